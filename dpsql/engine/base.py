@@ -1,0 +1,40 @@
+"""What an engine must do. Each engine's package is imported only in its own module."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import pyarrow as pa
+
+from dpsql.policy import Table
+
+
+class Engine(Protocol):
+    """Runs exact SQL over private tables. Its answers never leave the operators that asked for them."""
+
+    dialect: str
+    """The sqlglot dialect that plans are written in."""
+
+    def schema(self, table: Table) -> Mapping[str, str]:
+        """Column names and SQL types of a table of the policy, in order; reads no rows.
+
+        Raises PolicyError when the table's source is missing.
+        """
+        ...
+
+    def relation(self, table: Table) -> str:
+        """SQL text that names the table in a FROM clause, fully qualified."""
+        ...
+
+    def version(self) -> str:
+        """A fingerprint of the data as the owner published them; changes when files change."""
+        ...
+
+    def execute(self, sql: str) -> pa.Table:
+        """Runs one exact query. Raises EngineError with a fixed message, without cause or context."""
+        ...
+
+    def interrupt(self) -> None: ...
+
+    def close(self) -> None: ...

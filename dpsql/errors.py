@@ -1,0 +1,138 @@
+"""Every error that dpsql raises, and how each shows itself.
+
+    Error                    the root: catch this to catch all of ours
+    ├── ParseError           the text is not a dpsql statement
+    ├── BindError            a name or a type does not fit
+    ├── PrivacyError         well formed, but it can't be released (or its sensitivity is unknown)
+    ├── BudgetExceeded       it could be released, but costs more than is left
+    ├── PolicyError          the policy file is wrong
+    ├── LedgerError          the ledger can't be read, written or trusted
+    ├── EngineError          the engine failed after data were touched; the message is withheld
+    └── Interrupted          the user stopped the statement; what was reserved stays charged
+
+An error is about the analyst's text, never about data: it carries a message, the span of the text that it
+speaks of, and a hint with something to type. It renders itself as three lines, in a notebook, a terminal or
+a plain traceback alike.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+Span = tuple[int, int]
+"""Half-open character range ``(start, end)`` in the text of the cell."""
+
+
+class Error(Exception):
+    """Root of all dpsql errors.
+
+    Args:
+        message: one sentence about this cell, without data.
+        span: the characters of the text that the sentence speaks of.
+        hint: what to write instead.
+        text: the whole text that ``span`` points into; usually added later by :meth:`located`.
+    """
+
+    def __init__(
+        self, message: str, *, span: Span | None = None, hint: str | None = None, text: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.span = span
+        self.hint = hint
+        self.text = text
+
+    def located(self, text: str) -> Error:
+        """The same error, knowing the text its span points into (the first text given is kept)."""
+        if self.text is None:
+            self.text = text
+        return self
+
+    def excerpt(self) -> list[str]:
+        """The line of the text that is meant, and a row of carets under it; empty when there is no span."""
+        if self.span is None or self.text is None:
+            return []
+        start = max(0, min(self.span[0], len(self.text)))
+        end = max(start, min(self.span[1], len(self.text)))
+        first = self.text.rfind("\n", 0, start) + 1
+        last = self.text.find("\n", start)
+        last = len(self.text) if last < 0 else last
+        line = self.text[first:last].replace("\t", " ")
+        gutter = f"  {self.text.count(chr(10), 0, start) + 1} |   "
+        carets = "^" * max(1, min(end, last) - start)
+        offset = start - first
+        if len(line) > 100:  # a very long line: show the part that is meant
+            cut = max(0, offset - 40)
+            line, offset = line[cut : cut + 100], offset - cut
+            carets = carets[: max(1, 100 - offset)]
+        return [gutter + line, " " * (len(gutter) + offset) + carets]
+
+    def lines(self) -> list[str]:
+        """Class and sentence, the excerpt with carets, the hint."""
+        rows = [f"{type(self).__name__}: {self.message}", *self.excerpt()]
+        if self.hint:
+            rows.append(f"Hint: {self.hint}")
+        return rows
+
+    def __str__(self) -> str:
+        return "\n".join([self.message, *self.lines()[1:]])
+
+    def _render_traceback_(self) -> list[str]:
+        """IPython's hook: our lines instead of a traceback. The cell still fails."""
+        return self.lines()
+
+
+class ParseError(Error):
+    """The text is not a dpsql statement. Nothing was charged."""
+
+
+class BindError(Error):
+    """A table, column, function, option or type does not exist or does not fit. Nothing was charged."""
+
+
+class PrivacyError(Error):
+    """The statement is well formed but can't be released privately. Nothing was charged."""
+
+
+class BudgetExceeded(Error):
+    """The statement costs more than is left. Nothing was charged."""
+
+
+class PolicyError(Error):
+    """The policy is wrong: an unknown key, reversed bounds, a table without privacy unit."""
+
+
+class LedgerError(Error):
+    """The ledger can't be opened, written or trusted. No answer leaves without a durable debit."""
+
+
+class EngineError(Error):
+    """The engine failed while it read private data. The statement stays charged; the reason is withheld."""
+
+
+class Interrupted(Error):
+    """The statement was stopped by the user. What was reserved stays charged."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name closest to ``name``, or None when nothing is close.
+
+    >>> nearest("epsilom", ["epsilon", "delta"])
+    'epsilon'
+    """
+    folded = {k.lower(): k for k in known}
+    found = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
+    return folded[found[0]] if found else None
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    """A hint that names the nearest known name, else lists what there is (at most eight names)."""
+    known = list(known)
+    close = nearest(name, known)
+    if close:
+        return f"did you mean {close}?"
+    if known:
+        shown = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
+        return f"there is {shown}."
+    return None

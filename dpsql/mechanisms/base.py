@@ -1,0 +1,57 @@
+"""What a mechanism is to the rest of the house.
+
+An :class:`Operator` is a frozen value inside a plan: it names the exact queries it needs, knows its cost before
+any data are touched, and turns exact relations into a :class:`Release`. It holds no connection and no data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import pyarrow as pa
+
+from dpsql.noise.entropy import Entropy
+from dpsql.privacy.events import Event
+
+Read = Callable[[str], pa.Table]
+"""Runs one exact query and gives its rows. Only operators hold what it returns, and only while they release."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """What leaves a mechanism: public from here on.
+
+    ``table`` holds the released columns; an interval of column ``a`` stands in the double columns ``a__low`` and
+    ``a__high`` (NULL where a value has none). Rows come in an order that does not depend on the data beyond what
+    is released (sorted by key, by candidate, or by rank of a private choice).
+    ``event`` is what was really used: the reserved event, or a cheaper one where hits were not found.
+    """
+
+    table: pa.Table
+    event: Event
+    notes: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class Operator(Protocol):
+    """A mechanism applied to exact relations: printable, comparable, storable."""
+
+    @property
+    def event(self) -> Event:
+        """What is reserved before the data are touched."""
+        ...
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        """The exact SQL that ``release`` may read, for EXPLAIN."""
+        ...
+
+    def release(self, read: Read, entropy: Entropy) -> Release:
+        """Reads what it needs and adds the noise. Data-dependent failures are values, not exceptions."""
+        ...
+
+    def sentences(self, confidence: float) -> tuple[str, ...]:
+        """For EXPLAIN: noise, scale, expected error; public quantities only."""
+        ...

@@ -1,0 +1,66 @@
+"""The plan of a statement: a value that EXPLAIN prints, tests compare, the ledger stores and replay looks up.
+
+It holds no connection and no data. Its loss is known before anything runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from dpsql.mechanisms.base import Operator
+from dpsql.privacy.events import Event, compose
+
+
+@dataclass(frozen=True)
+class Block:
+    """One private SELECT: an operator, and the name of the relation that its release becomes.
+
+    ``sentences`` say who is protected, which bounds hold and where each came from.
+    """
+
+    name: str
+    operator: Operator
+    sentences: tuple[str, ...] = ()
+    confidence: float = 0.95
+
+    def explain(self) -> tuple[str, ...]:
+        return (*self.sentences, *self.operator.sentences(self.confidence))
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Where the interval of an output column stands in the finished relation (dropped before display)."""
+
+    column: str
+    low: str
+    high: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Private blocks, and the public SQL that runs over their releases.
+
+    ``text`` is the canonical statement with its parameters filled in: equal statements have equal texts.
+    ``finish`` is DuckDB SQL over the releases (by block name) and the public tables in ``public``.
+    ``columns`` are the names the analyst sees, in order.
+    """
+
+    text: str
+    blocks: tuple[Block, ...]
+    finish: str
+    columns: tuple[str, ...]
+    public: tuple[str, ...] = ()
+    intervals: tuple[Interval, ...] = ()
+    confidence: float = 0.95
+    notes: tuple[str, ...] = ()
+
+    @property
+    def event(self) -> Event | None:
+        """What the whole statement costs, as one jointly composed event; None when it reads nothing private."""
+        return compose(block.operator.event for block in self.blocks) if self.blocks else None
+
+    def key(self, *context: str) -> str:
+        """Identity for replay: the statement, plus whatever context (policy, data version) makes it the same."""
+        parts = [self.text, self.finish, *(repr(block.operator) for block in self.blocks), *context]
+        return hashlib.sha256("\x00".join(parts).encode()).hexdigest()
