@@ -1,0 +1,237 @@
+"""Tokens in, sqlglot tree out: DuckDB SQL plus the mode clause and named arguments.
+
+Nothing of sqlglot's Parser, Generator or Expression is subclassed: with its compiled extension that fails at run
+time. The language is instead rewritten on the token stream into SQL that DuckDB's own grammar knows:
+
+* ``SELECT WITH DP OPTIONS (epsilon = 1) x`` becomes ``SELECT dpsql__mode(DP, epsilon = 1), x``; the binder takes
+  the call off again. Should one ever leak into an engine, it fails there: no such function exists.
+* ``AVG(x, epsilon => 1)`` becomes ``dpsql__avg(x, epsilon => 1)``, for calls with named arguments only.
+
+Positions survive, so every error can draw its caret.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.errors import ParseError as SqlglotParseError
+from sqlglot.errors import TokenError
+from sqlglot.tokens import Token, TokenType
+
+from dpsql.errors import ParseError, Span
+
+MODE = "dpsql__mode"
+NAMED = "dpsql__"
+MAX_LENGTH = 64 * 1024
+MAX_DEPTH = 40
+
+_DUCKDB = DuckDB()
+_OPEN = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}
+_CLOSE = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
+# What may stand before a prefix colon that is meant as a parameter (`WHERE city = :city`).
+_BEFORE_OPERAND = {
+    TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.LTE, TokenType.GT, TokenType.GTE, TokenType.L_PAREN,
+    TokenType.COMMA, TokenType.PLUS, TokenType.DASH, TokenType.STAR, TokenType.SLASH, TokenType.AND,
+    TokenType.OR, TokenType.BETWEEN, TokenType.LIKE, TokenType.LIMIT, TokenType.FARROW,
+}  # fmt: skip
+
+
+def tokenize(text: str) -> list[Token]:
+    """The tokens of a cell.
+
+    Raises:
+        ParseError: text too long or too deeply nested, a character or string that does not end, a template.
+    """
+    if len(text) > MAX_LENGTH:
+        raise ParseError(f"the statement is longer than {MAX_LENGTH} characters.", hint="split the cell.")
+    try:
+        tokens = list(_DUCKDB.tokenize(text))
+    except TokenError:
+        raise ParseError("a quote or a comment does not end.", text=text) from None
+    _check(tokens, text)
+    return tokens
+
+
+def _check(tokens: list[Token], text: str) -> None:
+    depth = 0
+    for i, token in enumerate(tokens):
+        before = tokens[i - 1] if i else None
+        after = tokens[i + 1] if i + 1 < len(tokens) else None
+        if token.token_type in _OPEN:
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise ParseError("the statement is nested too deeply.", span=token_span(token), text=text)
+        elif token.token_type in _CLOSE:
+            depth -= 1
+        if token.token_type == TokenType.L_BRACE and after and after.token_type == TokenType.L_BRACE:
+            name = tokens[i + 2].text if i + 2 < len(tokens) else "x"
+            raise ParseError(
+                "templates are not filled in: they would change the statement after it was priced.",
+                span=(token.start, _template_end(tokens, i, text)),
+                hint=f"write ${name} and the notebook's variable {name} is bound as a value.",
+                text=text,
+            )
+        if token.token_type == TokenType.PLACEHOLDER:
+            raise ParseError(
+                "parameters have names here.", span=token_span(token), hint="write $name.", text=text
+            )
+        prefix = before is None or before.token_type in _BEFORE_OPERAND
+        if token.token_type == TokenType.COLON and prefix and after is not None and after.start == token.end + 1:
+            raise ParseError(
+                f":{after.text} is not a parameter here.",
+                span=(token.start, after.end + 1),
+                hint=f"write ${after.text}.",
+                text=text,
+            )
+
+
+def _template_end(tokens: list[Token], start: int, text: str) -> int:
+    for token, after in zip(tokens[start:], tokens[start + 1 :], strict=False):
+        if token.token_type == after.token_type == TokenType.R_BRACE:
+            return after.end + 1
+    return min(len(text), tokens[start].end + 2)
+
+
+def token_span(token: Token) -> Span:
+    return (token.start, token.end + 1)
+
+
+def _like(token: Token, token_type: TokenType, text: str) -> Token:
+    """A token that stands where another stands."""
+    return Token(
+        token_type, text, line=token.line, col=token.col, start=token.start, end=token.end, comments=[]
+    )
+
+
+def _closing(tokens: list[Token], opening: int) -> int:
+    """Index of the parenthesis that closes the one at ``opening`` (the last token when none does)."""
+    depth = 0
+    for i in range(opening, len(tokens)):
+        depth += tokens[i].token_type in _OPEN
+        depth -= tokens[i].token_type in _CLOSE
+        if depth == 0:
+            return i
+    return len(tokens) - 1
+
+
+def _rewrite_modes(tokens: list[Token], text: str) -> list[Token]:
+    out: list[Token] = []
+    i = 0
+    while i < len(tokens):
+        token = tokens[i]
+        out.append(token)
+        i += 1
+        if token.token_type != TokenType.SELECT or i >= len(tokens) or tokens[i].token_type != TokenType.WITH:
+            continue
+        clause, i = tokens[i], i + 1
+        if i >= len(tokens) or not _is_word(tokens[i]):
+            raise ParseError(
+                "SELECT WITH needs a mode.",
+                span=token_span(clause),
+                hint="write SELECT WITH DP, WITH PTR, WITH SUBSAMPLE or the name of a declared threshold.",
+                text=text,
+            )
+        mode, i = tokens[i], i + 1
+        out += [_like(mode, TokenType.VAR, MODE), _like(mode, TokenType.L_PAREN, "(")]
+        out.append(_like(mode, TokenType.STRING, mode.text))
+        if i < len(tokens) and tokens[i].text.upper() == "OPTIONS" and _is_open(tokens, i + 1):
+            end = _closing(tokens, i + 1)
+            inside = tokens[i + 2 : end]
+            out += [_like(mode, TokenType.COMMA, ","), *inside] if inside else []
+            i = end + 1
+        out += [_like(mode, TokenType.R_PAREN, ")"), _like(mode, TokenType.COMMA, ",")]
+    return out
+
+
+def _is_word(token: Token) -> bool:
+    return token.text.replace("_", "a").isalnum() and not token.text[0].isdigit()
+
+
+def _is_open(tokens: list[Token], i: int) -> bool:
+    return i < len(tokens) and tokens[i].token_type == TokenType.L_PAREN
+
+
+def _rename_named_calls(tokens: list[Token]) -> list[Token]:
+    out = list(tokens)
+    for i, token in enumerate(tokens):
+        if not (_is_word(token) and _is_open(tokens, i + 1)) or token.token_type == TokenType.STRING:
+            continue
+        end = _closing(tokens, i + 1)
+        depth = 0
+        for inner in tokens[i + 1 : end]:
+            depth += inner.token_type in _OPEN
+            depth -= inner.token_type in _CLOSE
+            if depth == 1 and inner.token_type == TokenType.FARROW:
+                out[i] = _like(token, TokenType.VAR, NAMED + token.text.lower())
+                break
+    return out
+
+
+def parse_tokens(tokens: list[Token], text: str) -> exp.Expression:
+    """One query's tree.
+
+    Raises:
+        ParseError: it is not DuckDB SQL with our additions.
+    """
+    rewritten = _rename_named_calls(_rewrite_modes(tokens, text))
+    try:
+        trees = _DUCKDB.parser().parse(rewritten, text)
+    except SqlglotParseError as error:
+        raise _parse_error(error, text) from None
+    except RecursionError:
+        raise ParseError("the statement is nested too deeply.", text=text) from None
+    if len(trees) != 1 or trees[0] is None:
+        raise ParseError("one statement is expected here.", text=text)
+    tree: exp.Expression = trees[0]
+    _mark_calls(tree, tokens)
+    return tree
+
+
+def parse_fragment(sql: str) -> exp.Expression:
+    """A tree of SQL that dpsql wrote itself."""
+    trees = _DUCKDB.parse(sql)
+    assert trees[0] is not None
+    return trees[0]
+
+
+def _parse_error(error: SqlglotParseError, text: str) -> ParseError:
+    detail: dict[str, Any] = error.errors[0] if error.errors else {}
+    what = str(detail.get("description") or "this is not SQL that DuckDB or dpsql knows.").rstrip(".")
+    highlight = str(detail.get("highlight") or "")
+    span = None
+    context = str(detail.get("start_context") or "")
+    if highlight:
+        start = text.find(context + highlight)
+        start = start + len(context) if start >= 0 else text.find(highlight)
+        span = (start, start + len(highlight)) if start >= 0 else None
+    what = what.split("<class")[0].split(" Line ")[0].strip().rstrip(".")
+    return ParseError(f"can't read this: {what[:1].lower()}{what[1:]}.", span=span, text=text)
+
+
+def _mark_calls(tree: exp.Expression, tokens: list[Token]) -> None:
+    """Gives each call the position of its closing parenthesis, so that a caret can cover the whole of it."""
+    by_end = {token.end: i for i, token in enumerate(tokens)}
+    for node in tree.walk():
+        if "end" in node.meta and isinstance(node, exp.Func):
+            i = by_end.get(node.meta["end"])
+            if i is not None and _is_open(tokens, i + 1):
+                node.meta["close"] = tokens[_closing(tokens, i + 1)].end
+
+
+def span_of(node: exp.Expression | None) -> Span | None:
+    """The characters of the cell that a node came from; None for a node that dpsql made itself."""
+    if node is None:
+        return None
+    start: int | None = None
+    end = -1
+    for part in node.walk():
+        if "start" in part.meta:
+            start = part.meta["start"] if start is None else min(start, part.meta["start"])
+            end = max(end, part.meta["end"], part.meta.get("close", -1))
+    return None if start is None else (start, end + 1)
+
+
+def to_sql(tree: exp.Expression, dialect: str = "duckdb") -> str:
+    return tree.sql(dialect=dialect, comments=False, normalize_functions=False)
