@@ -15,6 +15,9 @@ import pyarrow as pa
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import Event
 
+SALT = "__dpsql_salt__"
+"""Where a plan's SQL wants a fresh secret integer: the token stays in the plan, a release fills it in."""
+
 Read = Callable[[str], pa.Table]
 """Runs one exact query and gives its rows. Only operators hold what it returns, and only while they release."""
 
@@ -55,3 +58,20 @@ class Operator(Protocol):
     def sentences(self, confidence: float) -> tuple[str, ...]:
         """For EXPLAIN: noise, scale, expected error; public quantities only."""
         ...
+
+
+def salted(sql: str, entropy: Entropy) -> str:
+    """``sql`` with every :data:`SALT` token replaced by one fresh non-negative 63-bit integer literal.
+
+    A plan is a fixed text, but rows, groups and blocks are chosen by ``hash(salt, privacy unit, ...)`` with a
+    salt that nobody knows and that changes with every release. All tokens of one text get the same number, so
+    that two mentions of a hash agree; an operator that reads several queries which must agree fills them
+    through one call (join the texts, or draw one integer and use ``str.replace``). Text without the token
+    comes back unchanged and costs no entropy.
+
+    >>> salted("SELECT 1", Entropy())
+    'SELECT 1'
+    """
+    if SALT not in sql:
+        return sql
+    return sql.replace(SALT, str(int(entropy.words(1)[0]) >> 1))
