@@ -1,0 +1,346 @@
+"""What a statement gave: released numbers, their intervals, what they cost. Plain data, cut off from everything.
+
+A :class:`Result` holds no connection, no cursor and nothing exact: it can be pickled, compared and kept. Its
+conversions have DuckDB's names and give DuckDB's types.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pyarrow as pa
+
+from dpsql.errors import Error
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
+    from dpsql.plan import Interval
+    from dpsql.privacy.events import Event
+
+Pair = tuple[float, float]
+"""Low and high end of an interval, in units of the column."""
+
+_INT64 = (-(2**63), 2**63 - 1)
+_META = b"dpsql.result"
+
+
+class Result:
+    """The released rows of one statement.
+
+    Args:
+        table: the visible columns. Whole decimals (DuckDB's HUGEINT arrives as one) become 64-bit integers
+            where every value fits.
+        intervals: for a column with error bars, one ``(low, high)`` per row, None where a value has none.
+            They are in units of the column and cover the noise, not what clamping to bounds removed.
+        loss: what it cost, as people read it: ``"ε=0.1"``; empty for a public statement.
+        event: what the ledger settled; None for a public statement.
+        notes: sentences that belong under the table.
+        statement_id: the ledger's number of the charge; None when there is none.
+        cost_line: cost and what is left, ``"cost ε=0.1 · ε=0.8 of ε=1 left"``.
+        confidence: level of the intervals.
+
+    >>> r = Result(pa.table({"n": [1240]}), intervals={"n": [(1210.0, 1270.0)]}, loss="ε=0.1")
+    >>> r.fetchall(), r.intervals, r.shape
+    ([(1240,)], {'n': [(1210.0, 1270.0)]}, (1, 1))
+    """
+
+    __slots__ = (
+        "_intervals",
+        "confidence",
+        "cost_line",
+        "event",
+        "loss",
+        "notes",
+        "statement_id",
+        "table",
+    )
+
+    table: pa.Table
+    loss: str
+    event: Event | None
+    notes: tuple[str, ...]
+    statement_id: str | None
+    cost_line: str
+    confidence: float
+    _intervals: tuple[tuple[str, tuple[Pair | None, ...]], ...]
+
+    def __init__(
+        self,
+        table: pa.Table,
+        *,
+        intervals: Mapping[str, Sequence[Pair | None]] | None = None,
+        loss: str = "",
+        event: Event | None = None,
+        notes: Iterable[str] = (),
+        statement_id: str | int | None = None,
+        cost_line: str = "",
+        confidence: float = 0.95,
+    ) -> None:
+        put = object.__setattr__
+        put(self, "table", _whole_numbers(table))
+        put(self, "_intervals", tuple((c, tuple(pairs)) for c, pairs in (intervals or {}).items()))
+        put(self, "loss", loss)
+        put(self, "event", event)
+        put(self, "notes", tuple(notes))
+        put(self, "statement_id", None if statement_id is None else str(statement_id))
+        put(self, "cost_line", cost_line)
+        put(self, "confidence", confidence)
+
+    @classmethod
+    def finished(
+        cls, table: pa.Table, columns: Sequence[str], intervals: Sequence[Interval], **rest: Any
+    ) -> Result:
+        """From a finished relation whose interval ends still stand in columns of their own.
+
+        ``table`` has the visible ``columns`` first, in order, and the low and high columns named by ``intervals``.
+        ``rest`` is what the constructor takes besides ``table`` and ``intervals``.
+        """
+        pairs = {i.column: interval_pairs(table, i.low, i.high) for i in intervals}
+        visible = table.select(list(range(len(columns)))).rename_columns(list(columns))
+        return cls(visible, intervals={c: p for c, p in pairs.items() if any(p)}, **rest)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"a Result does not change; {name} can't be set")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"a Result does not change; {name} can't be deleted")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return deserialise, (self.serialise(),)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Result):
+            return NotImplemented
+        return self.table.equals(other.table) and all(
+            getattr(self, name) == getattr(other, name) for name in self.__slots__ if name != "table"
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # it is a table: compare it, don't use it as a key
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the visible columns, in order."""
+        return list(self.table.column_names)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return (self.table.num_rows, self.table.num_columns)
+
+    @property
+    def intervals(self) -> dict[str, list[Pair | None]]:
+        """For each column with error bars, one ``(low, high)`` per row (None where a value has none).
+
+        A choice and a comparison have none: there is no number to put it around.
+        """
+        return {column: list(pairs) for column, pairs in self._intervals}
+
+    def arrow(self) -> pa.Table:
+        """The rows as an Arrow table."""
+        return self.table
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The Arrow C stream: polars, DuckDB and pandas read a Result directly."""
+        return self.table.__arrow_c_stream__(requested_schema)
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """All rows as tuples of Python values."""
+        values = [_python(column) for column in self.table.columns]
+        return list(zip(*values, strict=True)) if values else []
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        """The first row, None when there is none. (A Result has no cursor: it is always the first.)"""
+        return tuple(_python(c.slice(0, 1))[0] for c in self.table.columns) if len(self) else None
+
+    def dicts(self) -> list[dict[str, Any]]:
+        """All rows as dictionaries. Columns of the same name keep the last one."""
+        return [dict(zip(self.columns, row, strict=True)) for row in self.fetchall()]
+
+    def fetchnumpy(self) -> dict[str, Any]:
+        """Columns as numpy arrays, masked where there are NULLs."""
+        import numpy as np
+
+        arrays: dict[str, Any] = {}
+        for name, column in zip(self.columns, self.table.columns, strict=True):
+            column = _floats(column)
+            if column.null_count == 0:
+                arrays[name] = column.to_numpy()
+            else:
+                filled = column.fill_null(0) if _numeric(column.type) else column
+                mask = column.is_null().to_numpy()
+                arrays[name] = np.ma.masked_array(filled.to_numpy(), mask=mask)  # type: ignore[no-untyped-call]
+        return arrays
+
+    def df(self) -> pandas.DataFrame:
+        """A pandas DataFrame. Integers with NULLs stay integers (``Int64``); decimals become floats, as in DuckDB.
+
+        Raises:
+            MissingLibrary: pandas is not installed.
+        """
+        try:
+            import pandas as pd
+        except ImportError:
+            raise MissingLibrary("pandas", ".df()") from None
+        nullable = {
+            str(kind): pandas_kind
+            for kind, pandas_kind in [
+                (pa.int8(), pd.Int8Dtype()),
+                (pa.int16(), pd.Int16Dtype()),
+                (pa.int32(), pd.Int32Dtype()),
+                (pa.int64(), pd.Int64Dtype()),
+                (pa.uint8(), pd.UInt8Dtype()),
+                (pa.uint16(), pd.UInt16Dtype()),
+                (pa.uint32(), pd.UInt32Dtype()),
+                (pa.uint64(), pd.UInt64Dtype()),
+                (pa.bool_(), pd.BooleanDtype()),
+            ]
+        }
+        series = []
+        for column in self.table.columns:
+            column = _floats(column)
+            if pa.types.is_date(column.type):
+                column = column.cast(pa.timestamp("us"))
+            mapper = nullable if column.null_count else {}
+            series.append(column.to_pandas(types_mapper=lambda kind, mapper=mapper: mapper.get(str(kind))))
+        frame = pd.concat(series, axis=1) if series else pd.DataFrame()
+        frame.columns = pd.Index(self.columns)
+        return frame
+
+    def pl(self) -> polars.DataFrame:
+        """A polars DataFrame.
+
+        Raises:
+            MissingLibrary: polars is not installed.
+        """
+        try:
+            import polars
+        except ImportError:
+            raise MissingLibrary("polars", ".pl()") from None
+        frame = polars.from_arrow(self.table)
+        assert isinstance(frame, polars.DataFrame)
+        return frame
+
+    def plot(self, x: str | None = None, y: str | None = None) -> Any:
+        """Bars with whiskers (never bars alone), as a matplotlib Axes; see :func:`dpsql.layout.chart`."""
+        from dpsql.layout import chart
+
+        return chart(self, x, y)
+
+    def serialise(self) -> bytes:
+        """Everything, as one Arrow IPC stream: what the ledger keeps for replay. :func:`deserialise` reads it."""
+        table = self.table
+        for i, (_, pairs) in enumerate(self._intervals):
+            for end in (0, 1):
+                values = [None if pair is None else float(pair[end]) for pair in pairs]
+                table = table.append_column(f"{i}.{end}", pa.array(values, pa.float64()))
+        meta = {
+            "columns": self.table.num_columns,
+            "intervals": [column for column, _ in self._intervals],
+            "loss": self.loss,
+            "event": None if self.event is None else self.event.to_json(),
+            "notes": self.notes,
+            "statement_id": self.statement_id,
+            "cost_line": self.cost_line,
+            "confidence": self.confidence,
+        }
+        table = table.replace_schema_metadata({_META: json.dumps(meta).encode()})
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        return sink.getvalue().to_pybytes()
+
+    def __repr__(self) -> str:
+        from dpsql.layout import of_result
+
+        return of_result(self).text()
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        from dpsql.layout import of_result
+
+        return of_result(self).mimebundle()
+
+
+class MissingLibrary(Error, ImportError):
+    """A conversion or a plot needs a library that is not installed. Nothing was charged, nothing is lost."""
+
+    def __init__(self, library: str, wanted_by: str) -> None:
+        others = ".dicts(), .fetchall() and .arrow() need nothing more." if wanted_by.startswith(".") else ""
+        super().__init__(
+            f"{wanted_by} needs {library}, which is not installed.",
+            hint=f"pip install {library}{'.  ' + others if others else ''}",
+        )
+
+
+def deserialise(stored: bytes) -> Result:
+    """The Result that :meth:`Result.serialise` wrote, equal to the original."""
+    from dpsql.privacy.events import Event
+
+    table = pa.ipc.open_stream(stored).read_all()
+    meta = json.loads(table.schema.metadata[_META])
+    visible = meta["columns"]
+    intervals = {
+        column: _pairs(table.column(visible + 2 * i), table.column(visible + 2 * i + 1))
+        for i, column in enumerate(meta["intervals"])
+    }
+    return Result(
+        table.select(list(range(visible))).replace_schema_metadata(None),
+        intervals=intervals,
+        loss=meta["loss"],
+        event=None if meta["event"] is None else Event.from_json(meta["event"]),
+        notes=meta["notes"],
+        statement_id=meta["statement_id"],
+        cost_line=meta["cost_line"],
+        confidence=meta["confidence"],
+    )
+
+
+def interval_pairs(table: pa.Table, low: str, high: str) -> list[Pair | None]:
+    """The intervals that stand in two columns of a relation; None where either end is NULL."""
+    return _pairs(table.column(low), table.column(high))
+
+
+def _pairs(low: pa.ChunkedArray, high: pa.ChunkedArray) -> list[Pair | None]:
+    ends = zip(low.to_pylist(), high.to_pylist(), strict=True)
+    return [None if a is None or b is None else (float(a), float(b)) for a, b in ends]
+
+
+def _whole_numbers(table: pa.Table) -> pa.Table:
+    """Decimals of scale 0 (DuckDB's HUGEINT) as int64 where all values fit; no other change."""
+    for i, field in enumerate(table.schema):
+        if pa.types.is_decimal(field.type) and field.type.scale == 0:
+            values = [None if v is None else int(v) for v in table.column(i).to_pylist()]
+            if all(v is None or _INT64[0] <= v <= _INT64[1] for v in values):
+                array = pa.chunked_array([pa.array(values, pa.int64())])
+                table = table.set_column(i, pa.field(field.name, pa.int64()), array)
+    return table
+
+
+def _numeric(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _floats(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Decimals as doubles: what DuckDB's numpy and pandas conversions do."""
+    return column.cast(pa.float64()) if pa.types.is_decimal(column.type) else column
+
+
+def _python(column: pa.ChunkedArray) -> list[Any]:
+    """Python values as DuckDB's ``fetchall`` gives them: whole decimals are ints, month intervals timedeltas."""
+    values: list[Any] = column.to_pylist()
+    if pa.types.is_decimal(column.type) and column.type.scale == 0:
+        return [None if v is None else int(v) for v in values]
+    if pa.types.is_interval(column.type):
+        return [None if v is None else _timedelta(v) for v in values]
+    return values
+
+
+def _timedelta(value: Any) -> datetime.timedelta:
+    return datetime.timedelta(days=value.months * 30 + value.days, microseconds=value.nanoseconds // 1000)
