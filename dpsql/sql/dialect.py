@@ -12,6 +12,7 @@ Positions survive, so every error can draw its caret.
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from sqlglot import exp
@@ -28,6 +29,7 @@ MAX_LENGTH = 64 * 1024
 MAX_DEPTH = 40
 
 _DUCKDB = DuckDB()
+_LOG = logging.getLogger("sqlglot")
 _OPEN = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}
 _CLOSE = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
 # What may stand before a prefix colon that is meant as a parameter (`WHERE city = :city`).
@@ -47,10 +49,20 @@ def tokenize(text: str) -> list[Token]:
     if len(text) > MAX_LENGTH:
         raise ParseError(f"the statement is longer than {MAX_LENGTH} characters.", hint="split the cell.")
     try:
-        tokens = list(_DUCKDB.tokenize(text))
+        tokens = _whole(text)
     except TokenError:
         raise ParseError("a quote or a comment does not end.", text=text) from None
     _check(tokens, text)
+    return tokens
+
+
+def _whole(text: str) -> list[Token]:
+    """sqlglot swallows what follows a word like EXPLAIN as one string; here it is read as tokens too."""
+    tokens = list(_DUCKDB.tokenize(text))
+    for i, token in enumerate(tokens):
+        if token.token_type == TokenType.COMMAND and i + 1 < len(tokens):
+            rest = " " * (token.end + 1) + text[token.end + 1 :]
+            return [*tokens[:i], _like(token, TokenType.VAR, token.text), *_whole(rest)]
     return tokens
 
 
@@ -177,11 +189,15 @@ def parse_tokens(tokens: list[Token], text: str) -> exp.Expression:
     """
     rewritten = _rename_named_calls(_rewrite_modes(tokens, text))
     try:
+        # Its parser logs a warning, with the statement in it, before it gives up on some; we raise instead.
+        _LOG.disabled = True
         trees = _DUCKDB.parser().parse(rewritten, text)
     except SqlglotParseError as error:
         raise _parse_error(error, text) from None
     except RecursionError:
         raise ParseError("the statement is nested too deeply.", text=text) from None
+    finally:
+        _LOG.disabled = False
     if len(trees) != 1 or trees[0] is None:
         raise ParseError("one statement is expected here.", text=text)
     tree: exp.Expression = trees[0]
