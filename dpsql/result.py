@@ -7,6 +7,7 @@ conversions have DuckDB's names and give DuckDB's types.
 from __future__ import annotations
 
 import datetime
+import importlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -229,10 +230,12 @@ class Result:
         return frame
 
     def plot(self, x: str | None = None, y: str | None = None) -> Any:
-        """Bars with whiskers (never bars alone), as a matplotlib Axes; see :func:`dpsql.layout.chart`."""
-        from dpsql.layout import chart
+        """Bars with whiskers (never bars alone) of column ``y`` by ``x``, as a matplotlib Axes.
 
-        return chart(self, x, y)
+        Raises:
+            MissingLibrary: matplotlib is not installed.
+        """
+        return _upstairs("plots").bars(self, x, y)
 
     def serialise(self) -> bytes:
         """Everything, as one Arrow IPC stream: what the ledger keeps for replay. :func:`deserialise` reads it."""
@@ -258,14 +261,11 @@ class Result:
         return sink.getvalue().to_pybytes()
 
     def __repr__(self) -> str:
-        from dpsql.layout import of_result
-
-        return of_result(self).text()
+        return str(_upstairs("render").of_result(self).text())
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        from dpsql.layout import of_result
-
-        return of_result(self).mimebundle()
+        bundle: dict[str, str] = _upstairs("render").of_result(self).mimebundle()
+        return bundle
 
 
 class MissingLibrary(Error, ImportError):
@@ -300,6 +300,11 @@ def deserialise(stored: bytes) -> Result:
         cost_line=meta["cost_line"],
         confidence=meta["confidence"],
     )
+
+
+def _upstairs(module: str) -> Any:
+    """A room of the notebook floor, by name: how a Result looks is decided there, and nothing here depends on it."""
+    return importlib.import_module(f"dpsql.notebook.{module}")
 
 
 def interval_pairs(table: pa.Table, low: str, high: str) -> list[Pair | None]:

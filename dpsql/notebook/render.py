@@ -1,0 +1,291 @@
+"""One table, two spellings: aligned text for terminals and logs, a plain HTML table for notebooks.
+
+Both come from the same :class:`Sheet` of finished cells, so they can't say different things. No colours, no
+scripts, no widgets: the notebook's own style serves in light and dark. Importing this needs nothing but the standard library
+and Arrow, so ``print(result)`` is the same table outside notebooks.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+import shutil
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from dpsql.result import Pair, Result
+
+ROWS = 20
+"""Rows shown before the middle is left out; ``%config DpsqlMagic.rows`` changes it for a notebook."""
+
+WIDTH = 60
+"""Characters of one cell of text that are shown."""
+
+NOISE_ONLY = "the interval is for the noise, not for clamping"
+_GAP = "   "
+
+
+@dataclass(frozen=True)
+class Column:
+    """A heading and the finished text of every shown cell. ``right`` for numbers."""
+
+    heading: str
+    cells: tuple[str, ...]
+    right: bool = False
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """What is displayed: columns of finished cells, and lines that belong under them.
+
+    ``gap`` is the number of the shown row above which rows were left out; None when all are shown.
+    """
+
+    columns: tuple[Column, ...]
+    caption: tuple[str, ...] = ()
+    gap: int | None = None
+
+    def text(self) -> str:
+        """Aligned text: numbers to the right, words to the left, the caption last."""
+        rows = len(self.columns[0].cells) if self.columns else 0
+        lines: list[list[str]] = [[] for _ in range(rows + 1)]
+        for column in self.columns:
+            cells = [column.heading, *column.cells]
+            width = max(map(columns_wide, cells))
+            for line, cell in zip(lines, cells, strict=True):
+                space = " " * (width - columns_wide(cell))
+                line.append(space + cell if column.right else cell + space)
+        shown = [(" " + _GAP.join(line)).rstrip() for line in lines] if self.columns else []
+        if self.gap is not None:
+            shown.insert(self.gap + 1, " …")
+        return "\n".join([*shown, *(" " + line for line in _folded(self.caption))])
+
+    def html(self) -> str:
+        """One table; the caption holds what the text has under it."""
+        body = []
+        for i in range(len(self.columns[0].cells) if self.columns else 0):
+            if i == self.gap:
+                body.append(f'<tr><td colspan="{len(self.columns)}">…</td></tr>')
+            body.append("<tr>" + "".join(_cell("td", c.cells[i], c.right) for c in self.columns) + "</tr>")
+        head = "".join(_cell('th scope="col"', c.heading, c.right) for c in self.columns)
+        caption = " · ".join(html.escape(line) for line in self.caption)
+        return (
+            '<table class="dpsql">'
+            + (
+                f'<caption style="caption-side: bottom; text-align: left">{caption}</caption>'
+                if caption
+                else ""
+            )
+            + (f"<thead><tr>{head}</tr></thead>" if head else "")
+            + f"<tbody>{''.join(body)}</tbody></table>"
+        )
+
+    def mimebundle(self) -> dict[str, str]:
+        return {"text/plain": self.text(), "text/html": self.html()}
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        return self.mimebundle()
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Text that is displayed as it stands, in fixed width: help, a plan in sentences, one line of cost."""
+
+    lines: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return "\n".join(self.lines)
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        return {
+            "text/plain": repr(self),
+            "text/html": f'<pre style="white-space: pre-wrap">{html.escape(repr(self))}</pre>',
+        }
+
+
+def of_result(result: Result, rows: int | None = None) -> Sheet:
+    """A result as a sheet: each number with an interval rounded to what the noise allows, the cost below.
+
+    Long results keep their head and tail.
+    """
+    total, limit = len(result), ROWS if rows is None else max(2, rows)
+    gap = limit // 2 if total > limit else None
+    kept = list(range(total)) if gap is None else [*range(gap), *range(total - (limit - gap), total)]
+    table = result.table.take(pa.array(kept, pa.int64())) if gap is not None else result.table
+    intervals = result.intervals
+    columns: list[Column] = []
+    for name, values in zip(result.columns, table.columns, strict=True):
+        if name in intervals:
+            pairs = [intervals[name][i] for i in kept]
+            columns += _with_interval(name, values.to_pylist(), pairs, result.confidence)
+        else:
+            columns.append(_plain(name, values))
+    return Sheet(tuple(columns), caption(result, None if gap is None else len(kept)), gap)
+
+
+def caption(result: Result, shown: int | None = None) -> tuple[str, ...]:
+    """How many rows, what it cost, what to know."""
+    total = len(result)
+    rows = f"{grouped(total)} row{'' if total == 1 else 's'}"
+    parts = [rows if shown is None else f"{shown} of {rows}"]
+    if result.cost_line:
+        parts.append(result.cost_line)
+    parts += result.notes
+    if result.intervals and NOISE_ONLY not in parts:
+        parts.append(NOISE_ONLY)
+    return tuple(parts)
+
+
+def of_rows(headings: Sequence[str], rows: Iterable[Sequence[Any]], caption: Iterable[str] = ()) -> Sheet:
+    """A sheet from Python values: numbers to the right."""
+    listed = [list(row) for row in rows]
+    columns = []
+    for i, heading in enumerate(headings):
+        values = [row[i] for row in listed]
+        cells = tuple("" if v is None else cell_text(v) for v in values)
+        columns.append(
+            Column(heading, cells, bool(values) and all(is_number(v) or v is None for v in values))
+        )
+    return Sheet(tuple(columns), tuple(caption))
+
+
+def _plain(name: str, values: pa.ChunkedArray) -> Column:
+    kind = values.type
+    right = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    return Column(_one_line(name), tuple(cell_text(v) for v in values.to_pylist()), right)
+
+
+def _with_interval(name: str, values: list[Any], pairs: list[Pair | None], confidence: float) -> list[Column]:
+    numbers, widths = [], []
+    for value, pair in zip(values, pairs, strict=True):
+        shown, width = with_interval(value, pair)
+        numbers.append(shown)
+        widths.append(width)
+    heading = f"{confidence * 100:g}% interval"
+    return [Column(_one_line(name), tuple(numbers), True), Column(heading, tuple(widths))]
+
+
+def with_interval(value: Any, pair: Pair | None) -> tuple[str, str]:
+    """A released number rounded to the digits that the noise leaves meaningful, and its interval.
+
+    The half width keeps two digits and is rounded up, so that the shown interval is never too narrow.
+
+    >>> with_interval(1243, (1213.0, 1273.0))
+    ('1 240', '± 30')
+    >>> with_interval(2.46812, (2.3, 2.9))
+    ('2.5', '2.3 to 2.9')
+    >>> with_interval(None, None)
+    ('NULL', '')
+    """
+    if pair is None or value is None or not all(map(math.isfinite, (*pair, value))):
+        return cell_text(value), ""
+    low, high = pair
+    half = (high - low) / 2
+    if half <= 0:
+        return cell_text(value), "± 0"
+    shown = rounded(value, digit(half))
+    if abs((low + high) / 2 - float(value)) > 0.01 * half:  # post-processing moved it off the middle
+        return shown, f"{rounded(low, digit(half))} to {rounded(high, digit(half))}"
+    return shown, f"± {_half_width(half)}"
+
+
+def digit(half_width: float) -> int:
+    """The power of ten that numbers with this half width are rounded to; one digit more where it begins with 1.
+
+    >>> [digit(w) for w in (30.0, 14.0, 0.27, 1234.5)]
+    [1, 0, -1, 2]
+    """
+    number = Decimal(repr(float(half_width)))
+    return number.adjusted() - (number.normalize().as_tuple().digits[0] == 1)
+
+
+def rounded(value: Any, power: int) -> str:
+    """The number rounded to a power of ten, digits grouped by three.
+
+    >>> rounded(1243, 1), rounded(0.12345, -2), rounded(-0.2, 0)
+    ('1 240', '0.12', '0')
+    """
+    number = Decimal(repr(value) if isinstance(value, float) else str(value))
+    number = number.quantize(Decimal(1).scaleb(power), ROUND_HALF_EVEN) if number.adjusted() < 25 else number
+    return grouped(number + 0 if number else abs(number))
+
+
+def _half_width(half: float) -> str:
+    number = Decimal(repr(half))
+    power = number.adjusted() - 1
+    slack = number.scaleb(-9)  # what float subtraction of the ends may have added
+    up = (number - slack).quantize(Decimal(1).scaleb(power), ROUND_CEILING)
+    if up.as_tuple().digits[-1] == 0 and power < 0:
+        up = up.quantize(Decimal(1).scaleb(power + 1))
+    return grouped(up)
+
+
+def grouped(number: int | Decimal) -> str:
+    """Digits grouped by three with spaces that don't break.
+
+    >>> grouped(1234567)
+    '1 234 567'
+    """
+    return (
+        f"{number:,f}".replace(",", " ") if isinstance(number, Decimal) else f"{number:,}".replace(",", " ")
+    )
+
+
+def cell_text(value: Any) -> str:
+    """A value as DuckDB's users know it: ``NULL``, ``true``, six significant digits of a float."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return f"{value:.6g}" if abs(value) < 1e6 or not math.isfinite(value) else f"{value:.10g}"
+    if isinstance(value, int | Decimal):
+        return str(value)
+    text = _one_line(str(value))
+    return text if len(text) <= WIDTH else text[: WIDTH - 1] + "…"
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+
+
+def _one_line(text: str) -> str:
+    """Control and direction characters spelled out: no value may move the cursor or forge a row."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def columns_wide(text: str) -> int:
+    """Columns that the text takes in a terminal: two for wide characters, none for combining ones."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text
+    )
+
+
+def _folded(parts: Sequence[str]) -> list[str]:
+    """The caption on as few lines as the terminal allows, broken only between its parts."""
+    room = max(60, min(120, shutil.get_terminal_size((110, 24)).columns - 2))
+    lines: list[str] = []
+    for part in parts:
+        if lines and len(lines[-1]) + 3 + len(part) <= room:
+            lines[-1] += " · " + part
+        else:
+            lines.append(part)
+    return lines
+
+
+def _cell(tag: str, text: str, right: bool) -> str:
+    name = tag.split()[0]
+    return f'<{tag} style="text-align: {"right" if right else "left"}">{html.escape(text)}</{name}>'
