@@ -1,0 +1,1 @@
+"""Exact vectorised samplers over the integers."""

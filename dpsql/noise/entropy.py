@@ -1,0 +1,102 @@
+"""Uniform words and integers from the operating system.
+
+Everything random in a release comes through here. There is no seed: an :class:`Entropy` reads ``os.urandom`` unless
+a test constructs one with a source of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+BLOCK = 1 << 16
+"""Bytes asked of the source at once; larger requests are served directly."""
+
+_forks = 0
+
+
+def _forked() -> None:
+    global _forks
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):  # absent on Windows, which can't fork either
+    os.register_at_fork(after_in_child=_forked)
+
+
+class Entropy:
+    """Random words for samplers: one buffer per thread, thrown away in a forked child.
+
+    Each word is handed out once: threads share no buffer, a child process never sees its parent's words again, and
+    words are struck from the buffer as they are taken.
+
+    Args:
+        source: gives that many random bytes; must be cryptographically secure outside tests.
+    """
+
+    def __init__(self, source: Callable[[int], bytes] = os.urandom) -> None:
+        self._source = source
+        self._local = threading.local()
+
+    def __repr__(self) -> str:
+        return f"Entropy({getattr(self._source, '__name__', 'source')})"
+
+    def words(self, n: int) -> NDArray[np.uint64]:
+        """``n`` independent uniform 64-bit words, as an array of shape ``(n,)`` of the caller's own."""
+        if n * 8 >= BLOCK:
+            return self._read(n)
+        local = self._local
+        if getattr(local, "forks", None) != _forks:
+            local.block, local.used, local.forks = self._read(0), 0, _forks
+        start = local.used
+        if start + n > len(local.block):
+            local.block, start = self._read(BLOCK // 8), 0
+        local.used = start + n  # advanced before the words leave: an interrupt loses words, it never repeats them
+        taken: NDArray[np.uint64] = local.block[start : start + n].copy()
+        local.block[start : start + n] = 0
+        return taken
+
+    def below(self, bound: int, n: int) -> NDArray[Any]:
+        """``n`` uniform integers in ``[0, bound)``, without modulo bias.
+
+        Returns an int64 array where ``bound <= 2**63``, else an object array of Python ints.
+
+        >>> Entropy().below(1, 3).tolist()
+        [0, 0, 0]
+        """
+        if bound < 1:
+            raise ValueError("bound must be positive")
+        bits = (bound - 1).bit_length()
+        out: NDArray[Any]
+        if bound <= 1 << 63:
+            mask = np.uint64((1 << bits) - 1)
+            out = (self.words(n) & mask).astype(np.int64)
+            # masked rejection: fewer than half of the draws are thrown away, whatever the bound
+            while len(over := np.flatnonzero(out >= bound) if bound & (bound - 1) else ()):
+                out[over] = (self.words(len(over)) & mask).astype(np.int64)
+            return out
+        out = self._wide(bits, n)
+        while len(over := np.flatnonzero(out >= bound)):
+            out[over] = self._wide(bits, len(over))
+        return out
+
+    def _wide(self, bits: int, n: int) -> NDArray[Any]:
+        """``n`` Python ints of ``bits`` uniform bits."""
+        width = -(-bits // 64)
+        raw = self.words(n * width).tobytes()
+        step, mask = width * 8, (1 << bits) - 1
+        out = np.empty(n, dtype=object)
+        for i in range(n):
+            out[i] = int.from_bytes(raw[i * step : (i + 1) * step], "little") & mask
+        return out
+
+    def _read(self, n: int) -> NDArray[np.uint64]:
+        raw = self._source(n * 8)
+        if len(raw) != n * 8:
+            raise OSError("the entropy source gave too few bytes")
+        return np.frombuffer(bytearray(raw), dtype=np.uint64)
