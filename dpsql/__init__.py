@@ -3,8 +3,8 @@
     session = dpsql.connect("visits.duckdb", policy="policy.toml")
     session.sql("SELECT ward, COUNT(*) AS visits FROM visits GROUP BY ward").df()
 
-In a notebook: ``%load_ext dpsql``, then ``%%dpsql`` and SQL. Names are imported when they are first used, so that
-``import dpsql`` costs nothing.
+In a notebook: ``%load_ext dpsql``, then ``%%dpsql`` and SQL. Names are imported when they are first used, so
+that ``import dpsql`` costs nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a statement gave: released numbers, their intervals, what they cost. Plain data, cut off from everything.
+"""What a statement gave: released numbers, their intervals, what they cost. Plain data, tied to nothing.
 
 A :class:`Result` holds no connection, no cursor and nothing exact: it can be pickled, compared and kept. Its
 conversions have DuckDB's names and give DuckDB's types.
@@ -98,7 +98,7 @@ class Result:
     ) -> Result:
         """From a finished relation whose interval ends still stand in columns of their own.
 
-        ``table`` has the visible ``columns`` first, in order, and the low and high columns named by ``intervals``.
+        ``table`` has the visible ``columns`` first, in order, then the low and high columns of ``intervals``.
         ``rest`` is what the constructor takes besides ``table`` and ``intervals``.
         """
         pairs = {i.column: interval_pairs(table, i.low, i.high) for i in intervals}
@@ -171,7 +171,7 @@ class Result:
 
         arrays: dict[str, Any] = {}
         for name, column in zip(self.columns, self.table.columns, strict=True):
-            column = _floats(column)
+            column = _simple(column)
             if column.null_count == 0:
                 arrays[name] = column.to_numpy()
             else:
@@ -181,7 +181,7 @@ class Result:
         return arrays
 
     def df(self) -> pandas.DataFrame:
-        """A pandas DataFrame. Integers with NULLs stay integers (``Int64``); decimals become floats, as in DuckDB.
+        """A pandas DataFrame, with DuckDB's types: integers with NULLs stay integers, decimals become floats.
 
         Raises:
             MissingLibrary: pandas is not installed.
@@ -206,7 +206,7 @@ class Result:
         }
         series = []
         for column in self.table.columns:
-            column = _floats(column)
+            column = _simple(column)
             if pa.types.is_date(column.type):
                 column = column.cast(pa.timestamp("us"))
             mapper = nullable if column.null_count else {}
@@ -225,7 +225,8 @@ class Result:
             import polars
         except ImportError:
             raise MissingLibrary("polars", ".pl()") from None
-        frame = polars.from_arrow(self.table)
+        columns = [_durations(column) for column in self.table.columns]
+        frame = polars.from_arrow(pa.Table.from_arrays(columns, names=self.columns))
         assert isinstance(frame, polars.DataFrame)
         return frame
 
@@ -238,7 +239,7 @@ class Result:
         return _upstairs("plots").bars(self, x, y)
 
     def serialise(self) -> bytes:
-        """Everything, as one Arrow IPC stream: what the ledger keeps for replay. :func:`deserialise` reads it."""
+        """Everything as one Arrow IPC stream, for the ledger's replay; :func:`deserialise` reads it."""
         table = self.table
         for i, (_, pairs) in enumerate(self._intervals):
             for end in (0, 1):
@@ -281,8 +282,6 @@ class MissingLibrary(Error, ImportError):
 
 def deserialise(stored: bytes) -> Result:
     """The Result that :meth:`Result.serialise` wrote, equal to the original."""
-    from dpsql.privacy.events import Event
-
     table = pa.ipc.open_stream(stored).read_all()
     meta = json.loads(table.schema.metadata[_META])
     visible = meta["columns"]
@@ -294,7 +293,7 @@ def deserialise(stored: bytes) -> Result:
         table.select(list(range(visible))).replace_schema_metadata(None),
         intervals=intervals,
         loss=meta["loss"],
-        event=None if meta["event"] is None else Event.from_json(meta["event"]),
+        event=_event(meta["event"]),
         notes=meta["notes"],
         statement_id=meta["statement_id"],
         cost_line=meta["cost_line"],
@@ -302,8 +301,16 @@ def deserialise(stored: bytes) -> Result:
     )
 
 
+def _event(stored: Any) -> Event | None:
+    if stored is None:
+        return None
+    from dpsql.privacy.events import Event
+
+    return Event.from_json(stored)
+
+
 def _upstairs(module: str) -> Any:
-    """A room of the notebook floor, by name: how a Result looks is decided there, and nothing here depends on it."""
+    """A room of the notebook floor, by name: it decides how a Result looks, and nothing here depends on it."""
     return importlib.import_module(f"dpsql.notebook.{module}")
 
 
@@ -332,13 +339,19 @@ def _numeric(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
-def _floats(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Decimals as doubles: what DuckDB's numpy and pandas conversions do."""
-    return column.cast(pa.float64()) if pa.types.is_decimal(column.type) else column
+def _simple(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Decimals as doubles, intervals as durations: what DuckDB's numpy and pandas conversions do."""
+    return column.cast(pa.float64()) if pa.types.is_decimal(column.type) else _durations(column)
+
+
+def _durations(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if not pa.types.is_interval(column.type):
+        return column
+    return pa.chunked_array([pa.array(_python(column), pa.duration("us"))])
 
 
 def _python(column: pa.ChunkedArray) -> list[Any]:
-    """Python values as DuckDB's ``fetchall`` gives them: whole decimals are ints, month intervals timedeltas."""
+    """Python values as DuckDB's ``fetchall`` gives them: whole decimals as ints, intervals as timedeltas."""
     values: list[Any] = column.to_pylist()
     if pa.types.is_decimal(column.type) and column.type.scale == 0:
         return [None if v is None else int(v) for v in values]

@@ -1,8 +1,8 @@
 """One table, two spellings: aligned text for terminals and logs, a plain HTML table for notebooks.
 
 Both come from the same :class:`Sheet` of finished cells, so they can't say different things. No colours, no
-scripts, no widgets: the notebook's own style serves in light and dark. Importing this needs nothing but the standard library
-and Arrow, so ``print(result)`` is the same table outside notebooks.
+scripts, no widgets: the notebook's own style serves in light and dark. Importing this needs nothing but the
+standard library and Arrow, so ``print(result)`` is the same table outside notebooks.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ def with_interval(value: Any, pair: Pair | None) -> tuple[str, str]:
 
 
 def digit(half_width: float) -> int:
-    """The power of ten that numbers with this half width are rounded to; one digit more where it begins with 1.
+    """The power of ten to which numbers with this half width are rounded; one lower where it begins with 1.
 
     >>> [digit(w) for w in (30.0, 14.0, 0.27, 1234.5)]
     [1, 0, -1, 2]

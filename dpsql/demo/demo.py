@@ -1,0 +1,112 @@
+"""``dpsql demo``: the cells of the quick start, run one after another, showing what a notebook would show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from dpsql.demo import POLICY
+from dpsql.errors import Error
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of the quick start: what it is about, and its text. ``refused`` when it shows an error."""
+
+    about: str
+    text: str
+    refused: bool = False
+
+
+CELLS = (
+    Cell(
+        "How many people are there in each plan? The plans are public, so every one of them appears. An "
+        "interval shows how far the noise may have moved a number.",
+        """\
+%%dpsql
+SELECT WITH DP OPTIONS (epsilon = 0.2) plan, COUNT(DISTINCT person_id) AS people
+FROM visits GROUP BY plan ORDER BY people DESC""",
+    ),
+    Cell(
+        "Rows of a private table can't be shown. An error says what to write instead, and costs nothing.",
+        """\
+%%dpsql
+SELECT * FROM visits""",
+        refused=True,
+    ),
+    Cell(
+        "Does care that is free make people see a doctor more often? First the price: --explain spends "
+        "nothing.",
+        """\
+%%dpsql --explain
+SELECT WITH DP OPTIONS (epsilon = 1) plan, AVG(doctor_visits) AS visits_per_year
+FROM visits GROUP BY plan""",
+    ),
+    Cell(
+        "It does.",
+        """\
+%%dpsql
+SELECT WITH DP OPTIONS (epsilon = 1) plan, AVG(doctor_visits) AS visits_per_year
+FROM visits GROUP BY plan ORDER BY visits_per_year DESC""",
+    ),
+    Cell(
+        "And what does it cost? What a private SELECT gives is public from then on: any SQL may follow, here a "
+        "join with a public table.",
+        """\
+%%dpsql
+WITH spending AS (
+  SELECT WITH DP OPTIONS (epsilon = 1) plan, AVG(medical_dollars) AS dollars FROM visits GROUP BY plan
+)
+SELECT plan, dollars, description FROM spending JOIN plans USING (plan) ORDER BY dollars DESC""",
+    ),
+    Cell(
+        "The budget is finite. What no longer fits is refused before any data are read.",
+        """\
+%%dpsql
+SELECT WITH DP OPTIONS (epsilon = 2) COUNT(*) AS person_years FROM visits""",
+        refused=True,
+    ),
+    Cell(
+        "The same cell again is free: the stored answer is shown. So Restart and Run All costs nothing.",
+        """\
+%%dpsql
+SELECT WITH DP OPTIONS (epsilon = 0.2) plan, COUNT(DISTINCT person_id) AS people
+FROM visits GROUP BY plan ORDER BY people DESC""",
+    ),
+    Cell("Where did it go?", "%dpsql budget"),
+)
+
+
+def run(ledger: Path) -> Iterator[str]:
+    """What the quick start shows, piece by piece."""
+    from dpsql.notebook import panels
+    from dpsql.session import connect
+
+    yield f"In:  %dpsql demo --ledger {ledger}"
+    with connect(policy=POLICY, ledger=ledger) as session:
+        yield panels.one_line(session)
+        for cell in CELLS:
+            yield "\n" + _wrapped(cell.about)
+            yield "\n".join(
+                ("In:  " if i == 0 else "     ") + line for i, line in enumerate(cell.text.splitlines())
+            )
+            first, _, sql = cell.text.partition("\n")
+            try:
+                if "budget" in first:
+                    yield panels.budget(session).text()
+                elif "--explain" in first:
+                    yield repr(panels.explanation(session.explain(sql)))
+                else:
+                    yield "\n".join(repr(result) for result in session.run(sql))
+            except Error as error:
+                if not cell.refused:
+                    raise
+                yield "\n".join(error.lines())
+    yield f"\nThe ledger is {ledger.resolve()}: run this again and the answers are free; without it all begins anew."
+
+
+def _wrapped(text: str) -> str:
+    import textwrap
+
+    return textwrap.fill(text, 100)

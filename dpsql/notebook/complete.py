@@ -1,0 +1,100 @@
+"""Completion in dpsql cells and lines, and nowhere else: tables, columns, mechanisms, options, flags."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from IPython.core.completer import SimpleCompletion
+
+from dpsql.notebook import guide, panels
+from dpsql.notebook.arguments import CONNECT_FLAGS, RUN_FLAGS
+
+if TYPE_CHECKING:
+    from IPython.core.completer import CompletionContext, SimpleMatcherResult
+
+    from dpsql.notebook.magic import Sessions
+
+KEYWORDS = (
+    "SELECT WITH DIFFERENTIAL_PRIVACY DP PTR SUBSAMPLE OPTIONS FROM WHERE GROUP BY HAVING ORDER LIMIT JOIN LEFT "
+    "RIGHT USING ON AS AND OR NOT IN IS NULL CASE WHEN THEN ELSE END OVER FILTER VALUES EXPLAIN SHOW DECLARE "
+    "CLOSE DISTINCT BETWEEN LIKE"
+).split()
+FUNCTIONS = (
+    "COUNT SUM AVG VAR_POP VAR_SAMP STDDEV_POP STDDEV_SAMP STDDEV VARIANCE MEDIAN QUANTILE_CONT QUANTILE_DISC "
+    "MIN MAX HISTOGRAM ABOVE_THRESHOLD EXPMECH IQR MODE"
+).split()
+_WORD = re.compile(r"(--?|\$)?\w*$")
+
+
+class Matcher:
+    """A matcher of IPython's completer (its API 2)."""
+
+    matcher_api_version = 2
+    matcher_identifier = "dpsql"
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def __call__(self, context: CompletionContext) -> SimpleMatcherResult:
+        lines = context.full_text.split("\n")
+        before = lines[context.cursor_line][: context.cursor_position]
+        cell = re.match(r"\s*%%dpsql\b", context.full_text) is not None
+        if not cell and not re.match(r"(\s*[\w.]+\s*=)?\s*%dpsql\b", before):
+            return {"completions": [], "suppress": False}
+        found = _WORD.search(before)
+        word = found[0] if found else ""
+        sql = "\n".join([*lines[1 if cell else 0 :]])
+        on_magic_line = not cell or context.cursor_line == 0
+        names = self._names(word, sql, before, on_magic_line)
+        # IPython replaces context.token, which may begin earlier or later than our word
+        head = context.token[: len(context.token) - len(word)] if context.token.endswith(word) else ""
+        cut = len(word) - len(context.token) if word.endswith(context.token) else 0
+        items = [SimpleCompletion(head + name[max(0, cut) :], type=kind) for name, kind in names]
+        return {"completions": items, "suppress": True, "ordered": True}
+
+    def _names(self, word: str, sql: str, before: str, on_magic_line: bool) -> list[tuple[str, str]]:
+        if word.startswith("-"):
+            flags = (*RUN_FLAGS, *(CONNECT_FLAGS if " connect" in before or " demo" in before else ()))
+            return _begin(word, ((f.name, "flag") for f in flags)) if on_magic_line else []
+        if on_magic_line and re.search(r"%dpsql\s+\w*$", before):
+            return _begin(word, ((name, "command") for name in guide.COMMANDS))
+        if word.startswith("$"):
+            return []
+        schema = self._schema()
+        mentioned = {
+            t: c for t, c in schema.items() if re.search(rf"\b{re.escape(t)}\b", sql, re.I)
+        } or schema
+        inside = _options_open(before)
+        options = [(name, "option") for name in guide.OPTIONS] if inside else []
+        columns = [(c, "column") for cs in mentioned.values() for c in cs]
+        tables = [(t, "table") for t in schema]
+        rest = [(a + " => ", "argument") for a in guide.ARGUMENTS]
+        if re.search(r"\b(FROM|JOIN)\s+\w*$", before, re.I):
+            return _begin(word, tables)
+        functions = [(f, "function") for f in FUNCTIONS]
+        keywords = [(k, "keyword") for k in KEYWORDS]
+        return _begin(word, [*options, *columns, *tables, *functions, *rest, *keywords])
+
+    def _schema(self) -> dict[str, list[str]]:
+        session = self._sessions.get(self._sessions.current)
+        return panels.schema(session) if session is not None else {}
+
+
+def _options_open(before: str) -> bool:
+    """Whether the cursor stands inside ``OPTIONS ( ...``."""
+    at = before.upper().rfind("OPTIONS")
+    return at >= 0 and before.count("(", at) > before.count(")", at)
+
+
+def _begin(word: str, names: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The names that begin with the word, each once; keywords follow the case that is being typed."""
+    lower = word.lower()
+    chosen: dict[str, str] = {}
+    for name, kind in names:
+        if name.lower().startswith(lower):
+            if kind in ("keyword", "function") and word.islower():
+                name = name.lower()
+            chosen.setdefault(name, kind)
+    return list(chosen.items())

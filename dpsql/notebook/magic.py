@@ -1,0 +1,310 @@
+"""The magic: ``%%dpsql`` for SQL, ``%dpsql`` for one line or a command."""
+
+from __future__ import annotations
+
+import json
+import keyword
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.magic import Magics, line_cell_magic, magics_class, needs_local_scope, no_var_expand
+from IPython.display import display
+from traitlets import Enum, Int, Unicode, observe
+
+from dpsql import __version__
+from dpsql.errors import BindError, Error, ParseError, PolicyError, did_you_mean
+from dpsql.notebook import arguments, guide, panels, render, settings
+from dpsql.notebook.arguments import Options
+from dpsql.notebook.progress import Progress, in_kernel, in_terminal
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from dpsql.result import Result
+    from dpsql.session import Session
+
+_SQL = ("SELECT", "WITH", "FROM", "VALUES", "EXPLAIN", "SHOW", "DECLARE", "CLOSE")
+_PARAMETER = re.compile(r"\$([A-Za-z_]\w*)")
+_KEPT = "_dpsql_sessions"
+
+
+class Sessions(dict[str, "Session"]):
+    """The open sessions by name. It belongs to the shell, so that reloading the extension keeps it."""
+
+    current: str = "main"
+
+    def get_open(self, name: str | None = None) -> Session:
+        """The session of that name, else the current one.
+
+        Raises:
+            BindError: there is none; the hint says how to open one.
+        """
+        wanted = name or self.current
+        if wanted not in self:
+            if name and self:
+                raise BindError(f"there is no open session {name}.", hint=did_you_mean(name, self))
+            raise BindError("no session is open yet.", hint=guide.NO_SESSION)
+        return self[wanted]
+
+
+@magics_class
+class DpsqlMagic(Magics):
+    """Settings of the dpsql magic."""
+
+    output = Enum(
+        ("result", "pandas", "polars", "arrow"), "result", help="What a cell gives: a Result, or a frame."
+    ).tag(config=True)
+    rows = Int(render.ROWS, min=2, help="Rows shown before the middle of a long result is left out.").tag(
+        config=True
+    )
+    ledger = Unicode("", help="Where %dpsql connect keeps charges, when it isn't told.").tag(config=True)
+
+    def __init__(self, shell: InteractiveShell, sessions: Sessions) -> None:
+        super().__init__(shell)
+        self.sessions = sessions
+
+    @observe("rows")
+    def _rows_changed(self, change: Mapping[str, Any]) -> None:
+        render.ROWS = change["new"]
+
+    @no_var_expand
+    @needs_local_scope
+    @line_cell_magic
+    def dpsql(self, line: str, cell: str | None = None, local_ns: dict[str, Any] | None = None) -> Any:
+        if cell is None:
+            return self._line(line, local_ns or {})
+        options = arguments.cell_line(line)
+        if options.help:
+            return render.Lines(tuple(guide.USAGE.splitlines()))
+        return self._run(options, cell, local_ns or {})
+
+    dpsql.__doc__ = guide.USAGE
+
+    def _line(self, line: str, local: dict[str, Any]) -> Any:
+        first, _, rest = line.strip().partition(" ")
+        if not first:
+            return self._help("")
+        command = self._commands().get(first.lower())
+        if command is not None and not (
+            first.lower() == "close" and rest and rest.strip() not in self.sessions
+        ):
+            return command(rest.strip())
+        options, text = arguments.statement_line(line)
+        if options.help:
+            return render.Lines(tuple(guide.USAGE.splitlines()))
+        name, _ = arguments.taken(text)
+        if (
+            not options.file
+            and name is None
+            and re.fullmatch(r"[A-Za-z_]+", first)
+            and first.upper() not in _SQL
+        ):
+            hint = did_you_mean(first, (*guide.COMMANDS, *_SQL))
+            raise ParseError(f"{first} is neither a command of %dpsql nor SQL.", hint=hint)
+        return self._run(options, text, local)
+
+    # -- statements
+
+    def _run(self, options: Options, text: str, local: dict[str, Any]) -> Any:
+        if options.file:
+            try:
+                text = Path(options.file).expanduser().read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError):
+                raise ParseError(f"the file {options.file} can't be read.") from None
+        name, text = arguments.taken(text)
+        silent = options.silent or name is not None
+        name = name or options.name
+        if name is not None and (not name.isidentifier() or keyword.iskeyword(name)):
+            raise ParseError(f"{name} can't be the name of a variable.")
+        if not _says_anything(text):
+            return None
+        session = self.sessions.get_open(options.session)
+        params = self._parameters(options, text, local)
+        if options.explain:
+            return panels.explanation(session.explain(text, params))
+        results = self._answers(session, text, params, options)
+        if not results:
+            return None
+        for result in results[:-1]:
+            display(result)  # type: ignore[no-untyped-call]
+        value = self._converted(results[-1])
+        if name is None:
+            if value is not results[-1]:
+                self._cost(results[-1])
+            return value
+        self.shell.push({name: value})  # type: ignore[union-attr]
+        if options.show:
+            display(results[-1])  # type: ignore[no-untyped-call]
+        elif not silent:
+            self._cost(results[-1])
+        return None
+
+    def _answers(self, session: Session, text: str, params: dict[str, Any], options: Options) -> list[Result]:
+        kernel = hasattr(self.shell, "kernel")
+        with Progress(in_kernel() if kernel else in_terminal):
+            return panels.ask(session, text, params, options)
+
+    def _parameters(self, options: Options, text: str, local: dict[str, Any]) -> dict[str, Any]:
+        """Values of the ``$name``s that occur in the text: the notebook's variables, then ``--params``."""
+        space: dict[str, Any] = {**self.shell.user_ns, **local}  # type: ignore[union-attr]
+        params = {name: space[name] for name in _PARAMETER.findall(text) if name in space}
+        if options.params is None:
+            return params
+        written = options.params
+        if written.lstrip("$").isidentifier():
+            given = space.get(written.lstrip("$"))
+        else:
+            try:
+                given = json.loads(written)
+            except json.JSONDecodeError:
+                given = None
+        if not isinstance(given, Mapping):
+            raise ParseError(
+                "--params takes a JSON object, or the name of a dict.",
+                hint="""--params '{"city": "Delft"}', or --params $values""",
+            )
+        return {**params, **{str(k): v for k, v in given.items()}}
+
+    def _converted(self, result: Result) -> Any:
+        convert: dict[str, Callable[[], Any]] = {
+            "pandas": result.df,
+            "polars": result.pl,
+            "arrow": result.arrow,
+        }
+        return convert[self.output]() if self.output in convert else result
+
+    def _cost(self, result: Result) -> None:
+        line = " · ".join(render.caption(result))
+        display({"text/plain": line}, raw=True)  # type: ignore[no-untyped-call]
+
+    # -- commands
+
+    def _commands(self) -> dict[str, Callable[[str], Any]]:
+        shown = {name: self._show(name) for name in ("policy", "tables")}
+        return {
+            **shown,
+            "connect": self._connect,
+            "demo": self._demo,
+            "budget": lambda rest: panels.budget(self.sessions.get_open(rest or None)),
+            "ledger": self._show("ledger"),
+            "log": self._show("ledger"),
+            "columns": lambda rest: panels.columns(self.sessions.get_open(), rest),
+            "mechanisms": lambda rest: guide.mechanisms(),
+            "sessions": self._sessions,
+            "report": lambda rest: panels.report(self.sessions.get_open(), rest),
+            "close": self._close,
+            "help": self._help,
+        }
+
+    def _show(self, what: str) -> Callable[[str], Any]:
+        return lambda rest: self.sessions.get_open(rest or None).sql(f"SHOW {what.upper()}")
+
+    def _help(self, rest: str) -> render.Lines:
+        session = self.sessions.get(self.sessions.current)
+        if session is None:
+            return guide.help_lines(None, None)
+        return guide.help_lines(panels.example_table(session), panels.default_epsilon(session))
+
+    def _connect(self, rest: str) -> None:
+        given = arguments.words(rest, arguments.CONNECT_FLAGS)
+        if len(given.rest) > 1:
+            raise ParseError(f"%dpsql connect takes one database, not {' '.join(given.rest)}.")
+        if given.policy is None:
+            raise PolicyError(
+                "a session needs the policy that the data owner wrote.",
+                hint="%dpsql connect data.duckdb --policy policy.toml",
+            )
+        database: Any = given.rest[0] if given.rest else ":memory:"
+        variable = self.shell.user_ns.get(database)  # type: ignore[union-attr]
+        if variable is not None and not isinstance(variable, str):
+            database = variable  # an open DuckDB connection
+        ledger = given.ledger or self.ledger or None
+        self._open(given.session, database, given.policy, ledger, given.analyst)
+
+    def _demo(self, rest: str) -> None:
+        from dpsql.demo import POLICY
+
+        given = arguments.words(rest, arguments.CONNECT_FLAGS)
+        self._open(given.session, ":memory:", str(POLICY), given.ledger or "dpsql-demo.ledger", given.analyst)
+
+    def _open(
+        self, name: str | None, database: Any, policy: str, ledger: str | None, analyst: str | None
+    ) -> None:
+        from dpsql.session import connect
+
+        name = name or "main"
+        session = connect(database, policy=policy, ledger=ledger, analyst=analyst)
+        if name in self.sessions:
+            self.sessions[name].close()
+        self.sessions[name] = session
+        self.sessions.current = name
+        print(panels.one_line(session))
+
+    def _sessions(self, rest: str) -> render.Sheet:
+        if rest:
+            self.sessions.get_open(rest)
+            self.sessions.current = rest
+        rows = [
+            ("current" if name == self.sessions.current else "", name, panels.one_line(session))
+            for name, session in self.sessions.items()
+        ]
+        return render.of_rows(("", "session", "budget"), rows, () if rows else (guide.NO_SESSION,))
+
+    def _close(self, rest: str) -> None:
+        name = " ".join(shlex.split(rest)) or self.sessions.current
+        self.sessions.get_open(name).close()
+        del self.sessions[name]
+        if name == self.sessions.current and self.sessions:
+            self.sessions.current = next(iter(self.sessions))
+
+
+def _says_anything(text: str) -> bool:
+    """Whether there is more than comments, blanks and semicolons. Unreadable text does say something."""
+    from dpsql.sql.dialect import tokenize
+
+    try:
+        return any(token.text != ";" for token in tokenize(text))
+    except Error:
+        return True
+
+
+def load(shell: InteractiveShell) -> None:
+    """Registers the magic and completion; says one line. Loading again keeps open sessions."""
+    from dpsql.notebook.complete import Matcher
+
+    _forget(shell)
+    sessions = getattr(shell, _KEPT, None)
+    if not isinstance(sessions, Sessions):
+        sessions = Sessions()
+        setattr(shell, _KEPT, sessions)
+    magic = DpsqlMagic(shell, sessions)
+    chosen = settings.read(Path.cwd())
+    if chosen.output is not None:
+        magic.output = chosen.output
+    if chosen.rows is not None:
+        magic.rows = chosen.rows
+    shell.register_magics(magic)
+    shell.Completer.custom_matchers.append(Matcher(sessions))
+    if chosen.policy and not sessions:
+        magic._open(None, chosen.database or ":memory:", chosen.policy, chosen.ledger, chosen.analyst)
+        return
+    session = sessions.get(sessions.current)
+    print(panels.one_line(session) if session else f"dpsql {__version__}: {guide.NO_SESSION}")
+
+
+def unload(shell: InteractiveShell) -> None:
+    """Takes the magic, its settings and completion away. Open sessions wait for the next load."""
+    _forget(shell)
+    for kind in ("line", "cell"):
+        shell.magics_manager.magics[kind].pop("dpsql", None)
+
+
+def _forget(shell: InteractiveShell) -> None:
+    """Without the classes' identity: they may have been reloaded since."""
+    matchers = shell.Completer.custom_matchers
+    matchers[:] = [m for m in matchers if type(m).__module__ != "dpsql.notebook.complete"]
+    shell.configurables[:] = [c for c in shell.configurables if type(c).__name__ != "DpsqlMagic"]
+    shell.magics_manager.registry.pop("DpsqlMagic", None)

@@ -1,0 +1,142 @@
+"""Pictures. Each function draws on a matplotlib Axes, imported when it is asked for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from dpsql.errors import BindError, did_you_mean
+from dpsql.notebook.render import cell_text
+from dpsql.result import MissingLibrary
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from dpsql.result import Result
+
+
+def axes(wanted_by: str, width: float = 6.4, height: float = 3.2) -> Axes:
+    """An empty plot with one pair of axes.
+
+    Raises:
+        MissingLibrary: matplotlib is not installed.
+    """
+    try:
+        from matplotlib import pyplot
+    except ImportError:
+        raise MissingLibrary("matplotlib", wanted_by) from None
+    _, drawn = pyplot.subplots(figsize=(width, height), layout="constrained")
+    drawn.spines[["top", "right"]].set_visible(False)
+    return drawn
+
+
+def bars(result: Result, x: str | None = None, y: str | None = None) -> Axes:
+    """A released column as bars with whiskers: never bars alone, so ``y`` needs an interval.
+
+    ``x`` is by default the first column that isn't ``y``, ``y`` the first column with intervals.
+
+    Raises:
+        BindError: no such column, or ``y`` has no interval (a choice, a comparison, something computed).
+        MissingLibrary: matplotlib is not installed.
+    """
+    intervals = result.intervals
+    if not intervals:
+        raise BindError(
+            "this result has no intervals, so there are no bars with whiskers to draw.",
+            hint="plot a count, a sum or a mean, or draw result.df() yourself.",
+        )
+    y = next(iter(intervals)) if y is None else y
+    x = next((c for c in result.columns if c != y), None) if x is None else x
+    for name in (x, y):
+        if name is not None and name not in result.columns:
+            raise BindError(f"the result has no column {name}.", hint=did_you_mean(name, result.columns))
+    if y not in intervals:
+        raise BindError(f"{y} has no interval.", hint=f"there is one for {', '.join(intervals)}.")
+    heights = result.table.column(y).to_pylist()
+    labels = result.table.column(x).to_pylist() if x else [""] * len(heights)
+    drawn = axes(".plot()")
+    shown = [(i, h, p) for i, (h, p) in enumerate(zip(heights, intervals[y], strict=True)) if h is not None]
+    places = [i for i, _, _ in shown]
+    values = [float(h) for _, h, _ in shown]
+    drawn.bar(places, values, color="0.75", width=0.7)
+    whiskers: list[list[float]] = [[], []]
+    for value, (_, _, pair) in zip(values, shown, strict=True):
+        low, high = pair or (math.nan, math.nan)
+        whiskers[0].append(max(0.0, value - low))
+        whiskers[1].append(max(0.0, high - value))
+    drawn.errorbar(places, values, yerr=whiskers, fmt="none", ecolor="C0", capsize=3)
+    drawn.set_xticks(range(len(labels)), [cell_text(label) for label in labels])
+    if max((len(cell_text(label)) for label in labels), default=0) * len(labels) > 70:
+        drawn.tick_params(axis="x", rotation=60)
+    drawn.axhline(0, color="0.4", linewidth=0.8)
+    drawn.set_xlabel(x or "")
+    drawn.set_ylabel(y)
+    drawn.set_title(f"whiskers: {result.confidence * 100:g}% interval of the noise", loc="left", fontsize=9)
+    return drawn
+
+
+def burn_down(
+    limit: float,
+    charges: Sequence[float],
+    refused: Sequence[tuple[int, float]] = (),
+    labels: Sequence[str] = (),
+) -> Axes:
+    """Budget left after each charge, as steps from the limit down; hollow marks for what was refused.
+
+    ``charges`` are epsilons in order; ``refused`` are (number of charges before it, epsilon asked).
+    """
+    drawn = axes("budget plots")
+    left = [limit]
+    for charge in charges:
+        left.append(left[-1] - charge)
+    drawn.step(range(len(left)), left, where="post", color="C0")
+    drawn.plot(range(len(left)), left, "o", color="C0", markersize=4)
+    for at, asked in refused:
+        drawn.plot(at, left[min(at, len(left) - 1)] - asked, "o", markerfacecolor="none", color="0.4")
+    for i, label in enumerate(labels, start=1):
+        drawn.annotate(label[:24], (i, left[i]), xytext=(4, 4), textcoords="offset points", fontsize=7)
+    drawn.axhline(limit, color="0.4", linewidth=0.8, linestyle=":")
+    drawn.annotate(f"limit ε={limit:g}", (0, limit), xytext=(4, 3), textcoords="offset points", fontsize=8)
+    drawn.set_ylim(min(0.0, *left, 0.0), limit * 1.15)
+    drawn.set_xlabel("charges")
+    drawn.set_ylabel("ε left")
+    return drawn
+
+
+def composition(curves: dict[str, Sequence[float]]) -> Axes:
+    """Total epsilon after 1, 2, 3 ... statements, one line for each accountant, labelled where it ends."""
+    drawn = axes("composition plots")
+    for name, totals in curves.items():
+        drawn.plot(range(1, len(totals) + 1), totals)
+        drawn.annotate(name, (len(totals), totals[-1]), xytext=(4, 0), textcoords="offset points", fontsize=8)
+    drawn.set_ylim(bottom=0)
+    drawn.set_xlabel("statements")
+    drawn.set_ylabel("total ε")
+    return drawn
+
+
+def tradeoff(curves: dict[str, Any], points: int = 201) -> Axes:
+    """Trade-off curves: how often an attacker errs one way, given how often the other way.
+
+    ``curves`` maps a name to ``f(alpha) -> beta``; the diagonal is perfect privacy.
+    """
+    drawn = axes("trade-off plots", 3.8, 3.6)
+    grid = [i / (points - 1) for i in range(points)]
+    drawn.plot([0, 1], [1, 0], color="0.6", linestyle=":", linewidth=1)
+    drawn.annotate(
+        "perfect privacy", (0.5, 0.5), rotation=-45, fontsize=8, ha="center", va="bottom", color="0.4"
+    )
+    for name, curve in curves.items():
+        values = [float(curve(alpha)) for alpha in grid]
+        drawn.plot(grid, values)
+        middle = min(range(points), key=lambda i: abs(grid[i] - values[i]))
+        drawn.annotate(
+            name, (grid[middle], values[middle]), xytext=(4, 4), textcoords="offset points", fontsize=8
+        )
+    drawn.set_xlim(0, 1)
+    drawn.set_ylim(0, 1)
+    drawn.set_aspect("equal")
+    drawn.set_xlabel("type I error")
+    drawn.set_ylabel("type II error")
+    return drawn

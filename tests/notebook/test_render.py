@@ -1,0 +1,88 @@
+"""The displays: one sheet, two spellings."""
+
+from __future__ import annotations
+
+import html
+import re
+
+import pyarrow as pa
+import pytest
+
+from dpsql.notebook import render
+from dpsql.result import Result
+
+
+def test_numbers_with_intervals_are_rounded_to_what_the_noise_allows() -> None:
+    result = Result(
+        pa.table({"city": ["Delft", "Leiden"], "visits": [1243, 878]}),
+        intervals={"visits": [(1213.04, 1272.96), (848.04, 907.96)]},
+        cost_line="cost ε=0.1 · ε=0.8 of ε=1 left",
+    )
+    assert repr(result).splitlines() == [
+        " city     visits   95% interval",
+        " Delft     1 240   ± 30",
+        " Leiden      880   ± 30",
+        " 2 rows · cost ε=0.1 · ε=0.8 of ε=1 left · the interval is for the noise, not for clamping",
+    ]
+
+
+def test_a_comparison_has_no_interval_and_says_what_it_is() -> None:
+    note = "a noisy comparison: near 100 it can be wrong either way"
+    result = Result(pa.table({"busy": [True]}), cost_line="cost ε=0.1", notes=[note])
+    assert repr(result).splitlines() == [" busy", " true", f" 1 row · cost ε=0.1 · {note}"]
+
+
+@pytest.mark.parametrize("half", [0.011, 0.19, 0.2, 1.0, 2.31, 29.957, 123.4, 54321.0])
+def test_the_shown_interval_is_never_too_narrow(half: float) -> None:
+    shown, width = render.with_interval(1000.0, (1000.0 - half, 1000.0 + half))
+    said = float(width.replace("± ", "").replace(" ", ""))
+    assert half * 0.999999 <= said <= half * 1.11
+    assert abs(float(shown.replace(" ", "")) - 1000.0) <= half / 2
+
+
+def test_a_value_off_the_middle_shows_both_ends() -> None:
+    assert render.with_interval(0, (0.0, 12.0)) == ("0", "0 to 12")
+
+
+def test_long_results_show_head_and_tail() -> None:
+    text = repr(Result(pa.table({"n": list(range(1000))})))
+    rows = text.splitlines()
+    assert rows[-1].strip() == "20 of 1 000 rows"
+    assert [r.strip() for r in rows[1:13]] == [*map(str, range(10)), "…", "990"] and rows[-2].strip() == "999"
+    assert repr(Result(pa.table({"n": list(range(20))}))).splitlines()[-1].strip() == "20 rows"
+
+
+def test_html_has_the_same_rows_and_escapes_them() -> None:
+    names = ["<script>alert(1)</script>", 'a"b', "&amp;", "x\ny"]
+    result = Result(pa.table({"<b>": names, "n": [1, 2, 3, 4]}), notes=["<i>note</i>"])
+    page = result._repr_mimebundle_()["text/html"]
+    assert "<script" not in page and "<i>" not in page and "<b>" not in page
+    cells = [html.unescape(cell) for cell in re.findall(r"<t[dh][^>]*>([^<]*)</t[dh]>", page)]
+    expected = [[c.heading, *c.cells] for c in render.of_result(result).columns]
+    assert cells == [cell for row in zip(*expected, strict=True) for cell in row]
+    assert page.count("<table") == 1 and page.count("<caption") == 1 and 'scope="col"' in page
+    assert not re.search(r"color|<script|onclick|javascript", page, re.I)
+
+
+def test_no_value_can_forge_a_row_or_move_the_cursor() -> None:
+    text = repr(Result(pa.table({"s": ["a\n fake 1", "\x1b[2J", "\u202eabc", "tab\there"]})))
+    assert len(text.splitlines()) == 6
+    assert all(line.isprintable() for line in text.splitlines())
+
+
+def test_wide_characters_line_up() -> None:
+    rows = repr(Result(pa.table({"city": ["東京", "Ulm"], "n": [1, 2]}))).splitlines()
+    assert len({render.columns_wide(row) for row in rows[:3]}) == 1
+
+
+def test_special_numbers() -> None:
+    assert [render.cell_text(v) for v in (None, True, 0.1, 1e300, float("nan"), -0.0, 2**70)] == [
+        "NULL",
+        "true",
+        "0.1",
+        "1e+300",
+        "nan",
+        "-0",
+        str(2**70),
+    ]
+    assert render.with_interval(5.0, (float("-inf"), float("inf"))) == ("5", "")

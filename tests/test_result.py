@@ -1,0 +1,161 @@
+"""Result: plain data with DuckDB's names and DuckDB's types."""
+
+from __future__ import annotations
+
+import builtins
+import datetime
+import decimal
+import pickle
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dpsql.errors import Error
+from dpsql.plan import Interval
+from dpsql.result import Result, deserialise
+
+QUERY = """
+    SELECT * FROM (VALUES
+        (1, 170141183460469231731687303715884105727::HUGEINT, 5::HUGEINT, 1.25::DECIMAL(10, 2), 'a', TRUE,
+         DATE '2020-02-29', TIMESTAMP '2020-01-01 01:02:03', 0.5, [1, 2], INTERVAL 3 DAY),
+        (NULL, NULL, 7, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)
+    ) t(i, huge, whole, dec, txt, flag, day, moment, num, list, span)"""
+
+
+@pytest.fixture
+def result() -> Result:
+    with duckdb.connect() as con:
+        return Result(con.sql(QUERY).to_arrow_table())
+
+
+def test_fetchall_gives_what_duckdb_gives(result: Result) -> None:
+    with duckdb.connect() as con:
+        expected = con.execute(QUERY).fetchall()
+    assert result.fetchall() == expected
+    assert [type(v) for v in result.fetchall()[0]] == [type(v) for v in expected[0]]
+    assert result.fetchone() == expected[0]
+    assert result.dicts() == [dict(zip(result.columns, row, strict=True)) for row in expected]
+    assert result.shape == (2, 11) and len(result) == 2
+
+
+def test_frames_have_duckdbs_types(result: Result) -> None:
+    with duckdb.connect() as con:
+        expected = con.execute(QUERY).df()
+    ours = result.df()
+    different = {c for c in expected if ours[c].dtype != expected[c].dtype}
+    exact_here = {"whole"}  # a HUGEINT that fits 64 bits: DuckDB makes it a float
+    if duckdb.__version__.startswith("1."):
+        exact_here |= {"i", "flag"}  # DuckDB 1 makes integers with NULLs floats
+    assert different <= exact_here
+    assert ours["whole"].dtype == np.int64 and list(ours["whole"]) == [5, 7]
+    assert str(ours["i"].dtype) == "Int32" and ours["huge"].dtype == np.float64
+
+
+def test_polars_and_the_arrow_stream(result: Result) -> None:
+    polars = pytest.importorskip("polars")
+    assert result.pl()["whole"].to_list() == [5, 7]
+    assert result.pl()["span"].to_list() == [datetime.timedelta(days=3), None]
+    plain = Result(result.table.drop_columns(["span"]))  # polars has no intervals in months
+    assert polars.DataFrame(plain).equals(plain.pl())
+    assert pa.table(result).equals(result.arrow())
+
+
+def test_fetchnumpy_masks_nulls(result: Result) -> None:
+    arrays = result.fetchnumpy()
+    assert isinstance(arrays["i"], np.ma.MaskedArray) and list(arrays["i"].mask) == [False, True]
+    assert arrays["whole"].dtype == np.int64 and not isinstance(arrays["whole"], np.ma.MaskedArray)
+    assert arrays["dec"].dtype == np.float64
+
+
+def test_same_column_name_twice() -> None:
+    table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["n", "n"])
+    result = Result(table)
+    assert list(result.df().columns) == ["n", "n"] and result.df().iloc[0].tolist() == [1, 2]
+    assert result.fetchall() == [(1, 2)] and "n   n" in repr(result)
+
+
+def test_no_rows_and_no_columns() -> None:
+    empty = Result(pa.table({"n": pa.array([], pa.int64())}))
+    assert empty.fetchall() == [] and empty.fetchone() is None and empty.df().shape == (0, 1)
+    assert repr(empty).splitlines()[-1].strip() == "0 rows"
+    nothing = Result(pa.table({}))
+    assert nothing.fetchall() == [] and nothing.df().empty
+
+
+def full() -> Result:
+    return Result(
+        pa.table({"city": ["Delft", "Leiden"], "n": [1240, 880], "m": [1.5, None]}),
+        intervals={"n": [(1210.0, 1270.0), (850.5, 909.5)], "m": [(float("-inf"), 2.0), None]},
+        loss="ε=0.1",
+        notes=["a note"],
+        statement_id=7,
+        cost_line="cost ε=0.1 · ε=0.8 of ε=1 left",
+        confidence=0.9,
+    )
+
+
+def test_a_result_comes_back_whole_from_bytes_and_pickle() -> None:
+    result = full()
+    for again in (deserialise(result.serialise()), pickle.loads(pickle.dumps(result))):
+        assert again == result and again.intervals == result.intervals
+        assert again.arrow().schema.equals(result.arrow().schema, check_metadata=True)
+    other = Result(result.table, loss="ε=0.2")
+    assert other != result and result != "ε=0.1", "equality must be able to fail"
+
+
+def test_a_result_does_not_change() -> None:
+    result = full()
+    with pytest.raises(AttributeError, match="does not change"):
+        result.loss = "ε=0"
+    with pytest.raises(AttributeError, match="does not change"):
+        del result.loss
+    result.intervals["n"].clear()
+    assert len(result.intervals["n"]) == 2, "what is handed out is a copy"
+    with pytest.raises(TypeError):
+        hash(result)
+
+
+def test_interval_columns_are_taken_off() -> None:
+    table = pa.table(
+        {"city": ["Delft"], "n": [5], "n__low": [1.0], "n__high": [9.0], "x__low": [None], "x__high": [None]}
+    )
+    plan = (Interval("n", "n__low", "n__high"),)
+    result = Result.finished(table, ["city", "n"], plan, loss="ε=1")
+    assert (
+        result.columns == ["city", "n"] and result.intervals == {"n": [(1.0, 9.0)]} and result.loss == "ε=1"
+    )
+    none = Result.finished(table, ["city"], (Interval("city", "x__low", "x__high"),))
+    assert none.intervals == {}, "a column without a single interval shows none"
+
+
+@pytest.mark.parametrize(("library", "method"), [("pandas", "df"), ("polars", "pl"), ("matplotlib", "plot")])
+def test_a_missing_library_is_named_with_its_install_line(
+    monkeypatch: pytest.MonkeyPatch, library: str, method: str
+) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *rest: Any, **named: Any) -> Any:
+        if name.partition(".")[0] == library:
+            raise ImportError(name)
+        return real(name, *rest, **named)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(Error, match=f"pip install {library}") as caught:
+        getattr(full(), method)()
+    assert isinstance(caught.value, ImportError) and caught.value.__cause__ is None
+
+
+def test_values_survive_that_floats_would_bend() -> None:
+    table = pa.table({"n": pa.array([decimal.Decimal(2**53 + 1)], pa.decimal128(38, 0))})
+    assert Result(table).fetchall() == [(2**53 + 1,)] and Result(table).df()["n"].tolist() == [2**53 + 1]
+    big = Result(pa.table({"n": pa.array([decimal.Decimal(2**70)], pa.decimal128(38, 0))}))
+    assert big.fetchall() == [(2**70,)] and big.df()["n"].dtype == np.float64
+
+
+def test_dates_stay_dates() -> None:
+    assert Result(pa.table({"d": pa.array([datetime.date(2020, 2, 29)])})).fetchall() == [
+        (datetime.date(2020, 2, 29),)
+    ]
