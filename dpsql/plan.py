@@ -13,14 +13,28 @@ from dpsql.privacy.events import Event, compose
 
 
 @dataclass(frozen=True)
+class Input:
+    """A public relation that an exact query reads: evaluated apart from private data, then lent to the engine.
+
+    ``sql`` runs where the whole statement is finished: over public tables and the releases of earlier blocks.
+    """
+
+    name: str
+    sql: str
+
+
+@dataclass(frozen=True)
 class Block:
     """One private SELECT: an operator, and the name of the relation that its release becomes.
 
+    ``columns`` are that relation's names and SQL types; ``inputs`` the public relations its exact queries read.
     ``sentences`` say who is protected, which bounds hold and where each came from.
     """
 
     name: str
     operator: Operator
+    columns: tuple[tuple[str, str], ...] = ()
+    inputs: tuple[Input, ...] = ()
     sentences: tuple[str, ...] = ()
     confidence: float = 0.95
 
@@ -62,5 +76,5 @@ class Plan:
 
     def key(self, *context: str) -> str:
         """Identity for replay: the statement, plus whatever context (policy, data version) makes it the same."""
-        parts = [self.text, self.finish, *(repr(block.operator) for block in self.blocks), *context]
+        parts = [self.text, self.finish, *(repr((b.operator, b.inputs)) for b in self.blocks), *context]
         return hashlib.sha256("\x00".join(parts).encode()).hexdigest()

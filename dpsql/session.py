@@ -1,0 +1,256 @@
+"""A session: the straight line from a statement's text to a private answer."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from dpsql.engine.duckdb import DuckDBEngine, Finisher
+from dpsql.errors import BudgetExceeded, EngineError, Error, Interrupted, PolicyError, PrivacyError
+from dpsql.explain import Explanation, explain_plan
+from dpsql.ledger.ledger import Ledger
+from dpsql.mechanisms.base import Release
+from dpsql.noise.entropy import Entropy
+from dpsql.plan import Plan
+from dpsql.policy import Policy
+from dpsql.privacy.events import Event, compose
+from dpsql.result import Result
+from dpsql.show import show
+from dpsql.sql.bind import bind
+from dpsql.sql.catalog import Catalog
+from dpsql.sql.parse import Statement, parse
+from dpsql.stored import pack, unpack
+
+if TYPE_CHECKING:
+    from dpsql.engine.base import Engine
+
+_WITHHELD = "the engine failed while it read private data; the statement stays charged, and why is withheld."
+
+
+def connect(
+    database: Any = ":memory:",
+    *,
+    policy: Policy | str | Path,
+    ledger: str | Path | None = None,
+    analyst: str | None = None,
+) -> Session:
+    """Opens a session on private data, under the owner's policy.
+
+    Args:
+        database: the path of a DuckDB file, ``":memory:"`` (tables come from the policy's sources), or an open
+            DuckDB connection.
+        policy: the owner's TOML file, or a :class:`dpsql.Policy`.
+        ledger: where charges are kept; by default ``<policy>.ledger`` beside the policy file. With a policy made in
+            Python and no path, the budget lasts for this process only.
+        analyst: who asks, where the policy gives analysts shares of their own.
+
+    Raises:
+        PolicyError: the policy is wrong, or does not fit the data.
+        LedgerError: the ledger can't be trusted or written.
+    """
+    path = None if isinstance(policy, Policy) else Path(policy)
+    if path is not None:
+        policy = Policy.load(path)
+    assert isinstance(policy, Policy)
+    where = ledger if ledger is not None else path.with_name(path.name + ".ledger") if path is not None else None
+    engine = DuckDBEngine(database, policy, path.parent if path is not None else Path.cwd())
+    opened = Ledger.open(where, policy, engine.dataset, analyst)
+    return Session(policy, engine, opened)
+
+
+class Session:
+    """An analyst's session. Use it as a context manager, or close it.
+
+    In the analyst's own process it is not a sandbox: it protects what is released, and keeps count.
+    """
+
+    def __init__(self, policy: Policy, engine: Engine, ledger: Ledger) -> None:
+        self.policy = policy
+        self._engine = engine
+        self._ledger = ledger
+        self._entropy = Entropy()
+        self._functions: dict[str, Callable[..., object]] = {}
+        self._catalog = Catalog(policy, engine, policy.budget.accountant, self._functions)
+        self._finisher = Finisher(engine, policy)
+        self._thresholds: dict[str, Any] = {}
+
+    # -- the straight line --------------------------------------------------------------------------------------
+
+    def sql(self, text: str, params: Mapping[str, Any] | None = None, *, fresh: bool = False) -> Result:
+        """Answers a statement (of several, the last one's result is given; all are answered).
+
+        Args:
+            text: dpsql SQL.
+            params: values of its ``$name`` parameters.
+            fresh: pay for a new answer, where a stored one could be shown again for free.
+
+        Raises:
+            ParseError, BindError, PrivacyError, BudgetExceeded: nothing was charged.
+            EngineError, Interrupted: the statement stays charged.
+        """
+        results = self.run(text, params, fresh=fresh)
+        return results[-1] if results else Result(pa.table({}))
+
+    def run(self, text: str, params: Mapping[str, Any] | None = None, *, fresh: bool = False) -> list[Result]:
+        """Answers each statement of a cell. All are bound before the first is paid."""
+        statements = parse(text, params)
+        plans = [self._bind(statement) for statement in statements]
+        return [self._answer(s, plan, fresh) for s, plan in zip(statements, plans, strict=True)]
+
+    def _answer(self, statement: Statement, plan: Plan | None, fresh: bool) -> Result:
+        if plan is None:
+            return self._other(statement)
+        key = plan.key(self.policy.fingerprint, self._engine.version())
+        stored = None if fresh or plan.event is None else self._ledger.replay(key)
+        if stored is not None:
+            return self._finish(plan, unpack(stored.release), stored=stored)
+        ticket = self._reserve(statement, plan, key)
+        releases, outcome = self._release(plan)
+        if releases is None:
+            self._fail(ticket, plan, outcome)
+        used = compose(release.event for release in releases.values()) if plan.blocks else None
+        relations = {name: release.table for name, release in releases.items()}
+        notes = tuple(note for release in releases.values() for note in release.notes)
+        if ticket is not None and used is not None:
+            self._ledger.settle(ticket, used, pack(relations, notes), "released")
+        return self._finish(plan, (relations, notes), used=used, ticket=ticket)
+
+    def _bind(self, statement: Statement) -> Plan | None:
+        """The plan of a query; None for the statements that have none. Refusals are logged, at no cost."""
+        if statement.kind not in ("query",):
+            return None
+        try:
+            return bind(statement, self._catalog, self._finisher, self._thresholds)
+        except PrivacyError as error:
+            self._ledger.refuse(statement.source, error.message, None)
+            raise
+
+    def _reserve(self, statement: Statement, plan: Plan, key: str) -> Any:
+        if plan.event is None:
+            return None
+        try:
+            return self._ledger.reserve(plan.event, statement.source, key)
+        except BudgetExceeded as error:
+            self._ledger.refuse(statement.source, error.message, plan.event)
+            raise error.located(statement.text) from None
+
+    def _release(self, plan: Plan) -> tuple[dict[str, Release] | None, str]:
+        """Runs the blocks. Never raises: no traceback of it, whose frames hold exact values, is ever seen."""
+        releases: dict[str, Release] = {}
+        try:
+            for block in plan.blocks:
+                relations = {name: release.table for name, release in releases.items()}
+                lent = {item.name: self._finisher.finish(item.sql, relations) for item in block.inputs}
+                releases[block.name] = block.operator.release(self._reader(lent), self._entropy)
+        except KeyboardInterrupt:
+            return None, "interrupted"
+        except Exception:
+            return None, "failed"
+        return releases, "released"
+
+    def _reader(self, lent: Mapping[str, pa.Table]) -> Callable[[str], pa.Table]:
+        return lambda sql: self._engine.execute(sql, lent)
+
+    def _fail(self, ticket: Any, plan: Plan, outcome: str) -> None:
+        event = plan.event
+        if ticket is not None and event is not None:
+            self._ledger.settle(ticket, event, None, outcome)
+        if outcome == "interrupted":
+            loss = f" {event.sentence()} stays charged." if event is not None else ""
+            raise Interrupted(f"the statement was stopped.{loss}")
+        raise EngineError(_WITHHELD)
+
+    def _finish(
+        self,
+        plan: Plan,
+        released: tuple[Mapping[str, pa.Table], tuple[str, ...]],
+        used: Event | None = None,
+        ticket: Any = None,
+        stored: Any = None,
+    ) -> Result:
+        """The outer SQL, over what was released: post-processing, free."""
+        relations, notes = released
+        table = self._finisher.finish(plan.finish, relations)
+        event = used if used is not None else stored.event if stored is not None else None
+        return Result.finished(
+            table,
+            plan.columns,
+            plan.intervals,
+            loss=event.sentence() if event is not None else "",
+            event=event,
+            notes=(*plan.notes, *notes),
+            statement_id=ticket.statement_id if ticket is not None else stored.statement_id if stored else None,
+            cost_line=self._cost_line(event, stored),
+            confidence=plan.confidence,
+        )
+
+    def _cost_line(self, event: Event | None, stored: Any) -> str:
+        if event is None:
+            return "public: no charge"
+        left = self._ledger.state().sentence
+        if stored is not None:
+            return f"from {stored.when_text}, no charge · {left}"
+        return f"cost {event.sentence()} · {left}"
+
+    # -- everything else ----------------------------------------------------------------------------------------
+
+    def _other(self, statement: Statement) -> Result:
+        if statement.kind == "show":
+            return show(self, statement.name)
+        if statement.kind == "explain":
+            return self._explain(statement).result()
+        raise PrivacyError("interactive thresholds are declared in a later version.", span=statement.span)
+
+    def explain(self, text: str, params: Mapping[str, Any] | None = None) -> Explanation:
+        """What a statement would do and cost. Spends nothing and reads no private data."""
+        statements = [s for s in parse(text, params) if s.kind in ("query", "explain")]
+        if not statements:
+            raise PrivacyError("there is no query to explain.")
+        return self._explain(statements[-1])
+
+    def _explain(self, statement: Statement) -> Explanation:
+        plan = bind(statement, self._catalog, self._finisher, self._thresholds)
+        return explain_plan(plan, self._ledger, as_json=statement.json)
+
+    def budget(self) -> Any:
+        """What is left, what was spent, and on what: :meth:`dpsql.ledger.ledger.Ledger.state`."""
+        return self._ledger.state()
+
+    def ledger(self) -> list[Any]:
+        """Every charge and refusal, in order."""
+        return self._ledger.entries()
+
+    def tables(self) -> Result:
+        """The tables that the policy names."""
+        return show(self, "TABLES")
+
+    def register(self, name: str, function: Callable[..., object]) -> None:
+        """Makes a Python function known to ``SELECT WITH SUBSAMPLE``: it is run on each block's rows."""
+        if not name.isidentifier():
+            raise PolicyError(f"{name!r} can't be the name of a function.")
+        self._functions[name.lower()] = function
+
+    @contextlib.contextmanager
+    def _interruptible(self) -> Iterator[None]:
+        try:
+            yield
+        except KeyboardInterrupt:
+            self._engine.interrupt()
+            raise
+
+    def close(self) -> None:
+        """Closes the engine and the ledger. The charges stay."""
+        with contextlib.suppress(Error):
+            self._finisher.close()
+            self._engine.close()
+            self._ledger.close()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()

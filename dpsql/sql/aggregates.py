@@ -1,0 +1,304 @@
+"""The noisy aggregates: one row of a table each, from a call to exact partials and the output made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from dpsql.errors import BindError, PrivacyError
+from dpsql.mechanisms import additive
+from dpsql.sql import grid as grids
+from dpsql.sql.dialect import span_of, to_sql
+from dpsql.sql.options import Call, Readers, bounds_or_auto, epsilon_value, one_of, pair, refuse_equals
+from dpsql.sql.rewrite import Exact, Partial
+from dpsql.sql.types import Typed
+
+if TYPE_CHECKING:
+    from dpsql.sql.block import Block
+
+NoiseOf = Callable[[Partial, int], additive.Statistic]
+"""Makes a partial noisy with one of ``n`` equal parts of the aggregate's share."""
+
+ARGUMENTS: Readers = {
+    "epsilon": epsilon_value,
+    "contribution_bounds_per_row": bounds_or_auto,
+    "contribution_bounds_per_group": pair,
+    "report_format": one_of("JSON"),
+}
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """A bound aggregate, waiting for its share of the budget."""
+
+    name: str
+    call: Call
+    share: Fraction | None
+    build: Callable[[NoiseOf], additive.Output]
+    type: str
+    label: str
+    said: str
+    """For EXPLAIN: what is computed and what one unit moves."""
+    report: str | None = None
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """A numeric argument on its grid: clamped to ``[low, high]`` steps, per row, or per unit and group."""
+
+    typed: Typed
+    y: str
+    grid: grids.Grid
+    per_group: bool
+    origin: str
+
+
+def bind_aggregate(block: Block, call: Call, name: str) -> Aggregate:
+    """Binds one call.
+
+    Raises:
+        BindError: wrong number or type of arguments.
+        PrivacyError: no bounds, or no bound on the rows of a unit.
+    """
+    refuse_equals(call, ARGUMENTS)
+    options = call.read(ARGUMENTS)
+    build = TABLE[call.name]
+    return build(block, call, name, options)
+
+
+def _require(call: Call, count: int) -> None:
+    if len(call.args) != count:
+        what = "one argument" if count == 1 else f"{count} arguments"
+        raise BindError(f"{call.name} takes {what}.", span=span_of(call.node))
+
+
+def _rows_bounded(block: Block, call: Call) -> None:
+    """Rows of one unit must be bounded before rows are counted or added."""
+    if block.exact.bound.row_level or block.exact.row_budget is not None or block.exact.max_rows is not None:
+        return
+    raise PrivacyError(
+        f"nothing bounds how many rows of {block.bound.subject} one privacy unit has.",
+        span=span_of(call.node),
+        hint="ask the owner for max_rows, or write OPTIONS (max_rows_contributed = 10).",
+    )
+
+
+def _filtered(block: Block, call: Call, sql: str) -> str:
+    """The expression where the FILTER holds, NULL elsewhere."""
+    if call.where is None:
+        return sql
+    return f"CASE WHEN {to_sql(block.condition(call.where).node)} THEN {sql} END"
+
+
+def _one_argument(block: Block, call: Call) -> Typed:
+    _require(call, 1)
+    if call.distinct:
+        raise PrivacyError(
+            f"{call.name}(DISTINCT ...) has no bounded sensitivity here.",
+            span=span_of(call.node),
+            hint=f"write {call.name} without DISTINCT, or COUNT(DISTINCT ...).",
+        )
+    return block.expression(call.args[0])
+
+
+def _count(block: Block, call: Call, name: str, options: dict[str, Any]) -> Aggregate:
+    _no_row_bounds(call, options)
+    if call.distinct:
+        return _count_distinct(block, call, name, options)
+    if len(call.args) > 1:
+        raise BindError("COUNT takes one argument.", span=span_of(call.node))
+    star = not call.args or call.args[0].is_star or block.is_constant(call.args[0])
+    if star:
+        inner = "COUNT(*)" if call.where is None else f"COUNT({block.exact.value(_filtered(block, call, 'TRUE'))})"
+        what = "the rows"
+    else:
+        typed = block.expression(call.args[0])
+        inner = f"COUNT({block.exact.value(_filtered(block, call, to_sql(typed.node)))})"
+        what = f"the rows with {block.source(call.args[0])}"
+    bounds = options.get("contribution_bounds_per_group")
+    if bounds is not None:
+        low, high = (int(b) for b in (bounds[0].__floor__(), bounds[1].__ceil__()))
+        partial = block.exact.partial(inner, low, high, fixed=True)
+    else:
+        _rows_bounded(block, call)
+        partial = block.exact.partial(inner, 0, 1)
+    return _counted(block, call, name, options, partial, f"count {what}")
+
+
+def _counted(
+    block: Block, call: Call, name: str, options: dict[str, Any], partial: Partial, what: str
+) -> Aggregate:
+    def build(noise: NoiseOf) -> additive.Output:
+        return additive.Count(name, noise(partial, 1))
+
+    said = f"{what}; {block.moves(block.exact.sensitivity(partial))}"
+    return Aggregate(
+        name, call, options.get("epsilon"), build, "BIGINT", block.label(call), said, options.get("report_format")
+    )
+
+
+def _count_if(block: Block, call: Call, name: str, options: dict[str, Any]) -> Aggregate:
+    _require(call, 1)
+    _no_row_bounds(call, options)
+    _rows_bounded(block, call)
+    condition = to_sql(block.condition(call.args[0]).node)
+    inner = f"COUNT({block.exact.value(_filtered(block, call, f'CASE WHEN {condition} THEN TRUE END'))})"
+    return _counted(block, call, name, options, block.exact.partial(inner, 0, 1), "count the rows that hold")
+
+
+def _count_distinct(block: Block, call: Call, name: str, options: dict[str, Any]) -> Aggregate:
+    _require(call, 1)
+    if not block.is_unit(call.args[0]):
+        return block.count_distinct(call, name, options)
+    inner = "COUNT(*)" if call.where is None else f"COUNT({block.exact.value(_filtered(block, call, 'TRUE'))})"
+    partial = block.exact.partial(inner, 0, 1, fixed=True)
+    return _counted(block, call, name, options, partial, "count the privacy units")
+
+
+def _no_row_bounds(call: Call, options: dict[str, Any]) -> None:
+    if options.get("contribution_bounds_per_row") is not None:
+        raise BindError(
+            f"{call.name} has no values to bound.", span=span_of(call.named["contribution_bounds_per_row"][1])
+        )
+
+
+def bounded(block: Block, call: Call, options: dict[str, Any], typed: Typed, finer: bool = False) -> Bounded:
+    """The argument on a grid chosen from its bounds: named first, then derived from the policy.
+
+    Raises:
+        PrivacyError: there are no bounds.
+        BindError: not a number.
+    """
+    per_group = options.get("contribution_bounds_per_group")
+    per_row = options.get("contribution_bounds_per_row")
+    if per_group is not None and per_row is not None:
+        raise BindError(
+            "bounds are given per row and per group.", span=span_of(call.node), hint="give one of the two."
+        )
+    if not typed.type.numeric:
+        raise BindError(
+            f"{call.name} needs a number, and {block.source(call.args[0])} is {typed.type.sql}.",
+            span=span_of(call.args[0]),
+        )
+    source = block.source(call.args[0])
+    if per_group is not None:
+        low, high, origin = *per_group, "given per group"
+    elif per_row is not None:
+        low, high, origin = *per_row, "given per row"
+    elif typed.bounds is not None and typed.bounds.low is not None and typed.bounds.high is not None:
+        low, high, origin = typed.bounds.low, typed.bounds.high, "from the policy"
+    else:
+        raise PrivacyError(
+            f"{call.name}({source}) needs bounds for {source}; the policy declares none.",
+            span=span_of(call.node),
+            hint=f"write {call.name}({source}, contribution_bounds_per_row => (0, 100)), clip it with "
+            f"LEAST(GREATEST({source}, 0), 100), or ask the data owner for bounds.",
+        )
+    grid = grids.choose(typed.type, low, high, finer=finer)
+    y = block.exact.value(_filtered(block, call, to_sql(grids.value(typed, grid))))
+    return Bounded(typed, y, grid, per_group is not None, origin)
+
+
+def _total(block: Block, item: Bounded, centre: int = 0) -> Partial:
+    """The sum about a centre, in grid steps, as a partial whose clamp is its sensitivity."""
+    low, high = item.grid.low, item.grid.high
+    if item.per_group:
+        return block.exact.partial(
+            f"CAST(COALESCE(SUM({item.y}), 0) AS HUGEINT)", low, high, fixed=True
+        )
+    inner = grids.clamped_sum(item.y, item.grid)
+    if centre:
+        inner = f"({inner} - {centre} * COUNT({item.y}))"
+    return block.exact.partial(inner, min(0, low - centre), max(0, high - centre))
+
+
+def _sum(block: Block, call: Call, name: str, options: dict[str, Any]) -> Aggregate:
+    typed = _one_argument(block, call)
+    item = bounded(block, call, options, typed)
+    if not item.per_group:
+        _rows_bounded(block, call)
+    partial = _total(block, item)
+    integers = typed.type.kind == "INTEGER" and item.grid.steps == 1
+
+    def build(noise: NoiseOf) -> additive.Output:
+        return additive.Sum(name, noise(partial, 1), Fraction(item.grid.steps))
+
+    said = (
+        f"add {block.source(call.args[0])}, held to {_range(item)} ({item.origin}); "
+        f"{block.moves(block.exact.sensitivity(partial), item.grid.steps)}"
+    )
+    kind = "HUGEINT" if integers else typed.type.sum_type
+    return Aggregate(name, call, options.get("epsilon"), build, kind, block.label(call), said, options.get("report_format"))
+
+
+def _range(item: Bounded) -> str:
+    low, high = (Fraction(b) / Fraction(item.grid.steps) for b in (item.grid.low, item.grid.high))
+    return f"[{float(low):g}, {float(high):g}]"
+
+
+def _avg(block: Block, call: Call, name: str, options: dict[str, Any]) -> Aggregate:
+    typed = _one_argument(block, call)
+    item = bounded(block, call, options, typed, finer=True)
+    low, high, steps = item.grid.low, item.grid.high, Fraction(item.grid.steps)
+    centre = (low + high) // 2
+    if item.per_group:  # the mean of the units' own means
+        value = f"(COALESCE(SUM({item.y}), 0) // GREATEST(COUNT({item.y}), 1))"
+        own = f"CASE WHEN COUNT({item.y}) > 0 THEN LEAST(GREATEST({value}, {low}), {high}) - {centre} ELSE 0 END"
+        total = block.exact.partial(own, low - centre, high - centre, fixed=True)
+        count = block.exact.partial(f"COUNT({item.y})", 0, 1, fixed=True)
+    else:
+        _rows_bounded(block, call)
+        total = _total(block, item, centre)
+        count = block.exact.partial(f"COUNT({item.y})", 0, 1)
+
+    def build(noise: NoiseOf) -> additive.Output:
+        return additive.Mean(
+            name, noise(total, 2), noise(count, 2), steps, Fraction(centre) / steps,
+            (Fraction(low) / steps, Fraction(high) / steps),
+        )  # fmt: skip
+
+    said = f"average {block.source(call.args[0])}, held to {_range(item)} ({item.origin}), as a noisy sum over a noisy count"
+    return Aggregate(name, call, options.get("epsilon"), build, "DOUBLE", block.label(call), said, options.get("report_format"))
+
+
+def _spread(kind: str) -> Callable[[Block, Call, str, dict[str, Any]], Aggregate]:
+    def bind(block: Block, call: Call, name: str, options: dict[str, Any]) -> Aggregate:
+        typed = _one_argument(block, call)
+        if options.get("contribution_bounds_per_group") is not None:
+            raise BindError(f"{call.name} takes bounds per row only.", span=span_of(call.node))
+        _rows_bounded(block, call)
+        item = bounded(block, call, options, typed, finer=True)
+        low, high, steps = item.grid.low, item.grid.high, Fraction(item.grid.steps)
+        centre = (low + high) // 2
+        total = _total(block, item, centre)
+        away = f"(LEAST(GREATEST({item.y}, {low}), {high}) - {centre})"
+        most = max(high - centre, centre - low) ** 2
+        squares = block.exact.partial(f"COALESCE(SUM({away} * {away}), 0)", 0, most)
+        count = block.exact.partial(f"COUNT({item.y})", 0, 1)
+
+        def build(noise: NoiseOf) -> additive.Output:
+            return additive.Variance(
+                name, noise(squares, 3), noise(total, 3), noise(count, 3), steps, Fraction(centre) / steps,
+                (Fraction(low) / steps, Fraction(high) / steps), kind,
+            )  # fmt: skip
+
+        said = f"{call.name} of {block.source(call.args[0])}, held to {_range(item)} ({item.origin}), from noisy moments"
+        return Aggregate(name, call, options.get("epsilon"), build, "DOUBLE", block.label(call), said, options.get("report_format"))
+
+    return bind
+
+
+TABLE: dict[str, Callable[[Any, Call, str, dict[str, Any]], Aggregate]] = {
+    "COUNT": _count,
+    "COUNT_IF": _count_if,
+    "SUM": _sum,
+    "AVG": _avg,
+    "MEAN": _avg,
+    "VARIANCE": _spread("var_samp"),
+    "VAR_POP": _spread("var_pop"),
+    "STDDEV": _spread("stddev_samp"),
+    "STDDEV_SAMP": _spread("stddev_samp"),
+    "STDDEV_POP": _spread("stddev_pop"),
+}

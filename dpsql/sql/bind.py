@@ -1,0 +1,519 @@
+"""Statements become plans: names are resolved, private blocks found, and the statement around them kept as public SQL.
+
+A SELECT over private rows is one of two things. In FROM or a CTE, without aggregates, it keeps its rows and their
+privacy unit, and goes on being private. Otherwise it is a private block: it is replaced by the relation that its
+mechanisms release, and what stands above it is ordinary SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sqlglot import exp
+
+from dpsql.errors import BindError, Error, PrivacyError, did_you_mean
+from dpsql.plan import Block, Input, Interval, Plan
+from dpsql.sql import safe
+from dpsql.sql.catalog import Catalog
+from dpsql.sql.dialect import MODE, parse_fragment, span_of, to_sql
+from dpsql.sql.joins import From, bind_from, lent
+from dpsql.sql.modes import BLOCKS, is_private_call, readers_of
+from dpsql.sql.options import Options, take_mode
+from dpsql.sql.parse import Statement, canonical
+from dpsql.sql.public import Finish, public_columns
+from dpsql.sql.relation import UNIT, Field, Names, Relation, column, fold
+from dpsql.sql.types import Type, Typed
+
+_PUBLIC_FUNCTIONS = ("range", "generate_series", "unnest")
+
+
+@dataclass
+class Cte:
+    """A name that WITH gave: a private relation to inline, or a public query that stays where it stands."""
+
+    name: str
+    private: Relation | None = None
+    tree: exp.Expression | None = None
+
+
+Env = dict[str, Cte]
+
+
+@dataclass
+class Binder:
+    """Binds one statement. Holds what the plan will hold, and nothing of the data."""
+
+    catalog: Catalog
+    finish: Finish
+    thresholds: dict[str, Any] = field(default_factory=dict)
+    """Declared interactive thresholds, by folded name."""
+    blocks: list[Block] = field(default_factory=list)
+    public: dict[str, None] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    _count: int = 0
+
+    def name(self, kind: str) -> str:
+        self._count += 1
+        return f"dpsql_{kind}_{self._count}"
+
+    # -- queries ------------------------------------------------------------------------------------------------
+
+    def query(self, tree: exp.Expression, env: Env, inner: bool) -> Relation | None:
+        """Binds a query in place. Gives the private relation that it keeps, or None when it is public from here on.
+
+        ``inner`` says that the query stands in FROM or a CTE, where private rows may pass through.
+        """
+        env = dict(env)
+        with_ = tree.args.get("with_")
+        if with_ is not None:
+            self._ctes(with_, env)
+            if not with_.expressions:
+                tree.set("with_", None)
+        if isinstance(tree, exp.SetOperation):
+            return self._set_operation(tree, env, inner)
+        if isinstance(tree, exp.Subquery):
+            if tree.args.get("alias") and not isinstance(tree.parent, exp.From | exp.Join):
+                tree.set("alias", None)
+            return self.query(tree.this, env, inner)
+        if isinstance(tree, exp.Values):
+            return None
+        if not isinstance(tree, exp.Select):
+            raise BindError(
+                "only SELECT can stand here.", span=span_of(tree), hint="dpsql only answers questions: write a SELECT."
+            )
+        return self._select(tree, env, inner)
+
+    def _ctes(self, with_: exp.Expression, env: Env) -> None:
+        for cte in list(with_.expressions):
+            body, alias = cte.this, cte.alias
+            if not isinstance(body, exp.Query):
+                raise BindError("a CTE must be a SELECT.", span=span_of(cte), hint="dpsql only answers questions.")
+            if with_.args.get("recursive"):
+                env[fold(alias)] = Cte(alias, tree=cte)
+            relation = self.query(body, env, inner=True)
+            names = [item.name for item in (cte.args["alias"].args.get("columns") or [])]
+            if relation is None:
+                env[fold(alias)] = Cte(alias, tree=cte)
+                continue
+            if with_.args.get("recursive"):
+                raise PrivacyError("a recursive CTE can't read private rows.", span=span_of(cte.args["alias"]))
+            if names:
+                relation = _columns_renamed(relation, names, cte)
+            env[fold(alias)] = Cte(alias, private=relation)
+            with_.expressions.remove(cte)
+            with_.set("expressions", with_.expressions)
+
+    def _set_operation(self, tree: exp.SetOperation, env: Env, inner: bool) -> Relation | None:
+        sides = [self.query(side, env, inner) for side in (tree.left, tree.right)]
+        if all(side is None for side in sides):
+            return None
+        if None in sides or not isinstance(tree, exp.Union) or tree.args.get("distinct"):
+            raise PrivacyError(
+                "private rows can only be put together by UNION ALL of private rows.",
+                span=span_of(tree.left),
+                hint="aggregate each side first, then combine the answers.",
+            )
+        if tree.args.get("limit") or tree.args.get("order") or tree.args.get("by_name"):
+            raise PrivacyError("private rows have no order to cut by.", span=span_of(tree.args.get("limit")))
+        left, right = sides
+        assert left is not None and right is not None
+        return _union(left, right, tree, self.name("union"))
+
+    def _select(self, select: exp.Select, env: Env, inner: bool) -> Relation | None:
+        options = take_mode(select, lambda mode: readers_of(mode, self.thresholds))
+        from_ = select.args.get("from_")
+        bound = None
+        if from_ is not None:
+            sources = [from_.this, *(join.this for join in select.args.get("joins") or [])]
+            relations = {id(node): self._source(node, env) for node in sources}
+            if any(relation is not None for relation in relations.values()):
+                bound = self._bind_from(select, relations, env)
+        if bound is None:
+            self._public_select(select, env, options)
+            return None
+        self._refuse_row_choice(select, bound)
+        if options is None and inner and not _aggregates(select):
+            return self._keep_rows(select, bound, env)
+        mode = "DP" if options is None else options.mode.upper()
+        build = BLOCKS.get(mode) or BLOCKS["PROBE"]
+        build(self, select, bound, options or Options("DP", {}, {}), env)
+        return None
+
+    def _public_select(self, select: exp.Select, env: Env, options: Options | None) -> None:
+        """Nothing private in FROM: plain SQL, with whatever private blocks its subqueries hold."""
+        for query in _inner_queries(select):
+            if self.query(query, env, inner=False) is not None:
+                raise PrivacyError("private rows can't stand here.", span=span_of(query))
+        for node in select.find_all(exp.Anonymous):
+            if is_private_call(node) and node.find_ancestor(exp.Select) is select:
+                raise PrivacyError(
+                    f"{node.name.upper()} needs private rows, and this FROM has none.",
+                    span=span_of(node),
+                    hint="public tables can be read exactly, with plain SQL.",
+                )
+
+    # -- sources ------------------------------------------------------------------------------------------------
+
+    def _source(self, node: exp.Expression, env: Env) -> Relation | None:
+        """The private relation that a FROM item is, or None when it is public."""
+        if isinstance(node, exp.Table):
+            return self._table(node, env)
+        if isinstance(node, exp.Subquery):
+            inner = node.this
+            if isinstance(inner, exp.Table):
+                raise BindError("write joins without parentheses.", span=span_of(node))
+            relation = self.query(inner, env, inner=True)
+            if relation is None:
+                return None
+            alias = node.alias or self.name("derived")
+            names = [item.name for item in (node.args["alias"].args.get("columns") or [])] if node.alias else []
+            self._refuse_samples(node)
+            return (_columns_renamed(relation, names, node) if names else relation).renamed(alias)
+        if isinstance(node, exp.Values | exp.Unnest):
+            return None
+        raise BindError("this can't stand in FROM.", span=span_of(node), hint="name a table or write a subquery.")
+
+    def _table(self, node: exp.Table, env: Env) -> Relation | None:
+        if not isinstance(node.this, exp.Identifier):
+            name = node.this.name or node.this.sql_name() if isinstance(node.this, exp.Func) else str(node.this)
+            if isinstance(node.this, exp.Anonymous):
+                name = node.this.name
+            elif isinstance(node.this, exp.GenerateSeries):
+                name = "range"
+            if name.lower() in _PUBLIC_FUNCTIONS:
+                return None
+            raise BindError(
+                f"{name.lower()} can't be read here: tables come from the policy.",
+                span=span_of(node),
+                hint="ask the data owner to name the data in the policy.",
+            )
+        if node.args.get("db") is not None or node.args.get("catalog") is not None:
+            raise BindError(
+                "tables have one plain name here.", span=span_of(node), hint=f"write {node.name}; SHOW TABLES lists them."
+            )
+        cte = env.get(fold(node.name))
+        if cte is not None:
+            if cte.private is None:
+                return None
+            self._refuse_samples(node)
+            return cte.private.renamed(node.alias_or_name)
+        table = self.catalog.find(node.name, span_of(node))
+        if table.public:
+            self.public[table.name] = None
+            return None
+        self._refuse_samples(node)
+        alias = node.args.get("alias")
+        if alias is not None and alias.args.get("columns"):
+            raise PrivacyError("the columns of a private table keep their names.", span=span_of(alias))
+        return self.catalog.relation(table, node.alias_or_name)
+
+    def _refuse_samples(self, node: exp.Expression) -> None:
+        for key in ("sample", "pivots", "laterals", "joins"):
+            if node.args.get(key):
+                what = {"sample": "a sample", "pivots": "PIVOT"}.get(key, "this")
+                raise PrivacyError(
+                    f"{what} can't be taken of private rows.", span=span_of(node), hint="aggregate all of them."
+                )
+
+    def _bind_from(self, select: exp.Select, relations: dict[int, Relation | None], env: Env) -> From:
+        if select.args.get("laterals"):
+            raise PrivacyError("LATERAL can't be joined to private rows.", span=span_of(select.args["laterals"][0]))
+
+        def resolve(node: exp.Expression) -> Relation:
+            relation = relations[id(node)]
+            return relation if relation is not None else self.lend(node, env)
+
+        def condition(node: exp.Expression, names: Names) -> exp.Expression:
+            typed, _ = self.expression(node, names, env)
+            return typed.node
+
+        return bind_from(select, resolve, condition)
+
+    def lend(self, node: exp.Expression, env: Env) -> Relation:
+        """A public FROM item as an exact query reads it: a policy table as it is, all else evaluated and lent."""
+        if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier) and fold(node.name) not in env:
+            return self.catalog.relation(self.catalog.find(node.name, span_of(node)), node.alias_or_name)
+        alias = node.alias_or_name or self.name("public")
+        source = node.copy()
+        if isinstance(source, exp.Subquery):
+            source.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
+        query = exp.Select(expressions=[exp.Star()]).from_(source)
+        relation = self.public_relation(query, env, alias)
+        return lent(relation, relation.inputs[0].name, alias)
+
+    def public_relation(self, query: exp.Expression, env: Env, alias: str) -> Relation:
+        """A public query, as a relation of its own: with the CTEs it needs, and columns typed by the finisher."""
+        sql = to_sql(with_ctes(query, env))
+        found = Input(self.name("input"), sql)
+        columns = public_columns(self.finish, self.catalog, sql, self.blocks)
+        fields = tuple(Field(name, Typed(column(name, alias), kind, None, False, None), public=True) for name, kind in columns)
+        return Relation(alias, fields, exp.to_table(found.name), private=False, inputs=(found,))
+
+    # -- rows ---------------------------------------------------------------------------------------------------
+
+    def expression(self, node: exp.Expression, names: Names, env: Env) -> tuple[Typed, tuple[Input, ...]]:
+        """A row expression that can't fail, with the public relations that its subqueries are lent."""
+        inputs: list[Input] = []
+        node = node.copy()
+        extra = dict(names.extra)
+        for query in list(_outer_queries(node)):
+            place, typed, found = self._subquery(query, node, names, env)
+            key = self.name("subquery")
+            extra[key] = typed
+            inputs += found
+            stand_in = exp.column(key)
+            span = span_of(place)
+            if span:
+                stand_in.this.meta.update(start=span[0], end=span[1] - 1)
+            if place is node:
+                node = stand_in
+            else:
+                place.replace(stand_in)
+        typed = safe.total(node, Names(names.relations, names.merged, extra))
+        self.lent_inputs.update(dict.fromkeys(inputs))
+        return typed, tuple(inputs)
+
+    lent_inputs: dict[Input, None] = field(default_factory=dict)
+
+    def _subquery(
+        self, query: exp.Expression, root: exp.Expression, names: Names, env: Env
+    ) -> tuple[exp.Expression, Typed, list[Input]]:
+        """``x IN (SELECT ...)`` and scalar subqueries over public relations, evaluated apart and lent."""
+        holder = query.parent if isinstance(query.parent, exp.Subquery) else query
+        place = holder.parent if isinstance(holder.parent, exp.In | exp.Exists) else holder
+        if self.query(query, env, inner=True) is not None:
+            raise PrivacyError(
+                "a subquery over private rows would let one unit decide about the rows of others.",
+                span=span_of(query),
+                hint="release what is needed first, in a CTE with aggregates, and compare with that.",
+            )
+        if isinstance(place, exp.Exists) or isinstance(place, exp.All | exp.Any):
+            raise PrivacyError("EXISTS is not known over private rows.", span=span_of(place), hint="write x IN (SELECT ...).")
+        relation = self.public_relation(query, env, "dpsql_sub")
+        if len(relation.fields) != 1:
+            raise BindError("the subquery must have one column.", span=span_of(query))
+        item, found = relation.fields[0], relation.inputs[0]
+        inner = exp.Select(expressions=[column(item.name)]).from_(exp.to_table(found.name))
+        if isinstance(place, exp.In):
+            left = safe.total(place.this, names)
+            if left.type.kind != item.typed.type.kind and not (left.type.numeric and item.typed.type.numeric):
+                raise BindError(
+                    "IN compares values of different types.", span=span_of(place), hint="cast the subquery's column."
+                )
+            present = exp.Not(this=exp.Is(this=column(item.name), expression=exp.Null()))
+            node: exp.Expression = exp.In(this=left.node, query=inner.where(present).subquery())
+            return place, Typed(exp.paren(node), Type.parse("BOOLEAN"), None, False, None), [found]
+        return place, Typed(inner.limit(1).subquery(), item.typed.type, None, False, None), [found]
+
+    def _refuse_row_choice(self, select: exp.Select, bound: From) -> None:
+        """What chooses rows by other rows, below the aggregation."""
+        for key, what in (("sample", "USING SAMPLE"), ("cluster", "CLUSTER BY"), ("windows", "WINDOW"), ("locks", "FOR")):
+            if select.args.get(key):
+                raise PrivacyError(f"{what} can't be used on private rows.", span=span_of(select.expressions[0]))
+
+    def _keep_rows(self, select: exp.Select, bound: From, env: Env) -> Relation:
+        """A SELECT that keeps private rows: projections and filters, with the unit carried along unseen."""
+        for key, what in (("limit", "LIMIT"), ("offset", "OFFSET"), ("qualify", "QUALIFY"), ("distinct", "DISTINCT")):
+            if select.args.get(key):
+                raise PrivacyError(
+                    f"{what} below the aggregation would choose rows by other people's rows.",
+                    span=span_of(select.args[key]) or span_of(select),
+                    hint="aggregate first; the answer may be ordered and cut freely.",
+                )
+        names = bound.names
+        items: list[tuple[str, Typed, bool]] = []
+        for item in select.expressions:
+            if item.is_star:
+                items += _star(item, bound)
+                continue
+            inner = item.unalias()
+            if inner.find(exp.Window):
+                raise PrivacyError(
+                    "a window function below the aggregation mixes the rows of several units.",
+                    span=span_of(inner),
+                    hint="aggregate first; windows may follow.",
+                )
+            is_unit = isinstance(inner, exp.Column) and not inner.is_star and names.find(inner).is_unit
+            typed, _ = self.expression(inner, names, env)
+            items.append((item.alias_or_name or self.name("column"), typed, is_unit))
+        query = exp.Select()
+        fields: list[Field] = []
+        alias = self.name("rows")
+        for name, typed, is_unit in items:
+            if any(fold(f.name) == fold(name) for f in fields):
+                raise BindError(f"two columns are called {name}.", span=span_of(select), hint="give one an alias.")
+            query = query.select(exp.alias_(typed.node.copy(), name, quoted=True), copy=False)
+            fields.append(Field(name, replace(typed, node=column(name, alias), constant=False), is_unit))
+        if bound.unit is not None:
+            query = query.select(exp.alias_(bound.unit.copy(), UNIT, quoted=True), copy=False)
+        query = query.from_(bound.source.copy(), copy=False)
+        for join in bound.joins:
+            query = query.join(join.copy(), copy=False)
+        if select.args.get("where"):
+            typed, _ = self.expression(select.args["where"].this, names, env)
+            query = query.where(typed.node, copy=False)
+        unit = None if bound.unit is None else column(UNIT, alias)
+        tables = tuple(dict.fromkeys(t for r in bound.relations for t in r.tables))
+        relation = Relation(
+            alias, tuple(fields), query.subquery(exp.to_identifier(alias, quoted=True)), True, unit, tables,
+            bound.inputs, bound.row_level,
+        )  # fmt: skip
+        return relation if bound.row_level or bound.max_rows != 1 else replace(relation, per_unit=True)
+
+
+def with_ctes(query: exp.Expression, env: Env) -> exp.Expression:
+    """The query with the public CTEs it names, so that it stands alone."""
+    wanted: dict[str, Cte] = {}
+
+    def visit(tree: exp.Expression) -> None:
+        for table in tree.find_all(exp.Table):
+            key = fold(table.name)
+            cte = env.get(key)
+            if cte is not None and cte.tree is not None and key not in wanted:
+                wanted[key] = cte
+                visit(cte.tree.this)
+
+    visit(query)
+    if not wanted:
+        return query
+    query = query.copy()
+    ordered = [cte.tree.copy() for key, cte in env.items() if key in wanted and cte.tree is not None]
+    own = query.args.get("with_")
+    query.set("with_", exp.With(expressions=[*ordered, *(own.expressions if own else [])]))
+    return query
+
+
+def _inner_queries(select: exp.Select) -> Iterator[exp.Expression]:
+    """Queries in the expressions of a SELECT (not those in FROM, JOIN or WITH), outermost only."""
+    for key, value in select.args.items():
+        if key in ("with_", "from_"):
+            continue
+        for item in value if isinstance(value, list) else [value]:
+            if not isinstance(item, exp.Expression):
+                continue
+            if key == "joins":
+                yield from _outer_queries(item.args["on"]) if item.args.get("on") else ()
+            else:
+                yield from _outer_queries(item)
+
+
+def _outer_queries(node: exp.Expression) -> Iterator[exp.Expression]:
+    if isinstance(node, exp.Query) and not isinstance(node, exp.Subquery | exp.Table):
+        yield node
+        return
+    for child in list(node.iter_expressions()):
+        yield from _outer_queries(child)
+
+
+def _aggregates(select: exp.Select) -> bool:
+    """Whether a SELECT aggregates: by GROUP BY, or by an aggregate or mechanism in its projections."""
+    if select.args.get("group") or select.args.get("having"):
+        return True
+    for item in select.expressions:
+        for node in item.walk(prune=lambda n: isinstance(n, exp.Query)):
+            if is_private_call(node):
+                return True
+    return False
+
+
+def _star(item: exp.Expression, bound: From) -> list[tuple[str, Typed, bool]]:
+    if item.args.get("except_") or item.args.get("replace") or item.args.get("rename"):
+        raise BindError("EXCLUDE, REPLACE and RENAME are not known over private rows.", span=span_of(item))
+    table = fold(item.this.table) if isinstance(item, exp.Column) and item.table else fold(getattr(item, "table", ""))
+    merged = set(bound.merged)
+    out = [(f.name, f.typed, f.is_unit) for f in bound.merged.values()] if not table else []
+    for alias, f in bound.names.fields():
+        if table and fold(alias) != table:
+            continue
+        if table or fold(f.name) not in merged:
+            out.append((f.name, f.typed, f.is_unit))
+    return out
+
+
+def _columns_renamed(relation: Relation, names: list[str], place: exp.Expression) -> Relation:
+    raise PrivacyError(
+        "the columns of private rows can't be renamed by a list.",
+        span=span_of(place.args.get("alias")),
+        hint="rename them with AS in the SELECT.",
+    )
+
+
+def _union(left: Relation, right: Relation, tree: exp.Expression, alias: str) -> Relation:
+    if left.row_level or right.row_level or left.unit is None or right.unit is None:
+        raise PrivacyError("rows that are their own unit can't be put together.", span=span_of(tree))
+    if {t.unit_domain for t in left.tables} != {t.unit_domain for t in right.tables}:
+        raise PrivacyError("the two sides have different privacy units.", span=span_of(tree))
+    if len(left.fields) != len(right.fields):
+        raise BindError("the two sides of UNION ALL have different numbers of columns.", span=span_of(tree))
+    fields, halves = [], [exp.Select(), exp.Select()]
+    for mine, other in zip(left.fields, right.fields, strict=True):
+        if mine.typed.type.kind != other.typed.type.kind or mine.is_unit != other.is_unit:
+            raise PrivacyError(
+                f"{mine.name} is not the same kind of column on both sides.",
+                span=span_of(tree),
+                hint="put the same columns, and the privacy unit, in the same places.",
+            )
+        bounds = None
+        if mine.typed.bounds is not None and other.typed.bounds is not None:
+            bounds = mine.typed.bounds.union(other.typed.bounds)
+        fields.append(replace(mine, typed=replace(mine.typed, node=column(mine.name, alias), bounds=bounds, values=None)))
+        for half, f in zip(halves, (mine, other), strict=True):
+            half.select(exp.alias_(f.typed.node.copy(), mine.name, quoted=True), copy=False)
+    for half, side in zip(halves, (left, right), strict=True):
+        assert side.unit is not None
+        half.select(exp.alias_(side.unit.copy(), UNIT, quoted=True), copy=False)
+        half.from_(side.source.copy(), copy=False)
+    source = exp.union(halves[0], halves[1], distinct=False).subquery(exp.to_identifier(alias, quoted=True))
+    tables = tuple(dict.fromkeys((*left.tables, *right.tables)))
+    inputs = tuple(dict.fromkeys((*left.inputs, *right.inputs)))
+    return Relation(alias, tuple(fields), source, True, column(UNIT, alias), tables, inputs)
+
+
+def bind(statement: Statement, catalog: Catalog, finish: Finish, thresholds: dict[str, Any] | None = None) -> Plan:
+    """The plan of a query: its private blocks, and the SQL that runs over what they release.
+
+    Raises:
+        BindError: names, types or options that don't fit.
+        PrivacyError: it can't be released privately.
+    """
+    assert statement.tree is not None
+    binder = Binder(catalog, finish, thresholds or {})
+    tree = statement.tree.copy()
+    text = canonical(tree)
+    try:
+        if tree.find(exp.Into) or any(isinstance(n, exp.DML | exp.Command | exp.Create | exp.Copy) for n in tree.walk()):
+            raise BindError("only SELECT is answered.", hint="dpsql only answers questions: write a SELECT.")
+        if binder.query(tree, {}, inner=False) is not None:
+            raise AssertionError("private rows left the statement")
+        return _plan(binder, tree, text)
+    except RecursionError:
+        raise BindError("the statement is nested too deeply.", text=statement.text) from None
+    except Error as error:
+        raise error.located(statement.text) from None
+
+
+def _plan(binder: Binder, tree: exp.Expression, text: str) -> Plan:
+    intervals: list[Interval] = []
+    if isinstance(tree, exp.Select):
+        hidden = tree.meta.get("dpsql_intervals") or []
+        if hidden and not tree.args.get("distinct"):
+            for name, low, high in hidden:
+                keys = (binder.name("low"), binder.name("high"))
+                for key, node in zip(keys, (low, high), strict=True):
+                    tree.select(exp.alias_(node, key, quoted=True), copy=False)
+                intervals.append(Interval(name, *keys))
+    finish = to_sql(tree)
+    assert MODE not in finish, "a mode leaked into the public SQL"
+    shown = [name for name, _ in public_columns(binder.finish, binder.catalog, finish, binder.blocks)]
+    hidden_names = {key for item in intervals for key in (item.low, item.high)}
+    columns = tuple(name for name in shown if name not in hidden_names)
+    confidence = binder.blocks[-1].confidence if binder.blocks else 0.95
+    return Plan(
+        text, tuple(binder.blocks), finish, columns, tuple(binder.public), tuple(intervals), confidence,
+        tuple(dict.fromkeys(binder.notes)),
+    )  # fmt: skip
+
+
+__all__ = ["Binder", "Cte", "Env", "bind", "parse_fragment", "did_you_mean"]

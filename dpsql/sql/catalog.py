@@ -1,0 +1,103 @@
+"""What names mean: the tables of the policy, with the column types that the engine reports without reading rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from dpsql.engine.base import Engine
+from dpsql.errors import BindError, PolicyError, Span, did_you_mean
+from dpsql.policy import Policy, Table
+from dpsql.sql.bounds import Interval
+from dpsql.sql.relation import UNIT, Field, Relation, column, fold
+from dpsql.sql.types import Type, Typed
+
+Describe = Callable[[str], list[tuple[str, str]]]
+"""Names and SQL types of a public query's columns; runs over no private data."""
+
+
+@dataclass
+class Catalog:
+    """Tables of the policy as relations. Schemas are read once and kept."""
+
+    policy: Policy
+    engine: Engine
+    accountant: str
+    functions: Mapping[str, Callable[..., object]] = field(default_factory=dict)
+    _schemas: dict[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def find(self, name: str, span: Span | None) -> Table:
+        """The policy's table of that name.
+
+        Raises:
+            BindError: the policy names no such table: for the analyst it does not exist.
+        """
+        for table in self.policy.tables.values():
+            if fold(table.name) == fold(name):
+                return table
+        raise BindError(
+            f"there is no table {name}.",
+            span=span,
+            hint=did_you_mean(name, [t.name for t in self.policy.tables.values()])
+            or "the policy names no tables yet.",
+        )
+
+    def schema(self, table: Table) -> Mapping[str, str]:
+        if table.name not in self._schemas:
+            self._schemas[table.name] = self.engine.schema(table)
+        return self._schemas[table.name]
+
+    def fields(self, table: Table, alias: str) -> tuple[Field, ...]:
+        """The table's columns under an alias, with the bounds and values that the policy declares."""
+        schema = self.schema(table)
+        folded = {fold(name): name for name in schema}
+        for name in table.columns:
+            if fold(name) not in folded:
+                raise PolicyError(
+                    f"the policy declares {table.name}.{name}, which the data do not have.",
+                    hint=did_you_mean(name, schema),
+                )
+        declared = {fold(name): item for name, item in table.columns.items()}
+        unit = None if table.public or table.row_level or len(table.unit_path) != 1 else table.unit_path[-1].column
+        fields = []
+        for name, sql_type in schema.items():
+            item = declared.get(fold(name))
+            bounds = Interval(*item.bounds) if item is not None and item.bounds is not None else None
+            values = item.values if item is not None else None
+            typed = Typed(column(name, alias), Type.parse(sql_type), bounds, False, values)
+            fields.append(Field(name, typed, is_unit=unit is not None and fold(name) == fold(unit), public=table.public))
+        if unit is not None and not any(f.is_unit for f in fields):
+            raise PolicyError(f"the privacy unit {unit} is not a column of {table.name}.")
+        return tuple(fields)
+
+    def relation(self, table: Table, alias: str) -> Relation:
+        """A base table as it stands in an exact FROM; a private one carries its unit under the hidden name."""
+        fields = self.fields(table, alias)
+        if table.public:
+            return Relation(alias, fields, self._named(table, alias), private=False, aliases=(alias,))
+        if table.row_level:
+            return Relation(alias, fields, self._named(table, alias), True, None, (table,), row_level=True, aliases=(alias,))
+        inner = exp.Select()
+        base = "dpsql_base"
+        for item in fields:
+            inner = inner.select(exp.alias_(column(item.name, base), item.name, quoted=True), copy=False)
+        inner = inner.from_(self._named(table, base), copy=False)
+        holder = base
+        for hop, after in zip(table.unit_path, table.unit_path[1:], strict=False):
+            # Each hop follows a foreign key to the row that knows more about the unit. Were a key to match several
+            # rows, the row would count once for each of their units: every derived row still belongs to one unit.
+            target = self.find(after.table, None)
+            name = f"dpsql_hop_{after.table}"
+            on = exp.EQ(this=column(hop.column, holder), expression=column(after.key, name))
+            inner = inner.join(self._named(target, name), on=on, copy=False)
+            holder = name
+        unit = column(table.unit_path[-1].column, holder)
+        inner = inner.select(exp.alias_(unit, UNIT, quoted=True), copy=False)
+        inner = inner.where(exp.Not(this=exp.Is(this=unit.copy(), expression=exp.Null())), copy=False)
+        source = inner.subquery(exp.to_identifier(alias, quoted=True), copy=False)
+        return Relation(alias, fields, source, True, column(UNIT, alias), (table,), aliases=(alias,))
+
+    def _named(self, table: Table, alias: str) -> exp.Expression:
+        return exp.alias_(exp.maybe_parse(self.engine.relation(table), into=exp.Table, dialect=self.engine.dialect), alias, table=True, quoted=True)

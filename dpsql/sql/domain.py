@@ -1,0 +1,107 @@
+"""Public groups: keys whose values everybody may know, so that all of them appear and no delta is spent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from dpsql.errors import PrivacyError
+from dpsql.plan import Input
+from dpsql.sql.dialect import to_sql
+from dpsql.sql.parse import literal
+from dpsql.sql.relation import Relation
+from dpsql.sql.rewrite import Key
+from dpsql.sql.types import Typed
+
+if TYPE_CHECKING:
+    from dpsql.sql.block import Block
+
+MOST = 1_000_000
+
+
+@dataclass(frozen=True)
+class Domain:
+    """A query of all public groups, how many there are at most (None: unknown), and where they come from."""
+
+    sql: str
+    size: int | None
+    origin: str
+    inputs: tuple[Input, ...] = ()
+
+
+def public_domain(block: Block, keys: list[tuple[Key, Typed]]) -> Domain | None:
+    """The domain of all keys together, or None when one of them is private."""
+    parts: list[tuple[str, int | None, str, list[Key]]] = []
+    joined: dict[str, list[tuple[Key, exp.Expression]]] = {}
+    for key, typed in keys:
+        relation = _preserved(block, typed.node)
+        if relation is not None:
+            joined.setdefault(relation.alias, []).append((key, typed.node))
+            continue
+        part = _declared(block, key, typed)
+        if part is None:
+            return None
+        parts.append((part[0], part[1], part[2], [key]))
+    for alias, items in joined.items():
+        relation = next(r for r in block.bound.relations if r.alias == alias)
+        columns = ", ".join(f"{to_sql(node)} AS {key.name}" for key, node in items)
+        present = " AND ".join(f"({to_sql(node)}) IS NOT NULL" for _, node in items)
+        sql = f"SELECT DISTINCT {columns} FROM {to_sql(relation.source)} WHERE {present}"
+        parts.append((sql, None, f"the rows of {alias}", [key for key, _ in items]))
+    size = 1
+    for _, count, _, _ in parts:
+        size = size * count if count is not None and size is not None else None  # type: ignore[assignment]
+    if size is not None and size > MOST:
+        raise PrivacyError(f"these are more than {MOST} public groups.", hint="group by fewer columns.")
+    names = ", ".join(key.name for key, _ in keys)
+    sources = " CROSS JOIN ".join(f"({sql}) AS d{i}" for i, (sql, _, _, _) in enumerate(parts))
+    return Domain(f"SELECT {names} FROM {sources}", size, " and ".join(dict.fromkeys(part[2] for part in parts)))
+
+
+def _preserved(block: Block, node: exp.Expression) -> Relation | None:
+    """The public table, kept by an outer join, that all columns of a key come from."""
+    tables = {column.table for column in node.find_all(exp.Column)}
+    if len(tables) != 1:
+        return None
+    alias = tables.pop()
+    return next((r for r in block.bound.relations if r.alias == alias and r.public_preserved), None)
+
+
+def _declared(block: Block, key: Key, typed: Typed) -> tuple[str, int, str] | None:
+    """A key over columns whose values the policy declares; or a boolean."""
+    if typed.values is not None and isinstance(typed.node, exp.Column):
+        rows = ", ".join(f"(CAST({to_sql(literal(value))} AS {typed.type.sql}))" for value in typed.values)
+        return f"SELECT v AS {key.name} FROM (VALUES {rows}) AS t(v)", len(typed.values), "declared by the policy"
+    columns = {(c.table, c.name): c for c in typed.node.find_all(exp.Column)}
+    known = {}
+    for place in columns:
+        found = next((f for a, f in block.names.fields() if (a, f.name) == place), None)
+        if found is None or found.typed.values is None:
+            break
+        known[place] = found.typed
+    else:
+        if known:
+            return _computed(key, typed, known)
+    if typed.type.kind == "BOOLEAN":
+        return f"SELECT v AS {key.name} FROM (VALUES (FALSE), (TRUE)) AS t(v)", 2, "true and false"
+    return None
+
+
+def _computed(key: Key, typed: Typed, known: dict[tuple[str, str], Typed]) -> tuple[str, int, str]:
+    aliases: dict[str, list[str]] = {}
+    size = 1
+    for (alias, name), column in known.items():
+        assert column.values is not None
+        size *= len(column.values)
+        rows = ", ".join(f"(CAST({to_sql(literal(value))} AS {column.type.sql}))" for value in column.values)
+        quoted = to_sql(exp.to_identifier(name, quoted=True))
+        aliases.setdefault(alias, []).append(f"(VALUES {rows}) AS v{len(aliases)}_{len(aliases.get(alias, []))}({quoted})")
+    sources = ", ".join(
+        f"(SELECT * FROM {' CROSS JOIN '.join(parts)}) AS {to_sql(exp.to_identifier(alias, quoted=True))}"
+        for alias, parts in aliases.items()
+    )
+    text = to_sql(typed.node)
+    sql = f"SELECT DISTINCT {text} AS {key.name} FROM {sources} WHERE ({text}) IS NOT NULL"
+    return sql, size, "computed from values that the policy declares"

@@ -1,0 +1,246 @@
+"""FROM and its joins: which rows a private unit owns after them, and which joins would let one unit move another's rows.
+
+* Private with public: every row of the result belongs to the unit of its private row. However many public rows
+  match, the unit's rows are bounded after the join (user level), or must match at most one (row level).
+* Private with private: only rows of equal units may meet; the equality of the units is demanded in ON, USING or WHERE.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from dpsql.errors import BindError, PrivacyError
+from dpsql.plan import Input
+from dpsql.sql.dialect import span_of
+from dpsql.sql.relation import Field, Names, Relation, column, fold
+
+Resolve = Callable[[exp.Expression], Relation]
+Safe = Callable[[exp.Expression, Names], exp.Expression]
+
+
+@dataclass
+class From:
+    """A bound FROM clause of a private block.
+
+    ``source`` and ``joins`` stand in the exact query; ``unit`` is the unit of each joined row.
+    """
+
+    relations: list[Relation]
+    source: exp.Expression
+    joins: list[exp.Join] = field(default_factory=list)
+    merged: dict[str, Field] = field(default_factory=dict)
+    unit: exp.Expression | None = None
+    row_level: bool = False
+
+    @property
+    def names(self) -> Names:
+        return Names(tuple(self.relations), self.merged)
+
+    @property
+    def private(self) -> bool:
+        return any(relation.private for relation in self.relations)
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        return tuple(dict.fromkeys(i for relation in self.relations for i in relation.inputs))
+
+    @property
+    def max_rows(self) -> int | None:
+        """Rows of one unit that count: after a join of private tables, as many as their bounds multiply to."""
+        bounds = [relation.max_rows for relation in self.relations if relation.private]
+        return None if None in bounds else math.prod(b for b in bounds if b is not None)
+
+    @property
+    def max_groups(self) -> int | None:
+        known = [r.max_groups for r in self.relations if r.private and r.max_groups is not None]
+        return min(known) if known else None
+
+    @property
+    def subject(self) -> str:
+        return " and ".join(dict.fromkeys(t.name for r in self.relations for t in r.tables))
+
+
+def conjuncts(condition: exp.Expression | None) -> list[exp.Expression]:
+    if condition is None:
+        return []
+    if isinstance(condition, exp.Paren):
+        return conjuncts(condition.this)
+    if isinstance(condition, exp.And):
+        return [*conjuncts(condition.left), *conjuncts(condition.right)]
+    return [condition]
+
+
+def _pair(part: exp.Expression) -> tuple[exp.Column, exp.Column] | None:
+    if isinstance(part, exp.EQ) and isinstance(part.this, exp.Column) and isinstance(part.expression, exp.Column):
+        return part.this, part.expression
+    return None
+
+
+def bind_from(select: exp.Select, resolve: Resolve, safe: Safe) -> From:
+    """Binds the FROM of a SELECT that reads private data.
+
+    Raises:
+        BindError: names or join conditions that don't fit.
+        PrivacyError: a join that would let one unit's rows depend on another's.
+    """
+    first = resolve(select.args["from_"].this)
+    bound = From([first], first.source, unit=first.unit, row_level=first.row_level)
+    where = conjuncts(select.args["where"].this) if select.args.get("where") else []
+    for join in select.args.get("joins") or []:
+        _add(bound, join, resolve(join.this), where, safe)
+    return bound
+
+
+def _add(bound: From, join: exp.Join, right: Relation, where: list[exp.Expression], safe: Safe) -> None:
+    method, side, kind = (str(join.args.get(key) or "").upper() for key in ("method", "side", "kind"))
+    if method in ("ASOF", "POSITIONAL") or kind in ("STRAIGHT",):
+        raise PrivacyError(
+            f"{method or kind} joins match rows by their neighbours, which belong to others.",
+            span=span_of(join),
+            hint="join on equal columns.",
+        )
+    if any(fold(r.alias) == fold(right.alias) for r in bound.relations):
+        raise BindError(
+            f"two tables are called {right.alias}.", span=span_of(join), hint="give one of them another alias."
+        )
+    left_private = bound.private
+    left_relations = list(bound.relations)
+    conditions = conjuncts(join.args.get("on"))
+    using = _using(join, method, left_relations, right)
+    if left_private and right.private:
+        _same_unit(bound, right, conditions, using, where, join)
+    elif bound.row_level or right.row_level:
+        _at_most_one(bound, right, conditions, using, join)
+    if kind in ("SEMI", "ANTI") and not left_private and right.private:
+        raise PrivacyError(
+            f"a {kind} join would let private rows decide which public rows stay.",
+            span=span_of(join),
+            hint="start from the private table, and group by the public key.",
+        )
+    names = Names((*bound.relations, right), dict(bound.merged))
+    on: list[exp.Expression] = [safe(part, names) for part in conditions]
+    for name in using:
+        here, there = _of(bound, name), next(f for f in right.fields if fold(f.name) == name)
+        equal = exp.EQ(this=here.typed.node.copy(), expression=there.typed.node.copy())
+        on.append(equal)
+        keeps_right = side == "RIGHT"
+        chosen = there if keeps_right else here
+        if side == "FULL":
+            both = exp.func("COALESCE", here.typed.node.copy(), there.typed.node.copy(), dialect="duckdb")
+            chosen = Field(here.name, replace(here.typed, node=both), here.is_unit)
+        bound.merged[name] = chosen
+    bound.joins.append(_join(right.source, side, kind, on))
+    # The preserved side of an outer join against private rows: its columns can be the public groups.
+    if side == "RIGHT" and left_private and not right.private:
+        right = replace(right, public_preserved=True)
+    if side == "LEFT" and right.private and not left_private:
+        bound.relations = [replace(r, public_preserved=True) for r in bound.relations]
+    if kind not in ("SEMI", "ANTI"):
+        bound.relations.append(right)
+    elif right.private:
+        # Rows of the right side no longer show, but its table still takes part in the unit's rows.
+        bound.relations.append(replace(right, fields=()))
+    bound.unit = _unit(bound.unit, right.unit if kind not in ("SEMI", "ANTI") else None, side)
+    bound.row_level = bound.row_level or right.row_level
+
+
+def _join(source: exp.Expression, side: str, kind: str, on: list[exp.Expression]) -> exp.Join:
+    condition = exp.and_(*on, copy=False) if on else None
+    if condition is None:
+        return exp.Join(this=source, kind="CROSS")
+    return exp.Join(this=source, side=side or None, kind=kind or None, on=condition)
+
+
+def _unit(left: exp.Expression | None, right: exp.Expression | None, side: str) -> exp.Expression | None:
+    if left is None or right is None:
+        return left if left is not None else right
+    if side == "RIGHT":
+        return right
+    if side == "FULL":
+        return exp.func("COALESCE", left.copy(), right.copy(), dialect="duckdb")
+    return left
+
+
+def _using(join: exp.Join, method: str, left: list[Relation], right: Relation) -> list[str]:
+    using = [fold(item.name) for item in join.args.get("using") or []]
+    if method == "NATURAL":
+        here = {fold(f.name) for r in left for f in r.fields}
+        using = [fold(f.name) for f in right.fields if fold(f.name) in here]
+        if not using:
+            raise BindError("the tables of this NATURAL join share no column.", span=span_of(join))
+    there = {fold(f.name) for f in right.fields}
+    for name, node in zip(using, join.args.get("using") or [None] * len(using), strict=False):
+        if name not in there or not any(fold(f.name) == name for r in left for f in r.fields):
+            raise BindError(f"USING needs a column {name} on both sides.", span=span_of(node or join))
+    return using
+
+
+def _of(bound: From, name: str) -> Field:
+    return bound.names.find(exp.column(exp.to_identifier(name)))
+
+
+def _same_unit(
+    bound: From, right: Relation, conditions: list[exp.Expression], using: list[str], where: list[exp.Expression],
+    join: exp.Join,
+) -> None:  # fmt: skip
+    if bound.unit is None or right.unit is None:
+        raise PrivacyError(
+            "rows that are their own privacy unit can't be joined with other private rows.",
+            span=span_of(join),
+            hint="ask the owner for a privacy unit column, or query the tables one at a time.",
+        )
+    domains = {t.unit_domain for r in (*bound.relations, right) for t in r.tables}
+    names = Names((*bound.relations, right), dict(bound.merged))
+    outer = str(join.args.get("side") or "").upper() in ("LEFT", "RIGHT", "FULL")
+    candidates = [*conditions, *([] if outer else where)]
+    found = any(_units_equal(names, bound, right, part) for part in candidates)
+    for name in using:
+        here, there = _of(bound, name), next(f for f in right.fields if fold(f.name) == name)
+        found = found or (here.is_unit and there.is_unit)
+    if not found or len(domains) > 1:
+        left_unit = _unit_name(bound.relations)
+        right_unit = _unit_name([right])
+        raise PrivacyError(
+            "private tables are joined on something other than their privacy unit.",
+            span=span_of(join.args.get("on") or join),
+            hint=f"add {left_unit} = {right_unit} to ON."
+            if left_unit and right_unit and len(domains) == 1
+            else "their privacy units are not the same kind of thing.",
+        )
+
+
+def _unit_name(relations: list[Relation]) -> str | None:
+    return next((f"{r.alias}.{f.name}" for r in relations if r.private for f in r.fields if f.is_unit), None)
+
+
+def _units_equal(names: Names, bound: From, right: Relation, part: exp.Expression) -> bool:
+    pair = _pair(part)
+    if pair is None:
+        return False
+    try:
+        fields = [names.find(node) for node in pair]
+    except BindError:
+        return False
+    sides = [any(f is mine for mine in right.fields) for f in fields]
+    return all(f.is_unit for f in fields) and sides[0] != sides[1]
+
+
+def _at_most_one(
+    bound: From, right: Relation, conditions: list[exp.Expression], using: list[str], join: exp.Join
+) -> None:
+    raise PrivacyError(
+        "with rows as the privacy unit, a join may repeat a row as often as others match it.",
+        span=span_of(join),
+        hint="ask the owner for a privacy unit column; its rows can be bounded after the join.",
+    )
+
+
+def lent(relation: Relation, name: str, alias: str) -> Relation:
+    """A public relation as it stands in an exact query: read from the engine under a lent name."""
+    fields = tuple(replace(f, typed=replace(f.typed, node=column(f.name, alias)), public=True) for f in relation.fields)
+    source = exp.alias_(exp.to_table(name, dialect="duckdb"), alias, table=True, quoted=True)
+    return replace(relation, alias=alias, fields=fields, source=source)

@@ -1,0 +1,32 @@
+"""The modes of SELECT WITH: which options each knows, and what binds its blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sqlglot import exp
+
+from dpsql.sql.aggregates import TABLE
+from dpsql.sql.block import dp_block
+from dpsql.sql.options import COMMON, Readers, call_of
+
+MECHANISMS = ("ABOVE_THRESHOLD", "EXPMECH", "IQR")
+
+
+def is_private_call(node: exp.Expression) -> bool:
+    """Whether a node is an aggregate or a mechanism of ours (and not a window function)."""
+    if isinstance(node, exp.Window) and not node.args.get("alias"):
+        return False
+    if isinstance(node.parent, exp.Window) and not node.parent.args.get("alias"):
+        return False
+    call = call_of(node)
+    return call is not None and (call.name in TABLE or call.name in MECHANISMS or isinstance(node, exp.AggFunc))
+
+
+def readers_of(mode: str, thresholds: Mapping[str, Any]) -> Readers | None:
+    """The options of a mode; None when there is no such mode."""
+    return COMMON if mode.upper() in ("DP", "DIFFERENTIAL_PRIVACY") else None
+
+
+BLOCKS: dict[str, Callable[..., None]] = {"DP": dp_block, "DIFFERENTIAL_PRIVACY": dp_block}

@@ -1,0 +1,141 @@
+"""What a FROM clause becomes: relations whose columns are typed, and whose privacy unit is carried by a hidden name.
+
+A relation is *private* while its rows belong to privacy units. The unit is only ever the base column passed through
+unchanged: it is taken from the policy, never from a name that the analyst wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from dpsql.errors import BindError, did_you_mean
+from dpsql.plan import Input
+from dpsql.policy import Table
+from dpsql.sql.dialect import span_of
+from dpsql.sql.types import Typed
+
+UNIT = "dpsql_unit"
+"""Hidden name of the privacy unit in exact queries."""
+
+
+def fold(name: str) -> str:
+    """Identifiers compare as DuckDB's do: ASCII letters without case, all else exactly."""
+    return "".join(chr(ord(c) + 32) if "A" <= c <= "Z" else c for c in name)
+
+
+def column(name: str, table: str | None = None) -> exp.Column:
+    return exp.column(exp.to_identifier(name, quoted=True), exp.to_identifier(table, quoted=True))
+
+
+@dataclass(frozen=True)
+class Field:
+    """A column of a relation: the name that the analyst writes, and what it is in the exact query."""
+
+    name: str
+    typed: Typed
+    is_unit: bool = False
+    public: bool = False
+    hidden: bool = False
+
+
+@dataclass(frozen=True)
+class Relation:
+    """One item of a FROM clause, or a whole joined FROM.
+
+    ``source`` stands in the exact FROM; ``unit`` is the unit's column there (None where each row is its own unit, or
+    where the relation is public). ``tables`` are the private tables below, ``inputs`` the public relations lent.
+    """
+
+    alias: str
+    fields: tuple[Field, ...]
+    source: exp.Expression
+    private: bool
+    unit: exp.Expression | None = None
+    tables: tuple[Table, ...] = ()
+    inputs: tuple[Input, ...] = ()
+    row_level: bool = False
+    per_unit: bool = False
+    """True when one unit has at most one row here (after GROUP BY unit)."""
+    wheres: tuple[exp.Expression, ...] = ()
+    """Conditions that joins add (units that must be equal)."""
+    public_preserved: bool = False
+    """True when rows of a public table stay without a match: its columns can be public keys."""
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def max_rows(self) -> int | None:
+        if self.per_unit or self.row_level:
+            return 1
+        known = [table.max_rows for table in self.tables if table.max_rows is not None]
+        return min(known) if known and len(self.tables) == 1 else None
+
+    @property
+    def max_groups(self) -> int | None:
+        if self.row_level:
+            return 1
+        known = [table.max_groups for table in self.tables if table.max_groups is not None]
+        return min(known) if known else None
+
+    def renamed(self, alias: str) -> Relation:
+        """The same relation under another alias: its columns now hang on that name."""
+        fields = tuple(replace(f, typed=replace(f.typed, node=column(f.name, alias))) for f in self.fields)
+        unit = None if self.unit is None else column(UNIT, alias)
+        return replace(self, alias=alias, fields=fields, unit=unit, aliases=(alias,))
+
+
+@dataclass
+class Names:
+    """The scope of a SELECT: finds the field that a column name means."""
+
+    relations: tuple[Relation, ...]
+    merged: dict[str, Field] = field(default_factory=dict)
+    """Columns merged by USING, which a bare name means first."""
+    extra: dict[str, Typed] = field(default_factory=dict)
+    """Expressions bound beforehand under made-up names (public subqueries)."""
+
+    def fields(self) -> Iterator[tuple[str, Field]]:
+        for relation in self.relations:
+            for item in relation.fields:
+                if not item.hidden:
+                    yield relation.alias, item
+
+    def find(self, node: exp.Column) -> Field:
+        """The field that a column reference names.
+
+        Raises:
+            BindError: no such table or column, or more than one.
+        """
+        name, table = fold(node.name), fold(node.table)
+        if node.args.get("db") is not None:
+            raise BindError("name columns by table alias only.", span=span_of(node))
+        if not table and name in self.merged:
+            return self.merged[name]
+        aliases = {fold(relation.alias): relation.alias for relation in self.relations}
+        if table and table not in aliases:
+            raise BindError(
+                f"there is no table {node.table} in this FROM.",
+                span=span_of(node),
+                hint=did_you_mean(node.table, aliases.values()),
+            )
+        found = [f for a, f in self.fields() if fold(f.name) == name and (not table or fold(a) == table)]
+        if len(found) > 1:
+            raise BindError(f"{node.name} is ambiguous.", span=span_of(node), hint="write table.column.")
+        if not found:
+            names = [f.name for a, f in self.fields() if not table or fold(a) == table]
+            raise BindError(
+                f"there is no column {node.name} here.", span=span_of(node), hint=did_you_mean(node.name, names)
+            )
+        return found[0]
+
+    def column(self, node: exp.Column) -> Typed:
+        """:class:`dpsql.sql.safe.Scope`: what a column is in the exact query."""
+        if node.name in self.extra and not node.table:
+            return self.extra[node.name]
+        return self.find(node).typed
+
+
+def joined(relations: Iterable[Relation]) -> str:
+    return ", ".join(relation.alias for relation in relations)

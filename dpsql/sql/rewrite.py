@@ -1,0 +1,165 @@
+"""The exact query of a private block: contributions bounded per privacy unit, sums as integers on a grid.
+
+Written in DuckDB's SQL and translated for other engines. The shapes, from the inside out:
+
+    rows     one line per private row: its unit, its group, the grid integers and conditions that aggregates need
+    units    one line per unit and group: the unit's own aggregates
+    kept     at most L0 groups per unit, chosen by a secret hash of the group (never by row order)
+    totals   one line per group: each unit's aggregates clamped, then added; and how many units there are
+    domain   with public groups: every one of them, those without rows too
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from dpsql.mechanisms.base import SALT
+from dpsql.sql.dialect import to_sql
+from dpsql.sql.joins import From
+
+UNITS = "units"
+_U = "u"
+
+
+@dataclass(frozen=True)
+class Key:
+    """A grouping key: its expression over the rows, and the SQL of its public values (None when they are private)."""
+
+    name: str
+    sql: str
+    type: str
+
+
+@dataclass(frozen=True)
+class Partial:
+    """One exact integer per group.
+
+    ``inner`` aggregates the rows of a unit (or of the group, where rows are units). A unit's value is clamped to
+    ``[low, high]`` when ``fixed``, else to that range times the unit's rows that count.
+    """
+
+    name: str
+    inner: str
+    low: int
+    high: int
+    fixed: bool = False
+
+
+@dataclass
+class Exact:
+    """Collects what the aggregates of a block need, then writes one query for all of them."""
+
+    bound: From
+    where: str | None
+    keys: tuple[Key, ...]
+    max_rows: int | None
+    """Rows of one unit that count in one group; None when nothing bounds them."""
+    groups: int | None
+    """Groups that a unit may touch; None when every unit may touch all there are."""
+    row_budget: int | None = None
+    """Rows of one unit that count over all groups (``max_rows_contributed``)."""
+    domain: str | None = None
+    """A query of the public groups, with the keys' names as columns."""
+    _values: dict[str, str] = field(default_factory=dict)
+    _partials: dict[tuple[str, int, int, bool], Partial] = field(default_factory=dict)
+
+    def value(self, sql: str) -> str:
+        """A column of the rows; equal expressions share one."""
+        return self._values.setdefault(sql, f"y{len(self._values)}")
+
+    def partial(self, inner: str, low: int, high: int, fixed: bool = False) -> Partial:
+        key = (inner, low, high, fixed)
+        if key not in self._partials:
+            self._partials[key] = Partial(f"p{len(self._partials)}", inner, low, high, fixed)
+        return self._partials[key]
+
+    @property
+    def partials(self) -> tuple[Partial, ...]:
+        return tuple(self._partials.values())
+
+    def sensitivity(self, partial: Partial) -> int:
+        """What one unit moves in one group, in grid steps (over all groups under a row budget)."""
+        most = max(abs(partial.low), abs(partial.high))
+        if partial.fixed or self.bound.row_level:
+            return most
+        rows = self.row_budget if self.row_budget is not None else self.max_rows
+        assert rows is not None, "rows per unit are unbounded"
+        return most * rows
+
+    # -- writing ------------------------------------------------------------------------------------------------
+
+    def rows(self, extra: Iterable[str] = ()) -> str:
+        items = [f"{key.sql} AS {key.name}" for key in self.keys]
+        items += [f"{sql} AS {name}" for sql, name in self._values.items()]
+        items += list(extra)
+        conditions = [self.where] if self.where else []
+        if self.bound.unit is not None:
+            unit = to_sql(self.bound.unit)
+            items.insert(0, f"{unit} AS {_U}")
+            conditions.append(f"{unit} IS NOT NULL")
+        if self.domain is not None and self.groups is not None:
+            names = ", ".join(key.sql for key in self.keys)
+            conditions.append(f"({names}) IN (SELECT ({', '.join(key.name for key in self.keys)}) FROM domain)"
+                              if len(self.keys) > 1 else f"{names} IN (SELECT {self.keys[0].name} FROM domain)")  # fmt: skip
+        text = f"SELECT {', '.join(items) or '1 AS one'} FROM {to_sql(self.bound.source)}"
+        for join in self.bound.joins:
+            text += " " + to_sql(join)
+        return text + (f" WHERE {' AND '.join(f'({c})' for c in conditions)}" if conditions else "")
+
+    def sql(self) -> str:
+        names = [key.name for key in self.keys]
+        head = f"domain AS ({self.domain})" if self.domain is not None else ""
+        totals = self._row_level(names) if self.bound.unit is None else self._user_level(names)
+        if self.domain is None:
+            return totals
+        columns = [f"domain.{name}" for name in names]
+        columns += [f"COALESCE(totals.{p.name}, 0) AS {p.name}" for p in self.partials]
+        columns += [f"COALESCE(totals.{UNITS}, 0) AS {UNITS}"]
+        on = " AND ".join(f"domain.{name} = totals.{name}" for name in names)
+        return (
+            f"WITH {head}, totals AS ({totals}) SELECT {', '.join(columns)} FROM domain LEFT JOIN totals ON {on}"
+        )
+
+    def _row_level(self, names: list[str]) -> str:
+        items = [*names, *(f"{p.inner} AS {p.name}" for p in self.partials), f"COUNT(*) AS {UNITS}"]
+        group = f" GROUP BY {', '.join(names)}" if names else ""
+        return f"SELECT {', '.join(items)} FROM ({self.rows()}) AS rows{group}"
+
+    def _user_level(self, names: list[str]) -> str:
+        items = [_U, *names, *(f"{p.inner} AS {p.name}" for p in self.partials)]
+        budgeted = self.row_budget is not None and bool(names)
+        if budgeted:
+            items.append("COUNT(*) AS n")
+        text = f"SELECT {', '.join(items)} FROM ({self.rows()}) AS rows GROUP BY {', '.join([_U, *names])}"
+        chosen = f"hash({', '.join([*names, SALT])})"
+        if budgeted:
+            # How many of the unit's rows may still count in this group, taking its groups in a secret order.
+            before = (
+                f"SUM(n) OVER (PARTITION BY {_U} ORDER BY {chosen} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
+            )
+            most = f"LEAST(n, GREATEST({self.row_budget} - COALESCE({before}, 0), 0))"
+            text = f"SELECT * FROM (SELECT *, {most} AS counted FROM ({text}) AS units) AS kept WHERE counted > 0"
+        elif self.groups is not None and names:
+            text = (
+                f"SELECT * FROM ({text}) AS units "
+                f"QUALIFY lag({_U}, {self.groups}) OVER (ORDER BY {_U}, {chosen}) IS DISTINCT FROM {_U}"
+            )
+        items = [*names, *(f"COALESCE(SUM({self._clamp(p, budgeted)}), 0) AS {p.name}" for p in self.partials)]
+        items.append(f"COUNT(*) AS {UNITS}")
+        group = f" GROUP BY {', '.join(names)}" if names else ""
+        return f"SELECT {', '.join(items)} FROM ({text}) AS kept{group}"
+
+    def _clamp(self, partial: Partial, budgeted: bool) -> str:
+        if partial.fixed:
+            low, high = str(partial.low), str(partial.high)
+        elif budgeted:
+            low, high = f"{partial.low} * counted", f"{partial.high} * counted"
+        else:
+            rows = self.row_budget if self.row_budget is not None else self.max_rows
+            assert rows is not None, "rows per unit are unbounded"
+            low, high = str(partial.low * rows), str(partial.high * rows)
+        value = partial.name
+        if not (partial.low == 0 and not partial.fixed and partial.inner.startswith("COUNT")):
+            value = f"GREATEST({value}, {low})"
+        return f"LEAST({value}, {high})"
