@@ -56,7 +56,9 @@ class Entropy:
         start = local.used
         if start + n > len(local.block):
             local.block, start = self._read(BLOCK // 8), 0
-        local.used = start + n  # advanced before the words leave: an interrupt loses words, it never repeats them
+        local.used = (
+            start + n
+        )  # advanced before the words leave: an interrupt loses words, it never repeats them
         taken: NDArray[np.uint64] = local.block[start : start + n].copy()
         local.block[start : start + n] = 0
         return taken
@@ -76,13 +78,18 @@ class Entropy:
         if bound <= 1 << 63:
             mask = np.uint64((1 << bits) - 1)
             out = (self.words(n) & mask).astype(np.int64)
-            # masked rejection: fewer than half of the draws are thrown away, whatever the bound
-            while len(over := np.flatnonzero(out >= bound) if bound & (bound - 1) else ()):
+            over = np.flatnonzero(out >= bound)
+            while len(
+                over
+            ):  # masked rejection: fewer than half of the draws are thrown away, whatever the bound
                 out[over] = (self.words(len(over)) & mask).astype(np.int64)
+                over = over[out[over] >= bound]
             return out
         out = self._wide(bits, n)
-        while len(over := np.flatnonzero(out >= bound)):
+        over = np.flatnonzero(out >= bound)
+        while len(over):
             out[over] = self._wide(bits, len(over))
+            over = over[out[over] >= bound]
         return out
 
     def _wide(self, bits: int, n: int) -> NDArray[Any]:
