@@ -65,7 +65,7 @@ class Options:
 
 
 _FIELDS = {"-o": "name", "--dry-run": "explain"}
-_TAKEN = re.compile(r"\s*([A-Za-z_]\w*)\s*<<(?!<)\s*")
+_TAKEN = re.compile(r"((?:\s|--[^\n]*\n|/\*.*?\*/)*)(([A-Za-z_]\w*)\s*<<(?!<)[^\S\n]*)", re.DOTALL)
 _WORD = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|\S)+)""")
 
 
@@ -107,7 +107,7 @@ def statement_line(line: str) -> tuple[Options, str]:
 
 
 def taken(text: str) -> tuple[str | None, str]:
-    """Splits ``out << SELECT ...``; what is taken off becomes blanks, so that carets still point right.
+    """Splits ``out << SELECT ...``, which may stand below comments; blanks take its place, so carets point right.
 
     >>> taken("out << SELECT 1")
     ('out', '       SELECT 1')
@@ -115,8 +115,8 @@ def taken(text: str) -> tuple[str | None, str]:
     found = _TAKEN.match(text)
     if not found:
         return None, text
-    blanks = re.sub(r"[^\n]", " ", found[0])
-    return found[1], blanks + text[found.end() :]
+    blanks = re.sub(r"[^\n]", " ", found[2])
+    return found[3], found[1] + blanks + text[found.end() :]
 
 
 def words(line: str, flags: tuple[Flag, ...]) -> Options:

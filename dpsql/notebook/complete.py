@@ -13,6 +13,7 @@ from dpsql.notebook.arguments import CONNECT_FLAGS, RUN_FLAGS
 
 if TYPE_CHECKING:
     from IPython.core.completer import CompletionContext, SimpleMatcherResult
+    from IPython.core.interactiveshell import InteractiveShell
 
     from dpsql.notebook.magic import Sessions
 
@@ -34,18 +35,22 @@ class Matcher:
     matcher_api_version = 2
     matcher_identifier = "dpsql"
 
-    def __init__(self, sessions: Sessions) -> None:
+    def __init__(self, shell: InteractiveShell, sessions: Sessions) -> None:
+        self._shell = shell
         self._sessions = sessions
+        self.__qualname__ = "dpsql"  # IPython asks its matchers for one, functions or not
 
     def __call__(self, context: CompletionContext) -> SimpleMatcherResult:
         lines = context.full_text.split("\n")
         before = lines[context.cursor_line][: context.cursor_position]
-        cell = re.match(r"\s*%%dpsql\b", context.full_text) is not None
-        if not cell and not re.match(r"(\s*[\w.]+\s*=)?\s*%dpsql\b", before):
+        first = re.match(r"\s*%%(\w+)", context.full_text)
+        cell = first is not None and self._ours("cell", first[1])
+        line = re.match(r"(?:\s*[\w.]+\s*=)?\s*%(\w+)\s", before)
+        if not cell and not (line and self._ours("line", line[1])):
             return {"completions": [], "suppress": False}
         found = _WORD.search(before)
         word = found[0] if found else ""
-        sql = "\n".join([*lines[1 if cell else 0 :]])
+        sql = "\n".join(lines[1 if cell else 0 :])
         on_magic_line = not cell or context.cursor_line == 0
         names = self._names(word, sql, before, on_magic_line)
         # IPython replaces context.token, which may begin earlier or later than our word
@@ -54,11 +59,16 @@ class Matcher:
         items = [SimpleCompletion(head + name[max(0, cut) :], type=kind) for name, kind in names]
         return {"completions": items, "suppress": True, "ordered": True}
 
+    def _ours(self, kind: str, name: str) -> bool:
+        """Whether a magic is ours, by its name or by the user's own alias (``%alias_magic sql dpsql``)."""
+        found = self._shell.magics_manager.magics[kind].get(name)
+        return name == "dpsql" or getattr(found, "magic_name", None) == "dpsql"
+
     def _names(self, word: str, sql: str, before: str, on_magic_line: bool) -> list[tuple[str, str]]:
         if word.startswith("-"):
             flags = (*RUN_FLAGS, *(CONNECT_FLAGS if " connect" in before or " demo" in before else ()))
             return _begin(word, ((f.name, "flag") for f in flags)) if on_magic_line else []
-        if on_magic_line and re.search(r"%dpsql\s+\w*$", before):
+        if on_magic_line and re.search(r"(^|[^%])%\w+\s+\w*$", before):
             return _begin(word, ((name, "command") for name in guide.COMMANDS))
         if word.startswith("$"):
             return []
@@ -66,8 +76,8 @@ class Matcher:
         mentioned = {
             t: c for t, c in schema.items() if re.search(rf"\b{re.escape(t)}\b", sql, re.I)
         } or schema
-        inside = _options_open(before)
-        options = [(name, "option") for name in guide.OPTIONS] if inside else []
+        if _options_open(before):
+            return _begin(word, ((name, "option") for name in guide.OPTIONS))
         columns = [(c, "column") for cs in mentioned.values() for c in cs]
         tables = [(t, "table") for t in schema]
         rest = [(a + " => ", "argument") for a in guide.ARGUMENTS]
@@ -75,7 +85,7 @@ class Matcher:
             return _begin(word, tables)
         functions = [(f, "function") for f in FUNCTIONS]
         keywords = [(k, "keyword") for k in KEYWORDS]
-        return _begin(word, [*options, *columns, *tables, *functions, *rest, *keywords])
+        return _begin(word, [*columns, *tables, *functions, *rest, *keywords])
 
     def _schema(self) -> dict[str, list[str]]:
         session = self._sessions.get(self._sessions.current)

@@ -114,6 +114,7 @@ class DpsqlMagic(Magics):
                 text = Path(options.file).expanduser().read_text(encoding="utf-8")
             except (OSError, UnicodeDecodeError):
                 raise ParseError(f"the file {options.file} can't be read.") from None
+        written = text
         name, text = arguments.taken(text)
         silent = options.silent or name is not None
         name = name or options.name
@@ -123,9 +124,14 @@ class DpsqlMagic(Magics):
             return None
         session = self.sessions.get_open(options.session)
         params = self._parameters(options, text, local)
-        if options.explain:
-            return panels.explanation(session.explain(text, params))
-        results = self._answers(session, text, params, options)
+        try:
+            if options.explain:
+                return panels.explanation(session.explain(text, params))
+            results = self._answers(session, text, params, options)
+        except Error as error:
+            if error.text == text:
+                error.text = written  # show the line as it was typed
+            raise
         if not results:
             return None
         for result in results[:-1]:
@@ -287,7 +293,7 @@ def load(shell: InteractiveShell) -> None:
     if chosen.rows is not None:
         magic.rows = chosen.rows
     shell.register_magics(magic)
-    shell.Completer.custom_matchers.append(Matcher(sessions))
+    shell.Completer.custom_matchers.append(Matcher(shell, sessions))
     if chosen.policy and not sessions:
         magic._open(None, chosen.database or ":memory:", chosen.policy, chosen.ledger, chosen.analyst)
         return

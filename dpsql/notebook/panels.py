@@ -22,3 +22,8 @@ def ask(session: Session, text: str, params: dict[str, Any], options: Options) -
 def explanation(explained: Any) -> Lines:
     """A plan in sentences, in fixed width."""
     return Lines(tuple(str(explained).splitlines()))
+
+
+def schema(session: Session) -> dict[str, list[str]]:
+    """Tables of the policy, and their columns, for completion; nothing when the data can't be described."""
+    return {name: list(columns) for name, columns in session.schema().items()}
