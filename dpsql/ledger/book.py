@@ -1,0 +1,196 @@
+"""The open file of a ledger, and the account that its log amounts to: one writer at a time, never behind.
+
+Everything that goes wrong here ends the same way: nothing half-written, nothing half-summed, an honest error.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from dpsql.errors import LedgerError
+from dpsql.ledger import process, schema, witness
+from dpsql.ledger.account import Account
+from dpsql.ledger.chain import START, Row, damaged, link, verified
+from dpsql.ledger.terms import Terms
+
+Write = Callable[[str, int, dict[str, Any]], None]
+"""Appends a row: its kind, its statement (0: none), what it says."""
+
+_ABANDONED: list[sqlite3.Connection] = []
+"""Connections that came over a fork: SQLite forbids the child to use them, even to close them."""
+
+
+class Book:
+    """A connection to a ledger and the fold of its rows. Safe for threads, processes and forks.
+
+    Args:
+        path: the file; None for a new ledger in memory, which begins with ``first``.
+        terms: the terms that rule the sums; None for those that the ledger grants.
+    """
+
+    def __init__(
+        self,
+        path: Path | None,
+        terms: Terms | None,
+        *,
+        first: Row | None = None,
+        read_only: bool = False,
+        timeout: float = 30.0,
+    ) -> None:
+        self.path = path
+        self.process = process.identity()
+        self.user = process.user()
+        self.account = Account(terms)
+        self._terms = terms
+        self._read_only = read_only
+        self._timeout = timeout
+        self._lock = threading.RLock()
+        self._pid = os.getpid()
+        self._trusted = True
+        self._closed = False
+        self._connection = schema.connect(path, read_only=read_only, timeout=timeout)
+        self._file = None if path is None else _inode(path)
+        if first is not None:
+            schema.found(self._connection, first)
+        _OPEN.add(self)
+
+    def rule(self, terms: Terms) -> None:
+        """From here on these terms rule the sums."""
+        with self._lock:
+            self._terms = terms
+            self._trusted = False
+
+    def close(self) -> None:
+        """Closes the file. Open reservations stay charged."""
+        with self._lock:
+            if not self._closed and self._pid == os.getpid():
+                self._connection.close()
+            self._closed = True
+        _OPEN.discard(self)
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """The connection, with the account up to date."""
+        with self._lock, self._guarded() as connection:
+            self._catch_up(connection)
+            yield connection
+
+    def current(self) -> Account:
+        """The account, with what other processes wrote by now."""
+        with self.reading():
+            return self.account
+
+    def hash_at(self, seq: int) -> object:
+        """The hash stored in a row, None when there is no such row."""
+        with self.reading() as connection:
+            return schema.hash_at(connection, seq)
+
+    @contextmanager
+    def writing(self) -> Iterator[tuple[Write, sqlite3.Connection]]:
+        """One transaction: take the write lock, read what others wrote, decide and append, commit to the disk."""
+        rows: list[Row] = []
+
+        def write(kind: str, statement: int, body: dict[str, Any]) -> None:
+            seq, head = (rows[-1].seq, rows[-1].hash) if rows else (self.account.seq, self.account.head)
+            row = link(head, seq + 1, kind, statement, now(), body)
+            schema.append(connection, row)
+            rows.append(row)
+
+        with self._lock, self._guarded() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            self._catch_up(connection)
+            yield write, connection
+            connection.execute("COMMIT")
+            self._fold(rows)
+        if rows and self.path is not None:
+            witness.write_mark(self.path, witness.Mark(self.account.ledger_id, rows[-1].seq, rows[-1].hash))
+
+    @contextmanager
+    def _guarded(self) -> Iterator[sqlite3.Connection]:
+        """The connection of this process. Whatever goes wrong: roll back, and fold the log afresh next time."""
+        with schema.honest(self.path):
+            connection = self._connected()
+            try:
+                yield connection
+            except BaseException:
+                self._trusted = False
+                with suppress(sqlite3.Error):
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
+                raise
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._closed:
+            raise LedgerError("The ledger is closed.")
+        if self._pid != os.getpid():
+            self._after_fork()
+        if self.path is not None and _inode(self.path) != self._file:
+            raise LedgerError(
+                f"The ledger {self.path} was removed or replaced while it was open; nothing can be charged.",
+                hint="put it back and connect again.",
+            )
+        return self._connection
+
+    def _after_fork(self) -> None:
+        """A forked process opens the file itself. A budget in memory can't be shared, so the child has none."""
+        if self.path is None:
+            raise LedgerError(
+                "A ledger in memory can't be used by a forked process: both would spend the same budget.",
+                hint="give the ledger a file: ledger='...'.",
+            )
+        self._connection = schema.connect(self.path, read_only=self._read_only, timeout=self._timeout)
+        self._pid = os.getpid()
+        self.process = process.identity()
+        self._trusted = False
+
+    def _catch_up(self, connection: sqlite3.Connection) -> Account:
+        """Folds the rows that were written since, after checking that the log still goes through the last one."""
+        if not self._trusted:
+            self.account = Account(self._terms)
+        account = self.account
+        if account.seq and schema.hash_at(connection, account.seq) != account.head:
+            raise damaged(f"row {account.seq} is not the one that was written")
+        self._fold(verified(schema.rows_after(connection, account.seq), account.seq, account.head))
+        if account.head == START:
+            raise damaged("it has no rows")
+        return account
+
+    def _fold(self, rows: list[Row]) -> None:
+        self._trusted = False  # until done: an interruption in the middle must not leave half a sum
+        self.account.apply(rows)
+        self._trusted = True
+
+
+_OPEN: weakref.WeakSet[Book] = weakref.WeakSet()
+
+
+def now() -> str:
+    """The time for a row, in UTC. Nothing is ever decided by it."""
+    return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+def _inode(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino)
+
+
+def _forked() -> None:
+    """In a forked child: new locks (their owners were left behind), and connections put aside, never touched."""
+    for book in list(_OPEN):
+        book._lock = threading.RLock()
+        _ABANDONED.append(book._connection)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

@@ -1,0 +1,381 @@
+"""The ledger: what was charged to whom for what. Reserve, then touch, then settle.
+
+A reservation is on the disk before :meth:`Ledger.reserve` returns, and only then may data be read. It counts in
+full until it is settled, whatever happens to the process. Settling can lower it only by a proved rule; failure
+and interruption lower nothing. The check and the debit happen under one write lock, so no two sessions, threads
+or processes spend the same budget. Events are stored, not epsilons: another accountant can read an old ledger.
+"""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from dpsql.errors import BudgetExceeded, LedgerError, did_you_mean
+from dpsql.ledger import process, replay, schema, witness
+from dpsql.ledger.account import OUTCOMES, Account, Entry, within
+from dpsql.ledger.book import Book, now
+from dpsql.ledger.chain import START, Row, link
+from dpsql.ledger.replay import Stored
+from dpsql.ledger.state import BudgetState, exceeded, state_of
+from dpsql.ledger.terms import Terms
+from dpsql.policy import Policy
+from dpsql.privacy.events import Event
+
+__all__ = ["BudgetState", "Entry", "Ledger", "Stored", "Ticket"]
+
+_TEXT_LIMIT = 100_000
+
+
+@dataclass(frozen=True)
+class Ticket:
+    """The right to touch the data once: an open reservation. It holds nothing about the data."""
+
+    statement_id: int
+    event: Event
+    key: str
+    ledger_id: str
+    _ledger: Ledger = field(repr=False, compare=False)
+
+    def update(self, event: Event) -> None:
+        """Notes how far an interactive threshold came, durably; call it *before* the answer leaves.
+
+        Call it once after DECLARE (no hits) and before each hit is told. The reservation stays charged in full;
+        but when this process dies, the next session settles it to the last event noted instead of the whole.
+
+        Raises:
+            LedgerError: not written, not within the reservation, less than before, or settled already.
+        """
+        self._ledger._progress(self, event)
+
+
+class Ledger:
+    """An open ledger. Safe for threads, processes and forks; made by :meth:`open`.
+
+    ``notices`` are sentences for the people who read the budget: a second ledger for the same data, a clock that
+    went back, terms that the owner changed.
+    """
+
+    def __init__(self, book: Book, policy: Policy | None, analyst: str | None = None) -> None:
+        self.path = book.path
+        self.policy = policy
+        self.analyst = analyst
+        self._book = book
+
+    # -- opening ------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path | None,
+        policy: Policy,
+        dataset: str,
+        analyst: str | None = None,
+        *,
+        timeout: float = 30.0,
+    ) -> Ledger:
+        """Opens the ledger of a policy and a data set; makes it when there never was one.
+
+        Args:
+            path: the file; None keeps the ledger in memory: the budget lasts for this process only.
+            policy: the owner's policy. It may be tighter than what the ledger grants, never looser
+                (see :mod:`dpsql.ledger.terms`).
+            dataset: a name of the data that stays the same while the same people are in them.
+            analyst: who asks. Where the policy gives this name a share, that share and the whole must both hold;
+                a session without a name is held by the whole only.
+            timeout: seconds to wait for another process that is writing.
+
+        Raises:
+            LedgerError: the file can't be read, written or trusted, is gone, or belongs to other terms.
+        """
+        if analyst is not None and policy.analysts and analyst not in policy.analysts:
+            raise LedgerError(
+                f"The policy gives no share to {analyst!r}.", hint=did_you_mean(analyst, policy.analysts)
+            )
+        terms = Terms.of(policy, dataset)
+        where = _resolved(path)
+        first = _first(terms)
+        if where is None:
+            return cls(Book(None, terms, first=first), policy, analyst)
+        if not where.exists():
+            gone = witness.missing(where)
+            if gone:
+                raise gone
+            schema.create(where, first)
+        ledger = cls(Book(where, terms, timeout=timeout), policy, analyst)
+        try:
+            ledger._begin(where, terms)
+        except BaseException:
+            ledger.close()
+            raise
+        return ledger
+
+    @classmethod
+    def read(cls, path: str | Path, accountant: str | None = None) -> Ledger:
+        """A ledger to read only, under the terms and the policy that it holds itself: for the owner's report.
+
+        Args:
+            path: the file.
+            accountant: counts the same events as this accountant would have.
+
+        Raises:
+            LedgerError: there is no such ledger, or it can't be trusted.
+        """
+        book = Book(_existing(path), None, read_only=True)
+        try:
+            account = book.current()
+            ledger = cls(book, Policy.loads(account.policy))
+            if accountant is not None:
+                book.rule(replace(account.terms, accountant=accountant))
+                book.current()
+        except BaseException:
+            book.close()
+            raise
+        return ledger
+
+    @classmethod
+    def adopt(cls, path: str | Path, policy: Policy, dataset: str, *, fresh: bool = False) -> tuple[str, ...]:
+        """The owner's word that a ledger goes on under other terms, or goes on although it was replaced.
+
+        It is written into the log, with what changed, when, and by which user. With ``fresh`` a ledger that is
+        gone is begun anew: that is a new budget for the same data, and the register keeps saying so.
+
+        Returns: what changed, in sentences (empty when nothing did).
+        """
+        where = Path(path).expanduser().resolve()
+        if fresh and not where.exists():
+            with suppress(OSError):
+                witness.mark_path(where).unlink()
+            cls.open(where, policy, dataset).close()
+            return ("a new ledger was begun",)
+        book = Book(_existing(where), None)
+        try:
+            account = book.current()
+            terms, granted = Terms.of(policy, dataset), account.terms
+            changes = granted.grants(terms)
+            if _replaced(where, book, account):
+                changes.append("this copy was put in place of a newer or another one")
+            if changes:
+                body = {"terms": granted.adopting(terms).to_json(), "changes": changes, "user": book.user}
+                with book.writing() as (write, _):
+                    write("adopt", 0, body)
+            return tuple(changes)
+        finally:
+            book.close()
+
+    def _begin(self, path: Path, terms: Terms) -> None:
+        """Checks whose ledger this is, closes what dead processes left open, and enters it into the register."""
+        account = self._book.current()
+        replaced = _replaced(path, self._book, account)
+        if replaced:
+            raise replaced
+        wants = account.granted.grants(terms) if account.granted else []
+        if wants:
+            raise LedgerError(
+                f"The ledger {path} was opened for other terms: {'; '.join(wants)}.",
+                hint="give the right ledger or policy; only the data owner may change the terms: "
+                "dpsql ledger adopt.",
+            )
+        if account.policy != terms.policy:  # a harmless change: the report shows the policy that holds
+            self._try_write("policy", {"policy": terms.policy})
+        for entry in list(account.entries.values()):
+            if entry.outcome == "reserved" and entry.progress and process.certainly_gone(entry.process):
+                with suppress(LedgerError):
+                    self._settle(entry.statement_id, entry.progress, None, "interrupted")
+        mark = witness.Mark(account.ledger_id, account.seq, account.head)
+        witness.write_mark(path, mark)
+        for text in witness.register(path, terms.dataset, mark):
+            if text not in account.notices:
+                self._try_write("notice", {"text": text})
+
+    # -- the three steps ----------------------------------------------------------------------------------------
+
+    def reserve(self, event: Event, text: str, key: str = "") -> Ticket:
+        """Charges an event before the data are touched. The charge is on the disk when this returns.
+
+        Args:
+            event: what will happen, at most.
+            text: the statement, for the log.
+            key: under which its release will be kept for replay.
+
+        Raises:
+            BudgetExceeded: it costs more than is left of the whole, or of the analyst's share. Nothing is charged.
+            LedgerError: the charge could not be made durable. The data must not be touched.
+        """
+        refusal: BudgetExceeded | None = None
+        with self._book.writing() as (write, _):
+            account = self._book.account
+            number = len(account.entries) + 1
+            for name, purse in account.purses(self.analyst).items():
+                if not purse.admits(event):
+                    refusal = exceeded(purse, event, name)
+                    break
+            else:
+                body = {"process": self._book.process, "key": key, "event": event.to_json()}
+                write("reserve", number, self._who(text) | body)
+        if refusal is not None:
+            raise refusal
+        return Ticket(number, event, key, account.ledger_id, self)
+
+    def settle(self, ticket: Ticket, event: Event, release: bytes | None, outcome: str) -> None:
+        """Ends a reservation: what was really used, and the release for replay.
+
+        Args:
+            ticket: what :meth:`reserve` gave.
+            event: the reserved event, or a cheaper one as the mechanism says. Unless the outcome is ``released``
+                the reserved event stays charged, whatever is given here.
+            release: the released values as bytes (an Arrow stream), never anything exact; None keeps nothing.
+            outcome: ``released``, ``failed`` or ``interrupted``.
+
+        Raises:
+            LedgerError: settled before, more used than reserved, or not written: what was reserved stays charged.
+        """
+        if outcome not in OUTCOMES:
+            raise ValueError(f"outcome must be one of {', '.join(OUTCOMES)}, not {outcome!r}")
+        if ticket.ledger_id != self._book.account.ledger_id:
+            raise LedgerError("This reservation was made in another ledger.")
+        if not within(event, ticket.event):
+            raise _more()
+        if outcome != "released":
+            event, release = ticket.event, None
+        self._settle(ticket.statement_id, event, release, outcome)
+
+    def refuse(self, text: str, reason: str, event: Event | None = None) -> None:
+        """Logs a refused statement, at no cost: the owner's best sign that a bound is missing.
+
+        Best effort: the analyst's own error matters more than a log line, so a failure to write is not raised.
+        """
+        body = {"reason": reason, "event": None if event is None else event.to_json()}
+        with suppress(LedgerError), self._book.writing() as (write, _):
+            write("refuse", len(self._book.account.entries) + 1, self._who(text) | body)
+
+    def replay(self, key: str) -> Stored | None:
+        """The release that was paid for under this key; None when there is none. Free, and not logged.
+
+        Raises:
+            LedgerError: the stored release was changed.
+        """
+        with self._book.reading() as connection:
+            found = replay.get(connection, key)
+            entries = self._book.account.entries
+        return None if found is None else replay.stored(entries.get(found[0]), key, found[1])
+
+    def _progress(self, ticket: Ticket, event: Event) -> None:
+        told: LedgerError | None
+        with self._book.writing() as (write, _):
+            entry = self._book.account.entries[ticket.statement_id]
+            told = _settled(entry)
+            if told is None and not within(event, ticket.event):
+                told = _more()
+            if told is None and entry.progress is not None and event.basic[0] < entry.progress.basic[0]:
+                told = LedgerError("An interactive threshold can't take back what it has told.")
+            if told is None:
+                write("progress", ticket.statement_id, {"event": event.to_json()})
+        if told is not None:
+            raise told
+
+    def _settle(self, number: int, event: Event, release: bytes | None, outcome: str) -> None:
+        with self._book.writing() as (write, connection):
+            entry = self._book.account.entries[number]
+            told = _settled(entry)
+            if told is None:
+                kept = None if release is None else replay.digest(release)
+                write("settle", number, {"outcome": outcome, "event": event.to_json(), "release": kept})
+                if release is not None and entry.key:
+                    replay.put(connection, entry.key, number, release)
+        if told is not None:
+            raise told
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def state(self) -> BudgetState:
+        """What is left, of the whole and of the analyst's own share, as other sessions left it by now."""
+        with self._book.reading():
+            account = self._book.account
+            return state_of(account.terms, account.purses(self.analyst), self.policy, self.analyst)
+
+    def entries(self) -> list[Entry]:
+        """Every charge and refusal, in order. What has not ended is ``open``, or ``unsettled`` once its process died."""
+        return [_shown(entry) for entry in list(self._book.current().entries.values())]
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Sentences for the people who read the budget: a second ledger for these data, terms that were changed."""
+        return tuple(self._book.account.notices)
+
+    @property
+    def terms(self) -> Terms:
+        """The terms that rule this session."""
+        return self._book.account.terms
+
+    def relation_entries(self) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+        """Column names and rows of ``SHOW LEDGER``."""
+        from dpsql.ledger.display import entry_rows
+
+        return entry_rows(self.entries())
+
+    def relation_budget(self) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+        """Column names and rows of ``SHOW BUDGET``."""
+        from dpsql.ledger.display import budget_rows
+
+        return budget_rows(self.state())
+
+    def close(self) -> None:
+        """Closes the file. Open reservations stay charged."""
+        self._book.close()
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _who(self, text: str) -> dict[str, Any]:
+        return {"analyst": self.analyst or "", "user": self._book.user, "text": text[:_TEXT_LIMIT]}
+
+    def _try_write(self, kind: str, body: dict[str, Any]) -> None:
+        """A row that charges nothing: a ledger that can't be written says so when it must."""
+        with suppress(LedgerError), self._book.writing() as (write, _):
+            write(kind, 0, body)
+
+
+def _first(terms: Terms) -> Row:
+    body = {"ledger": secrets.token_hex(16), "terms": terms.to_json(), "user": process.user()}
+    return link(START, 1, "open", 0, now(), body)
+
+
+def _resolved(path: str | Path | None) -> Path | None:
+    return None if path is None else Path(path).expanduser().resolve()
+
+
+def _existing(path: str | Path) -> Path:
+    where = Path(path).expanduser().resolve()
+    if not where.exists():
+        raise witness.missing(where) or LedgerError(f"There is no ledger {where}.")
+    return where
+
+
+def _replaced(path: Path, book: Book, account: Account) -> LedgerError | None:
+    mark = witness.read_mark(path)
+    if mark is None:
+        return None
+    return witness.rolled_back(path, mark, account.ledger_id, account.seq, book.hash_at(mark.seq))
+
+
+def _settled(entry: Entry) -> LedgerError | None:
+    if entry.outcome == "reserved":
+        return None
+    return LedgerError(f"Statement {entry.statement_id} was settled already ({entry.outcome}).")
+
+
+def _more() -> LedgerError:
+    return LedgerError("More was used than was reserved; nothing may be released. The charge stays.")
+
+
+def _shown(entry: Entry) -> Entry:
+    if entry.outcome != "reserved":
+        return entry
+    return replace(entry, outcome="unsettled" if process.certainly_gone(entry.process) else "open")

@@ -1,0 +1,65 @@
+"""The store of releases: what was answered once may be shown again, for that is post-processing.
+
+It holds what mechanisms let out and nothing else; the bytes come in with the settlement, in the same
+transaction, and the settlement's row holds their digest, so a changed answer shows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from dataclasses import dataclass
+
+from dpsql.errors import LedgerError
+from dpsql.ledger.account import Entry, local
+from dpsql.privacy.events import Event
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A release that was paid for: its bytes, when, by which statement, and what it cost then."""
+
+    release: bytes
+    when: str
+    statement_id: int
+    event: Event
+
+    @property
+    def when_text(self) -> str:
+        """The time as shown: ``"14:02"``, with the date when it was not today."""
+        return local(self.when)
+
+
+def put(connection: sqlite3.Connection, key: str, statement: int, release: bytes) -> None:
+    """Keeps a release, inside the transaction that settles it. A fresh answer takes the place of an older one."""
+    connection.execute("INSERT OR REPLACE INTO replay VALUES (?, ?, ?)", (key, statement, release))
+
+
+def get(connection: sqlite3.Connection, key: str) -> tuple[int, bytes] | None:
+    """Statement and bytes kept under a key."""
+    row = connection.execute("SELECT statement, release FROM replay WHERE key = ?", (key,)).fetchone()
+    return None if row is None else (row[0], bytes(row[1]))
+
+
+def stored(entry: Entry | None, key: str, release: bytes) -> Stored:
+    """The release, when the log knows it as released, under this key, with these bytes.
+
+    Raises:
+        LedgerError: it was changed, or never paid for.
+    """
+    if (
+        entry is None
+        or entry.event is None
+        or entry.outcome != "released"
+        or entry.key != key
+        or entry.release != digest(release)
+    ):
+        raise LedgerError(
+            "The stored answer of this statement does not fit the ledger's record of it.",
+            hint="--fresh (in Python: fresh=True) pays for a new answer.",
+        )
+    return Stored(release, entry.when, entry.statement_id, entry.event)
+
+
+def digest(release: bytes) -> str:
+    return hashlib.sha256(release).hexdigest()

@@ -1,0 +1,216 @@
+"""The SQLite file of a ledger: how it is made, opened and recognised, and what SQLite's errors mean.
+
+One file. Rollback journal (no side files after a commit), ``synchronous = EXTRA``: when a commit returns, the
+rows are on the disk, and so is the removal of the journal. Every writer takes the write lock before it reads
+what it decides on (``BEGIN IMMEDIATE``), so two processes can't both spend the last of a budget.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from dpsql.errors import LedgerError
+from dpsql.ledger.chain import Row, damaged
+
+APPLICATION = 0x6470_736C  # "dpsl": tells a ledger from any other SQLite file
+VERSION = 1
+
+TABLES = {
+    "log": (
+        "CREATE TABLE log (seq INTEGER PRIMARY KEY, kind TEXT NOT NULL, statement INTEGER NOT NULL, "
+        "at TEXT NOT NULL, body TEXT NOT NULL, hash TEXT NOT NULL)"
+    ),
+    "replay": (
+        "CREATE TABLE replay (key TEXT PRIMARY KEY, statement INTEGER NOT NULL, release BLOB NOT NULL)"
+    ),
+}
+
+
+def create(path: Path, first: Row) -> bool:
+    """Makes a ledger file that holds one row; False when another process was quicker.
+
+    The file is built under another name and put in place in one step, so no half-made ledger is ever seen.
+    """
+    draft = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
+    try:
+        descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        os.close(descriptor)
+        with honest(path):
+            connection = sqlite3.connect(draft, isolation_level=None)
+            try:
+                found(connection, first)
+            finally:
+                connection.close()
+        return _put(draft, path)
+    except OSError as error:
+        raise LedgerError(
+            f"The ledger {path} can't be created: {error.strerror}.",
+            hint="give a path in a directory that you may write to: ledger='...'.",
+        ) from None
+    finally:
+        with suppress(OSError):
+            draft.unlink()
+
+
+def found(connection: sqlite3.Connection, first: Row) -> None:
+    """Writes the tables and the first row into an empty database."""
+    _settings(connection)
+    connection.execute("BEGIN EXCLUSIVE")
+    connection.execute(f"PRAGMA application_id = {APPLICATION}")
+    connection.execute(f"PRAGMA user_version = {VERSION}")
+    for statement in TABLES.values():
+        connection.execute(statement)
+    append(connection, first)
+    connection.execute("COMMIT")
+
+
+def connect(path: Path | None, *, read_only: bool = False, timeout: float = 30.0) -> sqlite3.Connection:
+    """A connection to a ledger, recognised and healthy; ``None`` is a new database in memory.
+
+    Raises:
+        LedgerError: no such file, not a ledger, made by a newer dpsql, damaged, or not readable.
+    """
+    if path is None:
+        memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        _settings(memory)
+        return memory
+    with honest(path):
+        mode = "ro" if read_only else "rw"
+        connection = sqlite3.connect(
+            f"{path.resolve().as_uri()}?mode={mode}",
+            uri=True,
+            isolation_level=None,
+            check_same_thread=False,
+            timeout=timeout,
+        )
+        try:
+            _recognise(connection, path)
+            if not read_only:
+                _settings(connection)
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def append(connection: sqlite3.Connection, row: Row) -> None:
+    connection.execute("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?)", row)
+
+
+def rows_after(connection: sqlite3.Connection, seq: int) -> Iterator[tuple[object, ...]]:
+    """The raw rows of the log after row ``seq``, in order."""
+    return connection.execute(
+        "SELECT seq, kind, statement, at, body, hash FROM log WHERE seq > ? ORDER BY seq", (seq,)
+    )
+
+
+def hash_at(connection: sqlite3.Connection, seq: int) -> object:
+    """The hash stored in row ``seq``; None when there is no such row."""
+    row = connection.execute("SELECT hash FROM log WHERE seq = ?", (seq,)).fetchone()
+    return row[0] if row else None
+
+
+@contextmanager
+def honest(path: Path | None, on_failure: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """SQLite's errors as a LedgerError that says what is wrong with the file, and what to do."""
+    try:
+        yield
+        return
+    except sqlite3.Error as error:
+        on_failure()
+        told = explain(error, path)
+    raise told
+
+
+def explain(error: sqlite3.Error, path: Path | None) -> LedgerError:
+    """What an error of SQLite means for a ledger."""
+    name = "The ledger in memory" if path is None else f"The ledger {path}"
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return LedgerError(
+            f"{name} is held by another process and did not come free in time; nothing was charged.",
+            hint="run the statement again, or close the other session.",
+        )
+    if code == sqlite3.SQLITE_FULL:
+        return LedgerError(
+            f"{name} can't grow: the disk is full. Without a durable charge there is no answer.",
+            hint="make room on the disk and run the statement again.",
+        )
+    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
+        return LedgerError(
+            f"{name} can't be written: it is read-only here. Without a durable charge there is no answer.",
+            hint="ask the data owner for write access to the ledger and its directory.",
+        )
+    if code == sqlite3.SQLITE_CANTOPEN:
+        return LedgerError(
+            f"{name} can't be opened: check that its directory exists and can be read and written.",
+            hint="give another path with ledger='...', or ask the data owner for access.",
+        )
+    if code == sqlite3.SQLITE_NOTADB:
+        return LedgerError(
+            f"{name} is not a ledger: its first bytes are not those of a SQLite database.",
+            hint="give the right file with ledger='...', or restore it from a backup.",
+        )
+    if code == sqlite3.SQLITE_IOERR:
+        return LedgerError(
+            f"{name} can't be written or read: the disk failed or is full. "
+            "Without a durable charge there is no answer.",
+            hint="check the disk; what was reserved before stays charged.",
+        )
+    return damaged(f"{'it' if path is None else path} does not read as a whole ledger")
+
+
+def _settings(connection: sqlite3.Connection) -> None:
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("PRAGMA journal_mode = DELETE")
+    connection.execute("PRAGMA synchronous = EXTRA")
+    connection.execute("PRAGMA fullfsync = ON")  # macOS: through the drive's own cache
+
+
+def _recognise(connection: sqlite3.Connection, path: Path) -> None:
+    application = connection.execute("PRAGMA application_id").fetchone()[0]
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    schema = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
+    if path.stat().st_size == 0:
+        raise LedgerError(
+            f"The ledger {path} is empty: it was cut off, or something else made the file.",
+            hint="restore it from a backup; only if there never was a ledger, delete the empty file.",
+        )
+    if application != APPLICATION:
+        raise LedgerError(
+            f"{path} is a SQLite database, but not a dpsql ledger.",
+            hint="give the right file with ledger='...'.",
+        )
+    if version != VERSION:
+        raise LedgerError(
+            f"The ledger {path} has format {version}; this dpsql writes format {VERSION}.",
+            hint="use the version of dpsql that wrote it (pip install -U dpsql).",
+        )
+    if schema != TABLES:  # a trigger or a view could quietly undo a charge
+        raise damaged("its tables are not those of a ledger")
+    if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
+        raise damaged("some pages of the file do not fit together")
+
+
+def _put(draft: Path, path: Path) -> bool:
+    """Gives a finished file its name unless that name is taken, and makes the name durable."""
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        return False
+    except OSError:  # a file system without hard links
+        if path.exists():
+            return False
+        os.rename(draft, path)
+    with suppress(OSError):  # Windows can't open directories
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+    return True

@@ -1,0 +1,155 @@
+"""What a ledger was opened for: the budget granted, whose presence is protected, the data set, the shares.
+
+A ledger keeps the terms that its owner granted. A session may always run under *tighter* terms: a smaller
+budget, a smaller share, fewer tables, other bounds (bounds do not enter what was promised; they enter each
+event). Anything that grants more, or changes what the promise is about, is the owner's to say, once and in
+the log: ``Ledger.adopt``, or ``dpsql ledger adopt``.
+
+| in the policy | a session may | only the owner, by adopting |
+|---|---|---|
+| budget epsilon, delta | lower | raise |
+| accountant | | change |
+| private tables | leave out | add, change their privacy unit, make public |
+| public tables, bounds, values, row limits, defaults | change | |
+| an analyst's share | lower, give to a new name | raise, remove |
+| the data set | | change |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from dpsql.ledger.chain import damaged
+from dpsql.policy import Policy
+
+Share = tuple[Fraction, Fraction]
+"""Epsilon and delta of one analyst."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The part of a policy that the promise rests on, and the whole policy as text for the owner's report."""
+
+    dataset: str
+    accountant: str
+    epsilon: Fraction
+    delta: Fraction
+    units: Mapping[str, str]
+    public: tuple[str, ...]
+    shares: Mapping[str, Share]
+    policy: str
+
+    @classmethod
+    def of(cls, policy: Policy, dataset: str) -> Terms:
+        """The terms of a policy for a data set."""
+        budget = policy.budget
+        tables = {_fold(name): table for name, table in policy.tables.items()}
+        return cls(
+            dataset=dataset,
+            accountant=budget.accountant,
+            epsilon=budget.epsilon,
+            delta=budget.delta,
+            units={n: _unit(t.privacy_unit) for n, t in sorted(tables.items()) if not t.public},
+            public=tuple(sorted(name for name, table in tables.items() if table.public)),
+            shares={
+                name: (analyst.epsilon, budget.delta if analyst.delta is None else analyst.delta)
+                for name, analyst in sorted(policy.analysts.items())
+            },
+            policy=policy.dumps(),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "dataset": self.dataset,
+            "accountant": self.accountant,
+            "epsilon": str(self.epsilon),
+            "delta": str(self.delta),
+            "units": dict(self.units),
+            "public": list(self.public),
+            "shares": {name: [str(e), str(d)] for name, (e, d) in self.shares.items()},
+            "policy": self.policy,
+        }
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Terms:
+        """The terms that :meth:`to_json` wrote.
+
+        Raises:
+            LedgerError: something is missing, negative or not a number.
+        """
+        try:
+            return cls(
+                dataset=_text(body["dataset"]),
+                accountant=_text(body["accountant"]),
+                epsilon=amount(body["epsilon"]),
+                delta=amount(body["delta"]),
+                units={_text(name): _text(unit) for name, unit in body["units"].items()},
+                public=tuple(_text(name) for name in body["public"]),
+                shares={_text(n): (amount(e), amount(d)) for n, (e, d) in body["shares"].items()},
+                policy=_text(body["policy"]),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError):
+            pass
+        raise damaged("the terms it was opened for can't be read")
+
+    def grants(self, asked: Terms) -> list[str]:
+        """What ``asked`` wants beyond these granted terms, as sentences; empty when a session may run under it."""
+        wants = []
+        if asked.dataset != self.dataset:
+            wants.append(f"it belongs to the data set {self.dataset}, not {asked.dataset}")
+        if asked.accountant != self.accountant:
+            wants.append(f"the accountant was {self.accountant} and is now {asked.accountant}")
+        if asked.epsilon > self.epsilon:
+            wants.append(f"the budget was ε={short(self.epsilon)} and is now ε={short(asked.epsilon)}")
+        if asked.delta > self.delta:
+            wants.append(f"the budget was δ={short(self.delta)} and is now δ={short(asked.delta)}")
+        for name, unit in asked.units.items():
+            if name not in self.units:
+                wants.append(f"the private table {name} was added")
+            elif self.units[name] != unit:
+                wants.append(f"the privacy unit of {name} was {self.units[name]} and is now {unit}")
+        wants += [f"the table {name} was private and is now public" for name in asked.public if name in self.units]
+        for name, (epsilon, delta) in self.shares.items():
+            if name not in asked.shares:
+                wants.append(f"the share of {name} was removed")
+            elif asked.shares[name][0] > epsilon or asked.shares[name][1] > delta:
+                wants.append(f"the share of {name} was raised")
+        return wants
+
+    def adopting(self, asked: Terms) -> Terms:
+        """The terms after an owner adopted ``asked``: a table that was ever private stays known as such."""
+        kept = {name: unit for name, unit in self.units.items() if name not in asked.public}
+        return Terms(**{**asked.__dict__, "units": {**kept, **asked.units}})
+
+
+def amount(text: object) -> Fraction:
+    """A non-negative exact number from its text; ValueError for anything else (NaN, infinity, a sign)."""
+    if not isinstance(text, str) or not text.isascii() or not text.replace("/", "").isdigit():
+        raise ValueError(text)
+    return Fraction(text)
+
+
+def short(value: Fraction) -> str:
+    """A number as people write it: exact where it is a short decimal.
+
+    >>> short(Fraction(1, 10)), short(Fraction(3)), short(Fraction(1, 10**6)), short(Fraction(1, 3))
+    ('0.1', '3', '1e-06', '0.3333')
+    """
+    return f"{float(value):.4g}" if float(f"{float(value):.4g}") == float(value) else f"{float(value):.4g}"
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value
+
+
+def _unit(unit: str | None) -> str:
+    return "ROW" if unit is None else " ".join(unit.split())
+
+
+def _fold(name: str) -> str:
+    return "".join(chr(ord(c) + 32) if "A" <= c <= "Z" else c for c in name)  # as the engine: ASCII only
