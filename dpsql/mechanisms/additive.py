@@ -1,0 +1,115 @@
+"""Noisy aggregates of groups: exact integers in, noisy values with intervals out.
+
+Relation: ADD_REMOVE. Guarantee: what the events of the noises and of the group selection compose to; the statistics
+are released together, each once, with independent noise, and everything after that is post-processing. The caller
+(the rewriter) must ensure that the query bounds every privacy unit's contribution as the noises declare, that group
+keys are public or a selection is given whose column counts the distinct units of each group, and that a unit touches
+at most as many groups as noise and selection say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpsql.mechanisms.base import Read, Release, salted
+from dpsql.mechanisms.outputs import Count, Mean, Output, Sum, Variance, exact_integers
+from dpsql.mechanisms.partition import GroupSelection
+from dpsql.mechanisms.perturbation import GaussianNoise, LaplaceNoise, Statistic
+from dpsql.noise.entropy import Entropy
+from dpsql.privacy.events import Event, compose
+
+__all__ = [
+    "Aggregation",
+    "Count",
+    "GaussianNoise",
+    "LaplaceNoise",
+    "Mean",
+    "Output",
+    "Statistic",
+    "Sum",
+    "Variance",
+]
+
+
+@dataclass(frozen=True)
+class Aggregation:
+    """One private block of noisy aggregates.
+
+    ``query`` gives one row per group: the ``keys``, every statistic's column (integers; NULL counts as 0) and the
+    selection's column. Without keys it gives one row; an empty relation then stands for zeros.
+    Equal statistics of several outputs are one statistic: released once, charged once.
+    """
+
+    query: str
+    keys: tuple[str, ...]
+    outputs: tuple[Output, ...]
+    selection: GroupSelection | None = None
+    confidence: float = 0.95
+
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
+        """Each distinct statistic, in order of first use."""
+        return tuple(dict.fromkeys(s for output in self.outputs for s in output.statistics))
+
+    @property
+    def event(self) -> Event:
+        chosen: Iterable[Event] = () if self.selection is None else (self.selection.event,)
+        return compose([*(s.noise.event for s in self.statistics), *chosen])
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        return (self.query,)
+
+    def release(self, read: Read, entropy: Entropy) -> Release:
+        table = read(salted(self.query, entropy))
+        if self.selection is not None:
+            units = exact_integers(table.column(self.selection.column))
+            table = table.filter(pa.array(self.selection.keep(units, entropy)))
+        if self.keys:
+            table = by_key(table, self.keys)
+        noisy = {s: s.noise.add(self._exact(table, s.column), entropy) for s in self.statistics}
+        columns: dict[str, Any] = {key: table.column(key) for key in self.keys}
+        for output in self.outputs:
+            shown = output.show(noisy, self.confidence)
+            columns[output.name] = shown.value
+            columns[f"{output.name}__low"], columns[f"{output.name}__high"] = shown.low, shown.high
+        return Release(pa.table(columns), self.event)
+
+    def _exact(self, table: pa.Table, column: str) -> Any:
+        if not self.keys and table.num_rows == 0:
+            return np.zeros(1, dtype=np.int64)
+        if not self.keys and table.num_rows > 1:
+            raise ValueError("a query without keys must give one row")
+        return exact_integers(table.column(column))
+
+    def sentences(self, confidence: float) -> tuple[str, ...]:
+        said = () if self.selection is None else (self.selection.sentence(),)
+        return (*said, *(line for output in self.outputs for line in output.sentences(confidence)))
+
+
+def by_key(table: pa.Table, keys: tuple[str, ...]) -> pa.Table:
+    """The rows in the order of their keys, ascending, NULL last: nothing is left of the engine's order."""
+    ordering = pa.table({str(i): _sortable(table.column(key)) for i, key in enumerate(keys)})
+    order = [(str(i), "ascending") for i in range(len(keys))]
+    return table.take(pc.sort_indices(ordering, sort_keys=order, null_placement="at_end"))
+
+
+def _sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column itself where Arrow can sort it; else the rank of its values' text."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column, kind = column.cast(kind.value_type), kind.value_type
+    plain = (
+        pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_string(kind)
+        or pa.types.is_large_string(kind) or pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind)
+    )  # fmt: skip
+    if plain and not pa.types.is_interval(kind):
+        return column
+    values = column.to_pylist()
+    return pa.chunked_array([pa.array([None if v is None else repr(v) for v in values], type=pa.string())])
