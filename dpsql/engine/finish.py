@@ -1,0 +1,137 @@
+"""An embedded DuckDB that holds nothing private: releases, public tables, and the SQL that runs over them."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+import duckdb
+import pyarrow as pa
+
+from dpsql.engine.duckdb import quoted
+from dpsql.errors import BindError
+from dpsql.policy import Policy, Table
+
+
+class PublicSource(Protocol):
+    """What public tables come from."""
+
+    def schema(self, table: Table) -> Mapping[str, str]: ...
+
+    def public(self, table: Table) -> pa.Table: ...
+
+
+class Finisher:
+    """Binds and runs public SQL.
+
+    Statements are bound against empty relations before anything is paid; they are run over what was released. Both
+    databases are in memory, without access to files, network or settings.
+    """
+
+    def __init__(self, engine: PublicSource, policy: Policy) -> None:
+        self._engine = engine
+        self._tables = {table.name: table for table in policy.tables.values() if table.public}
+        self._lock = threading.RLock()
+        self._binding = _closed()
+        self._running = _closed()
+        self._bound: set[str] = set()
+        self._loaded: set[str] = set()
+        self._described: dict[str, list[tuple[str, str]]] = {}
+
+    def describe(
+        self, sql: str, relations: Mapping[str, Sequence[tuple[str, str]]], public: Iterable[str] = ()
+    ) -> list[tuple[str, str]]:
+        """Names and SQL types of a query's columns.
+
+        Raises:
+            BindError: the query does not fit the relations.
+        """
+        key = repr((sql, sorted((name, tuple(columns)) for name, columns in relations.items())))
+        with self._lock:
+            if key in self._described:
+                return self._described[key]
+            for name in public:
+                if name not in self._bound:
+                    columns = list(self._engine.schema(self._tables[name]).items())
+                    self._binding.execute(f"CREATE TABLE {quoted(name)} AS {_empty(columns)}")
+                    self._bound.add(name)
+            for name, columns in relations.items():
+                self._binding.execute(f"CREATE OR REPLACE TEMP VIEW {quoted(name)} AS {_empty(columns)}")
+            try:
+                rows = self._binding.execute(f"DESCRIBE {sql}").fetchall()
+            except duckdb.Error as error:
+                message = _cleaned(error)
+            else:
+                message = ""
+            if message:
+                raise BindError(message)
+            if len(self._described) > 1000:
+                self._described.clear()
+            self._described[key] = [(row[0], row[1]) for row in rows]
+            return self._described[key]
+
+    def finish(self, sql: str, relations: Mapping[str, pa.Table], public: Iterable[str] = ()) -> pa.Table:
+        """Runs a query over released relations and public tables.
+
+        Raises:
+            BindError: it failed on them; the message may be shown, for nothing here is private.
+        """
+        message = ""
+        with self._lock:
+            self._load(public)
+            for name, table in relations.items():
+                self._running.register(name, table)
+            try:
+                return self._running.sql(sql).to_arrow_table()
+            except (duckdb.InterruptException, KeyboardInterrupt):
+                raise KeyboardInterrupt from None
+            except duckdb.Error as error:
+                message = _cleaned(error)
+            finally:
+                for name in relations:
+                    self._running.unregister(name)
+        raise BindError(message, hint="what was released is stored: asking again is free.")
+
+    def _load(self, public: Iterable[str]) -> None:
+        for name in public:
+            if name not in self._loaded:
+                self._running.register("dpsql_loading", self._engine.public(self._tables[name]))
+                self._running.execute(f"CREATE TABLE {quoted(name)} AS SELECT * FROM dpsql_loading")
+                self._running.unregister("dpsql_loading")
+                self._loaded.add(name)
+
+    def close(self) -> None:
+        self._binding.close()
+        self._running.close()
+
+
+def _closed() -> duckdb.DuckDBPyConnection:
+    con = duckdb.connect(
+        ":memory:",
+        config={
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+            "allow_community_extensions": "false",
+            "allow_unsigned_extensions": "false",
+            "python_enable_replacements": "false",
+            "enable_external_access": "false",
+        },
+    )
+    con.execute("SET enable_progress_bar = false")
+    con.execute("SET lock_configuration = true")
+    return con
+
+
+def _empty(columns: Iterable[tuple[str, str]]) -> str:
+    items = ", ".join(f"CAST(NULL AS {kind}) AS {quoted(name)}" for name, kind in columns)
+    return f"SELECT {items} WHERE FALSE"
+
+
+def _cleaned(error: Exception) -> str:
+    """DuckDB's sentence without its class, its excerpt of SQL that the analyst did not write, and its candidates."""
+    text = str(error).split("\n")[0]
+    text = re.sub(r"^[A-Z]\w*( \w+)? Error: ", "", text)
+    text = text.replace("dpsql_block_", "the release ")
+    return f"above the private part: {text[:1].lower()}{text[1:]}" if text else "above the private part: it can't be run."
