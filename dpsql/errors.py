@@ -100,7 +100,22 @@ class BudgetExceeded(Error):
 
 
 class PolicyError(Error):
-    """The policy is wrong: an unknown key, reversed bounds, a table without privacy unit."""
+    """The policy is wrong: an unknown key, reversed bounds, a table without privacy unit.
+
+    ``keys`` are the keys of the policy that the sentence speaks of, outermost first.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        span: Span | None = None,
+        hint: str | None = None,
+        text: str | None = None,
+        keys: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(message, span=span, hint=hint, text=text)
+        self.keys = keys
 
 
 class LedgerError(Error):

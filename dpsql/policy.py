@@ -1,50 +1,89 @@
-"""What the data owner declares: tables, privacy unit, bounds, public values, budget. TOML on disk, frozen values here.
+"""What the data owner declares: tables, privacy unit, bounds, public values, budget.
 
-The analyst's SQL can't change any of it.
+A policy is a TOML file or the same in Python (frozen values). It is read when a session opens and never changed
+by SQL; a table that it does not name does not exist. Everything it says is public: it must come from how the
+data were made, never from looking at them.
+
+>>> policy = Policy.loads('''
+... [budget]
+... epsilon = 3
+... delta = 1e-6
+... [tables.visits]
+... privacy_unit = "patient_id"
+... max_rows = 20
+... columns.amount.bounds = [0, 500]
+... ''')
+>>> policy.table("VISITS").columns["amount"].bounds
+(Fraction(0, 1), Fraction(500, 1))
 """
 
 from __future__ import annotations
 
 import hashlib
-import re
-import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from dpsql.errors import PolicyError, Span, did_you_mean
+from dpsql.errors import PolicyError, did_you_mean
+from dpsql.policy_checks import (
+    Hop,
+    Names,
+    Value,
+    bounds_of,
+    distinct,
+    fold,
+    path_of,
+    positive,
+    probability,
+    settle,
+    values_of,
+    whole,
+)
+from dpsql.policy_toml import Document, Keys, parse, write
 
-Value = str | int | bool | float
+__all__ = ["Analyst", "Budget", "Column", "Hop", "Names", "Policy", "Table", "Value", "fold"]
+
+V = TypeVar("V")
+
 ACCOUNTANTS = ("zcdp", "basic", "gdp")
-_NUMBER = re.compile(r"[+-]?[0-9_]+(\.[0-9_]+)?([eE][+-]?[0-9]+)?", re.ASCII)
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-
-
-@dataclass(frozen=True)
-class Hop:
-    """A step on the way to the privacy unit: ``column`` of ``table``, reached there by ``key`` (empty at the start)."""
-
-    table: str
-    key: str
-    column: str
+FILES = (".parquet", ".csv", ".csv.gz", ".tsv", ".tsv.gz", ".json", ".jsonl", ".ndjson")
 
 
 @dataclass(frozen=True)
 class Column:
-    """What is public about a column: the range its values are held to, or all values it may have as a group."""
+    """What the owner says of one column: its range, or the list of its public values, or both.
+
+    Args:
+        bounds: the lowest and the highest value that count; rows beyond are clamped.
+        values: every value there can be, in the order in which groups are shown. Keys over it cost no delta.
+    """
 
     bounds: tuple[Fraction, Fraction] | None = None
     values: tuple[Value, ...] | None = None
 
+    def __post_init__(self) -> None:
+        if self.bounds is not None:
+            settle(self, "bounds", bounds_of(self.bounds))
+        if self.values is not None:
+            settle(self, "values", values_of(self.values))
+
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the policy; one that is not named does not exist for the analyst.
+    """A table that analysts may name.
 
-    ``privacy_unit`` is "ROW", a column, or a path of foreign keys (``"order_id -> orders.id, user_id"``). ``max_rows``
-    is the number of rows of one unit that count in one group, ``max_groups`` the default number of groups it is in.
+    Args:
+        name: its name in SQL.
+        public: nothing in it is private; it is joined, read and shown as it is.
+        source: a file, a glob, or a table of the database; without it, the database's table of that name.
+        privacy_unit: whose presence is hidden: ``"ROW"``, a column, or a path
+            ``"order_id -> orders.id, user_id"`` (follow order_id to the row of orders with that id, whose
+            user_id is the unit).
+        max_rows: how many rows of one unit count in one group (1 where the unit is ROW).
+        max_groups: how many groups one unit counts in, where a query does not say.
+        columns: bounds and public values, by column name.
     """
 
     name: str
@@ -55,53 +94,91 @@ class Table:
     max_groups: int | None = None
     columns: Mapping[str, Column] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        distinct(self.columns, f"the table {self.name}", "column")
+        settle(self, "columns", Names(self.columns))
+        if not isinstance(self.public, bool):
+            raise PolicyError("public is true or false.", keys=("public",))
+        for key in ("source", "privacy_unit"):
+            text = getattr(self, key)
+            if text is not None and (not isinstance(text, str) or not text.strip()):
+                raise PolicyError(f"{key} is text in quotes.", keys=(key,))
+        for key in ("max_rows", "max_groups"):
+            if getattr(self, key) is not None:
+                whole(key, getattr(self, key))
+        if self.source is not None and "://" in self.source:
+            raise PolicyError(
+                f"the source of {self.name} is not a local file or table.",
+                keys=("source",),
+                hint="copy it beside the policy, or into the database.",
+            )
+        if self.public:
+            for key in ("privacy_unit", "max_rows", "max_groups"):
+                if getattr(self, key) is not None:
+                    raise PolicyError(
+                        f"the table {self.name} is public, so it has no {key}.",
+                        keys=(key,),
+                        hint=f"remove public = true, or remove {key}.",
+                    )
+        elif self.privacy_unit is None:
+            raise PolicyError(
+                f"the table {self.name} has no privacy unit.",
+                hint='add privacy_unit = "<the column that says whose row it is>", or public = true.',
+            )
+        elif self.row_level:
+            if self.max_rows not in (None, 1):
+                raise PolicyError(
+                    f"the privacy unit of {self.name} is the row, so max_rows is 1.",
+                    keys=("max_rows",),
+                    hint="remove max_rows, or name the column that says whose row it is.",
+                )
+            settle(self, "max_rows", 1)
+        else:
+            path_of(self.name, self.privacy_unit)
+
     @property
     def row_level(self) -> bool:
-        return self.privacy_unit is not None and self.privacy_unit.upper() == "ROW"
+        """Whether each row is its own privacy unit."""
+        return self.privacy_unit is not None and fold(self.privacy_unit.strip()) == "row"
 
     @property
     def unit_path(self) -> tuple[Hop, ...]:
-        """The hops from this table to the unit's column; one hop where the unit is a column of this table."""
-        if self.public or self.row_level or self.privacy_unit is None:
+        """The way from a row to its privacy unit, one hop for a column; empty for public and row-level tables.
+
+        >>> Table("items", privacy_unit="order_id -> orders.id, user_id").unit_path[1]
+        Hop(table='orders', key='id', column='user_id')
+        """
+        if self.privacy_unit is None or self.row_level:
             return ()
-        return parse_path(self.name, self.privacy_unit)
+        return path_of(self.name, self.privacy_unit)
 
     @property
-    def unit_domain(self) -> str:
-        """Whose units these are: tables whose units are the same people have the same domain."""
-        if self.row_level or not self.unit_path:
-            return f"row of {self.name}"
-        return self.unit_path[-1].column.lower()
+    def file(self) -> bool:
+        """Whether the source is a file or a glob rather than a table of the database."""
+        source = "" if self.source is None else self.source.lower()
+        return source.endswith(FILES) or "/" in source or "*" in source
 
-
-def parse_path(table: str, text: str) -> tuple[Hop, ...]:
-    """Reads ``"order_id -> orders.id, user_id"``: alternately a column, and where it points to.
-
-    >>> parse_path("lines", "order_id -> orders.id, user_id")
-    (Hop(table='lines', key='', column='order_id'), Hop(table='orders', key='id', column='user_id'))
-    """
-    hops: list[Hop] = []
-    here, key = table, ""
-    for part in text.split(","):
-        column, arrow, target = (piece.strip() for piece in part.partition("->"))
-        if not _NAME.fullmatch(column):
-            raise PolicyError(f"the privacy unit {text!r} is not a column or a path.", hint=_PATH_HINT)
-        hops.append(Hop(here, key, column))
-        if arrow:
-            here, dot, key = target.partition(".")
-            if not (dot and _NAME.fullmatch(here) and _NAME.fullmatch(key)):
-                raise PolicyError(f"the privacy unit {text!r} is not a column or a path.", hint=_PATH_HINT)
-    if text.count("->") != len(hops) - 1:
-        raise PolicyError(f"the privacy unit {text!r} is not a column or a path.", hint=_PATH_HINT)
-    return tuple(hops)
-
-
-_PATH_HINT = 'write "patient_id", or "order_id -> orders.id, user_id".'
+    def path(self, base: Path | None) -> Path:
+        """Where the source file is, relative to the policy's folder."""
+        return (base or Path()) / Path(self.source or "").expanduser()
 
 
 @dataclass(frozen=True)
 class Budget:
-    """The limits: epsilon and delta in all, the accountant that guards them, and the defaults of a query."""
+    """What may be lost in all, and by one statement.
+
+    Args:
+        epsilon, delta: the whole.
+        accountant: ``"zcdp"`` (pure sums or zero-concentrated, whichever is less), ``"basic"`` (sums of epsilon
+            and delta) or ``"gdp"`` (Gaussian).
+        max_epsilon_per_query: no block may ask for more.
+        default_epsilon, default_delta: what a block costs that does not say.
+
+    Numbers may be ints, Fractions, or floats (taken by the digits that print them).
+
+    >>> Budget(1, 1e-6).delta
+    Fraction(1, 1000000)
+    """
 
     epsilon: Fraction
     delta: Fraction = Fraction(0)
@@ -110,292 +187,232 @@ class Budget:
     default_epsilon: Fraction | None = None
     default_delta: Fraction | None = None
 
+    def __post_init__(self) -> None:
+        settle(self, "epsilon", positive("epsilon", self.epsilon))
+        settle(self, "delta", probability("delta", self.delta))
+        if self.accountant not in ACCOUNTANTS:
+            raise PolicyError(
+                f"there is no accountant {self.accountant}.",
+                keys=("accountant",),
+                hint=did_you_mean(str(self.accountant), ACCOUNTANTS),
+            )
+        for key in ("max_epsilon_per_query", "default_epsilon"):
+            if getattr(self, key) is not None:
+                settle(self, key, positive(key, getattr(self, key)))
+        if self.default_delta is not None:
+            settle(self, "default_delta", probability("default_delta", self.default_delta))
+        for key, limit in (
+            ("default_epsilon", "max_epsilon_per_query"),
+            ("default_epsilon", "epsilon"),
+            ("default_delta", "delta"),
+        ):
+            value, most = getattr(self, key), getattr(self, limit)
+            if value is not None and most is not None and value > most:
+                raise PolicyError(
+                    f"{key} is more than {limit}, so it could never be spent.",
+                    keys=(key,),
+                    hint=f"make {key} smaller, or {limit} larger.",
+                )
+
 
 @dataclass(frozen=True)
 class Analyst:
-    """An analyst's own share of the budget. The whole's limit holds besides."""
+    """One analyst's share of the budget. Without delta, the whole delta is open to them."""
 
     epsilon: Fraction
     delta: Fraction | None = None
 
+    def __post_init__(self) -> None:
+        settle(self, "epsilon", positive("epsilon", self.epsilon))
+        if self.delta is not None:
+            settle(self, "delta", probability("delta", self.delta))
+
 
 @dataclass(frozen=True)
 class Policy:
-    """Everything the owner declares.
+    """The owner's declaration as a whole. ``base`` is the folder that relative sources start from.
 
-    >>> policy = Policy.loads('''
-    ... [budget]
-    ... epsilon = 1
-    ... [tables.visits]
-    ... privacy_unit = "patient_id"
-    ... max_rows = 20
-    ... [tables.visits.columns]
-    ... amount = { bounds = [0, 500] }
-    ... ''')
-    >>> policy.tables["visits"].columns["amount"].bounds
-    (Fraction(0, 1), Fraction(500, 1))
+    Raises:
+        PolicyError: when made, if its parts do not fit each other.
     """
 
     budget: Budget
     tables: Mapping[str, Table] = field(default_factory=dict)
     analysts: Mapping[str, Analyst] = field(default_factory=dict)
+    base: Path | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        _check(self)
+        distinct(self.tables, "the policy", "table")
+        settle(self, "tables", Names(self.tables))
+        settle(self, "analysts", Names(self.analysts))
+        for name, table in self.tables.items():
+            if fold(name) != fold(table.name):
+                raise PolicyError(f"the table {table.name} is listed as {name}.", keys=("tables", name))
+            self._check_path(table)
+        for name, analyst in self.analysts.items():
+            for key in ("epsilon", "delta"):
+                share = getattr(analyst, key)
+                if share is not None and share > getattr(self.budget, key):
+                    raise PolicyError(
+                        f"the share of {name} is more than the whole {key}.",
+                        keys=("analysts", name, key),
+                        hint=f"a share is at most the {key} of [budget].",
+                    )
+
+    def _check_path(self, table: Table) -> None:
+        """Every table on the way to the unit is in the policy, and has the same unit from there on."""
+        path = table.unit_path
+        for index, hop in enumerate(path[1:], start=1):
+            keys = ("tables", table.name, "privacy_unit")
+            if hop.table not in self.tables:
+                raise PolicyError(
+                    f"the path to the privacy unit of {table.name} goes through {hop.table}, which has no policy.",
+                    keys=keys,
+                    hint=f"add [tables.{hop.table}].",
+                )
+            through = self.tables[hop.table]
+            rest = [fold(step.column) for step in path[index:]]
+            if not through.public and [fold(step.column) for step in through.unit_path] != rest:
+                raise PolicyError(
+                    f"{table.name} and {hop.table} do not lead to the same privacy unit.",
+                    keys=keys,
+                    hint=f"from {hop.table} on, the path must be the privacy unit of {hop.table}.",
+                )
+
+    def table(self, name: str) -> Table | None:
+        """The table of that name, whatever its case (ASCII); None where the policy names none."""
+        return self.tables.get(name)
 
     @classmethod
     def load(cls, path: str | Path) -> Policy:
-        """Reads a policy file.
+        """Reads a policy file; relative sources start from its folder.
 
         Raises:
-            PolicyError: it can't be read, is not TOML, or declares something impossible.
+            PolicyError: the file is missing or wrong; the message starts with its name and shows the line.
         """
-        path = Path(path)
+        path = Path(path).expanduser()
         try:
-            text = path.read_text(encoding="utf-8")
+            text = path.read_bytes().decode("utf-8")
         except OSError:
-            raise PolicyError(f"there is no policy file {path}.") from None
+            text = None
         except UnicodeDecodeError:
-            raise PolicyError(f"the policy file {path} is not text.") from None
-        return cls.loads(text, name=path.name)
+            raise PolicyError(f"{path.name}: the file is not UTF-8 text.") from None
+        if text is None:
+            raise PolicyError(f"the policy file {path} can't be read.", hint="is the path right?")
+        return cls.loads(text, base=path.absolute().parent, name=path.name)
 
     @classmethod
-    def loads(cls, text: str, name: str = "the policy") -> Policy:
-        """The same from text."""
+    def loads(cls, text: str, base: str | Path | None = None, name: str = "policy") -> Policy:
+        """Reads policy text. ``name`` begins each message.
+
+        Raises:
+            PolicyError: the text is not TOML, has an unknown key, or says something that can't be.
+        """
+        document = parse(text, name)
         try:
-            data = tomllib.loads(text, parse_float=_exact)
-        except (tomllib.TOMLDecodeError, ValueError) as error:
-            reason = str(error)
-            raise PolicyError(f"{name} is not TOML: {reason}.") from None
-        return _Reader(text).policy(data)
+            return _policy(document, None if base is None else Path(base))
+        except PolicyError as error:
+            wrong = error
+        if wrong.text is not None:
+            raise wrong
+        raise document.error(wrong.keys, wrong.message, wrong.hint)
 
     def dumps(self) -> str:
-        """The policy as TOML; loading it back gives an equal policy."""
-        return _dump(self)
+        """TOML that :meth:`loads` reads back as an equal policy."""
+        return write(
+            {
+                "budget": _given(self.budget),
+                "tables": {name: _given(table) for name, table in self.tables.items()},
+                "analysts": {name: _given(analyst) for name, analyst in self.analysts.items()},
+            }
+        )
 
     def dump(self, path: str | Path) -> None:
+        """Writes the policy to a file."""
         Path(path).write_text(self.dumps(), encoding="utf-8")
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of everything declared."""
+        """SHA-256 of what the policy says, however it was written down."""
         return hashlib.sha256(self.dumps().encode()).hexdigest()
 
 
-def _exact(text: str) -> Fraction:
-    if not _NUMBER.fullmatch(text) or len(text) > 60:
-        raise ValueError(f"{text} is not a finite number")
-    mantissa, _, exponent = text.lower().partition("e")
-    if exponent and abs(int(exponent)) > 300:
-        raise ValueError(f"{text} is out of range")
-    return Fraction(text.replace("_", ""))
+# ---- reading -----------------------------------------------------------------------------------------------
 
 
-class _Reader:
-    """Turns parsed TOML into a policy; knows the text, for carets."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def at(self, word: str) -> Span | None:
-        found = re.search(rf"(?<![\w]){re.escape(word)}(?![\w])", self.text)
-        return found.span() if found else None
-
-    def error(self, message: str, word: str, hint: str | None = None) -> PolicyError:
-        return PolicyError(message, span=self.at(word), hint=hint, text=self.text)
-
-    def keys(self, data: Any, known: Iterable[str], where: str) -> Mapping[str, Any]:
-        known = list(known)
-        if not isinstance(data, Mapping):
-            raise self.error(f"{where} must be a table of keys.", where.split(".")[-1].strip("[]"))
-        for key in data:
-            if key not in known:
-                raise self.error(f"{where} has no {key}.", key, did_you_mean(key, known))
-        return data
-
-    def policy(self, data: Mapping[str, Any]) -> Policy:
-        self.keys(data, ("budget", "tables", "analysts"), "the policy")
-        if "budget" not in data:
-            raise PolicyError("the policy has no budget.", hint="write [budget] and epsilon = 1 below it.")
-        tables = self.named(data.get("tables", {}), "tables", self.table)
-        analysts = self.named(data.get("analysts", {}), "analysts", self.analyst)
-        try:
-            return Policy(self.budget(data["budget"]), tables, analysts)
-        except PolicyError as error:
-            error.span = error.span or self.at(str(error.message.split(" ")[0]))
-            raise error.located(self.text) from None
-
-    def named(self, data: Any, where: str, read: Callable[[str, Any], Any]) -> dict[str, Any]:
-        if not isinstance(data, Mapping):
-            raise self.error(f"{where} must be tables.", where)
-        return {name: read(name, item) for name, item in data.items()}
-
-    def budget(self, data: Any) -> Budget:
-        names = list(Budget.__dataclass_fields__)
-        self.keys(data, names, "[budget]")
-        if "epsilon" not in data:
-            raise self.error("the budget needs an epsilon.", "budget", "write epsilon = 1 under [budget].")
-        values: dict[str, Any] = {n: self.number(data[n], n) for n in names if n in data and n != "accountant"}
-        if "accountant" in data:
-            values["accountant"] = data["accountant"]
-        return Budget(**values)
-
-    def analyst(self, name: str, data: Any) -> Analyst:
-        self.keys(data, ("epsilon", "delta"), f"[analysts.{name}]")
-        if "epsilon" not in data:
-            raise self.error(f"the share of {name} needs an epsilon.", name)
-        return Analyst(**{key: self.number(value, key) for key, value in data.items()})
-
-    def table(self, name: str, data: Any) -> Table:
-        known = ("source", "privacy_unit", "max_rows", "max_groups", "columns", "public")
-        self.keys(data, known, f"[tables.{name}]")
-        values = {key: value for key, value in data.items() if key != "columns"}
-        for key, kind, what in (("source", str, "a text"), ("privacy_unit", str, "a text"), ("public", bool, "true or false"),
-                                ("max_rows", int, "a whole number"), ("max_groups", int, "a whole number")):  # fmt: skip
-            if key in values and (type(values[key]) is not kind):
-                raise self.error(f"{key} of {name} must be {what}.", key)
-        columns = self.named(data.get("columns", {}), "columns", self.column)
-        return Table(name, columns=columns, **values)
-
-    def column(self, name: str, data: Any) -> Column:
-        self.keys(data, ("bounds", "values"), f"column {name}")
-        bounds = values = None
-        if "bounds" in data:
-            pair = data["bounds"]
-            if not isinstance(pair, list) or len(pair) != 2:
-                raise self.error(f"bounds of {name} must be a pair.", name, "write bounds = [0, 100].")
-            bounds = (self.number(pair[0], name), self.number(pair[1], name))
-        if "values" in data:
-            values = data["values"]
-            if not isinstance(values, list) or not values:
-                raise self.error(f"values of {name} must be a list that is not empty.", name)
-            if not all(isinstance(v, str | int | bool | Fraction) for v in values):
-                raise self.error(f"values of {name} must be texts, numbers or booleans.", name)
-            values = tuple(float(v) if isinstance(v, Fraction) else v for v in values)
-        return Column(bounds, values)
-
-    def number(self, value: Any, name: str) -> Fraction:
-        if isinstance(value, bool) or not isinstance(value, int | Fraction):
-            raise self.error(f"{name} must be a number.", name)
-        return Fraction(value)
+def _policy(document: Document, base: Path | None) -> Policy:
+    data = document.data
+    _known(document, (), data, ("budget", "tables", "analysts"))
+    if "budget" not in data:
+        raise document.error((), "there is no [budget].", "begin with [budget] and epsilon = 1.")
+    budget = _section(document, ("budget",))
+    _known(document, ("budget",), budget, tuple(Budget.__dataclass_fields__))
+    if "epsilon" not in budget:
+        raise document.error(("budget",), "[budget] has no epsilon.", "epsilon = 1 is a usual start.")
+    tables: dict[str, Table] = {}
+    for name in _section(document, ("tables",)) if "tables" in data else ():
+        table = _table(document, name)
+        if any(fold(other) == fold(name) for other in tables):
+            raise document.error(("tables", name), f"the table {name} is listed twice.")
+        tables[name] = table
+    analysts: dict[str, Analyst] = {}
+    for name in _section(document, ("analysts",)) if "analysts" in data else ():
+        keys = ("analysts", name)
+        share = _section(document, keys)
+        _known(document, keys, share, ("epsilon", "delta"))
+        if "epsilon" not in share:
+            raise document.error(keys, f"the analyst {name} has no epsilon.", "epsilon = 1")
+        analysts[name] = _made(document, keys, Analyst, share)
+    return Policy(_made(document, ("budget",), Budget, budget), tables, analysts, base)
 
 
-def _check(policy: Policy) -> None:
-    """What no policy may declare, however it was made."""
-    budget = policy.budget
-    if budget.epsilon <= 0:
-        raise PolicyError("epsilon of the budget must be above 0.")
-    if not 0 <= budget.delta < 1:
-        raise PolicyError("delta of the budget must be at least 0 and below 1.")
-    if budget.accountant not in ACCOUNTANTS:
-        raise PolicyError(
-            f"there is no accountant {budget.accountant!r}.", hint=did_you_mean(str(budget.accountant), ACCOUNTANTS)
-        )
-    for name in ("max_epsilon_per_query", "default_epsilon", "default_delta"):
-        value = getattr(budget, name)
-        if value is not None and (value <= 0 or (name == "default_delta" and value >= 1)):
-            raise PolicyError(f"{name} must be above 0" + (" and below 1." if name == "default_delta" else "."))
-    for name, analyst in policy.analysts.items():
-        if analyst.epsilon <= 0 or not 0 <= (analyst.delta or 0) < 1:
-            raise PolicyError(f"{name} has a share that is no budget.", hint="epsilon above 0, delta below 1.")
-    folded: set[str] = set()
-    for table in policy.tables.values():
-        _check_table(table, policy)
-        if table.name.lower() in folded:
-            raise PolicyError(f"{table.name} is declared twice: names differ by more than case.")
-        folded.add(table.name.lower())
+def _table(document: Document, name: str) -> Table:
+    keys = ("tables", name)
+    given = dict(_section(document, keys))
+    _known(document, keys, given, tuple(key for key in Table.__dataclass_fields__ if key != "name"))
+    columns: dict[str, Column] = {}
+    for column in _section(document, (*keys, "columns")) if "columns" in given else ():
+        here = (*keys, "columns", column)
+        said = _section(document, here)
+        _known(document, here, said, ("bounds", "values"))
+        columns[column] = _made(document, here, Column, said)
+    given["columns"] = columns
+    return _made(document, keys, Table, {"name": name, **given})
 
 
-def _check_table(table: Table, policy: Policy) -> None:
-    if not _NAME.fullmatch(table.name):
-        raise PolicyError(f"{table.name!r} can't be the name of a table.", hint="use letters, digits and _.")
-    if table.public and table.privacy_unit is not None:
-        raise PolicyError(f"{table.name} is public and has a privacy unit.", hint="declare one of the two.")
-    if not table.public and table.privacy_unit is None:
-        raise PolicyError(
-            f"{table.name} needs a privacy unit: whose presence is hidden?",
-            hint='write privacy_unit = "patient_id", "ROW", or public = true.',
-        )
-    for hop in table.unit_path[1:]:
-        if hop.table.lower() not in {t.lower() for t in policy.tables}:
-            raise PolicyError(
-                f"{table.name} finds its privacy unit in {hop.table}, which the policy does not name.",
-                hint=did_you_mean(hop.table, policy.tables),
-            )
-    for key in ("max_rows", "max_groups"):
-        value = getattr(table, key)
-        if value is not None and value < 1:
-            raise PolicyError(f"{key} of {table.name} must be at least 1.")
-    if table.row_level and (table.max_rows or 1) != 1:
-        raise PolicyError(f"{table.name} protects rows: max_rows must be 1.")
-    seen: set[str] = set()
-    for name, column in table.columns.items():
-        if name.lower() in seen:
-            raise PolicyError(f"{table.name}.{name} is declared twice.")
-        seen.add(name.lower())
-        if column.bounds is not None and column.bounds[0] > column.bounds[1]:
-            raise PolicyError(f"bounds of {name} are the wrong way round.", hint="write bounds = [lowest, highest].")
-        if column.values is not None and len(set(map(repr, column.values))) != len(column.values):
-            raise PolicyError(f"values of {name} repeat.")
-        if column.values is not None and len({isinstance(v, str) for v in column.values}) > 1:
-            raise PolicyError(f"values of {name} mix texts and numbers.")
+def _made(document: Document, keys: Keys, kind: type[V], given: Mapping[str, Any]) -> V:
+    """``kind(**given)``, its complaints located below ``keys``."""
+    try:
+        return kind(**given)
+    except PolicyError as error:
+        wrong = error
+    raise document.error((*keys, *wrong.keys), wrong.message, wrong.hint)
 
 
-def _dump(policy: Policy) -> str:
-    rows = ["[budget]"]
-    for name in Budget.__dataclass_fields__:
-        value = getattr(policy.budget, name)
-        if value is not None:
-            rows.append(f"{name} = {_toml(value)}")
-    for table in policy.tables.values():
-        rows += ["", f"[tables.{table.name}]"]
-        for key in ("public", "source", "privacy_unit", "max_rows", "max_groups"):
-            value = getattr(table, key)
-            if value is not None and value is not False:
-                rows.append(f"{key} = {_toml(value)}")
-        if table.columns:
-            rows.append(f"[tables.{table.name}.columns]")
-        for name, column in table.columns.items():
-            parts = []
-            if column.bounds is not None:
-                parts.append(f"bounds = {_toml(list(column.bounds))}")
-            if column.values is not None:
-                parts.append(f"values = {_toml(list(column.values))}")
-            rows.append(f"{_key(name)} = {{ {', '.join(parts)} }}" if parts else f"{_key(name)} = {{}}")
-    for name, analyst in policy.analysts.items():
-        rows += ["", f"[analysts.{_key(name)}]", f"epsilon = {_toml(analyst.epsilon)}"]
-        if analyst.delta is not None:
-            rows.append(f"delta = {_toml(analyst.delta)}")
-    return "\n".join(rows) + "\n"
+def _section(document: Document, keys: Keys) -> Mapping[str, Any]:
+    found: Any = document.data
+    for key in keys:
+        found = found[key]
+    if not isinstance(found, Mapping):
+        example = "{ bounds = [0, 100] }" if "columns" in keys else "{ key = value }"
+        raise document.error(keys, f"{keys[-1]} is not a section.", f"write {keys[-1]} = {example}.")
+    return found
 
 
-def _key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _toml(name)
+def _known(document: Document, keys: Keys, given: Mapping[str, Any], known: tuple[str, ...]) -> None:
+    for key in given:
+        if key not in known:
+            place = f"[{'.'.join(keys)}]" if keys else "the policy"
+            raise document.error((*keys, key), f"unknown key {key} in {place}.", did_you_mean(key, known))
 
 
-def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, list):
-        return "[" + ", ".join(_toml(item) for item in value) + "]"
-    if isinstance(value, Fraction):
-        return _decimal(value)
-    if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        escaped = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in escaped)
-        return f'"{escaped}"'
-    return repr(value)
-
-
-def _decimal(value: Fraction) -> str:
-    """The exact decimal of a fraction that came from one."""
-    if value.denominator == 1:
-        return str(value.numerator)
-    digits = 0
-    scaled = value
-    while scaled.denominator != 1 and digits < 400:
-        scaled *= 10
-        digits += 1
-    if scaled.denominator != 1:
-        raise PolicyError(f"{value} has no finite decimal.", hint="use numbers with finitely many decimals.")
-    return f"{scaled.numerator}e-{digits}"
+def _given(value: Budget | Table | Analyst | Column) -> dict[str, Any]:
+    """The fields that say something, in order, without a table's name (its section has it)."""
+    said: dict[str, Any] = {}
+    for key, declared in type(value).__dataclass_fields__.items():
+        item = getattr(value, key)
+        if key == "columns":
+            item = {name: _given(column) for name, column in item.items()}
+        if key != "name" and item is not None and item != {} and item != declared.default:
+            said[key] = item
+    return said
