@@ -94,7 +94,7 @@ def run(ledger: Path) -> Iterator[str]:
             first, _, sql = cell.text.partition("\n")
             try:
                 if "budget" in first:
-                    yield panels.budget(session).text()
+                    yield panels.budget(session).text
                 elif "--explain" in first:
                     yield repr(panels.explanation(session.explain(sql)))
                 else:
@@ -103,7 +103,10 @@ def run(ledger: Path) -> Iterator[str]:
                 if not cell.refused:
                     raise
                 yield "\n".join(error.lines())
-    yield f"\nThe ledger is {ledger.resolve()}: run this again and the answers are free; without it all begins anew."
+    yield (
+        f"\nThe ledger is {ledger.resolve()}. Run this again and the answers are free; "
+        "--ledger other.ledger starts anew."
+    )
 
 
 def _wrapped(text: str) -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dpsql import __version__
+from dpsql.errors import BindError, did_you_mean
 from dpsql.notebook.arguments import Options
-from dpsql.notebook.render import Lines
+from dpsql.notebook.render import Lines, Panel, Sheet, of_rows
 
 if TYPE_CHECKING:
     from dpsql.result import Result
     from dpsql.session import Session
-
-BAR = 20
 
 
 def ask(session: Session, text: str, params: dict[str, Any], options: Options) -> list[Result]:
@@ -24,6 +24,64 @@ def explanation(explained: Any) -> Lines:
     return Lines(tuple(str(explained).splitlines()))
 
 
+def one_line(session: Session) -> str:
+    """What loading and connecting say: version, tables, what is left."""
+    tables = ", ".join(session.policy.tables) or "no tables"
+    parts = [f"dpsql {__version__}", tables, session.budget().sentence]
+    if session._ledger.path is None:
+        parts.append("this budget lasts for this kernel only")
+    return " · ".join(parts)
+
+
+def budget(session: Session) -> Panel:
+    """The bar, and the latest charges."""
+    from dpsql.ledger.display import budget_html, budget_text
+
+    return Panel(budget_text(session._ledger), budget_html(session._ledger))
+
+
+def example_table(session: Session) -> str | None:
+    """A private table to ask about; a public one where there is no other."""
+    tables = sorted(session.policy.tables.values(), key=lambda table: table.public)
+    return tables[0].name if tables else None
+
+
+def default_epsilon(session: Session) -> str | None:
+    """The policy's epsilon of a statement that names none."""
+    epsilon = session.policy.budget.default_epsilon
+    return None if epsilon is None else f"{float(epsilon):g}"
+
+
 def schema(session: Session) -> dict[str, list[str]]:
-    """Tables of the policy, and their columns, for completion; nothing when the data can't be described."""
-    return {name: list(columns) for name, columns in session.schema().items()}
+    """Tables of the policy and their columns, for completion. No rows are read."""
+    found = {}
+    for table in session.policy.tables.values():
+        found[table.name] = list(session._catalog.schema(table))
+    return found
+
+
+def columns(session: Session, name: str) -> Sheet:
+    """The columns of a table: type, and the bounds or values that the policy declares.
+
+    Raises:
+        BindError: no table is named, or there is none of that name.
+    """
+    tables = session.policy.tables
+    if not name:
+        raise BindError("which table?", hint=f"%dpsql columns {example_table(session) or 'visits'}")
+    table = next((t for t in tables.values() if t.name.lower() == name.lower()), None)
+    if table is None:
+        raise BindError(f"there is no table {name}.", hint=did_you_mean(name, tables))
+    declared = {column.lower(): told for column, told in table.columns.items()}
+    rows = []
+    for column, kind in session._catalog.schema(table).items():
+        told = declared.get(column.lower())
+        known = ""
+        if told is not None and told.bounds is not None:
+            known = f"{float(told.bounds[0]):g} to {float(told.bounds[1]):g}"
+        elif told is not None and told.values is not None:
+            known = ", ".join(map(str, told.values))
+        elif table.privacy_unit is not None and column.lower() == table.privacy_unit.lower():
+            known = "the privacy unit: can be counted, never shown"
+        rows.append((column, kind, known))
+    return of_rows(("column", "type", "declared"), rows, (f"{table.name}: {len(rows)} columns",))

@@ -112,6 +112,20 @@ class Lines:
         }
 
 
+@dataclass(frozen=True)
+class Panel:
+    """Text and HTML that say the same."""
+
+    text: str
+    html: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        return {"text/plain": self.text, "text/html": self.html}
+
+
 def of_result(result: Result, rows: int | None = None) -> Sheet:
     """A result as a sheet: each number with an interval rounded to what the noise allows, the cost below.
 

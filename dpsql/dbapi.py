@@ -1,0 +1,281 @@
+"""A PEP 249 driver over a session, for tools that speak DB-API: ``pandas.read_sql``, JupySQL's ``%sql``.
+
+    connection = dpsql.dbapi.connect("visits.duckdb", policy="policy.toml")
+    pandas.read_sql("SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward", connection)
+
+Every answer is private and paid for, as in a session. There are no transactions: what was charged stays charged, so commit and
+rollback do nothing. Parameters are ``?`` with a sequence, or ``$name`` with a mapping.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from dpsql import errors
+
+if TYPE_CHECKING:
+    from dpsql.result import Result
+    from dpsql.session import Session
+
+apilevel = "2.0"
+threadsafety = 1
+paramstyle = "qmark"
+
+
+class Warning(Exception):
+    """PEP 249; never raised."""
+
+
+class Error(Exception):
+    """Root of the driver's errors. ``reason`` is the :class:`dpsql.Error` that it stands for, if any."""
+
+    reason: errors.Error | None = None
+
+
+class InterfaceError(Error):
+    """The driver was used wrongly: a closed cursor, nothing to fetch."""
+
+
+class DatabaseError(Error):
+    """Everything that concerns the statement or the session."""
+
+
+class DataError(DatabaseError):
+    """PEP 249; never raised: errors say nothing about data."""
+
+
+class OperationalError(DatabaseError):
+    """The budget, the ledger, the engine or the policy stood in the way."""
+
+
+class IntegrityError(DatabaseError):
+    """PEP 249; never raised: nothing is written."""
+
+
+class InternalError(DatabaseError):
+    """PEP 249; never raised."""
+
+
+class ProgrammingError(DatabaseError):
+    """The text or its names are wrong."""
+
+
+class NotSupportedError(DatabaseError):
+    """It can't be released privately, or this database does not do that."""
+
+
+_KINDS: dict[type[errors.Error], type[DatabaseError]] = {
+    errors.ParseError: ProgrammingError,
+    errors.BindError: ProgrammingError,
+    errors.PrivacyError: NotSupportedError,
+}
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except errors.Error as error:
+        raised = _KINDS.get(type(error), OperationalError)("\n".join(error.lines()))
+        raised.reason = error
+        raise raised from None
+
+
+class TypeObject:
+    """Equal to the type codes of a kind, as PEP 249 asks."""
+
+    def __init__(self, *tests: Callable[[pa.DataType], bool]) -> None:
+        self._tests = tests
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, pa.DataType) and any(test(other) for test in self._tests)
+
+    __hash__ = object.__hash__
+
+
+STRING = TypeObject(pa.types.is_string, pa.types.is_large_string)
+BINARY = TypeObject(pa.types.is_binary)
+NUMBER = TypeObject(pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean)
+DATETIME = TypeObject(pa.types.is_temporal)
+ROWID = TypeObject()
+
+Date = datetime.date
+Time = datetime.time
+Timestamp = datetime.datetime
+DateFromTicks = datetime.date.fromtimestamp
+TimestampFromTicks = datetime.datetime.fromtimestamp
+Binary = bytes
+
+
+def TimeFromTicks(ticks: float) -> datetime.time:
+    return datetime.datetime.fromtimestamp(ticks).time()
+
+
+class Cursor:
+    """Runs one statement at a time and holds its rows. It is an iterator over them."""
+
+    arraysize = 1
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self._result: Result | None = None
+        self._rows: list[tuple[Any, ...]] = []
+        self._at = 0
+        self._closed = False
+
+    @property
+    def result(self) -> Result | None:
+        """What the last statement gave, with its intervals and cost."""
+        return self._result
+
+    @property
+    def description(self) -> list[tuple[Any, ...]] | None:
+        """Name and Arrow type of each column, and five Nones; None before anything ran."""
+        if self._result is None:
+            return None
+        return [(f.name, f.type, None, None, None, None, f.nullable) for f in self._result.table.schema]
+
+    @property
+    def rowcount(self) -> int:
+        return -1 if self._result is None else len(self._rows)
+
+    def execute(self, operation: str, parameters: Sequence[Any] | Mapping[str, Any] | None = None) -> Cursor:
+        """Runs a statement; of several, the last one's rows are kept.
+
+        Raises:
+            ProgrammingError, NotSupportedError, OperationalError: see the classes.
+        """
+        session = self._open()
+        with _translated():
+            text, params = _named(operation, parameters)
+            results = session.run(text, params)
+        self._result = results[-1] if results else None
+        self._rows = self._result.fetchall() if self._result is not None else []
+        self._at = 0
+        return self
+
+    def executemany(
+        self, operation: str, seq_of_parameters: Sequence[Sequence[Any] | Mapping[str, Any]]
+    ) -> Cursor:
+        """Runs the statement once for each set of parameters; each is paid for."""
+        for parameters in seq_of_parameters:
+            self.execute(operation, parameters)
+        return self
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        rows = self.fetchmany(1)
+        return rows[0] if rows else None
+
+    def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
+        self._open()
+        if self._result is None:
+            raise InterfaceError("there is nothing to fetch: execute a query first.")
+        rows = self._rows[self._at : self._at + (self.arraysize if size is None else size)]
+        self._at += len(rows)
+        return rows
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        return self.fetchmany(len(self._rows))
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        while (row := self.fetchone()) is not None:
+            yield row
+
+    def setinputsizes(self, sizes: object) -> None: ...
+
+    def setoutputsize(self, size: object, column: object = None) -> None: ...
+
+    def close(self) -> None:
+        self._closed = True
+
+    def __enter__(self) -> Cursor:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _open(self) -> Session:
+        if self._closed or self.connection._closed:
+            raise InterfaceError("the cursor or its connection is closed.")
+        return self.connection.session
+
+
+class Connection:
+    """A PEP 249 connection. ``session`` is the dpsql session behind it."""
+
+    Warning = Warning
+    Error = Error
+    InterfaceError = InterfaceError
+    DatabaseError = DatabaseError
+    DataError = DataError
+    OperationalError = OperationalError
+    IntegrityError = IntegrityError
+    InternalError = InternalError
+    ProgrammingError = ProgrammingError
+    NotSupportedError = NotSupportedError
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self._closed = False
+
+    def cursor(self) -> Cursor:
+        if self._closed:
+            raise InterfaceError("the connection is closed.")
+        return Cursor(self)
+
+    def execute(self, operation: str, parameters: Any = None) -> Cursor:
+        """A new cursor that ran the statement."""
+        return self.cursor().execute(operation, parameters)
+
+    def commit(self) -> None:
+        """Nothing to do: every charge is durable before the data are touched."""
+
+    def rollback(self) -> None:
+        """Nothing to do: what was charged stays charged."""
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self.session.close()
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def connect(database: Any = ":memory:", **options: Any) -> Connection:
+    """Opens a session (see :func:`dpsql.connect` for what it takes) as a PEP 249 connection.
+
+    Raises:
+        OperationalError: the policy or the ledger is wrong.
+    """
+    from dpsql.session import connect as open_session
+
+    with _translated():
+        return Connection(open_session(database, **options))
+
+
+def _named(
+    operation: str, parameters: Sequence[Any] | Mapping[str, Any] | None
+) -> tuple[str, dict[str, Any] | None]:
+    """``?`` marks become ``$p1, $p2, ...``; what is inside strings and comments is left alone."""
+    if parameters is None or isinstance(parameters, Mapping):
+        return operation, None if parameters is None else dict(parameters)
+    from dpsql.sql.dialect import tokenize
+
+    marks = [
+        token.start for token in tokenize(operation) if token.text == "?" and operation[token.start] == "?"
+    ]
+    if len(marks) != len(parameters):
+        raise errors.BindError(f"there are {len(marks)} ? marks, but {len(parameters)} parameters.")
+    params = {f"p{i}": value for i, value in enumerate(parameters, 1)}
+    for i, at in reversed(list(enumerate(marks, 1))):
+        operation = f"{operation[:at]}$p{i}{operation[at + 1 :]}"
+    return operation, params
