@@ -34,6 +34,7 @@ from dpsql.policy_checks import (
     bounds_of,
     distinct,
     fold,
+    name_of,
     path_of,
     positive,
     probability,
@@ -95,6 +96,7 @@ class Table:
     columns: Mapping[str, Column] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        name_of(self.name)
         distinct(self.columns, f"the table {self.name}", "column")
         settle(self, "columns", Names(self.columns))
         if not isinstance(self.public, bool):
@@ -151,6 +153,12 @@ class Table:
         if self.privacy_unit is None or self.row_level:
             return ()
         return path_of(self.name, self.privacy_unit)
+
+    @property
+    def unit_domain(self) -> str:
+        """Whose units these are: tables whose units are the same people have the same domain."""
+        path = self.unit_path
+        return fold(path[-1].column) if path else f"row of {fold(self.name)}"
 
     @property
     def file(self) -> bool:

@@ -20,6 +20,7 @@ Value = str | int | bool | Fraction | datetime.date | datetime.datetime
 V = TypeVar("V")
 
 _UPPER = {upper: upper + 32 for upper in range(65, 91)}
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NAME = r'(?:"((?:[^"]|"")+)"|([A-Za-z_][A-Za-z0-9_$]*))'
 _HOP = re.compile(rf"\s*{_NAME}\s*\.\s*{_NAME}\s*,\s*{_NAME}\s*")
 _START = re.compile(rf"\s*{_NAME}\s*")
@@ -65,11 +66,11 @@ class Names(Mapping[str, V]):
 class Hop:
     """One step of the path to the privacy unit: in ``table``, found where ``key`` matches, read ``column``.
 
-    The first hop starts in the table itself and has no key.
+    The first hop starts in the table itself; its key is empty.
     """
 
     table: str
-    key: str | None
+    key: str
     column: str
 
 
@@ -83,6 +84,13 @@ def distinct(names: Mapping[str, Any], where: str, what: str) -> None:
         if fold(name) in seen:
             raise PolicyError(f"{where} has the {what} {name} twice (case does not matter).", keys=(name,))
         seen.add(fold(name))
+
+
+def name_of(name: str) -> str:
+    """Refuses a table's name that is not plain: letters, digits and _ of ASCII."""
+    if _PLAIN.fullmatch(name) is None:
+        raise PolicyError(f"{name!r} can't be the name of a table.", hint="use letters, digits and _.")
+    return name
 
 
 def fraction(key: str, value: object) -> Fraction:
@@ -176,7 +184,7 @@ def path_of(table: str, text: str) -> tuple[Hop, ...]:
     """``order_id -> orders.id, user_id`` as hops; a text without an arrow is one column's name."""
     if "->" not in text:
         found = _START.fullmatch(text)
-        return (Hop(table, None, _unquoted(found[1], found[2]) if found else text),)
+        return (Hop(table, "", _unquoted(found[1], found[2]) if found else text),)
     first, *rest = text.split("->")
     start = _START.fullmatch(first)
     steps = [_HOP.fullmatch(step) for step in rest]
@@ -186,7 +194,7 @@ def path_of(table: str, text: str) -> tuple[Hop, ...]:
             keys=("privacy_unit",),
             hint='a path reads "order_id -> orders.id, user_id".',
         )
-    hops = [Hop(table, None, _unquoted(start[1], start[2]))]
+    hops = [Hop(table, "", _unquoted(start[1], start[2]))]
     for step in steps:
         assert step is not None
         hops.append(
