@@ -168,7 +168,9 @@ class PythonBlocks:
 
     def results(self, read: Read, entropy: Entropy) -> Results:
         table = read(salted(self.queries[0], entropy))
-        numbers = np.array([-1 if b is None else b for b in table.column("block").to_pylist()], dtype=np.int64)
+        numbers = np.array(
+            [-1 if b is None else b for b in table.column("block").to_pylist()], dtype=np.int64
+        )
         arrays = [table.column(name).to_numpy() for name in self.arguments]
         results: list[Any] = [None] * self.blocks
         starts = np.searchsorted(numbers, np.arange(self.blocks), side="left")

@@ -93,7 +93,9 @@ def order_statistics(
     windows = []
     for centre in centres:
         middle = rank(n, centre)
-        windows.append(_narrow(read, values, n, max(1, middle - reach - 1), min(n, middle + reach + 1), fetch))
+        windows.append(
+            _narrow(read, values, n, max(1, middle - reach - 1), min(n, middle + reach + 1), fetch)
+        )
     return {(): Ordered(n, tuple(windows))}
 
 

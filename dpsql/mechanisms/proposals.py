@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpsql.mechanisms.additive import GaussianNoise, LaplaceNoise
+from dpsql.mechanisms.perturbation import GaussianNoise, LaplaceNoise
 from dpsql.mechanisms.base import Read, salted
 from dpsql.mechanisms.order import (
     Key,
@@ -238,7 +238,7 @@ class Mode:
             )
         return (
             f"SELECT {listed(keys)}v, c, ROW_NUMBER() OVER ({part}ORDER BY c DESC, v) AS place, "
-            f"ROW_NUMBER() OVER ({part}ORDER BY v) AS size FROM ({leading}) AS leading"
+            f"ROW_NUMBER() OVER ({part}ORDER BY v) AS size FROM ({leading}) AS ahead"
         )
 
     def queries(self, keys: tuple[str, ...]) -> tuple[str, ...]:

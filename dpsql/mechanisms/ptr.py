@@ -24,46 +24,20 @@ from fractions import Fraction
 from typing import Any, NamedTuple, Protocol
 
 import mpmath
+import numpy as np
 import pyarrow as pa
 
-from dpsql.mechanisms.additive import GaussianNoise
 from dpsql.mechanisms.base import Read, Release
 from dpsql.mechanisms.order import Key, key_rows
-from dpsql.noise.discrete import bernoulli
+from dpsql.mechanisms.partition import GroupSelection, keep_probabilities
+from dpsql.mechanisms.perturbation import GaussianNoise
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.gaussian import rounded_gaussian
 from dpsql.privacy.events import Event, GaussianTest, StableTest, compose
 
 NOT_STABLE = "not stable enough to release"
 
-_BITS = 192
-_ONE = 1 << _BITS
 _FINE = 1 << 10  # steps per edit of the noisy distance
-
-
-@functools.lru_cache(maxsize=64)
-def pass_table(epsilon: Fraction, delta: Fraction) -> tuple[Fraction, ...]:
-    """Probabilities of passing with radius 0, 1, 2, ...; the last is 1 and holds for all larger radii.
-
-    p(0) = delta and p(r) = min(e^epsilon p(r-1) + delta, 1 - e^-epsilon (1 - p(r-1) - delta), 1): the largest that
-    neighbours' radii, at most 1 apart, allow under (epsilon, delta). Numbers are multiples of 2^-192, and e^epsilon is
-    replaced by a rational below it; both constraints are kept exactly, so rounding costs power and no privacy.
-    """
-    with mpmath.workprec(_BITS + 64):
-        growth = int(mpmath.floor(mpmath.exp(mpmath.mpf(epsilon.numerator) / epsilon.denominator) * _ONE)) - 1
-    growth = max(growth, _ONE)
-    slack = delta.numerator * _ONE // delta.denominator
-    if slack <= 0:
-        raise ValueError("delta is too small")
-    table = [slack]
-    while table[-1] < _ONE:
-        last = table[-1]
-        up = growth * last // _ONE + slack
-        rest = max(_ONE - last - slack, 0)
-        table.append(min(up, _ONE + (-rest * _ONE // growth), _ONE))
-        if len(table) > 2_000_000:
-            raise ValueError("epsilon is too small for a test of stability")
-    return tuple(Fraction(p, _ONE) for p in table)
 
 
 class Test(Protocol):
@@ -95,6 +69,9 @@ class Test(Protocol):
 class OptimalTest:
     """Passes with the largest probability that (epsilon, delta) allows, for every radius at once.
 
+    With radius 0, 1, 2, ... that is p(0) = delta and p(r) = min(e^epsilon p(r-1) + delta, 1 - e^-epsilon (1 - p(r-1) -
+    delta), 1): the chances by which private groups are kept, one unit later. Rounding costs power and no privacy.
+
     Args:
         epsilon, delta: of the whole test; a unit that touches ``groups`` groups takes part in that many tests, each
             of which gets its equal share of both.
@@ -107,27 +84,36 @@ class OptimalTest:
     slack: Fraction = Fraction(0)
 
     @property
-    def _share(self) -> tuple[Fraction, Fraction]:
-        return self.epsilon / self.groups, self.delta / self.groups
+    def share(self) -> GroupSelection:
+        """One group's test: passing with radius r is keeping a group of r + 1 units, with the same table of chances."""
+        return GroupSelection("radius", self.epsilon / self.groups, self.delta / self.groups)
 
     @property
     def event(self) -> Event:
-        epsilon, delta = self._share
-        return compose([StableTest(epsilon, delta + self.slack)] * self.groups)
+        one = self.share
+        return compose([StableTest(one.epsilon, one.delta + self.slack)] * self.groups)
 
     @property
     def cap(self) -> int:
-        return len(pass_table(*self._share)) - 1
+        one = self.share
+        table = keep_probabilities(one.epsilon, one.delta)
+        return len(table) - 2 if table is not None else one.threshold + math.ceil(64 / one.epsilon)
 
-    def probability(self, radius: int) -> Fraction:
+    def probability(self, radius: int) -> float:
         """Of passing."""
-        return pass_table(*self._share)[min(max(radius, 0), self.cap)]
+        return self.share.probability(min(max(radius, 0), self.cap) + 1)
 
     def passes(self, radii: Sequence[int], entropy: Entropy) -> list[bool]:
-        return [bool(b) for b in bernoulli([self.probability(r) for r in radii], entropy)]
+        cap = self.cap
+        held = np.array([min(max(r, 0), cap) + 1 for r in radii], dtype=np.int64)
+        return [bool(kept) for kept in self.share.keep(held, entropy)]
 
     def needed(self, probability: float) -> int:
-        return next(r for r in range(self.cap + 1) if self.probability(r) >= Fraction(probability))
+        low, high = 0, self.cap
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.probability(middle) >= probability else (middle + 1, high)
+        return low
 
     def sentence(self) -> str:
         return (
@@ -173,9 +159,7 @@ class ThresholdTest:
 
     def passes(self, radii: Sequence[int], entropy: Entropy) -> list[bool]:
         noise = rounded_gaussian(self.sigma * _FINE, len(radii), entropy)
-        return [
-            min(r, self.cap) * _FINE + int(z) > self.threshold for r, z in zip(radii, noise, strict=True)
-        ]
+        return [min(r, self.cap) * _FINE + int(z) > self.threshold for r, z in zip(radii, noise, strict=True)]
 
     def needed(self, probability: float) -> int:
         return math.ceil(self.threshold / _FINE + float(self.sigma) * _normal_quantile(probability))

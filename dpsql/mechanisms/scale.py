@@ -140,7 +140,9 @@ class _Reach:
         return int(np.min(np.arange(len(take)) + np.maximum(high - take, 0))) + skipped
 
 
-def _expansion(lower: NDArray[np.float64], first: int, upper: NDArray[np.float64], start: int, edge: float) -> _Reach:
+def _expansion(
+    lower: NDArray[np.float64], first: int, upper: NDArray[np.float64], start: int, edge: float
+) -> _Reach:
     """For each lower rank the least upper rank with a difference of at least ``edge`` (above 0 for edge 0)."""
     partner = np.full(len(lower), NEVER, dtype=np.int64)
     j = 0
@@ -155,7 +157,9 @@ def _expansion(lower: NDArray[np.float64], first: int, upper: NDArray[np.float64
     return _Reach(first, partner)
 
 
-def _contraction(lower: NDArray[np.float64], first: int, upper: NDArray[np.float64], start: int, edge: float) -> _Reach:
+def _contraction(
+    lower: NDArray[np.float64], first: int, upper: NDArray[np.float64], start: int, edge: float
+) -> _Reach:
     """For each lower rank the greatest upper rank with a difference below ``edge``."""
     partner = np.full(len(lower), -NEVER, dtype=np.int64)
     j = -1

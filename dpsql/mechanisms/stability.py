@@ -90,9 +90,7 @@ def quantile_radius(
     return low
 
 
-def mode_radius(
-    top: int, second: int, second_larger: bool, relation: Relation = Relation.ADD_REMOVE
-) -> int:
+def mode_radius(top: int, second: int, second_larger: bool, relation: Relation = Relation.ADD_REMOVE) -> int:
     """Exact radius of the mode, ties going to the smallest value.
 
     Args:
@@ -115,9 +113,7 @@ def mode_radius(
     return max(cost - 1, 0)
 
 
-def argmax_radius(
-    top: int, second: int, bound: int, relation: Relation = Relation.ADD_REMOVE
-) -> int:
+def argmax_radius(top: int, second: int, bound: int, relation: Relation = Relation.ADD_REMOVE) -> int:
     """Radius of the group with the largest sum, ties going to the smallest key.
 
     Args:

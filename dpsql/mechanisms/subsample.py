@@ -22,7 +22,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from dpsql.mechanisms.additive import GaussianNoise, LaplaceNoise
+from dpsql.mechanisms.perturbation import GaussianNoise, LaplaceNoise
 from dpsql.mechanisms.base import Read, Release, salted
 from dpsql.mechanisms.blocks import Source
 from dpsql.mechanisms.votes import Combined, Participation, StableMode
@@ -151,7 +151,10 @@ class BlockMean:
         kept = places[self.trim : len(places) - self.trim]
         if not kept:
             raise ValueError("trimming leaves no block")
-        total, width = int(self.noise.add([sum(kept)], entropy)[0]), math.ceil(self.noise.half_width(confidence))
+        total, width = (
+            int(self.noise.add([sum(kept)], entropy)[0]),
+            math.ceil(self.noise.half_width(confidence)),
+        )
         middle, low, high = (
             self.bounds.value(Fraction(total + shift, len(kept))) for shift in (0, -width, width)
         )
@@ -223,7 +226,8 @@ class WinsorizedMean:
         places = [self.bounds.place(v) for v in values]
         points = self.bounds.points
         a, b = (
-            grid_quantile(places, p, points, self.epsilon / 4, entropy) for p in (Fraction(1, 4), Fraction(3, 4))
+            grid_quantile(places, p, points, self.epsilon / 4, entropy)
+            for p in (Fraction(1, 4), Fraction(3, 4))
         )
         reach = self._widening(len(places)) * max(b - a, 1)
         low = min(max((a + b) // 2 - reach, 0), points - 1)
@@ -270,7 +274,9 @@ class SubsampleAggregate:
             if not isinstance(combiner, StableMode) or combiner.rounds != check.cap:  # type: ignore[union-attr]
                 raise ValueError("independent subsamples are for the stable mode, with the cap as its rounds")
             if combiner.test.slack < check.failure:  # type: ignore[union-attr]
-                raise ValueError("the chance that a unit is in too many subsamples must be set aside from delta")
+                raise ValueError(
+                    "the chance that a unit is in too many subsamples must be set aside from delta"
+                )
 
     @property
     def event(self) -> Event:

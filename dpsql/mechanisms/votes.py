@@ -23,7 +23,7 @@ import mpmath
 import numpy as np
 import pyarrow as pa
 
-from dpsql.mechanisms.additive import GaussianNoise, LaplaceNoise
+from dpsql.mechanisms.perturbation import GaussianNoise, LaplaceNoise
 from dpsql.mechanisms.base import Read, Release
 from dpsql.mechanisms.blocks import Source
 from dpsql.mechanisms.ptr import NOT_STABLE, OptimalTest, Test
@@ -122,7 +122,9 @@ class NoisyMode:
         if (self.candidates is None) == (self.selection is None):
             raise ValueError("either the candidates are public, or they are selected privately")
         if self.selection is not None and self.selection.groups != 2:
-            raise ValueError("one changed vote touches two results: the selection must be made for two groups")
+            raise ValueError(
+                "one changed vote touches two results: the selection must be made for two groups"
+            )
 
     @property
     def event(self) -> Event:
@@ -281,7 +283,9 @@ class FeatureVotes:
         if (self.noise is None) != (self.top is not None and self.epsilon is not None):
             raise ValueError("either noise for every count, or a number of winners and their epsilon")
         if self.noise is not None and (self.noise.sensitivity != 1 or self.noise.groups != 2 * self.most):
-            raise ValueError("one block moves two counts per feature it may name: noise for 2 * most groups of 1")
+            raise ValueError(
+                "one block moves two counts per feature it may name: noise for 2 * most groups of 1"
+            )
         if self.top is not None and not 0 < self.top <= len(self.features):
             raise ValueError("more winners than features")
 
@@ -329,11 +333,16 @@ class FeatureVotes:
         for _ in range(self.top):
             scores = np.array([counts[i] for i in left], dtype=np.int64)
             winners.append(left.pop(exponential(scores, self.epsilon / self.top / 2, entropy)))
-        return Release(pa.table({self.name: pa.array([self.features[i] for i in winners], pa.string())}), self.event)
+        return Release(
+            pa.table({self.name: pa.array([self.features[i] for i in winners], pa.string())}), self.event
+        )
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
         said = f"{self.name}: {self.source.sentence()} Each votes for at most {self.most} of {len(self.features)} features."
         if self.noise is not None:
             width = self.noise.half_width(confidence)
             return said, f"votes: every count with noise, within ±{width:.4g} votes at {confidence:.0%}."
-        return said, f"{self.name}: the {self.top} features with the most votes, by the exponential mechanism."
+        return (
+            said,
+            f"{self.name}: the {self.top} features with the most votes, by the exponential mechanism.",
+        )

@@ -17,9 +17,7 @@ Table = tuple[float, ...]
 
 def tables(domain: Sequence[float], size: int) -> list[Table]:
     """Every multiset of at most ``size`` values."""
-    return [
-        t for n in range(size + 1) for t in itertools.combinations_with_replacement(sorted(domain), n)
-    ]
+    return [t for n in range(size + 1) for t in itertools.combinations_with_replacement(sorted(domain), n)]
 
 
 def neighbours(table: Table, domain: Sequence[float], relation: str, size: int) -> Iterator[Table]:
@@ -37,9 +35,7 @@ def neighbours(table: Table, domain: Sequence[float], relation: str, size: int) 
                     yield changed
 
 
-def distances(
-    bad: list[Table], domain: Sequence[float], relation: str, size: int
-) -> dict[Table, int]:
+def distances(bad: list[Table], domain: Sequence[float], relation: str, size: int) -> dict[Table, int]:
     """Edits from each reachable table to the nearest table in ``bad``."""
     found = dict.fromkeys(bad, 0)
     queue = deque(bad)

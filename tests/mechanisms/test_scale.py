@@ -50,7 +50,9 @@ def test_equals_published_distances(case: dict) -> None:
     for which in (1, 2):
         for relation, name in ((SUB, "sub"), (AR, "addrem")):
             expected = case[f"A0_{name}_disc{which}"]
-            assert min(bin_distance(data, which, relation, 200), 200) == min(expected, 200) or expected == NEVER
+            assert (
+                min(bin_distance(data, which, relation, 200), 200) == min(expected, 200) or expected == NEVER
+            )
             assert bin_distance(data, which, relation, 3) == (
                 expected if expected == NEVER else min(expected, 3)
             )
@@ -100,7 +102,10 @@ def test_one_edit_moves_the_radius_by_at_most_one_and_the_range_by_a_factor_of_t
     moved = 0
     for _ in range(1500):
         n = rng.randrange(0, 60)
-        pool = [rng.choice([0, 1, 2, 4, 7, rng.randrange(100), rng.random() * 50]) for _ in range(12)] + [-1e9, 1e9]
+        pool = [rng.choice([0, 1, 2, 4, 7, rng.randrange(100), rng.random() * 50]) for _ in range(12)] + [
+            -1e9,
+            1e9,
+        ]
         x = [rng.choice(pool) for _ in range(n)]
         y = neighbour(rng, x, pool)
         a, b = ordered(x), ordered(y)

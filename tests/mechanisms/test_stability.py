@@ -74,9 +74,7 @@ DOMAINS = [(-FAR, 0, 1, FAR), (-FAR, 0, 1, 2, FAR), (-FAR, 1, 5, 6, FAR)]
 @pytest.mark.parametrize("p", [Fraction(1, 2), Fraction(3, 4), Fraction(1, 10), Fraction(1), Fraction(0)])
 def test_quantiles_equal_exhaustive_search(domain: Table, p: Fraction) -> None:
     size, checked = 10, 0
-    for table, edits in edits_to_another_answer(
-        lambda t: quantile(p, t), domain, "add_remove", size
-    ).items():
+    for table, edits in edits_to_another_answer(lambda t: quantile(p, t), domain, "add_remove", size).items():
         if len(table) + edits <= size and all(abs(v) < FAR for v in table):
             assert quantile_of(table, p) == max(edits - 1, 0), table
             assert quantile_of(table, p, cap=1) == min(max(edits - 1, 0), 1)
@@ -166,7 +164,10 @@ def test_argmax_of_sums_never_claims_more_than_exhaustive_search_finds() -> None
         if not table or len(table) + edits > size or any(v < 100 for v in table):
             continue
         sums = sorted(
-            (sum(int(v) % 100 for v in table if int(v) // 100 == key) for key in {int(v) // 100 for v in table}),
+            (
+                sum(int(v) % 100 for v in table if int(v) // 100 == key)
+                for key in {int(v) // 100 for v in table}
+            ),
             reverse=True,
         )
         claimed = argmax_radius(sums[0], sums[1] if len(sums) > 1 else 0, 2)
