@@ -53,9 +53,9 @@ class Output(Protocol):
 def _over(values: Integers, steps: Fraction) -> Floats:
     """``values / steps``, correctly rounded."""
     n, d = steps.numerator, steps.denominator
-    if values.dtype == np.int64 and d == 1 and n <= _EXACT:
-        if not len(values) or -_EXACT <= int(values.min()) <= int(values.max()) <= _EXACT:
-            return values / float(n)
+    small = values.dtype == np.int64 and (not len(values) or int(np.abs(values).max()) <= _EXACT)
+    if small and d == 1 and n <= _EXACT:
+        return values / float(n)
     return np.array([int(v) * d / n for v in values], dtype=np.float64)
 
 
@@ -81,8 +81,8 @@ def _whole(values: Integers) -> pa.Array:
         return pa.array(values, type=pa.int64())
     if all(_INT64_MIN <= int(v) <= _INT64_MAX for v in values):
         return pa.array([int(v) for v in values], type=pa.int64())
-    clamped = [pa.scalar(str(min(max(int(v), -_DIGITS), _DIGITS))) for v in values]
-    return pa.array([s.as_py() for s in clamped], type=pa.string()).cast(pa.decimal128(38, 0))
+    clamped = [str(min(max(int(v), -_DIGITS), _DIGITS)) for v in values]
+    return pa.array(clamped, type=pa.string()).cast(pa.decimal128(38, 0))
 
 
 def _doubles(values: Floats) -> pa.Array:

@@ -18,7 +18,7 @@ from dpsql.privacy import events
 
 STRATEGIES = ("optimal", "laplace_threshold")
 
-LONGEST = 1 << 20
+LONGEST = 1 << 17
 """Rows that a table of keep probabilities may have; a loss so small that it would need more takes the threshold."""
 
 STEEPEST = 64
@@ -83,7 +83,7 @@ class GroupSelection:
             else:
                 ranks = np.clip(part, 0, len(table) - 1).astype(np.int64)
                 distinct, index = np.unique(ranks, return_inverse=True)
-                chances = [table[int(n)] for n in distinct]
+                chances = [Fraction(table[int(n)], table[-1]) for n in distinct]
                 out[start : start + CHUNK] = bernoulli(chances, entropy, index)
         return out
 
@@ -94,7 +94,7 @@ class GroupSelection:
             return 0.0
         table = self._table()
         if table is not None:
-            return float(table[min(n, len(table) - 1)])
+            return table[min(n, len(table) - 1)] / table[-1]
         rate, above = float(self.per_key[0]), self.threshold - n
         tail = math.exp(-abs(above if above > 0 else 1 - above) * rate) / (1 + math.exp(-rate))
         return tail if above > 0 else 1 - tail
@@ -125,7 +125,7 @@ class GroupSelection:
             low, high = (low, middle) if self.probability(middle) >= p else (middle, high)
         return high
 
-    def _table(self) -> tuple[Fraction, ...] | None:
+    def _table(self) -> tuple[int, ...] | None:
         return keep_probabilities(*self.per_key) if self.strategy == "optimal" else None
 
 
@@ -145,15 +145,17 @@ def delta_per_key(delta: Fraction, groups: int) -> Fraction:
 
 
 @lru_cache(maxsize=16)
-def keep_probabilities(epsilon: Fraction, delta: Fraction) -> tuple[Fraction, ...] | None:
+def keep_probabilities(epsilon: Fraction, delta: Fraction) -> tuple[int, ...] | None:
     """The keep probability of 0, 1, 2, ... units, up to the first that is 1; None where there are too many.
+
+    Probabilities are numerators over the last one, a power of two.
 
     The optimal recurrence ``p[n+1] = min(e**eps * p[n] + delta, 1 - e**-eps * (1 - p[n] - delta), 1)``, in fixed point
     with every step rounded down from the value before. So the computed numbers themselves satisfy both
     inequalities of (epsilon, delta)-DP between neighbouring counts, not just to within an error.
     """
     epsilon = min(epsilon, Fraction(STEEPEST))
-    if 2 * math.log(delta.denominator / delta.numerator + 1) / float(epsilon) > LONGEST:
+    if 2 * (math.log(delta.denominator) - math.log(delta.numerator)) > LONGEST * float(epsilon):
         return None
     places = 192 + (delta.denominator // delta.numerator).bit_length() + math.ceil(1 / epsilon).bit_length()
     one, bits = 1 << places, places + 160
@@ -165,7 +167,7 @@ def keep_probabilities(epsilon: Fraction, delta: Fraction) -> tuple[Fraction, ..
         rest = max(0, one - p - step)
         p = min((grown * p >> places) + step, one - -(-shrunk * rest >> places), one)
         out.append(p)
-    return tuple(Fraction(p, one) for p in out)
+    return tuple(out)
 
 
 @lru_cache(maxsize=64)

@@ -145,7 +145,8 @@ def discrete_laplace(scale: Fraction, n: int, entropy: Entropy) -> NDArray[Any]:
     if rate >= SLOWEST:
         # Pr[|K| >= k] = 2 exp(-k * rate) / (1 + exp(-rate)) for k >= 1: one inversion, and a fair sign
         size, sign = _inverted_exponential(rate, True, n, entropy)
-        return np.negative(size, out=size, where=sign)
+        np.negative(size, out=size, where=sign)
+        return size
     out = _in_two_digits(rate, n, entropy)
     sign = (entropy.words(n) & np.uint64(1)).astype(np.bool_)
     again = np.flatnonzero(sign & (out == 0))  # else zero would have both signs, and twice its probability
@@ -202,7 +203,6 @@ def _in_two_digits(rate: Fraction, n: int, entropy: Entropy) -> NDArray[Any]:
     while len(pending):
         low[pending] = entropy.below(1 << shift, len(pending))
         pending = pending[~_decays(low[pending], rate, entropy)]
-    if low.dtype == object or high.dtype == object or int(high.max(initial=0)) + 1 >= INT64 >> shift:
-        wide: NDArray[Any] = high.astype(object) * (1 << shift) + low.astype(object)
-        return wide
-    return (high << shift) + low
+    fits = low.dtype == high.dtype == np.int64 and int(high.max(initial=0)) + 1 < INT64 >> shift
+    out: NDArray[Any] = high << shift if fits else high.astype(object) * (1 << shift)
+    return out + low

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.noise import enclosure
-from dpsql.noise.enclosure import Interval, Raw, Uniform
+from dpsql.noise.enclosure import Interval, Uniform
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.inversion import ABSOLUTE, INT64, RELATIVE, TINY, Floats, accepted, floor_of
 
@@ -75,7 +75,8 @@ def rounded_gaussian(sigma: Fraction, n: int, entropy: Entropy) -> NDArray[Any]:
         raise ValueError("sigma must be positive")
     if sigma < WIDEST:
         size, sign = _half_normal_floor(sigma, Fraction(1, 2), n, entropy)
-        return np.negative(size, out=size, where=sign)
+        np.negative(size, out=size, where=sign)
+        return size
     return _in_two_digits(sigma, n, entropy)
 
 
@@ -112,7 +113,7 @@ def _half_normal_floor(
                     high = middle - 1
             return low
 
-        half: tuple[Raw, Raw] = tuple(enclosure.shifted(end, -1) for end in u)  # type: ignore[assignment]
+        half = enclosure.shifted(u[0], -1), enclosure.shifted(u[1], -1)
         return count(lambda t: enclosure.below(half[1], t[0])), count(
             lambda t: enclosure.below(half[0], t[1])
         )
