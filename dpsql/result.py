@@ -177,7 +177,7 @@ class Result:
             else:
                 filled = column.fill_null(0) if _numeric(column.type) else column
                 mask = column.is_null().to_numpy()
-                arrays[name] = np.ma.masked_array(filled.to_numpy(), mask=mask)  # type: ignore[no-untyped-call]
+                arrays[name] = np.ma.masked_array(filled.to_numpy(), mask=mask)
         return arrays
 
     def df(self) -> pandas.DataFrame:
@@ -259,7 +259,7 @@ class Result:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
-        return sink.getvalue().to_pybytes()
+        return bytes(sink.getvalue())
 
     def __repr__(self) -> str:
         return str(_upstairs("render").of_result(self).text())
