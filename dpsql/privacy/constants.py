@@ -1,0 +1,223 @@
+"""What one mechanism costs in each currency, as numbers rounded up: zCDP's rho and Gaussian DP's mu.
+
+Why the divergence at order one (the KL divergence) is the zCDP constant of a symmetric mechanism on a lattice:
+write K(t) for the log of the moment generating function of the loss. Symmetry makes ``h(s) = K(s - 1/2)`` even
+with ``h(1/2) = 0``. Where all zeros of ``exp(h)`` are imaginary, ``exp(h(s))`` is a product of ``1 + s^2/b^2``,
+so h is concave in ``s^2``, stays below its tangent at ``s = 1/2``, and ``D_alpha <= alpha * KL`` follows. For
+the discrete Laplace noise the zeros are those of ``z^n (A z - B) = A - B z`` with ``A > B > 0``: the quotient of
+both sides is a finite Blaschke product, which has modulus one on the unit circle only. Sums of independent
+losses multiply the products, so for them the constants *add up exactly*: no joint bound of this kind is better.
+
+Why a mu is read off one point: a trade-off function that is piecewise linear lies above the convex G_mu as soon
+as its corners do. The corners of the discrete Laplace noise satisfy ``alpha * beta = c^2``, and ``log Phi`` is
+concave, so ``alpha * G_mu(alpha) <= Phi(-mu/2)^2`` everywhere: ``Phi(-mu/2) = c`` is enough (and needed when the
+sensitivity is one step; randomised response is that case).
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+from functools import lru_cache
+from statistics import NormalDist
+
+from dpsql.privacy.rounding import DIGITS, EXACT, GRID, MARGIN, ceiling, floor, root, to_decimal
+
+_HALF = Decimal("0.5")
+_PI = Decimal(
+    "3.141592653589793238462643383279502884197169399375105820974944592307816406286208998628034825342117067982148086513"
+    "2823066470938446"
+)
+
+
+def exp(value: Decimal) -> Decimal:
+    return EXACT.exp(value)
+
+
+def ln(value: Decimal) -> Decimal:
+    return EXACT.ln(value)
+
+
+@lru_cache(maxsize=4096)
+def pure_rho(epsilon: Fraction) -> Fraction:
+    """The smallest rho such that every epsilon-DP mechanism is rho-zCDP: ``epsilon * tanh(epsilon / 2)``.
+
+    >>> float(pure_rho(Fraction(1, 10)))
+    0.0049958374957879975
+    """
+    return laplace_rho(epsilon, 1)
+
+
+@lru_cache(maxsize=4096)
+def laplace_rho(epsilon: Fraction, sensitivity: int) -> Fraction:
+    """The zCDP constant of discrete Laplace noise of scale ``sensitivity / epsilon`` grid steps.
+
+    Between ``epsilon + exp(-epsilon) - 1`` (a fine grid) and ``epsilon * tanh(epsilon / 2)`` (one step).
+    """
+    if epsilon == 0:
+        return Fraction(0)
+    e, step = to_decimal(epsilon), to_decimal(epsilon / sensitivity)
+    sinh = EXACT.multiply(_HALF, EXACT.subtract(exp(step), exp(-step)))
+    lost = EXACT.divide(EXACT.multiply(step, EXACT.subtract(Decimal(1), exp(-e))), sinh)
+    return ceiling(EXACT.subtract(e, lost))
+
+
+@lru_cache(maxsize=4096)
+def bounded_range_rho(epsilon: Fraction) -> Fraction:
+    """The zCDP constant of an epsilon-bounded-range mechanism: the exponential mechanism (Harrison-Manurangsi).
+
+    Below ``epsilon**2 / 8`` (Dong, Durfee, Rogers 2020).
+    """
+    if epsilon == 0:
+        return Fraction(0)
+    e = to_decimal(epsilon)
+    ratio = EXACT.divide(e, EXACT.subtract(exp(e), Decimal(1)))
+    sharp = ceiling(EXACT.subtract(EXACT.subtract(ratio, Decimal(1)), ln(ratio)))
+    return min(sharp, ceiling(epsilon * epsilon / 8))
+
+
+@lru_cache(maxsize=4096)
+def pure_mu(epsilon: Fraction) -> Fraction:
+    """The smallest mu such that every epsilon-DP mechanism is mu-GDP: ``-2 Phi^-1(1 / (1 + e^epsilon))``.
+
+    >>> round(float(pure_mu(Fraction(1, 10))), 12)
+    0.125309012212
+    """
+    return laplace_mu(epsilon, 1)
+
+
+@lru_cache(maxsize=4096)
+def laplace_mu(epsilon: Fraction, sensitivity: int) -> Fraction:
+    """A mu for discrete Laplace noise: from the corners' constant product, see the head of this module."""
+    if epsilon == 0:
+        return Fraction(0)
+    step = to_decimal(epsilon / sensitivity)
+    corner = EXACT.divide(
+        exp(-to_decimal(epsilon * (sensitivity + 1) / sensitivity / 2)), EXACT.add(Decimal(1), exp(-step))
+    )
+    return _mu_from_corner(corner)
+
+
+@lru_cache(maxsize=4096)
+def bounded_range_mu(epsilon: Fraction) -> Fraction:
+    """A mu for an epsilon-bounded-range mechanism: that of an ``epsilon / 2``-DP one.
+
+    Both have total variation ``tanh(epsilon / 4)``; that the curve stays above G_mu elsewhere is checked numerically
+    in the tests.
+    """
+    return laplace_mu(epsilon / 2, 1)
+
+
+def _mu_from_corner(corner: Decimal) -> Fraction:
+    """``-2 Phi^-1(corner)`` for a corner in (0, 1/2), rounded up: the result is checked, not the way to it."""
+    if float(corner) <= 1e-300:
+        raise ValueError("an epsilon above 600 has no useful Gaussian equivalent")
+    half = Decimal(-NormalDist().inv_cdf(float(corner)))
+    for _ in range(4):  # Newton's method on log Phi, quadratic from sixteen digits
+        tail = normal_tail(half)
+        slope = EXACT.divide(_density(half), tail)
+        half = EXACT.add(half, EXACT.divide(ln(EXACT.divide(tail, corner)), slope))
+    mu = ceiling(EXACT.multiply(Decimal(2), half))
+    while normal_tail(to_decimal(mu / 2)) > EXACT.subtract(corner, MARGIN):  # pragma: no cover - a last doubt
+        mu += Fraction(1, GRID)
+    return mu
+
+
+def _density(x: Decimal) -> Decimal:
+    return EXACT.divide(
+        exp(EXACT.multiply(EXACT.multiply(x, x), -_HALF)), EXACT.sqrt(EXACT.multiply(Decimal(2), _PI))
+    )
+
+
+@lru_cache(maxsize=4096)
+def normal_tail(x: Decimal) -> Decimal:
+    """``Phi(-x)`` to at least 50 digits after the point and, up to ``x = 15``, as many significant ones.
+
+    The series ``Phi(x) = 1/2 + phi(x) (x + x^3/3 + x^5/15 + ...)`` has positive terms only, so nothing cancels until
+    the last subtraction; beyond 15 a continued fraction is used.
+    """
+    if x < 0:
+        return EXACT.subtract(Decimal(1), normal_tail(-x))
+    if x > 15:
+        return _far_tail(x)
+    square = EXACT.multiply(x, x)
+    term = total = x
+    k = 1
+    stop = Decimal(10) ** -(DIGITS + 5)
+    while term > stop:
+        k += 2
+        term = EXACT.divide(EXACT.multiply(term, square), Decimal(k))
+        total = EXACT.add(total, term)
+    return EXACT.subtract(_HALF, EXACT.multiply(_density(x), total))
+
+
+def _far_tail(x: Decimal) -> Decimal:
+    """Laplace's continued fraction, whose truncations bracket the value: at x > 15, 300 levels are far past 60 digits."""
+    fraction = x
+    for k in range(300, 0, -1):
+        fraction = EXACT.add(x, EXACT.divide(Decimal(k), fraction))
+    return EXACT.divide(_density(x), fraction)
+
+
+@lru_cache(maxsize=4096)
+def gaussian_delta(mu: Fraction, epsilon: Fraction) -> Fraction:
+    """The delta of a mu-GDP mechanism at ``epsilon``, rounded up (Balle-Wang 2018; Dong-Roth-Su 2022).
+
+    >>> float(gaussian_delta(Fraction(1), Fraction(1)))
+    0.12693673750664395
+    """
+    return ceiling(gaussian_delta_digits(mu, epsilon))
+
+
+def gaussian_delta_digits(mu: Fraction, epsilon: Fraction) -> Decimal:
+    """The same with many digits and no rounding up: for curves that are looked at."""
+    if mu == 0:
+        return Decimal(0) if epsilon >= 0 else EXACT.subtract(Decimal(1), exp(to_decimal(epsilon)))
+    near = normal_tail(to_decimal(epsilon / mu - mu / 2))
+    far = normal_tail(to_decimal(epsilon / mu + mu / 2))
+    return EXACT.subtract(near, EXACT.multiply(exp(to_decimal(epsilon)), far))
+
+
+@lru_cache(maxsize=512)
+def gaussian_mu(epsilon: Fraction, delta: Fraction) -> Fraction:
+    """The largest mu (rounded down) such that mu-GDP gives (epsilon, delta)-DP: the analytic calibration.
+
+    >>> round(float(gaussian_mu(Fraction(1), Fraction(1, 10**6))), 12)
+    0.236704380663
+
+    Raises:
+        ValueError: no delta, or none left to gain.
+    """
+    if not 0 < delta < 1 or epsilon < 0:
+        raise ValueError("a Gaussian calibration needs epsilon >= 0 and 0 < delta < 1")
+    low, high = Fraction(0), Fraction(1)
+    while gaussian_delta(high, epsilon) <= delta:
+        low, high = high, 2 * high
+    while (high - low) * 10**22 > high:  # every accepted value was checked with delta rounded up
+        middle = Fraction(round((low + high) / 2 * GRID), GRID)
+        if gaussian_delta(middle, epsilon) <= delta:
+            low = middle
+        else:
+            high = middle
+    return floor(low)
+
+
+def gaussian_sigma(epsilon: Fraction, delta: Fraction, sensitivity_squared: int | Fraction = 1) -> Fraction:
+    """The smallest sigma (rounded up) whose Gaussian noise is (epsilon, delta)-DP for this squared L2 sensitivity."""
+    return ceiling(root(Fraction(sensitivity_squared)) / gaussian_mu(epsilon, delta))
+
+
+def gaussian_epsilon(mu: Fraction, delta: Fraction) -> Fraction:
+    """The epsilon of a mu-GDP mechanism at ``delta``, rounded up."""
+    if gaussian_delta(mu, Fraction(0)) <= delta:
+        return Fraction(0)
+    low, high = Fraction(0), Fraction(1)
+    while gaussian_delta(mu, high) > delta:
+        low, high = high, 2 * high
+    while (high - low) * 10**18 > high:
+        middle = Fraction(round((low + high) / 2 * GRID), GRID)
+        if gaussian_delta(mu, middle) <= delta:
+            high = middle
+        else:
+            low = middle
+    return high

@@ -1,0 +1,518 @@
+"""What happened: one frozen value for each mechanism that touched private data.
+
+An event says what was done (the mechanism, its parameters, the sensitivity in steps of the noise), not what it cost:
+accountants and filters work the cost out, so a better one can re-read an old ledger. Events are stored, hence a
+contract with the future: kinds and field names never change their meaning, and every number is an int or a
+:class:`~fractions.Fraction`.
+
+Each event states its cost in every currency, always rounded up, for every pair of neighbouring data sets of the
+session's relation:
+
+``pure``     pure differential privacy, or None where there is none
+``delta``    set aside by the approximate currencies: the mechanism is ``delta``-approximately ``rho``-zCDP, and
+             ``delta``-approximately ``mu``-GDP (it dominates ``G_mu`` composed with ``f_{0, delta}``)
+``rho``      zero-concentrated DP: ``D_alpha <= alpha * rho`` for all ``alpha > 1``
+``mu``       Gaussian DP
+``basic``    the pair (epsilon, delta) that basic composition adds up
+``profile``  ``x -> sup HS_{e^x}``, for curves and plots (a float, never a decision)
+
+>>> DiscreteLaplace(Fraction(1, 10), 1).sentence()
+'ε=0.1'
+>>> compose([PureDP(Fraction(1, 10)), StableTest(Fraction(1, 5), Fraction(1, 10**7))]).sentence()
+'ε=0.3, δ=1e-07'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from dpsql.privacy import constants
+from dpsql.privacy.rounding import bounded, root, text
+
+_NOTHING = Fraction(0)
+
+KINDS: dict[str, type[Event]] = {}
+"""Every kind that can be stored, by the name that :meth:`Event.to_json` writes."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """The common face of all events. Two events are equal when the same thing happened."""
+
+    kind: ClassVar[str] = ""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        KINDS[cls.kind] = cls
+
+    if TYPE_CHECKING:  # a field in some kinds, a property in others
+
+        @property
+        def epsilon(self) -> Fraction | None:
+            """The loss of all pairs that delta does not cover; None for Gaussian noise."""
+
+        @property
+        def delta(self) -> Fraction:
+            """What the approximate currencies set aside."""
+
+    @property
+    def pure(self) -> Fraction | None:
+        """The pure loss, or None when the mechanism has none."""
+        return self.epsilon if self.delta == 0 else None
+
+    @property
+    def rho(self) -> Fraction:
+        """The zCDP loss, rounded up; from the pure loss where nothing sharper is known."""
+        return constants.pure_rho(self._near())
+
+    @property
+    def mu(self) -> Fraction:
+        """The Gaussian-DP loss, rounded up; from the pure loss where nothing sharper is known."""
+        return constants.pure_mu(self._near())
+
+    @property
+    def basic(self) -> tuple[Fraction, Fraction]:
+        """What basic composition adds: (epsilon, delta)."""
+        return self._near(), self.delta
+
+    @property
+    def parts(self) -> tuple[Event, ...]:
+        """The independent mechanisms that it consists of."""
+        return (self,)
+
+    def profile(self, x: float) -> float:
+        """An upper bound of the hockey-stick divergence at ``e**x``, by the privacy loss distribution."""
+        from dpsql.privacy.plan_loss import loss_of
+
+        return loss_of((self,)).delta(x)
+
+    def sentence(self) -> str:
+        """The loss as people read it: ``ε=0.1`` or ``ε=0.1, δ=1e-07``, rounded up."""
+        epsilon, delta = self.basic
+        return f"ε={text(epsilon)}" + (f", δ={text(delta)}" if delta else "")
+
+    def price(self, accountant: str) -> str:
+        """The loss in the words of an accountant: ``ρ=0.004996`` under zcdp, ``μ=0.1254`` under gdp.
+
+        >>> PureDP(Fraction(1, 10)).price("zcdp")
+        'ρ=0.004996'
+        """
+        said = {"basic": "", "zcdp": f"ρ={text(self.rho)}", "gdp": f"μ={text(self.mu)}"}[accountant]
+        return said + (f", δ={text(self.delta)}" if self.delta else "") if said else self.sentence()
+
+    def to_json(self) -> dict[str, Any]:
+        """A dictionary of strings, ints, nulls and booleans; fractions as ``"1/10"``."""
+        return {"kind": self.kind, **{f.name: _plain(getattr(self, f.name)) for f in fields(self)}}
+
+    @staticmethod
+    def from_json(body: Mapping[str, Any]) -> Event:
+        """The event that :meth:`to_json` wrote.
+
+        Raises:
+            ValueError: no event of this version: an unknown kind, a missing or superfluous field, a number out of range.
+        """
+        kind = KINDS.get(str(body.get("kind")))
+        if kind is None:
+            raise ValueError(f"unknown kind of event: {body.get('kind')!r}")
+        wanted = {f.name: str(f.type) for f in fields(kind)}
+        if set(body) != {"kind", *wanted}:
+            raise ValueError(f"fields of a {kind.kind} event: {', '.join(wanted)}")
+        return kind(**{name: _read(body[name], declared) for name, declared in wanted.items()})
+
+    def _near(self) -> Fraction:
+        epsilon = self.epsilon
+        if epsilon is None:  # a kind without epsilon overrides everything that comes here
+            raise ValueError(f"a {self.kind} event has no epsilon")
+        return epsilon
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [part.to_json() for part in value]
+    return str(value) if isinstance(value, Fraction) else value
+
+
+def _read(value: Any, declared: str) -> Any:
+    if (
+        declared == "Fraction"
+        and isinstance(value, str)
+        and value.isascii()
+        and value.replace("/", "", 1).isdigit()
+    ):
+        return Fraction(value)
+    if declared == "bool" and isinstance(value, bool):
+        return value
+    if declared.startswith("int") and isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if declared == "int | None" and value is None:
+        return None
+    if declared.startswith("tuple") and isinstance(value, list):
+        return tuple(Event.from_json(part) for part in value)
+    raise ValueError(f"not a {declared}: {value!r}")
+
+
+def _require(holds: bool, what: str) -> None:
+    if not holds:
+        raise ValueError(what)
+
+
+@dataclass(frozen=True)
+class DiscreteLaplace(Event):
+    """Discrete Laplace noise on ``count`` independent coordinates of one privacy unit.
+
+    Each coordinate is answered with ``epsilon / count`` and moves by at most ``sensitivity`` steps of the noise's grid.
+    One step is as costly as randomised response; a fine grid tends to the continuous Laplace constant.
+    """
+
+    kind: ClassVar[str] = "discrete_laplace"
+    delta = _NOTHING
+    epsilon: Fraction
+    sensitivity: int
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        _require(
+            self.epsilon > 0 and self.sensitivity > 0 and self.count > 0,
+            "epsilon, sensitivity, count: above 0",
+        )
+
+    @property
+    def rho(self) -> Fraction:
+        return self.count * constants.laplace_rho(self.epsilon / self.count, self.sensitivity)
+
+    @property
+    def mu(self) -> Fraction:
+        return _repeated(self.count, constants.laplace_mu(self.epsilon / self.count, self.sensitivity))
+
+
+@dataclass(frozen=True)
+class RoundedGaussian(Event):
+    """round(N(0, sigma^2)) added to integers whose squared L2 sensitivity is ``sensitivity_squared`` grid steps.
+
+    Exactly ``sqrt(sensitivity_squared) / sigma``-GDP, as post-processing of the Gaussian mechanism. ``basic`` adds the
+    declared pair, which the construction checks.
+
+    Raises:
+        ValueError: the noise is too small for the declared pair.
+    """
+
+    kind: ClassVar[str] = "rounded_gaussian"
+    epsilon = None
+    delta = _NOTHING
+    sigma: Fraction
+    sensitivity_squared: int
+    declared_epsilon: Fraction
+    declared_delta: Fraction
+
+    def __post_init__(self) -> None:
+        _require(self.sigma > 0 and self.sensitivity_squared > 0, "sigma, sensitivity_squared: above 0")
+        _require(self.declared_epsilon >= 0 and 0 < self.declared_delta < 1, "declared pair out of range")
+        holds = constants.gaussian_delta(self.mu, self.declared_epsilon) <= self.declared_delta
+        _require(
+            holds, f"sigma is too small for ε={text(self.declared_epsilon)}, δ={text(self.declared_delta)}"
+        )
+
+    @property
+    def rho(self) -> Fraction:
+        return bounded(self.sensitivity_squared / (2 * self.sigma * self.sigma))
+
+    @property
+    def mu(self) -> Fraction:
+        return bounded(root(Fraction(self.sensitivity_squared) / (self.sigma * self.sigma)))
+
+    @property
+    def basic(self) -> tuple[Fraction, Fraction]:
+        return self.declared_epsilon, self.declared_delta
+
+
+@dataclass(frozen=True)
+class BoundedRange(Event):
+    """Exponential mechanism, ``count`` peels of ``epsilon / count`` each, whose losses lie in a range of that length."""
+
+    kind: ClassVar[str] = "bounded_range"
+    delta = _NOTHING
+    epsilon: Fraction
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        _require(self.epsilon > 0 and self.count > 0, "epsilon, count: above 0")
+
+    @property
+    def rho(self) -> Fraction:
+        return self.count * constants.bounded_range_rho(self.epsilon / self.count)
+
+    @property
+    def mu(self) -> Fraction:
+        return _repeated(self.count, constants.bounded_range_mu(self.epsilon / self.count))
+
+
+@dataclass(frozen=True)
+class PureDP(Event):
+    """Any epsilon-DP mechanism about which nothing sharper is proved: permute-and-flip, Laplace noisy max."""
+
+    kind: ClassVar[str] = "pure"
+    delta = _NOTHING
+    epsilon: Fraction
+
+    def __post_init__(self) -> None:
+        _require(self.epsilon > 0, "epsilon: above 0")
+
+
+@dataclass(frozen=True)
+class SparseVector(Event):
+    """The sparse vector technique: at most ``max_hits`` answers above a noisy threshold.
+
+    ``hits`` is None while it is reserved, and is settled with the number found. With one threshold noise the loss of a
+    path with h hits is at most ``epsilon1 + h * epsilon2 / max_hits``: path by path, so only basic composition may use
+    it; the divergences average over paths and are charged the whole. With ``refresh`` every round is a fresh
+    mechanism, chosen after the one before, so rounds that never began cost nothing in any currency.
+    """
+
+    kind: ClassVar[str] = "sparse_vector"
+    delta = _NOTHING
+    epsilon1: Fraction
+    epsilon2: Fraction
+    max_hits: int
+    hits: int | None = None
+    refresh: bool = False
+
+    def __post_init__(self) -> None:
+        _require(self.epsilon1 > 0 and self.epsilon2 > 0 and self.max_hits > 0, "epsilons, max_hits: above 0")
+        _require(self.hits is None or 0 <= self.hits <= self.max_hits, "hits: between 0 and max_hits")
+
+    @property
+    def rounds(self) -> int:
+        """Rounds begun, where each has its own threshold noise."""
+        return self.max_hits if self.hits is None else min(self.hits + 1, self.max_hits)
+
+    @property
+    def round(self) -> Fraction:
+        """The pure loss of one round with ``refresh``, of the whole without."""
+        whole = self.epsilon1 + self.epsilon2
+        return whole / self.max_hits if self.refresh else whole
+
+    @property
+    def epsilon(self) -> Fraction:
+        return self.round * self.rounds if self.refresh else self.round
+
+    @property
+    def rho(self) -> Fraction:
+        return constants.pure_rho(self.round) * (self.rounds if self.refresh else 1)
+
+    @property
+    def mu(self) -> Fraction:
+        return _repeated(self.rounds if self.refresh else 1, constants.pure_mu(self.round))
+
+    @property
+    def basic(self) -> tuple[Fraction, Fraction]:
+        if self.refresh or self.hits is None:
+            return self.epsilon, Fraction(0)
+        return self.epsilon1 + self.hits * self.epsilon2 / self.max_hits, Fraction(0)
+
+    @property
+    def parts(self) -> tuple[Event, ...]:
+        return (PureDP(self.round),) * (self.rounds if self.refresh else 1)
+
+
+@dataclass(frozen=True)
+class GroupSelection(Event):
+    """Groups chosen by the number of privacy units in them: of one unit, ``groups`` independent decisions.
+
+    Each key is decided with ``(epsilon / groups, 1 - (1 - delta)**(1 / groups))``, so the deltas compose to ``delta``.
+    """
+
+    kind: ClassVar[str] = "group_selection"
+    epsilon: Fraction
+    delta: Fraction
+    groups: int = 1
+
+    def __post_init__(self) -> None:
+        _require(
+            self.epsilon > 0 and 0 <= self.delta < 1 and self.groups > 0,
+            "epsilon, delta, groups: out of range",
+        )
+
+    @property
+    def rho(self) -> Fraction:
+        return self.groups * constants.pure_rho(self.epsilon / self.groups)
+
+    @property
+    def mu(self) -> Fraction:
+        return _repeated(self.groups, constants.pure_mu(self.epsilon / self.groups))
+
+
+@dataclass(frozen=True)
+class StableTest(Event):
+    """The best propose-test-release test: near pairs are (epsilon, delta)-close, far pairs differ with delta only."""
+
+    kind: ClassVar[str] = "stable_test"
+    epsilon: Fraction
+    delta: Fraction
+
+    def __post_init__(self) -> None:
+        _require(self.epsilon > 0 and 0 <= self.delta < 1, "epsilon, delta: out of range")
+
+
+@dataclass(frozen=True)
+class GaussianTest(Event):
+    """A propose-test-release test with Gaussian noise of ``sigma`` on a distance that moves by one.
+
+    Near pairs are ``1 / sigma``-GDP, far pairs differ with ``delta`` only. ``basic`` adds the declared epsilon, and the
+    delta that is true for it: both kinds of pair are covered.
+    """
+
+    kind: ClassVar[str] = "gaussian_test"
+    epsilon = None
+    sigma: Fraction
+    delta: Fraction
+    declared_epsilon: Fraction
+
+    def __post_init__(self) -> None:
+        _require(
+            self.sigma > 0 and 0 < self.delta < 1 and self.declared_epsilon >= 0, "sigma, delta: out of range"
+        )
+
+    @property
+    def pure(self) -> Fraction | None:
+        return None
+
+    @property
+    def rho(self) -> Fraction:
+        return bounded(1 / (2 * self.sigma * self.sigma))
+
+    @property
+    def mu(self) -> Fraction:
+        return bounded(1 / self.sigma)
+
+    @property
+    def basic(self) -> tuple[Fraction, Fraction]:
+        near = constants.gaussian_delta(self.mu, self.declared_epsilon)
+        return self.declared_epsilon, self.delta if near <= self.delta else self.delta + near
+
+
+@dataclass(frozen=True)
+class Composed(Event):
+    """Several mechanisms whose parameters were all fixed before the first answered: one statement, one cell.
+
+    Every currency adds up (mu by squares). For rho that is not only safe but exact, see
+    :mod:`dpsql.privacy.constants`; and since ``epsilon * tanh(epsilon / 2)`` is superadditive, the constant of the
+    summed pure loss can never be smaller than the sum of the constants.
+    """
+
+    kind: ClassVar[str] = "composed"
+    events: tuple[Event, ...]
+
+    @cached_property
+    def epsilon(self) -> Fraction | None:  # type: ignore[override]
+        known = [event.epsilon for event in self.events]
+        return None if None in known else bounded(sum(filter(None, known), _NOTHING))
+
+    @cached_property
+    def delta(self) -> Fraction:  # type: ignore[override]
+        return bounded(sum((event.delta for event in self.events), _NOTHING))
+
+    @property
+    def pure(self) -> Fraction | None:
+        return None if any(event.pure is None for event in self.events) else self.epsilon
+
+    @cached_property
+    def rho(self) -> Fraction:  # type: ignore[override]
+        return bounded(sum((event.rho for event in self.events), _NOTHING))
+
+    @cached_property
+    def mu(self) -> Fraction:  # type: ignore[override]
+        return root(bounded(sum((event.mu**2 for event in self.events), _NOTHING)))
+
+    @cached_property
+    def basic(self) -> tuple[Fraction, Fraction]:  # type: ignore[override]
+        pairs = [event.basic for event in self.events]
+        return bounded(sum((e for e, _ in pairs), _NOTHING)), bounded(sum((d for _, d in pairs), _NOTHING))
+
+    @property
+    def parts(self) -> tuple[Event, ...]:
+        return tuple(part for event in self.events for part in event.parts)
+
+
+@dataclass(frozen=True)
+class DeclaredPlan(Event):
+    """Statements declared together before the first one ran, none chosen from another's answer.
+
+    ``basic`` is the declared pair, which the construction checks against the privacy loss distribution of all parts:
+    that bound holds for a list fixed in advance, and not when the next part depends on earlier answers. The other
+    currencies add up as for :class:`Composed`. Made by :func:`dpsql.privacy.plan_loss.declare`.
+
+    Raises:
+        ValueError: the plan costs more than the declared pair.
+    """
+
+    kind: ClassVar[str] = "declared_plan"
+    events: tuple[Event, ...]
+    declared_epsilon: Fraction
+    declared_delta: Fraction
+
+    def __post_init__(self) -> None:
+        from dpsql.privacy.plan_loss import holds
+
+        _require(bool(self.events), "a plan has at least one event")
+        _require(
+            holds(self.events, self.declared_epsilon, self.declared_delta),
+            f"the plan costs more than ε={text(self.declared_epsilon)}, δ={text(self.declared_delta)}",
+        )
+
+    @cached_property
+    def whole(self) -> Composed:
+        """The same mechanisms as one composed event."""
+        return Composed(self.events)
+
+    @property
+    def epsilon(self) -> Fraction | None:
+        return self.whole.epsilon
+
+    @property
+    def delta(self) -> Fraction:
+        return self.whole.delta
+
+    @property
+    def pure(self) -> Fraction | None:
+        return self.whole.pure
+
+    @property
+    def rho(self) -> Fraction:
+        return self.whole.rho
+
+    @property
+    def mu(self) -> Fraction:
+        return self.whole.mu
+
+    @property
+    def basic(self) -> tuple[Fraction, Fraction]:
+        return self.declared_epsilon, self.declared_delta
+
+    @property
+    def parts(self) -> tuple[Event, ...]:
+        return self.whole.parts
+
+
+def compose(events: Iterable[Event]) -> Event:
+    """One event for several that were fixed jointly; nested compositions are opened, one event stays itself.
+
+    >>> compose([PureDP(Fraction(1)), compose([PureDP(Fraction(2)), PureDP(Fraction(3))])]).basic[0]
+    Fraction(6, 1)
+
+    Raises:
+        ValueError: there is no event.
+    """
+    flat = tuple(
+        part for event in events for part in (event.events if isinstance(event, Composed) else (event,))
+    )
+    if not flat:
+        raise ValueError("nothing happened: there is no event to compose")
+    return flat[0] if len(flat) == 1 else Composed(flat)
+
+
+def _repeated(count: int, mu: Fraction) -> Fraction:
+    return mu if count == 1 else bounded(root(count * mu * mu))

@@ -1,0 +1,101 @@
+"""Exact numbers with a bounded size: rounded to where privacy loses nothing, and written for people.
+
+A loss is a :class:`~fractions.Fraction`, rounded up; what is left of a budget is rounded down. Transcendental
+functions are evaluated by :mod:`decimal`, whose exp and ln are correctly rounded, with so many digits that the
+margin added before rounding is wider than anything lost on the way.
+"""
+
+from __future__ import annotations
+
+import decimal
+from decimal import Decimal
+from fractions import Fraction
+
+GRID = 10**30
+"""Numbers that are not exact are whole multiples of one part in ``GRID``, so that sums stay cheap."""
+
+MARGIN = Decimal(10) ** -45
+"""More than the error of any function of :mod:`dpsql.privacy.constants` that is evaluated with :data:`DIGITS`."""
+
+DIGITS = 110
+
+_LONG = 256  # bits of a denominator above which an exact number is replaced by a coarser one
+EXACT = decimal.Context(
+    prec=DIGITS, rounding=decimal.ROUND_HALF_EVEN, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, traps=[]
+)
+
+
+def to_decimal(value: Fraction | int) -> Decimal:
+    """The nearest number with :data:`DIGITS` digits."""
+    value = Fraction(value)
+    return EXACT.divide(Decimal(value.numerator), Decimal(value.denominator))
+
+
+def ceiling(value: Decimal | Fraction) -> Fraction:
+    """The smallest multiple of ``1/GRID`` that is not below ``value`` (a Decimal gets the margin first).
+
+    >>> ceiling(Fraction(1, 3)) - Fraction(1, 3) < Fraction(1, GRID)
+    True
+    """
+    if isinstance(value, Decimal):
+        value = Fraction(EXACT.add(value, MARGIN))
+    return Fraction(-(-value.numerator * GRID // value.denominator), GRID)
+
+
+def floor(value: Decimal | Fraction) -> Fraction:
+    """The largest multiple of ``1/GRID`` that is not above ``value`` (a Decimal loses the margin first)."""
+    if isinstance(value, Decimal):
+        value = Fraction(EXACT.subtract(value, MARGIN))
+    return Fraction(value.numerator * GRID // value.denominator, GRID)
+
+
+def bounded(value: Fraction) -> Fraction:
+    """``value`` itself, or rounded up to the grid when its denominator grew long.
+
+    Epsilons written by people stay exact: ten times 0.1 is 1.
+    """
+    return value if value.denominator.bit_length() <= _LONG else ceiling(value)
+
+
+def root(value: Fraction) -> Fraction:
+    """The square root, rounded up; exact where it is rational.
+
+    >>> root(Fraction(9, 4))
+    Fraction(3, 2)
+    """
+    from math import isqrt
+
+    top, bottom = isqrt(value.numerator), isqrt(value.denominator)
+    if top * top == value.numerator and bottom * bottom == value.denominator:
+        return Fraction(top, bottom)
+    return Fraction(isqrt(value.numerator * GRID * GRID // value.denominator) + 1, GRID)
+
+
+def text(value: Fraction, digits: int = 4, *, up: bool = True) -> str:
+    """A number as people write it: exact when it is a short decimal, else rounded (up, unless told otherwise).
+
+    >>> text(Fraction(1, 10)), text(Fraction(3)), text(Fraction(1, 10**7)), text(Fraction(1, 3))
+    ('0.1', '3', '1e-07', '0.3334')
+    """
+    shortest = repr(float(value))
+    exact = Fraction(shortest) == value and len(shortest.replace(".", "").strip("0")) <= 10
+    rounded = Fraction(shortest) if exact else significant(value, digits, up=up)
+    shown = float(rounded)
+    return f"{shown:.10g}" if shown == 0 or 1e-4 <= abs(shown) < 1e15 else _power(shown)
+
+
+def significant(value: Fraction, digits: int = 4, *, up: bool = False) -> Fraction:
+    """``value`` with so many significant decimal digits, rounded down (or up).
+
+    >>> significant(Fraction(2, 3)), significant(Fraction(2, 3), 2, up=True)
+    (Fraction(3333, 5000), Fraction(67, 100))
+    """
+    if value == 0:
+        return value
+    context = decimal.Context(prec=digits, rounding=decimal.ROUND_CEILING if up else decimal.ROUND_FLOOR)
+    return Fraction(context.divide(Decimal(value.numerator), Decimal(value.denominator)))
+
+
+def _power(value: float) -> str:
+    mantissa, _, exponent = f"{value:.9e}".partition("e")
+    return f"{mantissa.rstrip('0').rstrip('.')}e{exponent}"
