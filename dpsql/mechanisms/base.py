@@ -69,6 +69,10 @@ def salted(sql: str, entropy: Entropy) -> str:
     through one call (join the texts, or draw one integer and use ``str.replace``). Text without the token
     comes back unchanged and costs no entropy.
 
+    Mix the salt in *before* hashing: ``hash(xor(hash(unit), salt))``. DuckDB combines the hashes of several arguments
+    by a multiplication and an exclusive or, so ``hash(unit, salt) % m`` gives the same blocks under every salt, with
+    other numbers (m a power of two), and several rounds of it one and the same partition.
+
     >>> salted("SELECT 1", Entropy())
     'SELECT 1'
     """
