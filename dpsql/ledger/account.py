@@ -62,6 +62,10 @@ class Purse:
     """A filter and the running sum it decides on. Open reservations are summed apart: they may still shrink."""
 
     def __init__(self, accountant: str, epsilon: Fraction, delta: Fraction) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.spent_epsilon = Fraction(0)
+        self.spent_delta = Fraction(0)
         self.filter: Filter = open_filter(accountant, epsilon, delta)
         self._base: Spent = self.filter.start
         self._open: dict[int, Event] = {}
@@ -79,7 +83,13 @@ class Purse:
     def admits(self, event: Event) -> bool:
         return bool(self.filter.admits(self.spent, event))
 
+    @property
+    def left_delta(self) -> Fraction:
+        """What no event has taken of delta."""
+        return self.delta - self.spent_delta
+
     def reserve(self, statement: int, event: Event) -> None:
+        self._count(event, 1)
         self._sum = self.filter.add(self.spent, event)
         self._open[statement] = event
         if len(self._open) > _FOLD_ABOVE:  # left behind by processes that died: keep the sum short
@@ -90,10 +100,18 @@ class Purse:
         """Replaces what was reserved by what was used; False when only a new fold of everything can."""
         if statement not in self._open:
             return False
-        unchanged = self._open.pop(statement) == event
+        reserved = self._open.pop(statement)
+        unchanged = reserved == event
+        self._count(reserved, -1)
+        self._count(event, 1)
         self._base = self.filter.add(self._base, event)
         self._sum = self._sum if unchanged else None
         return True
+
+    def _count(self, event: Event, sign: int) -> None:
+        epsilon, delta = event.basic
+        self.spent_epsilon += sign * epsilon
+        self.spent_delta += sign * delta
 
 
 class Account:

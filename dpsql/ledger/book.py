@@ -42,6 +42,7 @@ class Book:
         terms: Terms | None,
         *,
         first: Row | None = None,
+        connection: sqlite3.Connection | None = None,
         read_only: bool = False,
         timeout: float = 30.0,
     ) -> None:
@@ -56,17 +57,19 @@ class Book:
         self._pid = os.getpid()
         self._trusted = True
         self._closed = False
-        self._connection = schema.connect(path, read_only=read_only, timeout=timeout)
+        self._connection = connection or schema.connect(path, read_only=read_only, timeout=timeout)
         self._file = None if path is None else _inode(path)
         if first is not None:
             schema.found(self._connection, first)
         _OPEN.add(self)
 
-    def rule(self, terms: Terms) -> None:
-        """From here on these terms rule the sums."""
-        with self._lock:
-            self._terms = terms
-            self._trusted = False
+    def copy(self, terms: Terms) -> Book:
+        """The rows as they are now, in memory, to be read under other terms. Nothing can be charged to a copy."""
+        memory = schema.connect(None)
+        with self.reading() as connection:
+            connection.backup(memory)
+        memory.execute("PRAGMA query_only = ON")
+        return Book(None, terms, connection=memory)
 
     def close(self) -> None:
         """Closes the file. Open reservations stay charged."""

@@ -22,7 +22,7 @@ from dpsql.ledger.chain import START, Row, link
 from dpsql.ledger.replay import Stored
 from dpsql.ledger.state import BudgetState, exceeded, state_of
 from dpsql.ledger.terms import Terms
-from dpsql.policy import Policy
+from dpsql.policy import ACCOUNTANTS, Policy
 from dpsql.privacy.events import Event
 
 __all__ = ["BudgetState", "Entry", "Ledger", "Stored", "Ticket"]
@@ -114,27 +114,33 @@ class Ledger:
         return ledger
 
     @classmethod
-    def read(cls, path: str | Path, accountant: str | None = None) -> Ledger:
+    def read(cls, path: str | Path) -> Ledger:
         """A ledger to read only, under the terms and the policy that it holds itself: for the owner's report.
-
-        Args:
-            path: the file.
-            accountant: counts the same events as this accountant would have.
 
         Raises:
             LedgerError: there is no such ledger, or it can't be trusted.
         """
         book = Book(_existing(path), None, read_only=True)
         try:
-            account = book.current()
-            ledger = cls(book, Policy.loads(account.policy))
-            if accountant is not None:
-                book.rule(replace(account.terms, accountant=accountant))
-                book.current()
+            return cls(book, Policy.loads(book.current().policy))
         except BaseException:
             book.close()
             raise
-        return ledger
+
+    def under(self, accountant: str) -> Ledger:
+        """The same events as another accountant would have counted them: a copy, to be read only.
+
+        Raises:
+            LedgerError: there is no such accountant.
+        """
+        if accountant not in ACCOUNTANTS:
+            raise LedgerError(
+                f"There is no accountant {accountant!r}.", hint=did_you_mean(accountant, ACCOUNTANTS)
+            )
+        copy = Ledger(self._book.copy(replace(self.terms, accountant=accountant)), self.policy, self.analyst)
+        copy.path = self.path
+        copy._book.current()
+        return copy
 
     @classmethod
     def adopt(cls, path: str | Path, policy: Policy, dataset: str, *, fresh: bool = False) -> tuple[str, ...]:

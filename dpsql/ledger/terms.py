@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from dpsql.ledger.amounts import amount, short
 from dpsql.ledger.chain import damaged
 from dpsql.policy import Policy
 
@@ -111,7 +112,9 @@ class Terms:
                 wants.append(f"the private table {name} was added")
             elif self.units[name] != unit:
                 wants.append(f"the privacy unit of {name} was {self.units[name]} and is now {unit}")
-        wants += [f"the table {name} was private and is now public" for name in asked.public if name in self.units]
+        wants += [
+            f"the table {name} was private and is now public" for name in asked.public if name in self.units
+        ]
         for name, (epsilon, delta) in self.shares.items():
             if name not in asked.shares:
                 wants.append(f"the share of {name} was removed")
@@ -123,22 +126,6 @@ class Terms:
         """The terms after an owner adopted ``asked``: a table that was ever private stays known as such."""
         kept = {name: unit for name, unit in self.units.items() if name not in asked.public}
         return Terms(**{**asked.__dict__, "units": {**kept, **asked.units}})
-
-
-def amount(text: object) -> Fraction:
-    """A non-negative exact number from its text; ValueError for anything else (NaN, infinity, a sign)."""
-    if not isinstance(text, str) or not text.isascii() or not text.replace("/", "").isdigit():
-        raise ValueError(text)
-    return Fraction(text)
-
-
-def short(value: Fraction) -> str:
-    """A number as people write it: exact where it is a short decimal.
-
-    >>> short(Fraction(1, 10)), short(Fraction(3)), short(Fraction(1, 10**6)), short(Fraction(1, 3))
-    ('0.1', '3', '1e-06', '0.3333')
-    """
-    return f"{float(value):.4g}" if float(f"{float(value):.4g}") == float(value) else f"{float(value):.4g}"
 
 
 def _text(value: object) -> str:

@@ -119,22 +119,30 @@ def _register(known: sqlite3.Connection, path: str, dataset: str, mark: Mark) ->
     ).fetchall():
         exists = Path(where).exists()
         if ledger == mark.ledger and exists:
-            told.append(f"a copy of this ledger is at {where}: what is charged to one is not seen by the other")
+            told.append(
+                f"a copy of this ledger is at {where}: what is charged to one is not seen by the other"
+            )
         elif ledger == mark.ledger:
-            known.execute("DELETE FROM ledgers WHERE ledger = ? AND path = ?", (ledger, where))  # it moved here
+            known.execute(
+                "DELETE FROM ledgers WHERE ledger = ? AND path = ?", (ledger, where)
+            )  # it moved here
         elif exists:
             told.append(f"another ledger is charged for the same data: {where}; their losses add up")
     gone = known.execute(
-        "SELECT count(*) FROM ledgers WHERE dataset = ? AND path = ? AND ledger != ?", (dataset, path, mark.ledger)
+        "SELECT count(*) FROM ledgers WHERE dataset = ? AND path = ? AND ledger != ?",
+        (dataset, path, mark.ledger),
     ).fetchone()[0]
     if gone:
-        told.append("an earlier ledger of the same data was at this path and was replaced; their losses add up")
+        told.append(
+            "an earlier ledger of the same data was at this path and was replaced; their losses add up"
+        )
     known.execute(
         "INSERT OR REPLACE INTO ledgers VALUES (?, ?, ?, ?, ?, strftime('%s', 'now'))",
         (mark.ledger, path, dataset, mark.seq, mark.hash),
     )
     known.execute(
-        "DELETE FROM ledgers WHERE rowid NOT IN (SELECT rowid FROM ledgers ORDER BY seen DESC LIMIT ?)", (_KEEP,)
+        "DELETE FROM ledgers WHERE rowid NOT IN (SELECT rowid FROM ledgers ORDER BY seen DESC LIMIT ?)",
+        (_KEEP,),
     )
     known.execute("COMMIT")
     return told

@@ -1,0 +1,148 @@
+"""The pictures of the report: burn-down, epsilon-delta curve, trade-off curve, attacker's certainty, groups."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+from dpsql.ledger.svg import Axis, Picture
+
+_STEPS = 400
+_FLOOR = 1e-12
+
+
+def pictures(data: dict[str, Any]) -> str:
+    """All figures as HTML, each with a caption that says in words what it shows."""
+    drawn = data["pictures"]
+    figures = [
+        _figure("burn-down", burn_down(drawn["burn_down"], data["left"]), wide=True),
+        _figure("epsilon-delta", epsilon_delta(drawn["epsilon_delta"], data["left"])),
+        _figure("trade-off", tradeoff(drawn["tradeoff"])),
+        _figure("attacker", attacker(drawn["attacker"])),
+        _figure("groups", groups(drawn["groups"])),
+    ]
+    return f'<div class="gallery">{"".join(figures)}</div>'
+
+
+def burn_down(data: dict[str, Any], left: dict[str, Any]) -> Picture:
+    """Epsilon left after each charge."""
+    steps, limit = data["left"], data["limit"]
+    lowest = min(0.0, min(steps))
+    last = len(steps) - 1
+    basic = left["accountant"] == "basic"
+    text = "Each step down is a charge, each hollow mark a refused statement at the level it asked for."
+    if not basic:
+        text += (
+            f" Plain sums of ε; the accountant {left['accountant']} charges less, so the line may pass zero."
+        )
+    asked = [level for _, level, _ in data["refused"]]
+    y = Axis.linear("ε left", min([lowest, *asked, *([0.0] if basic else [])]), limit * 1.08)
+    picture = Picture("Budget left after each charge", text, Axis.linear("charges", 0, max(1, last)), y)
+    every = max(1, last // _STEPS)
+    corners: list[tuple[float, float]] = []
+    for i in range(0, last + 1, every):
+        if corners:
+            corners.append((i, corners[-1][1]))
+        corners.append((i, steps[i]))
+    if corners[-1][0] != last:
+        corners += [(last, corners[-1][1]), (last, steps[last])]
+    picture.line([(0, limit), (max(1, last), limit)], "quiet", "3 4")
+    picture.label(max(1, last), limit, f"limit ε={limit:.4g}", kind="quiet", anchor="end", dx=0)
+    if y.low < 0:
+        picture.line([(0, 0), (max(1, last), 0)], "quiet")
+    if last:
+        picture.line(corners, "first")
+    if last <= 60:
+        for i, level in enumerate(steps):
+            picture.dot(i, level, "first", title=data["labels"][i - 1] if i else "")
+    for at, level, label in data["refused"][:_STEPS]:
+        picture.dot(at, level, "second", hollow=True, title=f"refused: {label}")
+    return picture
+
+
+def epsilon_delta(data: dict[str, Any], left: dict[str, Any]) -> Picture:
+    """Delta as a function of epsilon, for the promise and for what was spent."""
+    limit = left["limit"]
+    text = (
+        "How likely (δ, logarithmic) the loss of one unit may exceed each ε: for the whole budget, and for what was "
+        "charged so far. Lower is more private."
+    )
+    x, y = Axis.linear("ε", 0, data["epsilon"][-1]), Axis.powers("δ", _FLOOR, 1)
+    picture = Picture("Privacy profile", text, x, y)
+    for name, kind, label in (("promise", "second", "whole budget"), ("spent", "first", "spent so far")):
+        points = [(e, max(d, _FLOOR)) for e, d in zip(data["epsilon"], data[name], strict=True)]
+        end = next((i for i, (_, d) in enumerate(points) if d <= _FLOOR), len(points) - 1)
+        if end == 0:
+            continue
+        picture.line(points[: end + 1], kind, "" if kind == "first" else "7 4")
+        at = points[max(1, end // 3)]
+        picture.label(*at, label, kind=kind, dx=8, dy=-8 if kind == "second" else 18)
+    picture.upright(limit["epsilon"], f"ε={limit['epsilon']:.4g}")
+    return picture
+
+
+def tradeoff(data: dict[str, Any]) -> Picture:
+    """The trade-off between the two errors of an attacker who tests for one unit."""
+    text = (
+        "An attacker who tests whether one unit is in the data: the share of false alarms against the least share of "
+        "misses. The diagonal is guessing, perfect privacy; the corner at 0 would be certainty."
+    )
+    picture = Picture(
+        "Trade-off", text, Axis.linear("false alarms", 0, 1, "%"), Axis.linear("misses, at least", 0, 1, "%")
+    )
+    picture.line([(0, 1), (1, 0)], "quiet", "3 4")
+    picture.label(0.5, 0.5, "guessing", kind="quiet", dx=8, dy=-4)
+    for name, kind, label in (("promise", "second", "whole budget"), ("spent", "first", "spent so far")):
+        points = [(float(a), float(b)) for a, b in data[name]]
+        picture.line(points, kind, "" if kind == "first" else "7 4")
+        at = min(points, key=lambda p: abs(p[0] - p[1]))
+        if name == "promise" or at[0] < 0.47:
+            picture.label(*at, label, kind=kind, anchor="end", dx=-8, dy=14)
+    return picture
+
+
+def attacker(data: dict[str, Any]) -> Picture:
+    """The highest certainty about one unit, as a function of epsilon."""
+    (limit, most), (spent, sure) = data["promise"], data["spent"]
+    text = (
+        f"The highest certainty about one unit that the answers allow to somebody who gave even odds before: "
+        f"{sure:.0%} by now, {most:.0%} when the budget is used up."
+    )
+    curve = [(float(x), float(y)) for x, y in data["curve"]]
+    picture = Picture(
+        "Attacker's certainty", text, Axis.linear("ε", 0, curve[-1][0]), Axis.linear("certainty", 0.5, 1, "%")
+    )
+    picture.area(curve)
+    picture.line(curve, "first")
+    picture.dot(limit, most, "second")
+    picture.label(limit, most, f"whole budget {most:.0%}", kind="second", dx=10, dy=16)
+    if spent:
+        picture.dot(spent, sure, "first")
+        if abs(spent - limit) > 0.02 * curve[-1][0]:
+            picture.label(spent, sure, f"by now {sure:.0%}", kind="first", dx=10, dy=16)
+    return picture
+
+
+def groups(data: list[tuple[int, float, float, float]]) -> Picture:
+    """Certainty about one to five units together."""
+    text = "The same when several units belong together, a family say: k units have k times the ε." + (
+        f" The chance of failure grows too: δ={data[0][2]:.2g} for one, δ={data[-1][2]:.2g} for five."
+        if data[0][2]
+        else ""
+    )
+    x = Axis("units together", 0.4, 5.6, tuple((float(k), str(k)) for k, *_ in data))
+    picture = Picture("Group privacy", text, x, Axis.linear("certainty", 0.5, 1.0, "%"))
+    for k, epsilon, _, sure in data:
+        picture.bar(k, sure, 0.62)
+        inside = sure > 0.93
+        picture.label(k, sure, f"{sure:.1%}" if sure > 0.95 else f"{sure:.0%}", anchor="middle", dx=0,
+                      dy=18 if inside else -8)  # fmt: skip
+        picture.label(k, 0.5, f"ε={epsilon:.3g}", kind="quiet", anchor="middle", dx=0, dy=-9)
+    return picture
+
+
+def _figure(name: str, picture: Picture, wide: bool = False) -> str:
+    return (
+        f'<figure id="picture-{name}"{" class=wide" if wide else ""}><h3>{escape(picture.title)}</h3>'
+        f"<figcaption>{escape(picture.text)}</figcaption>{picture.svg()}</figure>"
+    )

@@ -1,0 +1,298 @@
+"""The owner's report: how much is left, who asked what at what cost, what was refused, and what it all means.
+
+The report is a plain dictionary (the JSON form); the HTML page and the text are two ways to write it down.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from datetime import datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from dpsql.errors import Error
+from dpsql.ledger import guarantee
+from dpsql.ledger.account import Entry
+from dpsql.ledger.amounts import pair, short
+from dpsql.ledger.book import now
+from dpsql.ledger.display import entry_rows, who
+from dpsql.ledger.ledger import Ledger
+from dpsql.ledger.page import page
+from dpsql.ledger.state import BudgetState
+from dpsql.policy import Policy
+
+FORMAT = 1
+SECTIONS = ("left", "asked", "refused", "guarantee", "assumptions", "pictures")
+"""The parts of a report, in the order in which an owner asks for them."""
+
+
+def report(ledger: Ledger, policy: Policy | None = None) -> dict[str, Any]:
+    """The report as plain data: numbers, texts, lists and dictionaries only.
+
+    Args:
+        ledger: an open ledger, or :meth:`Ledger.read` of one (with another accountant, if that is the question).
+        policy: the policy to state the assumptions from; by default the one that the ledger was last opened with.
+
+    Raises:
+        LedgerError: the ledger can't be read or trusted.
+    """
+    policy = policy or ledger.policy
+    state = ledger.state()
+    whole = state.whole or state
+    entries = ledger.entries()
+    return {
+        "format": FORMAT,
+        "written": now(),
+        "ledger": None if ledger.path is None else ledger.path.name,
+        "dataset": ledger.dataset,
+        "notices": list(ledger.notices),
+        "left": _left(whole, entries),
+        "asked": _asked(ledger, entries),
+        "refused": [_entry(e) | {"reason": e.reason} for e in entries if e.outcome == "refused"],
+        "guarantee": _guarantee(whole, policy),
+        "assumptions": _assumptions(policy),
+        "pictures": _pictures(whole, entries),
+    }
+
+
+def write_report(
+    ledger: Ledger, policy: Policy | None, path: str | Path, *, accountant: str | None = None
+) -> Path:
+    """Writes the report; the suffix says how: ``.html`` (one self-contained page), ``.json``, ``.csv``, else text.
+
+    Args:
+        ledger: the ledger to report on.
+        policy: for the assumptions; None takes the one that the ledger holds.
+        path: the file to write.
+        accountant: counts the same events as this accountant would have; the whole report says so.
+
+    Raises:
+        LedgerError: the ledger can't be read or trusted, or the file can't be written.
+    """
+    path = Path(path)
+    if accountant is None:
+        text = _written(ledger, policy, path.suffix.lower())
+    else:
+        with ledger.under(accountant) as other:
+            text = _written(other, policy or ledger.policy, path.suffix.lower())
+    told = None
+    try:
+        path.write_text(text, encoding="utf-8", newline="")
+    except OSError as error:
+        told = Error(f"The report {path} can't be written: {error.strerror}.", hint="give another file name.")
+    if told is not None:
+        raise told
+    return path
+
+
+def report_text(ledger: Ledger, policy: Policy | None = None) -> str:
+    """The report for a terminal."""
+    data = report(ledger, policy)
+    left, promise = data["left"], data["guarantee"]
+    lines = [f"{data['ledger'] or 'ledger in memory'} · {data['dataset']} · {data['written'][:16]}Z", ""]
+    lines += [f"Left: {left['sentence']}" + (f" ({left['about_text']})" if left["about_text"] else ""), ""]
+    lines += ["Asked:"] + [
+        f"  {e['when_text']}  {e['who']:<12} {e['charge']:<16} {e['outcome']:<11} {' '.join(e['text'].split())[:70]}"
+        for e in data["asked"]["statements"]
+    ]
+    lines += ["", "Refused:"] + [
+        f"  {e['when_text']}  {e['who']:<12} {' '.join(e['text'].split())[:70]}\n      {e['reason']}"
+        for e in data["refused"]
+    ]
+    lines += ["", promise["sentence"], ""]
+    lines += ["Assumptions:"] + [f"  {sentence}" for sentence in data["assumptions"]["sentences"]]
+    lines += [f"Note: {notice}" for notice in data["notices"]]
+    return "\n".join(lines) + "\n"
+
+
+def _written(ledger: Ledger, policy: Policy | None, suffix: str) -> str:
+    if suffix in (".html", ".htm"):
+        return page(report(ledger, policy))
+    if suffix == ".json":
+        return json.dumps(report(ledger, policy), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    if suffix == ".csv":
+        names, rows = entry_rows(ledger.entries())
+        sheet = io.StringIO()
+        csv.writer(sheet).writerows([names, *rows])
+        return sheet.getvalue()
+    return report_text(ledger, policy)
+
+
+def _left(whole: BudgetState, entries: list[Entry]) -> dict[str, Any]:
+    charged = [e for e in entries if e.event is not None]
+    return {
+        "sentence": whole.sentence,
+        "accountant": whole.accountant,
+        "detail": whole.detail,
+        "epsilon": float(whole.left_epsilon),
+        "delta": float(whole.left_delta),
+        "limit": {"epsilon": float(whole.limit_epsilon), "delta": float(whole.limit_delta)},
+        "spent": {"epsilon": float(whole.spent_epsilon), "delta": float(whole.spent_delta)},
+        "share_spent": float(whole.share),
+        "about": whole.about,
+        "about_text": whole.about_text,
+        "default_epsilon": None if whole.default_epsilon is None else float(whole.default_epsilon),
+        "charges": len(charged),
+        "unsettled": sum(e.outcome in ("unsettled", "open") for e in charged),
+    }
+
+
+def _asked(ledger: Ledger, entries: list[Entry]) -> dict[str, Any]:
+    charged = [e for e in entries if e.event is not None]
+    people: dict[str, dict[str, Any]] = {}
+    for entry in charged:
+        assert entry.event is not None
+        told = people.setdefault(who(entry), {"who": who(entry), "statements": 0, "sum": Fraction(0)})
+        told["statements"] += 1
+        told["sum"] += entry.event.basic[0]
+    for told in people.values():
+        told["epsilon"] = float(told.pop("sum"))
+        share = ledger.terms.shares.get(told["who"])
+        told["share"] = None if share is None else float(share[0])
+    return {"people": list(people.values()), "statements": [_entry(e) for e in charged]}
+
+
+def _entry(entry: Entry) -> dict[str, Any]:
+    charged = entry.event.basic if entry.event is not None else (Fraction(0), Fraction(0))
+    return {
+        "statement": entry.statement_id,
+        "when": entry.when,
+        "when_text": datetime.fromisoformat(entry.when).astimezone().strftime("%Y-%m-%d %H:%M"),
+        "who": who(entry),
+        "text": entry.text,
+        "charge": entry.loss,
+        "epsilon": float(charged[0]),
+        "delta": float(charged[1]),
+        "asked": None if entry.asked is None else entry.asked.sentence(),
+        "outcome": entry.outcome,
+        "event": None if entry.event is None else entry.event.to_json(),
+    }
+
+
+def _guarantee(whole: BudgetState, policy: Policy | None) -> dict[str, Any]:
+    epsilon, delta = float(whole.limit_epsilon), float(whole.limit_delta)
+    units = (
+        sorted({_unit_words(t.privacy_unit) for t in policy.tables.values() if not t.public})
+        if policy
+        else []
+    )
+    unit = " or ".join(units) or "one privacy unit"
+    sure = guarantee.certainty(epsilon)
+    fails = f" Up to a probability of {short(whole.limit_delta)}, this may fail." if delta else ""
+    return {
+        "epsilon": epsilon,
+        "delta": delta,
+        "certainty": sure,
+        "sentence": (
+            f"Even someone who sees every answer, and knows all the other rows, can't tell with more than "
+            f"{_percent(sure)} certainty whether {unit} is in the data, if they gave it even odds before.{fails}"
+        ),
+        "formal": (
+            f"All answers together, chosen one after another in any way, are "
+            f"({pair(whole.limit_epsilon, whole.limit_delta)})-differentially private, when all rows of "
+            f"{unit} are added or removed. The sums are kept by the accountant {whole.accountant}."
+        ),
+        "groups": [
+            dict(zip(("size", "epsilon", "delta"), (k, *guarantee.group(epsilon, delta, k)), strict=True))
+            for k in range(1, 6)
+        ],
+    }
+
+
+def _assumptions(policy: Policy | None) -> dict[str, Any]:
+    if policy is None:
+        return {"sentences": [], "tables": []}
+    tables, sentences = [], []
+    for table in policy.tables.values():
+        if table.public:
+            sentences.append(f"{table.name} is public: nothing in it is protected.")
+            continue
+        rows = 1 if table.row_level else table.max_rows
+        limits = [
+            "one row each"
+            if rows == 1
+            else f"at most {rows} rows in a group count"
+            if rows
+            else "any number of rows",
+            f"at most {table.max_groups} groups by default" if table.max_groups else "",
+        ]
+        what = _unit_words(table.privacy_unit)
+        sentences.append(f"{table.name} protects {what}: {', '.join(filter(None, limits))}.")
+        columns = [
+            {
+                "name": name,
+                "bounds": None if column.bounds is None else [float(b) for b in column.bounds],
+                "values": None if column.values is None else list(column.values),
+            }
+            for name, column in table.columns.items()
+        ]
+        tables.append({"name": table.name, "unit": table.privacy_unit, "max_rows": rows,
+                       "max_groups": table.max_groups, "columns": columns})  # fmt: skip
+    sentences.append("Declared bounds and values are public: they must not be read off the data.")
+    sentences.append(
+        "The promise covers what dpsql released from this ledger. It does not cover another ledger for the same "
+        "people, nor somebody who can read the data themselves."
+    )
+    return {"sentences": sentences, "tables": tables}
+
+
+def _pictures(whole: BudgetState, entries: list[Entry]) -> dict[str, Any]:
+    epsilon, delta = float(whole.limit_epsilon), float(whole.limit_delta)
+    events = [e.event for e in entries if e.event is not None]
+    promise = guarantee.approximate(epsilon, delta)
+    spent = guarantee.spent_profile(events)
+    grid = [1.5 * epsilon * i / 150 for i in range(151)]
+    now_at = min(epsilon, float(whole.limit_epsilon - whole.left_epsilon))
+    return {
+        "burn_down": _burn_down(whole, entries),
+        "epsilon_delta": {
+            "epsilon": grid,
+            "promise": [promise(x) for x in grid],
+            "spent": [spent(x) for x in grid] if events else [0.0] * len(grid),
+        },
+        "tradeoff": {
+            "promise": guarantee.tradeoff(promise, epsilon),
+            "spent": guarantee.tradeoff(spent, epsilon) if events else [(0.0, 1.0), (1.0, 0.0)],
+        },
+        "attacker": {
+            "curve": [
+                (x, guarantee.certainty(x)) for x in (i * max(5.0, 1.2 * epsilon) / 120 for i in range(121))
+            ],
+            "promise": (epsilon, guarantee.certainty(epsilon)),
+            "spent": (now_at, guarantee.certainty(now_at)),
+        },
+        "groups": [
+            (k, k * epsilon, guarantee.group(epsilon, delta, k)[1], guarantee.certainty(k * epsilon))
+            for k in range(1, 6)
+        ],
+    }
+
+
+def _burn_down(whole: BudgetState, entries: list[Entry]) -> dict[str, Any]:
+    """Epsilon left after each charge, as plain sums; what was refused stands at the level it asked for."""
+    left, steps, refused = whole.limit_epsilon, [float(whole.limit_epsilon)], []
+    for entry in entries:
+        if entry.event is not None:
+            left -= entry.event.basic[0]
+            steps.append(float(left))
+        elif entry.asked is not None:
+            refused.append(
+                (len(steps) - 1, float(left - entry.asked.basic[0]), " ".join(entry.text.split())[:80])
+            )
+    labels = [" ".join(e.text.split())[:80] for e in entries if e.event is not None]
+    return {"limit": float(whole.limit_epsilon), "left": steps, "refused": refused, "labels": labels}
+
+
+def _unit_words(unit: str | None) -> str:
+    if unit is None or unit.upper() == "ROW":
+        return "any one row"
+    return f"any one {unit.rpartition(',')[2].strip()}"
+
+
+def _percent(share: float) -> str:
+    """A certainty as people write it; never rounded up to a certainty of 100%."""
+    text = f"{share:.1%}" if share > 0.95 else f"{share:.0%}"
+    return "99.9...%" if text == "100.0%" else text

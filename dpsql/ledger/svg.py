@@ -1,0 +1,171 @@
+"""Drawing for the report: axes, lines and marks as inline SVG. No script, no font, nothing fetched.
+
+Shapes carry plain attributes (stroke, dashes), so a picture can be read where styles are off; classes let the page
+colour them, in light and in dark.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from html import escape
+
+Point = tuple[float, float]
+
+WIDTH, HEIGHT = 640, 330
+_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 22, 18, 50
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A range of values, its ticks, and what it shows. ``ticks`` are (value, label)."""
+
+    label: str
+    low: float
+    high: float
+    ticks: tuple[tuple[float, str], ...]
+    log: bool = False
+
+    @classmethod
+    def linear(cls, label: str, low: float, high: float, unit: str = "") -> Axis:
+        """About five ticks at round numbers; ``unit`` ``"%"`` shows fractions as percent."""
+        high = high if high > low else low + 1
+        step = _round_step((high - low) / 5)
+        first = math.ceil(low / step - 1e-9)
+        values = [k * step for k in range(first, math.floor(high / step + 1e-9) + 1)]
+        return cls(label, low, high, tuple((v, f"{v:.0%}" if unit == "%" else f"{v:.6g}") for v in values))
+
+    @classmethod
+    def powers(cls, label: str, low: float, high: float) -> Axis:
+        """A logarithmic axis with ticks at powers of ten."""
+        first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+        every = max(1, (last - first) // 4)
+        ticks = tuple((10.0**k, "1" if k == 0 else f"10{_raised(k)}") for k in range(last, first - 1, -every))
+        return cls(label, 10.0**first, 10.0**last, ticks, log=True)
+
+    def place(self, value: float) -> float:
+        """Where a value stands, from 0 to 1 (held to the ends)."""
+        if self.log:
+            value = max(value, self.low)
+            at = math.log(value / self.low) / math.log(self.high / self.low)
+        else:
+            at = (value - self.low) / (self.high - self.low)
+        return min(1.0, max(0.0, at))
+
+
+@dataclass
+class Picture:
+    """One chart. ``title`` and ``text`` are read out by screen readers, and shown where pictures are off."""
+
+    title: str
+    text: str
+    x: Axis
+    y: Axis
+    shapes: list[str] = field(default_factory=list)
+
+    def at(self, x: float, y: float) -> Point:
+        """A point of the data, in pixels of the view box."""
+        return (
+            round(_LEFT + self.x.place(x) * (WIDTH - _LEFT - _RIGHT), 1),
+            round(HEIGHT - _BOTTOM - self.y.place(y) * (HEIGHT - _TOP - _BOTTOM), 1),
+        )
+
+    def line(self, points: Sequence[Point], kind: str = "first", dash: str = "") -> None:
+        """A line through the points; ``kind`` is the class that colours it."""
+        path = " ".join(f"{px:g},{py:g}" for px, py in (self.at(*point) for point in points))
+        dashed = f' stroke-dasharray="{dash}"' if dash else ""
+        self.shapes.append(
+            f'<polyline class="line {kind}" fill="none" stroke="currentColor" stroke-width="2"{dashed} '
+            f'stroke-linejoin="round" points="{path}"/>'
+        )
+
+    def area(self, points: Sequence[Point], kind: str = "first") -> None:
+        """The area between the points and the x axis."""
+        base = self.y.low
+        ring = [(points[0][0], base), *points, (points[-1][0], base)]
+        path = " ".join(f"{px:g},{py:g}" for px, py in (self.at(*point) for point in ring))
+        self.shapes.append(
+            f'<polygon class="area {kind}" fill="currentColor" fill-opacity="0.08" points="{path}"/>'
+        )
+
+    def bar(self, x: float, y: float, width: float, kind: str = "first") -> None:
+        """A bar from the x axis, ``width`` in units of x."""
+        left, top = self.at(x - width / 2, y)
+        right, bottom = self.at(x + width / 2, self.y.low)
+        self.shapes.append(
+            f'<rect class="bar {kind}" fill="currentColor" fill-opacity="0.25" x="{left:g}" y="{top:g}" '
+            f'width="{right - left:g}" height="{max(0.5, bottom - top):g}" rx="3"/>'
+        )
+
+    def dot(self, x: float, y: float, kind: str = "first", hollow: bool = False, title: str = "") -> None:
+        """A mark; hollow for what did not happen. ``title`` is shown by the browser on pointing at it."""
+        px, py = self.at(x, y)
+        fill = ' fill="none" stroke="currentColor" stroke-width="1.5"' if hollow else ' fill="currentColor"'
+        inner = f"<title>{escape(title)}</title>" if title else ""
+        self.shapes.append(
+            f'<circle class="dot {kind}{" hollow" if hollow else ""}"{fill} cx="{px:g}" cy="{py:g}" '
+            f'r="4">{inner}</circle>'
+        )
+
+    def label(self, x: float, y: float, text: str, *, kind: str = "", anchor: str = "start",
+              dx: float = 6, dy: float = -6) -> None:  # fmt: skip
+        """Text beside a point."""
+        px, py = self.at(x, y)
+        self.shapes.append(
+            f'<text class="label {kind}" fill="currentColor" x="{px + dx:g}" y="{py + dy:g}" '
+            f'text-anchor="{anchor}">{escape(text)}</text>'
+        )
+
+    def upright(self, x: float, text: str, kind: str = "quiet") -> None:
+        """A vertical line through the whole picture, labelled at its top."""
+        (px, bottom), (_, top) = self.at(x, self.y.low), self.at(x, self.y.high)
+        left = self.x.place(x) > 0.7
+        self.shapes.append(
+            f'<line class="rule {kind}" stroke="currentColor" stroke-dasharray="3 4" '
+            f'x1="{px:g}" x2="{px:g}" y1="{top:g}" y2="{bottom:g}"/>'
+            f'<text class="label {kind}" fill="currentColor" x="{px + (-6 if left else 6):g}" y="{top + 11:g}" '
+            f'text-anchor="{"end" if left else "start"}">{escape(text)}</text>'
+        )
+
+    def svg(self) -> str:
+        """The picture as an ``<svg>`` element."""
+        return (
+            f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" width="{WIDTH}" xmlns="http://www.w3.org/2000/svg" '
+            f'font-family="system-ui, sans-serif" font-size="13"><title>{escape(self.title)}</title>'
+            f"<desc>{escape(self.text)}</desc>{self._grid()}{''.join(self.shapes)}</svg>"
+        )
+
+    def _grid(self) -> str:
+        (x0, y0), (x1, y1) = self.at(self.x.low, self.y.low), self.at(self.x.high, self.y.high)
+        parts = []
+        for value, name in self.y.ticks:
+            _, py = self.at(self.x.low, value)
+            parts.append(
+                f'<line class="grid" stroke="currentColor" stroke-opacity="0.15" x1="{x0:g}" x2="{x1:g}" '
+                f'y1="{py:g}" y2="{py:g}"/><text class="tick" fill="currentColor" x="{x0 - 9:g}" y="{py + 4:g}" '
+                f'text-anchor="end">{escape(name)}</text>'
+            )
+        for value, name in self.x.ticks:
+            px, _ = self.at(value, self.y.low)
+            parts.append(
+                f'<text class="tick" fill="currentColor" x="{px:g}" y="{y0 + 19:g}" '
+                f'text-anchor="middle">{escape(name)}</text>'
+            )
+        parts.append(
+            f'<line class="axis" stroke="currentColor" x1="{x0:g}" x2="{x1:g}" y1="{y0:g}" y2="{y0:g}"/>'
+            f'<text class="name" fill="currentColor" x="{x1:g}" y="{HEIGHT - 8}" text-anchor="end">'
+            f"{escape(self.x.label)}</text>"
+            f'<text class="name" fill="currentColor" x="{-y1:g}" y="14" text-anchor="end" '
+            f'transform="rotate(-90)">{escape(self.y.label)}</text>'
+        )
+        return "".join(parts)
+
+
+def _round_step(rough: float) -> float:
+    power = 10.0 ** math.floor(math.log10(rough))
+    return float(min((s * power for s in (1, 2, 2.5, 5, 10)), key=lambda step: abs(step - rough)))
+
+
+def _raised(power: int) -> str:
+    return str(power).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
