@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from dpsql.result import Pair, Result
 
 ROWS = 20
@@ -134,7 +134,7 @@ def of_result(result: Result, rows: int | None = None) -> Sheet:
     total, limit = len(result), ROWS if rows is None else max(2, rows)
     gap = limit // 2 if total > limit else None
     kept = list(range(total)) if gap is None else [*range(gap), *range(total - (limit - gap), total)]
-    table = result.table.take(pa.array(kept, pa.int64())) if gap is not None else result.table
+    table = result.table.take(kept) if gap is not None else result.table
     intervals = result.intervals
     columns: list[Column] = []
     for name, values in zip(result.columns, table.columns, strict=True):
@@ -173,6 +173,8 @@ def of_rows(headings: Sequence[str], rows: Iterable[Sequence[Any]], caption: Ite
 
 
 def _plain(name: str, values: pa.ChunkedArray) -> Column:
+    import pyarrow as pa
+
     kind = values.type
     right = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     return Column(_one_line(name), tuple(cell_text(v) for v in values.to_pylist()), right)
