@@ -61,7 +61,7 @@ def test_nothing_in_other_cells(shell: InteractiveShell, text: str) -> None:
 def test_python_is_not_offered_in_ours(shell: InteractiveShell) -> None:
     names = offered(shell, "%%dpsql\nex")
     assert set(names) == {"expmech", "explain"}, "Python's exec, exit and except stay away"
-    assert "except" in offered(shell, "ex")
+    assert "exec" in offered(shell, "ex")
 
 
 def test_an_alias_of_ours_is_ours(shell: InteractiveShell) -> None:
