@@ -97,7 +97,7 @@ def by_key(table: pa.Table, keys: tuple[str, ...]) -> pa.Table:
     """The rows in the order of their keys, ascending, NULL last: nothing is left of the engine's order."""
     ordering = pa.table({str(i): _sortable(table.column(key)) for i, key in enumerate(keys)})
     order = [(str(i), "ascending") for i in range(len(keys))]
-    return table.take(pc.sort_indices(ordering, sort_keys=order, null_placement="at_end"))
+    return table.take(pc.sort_indices(ordering, sort_keys=order))  # NULL at the end, as Arrow does
 
 
 def _sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -212,7 +212,7 @@ def noise_multiplier(epsilon: Fraction, delta: Fraction) -> Fraction:
             most = middle
         else:
             least = middle
-    return most
+    return 2 * most - least  # a step to spare: whoever checks this with a rounding of their own finds it true
 
 
 def _power(exponent: int) -> Fraction:

@@ -37,7 +37,9 @@ def test_laplace_against_opendp(scale: Fraction, capsys: pytest.CaptureFixture[s
         theirs_ns.append(nanoseconds(lambda: theirs(zeros), few))
     ours, other = statistics.median(ours_ns), statistics.median(theirs_ns)
     with capsys.disabled():
-        print(f"\n  discrete Laplace, scale {float(scale):g}: {ours:.0f} ns; OpenDP {other:.0f} ns; {other / ours:.0f} x")
+        print(
+            f"\n  discrete Laplace, scale {float(scale):g}: {ours:.0f} ns; OpenDP {other:.0f} ns; {other / ours:.0f} x"
+        )
     assert ours < other
 
 

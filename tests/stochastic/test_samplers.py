@@ -39,7 +39,9 @@ def test_fit(case: Case) -> None:
     name = f"{draw.__name__} {scale}"
     assert p_value(draw(scale, N, fixed(name)), pmf(scale), signed) > REFUSED
     for wrong in (Fraction(9, 10), Fraction(11, 10)):
-        assert p_value(draw(scale * wrong, N, fixed(name)), pmf(scale), signed) < REFUSED, "the control must fail"
+        assert p_value(draw(scale * wrong, N, fixed(name)), pmf(scale), signed) < REFUSED, (
+            "the control must fail"
+        )
 
 
 @pytest.mark.stochastic
@@ -147,4 +149,6 @@ def test_draws_are_independent() -> None:
     drawn = rounded_gaussian(Fraction(20), N, fixed("independent")).astype(float)
     for lag in (1, 2, 1 << 15):
         assert abs(np.corrcoef(drawn[:-lag], drawn[lag:])[0, 1]) * np.sqrt(N - lag) < 5
-    assert abs(np.corrcoef(drawn[:-1], drawn[1:] + drawn[:-1] / 20)[0, 1]) * np.sqrt(N) > 5, "the control must fail"
+    assert abs(np.corrcoef(drawn[:-1], drawn[1:] + drawn[:-1] / 20)[0, 1]) * np.sqrt(N) > 5, (
+        "the control must fail"
+    )
