@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from dpsql.engine.duckdb import DuckDBEngine, Finisher
+from dpsql.engine.duckdb import DuckDBEngine
+from dpsql.engine.finish import Finisher
 from dpsql.errors import BudgetExceeded, EngineError, Error, Interrupted, PolicyError, PrivacyError
 from dpsql.explain import Explanation, explain_plan
 from dpsql.ledger.ledger import Ledger
@@ -144,7 +145,7 @@ class Session:
         try:
             for block in plan.blocks:
                 relations = {name: release.table for name, release in releases.items()}
-                lent = {item.name: self._finisher.finish(item.sql, relations) for item in block.inputs}
+                lent = {item.name: self._finisher.finish(item.sql, relations, plan.public) for item in block.inputs}
                 releases[block.name] = block.operator.release(self._reader(lent), self._entropy)
         except KeyboardInterrupt:
             return None, "interrupted"
@@ -174,7 +175,7 @@ class Session:
     ) -> Result:
         """The outer SQL, over what was released: post-processing, free."""
         relations, notes = released
-        table = self._finisher.finish(plan.finish, relations)
+        table = self._finisher.finish(plan.finish, relations, plan.public)
         event = used if used is not None else stored.event if stored is not None else None
         return Result.finished(
             table,

@@ -23,7 +23,7 @@ from dpsql.sql.modes import BLOCKS, is_private_call, readers_of
 from dpsql.sql.options import Options, take_mode
 from dpsql.sql.parse import Statement, canonical
 from dpsql.sql.public import Finish, public_columns
-from dpsql.sql.relation import UNIT, Field, Names, Relation, column, fold
+from dpsql.sql.relation import UNIT, Field, Names, Relation, column, fold, unit_domain
 from dpsql.sql.types import Type, Typed
 
 _PUBLIC_FUNCTIONS = ("range", "generate_series", "unnest")
@@ -247,7 +247,7 @@ class Binder:
         """A public query, as a relation of its own: with the CTEs it needs, and columns typed by the finisher."""
         sql = to_sql(with_ctes(query, env))
         found = Input(self.name("input"), sql)
-        columns = public_columns(self.finish, self.catalog, sql, self.blocks)
+        columns = public_columns(self.finish, sql, self.blocks, self.public)
         fields = tuple(Field(name, Typed(column(name, alias), kind, None, False, None), public=True) for name, kind in columns)
         return Relation(alias, fields, exp.to_table(found.name), private=False, inputs=(found,))
 
@@ -443,7 +443,7 @@ def _columns_renamed(relation: Relation, names: list[str], place: exp.Expression
 def _union(left: Relation, right: Relation, tree: exp.Expression, alias: str) -> Relation:
     if left.row_level or right.row_level or left.unit is None or right.unit is None:
         raise PrivacyError("rows that are their own unit can't be put together.", span=span_of(tree))
-    if {t.unit_domain for t in left.tables} != {t.unit_domain for t in right.tables}:
+    if {unit_domain(t) for t in left.tables} != {unit_domain(t) for t in right.tables}:
         raise PrivacyError("the two sides have different privacy units.", span=span_of(tree))
     if len(left.fields) != len(right.fields):
         raise BindError("the two sides of UNION ALL have different numbers of columns.", span=span_of(tree))
@@ -506,7 +506,7 @@ def _plan(binder: Binder, tree: exp.Expression, text: str) -> Plan:
                 intervals.append(Interval(name, *keys))
     finish = to_sql(tree)
     assert MODE not in finish, "a mode leaked into the public SQL"
-    shown = [name for name, _ in public_columns(binder.finish, binder.catalog, finish, binder.blocks)]
+    shown = [name for name, _ in public_columns(binder.finish, finish, binder.blocks, binder.public)]
     hidden_names = {key for item in intervals for key in (item.low, item.high)}
     columns = tuple(name for name in shown if name not in hidden_names)
     confidence = binder.blocks[-1].confidence if binder.blocks else 0.95

@@ -12,7 +12,7 @@ from dpsql import plan
 from dpsql.errors import BindError, BudgetExceeded, PrivacyError
 from dpsql.mechanisms import additive, partition
 from dpsql.sql.aggregates import TABLE, Aggregate, bind_aggregate
-from dpsql.sql.dialect import span_of, to_sql
+from dpsql.sql.dialect import parse_fragment, span_of, to_sql
 from dpsql.sql.domain import Domain, public_domain
 from dpsql.sql.joins import From
 from dpsql.sql.naming import fresh_names, label_of
@@ -247,8 +247,8 @@ class Block:
                     hint=f"try SELECT COUNT(*) FROM {self.bound.subject}.",
                 )
             inner = item.unalias()
-            above = self.above(inner, aliases)
             labels.append(item.alias if isinstance(item, exp.Alias) else self._label(inner))
+            above = self.above(inner, aliases)
             shown.append(above)
             if isinstance(item, exp.Alias):
                 aliases[fold(item.alias)] = above
@@ -338,7 +338,8 @@ class Block:
     def _aggregate(self, call: Call) -> exp.Expression:
         text = self._spelling_of_call(call)
         if text not in self.aggregates:
-            self.aggregates[text] = bind_aggregate(self, call, f"a{len(self.aggregates)}")
+            taken = [*(key.name for key in self.keys.values()), *(a.name for a in self.aggregates.values())]
+            self.aggregates[text] = bind_aggregate(self, call, fresh_names([*taken, label_of(call)])[-1])
         found = self.aggregates[text]
         if found.report == "JSON":
             return _json(found.name, self.confidence)
@@ -462,11 +463,10 @@ def _monotone(node: exp.Expression) -> bool:
 
 
 def _json(name: str, confidence: float) -> exp.Expression:
-    from dpsql.sql.dialect import parse_fragment
-
+    value, low, high = (to_sql(column(f"{name}{end}")) for end in ("", "__low", "__high"))
     text = (
-        f"SELECT to_json({{'result': {{'value': {name}, 'noise_confidence_interval': {{'lower_bound': {name}__low, "
-        f"'upper_bound': {name}__high, 'confidence_level': {confidence}}}}}}})"
+        f"SELECT to_json({{'result': {{'value': {value}, 'noise_confidence_interval': {{'lower_bound': {low}, "
+        f"'upper_bound': {high}, 'confidence_level': {confidence}}}}}}})"
     )
     return parse_fragment(text).expressions[0]
 

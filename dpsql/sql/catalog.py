@@ -76,9 +76,9 @@ class Catalog:
         """A base table as it stands in an exact FROM; a private one carries its unit under the hidden name."""
         fields = self.fields(table, alias)
         if table.public:
-            return Relation(alias, fields, self._named(table, alias), private=False, aliases=(alias,))
+            return Relation(alias, fields, self._named(table, alias), private=False)
         if table.row_level:
-            return Relation(alias, fields, self._named(table, alias), True, None, (table,), row_level=True, aliases=(alias,))
+            return Relation(alias, fields, self._named(table, alias), True, None, (table,), row_level=True)
         inner = exp.Select()
         base = "dpsql_base"
         for item in fields:
@@ -97,7 +97,7 @@ class Catalog:
         inner = inner.select(exp.alias_(unit, UNIT, quoted=True), copy=False)
         inner = inner.where(exp.Not(this=exp.Is(this=unit.copy(), expression=exp.Null())), copy=False)
         source = inner.subquery(exp.to_identifier(alias, quoted=True), copy=False)
-        return Relation(alias, fields, source, True, column(UNIT, alias), (table,), aliases=(alias,))
+        return Relation(alias, fields, source, True, column(UNIT, alias), (table,))
 
     def _named(self, table: Table, alias: str) -> exp.Expression:
         return exp.alias_(exp.maybe_parse(self.engine.relation(table), into=exp.Table, dialect=self.engine.dialect), alias, table=True, quoted=True)

@@ -16,7 +16,7 @@ from sqlglot import exp
 from dpsql.errors import BindError, PrivacyError
 from dpsql.plan import Input
 from dpsql.sql.dialect import span_of
-from dpsql.sql.relation import Field, Names, Relation, column, fold
+from dpsql.sql.relation import Field, Names, Relation, column, fold, unit_domain
 
 Resolve = Callable[[exp.Expression], Relation]
 Safe = Callable[[exp.Expression, Names], exp.Expression]
@@ -193,7 +193,7 @@ def _same_unit(
             span=span_of(join),
             hint="ask the owner for a privacy unit column, or query the tables one at a time.",
         )
-    domains = {t.unit_domain for r in (*bound.relations, right) for t in r.tables}
+    domains = {unit_domain(t) for r in (*bound.relations, right) for t in r.tables}
     names = Names((*bound.relations, right), dict(bound.merged))
     outer = str(join.args.get("side") or "").upper() in ("LEFT", "RIGHT", "FULL")
     candidates = [*conditions, *([] if outer else where)]

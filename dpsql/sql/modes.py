@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from dpsql.sql import stable
 from dpsql.sql.aggregates import TABLE
 from dpsql.sql.block import dp_block
 from dpsql.sql.options import COMMON, Readers, call_of
@@ -26,7 +27,11 @@ def is_private_call(node: exp.Expression) -> bool:
 
 def readers_of(mode: str, thresholds: Mapping[str, Any]) -> Readers | None:
     """The options of a mode; None when there is no such mode."""
-    return COMMON if mode.upper() in ("DP", "DIFFERENTIAL_PRIVACY") else None
+    return {"DP": COMMON, "DIFFERENTIAL_PRIVACY": COMMON, "PTR": stable.OPTIONS}.get(mode.upper())
 
 
-BLOCKS: dict[str, Callable[..., None]] = {"DP": dp_block, "DIFFERENTIAL_PRIVACY": dp_block}
+BLOCKS: dict[str, Callable[..., None]] = {
+    "DP": dp_block,
+    "DIFFERENTIAL_PRIVACY": dp_block,
+    "PTR": stable.ptr_block,
+}

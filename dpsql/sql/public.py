@@ -8,7 +8,6 @@ from typing import Protocol
 import pyarrow as pa
 
 from dpsql.plan import Block
-from dpsql.sql.catalog import Catalog
 from dpsql.sql.types import Type
 
 Schema = Sequence[tuple[str, str]]
@@ -17,7 +16,9 @@ Schema = Sequence[tuple[str, str]]
 class Finish(Protocol):
     """The embedded DuckDB that holds nothing private."""
 
-    def describe(self, sql: str, relations: Mapping[str, Schema]) -> list[tuple[str, str]]:
+    def describe(
+        self, sql: str, relations: Mapping[str, Schema], public: Iterable[str] = ()
+    ) -> list[tuple[str, str]]:
         """Names and SQL types of a query's columns, bound against empty relations.
 
         Raises:
@@ -25,7 +26,7 @@ class Finish(Protocol):
         """
         ...
 
-    def finish(self, sql: str, relations: Mapping[str, pa.Table]) -> pa.Table:
+    def finish(self, sql: str, relations: Mapping[str, pa.Table], public: Iterable[str] = ()) -> pa.Table:
         """Runs a query over released relations and public tables."""
         ...
 
@@ -34,5 +35,8 @@ def schemas(blocks: Iterable[Block]) -> dict[str, Schema]:
     return {block.name: block.columns for block in blocks}
 
 
-def public_columns(finish: Finish, catalog: Catalog, sql: str, blocks: Iterable[Block]) -> list[tuple[str, Type]]:
-    return [(name, Type.parse(kind)) for name, kind in finish.describe(sql, schemas(blocks))]
+def public_columns(
+    finish: Finish, sql: str, blocks: Iterable[Block], public: Iterable[str]
+) -> list[tuple[str, Type]]:
+    """Names and types of a public query over the releases of these blocks and these public tables."""
+    return [(name, Type.parse(kind)) for name, kind in finish.describe(sql, schemas(blocks), public)]

@@ -63,7 +63,6 @@ class Relation:
     """Conditions that joins add (units that must be equal)."""
     public_preserved: bool = False
     """True when rows of a public table stay without a match: its columns can be public keys."""
-    aliases: tuple[str, ...] = ()
 
     @property
     def max_rows(self) -> int | None:
@@ -83,7 +82,9 @@ class Relation:
         """The same relation under another alias: its columns now hang on that name."""
         fields = tuple(replace(f, typed=replace(f.typed, node=column(f.name, alias))) for f in self.fields)
         unit = None if self.unit is None else column(UNIT, alias)
-        return replace(self, alias=alias, fields=fields, unit=unit, aliases=(alias,))
+        source = self.source.copy()
+        source.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
+        return replace(self, alias=alias, fields=fields, source=source, unit=unit)
 
 
 @dataclass
@@ -135,6 +136,11 @@ class Names:
         if node.name in self.extra and not node.table:
             return self.extra[node.name]
         return self.find(node).typed
+
+
+def unit_domain(table: Table) -> str:
+    """Whose units a table's are. Units of the same name are taken for the same people; rows are nobody else's."""
+    return f"row of {table.name}" if table.row_level or not table.unit_path else fold(table.unit_path[-1].column)
 
 
 def joined(relations: Iterable[Relation]) -> str:

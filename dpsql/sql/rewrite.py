@@ -22,6 +22,15 @@ UNITS = "units"
 _U = "u"
 
 
+def secret_order(names: Iterable[str]) -> str:
+    """A number that orders a unit's own groups or rows in a way that nobody can foresee.
+
+    The salt is mixed in between two hashes: DuckDB combines the hashes of several arguments by multiplication and
+    exclusive or, which would leave the order much the same under every salt.
+    """
+    return f"hash(xor(hash({', '.join(names)}), CAST({SALT} AS UBIGINT)))"
+
+
 @dataclass(frozen=True)
 class Key:
     """A grouping key: its expression over the rows, and the SQL of its public values (None when they are private)."""
@@ -132,7 +141,7 @@ class Exact:
         if budgeted:
             items.append("COUNT(*) AS n")
         text = f"SELECT {', '.join(items)} FROM ({self.rows()}) AS rows GROUP BY {', '.join([_U, *names])}"
-        chosen = f"hash({', '.join([*names, SALT])})"
+        chosen = secret_order(names)
         if budgeted:
             # How many of the unit's rows may still count in this group, taking its groups in a secret order.
             before = (
@@ -163,3 +172,41 @@ class Exact:
         if not (partial.low == 0 and not partial.fixed and partial.inner.startswith("COUNT")):
             value = f"GREATEST({value}, {low})"
         return f"LEAST({value}, {high})"
+
+
+def bounded_rows(
+    bound: From, where: str | None, keys: tuple[Key, ...], values: dict[str, str], rows: int | None, groups: int | None,
+    domain: str | None = None,
+) -> str:  # fmt: skip
+    """Private rows as they are, at most ``rows`` of one unit in a group and at most ``groups`` groups of it.
+
+    Where mechanisms need rows rather than sums, rows over the bound are dropped. Which ones is decided by a secret hash
+    of the unit's own values, so no other unit's rows take part in the choice. ``values`` maps column names to SQL.
+    """
+    names = [key.name for key in keys]
+    items = [*(f"{key.sql} AS {key.name}" for key in keys), *(f"{sql} AS {name}" for name, sql in values.items())]
+    conditions = [f"({where})"] if where else []
+    wanted = [*names, *values]
+    if bound.unit is not None:
+        unit = to_sql(bound.unit)
+        items.insert(0, f"{unit} AS {_U}")
+        conditions.append(f"({unit} IS NOT NULL)")
+    text = f"SELECT {', '.join(items)} FROM {to_sql(bound.source)}"
+    for join in bound.joins:
+        text += " " + to_sql(join)
+    if conditions:
+        text += f" WHERE {' AND '.join(conditions)}"
+    if domain is not None and names:
+        inside = f"({', '.join(names)})" if len(names) > 1 else names[0]
+        text = f"SELECT * FROM ({text}) AS rows WHERE {inside} IN (SELECT {inside} FROM ({domain}) AS domain)"
+    if bound.unit is None:
+        return text
+    if groups is not None and names:
+        chosen = secret_order(names)
+        order = f"DENSE_RANK() OVER (PARTITION BY {_U} ORDER BY {chosen}, {', '.join(names)})"
+        text = f"SELECT * FROM ({text}) AS rows QUALIFY {order} <= {groups}"
+    if rows is not None:
+        part = ", ".join([_U, *names])
+        chosen = secret_order(values)
+        text = f"SELECT * FROM ({text}) AS rows QUALIFY row_number() OVER (PARTITION BY {part} ORDER BY {chosen}) <= {rows}"
+    return f"SELECT {', '.join(wanted)} FROM ({text}) AS bounded"

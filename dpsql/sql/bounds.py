@@ -1,0 +1,113 @@
+"""Interval arithmetic on what is public about values: the ranges that the policy declares, carried through expressions.
+
+Ends are exact fractions, None where there is no end. An interval speaks of values after clamping: the expression over
+clamped columns lies in it, and the expression's own values are clamped to it before anything is added up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import reduce
+
+End = Fraction | None
+
+
+def _least(a: End, b: End) -> End:
+    return None if a is None or b is None else min(a, b)
+
+
+def _most(a: End, b: End) -> End:
+    return None if a is None or b is None else max(a, b)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """``[low, high]``; an end of None is open.
+
+    >>> Interval(Fraction(1), Fraction(2)) * Interval(Fraction(-1), Fraction(3))
+    Interval(low=Fraction(-2, 1), high=Fraction(6, 1))
+    """
+
+    low: End = None
+    high: End = None
+
+    @classmethod
+    def point(cls, value: Fraction | int) -> Interval:
+        return cls(Fraction(value), Fraction(value))
+
+    @property
+    def bounded(self) -> bool:
+        return self.low is not None and self.high is not None
+
+    def __neg__(self) -> Interval:
+        return Interval(None if self.high is None else -self.high, None if self.low is None else -self.low)
+
+    def __add__(self, other: Interval) -> Interval:
+        low = None if self.low is None or other.low is None else self.low + other.low
+        high = None if self.high is None or other.high is None else self.high + other.high
+        return Interval(low, high)
+
+    def __sub__(self, other: Interval) -> Interval:
+        return self + -other
+
+    def __mul__(self, other: Interval) -> Interval:
+        if not (self.bounded and other.bounded):
+            return self._scaled(other) or other._scaled(self) or Interval()
+        ends = [a * b for a in (self.low, self.high) for b in (other.low, other.high) if a is not None and b is not None]
+        return Interval(min(ends), max(ends))
+
+    def _scaled(self, factor: Interval) -> Interval | None:
+        """A half-open interval times a constant."""
+        if factor.low is None or factor.low != factor.high:
+            return None
+        c = factor.low
+        if c == 0:
+            return Interval.point(0)
+        ends = (None if self.low is None else self.low * c, None if self.high is None else self.high * c)
+        return Interval(*ends) if c > 0 else Interval(ends[1], ends[0])
+
+    def __truediv__(self, other: Interval) -> Interval:
+        """Only by intervals that do not hold zero; all else is unbounded."""
+        if other.low is None or other.high is None or other.low <= 0 <= other.high:
+            return Interval()
+        return self * Interval(1 / other.high, 1 / other.low)
+
+    def absolute(self) -> Interval:
+        if self.low is not None and self.low >= 0:
+            return self
+        if self.high is not None and self.high <= 0:
+            return -self
+        return Interval(Fraction(0), _most(self.high, None if self.low is None else -self.low))
+
+    def union(self, other: Interval) -> Interval:
+        return Interval(_least(self.low, other.low), _most(self.high, other.high))
+
+    def rounded(self) -> Interval:
+        """Outward to whole numbers: what FLOOR, CEIL, ROUND and casts to integers stay within."""
+        low = None if self.low is None else Fraction(math.floor(self.low))
+        high = None if self.high is None else Fraction(math.ceil(self.high))
+        return Interval(low, high)
+
+
+UNKNOWN = Interval()
+
+
+def union(intervals: Iterable[Interval | None]) -> Interval:
+    """The smallest interval around all; unknown when one of them is."""
+    return reduce(lambda a, b: a.union(b), [i or UNKNOWN for i in intervals])
+
+
+def greatest(intervals: Iterable[Interval | None]) -> Interval:
+    """GREATEST(...): at least every known low end, at most all high ends. (NULLs are skipped by the function.)"""
+    items = [i or UNKNOWN for i in intervals]
+    lows = [i.low for i in items]
+    known = [low for low in lows if low is not None]
+    return Interval(max(known) if known else None, reduce(_most, [i.high for i in items]))
+
+
+def least(intervals: Iterable[Interval | None]) -> Interval:
+    """LEAST(...)."""
+    return -greatest(-(i or UNKNOWN) for i in intervals)
