@@ -85,3 +85,13 @@ def columns(session: Session, name: str) -> Sheet:
             known = "the privacy unit: can be counted, never shown"
         rows.append((column, kind, known))
     return of_rows(("column", "type", "declared"), rows, (f"{table.name}: {len(rows)} columns",))
+
+
+def report(session: Session, path: str) -> Lines:
+    """The owner's report: shown as text, or written to a file (.html, .csv, .json, else text) by its ending."""
+    from dpsql.ledger.report import report_text, write_report
+
+    if not path:
+        return Lines(tuple(report_text(session._ledger, session.policy).splitlines()))
+    written = write_report(session._ledger, session.policy, path)
+    return Lines((f"written to {written}",))
