@@ -7,7 +7,7 @@ folded under another accountant say what they would have cost there.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -15,7 +15,7 @@ from typing import Any
 
 from dpsql.ledger.chain import START, Row, damaged, says
 from dpsql.ledger.terms import Terms
-from dpsql.privacy.events import Composed, Event, SparseVector
+from dpsql.privacy.events import Composed, DeclaredPlan, Event, SparseVector
 from dpsql.privacy.filters import Filter, Spent, open_filter
 
 OUTCOMES = ("released", "failed", "interrupted")
@@ -62,13 +62,10 @@ class Purse:
     """A filter and the running sum it decides on. Open reservations are summed apart: they may still shrink."""
 
     def __init__(self, accountant: str, epsilon: Fraction, delta: Fraction) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.spent_epsilon = Fraction(0)
-        self.spent_delta = Fraction(0)
         self.filter: Filter = open_filter(accountant, epsilon, delta)
         self._base: Spent = self.filter.start
         self._open: dict[int, Event] = {}
+        self._folded: dict[int, Event] = {}
         self._sum: Spent | None = self._base
 
     @property
@@ -83,35 +80,22 @@ class Purse:
     def admits(self, event: Event) -> bool:
         return bool(self.filter.admits(self.spent, event))
 
-    @property
-    def left_delta(self) -> Fraction:
-        """What no event has taken of delta."""
-        return self.delta - self.spent_delta
-
     def reserve(self, statement: int, event: Event) -> None:
-        self._count(event, 1)
         self._sum = self.filter.add(self.spent, event)
         self._open[statement] = event
         if len(self._open) > _FOLD_ABOVE:  # left behind by processes that died: keep the sum short
             oldest = next(iter(self._open))
-            self._base = self.filter.add(self._base, self._open.pop(oldest))
+            self._folded[oldest] = self._open.pop(oldest)
+            self._base = self.filter.add(self._base, self._folded[oldest])
 
     def settle(self, statement: int, event: Event) -> bool:
         """Replaces what was reserved by what was used; False when only a new fold of everything can."""
         if statement not in self._open:
-            return False
-        reserved = self._open.pop(statement)
-        unchanged = reserved == event
-        self._count(reserved, -1)
-        self._count(event, 1)
+            return self._folded.pop(statement, None) == event
+        unchanged = self._open.pop(statement) == event
         self._base = self.filter.add(self._base, event)
         self._sum = self._sum if unchanged else None
         return True
-
-    def _count(self, event: Event, sign: int) -> None:
-        epsilon, delta = event.basic
-        self.spent_epsilon += sign * epsilon
-        self.spent_delta += sign * delta
 
 
 class Account:
@@ -204,8 +188,9 @@ class Account:
         self._check_cheaper(entry, event)
         if outcome not in OUTCOMES or not isinstance(release, str | None):
             raise ValueError(outcome)
+        purses = self.purses(entry.analyst).values()
         self.entries[row.statement] = replace(entry, event=event, outcome=outcome, release=release)
-        if not all([purse.settle(row.statement, event) for purse in self.purses(entry.analyst).values()]):
+        if not all(purse.settle(row.statement, event) for purse in purses):
             self._purses = None
 
     def _on_refuse(self, row: Row, body: Mapping[str, Any]) -> None:
@@ -219,7 +204,7 @@ class Account:
     ) -> Entry:
         if row.statement != len(self.entries) + 1:
             raise ValueError("statements are numbered in order")
-        told = (body["analyst"], body["text"], body["user"], body.get("reason", ""), body.get("key", ""))
+        told = [body["analyst"], body["text"], body["user"], body.get("reason", ""), body.get("key", "")]
         if not all(isinstance(value, str) for value in told):
             raise TypeError("text expected")
         analyst, text, user, reason, key = told
@@ -259,8 +244,12 @@ def within(used: Event, reserved: Event) -> bool:
     """
     if used == reserved:
         return True
-    if isinstance(reserved, Composed) and isinstance(used, Composed):
-        return len(used.events) == len(reserved.events) and all(map(within, used.events, reserved.events))
+    if isinstance(reserved, Composed | DeclaredPlan) and type(used) is type(reserved):
+        return (
+            replace(used, events=reserved.events) == reserved
+            and len(used.events) == len(reserved.events)
+            and all(map(within, used.events, reserved.events))
+        )
     if isinstance(reserved, SparseVector) and isinstance(used, SparseVector) and reserved.hits is None:
         return (
             replace(used, hits=None) == reserved

@@ -31,11 +31,6 @@ def short(value: Fraction, rounding: Context = NEAR) -> str:
     return f"{float(rounded):.4g}"
 
 
-def floor4(value: Fraction) -> Fraction:
-    """The largest four-digit decimal that is not above ``value``: what can be typed and still fits."""
-    return Fraction(DOWN.divide(Decimal(value.numerator), Decimal(value.denominator)))
-
-
 def pair(epsilon: Fraction, delta: Fraction, rounding: Context = NEAR) -> str:
     """``"ε=0.1"``, or ``"ε=0.1, δ=1e-07"`` where delta is not 0."""
     text = f"ε={short(epsilon, rounding)}"

@@ -24,9 +24,6 @@ from dpsql.ledger.terms import Terms
 Write = Callable[[str, int, dict[str, Any]], None]
 """Appends a row: its kind, its statement (0: none), what it says."""
 
-_ABANDONED: list[sqlite3.Connection] = []
-"""Connections that came over a fork: SQLite forbids the child to use them, even to close them."""
-
 
 class Book:
     """A connection to a ledger and the fold of its rows. Safe for threads, processes and forks.
@@ -57,10 +54,11 @@ class Book:
         self._pid = os.getpid()
         self._trusted = True
         self._closed = False
-        self._connection = connection or schema.connect(path, read_only=read_only, timeout=timeout)
+        self._connection: sqlite3.Connection | None = connection or self._connect()
         self._file = None if path is None else _inode(path)
+        self._wal: tuple[int, int] | None = None
         if first is not None:
-            schema.found(self._connection, first)
+            schema.found(self._connected(), first)
         _OPEN.add(self)
 
     def copy(self, terms: Terms) -> Book:
@@ -74,9 +72,8 @@ class Book:
     def close(self) -> None:
         """Closes the file. Open reservations stay charged."""
         with self._lock:
-            if not self._closed and self._pid == os.getpid():
-                self._connection.close()
             self._closed = True
+            self._disconnect()
         _OPEN.discard(self)
 
     @contextmanager
@@ -97,8 +94,12 @@ class Book:
             return schema.hash_at(connection, seq)
 
     @contextmanager
-    def writing(self) -> Iterator[tuple[Write, sqlite3.Connection]]:
-        """One transaction: take the write lock, read what others wrote, decide and append, commit to the disk."""
+    def writing(self, durable: bool = True) -> Iterator[tuple[Write, sqlite3.Connection]]:
+        """One transaction: take the write lock, read what others wrote, decide and append, commit.
+
+        With ``durable`` the rows are on the disk when the block ends; without, they may be lost in a power cut
+        (not when a process dies).
+        """
         rows: list[Row] = []
 
         def write(kind: str, statement: int, body: dict[str, Any]) -> None:
@@ -108,13 +109,24 @@ class Book:
             rows.append(row)
 
         with self._lock, self._guarded() as connection:
+            schema.durable(connection, durable)
             connection.execute("BEGIN IMMEDIATE")
             self._catch_up(connection)
             yield write, connection
             connection.execute("COMMIT")
+            self._check_kept()
             self._fold(rows)
-        if rows and self.path is not None:
-            witness.write_mark(self.path, witness.Mark(self.account.ledger_id, rows[-1].seq, rows[-1].hash))
+            if durable and rows and self.path is not None:
+                mark = witness.Mark(self.account.ledger_id, rows[-1].seq, rows[-1].hash)
+                witness.write_mark(self.path, mark)
+
+    def _check_kept(self) -> None:
+        """After a commit: the rows must be in files that still have their names."""
+        if self.path is not None:
+            wal = _inode(schema.wal_path(self.path))
+            self._wal = self._wal or wal
+            if _inode(self.path) != self._file or wal != self._wal:
+                raise _replaced(self.path)
 
     @contextmanager
     def _guarded(self) -> Iterator[sqlite3.Connection]:
@@ -136,20 +148,34 @@ class Book:
         if self._pid != os.getpid():
             self._after_fork()
         if self.path is not None and _inode(self.path) != self._file:
-            raise LedgerError(
-                f"The ledger {self.path} was removed or replaced while it was open; nothing can be charged.",
-                hint="put it back and connect again.",
-            )
+            raise _replaced(self.path)
+        if self._connection is None:
+            self._connection = self._connect()
         return self._connection
 
+    def _connect(self) -> sqlite3.Connection:
+        self._wal = None
+        return schema.connect(self.path, read_only=self._read_only, timeout=self._timeout)
+
+    def _disconnect(self) -> None:
+        if self._connection is not None and self._pid == os.getpid():
+            self._connection.close()
+            self._connection = None
+
+    def _before_fork(self) -> None:
+        """SQLite's locks don't survive a fork: let go of the file. Both processes open it again when they need it."""
+        self._lock.acquire()
+        if self.path is not None:
+            with suppress(sqlite3.Error):
+                self._disconnect()
+
     def _after_fork(self) -> None:
-        """A forked process opens the file itself. A budget in memory can't be shared, so the child has none."""
-        if self.path is None:
+        """In a forked process. A budget in memory can't be shared, so the child has none."""
+        if self.path is None or self._connection is not None:
             raise LedgerError(
-                "A ledger in memory can't be used by a forked process: both would spend the same budget.",
-                hint="give the ledger a file: ledger='...'.",
+                "This ledger was opened before the process was forked: both would spend the same budget.",
+                hint="connect again in the new process, with a ledger in a file: ledger='...'.",
             )
-        self._connection = schema.connect(self.path, read_only=self._read_only, timeout=self._timeout)
         self._pid = os.getpid()
         self.process = process.identity()
         self._trusted = False
@@ -188,12 +214,28 @@ def _inode(path: Path) -> tuple[int, int] | None:
     return (found.st_dev, found.st_ino)
 
 
-def _forked() -> None:
-    """In a forked child: new locks (their owners were left behind), and connections put aside, never touched."""
+def _replaced(path: Path) -> LedgerError:
+    return LedgerError(
+        f"The ledger {path} was removed or replaced while it was open; nothing can be charged.",
+        hint="put it back and connect again.",
+    )
+
+
+def _before_fork() -> None:
+    for book in list(_OPEN):
+        book._before_fork()
+
+
+def _in_parent() -> None:
+    for book in list(_OPEN):
+        with suppress(RuntimeError):  # opened by another thread in between: never locked here
+            book._lock.release()
+
+
+def _in_child() -> None:
     for book in list(_OPEN):
         book._lock = threading.RLock()
-        _ABANDONED.append(book._connection)
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+    os.register_at_fork(before=_before_fork, after_in_parent=_in_parent, after_in_child=_in_child)

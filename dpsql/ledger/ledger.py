@@ -12,7 +12,7 @@ import secrets
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from dpsql.errors import BudgetExceeded, LedgerError, did_you_mean
 from dpsql.ledger import process, replay, schema, witness
@@ -191,8 +191,9 @@ class Ledger:
             if entry.outcome == "reserved" and entry.progress and process.certainly_gone(entry.process):
                 with suppress(LedgerError):
                     self._settle(entry.statement_id, entry.progress, None, "interrupted")
+        if witness.read_mark(path) is None:
+            witness.write_mark(path, witness.Mark(account.ledger_id, 1, str(self._book.hash_at(1))))
         mark = witness.Mark(account.ledger_id, account.seq, account.head)
-        witness.write_mark(path, mark)
         for text in witness.register(path, terms.dataset, mark):
             if text not in account.notices:
                 self._try_write("notice", {"text": text})
@@ -237,7 +238,8 @@ class Ledger:
             outcome: ``released``, ``failed`` or ``interrupted``.
 
         Raises:
-            LedgerError: settled before, more used than reserved, or not written: what was reserved stays charged.
+            LedgerError: settled before, more used than reserved, or not written: what was reserved stays charged,
+                and that charge is on the disk.
         """
         if outcome not in OUTCOMES:
             raise ValueError(f"outcome must be one of {', '.join(OUTCOMES)}, not {outcome!r}")
@@ -255,7 +257,7 @@ class Ledger:
         Best effort: the analyst's own error matters more than a log line, so a failure to write is not raised.
         """
         body = {"reason": reason, "event": None if event is None else event.to_json()}
-        with suppress(LedgerError), self._book.writing() as (write, _):
+        with suppress(LedgerError), self._book.writing(durable=False) as (write, _):
             write("refuse", len(self._book.account.entries) + 1, self._who(text) | body)
 
     def replay(self, key: str) -> Stored | None:
@@ -284,7 +286,7 @@ class Ledger:
             raise told
 
     def _settle(self, number: int, event: Event, release: bytes | None, outcome: str) -> None:
-        with self._book.writing() as (write, connection):
+        with self._book.writing(durable=False) as (write, connection):
             entry = self._book.account.entries[number]
             told = _settled(entry)
             if told is None:
@@ -313,6 +315,11 @@ class Ledger:
         return tuple(self._book.account.notices)
 
     @property
+    def dataset(self) -> str:
+        """The data set it belongs to."""
+        return self.terms.dataset
+
+    @property
     def terms(self) -> Terms:
         """The terms that rule this session."""
         return self._book.account.terms
@@ -333,7 +340,7 @@ class Ledger:
         """Closes the file. Open reservations stay charged."""
         self._book.close()
 
-    def __enter__(self) -> Ledger:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -344,7 +351,7 @@ class Ledger:
 
     def _try_write(self, kind: str, body: dict[str, Any]) -> None:
         """A row that charges nothing: a ledger that can't be written says so when it must."""
-        with suppress(LedgerError), self._book.writing() as (write, _):
+        with suppress(LedgerError), self._book.writing(durable=False) as (write, _):
             write(kind, 0, body)
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from dpsql.ledger.svg import Axis, Picture
 
-_STEPS = 400
 _FLOOR = 1e-12
 
 
@@ -15,7 +14,7 @@ def pictures(data: dict[str, Any]) -> str:
     """All figures as HTML, each with a caption that says in words what it shows."""
     drawn = data["pictures"]
     figures = [
-        _figure("burn-down", burn_down(drawn["burn_down"], data["left"]), wide=True),
+        _figure("burn-down", burn_down(drawn["burn_down"]), wide=True),
         _figure("epsilon-delta", epsilon_delta(drawn["epsilon_delta"], data["left"])),
         _figure("trade-off", tradeoff(drawn["tradeoff"])),
         _figure("attacker", attacker(drawn["attacker"])),
@@ -24,39 +23,32 @@ def pictures(data: dict[str, Any]) -> str:
     return f'<div class="gallery">{"".join(figures)}</div>'
 
 
-def burn_down(data: dict[str, Any], left: dict[str, Any]) -> Picture:
+def burn_down(data: dict[str, Any]) -> Picture:
     """Epsilon left after each charge."""
-    steps, limit = data["left"], data["limit"]
-    lowest = min(0.0, min(steps))
-    last = len(steps) - 1
-    basic = left["accountant"] == "basic"
-    text = "Each step down is a charge, each hollow mark a refused statement at the level it asked for."
-    if not basic:
-        text += (
-            f" Plain sums of ε; the accountant {left['accountant']} charges less, so the line may pass zero."
-        )
-    asked = [level for _, level, _ in data["refused"]]
-    y = Axis.linear("ε left", min([lowest, *asked, *([0.0] if basic else [])]), limit * 1.08)
-    picture = Picture("Budget left after each charge", text, Axis.linear("charges", 0, max(1, last)), y)
-    every = max(1, last // _STEPS)
+    steps, limit, charges = data["steps"], data["limit"], max(1, data["charges"])
+    lowest = max(-limit / 4, min([0.0, *(mark["level"] for mark in data["refused"])]))
+    picture = Picture(
+        "Budget left after each charge",
+        "The largest ε that one more statement could have had. Each step is a charge, each hollow mark a refused "
+        "statement at the level it asked for.",
+        Axis.counts("charges", charges),
+        Axis.linear("ε left", lowest, limit * 1.08),
+    )
+    picture.line([(0, limit), (charges, limit)], "quiet", "3 4")
+    picture.label(charges, limit, f"limit ε={limit:.4g}", kind="quiet", anchor="end", dx=0)
+    if lowest < 0:
+        picture.line([(0, 0), (charges, 0)], "quiet")
     corners: list[tuple[float, float]] = []
-    for i in range(0, last + 1, every):
-        if corners:
-            corners.append((i, corners[-1][1]))
-        corners.append((i, steps[i]))
-    if corners[-1][0] != last:
-        corners += [(last, corners[-1][1]), (last, steps[last])]
-    picture.line([(0, limit), (max(1, last), limit)], "quiet", "3 4")
-    picture.label(max(1, last), limit, f"limit ε={limit:.4g}", kind="quiet", anchor="end", dx=0)
-    if y.low < 0:
-        picture.line([(0, 0), (max(1, last), 0)], "quiet")
-    if last:
+    for step in steps:
+        corners += [(step["charges"], corners[-1][1])] if corners else []
+        corners.append((step["charges"], step["left"]))
+    if len(corners) > 1:
         picture.line(corners, "first")
-    if last <= 60:
-        for i, level in enumerate(steps):
-            picture.dot(i, level, "first", title=data["labels"][i - 1] if i else "")
-    for at, level, label in data["refused"][:_STEPS]:
-        picture.dot(at, level, "second", hollow=True, title=f"refused: {label}")
+    if len(steps) <= 60:
+        for step in steps:
+            picture.dot(step["charges"], step["left"], "first", title=step["text"])
+    for mark in data["refused"]:
+        picture.dot(mark["charges"], mark["level"], "second", hollow=True, title=f"refused: {mark['text']}")
     return picture
 
 

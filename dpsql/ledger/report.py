@@ -23,8 +23,10 @@ from dpsql.ledger.ledger import Ledger
 from dpsql.ledger.page import page
 from dpsql.ledger.state import BudgetState
 from dpsql.policy import Policy
+from dpsql.privacy.filters import open_filter
 
 FORMAT = 1
+_STEPS = 400
 SECTIONS = ("left", "asked", "refused", "guarantee", "assumptions", "pictures")
 """The parts of a report, in the order in which an owner asks for them."""
 
@@ -93,7 +95,7 @@ def report_text(ledger: Ledger, policy: Policy | None = None) -> str:
     data = report(ledger, policy)
     left, promise = data["left"], data["guarantee"]
     lines = [f"{data['ledger'] or 'ledger in memory'} · {data['dataset']} · {data['written'][:16]}Z", ""]
-    lines += [f"Left: {left['sentence']}" + (f" ({left['about_text']})" if left["about_text"] else ""), ""]
+    lines += [left["sentence"] + (f" ({left['about_text']})" if left["about_text"] else ""), ""]
     lines += ["Asked:"] + [
         f"  {e['when_text']}  {e['who']:<12} {e['charge']:<16} {e['outcome']:<11} {' '.join(e['text'].split())[:70]}"
         for e in data["asked"]["statements"]
@@ -272,18 +274,27 @@ def _pictures(whole: BudgetState, entries: list[Entry]) -> dict[str, Any]:
 
 
 def _burn_down(whole: BudgetState, entries: list[Entry]) -> dict[str, Any]:
-    """Epsilon left after each charge, as plain sums; what was refused stands at the level it asked for."""
-    left, steps, refused = whole.limit_epsilon, [float(whole.limit_epsilon)], []
+    """What one more statement might have cost, after each charge; refused statements at the level they asked for."""
+    rule = open_filter(whole.accountant, whole.limit_epsilon, whole.limit_delta)
+    charges = sum(e.event is not None for e in entries)
+    every = max(1, charges // _STEPS)
+    spent, left, count = rule.start, rule.epsilon, 0
+    steps: list[dict[str, Any]] = [{"charges": 0, "left": float(left), "text": ""}]
+    refused: list[dict[str, Any]] = []
     for entry in entries:
         if entry.event is not None:
-            left -= entry.event.basic[0]
-            steps.append(float(left))
-        elif entry.asked is not None:
-            refused.append(
-                (len(steps) - 1, float(left - entry.asked.basic[0]), " ".join(entry.text.split())[:80])
-            )
-    labels = [" ".join(e.text.split())[:80] for e in entries if e.event is not None]
-    return {"limit": float(whole.limit_epsilon), "left": steps, "refused": refused, "labels": labels}
+            spent, count = rule.add(spent, entry.event), count + 1
+            if count % every == 0 or count == charges:
+                left = rule.fits(spent)
+                steps.append({"charges": count, "left": float(left), "text": _clip(entry.text)})
+        elif entry.asked is not None and len(refused) < _STEPS:
+            level = float(left - entry.asked.basic[0])
+            refused.append({"charges": count, "level": level, "text": _clip(entry.text)})
+    return {"limit": float(whole.limit_epsilon), "charges": charges, "steps": steps, "refused": refused}
+
+
+def _clip(text: str) -> str:
+    return " ".join(text.split())[:90]
 
 
 def _unit_words(unit: str | None) -> str:

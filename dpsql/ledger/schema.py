@@ -1,8 +1,10 @@
 """The SQLite file of a ledger: how it is made, opened and recognised, and what SQLite's errors mean.
 
-One file. Rollback journal (no side files after a commit), ``synchronous = EXTRA``: when a commit returns, the
-rows are on the disk, and so is the removal of the journal. Every writer takes the write lock before it reads
-what it decides on (``BEGIN IMMEDIATE``), so two processes can't both spend the last of a budget.
+One file, and while it is open the two files of SQLite's write-ahead log. A commit that charges something returns
+when it is on the disk (``synchronous = FULL``; ``EXTRA`` on file systems that only know a rollback journal). A commit
+that only says how a charge ended may wait for the next: lost in a power cut, it leaves the full charge. Every writer
+takes the write lock before it reads what it decides on (``BEGIN IMMEDIATE``), so two processes can't both spend the
+last of a budget.
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ def create(path: Path, first: Row) -> bool:
         with honest(path):
             connection = sqlite3.connect(draft, isolation_level=None)
             try:
+                connection.execute("PRAGMA journal_mode = WAL")
                 found(connection, first)
             finally:
                 connection.close()
@@ -53,13 +56,14 @@ def create(path: Path, first: Row) -> bool:
             hint="give a path in a directory that you may write to: ledger='...'.",
         ) from None
     finally:
-        with suppress(OSError):
-            draft.unlink()
+        for side in ("", "-wal", "-shm", "-journal"):
+            with suppress(OSError):
+                draft.with_name(draft.name + side).unlink()
 
 
 def found(connection: sqlite3.Connection, first: Row) -> None:
     """Writes the tables and the first row into an empty database."""
-    _settings(connection)
+    durable(connection, True)
     connection.execute("BEGIN EXCLUSIVE")
     connection.execute(f"PRAGMA application_id = {APPLICATION}")
     connection.execute(f"PRAGMA user_version = {VERSION}")
@@ -76,26 +80,35 @@ def connect(path: Path | None, *, read_only: bool = False, timeout: float = 30.0
         LedgerError: no such file, not a ledger, made by a newer dpsql, damaged, or not readable.
     """
     if path is None:
-        memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        _settings(memory)
-        return memory
+        return sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    how = "?mode=ro" if read_only else "?mode=rw"
+    if read_only and not wal_path(path).exists() and not os.access(path.parent, os.W_OK):
+        how += "&immutable=1"  # nobody writes here, and SQLite could not make its side files
     with honest(path):
-        mode = "ro" if read_only else "rw"
         connection = sqlite3.connect(
-            f"{path.resolve().as_uri()}?mode={mode}",
-            uri=True,
-            isolation_level=None,
-            check_same_thread=False,
-            timeout=timeout,
+            path.as_uri() + how, uri=True, isolation_level=None, check_same_thread=False, timeout=timeout
         )
         try:
+            connection.execute("PRAGMA trusted_schema = OFF")
             _recognise(connection, path)
-            if not read_only:
-                _settings(connection)
         except BaseException:
             connection.close()
             raise
     return connection
+
+
+def durable(connection: sqlite3.Connection, wait: bool) -> None:
+    """Whether the next commits wait for the disk. Without a write-ahead log they always do."""
+    if connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
+        connection.execute(f"PRAGMA synchronous = {'FULL' if wait else 'NORMAL'}")
+    else:
+        connection.execute("PRAGMA synchronous = EXTRA")
+    connection.execute("PRAGMA fullfsync = ON")  # macOS: through the drive's own cache
+
+
+def wal_path(path: Path) -> Path:
+    """Where SQLite keeps the write-ahead log of a file."""
+    return path.with_name(path.name + "-wal")
 
 
 def append(connection: sqlite3.Connection, row: Row) -> None:
@@ -163,13 +176,6 @@ def explain(error: sqlite3.Error, path: Path | None) -> LedgerError:
             hint="check the disk; what was reserved before stays charged.",
         )
     return damaged(f"{'it' if path is None else path} does not read as a whole ledger")
-
-
-def _settings(connection: sqlite3.Connection) -> None:
-    connection.execute("PRAGMA trusted_schema = OFF")
-    connection.execute("PRAGMA journal_mode = DELETE")
-    connection.execute("PRAGMA synchronous = EXTRA")
-    connection.execute("PRAGMA fullfsync = ON")  # macOS: through the drive's own cache
 
 
 def _recognise(connection: sqlite3.Connection, path: Path) -> None:

@@ -37,6 +37,12 @@ class Axis:
         return cls(label, low, high, tuple((v, f"{v:.0%}" if unit == "%" else f"{v:.6g}") for v in values))
 
     @classmethod
+    def counts(cls, label: str, high: int) -> Axis:
+        """From 0 to ``high``, with ticks at whole numbers only."""
+        step = max(1, round(_round_step(high / 6)))
+        return cls(label, 0, high, tuple((float(v), str(v)) for v in range(0, high + 1, step)))
+
+    @classmethod
     def powers(cls, label: str, low: float, high: float) -> Axis:
         """A logarithmic axis with ticks at powers of ten."""
         first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))

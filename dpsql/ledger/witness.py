@@ -136,6 +136,13 @@ def _register(known: sqlite3.Connection, path: str, dataset: str, mark: Mark) ->
         told.append(
             "an earlier ledger of the same data was at this path and was replaced; their losses add up"
         )
+    last = known.execute(
+        "SELECT seq FROM ledgers WHERE ledger = ? AND path = ?", (mark.ledger, path)
+    ).fetchone()
+    if last is not None and last[0] > mark.seq:
+        told.append(
+            f"this ledger ended at row {last[0]} when it was opened before; now it ends at {mark.seq}"
+        )
     known.execute(
         "INSERT OR REPLACE INTO ledgers VALUES (?, ?, ?, ?, ?, strftime('%s', 'now'))",
         (mark.ledger, path, dataset, mark.seq, mark.hash),
