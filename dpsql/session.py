@@ -14,7 +14,8 @@ from dpsql.engine.finish import Finisher
 from dpsql.errors import BudgetExceeded, EngineError, Error, Interrupted, PolicyError, PrivacyError
 from dpsql.explain import Explanation, explain_plan
 from dpsql.ledger.ledger import Ledger
-from dpsql.mechanisms.base import Release
+from dpsql.mechanisms.base import SALT, Release
+from dpsql.mechanisms.blocks import BLOCK
 from dpsql.noise.entropy import Entropy
 from dpsql.plan import Plan
 from dpsql.policy import Policy
@@ -125,10 +126,20 @@ class Session:
         if statement.kind not in ("query",):
             return None
         try:
-            return bind(statement, self._catalog, self._finisher, self._thresholds)
+            plan = bind(statement, self._catalog, self._finisher, self._thresholds)
+            self._check(plan)
+            return plan
         except PrivacyError as error:
             self._ledger.refuse(statement.source, error.message, None)
             raise
+
+    def _check(self, plan: Plan) -> None:
+        """What the engine would refuse on any data is refused before it is paid."""
+        for block in plan.blocks:
+            schemas = {b.name: b.columns for b in plan.blocks}
+            lent = {i.name: self._finisher.describe(i.sql, schemas, plan.public) for i in block.inputs}
+            for query in block.operator.queries:
+                self._engine.check(query.replace(SALT, "0").replace(BLOCK, "0"), lent)
 
     def _reserve(self, statement: Statement, plan: Plan, key: str) -> Any:
         if plan.event is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import pyarrow as pa
@@ -31,8 +31,18 @@ class Engine(Protocol):
         """A fingerprint of the data as the owner published them; changes when files change."""
         ...
 
-    def execute(self, sql: str) -> pa.Table:
-        """Runs one exact query. Raises EngineError with a fixed message, without cause or context."""
+    def check(self, sql: str, lent: Mapping[str, Sequence[tuple[str, str]]]) -> None:
+        """Binds an exact query against empty relations, before anything is paid.
+
+        Raises BindError when the engine would refuse it whatever the data are.
+        """
+        ...
+
+    def execute(self, sql: str, lent: Mapping[str, pa.Table] | None = None) -> pa.Table:
+        """Runs one exact query, with public relations lent to it under their names.
+
+        Raises EngineError with a fixed message, without cause or context.
+        """
         ...
 
     def interrupt(self) -> None: ...

@@ -7,14 +7,14 @@ import hashlib
 import os
 import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
-from dpsql.errors import EngineError, PolicyError, did_you_mean
+from dpsql.errors import BindError, EngineError, PolicyError, did_you_mean
 from dpsql.policy import Policy, Table
 
 WITHHELD = "the engine failed while it read private data; why is withheld."
@@ -65,6 +65,7 @@ class DuckDBEngine:
         self._attached = isinstance(database, duckdb.DuckDBPyConnection)
         self._database = database
         self._token = uuid.uuid4().hex
+        self._clone: duckdb.DuckDBPyConnection | None = None
         self._sources = {t.name: self._files(t) for t in policy.tables.values() if t.source is not None}
         self._open()
 
@@ -182,6 +183,38 @@ class DuckDBEngine:
         if uncovered and not in_files:
             parts.append(self._token)
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+    def check(self, sql: str, lent: Mapping[str, Sequence[tuple[str, str]]]) -> None:
+        """Binds the query against an empty copy of the schema: what it refuses, it refuses whatever the data are."""
+        message = ""
+        with self._lock:
+            clone = self._empty_copy()
+            for name, columns in lent.items():
+                items = ", ".join(f"CAST(NULL AS {kind}) AS {quoted(column)}" for column, kind in columns)
+                clone.execute(f"CREATE OR REPLACE TEMP VIEW {quoted(name)} AS SELECT {items} WHERE FALSE")
+            try:
+                clone.execute(f"EXPLAIN {sql}")
+            except duckdb.Error as error:
+                message = str(error).split("\n")[0]
+        if message:
+            raise BindError("the engine can't run this.", hint=message)
+
+    def _empty_copy(self) -> duckdb.DuckDBPyConnection:
+        """A database with the same names and no rows, made once. Planning on the data themselves would read them."""
+        if self._clone is None:
+            self._clone = duckdb.connect(":memory:", config={"python_enable_replacements": "false"})
+            for catalog in {relation.split(".")[0] for relation in self._relations.values()} - {"temp"}:
+                if catalog.strip('"') != "memory":
+                    self._clone.execute(f"ATTACH ':memory:' AS {catalog}")
+            for table in self._policy.tables.values():
+                relation = self._relations[table.name]
+                catalog, schema, _ = relation.split(".", 2)
+                if catalog != "temp" and schema.strip('"') != "main":
+                    self._clone.execute(f"CREATE SCHEMA IF NOT EXISTS {catalog}.{schema}")
+                columns = ", ".join(f"{quoted(name)} {kind}" for name, kind in self.schema(table).items())
+                kind = "TEMP TABLE" if catalog == "temp" else "TABLE"
+                self._clone.execute(f"CREATE {kind} IF NOT EXISTS {relation} ({columns})")
+        return self._clone
 
     def execute(self, sql: str, lent: Mapping[str, pa.Table] | None = None) -> pa.Table:
         """Runs one exact query, with public relations lent to it under their names.

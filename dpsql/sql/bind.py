@@ -143,6 +143,9 @@ class Binder:
 
     def _public_select(self, select: exp.Select, env: Env, options: Options | None) -> None:
         """Nothing private in FROM: plain SQL, with whatever private blocks its subqueries hold."""
+        for item in select.expressions:
+            if isinstance(item, exp.Subquery) and not item.alias:
+                item.replace(exp.alias_(item.copy(), to_sql(item)[1:-1], quoted=True))
         for query in _inner_queries(select):
             if self.query(query, env, inner=False) is not None:
                 raise PrivacyError("private rows can't stand here.", span=span_of(query))

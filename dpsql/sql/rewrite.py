@@ -23,12 +23,12 @@ _U = "u"
 
 
 def secret_order(names: Iterable[str]) -> str:
-    """A number that orders a unit's own groups or rows in a way that nobody can foresee.
+    """A number that orders a unit's own groups or rows in a way that nobody can foresee, for each unit its own.
 
     The salt is mixed in between two hashes: DuckDB combines the hashes of several arguments by multiplication and
     exclusive or, which would leave the order much the same under every salt.
     """
-    return f"hash(xor(hash({', '.join(names)}), CAST({SALT} AS UBIGINT)))"
+    return f"hash(xor(hash({', '.join([_U, *names])}), CAST({SALT} AS UBIGINT)))"
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,8 @@ class Exact:
     # -- writing ------------------------------------------------------------------------------------------------
 
     def rows(self, extra: Iterable[str] = ()) -> str:
-        items = [f"{key.sql} AS {key.name}" for key in self.keys]
-        items += [f"{sql} AS {name}" for sql, name in self._values.items()]
+        items = [f"({key.sql}) AS {key.name}" for key in self.keys]
+        items += [f"({sql}) AS {name}" for sql, name in self._values.items()]
         items += list(extra)
         conditions = [self.where] if self.where else []
         if self.bound.unit is not None:
@@ -108,7 +108,7 @@ class Exact:
             items.insert(0, f"{unit} AS {_U}")
             conditions.append(f"{unit} IS NOT NULL")
         if self.domain is not None and self.groups is not None:
-            names = ", ".join(key.sql for key in self.keys)
+            names = ", ".join(f"({key.sql})" for key in self.keys)
             conditions.append(f"({names}) IN (SELECT ({', '.join(key.name for key in self.keys)}) FROM domain)"
                               if len(self.keys) > 1 else f"{names} IN (SELECT {self.keys[0].name} FROM domain)")  # fmt: skip
         text = f"SELECT {', '.join(items) or '1 AS one'} FROM {to_sql(self.bound.source)}"
@@ -184,7 +184,7 @@ def bounded_rows(
     of the unit's own values, so no other unit's rows take part in the choice. ``values`` maps column names to SQL.
     """
     names = [key.name for key in keys]
-    items = [*(f"{key.sql} AS {key.name}" for key in keys), *(f"{sql} AS {name}" for name, sql in values.items())]
+    items = [*(f"({key.sql}) AS {key.name}" for key in keys), *(f"({sql}) AS {name}" for name, sql in values.items())]
     conditions = [f"({where})"] if where else []
     wanted = [*names, *values]
     if bound.unit is not None:
