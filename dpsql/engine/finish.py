@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
@@ -119,7 +120,8 @@ def _closed() -> duckdb.DuckDBPyConnection:
             "enable_external_access": "false",
         },
     )
-    con.execute("SET enable_progress_bar = false")
+    with contextlib.suppress(duckdb.Error):  # in a kernel without ipywidgets DuckDB has no bar to switch off
+        con.execute("SET enable_progress_bar = false")
     con.execute("SET lock_configuration = true")
     return con
 
