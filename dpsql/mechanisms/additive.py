@@ -1,10 +1,10 @@
 """Noisy aggregates of groups: exact integers in, noisy values with intervals out.
 
-Relation: ADD_REMOVE. Guarantee: what the events of the noises and of the group selection compose to; the statistics
-are released together, each once, with independent noise, and everything after that is post-processing. The caller
-(the rewriter) must ensure that the query bounds every privacy unit's contribution as the noises declare, that group
-keys are public or a selection is given whose column counts the distinct units of each group, and that a unit touches
-at most as many groups as noise and selection say.
+Relation: ADD_REMOVE. Guarantee: what the events of the noises and of the group selection compose to; the
+statistics are released together, each once, with independent noise, and everything after that is
+post-processing. The caller (the rewriter) must ensure that the query bounds every privacy unit's
+contribution as the noises declare, that group keys are public or a selection is given whose column counts the distinct
+units of each group, and that a unit touches at most as many groups as noise and selection say.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ __all__ = [
 class Aggregation:
     """One private block of noisy aggregates.
 
-    ``query`` gives one row per group: the ``keys``, every statistic's column (integers; NULL counts as 0) and the
-    selection's column. Without keys it gives one row; an empty relation then stands for zeros.
+    ``query`` gives one row per group: the ``keys``, every statistic's column (integers; NULL counts as 0)
+    and the selection's column. Without keys it gives one row; an empty relation then stands for zeros.
     Equal statistics of several outputs are one statistic: released once, charged once.
     """
 

@@ -1,7 +1,8 @@
 """What an aggregate shows of its noisy integers: a value and an interval, all of it post-processing.
 
-Intervals cover the noise, not the bias that bounds may cause: the exact (clamped) aggregate lies inside with at least
-the stated confidence. Where several noisy numbers meet, each gets an equal part of the doubt (Bonferroni).
+Intervals cover the noise, not the bias that bounds may cause: the exact (clamped) aggregate lies inside
+with at least the stated confidence. Where several noisy numbers meet, each gets an equal part of the doubt
+(Bonferroni).
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Sum:
-    """A sum on a grid of ``steps`` per unit, moved by a public ``offset`` (in units): whole where ``steps`` is 1."""
+    """A sum on a grid of ``steps`` per unit, moved by a public ``offset`` (units); whole if ``steps`` is 1."""
 
     name: str
     statistic: Statistic
@@ -159,8 +160,8 @@ def _float(values: Integers) -> Floats:
 class Mean:
     """A noisy total over a noisy count: ``centre + total / (max(count, 1) * steps)``, held to the bounds.
 
-    ``total`` is the sum of what is averaged, about ``centre``, in grid steps. What is averaged may be rows, or one
-    mean per privacy unit: then ``count`` counts units.
+    ``total`` is the sum of what is averaged, about ``centre``, in grid steps. What is averaged may be rows,
+    or one mean per privacy unit: then ``count`` counts units.
     """
 
     name: str
@@ -232,7 +233,7 @@ class Variance:
         return self.square_steps or self.steps**2
 
     def _finished(self, population: Floats, count: Floats) -> Floats:
-        """From the population variance to what ``kind`` asks for, held to what values in the bounds can reach."""
+        """From the population variance to what ``kind`` asks for, held to what the bounds allow."""
         reach = float(self.bounds[1] - self.bounds[0]) ** 2
         variance = np.clip(population, 0.0, reach / 4)
         if self.kind.endswith("samp"):
@@ -277,7 +278,8 @@ class Variance:
 def exact_integers(column: pa.ChunkedArray) -> NDArray[Any]:
     """An exact column as integers: int64 where all fit, else Python ints; NULL is 0.
 
-    Raises TypeError for a column that is neither whole numbers nor decimals without places: the plan is wrong.
+    Raises TypeError for a column that is neither whole numbers nor decimals without places: the plan is
+    wrong.
     """
     kind = column.type
     whole = pa.types.is_integer(kind) or pa.types.is_null(kind)

@@ -19,7 +19,7 @@ from dpsql.privacy import events
 STRATEGIES = ("optimal", "laplace_threshold")
 
 LONGEST = 1 << 17
-"""Rows that a table of keep probabilities may have; a loss so small that it would need more takes the threshold."""
+"""Rows that a table of keep probabilities may have; a loss too small for that takes the threshold."""
 
 STEEPEST = 64
 """Loss per key above which nothing is gained: exp(-64) is the chance to lose a group of two units."""
@@ -32,18 +32,19 @@ CHUNK = 1 << 20
 class GroupSelection:
     """Keeps each group at random by the number of distinct privacy units in it.
 
-    Relation: ADD_REMOVE; one unit moves the count of at most ``groups`` groups, each by one. Guarantee: the set of keys
-    is (epsilon, delta)-DP. Each key has ``epsilon / groups`` and ``1 - (1 - delta)**(1 / groups)``, rounded down: a
-    key seen by one unit alone is kept with at most that probability, and between counts of one and more the odds of
-    keeping and of dropping move by at most ``exp(epsilon / groups)``, or by the same delta.
+    Relation: ADD_REMOVE; one unit moves the count of at most ``groups`` groups, each by one. Guarantee: the
+    set of keys is (epsilon, delta)-DP. Each key has ``epsilon / groups`` and
+    ``1 - (1 - delta)**(1 / groups)``, rounded down: a key seen by one unit alone is kept with at most that probability, and between
+    counts of one and more the odds of keeping and of dropping move by at most ``exp(epsilon / groups)``, or
+    by the same delta.
 
-    ``'optimal'`` keeps with the greatest probability that allows (Desfontaines, Voss, Gipson, Mandayam 2022).
-    ``'laplace_threshold'`` adds discrete Laplace noise to the count and keeps from a threshold on (Korolova et al.
-    2009; Wilson et al. 2020). ``minimum``: a group of fewer units is never kept; the count above ``minimum - 1`` is
-    what is decided on, which moves by one unit as the count does.
+    ``'optimal'`` keeps with the greatest probability that allows (Desfontaines, Voss, Gipson, Mandayam
+    2022). ``'laplace_threshold'`` adds discrete Laplace noise to the count and keeps from a threshold on
+    (Korolova et al. 2009; Wilson et al. 2020). ``minimum``: a group of fewer units is never kept; the count
+    above ``minimum - 1`` is what is decided on, which moves by one unit as the count does.
 
-    The caller must ensure that ``column`` holds exact counts of distinct units, after bounding each unit to ``groups``
-    groups, and that groups without units have no say in anything else that is released.
+    The caller must ensure that ``column`` holds exact counts of distinct units, after bounding each unit to
+    ``groups`` groups, and that groups without units have no say in anything else that is released.
     """
 
     column: str
@@ -150,9 +151,10 @@ def keep_probabilities(epsilon: Fraction, delta: Fraction) -> tuple[int, ...] | 
 
     Probabilities are numerators over the last one, a power of two.
 
-    The optimal recurrence ``p[n+1] = min(e**eps * p[n] + delta, 1 - e**-eps * (1 - p[n] - delta), 1)``, in fixed point
-    with every step rounded down from the value before. So the computed numbers themselves satisfy both
-    inequalities of (epsilon, delta)-DP between neighbouring counts, not just to within an error.
+    The optimal recurrence ``p[n+1] = min(e**eps * p[n] + delta, 1 - e**-eps * (1 - p[n] - delta), 1)``, in
+    fixed point with every step rounded down from the value before. So the computed numbers themselves
+    satisfy both inequalities of (epsilon, delta)-DP between neighbouring counts, not just to within an
+    error.
     """
     epsilon = min(epsilon, Fraction(STEEPEST))
     if 2 * (math.log(delta.denominator) - math.log(delta.numerator)) > LONGEST * float(epsilon):

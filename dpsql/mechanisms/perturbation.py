@@ -1,7 +1,8 @@
 """Integer noise for integer statistics: the scale that a sensitivity and a loss ask for, and what it costs.
 
-Both kinds add independent noise to every group's statistic. Sensitivities are in grid steps, under ADD_REMOVE: how
-far one privacy unit's presence moves the statistic of any one group, while it touches at most ``groups`` groups.
+Both kinds add independent noise to every group's statistic. Sensitivities are in grid steps, under
+ADD_REMOVE: how far one privacy unit's presence moves the statistic of any one group, while it touches at
+most ``groups`` groups.
 """
 
 from __future__ import annotations
@@ -103,7 +104,8 @@ class LaplaceNoise:
         per = float(steps)
         shared = f", over {self.groups} groups" if self.groups > 1 else ""
         return (
-            f"discrete Laplace noise of scale {float(self.scale) / per:.6g} (ε={float(self.epsilon):g}{shared}); "
+            f"discrete Laplace noise of scale {float(self.scale) / per:.6g} "
+            f"(ε={float(self.epsilon):g}{shared}); "
             f"within ±{self.half_width(confidence) / per:.6g} with {confidence:.4g} probability"
         )
 
@@ -112,11 +114,12 @@ class LaplaceNoise:
 class GaussianNoise:
     """Gaussian noise of deviation ``sigma``, rounded to an integer, on every group's integer.
 
-    Relation: ADD_REMOVE. Sensitivity: at most ``sensitivity`` steps in each of at most ``groups`` groups, so
-    ``sensitivity * sqrt(groups)`` in L2. Guarantee: that ratio to sigma is mu, and the release is mu-GDP (Dong, Roth,
-    Su 2022), as post-processing of the continuous mechanism; it is (epsilon, delta)-DP for the declared pair, which
-    :meth:`calibrate` proves by the analytic formula (Balle, Wang 2018). The caller must ensure both bounds, that the
-    statistics are exact integers, and that no noisy value is drawn twice from one event.
+    Relation: ADD_REMOVE. Sensitivity: at most ``sensitivity`` steps in each of at most ``groups`` groups,
+    so ``sensitivity * sqrt(groups)`` in L2. Guarantee: that ratio to sigma is mu, and the release is mu-GDP
+    (Dong, Roth, Su 2022), as post-processing of the continuous mechanism; it is (epsilon, delta)-DP for the
+    declared pair, which :meth:`calibrate` proves by the analytic formula (Balle, Wang 2018). The caller
+    must ensure both bounds, that the statistics are exact integers, and that no noisy value is drawn twice
+    from one event.
     """
 
     sigma: Fraction
@@ -194,8 +197,8 @@ def _rounded_up(x: Fraction, bits: int = 40) -> Fraction:
 def noise_multiplier(epsilon: Fraction, delta: Fraction) -> Fraction:
     """The least s, up to one part in 2**31, for which N(0, s**2) hides a change of 1 to (epsilon, delta).
 
-    The condition is ``Phi(1/2s - epsilon*s) - exp(epsilon) * Phi(-1/2s - epsilon*s) <= delta`` (Balle, Wang 2018,
-    theorem 8), checked in interval arithmetic at the value returned; the left side falls as s grows.
+    The condition is ``Phi(1/2s - epsilon*s) - exp(epsilon) * Phi(-1/2s - epsilon*s) <= delta`` (Balle, Wang
+    2018, theorem 8), checked in interval arithmetic at the value returned; the left side falls as s grows.
     """
     if epsilon <= 0 or not 0 < delta < 1:
         raise ValueError("epsilon must be positive, and delta between 0 and 1")

@@ -1,9 +1,10 @@
 """Exact vectorised samplers over the integers.
 
-Every function draws from exactly the distribution that its docstring states: parameters are rationals, floats are
-trusted only outside a certified error band, and what falls inside it is settled with intervals that shrink until the
-answer is certain (interval refining, after Haney et al. 2022). Results are int64 arrays, or object arrays of Python
-ints where a value may not fit. Running time depends on the parameters and on the noise.
+Every function draws from exactly the distribution that its docstring states: parameters are rationals,
+floats are trusted only outside a certified error band, and what falls inside it is settled with intervals
+that shrink until the answer is certain (interval refining, after Haney et al. 2022). Results are int64
+arrays, or object arrays of Python ints where a value may not fit. Running time depends on the parameters
+and on the noise.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ def _decays(values: NDArray[Any], rate: Fraction, entropy: Entropy) -> NDArray[n
 
     gamma = _floats(values, rate)
     p = np.exp(-gamma)
-    # an error of 2**-50 in gamma, relative, moves exp(-gamma) by gamma * 2**-50; where gamma is large p is 0 already
+    # a relative error e of gamma moves exp(-gamma) by gamma * e of itself; for large gamma p is 0 already
     band = p * (RELATIVE + np.minimum(gamma, 1e3) * RELATIVE) + ABSOLUTE
     return accepted(p, band, len(values), entropy, exact)
 
@@ -118,7 +119,7 @@ def _floats(values: NDArray[Any], rate: Fraction) -> Floats:
 
 
 def geometric(rate: Fraction, n: int, entropy: Entropy) -> NDArray[Any]:
-    """``n`` draws of the geometric distribution: ``Pr[k]`` proportional to ``exp(-k * rate)`` for k = 0, 1, 2, ...
+    """``n`` draws of the geometric distribution: ``Pr[k]`` proportional to ``exp(-k * rate)`` for ``k >= 0``.
 
     ``rate`` may be as small or as large as one likes.
 
@@ -161,7 +162,7 @@ def discrete_laplace(scale: Fraction, n: int, entropy: Entropy) -> NDArray[Any]:
 def _inverted_exponential(
     rate: Fraction, two_sided: bool, n: int, entropy: Entropy
 ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """``floor((c - ln U) / rate)`` where c is 0, or ln(2 / (1 + exp(-rate))) for the size of a two-sided variable."""
+    """``floor((c - ln U) / rate)``: c is 0, or ln(2 / (1 + exp(-rate))) for a two-sided variable's size."""
     scale = float(1 / min(rate, Fraction(FASTEST)))
     offset = math.log(2 / (1 + math.exp(-1 / scale))) if two_sided else 0.0
 
@@ -193,8 +194,8 @@ def _inverted_exponential(
 def _in_two_digits(rate: Fraction, n: int, entropy: Entropy) -> NDArray[Any]:
     """A slow geometric variable as ``high * 2**shift + low``: two independent digits.
 
-    The high digit is geometric with a rate near 2**-10; the low one is uniform, accepted with a probability of
-    exp(-low * rate), which is nearly 1.
+    The high digit is geometric with a rate near 2**-10; the low one is uniform, accepted with a probability
+    of exp(-low * rate), which is nearly 1.
     """
     shift = max(0, math.ceil(1 / rate).bit_length() - 10)
     high = geometric(rate * (1 << shift), n, entropy)

@@ -1,9 +1,9 @@
 """Intervals that certainly contain a real number, and uniform reals known to as many bits as were asked for.
 
-The samplers decide almost every draw in floating point, with a margin. What falls inside the margin is decided here,
-with intervals that shrink until the answer is certain; so the result has exactly the stated distribution.
-Endpoints are mpmath's raw floats: exact dyadic numbers with an unlimited exponent (``exp(-1e12)`` is no trouble).
-The functions keep no state, so threads may share them.
+The samplers decide almost every draw in floating point, with a margin. What falls inside the margin is
+decided here, with intervals that shrink until the answer is certain; so the result has exactly the stated
+distribution. Endpoints are mpmath's raw floats: exact dyadic numbers with an unlimited exponent
+(``exp(-1e12)`` is no trouble). The functions keep no state, so threads may share them.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def fraction(x: Raw) -> Fraction:
 
 
 class Uniform:
-    """A uniform real in [0, 1), of which some leading bits are known; further ones are drawn when asked for."""
+    """A uniform real in [0, 1), some leading bits of which are known; further ones are drawn on demand."""
 
     def __init__(self, known: int, bits: int, entropy: Entropy) -> None:
         self.known = known

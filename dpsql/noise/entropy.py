@@ -1,7 +1,7 @@
 """Uniform words and integers from the operating system.
 
-Everything random in a release comes through here. There is no seed: an :class:`Entropy` reads ``os.urandom`` unless
-a test constructs one with a source of its own.
+Everything random in a release comes through here. There is no seed: an :class:`Entropy` reads
+``os.urandom`` unless a test constructs one with a source of its own.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ if hasattr(os, "register_at_fork"):  # absent on Windows, which can't fork eithe
 class Entropy:
     """Random words for samplers: one buffer per thread, thrown away in a forked child.
 
-    Each word is handed out once: threads share no buffer, a child process never sees its parent's words again, and
-    words are struck from the buffer as they are taken.
+    Each word is handed out once: threads share no buffer, a child process never sees its parent's words
+    again, and words are struck from the buffer as they are taken.
 
     Args:
         source: gives that many random bytes; must be cryptographically secure outside tests.

@@ -28,16 +28,20 @@ QUANTILE = 2.0**-44
 
 # Wichura 1988, algorithm AS 241 (PPND16): numerators and denominators, highest power first.
 _CENTRE = (
-    (2.5090809287301226727e3, 3.3430575583588128105e4, 6.7265770927008700853e4, 4.5921953931549871457e4,
-     1.3731693765509461125e4, 1.9715909503065514427e3, 1.3314166789178437745e2, 3.3871328727963666080e0),
-    (5.2264952788528545610e3, 2.8729085735721942674e4, 3.9307895800092710610e4, 2.1213794301586595867e4,
-     5.3941960214247511077e3, 6.8718700749205790830e2, 4.2313330701600911252e1, 1.0),
+    (2.5090809287301226727e3, 3.3430575583588128105e4, 6.7265770927008700853e4,
+     4.5921953931549871457e4, 1.3731693765509461125e4, 1.9715909503065514427e3,
+     1.3314166789178437745e2, 3.3871328727963666080e0),
+    (5.2264952788528545610e3, 2.8729085735721942674e4, 3.9307895800092710610e4,
+     2.1213794301586595867e4, 5.3941960214247511077e3, 6.8718700749205790830e2,
+     4.2313330701600911252e1, 1.0),
 )  # fmt: skip
 _FLANK = (
-    (7.74545014278341407640e-4, 2.27238449892691845833e-2, 2.41780725177450611770e-1, 1.27045825245236838258e0,
-     3.64784832476320460504e0, 5.76949722146069140550e0, 4.63033784615654529590e0, 1.42343711074968357734e0),
-    (1.05075007164441684324e-9, 5.47593808499534494600e-4, 1.51986665636164571966e-2, 1.48103976427480074590e-1,
-     6.89767334985100004550e-1, 1.67638483018380384940e0, 2.05319162663775882187e0, 1.0),
+    (7.74545014278341407640e-4, 2.27238449892691845833e-2, 2.41780725177450611770e-1,
+     1.27045825245236838258e0, 3.64784832476320460504e0, 5.76949722146069140550e0,
+     4.63033784615654529590e0, 1.42343711074968357734e0),
+    (1.05075007164441684324e-9, 5.47593808499534494600e-4, 1.51986665636164571966e-2,
+     1.48103976427480074590e-1, 6.89767334985100004550e-1, 1.67638483018380384940e0,
+     2.05319162663775882187e0, 1.0),
 )  # fmt: skip
 
 
@@ -122,10 +126,11 @@ def _half_normal_floor(
 
 
 def _in_two_digits(sigma: Fraction, n: int, entropy: Entropy) -> NDArray[Any]:
-    """A wide Gaussian's size as ``(cell + t) * 2**shift``: the cell by inversion, t by rejection from a uniform.
+    """A wide Gaussian as ``(cell + t) * 2**shift``: the cell by inversion, t by rejection from a uniform.
 
-    Within its cell the density falls as ``exp(-(t**2 + 2 * cell * t) / (2 * s**2))`` with ``s = sigma / 2**shift`` of
-    at least 2**20, so nearly every t is accepted; one that is not is drawn again in the same cell.
+    Within its cell the density falls as ``exp(-t * (t + 2 * cell) / (2 * s**2))``, and ``s``, which is
+    ``sigma / 2**shift``, is at least 2**20: nearly every t is accepted. One that is not is drawn again in the
+    same cell.
     """
     shift = math.floor(sigma).bit_length() - 21
     s = sigma / (1 << shift)
@@ -149,7 +154,7 @@ def _in_two_digits(sigma: Fraction, n: int, entropy: Entropy) -> NDArray[Any]:
 def _accepted(
     cell: NDArray[Any], t: NDArray[Any], width: int, s: Fraction, entropy: Entropy
 ) -> NDArray[np.bool_]:
-    """TRUE with probability ``exp(-t * (t + 2 * cell) / (2 * s**2))``, where t is a real with ``width`` known bits."""
+    """TRUE with probability ``exp(-t * (t + 2 * cell) / (2 * s**2))``; t is a real, ``width`` bits known."""
     fraction = (
         t.astype(np.float64) * 2.0**-width
         if width < 1000

@@ -1,7 +1,7 @@
-"""Sampling an integer as a decreasing function of a uniform real: quickly where floats are certain, exactly elsewhere.
+"""Integers as decreasing functions of a uniform real: quickly where floats are certain, else exactly.
 
-A distribution gives two views of the same function ``U -> floor(x(U))``: ``estimate``, in floats with an error band,
-and ``exact``, on an interval of U. The band decides all but a few draws in a million.
+A distribution gives two views of the same function ``U -> floor(x(U))``: ``estimate``, in floats with an
+error band, and ``exact``, on an interval of U. The band decides all but a few draws in a million.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ CHUNK = 1 << 15
 """Draws made at once: few enough to stay in the processor's cache."""
 
 RELATIVE = 2.0**-46
-"""Error granted to a float computation, relative to its result: some 64 units in the last place, where numpy's
-log, exp and sqrt are documented to stay within 4."""
+"""Error granted to a float computation, relative to its result: some 64 units in the last place, where
+numpy's log, exp and sqrt are documented to stay within 4."""
 
 ABSOLUTE = 2.0**-50
-"""Error granted to a probability, and to the logarithm of one near 1. It covers the 2**-53 by which the middle of a
-cell of uniforms differs from its ends."""
+"""Error granted to a probability, and to the logarithm of one near 1. It covers the 2**-53 by which the
+middle of a cell of uniforms differs from its ends."""
 
 TINY = 2.0**-35
 """Uniforms below this are always decided exactly: a float knows too few of their leading bits."""
@@ -41,11 +41,11 @@ def floor_of(
     estimate: Callable[[Floats], tuple[Floats, Floats]],
     exact: Callable[[Interval, int], tuple[int, int]],
 ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Draws ``n`` values of ``floor(x(U))``, U uniform in (0, 1) and ``x >= 0``, and as many fair bits beside them.
+    """Draws ``n`` values of ``floor(x(U))``, U uniform in (0, 1), ``x >= 0``, and a fair bit beside each.
 
     Args:
-        estimate: gives ``x(u)`` and a bound of its error over all U within 2**-53 of ``u``, for ``u >= TINY``.
-        exact: given an interval of U and a precision in bits, the certain least and greatest value of the floor.
+        estimate: gives ``x(u)`` and a bound of its error over all U within 2**-53 of ``u``, for u >= TINY.
+        exact: given an interval of U and a precision in bits, the least and greatest value of the floor.
 
     Returns an int64 array (object where a value does not fit) and a boolean array.
     """
@@ -87,7 +87,7 @@ def _refined(u: Uniform, exact: Callable[[Interval, int], tuple[int, int]]) -> i
 def accepted(
     p: Floats, band: Floats, n: int, entropy: Entropy, exact: Callable[[int, Uniform], bool]
 ) -> NDArray[np.bool_]:
-    """Draws ``n`` booleans, each TRUE with a probability within ``band`` of ``p``; ``exact(i, u)`` settles a close one."""
+    """Draws ``n`` booleans, TRUE with a probability within ``band`` of ``p``; ``exact`` settles the close."""
     out = np.empty(n, dtype=np.bool_)
     for start in range(0, n, CHUNK):
         words = entropy.words(min(CHUNK, n - start))

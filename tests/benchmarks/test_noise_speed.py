@@ -1,4 +1,4 @@
-"""Samples per second, beside OpenDP's in the same run. Prints ratios; decides nothing but that both can be timed."""
+"""Samples per second, beside OpenDP's in the same run: prints the ratios."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def test_laplace_against_opendp(scale: Fraction, capsys: pytest.CaptureFixture[s
     ours, other = statistics.median(ours_ns), statistics.median(theirs_ns)
     with capsys.disabled():
         print(
-            f"\n  discrete Laplace, scale {float(scale):g}: {ours:.0f} ns; OpenDP {other:.0f} ns; {other / ours:.0f} x"
+            f"\n  discrete Laplace, scale {float(scale):g}: {ours:.0f} ns; "
+            f"OpenDP {other:.0f} ns; {other / ours:.0f} x"
         )
     assert ours < other
 

@@ -1,4 +1,4 @@
-"""Exact output probabilities of the additive mechanisms, for white-box checks. Not part of the product: it knows A."""
+"""Exact output probabilities of the additive mechanisms, for white-box checks."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def totals(table: Table, groups: int) -> list[int]:
 
 
 def worst_log_ratio(noise: LaplaceNoise, a: Sequence[int], b: Sequence[int], reach: int = 12) -> float:
-    """The largest absolute log ratio of the probabilities of any output; groups are independent, so they add up."""
+    """The largest absolute log ratio of the probabilities of any output; groups are independent, so they
+    add up."""
     outputs = range(-reach, reach + 1)
     up = sum(
         max(log_laplace(noise, o - x) - log_laplace(noise, o - y) for o in outputs)

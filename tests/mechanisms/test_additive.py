@@ -1,4 +1,4 @@
-"""Aggregations: what a release shows, in which order, with which intervals; and that nothing else gets out."""
+"""Aggregations: what a release shows, in which order, with which intervals; and nothing else."""
 
 from __future__ import annotations
 
@@ -238,12 +238,12 @@ def test_intervals_cover_the_exact_value() -> None:
         "var": float(np.var(rows / 4, ddof=1)), "dev": float(np.std(rows / 4)),
     }  # fmt: skip
     found = coverage(outputs, data, truth)
-    assert all(c > 0.95 - 0.014 for c in found.values()), found
-    assert all(c > 0.97 for name, c in found.items() if name in ("mean", "var", "dev")), (
+    assert all(c > 0.95 - 0.018 for c in found.values()), found
+    assert all(c > 0.964 for name, c in found.items() if name in ("mean", "var", "dev")), (
         "conservative where noises meet"
     )
-    narrow = coverage(outputs, data, {k: truth[k] for k in ("count", "sum")}, shrink=0.85)
-    assert all(c < 0.95 - 0.014 for c in narrow.values()), "the control must fail"
+    narrow = coverage(outputs, data, {k: truth[k] for k in ("count", "sum")}, shrink=0.7)
+    assert all(c < 0.95 - 0.018 for c in narrow.values()), "the control must fail"
 
 
 def test_outputs_stay_in_bounds_and_are_never_nan() -> None:

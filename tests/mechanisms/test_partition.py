@@ -1,4 +1,4 @@
-"""Group selection: exact probabilities over all neighbouring counts, the published tables, and the sampling."""
+"""Group selection: exact probabilities over neighbouring counts, published tables, and the sampling."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 
 import mpmath
@@ -20,8 +21,13 @@ from dpsql.privacy import events
 VECTORS = json.loads(
     (Path(__file__).parent.parent / "vectors" / "vectors_partition_quantile.json").read_text()
 )
-LOSSES = [(Fraction(1), Fraction(1, 10**5)), (Fraction(1, 10), Fraction(1, 10**9)), (Fraction(5), Fraction(1, 3)),
-          (Fraction(200), Fraction(1, 10**6)), (Fraction(1, 3), Fraction(9, 10))]  # fmt: skip
+LOSSES = [
+    (Fraction(1), Fraction(1, 10**5)),
+    (Fraction(1, 10), Fraction(1, 10**9)),
+    (Fraction(5), Fraction(1, 3)),
+    (Fraction(200), Fraction(1, 10**6)),
+    (Fraction(1, 3), Fraction(9, 10)),
+]
 
 
 def chances(epsilon: Fraction, delta: Fraction) -> list[Fraction]:
@@ -50,7 +56,7 @@ def violations(p: Sequence[Fraction | float], epsilon: Fraction, delta: Fraction
             mpmath.mpf(x.numerator) / x.denominator if isinstance(x, Fraction) else mpmath.mpf(x) for x in p
         ]
         bad = 0
-        for a, b in zip(exact, exact[1:], strict=False):
+        for a, b in pairwise(exact):
             for x, y in ((a, b), (b, a), (1 - a, 1 - b), (1 - b, 1 - a)):
                 bad += bool(x > grow * y + d)
         return bad
@@ -188,8 +194,9 @@ def test_event_and_sentence() -> None:
     selection = GroupSelection("u", Fraction(1), Fraction(1, 10**5), 1)
     assert selection.event == events.GroupSelection(Fraction(1), Fraction(1, 10**5), 1)
     assert selection.sentence() == (
-        "groups are selected by their number of units (optimal, ε=1, δ=1e-05): a group appears with probability "
-        "1e-05 from 1 unit, above one half from 12, above 0.999 from 18; smaller groups are left out"
+        "groups are selected by their number of units (optimal, ε=1, δ=1e-05): "
+        "a group appears with probability 1e-05 from 1 unit, above one half from 12, above 0.999 from 18; "
+        "smaller groups are left out"
     )
     assert "from 5 units" in GroupSelection("u", Fraction(1), Fraction(1, 10**5), 1, "optimal", 5).sentence()
 

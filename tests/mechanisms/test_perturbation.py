@@ -1,4 +1,4 @@
-"""The noise of a statistic: its loss from exact probabilities, its calibration, its intervals, its arithmetic."""
+"""Noise of statistics: its loss from exact probabilities, its calibration, intervals and arithmetic."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_sentences_speak_in_units() -> None:
         "discrete Laplace noise of scale 5 (ε=0.1); within ±15 with 0.95 probability"
     )
     said = GaussianNoise(Fraction(10), 1, 2, Fraction(1), Fraction(1, 10**6)).sentence(0.95)
-    assert (
-        said
-        == "rounded Gaussian noise of deviation 10 (ε=1, δ=1e-06, over 2 groups); within ±20 with 0.95 probability"
+    assert said == (
+        "rounded Gaussian noise of deviation 10 (ε=1, δ=1e-06, over 2 groups); "
+        "within ±20 with 0.95 probability"
     )

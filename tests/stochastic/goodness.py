@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from dpsql.noise.entropy import Entropy
 
 REFUSED = 1e-6
-"""The p-value below which a sampler is called wrong: a few hundred tests then cry wolf once in a thousand runs."""
+"""The p-value below which a sampler is called wrong: a few hundred tests then cry wolf once in a thousand
+runs."""
 
 
 def fixed(label: str) -> Entropy:
