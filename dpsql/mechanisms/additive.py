@@ -3,8 +3,8 @@
 Relation: ADD_REMOVE. Guarantee: what the events of the noises and of the group selection compose to; the
 statistics are released together, each once, with independent noise, and everything after that is
 post-processing. The caller (the rewriter) must ensure that the query bounds every privacy unit's
-contribution as the noises declare, that group keys are public or a selection is given whose column counts the distinct
-units of each group, and that a unit touches at most as many groups as noise and selection say.
+contribution as the noises declare, that group keys are public or a selection is given whose column counts
+the distinct units of each group, and that a unit touches at most as many groups as noise and selection say.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Sum:
-    """A sum on a grid of ``steps`` per unit, moved by a public ``offset`` (units); whole if ``steps`` is 1."""
+    """A sum on a grid of ``steps`` per unit, moved by a public ``offset`` (units); whole if steps is 1."""
 
     name: str
     statistic: Statistic

@@ -34,9 +34,9 @@ class GroupSelection:
 
     Relation: ADD_REMOVE; one unit moves the count of at most ``groups`` groups, each by one. Guarantee: the
     set of keys is (epsilon, delta)-DP. Each key has ``epsilon / groups`` and
-    ``1 - (1 - delta)**(1 / groups)``, rounded down: a key seen by one unit alone is kept with at most that probability, and between
-    counts of one and more the odds of keeping and of dropping move by at most ``exp(epsilon / groups)``, or
-    by the same delta.
+    ``1 - (1 - delta)**(1 / groups)``, rounded down: a key seen by one unit alone is kept with at most that
+    probability, and between counts of one and more the odds of keeping and of dropping move by at most
+    ``exp(epsilon / groups)``, or by the same delta.
 
     ``'optimal'`` keeps with the greatest probability that allows (Desfontaines, Voss, Gipson, Mandayam
     2022). ``'laplace_threshold'`` adds discrete Laplace noise to the count and keeps from a threshold on

@@ -206,4 +206,5 @@ def _in_two_digits(rate: Fraction, n: int, entropy: Entropy) -> NDArray[Any]:
         pending = pending[~_decays(low[pending], rate, entropy)]
     fits = low.dtype == high.dtype == np.int64 and int(high.max(initial=0)) + 1 < INT64 >> shift
     out: NDArray[Any] = high << shift if fits else high.astype(object) * (1 << shift)
-    return out + low
+    out = out + low
+    return out
