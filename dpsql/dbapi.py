@@ -10,6 +10,7 @@ rollback do nothing. Parameters are ``?`` with a sequence, or ``$name`` with a m
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -262,17 +263,17 @@ def connect(database: Any = ":memory:", **options: Any) -> Connection:
         return Connection(open_session(database, **options))
 
 
+_MARK = re.compile(r"""'(?:''|[^'])*'|"(?:""|[^"])*"|--[^\n]*|/\*.*?\*/|\?""", re.DOTALL)
+"""What may hold a question mark that is none, or one that is."""
+
+
 def _named(
     operation: str, parameters: Sequence[Any] | Mapping[str, Any] | None
 ) -> tuple[str, dict[str, Any] | None]:
     """``?`` marks become ``$p1, $p2, ...``; what is inside strings and comments is left alone."""
     if parameters is None or isinstance(parameters, Mapping):
         return operation, None if parameters is None else dict(parameters)
-    from dpsql.sql.dialect import tokenize
-
-    marks = [
-        token.start for token in tokenize(operation) if token.text == "?" and operation[token.start] == "?"
-    ]
+    marks = [found.start() for found in _MARK.finditer(operation) if found[0] == "?"]
     if len(marks) != len(parameters):
         raise errors.BindError(f"there are {len(marks)} ? marks, but {len(parameters)} parameters.")
     params = {f"p{i}": value for i, value in enumerate(parameters, 1)}

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _SQL = ("SELECT", "WITH", "FROM", "VALUES", "EXPLAIN", "SHOW", "DECLARE", "CLOSE")
 _PARAMETER = re.compile(r"\$([A-Za-z_]\w*)")
+_TEMPLATE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
 _KEPT = "_dpsql_sessions"
 
 
@@ -122,6 +123,7 @@ class DpsqlMagic(Magics):
             raise ParseError(f"{name} can't be the name of a variable.")
         if not _says_anything(text):
             return None
+        _refuse_templates(text)
         session = self.sessions.get_open(options.session)
         params = self._parameters(options, text, local)
         try:
@@ -275,6 +277,18 @@ def _says_anything(text: str) -> bool:
         return any(token.text != ";" for token in tokenize(text))
     except Error:
         return True
+
+
+def _refuse_templates(text: str) -> None:
+    """``'{{city}}'`` is a string to SQL, so nobody else would notice that a value was meant."""
+    found = _TEMPLATE.search(text)
+    if found:
+        raise ParseError(
+            "text is never pasted into SQL, so {{...}} has no meaning here.",
+            span=found.span(),
+            hint=f"write ${found[1]} without quotes: it is bound to the variable {found[1]}, as a value.",
+            text=text,
+        )
 
 
 def load(shell: InteractiveShell) -> None:

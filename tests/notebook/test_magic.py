@@ -1,0 +1,214 @@
+"""The magic in a real kernel, on the demo's data: what a newcomer types, in order, and what must happen."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nbclient.exceptions import CellExecutionError
+
+from tests.notebook.kernel import kinds, run, text
+
+COUNT = "SELECT WITH DP OPTIONS (epsilon = 0.1) COUNT(DISTINCT person_id) AS people FROM visits"
+PER_PLAN = (
+    "SELECT WITH DP OPTIONS (epsilon = 0.1) plan, COUNT(DISTINCT person_id) AS n FROM visits GROUP BY plan"
+)
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """One kernel; each cell's outputs under a name."""
+    folder = tmp_path_factory.mktemp("story")
+    (folder / "q.sql").write_text(COUNT.replace("people", "from_file"))
+    cells = {
+        "load": "%load_ext dpsql",
+        "help before": "%dpsql",
+        "no session": f"%%dpsql\n{COUNT}",
+        "demo": "%dpsql demo --ledger a.ledger",
+        "help": "%dpsql",
+        "star": "%%dpsql\nSELECT * FROM visits",
+        "count": f"%%dpsql\n{COUNT}",
+        "again": f"%%dpsql\n{COUNT}",
+        "fresh": f"%%dpsql --fresh\n{COUNT}",
+        "default": "%%dpsql\nSELECT COUNT(*) AS n FROM visits",
+        "per plan": f"%%dpsql\n{PER_PLAN}",
+        "underscore": "df = _.df(); print(type(df).__name__, df.shape, sorted(df['plan']))",
+        "arrows": f"%%dpsql\n-- a comment above\nout << {COUNT}",
+        "out": "print(type(out).__name__, out.loss, len(out.intervals['people']))",
+        "out flag": f"%%dpsql -o kept\n{COUNT}",
+        "out show": f"%%dpsql -o kept --show\n{COUNT}",
+        "line": f"x = %dpsql {COUNT}",
+        "x": "print(x.fetchone() == kept.fetchone() == out.fetchone())",
+        "params": f"plan = 'free'\nr = %dpsql {COUNT} WHERE plan = $plan\nprint(r.shape)",
+        "params json": f'%%dpsql --params \'{{"wanted": "95%"}}\'\n{COUNT} WHERE plan = $wanted',
+        "params missing": f"%%dpsql\n{COUNT} WHERE plan = $plaan",
+        "params wrong": f"plans = ['free']\n%dpsql {COUNT} WHERE plan = $plans",
+        "template": f"%%dpsql\n{COUNT} WHERE plan = '{{{{plan}}}}'",
+        "comments": "%%dpsql\n-- nothing here\n/* nor here */ ;",
+        "several": "%%dpsql\nSELECT 1 AS a; SELECT 2 AS b;",
+        "several refused": f"%%dpsql\n{COUNT.replace('people', 'fine')}; SELECT * FROM visits",
+        "explain": f"%%dpsql --explain\n{PER_PLAN}",
+        "file": "%dpsql --file q.sql",
+        "budget": "%dpsql budget",
+        "tables": "%dpsql tables",
+        "columns": "%dpsql columns visits",
+        "policy": "%dpsql policy",
+        "ledger": "%dpsql ledger",
+        "mechanisms": "%dpsql mechanisms",
+        "too much": "%%dpsql\nSELECT WITH DP OPTIONS (epsilon = 2) COUNT(*) AS a FROM visits;\n"
+        "SELECT WITH DP OPTIONS (epsilon = 2) COUNT(*) AS b FROM visits",
+        "caught": "import dpsql\ntry:\n    %dpsql SELECT * FROM visits\nexcept dpsql.PrivacyError as e:\n    print('caught')",
+        "reload": "%reload_ext dpsql",
+        "after reload": "%dpsql tables",
+        "modules": "import sys; print([m for m in ('matplotlib', 'ipywidgets', 'tqdm', 'polars') if m in sys.modules])",
+        "unload": "%unload_ext dpsql",
+        "unloaded": "%dpsql budget",
+    }
+    return dict(zip(cells, run(list(cells.values()), folder), strict=True))
+
+
+def test_loading_says_one_line_and_how_to_begin(story: dict[str, Any]) -> None:
+    assert text(story["load"]).strip().count("\n") == 0 and "%dpsql connect" in text(story["load"])
+    assert "%dpsql connect" in text(story["help before"])
+    assert "ε=3" in text(story["demo"]) and text(story["demo"]).strip().count("\n") == 0
+
+
+def test_without_a_session_the_cell_fails_and_says_what_to_type(story: dict[str, Any]) -> None:
+    assert kinds(story["no session"]) == ["error"] and story["no session"][0].ename == "BindError"
+    assert "%dpsql connect" in story["no session"][0].traceback[-1]
+
+
+def test_help_has_an_example_that_runs(story: dict[str, Any], tmp_path: Path) -> None:
+    lines = text(story["help"]).splitlines()
+    at = next(i for i, line in enumerate(lines) if line.strip() == "%%dpsql")
+    cell = "\n".join(line.strip() for line in lines[at : at + 2])
+    outputs = run(["%load_ext dpsql", "%dpsql demo", cell], tmp_path)
+    assert kinds(outputs[2]) == ["execute_result"]
+
+
+def test_rows_are_refused_in_three_lines(story: dict[str, Any]) -> None:
+    (error,) = story["star"]
+    assert error.output_type == "error" and error.ename == "PrivacyError"
+    assert error.traceback[0].startswith("PrivacyError: ")
+    assert "SELECT * FROM visits" in error.traceback[1] and set(error.traceback[2].strip()) == {"^"}
+    assert error.traceback[-1].startswith("Hint: ") and len(error.traceback) == 4
+    assert not any("Traceback" in line or ".py" in line for line in error.traceback)
+
+
+def test_an_answer_is_a_table_with_an_interval_and_one_line_of_cost(story: dict[str, Any]) -> None:
+    (output,) = story["count"]
+    assert output.output_type == "execute_result"
+    lines = output.data["text/plain"].splitlines()
+    assert "95% interval" in lines[0] and "± 30" in lines[1]
+    assert "cost ε=0.1" in lines[2] and "left" in lines[2] and len(lines) == 3
+    assert output.data["text/html"].count("<table") == 1 and "± 30" in output.data["text/html"]
+
+
+def test_the_same_cell_again_is_free_and_equal(story: dict[str, Any]) -> None:
+    first, again, fresh = (text(story[name]).splitlines() for name in ("count", "again", "fresh"))
+    assert first[:2] == again[:2] and "no charge" in again[2]
+    assert "cost ε=0.1" in fresh[2] and "no charge" not in fresh[2]
+
+
+def test_the_default_epsilon_is_never_exact(story: dict[str, Any]) -> None:
+    assert "cost ε=0.1" in text(story["default"]) and "±" in text(story["default"])
+
+
+def test_conversion_of_the_last_result(story: dict[str, Any]) -> None:
+    assert "DataFrame (5, 2) ['25%', '50%', '95%', 'deductible', 'free']" in text(story["underscore"])
+
+
+def test_keeping_a_result_shows_nothing_or_its_cost(story: dict[str, Any]) -> None:
+    assert story["arrows"] == [] and "Result ε=0.1 1" in text(story["out"])
+    assert "no charge" in text(story["out flag"]) and "people" not in text(story["out flag"])
+    assert "people" in text(story["out show"])
+    assert story["line"] == [] and "True" in text(story["x"])
+
+
+def test_parameters_are_bound_from_the_notebook(story: dict[str, Any]) -> None:
+    assert "(1, 1)" in text(story["params"]) and "±" in text(story["params json"])
+    assert "did you mean" in text(story["params missing"]) or "plaan" in text(story["params missing"])
+    for name in ("params missing", "params wrong"):
+        assert kinds(story[name]) == ["error"] and story[name][0].ename == "BindError"
+    assert "write $plan without quotes" in story["template"][0].traceback[-1]
+    assert kinds(story["template"]) == ["error"]
+
+
+def test_comments_do_nothing_and_cost_nothing(story: dict[str, Any]) -> None:
+    assert story["comments"] == []
+
+
+def test_several_statements_are_all_shown(story: dict[str, Any]) -> None:
+    assert kinds(story["several"]) == ["display_data", "execute_result"]
+
+
+def test_a_cell_is_bound_before_any_of_it_is_paid(story: dict[str, Any]) -> None:
+    assert kinds(story["several refused"]) == ["error"]
+    assert "fine" not in text(story["ledger"])
+
+
+def test_explaining_spends_nothing(story: dict[str, Any]) -> None:
+    assert re.search(r"^ ?1\. ", text(story["explain"]), re.M) and "Exact SQL" in text(story["explain"])
+    assert "ε=0.1" in text(story["explain"]) and "othing has been spent" in text(story["explain"])
+
+
+def test_a_file(story: dict[str, Any]) -> None:
+    assert "from_file" in text(story["file"])
+
+
+def test_the_panels(story: dict[str, Any]) -> None:
+    budget = text(story["budget"])
+    assert "█" in budget and "spent" in budget and "left" in budget and "released" in budget
+    assert "visits" in text(story["tables"]) and "private" in text(story["tables"])
+    assert "doctor_visits" in text(story["columns"]) and "0 to 30" in text(story["columns"])
+    assert "epsilon" in text(story["policy"]) and "ABOVE_THRESHOLD" in text(story["mechanisms"])
+    assert "refused" in text(story["ledger"])
+
+
+def test_over_budget_says_what_would_fit(story: dict[str, Any]) -> None:
+    error = story["too much"][-1]
+    assert error.ename == "BudgetExceeded" and "ε=2" in error.traceback[0]
+    assert "would fit" in error.traceback[-1]
+
+
+def test_errors_can_be_caught(story: dict[str, Any]) -> None:
+    assert text(story["caught"]).strip() == "caught"
+
+
+def test_reloading_keeps_the_session_and_unloading_takes_the_magic(story: dict[str, Any]) -> None:
+    assert "ε=" in text(story["reload"]) and "visits" in text(story["after reload"])
+    assert "not found" in text(story["unloaded"])
+
+
+def test_nothing_is_imported_that_is_not_used(story: dict[str, Any]) -> None:
+    assert text(story["modules"]).strip() == "[]"
+
+
+def test_a_failing_cell_stops_run_all(tmp_path: Path) -> None:
+    cells = ["%load_ext dpsql", "%dpsql demo", "%%dpsql\nSELECT * FROM visits", "print('never')"]
+    with pytest.raises(CellExecutionError, match="PrivacyError"):
+        run(cells, tmp_path, allow_errors=False)
+
+
+def test_a_restart_keeps_the_budget_and_the_answers(tmp_path: Path) -> None:
+    cells = ["%load_ext dpsql", "%dpsql demo", f"%%dpsql\n{PER_PLAN}"]
+    first, second = (run(cells, tmp_path) for _ in range(2))
+    assert text(first[2]).splitlines()[:-1] == text(second[2]).splitlines()[:-1]
+    assert "no charge" in text(second[2]) and "ε=2.9" in text(second[1])
+
+
+def test_settings_from_pyproject(tmp_path: Path) -> None:
+    from dpsql.demo import POLICY
+
+    project = tmp_path / "pyproject.toml"
+    project.write_text(
+        f'[tool.dpsql]\npolicy = "{POLICY.as_posix()}"\nledger = "mine.ledger"\noutput = "pandas"\nrows = 7\n'
+    )
+    outputs = run(["%load_ext dpsql", f"%%dpsql\n{COUNT}", "%config DpsqlMagic.rows"], tmp_path)
+    assert "ε=3" in text(outputs[0]) and (tmp_path / "mine.ledger").exists()
+    assert "<table" in outputs[1][-1].data["text/html"] and "dataframe" in outputs[1][-1].data["text/html"]
+    assert text(outputs[2]) == "7"
+    project.write_text("[tool.dpsql]\npolcy = 'x'\n")
+    assert "did you mean policy?" in run(["%load_ext dpsql"], tmp_path)[0][0].traceback[-1]

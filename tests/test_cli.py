@@ -1,0 +1,150 @@
+"""The command line, on the demo's data."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import dpsql
+from dpsql import cli
+from dpsql.demo import POLICY
+from dpsql.demo.demo import CELLS
+
+COUNT = (
+    "SELECT WITH DP OPTIONS (epsilon = 0.1) plan, COUNT(DISTINCT person_id) AS n FROM visits GROUP BY plan"
+)
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DPSQL_STATE", str(tmp_path / "state"))
+
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(*arguments: str) -> tuple[int, str, str]:
+        status = cli.main(arguments)
+        shown = capsys.readouterr()
+        return status, shown.out, shown.err
+
+    return run
+
+
+def sql(text: str, *more: str) -> tuple[str, ...]:
+    return ("sql", text, "--policy", str(POLICY), "--ledger", "l.ledger", *more)
+
+
+def test_the_demo_shows_what_a_notebook_would_and_leaves_its_ledger(run: Run, tmp_path: Path) -> None:
+    status, out, err = run("demo")
+    assert status == 0 and err == ""
+    for cell in CELLS:
+        assert cell.text.splitlines()[-1] in out
+    assert out.count("95% interval") >= 3 and "BudgetExceeded: " in out and "would fit" in out
+    assert re.search(r"PrivacyError: .*\n.*SELECT \* FROM visits\n *\^+\nHint: ", out)
+    assert "no charge" in out and "█" in out and (tmp_path / "dpsql-demo.ledger").exists()
+    again = run("demo")[1]
+    assert re.findall(r"^ free .*$", out, re.M) == re.findall(r"^ free .*$", again, re.M)
+    assert " · cost ε" not in again, "a second run is free"
+
+
+def test_a_table(run: Run) -> None:
+    status, out, err = run(*sql(COUNT))
+    assert status == 0 and "95% interval" in out and "cost ε=0.1" in out and err == ""
+
+
+def test_csv_and_its_cost_apart(run: Run) -> None:
+    status, out, err = run(*sql(COUNT, "--format", "csv"))
+    lines = out.splitlines()
+    assert status == 0 and lines[0] == "plan,n" and len(lines) == 6
+    assert all(re.fullmatch(r"[\w%]+,-?\d+", line) for line in lines[1:]) and "cost ε=0.1" in err
+
+
+def test_json_has_intervals_and_cost(run: Run) -> None:
+    answer = json.loads(run(*sql(COUNT, "--format", "json"))[1])
+    assert len(answer["rows"]) == 5 and answer["rows"][0].keys() == {"plan", "n"}
+    low, high = answer["intervals"]["n"][0]
+    assert low < answer["rows"][0]["n"] < high and answer["loss"] == "ε=0.1" and answer["confidence"] == 0.95
+
+
+def test_arrow_on_a_pipe(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "dpsql.cli", *sql(COUNT, "--format", "arrow")]
+    root = str(Path(dpsql.__file__).parents[1])
+    done = subprocess.run(
+        command, capture_output=True, check=True, cwd=tmp_path, env={"PYTHONPATH": root, "PATH": ""}
+    )
+    assert pa.ipc.open_stream(io.BytesIO(done.stdout)).read_all().column_names == ["plan", "n"]
+
+
+def test_text_from_a_file_and_from_standard_input(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "q.sql").write_text("SELECT plan FROM plans WHERE plan = $p")
+    arguments = ("sql", "--file", "q.sql", "--policy", str(POLICY), "--format", "csv", "--ledger", "l.ledger")
+    assert run(*arguments, "--params", '{"p": "free"}')[1] == "plan\nfree\n"
+    monkeypatch.setattr("sys.stdin", io.StringIO("SELECT 1 AS one"))
+    assert run(*sql("-", "--format", "csv"))[1] == "one\n1\n"
+
+
+def test_explaining_spends_nothing(run: Run) -> None:
+    status, out, _ = run("explain", COUNT, "--policy", str(POLICY), "--ledger", "l.ledger")
+    assert status == 0 and out.startswith("1. ") and "ε=0.1" in out and "ε=3 of ε=3 left" in out
+    told = json.loads(
+        run("explain", COUNT, "--policy", str(POLICY), "--ledger", "l.ledger", "--format", "json")[1]
+    )
+    assert {"sentences", "price", "sql", "finish"} <= told.keys()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (sql("SELECT * FROM visits"), "PrivacyError: "),
+        (sql("SELECT nothing FROM plans"), "BindError: "),
+        (sql("SELECT 1", "--params", "[1]"), "JSON object"),
+        (("sql", "--policy", str(POLICY)), "give the SQL"),
+        (("sql", "SELECT 1", "--policy", "nowhere.toml"), "PolicyError: "),
+        (("sql", "--file", "nowhere.sql", "--policy", str(POLICY)), "can't be read"),
+    ],
+)
+def test_errors_are_lines_on_standard_error(run: Run, arguments: tuple[str, ...], says: str) -> None:
+    status, out, err = run(*arguments)
+    assert status == 1 and out == "" and says in err and "Traceback" not in err
+
+
+def test_wrong_usage(run: Run) -> None:
+    with pytest.raises(SystemExit) as caught:
+        run("sql", "SELECT 1")
+    assert caught.value.code == 2
+
+
+def test_policy_check_of_the_demo(run: Run) -> None:
+    status, out, _ = run("policy", "check", str(POLICY))
+    assert status == 0 and "protects each person_id" in out and "Nothing is missing" in out
+    assert "inpatient_dollars" in out and "Ask somebody" in out
+
+
+def test_policy_check_names_what_is_missing(run: Run, tmp_path: Path) -> None:
+    visits = POLICY.with_name("visits.parquet").as_posix()
+    policy = tmp_path / "p.toml"
+    policy.write_text(
+        f'[budget]\nepsilon = 1\n[tables.visits]\nsource = "{visits}"\nprivacy_unit = "person"\nmax_rows = 5\n'
+        "[tables.visits.columns]\ndoctor_visit = { bounds = [0, 30] }\n"
+    )
+    status, out, _ = run("policy", "check", str(policy))
+    assert status == 1
+    assert "the privacy unit person is not a column" in out and "Did you mean person_id?" in out
+    assert "doctor_visit is declared but not in the data. Did you mean doctor_visits?" in out
+    assert "age = { bounds = [0, 120] }" in out and "share_of_year = { bounds = [0, 1] }" in out
+    assert "default_epsilon" in out and "max_epsilon_per_query" in out
+    assert not re.search(r"64\.28|39182", out), "nothing is looked up in the rows"

@@ -1,0 +1,92 @@
+"""The PEP 249 driver, on the demo's data."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dpsql
+from dpsql import dbapi
+from dpsql.demo import POLICY
+
+COUNT = "SELECT WITH DP OPTIONS (epsilon = 0.1) COUNT(DISTINCT person_id) AS n FROM visits"
+
+
+@pytest.fixture
+def connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dbapi.Connection]:
+    monkeypatch.setenv("DPSQL_STATE", str(tmp_path / "state"))
+    with dbapi.connect(policy=POLICY, ledger=tmp_path / "l.ledger") as connection:
+        yield connection
+
+
+def test_module_globals() -> None:
+    assert (dbapi.apilevel, dbapi.paramstyle) == ("2.0", "qmark") and dpsql.dbapi is dbapi
+    for (
+        name
+    ) in "Warning Error InterfaceError DatabaseError DataError OperationalError ProgrammingError".split():
+        assert getattr(dbapi.Connection, name) is getattr(dbapi, name)
+
+
+def test_rows_are_fetched_as_pep_249_says(connection: dbapi.Connection) -> None:
+    cursor = connection.cursor()
+    assert cursor.description is None and cursor.rowcount == -1
+    cursor.execute("SELECT plan, coinsurance FROM plans ORDER BY plan")
+    assert [d[0] for d in cursor.description or []] == ["plan", "coinsurance"]
+    kinds = [d[1] for d in cursor.description or []]
+    assert kinds[0] == dbapi.STRING and kinds[1] == dbapi.NUMBER and kinds[1] != dbapi.DATETIME
+    assert cursor.rowcount == 5 and cursor.fetchone() == ("25%", 25)
+    assert cursor.fetchmany(2) == [("50%", 50), ("95%", 95)]
+    assert [row[0] for row in cursor] == ["deductible", "free"]
+    assert cursor.fetchone() is None and cursor.fetchall() == []
+
+
+def test_parameters_by_place_and_by_name(connection: dbapi.Connection) -> None:
+    cursor = connection.execute(
+        "SELECT '?' AS a, plan FROM plans WHERE plan = ? OR coinsurance = ? -- ?", ["free", 95]
+    )
+    assert sorted(cursor.fetchall()) == [("?", "95%"), ("?", "free")]
+    named = connection.execute("SELECT plan FROM plans WHERE plan = $p", {"p": "free"})
+    assert named.fetchall() == [("free",)]
+    with pytest.raises(dbapi.ProgrammingError, match="1 . marks, but 2 parameters"):
+        connection.execute("SELECT ?", [1, 2])
+
+
+def test_errors_are_pep_249s_and_keep_ours(connection: dbapi.Connection) -> None:
+    for text, kind in [
+        ("SELEC 1", dbapi.ProgrammingError),
+        ("SELECT nothing FROM plans", dbapi.ProgrammingError),
+        ("SELECT * FROM visits", dbapi.NotSupportedError),
+        (COUNT.replace("0.1", "2") + ";" + COUNT.replace("0.1", "1.9"), dbapi.OperationalError),
+    ]:
+        with pytest.raises(kind) as caught:
+            connection.execute(text)
+        assert isinstance(caught.value.reason, dpsql.Error) and caught.value.__cause__ is None
+    connection.close()
+    with pytest.raises(dbapi.InterfaceError):
+        connection.cursor()
+
+
+def test_pandas_reads_it(connection: dbapi.Connection) -> None:
+    pandas = pytest.importorskip("pandas")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # pandas knows SQLAlchemy and SQLite only
+        frame = pandas.read_sql(f"{COUNT} WHERE plan = ?", connection, params=["free"])
+    assert list(frame.columns) == ["n"] and 1500 < frame["n"][0] < 2500
+
+
+def test_jupysql_runs_on_it(tmp_path: Path) -> None:
+    pytest.importorskip("sql")
+    from tests.notebook.kernel import run, text
+
+    cells = [
+        "import warnings; warnings.simplefilter('ignore')\n%load_ext sql\nimport dpsql\nfrom dpsql.demo import POLICY\n"
+        "con = dpsql.dbapi.connect(policy=POLICY, ledger='j.ledger')\n%sql con",
+        f"%%sql\n{COUNT}",
+        "print(_.DataFrame()['n'][0] > 0)",
+    ]
+    outputs: Any = run(cells, tmp_path)
+    assert "True" in text(outputs[2]), text(outputs[1])
