@@ -1,12 +1,13 @@
 """Subsample blocks: where the results that get combined come from.
 
-A source runs an arbitrary analysis exactly on each of ``blocks`` disjoint parts of the privacy units, and gives one result
-per part. What makes this private is only that a unit is in one block (or in a known number of them) whatever the
-other units are: a block is ``hash(salt, unit) % blocks`` with the secret salt of ``base.salted``. Never ``NTILE`` or
-``row_number()``: one unit more would shift every later row into another block.
+A source runs an arbitrary analysis exactly on each of ``blocks`` disjoint parts of the privacy units, and
+gives one result per part. What makes this private is only that a unit is in one block (or in a known number
+of them) whatever the other units are: see :func:`block_number`. Never ``NTILE`` or ``row_number()``, where
+one unit more shifts every later row into another block.
 
-A result is a function of its own block's rows: a block without rows, a failure inside a block, a NULL and a value that
-does not fit give None, and the combiner puts its public default there. The number of blocks is public and fixed.
+A result is a function of its own block's rows: a block without rows, a failure inside a block, a NULL and a
+value that does not fit give None, and the combiner puts its public default there. The number of blocks is
+public and fixed.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpsql.errors import EngineError
-from dpsql.mechanisms.base import Read, salted
+from dpsql.mechanisms.base import SALT, Read, salted
 from dpsql.mechanisms.order import quoted
 from dpsql.noise.entropy import Entropy
 
@@ -33,19 +34,45 @@ Progress = Callable[[int, int], None]
 """Told (blocks done, blocks in all). Both are public; it may raise Interrupted."""
 
 
+def block_number(unit: str, blocks: int, turn: str | None = None) -> str:
+    """DuckDB SQL for the block of a privacy unit: 0..blocks-1, from the unit's value and a secret salt only.
+
+    Args:
+        unit: SQL of the unit. turn: SQL of an integer; each turn partitions anew.
+
+    Up to 256 blocks in a power of two are taken from the top bits as one byte, which DuckDB groups by without
+    a hash table: a third faster than a remainder.
+
+    >>> block_number("u", 128)
+    'CAST(hash(xor(hash(u), __dpsql_salt__)) >> 57 AS UTINYINT)'
+    """
+    key = SALT if turn is None else f"hash(xor(hash({turn}), {SALT}))"
+    mixed = f"hash(xor(hash({unit}), {key}))"
+    bits = blocks.bit_length() - 1
+    if blocks == 1 << bits and 1 <= bits <= 8:
+        return f"CAST({mixed} >> {64 - bits} AS UTINYINT)"
+    return f"CAST({mixed} % {blocks} AS INTEGER)"
+
+
 @dataclass(frozen=True)
 class Results:
-    """Results by output column: one value per block, None where there is none; and their Arrow types, if known."""
+    """Results by output column: one value per block, None where there is none; and their Arrow types, if
+    known.
+    """
 
     columns: dict[str, list[Any]]
     types: dict[str, pa.DataType]
 
 
 class Source(Protocol):
-    """Gives one result per block and output column. A frozen dataclass, so its query can be replaced."""
+    """Gives one result per block and output column."""
 
     @property
     def query(self) -> str: ...
+
+    def asking(self, query: str) -> Source:
+        """The same with another query text."""
+        ...
 
     @property
     def blocks(self) -> int: ...
@@ -73,6 +100,9 @@ class LiftedBlocks:
     columns: tuple[str, ...]
     blocks: int
 
+    def asking(self, query: str) -> LiftedBlocks:
+        return replace(self, query=query)
+
     @property
     def queries(self) -> tuple[str, ...]:
         return (self.query,)
@@ -99,7 +129,8 @@ class LiftedBlocks:
 
 @dataclass(frozen=True)
 class BlockQueries:
-    """One query per block, for what can't be lifted: the token ``__dpsql_block__`` stands for the block's number.
+    """One query per block, for what can't be lifted: the token ``__dpsql_block__`` stands for the block's
+    number.
 
     A block whose query fails has no result; an interruption ends the whole. All queries share one salt.
     """
@@ -108,6 +139,9 @@ class BlockQueries:
     columns: tuple[str, ...]
     blocks: int
     progress: Progress | None = field(default=None, compare=False, repr=False)
+
+    def asking(self, query: str) -> BlockQueries:
+        return replace(self, query=query)
 
     @property
     def queries(self) -> tuple[str, ...]:
@@ -144,12 +178,12 @@ class PythonBlocks:
         query: gives ``block`` and the argument columns, one row per row that counts.
         arguments: passed in this order, each a numpy array with the block's values.
         name: of the function, which identifies it in the plan; ``column``: of the result.
-        function: must be a function of its arguments alone. What it remembers between calls, writes, or measures
-            is outside the guarantee.
+        function: must be a function of its arguments alone. What it remembers between calls, writes, or
+            measures is outside the guarantee.
 
-    Rows of a block come sorted by the arguments, so their order says nothing of other blocks. A block without rows is
-    not run. Exceptions give no result; warnings and what the function prints are swallowed, as they would speak of
-    private rows.
+    Rows of a block come sorted by the arguments, so their order says nothing of other blocks. A block without
+    rows is not run. Exceptions give no result; warnings and what the function prints are swallowed, as they
+    would speak of private rows.
     """
 
     query: str
@@ -159,6 +193,9 @@ class PythonBlocks:
     column: str
     function: Callable[..., Any] = field(compare=False, repr=False)
     progress: Progress | None = field(default=None, compare=False, repr=False)
+
+    def asking(self, query: str) -> PythonBlocks:
+        return replace(self, query=query)
 
     @property
     def queries(self) -> tuple[str, ...]:
@@ -200,7 +237,8 @@ class PythonBlocks:
                 return None
 
     def sentence(self) -> str:
-        return f"the Python function {self.name} runs on the rows of each of {self.blocks:,} blocks of privacy units."
+        where = f"the rows of each of {self.blocks:,} blocks of privacy units"
+        return f"the Python function {self.name} runs on {where}."
 
 
 Reporting = TypeVar("Reporting")

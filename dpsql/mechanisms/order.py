@@ -1,15 +1,16 @@
 """Exact order statistics of a private column, read with few passes and little memory.
 
-Propose-test-release needs a few hundred values around given quantiles, out of any number of rows. Three ways, chosen
-by the number of rows (which only operators see):
+Propose-test-release needs a few hundred values around given quantiles, out of any number of rows. Three ways,
+chosen by the number of rows (which only operators see):
 
-* up to :data:`FETCH` rows the column comes over as Arrow and numpy sorts it (a vectorised sort: 0.3 of the time of
-  DuckDB's ``quantile_cont`` at ten million doubles);
+* up to :data:`FETCH` rows the column comes over as Arrow, and numpy sorts the values near the wanted ranks,
+  as a sample of the column brackets them (a third of the time of DuckDB's ``quantile_cont`` at ten million
+  doubles);
 * above that, ungrouped: histograms of ever narrower ranges, until what is left fits;
 * above that, grouped: one window query that returns the wanted ranks only.
 
-Values are finite doubles: NULL, NaN and infinities are missing. No text depends on the data but the literals of the
-narrowing passes, which never leave the operator.
+Values are finite doubles: NULL, NaN and infinities are missing. No text depends on the data but the literals
+of the narrowing passes, which never leave the operator.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ FETCH = 1 << 25
 """Rows that may be fetched and sorted in memory (16 bytes each)."""
 
 _BINS = 4096
+_SAMPLE = 1 << 15
+_SLACK = 6 * 181  # six standard deviations of a sampled rank, and more at the ends
 _FINITE = "ABS(CAST(v AS DOUBLE)) < CAST('Infinity' AS DOUBLE)"
 
 
@@ -47,7 +50,9 @@ def listed(keys: Sequence[str]) -> str:
 
 
 def finite(query: str, keys: Sequence[str] = ()) -> str:
-    """The values of a query as finite doubles, beside the keys. ``query`` gives the columns ``v`` and ``keys``."""
+    """The values of a query as finite doubles, beside the keys. ``query`` gives the columns ``v`` and
+    ``keys``.
+    """
     return f"SELECT {listed(keys)}CAST(v AS DOUBLE) AS v FROM ({query}) AS given WHERE {_FINITE}"
 
 
@@ -86,23 +91,44 @@ def order_statistics(
     n = int(read(counted).column("n")[0].as_py())
     if n == 0:
         return {}
-    if n <= fetch:
+    if n <= fetch and keys:
         return _sorted_groups(read(values), keys)
+    if n <= fetch:
+        column = np.asarray(read(values).column("v"), dtype=np.float64)
+        n = len(column)
+        return {(): Ordered(n, tuple(_select(column, *_window(n, p, reach)) for p in centres))} if n else {}
     if keys:
         return _ranked_groups(read(_window_query(values, keys, centres, reach)), keys)
-    windows = []
-    for centre in centres:
-        middle = rank(n, centre)
-        windows.append(
-            _narrow(read, values, n, max(1, middle - reach - 1), min(n, middle + reach + 1), fetch)
+    return {(): Ordered(n, tuple(_narrow(read, values, n, *_window(n, p, reach), fetch) for p in centres))}
+
+
+def _window(n: int, centre: Fraction, reach: int) -> tuple[int, int]:
+    middle = rank(n, centre)
+    return max(1, middle - reach - 1), min(n, middle + reach + 1)
+
+
+def _select(column: NDArray[np.float64], first: int, last: int) -> tuple[int, NDArray[np.float64]]:
+    """Ranks first..last: guess their range from a sample, sort what lies in it; sort all where the guess is
+    wrong.
+    """
+    n = len(column)
+    if n > 16 * _SAMPLE:
+        sample = np.sort(column[:: n // _SAMPLE])
+        low, high = (
+            float(sample[min(max(int(r / n * len(sample)) + side, 0), len(sample) - 1)])
+            for r, side in ((first, -_SLACK), (last, _SLACK))
         )
-    return {(): Ordered(n, tuple(windows))}
+        below = int(np.count_nonzero(column < low))
+        if below < first:
+            near = column[(column >= low) & (column <= high)]
+            if below + len(near) >= last:
+                near.sort()
+                return first, near[first - 1 - below : last - below]
+    return first, np.sort(column)[first - 1 : last]
 
 
 def _sorted_groups(table: pa.Table, keys: Sequence[str]) -> dict[Key, Ordered]:
     values = np.asarray(table.column("v"), dtype=np.float64)
-    if not keys:
-        return {(): Ordered.all(np.sort(values))}
     codes = np.zeros(len(values), dtype=np.int64)
     for key in keys:
         column = table.column(key).combine_chunks()
@@ -121,7 +147,8 @@ def _window_query(values: str, keys: Sequence[str], centres: Sequence[Fraction],
         f"ABS({p.denominator} * i - {p.numerator} * n) <= {p.denominator * (reach + 2)}" for p in centres
     )
     return (
-        f"SELECT {names}, n, i, v FROM (SELECT {names}, v, ROW_NUMBER() OVER (PARTITION BY {names} ORDER BY v) AS i, "
+        f"SELECT {names}, n, i, v FROM (SELECT {names}, v, ROW_NUMBER() OVER (PARTITION BY {names} ORDER "
+        f"BY v) AS i, "
         f"COUNT(*) OVER (PARTITION BY {names}) AS n FROM ({values}) AS found) AS numbered "
         f"WHERE {near} ORDER BY {names}, i"
     )
@@ -149,8 +176,8 @@ def _narrow(
 ) -> tuple[int, NDArray[np.float64]]:
     """Ranks first..last of an ungrouped column: count bins of a range, keep those with the ranks, repeat.
 
-    A range that no longer splits, or that has been split a dozen times, is mostly ties: its distinct values are
-    fetched with their counts.
+    A range that no longer splits, or that has been split a dozen times, is mostly ties: its distinct values
+    are fetched with their counts.
     """
     ends = read(f"SELECT MIN(v) AS low, MAX(v) AS high FROM ({values}) AS found").to_pylist()[0]
     low, high, below, inside = float(ends["low"]), float(ends["high"]), 0, n
@@ -159,7 +186,8 @@ def _narrow(
             break
         scale = min(_BINS / (high / 2 - low / 2), 1e300) if high / 2 > low / 2 else 1e300
         bins = read(
-            f"SELECT CAST(FLOOR((v / 2 - {_number(low / 2)}) * {_number(scale)}) AS BIGINT) AS bin, COUNT(*) AS n, "
+            f"SELECT CAST(FLOOR((v / 2 - {_number(low / 2)}) * {_number(scale)}) AS BIGINT) AS bin, "
+            f"COUNT(*) AS n, "
             f"MIN(v) AS low, MAX(v) AS high FROM ({values}) AS found "
             f"WHERE v BETWEEN {_number(low)} AND {_number(high)} GROUP BY 1 ORDER BY 1"
         )

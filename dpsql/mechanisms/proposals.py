@@ -1,9 +1,11 @@
-"""What ``SELECT WITH PTR`` can release: IQR, QUANTILE_DISC, MODE, ARG_MAX of sums, MEDIAN with a proposed sensitivity.
+"""What ``SELECT WITH PTR`` can release: IQR, QUANTILE_DISC, MODE, ARG_MAX of sums, MEDIAN with a proposed
+sensitivity.
 
-Each item takes a *values query*, SQL text that gives the column ``v`` (and the grouping columns) with one row per row
-that counts, and builds its exact queries around it. The privacy unit's rows are bounded in that text (one value per
-unit, or at most ``rows``); where a unit may own ``rows`` > 1 of them the radius is divided, see ``stability.per_unit``.
-The query may contain the salt token: it is filled once per release, for all texts of the item.
+Each item takes a *values query*, SQL text that gives the column ``v`` (and the grouping columns) with one row
+per row that counts, and builds its exact queries around it. The privacy unit's rows are bounded in that text
+(one value per unit, or at most ``rows``); where a unit may own ``rows`` > 1 of them the radius is divided,
+see ``stability.per_unit``. The query may contain the salt token: it is filled once per release, for all texts
+of the item.
 
 NULLs are missing; for ``floating`` values NaN and the infinities too, and -0.0 is 0.0.
 """
@@ -18,7 +20,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpsql.mechanisms.perturbation import GaussianNoise, LaplaceNoise
 from dpsql.mechanisms.base import Read, salted
 from dpsql.mechanisms.order import (
     Key,
@@ -29,6 +30,7 @@ from dpsql.mechanisms.order import (
     quoted,
     spacing,
 )
+from dpsql.mechanisms.perturbation import GaussianNoise, LaplaceNoise
 from dpsql.mechanisms.ptr import Measured, Test
 from dpsql.mechanisms.scale import GRID, from_steps, interquartile_range, reach, scale_radius, steps
 from dpsql.mechanisms.stability import (
@@ -67,9 +69,10 @@ def _intervals(
 class Iqr:
     """``IQR(x)``: the interquartile range times 2 to the power of noise, if its magnitude is stable.
 
-    Proposal: no neighbour's log2 IQR is 1 or more away. Tested by the Scale statistic (``scale.scale_radius``, a
-    single test on the larger of two discretisations). Released on a grid of 1/1024 of log2, where near pairs differ by at
-    most 1025 steps: ``noise`` must have that sensitivity (:func:`iqr_sensitivity`). A stable range of 0 is released as 0.
+    Proposal: no neighbour's log2 IQR is 1 or more away. Tested by the Scale statistic
+    (``scale.scale_radius``, a single test on the larger of two discretisations). Released on a grid of 1/1024
+    of log2, where near pairs differ by at most 1025 steps, the sensitivity that ``noise`` must have
+    (:func:`iqr_sensitivity`). A stable range of 0 is released as 0.
     Loss: test + noise.
     """
 
@@ -114,9 +117,11 @@ class Iqr:
     def sentences(self, confidence: float) -> tuple[str, ...]:
         factor = 2 ** (self.noise.half_width(confidence) / GRID)
         return (
-            f"{self.name}: proposed is that one unit changes the interquartile range by less than a factor of 2; "
+            f"{self.name}: proposed is that one unit changes the interquartile range by less than a factor "
+            f"of 2; "
             f"{self.test.sentence()}.",
-            f"{self.name}: then the range is released times 2 to the power of noise, within a factor of {factor:.3g} at "
+            f"{self.name}: then the range is released times 2 to the power of noise, within a factor of "
+            f"{factor:.3g} at "
             f"{confidence:.0%}. A range of 0 is released as 0.",
         )
 
@@ -154,8 +159,9 @@ class Quantile:
             f"SELECT {listed(keys)}v, SUM(c) OVER ({part}) AS n, c, SUM(c) OVER ({part} ORDER BY v) AS upto "
             f"FROM ({counted}) AS counted"
         )
-        # the first value whose last rank reaches p n, in integers: a p n of 0 is met by the first value as well
-        reached = f"{p.denominator} * upto >= {p.numerator} * n AND {p.denominator} * (upto - c) < {p.numerator} * n"
+        # the first value whose last rank reaches p n, in integers (for p n = 0 that is the first value)
+        wanted = f"{p.numerator} * n"
+        reached = f"{p.denominator} * upto >= {wanted} AND {p.denominator} * (upto - c) < {wanted}"
         if p == 0:
             reached = "upto = c"
         return (
@@ -164,7 +170,9 @@ class Quantile:
         )
 
     def _texts(self, query: str) -> tuple[str, str]:
-        """Ungrouped: the count, then the value of a rank by the engine's own selection. {at} is (rank - 1/2) / n."""
+        """Ungrouped: the count, then the value of a rank by the engine's own selection. {at} is (rank - 1/2)
+        / n.
+        """
         kept = _present(query, (), self.floating)
         counted = f"SELECT COUNT(*) AS n FROM ({kept}) AS found"
         chosen = f"SELECT PERCENTILE_DISC({{at}}) WITHIN GROUP (ORDER BY v) AS q FROM ({kept}) AS found"
@@ -206,14 +214,17 @@ class Quantile:
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
         return (
-            f"{self.name}: the exact {float(self.probability):.4g} quantile, released if no table nearby has another; "
+            f"{self.name}: the exact {float(self.probability):.4g} quantile, released if no table nearby "
+            f"has another; "
             f"{self.test.sentence()}.",
         )
 
 
 @dataclass(frozen=True)
 class Mode:
-    """``MODE(x)``: the most frequent value, exact, if it is stable; ties go to the smallest. Any type, no domain."""
+    """``MODE(x)``: the most frequent value, exact, if it is stable; ties go to the smallest. Any type, no
+    domain.
+    """
 
     name: str
     values: str
@@ -233,7 +244,8 @@ class Mode:
             leading = f"SELECT v, c FROM ({counted}) AS counted ORDER BY c DESC, v LIMIT 2"
         else:
             leading = (
-                f"SELECT {listed(keys)}v, c FROM (SELECT {listed(keys)}v, c, ROW_NUMBER() OVER ({part}ORDER BY c DESC, v) "
+                f"SELECT {listed(keys)}v, c FROM (SELECT {listed(keys)}v, c, ROW_NUMBER() OVER "
+                f"({part}ORDER BY c DESC, v) "
                 f"AS place FROM ({counted}) AS counted) AS placed WHERE place <= 2"
             )
         return (
@@ -265,7 +277,8 @@ class Mode:
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
         return (
-            f"{self.name}: the most frequent value, exact, released if it leads by enough; {self.test.sentence()}.",
+            f"{self.name}: the most frequent value, exact, released if it leads by enough; "
+            f"{self.test.sentence()}.",
         )
 
 
@@ -274,8 +287,9 @@ class ArgMax:
     """The group with the largest sum, exact, if it is stable; ties go to the smallest key.
 
     Args:
-        values: gives ``v``, the group, and ``amount``, an integer (grid steps) of at most ``bound`` in absolute value
-            (clamped in that text); NULL groups and amounts are missing. COUNT is the sum of ones.
+        values: gives ``v``, the group, and ``amount``, an integer (grid steps) of at most ``bound`` in
+            absolute value (clamped in that text); NULL groups and amounts are missing. COUNT is the sum of
+            ones.
     """
 
     name: str
@@ -330,12 +344,14 @@ class ArgMax:
 
 @dataclass(frozen=True)
 class ProposedMedian:
-    """``MEDIAN(x, local_sensitivity => b)``: the lower median plus noise for sensitivity b, if no table nearby is worse.
+    """``MEDIAN(x, local_sensitivity => b)``: the lower median plus noise for sensitivity b, if no table
+    nearby is worse.
 
-    Values are rounded to ``step`` (monotone, so the median of the rounded is the rounded median), the median's local
-    sensitivity is then an integer number of steps, and the radius is the distance to the nearest table where it exceeds
-    ``bound`` (``stability.gap_radius``). A unit with up to ``rows`` rows moves the median by at most ``rows`` times the
-    local sensitivity along the way: the proposal for one row is ``bound // rows``.
+    Values are rounded to ``step`` (monotone, so the median of the rounded is the rounded median), the
+    median's local sensitivity is then an integer number of steps, and the radius is the distance to the
+    nearest table where it exceeds ``bound`` (``stability.gap_radius``). A unit with up to ``rows`` rows moves
+    the median by at most ``rows`` times the local sensitivity along the way: the proposal for one row is
+    ``bound // rows``.
 
     Args:
         step: the grid, a power of two; see :func:`proposed_median` for one that fits.
@@ -366,9 +382,9 @@ class ProposedMedian:
         for key, data in order_statistics(read, query, keys, (Fraction(1, 2),), cap + 3).items():
             n = data.n
             first, last = max(1, n // 2 - cap - 2), min(n, n // 2 + cap + 3)
-            # held within 2**60 steps, so that noisy values fit 64 bits: monotone too, the median of the held is the held median
-            steps_ = (round(Fraction(float(v)) / self.step) for v in data.slice(first, last))
-            near = [min(max(s, -_FARTHEST), _FARTHEST) for s in steps_]
+            # held within 2**60 steps (monotone too), so that noisy values fit 64 bits
+            places = (round(Fraction(float(v)) / self.step) for v in data.slice(first, last))
+            near = [min(max(s, -_FARTHEST), _FARTHEST) for s in places]
             radius = gap_radius(n, first, near, self.bound // self.rows, cap)
             found[key] = Measured(per_unit(radius, self.rows), near[rank(n, Fraction(1, 2)) - first])
         return pa.float64(), found
@@ -391,7 +407,8 @@ class ProposedMedian:
         bound = float(self.bound * self.step)
         width = float(self.step) * self.noise.half_width(confidence)
         return (
-            f"{self.name}: proposed is that one unit moves the median by at most {bound:.6g}; {self.test.sentence()}.",
+            f"{self.name}: proposed is that one unit moves the median by at most {bound:.6g}; "
+            f"{self.test.sentence()}.",
             f"{self.name}: then the median is released with noise, within ±{width:.4g} at {confidence:.0%}.",
         )
 

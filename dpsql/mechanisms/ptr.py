@@ -1,17 +1,18 @@
 """Propose, test, release: an answer is given only when the table is far from one with another answer.
 
-A :class:`Stable` operator measures, for each of its items, the exact answer and its radius (``stability.py``), puts the
-radius through a private test, and releases the answer where the test passes: as it is, or with the noise that the
-proposal allows. A failed test is NULL. Passed or not, the whole is charged.
+A :class:`Stable` operator measures, for each of its items, the exact answer and its radius
+(``stability.py``), puts the radius through a private test, and releases the answer where the test passes: as
+it is, or with the noise that the proposal allows. A failed test is NULL. Passed or not, the whole is charged.
 
-Guarantee of one item (ADD_REMOVE; radii are 1-Lipschitz and 0 wherever a neighbour's answer is farther away than
-proposed): a pair of neighbours is *near*, the answers agree up to the proposal, and then only the test's decision and
-the noise tell them apart; or it is *far*, both radii are 0, and each passes with probability at most delta. So one pair
-costs the near loss or delta, never both: (epsilon_test + epsilon_release, delta), delta as a maximum over pairs and not
-as a failure inside a composition.
+Guarantee of one item (ADD_REMOVE; radii are 1-Lipschitz and 0 wherever a neighbour's answer is farther away
+than proposed): a pair of neighbours is *near*, the answers agree up to the proposal, and then only the test's
+decision and the noise tell them apart; or it is *far*, both radii are 0, and each passes with probability at
+most delta. So one pair costs the near loss or delta, never both: (epsilon_test + epsilon_release, delta),
+delta as a maximum over pairs and not as a failure inside a composition.
 
-Sources: Dwork and Lei (2009); Dwork and Roth (2014) algorithms 12 and 13, with the thresholds repaired; the optimal
-test's probabilities are those of Desfontaines, Voss, Gipson and Mandayam (2022) for partition selection.
+Sources: Dwork and Lei (2009); Dwork and Roth (2014) algorithms 12 and 13, with the thresholds repaired; the
+optimal test's probabilities are those of Desfontaines, Voss, Gipson and Mandayam (2022) for partition
+selection.
 """
 
 from __future__ import annotations
@@ -69,12 +70,13 @@ class Test(Protocol):
 class OptimalTest:
     """Passes with the largest probability that (epsilon, delta) allows, for every radius at once.
 
-    With radius 0, 1, 2, ... that is p(0) = delta and p(r) = min(e^epsilon p(r-1) + delta, 1 - e^-epsilon (1 - p(r-1) -
-    delta), 1): the chances by which private groups are kept, one unit later. Rounding costs power and no privacy.
+    With radius 0, 1, 2, ... that is p(0) = delta and p(r) = min(e^epsilon p(r-1) + delta, 1 - e^-epsilon (1 -
+    p(r-1) - delta), 1): the chances by which private groups are kept, one unit later. Rounding costs power
+    and no privacy.
 
     Args:
-        epsilon, delta: of the whole test; a unit that touches ``groups`` groups takes part in that many tests, each
-            of which gets its equal share of both.
+        epsilon, delta: of the whole test; a unit that touches ``groups`` groups takes part in that many
+            tests, each of which gets its equal share of both.
         slack: delta charged on top, for what may go wrong outside the test.
     """
 
@@ -85,7 +87,9 @@ class OptimalTest:
 
     @property
     def share(self) -> GroupSelection:
-        """One group's test: passing with radius r is keeping a group of r + 1 units, with the same table of chances."""
+        """One group's test: passing with radius r is keeping a group of r + 1 units, with the same table of
+        chances.
+        """
         return GroupSelection("radius", self.epsilon / self.groups, self.delta / self.groups)
 
     @property
@@ -125,14 +129,15 @@ class OptimalTest:
 
 @dataclass(frozen=True)
 class ThresholdTest:
-    """Passes when the radius plus Gaussian noise exceeds a threshold that noise alone exceeds with probability delta.
+    """Passes when the radius plus Gaussian noise exceeds a threshold that noise alone exceeds with
+    probability delta.
 
-    The noise is ``rounded_gaussian`` on a grid of 1/1024 edit: round(radius + N) is post-processing of a Gaussian
-    mechanism of sensitivity 1, hence exactly 1/sigma-GDP, and the threshold is rounded up.
+    The noise is ``rounded_gaussian`` on a grid of 1/1024 edit: round(radius + N) is post-processing of a
+    Gaussian mechanism of sensitivity 1, hence exactly 1/sigma-GDP, and the threshold is rounded up.
 
     Args:
-        sigma: standard deviation in edits; delta: of a far pair, per group; epsilon: what (epsilon, delta) declares
-            for a near pair, see :func:`stability_test`.
+        sigma: standard deviation in edits; delta: of a far pair, per group; epsilon: what (epsilon, delta)
+            declares for a near pair, see :func:`stability_test`.
         groups: tests that one unit may take part in.
         slack: delta charged on top, for what may go wrong outside the test.
     """
@@ -167,8 +172,10 @@ class ThresholdTest:
     def sentence(self) -> str:
         return (
             f"the test compares the noisy distance (Gaussian noise, σ = {float(self.sigma):.3g}) with "
-            f"{self.threshold / _FINE:.3g}; it passes in 99 of 100 runs from {self.needed(0.99)} rows or units away "
-            f"from another answer, and with probability at most {float(self.delta):.3g} where the answer is not stable"
+            f"{self.threshold / _FINE:.3g}; it passes in 99 of 100 runs from {self.needed(0.99)} rows or "
+            f"units away "
+            f"from another answer, and with probability at most {float(self.delta):.3g} where the answer "
+            f"is not stable"
         )
 
 
@@ -179,7 +186,9 @@ def _normal_quantile(probability: float) -> float:
 
 @functools.lru_cache(maxsize=64)
 def _threshold(sigma: Fraction, delta: Fraction) -> int:
-    """Least integer T with Pr[round(N) > T] <= delta, up to one step on the safe side; N ~ N(0, (1024 sigma)^2)."""
+    """Least integer T with Pr[round(N) > T] <= delta, up to one step on the safe side; N ~ N(0, (1024
+    sigma)^2).
+    """
     if not 0 < delta < 1:
         raise ValueError("delta must lie between 0 and 1")
     with mpmath.workprec(400):
@@ -197,10 +206,10 @@ def stability_test(
 ) -> Test:
     """The test that suits an accountant: optimal where epsilons add up, Gaussian under ``zcdp`` and ``gdp``.
 
-    Both are (epsilon, delta)-DP over the groups of one unit. The Gaussian noise is calibrated so that near pairs keep
-    (epsilon, delta) exactly (analytic calibration), as for noisy aggregates. At equal rho the Gaussian test needs half
-    the distance of the optimal one: under zcdp its epsilon buys about sixteen times less rho. ``slack`` is taken out of
-    delta: what is charged stays (epsilon, delta).
+    Both are (epsilon, delta)-DP over the groups of one unit. The Gaussian noise is calibrated so that near
+    pairs keep (epsilon, delta) exactly (analytic calibration), as for noisy aggregates. At equal rho the
+    Gaussian test needs half the distance of the optimal one: under zcdp its epsilon buys about sixteen times
+    less rho. ``slack`` is taken out of delta, so that what is charged stays (epsilon, delta).
     """
     if not 0 <= slack < delta:
         raise ValueError("no delta is left for the test")
@@ -223,7 +232,9 @@ NOTHING = Measured(0, None)
 
 
 class Item(Protocol):
-    """One output column of a stable block: how it is measured, and how it is released once its test has passed."""
+    """One output column of a stable block: how it is measured, and how it is released once its test has
+    passed.
+    """
 
     @property
     def name(self) -> str: ...
@@ -258,12 +269,12 @@ class Stable:
     Args:
         items: output columns.
         keys: names of the grouping columns, in every item's values query too; () for one row.
-        groups: a query of the public groups, giving the columns ``keys`` in the order of the result. It must read public
-            tables and literals only.
+        groups: a query of the public groups, giving the columns ``keys`` in the order of the result. It must
+            read public tables and literals only.
         confidence: level of the intervals.
 
-    Guarantee: the composition of the items' events. Groups are disjoint, so a unit takes part in the tests of the
-    groups it touches only: the number each item's test and noise were made for.
+    Guarantee: the composition of the items' events. Groups are disjoint, so a unit takes part in the tests of
+    the groups it touches only: the number each item's test and noise were made for.
     """
 
     items: tuple[Item, ...]

@@ -1,15 +1,17 @@
 """The Scale algorithm: how stable is the order of magnitude of the interquartile range?
 
-``IQR(x) = x(u) - x(l)`` with ranks l = ceil(n/4), u = ceil(3n/4), in one floating subtraction (which is monotone in
-both operands, so the window arguments hold for doubles as they stand); of no rows or one it is 0. Its *bin* is the
-interval of base-2 logarithms it falls into: [k, k+1) in the first discretisation, [k-1/2, k+1/2) in the second, and a bin
-of its own for 0. The statistic A0 is the number of edits after which the bin changes.
+``IQR(x) = x(u) - x(l)`` with ranks l = ceil(n/4), u = ceil(3n/4), in one floating subtraction (which is
+monotone in both operands, so the window arguments hold for doubles as they stand); of no rows or one it is 0.
+Its *bin* is the interval of base-2 logarithms it falls into: [k, k+1) in the first discretisation, [k-1/2,
+k+1/2) in the second, and a bin of its own for 0. The statistic A0 is the number of edits after which the bin
+changes.
 
-Edges are exact: powers of two by ``frexp``; for the second discretisation the least double above sqrt(2) 2^j (no
-double equals it). Differences that overflow count as infinity: the bin [1024, 1025) and the last one.
+Edges are exact: powers of two by ``frexp``; for the second discretisation the least double above sqrt(2) 2^j
+(no double equals it). Differences that overflow count as infinity: the bin [1024, 1025) and the last one.
 
-Source: Dwork and Lei (2009), algorithm 12 of Dwork and Roth (2014), with the threshold repaired (the printed one, 1 +
-ln(1/delta), lacks a division by epsilon: at epsilon = 0.1 a far pair passes 235,000 times too often).
+Source: Dwork and Lei (2009), algorithm 12 of Dwork and Roth (2014), with the threshold repaired (the printed
+one, 1 + ln(1/delta), lacks a division by epsilon: at epsilon = 0.1 a far pair passes 235,000 times too
+often).
 """
 
 from __future__ import annotations
@@ -87,8 +89,8 @@ def interquartile_range(data: Ordered) -> float:
 def steps(spread: float) -> int:
     """log2 of a positive range on the release grid, clamped to the normal doubles.
 
-    Two ranges within a factor of two are at most ``GRID + 1`` steps apart: rounding is monotone and commutes with
-    whole steps, and one more step covers the error of the floating logarithm.
+    Two ranges within a factor of two are at most ``GRID + 1`` steps apart: rounding is monotone and commutes
+    with whole steps, and one more step covers the error of the floating logarithm.
     """
     if math.isinf(spread):
         return _HIGHEST
@@ -103,7 +105,9 @@ def from_steps(value: int) -> float:
 
 
 def edges(spread: float, discretisation: int) -> tuple[float, float] | None:
-    """The bin [low, high) of a positive range; high is NaN where nothing can leave upwards. None: the bin of 0."""
+    """The bin [low, high) of a positive range; high is NaN where nothing can leave upwards. None: the bin of
+    0.
+    """
     if spread == 0:
         return None
     if math.isinf(spread):
@@ -143,32 +147,36 @@ class _Reach:
 def _expansion(
     lower: NDArray[np.float64], first: int, upper: NDArray[np.float64], start: int, edge: float
 ) -> _Reach:
-    """For each lower rank the least upper rank with a difference of at least ``edge`` (above 0 for edge 0)."""
-    partner = np.full(len(lower), NEVER, dtype=np.int64)
+    """For each lower rank the least upper rank with a difference of at least ``edge`` (above 0 for edge
+    0).
+    """
+    partner = [NEVER] * len(lower)
+    ends = upper.tolist()
     j = 0
-    for i, x in enumerate(lower):
-        while j < len(upper):
-            difference = upper[j] - x  # NaN where both are the same infinity: then the condition fails
+    for i, x in enumerate(lower.tolist()):
+        while j < len(ends):
+            difference = ends[j] - x  # NaN where both are the same infinity: then the condition fails
             if difference >= edge and difference > 0:
                 break
             j += 1
-        if j < len(upper):
+        if j < len(ends):
             partner[i] = start + j
-    return _Reach(first, partner)
+    return _Reach(first, np.array(partner, dtype=np.int64))
 
 
 def _contraction(
     lower: NDArray[np.float64], first: int, upper: NDArray[np.float64], start: int, edge: float
 ) -> _Reach:
     """For each lower rank the greatest upper rank with a difference below ``edge``."""
-    partner = np.full(len(lower), -NEVER, dtype=np.int64)
+    partner = [-NEVER] * len(lower)
+    ends = upper.tolist()
     j = -1
-    for i, x in enumerate(lower):
-        while j + 1 < len(upper) and not upper[j + 1] - x >= edge:
+    for i, x in enumerate(lower.tolist()):
+        while j + 1 < len(ends) and not ends[j + 1] - x >= edge:
             j += 1
         if j >= 0:
             partner[i] = start + j
-    return _Reach(first, partner)
+    return _Reach(first, np.array(partner, dtype=np.int64))
 
 
 def bin_distance(data: Ordered, discretisation: int, relation: Relation, cap: int) -> int:
@@ -176,15 +184,16 @@ def bin_distance(data: Ordered, discretisation: int, relation: Relation, cap: in
 
     Reads ranks within ``reach(cap)`` of the two quartiles only.
 
-    SUBSTITUTE. With k replacements the windows that can become [x(l), x(u)] are exactly [x(l-a), x(u+b)] (move a low
-    rows below, b high rows above, taking them from between) and [x(l+a), x(u-b)], a + b = k.
+    SUBSTITUTE. With k replacements the windows that can become [x(l), x(u)] are exactly [x(l-a), x(u+b)]
+    (move a low rows below, b high rows above, taking them from between) and [x(l+a), x(u-b)], a + b = k.
 
-    ADD_REMOVE. Let ``net`` be the change of n, l' the new lower rank and U = u(n + net) - net. To reach an outer window that
-    lacks e ranks takes e additions beyond the ends and e - net removals from between, hence max(net, 2e - net) edits;
-    to reach an inner one max(-net, 2s + net). With one row left or none the range is 0.
+    ADD_REMOVE. Let ``net`` be the change of n, l' the new lower rank and U = u(n + net) - net. To reach an
+    outer window that lacks e ranks takes e additions beyond the ends and e - net removals from between, hence
+    max(net, 2e - net) edits; to reach an inner one max(-net, 2s + net). With one row left or none the range
+    is 0.
 
-    With no row or one the answer under ADD_REMOVE is 1: two additions at most leave the bin, and calling the empty
-    table unstable keeps the statistic 1-Lipschitz, since its neighbours have one row.
+    With no row or one the answer under ADD_REMOVE is 1: two additions at most leave the bin, and calling the
+    empty table unstable keeps the statistic 1-Lipschitz, since its neighbours have one row.
     """
     n = data.n
     if n <= 1:
@@ -227,10 +236,12 @@ def reach(cap: int) -> int:
 
 
 def scale_radius(data: Ordered, cap: int, relation: Relation = Relation.ADD_REMOVE) -> int:
-    """How many edits certainly keep the interquartile range within a factor of two: max A0 - 1 over both bins.
+    """How many edits certainly keep the interquartile range within a factor of two: max A0 - 1 over both
+    bins.
 
-    1-Lipschitz as a maximum of 1-Lipschitz statistics. Above 0 some discretisation has A0 >= 2, so every neighbour
-    lies in the same bin and its log2 differs by less than 1 (and a range of 0 stays 0). Clamped at ``cap``.
+    1-Lipschitz as a maximum of 1-Lipschitz statistics. Above 0 some discretisation has A0 >= 2, so every
+    neighbour lies in the same bin and its log2 differs by less than 1 (and a range of 0 stays 0). Clamped at
+    ``cap``.
     """
     if data.n <= 1:
         return 0

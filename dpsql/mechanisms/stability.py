@@ -1,16 +1,17 @@
 """Distances to instability, exact, from a handful of exact statistics.
 
-The *radius* of a table x for a function g is the largest k such that g is constant on all tables within k edits of
-x; 0 means that some neighbour has another answer. An edit adds or removes one row (``ADD_REMOVE``) or replaces
-one (``SUBSTITUTE``, size n public). Every function here returns that radius, or a lower bound that is 1-Lipschitz
-under the relation and 0 wherever a neighbour's answer differs; this is all that propose-test-release needs:
+The *radius* of a table x for a function g is the largest k such that g is constant on all tables within k
+edits of x; 0 means that some neighbour has another answer. An edit adds or removes one row (``ADD_REMOVE``)
+or replaces one (``SUBSTITUTE``, size n public). Every function here returns that radius, or a lower bound
+that is 1-Lipschitz under the relation and 0 wherever a neighbour's answer differs; this is all that
+propose-test-release needs:
 
     neighbours x, y with g(x) = g(y): only the radius differs, by at most 1, so the test decides the cost;
     neighbours x, y with g(x) != g(y): both radii are 0, so each passes with probability at most delta.
 
 Domains are unbounded (values beyond every value seen may be added), which can only shorten a distance.
-Sources: Dwork and Roth (2014) section 7.2 and proposition 7.2; Smith and Thakurta (2013). The order statistic and
-mode formulas are checked against exhaustive search in ``tests/mechanisms/test_stability.py``.
+Sources: Dwork and Roth (2014) section 7.2 and proposition 7.2; Smith and Thakurta (2013). The order statistic
+and mode formulas are checked against exhaustive search in ``tests/mechanisms/test_stability.py``.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ def rank(n: int, probability: Fraction) -> int:
 def per_unit(radius: int, rows: int) -> int:
     """A radius in privacy units from one in rows, where a unit has at most ``rows`` rows.
 
-    Proof. Unit-level neighbours are at most m = ``rows`` row edits apart, so the row radius d moves by at most m,
-    and floor(d / m) by at most 1. If a unit-level neighbour answers differently, a table within m row edits does,
-    so d <= m - 1 and floor(d / m) = 0.
+    Proof. Unit-level neighbours are at most m = ``rows`` row edits apart, so the row radius d moves by at
+    most m, and floor(d / m) by at most 1. If a unit-level neighbour answers differently, a table within m row
+    edits does, so d <= m - 1 and floor(d / m) = 0.
     """
     return radius // rows
 
@@ -64,9 +65,9 @@ def quantile_radius(
         below: how many are smaller than the quantile; ``upto``: how many are not larger.
         cap: no need to know more than this.
 
-    With first = below + 1 and last = upto the value keeps its place as long as its rank stays in [first, last].
-    After k edits the rank meant and the ranks held move furthest when all k rows are added or all removed, on the
-    same side; the conditions below are monotone in k, so the largest k is found by bisection.
+    With first = below + 1 and last = upto the value keeps its place as long as its rank stays in [first,
+    last]. After k edits the rank meant and the ranks held move furthest when all k rows are added or all
+    removed, on the same side; the conditions below are monotone in k, so the largest k is found by bisection.
     """
     if n == 0 or not below < rank(n, probability) <= upto:
         return 0
@@ -94,13 +95,13 @@ def mode_radius(top: int, second: int, second_larger: bool, relation: Relation =
     """Exact radius of the mode, ties going to the smallest value.
 
     Args:
-        top: count of the mode (0: no rows). second: the next largest count, 0 when there is no other value; among
-            equals, that of the smallest value.
+        top: count of the mode (0: no rows). second: the next largest count, 0 when there is no other value;
+            among equals, that of the smallest value.
         second_larger: the second value is larger than the mode, so it loses ties.
 
-    A rival r needs ``top - count(r)`` edits to draw level and one more if it loses ties; the runner-up by (count,
-    value) is a cheapest rival. A smaller value never seen needs ``top``. Under SUBSTITUTE one edit closes the gap
-    by two.
+    A rival r needs ``top - count(r)`` edits to draw level and one more if it loses ties; the runner-up by
+    (count, value) is a cheapest rival. A smaller value never seen needs ``top``. Under SUBSTITUTE one edit
+    closes the gap by two.
     """
     if top == 0:
         return 0
@@ -117,12 +118,12 @@ def argmax_radius(top: int, second: int, bound: int, relation: Relation = Relati
     """Radius of the group with the largest sum, ties going to the smallest key.
 
     Args:
-        top, second: the two largest group sums. A group that isn't there counts as a sum of 0, so ``second`` is
-            taken as at least 0.
+        top, second: the two largest group sums. A group that isn't there counts as a sum of 0, so ``second``
+            is taken as at least 0.
         bound: the largest absolute contribution of one row to the sum of its one group.
 
-    The gap between the largest and the second largest sum moves by at most ``bound`` when a row comes or goes (by
-    twice that when one is replaced), and the winner can't change before the gap is closed.
+    The gap between the largest and the second largest sum moves by at most ``bound`` when a row comes or goes
+    (by twice that when one is replaced), and the winner can't change before the gap is closed.
     """
     gap = top - max(second, 0)
     step = bound if relation is Relation.ADD_REMOVE else 2 * bound
@@ -132,10 +133,10 @@ def argmax_radius(top: int, second: int, bound: int, relation: Relation = Relati
 def votes_radius(top: int, second: int, per_block: int = 1) -> int:
     """Radius, in privacy units, of the winning vote, when one unit changes at most ``per_block`` votes.
 
-    A changed vote moves the gap by at most 2, so the winner is fixed for fewer than gap / (2 J) units; this is
-    ``ceil((c1 - c2) / (2 J)) - 1``, the book's distance for J runs rounded to an integer (a ceiling of a 1-Lipschitz
-    function of integers steps is 1-Lipschitz). The relation is substitution of block results: the number of
-    votes is public.
+    A changed vote moves the gap by at most 2, so the winner is fixed for fewer than gap / (2 J) units; this
+    is ``ceil((c1 - c2) / (2 J)) - 1``, the book's distance for J runs rounded to an integer (a ceiling of a
+    1-Lipschitz function of integers steps is 1-Lipschitz). The relation is substitution of block results: the
+    number of votes is public.
     """
     return max(-(-(top - second) // (2 * per_block)) - 1, 0)
 
@@ -144,21 +145,22 @@ def gap_radius(n: int, first: int, values: Sequence[int] | NDArray[np.object_], 
     """Row edits to the nearest table whose median has local sensitivity above ``bound``, under ADD_REMOVE.
 
     Args:
-        n: number of values; ``values`` holds the ascending values of ranks ``first``, ``first + 1``, ..., at least
-            those within ``cap + 2`` of n/2 (ranks outside 1..n may be left out).
+        n: number of values; ``values`` holds the ascending values of ranks ``first``, ``first + 1``, ..., at
+            least those within ``cap + 2`` of n/2 (ranks outside 1..n may be left out).
         bound: in the units of ``values`` (integers, so the comparison is exact).
         cap: result is clamped to this.
 
-    The lower median of z (rank ceil(n/2)) moves by at most z(s+1) - z(s), s = floor(n/2), when a row comes or goes,
-    and by exactly that in the worst case: for even n = 2k a removal moves between z(k) and z(k+1), an addition
-    lands anywhere between them; for odd n = 2k+1 the same two values bound it. z(0) is minus infinity: with fewer
-    than two rows the local sensitivity is infinite.
+    The lower median of z (rank ceil(n/2)) moves by at most z(s+1) - z(s), s = floor(n/2), when a row comes or
+    goes, and by exactly that in the worst case: for even n = 2k a removal moves between z(k) and z(k+1), an
+    addition lands anywhere between them; for odd n = 2k+1 the same two values bound it. z(0) is minus
+    infinity: with fewer than two rows the local sensitivity is infinite.
 
-    So the bad tables are those with a gap wider than ``bound`` that has l values on its left, r on its right, and
-    r = l or r = l + 1. To make one out of x keep x(1..i) on the left and x(j..n) on the right with x(j) - x(i) >
-    bound (x(0) and x(n+1) are infinite), remove the j-i-1 values between, and mend the balance with one edit for
-    each row too many: r - l - 1 or l - r. For given i a larger j never helps, as each step removes one row
-    more and mends at most one. The minimum over i is the distance. It is a distance to a set, hence 1-Lipschitz.
+    So the bad tables are those with a gap wider than ``bound`` that has l values on its left, r on its right,
+    and r = l or r = l + 1. To make one out of x keep x(1..i) on the left and x(j..n) on the right with x(j) -
+    x(i) > bound (x(0) and x(n+1) are infinite), remove the j-i-1 values between, and mend the balance with
+    one edit for each row too many: r - l - 1 or l - r. For given i a larger j never helps, as each step
+    removes one row more and mends at most one. The minimum over i is the distance. It is a distance to a set,
+    hence 1-Lipschitz.
     """
     if n < 2:
         return 0

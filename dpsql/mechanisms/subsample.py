@@ -1,12 +1,13 @@
 """Subsample and aggregate: any query at all, run exactly on blocks of privacy units, combined privately.
 
-Guarantee: whatever the combiner guarantees when one of the k block results is replaced by any other (a unit is in one
-block, k is public and fixed). Nothing is asked of the query. Numbers are held to public bounds and put on a public grid of
-``points`` steps; a block without a usable number counts as the public default.
+Guarantee: whatever the combiner guarantees when one of the k block results is replaced by any other (a unit
+is in one block, k is public and fixed). Nothing is asked of the query. Numbers are held to public bounds and
+put on a public grid of ``points`` steps; a block without a usable number counts as the public default.
 
 Sensitivities when one of k numbers in a range R changes (checked exhaustively in the tests): mean R/k; mean
-without the m smallest and largest R/(k - 2m); winsorised by limits taken from the numbers themselves (m+1)R/k, which is why
-that one uses private limits instead; median R, which is why that one uses the exponential mechanism.
+without the m smallest and largest R/(k - 2m); winsorised by limits taken from the numbers themselves
+(m+1)R/k, which is why that one uses private limits instead; median R, which is why that one uses the
+exponential mechanism.
 
 Sources: Nissim, Raskhodnikova and Smith (2007); Smith (2011); Dwork and Roth (2014) section 7.1.
 """
@@ -15,16 +16,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from dpsql.mechanisms.perturbation import GaussianNoise, LaplaceNoise
 from dpsql.mechanisms.base import Read, Release, salted
 from dpsql.mechanisms.blocks import Source
+from dpsql.mechanisms.perturbation import GaussianNoise, LaplaceNoise
 from dpsql.mechanisms.votes import Combined, Participation, StableMode
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import exponential
@@ -74,9 +75,10 @@ def grid_quantile(
 ) -> int:
     """A quantile of public size by the exponential mechanism over the grid 0..points, exactly.
 
-    Utility of a point v: minus the number of places that would have to change for v to be a quantile, max(0, L - p k, p k - (L +
-    E)) with L places below v and E on it. Replacing one place moves it by at most 1: weights exp(epsilon u / 2). Pure epsilon, of
-    range at most epsilon. Points between two places share their utility, so the work is O(k log k).
+    Utility of a point v: minus the number of places that would have to change for v to be a quantile, max(0,
+    L - p k, p k - (L + E)) with L places below v and E on it. Replacing one place moves it by at most 1:
+    weights exp(epsilon u / 2). Pure epsilon, of range at most epsilon. Points between two places share their
+    utility, so the work is O(k log k).
     """
     k = len(places)
     values, counts = np.unique(np.asarray(places, dtype=np.int64), return_counts=True)
@@ -125,10 +127,11 @@ def _with_interval(name: str, value: float, low: float, high: float) -> Combined
 
 @dataclass(frozen=True)
 class BlockMean:
-    """``'mean'`` and ``'trimmed_mean'``: the mean of the results without the ``trim`` smallest and largest, plus noise.
+    """``'mean'`` and ``'trimmed_mean'``: the mean of the results without the ``trim`` smallest and largest,
+    plus noise.
 
-    ``noise`` is added to the sum in grid steps: its sensitivity must be ``bounds.points``. (Replacing one result moves the sum of
-    the k - 2m middle ones by at most the range.) Loss: the noise's.
+    ``noise`` is added to the sum in grid steps: its sensitivity must be ``bounds.points``. (Replacing one
+    result moves the sum of the k - 2m middle ones by at most the range.) Loss: the noise's.
     """
 
     name: str
@@ -164,14 +167,17 @@ class BlockMean:
         width = self.noise.half_width(confidence) * float(self.bounds.step) / (blocks - 2 * self.trim)
         kind = f"mean without the {self.trim} smallest and largest" if self.trim else "mean"
         return (
-            f"{self.name}: the {kind} of {blocks:,} block results held to {_shown(self.bounds)}, with noise within "
+            f"{self.name}: the {kind} of {blocks:,} block results held to {_shown(self.bounds)}, with "
+            f"noise within "
             f"±{width:.4g} at {confidence:.0%}.",
         )
 
 
 @dataclass(frozen=True)
 class BlockMedian:
-    """``'median'``: a quantile of the results by the exponential mechanism on the grid. Loss: epsilon, bounded range."""
+    """``'median'``: a quantile of the results by the exponential mechanism on the grid. Loss: epsilon,
+    bounded range.
+    """
 
     name: str
     bounds: Range
@@ -192,19 +198,22 @@ class BlockMedian:
     def sentences(self, confidence: float, blocks: int) -> tuple[str, ...]:
         error = 2 / float(self.epsilon) * (math.log(self.bounds.points + 1) - math.log(1 - confidence))
         return (
-            f"{self.name}: the median of {blocks:,} block results held to {_shown(self.bounds)}, by the exponential "
+            f"{self.name}: the median of {blocks:,} block results held to {_shown(self.bounds)}, by the "
+            f"exponential "
             f"mechanism; off by at most {error:.1f} ranks of {blocks:,} at {confidence:.0%}.",
         )
 
 
 @dataclass(frozen=True)
 class WinsorizedMean:
-    """``'winsorized_mean'``: the mean of the results held to private limits, plus noise for those limits (Smith 2011).
+    """``'winsorized_mean'``: the mean of the results held to private limits, plus noise for those limits
+    (Smith 2011).
 
-    a and b are the quartiles by the exponential mechanism at epsilon / 4 each; the limits are (a + b) / 2 plus and minus
-    ``widening`` times max(b - a, one step), inside the bounds. Given the limits, one result moves the sum by at most their
-    distance: Laplace noise at epsilon / 2. Composition: epsilon. (Limits taken from the results themselves would make the
-    sensitivity of the mean (m+1)R/k.) ``widening`` is public, 2 k^(1/3) by Smith's rate if None.
+    a and b are the quartiles by the exponential mechanism at epsilon / 4 each; the limits are (a + b) / 2
+    plus and minus ``widening`` times max(b - a, one step), inside the bounds. Given the limits, one result
+    moves the sum by at most their distance, and Laplace noise for that is added at epsilon / 2. Composition:
+    epsilon. (Limits taken from the results themselves would make the sensitivity of the mean (m+1)R/k.)
+    ``widening`` is public, 2 k^(1/3) by Smith's rate if None.
     """
 
     name: str
@@ -242,8 +251,10 @@ class WinsorizedMean:
 
     def sentences(self, confidence: float, blocks: int) -> tuple[str, ...]:
         return (
-            f"{self.name}: the mean of {blocks:,} block results held to private limits inside {_shown(self.bounds)}: "
-            f"{self._widening(blocks)} interquartile ranges either side of the middle, found with ε/2; the noise uses "
+            f"{self.name}: the mean of {blocks:,} block results held to private limits inside "
+            f"{_shown(self.bounds)}: "
+            f"{self._widening(blocks)} interquartile ranges either side of the middle, found with ε/2; the "
+            f"noise uses "
             f"the other half and fits those limits.",
         )
 
@@ -260,7 +271,8 @@ class SubsampleAggregate:
         source: gives the block results; a combiner reads the column of its name.
         combiners: each with its own share of the loss; they compose.
         confidence: level of the intervals.
-        participation: for independent subsamples, the check that no unit is in too many; if one is, all is NULL.
+        participation: for independent subsamples, the check that no unit is in too many; if one is, all is
+            NULL.
     """
 
     source: Source
@@ -292,10 +304,10 @@ class SubsampleAggregate:
         if self.participation:
             # one salt for both texts: the check must count the very subsamples that are run
             check, query = salted(_MARK.join((self.participation.query, source.query)), entropy).split(_MARK)
-            source, fits = replace(source, query=query), self.participation.holds(read, check)
+            source, fits = source.asking(query), self.participation.holds(read, check)
         results = source.results(read, entropy)
         columns: dict[str, pa.Array] = {}
-        notes = []
+        notes: list[str] = []
         for combiner in self.combiners:
             values = results.columns[combiner.name] if fits else []
             made, said = combiner.combine(values, results.types.get(combiner.name), entropy, self.confidence)
@@ -308,7 +320,8 @@ class SubsampleAggregate:
         if self.participation:
             q, runs = float(self.participation.q), self.participation.runs
             said.append(
-                f"each unit joins each of {runs:,} runs with probability {q:.3g}; NULL if one is in more than "
+                f"each unit joins each of {runs:,} runs with probability {q:.3g}; NULL if one is in more "
+                f"than "
                 f"{self.participation.cap:,} of them. 'rounds' needs far fewer runs."
             )
         for combiner in self.combiners:

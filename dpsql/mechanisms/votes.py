@@ -1,9 +1,9 @@
 """Combining results that are not numbers: by vote.
 
-Every block casts one vote (or one per feature), so one privacy unit changes ``rounds`` votes, each taking 1 from one
-count and giving 1 to another: no count moves by more than 1 per round, two do, and not in the same direction
-(so the sharper noise for monotone counts is not to be had). The relation is substitution of block results, whatever the
-relation of rows: the number of blocks is public.
+Every block casts one vote (or one per feature), so one privacy unit changes ``rounds`` votes, each taking 1
+from one count and giving 1 to another: no count moves by more than 1 per round, two do, and not in the same
+direction (so the sharper noise for monotone counts is not to be had). The relation is substitution of block
+results, whatever the relation of rows, and the number of blocks is public.
 
 Sources: Dwork and Roth (2014) examples 7.1 to 7.3 and algorithms 13 and 14; Smith and Thakurta (2013).
 """
@@ -23,9 +23,9 @@ import mpmath
 import numpy as np
 import pyarrow as pa
 
-from dpsql.mechanisms.perturbation import GaussianNoise, LaplaceNoise
 from dpsql.mechanisms.base import Read, Release
 from dpsql.mechanisms.blocks import Source
+from dpsql.mechanisms.perturbation import GaussianNoise, LaplaceNoise
 from dpsql.mechanisms.ptr import NOT_STABLE, OptimalTest, Test
 from dpsql.mechanisms.stability import votes_radius
 from dpsql.noise.entropy import Entropy
@@ -51,8 +51,9 @@ _SCALARS = (
 def vote(value: Any) -> tuple[str, Any] | None:
     """A label that equal results share, and the value it stands for; None for what can't be voted for.
 
-    Labels tell types apart (1, 1.0 and TRUE are three results), so what is released for a label does not depend on which
-    block happened to come first. NaN, NULL and foreign objects are no votes; lists and sets become tuples.
+    Labels tell types apart (1, 1.0 and TRUE are three results), so what is released for a label does not
+    depend on which block happened to come first. NaN, NULL and foreign objects are no votes; lists and sets
+    become tuples.
 
     >>> vote([3, 4])
     ('(int 3, int 4)', (3, 4))
@@ -99,13 +100,15 @@ class NoisyMode:
 
     Args:
         epsilon: of the choice.
-        candidates: a public list of possible results. Then permute-and-flip (``exponential``: the exponential mechanism)
-            chooses one of them, with the general factor 2: weight exp(epsilon votes / 2). Other results are no votes.
-        selection: where the possible results are not public. First each result that got votes is kept with the
-            probability that the optimal test gives its count, then one of those kept is chosen. A changed vote
-            touches two results, by 1 each: that is a unit in two groups, so the test must be made with ``groups = 2`` and is
-            (epsilon, delta) as a whole; a result seen in one block is kept with probability at most delta / 2. The choice is
-            made among names already released. No result kept: NULL.
+        candidates: a public list of possible results. Then permute-and-flip (``exponential``: the exponential
+            mechanism) chooses one of them, with the general factor 2: weight exp(epsilon votes / 2). Other
+            results are no votes.
+        selection: where the possible results are not public. First each result that got votes is kept with
+            the probability that the optimal test gives its count, then one of those kept is chosen. A changed
+            vote touches two results, by 1 each, like a unit in two groups: so the test must be made with
+            ``groups = 2`` and is (epsilon, delta) as a whole; a result seen in one block is kept with
+            probability at most delta / 2. The choice is made among names already released. No result kept:
+            NULL.
         default: vote of a block without a result; None: it does not vote.
 
     Loss: epsilon (pure; bounded range where ``exponential``), and the selection's.
@@ -155,13 +158,15 @@ class NoisyMode:
             size = max(len(self.candidates), 1)
             behind = 2 / float(self.epsilon) * (math.log(size) - math.log(1 - confidence))
             return (
-                f"{self.name}: a vote among {size} public candidates by {how}, ε = {float(self.epsilon):.4g}; the winner "
+                f"{self.name}: a vote among {size} public candidates by {how}, ε = "
+                f"{float(self.epsilon):.4g}; the winner "
                 f"has at most {behind:.1f} of {blocks:,} votes fewer than the best, at {confidence:.0%}.",
             )
         assert self.selection is not None
         return (
             f"{self.name}: a vote; results are named if enough blocks agree (surely from "
-            f"{self.selection.cap + 1} of {blocks:,} votes, rarely below {self.selection.needed(0.5) + 1}), then {how} "
+            f"{self.selection.cap + 1} of {blocks:,} votes, rarely below "
+            f"{self.selection.needed(0.5) + 1}), then {how} "
             f"chooses among them with ε = {float(self.epsilon):.4g}.",
         )
 
@@ -170,12 +175,12 @@ class NoisyMode:
 class StableMode:
     """``combine = 'stable_mode'``: the most frequent vote, exact, if it leads by enough; else NULL.
 
-    Algorithm A_dist on the votes: radius ceil((c1 - c2) / (2 rounds)) - 1 (``stability.votes_radius``), then the test. Loss: the
-    test's, independent of how many results are possible.
+    Algorithm A_dist on the votes: radius ceil((c1 - c2) / (2 rounds)) - 1 (``stability.votes_radius``), then
+    the test. Loss: the test's, independent of how many results are possible.
 
     Args:
-        rounds: votes that one unit can change: 1 where blocks are disjoint, J for J balanced partitions, and the cap
-            2mq of :class:`Participation` for the textbook's independent subsamples.
+        rounds: votes that one unit can change: 1 where blocks are disjoint, J for J balanced partitions, and
+            the cap 2mq of :class:`Participation` for the textbook's independent subsamples.
     """
 
     name: str
@@ -213,9 +218,9 @@ class Participation:
         query: gives ``most``, the largest number of runs that one unit (its id, never a value) is in.
         q, runs: the sampling. ``cap`` = floor(2 m q) is the most that is allowed; more gives NULL.
 
-    Whether the check fails depends on coins alone, not on values. Under ADD_REMOVE a unit more means coins more, and
-    they fail the check with probability at most ``failure``: a Chernoff bound, to be set aside from delta (the ``slack`` of
-    the test).
+    Whether the check fails depends on coins alone, not on values. Under ADD_REMOVE a unit more means coins
+    more, and they fail the check with probability at most ``failure``: a Chernoff bound, to be set aside from
+    delta (the ``slack`` of the test).
     """
 
     query: str
@@ -243,10 +248,11 @@ class Participation:
 def textbook_sampling(epsilon: Fraction, delta: Fraction, n: int) -> tuple[Fraction, int]:
     """The textbook's q and m for n units (public): q = epsilon / (64 ln(1/delta)), m = ln(n/delta) / q^2.
 
-    q is rounded down. Twenty million runs at epsilon = 1, delta = 1e-6 and n = 100,000: EXPLAIN says so before they start.
+    q is rounded down. Twenty million runs at epsilon = 1, delta = 1e-6 and n = 100,000: EXPLAIN says so
+    before they start.
 
     >>> textbook_sampling(Fraction(1), Fraction(1, 10**6), 100_000)[1]
-    19804250
+    19801688
     """
     with mpmath.workprec(120):
         rate = mpmath.mpf(epsilon.numerator) / epsilon.denominator
@@ -263,10 +269,11 @@ class FeatureVotes:
     Args:
         source: its ``column`` holds a list of features per block.
         features: the public list; a block votes for at most ``most`` distinct ones, in the order of its list.
-        noise: for all the counts: one block changes at most 2 ``most`` counts by 1 each (L1 2s, squared L2 2s, largest 1), so
-            it must be made with ``sensitivity = 1`` and ``groups = 2 * most``. Rows in the order of ``features``.
-        top, epsilon: instead, the ``top`` best features by peeling exponential mechanisms, epsilon / top each, best first.
-            Each choice sees counts that move by at most 1, so ``most`` does not matter.
+        noise: for all the counts: one block changes at most 2 ``most`` counts by 1 each (L1 2s, squared L2
+            2s, largest 1), so it must be made with ``sensitivity = 1`` and ``groups = 2 * most``. Rows in the
+            order of ``features``.
+        top, epsilon: instead, the ``top`` best features by peeling exponential mechanisms, epsilon / top
+            each, best first. Each choice sees counts that move by at most 1, so ``most`` does not matter.
     """
 
     source: Source
@@ -338,7 +345,8 @@ class FeatureVotes:
         )
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
-        said = f"{self.name}: {self.source.sentence()} Each votes for at most {self.most} of {len(self.features)} features."
+        each = f"Each votes for at most {self.most} of {len(self.features)} features."
+        said = f"{self.name}: {self.source.sentence()} {each}"
         if self.noise is not None:
             width = self.noise.half_width(confidence)
             return said, f"votes: every count with noise, within ±{width:.4g} votes at {confidence:.0%}."

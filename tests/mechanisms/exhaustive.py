@@ -1,9 +1,9 @@
 """Distances by searching every table over a small domain: slow, and independent of the formulas under test.
 
-A table is a sorted tuple. Under "add_remove" an edit adds or removes one value of the domain, under "substitute" it
-replaces one. Searching is a breadth-first walk from all tables that answer differently, so one walk per answer
-gives the radius of every table at once. Tables grow up to ``size``; a radius is exact as long as table and radius
-together fit in it.
+A table is a sorted tuple. Under "add_remove" an edit adds or removes one value of the domain, under
+"substitute" it replaces one. Searching is a breadth-first walk from all tables that answer differently, so
+one walk per answer gives the radius of every table at once. Tables grow up to ``size``; a radius is exact as
+long as table and radius together fit in it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ def distances(bad: list[Table], domain: Sequence[float], relation: str, size: in
 def edits_to_another_answer(
     g: Callable[[Table], Hashable], domain: Sequence[float], relation: str, size: int
 ) -> dict[Table, int]:
-    """For each table the least number of edits after which ``g`` differs (tables that can't get there are left out)."""
+    """For each table the least number of edits after which ``g`` differs (tables that can't get there are
+    left out).
+    """
     answers: dict[Hashable, list[Table]] = {}
     for table in tables(domain, size):
         answers.setdefault(g(table), []).append(table)

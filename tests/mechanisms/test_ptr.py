@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import math
 import random
@@ -69,13 +70,13 @@ def test_pass_probabilities_of_neighbouring_radii(epsilon: Fraction, delta: Frac
     table = [test.probability(r) for r in range(test.cap + 3)]
     assert table[0] == pytest.approx(float(delta)) and table[test.cap] == 1
     growth = math.exp(epsilon) * (1 + 1e-12)
-    for p, q in zip(table, table[1:], strict=False):
-        assert 0 <= q - p
+    for p, q in itertools.pairwise(table):
+        assert q >= p
         assert q <= growth * p + float(delta) * (1 + 1e-9)
         assert 1 - p <= growth * (1 - q) + float(delta) * (1 + 1e-9) + 1e-15
     # no smaller growth would do: the table is the largest allowed, not merely an allowed one
     lazy = math.exp(0.98 * epsilon)
-    assert any(q > lazy * p + float(delta) for p, q in zip(table, table[1:], strict=False))
+    assert any(q > lazy * p + float(delta) for p, q in itertools.pairwise(table))
 
 
 def test_a_tiny_epsilon_falls_back_on_a_threshold() -> None:
@@ -150,7 +151,9 @@ Pmf = tuple[float, int | None]  # probability of passing, centre of the noise (N
 
 
 def divergence(a: Pmf, b: Pmf, scale: float, epsilon: float) -> float:
-    """Hockey-stick divergence between "NULL, or centre plus discrete Laplace noise", exactly (up to floats)."""
+    """Hockey-stick divergence between "NULL, or centre plus discrete Laplace noise", exactly (up to
+    floats).
+    """
     growth = math.exp(epsilon)
     total = max(0.0, (1 - a[0]) - growth * (1 - b[0]))
     if a[1] is None or b[1] is None:

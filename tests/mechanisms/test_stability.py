@@ -138,7 +138,9 @@ def test_gap_radius_needs_the_middle_only() -> None:
 
 
 def test_book_example() -> None:
-    """Zeros in a majority of one against values of a million: stable under add/remove, not under substitution."""
+    """Zeros in a majority of one against values of a million: stable under add/remove, not under
+    substitution.
+    """
     half = 10
     x = [0] * (half + 1) + [10**6] * half
     y = [0] * half + [10**6] * half
@@ -180,7 +182,9 @@ def test_argmax_of_sums_never_claims_more_than_exhaustive_search_finds() -> None
 
 @pytest.mark.parametrize("runs", [1, 3])
 def test_votes(runs: int) -> None:
-    """One unit changes at most ``runs`` votes: the radius is 1-Lipschitz, and 0 where the winner can change."""
+    """One unit changes at most ``runs`` votes: the radius is 1-Lipschitz, and 0 where the winner can
+    change.
+    """
     rng = random.Random(2)
     changed = 0
     for _ in range(6000):
@@ -200,7 +204,9 @@ def test_votes(runs: int) -> None:
 
 
 def test_per_unit_is_a_sound_radius() -> None:
-    """Rows radii m edits apart differ by at most one as unit radii; a unit radius above 0 needs m safe rows."""
+    """Rows radii m edits apart differ by at most one as unit radii; a unit radius above 0 needs m safe
+    rows.
+    """
     for rows in (1, 2, 5):
         for d in range(60):
             assert all(abs(per_unit(d, rows) - per_unit(e, rows)) <= 1 for e in range(d, d + rows + 1))

@@ -1,4 +1,4 @@
-"""Subsample and aggregate: sensitivities by exhaustive search, exact laws, sources, and blocks that are not private."""
+"""Subsample and aggregate: sensitivities by search, exact laws, sources, and blocks that are not private."""
 
 from __future__ import annotations
 
@@ -164,7 +164,9 @@ def test_winsorized_limits_come_from_private_quantiles() -> None:
 
 
 def test_a_winsorized_mean_with_the_naive_noise_gives_itself_away() -> None:
-    """range / k instead of (m + 1) range / k: the loss of the Laplace mechanism is three times what it claims."""
+    """range / k instead of (m + 1) range / k: the loss of the Laplace mechanism is three times what it
+    claims.
+    """
     k, trim, epsilon = 5, 1, 1.0
     scale = 1 / k / epsilon  # for a range of 1
     x, y = (0, 0, 4, 4, 4), (0, 0, 0, 4, 4)
@@ -320,7 +322,9 @@ def test_one_unit_changes_one_block_when_blocks_are_hashed_and_most_when_they_ar
 
 
 def test_numbered_blocks_break_the_mean(read: Callable[[str], pa.Table]) -> None:
-    """Cut by NTILE, the mean of 20 block results moves by 19 times what one block may move it; hashed, by once."""
+    """Cut by NTILE, the mean of 20 block results moves by 19 times what one block may move it; hashed, by
+    once.
+    """
     rows = (
         "SELECT i AS unit, CAST(CASE WHEN i % 20 = 0 THEN 0 ELSE 9 END AS DOUBLE) AS v FROM range(400) r(i)"
     )

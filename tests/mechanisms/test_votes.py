@@ -95,7 +95,7 @@ def test_stable_mode_loses_no_more_than_its_test(blocks: int) -> None:
     test = OptimalTest(Fraction(3), SMALL)
 
     def law(votes: str, rounds: int = 1) -> Law:
-        ranked = sorted(Counter(votes).items(), key=lambda item: (-item[1], item[0])) + [("", 0)]
+        ranked = [*sorted(Counter(votes).items(), key=lambda item: (-item[1], item[0])), ("", 0)]
         p = test.probability(votes_radius(ranked[0][1], ranked[1][1], rounds))
         return {None: 1 - p, ranked[0][0]: p}
 
