@@ -229,8 +229,8 @@ class Account:
         for name, (epsilon, delta) in terms.shares.items():
             purses[name] = Purse(terms.accountant, epsilon, delta)
         for entry in self.entries.values():
-            for name, purse in purses.items():
-                if entry.event is not None and name in (None, entry.analyst):
+            for whose, purse in purses.items():
+                if entry.event is not None and whose in (None, entry.analyst):
                     purse.reserve(entry.statement_id, entry.event)
                     if entry.outcome != "reserved":
                         purse.settle(entry.statement_id, entry.event)

@@ -95,6 +95,17 @@ def certainty(epsilon: float) -> float:
     return 1 / (1 + math.exp(-epsilon))
 
 
+def percent(share: float) -> str:
+    """A certainty as people write it; never rounded up to 100%.
+
+    >>> percent(0.731), percent(0.9526), percent(0.99999)
+    ('73%', '95.3%', 'over 99.9%')
+    """
+    if share > 0.999:
+        return "over 99.9%"
+    return f"{share:.1%}" if share > 0.95 else f"{share:.0%}"
+
+
 def group(epsilon: float, delta: float, size: int) -> tuple[float, float]:
     """The (epsilon, delta) that holds for ``size`` units together: k·ε and δ·(e^{kε} - 1)/(e^ε - 1), at most 1.
 

@@ -312,7 +312,12 @@ class Ledger:
     @property
     def notices(self) -> tuple[str, ...]:
         """Sentences for the people who read the budget: a second ledger for these data, terms that were changed."""
-        return tuple(self._book.account.notices)
+        account = self._book.account
+        kept = account.granted.accountant if account.granted else ""
+        if kept == account.terms.accountant:
+            return tuple(account.notices)
+        recount = f"counted as {account.terms.accountant} would have; the budget is kept by {kept}"
+        return (recount, *account.notices)
 
     @property
     def dataset(self) -> str:

@@ -115,7 +115,7 @@ def _asked(asked: dict[str, Any]) -> str:
     )
     rows = "".join(
         f'<tr><td class="plain">{escape(e["when_text"])}</td><td class="plain">{escape(e["who"])}</td>'
-        f'<td class="number">{escape(e["charge"])}</td><td class="plain">{escape(e["outcome"])}</td>'
+        f'<td class="number">{_charge(e)}</td><td class="plain">{escape(e["outcome"])}</td>'
         f"<td><code>{escape(e['text'])}</code></td></tr>"
         for e in asked["statements"]
     )
@@ -127,6 +127,12 @@ def _asked(asked: dict[str, Any]) -> str:
         '<th scope="col">when</th><th scope="col">who</th><th scope="col" class="number">charge</th>'
         f'<th scope="col">outcome</th><th scope="col">statement</th></tr>{rows}</table></div>'
     )
+
+
+def _charge(entry: dict[str, Any]) -> str:
+    """The charge, and the same in the accountant's own currency."""
+    price = "" if entry["price"] == entry["charge"] else f'<span class="reason">{escape(entry["price"])}</span>'
+    return escape(entry["charge"]) + price
 
 
 def _share(share: float | None) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
+from dpsql.ledger.guarantee import percent
 from dpsql.ledger.svg import Axis, Picture
 
 _FLOOR = 1e-12
+_LINES = [("whole budget", "second", "7 4"), ("spent so far", "first", "")]
 
 
 def pictures(data: dict[str, Any]) -> str:
@@ -33,6 +35,8 @@ def burn_down(data: dict[str, Any]) -> Picture:
         "statement at the level it asked for.",
         Axis.counts("charges", charges),
         Axis.linear("ε left", lowest, limit * 1.08),
+        width=980,
+        height=320,
     )
     picture.line([(0, limit), (charges, limit)], "quiet", "3 4")
     picture.label(charges, limit, f"limit ε={limit:.4g}", kind="quiet", anchor="end", dx=0)
@@ -61,14 +65,13 @@ def epsilon_delta(data: dict[str, Any], left: dict[str, Any]) -> Picture:
     )
     x, y = Axis.linear("ε", 0, data["epsilon"][-1]), Axis.powers("δ", _FLOOR, 1)
     picture = Picture("Privacy profile", text, x, y)
-    for name, kind, label in (("promise", "second", "whole budget"), ("spent", "first", "spent so far")):
+    for name, kind in (("promise", "second"), ("spent", "first")):
         points = [(e, max(d, _FLOOR)) for e, d in zip(data["epsilon"], data[name], strict=True)]
         end = next((i for i, (_, d) in enumerate(points) if d <= _FLOOR), len(points) - 1)
         if end == 0:
             continue
         picture.line(points[: end + 1], kind, "" if kind == "first" else "7 4")
-        at = points[max(1, end // 3)]
-        picture.label(*at, label, kind=kind, dx=8, dy=-8 if kind == "second" else 18)
+    picture.key(_LINES, data["epsilon"][-1], 10**-1.5)
     picture.upright(limit["epsilon"], f"ε={limit['epsilon']:.4g}")
     return picture
 
@@ -83,13 +86,9 @@ def tradeoff(data: dict[str, Any]) -> Picture:
         "Trade-off", text, Axis.linear("false alarms", 0, 1, "%"), Axis.linear("misses, at least", 0, 1, "%")
     )
     picture.line([(0, 1), (1, 0)], "quiet", "3 4")
-    picture.label(0.5, 0.5, "guessing", kind="quiet", dx=8, dy=-4)
-    for name, kind, label in (("promise", "second", "whole budget"), ("spent", "first", "spent so far")):
-        points = [(float(a), float(b)) for a, b in data[name]]
-        picture.line(points, kind, "" if kind == "first" else "7 4")
-        at = min(points, key=lambda p: abs(p[0] - p[1]))
-        if name == "promise" or at[0] < 0.47:
-            picture.label(*at, label, kind=kind, anchor="end", dx=-8, dy=14)
+    for name, kind in (("promise", "second"), ("spent", "first")):
+        picture.line([(float(a), float(b)) for a, b in data[name]], kind, "" if kind == "first" else "7 4")
+    picture.key([("guessing", "quiet", "3 4"), *reversed(_LINES)], 1, 0.95)
     return picture
 
 
@@ -98,7 +97,7 @@ def attacker(data: dict[str, Any]) -> Picture:
     (limit, most), (spent, sure) = data["promise"], data["spent"]
     text = (
         f"The highest certainty about one unit that the answers allow to somebody who gave even odds before: "
-        f"{sure:.0%} by now, {most:.0%} when the budget is used up."
+        f"{percent(sure)} by now, {percent(most)} when the budget is used up."
     )
     curve = [(float(x), float(y)) for x, y in data["curve"]]
     picture = Picture(
@@ -107,11 +106,11 @@ def attacker(data: dict[str, Any]) -> Picture:
     picture.area(curve)
     picture.line(curve, "first")
     picture.dot(limit, most, "second")
-    picture.label(limit, most, f"whole budget {most:.0%}", kind="second", dx=10, dy=16)
+    picture.label(limit, most, f"whole budget {percent(most)}", kind="second", dx=10, dy=16)
     if spent:
         picture.dot(spent, sure, "first")
         if abs(spent - limit) > 0.02 * curve[-1][0]:
-            picture.label(spent, sure, f"by now {sure:.0%}", kind="first", dx=10, dy=16)
+            picture.label(spent, sure, f"by now {percent(sure)}", kind="first", dx=10, dy=16)
     return picture
 
 
@@ -126,9 +125,8 @@ def groups(data: list[tuple[int, float, float, float]]) -> Picture:
     picture = Picture("Group privacy", text, x, Axis.linear("certainty", 0.5, 1.0, "%"))
     for k, epsilon, _, sure in data:
         picture.bar(k, sure, 0.62)
-        inside = sure > 0.93
-        picture.label(k, sure, f"{sure:.1%}" if sure > 0.95 else f"{sure:.0%}", anchor="middle", dx=0,
-                      dy=18 if inside else -8)  # fmt: skip
+        told = percent(sure).replace("over ", ">")
+        picture.label(k, sure, told, anchor="middle", dx=0, dy=18 if sure > 0.93 else -8)
         picture.label(k, 0.5, f"ε={epsilon:.3g}", kind="quiet", anchor="middle", dx=0, dy=-9)
     return picture
 

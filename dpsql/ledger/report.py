@@ -52,7 +52,7 @@ def report(ledger: Ledger, policy: Policy | None = None) -> dict[str, Any]:
         "dataset": ledger.dataset,
         "notices": list(ledger.notices),
         "left": _left(whole, entries),
-        "asked": _asked(ledger, entries),
+        "asked": _asked(ledger, entries, whole.accountant),
         "refused": [_entry(e) | {"reason": e.reason} for e in entries if e.outcome == "refused"],
         "guarantee": _guarantee(whole, policy),
         "assumptions": _assumptions(policy),
@@ -142,7 +142,7 @@ def _left(whole: BudgetState, entries: list[Entry]) -> dict[str, Any]:
     }
 
 
-def _asked(ledger: Ledger, entries: list[Entry]) -> dict[str, Any]:
+def _asked(ledger: Ledger, entries: list[Entry], accountant: str) -> dict[str, Any]:
     charged = [e for e in entries if e.event is not None]
     people: dict[str, dict[str, Any]] = {}
     for entry in charged:
@@ -154,7 +154,12 @@ def _asked(ledger: Ledger, entries: list[Entry]) -> dict[str, Any]:
         told["epsilon"] = float(told.pop("sum"))
         share = ledger.terms.shares.get(told["who"])
         told["share"] = None if share is None else float(share[0])
-    return {"people": list(people.values()), "statements": [_entry(e) for e in charged]}
+    return {
+        "people": list(people.values()),
+        "statements": [
+            _entry(e) | {"price": "" if e.event is None else e.event.price(accountant)} for e in charged
+        ],
+    }
 
 
 def _entry(entry: Entry) -> dict[str, Any]:
@@ -181,21 +186,31 @@ def _guarantee(whole: BudgetState, policy: Policy | None) -> dict[str, Any]:
         if policy
         else []
     )
-    unit = " or ".join(units) or "one privacy unit"
+    unit = " or ".join(units) or "all rows of any one privacy unit"
+    verb = "is" if unit == "any one row" else "are"
     sure = guarantee.certainty(epsilon)
-    fails = f" Up to a probability of {short(whole.limit_delta)}, this may fail." if delta else ""
+    if sure > 0.999:
+        sentence = (
+            f"Somebody who sees every answer, and knows all the other rows, may become all but certain whether "
+            f"{unit} {verb} in the data: a budget of ε={short(whole.limit_epsilon)} promises next to nothing."
+        )
+    else:
+        sentence = (
+            f"Even somebody who sees every answer, and knows all the other rows, can't tell with more than "
+            f"{guarantee.percent(sure)} certainty whether {unit} {verb} in the data, "
+            "if they gave it even odds before."
+        )
+        if delta:
+            sentence += f" Up to a probability of {short(whole.limit_delta)}, this may fail."
     return {
         "epsilon": epsilon,
         "delta": delta,
         "certainty": sure,
-        "sentence": (
-            f"Even someone who sees every answer, and knows all the other rows, can't tell with more than "
-            f"{_percent(sure)} certainty whether {unit} is in the data, if they gave it even odds before.{fails}"
-        ),
+        "sentence": sentence,
         "formal": (
             f"All answers together, chosen one after another in any way, are "
-            f"({pair(whole.limit_epsilon, whole.limit_delta)})-differentially private, when all rows of "
-            f"{unit} are added or removed. The sums are kept by the accountant {whole.accountant}."
+            f"({pair(whole.limit_epsilon, whole.limit_delta)})-differentially private, when "
+            f"{unit} {verb} added or removed. The sums are kept by the accountant {whole.accountant}."
         ),
         "groups": [
             dict(zip(("size", "epsilon", "delta"), (k, *guarantee.group(epsilon, delta, k)), strict=True))
@@ -219,7 +234,7 @@ def _assumptions(policy: Policy | None) -> dict[str, Any]:
             else f"at most {rows} rows in a group count"
             if rows
             else "any number of rows",
-            f"at most {table.max_groups} groups by default" if table.max_groups else "",
+            _groups(table.max_groups),
         ]
         what = _unit_words(table.privacy_unit)
         sentences.append(f"{table.name} protects {what}: {', '.join(filter(None, limits))}.")
@@ -297,13 +312,11 @@ def _clip(text: str) -> str:
     return " ".join(text.split())[:90]
 
 
+def _groups(count: int | None) -> str:
+    return "" if count is None else "one group each" if count == 1 else f"at most {count} groups each"
+
+
 def _unit_words(unit: str | None) -> str:
     if unit is None or unit.upper() == "ROW":
         return "any one row"
-    return f"any one {unit.rpartition(',')[2].strip()}"
-
-
-def _percent(share: float) -> str:
-    """A certainty as people write it; never rounded up to a certainty of 100%."""
-    text = f"{share:.1%}" if share > 0.95 else f"{share:.0%}"
-    return "99.9...%" if text == "100.0%" else text
+    return f"all rows of any one {unit.rpartition(',')[2].strip()}"

@@ -13,8 +13,7 @@ from html import escape
 
 Point = tuple[float, float]
 
-WIDTH, HEIGHT = 640, 330
-_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 22, 18, 50
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 18, 18, 48
 
 
 @dataclass(frozen=True)
@@ -68,13 +67,15 @@ class Picture:
     text: str
     x: Axis
     y: Axis
+    width: int = 470
+    height: int = 300
     shapes: list[str] = field(default_factory=list)
 
     def at(self, x: float, y: float) -> Point:
         """A point of the data, in pixels of the view box."""
         return (
-            round(_LEFT + self.x.place(x) * (WIDTH - _LEFT - _RIGHT), 1),
-            round(HEIGHT - _BOTTOM - self.y.place(y) * (HEIGHT - _TOP - _BOTTOM), 1),
+            round(_LEFT + self.x.place(x) * (self.width - _LEFT - _RIGHT), 1),
+            round(self.height - _BOTTOM - self.y.place(y) * (self.height - _TOP - _BOTTOM), 1),
         )
 
     def line(self, points: Sequence[Point], kind: str = "first", dash: str = "") -> None:
@@ -123,6 +124,18 @@ class Picture:
             f'text-anchor="{anchor}">{escape(text)}</text>'
         )
 
+    def key(self, entries: Sequence[tuple[str, str, str]], right: float, top: float) -> None:
+        """Names of lines (label, kind, dash) one below the other, their right end at a point of the data."""
+        px, py = self.at(right, top)
+        for i, (text, kind, dash) in enumerate(entries):
+            y = py + 18 * i
+            dashed = f' stroke-dasharray="{dash}"' if dash else ""
+            self.shapes.append(
+                f'<line class="line {kind}" stroke="currentColor" stroke-width="2"{dashed} x1="{px - 26:g}" '
+                f'x2="{px:g}" y1="{y:g}" y2="{y:g}"/><text class="label {kind}" fill="currentColor" '
+                f'x="{px - 34:g}" y="{y + 4:g}" text-anchor="end">{escape(text)}</text>'
+            )
+
     def upright(self, x: float, text: str, kind: str = "quiet") -> None:
         """A vertical line through the whole picture, labelled at its top."""
         (px, bottom), (_, top) = self.at(x, self.y.low), self.at(x, self.y.high)
@@ -137,7 +150,7 @@ class Picture:
     def svg(self) -> str:
         """The picture as an ``<svg>`` element."""
         return (
-            f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" width="{WIDTH}" xmlns="http://www.w3.org/2000/svg" '
+            f'<svg viewBox="0 0 {self.width} {self.height}" role="img" width="{self.width}" xmlns="http://www.w3.org/2000/svg" '
             f'font-family="system-ui, sans-serif" font-size="13"><title>{escape(self.title)}</title>'
             f"<desc>{escape(self.text)}</desc>{self._grid()}{''.join(self.shapes)}</svg>"
         )
@@ -160,7 +173,7 @@ class Picture:
             )
         parts.append(
             f'<line class="axis" stroke="currentColor" x1="{x0:g}" x2="{x1:g}" y1="{y0:g}" y2="{y0:g}"/>'
-            f'<text class="name" fill="currentColor" x="{x1:g}" y="{HEIGHT - 8}" text-anchor="end">'
+            f'<text class="name" fill="currentColor" x="{x1:g}" y="{self.height - 8}" text-anchor="end">'
             f"{escape(self.x.label)}</text>"
             f'<text class="name" fill="currentColor" x="{-y1:g}" y="14" text-anchor="end" '
             f'transform="rotate(-90)">{escape(self.y.label)}</text>'
