@@ -21,7 +21,7 @@ from fractions import Fraction
 from functools import lru_cache
 from statistics import NormalDist
 
-from dpsql.privacy.rounding import DIGITS, EXACT, GRID, MARGIN, ceiling, floor, root, to_decimal
+from dpsql.privacy.rounding import DIGITS, EXACT, GRID, ceiling, floor, root, to_decimal
 
 _HALF = Decimal("0.5")
 _PI = Decimal(
@@ -43,7 +43,7 @@ def pure_rho(epsilon: Fraction) -> Fraction:
     """The smallest rho such that every epsilon-DP mechanism is rho-zCDP: ``epsilon * tanh(epsilon / 2)``.
 
     >>> float(pure_rho(Fraction(1, 10)))
-    0.0049958374957879975
+    0.004995837495787997
     """
     return laplace_rho(epsilon, 1)
 
@@ -110,15 +110,19 @@ def bounded_range_mu(epsilon: Fraction) -> Fraction:
 
 def _mu_from_corner(corner: Decimal) -> Fraction:
     """``-2 Phi^-1(corner)`` for a corner in (0, 1/2), rounded up: the result is checked, not the way to it."""
-    if float(corner) <= 1e-300:
-        raise ValueError("an epsilon above 600 has no useful Gaussian equivalent")
+    if corner < Decimal("1e-200"):  # Phi(-x) <= exp(-x^2/2) / 2, so this x is enough
+        return ceiling(
+            EXACT.multiply(
+                Decimal(2), EXACT.sqrt(EXACT.multiply(Decimal(-2), ln(EXACT.multiply(Decimal(2), corner))))
+            )
+        )
     half = Decimal(-NormalDist().inv_cdf(float(corner)))
     for _ in range(4):  # Newton's method on log Phi, quadratic from sixteen digits
         tail = normal_tail(half)
         slope = EXACT.divide(_density(half), tail)
         half = EXACT.add(half, EXACT.divide(ln(EXACT.divide(tail, corner)), slope))
     mu = ceiling(EXACT.multiply(Decimal(2), half))
-    while normal_tail(to_decimal(mu / 2)) > EXACT.subtract(corner, MARGIN):  # pragma: no cover - a last doubt
+    while normal_tail(to_decimal(mu / 2)) > corner:  # pragma: no cover - a last doubt
         mu += Fraction(1, GRID)
     return mu
 
@@ -164,7 +168,7 @@ def gaussian_delta(mu: Fraction, epsilon: Fraction) -> Fraction:
     """The delta of a mu-GDP mechanism at ``epsilon``, rounded up (Balle-Wang 2018; Dong-Roth-Su 2022).
 
     >>> float(gaussian_delta(Fraction(1), Fraction(1)))
-    0.12693673750664395
+    0.12693673750664394
     """
     return ceiling(gaussian_delta_digits(mu, epsilon))
 

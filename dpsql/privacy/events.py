@@ -407,12 +407,12 @@ class Composed(Event):
     events: tuple[Event, ...]
 
     @cached_property
-    def epsilon(self) -> Fraction | None:  # type: ignore[override]
+    def epsilon(self) -> Fraction | None:
         known = [event.epsilon for event in self.events]
         return None if None in known else bounded(sum(filter(None, known), _NOTHING))
 
     @cached_property
-    def delta(self) -> Fraction:  # type: ignore[override]
+    def delta(self) -> Fraction:
         return bounded(sum((event.delta for event in self.events), _NOTHING))
 
     @property
@@ -420,15 +420,15 @@ class Composed(Event):
         return None if any(event.pure is None for event in self.events) else self.epsilon
 
     @cached_property
-    def rho(self) -> Fraction:  # type: ignore[override]
+    def rho(self) -> Fraction:
         return bounded(sum((event.rho for event in self.events), _NOTHING))
 
     @cached_property
-    def mu(self) -> Fraction:  # type: ignore[override]
+    def mu(self) -> Fraction:
         return root(bounded(sum((event.mu**2 for event in self.events), _NOTHING)))
 
     @cached_property
-    def basic(self) -> tuple[Fraction, Fraction]:  # type: ignore[override]
+    def basic(self) -> tuple[Fraction, Fraction]:
         pairs = [event.basic for event in self.events]
         return bounded(sum((e for e, _ in pairs), _NOTHING)), bounded(sum((d for _, d in pairs), _NOTHING))
 
