@@ -189,7 +189,8 @@ def test_a_winsorized_mean_with_the_naive_noise_gives_itself_away() -> None:
 @pytest.mark.parametrize(
     ("value", "place"),
     [
-        (0.5, 2), (-3, 0), (9e300, 4), (None, 2), (math.nan, 2), (math.inf, 2), ("x", 2), (True, 4), (0.13, 1),
+        (0.5, 2), (-3, 0), (9e300, 4), (None, 2), (math.nan, 2), (math.inf, 2), ("x", 2), (True, 4),
+        (0.13, 1),
         ([1], 2), (np.float64(0.74), 3),
     ],
 )  # fmt: skip
@@ -210,7 +211,8 @@ def test_default_is_public() -> None:
 def read() -> Callable[[str], pa.Table]:
     connection = duckdb.connect()
     connection.execute(
-        "CREATE TABLE t AS SELECT i AS unit, CAST(i % 10 AS DOUBLE) AS v, i % 3 = 0 AS b FROM range(1000) r(i)"
+        "CREATE TABLE t AS SELECT i AS unit, CAST(i % 10 AS DOUBLE) AS v, i % 3 = 0 AS b "
+        "FROM range(1000) r(i)"
     )
 
     def run(sql: str) -> pa.Table:
@@ -241,7 +243,8 @@ def test_lifted_and_block_by_block_agree(read: Callable[[str], pa.Table]) -> Non
 
 def test_a_failing_block_has_no_result(read: Callable[[str], pa.Table]) -> None:
     source = BlockQueries(
-        f"SELECT AVG(v) AS a FROM t WHERE unit % 4 = {BLOCK} AND CASE WHEN {BLOCK} = 2 THEN error('secret') ELSE TRUE END",
+        f"SELECT AVG(v) AS a FROM t WHERE unit % 4 = {BLOCK} "
+        f"AND CASE WHEN {BLOCK} = 2 THEN error('secret') ELSE TRUE END",
         ("a",),
         4,
     )

@@ -252,7 +252,8 @@ def run(sql: str) -> pa.Table:
 def test_one_block_moves_few_counts_by_one() -> None:
     voting = features(len, noise=LaplaceNoise(ONE, 1, 4))
     results: list[Any] = [
-        None, 3, "ab", [], ["a"], ["b", "c"], ["c", "b", "a"], ["a", "a", "x", "b"], [None, "a"], np.array(["c"]),
+        None, 3, "ab", [], ["a"], ["b", "c"], ["c", "b", "a"], ["a", "a", "x", "b"],
+        [None, "a"], np.array(["c"]),
     ]  # fmt: skip
     worst_l1 = 0
     for x, y in itertools.permutations(results, 2):
