@@ -1,17 +1,18 @@
 """What one mechanism costs in each currency, as numbers rounded up: zCDP's rho and Gaussian DP's mu.
 
-Why the divergence at order one (the KL divergence) is the zCDP constant of a symmetric mechanism on a lattice:
-write K(t) for the log of the moment generating function of the loss. Symmetry makes ``h(s) = K(s - 1/2)`` even
-with ``h(1/2) = 0``. Where all zeros of ``exp(h)`` are imaginary, ``exp(h(s))`` is a product of ``1 + s^2/b^2``,
-so h is concave in ``s^2``, stays below its tangent at ``s = 1/2``, and ``D_alpha <= alpha * KL`` follows. For
-the discrete Laplace noise the zeros are those of ``z^n (A z - B) = A - B z`` with ``A > B > 0``: the quotient of
-both sides is a finite Blaschke product, which has modulus one on the unit circle only. Sums of independent
-losses multiply the products, so for them the constants *add up exactly*: no joint bound of this kind is better.
+Why the divergence at order one (the KL divergence) is the zCDP constant of a symmetric mechanism on a
+lattice: write K(t) for the log of the moment generating function of the loss. Symmetry makes ``h(s) = K(s -
+1/2)`` even with ``h(1/2) = 0``. Where all zeros of ``exp(h)`` are imaginary, ``exp(h(s))`` is a product of
+``1 + s^2/b^2``, so h is concave in ``s^2``, stays below its tangent at ``s = 1/2``, and ``D_alpha <= alpha *
+KL`` follows. For the discrete Laplace noise the zeros are those of ``z^n (A z - B) = A - B z`` with ``A > B >
+0``: the quotient of both sides is a finite Blaschke product, which has modulus one on the unit circle only.
+Sums of independent losses multiply the products, so for them the constants *add up exactly*: no joint bound
+of this kind is better.
 
-Why a mu is read off one point: a trade-off function that is piecewise linear lies above the convex G_mu as soon
-as its corners do. The corners of the discrete Laplace noise satisfy ``alpha * beta = c^2``, and ``log Phi`` is
-concave, so ``alpha * G_mu(alpha) <= Phi(-mu/2)^2`` everywhere: ``Phi(-mu/2) = c`` is enough (and needed when the
-sensitivity is one step; randomised response is that case).
+Why a mu is read off one point: a trade-off function that is piecewise linear lies above the convex G_mu as
+soon as its corners do. The corners of the discrete Laplace noise satisfy ``alpha * beta = c^2``, and ``log
+Phi`` is concave, so ``alpha * G_mu(alpha) <= Phi(-mu/2)^2`` everywhere: ``Phi(-mu/2) = c`` is enough (and
+needed when the sensitivity is one step; randomised response is that case).
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ def laplace_rho(epsilon: Fraction, sensitivity: int) -> Fraction:
 
 @lru_cache(maxsize=4096)
 def bounded_range_rho(epsilon: Fraction) -> Fraction:
-    """The zCDP constant of an epsilon-bounded-range mechanism: the exponential mechanism (Harrison-Manurangsi).
+    """The zCDP constant of an epsilon-bounded-range mechanism: the exponential mechanism
+    (Harrison-Manurangsi).
 
     Below ``epsilon**2 / 8`` (Dong, Durfee, Rogers 2020).
     """
@@ -102,14 +104,14 @@ def laplace_mu(epsilon: Fraction, sensitivity: int) -> Fraction:
 def bounded_range_mu(epsilon: Fraction) -> Fraction:
     """A mu for an epsilon-bounded-range mechanism: that of an ``epsilon / 2``-DP one.
 
-    Both have total variation ``tanh(epsilon / 4)``; that the curve stays above G_mu elsewhere is checked numerically
-    in the tests.
+    Both have total variation ``tanh(epsilon / 4)``; that the curve stays above G_mu elsewhere is checked
+    numerically in the tests.
     """
     return laplace_mu(epsilon / 2, 1)
 
 
 def _mu_from_corner(corner: Decimal) -> Fraction:
-    """``-2 Phi^-1(corner)`` for a corner in (0, 1/2), rounded up: the result is checked, not the way to it."""
+    """``-2 Phi^-1(corner)``, rounded up: the result is checked, not the way to it."""
     if corner < Decimal("1e-200"):  # Phi(-x) <= exp(-x^2/2) / 2, so this x is enough
         return ceiling(
             EXACT.multiply(
@@ -137,8 +139,8 @@ def _density(x: Decimal) -> Decimal:
 def normal_tail(x: Decimal) -> Decimal:
     """``Phi(-x)`` to at least 50 digits after the point and, up to ``x = 15``, as many significant ones.
 
-    The series ``Phi(x) = 1/2 + phi(x) (x + x^3/3 + x^5/15 + ...)`` has positive terms only, so nothing cancels until
-    the last subtraction; beyond 15 a continued fraction is used.
+    The series ``Phi(x) = 1/2 + phi(x) (x + x^3/3 + x^5/15 + ...)`` has positive terms only, so nothing
+    cancels until the last subtraction; beyond 15 a continued fraction is used.
     """
     if x < 0:
         return EXACT.subtract(Decimal(1), normal_tail(-x))
@@ -156,7 +158,7 @@ def normal_tail(x: Decimal) -> Decimal:
 
 
 def _far_tail(x: Decimal) -> Decimal:
-    """Laplace's continued fraction, whose truncations bracket the value: at x > 15, 300 levels are far past 60 digits."""
+    """Laplace's continued fraction: beyond 15, 300 levels give far more than 60 digits."""
     fraction = x
     for k in range(300, 0, -1):
         fraction = EXACT.add(x, EXACT.divide(Decimal(k), fraction))
@@ -207,7 +209,7 @@ def gaussian_mu(epsilon: Fraction, delta: Fraction) -> Fraction:
 
 
 def gaussian_sigma(epsilon: Fraction, delta: Fraction, sensitivity_squared: int | Fraction = 1) -> Fraction:
-    """The smallest sigma (rounded up) whose Gaussian noise is (epsilon, delta)-DP for this squared L2 sensitivity."""
+    """The smallest sigma (rounded up) that is (epsilon, delta)-DP for this squared L2 sensitivity."""
     return ceiling(root(Fraction(sensitivity_squared)) / gaussian_mu(epsilon, delta))
 
 

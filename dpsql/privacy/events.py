@@ -1,15 +1,16 @@
 """What happened: one frozen value for each mechanism that touched private data.
 
-An event says what was done (the mechanism, its parameters, the sensitivity in steps of the noise), not what it cost:
-accountants and filters work the cost out, so a better one can re-read an old ledger. Events are stored, hence a
-contract with the future: kinds and field names never change their meaning, and every number is an int or a
-:class:`~fractions.Fraction`.
+An event says what was done (the mechanism, its parameters, the sensitivity in steps of the noise), not what
+it cost: accountants and filters work the cost out, so a better one can re-read an old ledger. Events are
+stored, hence a contract with the future: kinds and field names never change their meaning, and every number
+is an int or a :class:`~fractions.Fraction`.
 
-Each event states its cost in every currency, always rounded up, for every pair of neighbouring data sets of the
-session's relation:
+Each event states its cost in every currency, always rounded up, for every pair of neighbouring data sets of
+the session's relation:
 
 ``pure``     pure differential privacy, or None where there is none
-``delta``    set aside by the approximate currencies: the mechanism is ``delta``-approximately ``rho``-zCDP, and
+``delta``    set aside by the approximate currencies: the mechanism is ``delta``-approximately ``rho``-zCDP,
+             and
              ``delta``-approximately ``mu``-GDP (it dominates ``G_mu`` composed with ``f_{0, delta}``)
 ``rho``      zero-concentrated DP: ``D_alpha <= alpha * rho`` for all ``alpha > 1``
 ``mu``       Gaussian DP
@@ -24,148 +25,41 @@ session's relation:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterable
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 
 from dpsql.privacy import constants
+from dpsql.privacy.event import Event, require
 from dpsql.privacy.rounding import bounded, root, text
 
+__all__ = [
+    "BoundedRange",
+    "Composed",
+    "DeclaredPlan",
+    "DiscreteLaplace",
+    "Event",
+    "GaussianTest",
+    "GroupSelection",
+    "PureDP",
+    "RoundedGaussian",
+    "SparseVector",
+    "StableTest",
+    "compose",
+]
+
 _NOTHING = Fraction(0)
-
-KINDS: dict[str, type[Event]] = {}
-"""Every kind that can be stored, by the name that :meth:`Event.to_json` writes."""
-
-
-@dataclass(frozen=True)
-class Event:
-    """The common face of all events. Two events are equal when the same thing happened."""
-
-    kind: ClassVar[str] = ""
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        KINDS[cls.kind] = cls
-
-    if TYPE_CHECKING:  # a field in some kinds, a property in others
-
-        @property
-        def epsilon(self) -> Fraction | None:
-            """The loss of all pairs that delta does not cover; None for Gaussian noise."""
-
-        @property
-        def delta(self) -> Fraction:
-            """What the approximate currencies set aside."""
-
-    @property
-    def pure(self) -> Fraction | None:
-        """The pure loss, or None when the mechanism has none."""
-        return self.epsilon if self.delta == 0 else None
-
-    @property
-    def rho(self) -> Fraction:
-        """The zCDP loss, rounded up; from the pure loss where nothing sharper is known."""
-        return constants.pure_rho(self._near())
-
-    @property
-    def mu(self) -> Fraction:
-        """The Gaussian-DP loss, rounded up; from the pure loss where nothing sharper is known."""
-        return constants.pure_mu(self._near())
-
-    @property
-    def basic(self) -> tuple[Fraction, Fraction]:
-        """What basic composition adds: (epsilon, delta)."""
-        return self._near(), self.delta
-
-    @property
-    def parts(self) -> tuple[Event, ...]:
-        """The independent mechanisms that it consists of."""
-        return (self,)
-
-    def profile(self, x: float) -> float:
-        """An upper bound of the hockey-stick divergence at ``e**x``, by the privacy loss distribution."""
-        from dpsql.privacy.plan_loss import loss_of
-
-        return loss_of((self,)).delta(x)
-
-    def sentence(self) -> str:
-        """The loss as people read it: ``ε=0.1`` or ``ε=0.1, δ=1e-07``, rounded up."""
-        epsilon, delta = self.basic
-        return f"ε={text(epsilon)}" + (f", δ={text(delta)}" if delta else "")
-
-    def price(self, accountant: str) -> str:
-        """The loss in the words of an accountant: ``ρ=0.004996`` under zcdp, ``μ=0.1254`` under gdp.
-
-        >>> PureDP(Fraction(1, 10)).price("zcdp")
-        'ρ=0.004996'
-        """
-        said = {"basic": "", "zcdp": f"ρ={text(self.rho)}", "gdp": f"μ={text(self.mu)}"}[accountant]
-        return said + (f", δ={text(self.delta)}" if self.delta else "") if said else self.sentence()
-
-    def to_json(self) -> dict[str, Any]:
-        """A dictionary of strings, ints, nulls and booleans; fractions as ``"1/10"``."""
-        return {"kind": self.kind, **{f.name: _plain(getattr(self, f.name)) for f in fields(self)}}
-
-    @staticmethod
-    def from_json(body: Mapping[str, Any]) -> Event:
-        """The event that :meth:`to_json` wrote.
-
-        Raises:
-            ValueError: no event of this version: an unknown kind, a missing or superfluous field, a number out of range.
-        """
-        kind = KINDS.get(str(body.get("kind")))
-        if kind is None:
-            raise ValueError(f"unknown kind of event: {body.get('kind')!r}")
-        wanted = {f.name: str(f.type) for f in fields(kind)}
-        if set(body) != {"kind", *wanted}:
-            raise ValueError(f"fields of a {kind.kind} event: {', '.join(wanted)}")
-        return kind(**{name: _read(body[name], declared) for name, declared in wanted.items()})
-
-    def _near(self) -> Fraction:
-        epsilon = self.epsilon
-        if epsilon is None:  # a kind without epsilon overrides everything that comes here
-            raise ValueError(f"a {self.kind} event has no epsilon")
-        return epsilon
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [part.to_json() for part in value]
-    return str(value) if isinstance(value, Fraction) else value
-
-
-def _read(value: Any, declared: str) -> Any:
-    if (
-        declared == "Fraction"
-        and isinstance(value, str)
-        and value.isascii()
-        and value.replace("/", "", 1).isdigit()
-    ):
-        return Fraction(value)
-    if declared == "bool" and isinstance(value, bool):
-        return value
-    if declared.startswith("int") and isinstance(value, int) and not isinstance(value, bool):
-        return value
-    if declared == "int | None" and value is None:
-        return None
-    if declared.startswith("tuple") and isinstance(value, list):
-        return tuple(Event.from_json(part) for part in value)
-    raise ValueError(f"not a {declared}: {value!r}")
-
-
-def _require(holds: bool, what: str) -> None:
-    if not holds:
-        raise ValueError(what)
 
 
 @dataclass(frozen=True)
 class DiscreteLaplace(Event):
     """Discrete Laplace noise on ``count`` independent coordinates of one privacy unit.
 
-    Each coordinate is answered with ``epsilon / count`` and moves by at most ``sensitivity`` steps of the noise's grid.
-    One step is as costly as randomised response; a fine grid tends to the continuous Laplace constant.
+    Each coordinate is answered with ``epsilon / count`` and moves by at most ``sensitivity`` steps of the
+    noise's grid. One step is as costly as randomised response; a fine grid tends to the continuous Laplace
+    constant.
     """
 
     kind: ClassVar[str] = "discrete_laplace"
@@ -175,7 +69,7 @@ class DiscreteLaplace(Event):
     count: int = 1
 
     def __post_init__(self) -> None:
-        _require(
+        require(
             self.epsilon > 0 and self.sensitivity > 0 and self.count > 0,
             "epsilon, sensitivity, count: above 0",
         )
@@ -191,10 +85,11 @@ class DiscreteLaplace(Event):
 
 @dataclass(frozen=True)
 class RoundedGaussian(Event):
-    """round(N(0, sigma^2)) added to integers whose squared L2 sensitivity is ``sensitivity_squared`` grid steps.
+    """round(N(0, sigma^2)) added to integers whose squared L2 sensitivity is ``sensitivity_squared`` grid
+    steps.
 
-    Exactly ``sqrt(sensitivity_squared) / sigma``-GDP, as post-processing of the Gaussian mechanism. ``basic`` adds the
-    declared pair, which the construction checks.
+    Exactly ``sqrt(sensitivity_squared) / sigma``-GDP, as post-processing of the Gaussian mechanism. ``basic``
+    adds the declared pair, which the construction checks.
 
     Raises:
         ValueError: the noise is too small for the declared pair.
@@ -209,10 +104,10 @@ class RoundedGaussian(Event):
     declared_delta: Fraction
 
     def __post_init__(self) -> None:
-        _require(self.sigma > 0 and self.sensitivity_squared > 0, "sigma, sensitivity_squared: above 0")
-        _require(self.declared_epsilon >= 0 and 0 < self.declared_delta < 1, "declared pair out of range")
+        require(self.sigma > 0 and self.sensitivity_squared > 0, "sigma, sensitivity_squared: above 0")
+        require(self.declared_epsilon >= 0 and 0 < self.declared_delta < 1, "declared pair out of range")
         holds = constants.gaussian_delta(self.mu, self.declared_epsilon) <= self.declared_delta
-        _require(
+        require(
             holds, f"sigma is too small for ε={text(self.declared_epsilon)}, δ={text(self.declared_delta)}"
         )
 
@@ -231,7 +126,7 @@ class RoundedGaussian(Event):
 
 @dataclass(frozen=True)
 class BoundedRange(Event):
-    """Exponential mechanism, ``count`` peels of ``epsilon / count`` each, whose losses lie in a range of that length."""
+    """Exponential mechanism: ``count`` peels, the losses of each in a range of length ``epsilon / count``."""
 
     kind: ClassVar[str] = "bounded_range"
     delta = _NOTHING
@@ -239,7 +134,7 @@ class BoundedRange(Event):
     count: int = 1
 
     def __post_init__(self) -> None:
-        _require(self.epsilon > 0 and self.count > 0, "epsilon, count: above 0")
+        require(self.epsilon > 0 and self.count > 0, "epsilon, count: above 0")
 
     @property
     def rho(self) -> Fraction:
@@ -259,17 +154,19 @@ class PureDP(Event):
     epsilon: Fraction
 
     def __post_init__(self) -> None:
-        _require(self.epsilon > 0, "epsilon: above 0")
+        require(self.epsilon > 0, "epsilon: above 0")
 
 
 @dataclass(frozen=True)
 class SparseVector(Event):
     """The sparse vector technique: at most ``max_hits`` answers above a noisy threshold.
 
-    ``hits`` is None while it is reserved, and is settled with the number found. With one threshold noise the loss of a
-    path with h hits is at most ``epsilon1 + h * epsilon2 / max_hits``: path by path, so only basic composition may use
-    it; the divergences average over paths and are charged the whole. With ``refresh`` every round is a fresh
-    mechanism, chosen after the one before, so rounds that never began cost nothing in any currency.
+    ``hits`` is None while it is reserved, and is settled with the number found. With one threshold noise the
+             loss of a
+    path with h hits is at most ``epsilon1 + h * epsilon2 / max_hits``: path by path, so only basic
+    composition may use it; the divergences average over paths and are charged the whole. With ``refresh``
+    every round is a fresh mechanism, chosen after the one before, so rounds that never began cost nothing in
+    any currency.
     """
 
     kind: ClassVar[str] = "sparse_vector"
@@ -281,8 +178,8 @@ class SparseVector(Event):
     refresh: bool = False
 
     def __post_init__(self) -> None:
-        _require(self.epsilon1 > 0 and self.epsilon2 > 0 and self.max_hits > 0, "epsilons, max_hits: above 0")
-        _require(self.hits is None or 0 <= self.hits <= self.max_hits, "hits: between 0 and max_hits")
+        require(self.epsilon1 > 0 and self.epsilon2 > 0 and self.max_hits > 0, "epsilons, max_hits: above 0")
+        require(self.hits is None or 0 <= self.hits <= self.max_hits, "hits: between 0 and max_hits")
 
     @property
     def rounds(self) -> int:
@@ -322,7 +219,8 @@ class SparseVector(Event):
 class GroupSelection(Event):
     """Groups chosen by the number of privacy units in them: of one unit, ``groups`` independent decisions.
 
-    Each key is decided with ``(epsilon / groups, 1 - (1 - delta)**(1 / groups))``, so the deltas compose to ``delta``.
+    Each key is decided with ``(epsilon / groups, 1 - (1 - delta)**(1 / groups))``, so the deltas compose to
+    ``delta``.
     """
 
     kind: ClassVar[str] = "group_selection"
@@ -331,7 +229,7 @@ class GroupSelection(Event):
     groups: int = 1
 
     def __post_init__(self) -> None:
-        _require(
+        require(
             self.epsilon > 0 and 0 <= self.delta < 1 and self.groups > 0,
             "epsilon, delta, groups: out of range",
         )
@@ -347,22 +245,22 @@ class GroupSelection(Event):
 
 @dataclass(frozen=True)
 class StableTest(Event):
-    """The best propose-test-release test: near pairs are (epsilon, delta)-close, far pairs differ with delta only."""
+    """The best propose-test-release test: near pairs are (epsilon, delta)-close, far pairs (0, delta)."""
 
     kind: ClassVar[str] = "stable_test"
     epsilon: Fraction
     delta: Fraction
 
     def __post_init__(self) -> None:
-        _require(self.epsilon > 0 and 0 <= self.delta < 1, "epsilon, delta: out of range")
+        require(self.epsilon > 0 and 0 <= self.delta < 1, "epsilon, delta: out of range")
 
 
 @dataclass(frozen=True)
 class GaussianTest(Event):
     """A propose-test-release test with Gaussian noise of ``sigma`` on a distance that moves by one.
 
-    Near pairs are ``1 / sigma``-GDP, far pairs differ with ``delta`` only. ``basic`` adds the declared epsilon, and the
-    delta that is true for it: both kinds of pair are covered.
+    Near pairs are ``1 / sigma``-GDP, far pairs differ with ``delta`` only. ``basic`` adds the declared
+    epsilon, and the delta that is true for it: both kinds of pair are covered.
     """
 
     kind: ClassVar[str] = "gaussian_test"
@@ -372,7 +270,7 @@ class GaussianTest(Event):
     declared_epsilon: Fraction
 
     def __post_init__(self) -> None:
-        _require(
+        require(
             self.sigma > 0 and 0 < self.delta < 1 and self.declared_epsilon >= 0, "sigma, delta: out of range"
         )
 
@@ -399,8 +297,8 @@ class Composed(Event):
     """Several mechanisms whose parameters were all fixed before the first answered: one statement, one cell.
 
     Every currency adds up (mu by squares). For rho that is not only safe but exact, see
-    :mod:`dpsql.privacy.constants`; and since ``epsilon * tanh(epsilon / 2)`` is superadditive, the constant of the
-    summed pure loss can never be smaller than the sum of the constants.
+    :mod:`dpsql.privacy.constants`; and since ``epsilon * tanh(epsilon / 2)`` is superadditive, the constant
+    of the summed pure loss can never be smaller than the sum of the constants.
     """
 
     kind: ClassVar[str] = "composed"
@@ -441,9 +339,10 @@ class Composed(Event):
 class DeclaredPlan(Event):
     """Statements declared together before the first one ran, none chosen from another's answer.
 
-    ``basic`` is the declared pair, which the construction checks against the privacy loss distribution of all parts:
-    that bound holds for a list fixed in advance, and not when the next part depends on earlier answers. The other
-    currencies add up as for :class:`Composed`. Made by :func:`dpsql.privacy.plan_loss.declare`.
+    ``basic`` is the declared pair, which the construction checks against the privacy loss distribution of all
+              parts:
+    that bound holds for a list fixed in advance, and not when the next part depends on earlier answers. The
+    other currencies add up as for :class:`Composed`. Made by :func:`dpsql.privacy.plan_loss.declare`.
 
     Raises:
         ValueError: the plan costs more than the declared pair.
@@ -457,8 +356,8 @@ class DeclaredPlan(Event):
     def __post_init__(self) -> None:
         from dpsql.privacy.plan_loss import holds
 
-        _require(bool(self.events), "a plan has at least one event")
-        _require(
+        require(bool(self.events), "a plan has at least one event")
+        require(
             holds(self.events, self.declared_epsilon, self.declared_delta),
             f"the plan costs more than ε={text(self.declared_epsilon)}, δ={text(self.declared_delta)}",
         )

@@ -1,25 +1,27 @@
 """Filters: what decides whether the next statement may still run.
 
-In a notebook each query, and its epsilon, may be chosen from earlier answers. A filter keeps running sums and admits
-an event only while they stay below limits that are solved once, when it is opened; the guarantee
+In a notebook each query, and its epsilon, may be chosen from earlier answers. A filter keeps running sums and
+admits an event only while they stay below limits that are solved once, when it is opened; the guarantee
 (epsilon, delta) then holds for the whole adaptive session, wherever it stops. Three such rules are proved:
 
-``basic``  sums of epsilon and of delta (Rogers et al. 2016). Pure losses may be summed path by path, which is why a
-           sparse vector that found fewer hits may be settled with less: on every path the loss is at most the sum
-           of what that path was charged, and the reservation was admitted in full before it ran.
+``basic``  sums of epsilon and of delta (Rogers et al. 2016). Pure losses may be summed path by path, which is
+           why a sparse vector that found fewer hits may be settled with less: on every path the loss is at
+           most the sum of what that path was charged, and the reservation was admitted in full before it ran.
 ``zcdp``   the sum of rho, and of the deltas set aside (Feldman-Zrnic 2021; Whitehouse et al. 2023)
 ``gdp``    the sum of mu squared, and of the deltas set aside (Smith-Thakurta 2022; Koskela et al. 2023)
 
-Under ``zcdp`` and ``gdp`` a path that holds pure mechanisms only may also go on while the plain sum of its epsilons is
-at most epsilon: *pure sum OR the rule*. Proof. Split any set S of outcomes by paths: B, on which the rule holds at the
-end, and the rest, which are pure with a sum of at most epsilon. On the rest the likelihood ratio is at most
-``e^epsilon``, so it adds nothing to ``P(S) - e^epsilon Q(S)``. The sums only grow, so the paths of B satisfy the rule
-all along: they are paths, with the same probabilities, of the mechanism that the rule alone would have stopped,
-hence ``P(S and B) - e^epsilon Q(S and B) <= delta``. Other unions of filters are *not* valid in general, and "admit
-while the composed privacy loss distribution so far is fine" is not a filter at all (the tests exceed it by 47 %).
+Under ``zcdp`` and ``gdp`` a path that holds pure mechanisms only may also go on while the plain sum of its
+epsilons is at most epsilon: *pure sum OR the rule*. Proof. Split any set S of outcomes by paths: B, on which
+the rule holds at the end, and the rest, which are pure with a sum of at most epsilon. On the rest the
+likelihood ratio is at most
+``e^epsilon``, so it adds nothing to ``P(S) - e^epsilon Q(S)``. The sums only grow, so the paths of B satisfy
+the rule all along: they are paths, with the same probabilities, of the mechanism that the rule alone would
+have stopped, hence ``P(S and B) - e^epsilon Q(S and B) <= delta``. Other unions of filters are *not* valid in
+general, and "admit while the composed privacy loss distribution so far is fine" is not a filter at all (the
+tests exceed it by 47 %).
 
-Of delta, a tenth is kept for mechanisms that have one of their own; the rest pays for the conversion. Without delta
-only pure mechanisms are admitted.
+Of delta, a tenth is kept for mechanisms that have one of their own; the rest pays for the conversion. Without
+delta only pure mechanisms are admitted.
 
 >>> budget = open_filter("basic", Fraction(1), Fraction(0))
 >>> spent = budget.start
@@ -54,9 +56,11 @@ _NOTHING = Fraction(0)
 
 @dataclass(frozen=True)
 class Spent:
-    """The running sums of everything charged so far: all that any accountant needs, of any number of statements.
+    """The running sums of everything charged so far: all that any accountant needs, of any number of
+    statements.
 
-    ``epsilon`` and ``delta`` are what basic composition adds; ``pure`` the sum of pure losses, None once a mechanism had
+    ``epsilon`` and ``delta`` are what basic composition adds; ``pure`` the sum of pure losses, None once a
+                mechanism had
     none; ``rho``, ``mu_squared`` the concentrated currencies, and ``aside`` the deltas set aside by both.
     """
 
@@ -102,8 +106,8 @@ class Spent:
 class Room:
     """What is left: ``epsilon_left`` is the largest pure epsilon that one more statement may have.
 
-    Under ``zcdp`` many small statements fit where one large one does not, so this is not what a thousand more would
-    add up to: ask :meth:`Filter.more` for that.
+    Under ``zcdp`` many small statements fit where one large one does not, so this is not what a thousand more
+    would add up to: ask :meth:`Filter.more` for that.
     """
 
     epsilon: Fraction
@@ -114,7 +118,7 @@ class Room:
 
 
 class Filter(Protocol):
-    """A rule that is valid for adaptively chosen mechanisms and parameters. It keeps no state: ``Spent`` does."""
+    """A rule that holds for adaptively chosen mechanisms and parameters. The state is in ``Spent``."""
 
     @property
     def name(self) -> str: ...
@@ -139,7 +143,7 @@ class Filter(Protocol):
         ...
 
     def fits(self, spent: Spent) -> Fraction:
-        """The largest pure epsilon that one more statement may have: exact, or rounded down to four digits."""
+        """The largest pure epsilon of one more statement: exact, or rounded down to four digits."""
         ...
 
     def more(self, spent: Spent, event: Event) -> int:
@@ -194,11 +198,12 @@ class _Sums:
         return after.pure is not None and after.pure <= self.epsilon
 
     def _whole_plan(self, spent: Spent, event: Event) -> bool:
-        """A plan declared before anything was spent may be charged by its loss distribution, and be the whole session.
+        """A plan declared before anything was spent may be charged by its loss distribution, and be the whole
+        session.
 
         The choice is made before the first answer, so it is the bound of one fixed list. Nothing else is ever
-        admitted after it unless the running sums allow it too; a sparse vector would make them shrink when it is
-        settled, so a plan with one inside has to fit the rule.
+        admitted after it unless the running sums allow it too; a sparse vector would make them shrink when it
+        is settled, so a plan with one inside has to fit the rule.
         """
         if spent.count or not isinstance(event, DeclaredPlan):
             return False
@@ -255,7 +260,7 @@ class Basic(_Sums):
 
 @dataclass(frozen=True)
 class Concentrated(_Sums):
-    """Pure sum OR the sum of rho (``zcdp``) or of mu squared (``gdp``), with the deltas set aside below ``aside``."""
+    """Pure sum OR the sum of rho (``zcdp``) or of mu squared (``gdp``), and the deltas set aside."""
 
     limit: Fraction = _NOTHING
     aside: Fraction = _NOTHING
@@ -304,8 +309,8 @@ class Concentrated(_Sums):
 class Share:
     """Two limits that both hold: an analyst's own, and that of the whole.
 
-    The intersection of filters is a filter: it stops no later than each of them. Each keeps sums of its own, because the
-    whole also counts what others asked.
+    The intersection of filters is a filter: it stops no later than each of them. Each keeps sums of its own,
+    because the whole also counts what others asked.
     """
 
     own: Filter
@@ -385,7 +390,7 @@ def _times(left: Fraction, each: Fraction) -> int:
 
 
 def _largest_pure(gaussian: bool, limit: Fraction) -> Fraction:
-    """The largest four-digit epsilon whose PureDP costs at most ``limit``: guessed with floats, decided exactly."""
+    """The largest four-digit pure epsilon that costs at most ``limit``: guessed with floats, decided exactly."""
     low, high = 0.0, 64.0
     for _ in range(60):
         middle = (low + high) / 2

@@ -1,8 +1,8 @@
 """Exact numbers with a bounded size: rounded to where privacy loses nothing, and written for people.
 
 A loss is a :class:`~fractions.Fraction`, rounded up; what is left of a budget is rounded down. Transcendental
-functions are evaluated by :mod:`decimal`, whose exp and ln are correctly rounded, with so many digits that the
-margin added before rounding is wider than anything lost on the way.
+functions are evaluated by :mod:`decimal`, whose exp and ln are correctly rounded, with so many digits that
+the margin added before rounding is wider than anything lost on the way.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ GRID = 10**30
 """Numbers that are not exact are whole multiples of one part in ``GRID``, so that sums stay cheap."""
 
 MARGIN = Decimal(10) ** -45
-"""More than the error of any function of :mod:`dpsql.privacy.constants` that is evaluated with :data:`DIGITS`."""
+"""More than the error of any constant that is evaluated with :data:`DIGITS`."""
 
 DIGITS = 110
 
@@ -72,7 +72,8 @@ def root(value: Fraction) -> Fraction:
 
 
 def text(value: Fraction, digits: int = 4, *, up: bool = True) -> str:
-    """A number as people write it: exact when it is a short decimal, else rounded (up, unless told otherwise).
+    """A number as people write it: exact when it is a short decimal, else rounded (up, unless told
+    otherwise).
 
     >>> text(Fraction(1, 10)), text(Fraction(3)), text(Fraction(1, 10**7)), text(Fraction(1, 3))
     ('0.1', '3', '1e-07', '0.3334')

@@ -5,7 +5,8 @@ The conversion is that of Canonne, Kamath and Steinke (2020): rho-zCDP implies, 
     epsilon = rho * alpha + ln(1 - 1/alpha) - ln(delta * alpha) / (alpha - 1).
 
 *Every* alpha gives a true statement. So a good alpha is looked for with floats, and the number that counts is
-then worked out at that alpha, as an exact fraction, with far more digits than are kept and rounded to the safe side.
+then worked out at that alpha, as an exact fraction, with far more digits than are kept and rounded to the
+safe side.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def smallest_epsilon(rho: Fraction, delta: Fraction) -> Fraction:
     """The epsilon (rounded up) that rho-zCDP implies at ``delta``.
 
     >>> float(smallest_epsilon(Fraction(1, 20), Fraction(1, 10**6)))
-    1.4715947505324172
+    1.471594750532416
 
     Raises:
         ValueError: delta is not strictly between 0 and 1, or rho is negative.
@@ -70,7 +71,7 @@ def smallest_epsilon(rho: Fraction, delta: Fraction) -> Fraction:
 
 
 def delta_of(rho: Fraction, epsilon: Fraction) -> Fraction:
-    """The delta (rounded up) that rho-zCDP implies at ``epsilon``, by the same conversion solved for delta."""
+    """The delta (rounded up) that rho-zCDP implies at ``epsilon``: the same conversion, solved for delta."""
     r, e = float(rho), float(epsilon)
     if rho == 0:
         return Fraction(0)
