@@ -33,7 +33,8 @@ class Explanation:
     def json(self) -> str:
         """The same as a JSON object: sentences, price, sql, finish."""
         return json.dumps(
-            {"sentences": self.sentences, "price": self.price, "sql": self.sql, "finish": self.finish}, indent=2
+            {"sentences": self.sentences, "price": self.price, "sql": self.sql, "finish": self.finish},
+            indent=2,
         )
 
     def result(self) -> Result:

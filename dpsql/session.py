@@ -58,7 +58,9 @@ def connect(
     if path is not None:
         policy = Policy.load(path)
     assert isinstance(policy, Policy)
-    where = ledger if ledger is not None else path.with_name(path.name + ".ledger") if path is not None else None
+    where = (
+        ledger if ledger is not None else path.with_name(path.name + ".ledger") if path is not None else None
+    )
     engine = DuckDBEngine(database, policy, path.parent if path is not None else Path.cwd())
     opened = Ledger.open(where, policy, engine.dataset, analyst)
     return Session(policy, engine, opened)
@@ -156,7 +158,10 @@ class Session:
         try:
             for block in plan.blocks:
                 relations = {name: release.table for name, release in releases.items()}
-                lent = {item.name: self._finisher.finish(item.sql, relations, plan.public) for item in block.inputs}
+                lent = {
+                    item.name: self._finisher.finish(item.sql, relations, plan.public)
+                    for item in block.inputs
+                }
                 releases[block.name] = block.operator.release(self._reader(lent), self._entropy)
         except KeyboardInterrupt:
             return None, "interrupted"
@@ -195,7 +200,11 @@ class Session:
             loss=event.sentence() if event is not None else "",
             event=event,
             notes=(*plan.notes, *notes),
-            statement_id=ticket.statement_id if ticket is not None else stored.statement_id if stored else None,
+            statement_id=ticket.statement_id
+            if ticket is not None
+            else stored.statement_id
+            if stored
+            else None,
             cost_line=self._cost_line(event, stored),
             confidence=plan.confidence,
         )

@@ -35,7 +35,9 @@ def _policy(session: Session) -> dict[str, list[Any]]:
     for table in session.policy.tables.values():
         for name, column in table.columns.items():
             if column.bounds is not None:
-                rows.append((table.name, name, f"bounds {_text(column.bounds[0])} to {_text(column.bounds[1])}"))
+                rows.append(
+                    (table.name, name, f"bounds {_text(column.bounds[0])} to {_text(column.bounds[1])}")
+                )
             if column.values is not None:
                 rows.append((table.name, name, "values " + ", ".join(map(str, column.values))))
     return _columns(("where", "name", "declared"), rows)

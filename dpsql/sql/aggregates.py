@@ -12,7 +12,7 @@ from dpsql.mechanisms import additive
 from dpsql.sql import grid as grids
 from dpsql.sql.dialect import span_of, to_sql
 from dpsql.sql.options import Call, Readers, bounds_or_auto, epsilon_value, one_of, pair, refuse_equals
-from dpsql.sql.rewrite import Exact, Partial
+from dpsql.sql.rewrite import Partial
 from dpsql.sql.types import Typed
 
 if TYPE_CHECKING:
@@ -111,7 +111,11 @@ def _count(block: Block, call: Call, name: str, options: dict[str, Any]) -> Aggr
         raise BindError("COUNT takes one argument.", span=span_of(call.node))
     star = not call.args or call.args[0].is_star or block.is_constant(call.args[0])
     if star:
-        inner = "COUNT(*)" if call.where is None else f"COUNT({block.exact.value(_filtered(block, call, 'TRUE'))})"
+        inner = (
+            "COUNT(*)"
+            if call.where is None
+            else f"COUNT({block.exact.value(_filtered(block, call, 'TRUE'))})"
+        )
         what = "the rows"
     else:
         typed = block.expression(call.args[0])
@@ -135,7 +139,14 @@ def _counted(
 
     said = f"{what}; {block.moves(block.exact.sensitivity(partial))}"
     return Aggregate(
-        name, call, options.get("epsilon"), build, "BIGINT", block.label(call), said, options.get("report_format")
+        name,
+        call,
+        options.get("epsilon"),
+        build,
+        "BIGINT",
+        block.label(call),
+        said,
+        options.get("report_format"),
     )
 
 
@@ -152,7 +163,9 @@ def _count_distinct(block: Block, call: Call, name: str, options: dict[str, Any]
     _require(call, 1)
     if not block.is_unit(call.args[0]):
         return block.count_distinct(call, name, options)
-    inner = "COUNT(*)" if call.where is None else f"COUNT({block.exact.value(_filtered(block, call, 'TRUE'))})"
+    inner = (
+        "COUNT(*)" if call.where is None else f"COUNT({block.exact.value(_filtered(block, call, 'TRUE'))})"
+    )
     partial = block.exact.partial(inner, 0, 1, fixed=True)
     return _counted(block, call, name, options, partial, "count the privacy units")
 
@@ -205,9 +218,7 @@ def _total(block: Block, item: Bounded, centre: int = 0) -> Partial:
     """The sum about a centre, in grid steps, as a partial whose clamp is its sensitivity."""
     low, high = item.grid.low, item.grid.high
     if item.per_group:
-        return block.exact.partial(
-            f"CAST(COALESCE(SUM({item.y}), 0) AS HUGEINT)", low, high, fixed=True
-        )
+        return block.exact.partial(f"CAST(COALESCE(SUM({item.y}), 0) AS HUGEINT)", low, high, fixed=True)
     inner = grids.clamped_sum(item.y, item.grid)
     if centre:
         inner = f"({inner} - {centre} * COUNT({item.y}))"
@@ -230,7 +241,9 @@ def _sum(block: Block, call: Call, name: str, options: dict[str, Any]) -> Aggreg
         f"{block.moves(block.exact.sensitivity(partial), item.grid.steps)}"
     )
     kind = "HUGEINT" if integers else typed.type.sum_type
-    return Aggregate(name, call, options.get("epsilon"), build, kind, block.label(call), said, options.get("report_format"))
+    return Aggregate(
+        name, call, options.get("epsilon"), build, kind, block.label(call), said, options.get("report_format")
+    )
 
 
 def _range(item: Bounded) -> str:
@@ -260,7 +273,16 @@ def _avg(block: Block, call: Call, name: str, options: dict[str, Any]) -> Aggreg
         )  # fmt: skip
 
     said = f"average {block.source(call.args[0])}, held to {_range(item)} ({item.origin}), as a noisy sum over a noisy count"
-    return Aggregate(name, call, options.get("epsilon"), build, "DOUBLE", block.label(call), said, options.get("report_format"))
+    return Aggregate(
+        name,
+        call,
+        options.get("epsilon"),
+        build,
+        "DOUBLE",
+        block.label(call),
+        said,
+        options.get("report_format"),
+    )
 
 
 def _spread(kind: str) -> Callable[[Block, Call, str, dict[str, Any]], Aggregate]:
@@ -285,7 +307,16 @@ def _spread(kind: str) -> Callable[[Block, Call, str, dict[str, Any]], Aggregate
             )  # fmt: skip
 
         said = f"{call.name} of {block.source(call.args[0])}, held to {_range(item)} ({item.origin}), from noisy moments"
-        return Aggregate(name, call, options.get("epsilon"), build, "DOUBLE", block.label(call), said, options.get("report_format"))
+        return Aggregate(
+            name,
+            call,
+            options.get("epsilon"),
+            build,
+            "DOUBLE",
+            block.label(call),
+            said,
+            options.get("report_format"),
+        )
 
     return bind
 

@@ -81,7 +81,9 @@ class Binder:
             return None
         if not isinstance(tree, exp.Select):
             raise BindError(
-                "only SELECT can stand here.", span=span_of(tree), hint="dpsql only answers questions: write a SELECT."
+                "only SELECT can stand here.",
+                span=span_of(tree),
+                hint="dpsql only answers questions: write a SELECT.",
             )
         return self._select(tree, env, inner)
 
@@ -89,7 +91,9 @@ class Binder:
         for cte in list(with_.expressions):
             body, alias = cte.this, cte.alias
             if not isinstance(body, exp.Query):
-                raise BindError("a CTE must be a SELECT.", span=span_of(cte), hint="dpsql only answers questions.")
+                raise BindError(
+                    "a CTE must be a SELECT.", span=span_of(cte), hint="dpsql only answers questions."
+                )
             if with_.args.get("recursive"):
                 env[fold(alias)] = Cte(alias, tree=cte)
             relation = self.query(body, env, inner=True)
@@ -98,7 +102,9 @@ class Binder:
                 env[fold(alias)] = Cte(alias, tree=cte)
                 continue
             if with_.args.get("recursive"):
-                raise PrivacyError("a recursive CTE can't read private rows.", span=span_of(cte.args["alias"]))
+                raise PrivacyError(
+                    "a recursive CTE can't read private rows.", span=span_of(cte.args["alias"])
+                )
             if names:
                 relation = _columns_renamed(relation, names, cte)
             env[fold(alias)] = Cte(alias, private=relation)
@@ -171,16 +177,22 @@ class Binder:
             if relation is None:
                 return None
             alias = node.alias or self.name("derived")
-            names = [item.name for item in (node.args["alias"].args.get("columns") or [])] if node.alias else []
+            names = (
+                [item.name for item in (node.args["alias"].args.get("columns") or [])] if node.alias else []
+            )
             self._refuse_samples(node)
             return (_columns_renamed(relation, names, node) if names else relation).renamed(alias)
         if isinstance(node, exp.Values | exp.Unnest):
             return None
-        raise BindError("this can't stand in FROM.", span=span_of(node), hint="name a table or write a subquery.")
+        raise BindError(
+            "this can't stand in FROM.", span=span_of(node), hint="name a table or write a subquery."
+        )
 
     def _table(self, node: exp.Table, env: Env) -> Relation | None:
         if not isinstance(node.this, exp.Identifier):
-            name = node.this.name or node.this.sql_name() if isinstance(node.this, exp.Func) else str(node.this)
+            name = (
+                node.this.name or node.this.sql_name() if isinstance(node.this, exp.Func) else str(node.this)
+            )
             if isinstance(node.this, exp.Anonymous):
                 name = node.this.name
             elif isinstance(node.this, exp.GenerateSeries):
@@ -194,7 +206,9 @@ class Binder:
             )
         if node.args.get("db") is not None or node.args.get("catalog") is not None:
             raise BindError(
-                "tables have one plain name here.", span=span_of(node), hint=f"write {node.name}; SHOW TABLES lists them."
+                "tables have one plain name here.",
+                span=span_of(node),
+                hint=f"write {node.name}; SHOW TABLES lists them.",
             )
         cte = env.get(fold(node.name))
         if cte is not None:
@@ -217,12 +231,16 @@ class Binder:
             if node.args.get(key):
                 what = {"sample": "a sample", "pivots": "PIVOT"}.get(key, "this")
                 raise PrivacyError(
-                    f"{what} can't be taken of private rows.", span=span_of(node), hint="aggregate all of them."
+                    f"{what} can't be taken of private rows.",
+                    span=span_of(node),
+                    hint="aggregate all of them.",
                 )
 
     def _bind_from(self, select: exp.Select, relations: dict[int, Relation | None], env: Env) -> From:
         if select.args.get("laterals"):
-            raise PrivacyError("LATERAL can't be joined to private rows.", span=span_of(select.args["laterals"][0]))
+            raise PrivacyError(
+                "LATERAL can't be joined to private rows.", span=span_of(select.args["laterals"][0])
+            )
 
         def resolve(node: exp.Expression) -> Relation:
             relation = relations[id(node)]
@@ -236,7 +254,11 @@ class Binder:
 
     def lend(self, node: exp.Expression, env: Env) -> Relation:
         """A public FROM item as an exact query reads it: a policy table as it is, all else evaluated and lent."""
-        if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier) and fold(node.name) not in env:
+        if (
+            isinstance(node, exp.Table)
+            and isinstance(node.this, exp.Identifier)
+            and fold(node.name) not in env
+        ):
             return self.catalog.relation(self.catalog.find(node.name, span_of(node)), node.alias_or_name)
         alias = node.alias_or_name or self.name("public")
         source = node.copy()
@@ -251,7 +273,10 @@ class Binder:
         sql = to_sql(with_ctes(query, env))
         found = Input(self.name("input"), sql)
         columns = public_columns(self.finish, sql, self.blocks, self.public)
-        fields = tuple(Field(name, Typed(column(name, alias), kind, None, False, None), public=True) for name, kind in columns)
+        fields = tuple(
+            Field(name, Typed(column(name, alias), kind, None, False, None), public=True)
+            for name, kind in columns
+        )
         return Relation(alias, fields, exp.to_table(found.name), private=False, inputs=(found,))
 
     # -- rows ---------------------------------------------------------------------------------------------------
@@ -293,7 +318,9 @@ class Binder:
                 hint="release what is needed first, in a CTE with aggregates, and compare with that.",
             )
         if isinstance(place, exp.Exists) or isinstance(place, exp.All | exp.Any):
-            raise PrivacyError("EXISTS is not known over private rows.", span=span_of(place), hint="write x IN (SELECT ...).")
+            raise PrivacyError(
+                "EXISTS is not known over private rows.", span=span_of(place), hint="write x IN (SELECT ...)."
+            )
         relation = self.public_relation(query, env, "dpsql_sub")
         if len(relation.fields) != 1:
             raise BindError("the subquery must have one column.", span=span_of(query))
@@ -303,7 +330,9 @@ class Binder:
             left = safe.total(place.this, names)
             if left.type.kind != item.typed.type.kind and not (left.type.numeric and item.typed.type.numeric):
                 raise BindError(
-                    "IN compares values of different types.", span=span_of(place), hint="cast the subquery's column."
+                    "IN compares values of different types.",
+                    span=span_of(place),
+                    hint="cast the subquery's column.",
                 )
             present = exp.Not(this=exp.Is(this=column(item.name), expression=exp.Null()))
             node: exp.Expression = exp.In(this=left.node, query=inner.where(present).subquery())
@@ -312,13 +341,25 @@ class Binder:
 
     def _refuse_row_choice(self, select: exp.Select, bound: From) -> None:
         """What chooses rows by other rows, below the aggregation."""
-        for key, what in (("sample", "USING SAMPLE"), ("cluster", "CLUSTER BY"), ("windows", "WINDOW"), ("locks", "FOR")):
+        for key, what in (
+            ("sample", "USING SAMPLE"),
+            ("cluster", "CLUSTER BY"),
+            ("windows", "WINDOW"),
+            ("locks", "FOR"),
+        ):
             if select.args.get(key):
-                raise PrivacyError(f"{what} can't be used on private rows.", span=span_of(select.expressions[0]))
+                raise PrivacyError(
+                    f"{what} can't be used on private rows.", span=span_of(select.expressions[0])
+                )
 
     def _keep_rows(self, select: exp.Select, bound: From, env: Env) -> Relation:
         """A SELECT that keeps private rows: projections and filters, with the unit carried along unseen."""
-        for key, what in (("limit", "LIMIT"), ("offset", "OFFSET"), ("qualify", "QUALIFY"), ("distinct", "DISTINCT")):
+        for key, what in (
+            ("limit", "LIMIT"),
+            ("offset", "OFFSET"),
+            ("qualify", "QUALIFY"),
+            ("distinct", "DISTINCT"),
+        ):
             if select.args.get(key):
                 raise PrivacyError(
                     f"{what} below the aggregation would choose rows by other people's rows.",
@@ -346,7 +387,9 @@ class Binder:
         alias = self.name("rows")
         for name, typed, is_unit in items:
             if any(fold(f.name) == fold(name) for f in fields):
-                raise BindError(f"two columns are called {name}.", span=span_of(select), hint="give one an alias.")
+                raise BindError(
+                    f"two columns are called {name}.", span=span_of(select), hint="give one an alias."
+                )
             query = query.select(exp.alias_(typed.node.copy(), name, quoted=True), copy=False)
             fields.append(Field(name, replace(typed, node=column(name, alias), constant=False), is_unit))
         if bound.unit is not None:
@@ -424,7 +467,11 @@ def _aggregates(select: exp.Select) -> bool:
 def _star(item: exp.Expression, bound: From) -> list[tuple[str, Typed, bool]]:
     if item.args.get("except_") or item.args.get("replace") or item.args.get("rename"):
         raise BindError("EXCLUDE, REPLACE and RENAME are not known over private rows.", span=span_of(item))
-    table = fold(item.this.table) if isinstance(item, exp.Column) and item.table else fold(getattr(item, "table", ""))
+    table = (
+        fold(item.this.table)
+        if isinstance(item, exp.Column) and item.table
+        else fold(getattr(item, "table", ""))
+    )
     merged = set(bound.merged)
     out = [(f.name, f.typed, f.is_unit) for f in bound.merged.values()] if not table else []
     for alias, f in bound.names.fields():
@@ -461,7 +508,11 @@ def _union(left: Relation, right: Relation, tree: exp.Expression, alias: str) ->
         bounds = None
         if mine.typed.bounds is not None and other.typed.bounds is not None:
             bounds = mine.typed.bounds.union(other.typed.bounds)
-        fields.append(replace(mine, typed=replace(mine.typed, node=column(mine.name, alias), bounds=bounds, values=None)))
+        fields.append(
+            replace(
+                mine, typed=replace(mine.typed, node=column(mine.name, alias), bounds=bounds, values=None)
+            )
+        )
         for half, f in zip(halves, (mine, other), strict=True):
             half.select(exp.alias_(f.typed.node.copy(), mine.name, quoted=True), copy=False)
     for half, side in zip(halves, (left, right), strict=True):
@@ -474,7 +525,9 @@ def _union(left: Relation, right: Relation, tree: exp.Expression, alias: str) ->
     return Relation(alias, tuple(fields), source, True, column(UNIT, alias), tables, inputs)
 
 
-def bind(statement: Statement, catalog: Catalog, finish: Finish, thresholds: dict[str, Any] | None = None) -> Plan:
+def bind(
+    statement: Statement, catalog: Catalog, finish: Finish, thresholds: dict[str, Any] | None = None
+) -> Plan:
     """The plan of a query: its private blocks, and the SQL that runs over what they release.
 
     Raises:
@@ -486,7 +539,9 @@ def bind(statement: Statement, catalog: Catalog, finish: Finish, thresholds: dic
     tree = statement.tree.copy()
     text = canonical(tree)
     try:
-        if tree.find(exp.Into) or any(isinstance(n, exp.DML | exp.Command | exp.Create | exp.Copy) for n in tree.walk()):
+        if tree.find(exp.Into) or any(
+            isinstance(n, exp.DML | exp.Command | exp.Create | exp.Copy) for n in tree.walk()
+        ):
             raise BindError("only SELECT is answered.", hint="dpsql only answers questions: write a SELECT.")
         if binder.query(tree, {}, inner=False) is not None:
             raise AssertionError("private rows left the statement")
@@ -519,4 +574,4 @@ def _plan(binder: Binder, tree: exp.Expression, text: str) -> Plan:
     )  # fmt: skip
 
 
-__all__ = ["Binder", "Cte", "Env", "bind", "parse_fragment", "did_you_mean"]
+__all__ = ["Binder", "Cte", "Env", "bind", "did_you_mean", "parse_fragment"]

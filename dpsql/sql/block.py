@@ -137,7 +137,9 @@ class Block:
         if group.args.get("all"):
             return [item.unalias() for item in self.select.expressions if not self._has_aggregate(item)]
         out = []
-        aliases = {fold(item.alias): item.this for item in self.select.expressions if isinstance(item, exp.Alias)}
+        aliases = {
+            fold(item.alias): item.this for item in self.select.expressions if isinstance(item, exp.Alias)
+        }
         for node in group.expressions:
             if isinstance(node, exp.Literal) and not node.is_string:
                 place = int(node.name) if node.name.isdigit() else 0
@@ -268,7 +270,9 @@ class Block:
         select.set("expressions", [exp.alias_(e, n, quoted=True) for e, n in zip(shown, names, strict=True)])
         by_name = {a.name: a for a in self.aggregates.values()}
         select.meta["dpsql_intervals"] = [
-            (n, *ends) for n, e in zip(names, shown, strict=True) if (ends := interval_of(e, by_name)) is not None
+            (n, *ends)
+            for n, e in zip(names, shown, strict=True)
+            if (ends := interval_of(e, by_name)) is not None
         ]
 
     def _label(self, node: exp.Expression) -> str:
@@ -354,7 +358,9 @@ class Block:
     def confidence(self) -> float:
         value = self.options.get("confidence", Fraction(95, 100))
         if not 0 < value < 1:
-            raise self.options.refuse("confidence", "confidence must lie between 0 and 1.", "write confidence = 0.95.")
+            raise self.options.refuse(
+                "confidence", "confidence must lie between 0 and 1.", "write confidence = 0.95."
+            )
         return float(value)
 
     def release(self) -> None:
@@ -373,7 +379,9 @@ class Block:
         )  # fmt: skip
         outputs = []
         for i, item in enumerate(aggregates):
-            outputs.append(item.build(self._noise(share.parts[i], share.delta / max(share.delta_parts, 1), gaussian)))
+            outputs.append(
+                item.build(self._noise(share.parts[i], share.delta / max(share.delta_parts, 1), gaussian))
+            )
         selection = None
         if private:
             selection = partition.GroupSelection(
@@ -385,10 +393,16 @@ class Block:
         operator = additive.Aggregation(self.exact.sql(), keys, tuple(outputs), selection, self.confidence)
         columns = [(key.name, key.type) for key in self.keys.values()]
         for item in aggregates:
-            columns += [(item.name, item.type), (f"{item.name}__low", "DOUBLE"), (f"{item.name}__high", "DOUBLE")]
+            columns += [
+                (item.name, item.type),
+                (f"{item.name}__low", "DOUBLE"),
+                (f"{item.name}__high", "DOUBLE"),
+            ]
         inputs = tuple(dict.fromkeys((*self.bound.inputs, *self.binder.lent_inputs, *self._domain_inputs())))
         self.binder.blocks.append(
-            plan.Block(self.name, operator, tuple(columns), inputs, self._sentences(aggregates), self.confidence)
+            plan.Block(
+                self.name, operator, tuple(columns), inputs, self._sentences(aggregates), self.confidence
+            )
         )
 
     def _domain_inputs(self) -> tuple[plan.Input, ...]:
@@ -427,11 +441,15 @@ def protected(bound: From, max_rows: int | None, row_budget: int | None = None) 
         return (f"Each row of {bound.subject} is protected.",)
     units = " and ".join(dict.fromkeys(str(t.privacy_unit) for r in bound.relations for t in r.tables))
     rows = row_budget if row_budget is not None else max_rows
-    counted = f", with at most {rows} row{'s' if rows != 1 else ''}" + (" in all" if row_budget else " in one group")
+    counted = f", with at most {rows} row{'s' if rows != 1 else ''}" + (
+        " in all" if row_budget else " in one group"
+    )
     return (f"Each {units} in {bound.subject} is protected{counted if rows is not None else ''}.",)
 
 
-def interval_of(node: exp.Expression, aggregates: dict[str, Aggregate]) -> tuple[exp.Expression, exp.Expression] | None:
+def interval_of(
+    node: exp.Expression, aggregates: dict[str, Aggregate]
+) -> tuple[exp.Expression, exp.Expression] | None:
     """The ends of an output's interval: the same expression over the ends of its one aggregate, where that is monotone."""
     columns = [c for c in node.find_all(exp.Column)]
     if len(columns) != 1 or columns[0].name not in aggregates or not _monotone(node):
@@ -491,7 +509,8 @@ def deal(
     if epsilon is None:
         raise PrivacyError(
             "this needs an epsilon: the policy sets no default.",
-            span=span_of(options.mode_node) or span_of(select.expressions[0] if select.expressions else select),
+            span=span_of(options.mode_node)
+            or span_of(select.expressions[0] if select.expressions else select),
             hint="write SELECT WITH DP OPTIONS (epsilon = 0.1) ...",
         )
     if "epsilon" not in options.values and open_parts:
@@ -500,7 +519,8 @@ def deal(
     if limit is not None and epsilon > limit:
         raise BudgetExceeded(
             f"this query asks for ε={float(epsilon):g}; the policy allows ε={float(limit):g} per query.",
-            span=span_of(options.nodes.get("epsilon")) or next((span_of(n) for s, n in shares if s and n is not None), None),
+            span=span_of(options.nodes.get("epsilon"))
+            or next((span_of(n) for s, n in shares if s and n is not None), None),
             hint=f"epsilon = {float(limit):g} would fit.",
         )
     rest = epsilon - sum(named, Fraction(0))

@@ -60,14 +60,20 @@ class Catalog:
                     hint=did_you_mean(name, schema),
                 )
         declared = {fold(name): item for name, item in table.columns.items()}
-        unit = None if table.public or table.row_level or len(table.unit_path) != 1 else table.unit_path[-1].column
+        unit = (
+            None
+            if table.public or table.row_level or len(table.unit_path) != 1
+            else table.unit_path[-1].column
+        )
         fields = []
         for name, sql_type in schema.items():
             item = declared.get(fold(name))
             bounds = Interval(*item.bounds) if item is not None and item.bounds is not None else None
             values = item.values if item is not None else None
             typed = Typed(column(name, alias), Type.parse(sql_type), bounds, False, values)
-            fields.append(Field(name, typed, is_unit=unit is not None and fold(name) == fold(unit), public=table.public))
+            fields.append(
+                Field(name, typed, is_unit=unit is not None and fold(name) == fold(unit), public=table.public)
+            )
         if unit is not None and not any(f.is_unit for f in fields):
             raise PolicyError(f"the privacy unit {unit} is not a column of {table.name}.")
         return tuple(fields)
@@ -100,4 +106,9 @@ class Catalog:
         return Relation(alias, fields, source, True, column(UNIT, alias), (table,))
 
     def _named(self, table: Table, alias: str) -> exp.Expression:
-        return exp.alias_(exp.maybe_parse(self.engine.relation(table), into=exp.Table, dialect=self.engine.dialect), alias, table=True, quoted=True)
+        return exp.alias_(
+            exp.maybe_parse(self.engine.relation(table), into=exp.Table, dialect=self.engine.dialect),
+            alias,
+            table=True,
+            quoted=True,
+        )

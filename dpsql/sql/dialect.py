@@ -90,7 +90,12 @@ def _check(tokens: list[Token], text: str) -> None:
                 "parameters have names here.", span=token_span(token), hint="write $name.", text=text
             )
         prefix = before is None or before.token_type in _BEFORE_OPERAND
-        if token.token_type == TokenType.COLON and prefix and after is not None and after.start == token.end + 1:
+        if (
+            token.token_type == TokenType.COLON
+            and prefix
+            and after is not None
+            and after.start == token.end + 1
+        ):
             raise ParseError(
                 f":{after.text} is not a parameter here.",
                 span=(token.start, after.end + 1),

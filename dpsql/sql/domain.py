@@ -57,7 +57,9 @@ def public_domain(block: Block, keys: list[tuple[Key, Typed]]) -> Domain | None:
         raise PrivacyError(f"these are more than {MOST} public groups.", hint="group by fewer columns.")
     names = ", ".join(key.name for key, _ in keys)
     sources = " CROSS JOIN ".join(f"({sql}) AS d{i}" for i, (sql, _, _, _) in enumerate(parts))
-    return Domain(f"SELECT {names} FROM {sources}", size, " and ".join(dict.fromkeys(part[2] for part in parts)))
+    return Domain(
+        f"SELECT {names} FROM {sources}", size, " and ".join(dict.fromkeys(part[2] for part in parts))
+    )
 
 
 def _preserved(block: Block, node: exp.Expression) -> Relation | None:
@@ -73,7 +75,11 @@ def _declared(block: Block, key: Key, typed: Typed) -> tuple[str, int, str] | No
     """A key over columns whose values the policy declares; or a boolean."""
     if typed.values is not None and isinstance(typed.node, exp.Column):
         rows = ", ".join(f"(CAST({to_sql(literal(value))} AS {typed.type.sql}))" for value in typed.values)
-        return f"SELECT v AS {key.name} FROM (VALUES {rows}) AS t(v)", len(typed.values), "declared by the policy"
+        return (
+            f"SELECT v AS {key.name} FROM (VALUES {rows}) AS t(v)",
+            len(typed.values),
+            "declared by the policy",
+        )
     columns = {(c.table, c.name): c for c in typed.node.find_all(exp.Column)}
     known = {}
     for place in columns:
@@ -97,7 +103,9 @@ def _computed(key: Key, typed: Typed, known: dict[tuple[str, str], Typed]) -> tu
         size *= len(column.values)
         rows = ", ".join(f"(CAST({to_sql(literal(value))} AS {column.type.sql}))" for value in column.values)
         quoted = to_sql(exp.to_identifier(name, quoted=True))
-        aliases.setdefault(alias, []).append(f"(VALUES {rows}) AS v{len(aliases)}_{len(aliases.get(alias, []))}({quoted})")
+        aliases.setdefault(alias, []).append(
+            f"(VALUES {rows}) AS v{len(aliases)}_{len(aliases.get(alias, []))}({quoted})"
+        )
     sources = ", ".join(
         f"(SELECT * FROM {' CROSS JOIN '.join(parts)}) AS {to_sql(exp.to_identifier(alias, quoted=True))}"
         for alias, parts in aliases.items()

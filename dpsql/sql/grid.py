@@ -76,7 +76,11 @@ def value(typed: Typed, grid: Grid) -> exp.Expression:
             scaled = f"CAST({text} AS DOUBLE) * {_number(grid.steps)}"
     elif kind == "DECIMAL":
         # TRY: a decimal of 38 digits overflows when it is scaled.
-        scaled = text if grid.steps == 1 else f"TRY(CAST({text} AS DECIMAL(38,{typed.type.digits[1]})) * {grid.steps})"
+        scaled = (
+            text
+            if grid.steps == 1
+            else f"TRY(CAST({text} AS DECIMAL(38,{typed.type.digits[1]})) * {grid.steps})"
+        )
     else:
         scaled = f"CAST({text} AS DOUBLE) * {_number(grid.steps)}" if grid.steps != 1 else text
     if grid.wide:

@@ -75,7 +75,11 @@ def conjuncts(condition: exp.Expression | None) -> list[exp.Expression]:
 
 
 def _pair(part: exp.Expression) -> tuple[exp.Column, exp.Column] | None:
-    if isinstance(part, exp.EQ) and isinstance(part.this, exp.Column) and isinstance(part.expression, exp.Column):
+    if (
+        isinstance(part, exp.EQ)
+        and isinstance(part.this, exp.Column)
+        and isinstance(part.expression, exp.Column)
+    ):
         return part.this, part.expression
     return None
 
@@ -105,7 +109,9 @@ def _add(bound: From, join: exp.Join, right: Relation, where: list[exp.Expressio
         )
     if any(fold(r.alias) == fold(right.alias) for r in bound.relations):
         raise BindError(
-            f"two tables are called {right.alias}.", span=span_of(join), hint="give one of them another alias."
+            f"two tables are called {right.alias}.",
+            span=span_of(join),
+            hint="give one of them another alias.",
         )
     left_private = bound.private
     left_relations = list(bound.relations)
@@ -241,6 +247,8 @@ def _at_most_one(
 
 def lent(relation: Relation, name: str, alias: str) -> Relation:
     """A public relation as it stands in an exact query: read from the engine under a lent name."""
-    fields = tuple(replace(f, typed=replace(f.typed, node=column(f.name, alias)), public=True) for f in relation.fields)
+    fields = tuple(
+        replace(f, typed=replace(f.typed, node=column(f.name, alias)), public=True) for f in relation.fields
+    )
     source = exp.alias_(exp.to_table(name, dialect="duckdb"), alias, table=True, quoted=True)
     return replace(relation, alias=alias, fields=fields, source=source)

@@ -13,7 +13,9 @@ from sqlglot import exp
 from dpsql.errors import BindError, Error, did_you_mean
 from dpsql.sql.dialect import MODE, NAMED, span_of
 
-_NUMBER = re.compile(r"[0-9]{1,40}(\.[0-9]{0,40})?([eE][+-]?[0-9]{1,3})?|\.[0-9]{1,40}([eE][+-]?[0-9]{1,3})?", re.ASCII)
+_NUMBER = re.compile(
+    r"[0-9]{1,40}(\.[0-9]{0,40})?([eE][+-]?[0-9]{1,3})?|\.[0-9]{1,40}([eE][+-]?[0-9]{1,3})?", re.ASCII
+)
 SMALLEST = Fraction(1, 10**15)
 """No epsilon below this: a share that small buys nothing, and its noise would not fit the machine's integers."""
 
@@ -31,7 +33,9 @@ def number(node: exp.Expression, what: str) -> Fraction:
         inner = inner.this
     if isinstance(inner, exp.Literal) and not inner.is_string and _NUMBER.fullmatch(inner.name):
         return sign * Fraction(inner.name)
-    raise BindError(f"{what} must be a number.", span=span_of(node), hint=f"write {what} as a literal, such as 0.1.")
+    raise BindError(
+        f"{what} must be a number.", span=span_of(node), hint=f"write {what} as a literal, such as 0.1."
+    )
 
 
 def positive(node: exp.Expression, what: str) -> Fraction:
@@ -44,7 +48,9 @@ def positive(node: exp.Expression, what: str) -> Fraction:
 def epsilon_value(node: exp.Expression, what: str = "epsilon") -> Fraction:
     value = positive(node, what)
     if value < SMALLEST:
-        raise BindError(f"{what} is too small to be useful.", span=span_of(node), hint="write at least 1e-15.")
+        raise BindError(
+            f"{what} is too small to be useful.", span=span_of(node), hint="write at least 1e-15."
+        )
     if value > 10**9:
         raise BindError(f"{what} is too large to mean anything.", span=span_of(node))
     return value
@@ -53,7 +59,9 @@ def epsilon_value(node: exp.Expression, what: str = "epsilon") -> Fraction:
 def delta_value(node: exp.Expression, what: str = "delta") -> Fraction:
     value = number(node, what)
     if not 0 <= value < 1:
-        raise BindError("delta must be at least 0 and below 1.", span=span_of(node), hint="write delta = 1e-6.")
+        raise BindError(
+            "delta must be at least 0 and below 1.", span=span_of(node), hint="write delta = 1e-6."
+        )
     return value
 
 
@@ -66,10 +74,14 @@ def whole(node: exp.Expression, what: str) -> int:
 
 def pair(node: exp.Expression, what: str) -> tuple[Fraction, Fraction]:
     if not isinstance(node, exp.Tuple) or len(node.expressions) != 2:
-        raise BindError(f"{what} must be a pair.", span=span_of(node), hint=f"write {what} as (lowest, highest).")
+        raise BindError(
+            f"{what} must be a pair.", span=span_of(node), hint=f"write {what} as (lowest, highest)."
+        )
     low, high = (number(item, what) for item in node.expressions)
     if low > high:
-        raise BindError(f"{what} are the wrong way round.", span=span_of(node), hint="the lower bound comes first.")
+        raise BindError(
+            f"{what} are the wrong way round.", span=span_of(node), hint="the lower bound comes first."
+        )
     return low, high
 
 
@@ -137,11 +149,15 @@ class Options:
     def get(self, name: str, default: Any = None) -> Any:
         return self.values.get(name, default)
 
-    def refuse(self, name: str, message: str, hint: str | None = None, kind: type[Error] = BindError) -> Error:
+    def refuse(
+        self, name: str, message: str, hint: str | None = None, kind: type[Error] = BindError
+    ) -> Error:
         return kind(message, span=span_of(self.nodes.get(name) or self.mode_node), hint=hint)
 
 
-def read(pairs: list[tuple[str, exp.Expression, exp.Expression]], readers: Readers, what: str) -> tuple[dict, dict]:
+def read(
+    pairs: list[tuple[str, exp.Expression, exp.Expression]], readers: Readers, what: str
+) -> tuple[dict, dict]:
     """Reads ``(name, value, place)`` triples by a table of readers.
 
     Raises:
@@ -174,11 +190,15 @@ def take_mode(select: exp.Select, readers_of: Callable[[str], Readers | None]) -
     readers = readers_of(mode)
     if readers is None:
         known = ["DP", "DIFFERENTIAL_PRIVACY", "PTR", "SUBSAMPLE"]
-        raise BindError(f"there is no mode {mode}.", span=span_of(call.expressions[0]), hint=did_you_mean(mode, known))
+        raise BindError(
+            f"there is no mode {mode}.", span=span_of(call.expressions[0]), hint=did_you_mean(mode, known)
+        )
     triples = []
     for item in call.expressions[1:]:
         if not isinstance(item, exp.EQ) or not isinstance(item.this, exp.Column):
-            raise BindError("options are name = value.", span=span_of(item), hint="write OPTIONS (epsilon = 0.1).")
+            raise BindError(
+                "options are name = value.", span=span_of(item), hint="write OPTIONS (epsilon = 0.1)."
+            )
         triples.append((item.this.name, item.expression, item))
     values, nodes = read(triples, readers, "OPTIONS")
     select.set("expressions", select.expressions[1:])
@@ -238,7 +258,11 @@ def call_of(node: exp.Expression) -> Call | None:
         if type(node) is exp.Quantile:
             arguments = [node.this, node.args.get("quantile")]
         else:
-            arguments = [node.this, *([node.expression] if node.args.get("expression") else []), *node.expressions]
+            arguments = [
+                node.this,
+                *([node.expression] if node.args.get("expression") else []),
+                *node.expressions,
+            ]
     else:
         return None
     name = _ALIASES.get(name, name)
@@ -265,7 +289,11 @@ def call_of(node: exp.Expression) -> Call | None:
 def refuse_equals(call: Call, known: Readers) -> None:
     """``epsilon = 0.1`` inside a call is a comparison to SQL; nobody else would notice."""
     for argument in call.args[1:]:
-        if isinstance(argument, exp.EQ) and isinstance(argument.this, exp.Column) and argument.this.name.lower() in known:
+        if (
+            isinstance(argument, exp.EQ)
+            and isinstance(argument.this, exp.Column)
+            and argument.this.name.lower() in known
+        ):
             raise BindError(
                 f"{argument.this.name} = ... inside a call is a comparison.",
                 span=span_of(argument),

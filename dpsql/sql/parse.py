@@ -83,8 +83,7 @@ def _statement(tokens: list[Token], text: str, params: Mapping[str, Any]) -> Sta
 
 _READ_ONLY = "dpsql only answers questions: write a SELECT."
 _REFUSED = dict.fromkeys(
-    "INSERT UPDATE DELETE CREATE DROP ALTER COPY ATTACH DETACH PRAGMA SET RESET LOAD INSTALL CALL USE EXPORT IMPORT "
-    "VACUUM CHECKPOINT PREPARE EXECUTE BEGIN COMMIT ROLLBACK MERGE TRUNCATE".split(),
+    ["INSERT", "UPDATE", "DELETE", "CREATE", "DROP", "ALTER", "COPY", "ATTACH", "DETACH", "PRAGMA", "SET", "RESET", "LOAD", "INSTALL", "CALL", "USE", "EXPORT", "IMPORT", "VACUUM", "CHECKPOINT", "PREPARE", "EXECUTE", "BEGIN", "COMMIT", "ROLLBACK", "MERGE", "TRUNCATE"],
     _READ_ONLY,
 ) | {
     "DESCRIBE": "SHOW TABLES lists what the policy names.",
@@ -104,7 +103,12 @@ def _query(tokens: list[Token], text: str, params: Mapping[str, Any]) -> exp.Exp
 
 def _explain(tokens: list[Token], text: str, params: Mapping[str, Any], span: Span) -> Statement:
     rest, json = tokens[1:], False
-    if rest and rest[0].token_type == TokenType.L_PAREN and len(rest) > 3 and rest[1].text.upper() == "FORMAT":
+    if (
+        rest
+        and rest[0].token_type == TokenType.L_PAREN
+        and len(rest) > 3
+        and rest[1].text.upper() == "FORMAT"
+    ):
         style = rest[2].text.upper()
         if style not in ("TEXT", "JSON"):
             raise ParseError(

@@ -127,7 +127,9 @@ class Names:
         if not found:
             names = [f.name for a, f in self.fields() if not table or fold(a) == table]
             raise BindError(
-                f"there is no column {node.name} here.", span=span_of(node), hint=did_you_mean(node.name, names)
+                f"there is no column {node.name} here.",
+                span=span_of(node),
+                hint=did_you_mean(node.name, names),
             )
         return found[0]
 
@@ -140,7 +142,9 @@ class Names:
 
 def unit_domain(table: Table) -> str:
     """Whose units a table's are. Units of the same name are taken for the same people; rows are nobody else's."""
-    return f"row of {table.name}" if table.row_level or not table.unit_path else fold(table.unit_path[-1].column)
+    return (
+        f"row of {table.name}" if table.row_level or not table.unit_path else fold(table.unit_path[-1].column)
+    )
 
 
 def joined(relations: Iterable[Relation]) -> str:

@@ -126,9 +126,7 @@ class Exact:
         columns += [f"COALESCE(totals.{p.name}, 0) AS {p.name}" for p in self.partials]
         columns += [f"COALESCE(totals.{UNITS}, 0) AS {UNITS}"]
         on = " AND ".join(f"domain.{name} = totals.{name}" for name in names)
-        return (
-            f"WITH {head}, totals AS ({totals}) SELECT {', '.join(columns)} FROM domain LEFT JOIN totals ON {on}"
-        )
+        return f"WITH {head}, totals AS ({totals}) SELECT {', '.join(columns)} FROM domain LEFT JOIN totals ON {on}"
 
     def _row_level(self, names: list[str]) -> str:
         items = [*names, *(f"{p.inner} AS {p.name}" for p in self.partials), f"COUNT(*) AS {UNITS}"]
@@ -144,9 +142,7 @@ class Exact:
         chosen = secret_order(names)
         if budgeted:
             # How many of the unit's rows may still count in this group, taking its groups in a secret order.
-            before = (
-                f"SUM(n) OVER (PARTITION BY {_U} ORDER BY {chosen} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
-            )
+            before = f"SUM(n) OVER (PARTITION BY {_U} ORDER BY {chosen} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
             most = f"LEAST(n, GREATEST({self.row_budget} - COALESCE({before}, 0), 0))"
             text = f"SELECT * FROM (SELECT *, {most} AS counted FROM ({text}) AS units) AS kept WHERE counted > 0"
         elif self.groups is not None and names:
@@ -154,7 +150,10 @@ class Exact:
                 f"SELECT * FROM ({text}) AS units "
                 f"QUALIFY lag({_U}, {self.groups}) OVER (ORDER BY {_U}, {chosen}) IS DISTINCT FROM {_U}"
             )
-        items = [*names, *(f"COALESCE(SUM({self._clamp(p, budgeted)}), 0) AS {p.name}" for p in self.partials)]
+        items = [
+            *names,
+            *(f"COALESCE(SUM({self._clamp(p, budgeted)}), 0) AS {p.name}" for p in self.partials),
+        ]
         items.append(f"COUNT(*) AS {UNITS}")
         group = f" GROUP BY {', '.join(names)}" if names else ""
         return f"SELECT {', '.join(items)} FROM ({text}) AS kept{group}"
@@ -184,7 +183,10 @@ def bounded_rows(
     of the unit's own values, so no other unit's rows take part in the choice. ``values`` maps column names to SQL.
     """
     names = [key.name for key in keys]
-    items = [*(f"({key.sql}) AS {key.name}" for key in keys), *(f"({sql}) AS {name}" for name, sql in values.items())]
+    items = [
+        *(f"({key.sql}) AS {key.name}" for key in keys),
+        *(f"({sql}) AS {name}" for name, sql in values.items()),
+    ]
     conditions = [f"({where})"] if where else []
     wanted = [*names, *values]
     if bound.unit is not None:

@@ -24,7 +24,16 @@ from dpsql.sql.bounds import Interval
 from dpsql.sql.dialect import NAMED, span_of
 from dpsql.sql.functions import FUNCTIONS, NOT_LISTED, PARTS, UNITS, Function
 from dpsql.sql.types import (
-    BIGINT, BOOLEAN, DATE, DOUBLE, HUGEINT, NULL, TEXT, TIMESTAMP, Type, Typed,
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    HUGEINT,
+    NULL,
+    TEXT,
+    TIMESTAMP,
+    Type,
+    Typed,
 )  # fmt: skip
 
 
@@ -72,7 +81,9 @@ def _hint_for(node: exp.Expression) -> str | None:
 
 def _column(node: exp.Column, scope: Scope) -> Typed:
     if isinstance(node.this, exp.Star):
-        raise PrivacyError("rows can't be released.", span=span_of(node), hint="name the columns that are needed.")
+        raise PrivacyError(
+            "rows can't be released.", span=span_of(node), hint="name the columns that are needed."
+        )
     typed = scope.column(node)
     if typed.type.kind == "OTHER":
         raise PrivacyError(
@@ -172,7 +183,10 @@ def unify(given: Sequence[tuple[Typed, exp.Expression]], what: str) -> tuple[lis
             return [_as_moment(t, place, wanted, what) for t, place in given], Type.parse(wanted)
     if len(kinds) == 1 and kinds != {"DECIMAL"} and kinds != {"INTEGER"} and kinds != {"DOUBLE"}:
         kind = next(t.type for t, _ in given if t.type.kind != "NULL")
-        if kind.kind in ("LIST", "STRUCT") and len({t.type.sql for t, _ in given if t.type.kind != "NULL"}) > 1:
+        if (
+            kind.kind in ("LIST", "STRUCT")
+            and len({t.type.sql for t, _ in given if t.type.kind != "NULL"}) > 1
+        ):
             raise _mismatch(given, what)
         return [t.node for t, _ in given], kind
     if kinds <= {"INTEGER", "DECIMAL", "DOUBLE"}:
@@ -214,7 +228,9 @@ def _as_moment(typed: Typed, place: exp.Expression, wanted: str, what: str) -> e
     if typed.type.kind == "TEXT":
         if not isinstance(typed.node, exp.Literal):
             raise BindError(
-                f"{what} meets text with a {wanted}.", span=span_of(place), hint=f"write TRY_CAST(... AS {wanted})."
+                f"{what} meets text with a {wanted}.",
+                span=span_of(place),
+                hint=f"write TRY_CAST(... AS {wanted}).",
             )
         return _constant_of(typed.node, wanted, place)
     return exp.TryCast(this=typed.node, to=exp.DataType.build(wanted))
@@ -222,7 +238,9 @@ def _as_moment(typed: Typed, place: exp.Expression, wanted: str, what: str) -> e
 
 def _mismatch(given: Sequence[tuple[Typed, exp.Expression]], what: str) -> BindError:
     first = given[0][0].type
-    other, place = next(((t.type, p) for t, p in given if t.type.kind not in (first.kind, "NULL")), (first, given[0][1]))
+    other, place = next(
+        ((t.type, p) for t, p in given if t.type.kind not in (first.kind, "NULL")), (first, given[0][1])
+    )
     return BindError(
         f"{what} meets {first.sql} with {other.sql}.",
         span=span_of(place.parent if place.parent is not None and span_of(place.parent) else place),
@@ -238,7 +256,9 @@ def _mismatch(given: Sequence[tuple[Typed, exp.Expression]], what: str) -> BindE
 def _compare(node: exp.Binary, scope: Scope) -> Typed:
     left, right = total(node.this, scope), total(node.expression, scope)
     nodes, _ = unify([(left, node.this), (right, node.expression)], "the comparison")
-    return Typed(type(node)(this=nodes[0], expression=nodes[1]), BOOLEAN, None, left.constant and right.constant)
+    return Typed(
+        type(node)(this=nodes[0], expression=nodes[1]), BOOLEAN, None, left.constant and right.constant
+    )
 
 
 def condition(node: exp.Expression, scope: Scope) -> Typed:
@@ -260,7 +280,10 @@ def _connect(node: exp.Connector, scope: Scope) -> Typed:
         else:
             parts.append(item)
     made = [condition(part, scope).node for part in parts]
-    made = [m if isinstance(m, exp.Column | exp.Paren | exp.Anonymous | exp.Boolean) else exp.paren(m) for m in made]
+    made = [
+        m if isinstance(m, exp.Column | exp.Paren | exp.Anonymous | exp.Boolean) else exp.paren(m)
+        for m in made
+    ]
     out = made[0]
     for part in made[1:]:
         out = type(node)(this=out, expression=part)
@@ -288,7 +311,9 @@ def _between(node: exp.Between, scope: Scope) -> Typed:
 
 def _in(node: exp.In, scope: Scope) -> Typed:
     if node.args.get("query") is not None or node.args.get("unnest") is not None or not node.expressions:
-        raise PrivacyError("IN takes a list of values here.", span=span_of(node), hint="write x IN (1, 2, 3).")
+        raise PrivacyError(
+            "IN takes a list of values here.", span=span_of(node), hint="write x IN (1, 2, 3)."
+        )
     parts = [node.this, *node.expressions]
     nodes, _ = unify([(total(part, scope), part) for part in parts], "IN")
     return Typed(exp.paren(exp.In(this=nodes[0], expressions=nodes[1:])), BOOLEAN)
@@ -297,20 +322,28 @@ def _in(node: exp.In, scope: Scope) -> Typed:
 def _like(node: exp.Binary, scope: Scope) -> Typed:
     left, right = total(node.this, scope), total(node.expression, scope)
     if left.type.kind not in ("TEXT", "NULL"):
-        raise BindError(f"a pattern is matched with text, and this is {left.type.sql}.", span=span_of(node.this))
+        raise BindError(
+            f"a pattern is matched with text, and this is {left.type.sql}.", span=span_of(node.this)
+        )
     if not isinstance(right.node, exp.Literal) or right.type.kind != "TEXT":
-        raise PrivacyError("a pattern must be a literal.", span=span_of(node.expression), hint="write LIKE 'a%'.")
+        raise PrivacyError(
+            "a pattern must be a literal.", span=span_of(node.expression), hint="write LIKE 'a%'."
+        )
     return Typed(exp.paren(type(node)(this=left.node, expression=right.node)), BOOLEAN)
 
 
 def _escape(node: exp.Escape, scope: Scope) -> Typed:
-    raise PrivacyError("ESCAPE may fail on some values.", span=span_of(node), hint="use contains(text, '...').")
+    raise PrivacyError(
+        "ESCAPE may fail on some values.", span=span_of(node), hint="use contains(text, '...')."
+    )
 
 
 def _regexp(node: exp.Expression, scope: Scope) -> Typed:
     left, pattern = total(node.this, scope), node.args.get("expression")
     if left.type.kind not in ("TEXT", "NULL"):
-        raise BindError(f"a pattern is matched with text, and this is {left.type.sql}.", span=span_of(node.this))
+        raise BindError(
+            f"a pattern is matched with text, and this is {left.type.sql}.", span=span_of(node.this)
+        )
     if not isinstance(pattern, exp.Literal) or not pattern.is_string or len(pattern.name) > 500:
         raise PrivacyError("a pattern must be a literal.", span=span_of(pattern or node))
     if node.args.get("flag") is not None or node.args.get("full_match"):
@@ -345,7 +378,9 @@ def _arithmetic(node: exp.Binary, scope: Scope) -> Typed:
         reach = op(left.span or intervals.UNKNOWN, right.span or intervals.UNKNOWN)
         for kind in (BIGINT, HUGEINT):
             if _inside(Typed(node, kind, None, False, None, reach), kind):
-                made = type(node)(this=exp.cast(left.node, kind.sql), expression=exp.cast(right.node, kind.sql))
+                made = type(node)(
+                    this=exp.cast(left.node, kind.sql), expression=exp.cast(right.node, kind.sql)
+                )
                 return Typed(exp.paren(made), kind, bounds, constant, None, reach)
         made = type(node)(this=exp.cast(left.node, "HUGEINT"), expression=exp.cast(right.node, "HUGEINT"))
         return Typed(_try(made), HUGEINT, bounds, constant)
@@ -353,7 +388,9 @@ def _arithmetic(node: exp.Binary, scope: Scope) -> Typed:
         kind = _decimal_result(node, left.type, right.type)
         if kind is not None:
             return Typed(_try(type(node)(this=left.node, expression=right.node)), kind, bounds, constant)
-    return Typed(exp.paren(type(node)(this=_double(left), expression=_double(right))), DOUBLE, bounds, constant)
+    return Typed(
+        exp.paren(type(node)(this=_double(left), expression=_double(right))), DOUBLE, bounds, constant
+    )
 
 
 def _decimal_result(node: exp.Binary, left: Type, right: Type) -> Type | None:
@@ -387,7 +424,9 @@ def _moments(node: exp.Binary, left: Typed, right: Typed) -> Typed:
         days = exp.TryCast(this=right.node, to=exp.DataType.build("INTEGER", dialect="duckdb"))
         return Typed(_try(type(node)(this=left.node, expression=days)), DATE)
     raise BindError(
-        f"{left.type.sql} and {right.type.sql} don't add up.", span=span_of(node), hint="use date_diff('day', a, b)."
+        f"{left.type.sql} and {right.type.sql} don't add up.",
+        span=span_of(node),
+        hint="use date_diff('day', a, b).",
     )
 
 
@@ -408,7 +447,11 @@ def _whole_divide(node: exp.Binary, scope: Scope) -> Typed:
         if isinstance(node, exp.Mod) and right.bounds is not None and right.bounds.bounded:
             top = right.bounds.absolute().high
             assert top is not None
-            low = Fraction(0) if left.bounds is not None and left.bounds.low is not None and left.bounds.low >= 0 else -top
+            low = (
+                Fraction(0)
+                if left.bounds is not None and left.bounds.low is not None and left.bounds.low >= 0
+                else -top
+            )
             bounds = Interval(low, top)
         divisor = exp.Nullif(this=nodes[1], expression=exp.Literal.number(0))
         return Typed(_try(type(node)(this=nodes[0], expression=divisor)), kind, bounds)
@@ -425,7 +468,11 @@ def _negate(node: exp.Neg, scope: Scope) -> Typed:
         reach = None if inner.reach is None else -inner.reach
         return Typed(exp.paren(exp.Neg(this=inner.node)), inner.type, bounds, True, None, reach)
     if inner.type.kind == "INTEGER":
-        kind = BIGINT if inner.span is not None and _inside(Typed(node, BIGINT, None, False, None, -inner.span), BIGINT) else HUGEINT
+        kind = (
+            BIGINT
+            if inner.span is not None and _inside(Typed(node, BIGINT, None, False, None, -inner.span), BIGINT)
+            else HUGEINT
+        )
         return Typed(_try(exp.Neg(this=exp.cast(inner.node, kind.sql))), kind, bounds)
     return Typed(_try(exp.Neg(this=exp.paren(inner.node))), inner.type, bounds)
 
@@ -444,7 +491,11 @@ def _concat(node: exp.DPipe, scope: Scope) -> Typed:
     left, right = total(node.this, scope), total(node.expression, scope)
     for typed, place in ((left, node.this), (right, node.expression)):
         if typed.type.kind not in ("TEXT", "NULL"):
-            raise BindError(f"|| joins texts, and this is {typed.type.sql}.", span=span_of(place), hint="cast it to VARCHAR.")
+            raise BindError(
+                f"|| joins texts, and this is {typed.type.sql}.",
+                span=span_of(place),
+                hint="cast it to VARCHAR.",
+            )
     return Typed(exp.paren(exp.DPipe(this=left.node, expression=right.node)), TEXT)
 
 
@@ -476,7 +527,9 @@ def _if(node: exp.If, scope: Scope) -> Typed:
     return _case(exp.Case(ifs=[branch], default=otherwise.copy() if otherwise is not None else None), scope)
 
 
-def _unified(combine: Callable[[Sequence[Interval | None]], Interval]) -> Callable[[exp.Expression, Scope], Typed]:
+def _unified(
+    combine: Callable[[Sequence[Interval | None]], Interval],
+) -> Callable[[exp.Expression, Scope], Typed]:
     def handle(node: exp.Expression, scope: Scope) -> Typed:
         places = [node.this, *node.expressions] if node.this is not None else list(node.expressions)
         values = [total(place, scope) for place in places]
@@ -506,7 +559,11 @@ def _cast(node: exp.Expression, scope: Scope) -> Typed:
         return Typed(_constant_of(inner.node, "UUID", node), kind)
     if kind.kind not in _TARGETS or inner.type.kind in ("LIST", "STRUCT"):
         raise PrivacyError(f"a cast from {inner.type.sql} to {kind.sql} is not known.", span=span_of(node))
-    if isinstance(inner.node, exp.Literal) and kind.kind in ("DATE", "TIMESTAMP") and inner.type.kind == "TEXT":
+    if (
+        isinstance(inner.node, exp.Literal)
+        and kind.kind in ("DATE", "TIMESTAMP")
+        and inner.type.kind == "TEXT"
+    ):
         return Typed(_constant_of(inner.node, kind.kind, node), kind, None, True)
     if kind.kind == "TEXT":
         return Typed(exp.cast(inner.node, "VARCHAR"), TEXT)
@@ -533,13 +590,17 @@ def _name(node: exp.Func) -> str:
 
 def _function(node: exp.Func, scope: Scope) -> Typed:
     name = _name(node)
-    known = FUNCTIONS.get(name) or FUNCTIONS.get(node.sql_name().upper() if not isinstance(node, exp.Anonymous) else "")
+    known = FUNCTIONS.get(name) or FUNCTIONS.get(
+        node.sql_name().upper() if not isinstance(node, exp.Anonymous) else ""
+    )
     if known is None:
         raise _unknown(node, name)
     arguments = list(node.iter_expressions())
     most, least = len(known.arguments), len(known.arguments) - known.optional
     if not least <= len(arguments) <= most:
-        raise BindError(f"{name} takes {least if least == most else f'{least} to {most}'} arguments.", span=span_of(node))
+        raise BindError(
+            f"{name} takes {least if least == most else f'{least} to {most}'} arguments.", span=span_of(node)
+        )
     typed = [_argument(known, i, place, name, scope) for i, place in enumerate(arguments)]
     copy = node.copy()
     for place, value in zip(list(copy.iter_expressions()), typed, strict=True):
@@ -567,7 +628,9 @@ def _argument(known: Function, i: int, place: exp.Expression, name: str, scope: 
 def _unknown(node: exp.Func, name: str) -> BindError | PrivacyError:
     if isinstance(node, exp.AggFunc):
         return PrivacyError(
-            f"{name} can't stand here.", span=span_of(node), hint="aggregates stand in the SELECT list or in HAVING."
+            f"{name} can't stand here.",
+            span=span_of(node),
+            hint="aggregates stand in the SELECT list or in HAVING.",
         )
     if name in NOT_LISTED:
         return PrivacyError(f"{name} can't be used on private rows: {NOT_LISTED[name]}.", span=span_of(node))
@@ -582,7 +645,9 @@ def _unknown(node: exp.Func, name: str) -> BindError | PrivacyError:
 def _extract(node: exp.Extract, scope: Scope) -> Typed:
     part, inner = node.this.name.upper(), total(node.expression, scope)
     if part not in PARTS:
-        raise PrivacyError(f"{part} is not a part of a date here.", span=span_of(node), hint=did_you_mean(part, PARTS))
+        raise PrivacyError(
+            f"{part} is not a part of a date here.", span=span_of(node), hint=did_you_mean(part, PARTS)
+        )
     if inner.type.kind not in ("DATE", "TIMESTAMP", "NULL"):
         raise BindError(f"a date is needed, and this is {inner.type.sql}.", span=span_of(node.expression))
     low, high = PARTS[part]
@@ -617,9 +682,20 @@ def _difference(node: exp.DateDiff, scope: Scope) -> Typed:
 def _interval(node: exp.Interval, scope: Scope) -> Typed:
     amount, unit = node.this, node.args.get("unit")
     name = unit.name.upper().removesuffix("S") if unit is not None else ""
-    if not isinstance(amount, exp.Literal) or name not in UNITS or not re.fullmatch(r"[0-9]{1,6}", amount.name):
-        raise BindError("an interval is a whole number and a unit.", span=span_of(node), hint="write INTERVAL 3 DAY.")
-    return Typed(exp.Interval(this=exp.Literal.string(amount.name), unit=exp.var(name)), Type.parse("INTERVAL"), None, True)
+    if (
+        not isinstance(amount, exp.Literal)
+        or name not in UNITS
+        or not re.fullmatch(r"[0-9]{1,6}", amount.name)
+    ):
+        raise BindError(
+            "an interval is a whole number and a unit.", span=span_of(node), hint="write INTERVAL 3 DAY."
+        )
+    return Typed(
+        exp.Interval(this=exp.Literal.string(amount.name), unit=exp.var(name)),
+        Type.parse("INTERVAL"),
+        None,
+        True,
+    )
 
 
 _HANDLERS: dict[type[exp.Expression], Callable[..., Typed]] = {
@@ -629,8 +705,8 @@ _HANDLERS: dict[type[exp.Expression], Callable[..., Typed]] = {
     exp.Like: _like, exp.ILike: _like, exp.Glob: _like, exp.Escape: _escape, exp.RegexpLike: _regexp,
     exp.Add: _arithmetic, exp.Sub: _arithmetic, exp.Mul: _arithmetic, exp.Div: _divide, exp.IntDiv: _whole_divide,
     exp.Mod: _whole_divide, exp.Neg: _negate, exp.Abs: _abs, exp.DPipe: _concat, exp.Case: _case, exp.If: _if,
-    exp.Coalesce: _unified(intervals.union), exp.Greatest: _unified(intervals.greatest),
-    exp.Least: _unified(intervals.least), exp.Nullif: _nullif, exp.Cast: _cast, exp.TryCast: _cast,
+    exp.Coalesce: _unified(intervals.union), exp.Greatest: _unified(lambda ks: intervals.greatest((k, False) for k in ks)),
+    exp.Least: _unified(lambda ks: intervals.least((k, False) for k in ks)), exp.Nullif: _nullif, exp.Cast: _cast, exp.TryCast: _cast,
     exp.Extract: _extract, exp.TimestampTrunc: _truncate, exp.DateTrunc: _truncate, exp.DateDiff: _difference,
     exp.Interval: _interval,
 }  # fmt: skip
