@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from dpsql.errors import EngineError
 from dpsql.mechanisms.base import SALT, Read, salted
-from dpsql.mechanisms.order import quoted
+from dpsql.mechanisms.order import cells, quoted
 from dpsql.noise.entropy import Entropy
 
 BLOCK = "__dpsql_block__"
@@ -116,7 +116,7 @@ class LiftedBlocks:
                 seen[int(number)] = -1 if int(number) in seen else row
         columns: dict[str, list[Any]] = {}
         for name in self.columns:
-            values = table.column(name).to_pylist()
+            values = cells(table.column(name))
             columns[name] = [None] * self.blocks
             for number, row in seen.items():
                 if row >= 0:
@@ -161,7 +161,7 @@ class BlockQueries:
             types = types or {name: table.schema.field(name).type for name in self.columns}
             if table.num_rows == 1:
                 for name in self.columns:
-                    columns[name][number] = table.column(name)[0].as_py()
+                    columns[name][number] = cells(table.column(name))[0]
         if self.progress:
             self.progress(self.blocks, self.blocks)
         return Results(columns, types)

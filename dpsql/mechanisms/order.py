@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +34,7 @@ Key = tuple[object, ...]
 FETCH = 1 << 25
 """Rows that may be fetched and sorted in memory (16 bytes each)."""
 
+_UNKNOWN = object()
 _BINS = 4096
 _SAMPLE = 1 << 15
 _SLACK = 6 * 181  # six standard deviations of a sampled rank, and more at the ends
@@ -62,11 +64,28 @@ def order_queries(query: str, keys: Sequence[str] = ()) -> tuple[str, str]:
     return f"SELECT COUNT(*) AS n FROM ({values}) AS found", values
 
 
+def cells(column: pa.ChunkedArray, other: object = None) -> list[Any]:
+    """A column as Python values; ``other`` for what Python has no value for, such as a date of infinity.
+
+    Arrow would raise there, and an exception that depends on a row says something of it.
+    """
+    try:
+        return list(column.to_pylist())
+    except (OverflowError, ValueError):
+        values = []
+        for scalar in column:
+            try:
+                values.append(scalar.as_py())
+            except (OverflowError, ValueError):
+                values.append(other)
+        return values
+
+
 def key_rows(table: pa.Table, keys: Sequence[str]) -> list[Key]:
     """The key tuples of a relation, in its order; one empty tuple per row where there are no keys."""
     if not keys:
         return [()] * table.num_rows
-    return list(zip(*(table.column(key).to_pylist() for key in keys), strict=True))
+    return list(zip(*(cells(table.column(key), _UNKNOWN) for key in keys), strict=True))
 
 
 def order_statistics(

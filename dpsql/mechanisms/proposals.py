@@ -200,9 +200,9 @@ class Quantile:
             at = (rank(n, self.probability) - 0.5) / n if n else 0.5
             table = read(placed.replace("{at}", repr(at)))
             table = table.append_column("n", pa.array([n] * table.num_rows, pa.int64()))
-        columns = (table.column(name).to_pylist() for name in ("v", "n", "below", "upto"))
+        columns = (table.column(name).to_pylist() for name in ("n", "below", "upto"))
         found = {}
-        for key, v, n, below, upto in zip(key_rows(table, keys), *columns, strict=True):
+        for key, v, n, below, upto in zip(key_rows(table, keys), table.column("v"), *columns, strict=True):
             radius = quantile_radius(int(n), int(below), int(upto), self.probability, cap=cap)
             found[key] = Measured(per_unit(radius, self.rows), v)
         return table.schema.field("v").type, found
@@ -258,9 +258,9 @@ class Mode:
 
     def measure(self, read: Read, entropy: Entropy, keys: tuple[str, ...]) -> Radii:
         table = read(self._text(salted(self.values, entropy), keys))
-        columns = (table.column(name).to_pylist() for name in ("v", "c", "place", "size"))
+        columns = (table.column(name).to_pylist() for name in ("c", "place", "size"))
         leading: dict[Key, dict[int, tuple[Any, int, int]]] = {}
-        for key, v, c, place, size in zip(key_rows(table, keys), *columns, strict=True):
+        for key, v, c, place, size in zip(key_rows(table, keys), table.column("v"), *columns, strict=True):
             leading.setdefault(key, {})[int(place)] = (v, int(c), int(size))
         found = {}
         for key, places in leading.items():
@@ -319,9 +319,9 @@ class ArgMax:
 
     def measure(self, read: Read, entropy: Entropy, keys: tuple[str, ...]) -> Radii:
         table = read(self._text(salted(self.values, entropy), keys))
-        columns = (table.column(name).to_pylist() for name in ("v", "total", "place"))
+        columns = (table.column(name).to_pylist() for name in ("total", "place"))
         leading: dict[Key, dict[int, tuple[Any, int]]] = {}
-        for key, v, total, place in zip(key_rows(table, keys), *columns, strict=True):
+        for key, v, total, place in zip(key_rows(table, keys), table.column("v"), *columns, strict=True):
             leading.setdefault(key, {})[int(place)] = (v, int(total))
         found = {}
         for key, places in leading.items():

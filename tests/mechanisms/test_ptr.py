@@ -161,7 +161,7 @@ def divergence(a: Pmf, b: Pmf, scale: float, epsilon: float) -> float:
     low, high = min(a[1], b[1]), max(a[1], b[1])
     if high - low > 60 * scale:
         return total + a[0]
-    x = np.arange(low - int(40 * scale), high + int(40 * scale))
+    x = np.arange(low - int(26 * scale), high + int(26 * scale))
     unit = (1 - math.exp(-1 / scale)) / (1 + math.exp(-1 / scale))
     p, q = (unit * np.exp(-np.abs(x - c) / scale) * w for w, c in ((a[0], a[1]), (b[0], b[1])))
     return total + float(np.maximum(p - growth * q, 0).sum())
@@ -185,7 +185,7 @@ def test_iqr_loses_no_more_than_it_says() -> None:
     scale = iqr_sensitivity() / float(release)
     total = float(test.epsilon + release)
     worst = less = 0.0
-    for _ in range(120):
+    for _ in range(60):
         pool = [rng.choice([0, 0, 3, 4, rng.random() * 40, rng.randrange(9)]) for _ in range(9)] + [-1e9, 1e9]
         x = [rng.choice(pool) for _ in range(rng.randrange(0, 45))]
         for y in edits(rng, x, pool):
@@ -252,7 +252,7 @@ def test_proposed_median_loses_no_more_than_it_says() -> None:
 def exact_law(item: Item, x: Sequence[object], kind: str) -> tuple[float, object]:
     _, found = item.measure(column(x, kind), Entropy(), ())
     radius, value = found.get((), (0, None))
-    return float(item.test.probability(radius)), value  # type: ignore[attr-defined]
+    return float(item.test.probability(radius)), value.as_py() if value is not None else None  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -269,7 +269,7 @@ def test_exact_answers_lose_no_more_than_they_say(item: Item) -> None:
     rng = random.Random(8)
     growth = math.exp(1)
     worst = certain = 0.0
-    for _ in range(12):
+    for _ in range(8):
         x = [rng.choice([5, 5, 5, 17, 19]) for _ in range(rng.randrange(0, 24))]
         p, value = exact_law(item, x, "INTEGER")
         certain = max(certain, p)
@@ -337,6 +337,9 @@ def test_exact_answers_keep_their_type() -> None:
         made = Stable((item,)).release(days, Entropy())
         assert made.table.schema.field("d").type == pa.date32()
         assert str(made.table.to_pylist()[0]["d"]) == "2026-01-05"
+    never = column(["infinity"] * 30, "DATE")  # Python has no such date, so nothing may look at it there
+    made = Stable((Mode("d", "SELECT v FROM t", GENEROUS),)).release(never, Entropy())
+    assert made.table.column("d").null_count == 0
     text = column(["b"] * 30 + ["a"] * 3 + ["c"] * 2, "VARCHAR")
     assert release(Quantile("d", "SELECT v FROM t", Fraction(1, 2), GENEROUS), text)[0] == {"d": "b"}
 
@@ -353,7 +356,7 @@ def test_quantile_equals_the_definition_in_and_out_of_groups() -> None:
         grouped = dataclasses.replace(item, values="SELECT 1 AS k, v FROM t")
         _, found = grouped.measure(read, Entropy(), ("k",))
         assert alone[()] == found[(1,)]
-        assert alone[()].exact == x[max(1, math.ceil(p * len(x))) - 1]
+        assert alone[()].exact.as_py() == x[max(1, math.ceil(p * len(x))) - 1]
 
 
 def test_proposed_median() -> None:

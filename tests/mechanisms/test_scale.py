@@ -100,7 +100,7 @@ def neighbour(rng: random.Random, values: list[float], pool: list[float]) -> lis
 def test_one_edit_moves_the_radius_by_at_most_one_and_the_range_by_a_factor_of_two() -> None:
     rng = random.Random(5)
     moved = 0
-    for _ in range(1500):
+    for _ in range(600):
         n = rng.randrange(0, 60)
         pool = [rng.choice([0, 1, 2, 4, 7, rng.randrange(100), rng.random() * 50]) for _ in range(12)] + [
             -1e9,
@@ -119,7 +119,7 @@ def test_one_edit_moves_the_radius_by_at_most_one_and_the_range_by_a_factor_of_t
             if p:
                 assert max(p, q) / min(p, q) < 2
                 assert abs(scale.steps(p) - scale.steps(q)) <= scale.GRID + 1
-    assert moved > 100
+    assert moved > 40
 
 
 def test_substitution_moves_the_add_remove_distance_by_two() -> None:

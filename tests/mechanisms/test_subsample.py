@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import itertools
 import json
 import math
@@ -261,6 +262,9 @@ def test_several_rows_for_a_block_and_numbers_out_of_range_do_not_count(
         "SELECT * FROM (VALUES (0, 1.0), (0, 2.0), (1, 3.0), (7, 4.0), (NULL, 5.0), (-1, 6.0)) AS r(block, a)"
     )
     assert LiftedBlocks(rows, ("a",), 3).results(read, Entropy()).columns == {"a": [None, 3, None]}
+    dates = "SELECT * FROM (VALUES (0, DATE 'infinity'), (1, DATE '2026-01-05')) AS r(block, a)"
+    found = LiftedBlocks(dates, ("a",), 2).results(read, Entropy()).columns["a"]
+    assert found == [None, datetime.date(2026, 1, 5)]  # no exception that would speak of block 0
 
 
 def test_python_blocks(read: Callable[[str], pa.Table], capsys: pytest.CaptureFixture[str]) -> None:
