@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from dpsql.errors import BudgetExceeded, LedgerError, did_you_mean
 from dpsql.ledger import process, replay, schema, witness
-from dpsql.ledger.account import OUTCOMES, Account, Entry, within
+from dpsql.ledger.account import OUTCOMES, Entry, within
 from dpsql.ledger.book import Book, now
 from dpsql.ledger.chain import START, Row, link
 from dpsql.ledger.replay import Stored
@@ -102,7 +102,7 @@ class Ledger:
             return cls(Book(None, terms, first=first), policy, analyst)
         if not where.exists():
             gone = witness.missing(where)
-            if gone:
+            if gone and not where.exists():  # not just made by another process
                 raise gone
             schema.create(where, first)
         ledger = cls(Book(where, terms, timeout=timeout), policy, analyst)
@@ -162,7 +162,7 @@ class Ledger:
             account = book.current()
             terms, granted = Terms.of(policy, dataset), account.terms
             changes = granted.grants(terms)
-            if _replaced(where, book, account):
+            if _replaced(where, book):
                 changes.append("this copy was put in place of a newer or another one")
             if changes:
                 body = {"terms": granted.adopting(terms).to_json(), "changes": changes, "user": book.user}
@@ -175,7 +175,7 @@ class Ledger:
     def _begin(self, path: Path, terms: Terms) -> None:
         """Checks whose ledger this is, closes what dead processes left open, and enters it into the register."""
         account = self._book.current()
-        replaced = _replaced(path, self._book, account)
+        replaced = _replaced(path, self._book)
         if replaced:
             raise replaced
         wants = account.granted.grants(terms) if account.granted else []
@@ -376,11 +376,12 @@ def _existing(path: str | Path) -> Path:
     return where
 
 
-def _replaced(path: Path, book: Book, account: Account) -> LedgerError | None:
+def _replaced(path: Path, book: Book) -> LedgerError | None:
     mark = witness.read_mark(path)
     if mark is None:
         return None
-    return witness.rolled_back(path, mark, account.ledger_id, account.seq, book.hash_at(mark.seq))
+    there = book.hash_at(mark.seq)  # after the mark was read, so that the ledger is never behind its own mark
+    return witness.rolled_back(path, mark, book.account.ledger_id, book.account.seq, there)
 
 
 def _settled(entry: Entry) -> LedgerError | None:

@@ -131,7 +131,9 @@ def _asked(asked: dict[str, Any]) -> str:
 
 def _charge(entry: dict[str, Any]) -> str:
     """The charge, and the same in the accountant's own currency."""
-    price = "" if entry["price"] == entry["charge"] else f'<span class="reason">{escape(entry["price"])}</span>'
+    price = (
+        "" if entry["price"] == entry["charge"] else f'<span class="reason">{escape(entry["price"])}</span>'
+    )
     return escape(entry["charge"]) + price
 
 

@@ -57,7 +57,9 @@ def ledger(path: Path, policy: Policy) -> Ledger:
 def reopen(path: Path, policy: Policy) -> Callable[..., Ledger]:
     """Opens the same ledger again, as a restarted kernel would."""
 
-    def again(other: Policy | None = None, dataset: str = "visits.duckdb", analyst: str | None = None) -> Ledger:
+    def again(
+        other: Policy | None = None, dataset: str = "visits.duckdb", analyst: str | None = None
+    ) -> Ledger:
         return Ledger.open(path, other or policy, dataset, analyst)
 
     return again

@@ -1,0 +1,199 @@
+"""Whose ledger it is: what a session may change, what only the owner may, and what is noticed from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from dpsql.errors import BudgetExceeded, LedgerError
+from dpsql.ledger.ledger import Ledger
+from dpsql.ledger.terms import Terms
+from dpsql.policy import Policy
+from dpsql.privacy.events import PureDP
+from tests.ledger.conftest import policy_of
+
+Reopen = Callable[..., Ledger]
+TENTH = PureDP(Fraction(1, 10))
+SHARES = "[analysts.alice]\nepsilon = 0.5\n"
+OTHER = '[tables.other]\nprivacy_unit = "patient_id"\n'
+
+
+def text_of(policy: Policy, **changes: str) -> Policy:
+    text = policy.dumps()
+    for old, new in changes.items():
+        assert old in text
+        text = text.replace(old, new)
+    return Policy.loads(text)
+
+
+LOOSER = {
+    "epsilon": (policy_of(epsilon="1.01"), "ε=1 and is now ε=1.01"),
+    "delta": (policy_of(delta="2e-6"), "δ=1e-06 and is now δ=2e-06"),
+    "delta though epsilon fell": (policy_of(epsilon="0.5", delta="2e-6"), "δ=1e-06 and is now δ=2e-06"),
+    "accountant": (policy_of(accountant="zcdp"), "accountant was basic and is now zcdp"),
+    "a private table more": (policy_of(more=OTHER), "private table other was added"),
+    "another unit": (text_of(policy_of(), patient_id="person_id"), "unit of visits was patient_id"),
+    "rows for units": (
+        text_of(policy_of(), **{'"patient_id"': '"ROW"', "max_rows = 20": ""}),
+        "and is now ROW",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOOSER)
+def test_looser_terms_are_the_owners_to_give(ledger: Ledger, path: Path, reopen: Reopen, name: str) -> None:
+    ledger.settle(ledger.reserve(TENTH, "q"), TENTH, None, "released")
+    policy, why = LOOSER[name]
+    with pytest.raises(LedgerError, match=why) as told:
+        reopen(policy)
+    assert "dpsql ledger adopt" in str(told.value.hint)
+    (change, *_) = Ledger.adopt(path, policy, "visits.duckdb")
+    assert why.split(" was ")[0] in change
+    with reopen(policy) as again:
+        assert again.state().spent_epsilon == Fraction(1, 10)
+        assert any("the owner changed the terms" in notice for notice in again.notices)
+    assert Ledger.adopt(path, policy, "visits.duckdb") == ()
+
+
+def test_what_a_session_may_change(ledger: Ledger, reopen: Reopen) -> None:
+    ledger.settle(ledger.reserve(TENTH, "q"), TENTH, None, "released")
+    bounds = (
+        text_of(policy_of(), **{"[0, 500]": "[0, 600]"}) if "[0, 500]" in policy_of().dumps() else policy_of()
+    )
+    public = policy_of(more="[tables.wards]\npublic = true\n")
+    fewer = Policy.loads("[budget]\nepsilon = 1\ndelta = 1e-6\naccountant = 'basic'\n")
+    for policy in (bounds, public, fewer, policy_of(more=SHARES), policy_of()):
+        with reopen(policy) as again:
+            assert again.state().spent_epsilon == Fraction(1, 10)
+
+
+def test_a_smaller_budget_holds_at_once_and_may_come_back(ledger: Ledger, reopen: Reopen) -> None:
+    ledger.settle(ledger.reserve(PureDP(Fraction(1, 2)), "q"), PureDP(Fraction(1, 2)), None, "released")
+    with reopen(policy_of(epsilon="0.4", delta="0")) as tighter:
+        assert tighter.state().left_epsilon == 0
+        with pytest.raises(BudgetExceeded):
+            tighter.reserve(PureDP(Fraction(1, 1000)), "no")
+    assert reopen().state().left_epsilon == Fraction(1, 2)
+
+
+def test_a_share_can_be_lowered_or_given_but_not_raised_or_dropped(path: Path) -> None:
+    Ledger.open(path, policy_of(more=SHARES), "d").close()
+    Ledger.open(path, policy_of(more=SHARES.replace("0.5", "0.4")), "d").close()
+    Ledger.open(path, policy_of(more=SHARES + "[analysts.bob]\nepsilon = 1\n"), "d").close()
+    with pytest.raises(LedgerError, match="share of alice was raised"):
+        Ledger.open(path, policy_of(more=SHARES.replace("0.5", "0.6")), "d")
+    with pytest.raises(LedgerError, match="share of alice was removed"):
+        Ledger.open(path, policy_of(), "d")
+
+
+def test_a_table_that_was_private_stays_known(path: Path) -> None:
+    """Leaving a table out, adopting, and bringing it back as a public one is still noticed."""
+    Ledger.open(path, policy_of(more=OTHER), "d").close()
+    raised = policy_of(epsilon="2")
+    assert Ledger.adopt(path, raised, "d")
+    public = policy_of(epsilon="2", more="[tables.OTHER]\npublic = true\n")
+    with pytest.raises(LedgerError, match="other was private and is now public"):
+        Ledger.open(path, public, "d")
+
+
+def test_another_data_set(ledger: Ledger, reopen: Reopen) -> None:
+    with pytest.raises(LedgerError, match=r"belongs to the data set visits\.duckdb, not other\.duckdb"):
+        reopen(dataset="other.duckdb")
+
+
+def test_terms_round_trip() -> None:
+    terms = Terms.of(policy_of(more=SHARES), "d")
+    assert Terms.from_json(terms.to_json()) == terms
+    for key, bad in [("epsilon", "-1"), ("epsilon", "nan"), ("delta", 0.1), ("units", 3), ("epsilon", "1/0")]:
+        with pytest.raises(LedgerError, match="terms"):
+            Terms.from_json({**terms.to_json(), key: bad})
+
+
+# -- what is noticed from outside -------------------------------------------------------------------------------
+
+
+def test_a_deleted_ledger_is_not_a_fresh_budget(ledger: Ledger, path: Path, reopen: Reopen) -> None:
+    ledger.settle(ledger.reserve(TENTH, "q"), TENTH, None, "released")
+    ledger.close()
+    path.unlink()
+    with pytest.raises(LedgerError, match="was here and is gone"):
+        reopen()
+    assert not path.exists()
+    with pytest.raises(LedgerError, match="was here and is gone"):
+        Ledger.read(path)
+    assert Ledger.adopt(path, policy_of(), "visits.duckdb", fresh=True) == ("a new ledger was begun",)
+    with reopen() as anew:
+        assert anew.state().spent_epsilon == 0
+        assert any("earlier ledger of the same data" in notice for notice in anew.notices)
+
+
+def test_an_older_copy_is_noticed(ledger: Ledger, path: Path, reopen: Reopen) -> None:
+    ledger.settle(ledger.reserve(TENTH, "q"), TENTH, None, "released")
+    ledger.close()
+    older = path.read_bytes()
+    with reopen() as again:
+        again.reserve(PureDP(Fraction(1, 2)), "q")
+    path.write_bytes(older)
+    with pytest.raises(LedgerError, match="older or another copy"):
+        reopen()
+    changes = Ledger.adopt(path, policy_of(), "visits.duckdb")
+    assert changes == ("this copy was put in place of a newer or another one",)
+    with reopen() as adopted:
+        assert adopted.state().spent_epsilon == Fraction(1, 10)
+
+
+def test_another_ledger_in_its_place_is_noticed(
+    ledger: Ledger, path: Path, tmp_path: Path, reopen: Reopen
+) -> None:
+    ledger.reserve(TENTH, "q")
+    ledger.close()
+    Ledger.open(tmp_path / "new.ledger", policy_of(), "visits.duckdb").close()
+    (tmp_path / "new.ledger").replace(path)
+    with pytest.raises(LedgerError, match="another ledger was here before"):
+        reopen()
+
+
+def test_a_second_ledger_for_the_same_data_is_noticed(ledger: Ledger, path: Path, tmp_path: Path) -> None:
+    assert ledger.notices == ()
+    with Ledger.open(tmp_path / "second.ledger", policy_of(), "visits.duckdb") as second:
+        assert any(str(path) in notice and "another ledger" in notice for notice in second.notices)
+    with Ledger.open(tmp_path / "third.ledger", policy_of(), "unrelated") as third:
+        assert third.notices == ()
+
+
+def test_a_copy_is_noticed_and_a_move_is_not(ledger: Ledger, path: Path, tmp_path: Path) -> None:
+    ledger.close()
+    copied = tmp_path / "copy.ledger"
+    copied.write_bytes(path.read_bytes())
+    with Ledger.open(copied, policy_of(), "visits.duckdb") as copy:
+        assert any("a copy of this ledger" in notice for notice in copy.notices)
+    path.unlink()
+    moved = tmp_path / "moved.ledger"
+    copied.replace(moved)
+    with Ledger.open(moved, policy_of(), "visits.duckdb") as ledger_moved:
+        assert len(ledger_moved.notices) == 1  # the one from when it was a copy, kept in the log
+
+
+def test_a_lost_mark_and_a_lost_register_stop_nobody(
+    ledger: Ledger, path: Path, reopen: Reopen, register: Path
+) -> None:
+    mark = path.with_name(path.name + "-id")
+    mark.unlink()
+    (register / "ledgers.sqlite").write_bytes(b"not a database")
+    with reopen() as again:
+        again.reserve(TENTH, "q")
+    assert mark.exists()
+    mark.write_bytes(b"\xff\x00")
+    reopen().close()
+
+
+def test_a_ledger_through_a_symbolic_link_is_the_same(ledger: Ledger, path: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link.ledger"
+    link.symlink_to(path)
+    ledger.reserve(TENTH, "q")
+    with Ledger.open(link, policy_of(), "visits.duckdb") as same:
+        assert same.path == path and same.notices == ()
+        assert same.state().spent_epsilon == Fraction(1, 10)
