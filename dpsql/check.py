@@ -1,8 +1,8 @@
 """``dpsql policy check``: what a policy declares about its data, what is missing, and what could be declared.
 
-For the data owner. It reads column names and types, never rows: a bound that was looked up in the data would tell
-about the data. What it proposes is public knowledge only (an age, a month, a latitude); for everything else it says who
-to ask.
+For the data owner. It reads column names and types, never rows: a bound that was looked up in the data would
+tell about the data. What it proposes is public knowledge only (an age, a month, a latitude); for everything
+else it says whom to ask.
 """
 
 from __future__ import annotations
@@ -148,8 +148,8 @@ def _columns(table: Table, schema: Mapping[str, str], unit: str, findings: Findi
             findings.declared.append(f"  {name}: {len(column.values)} public values")
     if undeclared:
         findings.advice.append(
-            f"{table.name}: {', '.join(undeclared)}: no bounds, so no sums or means of them. Ask somebody who "
-            "knows what they mean; don't look in the data."
+            f"{table.name}: {', '.join(undeclared)}: no bounds, so no sums or means of them. Ask "
+            "somebody who knows what they mean; don't look in the data."
         )
     if proposed:
         findings.proposals += [f"[tables.{table.name}.columns]", *proposed]

@@ -3,8 +3,8 @@
     connection = dpsql.dbapi.connect("visits.duckdb", policy="policy.toml")
     pandas.read_sql("SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward", connection)
 
-Every answer is private and paid for, as in a session. There are no transactions: what was charged stays charged, so commit and
-rollback do nothing. Parameters are ``?`` with a sequence, or ``$name`` with a mapping.
+Every answer is private and paid for, as in a session. There are no transactions: what was charged stays
+charged, so commit and rollback do nothing. Parameters are ``?`` with a sequence, or ``$name`` with a mapping.
 """
 
 from __future__ import annotations

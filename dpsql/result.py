@@ -310,7 +310,7 @@ def _event(stored: Any) -> Event | None:
 
 
 def _upstairs(module: str) -> Any:
-    """A room of the notebook floor, by name: it decides how a Result looks, and nothing here depends on it."""
+    """A room of the notebook floor, by name: it decides how a Result looks; nothing here depends on it."""
     return importlib.import_module(f"dpsql.notebook.{module}")
 
 

@@ -5,6 +5,7 @@ python notebooks/make_quickstart.py
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -13,21 +14,22 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from dpsql.demo.demo import CELLS
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
 NAME = "01_quickstart.ipynb"
 
 INTRODUCTION = """\
 # Quick start
 
 Private answers about real health records: 20,190 person-years of 5,912 people from the RAND Health Insurance
-Experiment (1974 to 1982, public domain). Nothing in them needs hiding any more; here they stand in for a table that does.
+Experiment (1974 to 1982, public domain). Nothing in them needs hiding any more; here they stand in for a
+table that does.
 
-`%%dpsql` must be the first line of its cell. Everything that you could do to the data in this process is still
-possible: dpsql protects what is *released*, and helps honest people keep count. It is not a sandbox."""
+`%%dpsql` must be the first line of its cell. What you can do to the data in this process you still can: dpsql
+protects what is *released*, and helps honest people keep count. It is not a sandbox."""
 
 ENDING = """\
-`_` and `out << SELECT ...` keep a result; `.df()`, `.pl()` and `.arrow()` convert it; `.plot()` draws bars with
-whiskers. `%dpsql?` lists every flag, `%dpsql mechanisms` every way to get an answer."""
+`_` and `out << SELECT ...` keep a result; `.df()`, `.pl()` and `.arrow()` convert it; `.plot()` draws bars
+with whiskers. `%dpsql?` lists every flag, `%dpsql mechanisms` every way to get an answer."""
 
 
 def notebook() -> nbformat.NotebookNode:
@@ -41,8 +43,7 @@ def notebook() -> nbformat.NotebookNode:
     for i, node in enumerate(cells):
         node["id"] = f"cell-{i:02}"
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
-    made = new_notebook(cells=cells, metadata={"kernelspec": kernel})
-    return made
+    return new_notebook(cells=cells, metadata={"kernelspec": kernel})
 
 
 def main() -> None:
@@ -52,7 +53,8 @@ def main() -> None:
 
     made = notebook()
     with TemporaryDirectory() as folder:
-        NotebookClient(made, resources={"metadata": {"path": folder}}).execute()
+        environment = {**os.environ, "PYTHONPATH": str(HERE.parent), "DPSQL_STATE": folder}
+        NotebookClient(made, resources={"metadata": {"path": folder}}).execute(env=environment)
     for cell in made.cells:
         cell.metadata.pop("execution", None)
     nbformat.write(made, HERE / NAME)

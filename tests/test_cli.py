@@ -131,14 +131,15 @@ def test_wrong_usage(run: Run) -> None:
 def test_policy_check_of_the_demo(run: Run) -> None:
     status, out, _ = run("policy", "check", str(POLICY))
     assert status == 0 and "protects each person_id" in out and "Nothing is missing" in out
-    assert "inpatient_dollars" in out and "Ask somebody" in out
+    assert "inpatient_dollars" in out and "Ask somebody who knows" in out
 
 
 def test_policy_check_names_what_is_missing(run: Run, tmp_path: Path) -> None:
     visits = POLICY.with_name("visits.parquet").as_posix()
     policy = tmp_path / "p.toml"
     policy.write_text(
-        f'[budget]\nepsilon = 1\n[tables.visits]\nsource = "{visits}"\nprivacy_unit = "person"\nmax_rows = 5\n'
+        f'[budget]\nepsilon = 1\n[tables.visits]\nsource = "{visits}"\n'
+        'privacy_unit = "person"\nmax_rows = 5\n'
         "[tables.visits.columns]\ndoctor_visit = { bounds = [0, 30] }\n"
     )
     status, out, _ = run("policy", "check", str(policy))

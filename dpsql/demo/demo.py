@@ -51,8 +51,8 @@ SELECT WITH DP OPTIONS (epsilon = 1) plan, AVG(doctor_visits) AS visits_per_year
 FROM visits GROUP BY plan ORDER BY visits_per_year DESC""",
     ),
     Cell(
-        "And what does it cost? What a private SELECT gives is public from then on: any SQL may follow, here a "
-        "join with a public table.",
+        "And what does it cost? What a private SELECT gives is public from then on: any SQL may follow, "
+        "here a join with a public table.",
         """\
 %%dpsql
 WITH spending AS (

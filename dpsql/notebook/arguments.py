@@ -27,10 +27,8 @@ RUN_FLAGS = (
     Flag("--show", None, "with -o: show the table as well"),
     Flag("--explain", None, "say in sentences what would run and what it would cost; spends nothing"),
     Flag("--dry-run", None, "the same as --explain"),
-    Flag("--plan", None, "price the statements of the cell together, as one charge"),
     Flag("--params", "dict", "values of $name: a JSON object, or $variable holding a dict"),
     Flag("--fresh", None, "pay for a new draw even if this was answered before"),
-    Flag("--epsilon", "E", "epsilon of each private block that names none"),
     Flag("--session", "name", "ask another open session"),
     Flag("--file", "path", "read the SQL from a file"),
     Flag("--help", None, "show this"),
@@ -51,10 +49,8 @@ class Options:
     silent: bool = False
     show: bool = False
     explain: bool = False
-    plan: bool = False
     params: str | None = None
     fresh: bool = False
-    epsilon: str | None = None
     session: str | None = None
     file: str | None = None
     help: bool = False
@@ -107,7 +103,7 @@ def statement_line(line: str) -> tuple[Options, str]:
 
 
 def taken(text: str) -> tuple[str | None, str]:
-    """Splits ``out << SELECT ...``, which may stand below comments; blanks take its place, so carets point right.
+    """Splits ``out << SELECT ...``, also below comments; blanks take its place, so carets stay right.
 
     >>> taken("out << SELECT 1")
     ('out', '       SELECT 1')

@@ -135,6 +135,6 @@ Values from Python: write $city in the SQL and it is bound to the variable city,
 Running a cell again shows the stored answer at no cost. Fresh answers to average the noise away are paid each
 time: the mean of twenty costs twenty times as much, and one answer with twenty times the epsilon is better.
 
-Settings: %config DpsqlMagic, or [tool.dpsql] in pyproject.toml.  %alias_magic sql dpsql makes %%sql cells ours,
-which editors colour as SQL.
+Settings: %config DpsqlMagic, or [tool.dpsql] in pyproject.toml.  %alias_magic sql dpsql makes %%sql cells
+ours, which editors colour as SQL.
 """

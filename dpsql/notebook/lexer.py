@@ -9,16 +9,17 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
-from pygments.lexer import RegexLexer, bygroups, default, words
-from pygments.token import Comment, Keyword, Name, Number, Operator, Punctuation, String, Text
+from pygments.lexer import RegexLexer, bygroups, default, words  # type: ignore[import-untyped]
+from pygments.token import Comment, Keyword, Name, Number, Operator, Punctuation, String, Text  # type: ignore[import-untyped]
 
 from dpsql.notebook.complete import FUNCTIONS, KEYWORDS
 from dpsql.notebook.guide import ARGUMENTS, OPTIONS
 
-_MORE = "ASC DESC INNER OUTER CROSS UNION ALL EXCEPT INTERSECT QUALIFY WINDOW PARTITION INTERVAL CAST TRUE FALSE".split()
+_MORE = """
+    ASC DESC INNER OUTER CROSS UNION ALL EXCEPT INTERSECT QUALIFY WINDOW PARTITION INTERVAL CAST TRUE FALSE"""
 
 
-class DpsqlLexer(RegexLexer):
+class DpsqlLexer(RegexLexer):  # type: ignore[misc]  # Pygments has no types
     """DuckDB SQL with modes, mechanisms and their options."""
 
     name = "dpsql"
@@ -43,7 +44,7 @@ class DpsqlLexer(RegexLexer):
             (r"([A-Za-z_]\w*)(\s*)(<<)", bygroups(Name.Variable, Text, Operator)),
             (words(sorted(FUNCTIONS), suffix=r"(?=\s*\()"), Name.Function),
             (words(sorted({*OPTIONS, *ARGUMENTS}), prefix=r"\b", suffix=r"\b(?=\s*=)"), Name.Attribute),
-            (words(sorted({*KEYWORDS, *_MORE}), prefix=r"\b", suffix=r"\b"), Keyword),
+            (words(sorted({*KEYWORDS, *_MORE.split()}), prefix=r"\b", suffix=r"\b"), Keyword),
             (r"[A-Za-z_]\w*", Name),
             (r"=>|::|<=|>=|<>|!=|\|\||[-+*/%<>=^&|~!@#?:]", Operator),
             (r"[();,.\[\]{}]", Punctuation),

@@ -88,7 +88,7 @@ def columns(session: Session, name: str) -> Sheet:
 
 
 def report(session: Session, path: str) -> Lines:
-    """The owner's report: shown as text, or written to a file (.html, .csv, .json, else text) by its ending."""
+    """The owner's report as text, or written to a file (by its ending .html, .csv, .json, else text)."""
     from dpsql.ledger.report import report_text, write_report
 
     if not path:

@@ -28,6 +28,7 @@ WIDTH = 60
 """Characters of one cell of text that are shown."""
 
 NOISE_ONLY = "the interval is for the noise, not for clamping"
+NO_INTERVAL = "no interval: computed after the release"
 _GAP = "   "
 
 
@@ -154,9 +155,18 @@ def caption(result: Result, shown: int | None = None) -> tuple[str, ...]:
     if result.cost_line:
         parts.append(result.cost_line)
     parts += result.notes
-    if result.intervals and NOISE_ONLY not in parts:
+    if result.intervals:
         parts.append(NOISE_ONLY)
+    elif result.event is not None and not result.notes and _measures(result):
+        parts.append(NO_INTERVAL)
     return tuple(parts)
+
+
+def _measures(result: Result) -> bool:
+    """Whether there are numbers with a fraction: what a choice or a key hardly ever is."""
+    import pyarrow as pa
+
+    return any(pa.types.is_floating(f.type) or pa.types.is_decimal(f.type) for f in result.table.schema)
 
 
 def of_rows(headings: Sequence[str], rows: Iterable[Sequence[Any]], caption: Iterable[str] = ()) -> Sheet:
@@ -182,16 +192,20 @@ def _plain(name: str, values: pa.ChunkedArray) -> Column:
 
 def _with_interval(name: str, values: list[Any], pairs: list[Pair | None], confidence: float) -> list[Column]:
     numbers, widths = [], []
+    digits = [digit((p[1] - p[0]) / 2) for p in pairs if p is not None and 0 < p[1] - p[0] < math.inf]
+    even = min(digits) if digits and max(digits) - min(digits) <= 1 else None  # points under each other
     for value, pair in zip(values, pairs, strict=True):
-        shown, width = with_interval(value, pair)
+        shown, width = with_interval(value, pair, even)
         numbers.append(shown)
         widths.append(width)
     heading = f"{confidence * 100:g}% interval"
     return [Column(_one_line(name), tuple(numbers), True), Column(heading, tuple(widths))]
 
 
-def with_interval(value: Any, pair: Pair | None) -> tuple[str, str]:
+def with_interval(value: Any, pair: Pair | None, power: int | None = None) -> tuple[str, str]:
     """A released number rounded to the digits that the noise leaves meaningful, and its interval.
+
+    ``power`` is the power of ten to round to; by default that of the half width.
 
     The half width keeps two digits and is rounded up, so that the shown interval is never too narrow.
 
@@ -208,9 +222,10 @@ def with_interval(value: Any, pair: Pair | None) -> tuple[str, str]:
     half = (high - low) / 2
     if half <= 0:
         return cell_text(value), "± 0"
-    shown = rounded(value, digit(half))
+    power = digit(half) if power is None else power
+    shown = rounded(value, power)
     if abs((low + high) / 2 - float(value)) > 0.01 * half:  # post-processing moved it off the middle
-        return shown, f"{rounded(low, digit(half))} to {rounded(high, digit(half))}"
+        return shown, f"{rounded(low, power)} to {rounded(high, power)}"
     return shown, f"± {_half_width(half)}"
 
 

@@ -24,7 +24,7 @@ def test_arrows_make_it_silent(line: str) -> None:
 def test_values_keep_their_quotes_and_blanks() -> None:
     assert cell_line("""--params '{"city": "The Hague"}' out""").params == '{"city": "The Hague"}'
     assert cell_line("--file 'my query.sql'").file == "my query.sql"
-    assert cell_line("--epsilon=0.5").epsilon == "0.5"
+    assert cell_line("--session=other").session == "other"
 
 
 @pytest.mark.parametrize("flag", RUN_FLAGS, ids=lambda f: f.name)
@@ -52,8 +52,8 @@ def test_wrong_lines_say_what_to_write(line: str, says: str) -> None:
 
 
 def test_one_line_of_sql_is_left_as_it_is() -> None:
-    sql = "SELECT '--fresh', $x -- a comment --plan"
-    assert statement_line(f"--fresh --epsilon 0.5 {sql}")[1] == sql
+    sql = "SELECT '--fresh', $x -- a comment --fresh"
+    assert statement_line(f"--fresh --session other {sql}")[1] == sql
     options, rest = statement_line("--explain SELECT 1")
     assert options.explain and rest == "SELECT 1"
     assert statement_line("-- just a comment")[1] == "-- just a comment"

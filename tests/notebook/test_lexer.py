@@ -18,8 +18,10 @@ def tokens(text: str) -> dict[str, object]:
 
 def test_a_cell() -> None:
     found = tokens(
-        "%%dpsql --fresh out\nselect WITH dp OPTIONS (epsilon = 0.1) SUM(x, contribution_bounds_per_row => (0, 1)) /* a\nb */ "
-        "FROM visits WHERE plan = $plan AND t = 'it''s' -- end"
+        "%%dpsql --fresh out\nselect WITH dp OPTIONS (epsilon = 0.1) "
+        "SUM(x, contribution_bounds_per_row => (0, 1))"
+        " "
+        "/* a\nb */ FROM visits WHERE plan = $plan AND t = 'it''s' -- end"
     )
     assert found["dpsql"] is Keyword and found["select"] is Keyword and found["OPTIONS"] is Keyword
     assert found["epsilon"] is Name.Attribute and found["contribution_bounds_per_row"] is Name.Attribute

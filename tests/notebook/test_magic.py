@@ -9,6 +9,10 @@ from typing import Any
 import pytest
 from nbclient.exceptions import CellExecutionError
 
+import dpsql
+from dpsql.demo import POLICY
+from dpsql.errors import PolicyError
+from dpsql.notebook import settings
 from tests.notebook.kernel import kinds, run, text
 
 COUNT = "SELECT WITH DP OPTIONS (epsilon = 0.1) COUNT(DISTINCT person_id) AS people FROM visits"
@@ -59,10 +63,11 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "mechanisms": "%dpsql mechanisms",
         "too much": "%%dpsql\nSELECT WITH DP OPTIONS (epsilon = 2) COUNT(*) AS a FROM visits;\n"
         "SELECT WITH DP OPTIONS (epsilon = 2) COUNT(*) AS b FROM visits",
-        "caught": "import dpsql\ntry:\n    %dpsql SELECT * FROM visits\nexcept dpsql.PrivacyError as e:\n    print('caught')",
+        "caught": "import dpsql\ntry:\n    %dpsql SELECT * FROM visits\n"
+        "except dpsql.PrivacyError as e:\n    print('caught')",
         "reload": "%reload_ext dpsql",
         "after reload": "%dpsql tables",
-        "modules": "import sys; print([m for m in ('matplotlib', 'ipywidgets', 'tqdm', 'polars') if m in sys.modules])",
+        "modules": "import sys\nprint([m for m in ('matplotlib', 'polars') if m in sys.modules])",
         "unload": "%unload_ext dpsql",
         "unloaded": "%dpsql budget",
     }
@@ -80,12 +85,10 @@ def test_without_a_session_the_cell_fails_and_says_what_to_type(story: dict[str,
     assert "%dpsql connect" in story["no session"][0].traceback[-1]
 
 
-def test_help_has_an_example_that_runs(story: dict[str, Any], tmp_path: Path) -> None:
-    lines = text(story["help"]).splitlines()
-    at = next(i for i, line in enumerate(lines) if line.strip() == "%%dpsql")
-    cell = "\n".join(line.strip() for line in lines[at : at + 2])
-    outputs = run(["%load_ext dpsql", "%dpsql demo", cell], tmp_path)
-    assert kinds(outputs[2]) == ["execute_result"]
+def test_help_has_an_example_that_runs(story: dict[str, Any]) -> None:
+    lines = [line.strip() for line in text(story["help"]).splitlines()]
+    assert "%%dpsql\nSELECT COUNT(*) AS n FROM visits" in "\n".join(lines)
+    assert kinds(story["default"]) == ["execute_result"], "the same cell, run"
 
 
 def test_rows_are_refused_in_three_lines(story: dict[str, Any]) -> None:
@@ -192,16 +195,17 @@ def test_a_failing_cell_stops_run_all(tmp_path: Path) -> None:
         run(cells, tmp_path, allow_errors=False)
 
 
-def test_a_restart_keeps_the_budget_and_the_answers(tmp_path: Path) -> None:
+def test_a_restart_keeps_the_budget_and_the_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DPSQL_STATE", str(tmp_path / ".state"))
+    with dpsql.connect(policy=POLICY, ledger=tmp_path / "dpsql-demo.ledger") as session:
+        before = repr(session.sql(PER_PLAN))
     cells = ["%load_ext dpsql", "%dpsql demo", f"%%dpsql\n{PER_PLAN}"]
-    first, second = (run(cells, tmp_path) for _ in range(2))
-    assert text(first[2]).splitlines()[:-1] == text(second[2]).splitlines()[:-1]
-    assert "no charge" in text(second[2]) and "ε=2.9" in text(second[1])
+    after = run(cells, tmp_path)
+    assert before.splitlines()[:-1] == text(after[2]).splitlines()[:-1]
+    assert "no charge" in text(after[2]) and "ε=2.9" in text(after[1])
 
 
 def test_settings_from_pyproject(tmp_path: Path) -> None:
-    from dpsql.demo import POLICY
-
     project = tmp_path / "pyproject.toml"
     project.write_text(
         f'[tool.dpsql]\npolicy = "{POLICY.as_posix()}"\nledger = "mine.ledger"\noutput = "pandas"\nrows = 7\n'
@@ -210,5 +214,22 @@ def test_settings_from_pyproject(tmp_path: Path) -> None:
     assert "ε=3" in text(outputs[0]) and (tmp_path / "mine.ledger").exists()
     assert "<table" in outputs[1][-1].data["text/html"] and "dataframe" in outputs[1][-1].data["text/html"]
     assert text(outputs[2]) == "7"
-    project.write_text("[tool.dpsql]\npolcy = 'x'\n")
-    assert "did you mean policy?" in run(["%load_ext dpsql"], tmp_path)[0][0].traceback[-1]
+
+
+@pytest.mark.parametrize(
+    ("line", "says"), [("polcy = 'x'", "did you mean policy?"), ("rows = true", "whole number")]
+)
+def test_wrong_settings(tmp_path: Path, line: str, says: str) -> None:
+    (tmp_path / "pyproject.toml").write_text(f"[tool.dpsql]\n{line}\n")
+    with pytest.raises(PolicyError) as caught:
+        settings.read(tmp_path)
+    assert says in str(caught.value)
+
+
+def test_other_peoples_projects_say_nothing(tmp_path: Path) -> None:
+    inner = tmp_path / "a" / "b"
+    inner.mkdir(parents=True)
+    (tmp_path / "pyproject.toml").write_text("[tool.black]\nline-length = 1\n")
+    assert settings.read(inner) == settings.Settings()
+    (inner / "pyproject.toml").write_text("not toml [")
+    assert settings.read(inner) == settings.Settings()

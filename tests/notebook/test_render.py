@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from fractions import Fraction
 
 import pyarrow as pa
 import pytest
@@ -86,3 +87,24 @@ def test_special_numbers() -> None:
         str(2**70),
     ]
     assert render.with_interval(5.0, (float("-inf"), float("inf"))) == ("5", "")
+
+
+def test_decimal_points_stand_under_each_other() -> None:
+    values = {"a": [3.4812, 2.7, 2.4049]}
+    intervals = {"a": [(3.33, 3.63), (2.45, 2.95), (2.2, 2.6)]}
+    shown = render.of_result(Result(pa.table(values), intervals=intervals)).columns[0].cells
+    assert shown == ("3.48", "2.70", "2.40")
+    wide = {"a": [(3.33, 3.63), (-40.0, 45.4), (2.2, 2.6)]}
+    shown = render.of_result(Result(pa.table(values), intervals=wide)).columns[0].cells
+    assert shown[1] == "0", "far apart, each row keeps to its own noise"
+
+
+def test_a_number_without_an_interval_says_why() -> None:
+    from dpsql.privacy.events import PureDP
+
+    event = PureDP(Fraction(1, 10))
+    computed = Result(pa.table({"ratio": [0.25]}), event=event)
+    assert render.caption(computed)[-1] == render.NO_INTERVAL
+    chosen = Result(pa.table({"price": ["3.00"]}), event=event)
+    public = Result(pa.table({"ratio": [0.25]}))
+    assert render.NO_INTERVAL not in (*render.caption(chosen), *render.caption(public))
