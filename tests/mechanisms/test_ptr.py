@@ -56,7 +56,7 @@ def column(values: Sequence[object], kind: str = "DOUBLE") -> Callable[[str], pa
     connection = duckdb.connect()
     connection.execute(f"CREATE TABLE t (v {kind})")
     if values:
-        connection.executemany("INSERT INTO t VALUES (?)", [[v] for v in values])
+        connection.execute("INSERT INTO t SELECT unnest(?)", [list(values)])
     return reader(connection)
 
 
