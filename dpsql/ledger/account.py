@@ -1,7 +1,7 @@
 """What the log says: the statements and their charges, and the running sums that a filter decides on.
 
-An :class:`Account` is the fold of the log's rows, one by one, in order. It knows nothing of files. The same rows
-folded under another accountant say what they would have cost there.
+An :class:`Account` is the fold of the log's rows, one by one, in order. It knows nothing of files. The same
+rows folded under another accountant say what they would have cost there.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from dpsql.privacy.events import Composed, DeclaredPlan, Event, SparseVector
 from dpsql.privacy.filters import Filter, Spent, open_filter
 
 OUTCOMES = ("released", "failed", "interrupted")
-"""How a reservation can end. One that did not end is shown as ``open``, or ``unsettled`` when its process is gone."""
+"""How a reservation can end. One that did not end is shown as ``open``, or ``unsettled`` when its process is
+gone.
+"""
 
 _FOLD_ABOVE = 64
 
@@ -28,7 +30,8 @@ _FOLD_ABOVE = 64
 class Entry:
     """One statement in the ledger, with what it is charged.
 
-    ``event`` is what counts against the budget: the reserved event until it is settled, None for what was refused.
+    ``event`` is what counts against the budget: the reserved event until it is settled, None for what was
+    refused.
     ``asked`` is what was reserved, or what a refused statement asked for (None where that was not known).
     ``outcome`` is one of ``released``, ``failed``, ``interrupted``, ``refused``, ``open``, ``unsettled``.
     """
@@ -59,7 +62,9 @@ class Entry:
 
 
 class Purse:
-    """A filter and the running sum it decides on. Open reservations are summed apart: they may still shrink."""
+    """A filter and the running sum it decides on. Open reservations are summed apart: they may still
+    shrink.
+    """
 
     def __init__(self, accountant: str, epsilon: Fraction, delta: Fraction) -> None:
         self.filter: Filter = open_filter(accountant, epsilon, delta)
@@ -99,7 +104,9 @@ class Purse:
 
 
 class Account:
-    """The log so far, folded. ``terms`` (when given) rule instead of the granted ones: tighter, or for reading."""
+    """The log so far, folded. ``terms`` (when given) rule instead of the granted ones: tighter, or for
+    reading.
+    """
 
     def __init__(self, terms: Terms | None = None) -> None:
         self.ledger_id = ""
@@ -122,7 +129,9 @@ class Account:
         return terms
 
     def purses(self, analyst: str | None) -> dict[str | None, Purse]:
-        """The filters that must all admit: the whole's under None, and the analyst's own where there is a share."""
+        """The filters that must all admit: the whole's under None, and the analyst's own where there is a
+        share.
+        """
         if self._purses is None:
             self._purses = self._filled()
         return {name: p for name, p in self._purses.items() if name is None or name == analyst}
@@ -131,8 +140,8 @@ class Account:
         """Folds further rows in.
 
         Raises:
-            LedgerError: a row says something that no ledger says: a settlement without a reservation, a negative
-                or unreadable event, a release that was not paid for.
+            LedgerError: a row says something that no ledger says: a settlement without a reservation, a
+                negative or unreadable event, a release that was not paid for.
         """
         for row in rows:
             body = says(row)
@@ -148,7 +157,7 @@ class Account:
                 self.notices.append(f"the clock went back before row {row.seq}: {self._last} to {row.at}")
             self.seq, self.head, self._last = row.seq, row.hash, row.at
 
-    # -- one method for each kind of row ------------------------------------------------------------------------
+    # -- one method for each kind of row ----------------------------------------------------------
 
     def _on_open(self, row: Row, body: Mapping[str, Any]) -> None:
         if row.seq != 1:
@@ -197,7 +206,7 @@ class Account:
         asked = None if body["event"] is None else read_event(body["event"])
         self.entries[row.statement] = self._entry(row, body, "refused", None, asked)
 
-    # -- helpers ------------------------------------------------------------------------------------------------
+    # -- helpers ----------------------------------------------------------------------------------
 
     def _entry(
         self, row: Row, body: Mapping[str, Any], outcome: str, event: Event | None, asked: Event | None
@@ -278,7 +287,9 @@ def _read_event(text: str) -> Event:
 
 
 def local(when: str) -> str:
-    """A time of the ledger (UTC) in the reader's time zone: the hour for today, the date too for other days."""
+    """A time of the ledger (UTC) in the reader's time zone: the hour for today, the date too for other
+    days.
+    """
     from datetime import datetime
 
     moment = datetime.fromisoformat(when).astimezone()

@@ -62,7 +62,9 @@ class Book:
         _OPEN.add(self)
 
     def copy(self, terms: Terms) -> Book:
-        """The rows as they are now, in memory, to be read under other terms. Nothing can be charged to a copy."""
+        """The rows as they are now, in memory, to be read under other terms. Nothing can be charged to a
+        copy.
+        """
         memory = schema.connect(None)
         with self.reading() as connection:
             connection.backup(memory)
@@ -97,8 +99,8 @@ class Book:
     def writing(self, durable: bool = True) -> Iterator[tuple[Write, sqlite3.Connection]]:
         """One transaction: take the write lock, read what others wrote, decide and append, commit.
 
-        With ``durable`` the rows are on the disk when the block ends; without, they may be lost in a power cut
-        (not when a process dies).
+        With ``durable`` the rows are on the disk when the block ends; without, they may be lost in a power
+        cut (not when a process dies).
         """
         rows: list[Row] = []
 
@@ -130,7 +132,9 @@ class Book:
 
     @contextmanager
     def _guarded(self) -> Iterator[sqlite3.Connection]:
-        """The connection of this process. Whatever goes wrong: roll back, and fold the log afresh next time."""
+        """The connection of this process. Whatever goes wrong: roll back, and fold the log afresh next
+        time.
+        """
         with schema.honest(self.path):
             connection = self._connected()
             try:
@@ -163,7 +167,9 @@ class Book:
             self._connection = None
 
     def _before_fork(self) -> None:
-        """SQLite's locks don't survive a fork: let go of the file. Both processes open it again when they need it."""
+        """SQLite's locks don't survive a fork: let go of the file. Both processes open it again when they
+        need it.
+        """
         self._lock.acquire()
         if self.path is not None:
             with suppress(sqlite3.Error):
@@ -181,7 +187,9 @@ class Book:
         self._trusted = False
 
     def _catch_up(self, connection: sqlite3.Connection) -> Account:
-        """Folds the rows that were written since, after checking that the log still goes through the last one."""
+        """Folds the rows that were written since, after checking that the log still goes through the last
+        one.
+        """
         if not self._trusted:
             self.account = Account(self._terms)
         account = self.account

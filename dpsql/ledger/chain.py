@@ -1,9 +1,10 @@
 """Rows of the log, and the chain of hashes that holds them together.
 
 The log only grows: a reservation, its settlement and a refusal are rows of their own, and nothing is ever
-rewritten. Each row's hash covers the row and the hash before it, so a changed, swapped, inserted or missing row
-shows. The chain has no secret key: it shows accidents and clumsy edits, not the work of somebody who recomputes
-all of it (the witness in :mod:`dpsql.ledger.witness` makes that harder; the owner's backups settle it).
+rewritten. Each row's hash covers the row and the hash before it, so a changed, swapped, inserted or missing
+row shows. The chain has no secret key: it shows accidents and clumsy edits, not the work of somebody who
+recomputes all of it (the witness in :mod:`dpsql.ledger.witness` makes that harder; the owner's backups settle
+it).
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ KINDS = ("open", "policy", "adopt", "reserve", "progress", "settle", "refuse", "
 
 
 class Row(NamedTuple):
-    """One row of the log: its number, what it is, the statement it speaks of (0: none), when, and what it says."""
+    """One row of the log: its number, what it is, the statement it speaks of (0: none), when, and what it
+    says.
+    """
 
     seq: int
     kind: str

@@ -20,7 +20,9 @@ _CELL = 48
 
 
 def entry_rows(entries: list[Entry]) -> tuple[tuple[str, ...], Rows]:
-    """Columns and rows of ``SHOW LEDGER``: times are the session's, ``epsilon`` and ``delta`` what was charged."""
+    """Columns and rows of ``SHOW LEDGER``: times are the session's, ``epsilon`` and ``delta`` what was
+    charged.
+    """
     names = ("statement", "when", "analyst", "charge", "epsilon", "delta", "outcome", "text", "reason")
     rows: Rows = []
     for entry in entries:

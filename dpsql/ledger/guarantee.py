@@ -1,4 +1,5 @@
-"""What a budget means, in numbers for people: curves for the report's pictures. Nothing here decides anything.
+"""What a budget means, in numbers for people: curves for the report's pictures. Nothing here decides
+anything.
 
 Floats on purpose: these are figures to look at. A charge is decided by the filters, in exact fractions.
 """
@@ -20,7 +21,9 @@ _ORDERS = tuple(1 + 10 ** (k / 16 - 3) for k in range(112))
 
 
 def approximate(epsilon: float, delta: float) -> Profile:
-    """The profile that (epsilon, delta) alone promises: randomised response, and with probability delta everything."""
+    """The profile that (epsilon, delta) alone promises: randomised response, and with probability delta
+    everything.
+    """
 
     def profile(x: float) -> float:
         inside = max(0.0, -math.expm1(min(0.0, x - epsilon))) / (1 + math.exp(-epsilon))
@@ -75,7 +78,9 @@ def spent_profile(events: Iterable[Event]) -> Profile:
 
 
 def tradeoff(profile: Profile, epsilon: float, points: int = 101) -> list[tuple[float, float]]:
-    """Type I error against the least type II error, from a profile: the upper hull of its supporting lines."""
+    """Type I error against the least type II error, from a profile: the upper hull of its supporting
+    lines.
+    """
     span = min(max(4 * epsilon, 4.0), 60.0)
     lines = [(x, profile(x)) for x in (span * (i / 120) ** 2 for i in range(121))]
     curve = []
@@ -87,7 +92,8 @@ def tradeoff(profile: Profile, epsilon: float, points: int = 101) -> list[tuple[
 
 
 def certainty(epsilon: float) -> float:
-    """The highest certainty about one bit of one unit, for someone who gave it even odds before: e^ε / (1 + e^ε).
+    """The highest certainty about one bit of one unit, for someone who gave it even odds before: e^ε / (1 +
+    e^ε).
 
     >>> f"{certainty(0):.0%} {certainty(1):.0%}"
     '50% 73%'
@@ -107,7 +113,8 @@ def percent(share: float) -> str:
 
 
 def group(epsilon: float, delta: float, size: int) -> tuple[float, float]:
-    """The (epsilon, delta) that holds for ``size`` units together: k·ε and δ·(e^{kε} - 1)/(e^ε - 1), at most 1.
+    """The (epsilon, delta) that holds for ``size`` units together: k·ε and δ·(e^{kε} - 1)/(e^ε - 1), at most
+    1.
 
     >>> group(1.0, 0.0, 3)
     (3.0, 0.0)

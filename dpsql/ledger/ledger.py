@@ -1,9 +1,10 @@
 """The ledger: what was charged to whom for what. Reserve, then touch, then settle.
 
-A reservation is on the disk before :meth:`Ledger.reserve` returns, and only then may data be read. It counts in
-full until it is settled, whatever happens to the process. Settling can lower it only by a proved rule; failure
-and interruption lower nothing. The check and the debit happen under one write lock, so no two sessions, threads
-or processes spend the same budget. Events are stored, not epsilons: another accountant can read an old ledger.
+A reservation is on the disk before :meth:`Ledger.reserve` returns, and only then may data be read. It counts
+in full until it is settled, whatever happens to the process. Settling can lower it only by a proved rule;
+failure and interruption lower nothing. The check and the debit happen under one write lock, so no two
+sessions, threads or processes spend the same budget. Events are stored, not epsilons: another accountant can
+read an old ledger.
 """
 
 from __future__ import annotations
@@ -43,8 +44,9 @@ class Ticket:
     def update(self, event: Event) -> None:
         """Notes how far an interactive threshold came, durably; call it *before* the answer leaves.
 
-        Call it once after DECLARE (no hits) and before each hit is told. The reservation stays charged in full;
-        but when this process dies, the next session settles it to the last event noted instead of the whole.
+        Call it once after DECLARE (no hits) and before each hit is told. The reservation stays charged in
+        full; but when this process dies, the next session settles it to the last event noted instead of the
+        whole.
 
         Raises:
             LedgerError: not written, not within the reservation, less than before, or settled already.
@@ -55,8 +57,8 @@ class Ticket:
 class Ledger:
     """An open ledger. Safe for threads, processes and forks; made by :meth:`open`.
 
-    ``notices`` are sentences for the people who read the budget: a second ledger for the same data, a clock that
-    went back, terms that the owner changed.
+    ``notices`` are sentences for the people who read the budget: a second ledger for the same data, a clock
+    that went back, terms that the owner changed.
     """
 
     def __init__(self, book: Book, policy: Policy | None, analyst: str | None = None) -> None:
@@ -65,7 +67,7 @@ class Ledger:
         self.analyst = analyst
         self._book = book
 
-    # -- opening ------------------------------------------------------------------------------------------------
+    # -- opening ----------------------------------------------------------------------------------
 
     @classmethod
     def open(
@@ -84,8 +86,8 @@ class Ledger:
             policy: the owner's policy. It may be tighter than what the ledger grants, never looser
                 (see :mod:`dpsql.ledger.terms`).
             dataset: a name of the data that stays the same while the same people are in them.
-            analyst: who asks. Where the policy gives this name a share, that share and the whole must both hold;
-                a session without a name is held by the whole only.
+            analyst: who asks. Where the policy gives this name a share, that share and the whole must
+                both hold; a session without a name is held by the whole only.
             timeout: seconds to wait for another process that is writing.
 
         Raises:
@@ -146,8 +148,8 @@ class Ledger:
     def adopt(cls, path: str | Path, policy: Policy, dataset: str, *, fresh: bool = False) -> tuple[str, ...]:
         """The owner's word that a ledger goes on under other terms, or goes on although it was replaced.
 
-        It is written into the log, with what changed, when, and by which user. With ``fresh`` a ledger that is
-        gone is begun anew: that is a new budget for the same data, and the register keeps saying so.
+        It is written into the log, with what changed, when, and by which user. With ``fresh`` a ledger that
+        is gone is begun anew: that is a new budget for the same data, and the register keeps saying so.
 
         Returns: what changed, in sentences (empty when nothing did).
         """
@@ -173,7 +175,9 @@ class Ledger:
             book.close()
 
     def _begin(self, path: Path, terms: Terms) -> None:
-        """Checks whose ledger this is, closes what dead processes left open, and enters it into the register."""
+        """Checks whose ledger this is, closes what dead processes left open, and enters it into the
+        register.
+        """
         account = self._book.current()
         replaced = _replaced(path, self._book)
         if replaced:
@@ -198,7 +202,7 @@ class Ledger:
             if text not in account.notices:
                 self._try_write("notice", {"text": text})
 
-    # -- the three steps ----------------------------------------------------------------------------------------
+    # -- the three steps --------------------------------------------------------------------------
 
     def reserve(self, event: Event, text: str, key: str = "") -> Ticket:
         """Charges an event before the data are touched. The charge is on the disk when this returns.
@@ -209,7 +213,8 @@ class Ledger:
             key: under which its release will be kept for replay.
 
         Raises:
-            BudgetExceeded: it costs more than is left of the whole, or of the analyst's share. Nothing is charged.
+            BudgetExceeded: it costs more than is left of the whole, or of the analyst's share. Nothing is
+                charged.
             LedgerError: the charge could not be made durable. The data must not be touched.
         """
         refusal: BudgetExceeded | None = None
@@ -232,14 +237,15 @@ class Ledger:
 
         Args:
             ticket: what :meth:`reserve` gave.
-            event: the reserved event, or a cheaper one as the mechanism says. Unless the outcome is ``released``
+            event: the reserved event, or a cheaper one as the mechanism says. Unless the outcome is
+            ``released``
                 the reserved event stays charged, whatever is given here.
             release: the released values as bytes (an Arrow stream), never anything exact; None keeps nothing.
             outcome: ``released``, ``failed`` or ``interrupted``.
 
         Raises:
-            LedgerError: settled before, more used than reserved, or not written: what was reserved stays charged,
-                and that charge is on the disk.
+            LedgerError: settled before, more used than reserved, or not written: what was reserved stays
+                charged, and that charge is on the disk.
         """
         if outcome not in OUTCOMES:
             raise ValueError(f"outcome must be one of {', '.join(OUTCOMES)}, not {outcome!r}")
@@ -254,7 +260,8 @@ class Ledger:
     def refuse(self, text: str, reason: str, event: Event | None = None) -> None:
         """Logs a refused statement, at no cost: the owner's best sign that a bound is missing.
 
-        Best effort: the analyst's own error matters more than a log line, so a failure to write is not raised.
+        Best effort: the analyst's own error matters more than a log line, so a failure to write is not
+        raised.
         """
         body = {"reason": reason, "event": None if event is None else event.to_json()}
         with suppress(LedgerError), self._book.writing(durable=False) as (write, _):
@@ -297,7 +304,7 @@ class Ledger:
         if told is not None:
             raise told
 
-    # -- reading ------------------------------------------------------------------------------------------------
+    # -- reading ----------------------------------------------------------------------------------
 
     def state(self) -> BudgetState:
         """What is left, of the whole and of the analyst's own share, as other sessions left it by now."""
@@ -306,12 +313,16 @@ class Ledger:
             return state_of(account.terms, account.purses(self.analyst), self.policy, self.analyst)
 
     def entries(self) -> list[Entry]:
-        """Every charge and refusal, in order. What has not ended is ``open``, or ``unsettled`` once its process died."""
+        """Every charge and refusal, in order. What has not ended is ``open``, or ``unsettled`` once its
+        process died.
+        """
         return [_shown(entry) for entry in list(self._book.current().entries.values())]
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Sentences for the people who read the budget: a second ledger for these data, terms that were changed."""
+        """Sentences for the people who read the budget: a second ledger for these data, terms that were
+        changed.
+        """
         account = self._book.account
         kept = account.granted.accountant if account.granted else ""
         if kept == account.terms.accountant:

@@ -10,7 +10,8 @@ from dpsql.ledger.pictures import pictures
 STYLE = """
 :root { color-scheme: light dark; --paper: #fcfbf9; --card: #ffffff; --ink: #1c2330; --quiet: #667085;
   --line: #e5e2dc; --first: #2f5fd0; --second: #b4541a; --track: #e9e6e0; }
-@media (prefers-color-scheme: dark) { :root { --paper: #14171c; --card: #1b1f26; --ink: #e9e7e2; --quiet: #98a1b0;
+@media (prefers-color-scheme: dark) { :root { --paper: #14171c; --card: #1b1f26; --ink: #e9e7e2; --quiet:
+#98a1b0;
   --line: #2c323b; --first: #8fb2ff; --second: #f0a26b; --track: #2a2f38; } }
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--paper); color: var(--ink); font: 16px/1.55 system-ui, sans-serif; }
@@ -20,8 +21,8 @@ header p { margin: 0; font-size: .9rem; }
 h1 { font-size: 1.05rem; font-weight: 600; margin: 0 0 .2rem; letter-spacing: .01em; }
 h2 { font-size: 1.25rem; font-weight: 650; margin: 3.2rem 0 .8rem; }
 h3 { font-size: 1rem; font-weight: 600; margin: 0 0 .2rem; }
-.big { font-size: clamp(2rem, 6vw, 3.1rem); font-weight: 680; letter-spacing: -.02em; line-height: 1.1; margin: 0 0 1rem; }
-.track { height: 10px; border-radius: 5px; background: var(--track); overflow: hidden; }
+.big { font-size: clamp(2rem, 6vw, 3.1rem); font-weight: 680; letter-spacing: -.02em; line-height: 1.1;
+margin: 0 0 1rem; } .track { height: 10px; border-radius: 5px; background: var(--track); overflow: hidden; }
 .track div { height: 100%; background: var(--first); border-radius: 5px; }
 .facts { display: flex; flex-wrap: wrap; gap: .4rem 2.4rem; margin: 1rem 0 0; padding: 0; list-style: none; }
 .facts b { font-weight: 620; }
@@ -38,9 +39,9 @@ code { font: .84rem/1.45 ui-monospace, SFMono-Regular, Menlo, Consolas, monospac
 .reason { display: block; color: var(--quiet); margin-top: .2rem; }
 .promise { font-size: 1.3rem; line-height: 1.45; max-width: 46rem; margin: 0 0 .8rem; }
 .note { border-left: 3px solid var(--second); padding: .2rem 0 .2rem .9rem; margin: 1.4rem 0 0; }
-.gallery { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 27rem), 1fr)); gap: 1.2rem; }
-figure { margin: 0; padding: 1rem 1.1rem .8rem; border: 1px solid var(--line); border-radius: 10px; background: var(--card); }
-figure.wide { grid-column: 1 / -1; }
+.gallery { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 27rem), 1fr)); gap: 1.2rem;
+} figure { margin: 0; padding: 1rem 1.1rem .8rem; border: 1px solid var(--line); border-radius: 10px;
+background: var(--card); } figure.wide { grid-column: 1 / -1; }
 figcaption { color: var(--quiet); font-size: .88rem; margin-bottom: .4rem; }
 svg { display: block; width: 100%; height: auto; }
 svg text { fill: var(--ink); }
@@ -69,16 +70,18 @@ def page(data: dict[str, Any]) -> str:
         ("pictures", "In pictures", pictures(data)),
     ]
     body = "\n".join(
-        f'<section id="{name}" aria-labelledby="{name}-title">\n<h2 id="{name}-title">{title}</h2>\n{inner}\n</section>'
+        f'<section id="{name}" aria-labelledby="{name}-title">\n<h2 id="{name}-title">{title}</h2>\n'
+        f"{inner}\n</section>"
         for name, title, inner in sections
     )
     name = data["ledger"] or "a ledger in memory"
+    written = data["written"][:16].replace("T", " ")
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>Privacy budget: {escape(name)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n"
         f"<header><h1>Privacy budget of {escape(name)}</h1>"
-        f"<p>data set {escape(data['dataset'])} · written {escape(data['written'][:16].replace('T', ' '))} UTC</p>"
+        f"<p>data set {escape(data['dataset'])} · written {escape(written)} UTC</p>"
         f"</header>\n{body}\n<footer>Written by dpsql from the ledger alone; no private data were read. "
         "Charges cover the noise of every answer given; an answer shown again is free.</footer>\n"
         "</main>\n</body>\n</html>\n"
@@ -98,8 +101,8 @@ def _left(data: dict[str, Any]) -> str:
     notes = "".join(f'<p class="note">Note: {escape(notice)}.</p>' for notice in data["notices"])
     return (
         f'<p class="big">{escape(left["sentence"])}</p>'
-        f'<div class="track" role="meter" aria-valuemin="0" aria-valuemax="100" aria-valuenow="{share * 100:.0f}" '
-        f'aria-label="spent"><div style="width: {share * 100:.1f}%"></div></div>'
+        f'<div class="track" role="meter" aria-valuemin="0" aria-valuemax="100" '
+        f'aria-valuenow="{share * 100:.0f}" aria-label="spent"><div style="width: {share * 100:.1f}%"></div></div>'
         f'<ul class="facts">{"".join(facts)}</ul>{notes}'
     )
 
@@ -121,9 +124,10 @@ def _asked(asked: dict[str, Any]) -> str:
     )
     return (
         '<div class="scroll"><table><caption>Sums by person: plain sums of epsilon</caption><tr>'
-        '<th scope="col">who</th><th scope="col" class="number">statements</th><th scope="col" class="number">charged'
-        f'</th><th scope="col" class="number">of</th></tr>{people}</table></div><br>'
-        '<div class="scroll"><table><caption>Statements in order, times as where this was written</caption><tr>'
+        '<th scope="col">who</th><th scope="col" class="number">statements</th>'
+        f'<th scope="col" class="number">charged</th><th scope="col" class="number">of</th></tr>{people}</table></div><br>'
+        '<div class="scroll"><table><caption>Statements in order; times as where this was written</caption>'
+        "<tr>"
         '<th scope="col">when</th><th scope="col">who</th><th scope="col" class="number">charge</th>'
         f'<th scope="col">outcome</th><th scope="col">statement</th></tr>{rows}</table></div>'
     )
@@ -151,14 +155,16 @@ def _refused(refused: list[dict[str, Any]]) -> str:
         for e in refused
     )
     return (
-        '<div class="scroll"><table><caption>Refused statements cost nothing. They are the best sign that a bound is '
-        'missing or a budget too small.</caption><tr><th scope="col">when</th><th scope="col">who</th>'
-        f'<th scope="col" class="number">asked for</th><th scope="col">statement</th></tr>{rows}</table></div>'
+        '<div class="scroll"><table><caption>Refused statements cost nothing. They are the best sign that a '
+        'bound is missing or a budget too small.</caption><tr><th scope="col">when</th><th scope="col">who</th>'
+        '<th scope="col" class="number">asked for</th><th scope="col">statement</th></tr>'
+        f"{rows}</table></div>"
     )
 
 
 def _guarantee(promise: dict[str, Any]) -> str:
-    return f'<p class="promise">{escape(promise["sentence"])}</p><p class="quiet">{escape(promise["formal"])}</p>'
+    sentence, formal = escape(promise["sentence"]), escape(promise["formal"])
+    return f'<p class="promise">{sentence}</p><p class="quiet">{formal}</p>'
 
 
 def _assumptions(assumed: dict[str, Any]) -> str:

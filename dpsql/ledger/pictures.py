@@ -1,4 +1,6 @@
-"""The pictures of the report: burn-down, epsilon-delta curve, trade-off curve, attacker's certainty, groups."""
+"""The pictures of the report: burn-down, epsilon-delta curve, trade-off curve, attacker's certainty,
+groups.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,8 @@ def burn_down(data: dict[str, Any]) -> Picture:
     lowest = max(-limit / 4, min([0.0, *(mark["level"] for mark in data["refused"])]))
     picture = Picture(
         "Budget left after each charge",
-        "The largest ε that one more statement could have had. Each step is a charge, each hollow mark a refused "
-        "statement at the level it asked for.",
+        "The largest ε that one more statement could have had. Each step is a charge, each hollow mark a "
+        "refused statement at the level it asked for.",
         Axis.counts("charges", charges),
         Axis.linear("ε left", lowest, limit * 1.08),
         width=980,
@@ -60,8 +62,8 @@ def epsilon_delta(data: dict[str, Any], left: dict[str, Any]) -> Picture:
     """Delta as a function of epsilon, for the promise and for what was spent."""
     limit = left["limit"]
     text = (
-        "How likely (δ, logarithmic) the loss of one unit may exceed each ε: for the whole budget, and for what was "
-        "charged so far. Lower is more private."
+        "How likely (δ, logarithmic) the loss of one unit may exceed each ε: for the whole budget, and for what "
+        "was charged so far. Lower is more private."
     )
     x, y = Axis.linear("ε", 0, data["epsilon"][-1]), Axis.powers("δ", _FLOOR, 1)
     picture = Picture("Privacy profile", text, x, y)
@@ -79,8 +81,8 @@ def epsilon_delta(data: dict[str, Any], left: dict[str, Any]) -> Picture:
 def tradeoff(data: dict[str, Any]) -> Picture:
     """The trade-off between the two errors of an attacker who tests for one unit."""
     text = (
-        "An attacker who tests whether one unit is in the data: the share of false alarms against the least share of "
-        "misses. The diagonal is guessing, perfect privacy; the corner at 0 would be certainty."
+        "An attacker who tests whether one unit is in the data: the share of false alarms against the least "
+        "share of misses. The diagonal is guessing, perfect privacy; the corner at 0 would be certainty."
     )
     picture = Picture(
         "Trade-off", text, Axis.linear("false alarms", 0, 1, "%"), Axis.linear("misses, at least", 0, 1, "%")

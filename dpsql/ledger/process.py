@@ -1,7 +1,7 @@
 """Who holds an open reservation, and whether that process is certainly gone.
 
-Only ever used to give something back (hits that an interactive threshold did not find) and to show a word in a
-table; so every doubt is answered with "alive".
+Only ever used to give something back (hits that an interactive threshold did not find) and to show a word in
+a table; so every doubt is answered with "alive".
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from pathlib import Path
 
 
 def identity(pid: int | None = None) -> str:
-    """This process (or ``pid``) on this boot of this machine, distinct even when process numbers come round."""
+    """This process (or ``pid``) on this boot of this machine, distinct even when process numbers come
+    round.
+    """
     pid = os.getpid() if pid is None else pid
     return "|".join([socket.gethostname(), _boot(), _namespace(), str(pid), _started(pid)])
 

@@ -31,7 +31,9 @@ class Stored:
 
 
 def put(connection: sqlite3.Connection, key: str, statement: int, release: bytes) -> None:
-    """Keeps a release, inside the transaction that settles it. A fresh answer takes the place of an older one."""
+    """Keeps a release, inside the transaction that settles it. A fresh answer takes the place of an older
+    one.
+    """
     connection.execute("INSERT OR REPLACE INTO replay VALUES (?, ?, ?)", (key, statement, release))
 
 

@@ -35,8 +35,9 @@ def report(ledger: Ledger, policy: Policy | None = None) -> dict[str, Any]:
     """The report as plain data: numbers, texts, lists and dictionaries only.
 
     Args:
-        ledger: an open ledger, or :meth:`Ledger.read` of one (with another accountant, if that is the question).
-        policy: the policy to state the assumptions from; by default the one that the ledger was last opened with.
+        ledger: an open ledger, or :meth:`Ledger.read` of one (with another accountant, if that is the
+        question). policy: the policy to state the assumptions from; by default the one that the ledger was
+        last opened with.
 
     Raises:
         LedgerError: the ledger can't be read or trusted.
@@ -63,7 +64,8 @@ def report(ledger: Ledger, policy: Policy | None = None) -> dict[str, Any]:
 def write_report(
     ledger: Ledger, policy: Policy | None, path: str | Path, *, accountant: str | None = None
 ) -> Path:
-    """Writes the report; the suffix says how: ``.html`` (one self-contained page), ``.json``, ``.csv``, else text.
+    """Writes the report; the suffix says how: ``.html`` (one self-contained page), ``.json``, ``.csv``, else
+    text.
 
     Args:
         ledger: the ledger to report on.
@@ -72,7 +74,8 @@ def write_report(
         accountant: counts the same events as this accountant would have; the whole report says so.
 
     Raises:
-        LedgerError: the ledger can't be read or trusted, or the file can't be written.
+        LedgerError: the ledger can't be read or trusted.
+        Error: the file can't be written.
     """
     path = Path(path)
     if accountant is None:
@@ -97,12 +100,11 @@ def report_text(ledger: Ledger, policy: Policy | None = None) -> str:
     lines = [f"{data['ledger'] or 'ledger in memory'} · {data['dataset']} · {data['written'][:16]}Z", ""]
     lines += [left["sentence"] + (f" ({left['about_text']})" if left["about_text"] else ""), ""]
     lines += ["Asked:"] + [
-        f"  {e['when_text']}  {e['who']:<12} {e['charge']:<16} {e['outcome']:<11} {' '.join(e['text'].split())[:70]}"
+        f"  {e['when_text']}  {e['who']:<12} {e['charge']:<16} {e['outcome']:<11} {_clip(e['text'])}"
         for e in data["asked"]["statements"]
     ]
     lines += ["", "Refused:"] + [
-        f"  {e['when_text']}  {e['who']:<12} {' '.join(e['text'].split())[:70]}\n      {e['reason']}"
-        for e in data["refused"]
+        f"  {e['when_text']}  {e['who']:<12} {_clip(e['text'])}\n      {e['reason']}" for e in data["refused"]
     ]
     lines += ["", promise["sentence"], ""]
     lines += ["Assumptions:"] + [f"  {sentence}" for sentence in data["assumptions"]["sentences"]]
@@ -191,8 +193,8 @@ def _guarantee(whole: BudgetState, policy: Policy | None) -> dict[str, Any]:
     sure = guarantee.certainty(epsilon)
     if sure > 0.999:
         sentence = (
-            f"Somebody who sees every answer, and knows all the other rows, may become all but certain whether "
-            f"{unit} {verb} in the data: a budget of ε={short(whole.limit_epsilon)} promises next to nothing."
+            f"Somebody who sees every answer, and knows all the other rows, may become all but certain "
+            f"whether {unit} {verb} in the data: a budget of ε={short(whole.limit_epsilon)} promises next to nothing."
         )
     else:
         sentence = (
@@ -250,8 +252,8 @@ def _assumptions(policy: Policy | None) -> dict[str, Any]:
                        "max_groups": table.max_groups, "columns": columns})  # fmt: skip
     sentences.append("Declared bounds and values are public: they must not be read off the data.")
     sentences.append(
-        "The promise covers what dpsql released from this ledger. It does not cover another ledger for the same "
-        "people, nor somebody who can read the data themselves."
+        "The promise covers what dpsql released from this ledger. It does not cover another ledger for the "
+        "same people, nor somebody who can read the data themselves."
     )
     return {"sentences": sentences, "tables": tables}
 
@@ -289,7 +291,9 @@ def _pictures(whole: BudgetState, entries: list[Entry]) -> dict[str, Any]:
 
 
 def _burn_down(whole: BudgetState, entries: list[Entry]) -> dict[str, Any]:
-    """What one more statement might have cost, after each charge; refused statements at the level they asked for."""
+    """What one more statement might have cost, after each charge; refused statements at the level they asked
+    for.
+    """
     rule = open_filter(whole.accountant, whole.limit_epsilon, whole.limit_delta)
     charges = sum(e.event is not None for e in entries)
     every = max(1, charges // _STEPS)

@@ -1,10 +1,10 @@
 """The SQLite file of a ledger: how it is made, opened and recognised, and what SQLite's errors mean.
 
-One file, and while it is open the two files of SQLite's write-ahead log. A commit that charges something returns
-when it is on the disk (``synchronous = FULL``; ``EXTRA`` on file systems that only know a rollback journal). A commit
-that only says how a charge ended may wait for the next: lost in a power cut, it leaves the full charge. Every writer
-takes the write lock before it reads what it decides on (``BEGIN IMMEDIATE``), so two processes can't both spend the
-last of a budget.
+One file, and while it is open the two files of SQLite's write-ahead log. A commit that charges something
+returns when it is on the disk (``synchronous = FULL``; ``EXTRA`` on file systems that only know a rollback
+journal). A commit that only says how a charge ended may wait for the next: lost in a power cut, it leaves the
+full charge. Every writer takes the write lock before it reads what it decides on (``BEGIN IMMEDIATE``), so
+two processes can't both spend the last of a budget.
 """
 
 from __future__ import annotations

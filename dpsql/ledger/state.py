@@ -17,11 +17,13 @@ from dpsql.privacy.filters import MANY
 
 @dataclass(frozen=True)
 class BudgetState:
-    """The budget at one moment: of the whole, or of an analyst's share (then ``whole`` is the state of the whole).
+    """The budget at one moment: of the whole, or of an analyst's share (then ``whole`` is the state of the
+    whole).
 
-    ``spent_epsilon`` and ``spent_delta`` are plain sums over everything charged; under ``basic`` they are what is
-    compared with the limit. ``left_epsilon`` is, under every accountant, the largest epsilon that one further
-    statement may have (of a share: that both allow). ``about`` counts further statements at the default epsilon.
+    ``spent_epsilon`` and ``spent_delta`` are plain sums over everything charged; under ``basic`` they are
+    what is compared with the limit. ``left_epsilon`` is, under every accountant, the largest epsilon that one
+    further statement may have (of a share: that both allow). ``about`` counts further statements at the
+    default epsilon.
     """
 
     accountant: str

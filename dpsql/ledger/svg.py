@@ -1,7 +1,7 @@
 """Drawing for the report: axes, lines and marks as inline SVG. No script, no font, nothing fetched.
 
-Shapes carry plain attributes (stroke, dashes), so a picture can be read where styles are off; classes let the page
-colour them, in light and in dark.
+Shapes carry plain attributes (stroke, dashes), so a picture can be read where styles are off; classes let the
+page colour them, in light and in dark.
 """
 
 from __future__ import annotations
@@ -143,15 +143,15 @@ class Picture:
         self.shapes.append(
             f'<line class="rule {kind}" stroke="currentColor" stroke-dasharray="3 4" '
             f'x1="{px:g}" x2="{px:g}" y1="{top:g}" y2="{bottom:g}"/>'
-            f'<text class="label {kind}" fill="currentColor" x="{px + (-6 if left else 6):g}" y="{top + 11:g}" '
-            f'text-anchor="{"end" if left else "start"}">{escape(text)}</text>'
+            f'<text class="label {kind}" fill="currentColor" x="{px + (-6 if left else 6):g}" '
+            f'y="{top + 11:g}" text-anchor="{"end" if left else "start"}">{escape(text)}</text>'
         )
 
     def svg(self) -> str:
         """The picture as an ``<svg>`` element."""
         return (
-            f'<svg viewBox="0 0 {self.width} {self.height}" role="img" width="{self.width}" xmlns="http://www.w3.org/2000/svg" '
-            f'font-family="system-ui, sans-serif" font-size="13"><title>{escape(self.title)}</title>'
+            f'<svg viewBox="0 0 {self.width} {self.height}" role="img" width="{self.width}" '
+            f'xmlns="http://www.w3.org/2000/svg" font-family="system-ui, sans-serif" font-size="13"><title>{escape(self.title)}</title>'
             f"<desc>{escape(self.text)}</desc>{self._grid()}{''.join(self.shapes)}</svg>"
         )
 
@@ -162,8 +162,8 @@ class Picture:
             _, py = self.at(self.x.low, value)
             parts.append(
                 f'<line class="grid" stroke="currentColor" stroke-opacity="0.15" x1="{x0:g}" x2="{x1:g}" '
-                f'y1="{py:g}" y2="{py:g}"/><text class="tick" fill="currentColor" x="{x0 - 9:g}" y="{py + 4:g}" '
-                f'text-anchor="end">{escape(name)}</text>'
+                f'y1="{py:g}" y2="{py:g}"/>'
+                f'<text class="tick" fill="currentColor" x="{x0 - 9:g}" y="{py + 4:g}" text-anchor="end">{escape(name)}</text>'
             )
         for value, name in self.x.ticks:
             px, _ = self.at(value, self.y.low)

@@ -97,7 +97,9 @@ class Terms:
         raise damaged("the terms it was opened for can't be read")
 
     def grants(self, asked: Terms) -> list[str]:
-        """What ``asked`` wants beyond these granted terms, as sentences; empty when a session may run under it."""
+        """What ``asked`` wants beyond these granted terms, as sentences; empty when a session may run under
+        it.
+        """
         wants = []
         if asked.dataset != self.dataset:
             wants.append(f"it belongs to the data set {self.dataset}, not {asked.dataset}")

@@ -2,15 +2,18 @@
 
 Two small memories outside the ledger, both best effort, neither ever needed for a charge to hold:
 
-* the *mark*, a file ``<ledger>-id`` beside the ledger, with the ledger's number and its last row. A ledger that
+* the *mark*, a file ``<ledger>-id`` beside the ledger, with the ledger's number and its last row. A ledger
+that
   is missing although its mark is there was deleted or moved; one that ends before its mark was rolled back.
-* the *register*, one SQLite file in the user's state directory (``$DPSQL_STATE``, else ``$XDG_STATE_HOME/dpsql``,
-  else ``~/.local/state/dpsql``), with a line per ledger that this user opened: data set, number, path, last row.
-  It notices a second ledger for the same data, a copy of a ledger, and a ledger deleted together with its mark.
+* the *register*, one SQLite file in the user's state directory (``$DPSQL_STATE``, else
+``$XDG_STATE_HOME/dpsql``,
+  else ``~/.local/state/dpsql``), with a line per ledger that this user opened: data set, number, path, last
+  row. It notices a second ledger for the same data, a copy of a ledger, and a ledger deleted together with
+  its mark.
 
 What neither notices: a ledger that was deleted on another machine, by another user, or with its mark and the
-register; a set of files restored together. Against that only the owner's own backups help, or keeping data and
-ledger under another user of the operating system.
+register; a set of files restored together. Against that only the owner's own backups help, or keeping data
+and ledger under another user of the operating system.
 """
 
 from __future__ import annotations
@@ -41,7 +44,9 @@ def mark_path(path: Path) -> Path:
 
 
 def read_mark(path: Path) -> Mark | None:
-    """The mark beside a ledger; None when there is none. A mark that can't be read is a mark of an unknown ledger."""
+    """The mark beside a ledger; None when there is none. A mark that can't be read is a mark of an unknown
+    ledger.
+    """
     try:
         text = mark_path(path).read_text()
     except FileNotFoundError:
@@ -73,7 +78,7 @@ def missing(path: Path) -> LedgerError | None:
         return None
     rows = f" It had {mark.seq} rows." if mark.seq else ""
     return LedgerError(
-        f"The ledger {path} was here and is gone; a new one would give a fresh budget for data already asked.{rows}",
+        f"The ledger {path} was here and is gone; a new one would be a fresh budget for the same data.{rows}",
         hint="restore it from a backup. Only the data owner may begin anew: dpsql ledger adopt --fresh.",
     )
 
@@ -110,7 +115,8 @@ def _register(known: sqlite3.Connection, path: str, dataset: str, mark: Mark) ->
     known.execute("PRAGMA synchronous = OFF")
     known.execute(
         "CREATE TABLE IF NOT EXISTS ledgers "
-        "(ledger TEXT, path TEXT, dataset TEXT, seq INTEGER, hash TEXT, seen INTEGER, PRIMARY KEY (ledger, path))"
+        "(ledger TEXT, path TEXT, dataset TEXT, seq INTEGER, hash TEXT, seen INTEGER, "
+        "PRIMARY KEY (ledger, path))"
     )
     known.execute("BEGIN IMMEDIATE")
     told = []

@@ -1,4 +1,6 @@
-"""The ledger under fire: broken files, tampering, full disks, clocks. An honest error, and never an unpaid answer."""
+"""The ledger under fire: broken files, tampering, full disks, clocks. An honest error, and never an unpaid
+answer.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,7 @@ def rewrite(path: Path, row: int, edit: Callable[[dict[str, object]], None]) -> 
     connection.close()
 
 
-# -- broken files -----------------------------------------------------------------------------------------------
+# -- broken files -----------------------------------------------------------------------------
 
 
 def test_the_fixture_is_fine(spent: Path, reopen: Reopen) -> None:
@@ -108,7 +110,9 @@ def test_cut_off(spent: Path, reopen: Reopen, keep: int) -> None:
 
 
 def test_flipped_bytes(spent: Path, reopen: Reopen, tmp_path: Path) -> None:
-    """Wherever a byte flips: an error, or (in free space, or SQLite's own counters) the very same statements."""
+    """Wherever a byte flips: an error, or (in free space, or SQLite's own counters) the very same
+    statements.
+    """
     whole = spent.read_bytes()
     before = reopen().entries()
     noticed = 0
@@ -123,7 +127,7 @@ def test_flipped_bytes(spent: Path, reopen: Reopen, tmp_path: Path) -> None:
     assert noticed > 20
 
 
-# -- tampering --------------------------------------------------------------------------------------------------
+# -- tampering --------------------------------------------------------------------------------
 
 TAMPERED = {
     "a row deleted": "DELETE FROM log WHERE seq = 3",
@@ -176,7 +180,9 @@ def test_rows_that_no_ledger_writes_are_refused_even_in_a_good_chain(
 
 
 def test_a_chain_recomputed_shows_by_the_mark(spent: Path, reopen: Reopen) -> None:
-    """Somebody who rewrites everything must also rewrite the mark; without it, this is what is not noticed."""
+    """Somebody who rewrites everything must also rewrite the mark; without it, this is what is not
+    noticed.
+    """
     with reopen() as again:
         again.reserve(TENTH, "third")
     rewrite(spent, 2, lambda row: row.update(text="nothing to see"))
@@ -226,7 +232,7 @@ def test_its_log_removed_while_it_is_open(ledger: Ledger, path: Path) -> None:
         ledger.reserve(TENTH, "q")
 
 
-# -- disks, locks, clocks ---------------------------------------------------------------------------------------
+# -- disks, locks, clocks ---------------------------------------------------------------------
 
 
 def test_a_busy_ledger(ledger: Ledger, path: Path) -> None:
@@ -274,7 +280,9 @@ print(paid, told)
 
 @pytest.mark.parametrize("room", [0, 5000, 20000])
 def test_a_full_disk(path: Path, reopen: Reopen, room: int) -> None:
-    """Nothing can be charged while the disk is full: an honest error; what was charged stays; it works again after."""
+    """Nothing can be charged while the disk is full: an honest error; what was charged stays; it works again
+    after.
+    """
     ran = subprocess.run(
         [sys.executable, "-c", FULL, str(path), str(room)],
         capture_output=True,
@@ -342,7 +350,9 @@ def test_a_clock_that_goes_back_gives_nothing_back(
 
 @pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.stochastic)])
 def test_interruption_at_any_line_keeps_charge_and_ledger(path: Path, step: int) -> None:
-    """KeyboardInterrupt raised at each line that reserve and settle run: no charge lost, the next statement works."""
+    """KeyboardInterrupt raised at each line that reserve and settle run: no charge lost, the next statement
+    works.
+    """
     policy = policy_of(epsilon="100000")
     ledger = Ledger.open(path, policy, "d")
     at = 1

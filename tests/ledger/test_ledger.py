@@ -160,7 +160,7 @@ def test_every_kind_of_event_survives(path: Path) -> None:
         assert again.state() == state
 
 
-# -- replay -----------------------------------------------------------------------------------------------------
+# -- replay -----------------------------------------------------------------------------------
 
 
 def test_an_answer_is_replayed_after_a_restart(ledger: Ledger, reopen: Reopen) -> None:
@@ -183,7 +183,7 @@ def test_a_fresh_answer_takes_the_place_of_the_old(ledger: Ledger) -> None:
     assert ledger.state().spent_epsilon == Fraction(2, 10)
 
 
-# -- shares -----------------------------------------------------------------------------------------------------
+# -- shares -----------------------------------------------------------------------------------
 
 
 def test_a_share_and_the_whole_must_both_admit(path: Path) -> None:
@@ -191,13 +191,13 @@ def test_a_share_and_the_whole_must_both_admit(path: Path) -> None:
     alice = Ledger.open(path, policy, "d", "alice")
     bob = Ledger.open(path, policy, "d", "bob")
     ask(alice, PureDP(Fraction(3, 10)))
-    with pytest.raises(BudgetExceeded, match="ε=0.2 of alice's ε=0.5 is left"):
+    with pytest.raises(BudgetExceeded, match=r"ε=0\.2 of alice's ε=0\.5 is left"):
         alice.reserve(PureDP(Fraction(3, 10)), "beyond her share")
     ask(bob, PureDP(Fraction(6, 10)))
     state = bob.state()
     assert (state.left_epsilon, state.analyst) == (Fraction(1, 10), "bob")  # his share has 0.2, the whole 0.1
     assert state.about == 1
-    with pytest.raises(BudgetExceeded, match="ε=0.1 of ε=1 is left"):
+    with pytest.raises(BudgetExceeded, match=r"ε=0\.1 of ε=1 is left"):
         bob.reserve(PureDP(Fraction(2, 10)), "beyond the whole")
     nobody = Ledger.open(path, policy, "d")
     assert nobody.state().left_epsilon == Fraction(1, 10)
@@ -213,7 +213,7 @@ def test_names_without_shares_are_only_names(path: Path, policy: object) -> None
         assert ledger.entries()[0].analyst == "carol"
 
 
-# -- interactive thresholds -------------------------------------------------------------------------------------
+# -- interactive thresholds -------------------------------------------------------------------
 
 
 def test_progress_of_a_threshold(ledger: Ledger) -> None:
@@ -234,7 +234,7 @@ def test_progress_of_a_threshold(ledger: Ledger) -> None:
         ticket.update(hits(3))
 
 
-# -- displays ---------------------------------------------------------------------------------------------------
+# -- displays ---------------------------------------------------------------------------------
 
 
 def test_the_text_of_the_budget(ledger: Ledger) -> None:
@@ -281,7 +281,7 @@ def test_state_under_zcdp(path: Path) -> None:
         ledger.reserve(PureDP(state.left_epsilon), "what was said to fit")
 
 
-# -- in memory, threads -----------------------------------------------------------------------------------------
+# -- in memory, threads -----------------------------------------------------------------------
 
 
 def test_in_memory(tmp_path: Path, register: Path) -> None:

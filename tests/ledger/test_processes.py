@@ -1,4 +1,6 @@
-"""Kills, races and forks: zero answers unpaid, zero overspent. Each check is shown to fail on a store that is wrong."""
+"""Kills, races and forks: zero answers unpaid, zero overspent. Each check is shown to fail on a store that is
+wrong.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ SMALL = PureDP(Fraction(1, 1000))
 
 
 def in_child(work: Callable[[], None]) -> int:
-    """Runs ``work`` in a forked process; its number. The child leaves with 0, or with 1 after an exception."""
+    """Runs ``work`` in a forked process; its number. The child leaves with 0, or with 1 after an
+    exception.
+    """
     child = os.fork()
     if child == 0:
         code = 1
@@ -45,11 +49,13 @@ def wait(child: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-# -- kills ------------------------------------------------------------------------------------------------------
+# -- kills ------------------------------------------------------------------------------------
 
 
 def answer(path: Path, answers: Path, pay_first: bool) -> None:
-    """Answers statements for ever: pays, writes the answer down where the kill can't take it back, settles."""
+    """Answers statements for ever: pays, writes the answer down where the kill can't take it back,
+    settles.
+    """
     policy = policy_of(epsilon="1000")
     told = os.open(answers, os.O_WRONLY | os.O_APPEND)
     ledger = Ledger.open(path, policy, "d")
@@ -117,13 +123,15 @@ def test_a_kill_while_the_ledger_is_made(path: Path, tmp_path: Path) -> None:
     assert made < 12
 
 
-# -- races ------------------------------------------------------------------------------------------------------
+# -- races ------------------------------------------------------------------------------------
 
 
 def spend_all(
     path: Path, processes: int, price: Fraction, careless: bool = False
 ) -> tuple[Fraction, list[int]]:
-    """Lets processes spend one budget of 1 until each is refused; what the ledger says was spent, and by each."""
+    """Lets processes spend one budget of 1 until each is refused; what the ledger says was spent, and by
+    each.
+    """
     counts = [path.with_name(f"paid-{i}") for i in range(processes)]
     gate = path.with_name("gate")
 
@@ -182,7 +190,7 @@ def test_processes_that_make_the_ledger_at_once_share_it(path: Path) -> None:
     assert not leftover
 
 
-# -- forks ------------------------------------------------------------------------------------------------------
+# -- forks ------------------------------------------------------------------------------------
 
 
 def test_a_fork_in_the_middle(ledger: Ledger, reopen: Callable[..., Ledger]) -> None:
@@ -241,7 +249,7 @@ def test_a_fork_that_python_did_not_see(ledger: Ledger, monkeypatch: pytest.Monk
         ledger.reserve(SMALL, "after")
 
 
-# -- what dead processes left open ------------------------------------------------------------------------------
+# -- what dead processes left open ------------------------------------------------------------
 
 ALARM = SparseVector(Fraction(1, 10), Fraction(3, 10), 3)
 

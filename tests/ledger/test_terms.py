@@ -1,4 +1,6 @@
-"""Whose ledger it is: what a session may change, what only the owner may, and what is noticed from outside."""
+"""Whose ledger it is: what a session may change, what only the owner may, and what is noticed from
+outside.
+"""
 
 from __future__ import annotations
 
@@ -112,7 +114,7 @@ def test_terms_round_trip() -> None:
             Terms.from_json({**terms.to_json(), key: bad})
 
 
-# -- what is noticed from outside -------------------------------------------------------------------------------
+# -- what is noticed from outside -------------------------------------------------------------
 
 
 def test_a_deleted_ledger_is_not_a_fresh_budget(ledger: Ledger, path: Path, reopen: Reopen) -> None:
