@@ -62,9 +62,19 @@ def parser() -> argparse.ArgumentParser:
     explain.set_defaults(run=_explain)
 
     report = commands.add_parser("report", help="the owner's report: what was asked, by whom, at what cost")
-    _session_arguments(report)
-    report.add_argument("--output", type=Path, help="write to this file; .html, .csv or text by its ending")
+    report.add_argument("--ledger", type=Path, help="the ledger to report on")
+    report.add_argument("--policy", type=Path, help="report on the ledger beside this policy")
+    report.add_argument("--output", type=Path, help="write to this file: .html, .csv, .json, else text")
     report.set_defaults(run=_report)
+
+    ledger = commands.add_parser("ledger", help="for the data owner")
+    deeds = ledger.add_subparsers(required=True, metavar="action")
+    adopt = deeds.add_parser("adopt", help="let a ledger go on under the policy as it is now; it is logged")
+    _session_arguments(adopt)
+    adopt.add_argument(
+        "--fresh", action="store_true", help="begin anew where the ledger is gone: a new budget"
+    )
+    adopt.set_defaults(run=_adopt)
 
     policy = commands.add_parser("policy", help="for the data owner")
     actions = policy.add_subparsers(required=True, metavar="action")
@@ -188,11 +198,37 @@ def _explain(given: argparse.Namespace) -> None:
 
 
 def _report(given: argparse.Namespace) -> None:
-    from dpsql.notebook import panels
+    from dpsql.ledger.ledger import Ledger
+    from dpsql.ledger.report import report_text, write_report
 
-    with _open(given) as session:
-        written = panels.report(session, str(given.output) if given.output else "")
-        print(written)
+    if (given.ledger is None) == (given.policy is None):
+        raise ParseError(
+            "give the ledger, or the policy that it lies beside.", hint="dpsql report --ledger x.ledger"
+        )
+    with Ledger.read(given.ledger or _beside(given.policy)) as ledger:
+        if given.output is None:
+            print(report_text(ledger), end="")
+        else:
+            print(f"written to {write_report(ledger, None, given.output)}")
+
+
+def _adopt(given: argparse.Namespace) -> None:
+    from dpsql.engine.duckdb import DuckDBEngine
+    from dpsql.ledger.ledger import Ledger
+    from dpsql.policy import Policy
+
+    policy = Policy.load(given.policy)
+    engine = DuckDBEngine(given.database, policy, given.policy.parent)
+    try:
+        ledger = given.ledger or _beside(given.policy)
+        changes = Ledger.adopt(ledger, policy, engine.dataset, fresh=given.fresh)
+    finally:
+        engine.close()
+    print("\n".join(changes) if changes else "nothing had to change.")
+
+
+def _beside(policy: Path) -> Path:
+    return policy.with_name(policy.name + ".ledger")
 
 
 def _policy_check(given: argparse.Namespace) -> int:

@@ -122,6 +122,32 @@ def test_errors_are_lines_on_standard_error(run: Run, arguments: tuple[str, ...]
     assert status == 1 and out == "" and says in err and "Traceback" not in err
 
 
+def test_the_owners_report(run: Run, tmp_path: Path) -> None:
+    run(*sql(COUNT))
+    run(*sql("SELECT * FROM visits"))
+    status, out, _ = run("report", "--ledger", "l.ledger")
+    assert status == 0 and "ε=2.9 of ε=3 left" in out and "SELECT * FROM visits" in out and "person_id" in out
+    assert run("report", "--ledger", "l.ledger", "--output", "r.html")[0] == 0
+    assert (tmp_path / "r.html").read_text().lstrip().lower().startswith("<!doctype html>")
+    assert run("report")[0] == 1 and run("report", "--ledger", "nowhere.ledger")[0] == 1
+
+
+def test_only_the_owner_changes_the_terms_of_a_ledger(run: Run, tmp_path: Path) -> None:
+    visits = POLICY.with_name("visits.parquet").as_posix()
+    policy = tmp_path / "p.toml"
+    text = f'[budget]\nepsilon = 1\n[tables.visits]\nsource = "{visits}"\n'
+    text += 'privacy_unit = "person_id"\nmax_rows = 5\n'
+    policy.write_text(text)
+    ask = ("sql", "SELECT WITH DP OPTIONS (epsilon = 0.5) COUNT(*) AS n FROM visits", "--policy", "p.toml")
+    assert run(*ask)[0] == 0
+    policy.write_text(text.replace("epsilon = 1", "epsilon = 5"))
+    status, _, err = run(*ask, "--fresh")
+    assert status == 1 and "LedgerError: " in err and "dpsql ledger adopt" in err
+    assert "was ε=1 and is now ε=5" in run("ledger", "adopt", "--policy", "p.toml")[1]
+    assert run(*ask, "--fresh")[0] == 0
+    assert "nothing" in run("ledger", "adopt", "--policy", "p.toml")[1]
+
+
 def test_wrong_usage(run: Run) -> None:
     with pytest.raises(SystemExit) as caught:
         run("sql", "SELECT 1")

@@ -1,0 +1,63 @@
+"""Pictures, without a display."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from dpsql.errors import BindError
+from dpsql.result import Result
+
+matplotlib = pytest.importorskip("matplotlib")
+
+
+@pytest.fixture(autouse=True)
+def without_display() -> Iterator[None]:
+    matplotlib.use("Agg")
+    yield
+    from matplotlib import pyplot
+
+    pyplot.close("all")
+
+
+def result() -> Result:
+    table = pa.table({"plan": ["free", "25%", None], "n": [1980, 1160, None], "m": [1, 2, 3]})
+    return Result(table, intervals={"n": [(1965.0, 1995.0), (1140.0, 1170.0), None]}, confidence=0.9)
+
+
+def whiskers(axes: Any) -> list[tuple[float, float]]:
+    (bars,) = axes.collections
+    return [(float(line[0][1]), float(line[1][1])) for line in bars.get_segments()]
+
+
+def test_bars_have_whiskers_where_the_intervals_are() -> None:
+    axes = result().plot()
+    assert [round(bar.get_height()) for bar in axes.patches] == [1980, 1160]
+    assert whiskers(axes) == [(1965.0, 1995.0), (1140.0, 1170.0)]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["free", "25%", "NULL"]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("plan", "n") and "90% interval" in axes.get_title(
+        loc="left"
+    )
+
+
+def test_never_bars_alone() -> None:
+    with pytest.raises(BindError, match="no intervals"):
+        Result(pa.table({"busy": [True]})).plot()
+    with pytest.raises(BindError, match="there is one for n"):
+        result().plot(y="m")
+    with pytest.raises(BindError, match="did you mean plan"):
+        result().plot(x="plann")
+
+
+def test_the_owners_pictures_draw() -> None:
+    from dpsql.notebook import plots
+
+    axes = plots.burn_down(1.0, [0.1, 0.2], refused=[(2, 0.9)], labels=["a", "b"])
+    assert list(axes.lines[0].get_ydata()) == pytest.approx([1.0, 0.9, 0.7])
+    axes = plots.composition({"basic": [0.1, 0.2], "zcdp": [0.1, 0.15]})
+    assert [text.get_text() for text in axes.texts] == ["basic", "zcdp"] and axes.get_ylim()[0] == 0
+    axes = plots.tradeoff({"nothing learned": lambda alpha: 1 - alpha})
+    assert axes.get_xlabel() == "type I error" and len(axes.lines) == 2

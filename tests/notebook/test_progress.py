@@ -1,0 +1,35 @@
+"""Signs of life: nothing under a second, one line that goes away after."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from dpsql.notebook import progress
+from dpsql.notebook.progress import Progress
+
+
+def test_quick_work_shows_nothing() -> None:
+    shown: list[str] = []
+    with Progress(shown.append):
+        time.sleep(0.05)
+    assert shown == []
+
+
+def test_slow_work_shows_a_line_and_wipes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "PATIENCE", 0.02)
+    shown: list[str] = []
+    with pytest.raises(ZeroDivisionError), Progress(shown.append, every=0.02):
+        time.sleep(0.3)
+        raise ZeroDivisionError
+    assert len(shown) >= 2 and shown[0].startswith("running for") and shown[-1] == ""
+    assert all("charge" in line for line in shown[:-1])
+    before = len(shown)
+    time.sleep(0.06)
+    assert len(shown) == before, "the thread has ended"
+
+
+def test_a_log_file_gets_no_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    progress.in_terminal("running")
+    assert capsys.readouterr().err == ""
