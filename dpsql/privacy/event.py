@@ -73,6 +73,7 @@ class Event:
     def price(self, accountant: str) -> str:
         """The loss in the words of an accountant: ``ρ=0.004996`` under zcdp, ``μ=0.1254`` under gdp.
 
+        >>> from dpsql.privacy.events import PureDP
         >>> PureDP(Fraction(1, 10)).price("zcdp")
         'ρ=0.004996'
         """

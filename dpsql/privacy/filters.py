@@ -390,7 +390,7 @@ def _times(left: Fraction, each: Fraction) -> int:
 
 
 def _largest_pure(gaussian: bool, limit: Fraction) -> Fraction:
-    """The largest four-digit pure epsilon that costs at most ``limit``: guessed with floats, decided exactly."""
+    """The largest four-digit pure epsilon within ``limit``: guessed with floats, decided exactly."""
     low, high = 0.0, 64.0
     for _ in range(60):
         middle = (low + high) / 2
