@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-from dpsql.errors import BudgetExceeded, LedgerError, did_you_mean
+from dpsql.errors import BudgetExceeded, LedgerError, PolicyError, did_you_mean
 from dpsql.ledger import process, replay, schema, witness
 from dpsql.ledger.account import OUTCOMES, Entry, within
 from dpsql.ledger.book import Book, now
@@ -124,7 +124,7 @@ class Ledger:
         """
         book = Book(_existing(path), None, read_only=True)
         try:
-            return cls(book, Policy.loads(book.current().policy))
+            return cls(book, _policy_kept(book.current().policy))
         except BaseException:
             book.close()
             raise
@@ -374,6 +374,14 @@ class Ledger:
 def _first(terms: Terms) -> Row:
     body = {"ledger": secrets.token_hex(16), "terms": terms.to_json(), "user": process.user()}
     return link(START, 1, "open", 0, now(), body)
+
+
+def _policy_kept(text: str) -> Policy | None:
+    """The policy that the log holds; None when this version of dpsql does not take it any more."""
+    try:
+        return Policy.loads(text)
+    except PolicyError:
+        return None
 
 
 def _resolved(path: str | Path | None) -> Path | None:

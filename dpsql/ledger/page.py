@@ -102,7 +102,8 @@ def _left(data: dict[str, Any]) -> str:
     return (
         f'<p class="big">{escape(left["sentence"])}</p>'
         f'<div class="track" role="meter" aria-valuemin="0" aria-valuemax="100" '
-        f'aria-valuenow="{share * 100:.0f}" aria-label="spent"><div style="width: {share * 100:.1f}%"></div></div>'
+        f'aria-valuenow="{share * 100:.0f}" aria-label="spent">'
+        f'<div style="width: {share * 100:.1f}%"></div></div>'
         f'<ul class="facts">{"".join(facts)}</ul>{notes}'
     )
 
@@ -125,7 +126,8 @@ def _asked(asked: dict[str, Any]) -> str:
     return (
         '<div class="scroll"><table><caption>Sums by person: plain sums of epsilon</caption><tr>'
         '<th scope="col">who</th><th scope="col" class="number">statements</th>'
-        f'<th scope="col" class="number">charged</th><th scope="col" class="number">of</th></tr>{people}</table></div><br>'
+        f'<th scope="col" class="number">charged</th><th scope="col" class="number">of</th></tr>'
+        f"{people}</table></div><br>"
         '<div class="scroll"><table><caption>Statements in order; times as where this was written</caption>'
         "<tr>"
         '<th scope="col">when</th><th scope="col">who</th><th scope="col" class="number">charge</th>'
@@ -156,7 +158,8 @@ def _refused(refused: list[dict[str, Any]]) -> str:
     )
     return (
         '<div class="scroll"><table><caption>Refused statements cost nothing. They are the best sign that a '
-        'bound is missing or a budget too small.</caption><tr><th scope="col">when</th><th scope="col">who</th>'
+        "bound is missing or a budget too small.</caption>"
+        '<tr><th scope="col">when</th><th scope="col">who</th>'
         '<th scope="col" class="number">asked for</th><th scope="col">statement</th></tr>'
         f"{rows}</table></div>"
     )

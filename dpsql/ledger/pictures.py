@@ -62,8 +62,8 @@ def epsilon_delta(data: dict[str, Any], left: dict[str, Any]) -> Picture:
     """Delta as a function of epsilon, for the promise and for what was spent."""
     limit = left["limit"]
     text = (
-        "How likely (δ, logarithmic) the loss of one unit may exceed each ε: for the whole budget, and for what "
-        "was charged so far. Lower is more private."
+        "How likely (δ, logarithmic) the loss of one unit may exceed each ε: for the whole budget, and "
+        "for what was charged so far. Lower is more private."
     )
     x, y = Axis.linear("ε", 0, data["epsilon"][-1]), Axis.powers("δ", _FLOOR, 1)
     picture = Picture("Privacy profile", text, x, y)

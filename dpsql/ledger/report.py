@@ -194,7 +194,8 @@ def _guarantee(whole: BudgetState, policy: Policy | None) -> dict[str, Any]:
     if sure > 0.999:
         sentence = (
             f"Somebody who sees every answer, and knows all the other rows, may become all but certain "
-            f"whether {unit} {verb} in the data: a budget of ε={short(whole.limit_epsilon)} promises next to nothing."
+            f"whether {unit} {verb} in the data: a budget of ε={short(whole.limit_epsilon)} promises next "
+            "to nothing."
         )
     else:
         sentence = (

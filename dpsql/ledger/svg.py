@@ -151,7 +151,8 @@ class Picture:
         """The picture as an ``<svg>`` element."""
         return (
             f'<svg viewBox="0 0 {self.width} {self.height}" role="img" width="{self.width}" '
-            f'xmlns="http://www.w3.org/2000/svg" font-family="system-ui, sans-serif" font-size="13"><title>{escape(self.title)}</title>'
+            f'xmlns="http://www.w3.org/2000/svg" font-family="system-ui, sans-serif" font-size="13">'
+            f"<title>{escape(self.title)}</title>"
             f"<desc>{escape(self.text)}</desc>{self._grid()}{''.join(self.shapes)}</svg>"
         )
 
@@ -163,7 +164,8 @@ class Picture:
             parts.append(
                 f'<line class="grid" stroke="currentColor" stroke-opacity="0.15" x1="{x0:g}" x2="{x1:g}" '
                 f'y1="{py:g}" y2="{py:g}"/>'
-                f'<text class="tick" fill="currentColor" x="{x0 - 9:g}" y="{py + 4:g}" text-anchor="end">{escape(name)}</text>'
+                f'<text class="tick" fill="currentColor" x="{x0 - 9:g}" y="{py + 4:g}" text-anchor="end">'
+                f"{escape(name)}</text>"
             )
         for value, name in self.x.ticks:
             px, _ = self.at(value, self.y.low)
