@@ -295,7 +295,7 @@ def _spread(kind: str) -> Callable[[Block, Call, str, dict[str, Any]], Aggregate
         low, high, steps = item.grid.low, item.grid.high, Fraction(item.grid.steps)
         centre = (low + high) // 2
         total = _total(block, item, centre)
-        away = f"(LEAST(GREATEST({item.y}, {low}), {high}) - {centre})"
+        away = f"(CAST({grids.clamped(item.y, item.grid)} AS HUGEINT) - {centre})"
         most = max(high - centre, centre - low) ** 2
         squares = block.exact.partial(f"COALESCE(SUM({away} * {away}), 0)", 0, most)
         count = block.exact.partial(f"COUNT({item.y})", 0, 1)

@@ -111,5 +111,11 @@ def clamped_sum(y: str, grid: Grid) -> str:
     return f"((CAST(COALESCE(SUM(ABS({y} - {_signed(low)}) - ABS({y} - {_signed(high)})), 0) AS HUGEINT){added}) // 2)"
 
 
+def clamped(y: str, grid: Grid) -> str:
+    """``y`` clamped to the grid's bounds; NULL stays NULL, where LEAST and GREATEST would make a bound of it."""
+    low, high = grid.low, grid.high
+    return f"((ABS({y} - {_signed(low)}) - ABS({y} - {_signed(high)}) + {_signed(low + high)}) // 2)"
+
+
 def _signed(value: int) -> str:
     return f"({value})" if value < 0 else str(value)
