@@ -10,13 +10,14 @@ import datetime
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any, TypeVar
 
 from dpsql.errors import PolicyError
-from dpsql.policy_toml import exact
+from dpsql.policy_toml import decimal, exact
 
-Value = str | int | bool | Fraction | datetime.date | datetime.datetime
+Value = str | int | bool | Decimal | datetime.date | datetime.datetime
 V = TypeVar("V")
 
 _UPPER = {upper: upper + 32 for upper in range(65, 91)}
@@ -156,28 +157,35 @@ def values_of(value: object) -> tuple[Value, ...]:
         raise PolicyError(
             "values are a list with at least one value.", keys=("values",), hint='values = ["A", "B"]'
         )
+    settled: list[Value] = []
     kinds: set[str] = set()
-    seen: set[object] = set()
     for item in value:
-        if isinstance(item, bool):
-            kinds.add("booleans")
-        elif isinstance(item, int | Fraction):
-            kinds.add("numbers")
-        elif isinstance(item, str):
-            kinds.add("text")
-        elif isinstance(item, datetime.date):
-            kinds.add("times" if isinstance(item, datetime.datetime) else "dates")
-        else:
-            raise PolicyError(
-                f"values holds something that is not text, a number, a boolean or a date: {item!r}.",
-                keys=("values",),
-            )
-        if item in seen:
+        kind, plain = _value(item)
+        if plain in settled and kind in kinds:
             raise PolicyError(f"values lists {item} twice.", keys=("values",), hint="list each value once.")
-        seen.add(item)
+        kinds.add(kind)
+        settled.append(plain)
     if len(kinds) > 1:
         raise PolicyError(f"values mixes {' and '.join(sorted(kinds))}.", keys=("values",))
-    return tuple(value)
+    return tuple(settled)
+
+
+def _value(item: object) -> tuple[str, Value]:
+    """What kind of value it is, and the value; a fraction becomes the decimal that was written."""
+    if isinstance(item, bool):
+        return "booleans", item
+    if isinstance(item, int | Decimal):
+        return "numbers", item
+    if isinstance(item, Fraction | float):
+        number = item if isinstance(item, Fraction) else fraction("values", item)
+        return "numbers", Decimal(decimal(number) or "NaN")
+    if isinstance(item, str):
+        return "text", item
+    if isinstance(item, datetime.date):
+        return ("times" if isinstance(item, datetime.datetime) else "dates"), item
+    raise PolicyError(
+        f"values holds something that is not text, a number, a boolean or a date: {item!r}.", keys=("values",)
+    )
 
 
 def path_of(table: str, text: str) -> tuple[Hop, ...]:

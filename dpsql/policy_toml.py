@@ -12,6 +12,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -209,6 +210,8 @@ def _value(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, int):
         return str(value)
+    if isinstance(value, Decimal):
+        return str(value).lower()
     if isinstance(value, Fraction):
         return decimal(value) or f'"{value.numerator}/{value.denominator}"'
     if isinstance(value, str):

@@ -2,58 +2,62 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import hashlib
 import os
+import re
 import threading
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
-from dpsql.errors import BindError, EngineError, PolicyError, did_you_mean
+from dpsql.engine.clone import Clone, Columns, quoted
+from dpsql.errors import EngineError, PolicyError, did_you_mean
 from dpsql.policy import Policy, Table
 
 WITHHELD = "the engine failed while it read private data; why is withheld."
-_FILES = {".parquet": "read_parquet", ".csv": "read_csv", ".tsv": "read_csv", ".json": "read_json", ".jsonl": "read_json"}
-_CONFIG = {
+_READERS = {
+    ".parquet": "read_parquet",
+    ".csv": "read_csv", ".csv.gz": "read_csv", ".tsv": "read_csv", ".tsv.gz": "read_csv",
+    ".json": "read_json", ".jsonl": "read_json", ".ndjson": "read_json",
+}  # fmt: skip
+_CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
     "allow_community_extensions": "false",
     "allow_unsigned_extensions": "false",
     "allow_persistent_secrets": "false",
     "python_enable_replacements": "false",
-    "memory_limit": "",
 }
 # Settings that one of the supported versions does not know are left out there; the plans do not rely on them.
-_SETTINGS = (
-    "SET enable_progress_bar = false",
-    "SET max_expression_depth = 1000",
-    "SET error_on_division_by_zero = false",
-    "SET ieee_floating_point_ops = true",
-    "SET preserve_insertion_order = false",
-    "SET perfect_ht_threshold = 22",
-)
-
-
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+_SETTINGS = {
+    "enable_progress_bar": "false",
+    "error_on_division_by_zero": "false",
+    "ieee_floating_point_ops": "true",
+    "preserve_insertion_order": "false",
+    "perfect_ht_threshold": "22",
+}
+# Settings that change what SQL means: two people must not become one because their names differ by case.
+_MEANING = {"default_collation": "", "integer_division": "false", "python_enable_replacements": "false"}
+_ENUM = re.compile(r"ENUM\((?:'(?:[^']|'')*'(?:, *)?)*\)")
 
 
 class DuckDBEngine:
     """See :class:`dpsql.engine.base.Engine`.
 
     Args:
-        database: the path of a DuckDB file (opened read-only), ``":memory:"``, or an open connection (used through a
-            cursor, its settings left alone).
+        database: the path of a DuckDB file (opened read-only), ``":memory:"``, an open connection (used through a
+            cursor, its settings left alone), or a mapping of table names to pandas, polars or Arrow tables.
         policy: its sources become views, before the connection is locked.
         base: the folder that relative sources start from.
 
     Raises:
-        PolicyError: the database or a source does not exist.
+        PolicyError: the database or a source does not exist or can't be read.
     """
 
     dialect = "duckdb"
@@ -63,83 +67,143 @@ class DuckDBEngine:
         self._base = base
         self._lock = threading.RLock()
         self._attached = isinstance(database, duckdb.DuckDBPyConnection)
-        self._database = database
+        self._frames: Mapping[str, Any] = database if isinstance(database, Mapping) else {}
+        self._database = ":memory:" if isinstance(database, Mapping) else database
         self._token = uuid.uuid4().hex
-        self._clone: duckdb.DuckDBPyConnection | None = None
+        self._clone: Clone | None = None
         self._sources = {t.name: self._files(t) for t in policy.tables.values() if t.source is not None}
         self._open()
 
+    @property
+    def _path(self) -> str | None:
+        """The database file, where there is one."""
+        if self._attached or str(self._database) in (":memory:", ""):
+            return None
+        return os.path.realpath(os.path.expanduser(str(self._database)))
+
     def _open(self) -> None:
-        if self._attached:
-            self._con = self._database.cursor()
+        if isinstance(self._database, duckdb.DuckDBPyConnection):
+            self._con = self._cursor(self._database)
         else:
-            config = {key: value for key, value in _CONFIG.items() if value}
-            path = str(self._database)
-            memory = path in (":memory:", "")
-            if not memory and not Path(path).is_file():
-                raise PolicyError(f"there is no database {path}.", hint="give the path of a DuckDB file.")
-            try:
-                self._con = duckdb.connect(path if not memory else ":memory:", read_only=not memory, config=config)
-            except duckdb.Error:
-                raise PolicyError(f"{path} can't be opened as a DuckDB database.") from None
+            self._con = self._connect()
+            for name, frame in self._frames.items():
+                self._con.register(name, frame)
         row = self._con.execute("SELECT current_database(), current_schema()").fetchone()
         assert row is not None
-        self._home = row
-        self._relations = {table.name: self._relation(table) for table in self._policy.tables.values()}
+        self._home: tuple[str, str] = (row[0], row[1])
+        self._places = {table.name: self._place(table) for table in self._policy.tables.values()}
         if not self._attached:
             self._harden()
+
+    def _connect(self) -> duckdb.DuckDBPyConnection:
+        path = self._path
+        if path is not None and not Path(path).is_file():
+            raise PolicyError(
+                f"there is no database {self._database}.", hint="give the path of a DuckDB file."
+            )
+        with contextlib.suppress(duckdb.Error):
+            return duckdb.connect(path or ":memory:", read_only=path is not None, config=_CONFIG)
+        raise PolicyError(
+            f"{self._database} can't be opened as a DuckDB database.",
+            hint="where it is open in this process already, pass that connection instead of the path.",
+        )
+
+    def _cursor(self, given: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
+        """A cursor with settings of its own; or the connection itself, where tables live in it alone."""
+        cursor = given.cursor()
+        for setting, value in {**_SETTINGS, **_MEANING}.items():
+            with contextlib.suppress(duckdb.Error):
+                cursor.execute(f"SET SESSION {setting} = '{value}'")
+        named = [
+            t.source or t.name for t in self._policy.tables.values() if self._sources.get(t.name) is None
+        ]
+        if all(_exists(cursor, name) or not _exists(given, name) for name in named):
+            return cursor
+        # Registered frames and temporary tables belong to one connection; a cursor does not see them.
+        cursor.close()
+        for setting in ("default_collation", "integer_division"):
+            row = given.execute(f"SELECT current_setting('{setting}')::VARCHAR").fetchone()
+            if row is not None and row[0] != _MEANING[setting]:
+                raise PolicyError(
+                    f"the connection has {setting} = {row[0]}, which changes what a statement means.",
+                    hint=f"RESET {setting} on the connection first.",
+                )
+        return given
 
     def _files(self, table: Table) -> list[str] | None:
         """The files of a source, or None when it is a table of the database."""
         assert table.source is not None
-        suffix = Path(table.source).suffix.lower()
-        if suffix not in _FILES:
+        if not table.file:
             return None
+        if _reader(table.source) is None:
+            raise PolicyError(
+                f"the source {table.source} of {table.name} is not a kind of file that is read here.",
+                hint=f"known endings are {', '.join(_READERS)}.",
+            )
         pattern = os.path.expanduser(table.source)
         if not os.path.isabs(pattern):
             pattern = str(self._base.resolve() / pattern)
         found = sorted(os.path.realpath(path) for path in glob.glob(pattern, recursive=True))
         if not found:
-            raise PolicyError(f"the source {table.source} of {table.name} does not exist.")
+            raise PolicyError(
+                f"the source {table.source} of {table.name} does not exist.",
+                hint=f"relative sources start from {self._base}.",
+            )
         return found
 
-    def _relation(self, table: Table) -> str:
+    def _place(self, table: Table) -> tuple[str, str, str]:
+        """Catalog, schema and name under which exact queries find a table."""
         files = self._sources.get(table.name)
-        if files is not None:
-            assert table.source is not None
-            reader = _FILES[Path(table.source).suffix.lower()]
-            listed = ", ".join("'" + path.replace("'", "''") + "'" for path in files)
-            body = f"{reader}([{listed}])"
+        name = table.source or table.name
+        reader = _reader(name) or ""
+        parts = name.split(".")
+        if _exists(self._con, name, temporary=True):
+            place = ("temp", "main", name)
         else:
-            name = table.source or table.name
-            body = ".".join(quoted(part) for part in (*self._home, name))
-        try:
+            catalog, schema, last = (*self._home[: max(0, 3 - len(parts))], *parts[-3:])
+            place = (catalog, schema, last)
+        body = ".".join(map(quoted, place))
+        if files is not None:
+            listed = ", ".join("'" + path.replace("'", "''") + "'" for path in files)
+            body = f"{reader}([{listed}]{'' if reader == 'read_parquet' else ', sample_size = -1'})"
+        described = None
+        with contextlib.suppress(duckdb.Error):
             described = self._con.execute(f"DESCRIBE SELECT * FROM {body}").fetchall()
-        except duckdb.Error:
+        if described is None and files is not None:
+            raise PolicyError(f"the source {name} of {table.name} can't be read as {reader[5:]}.")
+        if described is None:
             raise PolicyError(
-                f"the policy names {table.name}, which the database does not have.",
-                hint=did_you_mean(table.source or table.name, self._existing()),
-            ) from None
-        enums = [name for name, kind, *_ in described if kind.startswith("ENUM")]
-        if files is None and not enums:
-            return body
-        # The labels of an ENUM are data: a private column shows its text only.
-        casts = ", ".join(f"CAST({quoted(name)} AS VARCHAR) AS {quoted(name)}" for name in enums)
+                f"the policy names {name}, which the database does not have.",
+                hint=did_you_mean(name, self._existing()),
+            )
+        # The labels of an ENUM are data: a column of one shows its text only.
+        kinds = {row[0]: _ENUM.sub("VARCHAR", row[1]) for row in described if "ENUM(" in row[1]}
+        if files is None and not kinds:
+            return place
+        casts = ", ".join(
+            f"CAST({quoted(column)} AS {kind}) AS {quoted(column)}" for column, kind in kinds.items()
+        )
         star = f"* REPLACE ({casts})" if casts else "*"
-        view = quoted(f"dpsql_source_{table.name}")
-        self._con.execute(f"CREATE OR REPLACE TEMP VIEW {view} AS SELECT {star} FROM {body}")
-        return f"temp.main.{view}"
+        view = f"dpsql_source_{table.name}"
+        # Parquet has its types in it. Text is read once, here: a row that does not fit its column must fail before
+        # any statement, never within one.
+        kind = "VIEW" if files is None or reader == "read_parquet" else "TABLE"
+        made = False
+        with contextlib.suppress(duckdb.Error):
+            self._con.execute(f"CREATE OR REPLACE TEMP {kind} {quoted(view)} AS SELECT {star} FROM {body}")
+            made = True
+        if not made:
+            raise PolicyError(f"the source {name} of {table.name} can't be read.")
+        return ("temp", "main", view)
 
     def _existing(self) -> list[str]:
         rows = self._con.execute("SELECT table_name FROM information_schema.tables").fetchall()
         return [row[0] for row in rows]
 
     def _harden(self) -> None:
-        for setting in _SETTINGS:
-            try:
-                self._con.execute(setting)
-            except duckdb.Error:
-                continue
+        for setting, value in _SETTINGS.items():
+            with contextlib.suppress(duckdb.Error):
+                self._con.execute(f"SET {setting} = {value}")
         allowed = [path for files in self._sources.values() for path in files or []]
         if allowed:
             listed = ", ".join("'" + path.replace("'", "''") + "'" for path in allowed)
@@ -150,71 +214,55 @@ class DuckDBEngine:
     # -- the protocol -------------------------------------------------------------------------------------------
 
     def schema(self, table: Table) -> Mapping[str, str]:
-        rows = self._con.execute(f"DESCRIBE SELECT * FROM {self._relations[table.name]}").fetchall()
+        rows = self._con.execute(f"DESCRIBE SELECT * FROM {self.relation(table)}").fetchall()
         return {row[0]: row[1] for row in rows}
 
     def relation(self, table: Table) -> str:
-        return self._relations[table.name]
+        return ".".join(map(quoted, self._places[table.name]))
 
     def public(self, table: Table) -> pa.Table:
         """All rows of a public table."""
         assert table.public, "only public tables are read whole"
-        return self._con.sql(f"SELECT * FROM {self._relations[table.name]}").to_arrow_table()
+        return self._con.sql(f"SELECT * FROM {self.relation(table)}").to_arrow_table()
 
     @property
     def dataset(self) -> str:
         """What the data are called in the ledger: the files they are in, or the attached database."""
-        parts = [path for files in self._sources.values() for path in files or []]
+        parts = self._known()
         if self._attached:
             rows = self._con.execute("SELECT path FROM duckdb_databases() WHERE NOT internal").fetchall()
-            parts += [str(row[0]) for row in rows if row[0]] or ["attached"]
-        elif str(self._database) not in (":memory:", ""):
-            parts.append(os.path.realpath(str(self._database)))
+            parts += [os.path.realpath(row[0]) for row in rows if row[0]] or ["attached"]
+        parts += [f"frame {name}" for name in self._frames]
         return hashlib.sha256("\n".join(sorted(parts)).encode()).hexdigest()[:32]
+
+    def _known(self) -> list[str]:
+        """Every file that the data are in, as far as paths say."""
+        listed = [path for files in self._sources.values() for path in files or []]
+        return [*listed, self._path] if self._path is not None else listed
 
     def version(self) -> str:
         """Changes when a file changes. An attached connection's data are taken for new in each session."""
-        paths = [path for files in self._sources.values() for path in files or []]
-        in_files = not self._attached and str(self._database) not in (":memory:", "")
-        if in_files:
-            paths.append(str(self._database))
-        uncovered = any(files is None for files in self._sources.values()) or len(self._sources) < len(self._relations)
-        parts = [f"{p}:{(s := os.stat(p)).st_size}:{s.st_mtime_ns}" for p in sorted(paths) if os.path.exists(p)]
-        if uncovered and not in_files:
+        parts = []
+        for path in sorted(self._known()):
+            with contextlib.suppress(OSError):
+                stat = os.stat(path)
+                parts.append(f"{path}:{stat.st_size}:{stat.st_mtime_ns}")
+        elsewhere = any(self._sources.get(name) is None for name in self._places)
+        if elsewhere and self._path is None:
             parts.append(self._token)
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
-    def check(self, sql: str, lent: Mapping[str, Sequence[tuple[str, str]]]) -> None:
-        """Binds the query against an empty copy of the schema: what it refuses, it refuses whatever the data are."""
-        message = ""
-        with self._lock:
-            clone = self._empty_copy()
-            for name, columns in lent.items():
-                items = ", ".join(f"CAST(NULL AS {kind}) AS {quoted(column)}" for column, kind in columns)
-                clone.execute(f"CREATE OR REPLACE TEMP VIEW {quoted(name)} AS SELECT {items} WHERE FALSE")
-            try:
-                clone.execute(f"EXPLAIN {sql}")
-            except duckdb.Error as error:
-                message = str(error).split("\n")[0]
-        if message:
-            raise BindError("the engine can't run this.", hint=message)
+    def check(self, sql: str, lent: Mapping[str, Columns]) -> None:
+        """Binds an exact query against an empty copy of the schema, before anything is paid.
 
-    def _empty_copy(self) -> duckdb.DuckDBPyConnection:
-        """A database with the same names and no rows, made once. Planning on the data themselves would read them."""
-        if self._clone is None:
-            self._clone = duckdb.connect(":memory:", config={"python_enable_replacements": "false"})
-            for catalog in {relation.split(".")[0] for relation in self._relations.values()} - {"temp"}:
-                if catalog.strip('"') != "memory":
-                    self._clone.execute(f"ATTACH ':memory:' AS {catalog}")
-            for table in self._policy.tables.values():
-                relation = self._relations[table.name]
-                catalog, schema, _ = relation.split(".", 2)
-                if catalog != "temp" and schema.strip('"') != "main":
-                    self._clone.execute(f"CREATE SCHEMA IF NOT EXISTS {catalog}.{schema}")
-                columns = ", ".join(f"{quoted(name)} {kind}" for name, kind in self.schema(table).items())
-                kind = "TEMP TABLE" if catalog == "temp" else "TABLE"
-                self._clone.execute(f"CREATE {kind} IF NOT EXISTS {relation} ({columns})")
-        return self._clone
+        Raises:
+            BindError: the engine would refuse it whatever the data are.
+        """
+        with self._lock:
+            if self._clone is None:
+                tables = self._policy.tables.values()
+                self._clone = Clone((self._places[t.name], list(self.schema(t).items())) for t in tables)
+            self._clone.check(sql, lent)
 
     def execute(self, sql: str, lent: Mapping[str, pa.Table] | None = None) -> pa.Table:
         """Runs one exact query, with public relations lent to it under their names.
@@ -223,7 +271,7 @@ class DuckDBEngine:
             EngineError: anything failed; the engine's message, which may hold values, is dropped here.
             KeyboardInterrupt: the user stopped it.
         """
-        table, stopped = None, False
+        table, stopped, broken = None, False, False
         with self._lock:
             try:
                 for name, rows in (lent or {}).items():
@@ -232,36 +280,53 @@ class DuckDBEngine:
             except (duckdb.InterruptException, KeyboardInterrupt):
                 stopped = True
             except (duckdb.FatalException, duckdb.InternalException):
-                self._reopen()
-            except Exception:
+                broken = True
+            except RuntimeError as error:
+                # The stop button arrives as a plain RuntimeError when it is pressed inside a relation's run.
+                stopped = type(error) is RuntimeError and str(error) == "Query interrupted"
+            except Exception:  # noqa: BLE001 - whatever it is, its message may hold a value
                 table = None
-            finally:
-                for name in lent or {}:
-                    self._drop(name)
+            for name in lent or {}:
+                with contextlib.suppress(duckdb.Error):
+                    self._con.unregister(name)
+            if broken:
+                self._reopen()
         if stopped:
             raise KeyboardInterrupt
         if table is None:
             raise EngineError(WITHHELD)
         return table
 
-    def _drop(self, name: str) -> None:
-        try:
-            self._con.unregister(name)
-        except duckdb.Error:
-            return
-
     def _reopen(self) -> None:
         """An internal error invalidates DuckDB's whole instance; the next statement gets a new one."""
         if self._attached:
             return
-        try:
+        with contextlib.suppress(duckdb.Error):
             self._con.close()
-        except duckdb.Error:
-            pass
-        self._open()
+        with contextlib.suppress(duckdb.Error, PolicyError):
+            self._open()
 
     def interrupt(self) -> None:
+        """Stops the running query, from any thread."""
         self._con.interrupt()
 
     def close(self) -> None:
-        self._con.close()
+        """Closes what this engine opened; a connection that was given stays open."""
+        if self._con is not self._database:
+            self._con.close()
+        if self._clone is not None:
+            self._clone.close()
+
+
+def _reader(source: str) -> str | None:
+    return next((reader for ending, reader in _READERS.items() if source.lower().endswith(ending)), None)
+
+
+def _exists(con: duckdb.DuckDBPyConnection, name: str, temporary: bool = False) -> bool:
+    """Whether a connection has a table or view of that name, as its catalog says; reads no rows."""
+    rows = con.execute(
+        "SELECT temporary FROM duckdb_tables() WHERE lower(table_name) = lower(?) UNION ALL "
+        "SELECT temporary FROM duckdb_views() WHERE lower(view_name) = lower(?)",
+        [name.rsplit(".")[-1], name.rsplit(".")[-1]],
+    ).fetchall()
+    return any(row[0] for row in rows) if temporary else bool(rows)

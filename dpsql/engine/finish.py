@@ -11,7 +11,7 @@ from typing import Protocol
 import duckdb
 import pyarrow as pa
 
-from dpsql.engine.duckdb import quoted
+from dpsql.engine.clone import empty, quoted
 from dpsql.errors import BindError
 from dpsql.policy import Policy, Table
 
@@ -56,10 +56,10 @@ class Finisher:
             for name in public:
                 if name not in self._bound:
                     columns = list(self._engine.schema(self._tables[name]).items())
-                    self._binding.execute(f"CREATE TABLE {quoted(name)} AS {_empty(columns)}")
+                    self._binding.execute(f"CREATE TABLE {quoted(name)} AS {empty(columns)}")
                     self._bound.add(name)
-            for name, columns in relations.items():
-                self._binding.execute(f"CREATE OR REPLACE TEMP VIEW {quoted(name)} AS {_empty(columns)}")
+            for name, given in relations.items():
+                self._binding.execute(f"CREATE OR REPLACE TEMP VIEW {quoted(name)} AS {empty(given)}")
             try:
                 rows = self._binding.execute(f"DESCRIBE {sql}").fetchall()
             except duckdb.Error as error:
@@ -126,14 +126,13 @@ def _closed() -> duckdb.DuckDBPyConnection:
     return con
 
 
-def _empty(columns: Iterable[tuple[str, str]]) -> str:
-    items = ", ".join(f"CAST(NULL AS {kind}) AS {quoted(name)}" for name, kind in columns)
-    return f"SELECT {items} WHERE FALSE"
-
-
 def _cleaned(error: Exception) -> str:
     """DuckDB's sentence without its class, its excerpt of SQL that the analyst did not write, and its candidates."""
     text = str(error).split("\n")[0]
     text = re.sub(r"^[A-Z]\w*( \w+)? Error: ", "", text)
     text = text.replace("dpsql_block_", "the release ")
-    return f"above the private part: {text[:1].lower()}{text[1:]}" if text else "above the private part: it can't be run."
+    return (
+        f"above the private part: {text[:1].lower()}{text[1:]}"
+        if text
+        else "above the private part: it can't be run."
+    )

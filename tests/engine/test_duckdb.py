@@ -1,0 +1,299 @@
+"""The DuckDB engine: what it opens, what it hides, what it refuses to do."""
+
+from __future__ import annotations
+
+import decimal
+import os
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from dpsql.engine.duckdb import WITHHELD, DuckDBEngine
+from dpsql.errors import BindError, EngineError, PolicyError
+from dpsql.policy import Budget, Policy, Table
+
+SECRET = "not-a-number-4711"
+
+
+def policy(*tables: Table) -> Policy:
+    return Policy(Budget(1), {table.name: table for table in tables})
+
+
+def visits(source: str | None = None) -> Table:
+    return Table("visits", privacy_unit="person", source=source)
+
+
+@pytest.fixture
+def data() -> pa.Table:
+    return pa.table({"person": [1, 1, 2], "amount": [1.5, None, 2.0], "note": ["a", SECRET, "c"]})
+
+
+@pytest.fixture
+def file(tmp_path: Path, data: pa.Table) -> Path:
+    with duckdb.connect(str(tmp_path / "visits.duckdb")) as con:
+        con.register("given", data)
+        con.execute("CREATE TABLE visits AS SELECT * FROM given")
+        con.execute("CREATE TABLE hidden AS SELECT 42 AS answer")
+    return tmp_path / "visits.duckdb"
+
+
+def count(engine: DuckDBEngine, name: str = "visits") -> int:
+    table = engine._policy.tables[name]
+    return int(engine.execute(f"SELECT COUNT(*) AS n FROM {engine.relation(table)}")["n"][0].as_py())
+
+
+class TestOpening:
+    def test_a_file(self, file: Path) -> None:
+        engine = DuckDBEngine(str(file), policy(visits()), file.parent)
+        assert count(engine) == 3
+        assert dict(engine.schema(engine._policy.tables["visits"])) == {
+            "person": "BIGINT",
+            "amount": "DOUBLE",
+            "note": "VARCHAR",
+        }
+        engine.close()
+
+    @pytest.mark.parametrize("ending", [".parquet", ".csv", ".json"])
+    def test_sources_relative_to_the_policy(self, tmp_path: Path, data: pa.Table, ending: str) -> None:
+        with duckdb.connect() as con:
+            con.register("given", data)
+            for part in ("a", "b"):
+                con.execute(f"COPY given TO '{tmp_path}/{part}{ending}'")
+        engine = DuckDBEngine(":memory:", policy(visits(f"*{ending}")), tmp_path)
+        assert count(engine) == 6
+        assert engine.execute("SELECT 1 AS one").num_rows == 1
+        engine.close()
+
+    def test_an_open_connection_keeps_its_settings_and_stays_open(self, data: pa.Table) -> None:
+        with duckdb.connect() as con:
+            con.register("given", data)
+            con.execute("CREATE TABLE visits AS SELECT * FROM given")
+            settings = "SELECT name, value FROM duckdb_settings() WHERE name <> 'duckdb_api' ORDER BY name"
+            before = con.execute(settings).fetchall()
+            engine = DuckDBEngine(con, policy(visits()), Path())
+            assert count(engine) == 3
+            engine.close()
+            assert con.execute(settings).fetchall() == before
+            assert con.execute("SELECT COUNT(*) FROM visits").fetchone() == (3,)
+
+    def test_frames_registered_on_a_connection(self, data: pa.Table) -> None:
+        with duckdb.connect() as con:
+            con.register("visits", data)
+            engine = DuckDBEngine(con, policy(visits()), Path())
+            assert count(engine) == 3
+            engine.close()
+            assert con.execute("SELECT 1").fetchone() == (1,)
+
+    def test_settings_that_merge_people_are_refused(self, data: pa.Table) -> None:
+        with duckdb.connect() as con:
+            con.execute("SET default_collation = 'nocase'")
+            con.register("visits", data)
+            with pytest.raises(PolicyError, match="default_collation"):
+                DuckDBEngine(con, policy(visits()), Path())
+
+    def test_a_cursor_does_not_inherit_them(self) -> None:
+        with duckdb.connect() as con:
+            con.execute("CREATE TABLE visits AS SELECT unnest(['A', 'a']) AS person")
+            con.execute("SET default_collation = 'nocase'")
+            engine = DuckDBEngine(con, policy(visits()), Path())
+            people = engine.execute(f"SELECT COUNT(DISTINCT person) AS n FROM {engine.relation(visits())}")
+            assert people["n"][0].as_py() == 2
+            engine.close()
+
+    def test_frames_by_name(self, data: pa.Table) -> None:
+        for frame in (data, data.to_pandas()):
+            engine = DuckDBEngine({"visits": frame}, policy(visits()), Path())
+            assert count(engine) == 3
+            engine.close()
+
+    def test_a_table_of_another_schema(self, tmp_path: Path) -> None:
+        with duckdb.connect() as con:
+            con.execute("CREATE SCHEMA clinic; CREATE TABLE clinic.stays AS SELECT 1 AS person")
+            engine = DuckDBEngine(con, policy(visits("clinic.stays")), tmp_path)
+            assert engine.relation(visits()) == '"memory"."clinic"."stays"'
+            assert count(engine) == 1
+            engine.close()
+
+    @pytest.mark.parametrize(
+        "database, source, sentence",
+        [
+            ("nowhere.duckdb", None, "there is no database"),
+            (":memory:", None, "does not have"),
+            (":memory:", "nowhere.parquet", "does not exist"),
+            (":memory:", "policy.py/x", "not a kind of file"),
+            (":memory:", "broken.parquet", "can't be read as parquet"),
+            ("broken.parquet", None, "can't be opened"),
+        ],
+    )
+    def test_what_is_missing(self, tmp_path: Path, database: str, source: str | None, sentence: str) -> None:
+        (tmp_path / "broken.parquet").write_text(SECRET)
+        where = database if database == ":memory:" else str(tmp_path / database)
+        with pytest.raises(PolicyError, match=sentence) as caught:
+            DuckDBEngine(where, policy(visits(source)), tmp_path)
+        assert SECRET not in "".join(traceback.format_exception(caught.value))
+
+    def test_text_that_does_not_fit_its_columns_fails_before_any_statement(self, tmp_path: Path) -> None:
+        rows = "\n".join(f"{n},1" for n in range(30_000))
+        (tmp_path / "visits.csv").write_text(f"person,amount\n{rows}\n7,{SECRET}\n")
+        engine = DuckDBEngine(":memory:", policy(visits("visits.csv")), tmp_path)
+        assert engine.schema(visits())["amount"] == "VARCHAR"
+        assert count(engine) == 30_001
+        engine.close()
+
+
+class TestHiding:
+    def test_labels_of_an_enum_are_data(self) -> None:
+        with duckdb.connect() as con:
+            con.execute("CREATE TYPE illness AS ENUM ('flu', 'it''s, (rare)')")
+            con.execute("CREATE TABLE visits (person INT, ill illness, all_ill illness[], amount INT)")
+            engine = DuckDBEngine(con, policy(visits()), Path())
+            assert dict(engine.schema(visits())) == {
+                "person": "INTEGER",
+                "ill": "VARCHAR",
+                "all_ill": "VARCHAR[]",
+                "amount": "INTEGER",
+            }
+            engine.close()
+
+    def test_the_engines_message_is_withheld(self, file: Path) -> None:
+        engine = DuckDBEngine(str(file), policy(visits()), file.parent)
+        sql = f"SELECT SUM(CAST(note AS INTEGER)) AS s FROM {engine.relation(visits())}"
+        with pytest.raises(EngineError) as caught:
+            engine.execute(sql)
+        error = caught.value
+        assert error.message == WITHHELD
+        assert error.__cause__ is None
+        assert error.__context__ is None
+        frames = [frame.f_locals for frame, _ in traceback.walk_tb(error.__traceback__)]
+        assert SECRET not in repr(frames)
+        engine.close()
+
+    def test_every_failure_reads_the_same(self, file: Path) -> None:
+        engine = DuckDBEngine(str(file), policy(visits()), file.parent)
+        said = set()
+        for sql in ("SELECT CAST('x' AS INT)", "SELECT nothing", "SELEC", "SELECT error('x')", "COPY visits TO 'x'"):
+            with pytest.raises(EngineError) as caught:
+                engine.execute(sql)
+            said.add(str(caught.value))
+        assert said == {WITHHELD}
+        engine.close()
+
+    def test_an_internal_error_is_one_more_failure_and_the_next_statement_works(self, file: Path) -> None:
+        engine = DuckDBEngine(str(file), policy(visits()), file.parent)
+        nines = "9" * 44
+        for sql in (
+            f"SELECT TRY_CAST({nines} AS BIGINT)",
+            f"SELECT CASE WHEN person = 1 THEN {nines} ELSE 1 END::BIGINT FROM {engine.relation(visits())}",
+        ):
+            try:
+                engine.execute(sql)
+            except EngineError as error:
+                assert str(error) == WITHHELD
+        assert count(engine) == 3
+        engine.close()
+
+
+class TestLocked:
+    @pytest.mark.parametrize(
+        "sql",
+        [
+            "SELECT * FROM read_csv('/etc/passwd')",
+            "SELECT * FROM '/etc/passwd'",
+            "SELECT * FROM glob('/*')",
+            "COPY visits TO 'out.csv'",
+            "INSTALL httpfs",
+            "SET enable_external_access = true",
+            "SET memory_limit = '1GB'",
+            "CREATE TABLE x AS SELECT 1",
+            "DROP TABLE visits",
+            "SELECT * FROM outside",
+        ],
+    )
+    def test_outside_is_out_of_reach(self, file: Path, tmp_path: Path, sql: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        outside = pa.table({"a": [1]})  # a local of this frame: Python names are not tables
+        engine = DuckDBEngine(str(file), policy(visits()), file.parent)
+        with pytest.raises(EngineError):
+            engine.execute(sql)
+        assert not (tmp_path / "out.csv").exists()
+        assert outside.num_rows == 1
+        engine.close()
+
+    def test_a_source_stays_readable_and_its_neighbours_do_not(self, tmp_path: Path, data: pa.Table) -> None:
+        with duckdb.connect() as con:
+            con.register("given", data)
+            con.execute(f"COPY given TO '{tmp_path}/visits.parquet'")
+            con.execute(f"COPY given TO '{tmp_path}/other.parquet'")
+        engine = DuckDBEngine(":memory:", policy(visits("visits.parquet")), tmp_path)
+        assert count(engine) == 3
+        with pytest.raises(EngineError):
+            engine.execute(f"SELECT * FROM read_parquet('{tmp_path}/other.parquet')")
+        engine.close()
+
+
+class TestAnswers:
+    def test_sums_are_exact_integers(self) -> None:
+        with duckdb.connect() as con:
+            con.execute("CREATE TABLE visits AS SELECT 9223372036854775807 AS person FROM range(1000)")
+            engine = DuckDBEngine(con, policy(visits()), Path())
+            total = engine.execute(f"SELECT SUM(person) AS s FROM {engine.relation(visits())}")
+            assert total.schema.field("s").type == pa.decimal128(38, 0)
+            assert total["s"][0].as_py() == decimal.Decimal(9223372036854775807000)
+            engine.close()
+
+    def test_lent_relations_are_seen_once(self, file: Path) -> None:
+        engine = DuckDBEngine(str(file), policy(visits()), file.parent)
+        lent = {"dpsql_lent": pa.table({"k": [1, 2]})}
+        assert engine.execute("SELECT SUM(k) AS s FROM dpsql_lent", lent)["s"][0].as_py() == 3
+        with pytest.raises(EngineError):
+            engine.execute("SELECT SUM(k) AS s FROM dpsql_lent")
+        engine.close()
+
+    def test_check_binds_without_data(self, file: Path) -> None:
+        engine = DuckDBEngine(str(file), policy(visits()), file.parent)
+        engine.check(f"SELECT SUM(k + person) FROM {engine.relation(visits())}, lent", {"lent": [("k", "BIGINT")]})
+        engine.check(f"SELECT CAST(note AS INTEGER) FROM {engine.relation(visits())}", {})  # fails on data only
+        with pytest.raises(BindError):
+            engine.check(f"SELECT nothing FROM {engine.relation(visits())}", {})
+        engine.close()
+
+    @pytest.mark.parametrize("stop", ["signal", "interrupt"])
+    def test_stopping(self, file: Path, stop: str) -> None:
+        engine = DuckDBEngine(str(file), policy(visits()), file.parent)
+        act: dict[str, Callable[[], None]] = {
+            "signal": lambda: os.kill(os.getpid(), signal.SIGINT),
+            "interrupt": engine.interrupt,
+        }
+        timer = threading.Timer(0.3, act[stop])
+        begun = time.monotonic()
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            engine.execute("SELECT SUM(a.range * b.range % 7) FROM range(300000) a, range(300000) b")
+        assert time.monotonic() - begun < 20
+        timer.join()
+        assert count(engine) == 3
+        engine.close()
+
+
+class TestVersion:
+    def test_a_file_that_changes(self, tmp_path: Path, data: pa.Table) -> None:
+        def engine() -> DuckDBEngine:
+            return DuckDBEngine(":memory:", policy(visits("visits.csv")), tmp_path)
+
+        (tmp_path / "visits.csv").write_text("person\n1\n")
+        before, dataset = engine().version(), engine().dataset
+        assert engine().version() == before
+        (tmp_path / "visits.csv").write_text("person\n1\n2\n")
+        assert engine().version() != before
+        assert engine().dataset == dataset
+
+    def test_memory_is_new_each_time(self, data: pa.Table) -> None:
+        first, second = (DuckDBEngine({"visits": data}, policy(visits()), Path()) for _ in range(2))
+        assert first.version() == first.version() != second.version()
