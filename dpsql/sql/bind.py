@@ -20,10 +20,11 @@ from dpsql.sql.catalog import Catalog
 from dpsql.sql.dialect import MODE, parse_fragment, span_of, to_sql
 from dpsql.sql.joins import From, bind_from, lent
 from dpsql.sql.modes import BLOCKS, is_private_call, readers_of
-from dpsql.sql.options import Options, take_mode
+from dpsql.sql.options import Options, mode_of, take_mode
 from dpsql.sql.parse import Statement, canonical
 from dpsql.sql.public import Finish, public_columns
 from dpsql.sql.relation import UNIT, Field, Names, Relation, column, fold, unit_domain
+from dpsql.sql.subsample import subsample_block
 from dpsql.sql.types import Type, Typed
 
 _PUBLIC_FUNCTIONS = ("range", "generate_series", "unnest")
@@ -66,6 +67,11 @@ class Binder:
         ``inner`` says that the query stands in FROM or a CTE, where private rows may pass through.
         """
         env = dict(env)
+        if isinstance(tree, exp.Select) and mode_of(tree) == "SUBSAMPLE":
+            options = take_mode(tree, lambda mode: readers_of(mode, self.thresholds))
+            assert options is not None
+            subsample_block(self, tree, options, env)
+            return None
         with_ = tree.args.get("with_")
         if with_ is not None:
             self._ctes(with_, env)
@@ -225,6 +231,19 @@ class Binder:
         if alias is not None and alias.args.get("columns"):
             raise PrivacyError("the columns of a private table keep their names.", span=span_of(alias))
         return self.catalog.relation(table, node.alias_or_name)
+
+    def private_from(self, select: exp.Select, env: Env) -> From:
+        """The FROM of a SELECT that must read private rows."""
+        from_ = select.args.get("from_")
+        sources = [from_.this, *(join.this for join in select.args.get("joins") or [])] if from_ is not None else []
+        relations = {id(node): self._source(node, env) for node in sources}
+        if not any(relation is not None for relation in relations.values()):
+            raise PrivacyError(
+                "this needs private rows, and its FROM has none.",
+                span=span_of(select.expressions[0] if select.expressions else select),
+                hint="public tables can be read exactly, with plain SQL.",
+            )
+        return self._bind_from(select, relations, env)
 
     def _refuse_samples(self, node: exp.Expression) -> None:
         for key in ("sample", "pivots", "laterals", "joins"):

@@ -1,7 +1,8 @@
 """Interval arithmetic on what is public about values: the ranges that the policy declares, carried through expressions.
 
 Ends are exact fractions, None where there is no end. An interval speaks of values after clamping: the expression over
-clamped columns lies in it, and the expression's own values are clamped to it before anything is added up.
+clamped columns lies in it, and the expression's own values are clamped to it before anything is added up. It speaks of
+values that are there: NULL, NaN and the infinities are missing, and lie in no interval.
 """
 
 from __future__ import annotations
@@ -21,6 +22,10 @@ def _least(a: End, b: End) -> End:
 
 def _most(a: End, b: End) -> End:
     return None if a is None or b is None else max(a, b)
+
+
+def _least_known(a: End, b: End) -> End:
+    return b if a is None else a if b is None else min(a, b)
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,18 @@ class Interval:
     def union(self, other: Interval) -> Interval:
         return Interval(_least(self.low, other.low), _most(self.high, other.high))
 
+    def remainder(self, divisor: Interval) -> Interval:
+        """``a % b``: nearer to zero than both, with the sign of ``a``."""
+        far = _least_known(self.absolute().high, divisor.absolute().high)
+        low = Fraction(0) if self.low is not None and self.low >= 0 else None if far is None else -far
+        high = Fraction(0) if self.high is not None and self.high <= 0 else far
+        return Interval(low, high)
+
+    def holds(self, other: Interval) -> bool:
+        """Whether all of ``other`` lies inside."""
+        above = self.low is None or (other.low is not None and self.low <= other.low)
+        return above and (self.high is None or (other.high is not None and other.high <= self.high))
+
     def rounded(self) -> Interval:
         """Outward to whole numbers: what FLOOR, CEIL, ROUND and casts to integers stay within."""
         low = None if self.low is None else Fraction(math.floor(self.low))
@@ -100,14 +117,18 @@ def union(intervals: Iterable[Interval | None]) -> Interval:
     return reduce(lambda a, b: a.union(b), [i or UNKNOWN for i in intervals])
 
 
-def greatest(intervals: Iterable[Interval | None]) -> Interval:
-    """GREATEST(...): at least every known low end, at most all high ends. (NULLs are skipped by the function.)"""
-    items = [i or UNKNOWN for i in intervals]
-    lows = [i.low for i in items]
-    known = [low for low in lows if low is not None]
-    return Interval(max(known) if known else None, reduce(_most, [i.high for i in items]))
+def greatest(items: Iterable[tuple[Interval | None, bool]]) -> Interval:
+    """GREATEST(...) of intervals, each with whether its value may be missing.
+
+    The function skips NULLs, so a value that may be missing lifts nothing: the low end is the highest among those
+    that are surely there.
+    """
+    given = [(i or UNKNOWN, nullable) for i, nullable in items]
+    sure = [i.low for i, nullable in given if not nullable and i.low is not None]
+    low = max(sure) if sure else reduce(_least, [i.low for i, _ in given])
+    return Interval(low, reduce(_most, [i.high for i, _ in given]))
 
 
-def least(intervals: Iterable[Interval | None]) -> Interval:
-    """LEAST(...)."""
-    return -greatest(-(i or UNKNOWN) for i in intervals)
+def least(items: Iterable[tuple[Interval | None, bool]]) -> Interval:
+    """LEAST(...), likewise."""
+    return -greatest((-(i or UNKNOWN), nullable) for i, nullable in items)

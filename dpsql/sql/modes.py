@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from dpsql.sql import stable
+from dpsql.sql import stable, subsample
 from dpsql.sql.aggregates import TABLE
 from dpsql.sql.block import dp_block
 from dpsql.sql.options import COMMON, Readers, call_of
@@ -27,7 +27,8 @@ def is_private_call(node: exp.Expression) -> bool:
 
 def readers_of(mode: str, thresholds: Mapping[str, Any]) -> Readers | None:
     """The options of a mode; None when there is no such mode."""
-    return {"DP": COMMON, "DIFFERENTIAL_PRIVACY": COMMON, "PTR": stable.OPTIONS}.get(mode.upper())
+    known = {"DP": COMMON, "DIFFERENTIAL_PRIVACY": COMMON, "PTR": stable.OPTIONS, "SUBSAMPLE": subsample.OPTIONS}
+    return known.get(mode.upper())
 
 
 BLOCKS: dict[str, Callable[..., None]] = {

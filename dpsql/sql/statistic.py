@@ -1,0 +1,276 @@
+"""The statistic of a selection mechanism: linear in exact aggregates, with public factors per candidate.
+
+From its expression and the candidates' public values follow how far one privacy unit moves it, and whether it always
+moves the same way. What is not of this form is refused: nobody could say its sensitivity.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+from sqlglot import exp
+
+from dpsql.errors import BindError, PrivacyError
+from dpsql.sql import grid as grids
+from dpsql.sql import safe
+from dpsql.sql.bounds import Interval
+from dpsql.sql.candidates import Term, names_candidate, only_candidate, shape_of
+from dpsql.sql.dialect import span_of, to_sql
+from dpsql.sql.options import Call, call_of
+from dpsql.sql.relation import Names, Relation, column
+from dpsql.sql.types import Typed
+
+ROWS, CANDIDATE = "rows", "dpsql_c"
+
+
+@dataclass
+class RowNames(Names):
+    """Columns as a statistic sees them: private ones become columns of the bounded rows, as they are needed."""
+
+    candidate: Relation | None = None
+    values: dict[str, str] = field(default_factory=dict)
+
+    def column(self, node: exp.Column) -> Typed:
+        found = self.find(node)
+        if self.candidate is not None and any(found is f for f in self.candidate.fields):
+            return found.typed
+        sql = to_sql(found.typed.node)
+        name = next((n for n, text in self.values.items() if text == sql), None)
+        if name is None:
+            name = f"x{len(self.values)}"
+            self.values[name] = sql
+        return replace(found.typed, node=column(name, ROWS))
+
+
+@dataclass(frozen=True)
+class Part:
+    """One linear part: a public factor, an aggregate's term, and what a row moves the aggregate by (in its steps)."""
+
+    factor: Typed
+    sign: int
+    amount: exp.Expression | None
+    clip: exp.Expression | None
+    condition: exp.Expression | None
+    steps: Fraction
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """A bound statistic: its terms in common steps, and what one row of a unit moves it by."""
+
+    terms: tuple[Term, ...]
+    constant: str
+    steps: Fraction
+    sensitivity: int
+    varying: str | None
+    """SQL of the sensitivity of each candidate, where they differ."""
+    monotone: bool
+    shape: str
+
+
+def bind_statistic(node: exp.Expression, names: RowNames) -> Statistic:
+    """Binds the first argument of a mechanism.
+
+    Raises:
+        PrivacyError: its sensitivity can't be derived; BindError: names or types.
+    """
+    parts: list[Part] = []
+    constants: list[tuple[int, Typed]] = []
+    _collect(node, names, 1, None, parts, constants)
+    if not parts:
+        raise PrivacyError(
+            "the statistic does not look at private rows.",
+            span=span_of(node),
+            hint="write an aggregate, such as COUNT(*) FILTER (WHERE disease = name).",
+        )
+    scales = [_scale(part.factor) for part in parts] + [_scale(typed) for _, typed in constants]
+    steps = [part.steps * scale for part, scale in zip(parts, scales, strict=False)] + scales[len(parts) :]
+    common = Fraction(math.lcm(*(s.numerator for s in steps)))
+    terms, most, varying, directions = [], Fraction(0), [], set()
+    for part, scale in zip(parts, scales, strict=False):
+        extra = int(common / (part.steps * scale)) * part.sign
+        factor = _scaled(part.factor, scale, extra)
+        bounds = part.factor.bounds or Interval()
+        if not bounds.bounded:
+            raise PrivacyError(
+                f"the factor {to_sql(part.factor.node)} has no bound that could be read from the candidates.",
+                span=span_of(node),
+            )
+        assert bounds.low is not None and bounds.high is not None
+        top = max(abs(bounds.low), abs(bounds.high))
+        row = max(abs(part.low), abs(part.high))
+        most += math.ceil(top * scale + Fraction(1, 2)) * abs(extra) * row if part.factor.type.kind == "DOUBLE" else (
+            math.ceil(top * scale) * abs(extra) * row
+        )
+        varying.append(f"ABS({factor}) * {row}")
+        directions |= _directions(bounds, part)
+        terms.append(shape_of(factor, part.amount, part.clip, part.condition, CANDIDATE))
+    texts = [_scaled(typed, scale, int(common / scale) * sign)
+             for (sign, typed), scale in zip(constants, scales[len(parts) :], strict=True)]  # fmt: skip
+    differs = any(names_candidate(part.factor.node, CANDIDATE) for part in parts)
+    shapes = {term.shape for term in terms}
+    shape = "nested loop" if "nested loop" in shapes else ", ".join(sorted(shapes))
+    return Statistic(
+        tuple(terms), " + ".join(texts) or "0", common, max(1, int(most)),
+        f"CAST(GREATEST({' + '.join(varying)}, 1) AS BIGINT)" if differs else None, len(directions) <= 1, shape,
+    )  # fmt: skip
+
+
+def _directions(factor: Interval, part: Part) -> set[int]:
+    """Which ways one more row may move the term."""
+    assert factor.low is not None and factor.high is not None
+    ends = {f * v * part.sign for f in (factor.low, factor.high) for v in (part.low, part.high)}
+    return {1 if e > 0 else -1 for e in ends if e != 0}
+
+
+def _collect(
+    node: exp.Expression, names: RowNames, sign: int, factor: exp.Expression | None, parts: list[Part],
+    constants: list[tuple[int, Typed]],
+) -> None:  # fmt: skip
+    if isinstance(node, exp.Paren):
+        return _collect(node.this, names, sign, factor, parts, constants)
+    if isinstance(node, exp.Neg):
+        return _collect(node.this, names, -sign, factor, parts, constants)
+    call = call_of(node)
+    if call is not None and call.name in _AGGREGATES:
+        one = Typed(exp.Literal.number(1), grids_integer, Interval.point(1), True, None, Interval.point(1))
+        parts.append(_AGGREGATES[call.name](call, names, sign, one if factor is None else safe.total(factor, names)))
+        return None
+    if not _private(node):
+        whole = node if factor is None else exp.Mul(this=factor.copy(), expression=exp.paren(node.copy()))
+        constants.append((sign, safe.total(whole, names)))
+        return None
+    if isinstance(node, exp.Add | exp.Sub):
+        _collect(node.this, names, sign, factor, parts, constants)
+        return _collect(node.expression, names, -sign if isinstance(node, exp.Sub) else sign, factor, parts, constants)
+    if isinstance(node, exp.Mul | exp.Div):
+        left, right = node.this, node.expression
+        if isinstance(node, exp.Mul) and _private(right) and not _private(left):
+            left, right = right, left
+        if _private(left) and not _private(right):
+            one_over = exp.Div(this=exp.Literal.number(1), expression=exp.paren(right.copy()))
+            new: exp.Expression = right.copy() if isinstance(node, exp.Mul) else one_over
+            if factor is not None:
+                new = exp.Mul(this=exp.paren(factor.copy()), expression=exp.paren(new))
+            return _collect(left, names, sign, new, parts, constants)
+    raise PrivacyError(
+        "the sensitivity of this statistic can't be derived.",
+        span=span_of(node),
+        hint="write counts and bounded sums, added or times a candidate's column.",
+    )
+
+
+def _private(node: exp.Expression) -> bool:
+    return any((call := call_of(n)) is not None and call.name in _AGGREGATES for n in node.walk())
+
+
+def _scale(typed: Typed) -> Fraction:
+    """Steps to a unit of a public factor: exact for integers and decimals, about 2^20 of the largest for doubles."""
+    if typed.type.kind == "INTEGER" or typed.type.kind == "NULL":
+        return Fraction(1)
+    if typed.type.kind == "DECIMAL":
+        return Fraction(10) ** typed.type.digits[1]
+    bounds = typed.bounds
+    if bounds is None or bounds.low is None or bounds.high is None:
+        return Fraction(2**20)
+    top = max(abs(bounds.low), abs(bounds.high), Fraction(1, 2**20))
+    return Fraction(2) ** max(0, 20 - math.ceil(math.log2(float(top))))
+
+
+def _scaled(typed: Typed, scale: Fraction, extra: int) -> str:
+    text = to_sql(typed.node)
+    if typed.type.kind == "INTEGER":
+        return f"(CAST({text} AS HUGEINT) * {extra})"
+    held = f"COALESCE(TRY_CAST(ROUND(CAST({text} AS DOUBLE) * {scale.numerator}) AS BIGINT), 0)"
+    if typed.type.kind == "DECIMAL":
+        held = f"COALESCE(TRY_CAST(({text}) * {scale.numerator} AS BIGINT), 0)"
+    return f"(CAST({held} AS HUGEINT) * {extra})"
+
+
+grids_integer = safe.BIGINT
+
+
+def _filtered(call: Call, names: RowNames, extra: exp.Expression | None = None) -> exp.Expression | None:
+    made = [] if call.where is None else [safe.condition(call.where, names).node]
+    made += [extra] if extra is not None else []
+    return None if not made else exp.and_(*made, copy=False)
+
+
+def _count(call: Call, names: RowNames, sign: int, factor: Typed) -> Part:
+    if call.distinct:
+        raise PrivacyError(
+            "COUNT(DISTINCT ...) is not known per candidate.",
+            span=span_of(call.node),
+            hint="write COUNT(*): a unit's rows are bounded.",
+        )
+    extra = None
+    if call.args and not call.args[0].is_star and not isinstance(call.args[0], exp.Literal):
+        typed = safe.total(call.args[0], names)
+        extra = exp.Not(this=exp.paren(exp.Is(this=typed.node, expression=exp.Null())))
+    return Part(factor, sign, None, None, _filtered(call, names, extra), Fraction(1), 0, 1)
+
+
+def _count_if(call: Call, names: RowNames, sign: int, factor: Typed) -> Part:
+    extra = safe.condition(call.args[0], names).node
+    return Part(factor, sign, None, None, _filtered(call, names, extra), Fraction(1), 0, 1)
+
+
+def _sum(call: Call, names: RowNames, sign: int, factor: Typed) -> Part:
+    if len(call.args) != 1 or call.distinct:
+        raise BindError("SUM takes one argument.", span=span_of(call.node))
+    inner, clip = _unclipped(call.args[0], names)
+    typed = safe.total(inner, names)
+    bounds = typed.bounds or Interval()
+    high = bounds.high
+    limit: Typed | None = None
+    if clip is not None:
+        limit = safe.total(clip, names)
+        top = limit.bounds.high if limit.bounds is not None else None
+        high = top if high is None else high if top is None else min(high, top)
+    if not typed.type.numeric or bounds.low is None or high is None:
+        raise PrivacyError(
+            f"{to_sql(call.node)} needs bounds.",
+            span=span_of(call.node),
+            hint="clip it with LEAST(GREATEST(x, 0), c.b), or ask the data owner for bounds.",
+        )
+    grid = grids.choose(typed.type, bounds.low, max(high, bounds.low))
+    y = to_sql(grids.value(typed, grid))
+    amount = exp.maybe_parse(f"LEAST(GREATEST({y}, {grid.low}), {grid.high})", dialect="duckdb")
+    held = exp.maybe_parse(f"CASE WHEN ({y}) IS NOT NULL THEN {to_sql(amount)} END", dialect="duckdb")
+    step = None
+    if limit is not None:
+        scaled = f"TRY_CAST(ROUND(CAST({to_sql(limit.node)} AS DOUBLE) * {float(grid.steps)!r}) AS BIGINT)"
+        step = exp.maybe_parse(f"LEAST(GREATEST(COALESCE({scaled}, {grid.low}), {grid.low}), {grid.high})", dialect="duckdb")
+    return Part(factor, sign, held, step, _filtered(call, names), Fraction(grid.steps), min(0, grid.low), max(0, grid.high))
+
+
+def _unclipped(node: exp.Expression, names: RowNames) -> tuple[exp.Expression, exp.Expression | None]:
+    """``LEAST(x, c.b)`` as x and its clip."""
+    if isinstance(node, exp.Least):
+        items = [node.this, *node.expressions]
+        if len(items) == 2:
+            for mine, theirs in (items, items[::-1]):
+                if not _reads(mine, names) and _reads(theirs, names) and only_candidate_columns(theirs, names):
+                    return mine, theirs
+    return node, None
+
+
+def _reads(node: exp.Expression, names: RowNames) -> bool:
+    """Whether an expression names a column of the candidate."""
+    assert names.candidate is not None
+    return any(any(names.find(c) is f for f in names.candidate.fields) for c in node.find_all(exp.Column))
+
+
+def only_candidate_columns(node: exp.Expression, names: RowNames) -> bool:
+    assert names.candidate is not None
+    return all(any(names.find(c) is f for f in names.candidate.fields) for c in node.find_all(exp.Column))
+
+
+_AGGREGATES: dict[str, Callable[[Call, RowNames, int, Typed], Part]] = {"COUNT": _count, "SUM": _sum, "COUNT_IF": _count_if}
+
+__all__ = ["CANDIDATE", "ROWS", "RowNames", "Statistic", "bind_statistic", "only_candidate"]
