@@ -73,7 +73,13 @@ class Spent:
     aside: Fraction = _NOTHING
 
     def plus(self, event: Event) -> Spent:
-        """The sums with one more event in them. Exact where the numbers are short, else rounded up."""
+        """The sums with one more event in them. Exact where the numbers are short, else rounded up.
+
+        Raises:
+            TypeError: it is not an event: an approximation, say, which nothing may be charged by.
+        """
+        if not isinstance(event, Event):
+            raise TypeError(f"only events are charged, not a {type(event).__name__}")
         epsilon, delta = event.basic
         pure = None if self.pure is None or event.pure is None else bounded(self.pure + event.pure)
         return Spent(

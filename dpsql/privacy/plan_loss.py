@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -158,8 +158,7 @@ def loss_of(events: Iterable[Event], step: float | None = None, points: int = PO
     return total.with_(_gaussian(math.sqrt(mu_squared) * (1 + 1e-15), step)) if mu_squared else total
 
 
-@lru_cache(maxsize=64)
-def cost(events: tuple[Event, ...] | Sequence[Event], delta: Fraction) -> Fraction:
+def cost(events: Iterable[Event], delta: Fraction) -> Fraction:
     """The smallest epsilon, rounded up to nine digits, that is proved at ``delta`` for a plan declared as a
     whole.
 
@@ -169,6 +168,11 @@ def cost(events: tuple[Event, ...] | Sequence[Event], delta: Fraction) -> Fracti
     Raises:
         ValueError: delta is not more than the mechanisms' own deltas, and something is not pure.
     """
+    return _cost(tuple(events), delta)
+
+
+@lru_cache(maxsize=64)
+def _cost(events: tuple[Event, ...], delta: Fraction) -> Fraction:
     found: list[Fraction] = []
     whole = [event.pure for event in events]
     if None not in whole:
