@@ -170,6 +170,13 @@ def _is_open(tokens: list[Token], i: int) -> bool:
     return i < len(tokens) and tokens[i].token_type == TokenType.L_PAREN
 
 
+_ONE_ARGUMENT = {
+    *("COUNT", "SUM", "AVG", "MIN", "MAX", "MEDIAN"),
+    *("VARIANCE", "VAR_POP", "VAR_SAMP", "STDDEV", "STDDEV_POP", "STDDEV_SAMP"),
+}
+"""Aggregates that take one value: anything after a comma is meant as a named argument."""
+
+
 def _rename_named_calls(tokens: list[Token]) -> list[Token]:
     out = list(tokens)
     for i, token in enumerate(tokens):
@@ -177,10 +184,17 @@ def _rename_named_calls(tokens: list[Token]) -> list[Token]:
             continue
         end = _closing(tokens, i + 1)
         depth = 0
-        for inner in tokens[i + 1 : end]:
+        aggregate = token.text.upper() in _ONE_ARGUMENT
+        for at, inner in enumerate(tokens[i + 1 : end], i + 1):
             depth += inner.token_type in _OPEN
             depth -= inner.token_type in _CLOSE
-            if depth == 1 and inner.token_type == TokenType.FARROW:
+            # SUM(x, epsilon = 1) would not even parse; renamed, the binder says what to write
+            equals = (
+                aggregate
+                and inner.token_type == TokenType.EQ
+                and tokens[at - 2].token_type == TokenType.COMMA
+            )
+            if depth == 1 and (inner.token_type == TokenType.FARROW or equals):
                 out[i] = _like(token, TokenType.VAR, NAMED + token.text.lower())
                 break
     return out

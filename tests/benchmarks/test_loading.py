@@ -38,3 +38,21 @@ def test_loading_adds_little(capsys: pytest.CaptureFixture[str], tmp_path: Path)
     with capsys.disabled():
         print(f"\n%load_ext dpsql: {statistics.median(seconds):.3f} s (target 0.35)")
     assert statistics.median(seconds) < 0.35
+
+
+@pytest.mark.benchmark
+def test_a_result_is_cheap(capsys: pytest.CaptureFixture[str]) -> None:
+    import time
+
+    import pyarrow as pa
+
+    from dpsql.result import Result
+
+    table = pa.table({"n": [1240]})
+    began = time.perf_counter()
+    for _ in range(100):
+        repr(Result(table, intervals={"n": [(1210.0, 1270.0)]}))
+    each = (time.perf_counter() - began) / 100
+    with capsys.disabled():
+        print(f"\nbuilding and showing a result of one row: {each * 1e3:.2f} ms")
+    assert each < 0.02

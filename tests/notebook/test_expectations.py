@@ -1,0 +1,134 @@
+"""What people who write SQL in notebooks expect, row by row: what is checked, and by which test.
+
+The numbers are those of the list that this project began with. A row without a test says why it is decided
+otherwise. The test below checks that every test named here exists.
+"""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+MAGIC = "notebook/test_magic.py"
+ARGUMENTS = "notebook/test_arguments.py"
+RENDER = "notebook/test_render.py"
+COMPLETE = "notebook/test_complete.py"
+RESULT = "test_result.py"
+CLI = "test_cli.py"
+
+ROWS: dict[int, tuple[str, str]] = {
+    # loading and sessions
+    1: ("loading gives the line and the cell magic", f"{MAGIC}::test_loading_says_one_line_and_how_to_begin"),
+    2: ("loading twice does no harm", "notebook/test_sessions.py::test_loading_twice_does_no_harm"),
+    3: (
+        "reloading keeps the session",
+        f"{MAGIC}::test_reloading_keeps_the_session_and_unloading_takes_the_magic",
+    ),
+    4: ("unloading takes everything away", "notebook/test_sessions.py::test_unloading_takes_everything_away"),
+    5: ("nothing unused is imported", f"{MAGIC}::test_nothing_is_imported_that_is_not_used"),
+    6: ("no telemetry, nobody advertised", "notebook/test_sessions.py::test_loading_opens_no_connection"),
+    7: ("an open DuckDB connection is used", "notebook/test_sessions.py::test_an_open_connection_is_used"),
+    8: ("data frames are not found by name", "notebook/test_sessions.py::test_frames_are_not_found_by_name"),
+    9: ("several sessions, one current", "notebook/test_sessions.py::test_several_sessions"),
+    10: ("%config lists the settings", "notebook/test_sessions.py::test_config_lists_the_settings"),
+    11: ("settings of the project", f"{MAGIC}::test_settings_from_pyproject"),
+    12: ("plain Python does the same", f"{MAGIC}::test_a_restart_keeps_the_budget_and_the_answers"),
+    # writing the cell
+    13: ("the line is for flags, the body is SQL", f"{ARGUMENTS}::test_wrong_lines_say_what_to_write"),
+    14: ("one line, also assigned", f"{MAGIC}::test_keeping_a_result_shows_nothing_or_its_cost"),
+    15: (
+        "several statements, bound before any is paid",
+        f"{MAGIC}::test_a_cell_is_bound_before_any_of_it_is_paid",
+    ),
+    16: ("comments anywhere; alone they do nothing", f"{MAGIC}::test_comments_do_nothing_and_cost_nothing"),
+    17: ("a last semicolon is fine", f"{MAGIC}::test_several_statements_are_all_shown"),
+    18: ("a semicolon does not silence", "decided: it ends SQL statements; -o is there to be quiet"),
+    19: ("braces and dollars arrive untouched", "notebook/test_sessions.py::test_braces_and_dollars_arrive"),
+    20: ("$name is bound from the notebook", f"{MAGIC}::test_parameters_are_bound_from_the_notebook"),
+    21: (":name is explained", "notebook/test_sessions.py::test_other_placeholders_are_explained"),
+    22: ("templates are refused", f"{MAGIC}::test_parameters_are_bound_from_the_notebook"),
+    23: ("--params", f"{MAGIC}::test_parameters_are_bound_from_the_notebook"),
+    24: ("options by name with =>", "notebook/test_sessions.py::test_options_by_name"),
+    25: ("= inside a call is refused", "notebook/test_sessions.py::test_an_equals_sign_for_an_arrow"),
+    26: ("letter case does not matter", "notebook/test_sessions.py::test_letter_case_does_not_matter"),
+    27: ("SQL from a file", f"{MAGIC}::test_a_file"),
+    28: ("highlighting", "notebook/test_lexer.py::test_a_cell"),
+    29: ("completion, in our cells only", f"{COMPLETE}::test_nothing_in_other_cells"),
+    30: (
+        "saved snippets",
+        "decided: nothing is taken from names behind the analyst's back; a CTE is visible",
+    ),
+    # the result
+    31: ("_ holds the result", f"{MAGIC}::test_conversion_of_the_last_result"),
+    32: ("out << SELECT", f"{MAGIC}::test_keeping_a_result_shows_nothing_or_its_cost"),
+    33: ("-o out, and %%dpsql out", f"{MAGIC}::test_keeping_a_result_shows_nothing_or_its_cost"),
+    34: ("assigning does not display", f"{MAGIC}::test_keeping_a_result_shows_nothing_or_its_cost"),
+    35: ("assigning and displaying", f"{MAGIC}::test_keeping_a_result_shows_nothing_or_its_cost"),
+    36: (
+        "nothing says that something was assigned",
+        f"{MAGIC}::test_keeping_a_result_shows_nothing_or_its_cost",
+    ),
+    37: ("text and HTML from one source", f"{RENDER}::test_html_has_the_same_rows_and_escapes_them"),
+    38: (
+        "text is a good table",
+        f"{RENDER}::test_numbers_with_intervals_are_rounded_to_what_the_noise_allows",
+    ),
+    39: ("one plain HTML table, escaped", f"{RENDER}::test_html_has_the_same_rows_and_escapes_them"),
+    40: ("long results: head and tail", f"{RENDER}::test_long_results_show_head_and_tail"),
+    41: ("DuckDB's conversion names", f"{RESULT}::test_fetchall_gives_what_duckdb_gives"),
+    42: (
+        "a missing library and its install line",
+        f"{RESULT}::test_a_missing_library_is_named_with_its_install_line",
+    ),
+    43: ("the default type can be set", f"{MAGIC}::test_settings_from_pyproject"),
+    44: ("readable column names", "notebook/test_sessions.py::test_columns_have_readable_names"),
+    45: ("a result is cheap to build", "benchmarks/test_loading.py::test_a_result_is_cheap"),
+    46: (
+        "plain data, picklable, no cursor",
+        f"{RESULT}::test_a_result_comes_back_whole_from_bytes_and_pickle",
+    ),
+    # errors
+    47: ("type, message, caret, hint", f"{MAGIC}::test_rows_are_refused_in_three_lines"),
+    48: ("errors can be caught", f"{MAGIC}::test_errors_can_be_caught"),
+    49: ("Run All stops", f"{MAGIC}::test_a_failing_cell_stops_run_all"),
+    50: ("the nearest name", "notebook/test_sessions.py::test_the_nearest_name"),
+    51: ("a refusal says what is allowed", f"{MAGIC}::test_rows_are_refused_in_three_lines"),
+    52: ("no data in errors", "notebook/test_sessions.py::test_no_value_of_the_data_in_an_error"),
+    53: ("over budget: asked, left, what would fit", f"{MAGIC}::test_over_budget_says_what_would_fit"),
+    54: ("an interrupted cell says what was charged", "notebook/test_sessions.py::test_an_interrupted_cell"),
+    # progress
+    55: ("nothing under a second", "notebook/test_progress.py::test_quick_work_shows_nothing"),
+    56: ("no widgets", f"{MAGIC}::test_nothing_is_imported_that_is_not_used"),
+    57: ("the stop button", "notebook/test_sessions.py::test_an_interrupted_cell"),
+    # price and privacy
+    58: ("--explain and --dry-run", f"{ARGUMENTS}::test_every_documented_flag_is_parsed"),
+    59: ("the plan in numbered sentences", f"{MAGIC}::test_explaining_spends_nothing"),
+    60: ("the exact SQL", f"{MAGIC}::test_explaining_spends_nothing"),
+    61: ("expected error before, error bar after", f"{MAGIC}::test_explaining_spends_nothing"),
+    62: ("the level is stated and can be set", "notebook/test_sessions.py::test_the_level_of_the_interval"),
+    63: ("the owner's default epsilon", f"{MAGIC}::test_the_default_epsilon_is_never_exact"),
+    64: ("what is left as a number of queries", "notebook/test_sessions.py::test_what_is_left_as_queries"),
+    65: ("a log of every charge", f"{MAGIC}::test_the_panels"),
+    66: ("negative counts stay negative", "notebook/test_sessions.py::test_negative_counts_stay_negative"),
+}
+
+
+@cache
+def _tests(file: str) -> set[str]:
+    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+
+
+@pytest.mark.parametrize("row", range(1, 67))
+def test_every_expectation_has_its_test(row: int) -> None:
+    what, how = ROWS[row]
+    assert what
+    if how.startswith("decided: "):
+        assert len(how) > 30, "a decision needs its reason"
+        return
+    file, _, name = how.partition("::")
+    assert name in _tests(file), how

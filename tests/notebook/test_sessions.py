@@ -1,0 +1,226 @@
+"""The magic inside this process: sessions, settings, and what single cells do."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+
+import dpsql
+from dpsql.demo import POLICY
+from dpsql.result import Result
+
+Cell = Callable[..., Any]
+
+
+@pytest.fixture
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[InteractiveShell]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DPSQL_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    shell = InteractiveShell()
+    yield shell
+    shell.run_line_magic("load_ext", "dpsql")
+    for session in shell._dpsql_sessions.values():
+        session.close()
+    shell.run_line_magic("unload_ext", "dpsql")
+    shell.history_manager.end_session()
+
+
+@pytest.fixture
+def cell(shell: InteractiveShell) -> Cell:
+    """Runs a cell; gives its value, or raises what it raised."""
+    shell.run_cell("%load_ext dpsql\n%dpsql demo")
+
+    def cell(text: str) -> Any:
+        done = shell.run_cell(text)
+        done.raise_error()
+        return done.result
+
+    return cell
+
+
+def test_loading_twice_does_no_harm(cell: Cell, shell: InteractiveShell) -> None:
+    cell("%load_ext dpsql")
+    assert sum(type(c).__name__ == "DpsqlMagic" for c in shell.configurables) == 1
+    assert "visits" in repr(cell("%dpsql tables"))
+
+
+def test_unloading_takes_everything_away(cell: Cell, shell: InteractiveShell) -> None:
+    matchers = len(shell.Completer.custom_matchers)
+    cell("%unload_ext dpsql")
+    assert shell.find_line_magic("dpsql") is None and shell.find_cell_magic("dpsql") is None
+    assert len(shell.Completer.custom_matchers) == matchers - 1
+    assert not any(type(c).__name__ == "DpsqlMagic" for c in shell.configurables)
+    cell("%load_ext dpsql")
+    assert "visits" in repr(cell("%dpsql tables")), "the session waited"
+
+
+def test_loading_opens_no_connection(shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("the network was used")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    shell.run_cell("%load_ext dpsql\n%dpsql demo", silent=True).raise_error()
+    shell.run_cell("%dpsql SELECT COUNT(*) AS n FROM visits", silent=True).raise_error()
+
+
+def test_an_open_connection_is_used(cell: Cell, shell: InteractiveShell, tmp_path: Path) -> None:
+    con = duckdb.connect()
+    con.execute("CREATE TABLE mine AS SELECT range AS person FROM range(1000)")
+    policy = tmp_path / "mine.toml"
+    policy.write_text('[budget]\nepsilon = 1\n[tables.mine]\nprivacy_unit = "person"\nmax_rows = 1\n')
+    shell.user_ns["con"] = con
+    cell(f"%dpsql connect con --policy {policy} --session mine")
+    found = cell("%dpsql SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) AS n FROM mine").fetchone()[0]
+    assert 900 < found < 1100
+    con.close()
+
+
+def test_frames_are_not_found_by_name(cell: Cell, shell: InteractiveShell) -> None:
+    pandas = pytest.importorskip("pandas")
+    shell.user_ns["frame"] = frame = pandas.DataFrame({"a": [1, 2]})
+    assert len(frame) == 2
+    with pytest.raises(dpsql.BindError, match="no table frame"):
+        cell("%dpsql SELECT COUNT(*) FROM frame")
+
+
+def test_several_sessions(cell: Cell) -> None:
+    cell("%dpsql demo --session other --ledger other.ledger")
+    cell("%dpsql SELECT COUNT(*) AS n FROM visits")
+    told = repr(cell("%dpsql sessions"))
+    assert "current   other" in told and "ε=2.9 of ε=3" in told and "ε=3 of ε=3" in told
+    cell("%dpsql sessions main")
+    assert "no charge" not in cell("%dpsql SELECT COUNT(*) AS n FROM visits").cost_line
+    assert "no charge" in cell("%dpsql --session other SELECT COUNT(*) AS n FROM visits").cost_line
+    with pytest.raises(dpsql.BindError, match="there is main, other"):
+        cell("%dpsql --session nobody SELECT 1")
+    cell("%dpsql close other")
+    with pytest.raises(dpsql.BindError, match="no open session other"):
+        cell("%dpsql sessions other")
+
+
+def test_config_lists_the_settings(cell: Cell, capsys: pytest.CaptureFixture[str]) -> None:
+    cell("%config DpsqlMagic")
+    assert "DpsqlMagic.output=" in capsys.readouterr().out
+    cell("%config DpsqlMagic.rows = 2")
+    assert repr(cell("%dpsql SELECT plan FROM plans")).splitlines()[-1].strip().startswith("2 of 5 rows")
+    cell("%config DpsqlMagic.rows = 20")
+
+
+def test_braces_and_dollars_arrive(cell: Cell) -> None:
+    found = cell("%dpsql SELECT '{x} $y' AS a, {'b': 1} AS s")
+    assert found.fetchall() == [("{x} $y", {"b": 1})]
+
+
+def test_other_placeholders_are_explained(cell: Cell) -> None:
+    for written, hint in [
+        (":plan", r"\$plan"),
+        ("?", r"\$name"),
+        ("{{plan}}", r"\$plan"),
+        ("'{{ plan }}'", r"\$plan"),
+    ]:
+        with pytest.raises(dpsql.ParseError, match=hint):
+            cell(f"%dpsql SELECT COUNT(*) FROM visits WHERE plan = {written}")
+    assert cell("%dpsql SELECT ':plan' AS a").fetchone() == (":plan",), "inside a string it is a string"
+
+
+def test_options_by_name(cell: Cell) -> None:
+    asked = "SUM(inpatient_dollars, contribution_bounds_per_row => (0, 1000), epsilon => 0.2)"
+    assert cell(f"%dpsql SELECT {asked} AS d FROM visits").loss == "ε=0.2"
+
+
+def test_an_equals_sign_for_an_arrow(cell: Cell) -> None:
+    with pytest.raises(dpsql.Error, match="write epsilon =>"):
+        cell("%dpsql SELECT SUM(doctor_visits, epsilon = 0.1) FROM visits")
+
+
+def test_letter_case_does_not_matter(cell: Cell) -> None:
+    cell("%dpsql select with dp options (EPSILON = 0.1) count(*) as N from VISITS where PLAN = 'free'")
+
+
+def test_columns_have_readable_names(cell: Cell) -> None:
+    result = cell("%dpsql SELECT COUNT(*), AVG(doctor_visits) AS mean FROM visits")
+    assert result.columns[1] == "mean" and "count" in result.columns[0].lower()
+    assert not any(name.startswith(("_", "dpsql")) for name in result.columns)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("SELECT COUNT(*) FROM visit", "visits"),
+        ("SELECT AVG(doctor_visit) FROM visits", "doctor_visits"),
+        ("SELECT WITH DP OPTIONS (epsilom = 1) COUNT(*) FROM visits", "epsilon"),
+        ("SELECT WITH DPP COUNT(*) FROM visits", "DP"),
+        ("SHOW BUDGETS", "BUDGET"),
+    ],
+)
+def test_the_nearest_name(cell: Cell, wrong: str, right: str) -> None:
+    with pytest.raises(dpsql.Error, match=rf"did you mean {right}\?"):
+        cell(f"%dpsql {wrong}")
+
+
+def test_no_value_of_the_data_in_an_error(cell: Cell) -> None:
+    for text in [
+        "SELECT SUM(CAST(health AS INTEGER), contribution_bounds_per_row => (0, 1)) AS s FROM visits",
+        "SELECT SUM(1 / doctor_visits, contribution_bounds_per_row => (0, 1)) AS s FROM visits",
+        "SELECT error(health), COUNT(*) FROM visits GROUP BY 1",
+    ]:
+        try:
+            shown = repr(cell(f"%dpsql {text}"))
+        except dpsql.Error as error:
+            shown = "\n".join(error.lines()).replace(text, "")
+            assert error.__cause__ is None
+        assert not any(value in shown for value in ("excellent", "good", "fair", "poor"))
+
+
+def test_an_interrupted_cell(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dpsql.engine.duckdb import DuckDBEngine
+
+    def stopped(*_: Any, **__: Any) -> None:
+        threading.Timer(0.05, signal.raise_signal, [signal.SIGINT]).start()
+        threading.Event().wait(5)
+
+    monkeypatch.setattr(DuckDBEngine, "execute", stopped)
+    with pytest.raises(dpsql.Interrupted, match=r"ε=0\.1 stays charged"):
+        cell("%dpsql SELECT COUNT(*) AS n FROM visits")
+    assert "interrupted" in repr(cell("%dpsql ledger"))
+
+
+def test_the_level_of_the_interval(cell: Cell) -> None:
+    options = "OPTIONS (epsilon = 0.1, confidence = {})"
+    asked = f"%dpsql SELECT WITH DP {options} COUNT(DISTINCT person_id) AS n FROM visits"
+    wide, narrow = (cell(asked.format(level)) for level in (0.99, 0.5))
+    assert "99% interval" in repr(wide) and "50% interval" in repr(narrow)
+
+    def width(result: Result) -> float:
+        ((low, high),) = (pair for pair in result.intervals["n"] if pair)
+        return high - low
+
+    assert width(wide) > 4 * width(narrow)
+
+
+def test_what_is_left_as_queries(cell: Cell) -> None:
+    assert "about 30 more at ε=0.1" in repr(cell("%dpsql budget"))
+
+
+def test_negative_counts_stay_negative(cell: Cell) -> None:
+    none = "SELECT WITH DP OPTIONS (epsilon = 0.02) {} AS n FROM visits WHERE plan = 'free' AND plan = '25%'"
+    found = [
+        cell("%dpsql --fresh " + none.format("COUNT(DISTINCT person_id)")).fetchone()[0] for _ in range(20)
+    ]
+    assert min(found) < 0 < max(found)
+    assert cell("%dpsql " + none.format("GREATEST(COUNT(DISTINCT person_id), 0)")).fetchone()[0] >= 0
+
+
+def test_it_works_on_the_demo_without_a_magic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DPSQL_STATE", str(tmp_path))
+    with dpsql.connect(policy=POLICY, ledger=tmp_path / "l.ledger") as session:
+        assert session.sql("SELECT COUNT(*) AS n FROM visits").columns == ["n"]
