@@ -86,8 +86,8 @@ class Purse:
         return bool(self.filter.admits(self.spent, event))
 
     def reserve(self, statement: int, event: Event) -> None:
-        self._sum = self.filter.add(self.spent, event)
         self._open[statement] = event
+        self._sum = None
         if len(self._open) > _FOLD_ABOVE:  # left behind by processes that died: keep the sum short
             oldest = next(iter(self._open))
             self._folded[oldest] = self._open.pop(oldest)
@@ -98,8 +98,9 @@ class Purse:
         if statement not in self._open:
             return self._folded.pop(statement, None) == event
         unchanged = self._open.pop(statement) == event
-        self._base = self.filter.add(self._base, event)
-        self._sum = self._sum if unchanged else None
+        known = self._sum if unchanged else None
+        self._base = known if known is not None and not self._open else self.filter.add(self._base, event)
+        self._sum = known
         return True
 
 

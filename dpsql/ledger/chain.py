@@ -83,8 +83,7 @@ def damaged(what: str) -> LedgerError:
 
 
 def _typed(raw: tuple[object, ...], expected: int) -> Row:
-    kinds = (int, str, int, str, str, str)
-    if len(raw) != len(kinds) or any(type(value) is not kind for value, kind in zip(raw, kinds, strict=True)):
+    if tuple(map(type, raw)) != (int, str, int, str, str, str):
         raise damaged(f"row {expected} is malformed")
     row = Row(*raw)  # type: ignore[arg-type]  # the types were just checked
     if row.seq != expected:

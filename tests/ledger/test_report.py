@@ -274,11 +274,10 @@ def test_the_page_in_a_browser(full: Ledger, tmp_path: Path) -> None:
     numpy = pytest.importorskip("numpy")
     image = pytest.importorskip("PIL.Image")
     target = write_report(full, None, tmp_path / "r.html")
-    probe = (
-        "<script>document.title = JSON.stringify({wide: document.documentElement.scrollWidth <= innerWidth, "
-        "boxes: [...document.querySelectorAll('section, figure')].map(e => [e.id, e.getBoundingClientRect().top, "
-        "e.getBoundingClientRect().height])})</script>"
-    )
+    probe = """<script>document.title = JSON.stringify({
+        wide: document.documentElement.scrollWidth <= innerWidth,
+        boxes: [...document.querySelectorAll("section, figure")].map(
+            e => [e.id, e.getBoundingClientRect().top, e.getBoundingClientRect().height])})</script>"""
     measured = tmp_path / "measured.html"  # the report has no script: a copy with one tells where things are
     measured.write_text(target.read_text().replace("</body>", probe + "</body>"))
     for width in (1040, 380):
@@ -317,10 +316,14 @@ def test_readable_with_styles_off(full: Ledger, tmp_path: Path) -> None:
     """Without the style sheet lines are lines, not filled shapes, and the pictures keep their size."""
     numpy = pytest.importorskip("numpy")
     image = pytest.importorskip("PIL.Image")
-    bare = tmp_path / "bare.html"
-    bare.write_text(re.sub(r"<style>.*?</style>", "", page(report(full)), flags=re.S))
-    shot = tmp_path / "bare.png"
-    browse("--window-size=1040,4200", f"--screenshot={shot}", bare.as_uri())
-    pixels = numpy.asarray(image.open(shot).convert("L"))
-    dark = (pixels < 128).mean()
-    assert 0.002 < dark < 0.1
+
+    def ink(text: str) -> float:
+        bare, shot = tmp_path / "bare.html", tmp_path / "bare.png"
+        bare.write_text(text)
+        browse("--window-size=1040,4200", f"--screenshot={shot}", bare.as_uri())
+        return float((numpy.asarray(image.open(shot).convert("L")) < 128).mean())
+
+    bare = re.sub(r"<style>.*?</style>", "", page(report(full)), flags=re.S)
+    drawn = ink(bare)
+    assert 0.002 < drawn < 0.1
+    assert ink(bare.replace('fill="none"', "")) > 1.2 * drawn, "the control: lines that are filled do show"
