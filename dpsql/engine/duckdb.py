@@ -17,6 +17,7 @@ import duckdb
 import pyarrow as pa
 
 from dpsql.engine.clone import Clone, Columns, quoted
+from dpsql.engine.running import Outcome, run
 from dpsql.errors import EngineError, PolicyError, did_you_mean
 from dpsql.policy import Policy, Table
 
@@ -44,6 +45,7 @@ _SETTINGS = {
 }
 # Settings that change what SQL means: two people must not become one because their names differ by case.
 _MEANING = {"default_collation": "", "integer_division": "false", "python_enable_replacements": "false"}
+_FATAL = (duckdb.FatalException, duckdb.InternalException)
 _ENUM = re.compile(r"ENUM\((?:'(?:[^']|'')*'(?:, *)?)*\)")
 
 
@@ -71,6 +73,7 @@ class DuckDBEngine:
         self._database = ":memory:" if isinstance(database, Mapping) else database
         self._token = uuid.uuid4().hex
         self._clone: Clone | None = None
+        self._stop = threading.Event()
         self._sources = {t.name: self._files(t) for t in policy.tables.values() if t.source is not None}
         self._open()
 
@@ -271,31 +274,29 @@ class DuckDBEngine:
             EngineError: anything failed; the engine's message, which may hold values, is dropped here.
             KeyboardInterrupt: the user stopped it.
         """
-        table, stopped, broken = None, False, False
         with self._lock:
-            try:
-                for name, rows in (lent or {}).items():
-                    self._con.register(name, rows)
-                table = self._con.sql(sql).to_arrow_table()
-            except (duckdb.InterruptException, KeyboardInterrupt):
-                stopped = True
-            except (duckdb.FatalException, duckdb.InternalException):
-                broken = True
-            except RuntimeError as error:
-                # The stop button arrives as a plain RuntimeError when it is pressed inside a relation's run.
-                stopped = type(error) is RuntimeError and str(error) == "Query interrupted"
-            except Exception:  # noqa: BLE001 - whatever it is, its message may hold a value
-                table = None
-            for name in lent or {}:
-                with contextlib.suppress(duckdb.Error):
-                    self._con.unregister(name)
-            if broken:
-                self._reopen()
+            table, stopped = self._attempt(sql, lent or {})
         if stopped:
             raise KeyboardInterrupt
         if table is None:
             raise EngineError(WITHHELD)
         return table
+
+    def _attempt(self, sql: str, lent: Mapping[str, pa.Table]) -> tuple[pa.Table | None, bool]:
+        """The rows, or whether it was stopped. DuckDB's message dies with this frame."""
+        self._stop.clear()
+        try:
+            for name, rows in lent.items():
+                self._con.register(name, rows)
+            outcome = run(self._con, sql, self._stop)
+        except Exception:  # noqa: BLE001 - whatever it is, its message may hold a value
+            outcome = Outcome()
+        for name in lent:
+            with contextlib.suppress(duckdb.Error):
+                self._con.unregister(name)
+        if outcome.failure is not None and issubclass(outcome.failure, _FATAL):
+            self._reopen()
+        return outcome.table, outcome.stopped
 
     def _reopen(self) -> None:
         """An internal error invalidates DuckDB's whole instance; the next statement gets a new one."""
@@ -308,7 +309,7 @@ class DuckDBEngine:
 
     def interrupt(self) -> None:
         """Stops the running query, from any thread."""
-        self._con.interrupt()
+        self._stop.set()
 
     def close(self) -> None:
         """Closes what this engine opened; a connection that was given stays open."""

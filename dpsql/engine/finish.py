@@ -12,6 +12,7 @@ import duckdb
 import pyarrow as pa
 
 from dpsql.engine.clone import empty, quoted
+from dpsql.engine.running import run
 from dpsql.errors import BindError
 from dpsql.policy import Policy, Table
 
@@ -63,7 +64,7 @@ class Finisher:
             try:
                 rows = self._binding.execute(f"DESCRIBE {sql}").fetchall()
             except duckdb.Error as error:
-                message = _cleaned(error)
+                message = _cleaned(str(error))
             else:
                 message = ""
             if message:
@@ -79,21 +80,20 @@ class Finisher:
         Raises:
             BindError: it failed on them; the message may be shown, for nothing here is private.
         """
-        message = ""
         with self._lock:
             self._load(public)
             for name, table in relations.items():
                 self._running.register(name, table)
-            try:
-                return self._running.sql(sql).to_arrow_table()
-            except (duckdb.InterruptException, KeyboardInterrupt):
-                raise KeyboardInterrupt from None
-            except duckdb.Error as error:
-                message = _cleaned(error)
-            finally:
-                for name in relations:
-                    self._running.unregister(name)
-        raise BindError(message, hint="what was released is stored: asking again is free.")
+            outcome = run(self._running, sql, threading.Event())
+            for name in relations:
+                self._running.unregister(name)
+        if outcome.stopped:
+            raise KeyboardInterrupt
+        if outcome.table is None:
+            raise BindError(
+                _cleaned(outcome.message), hint="what was released is stored: asking again is free."
+            )
+        return outcome.table
 
     def _load(self, public: Iterable[str]) -> None:
         for name in public:
@@ -126,9 +126,9 @@ def _closed() -> duckdb.DuckDBPyConnection:
     return con
 
 
-def _cleaned(error: Exception) -> str:
+def _cleaned(message: str) -> str:
     """DuckDB's sentence without its class, its excerpt of SQL that the analyst did not write, and its candidates."""
-    text = str(error).split("\n")[0]
+    text = message.split("\n")[0]
     text = re.sub(r"^[A-Z]\w*( \w+)? Error: ", "", text)
     text = text.replace("dpsql_block_", "the release ")
     return (

@@ -1,0 +1,56 @@
+"""Running one query so that the stop button always works.
+
+DuckDB drops an interrupt that arrives between two of its steps, and its Python client reports one in different ways.
+So the query runs in a thread of its own, while the caller waits and, once stopped, asks until the query has ended.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+import duckdb
+import pyarrow as pa
+
+_POLL = 0.1  # seconds between two looks at whether somebody wants the query stopped
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a query: a table, or stopped, or a failure (its class, and DuckDB's own words)."""
+
+    table: pa.Table | None = None
+    stopped: bool = False
+    failure: type[BaseException] | None = None
+    message: str = ""
+
+
+def run(con: duckdb.DuckDBPyConnection, sql: str, stop: threading.Event) -> Outcome:
+    """Runs a query; never raises. ``stop`` is the wish of another thread; the stop button is seen here.
+
+    The outcome of a query over private data may quote values: it stays inside the engine.
+    """
+    box: list[Outcome] = []
+    done = threading.Event()
+
+    def work() -> None:
+        try:
+            box.append(Outcome(con.sql(sql).to_arrow_table()))
+        except BaseException as error:  # noqa: BLE001 - an outcome, whatever it is
+            box.append(Outcome(failure=type(error), message=str(error)))
+        finally:
+            done.set()
+
+    worker = threading.Thread(target=work, daemon=True)
+    stopped = False
+    worker.start()
+    while not done.is_set():
+        try:
+            done.wait(_POLL)
+        except KeyboardInterrupt:
+            stopped = True
+        stopped = stopped or stop.is_set()
+        if stopped and not done.is_set():
+            con.interrupt()
+    worker.join()
+    return Outcome(stopped=True) if stopped else box[0]
