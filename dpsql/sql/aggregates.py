@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -122,12 +123,16 @@ def _count(block: Block, call: Call, name: str, options: dict[str, Any]) -> Aggr
         inner = f"COUNT({block.exact.value(_filtered(block, call, to_sql(typed.node)))})"
         what = f"the rows with {block.source(call.args[0])}"
     bounds = options.get("contribution_bounds_per_group")
-    if bounds is not None:
-        low, high = (int(b) for b in (bounds[0].__floor__(), bounds[1].__ceil__()))
-        partial = block.exact.partial(inner, low, high, fixed=True)
-    else:
+    if bounds is None:
         _rows_bounded(block, call)
         partial = block.exact.partial(inner, 0, 1)
+    else:
+        low, high = math.floor(bounds[0]), math.ceil(bounds[1])
+        if block.exact.bound.row_level:  # each row is one, and one held to the bounds is the same for all
+            one = min(max(1, low), high)
+            partial = block.exact.partial(inner if one == 1 else f"{one} * {inner}", min(0, one), max(0, one))
+        else:
+            partial = block.exact.partial(inner, low, high, fixed=True)
     return _counted(block, call, name, options, partial, f"count {what}")
 
 
@@ -190,6 +195,8 @@ def bounded(block: Block, call: Call, options: dict[str, Any], typed: Typed, fin
         raise BindError(
             "bounds are given per row and per group.", span=span_of(call.node), hint="give one of the two."
         )
+    if per_group is not None and block.exact.bound.row_level:
+        per_row, per_group = per_group, None  # a unit is one row here: its aggregate is its value
     if not typed.type.numeric:
         raise BindError(
             f"{call.name} needs a number, and {block.source(call.args[0])} is {typed.type.sql}.",
