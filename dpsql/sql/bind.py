@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pyarrow as pa
 from sqlglot import exp
 
 from dpsql.errors import BindError, Error, PrivacyError, did_you_mean
@@ -24,6 +25,7 @@ from dpsql.sql.options import Options, mode_of, take_mode
 from dpsql.sql.parse import Statement, canonical
 from dpsql.sql.public import Finish, public_columns
 from dpsql.sql.relation import UNIT, Field, Names, Relation, column, fold, unit_domain
+from dpsql.sql.selection import mechanism_of, selection_block
 from dpsql.sql.subsample import subsample_block
 from dpsql.sql.types import Type, Typed
 
@@ -149,6 +151,10 @@ class Binder:
         if options is None and inner and not _aggregates(select):
             return self._keep_rows(select, bound, env)
         mode = "DP" if options is None else options.mode.upper()
+        call = mechanism_of(select)
+        if call is not None and mode in ("DP", "DIFFERENTIAL_PRIVACY"):
+            selection_block(self, select, bound, options or Options("DP", {}, {}), env, call)
+            return None
         build = BLOCKS.get(mode) or BLOCKS["PROBE"]
         build(self, select, bound, options or Options("DP", {}, {}), env)
         return None
@@ -297,6 +303,12 @@ class Binder:
             for name, kind in columns
         )
         return Relation(alias, fields, exp.to_table(found.name), private=False, inputs=(found,))
+
+    def known(self, found: Input) -> pa.Table | None:
+        """The rows of a public relation; None when it depends on what is not released yet."""
+        if any(block.name in found.sql for block in self.blocks):
+            return None
+        return self.finish.finish(found.sql, {}, self.public)
 
     # -- rows ---------------------------------------------------------------------------------------------------
 

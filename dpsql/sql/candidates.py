@@ -149,11 +149,8 @@ def statistic_sql(rows: str, candidates: str, columns: tuple[str, ...], alias: s
     relation; ``alias`` the name that the terms use for it.
     """
     parts = [f"rows AS ({rows})", f"{alias} AS (SELECT * FROM {candidates})"]
-    values = []
     for i, term in enumerate(terms):
-        name = f"t{i}"
-        parts += _term_ctes(name, term, alias)
-        values.append(f"({term.factor}) * COALESCE((SELECT v FROM {name} WHERE {name}.{ORD} = {alias}.{ORD}), 0)")
+        parts += _term_ctes(f"t{i}", term, alias)
     joins = " ".join(f"LEFT JOIN t{i} ON t{i}.{ORD} = {alias}.{ORD}" for i in range(len(terms)))
     total = " + ".join([constant, *(f"({t.factor}) * COALESCE(t{i}.v, 0)" for i, t in enumerate(terms))])
     shown = ", ".join([*(f"{alias}.{c}" for c in columns), f"{alias}.{ORD}", f"CAST({total} AS HUGEINT) AS score"])

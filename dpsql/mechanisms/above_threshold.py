@@ -1,0 +1,275 @@
+"""The sparse vector technique: which of a stream of statistics are above a threshold, paying for the hits only.
+
+Integers throughout. One threshold noise, one-sided geometric query noise, a cut-off after ``max_hits``:
+
+    hit when  q + Geom(epsilon2 / (2 c D))  >=  T' + Geom(epsilon1 / D)        D sensitivity, c = max_hits
+
+Guarantee (ADD_REMOVE): pure epsilon1 + epsilon2. Compare the run on x whose threshold noise is z with the run on a
+neighbour x' whose noise is z + D: what was below stays below, since q' <= q + D; and each hit's survival function loses at
+most a factor exp(epsilon2 / c) over the shift of 2 D. Only one-sided inequalities are used, so one-sided noise
+serves (Lyu, Su, Li 2017 with geometric noise as in Liu et al. 2024). Where every statistic moves the same way when a unit is
+added (``monotone``), the shift is D and the factor 2 falls away.
+
+On a path with h hits the loss is at most epsilon1 + h epsilon2 / c, which basic composition may use. ``refresh`` draws a
+fresh threshold for each round (the textbook's Sparse): then rounds that never began cost nothing under any accountant.
+The compared value never leaves: it would say how high the threshold noise was. The gap above the noisy threshold may
+(Ding et al. 2019), and a fresh answer may, from a share of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dpsql.mechanisms.base import Read, Release, salted
+from dpsql.mechanisms.outputs import exact_integers
+from dpsql.mechanisms.perturbation import Integers, LaplaceNoise
+from dpsql.noise.discrete import geometric
+from dpsql.noise.entropy import Entropy
+from dpsql.privacy.events import Event, SparseVector, compose
+
+FIRST_CHUNK = 256
+_MOST = 1 << 62
+
+
+def split(epsilon: Fraction, max_hits: int, monotone: bool) -> tuple[Fraction, Fraction]:
+    """Epsilon for the threshold and for the hits, in the proportion 1 : (2c)^(2/3) that varies least (c^(2/3) if monotone).
+
+    >>> e1, e2 = split(Fraction(1), 1, monotone=True)
+    >>> e1, e1 + e2
+    (Fraction(1, 2), Fraction(1, 1))
+    """
+    ratio = Fraction(round(1000 * ((1 if monotone else 2) * max_hits) ** (2 / 3)), 1000)
+    first = epsilon / (1 + ratio)
+    return first, epsilon - first
+
+
+def _centre(b1: float, b2: float) -> int:
+    """What makes a statistic at the threshold a hit half the time: public, so free."""
+    return max(0, round(b2 * math.log(2 * b2 / (b1 + b2))))
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The noise of one round set: rates per grid step.
+
+    ``max_hits`` hits share ``epsilon2``; with ``refresh`` each round has its own threshold noise and gets both its parts.
+    """
+
+    sensitivity: int
+    epsilon1: Fraction
+    epsilon2: Fraction
+    max_hits: int
+    monotone: bool
+    refresh: bool = False
+
+    @property
+    def threshold_rate(self) -> Fraction:
+        share = self.epsilon1 / self.max_hits if self.refresh else self.epsilon1
+        return share / self.sensitivity
+
+    @property
+    def query_rate(self) -> Fraction:
+        return self.epsilon2 / ((1 if self.monotone else 2) * self.max_hits * self.sensitivity)
+
+    @property
+    def centre(self) -> int:
+        return _centre(float(1 / self.threshold_rate), float(1 / self.query_rate))
+
+    def reach(self, confidence: float, queries: int) -> float:
+        """Grid steps within which all of ``queries`` comparisons are right, at this confidence."""
+        doubt = (1 - confidence) / 2
+        return math.log(1 / doubt) / float(self.threshold_rate) + math.log(max(queries, 1) / doubt) / float(self.query_rate)
+
+
+@dataclass(frozen=True)
+class AboveThreshold:
+    """``ABOVE_THRESHOLD(statistic, threshold, ...)`` over candidates, asked in their order.
+
+    Args:
+        batches: queries that give, for consecutive candidates, ``columns``, their place ``dpsql_ord``, the statistic ``score``
+            and, unless ``threshold`` is a number, ``threshold``; all integers in grid steps. Later ones are read only while
+            hits are wanted.
+        columns: the candidate's columns to return.
+        sensitivity: what one privacy unit moves any score by.
+        answer: name of the fresh answers' column, and their share of epsilon.
+        gap: name of the column of gaps above the noisy threshold.
+        steps: grid steps to a unit. flag: for a stream of one query, the name of its TRUE or FALSE column.
+    """
+
+    batches: tuple[str, ...]
+    columns: tuple[str, ...]
+    threshold: int | None
+    noise: Noise
+    steps: Fraction = Fraction(1)
+    answer: tuple[str, Fraction] | None = None
+    gap: str | None = None
+    flag: str | None = None
+    confidence: float = 0.95
+    candidates: int | None = None
+
+    @property
+    def _sparse(self) -> SparseVector:
+        n = self.noise
+        return SparseVector(n.epsilon1, n.epsilon2, n.max_hits, None, n.refresh)
+
+    @property
+    def event(self) -> Event:
+        if self.answer is None:
+            return self._sparse
+        return compose([self._sparse, LaplaceNoise(self.answer[1], self.noise.sensitivity).event])
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        return self.batches[:1]
+
+    def release(self, read: Read, entropy: Entropy) -> Release:
+        hits: list[tuple[pa.Table, int, int, int]] = []
+        seen: list[pa.Schema] = []
+        for table, row, score, gap in self._hits(read, entropy, seen):
+            hits.append((table, row, score, gap))
+            if len(hits) == self.noise.max_hits:
+                break
+        n = self.noise
+        used: list[Event] = [SparseVector(n.epsilon1, n.epsilon2, n.max_hits, len(hits), n.refresh)]
+        if self.flag is not None:
+            return Release(pa.table({self.flag: pa.array([bool(hits)])}), used[0])
+        columns: dict[str, Any] = {}
+        for name in self.columns:
+            values = [table.column(name)[row].as_py() for table, row, _, _ in hits]
+            columns[name] = pa.array(values, seen[0].field(name).type if seen else pa.null())
+        if self.answer is not None:
+            fresh = LaplaceNoise(self.answer[1], n.sensitivity, max(1, len(hits)))
+            noisy = fresh.add([score for _, _, score, _ in hits], entropy)
+            columns |= _answers(self.answer[0], noisy, fresh.half_width(self.confidence), self.steps)
+            if hits:
+                used.append(fresh.event)
+        if self.gap is not None:
+            gaps = [float(Fraction(gap) / self.steps) for _, _, _, gap in hits]
+            columns[self.gap] = pa.array(gaps, pa.float64())
+        found = f"{len(hits)} of at most {n.max_hits} hits" if hits else "no candidate was found above the threshold"
+        note = f"{found}: noisy comparisons; near the threshold they can be wrong either way"
+        return Release(pa.table(columns), compose(used), (note,))
+
+    def _hits(self, read: Read, entropy: Entropy, seen: list[pa.Schema]) -> Iterator[tuple[pa.Table, int, int, int]]:
+        """Hits in order: the table and row of the candidate, its exact score, and the gap. Schemas read go to ``seen``."""
+        noisy = _ThresholdNoise(self.noise, entropy)
+        size = FIRST_CHUNK
+        for text in self.batches:
+            table = read(salted(text, entropy))
+            seen.append(table.schema)
+            table = table.take(np.argsort(exact_integers(table.column("dpsql_ord")).astype(np.int64), kind="stable"))
+            scores = exact_integers(table.column("score"))
+            levels = scores - (
+                exact_integers(table.column("threshold")) if self.threshold is None else self.threshold
+            )
+            at = 0
+            while at < len(levels):
+                part = levels[at : at + size]
+                asked = _added(part, geometric(self.noise.query_rate, len(part), entropy))
+                start = 0
+                while start < len(part):
+                    above = np.flatnonzero(asked[start:] >= noisy.level)
+                    if not len(above):
+                        break
+                    i = start + int(above[0])
+                    yield table, at + i, int(scores[at + i]), int(asked[i]) - noisy.level
+                    noisy.hit()
+                    start = i + 1
+                at += len(part)
+                size *= 2
+
+    def sentences(self, confidence: float) -> tuple[str, ...]:
+        n = self.noise
+        total = float(n.epsilon1 + n.epsilon2)
+        kind = "a fresh threshold for each round" if n.refresh else "one noisy threshold"
+        reach = n.reach(confidence, self.candidates or 1) / float(self.steps)
+        said = [
+            f"Compare in order with {kind} (ABOVE_THRESHOLD, ε={total:g}, at most {n.max_hits} "
+            f"hit{'s' if n.max_hits > 1 else ''}); every comparison is right beyond {reach:.4g} of the threshold, at {confidence:.0%}."
+        ]
+        if n.max_hits > 1:
+            said.append("Hits that are not found are not paid for under basic composition"
+                        + ("; with refresh under every accountant." if n.refresh else "."))  # fmt: skip
+        if self.answer is not None:
+            said.append(f"Each hit is answered afresh, from a share of ε={float(self.answer[1]):g}.")
+        return tuple(said)
+
+
+class _ThresholdNoise:
+    """The noisy level that a noisy score must reach, in steps above the threshold."""
+
+    def __init__(self, noise: Noise, entropy: Entropy) -> None:
+        self._noise, self._entropy = noise, entropy
+        self.level = self._draw()
+
+    def _draw(self) -> int:
+        return self._noise.centre + int(geometric(self._noise.threshold_rate, 1, self._entropy)[0])
+
+    def hit(self) -> None:
+        if self._noise.refresh:
+            self.level = self._draw()
+
+
+def _added(values: Integers, noise: Integers) -> Integers:
+    if values.dtype == object or noise.dtype == object or int(noise.max(initial=0)) >= _MOST or (
+        len(values) and max(abs(int(values.max())), abs(int(values.min()))) >= _MOST
+    ):
+        return values.astype(object) + noise.astype(object)
+    return values + noise
+
+
+def _answers(name: str, noisy: Integers, width: float, steps: Fraction) -> dict[str, pa.Array]:
+    values = [Fraction(int(v)) / steps for v in noisy]
+    reach = Fraction(math.ceil(width)) / steps
+    whole = steps == 1
+    return {
+        name: pa.array([int(v) for v in values], pa.int64()) if whole else pa.array([float(v) for v in values], pa.float64()),
+        f"{name}__low": pa.array([float(v - reach) for v in values], pa.float64()),
+        f"{name}__high": pa.array([float(v + reach) for v in values], pa.float64()),
+    }
+
+
+class Stream:
+    """An interactive threshold: questions come one after another, chosen from the answers so far.
+
+    Questions of different sensitivities share the threshold noise: a statistic q of sensitivity D is compared as
+    q / D with T / D, so that every question has sensitivity 1; noise is drawn in steps of 1/1024 of that.
+    The whole is reserved at DECLARE; the noisy threshold lives here only and dies with the process.
+    """
+
+    _FINE = 1024
+
+    def __init__(self, epsilon1: Fraction, epsilon2: Fraction, max_hits: int, refresh: bool, entropy: Entropy) -> None:
+        self.noise = Noise(self._FINE, epsilon1, epsilon2, max_hits, monotone=False, refresh=refresh)
+        self.hits = 0
+        self._entropy = entropy
+        self._threshold = _ThresholdNoise(self.noise, entropy)
+
+    @property
+    def exhausted(self) -> bool:
+        """No more questions: every allowed hit was found."""
+        return self.hits >= self.noise.max_hits
+
+    @property
+    def event(self) -> SparseVector:
+        """What was used so far."""
+        n = self.noise
+        return SparseVector(n.epsilon1, n.epsilon2, n.max_hits, self.hits, n.refresh)
+
+    def ask(self, value: int, threshold: int, sensitivity: int) -> bool:
+        """Whether a statistic (integer steps, with its sensitivity in the same steps) is above the threshold, noisily."""
+        if self.exhausted:
+            raise ValueError("the threshold is closed")
+        noise = int(geometric(self.noise.query_rate, 1, self._entropy)[0])
+        above = (value - threshold) * self._FINE + sensitivity * noise >= sensitivity * self._threshold.level
+        if above:
+            self.hits += 1
+            self._threshold.hit()
+        return above

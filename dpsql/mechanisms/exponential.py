@@ -1,0 +1,150 @@
+"""The exponential mechanism and its kin: the best of public candidates, chosen privately by an exact integer utility.
+
+    exponential        Pr[r] proportional to exp(lambda u_r): pure epsilon, and of bounded range (Dong, Durfee, Rogers 2020)
+    permute_and_flip   noisy max with one-sided exponential noise; never worse at equal epsilon (McKenna, Sheldon 2020)
+    noisy_max          Laplace noise, for parity with the texts
+
+lambda = epsilon / (2 D), and epsilon / D where adding a unit moves all utilities the same way (ADD_REMOVE only). Adding
+one-sided exponential noise is permute-and-flip, not the exponential mechanism: the claim that they are equal, printed in a
+well-known text, already fails for two candidates, and charging one for the other would be wrong.
+
+Where candidates differ in sensitivity, the generalised mechanism (Raskhodnikova, Smith 2016) compares utilities less a
+multiple t of their own sensitivities; its score moves by at most 1 whatever t is.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from dpsql.mechanisms.above_threshold import _answers
+from dpsql.mechanisms.base import Read, Release, salted
+from dpsql.mechanisms.outputs import exact_integers
+from dpsql.mechanisms.perturbation import Integers, LaplaceNoise
+from dpsql.noise.entropy import Entropy
+from dpsql.noise.selection import exponential, noisy_max, permute_and_flip
+from dpsql.privacy.events import BoundedRange, Event, PureDP, compose
+
+Method = Literal["exponential", "permute_and_flip", "noisy_max"]
+GENERALISED = 2000
+"""Up to so many candidates the generalised mechanism is used: it compares all pairs."""
+_GRID = 1 << 20
+
+
+def generalised_scores(utilities: Integers, sensitivities: Integers, t: Fraction) -> Integers:
+    """Scores of sensitivity ``2**20`` (integers): min over r' of ((u_r - t D_r) - (u_r' - t D_r')) / (D_r + D_r'), scaled.
+
+    Flooring keeps the sensitivity: if a <= b + g with g whole, then floor(a) <= floor(b) + g.
+    """
+    wide, scale = utilities.astype(object), sensitivities.astype(object)
+    adjusted = wide * t.denominator - scale * t.numerator
+    scores = np.empty(len(wide), dtype=object)
+    for i in range(len(wide)):
+        scores[i] = min((adjusted[i] - adjusted) * _GRID // ((scale[i] + scale) * t.denominator))
+    return scores
+
+
+@dataclass(frozen=True)
+class ExponentialChoice:
+    """``EXPMECH(utility, ...)`` over candidates.
+
+    Args:
+        batches: queries that give, for all candidates together, ``columns``, their place ``dpsql_ord``, the utility ``score`` in
+            grid steps, and with ``varying`` each candidate's own ``sensitivity``.
+        sensitivity: what one privacy unit moves any utility by, in grid steps.
+        epsilon: of the choice; with ``top`` winners, peeled one by one, each gets an equal part.
+        answer: name of the fresh utilities' column, and their share of epsilon.
+    """
+
+    batches: tuple[str, ...]
+    columns: tuple[str, ...]
+    sensitivity: int
+    epsilon: Fraction
+    monotone: bool
+    method: Method
+    top: int = 1
+    varying: bool = False
+    steps: Fraction = Fraction(1)
+    answer: tuple[str, Fraction] | None = None
+    candidates: int | None = None
+    confidence: float = 0.95
+
+    @property
+    def choice(self) -> Event:
+        return BoundedRange(self.epsilon, self.top) if self.method == "exponential" else PureDP(self.epsilon)
+
+    @property
+    def _answers(self) -> LaplaceNoise | None:
+        return None if self.answer is None else LaplaceNoise(self.answer[1], self.sensitivity, self.top)
+
+    @property
+    def event(self) -> Event:
+        fresh = self._answers
+        return self.choice if fresh is None else compose([self.choice, fresh.event])
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        return self.batches[:1]
+
+    def release(self, read: Read, entropy: Entropy) -> Release:
+        table = pa.concat_tables([read(text) for text in self._filled(entropy)])
+        table = table.take(np.argsort(exact_integers(table.column("dpsql_ord")).astype(np.int64), kind="stable"))
+        scores = exact_integers(table.column("score"))
+        own = exact_integers(table.column("sensitivity")) if self.varying else None
+        winners = self.choose(scores, own, entropy)
+        columns: dict[str, Any] = {name: table.column(name).take(pa.array(winners)) for name in self.columns}
+        fresh = self._answers
+        if fresh is not None and self.answer is not None:
+            noisy = fresh.add([int(scores[i]) for i in winners], entropy)
+            columns |= _answers(self.answer[0], noisy, fresh.half_width(self.confidence), self.steps)
+        return Release(pa.table(columns), self.event, ("a private choice: the best, or one near it",))
+
+    def _filled(self, entropy: Entropy) -> list[str]:
+        mark = "\x00"
+        return salted(mark.join(self.batches), entropy).split(mark)
+
+    def choose(self, scores: Integers, own: Integers | None, entropy: Entropy) -> list[int]:
+        """Indices of the winners, best first: peeled off one at a time, each with its part of epsilon."""
+        part = self.epsilon / self.top
+        left = np.arange(len(scores))
+        winners: list[int] = []
+        for _ in range(min(self.top, len(scores))):
+            mine, factor, sensitivity = scores[left], 1 if self.monotone else 2, self.sensitivity
+            if own is not None and len(left) <= GENERALISED and len(set(map(int, own[left]))) > 1:
+                t = Fraction(max(1, round(2 / float(part) * math.log(len(left) / 0.05) * 1024)), 1024)
+                mine, factor, sensitivity = generalised_scores(mine, own[left], t), 2, _GRID
+            won = self._one(mine, part / (factor * sensitivity), entropy)
+            winners.append(int(left[won]))
+            left = np.delete(left, won)
+        return winners
+
+    def _one(self, scores: Integers, rate: Fraction, entropy: Entropy) -> int:
+        if self.method == "exponential":
+            return exponential(scores, rate, entropy)
+        if self.method == "noisy_max":
+            return noisy_max(scores, 1 / rate, entropy)
+        return permute_and_flip(scores, rate, entropy)
+
+    def sentences(self, confidence: float) -> tuple[str, ...]:
+        factor = (1 if self.monotone else 2) * (2 if self.method == "noisy_max" else 1)
+        size = self.candidates or 1
+        t = math.log(1 / (1 - confidence))
+        per = float(self.epsilon / self.top)
+        behind = factor * float(Fraction(self.sensitivity) / self.steps) / per * (math.log(size) + t)
+        name = self.method.replace("_", " ")
+        said = [
+            f"Choose {'the best' if self.top == 1 else f'the {self.top} best'} of {size} candidates by {name} "
+            f"(ε={float(self.epsilon):g}); with probability at least {confidence:.4g} the winner is within {behind:.4g} of the best."
+        ]
+        if self.varying:
+            said.append("Candidates differ in sensitivity: those that one unit moves less are chosen with less noise.")
+        if self.monotone:
+            said.append("A unit more moves all utilities the same way, so half the noise is enough.")
+        if self.answer is not None:
+            said.append(f"Each winner's utility is answered afresh, from a share of ε={float(self.answer[1]):g}.")
+        return tuple(said)
