@@ -1,7 +1,7 @@
 """An empty copy of the private schema: a place where exact queries are bound before anything is paid.
 
-Planning a query on the data themselves would read them: DuckDB's planner looks at the least and the greatest value
-of a column, and may fail over them.
+Planning a query on the data themselves would read them: DuckDB's planner looks at the least and the greatest
+value of a column, and may fail over them.
 """
 
 from __future__ import annotations

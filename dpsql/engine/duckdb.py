@@ -53,8 +53,8 @@ class DuckDBEngine:
     """See :class:`dpsql.engine.base.Engine`.
 
     Args:
-        database: the path of a DuckDB file (opened read-only), ``":memory:"``, an open connection (used through a
-            cursor, its settings left alone), or a mapping of table names to pandas, polars or Arrow tables.
+        database: the path of a DuckDB file (opened read-only), ``":memory:"``, an open connection (used
+            through a cursor, its settings left alone), or a mapping of table names to pandas, polars or Arrow tables.
         policy: its sources become views, before the connection is locked.
         base: the folder that relative sources start from.
 
@@ -188,8 +188,8 @@ class DuckDBEngine:
         )
         star = f"* REPLACE ({casts})" if casts else "*"
         view = f"dpsql_source_{table.name}"
-        # Parquet has its types in it. Text is read once, here: a row that does not fit its column must fail before
-        # any statement, never within one.
+        # Parquet has its types in it. Text is read once, here: a row that does not fit its column must fail
+        # before any statement, never within one.
         kind = "VIEW" if files is None or reader == "read_parquet" else "TABLE"
         made = False
         with contextlib.suppress(duckdb.Error):
@@ -214,7 +214,7 @@ class DuckDBEngine:
         self._con.execute("SET enable_external_access = false")
         self._con.execute("SET lock_configuration = true")
 
-    # -- the protocol -------------------------------------------------------------------------------------------
+    # -- the protocol ------------------------------------------------------------------------------------
 
     def schema(self, table: Table) -> Mapping[str, str]:
         rows = self._con.execute(f"DESCRIBE SELECT * FROM {self.relation(table)}").fetchall()
@@ -289,7 +289,7 @@ class DuckDBEngine:
             for name, rows in lent.items():
                 self._con.register(name, rows)
             outcome = run(self._con, sql, self._stop)
-        except Exception:  # noqa: BLE001 - whatever it is, its message may hold a value
+        except Exception:  # its message may hold a value
             outcome = Outcome()
         for name in lent:
             with contextlib.suppress(duckdb.Error):

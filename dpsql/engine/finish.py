@@ -28,8 +28,8 @@ class PublicSource(Protocol):
 class Finisher:
     """Binds and runs public SQL.
 
-    Statements are bound against empty relations before anything is paid; they are run over what was released. Both
-    databases are in memory, without access to files, network or settings.
+    Statements are bound against empty relations before anything is paid; they are run over what was released.
+    Both databases are in memory, without access to files, network or settings.
     """
 
     def __init__(self, engine: PublicSource, policy: Policy) -> None:
@@ -127,7 +127,7 @@ def _closed() -> duckdb.DuckDBPyConnection:
 
 
 def _cleaned(message: str) -> str:
-    """DuckDB's sentence without its class, its excerpt of SQL that the analyst did not write, and its candidates."""
+    """DuckDB's sentence without its class, and without its excerpt of SQL that the analyst did not write."""
     text = message.split("\n")[0]
     text = re.sub(r"^[A-Z]\w*( \w+)? Error: ", "", text)
     text = text.replace("dpsql_block_", "the release ")

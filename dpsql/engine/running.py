@@ -1,7 +1,7 @@
 """Running one query so that the stop button always works.
 
-DuckDB drops an interrupt that arrives between two of its steps, and its Python client reports one in different ways.
-So the query runs in a thread of its own, while the caller waits and, once stopped, asks until the query has ended.
+DuckDB drops an interrupt that arrives between two of its steps, and its Python client reports one in different
+ways. So the query runs in a thread of its own, while the caller waits and, once stopped, asks until it has ended.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def run(con: duckdb.DuckDBPyConnection, sql: str, stop: threading.Event) -> Outc
     def work() -> None:
         try:
             box.append(Outcome(con.sql(sql).to_arrow_table()))
-        except BaseException as error:  # noqa: BLE001 - an outcome, whatever it is
+        except BaseException as error:
             box.append(Outcome(failure=type(error), message=str(error)))
         finally:
             done.set()

@@ -178,7 +178,13 @@ class TestHiding:
     def test_every_failure_reads_the_same(self, file: Path) -> None:
         engine = DuckDBEngine(str(file), policy(visits()), file.parent)
         said = set()
-        for sql in ("SELECT CAST('x' AS INT)", "SELECT nothing", "SELEC", "SELECT error('x')", "COPY visits TO 'x'"):
+        for sql in (
+            "SELECT CAST('x' AS INT)",
+            "SELECT nothing",
+            "SELEC",
+            "SELECT error('x')",
+            "COPY visits TO 'x'",
+        ):
             with pytest.raises(EngineError) as caught:
                 engine.execute(sql)
             said.add(str(caught.value))
@@ -216,7 +222,9 @@ class TestLocked:
             "SELECT * FROM outside",
         ],
     )
-    def test_outside_is_out_of_reach(self, file: Path, tmp_path: Path, sql: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_outside_is_out_of_reach(
+        self, file: Path, tmp_path: Path, sql: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.chdir(tmp_path)
         outside = pa.table({"a": [1]})  # a local of this frame: Python names are not tables
         engine = DuckDBEngine(str(file), policy(visits()), file.parent)
@@ -258,8 +266,12 @@ class TestAnswers:
 
     def test_check_binds_without_data(self, file: Path) -> None:
         engine = DuckDBEngine(str(file), policy(visits()), file.parent)
-        engine.check(f"SELECT SUM(k + person) FROM {engine.relation(visits())}, lent", {"lent": [("k", "BIGINT")]})
-        engine.check(f"SELECT CAST(note AS INTEGER) FROM {engine.relation(visits())}", {})  # fails on data only
+        engine.check(
+            f"SELECT SUM(k + person) FROM {engine.relation(visits())}, lent", {"lent": [("k", "BIGINT")]}
+        )
+        engine.check(
+            f"SELECT CAST(note AS INTEGER) FROM {engine.relation(visits())}", {}
+        )  # fails on data only
         with pytest.raises(BindError):
             engine.check(f"SELECT nothing FROM {engine.relation(visits())}", {})
         engine.close()
