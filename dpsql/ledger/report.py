@@ -93,8 +93,11 @@ def write_report(
     return path
 
 
-def report_text(ledger: Ledger, policy: Policy | None = None) -> str:
-    """The report for a terminal."""
+def report_text(ledger: Ledger, policy: Policy | None = None, *, accountant: str | None = None) -> str:
+    """The report for a terminal; with ``accountant``, as that one would have counted."""
+    if accountant is not None:
+        with ledger.under(accountant) as other:
+            return report_text(other, policy or ledger.policy)
     data = report(ledger, policy)
     left, promise = data["left"], data["guarantee"]
     lines = [f"{data['ledger'] or 'ledger in memory'} · {data['dataset']} · {data['written'][:16]}Z", ""]
@@ -234,7 +237,7 @@ def _assumptions(policy: Policy | None) -> dict[str, Any]:
         limits = [
             "one row each"
             if rows == 1
-            else f"at most {rows} rows in a group count"
+            else f"at most {rows} rows of each count in a group"
             if rows
             else "any number of rows",
             _groups(table.max_groups),

@@ -91,7 +91,11 @@ def exceeded(purse: Purse, event: Event, analyst: str | None) -> BudgetExceeded:
     room = purse.filter.room(purse.spent)
     epsilon, delta = event.basic
     where = "%dpsql budget shows where it went."
-    if delta and (delta > room.delta_left or not epsilon or purse.admits(PureDP(epsilon))):
+    if delta and delta <= room.delta_left and epsilon and purse.admits(PureDP(epsilon)):
+        # pure statements may go on by their plain sum where one with a delta is held by rho or mu
+        message = f"without its delta it would fit, with it the {purse.filter.name} sum is too large."
+        fits = f"without delta, epsilon => {short(room.epsilon_left, DOWN)} would fit."
+    elif delta > room.delta_left:
         left = short(room.delta_left, DOWN)
         message = f"δ={left} of {whose}δ={short(purse.filter.delta)} is left for it."
         fits = f"delta = {left} would fit." if room.delta_left else "a statement without delta may still fit."

@@ -13,7 +13,7 @@ from html import escape
 
 Point = tuple[float, float]
 
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 18, 18, 48
+_LEFT, _RIGHT, _TOP, _BOTTOM = 72, 18, 18, 48
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class Picture:
             f'<line class="axis" stroke="currentColor" x1="{x0:g}" x2="{x1:g}" y1="{y0:g}" y2="{y0:g}"/>'
             f'<text class="name" fill="currentColor" x="{x1:g}" y="{self.height - 8}" text-anchor="end">'
             f"{escape(self.x.label)}</text>"
-            f'<text class="name" fill="currentColor" x="{-y1:g}" y="14" text-anchor="end" '
+            f'<text class="name" fill="currentColor" x="{-y1:g}" y="13" text-anchor="end" '
             f'transform="rotate(-90)">{escape(self.y.label)}</text>'
         )
         return "".join(parts)

@@ -330,3 +330,16 @@ def test_another_accountant_reads_the_same_events(path: Path) -> None:
         assert len(ledger.entries()) == 40
     with Ledger.read(path) as owner, pytest.raises(LedgerError, match="read-only"):
         owner.reserve(TENTH, "reading only")
+
+
+def test_the_refusal_where_only_the_delta_is_in_the_way(path: Path) -> None:
+    """Under zcdp pure statements may go on by their plain sum where one with a delta is held by rho."""
+    with Ledger.open(path, policy_of(accountant="zcdp"), "d") as ledger:
+        ask(ledger, PureDP(Fraction(1, 5)))
+        with pytest.raises(BudgetExceeded) as told:
+            ledger.reserve(GroupSelection(Fraction(1, 5), Fraction(1, 10**8)), "groups")
+        assert told.value.message.endswith(
+            "without its delta it would fit, with it the zcdp sum is too large."
+        )
+        assert str(told.value.hint).startswith("without delta, epsilon => 0.8 would fit.")
+        ledger.reserve(PureDP(Fraction(4, 5)), "what was said to fit")

@@ -115,7 +115,7 @@ def test_the_page(full: Ledger) -> None:
     assert "SELECT AVG" not in told["asked"] and "SELECT MEDIAN" not in told["refused"]
     assert "73% certainty whether all rows of any one patient_id are in the data" in told["guarantee"]
     assert "ε=1, δ=1e-06" in told["guarantee"] and "accountant basic" in told["guarantee"]
-    for word in ("at most 20 rows", "wards is public", "amount", "0 to 500", "2 values: A, B"):
+    for word in ("at most 20 rows of each", "wards is public", "amount", "0 to 500", "2 values: A, B"):
         assert word in told["assumptions"], word
     assert "limit ε=1" in told["pictures"]
 
@@ -201,6 +201,8 @@ def test_under_another_accountant(full: Ledger, tmp_path: Path) -> None:
     assert "counted as gdp would have; the budget is kept by basic" in told["left"]
     assert "μ=" in told["asked"]
     assert "accountant gdp" in told["guarantee"]
+    assert "counted as gdp would have" in report_text(full, accountant="gdp")
+    assert "counted as" not in report_text(full)
     with pytest.raises(LedgerError, match="no accountant"):
         write_report(full, None, tmp_path / "r.html", accountant="moments")
 
