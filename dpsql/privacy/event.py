@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpsql.privacy import constants
 from dpsql.privacy.rounding import text
+
+_AMOUNT = re.compile(r"[0-9]+(/0*[1-9][0-9]*)?")
 
 KINDS: dict[str, type[Event]] = {}
 """Every kind that can be stored, by the name that :meth:`Event.to_json` writes."""
@@ -82,7 +85,10 @@ class Event:
 
     def to_json(self) -> dict[str, Any]:
         """A dictionary of strings, ints, nulls and booleans; fractions as ``"1/10"``."""
-        return {"kind": self.kind, **{f.name: _plain(getattr(self, f.name)) for f in fields(self)}}
+        return {
+            "kind": self.kind,
+            **{f.name: _plain(getattr(self, f.name), str(f.type)) for f in fields(self)},
+        }
 
     @staticmethod
     def from_json(body: Mapping[str, Any]) -> Event:
@@ -107,19 +113,14 @@ class Event:
         return epsilon
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, declared: str) -> Any:
     if isinstance(value, tuple):
         return [part.to_json() for part in value]
-    return str(value) if isinstance(value, Fraction) else value
+    return str(Fraction(value)) if declared == "Fraction" else value
 
 
 def _read(value: Any, declared: str) -> Any:
-    if (
-        declared == "Fraction"
-        and isinstance(value, str)
-        and value.isascii()
-        and value.replace("/", "", 1).isdigit()
-    ):
+    if declared == "Fraction" and isinstance(value, str) and _AMOUNT.fullmatch(value):
         return Fraction(value)
     if declared == "bool" and isinstance(value, bool):
         return value

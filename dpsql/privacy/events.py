@@ -304,6 +304,9 @@ class Composed(Event):
     kind: ClassVar[str] = "composed"
     events: tuple[Event, ...]
 
+    def __post_init__(self) -> None:
+        require(bool(self.events), "nothing happened: there is no event to compose")
+
     @cached_property
     def epsilon(self) -> Fraction | None:
         known = [event.epsilon for event in self.events]
