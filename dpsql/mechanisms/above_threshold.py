@@ -32,10 +32,10 @@ from dpsql.mechanisms.outputs import exact_integers
 from dpsql.mechanisms.perturbation import Integers, LaplaceNoise
 from dpsql.noise.discrete import geometric
 from dpsql.noise.entropy import Entropy
+from dpsql.noise.selection import flips
 from dpsql.privacy.events import Event, SparseVector, compose
 
 FIRST_CHUNK = 256
-_MOST = 1 << 62
 
 
 def split(epsilon: Fraction, max_hits: int, monotone: bool) -> tuple[Fraction, Fraction]:
@@ -148,8 +148,8 @@ class AboveThreshold:
             fresh = LaplaceNoise(self.answer[1], n.sensitivity, max(1, len(hits)))
             noisy = fresh.add([score for _, _, score, _ in hits], entropy)
             columns |= _answers(self.answer[0], noisy, fresh.half_width(self.confidence), self.steps)
-            if hits:
-                used.append(fresh.event)
+            # The hits share the whole of it, however many there are; what was reserved for them is used up.
+            used.append(LaplaceNoise(self.answer[1], n.sensitivity).event)
         if self.gap is not None:
             gaps = [float(Fraction(gap) / self.steps) for _, _, _, gap in hits]
             columns[self.gap] = pa.array(gaps, pa.float64())
@@ -160,30 +160,31 @@ class AboveThreshold:
     def _hits(self, read: Read, entropy: Entropy, seen: list[pa.Schema]) -> Iterator[tuple[pa.Table, int, int, int]]:
         """Hits in order: the table and row of the candidate, its exact score, and the gap. Schemas read go to ``seen``."""
         noisy = _ThresholdNoise(self.noise, entropy)
-        size = FIRST_CHUNK
-        for text in self.batches:
-            table = read(salted(text, entropy))
+        rate, size = self.noise.query_rate, FIRST_CHUNK
+        for text in filled(self.batches, entropy):
+            table = read(text)
             seen.append(table.schema)
             table = table.take(np.argsort(exact_integers(table.column("dpsql_ord")).astype(np.int64), kind="stable"))
             scores = exact_integers(table.column("score"))
-            levels = scores - (
+            over = scores - (
                 exact_integers(table.column("threshold")) if self.threshold is None else self.threshold
             )
             at = 0
-            while at < len(levels):
-                part = levels[at : at + size]
-                asked = _added(part, geometric(self.noise.query_rate, len(part), entropy))
-                start = 0
-                while start < len(part):
-                    above = np.flatnonzero(asked[start:] >= noisy.level)
-                    if not len(above):
-                        break
-                    i = start + int(above[0])
-                    yield table, at + i, int(scores[at + i]), int(asked[i]) - noisy.level
+            while at < len(over):
+                # q + Geom >= level has probability exp(-rate * (level - q)), or 1: one exact coin per statistic.
+                short = noisy.level - over[at : at + size]
+                above = np.flatnonzero(flips(short, rate, entropy))
+                for i in above:
+                    # What a geometric variable has beyond a value it reaches is geometric again: the gap.
+                    gap = max(0, -int(short[i])) + int(geometric(rate, 1, entropy)[0])
+                    yield table, at + int(i), int(scores[at + i]), gap
                     noisy.hit()
-                    start = i + 1
-                at += len(part)
-                size *= 2
+                    if self.noise.refresh:
+                        break
+                if self.noise.refresh and len(above):  # the other coins were for the threshold that is gone
+                    at, size = at + int(above[0]) + 1, FIRST_CHUNK
+                else:
+                    at, size = at + size, size * 2
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
         n = self.noise
@@ -217,12 +218,10 @@ class _ThresholdNoise:
             self.level = self._draw()
 
 
-def _added(values: Integers, noise: Integers) -> Integers:
-    if values.dtype == object or noise.dtype == object or int(noise.max(initial=0)) >= _MOST or (
-        len(values) and max(abs(int(values.max())), abs(int(values.min()))) >= _MOST
-    ):
-        return values.astype(object) + noise.astype(object)
-    return values + noise
+def filled(batches: tuple[str, ...], entropy: Entropy) -> list[str]:
+    """The texts, with one fresh salt for all of them."""
+    mark = "\x00"
+    return salted(mark.join(batches), entropy).split(mark)
 
 
 def _answers(name: str, noisy: Integers, width: float, steps: Fraction) -> dict[str, pa.Array]:
@@ -234,42 +233,3 @@ def _answers(name: str, noisy: Integers, width: float, steps: Fraction) -> dict[
         f"{name}__low": pa.array([float(v - reach) for v in values], pa.float64()),
         f"{name}__high": pa.array([float(v + reach) for v in values], pa.float64()),
     }
-
-
-class Stream:
-    """An interactive threshold: questions come one after another, chosen from the answers so far.
-
-    Questions of different sensitivities share the threshold noise: a statistic q of sensitivity D is compared as
-    q / D with T / D, so that every question has sensitivity 1; noise is drawn in steps of 1/1024 of that.
-    The whole is reserved at DECLARE; the noisy threshold lives here only and dies with the process.
-    """
-
-    _FINE = 1024
-
-    def __init__(self, epsilon1: Fraction, epsilon2: Fraction, max_hits: int, refresh: bool, entropy: Entropy) -> None:
-        self.noise = Noise(self._FINE, epsilon1, epsilon2, max_hits, monotone=False, refresh=refresh)
-        self.hits = 0
-        self._entropy = entropy
-        self._threshold = _ThresholdNoise(self.noise, entropy)
-
-    @property
-    def exhausted(self) -> bool:
-        """No more questions: every allowed hit was found."""
-        return self.hits >= self.noise.max_hits
-
-    @property
-    def event(self) -> SparseVector:
-        """What was used so far."""
-        n = self.noise
-        return SparseVector(n.epsilon1, n.epsilon2, n.max_hits, self.hits, n.refresh)
-
-    def ask(self, value: int, threshold: int, sensitivity: int) -> bool:
-        """Whether a statistic (integer steps, with its sensitivity in the same steps) is above the threshold, noisily."""
-        if self.exhausted:
-            raise ValueError("the threshold is closed")
-        noise = int(geometric(self.noise.query_rate, 1, self._entropy)[0])
-        above = (value - threshold) * self._FINE + sensitivity * noise >= sensitivity * self._threshold.level
-        if above:
-            self.hits += 1
-            self._threshold.hit()
-        return above
