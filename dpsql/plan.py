@@ -38,6 +38,11 @@ class Block:
     sentences: tuple[str, ...] = ()
     confidence: float = 0.95
 
+    @property
+    def prepaid(self) -> bool:
+        """Whether it was paid before: a question to a threshold that DECLARE reserved."""
+        return bool(getattr(self.operator, "prepaid", False))
+
     def explain(self) -> tuple[str, ...]:
         return (*self.sentences, *self.operator.sentences(self.confidence))
 
@@ -71,8 +76,13 @@ class Plan:
 
     @property
     def event(self) -> Event | None:
-        """What the whole statement costs, as one jointly composed event; None when it reads nothing private."""
-        return compose(block.operator.event for block in self.blocks) if self.blocks else None
+        """What the whole statement costs, as one jointly composed event; None when it costs nothing.
+
+        A statement without private blocks costs nothing, and neither does a probe of a threshold that was paid at
+        DECLARE.
+        """
+        paid = [block.operator.event for block in self.blocks if not block.prepaid]
+        return compose(paid) if paid else None
 
     def key(self, *context: str) -> str:
         """Identity for replay: the statement, plus whatever context (policy, data version) makes it the same."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from dpsql.alarms import Alarms
 from dpsql.engine.duckdb import DuckDBEngine
 from dpsql.engine.finish import Finisher
 from dpsql.errors import BudgetExceeded, EngineError, Error, Interrupted, PolicyError, PrivacyError
@@ -25,6 +26,7 @@ from dpsql.show import show
 from dpsql.sql.bind import bind
 from dpsql.sql.catalog import Catalog
 from dpsql.sql.parse import Statement, parse
+from dpsql.sql.thresholds import Declaration, bind_declare
 from dpsql.stored import pack, unpack
 
 if TYPE_CHECKING:
@@ -80,7 +82,7 @@ class Session:
         self._functions: dict[str, Callable[..., object]] = {}
         self._catalog = Catalog(policy, engine, policy.budget.accountant, self._functions)
         self._finisher = Finisher(engine, policy)
-        self._thresholds: dict[str, Any] = {}
+        self._alarms = Alarms(ledger, self._entropy)
 
     # -- the straight line --------------------------------------------------------------------------------------
 
@@ -102,12 +104,14 @@ class Session:
     def run(self, text: str, params: Mapping[str, Any] | None = None, *, fresh: bool = False) -> list[Result]:
         """Answers each statement of a cell. All are bound before the first is paid."""
         statements = parse(text, params)
-        plans = [self._bind(statement) for statement in statements]
+        declared = dict(self._alarms.declared)
+        plans = [self._bind(statement, declared) for statement in statements]
         return [self._answer(s, plan, fresh) for s, plan in zip(statements, plans, strict=True)]
 
-    def _answer(self, statement: Statement, plan: Plan | None, fresh: bool) -> Result:
-        if plan is None:
-            return self._other(statement)
+    def _answer(self, statement: Statement, plan: Plan | Declaration | None, fresh: bool) -> Result:
+        if not isinstance(plan, Plan):
+            return self._other(statement, plan)
+        self._alarms.require(plan)
         key = plan.key(self.policy.fingerprint, self._engine.version())
         stored = None if fresh or plan.event is None else self._ledger.replay(key)
         if stored is not None:
@@ -116,19 +120,24 @@ class Session:
         releases, outcome = self._release(plan)
         if releases is None:
             self._fail(ticket, plan, outcome)
-        used = compose(release.event for release in releases.values()) if plan.blocks else None
+        paid = [releases[block.name].event for block in plan.blocks if not block.prepaid]
+        used = compose(paid) if paid else None
         relations = {name: release.table for name, release in releases.items()}
         notes = tuple(note for release in releases.values() for note in release.notes)
         if ticket is not None and used is not None:
             self._ledger.settle(ticket, used, pack(relations, notes), "released")
         return self._finish(plan, (relations, notes), used=used, ticket=ticket)
 
-    def _bind(self, statement: Statement) -> Plan | None:
-        """The plan of a query; None for the statements that have none. Refusals are logged, at no cost."""
-        if statement.kind not in ("query",):
+    def _bind(self, statement: Statement, declared: dict[str, Declaration]) -> Plan | Declaration | None:
+        """The plan of a query, or what it declares; None for the other statements. Refusals are logged, at no cost."""
+        if statement.kind == "declare":
+            declaration = bind_declare(statement, self._catalog)
+            declared[declaration.name.lower()] = declaration
+            return declaration
+        if statement.kind != "query":
             return None
         try:
-            plan = bind(statement, self._catalog, self._finisher, self._thresholds)
+            plan = bind(statement, self._catalog, self._finisher, declared)
             self._check(plan)
             return plan
         except PrivacyError as error:
@@ -211,7 +220,7 @@ class Session:
 
     def _cost_line(self, event: Event | None, stored: Any) -> str:
         if event is None:
-            return "public: no charge"
+            return "no charge"
         left = self._ledger.state().sentence
         if stored is not None:
             return f"from {stored.when_text}, no charge · {left}"
@@ -219,12 +228,36 @@ class Session:
 
     # -- everything else ----------------------------------------------------------------------------------------
 
-    def _other(self, statement: Statement) -> Result:
+    def _other(self, statement: Statement, declaration: Declaration | None) -> Result:
         if statement.kind == "show":
             return show(self, statement.name)
         if statement.kind == "explain":
             return self._explain(statement).result()
-        raise PrivacyError("interactive thresholds are declared in a later version.", span=statement.span)
+        if declaration is not None:
+            return self._declare(statement, declaration)
+        try:
+            alarm = self._alarms.close(statement.name)
+        except Error as error:
+            error.span = statement.span
+            raise error.located(statement.text) from None
+        return self._said(alarm.declaration.name, f"closed after {alarm.stream.hits} hits", alarm.stream.event, alarm.ticket)
+
+    def _declare(self, statement: Statement, declaration: Declaration) -> Result:
+        try:
+            ticket = self._alarms.open(declaration, statement.source)
+        except Error as error:
+            error.span = error.span or statement.span
+            raise error.located(statement.text) from None
+        return self._said(declaration.name, "open", declaration.event, ticket)
+
+    def _said(self, name: str, status: str, event: Event, ticket: Any) -> Result:
+        return Result(
+            pa.table({"threshold": [name], "status": [status]}),
+            loss=event.sentence(),
+            event=event,
+            statement_id=ticket.statement_id,
+            cost_line=self._cost_line(event, None),
+        )
 
     def explain(self, text: str, params: Mapping[str, Any] | None = None) -> Explanation:
         """What a statement would do and cost. Spends nothing and reads no private data."""
@@ -234,7 +267,7 @@ class Session:
         return self._explain(statements[-1])
 
     def _explain(self, statement: Statement) -> Explanation:
-        plan = bind(statement, self._catalog, self._finisher, self._thresholds)
+        plan = bind(statement, self._catalog, self._finisher, self._alarms.declared)
         return explain_plan(plan, self._ledger, as_json=statement.json)
 
     def budget(self) -> Any:
@@ -266,6 +299,7 @@ class Session:
     def close(self) -> None:
         """Closes the engine and the ledger. The charges stay."""
         with contextlib.suppress(Error):
+            self._alarms.close_all()
             self._finisher.close()
             self._engine.close()
             self._ledger.close()

@@ -11,6 +11,7 @@ from dpsql.sql import stable, subsample
 from dpsql.sql.aggregates import TABLE
 from dpsql.sql.block import dp_block
 from dpsql.sql.options import COMMON, Readers, call_of
+from dpsql.sql.thresholds import PROBE_OPTIONS, probe_block
 
 MECHANISMS = ("ABOVE_THRESHOLD", "EXPMECH", "IQR")
 
@@ -28,6 +29,8 @@ def is_private_call(node: exp.Expression) -> bool:
 def readers_of(mode: str, thresholds: Mapping[str, Any]) -> Readers | None:
     """The options of a mode; None when there is no such mode."""
     known = {"DP": COMMON, "DIFFERENTIAL_PRIVACY": COMMON, "PTR": stable.OPTIONS, "SUBSAMPLE": subsample.OPTIONS}
+    if mode.lower() in thresholds:
+        return PROBE_OPTIONS
     return known.get(mode.upper())
 
 
@@ -35,4 +38,5 @@ BLOCKS: dict[str, Callable[..., None]] = {
     "DP": dp_block,
     "DIFFERENTIAL_PRIVACY": dp_block,
     "PTR": stable.ptr_block,
+    "PROBE": probe_block,
 }
