@@ -133,7 +133,8 @@ def _positions(text: str) -> dict[Keys, Span]:
             if found is not None:
                 section = _keys(found[0])
                 start = offset + inner + len(found[0]) - len(found[0].lstrip())
-                places.setdefault(section, (start, start + len(found[0].strip())))
+                for depth in range(1, len(section) + 1):
+                    places.setdefault(section[:depth], (start, start + len(found[0].strip())))
         elif body and not body.startswith("#"):
             _entries(line, 0, offset, section, places)
         offset += len(line) + 1
@@ -147,7 +148,7 @@ def _entries(line: str, at: int, offset: int, section: Keys, places: dict[Keys, 
         return
     keys = section + _keys(found[0])
     start = found.start() + len(found[0]) - len(found[0].lstrip())
-    end = len(line.rstrip()) if at == 0 else found.end()
+    end = len(line.rstrip()) if at == 0 else start + len(found[0].strip())
     places.setdefault(keys, (offset + start, offset + end))
     value = found.end() + 1
     brace = value + len(line[value:]) - len(line[value:].lstrip())

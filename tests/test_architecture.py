@@ -1,0 +1,183 @@
+"""The house's rules, read from its imports."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[1] / "dpsql"
+
+# From the ground up. A room imports from its own floor and from those below it.
+FLOORS: tuple[tuple[str, ...], ...] = (
+    ("errors",),
+    ("policy", "policy_checks", "policy_toml", "noise", "privacy"),
+    ("mechanisms", "ledger"),
+    ("plan",),
+    ("sql", "engine"),
+    ("result", "stored", "explain", "show", "alarms", "session"),
+    ("notebook", "cli", "check", "dbapi", "demo"),
+)
+FLOOR = {room: height for height, rooms in enumerate(FLOORS) for room in rooms}
+
+# Who may import what comes from outside. A name that is not here may be imported anywhere, if it is a dependency.
+HOMES = {
+    "sqlglot": ("dpsql.sql",),
+    "duckdb": ("dpsql.engine",),
+    "pyspark": ("dpsql.engine.spark",),
+    "IPython": ("dpsql.notebook",),
+    "traitlets": ("dpsql.notebook",),
+    "matplotlib": ("dpsql.notebook",),
+    "sqlite3": ("dpsql.ledger",),
+}
+EVERYWHERE = {"numpy", "pyarrow", "mpmath"}
+# Extras: only inside the function that wants them, so that nobody else needs or waits for them.
+LAZY = {
+    "pandas",
+    "polars",
+    "matplotlib",
+    "scipy",
+    "sklearn",
+    "dp_accounting",
+    "pyspark",
+    "pygments",
+    "duckdb_engine",
+}
+RANDOM = {
+    "random",
+    "numpy.random",
+}  # secrets may name things (a ledger, a statement); noise is noise/entropy.py's
+
+LONGEST = 500
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = ("dpsql", *path.relative_to(PACKAGE).with_suffix("").parts)
+        yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
+
+
+MODULES = dict(modules())
+
+
+def imports(path: Path) -> Iterator[tuple[str, bool, bool, int]]:
+    """Imported name, whether at import time, whether for type checkers only, line."""
+    yield from _walk(ast.parse(path.read_text()), True, False)
+
+
+def _walk(node: ast.AST, at_import: bool, typing_only: bool) -> Iterator[tuple[str, bool, bool, int]]:
+    for child in ast.iter_child_nodes(node):
+        inside = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        if isinstance(child, ast.Import):
+            for item in child.names:
+                yield item.name, at_import, typing_only, child.lineno
+        elif isinstance(child, ast.ImportFrom):
+            assert child.level == 0, "imports say the whole name"
+            assert child.module is not None
+            for item in child.names:
+                whole = f"{child.module}.{item.name}"
+                name = whole if whole in MODULES or child.module == "numpy" else child.module
+                yield name, at_import, typing_only, child.lineno
+        elif isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            for part in child.body:
+                yield from _walk(ast.Module([part], []), at_import, True)
+            for part in child.orelse:
+                yield from _walk(ast.Module([part], []), at_import, typing_only)
+        else:
+            yield from _walk(child, at_import and not inside, typing_only)
+
+
+def room(module: str) -> str | None:
+    return module.split(".")[1] if "." in module else None
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_go_down(module: str) -> None:
+    here = room(module)
+    if here is None:  # the package itself: public names, imported when they are used
+        return
+    assert here in FLOOR, f"{module} stands on no floor: give its room one here, and in the page of the house"
+    for name, _, _, line in imports(MODULES[module]):
+        if name.startswith("dpsql."):
+            there = room(name)
+            assert there in FLOOR, f"{module}:{line} imports {name}, which stands on no floor"
+            assert FLOOR[there] <= FLOOR[here], f"{module}:{line} imports {name} from a floor above"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_what_comes_from_outside_stays_in_its_room(module: str) -> None:
+    for name, at_import, typing_only, line in imports(MODULES[module]):
+        top = name.split(".")[0]
+        if top == "dpsql" or typing_only:
+            continue
+        where = f"{module}:{line} imports {name}"
+        if top in HOMES:
+            assert any(module == home or module.startswith(home + ".") for home in HOMES[top]), where
+        elif top not in EVERYWHERE | LAZY:
+            assert top in sys.stdlib_module_names, f"{where}, which is no dependency"
+        if top in LAZY and module != "dpsql.notebook.lexer":
+            assert not at_import, f"{where} at import time"
+        assert name != "pyarrow.parquet" or not at_import, f"{where} at import time"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_only_noise_is_random(module: str) -> None:
+    for name, _, _, line in imports(MODULES[module]):
+        assert name not in RANDOM, f"{module}:{line} imports {name}"
+    if not module.startswith("dpsql.noise"):
+        source = MODULES[module].read_text()
+        for word in ("os.urandom", "np.random", "default_rng", "numpy.random"):
+            assert word not in source, f"{module} mentions {word}"
+
+
+def test_no_cycles() -> None:
+    """Among imports that run at import time; a type or a lazy import closes no circle."""
+    graph = {
+        module: {
+            name
+            for name, at_import, typing_only, _ in imports(path)
+            if name in MODULES and name != module and at_import and not typing_only
+        }
+        for module, path in MODULES.items()
+    }
+    done: set[str] = set()
+
+    def visit(module: str, trail: tuple[str, ...]) -> None:
+        assert module not in trail, " -> ".join((*trail[trail.index(module) :], module))
+        if module not in done:
+            for name in sorted(graph[module]):
+                visit(name, (*trail, module))
+            done.add(module)
+
+    for module in graph:
+        visit(module, ())
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_modules_are_short_and_say_what_they_are(module: str) -> None:
+    path = MODULES[module]
+    source = path.read_text()
+    assert source.count("\n") <= LONGEST, f"{module} is longer than {LONGEST} lines"
+    assert path.stem not in ("utils", "util", "helpers", "misc", "common")
+    assert ast.get_docstring(ast.parse(source)) or not source.strip(), f"{module} has no docstring"
+
+
+def test_the_rules_can_fail(tmp_path: Path) -> None:
+    """The reader of imports sees each kind of import."""
+    path = tmp_path / "module.py"
+    path.write_text(
+        "from typing import TYPE_CHECKING\n"
+        "import duckdb\n"
+        "if TYPE_CHECKING:\n    import sqlglot\n"
+        "def f():\n    from dpsql.sql import parse\n    import pandas as pd\n"
+    )
+    assert list(imports(path)) == [
+        ("typing", True, False, 1),
+        ("duckdb", True, False, 2),
+        ("sqlglot", True, True, 4),
+        ("dpsql.sql.parse", False, False, 6),
+        ("pandas", False, False, 7),
+    ]

@@ -1,0 +1,238 @@
+"""The owner's policy: what it reads, what it refuses, and that it reads back what it writes."""
+
+from __future__ import annotations
+
+import copy
+import datetime
+import pickle
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpsql.demo import POLICY
+from dpsql.errors import PolicyError
+from dpsql.policy import Analyst, Budget, Column, Hop, Policy, Table
+
+BUDGET = "[budget]\nepsilon = 3\n"
+VISITS = BUDGET + '[tables.visits]\nprivacy_unit = "patient_id"\n'
+
+FULL = """
+[budget]
+epsilon = 3
+delta = 1e-6
+accountant = "gdp"
+max_epsilon_per_query = 1
+default_epsilon = 0.1
+
+[tables.visits]
+source = "visits.parquet"
+privacy_unit = "patient_id"
+max_rows = 20
+max_groups = 3
+[tables.visits.columns]
+amount = { bounds = [0, 500.25] }
+ward = { values = ["A", "B", "C \\" \\n"] }
+day = { values = [2024-01-01, 2024-01-02] }
+score = { values = [0.5, 1, 1.5], bounds = [-1, 1e3] }
+"odd name" = { values = [true, false] }
+
+[tables.lines]
+privacy_unit = "order_id -> orders.id, user_id"
+[tables.orders]
+privacy_unit = "user_id"
+[tables.wards]
+public = true
+
+[analysts.ann]
+epsilon = 0.5
+[analysts."bob b"]
+epsilon = 1
+delta = 1e-7
+"""
+
+
+def refused(text: str) -> PolicyError:
+    with pytest.raises(PolicyError) as caught:
+        Policy.loads(text, name="policy.toml")
+    assert caught.value.message.startswith("policy.toml: ")
+    assert caught.value.__cause__ is None
+    return caught.value
+
+
+def test_a_policy_says_what_it_says() -> None:
+    policy = Policy.loads(FULL)
+    assert policy.budget == Budget(3, 1e-6, "gdp", 1, Fraction(1, 10))
+    assert policy.budget.delta == Fraction(1, 10**6)
+    visits = policy.table("VISITS")
+    assert visits is not None
+    assert (visits.max_rows, visits.max_groups, visits.source) == (20, 3, "visits.parquet")
+    assert visits.columns["Amount"].bounds == (Fraction(0), Fraction(2001, 4))
+    assert visits.columns["day"].values == (datetime.date(2024, 1, 1), datetime.date(2024, 1, 2))
+    assert visits.columns["score"].values == (Decimal("0.5"), 1, Decimal("1.5"))
+    assert visits.columns["odd name"].values == (True, False)
+    assert policy.tables["lines"].unit_path == (Hop("lines", "", "order_id"), Hop("orders", "id", "user_id"))
+    assert policy.tables["lines"].unit_domain == policy.tables["orders"].unit_domain != visits.unit_domain
+    assert policy.tables["wards"].public
+    assert policy.analysts["bob b"] == Analyst(1, Fraction(1, 10**7))
+    assert policy.table("nothing") is None
+
+
+@pytest.mark.parametrize("text", [FULL, BUDGET, VISITS, POLICY.read_text()])
+def test_what_is_written_reads_back(text: str, tmp_path: Path) -> None:
+    policy = Policy.loads(text)
+    assert Policy.loads(policy.dumps()) == policy
+    assert Policy.loads(policy.dumps()).fingerprint == policy.fingerprint
+    policy.dump(tmp_path / "p.toml")
+    loaded = Policy.load(tmp_path / "p.toml")
+    assert loaded == policy
+    assert loaded.base == tmp_path
+    assert pickle.loads(pickle.dumps(policy)) == policy == copy.deepcopy(policy)
+    assert hash(policy) == hash(loaded)
+
+
+def test_layout_changes_no_fingerprint_and_meaning_does() -> None:
+    policy = Policy.loads(VISITS)
+    assert Policy.loads("# a note\n" + VISITS.replace("3", "3.00")).fingerprint == policy.fingerprint
+    assert Policy.loads(VISITS.replace("3", "3.01")).fingerprint != policy.fingerprint
+
+
+def test_row_level() -> None:
+    table = Table("visits", privacy_unit="ROW")
+    assert table.row_level
+    assert table.max_rows == 1
+    assert table.unit_path == ()
+
+
+@pytest.mark.parametrize(
+    "text, sentence, meant, hint",
+    [
+        ("", "there is no [budget]", None, "[budget]"),
+        ("[budget]\n", "no epsilon", "budget", "epsilon = 1"),
+        ("nonsense", "not TOML", None, "key = value"),
+        ("[budget]\nepsilon = = 3", "not TOML", "=", "key = value"),
+        (BUDGET + "epsilon = 3", "not TOML", None, None),
+        ("[budget]\nepsilom = 3", "unknown key epsilom", "epsilom = 3", "did you mean epsilon?"),
+        (BUDGET + "[table.x]", "unknown key table", "table.x", "did you mean tables?"),
+        ("budget = 3", "not a section", "budget = 3", None),
+        ('[budget]\nepsilon = "three"', 'not a number: "three"', 'epsilon = "three"', "without quotes"),
+        ('[budget]\nepsilon = "3"', "not a number", 'epsilon = "3"', "without quotes"),
+        ("[budget]\nepsilon = true", "not a number", "epsilon = true", None),
+        ("[budget]\nepsilon = nan", "not a number: nan", "epsilon = nan", "decimal digits"),
+        ("[budget]\nepsilon = inf", "not a number: inf", "epsilon = inf", "decimal digits"),
+        ("[budget]\nepsilon = 1e999999999", "not a number", "epsilon = 1e999999999", None),
+        ("[budget]\nepsilon = 0", "more than 0", "epsilon = 0", None),
+        ("[budget]\nepsilon = -1", "more than 0", "epsilon = -1", None),
+        ("[budget]\nepsilon = ３", "not TOML", "３", None),
+        (BUDGET + "delta = 1", "less than 1", "delta = 1", "1e-6"),
+        (BUDGET + "delta = -1e-9", "at least 0", "delta = -1e-9", None),
+        (BUDGET + 'accountant = "zcpd"', "no accountant zcpd", 'accountant = "zcpd"', "did you mean zcdp?"),
+        (BUDGET + "default_epsilon = 4", "more than epsilon", "default_epsilon = 4", None),
+        (BUDGET + "default_delta = 1e-9", "more than delta", "default_delta = 1e-9", None),
+        (BUDGET + "[tables.visits]", "no privacy unit", "tables.visits", "privacy_unit ="),
+        (BUDGET + "tables = 3", "unknown key tables", "tables = 3", None),
+        (
+            VISITS + "public = true",
+            "is public, so it has no privacy_unit",
+            'privacy_unit = "patient_id"',
+            "remove",
+        ),
+        (VISITS + "public = 1", "true or false", "public = 1", None),
+        (VISITS + "max_row = 3", "unknown key max_row", "max_row = 3", "did you mean max_rows?"),
+        (VISITS + "max_rows = 0", "whole number", "max_rows = 0", None),
+        (VISITS + "max_groups = 1.5", "whole number", "max_groups = 1.5", None),
+        (VISITS + "source = 3", "text in quotes", "source = 3", None),
+        (VISITS + 'source = "s3://bucket/x.parquet"', "not a local file", None, "copy it"),
+        (VISITS + "columns = 3", "not a section", "columns = 3", None),
+        (VISITS + "columns.x = [0, 1]", "not a section", "columns.x = [0, 1]", "bounds = [0, 100]"),
+        (VISITS + "columns.x = { bound = [0, 1] }", "unknown key bound", "bound", "did you mean bounds?"),
+        (VISITS + "columns.x = { bounds = [5, 1] }", "reversed", "bounds", "swap"),
+        (VISITS + "columns.x = { bounds = [5] }", "lowest and a highest", "bounds", "[0, 100]"),
+        (VISITS + "columns.x = { bounds = [0, inf] }", "not a number", "bounds", None),
+        (VISITS + "columns.x = { values = [] }", "at least one", "values", None),
+        (VISITS + "columns.x = { values = [1, 1.0] }", "twice", "values", None),
+        (VISITS + 'columns.x = { values = [1, "1"] }', "mixes numbers and text", "values", None),
+        (VISITS + "columns.x = { values = [[1]] }", "not text", "values", None),
+        (VISITS + "columns = { x = {}, X = {} }", "twice", None, None),
+        (VISITS + "[tables.Visits]\npublic = true", "twice", "tables.Visits", None),
+        (BUDGET + '[tables."a b"]\npublic = true', "name of a table", 'tables."a b"', None),
+        (BUDGET + '[tables.v]\nprivacy_unit = "ROW"\nmax_rows = 2', "max_rows is 1", "max_rows = 2", None),
+        (BUDGET + '[tables.v]\nprivacy_unit = "a -> b"', "not a column or a path", None, "orders.id"),
+        (BUDGET + '[tables.v]\nprivacy_unit = "a -> b.c, d"', "goes through b", None, "[tables.b]"),
+        (
+            BUDGET + '[tables.v]\nprivacy_unit = "a -> b.c, d"\n[tables.b]\nprivacy_unit = "e"',
+            "same privacy unit",
+            'privacy_unit = "a -> b.c, d"',
+            None,
+        ),
+        (BUDGET + "[analysts.ann]\nepsilon = 4", "more than the whole", "epsilon = 4", "share"),
+        (BUDGET + "[analysts.ann]\ndelta = 0", "no epsilon", "analysts.ann", None),
+    ],
+)
+def test_what_is_wrong_is_shown(text: str, sentence: str, meant: str | None, hint: str | None) -> None:
+    error = refused(text)
+    assert sentence in error.message
+    if meant is not None:
+        assert error.text is not None
+        assert error.span is not None
+        assert error.text[slice(*error.span)] == meant
+    if hint is not None:
+        assert error.hint is not None
+        assert hint in error.hint
+
+
+def test_a_file_that_is_missing_or_no_text(tmp_path: Path) -> None:
+    with pytest.raises(PolicyError, match="can't be read"):
+        Policy.load(tmp_path / "nothing.toml")
+    (tmp_path / "bad.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(PolicyError, match=r"bad\.toml: the file is not UTF-8"):
+        Policy.load(tmp_path / "bad.toml")
+
+
+def test_windows_line_ends_and_a_byte_order_mark(tmp_path: Path) -> None:
+    (tmp_path / "p.toml").write_bytes(b"\xef\xbb\xbf" + VISITS.replace("\n", "\r\n").encode())
+    assert Policy.load(tmp_path / "p.toml") == Policy.loads(VISITS)
+
+
+def test_names_fold_ascii_letters_only() -> None:
+    table = Table("t", public=True, columns={"É": Column(bounds=(0, 1)), "Kilo": Column(bounds=(0, 2))})
+    assert "KILO" in table.columns
+    assert "é" not in table.columns
+    assert "\u212ailo" not in table.columns  # the Kelvin sign is not k
+
+
+def test_values_are_frozen() -> None:
+    policy = Policy.loads(FULL)
+    with pytest.raises(AttributeError):
+        policy.budget.epsilon = Fraction(9)  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        policy.tables["visits"] = Table("visits", public=True)  # type: ignore[index]
+
+
+numbers = st.fractions(min_value=Fraction(1, 10**6), max_value=10**6)
+text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
+
+
+@given(
+    epsilon=numbers,
+    low=numbers,
+    wide=numbers,
+    column=text,
+    values=st.one_of(
+        st.lists(text, min_size=1, max_size=4, unique=True),
+        st.lists(st.integers(-(10**20), 10**20), min_size=1, max_size=4, unique=True),
+        st.lists(
+            st.decimals(allow_nan=False, allow_infinity=False, places=3), min_size=1, max_size=4, unique=True
+        ),
+    ),
+)
+def test_any_policy_reads_back(
+    epsilon: Fraction, low: Fraction, wide: Fraction, column: str, values: list[str]
+) -> None:
+    made = Column(bounds=(-low, wide), values=tuple(values))
+    table = Table("visits", privacy_unit="person", columns={column: made})
+    policy = Policy(Budget(epsilon), {"visits": table})
+    assert Policy.loads(policy.dumps()) == policy
