@@ -1,0 +1,139 @@
+"""Several kinds of statistic in one block: noisy aggregates, quantiles, and totals with bounds found privately.
+
+Aggregates need one row per group, the others a histogram per group, so each part has an exact query of its own.
+The groups are decided once, by the aggregation (whose query gives the keys, and a selection where they are
+private); every part then answers for exactly these groups, the empty ones too.
+
+Relation: ADD_REMOVE. Guarantee: what the events of the aggregation and of the parts compose to; nothing is
+shared between them but the released keys.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dpsql.mechanisms.additive import Aggregation
+from dpsql.mechanisms.base import Read, Release, salted
+from dpsql.noise.entropy import Entropy
+from dpsql.privacy.events import Event, compose
+
+Group = tuple[object, ...]
+"""Values of the keys; ``()`` where nothing is grouped."""
+
+Rows = Mapping[Group, NDArray[np.intp]]
+"""Which rows of a table belong to which group."""
+
+_NAN = object()
+
+
+@dataclass(frozen=True)
+class Answered:
+    """Released columns, one value per group asked for, and what was really used."""
+
+    columns: Mapping[str, pa.Array]
+    event: Event
+    notes: tuple[str, ...] = ()
+
+
+class Part(Protocol):
+    """Statistics that need more than one exact row per group."""
+
+    @property
+    def query(self) -> str: ...
+
+    @property
+    def keys(self) -> tuple[str, ...]: ...
+
+    @property
+    def event(self) -> Event: ...
+
+    def answer(self, table: pa.Table, groups: list[Group], entropy: Entropy) -> Answered:
+        """Releases the columns for these groups, in this order; ``table`` is what ``query`` gave."""
+        ...
+
+    def sentences(self, confidence: float) -> tuple[str, ...]: ...
+
+
+def groups_of(table: pa.Table, keys: tuple[str, ...]) -> list[Group]:
+    """The group of every row, in a form that can be compared: NaN equals NaN."""
+    if not keys:
+        return [()] * table.num_rows
+    columns = [[_same(v) for v in table.column(key).to_pylist()] for key in keys]
+    return list(zip(*columns, strict=True))
+
+
+def _same(value: Any) -> object:
+    if isinstance(value, float) and math.isnan(value):
+        return _NAN
+    if isinstance(value, list | dict):
+        return repr(value)
+    return value
+
+
+def rows_of(table: pa.Table, keys: tuple[str, ...]) -> Rows:
+    """The rows of each group."""
+    if not keys:
+        return {(): np.arange(table.num_rows)}
+    found: dict[Group, list[int]] = {}
+    for i, group in enumerate(groups_of(table, keys)):
+        found.setdefault(group, []).append(i)
+    return {group: np.array(rows, dtype=np.intp) for group, rows in found.items()}
+
+
+@dataclass(frozen=True)
+class Together:
+    """A block of an aggregation, or none, and further parts.
+
+    ``aggregation`` may be None only where nothing is grouped; with keys it says which groups there are, with or
+    without outputs of its own. All queries get the same salt, so that they bound contributions alike.
+    """
+
+    aggregation: Aggregation | None
+    parts: tuple[Part, ...]
+
+    @property
+    def event(self) -> Event:
+        first = [] if self.aggregation is None else [self.aggregation.event]
+        return compose([*first, *(part.event for part in self.parts)])
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        first = () if self.aggregation is None else self.aggregation.queries
+        return (*first, *dict.fromkeys(part.query for part in self.parts))
+
+    def release(self, read: Read, entropy: Entropy) -> Release:
+        mark = "\x00"
+        texts = [self.aggregation.query] if self.aggregation is not None else []
+        texts += [part.query for part in self.parts]
+        filled = salted(mark.join(texts), entropy).split(mark)
+        columns: dict[str, Any] = {}
+        events: list[Event] = []
+        notes: list[str] = []
+        groups: list[Group] = [()]
+        if self.aggregation is not None:
+            first = replace(self.aggregation, query=filled.pop(0)).release(read, entropy)
+            columns = {name: first.table.column(name) for name in first.table.column_names}
+            events.append(first.event)
+            notes += first.notes
+            if self.aggregation.keys:
+                groups = groups_of(first.table, self.aggregation.keys)
+        seen: dict[str, pa.Table] = {}
+        for part, text in zip(self.parts, filled, strict=True):
+            if text not in seen:
+                seen[text] = read(text)
+            answered = part.answer(seen[text], groups, entropy)
+            columns |= answered.columns
+            events.append(answered.event)
+            notes += answered.notes
+        return Release(pa.table(columns), compose(events), tuple(dict.fromkeys(notes)))
+
+    def sentences(self, confidence: float) -> tuple[str, ...]:
+        first = () if self.aggregation is None else self.aggregation.sentences(confidence)
+        return (*first, *(line for part in self.parts for line in part.sentences(confidence)))
