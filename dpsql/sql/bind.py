@@ -23,6 +23,7 @@ from dpsql.sql.joins import From, bind_from, lent
 from dpsql.sql.modes import BLOCKS, is_private_call, readers_of
 from dpsql.sql.options import Options, mode_of, take_mode
 from dpsql.sql.parse import Statement, canonical
+from dpsql.sql.per_unit import groups_by_unit, per_unit_rows
 from dpsql.sql.public import Finish, public_columns
 from dpsql.sql.relation import UNIT, Field, Names, Relation, column, fold, unit_domain
 from dpsql.sql.selection import mechanism_of, selection_block
@@ -150,6 +151,8 @@ class Binder:
         self._refuse_row_choice(select, bound)
         if options is None and inner and not _aggregates(select):
             return self._keep_rows(select, bound, env)
+        if options is None and inner and groups_by_unit(select, bound):
+            return per_unit_rows(self, select, bound, env)
         mode = "DP" if options is None else options.mode.upper()
         call = mechanism_of(select)
         if call is not None and mode in ("DP", "DIFFERENTIAL_PRIVACY"):

@@ -130,7 +130,7 @@ class Lifter:
                 node = tree.expressions[int(node.name) - 1].unalias()
             keys.append((f"k{len(keys)}", safe.total(node, names), node))
         made: dict[str, tuple[str, Typed]] = {}
-        above = _Above(self, names, keys, made)
+        above = Grouped(names, keys, made)
         outputs: list[tuple[str, Typed]] = []
         labels = []
         for item in tree.expressions:
@@ -179,13 +179,16 @@ class Lifter:
         return Lifted(text, fields, whole == 1)
 
 
-class _Above:
-    """The scope above an aggregation: its keys and aggregates are columns of ``g``."""
+@dataclass
+class Grouped:
+    """The scope above an exact aggregation: its keys and aggregates are columns of ``g``.
 
-    def __init__(
-        self, lifter: Lifter, names: Names, keys: list[tuple[str, Typed, exp.Expression]], made: dict[str, tuple[str, Typed]]
-    ) -> None:
-        self.lifter, self.names, self.keys, self.made = lifter, names, keys, made
+    ``made`` collects the aggregates: their spelling, to SQL and what they are above.
+    """
+
+    names: Names
+    keys: list[tuple[str, Typed, exp.Expression]]
+    made: dict[str, tuple[str, Typed]]
 
     def column(self, node: exp.Column) -> Typed:
         if node.table == "g":

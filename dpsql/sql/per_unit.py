@@ -1,0 +1,127 @@
+"""GROUP BY the privacy unit, in a subquery: each unit's own aggregates, still private, still theirs.
+
+    SELECT AVG(n) FROM (SELECT patient_id, COUNT(*) AS n FROM visits GROUP BY patient_id)
+
+What a unit's rows add up to is a function of that unit alone, so the rows of such a query belong to units like the rows
+of a table do. Grouped by the unit only, there is one row per unit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from dpsql.errors import PrivacyError
+from dpsql.sql import safe
+from dpsql.sql.bounds import Interval
+from dpsql.sql.dialect import parse_fragment, span_of, to_sql
+from dpsql.sql.joins import From
+from dpsql.sql.lift import Grouped
+from dpsql.sql.naming import fresh_names, label_of
+from dpsql.sql.options import call_of
+from dpsql.sql.relation import UNIT, Field, Relation, column
+from dpsql.sql.types import Typed
+
+if TYPE_CHECKING:
+    from dpsql.sql.bind import Binder, Env
+
+_KEPT = ("MIN", "MAX", "AVG", "MEAN", "MEDIAN", "MODE", "QUANTILE_CONT", "QUANTILE_DISC")
+
+
+def groups_by_unit(select: exp.Select, bound: From) -> bool:
+    """Whether a SELECT groups by the privacy unit (and perhaps more)."""
+    group = select.args.get("group")
+    if group is None or bound.unit is None or any(group.args.get(k) for k in ("rollup", "cube", "grouping_sets", "all")):
+        return False
+    return any(_is_unit(node, select, bound) for node in group.expressions)
+
+
+def _resolved(node: exp.Expression, select: exp.Select) -> exp.Expression:
+    if isinstance(node, exp.Literal) and node.name.isdigit() and 0 < int(node.name) <= len(select.expressions):
+        return select.expressions[int(node.name) - 1].unalias()
+    return node
+
+
+def _is_unit(node: exp.Expression, select: exp.Select, bound: From) -> bool:
+    node = _resolved(node, select)
+    if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
+        return False
+    found = [f for a, f in bound.names.fields() if f.is_unit and f.name.lower() == node.name.lower()]
+    return bool(found) and bound.names.find(node).is_unit
+
+
+def per_unit_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> Relation:
+    """The SELECT as a private relation whose unit is carried along.
+
+    Raises:
+        PrivacyError: a clause that would choose among units. BindError: names or types.
+    """
+    for key, what in (("limit", "LIMIT"), ("offset", "OFFSET"), ("qualify", "QUALIFY"), ("distinct", "DISTINCT")):
+        if select.args.get(key):
+            raise PrivacyError(
+                f"{what} below the aggregation would choose rows by other people's rows.",
+                span=span_of(select.args[key]) or span_of(select),
+                hint="aggregate first; the answer may be ordered and cut freely.",
+            )
+    assert bound.unit is not None
+    names = bound.names
+    nodes = [_resolved(node, select) for node in select.args["group"].expressions]
+    keys = [(f"k{i}", safe.total(node, names), node) for i, node in enumerate(nodes)]
+    units = {f"k{i}" for i, node in enumerate(nodes) if _is_unit(node, select, bound)}
+    grouped = Grouped(names, keys, {})
+    labels, outputs = [], []
+    for item in select.expressions:
+        inner = item.unalias()
+        call = call_of(inner)
+        labels.append(item.alias or (label_of(call) if call is not None else item.alias_or_name))
+        outputs.append(safe.total(grouped.rewrite(inner.copy()), grouped))
+    having = select.args.get("having")
+    condition = to_sql(safe.condition(grouped.rewrite(having.this.copy()), grouped).node) if having is not None else ""
+    unit = to_sql(bound.unit)
+    items = [f"{unit} AS {UNIT}", *(f"{to_sql(t.node)} AS {n}" for n, t, _ in keys)]
+    items += [f"{sql} AS {typed.node.name}" for sql, typed in grouped.made.values()]
+    where = select.args.get("where")
+    conditions = [f"{unit} IS NOT NULL"]
+    if where is not None:
+        conditions.append(f"({to_sql(binder.expression(where.this, names, env)[0].node)})")
+    source = to_sql(bound.source) + "".join(" " + to_sql(join) for join in bound.joins)
+    by = ", ".join([unit, *(to_sql(t.node) for _, t, _ in keys)])
+    inner_sql = f"SELECT {', '.join(items)} FROM {source} WHERE {' AND '.join(conditions)} GROUP BY {by}"
+    alias = binder.name("rows")
+    names_out = fresh_names(labels)
+    shown = [f"{to_sql(t.node)} AS {to_sql(exp.to_identifier(n, quoted=True))}" for n, t in zip(names_out, outputs, strict=True)]
+    text = f"SELECT {', '.join([*shown, f'g.{UNIT} AS {UNIT}'])} FROM ({inner_sql}) AS g"
+    text += f" WHERE {condition}" if condition else ""
+    fields = []
+    for name, typed, item in zip(names_out, outputs, select.expressions, strict=True):
+        is_unit = isinstance(typed.node, exp.Column) and typed.node.name in units
+        bounds = typed.bounds if typed.bounds is not None else _bounds(item.unalias(), grouped, bound)
+        fields.append(Field(name, replace(typed, node=column(name, alias), bounds=bounds, constant=False), is_unit))
+    tables = tuple(dict.fromkeys(t for r in bound.relations for t in r.tables))
+    subquery = parse_fragment(text).subquery(exp.to_identifier(alias, quoted=True))
+    return Relation(
+        alias, tuple(fields), subquery, True, column(UNIT, alias), tables, bound.inputs, False, len(units) == len(keys)
+    )
+
+
+def _bounds(node: exp.Expression, grouped: Grouped, bound: From) -> Interval | None:
+    """What is public about a unit's own aggregate: a count is at most its rows, an average lies within its column."""
+    call = call_of(node)
+    if call is None:
+        return None
+    if call.name in ("COUNT", "COUNT_IF") and bound.max_rows is not None:
+        return Interval(Fraction(0), Fraction(bound.max_rows))
+    if not call.args or call.args[0].is_star:
+        return None
+    inner: Typed = safe.total(call.args[0], grouped.names)
+    if inner.bounds is None or not inner.bounds.bounded:
+        return None
+    if call.name in _KEPT:
+        return inner.bounds
+    if call.name == "SUM" and bound.max_rows is not None:
+        rows = Interval(Fraction(0), Fraction(bound.max_rows))
+        return inner.bounds * rows
+    return None
