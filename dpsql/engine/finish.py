@@ -130,7 +130,7 @@ def _cleaned(message: str) -> str:
     """DuckDB's sentence without its class, and without its excerpt of SQL that the analyst did not write."""
     text = message.split("\n")[0]
     text = re.sub(r"^[A-Z]\w*( \w+)? Error: ", "", text)
-    text = text.replace("dpsql_block_", "the release ")
+    text = text.replace("dpsql_block_", "the release ").rstrip("!")
     return (
         f"above the private part: {text[:1].lower()}{text[1:]}"
         if text

@@ -102,7 +102,14 @@ class Block:
         """Keys first (they decide the bounding), then every clause above them."""
         where = self.select.args.get("where")
         condition = to_sql(self.condition(where.this).node) if where else None
-        if self.select.args.get("distinct") and not self.select.args.get("group"):
+        distinct = self.select.args.get("distinct")
+        if distinct is not None and distinct.args.get("on") is not None:
+            raise PrivacyError(
+                "DISTINCT ON chooses rows, and here they are private.",
+                span=span_of(distinct.args["on"]),
+                hint="aggregate in a subquery first, and choose from its answer.",
+            )
+        if distinct and not self.select.args.get("group"):
             self.select.set("group", exp.Group(all=True))
             self.select.set("distinct", None)
         expressions = self._group_expressions()

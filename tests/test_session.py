@@ -1,0 +1,371 @@
+"""A session end to end: what is charged, what is not, what is said."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dpsql
+from dpsql.errors import Error, Interrupted
+
+DEMO = Path(dpsql.__file__).parent / "demo"
+POLICY = f"""
+[budget]
+epsilon = 2
+delta = 1e-6
+accountant = "basic"
+max_epsilon_per_query = 1
+default_epsilon = 0.1
+default_delta = 1e-8
+
+[tables.visits]
+source = "{DEMO}/visits.parquet"
+privacy_unit = "person_id"
+max_rows = 5
+max_groups = 2
+[tables.visits.columns]
+plan = {{ values = ["free", "25%", "50%", "95%", "deductible"] }}
+age = {{ bounds = [0, 65] }}
+
+[tables.unlimited]
+source = "{DEMO}/visits.parquet"
+privacy_unit = "person_id"
+
+[tables.rows]
+source = "{DEMO}/visits.parquet"
+privacy_unit = "ROW"
+
+[tables.plans]
+source = "{DEMO}/plans.parquet"
+public = true
+"""
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Path:
+    path = tmp_path / "policy.toml"
+    path.write_text(POLICY)
+    return path
+
+
+@pytest.fixture
+def session(policy: Path) -> Iterator[dpsql.Session]:
+    with dpsql.connect(policy=policy) as session:
+        yield session
+
+
+@pytest.fixture(scope="module")
+def thrifty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dpsql.Session]:
+    """One session for all the statements that must cost nothing."""
+    path = tmp_path_factory.mktemp("thrifty") / "policy.toml"
+    path.write_text(POLICY)
+    with dpsql.connect(policy=path) as session:
+        yield session
+
+
+def spent(session: dpsql.Session) -> Fraction:
+    return session.budget().spent_epsilon
+
+
+REFUSED: list[tuple[str, type[Error], str]] = [
+    # what would show rows
+    ("SELECT * FROM visits", dpsql.PrivacyError, "*"),
+    ("SELECT v.* FROM visits v", dpsql.PrivacyError, "v.*"),
+    ("SELECT age FROM visits", dpsql.PrivacyError, "age"),
+    ("SELECT age, COUNT(*) FROM visits", dpsql.PrivacyError, "age"),
+    ("SELECT person_id, COUNT(*) FROM visits GROUP BY person_id", dpsql.PrivacyError, "person_id"),
+    ("SELECT hash(person_id) % 7, COUNT(*) FROM visits GROUP BY 1", dpsql.PrivacyError, "hash(person_id) % 7"),
+    ("SELECT MAX(person_id) FROM visits", Error, ""),
+    ("SELECT COUNT(*) FROM visits GROUP BY medical_dollars", dpsql.PrivacyError, "medical_dollars"),
+    ("SELECT COUNT(*) FROM (SELECT * FROM visits LIMIT 5) t", dpsql.PrivacyError, "5"),
+    ("SELECT COUNT(*) FROM (SELECT DISTINCT age FROM visits) t", dpsql.PrivacyError, ""),
+    ("SELECT COUNT(*) FROM (SELECT *, row_number() OVER (ORDER BY age) AS i FROM visits) t", dpsql.PrivacyError, "row_number() OVER (ORDER BY age"),
+    ("SELECT SUM(age) OVER () FROM visits", Error, ""),
+    ("SELECT COUNT(*) FROM visits QUALIFY row_number() OVER (ORDER BY age) = 1", Error, "age"),
+    ("SELECT COUNT(*) FROM visits USING SAMPLE 10%", Error, ""),
+    ("SELECT COUNT(*) FROM visits TABLESAMPLE 10%", Error, "visits TABLESAMPLE 10"),
+    ("SELECT DISTINCT ON (plan) plan, COUNT(*) FROM visits GROUP BY plan", dpsql.PrivacyError, ""),
+    ("SELECT COUNT(*) FROM plans WHERE plan IN (SELECT plan FROM visits)", dpsql.PrivacyError, ""),
+    ("SELECT COUNT(*) FROM visits WHERE age > (SELECT AVG(age) FROM rows)", Error, ""),
+    ("SELECT COUNT(*) FROM visits v WHERE EXISTS (SELECT 1 FROM visits w WHERE w.age = v.age)", Error, ""),
+    ("SELECT COUNT(*) FROM visits a JOIN visits b ON a.age = b.age", dpsql.PrivacyError, "a.age = b.age"),
+    ("SELECT COUNT(*) FROM visits a, visits b", dpsql.PrivacyError, ""),
+    ("SELECT COUNT(*) FROM rows JOIN plans USING (plan)", dpsql.PrivacyError, ""),
+    ("SELECT COUNT(*) FROM visits a ASOF JOIN plans b ON a.age >= b.coinsurance", dpsql.PrivacyError, ""),
+    # names
+    ("SELECT COUNT(*) FROM visit", dpsql.BindError, "visit"),
+    ("SELECT COUNT(*) FROM main.visits", dpsql.BindError, "main.visits"),
+    ("SELECT COUNT(*) FROM information_schema.tables", dpsql.BindError, ""),
+    ("SELECT COUNT(*) FROM duckdb_settings()", dpsql.BindError, ""),
+    ("SELECT COUNT(*) FROM read_csv('/etc/passwd')", dpsql.BindError, "read_csv('/etc/passwd')"),
+    ("SELECT COUNT(*) FROM '/etc/passwd'", dpsql.BindError, ""),
+    ("SELECT COUNT(*) FROM read_parquet('x.parquet')", dpsql.BindError, ""),
+    ("SELECT AVG(agee) FROM visits", dpsql.BindError, "agee"),
+    ("SELECT COUNT(*) FROM visits v WHERE visits.age > 1", dpsql.BindError, "visits.age"),
+    # functions
+    ("SELECT COUNT(*) FROM visits WHERE random() < 0.5", dpsql.PrivacyError, "random()"),
+    ("SELECT COUNT(*) FROM visits WHERE error('x') IS NULL", dpsql.PrivacyError, ""),
+    ("SELECT SUM(getenv('HOME')) FROM visits", dpsql.PrivacyError, ""),
+    ("SELECT COUNT(*) FROM visits WHERE now() > DATE '2020-01-01'", dpsql.PrivacyError, ""),
+    ("SELECT COUNT(*) FROM visits WHERE age > 'abc'", dpsql.BindError, ""),
+    ("SELECT SUM(plan) FROM visits", dpsql.BindError, "plan"),
+    ("SELECT SUM(COUNT(*)) FROM visits", Error, ""),
+    ("SELECT STRING_AGG(plan, ',') FROM visits", Error, ""),
+    ("SELECT ARRAY_AGG(age) FROM visits", Error, ""),
+    ("SELECT FIRST(age) FROM visits", Error, ""),
+    # bounds
+    ("SELECT SUM(medical_dollars) FROM visits", dpsql.PrivacyError, "SUM(medical_dollars)"),
+    ("SELECT AVG(age, contribution_bounds_per_row => (10, 0)) FROM visits", dpsql.BindError, ""),
+    ("SELECT AVG(age, contribution_bounds_per_row => (0, 1e300)) FROM visits", dpsql.BindError, ""),
+    ("SELECT AVG(age, bounds => (0, 1)) FROM visits", dpsql.BindError, ""),
+    ("SELECT AVG(age, epsilon = 0.1) FROM visits", dpsql.BindError, "epsilon = 0.1"),
+    ("SELECT SUM(DISTINCT age) FROM visits", dpsql.PrivacyError, ""),
+    ("SELECT COUNT(*) FROM unlimited", dpsql.PrivacyError, "COUNT(*)"),
+    ("SELECT plan, COUNT(DISTINCT person_id) FROM unlimited GROUP BY plan", dpsql.PrivacyError, "plan"),
+    # options
+    ("SELECT WITH DP OPTIONS (epsilon = 0) COUNT(*) FROM visits", dpsql.BindError, "0"),
+    ("SELECT WITH DP OPTIONS (epsilon = -1) COUNT(*) FROM visits", dpsql.BindError, "1"),
+    ("SELECT WITH DP OPTIONS (epsilon = NaN) COUNT(*) FROM visits", dpsql.BindError, "NaN"),
+    ("SELECT WITH DP OPTIONS (epsilon = 'NaN') COUNT(*) FROM visits", dpsql.BindError, "'NaN'"),
+    ("SELECT WITH DP OPTIONS (epsilon = 1e-400) COUNT(*) FROM visits", dpsql.BindError, "1e-400"),
+    ("SELECT WITH DP OPTIONS (epsilon = 1e400) COUNT(*) FROM visits", dpsql.BindError, "1e400"),
+    ("SELECT WITH DP OPTIONS (epsilon = 0.1 + 0.1) COUNT(*) FROM visits", dpsql.BindError, ""),
+    ("SELECT WITH DP OPTIONS (delta = 1) COUNT(*) FROM visits", dpsql.BindError, ""),
+    ("SELECT WITH DP OPTIONS (delta = 2) COUNT(*) FROM visits", dpsql.BindError, ""),
+    ("SELECT WITH DP OPTIONS (delta = -1e-9) COUNT(*) FROM visits", dpsql.BindError, ""),
+    ("SELECT WITH DP OPTIONS (epsilom = 1) COUNT(*) FROM visits", dpsql.BindError, "epsilom = 1"),
+    ("SELECT WITH DP OPTIONS (epsilon = 0.1, epsilon = 0.2) COUNT(*) FROM visits", dpsql.BindError, ""),
+    ("SELECT WITH DP OPTIONS (seed = 1) COUNT(*) FROM visits", dpsql.BindError, "seed = 1"),
+    ("SELECT WITH DPP COUNT(*) FROM visits", dpsql.BindError, "DPP"),
+    ("SELECT WITH DP OPTIONS (confidence = 1) COUNT(*) FROM visits", dpsql.BindError, ""),
+    ("SELECT WITH DP OPTIONS (privacy_unit_column = plan) COUNT(*) FROM visits", dpsql.PrivacyError, ""),
+    ("SELECT WITH DP OPTIONS (max_groups_contributed = 0) COUNT(*) FROM visits", dpsql.BindError, ""),
+    ("SELECT WITH DP OPTIONS (max_groups_contributed = 1, max_rows_contributed = 1) plan, COUNT(*) FROM visits GROUP BY plan",
+     dpsql.BindError, "max_rows_contributed = 1"),
+    ("SELECT WITH DP OPTIONS (group_selection_strategy = PUBLIC_GROUPS) year, COUNT(*) FROM visits GROUP BY year",
+     dpsql.PrivacyError, ""),
+    ("SELECT WITH DP OPTIONS (epsilon = 0.3) COUNT(*, epsilon => 0.2), SUM(age, epsilon => 0.2) FROM visits",
+     dpsql.BindError, "COUNT(*, epsilon => 0.2)"),
+    ("SELECT WITH DP OPTIONS (epsilon = 0.2) COUNT(*, epsilon => 0.2), SUM(age) FROM visits", dpsql.BindError, ""),
+    ("SELECT WITH DP OPTIONS (epsilon = 1.5) COUNT(*) FROM visits", dpsql.BudgetExceeded, "epsilon = 1.5"),
+    # statements
+    ("SELECT {{x}} FROM visits", dpsql.ParseError, "{{x}}"),
+    ("SELECT COUNT(*) FROM visits WHERE age > ?", dpsql.ParseError, "?"),
+    ("SELECT COUNT(*) FROM visits WHERE age > $nope", dpsql.BindError, "$nope"),
+    ("COPY visits TO '/tmp/x.csv'", dpsql.ParseError, "COPY"),
+    ("ATTACH 'x.db'", dpsql.ParseError, "ATTACH"),
+    ("PRAGMA version", dpsql.ParseError, "PRAGMA"),
+    ("SET threads = 1", dpsql.ParseError, "SET"),
+    ("INSERT INTO visits VALUES (1)", dpsql.ParseError, "INSERT"),
+    ("CREATE TABLE x AS SELECT COUNT(*) FROM visits", dpsql.ParseError, "CREATE"),
+    ("SHOW NONSENSE", dpsql.ParseError, "NONSENSE"),
+    ("EXPLAIN ANALYZE SELECT COUNT(*) FROM visits", dpsql.ParseError, "ANALYZE"),
+    ("SELECT COUNT(*", dpsql.ParseError, ""),
+    ("SELECT 'a", dpsql.ParseError, ""),
+    ("SELECT " + "(" * 60 + "1" + ")" * 60, dpsql.ParseError, "("),
+    # above the block
+    ("SELECT COUNT(*) AS n FROM visits ORDER BY m", Error, ""),
+    ("SELECT nosuch(COUNT(*)) FROM visits", dpsql.BindError, ""),
+    ("SELECT read_text('/etc/passwd'), COUNT(*) FROM visits", Error, ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "kind", "under"), REFUSED, ids=[text[:60] for text, _, _ in REFUSED])
+def test_what_is_refused_costs_nothing(
+    thrifty: dpsql.Session, text: str, kind: type[Error], under: str
+) -> None:
+    with pytest.raises(kind) as caught:
+        thrifty.sql(text)
+    error = caught.value
+    assert spent(thrifty) == 0
+    assert not [e for e in thrifty.ledger() if e.outcome != "refused"]
+    assert error.message and "!" not in error.message
+    assert "dpsql_" not in str(error) and "sqlglot" not in str(error), str(error)
+    if under:
+        assert error.span is not None, str(error)
+        assert text[slice(*error.span)] == under, str(error)
+
+
+def test_an_answer_is_charged_and_replayed_after_a_restart(policy: Path) -> None:
+    query = "SELECT plan, COUNT(*) AS n FROM visits GROUP BY plan"
+    with dpsql.connect(policy=policy) as session:
+        first = session.sql(query)
+        assert spent(session) == Fraction(1, 10)
+        again = session.sql("select plan, count(*) as n -- same\n from visits group by plan")
+        assert again.fetchall() == first.fetchall() and "no charge" in again.cost_line
+        assert spent(session) == Fraction(1, 10)
+    with dpsql.connect(policy=policy) as session:
+        assert spent(session) == Fraction(1, 10)
+        again = session.sql(query)
+        assert again.fetchall() == first.fetchall()
+        assert again.statement_id == first.statement_id and again.loss == first.loss
+        assert again.intervals.keys() == first.intervals.keys()
+        assert spent(session) == Fraction(1, 10)
+        session.sql(query, fresh=True)
+        assert spent(session) == Fraction(2, 10)
+
+
+def test_another_policy_or_parameter_is_another_question(policy: Path) -> None:
+    query = "SELECT COUNT(*) FROM visits WHERE age > $age"
+    with dpsql.connect(policy=policy) as session:
+        session.sql(query, {"age": 30})
+        session.sql(query, {"age": 31})
+        assert spent(session) == Fraction(2, 10)
+        session.sql(query, params={"age": 30})
+        assert spent(session) == Fraction(2, 10)
+    policy.write_text(POLICY.replace("max_rows = 5", "max_rows = 4"))
+    with dpsql.connect(policy=policy) as session:
+        session.sql(query, {"age": 30})
+        assert spent(session) == Fraction(3, 10)
+
+
+@pytest.mark.parametrize(
+    ("value", "count"),
+    [("free", "="), ("x' OR '1' = '1", "0"), (None, "0"), (3.5, "error"), (float("nan"), "error")],
+)
+def test_parameters_are_values(session: dpsql.Session, value: Any, count: str) -> None:
+    query = "SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) FROM visits WHERE plan = $plan"
+    if count == "error":
+        with pytest.raises(dpsql.BindError):
+            session.sql(query, {"plan": value})
+        assert spent(session) == 0
+        return
+    answer = session.sql(query, {"plan": value}).fetchone()[0]
+    assert abs(answer - (6822 if count == "=" else 0)) < 200
+
+
+@pytest.mark.parametrize(
+    "second", ["SELECT nope FROM visits", "EXPLAIN SELECT nope FROM visits", "SELECT 1 +", "SHOW X"]
+)
+def test_all_statements_are_bound_before_the_first_is_paid(session: dpsql.Session, second: str) -> None:
+    with pytest.raises(Error):
+        session.sql(f"SELECT COUNT(*) FROM visits; {second}")
+    assert spent(session) == 0
+    results = session.run("SELECT COUNT(*) FROM visits; SELECT AVG(age) FROM visits; SHOW TABLES;")
+    assert len(results) == 3 and spent(session) == Fraction(2, 10)
+
+
+def _broken(session: dpsql.Session, monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    def execute(sql: str, lent: Any = None) -> Any:
+        secret = 4711
+        raise error if secret else None
+
+    monkeypatch.setattr(session._engine, "execute", execute)
+
+
+def test_a_failure_in_the_engine_is_charged_and_says_nothing(
+    session: dpsql.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _broken(session, monkeypatch, ValueError("could not convert 'Ada Lovelace'"))
+    with pytest.raises(dpsql.EngineError) as caught:
+        session.sql("SELECT COUNT(*) FROM visits")
+    error = caught.value
+    assert error.__cause__ is None and error.__context__ is None
+    assert "Ada" not in str(error) and "withheld" in str(error)
+    frame = caught.tb
+    while frame is not None:
+        assert "secret" not in frame.tb_frame.f_locals
+        frame = frame.tb_next
+    assert spent(session) == Fraction(1, 10)
+    assert [entry.outcome for entry in session.ledger()] == ["failed"]
+
+
+def test_an_interruption_keeps_the_charge(session: dpsql.Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    _broken(session, monkeypatch, KeyboardInterrupt())
+    with pytest.raises(Interrupted, match="stays charged") as caught:
+        session.sql("SELECT COUNT(*) FROM visits")
+    assert caught.value.__context__ is None
+    assert spent(session) == Fraction(1, 10)
+    assert [entry.outcome for entry in session.ledger()] == ["interrupted"]
+
+
+def test_the_budget_ends(session: dpsql.Session) -> None:
+    for _ in range(2):
+        session.sql("SELECT WITH DP OPTIONS (epsilon = 0.95) COUNT(*) FROM visits", fresh=True)
+    with pytest.raises(dpsql.BudgetExceeded):
+        session.sql("SELECT WITH DP OPTIONS (epsilon = 0.2) COUNT(*) FROM visits")
+    assert spent(session) == Fraction(19, 10)
+    session.sql("SELECT COUNT(*) FROM visits")
+    assert spent(session) == 2
+    assert session.ledger()[2].outcome == "refused"
+    assert session.sql("SELECT 1 + 1 AS two").fetchone() == (2,), "public statements stay free"
+    assert session.sql("SELECT COUNT(*) FROM plans").fetchone() == (5,)
+    assert spent(session) == 2
+
+
+def test_a_statement_of_several_blocks_is_one_charge(session: dpsql.Session) -> None:
+    query = "SELECT a.n, b.n FROM (SELECT COUNT(*) AS n FROM visits) a, (SELECT AVG(age) AS n FROM visits) b"
+    session.sql(query)
+    assert spent(session) == Fraction(2, 10) and len(session.ledger()) == 1
+
+
+def test_refusals_are_logged_for_the_owner(session: dpsql.Session) -> None:
+    with pytest.raises(dpsql.PrivacyError):
+        session.sql("SELECT SUM(medical_dollars) FROM visits")
+    (entry,) = session.ledger()
+    assert entry.outcome == "refused" and "bounds" in entry.reason and entry.event is None
+
+
+def test_show(session: dpsql.Session) -> None:
+    session.sql("SELECT COUNT(*) FROM visits")
+    tables = session.sql("SHOW TABLES").fetchall()
+    assert {row[0]: row[1] for row in tables} == {
+        "visits": "private", "unlimited": "private", "rows": "private", "plans": "public",
+    }  # fmt: skip
+    assert any("0 to 65" in str(row) for row in session.sql("SHOW POLICY").fetchall())
+    assert len(session.sql("SHOW LEDGER").fetchall()) == 1
+    assert "0.1" in str(session.sql("SHOW BUDGET").fetchall())
+    assert spent(session) == Fraction(1, 10)
+
+
+def test_explain_spends_nothing_and_reads_nothing(
+    session: dpsql.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _broken(session, monkeypatch, AssertionError("EXPLAIN read private data"))
+    query = "SELECT plan, COUNT(*), AVG(age) FROM visits GROUP BY plan"
+    text = "\n".join(row[0] for row in session.sql(f"EXPLAIN {query}").fetchall())
+    for part in ("person_id", "at most 5 rows", "from the policy", "discrete Laplace", "ε=0.1", "Exact SQL"):
+        assert part in text, part
+    assert text == str(session.explain(query)) == str(session.explain(f"EXPLAIN {query}"))
+    read = json.loads(session.sql(f"EXPLAIN (FORMAT JSON) {query}").fetchone()[0])
+    assert set(read) == {"sentences", "price", "sql", "finish"} and "visits" in read["sql"][0]
+    assert read == json.loads(session.explain(query).json())
+    assert spent(session) == 0 and session.ledger() == []
+    assert "public data only" in str(session.explain("SELECT 1"))
+
+
+def test_results_convert(session: dpsql.Session) -> None:
+    result = session.sql("SELECT plan, COUNT(*) AS n, AVG(age) AS a FROM visits GROUP BY plan ORDER BY plan")
+    assert result.columns == ["plan", "n", "a"] or tuple(result.columns) == ("plan", "n", "a")
+    assert result.shape == (5, 3)
+    assert set(result.intervals) == {"n", "a"}
+    assert result.arrow().num_rows == 5 and len(result.fetchnumpy()["n"]) == 5
+    assert "0.1" in result.loss and str(result.statement_id) == "1"
+
+
+def test_report_format(session: dpsql.Session) -> None:
+    (text,) = session.sql("SELECT COUNT(*, report_format => 'JSON') AS n FROM visits").fetchone()
+    inside = json.loads(text)["result"]
+    interval = inside["noise_confidence_interval"]
+    assert interval["lower_bound"] <= inside["value"] <= interval["upper_bound"]
+    assert interval["confidence_level"] == 0.95
+
+
+def test_opening_needs_no_plots_or_frames() -> None:
+    """A session answers without pandas, polars or matplotlib having been imported."""
+    import subprocess
+
+    code = (
+        "import sys, dpsql\n"
+        f"p = dpsql.Policy.loads({POLICY!r})\n"
+        "with dpsql.connect(policy=p) as s: s.sql('SELECT COUNT(*) FROM visits').fetchall()\n"
+        "print([m for m in ('pandas', 'polars', 'matplotlib', 'scipy', 'IPython') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
