@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.privacy import constants
-from dpsql.privacy.plan_loss import Loss, from_profile
+from dpsql.privacy.plan_loss import Loss, from_profile, gaussian_loss
 from dpsql.privacy.rounding import root
 
 Real = Fraction | float | int
@@ -158,6 +158,9 @@ class Gaussian(TradeOff):
     def _reach(self) -> float:
         mu = float(self.mu)
         return mu * mu / 2 + 9 * mu
+
+    def _loss(self, step: float) -> Loss:
+        return gaussian_loss(float(self.mu) * (1 + 1e-15), step)
 
     @property
     def kl(self) -> float:

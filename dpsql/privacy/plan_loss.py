@@ -155,7 +155,7 @@ def loss_of(events: Iterable[Event], step: float | None = None, points: int = PO
     for (name, epsilon, fine), count in sorted(plain.items()):
         one = _laplace(float(epsilon), fine, step) if name == "laplace" else _range(float(epsilon), step)
         total = total.with_(one.times(count))
-    return total.with_(_gaussian(math.sqrt(mu_squared) * (1 + 1e-15), step)) if mu_squared else total
+    return total.with_(gaussian_loss(math.sqrt(mu_squared) * (1 + 1e-15), step)) if mu_squared else total
 
 
 def cost(events: Iterable[Event], delta: Fraction) -> Fraction:
@@ -271,7 +271,7 @@ def _range(epsilon: float, step: float) -> Loss:
     return _cells(cells, np.exp((a - epsilon) / 2) * width, np.exp(-(b + epsilon) / 2) * width, step, 1e-12)
 
 
-def _gaussian(mu: float, step: float) -> Loss:
+def gaussian_loss(mu: float, step: float) -> Loss:
     """The loss of a mu-GDP mechanism: N(mu^2 / 2, mu^2), and N(-mu^2 / 2, mu^2) under the other data set."""
     middle, reach = mu * mu / 2, 10.5 * mu
     cells = np.arange(math.floor((middle - reach) / step), math.ceil((middle + reach) / step))
