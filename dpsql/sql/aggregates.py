@@ -12,12 +12,13 @@ from dpsql.errors import BindError, PrivacyError
 from dpsql.mechanisms import additive
 from dpsql.sql import grid as grids
 from dpsql.sql.dialect import span_of, to_sql
-from dpsql.sql.options import Call, Readers, bounds_or_auto, epsilon_value, one_of, pair, refuse_equals
+from dpsql.sql.options import Call, Readers, bounds_or_auto, epsilon_value, one_of, pair
 from dpsql.sql.rewrite import Partial
 from dpsql.sql.types import Typed
 
 if TYPE_CHECKING:
     from dpsql.sql.block import Block
+    from dpsql.sql.quantiles import Wanted
 
 NoiseOf = Callable[[Partial, int], additive.Statistic]
 """Makes a partial noisy with one of ``n`` equal parts of the aggregate's share."""
@@ -37,12 +38,14 @@ class Aggregate:
     name: str
     call: Call
     share: Fraction | None
-    build: Callable[[NoiseOf], additive.Output]
+    build: Callable[[NoiseOf], additive.Output] | None
     type: str
     label: str
     said: str
     """For EXPLAIN: what is computed and what one unit moves."""
     report: str | None = None
+    quantile: Wanted | None = None
+    """Set instead of ``build`` where a histogram is needed."""
 
 
 @dataclass(frozen=True)
@@ -56,26 +59,13 @@ class Bounded:
     origin: str
 
 
-def bind_aggregate(block: Block, call: Call, name: str) -> Aggregate:
-    """Binds one call.
-
-    Raises:
-        BindError: wrong number or type of arguments.
-        PrivacyError: no bounds, or no bound on the rows of a unit.
-    """
-    refuse_equals(call, ARGUMENTS)
-    options = call.read(ARGUMENTS)
-    build = TABLE[call.name]
-    return build(block, call, name, options)
-
-
 def _require(call: Call, count: int) -> None:
     if len(call.args) != count:
         what = "one argument" if count == 1 else f"{count} arguments"
         raise BindError(f"{call.name} takes {what}.", span=span_of(call.node))
 
 
-def _rows_bounded(block: Block, call: Call) -> None:
+def rows_bounded(block: Block, call: Call) -> None:
     """Rows of one unit must be bounded before rows are counted or added."""
     if block.exact.bound.row_level or block.exact.row_budget is not None or block.exact.max_rows is not None:
         return
@@ -84,13 +74,6 @@ def _rows_bounded(block: Block, call: Call) -> None:
         span=span_of(call.node),
         hint="ask the owner for max_rows, or write OPTIONS (max_rows_contributed = 10).",
     )
-
-
-def _filtered(block: Block, call: Call, sql: str) -> str:
-    """The expression where the FILTER holds, NULL elsewhere."""
-    if call.where is None:
-        return sql
-    return f"CASE WHEN {to_sql(block.condition(call.where).node)} THEN {sql} END"
 
 
 def _one_argument(block: Block, call: Call) -> Typed:
@@ -113,18 +96,16 @@ def _count(block: Block, call: Call, name: str, options: dict[str, Any]) -> Aggr
     star = not call.args or call.args[0].is_star or block.is_constant(call.args[0])
     if star:
         inner = (
-            "COUNT(*)"
-            if call.where is None
-            else f"COUNT({block.exact.value(_filtered(block, call, 'TRUE'))})"
+            "COUNT(*)" if call.where is None else f"COUNT({block.exact.value(block.filtered(call, 'TRUE'))})"
         )
         what = "the rows"
     else:
         typed = block.expression(call.args[0])
-        inner = f"COUNT({block.exact.value(_filtered(block, call, to_sql(typed.node)))})"
+        inner = f"COUNT({block.exact.value(block.filtered(call, to_sql(typed.node)))})"
         what = f"the rows with {block.source(call.args[0])}"
     bounds = options.get("contribution_bounds_per_group")
     if bounds is None:
-        _rows_bounded(block, call)
+        rows_bounded(block, call)
         partial = block.exact.partial(inner, 0, 1)
     else:
         low, high = math.floor(bounds[0]), math.ceil(bounds[1])
@@ -158,9 +139,9 @@ def _counted(
 def _count_if(block: Block, call: Call, name: str, options: dict[str, Any]) -> Aggregate:
     _require(call, 1)
     _no_row_bounds(call, options)
-    _rows_bounded(block, call)
+    rows_bounded(block, call)
     condition = to_sql(block.condition(call.args[0]).node)
-    inner = f"COUNT({block.exact.value(_filtered(block, call, f'CASE WHEN {condition} THEN TRUE END'))})"
+    inner = f"COUNT({block.exact.value(block.filtered(call, f'CASE WHEN {condition} THEN TRUE END'))})"
     return _counted(block, call, name, options, block.exact.partial(inner, 0, 1), "count the rows that hold")
 
 
@@ -168,9 +149,7 @@ def _count_distinct(block: Block, call: Call, name: str, options: dict[str, Any]
     _require(call, 1)
     if not block.is_unit(call.args[0]):
         return block.count_distinct(call, name, options)
-    inner = (
-        "COUNT(*)" if call.where is None else f"COUNT({block.exact.value(_filtered(block, call, 'TRUE'))})"
-    )
+    inner = "COUNT(*)" if call.where is None else f"COUNT({block.exact.value(block.filtered(call, 'TRUE'))})"
     partial = block.exact.partial(inner, 0, 1, fixed=True)
     return _counted(block, call, name, options, partial, "count the privacy units")
 
@@ -182,12 +161,13 @@ def _no_row_bounds(call: Call, options: dict[str, Any]) -> None:
         )
 
 
-def bounded(block: Block, call: Call, options: dict[str, Any], typed: Typed, finer: bool = False) -> Bounded:
-    """The argument on a grid chosen from its bounds: named first, then derived from the policy.
+def bounds_of(
+    block: Block, call: Call, options: dict[str, Any], typed: Typed
+) -> tuple[Fraction, Fraction, str]:
+    """The bounds of an argument and where they come from: named first, then derived from the policy.
 
     Raises:
-        PrivacyError: there are no bounds.
-        BindError: not a number.
+        PrivacyError: there are none. BindError: not a number, or bounds of both kinds.
     """
     per_group = options.get("contribution_bounds_per_group")
     per_row = options.get("contribution_bounds_per_row")
@@ -204,21 +184,31 @@ def bounded(block: Block, call: Call, options: dict[str, Any], typed: Typed, fin
         )
     source = block.source(call.args[0])
     if per_group is not None:
-        low, high, origin = *per_group, "given per group"
-    elif per_row is not None:
-        low, high, origin = *per_row, "given per row"
-    elif typed.bounds is not None and typed.bounds.low is not None and typed.bounds.high is not None:
-        low, high, origin = typed.bounds.low, typed.bounds.high, "from the policy"
-    else:
-        raise PrivacyError(
-            f"{call.name}({source}) needs bounds for {source}; the policy declares none.",
-            span=span_of(call.node),
-            hint=f"write {call.name}({source}, contribution_bounds_per_row => (0, 100)), clip it with "
-            f"LEAST(GREATEST({source}, 0), 100), or ask the data owner for bounds.",
-        )
+        return *per_group, "given per group"
+    if per_row is not None:
+        return *per_row, "given per row"
+    if typed.bounds is not None and typed.bounds.low is not None and typed.bounds.high is not None:
+        return typed.bounds.low, typed.bounds.high, "from the policy"
+    raise PrivacyError(
+        f"{call.name}({source}) needs bounds for {source}; the policy declares none.",
+        span=span_of(call.node),
+        hint=f"write {call.name}({source}, contribution_bounds_per_row => (0, 100)), clip it with "
+        f"LEAST(GREATEST({source}, 0), 100), or ask the data owner for bounds.",
+    )
+
+
+def bounded(block: Block, call: Call, options: dict[str, Any], typed: Typed, finer: bool = False) -> Bounded:
+    """The argument on a grid chosen from its bounds: named first, then derived from the policy.
+
+    Raises:
+        PrivacyError: there are no bounds.
+        BindError: not a number.
+    """
+    per_group = options.get("contribution_bounds_per_group") is not None and not block.exact.bound.row_level
+    low, high, origin = bounds_of(block, call, options, typed)
     grid = grids.choose(typed.type, low, high, finer=finer)
-    y = block.exact.value(_filtered(block, call, to_sql(grids.value(typed, grid))))
-    return Bounded(typed, y, grid, per_group is not None, origin)
+    y = block.exact.value(block.filtered(call, to_sql(grids.value(typed, grid))))
+    return Bounded(typed, y, grid, per_group, origin)
 
 
 def _total(block: Block, item: Bounded, centre: int = 0) -> Partial:
@@ -236,7 +226,7 @@ def _sum(block: Block, call: Call, name: str, options: dict[str, Any]) -> Aggreg
     typed = _one_argument(block, call)
     item = bounded(block, call, options, typed)
     if not item.per_group:
-        _rows_bounded(block, call)
+        rows_bounded(block, call)
     partial = _total(block, item)
     integers = typed.type.kind == "INTEGER" and item.grid.steps == 1
 
@@ -269,7 +259,7 @@ def _avg(block: Block, call: Call, name: str, options: dict[str, Any]) -> Aggreg
         total = block.exact.partial(own, low - centre, high - centre, fixed=True)
         count = block.exact.partial(f"COUNT({item.y})", 0, 1, fixed=True)
     else:
-        _rows_bounded(block, call)
+        rows_bounded(block, call)
         total = _total(block, item, centre)
         count = block.exact.partial(f"COUNT({item.y})", 0, 1)
 
@@ -297,7 +287,7 @@ def _spread(kind: str) -> Callable[[Block, Call, str, dict[str, Any]], Aggregate
         typed = _one_argument(block, call)
         if options.get("contribution_bounds_per_group") is not None:
             raise BindError(f"{call.name} takes bounds per row only.", span=span_of(call.node))
-        _rows_bounded(block, call)
+        rows_bounded(block, call)
         item = bounded(block, call, options, typed, finer=True)
         low, high, steps = item.grid.low, item.grid.high, Fraction(item.grid.steps)
         centre = (low + high) // 2

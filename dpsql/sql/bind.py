@@ -244,7 +244,9 @@ class Binder:
     def private_from(self, select: exp.Select, env: Env) -> From:
         """The FROM of a SELECT that must read private rows."""
         from_ = select.args.get("from_")
-        sources = [from_.this, *(join.this for join in select.args.get("joins") or [])] if from_ is not None else []
+        sources = (
+            [from_.this, *(join.this for join in select.args.get("joins") or [])] if from_ is not None else []
+        )
         relations = {id(node): self._source(node, env) for node in sources}
         if not any(relation is not None for relation in relations.values()):
             raise PrivacyError(

@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dpsql import plan
-from dpsql.errors import BindError, BudgetExceeded, PrivacyError
-from dpsql.mechanisms import additive, partition
-from dpsql.sql.aggregates import TABLE, Aggregate, bind_aggregate
-from dpsql.sql.dialect import parse_fragment, span_of, to_sql
+from dpsql.errors import BindError, PrivacyError
+from dpsql.sql.aggregates import Aggregate
+from dpsql.sql.dialect import span_of, to_sql
 from dpsql.sql.domain import Domain, public_domain
+from dpsql.sql.intervals import interval_of, json_report
 from dpsql.sql.joins import From
 from dpsql.sql.naming import fresh_names, label_of
 from dpsql.sql.options import Call, Options, call_of
+from dpsql.sql.registry import TABLE, bind_aggregate
 from dpsql.sql.relation import Names, column, fold
-from dpsql.sql.rewrite import UNITS, Exact, Key
+from dpsql.sql.release import release
+from dpsql.sql.rewrite import Exact, Key
 from dpsql.sql.types import Typed
 
 if TYPE_CHECKING:
     from dpsql.sql.bind import Binder, Env
-
-
-@dataclass
-class Share:
-    """The block's epsilon and delta, and how they are dealt out."""
-
-    epsilon: Fraction
-    delta: Fraction
-    parts: list[Fraction]
-    delta_parts: int
 
 
 @dataclass
@@ -71,6 +62,12 @@ class Block:
         if typed.type.kind not in ("BOOLEAN", "NULL"):
             raise BindError(f"a condition is needed, and this is {typed.type.sql}.", span=span_of(node))
         return typed
+
+    def filtered(self, call: Call, sql: str) -> str:
+        """The expression where the FILTER holds, NULL elsewhere."""
+        if call.where is None:
+            return sql
+        return f"CASE WHEN {to_sql(self.condition(call.where).node)} THEN {sql} END"
 
     def is_unit(self, node: exp.Expression) -> bool:
         return isinstance(node, exp.Column) and not node.is_star and self.names.find(node).is_unit
@@ -275,7 +272,7 @@ class Block:
             select.set("where", exp.Where(this=where[0]))
         names = fresh_names(labels)
         select.set("expressions", [exp.alias_(e, n, quoted=True) for e, n in zip(shown, names, strict=True)])
-        by_name = {a.name: a for a in self.aggregates.values()}
+        by_name = {a.name: a for a in self.aggregates.values() if a.build is not None}
         select.meta["dpsql_intervals"] = [
             (n, *ends)
             for n, e in zip(names, shown, strict=True)
@@ -353,7 +350,7 @@ class Block:
             self.aggregates[text] = bind_aggregate(self, call, fresh_names([*taken, label_of(call)])[-1])
         found = self.aggregates[text]
         if found.report == "JSON":
-            return _json(found.name, self.confidence)
+            return json_report(found.name, self.confidence)
         return exp.cast(column(found.name), found.type) if found.type != "BIGINT" else column(found.name)
 
     def _spelling_of_call(self, call: Call) -> str:
@@ -372,64 +369,9 @@ class Block:
 
     def release(self) -> None:
         """Deals out the budget, makes the operator, and gives the block to the plan."""
-        aggregates = list(self.aggregates.values())
-        private = bool(self.keys) and self.domain is None
-        if not aggregates and not private:
-            raise PrivacyError(
-                "there is nothing noisy to release here.", span=span_of(self.select), hint="add an aggregate."
-            )
-        gaussian = self.options.get("noise") == "GAUSSIAN"
-        noisy = len(aggregates) if gaussian else 0
-        share = deal(
-            self.binder, self.options, self.select, [(a.share, a.call.node) for a in aggregates] + [(None, None)] * private,
-            noisy + private,
-        )  # fmt: skip
-        outputs = []
-        for i, item in enumerate(aggregates):
-            outputs.append(
-                item.build(self._noise(share.parts[i], share.delta / max(share.delta_parts, 1), gaussian))
-            )
-        selection = None
-        if private:
-            selection = partition.GroupSelection(
-                UNITS, share.parts[-1], share.delta / share.delta_parts, self.per_unit_groups,
-                (self.options.get("group_selection_strategy") or "OPTIMAL").lower(),
-                self.options.get("min_privacy_units_per_group", 1),
-            )  # fmt: skip
-        keys = tuple(key.name for key in self.keys.values())
-        operator = additive.Aggregation(self.exact.sql(), keys, tuple(outputs), selection, self.confidence)
-        columns = [(key.name, key.type) for key in self.keys.values()]
-        for item in aggregates:
-            columns += [
-                (item.name, item.type),
-                (f"{item.name}__low", "DOUBLE"),
-                (f"{item.name}__high", "DOUBLE"),
-            ]
-        inputs = tuple(dict.fromkeys((*self.bound.inputs, *self.binder.lent_inputs, *self._domain_inputs())))
-        self.binder.blocks.append(
-            plan.Block(
-                self.name, operator, tuple(columns), inputs, self._sentences(aggregates), self.confidence
-            )
-        )
+        release(self)
 
-    def _domain_inputs(self) -> tuple[plan.Input, ...]:
-        return self.domain.inputs if self.domain is not None else ()
-
-    def _noise(self, epsilon: Fraction, delta: Fraction, gaussian: bool):  # type: ignore[no-untyped-def]
-        groups = 1 if self.exact.row_budget is not None else self.per_unit_groups
-
-        def make(partial, parts):  # type: ignore[no-untyped-def]
-            sensitivity = max(1, self.exact.sensitivity(partial))
-            count = self.per_unit_groups if partial.fixed else groups
-            if gaussian:
-                noise = additive.GaussianNoise.calibrate(epsilon / parts, delta / parts, sensitivity, count)
-            else:
-                noise = additive.LaplaceNoise(epsilon / parts, sensitivity, count)
-            return additive.Statistic(partial.name, noise)
-
-        return make
-
-    def _sentences(self, aggregates: list[Aggregate]) -> tuple[str, ...]:
+    def sentences(self, aggregates: list[Aggregate]) -> tuple[str, ...]:
         return (*protected(self.bound, self.exact.max_rows, self.exact.row_budget), *self._grouping(),
                 *(f"{a.label}: {a.said}." for a in aggregates))  # fmt: skip
 
@@ -454,108 +396,6 @@ def protected(bound: From, max_rows: int | None, row_budget: int | None = None) 
     return (f"Each {units} in {bound.subject} is protected{counted if rows is not None else ''}.",)
 
 
-def interval_of(
-    node: exp.Expression, aggregates: dict[str, Aggregate]
-) -> tuple[exp.Expression, exp.Expression] | None:
-    """The ends of an output's interval: the same expression over the ends of its one aggregate, where that is monotone."""
-    columns = [c for c in node.find_all(exp.Column)]
-    if len(columns) != 1 or columns[0].name not in aggregates or not _monotone(node):
-        return None
-    ends = []
-    for end in ("low", "high"):
-        copy = node.copy()
-        target = next(iter(copy.find_all(exp.Column)))
-        new = column(f"{target.name}__{end}")
-        if target is copy:
-            copy = new
-        else:
-            target.replace(new)
-        ends.append(exp.cast(copy, "DOUBLE"))
-    return ends[0], ends[1]
-
-
-def _monotone(node: exp.Expression) -> bool:
-    if isinstance(node, exp.Column):
-        return True
-    if isinstance(node, exp.Paren | exp.Cast | exp.Round):
-        return _monotone(node.this)
-    if isinstance(node, exp.Add) or isinstance(node, exp.Greatest | exp.Least):
-        rest = [c for c in node.iter_expressions() if not isinstance(c, exp.Literal)]
-        return len(rest) == 1 and _monotone(rest[0])
-    if isinstance(node, exp.Sub | exp.Div):
-        return isinstance(node.expression, exp.Literal) and _monotone(node.this)
-    return False
-
-
-def _json(name: str, confidence: float) -> exp.Expression:
-    value, low, high = (to_sql(column(f"{name}{end}")) for end in ("", "__low", "__high"))
-    text = (
-        f"SELECT to_json({{'result': {{'value': {value}, 'noise_confidence_interval': {{'lower_bound': {low}, "
-        f"'upper_bound': {high}, 'confidence_level': {confidence}}}}}}})"
-    )
-    return parse_fragment(text).expressions[0]
-
-
-def deal(
-    binder: Binder, options: Options, select: exp.Select,
-    shares: list[tuple[Fraction | None, exp.Expression | None]], deltas: int,
-) -> Share:  # fmt: skip
-    """Deals the block's epsilon: named shares first, the rest in equal parts; and checks the owner's limits.
-
-    Raises:
-        PrivacyError: there is no epsilon or no delta to deal.
-        BindError: the named shares add up to more than the block's epsilon.
-        BudgetExceeded: the block asks for more than the policy allows one query.
-    """
-    budget = binder.catalog.policy.budget
-    named = [share for share, _ in shares if share is not None]
-    open_parts = len(shares) - len(named)
-    epsilon = options.get("epsilon")
-    if epsilon is None:
-        epsilon = sum(named, Fraction(0)) if not open_parts else budget.default_epsilon
-    if epsilon is None:
-        raise PrivacyError(
-            "this needs an epsilon: the policy sets no default.",
-            span=span_of(options.mode_node)
-            or span_of(select.expressions[0] if select.expressions else select),
-            hint="write SELECT WITH DP OPTIONS (epsilon = 0.1) ...",
-        )
-    if "epsilon" not in options.values and open_parts:
-        binder.notes.append(f"ε={float(epsilon):g} is the policy's default")
-    limit = budget.max_epsilon_per_query
-    if limit is not None and epsilon > limit:
-        raise BudgetExceeded(
-            f"this query asks for ε={float(epsilon):g}; the policy allows ε={float(limit):g} per query.",
-            span=span_of(options.nodes.get("epsilon"))
-            or next((span_of(n) for s, n in shares if s and n is not None), None),
-            hint=f"epsilon = {float(limit):g} would fit.",
-        )
-    rest = epsilon - sum(named, Fraction(0))
-    if rest < 0 or (rest == 0 and open_parts):
-        raise BindError(
-            f"Epsilon overconsumption: the shares add up to {float(sum(named)):g} of ε={float(epsilon):g}"
-            + (", and nothing is left for the rest." if rest == 0 else "."),
-            span=next((span_of(node) for share, node in shares if share is not None), None),
-            hint="lower the shares, or raise the epsilon of the block.",
-        )
-    parts = [share if share is not None else rest / open_parts for share, _ in shares]
-    delta = Fraction(0)
-    if deltas:
-        delta = options.get("delta", budget.default_delta)
-        if not delta:
-            raise PrivacyError(
-                "this needs a delta: " + ("private groups" if not options.get("noise") == "GAUSSIAN" else "Gaussian noise")
-                + " can't be released without one.",
-                span=span_of(options.nodes.get("delta")) or span_of(options.mode_node)
-                or span_of(select.args.get("group")) or span_of(select),
-                hint="write OPTIONS (delta = 1e-7), or declare the groups' values in the policy.",
-            )  # fmt: skip
-    return Share(epsilon, Fraction(delta), parts, deltas)
-
-
 def dp_block(binder: Binder, select: exp.Select, bound: From, options: Options, env: Env) -> None:
     """Binds SELECT WITH DP in place."""
     Block(binder, select, bound, options, env, binder.name("block")).bind()
-
-
-__all__ = ["Block", "deal", "dp_block", "interval_of", "protected", "replace"]

@@ -61,7 +61,12 @@ class Interval:
     def __mul__(self, other: Interval) -> Interval:
         if not (self.bounded and other.bounded):
             return self._scaled(other) or other._scaled(self) or Interval()
-        ends = [a * b for a in (self.low, self.high) for b in (other.low, other.high) if a is not None and b is not None]
+        ends = [
+            a * b
+            for a in (self.low, self.high)
+            for b in (other.low, other.high)
+            if a is not None and b is not None
+        ]
         return Interval(min(ends), max(ends))
 
     def _scaled(self, factor: Interval) -> Interval | None:

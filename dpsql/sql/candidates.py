@@ -58,7 +58,9 @@ class Term:
     shape: Shape
 
 
-def classify(condition: exp.Expression | None, candidate: str) -> tuple[list[exp.Expression], list[exp.Expression]]:
+def classify(
+    condition: exp.Expression | None, candidate: str
+) -> tuple[list[exp.Expression], list[exp.Expression]]:
     """The conjuncts of a condition without the candidate's columns, and those with."""
     free: list[exp.Expression] = []
     bound: list[exp.Expression] = []
@@ -75,7 +77,9 @@ def only_candidate(node: exp.Expression, candidate: str) -> bool:
     return all(column.table == candidate for column in node.find_all(exp.Column))
 
 
-def comparison(part: exp.Expression, candidate: str) -> tuple[exp.Expression, type[exp.Expression], exp.Expression] | None:
+def comparison(
+    part: exp.Expression, candidate: str
+) -> tuple[exp.Expression, type[exp.Expression], exp.Expression] | None:
     """``(private side, operator, candidate's side)`` of a comparison that keeps the two apart."""
     if isinstance(part, exp.Paren):
         return comparison(part.this, candidate)
@@ -115,7 +119,7 @@ def shape_of(
     whole = to_sql(condition) if condition is not None else None
     common = (factor, text, tuple(to_sql(part) for part in free))
     nested = (whole, held)
-    if amount is not None and names_candidate(amount, candidate) or None in split:
+    if (amount is not None and names_candidate(amount, candidate)) or None in split:
         return Term(*common, None, (), None if clip is None else to_sql(clip), *nested, "nested loop")
     known = [item for item in split if item is not None]
     equal = [item for item in known if item[1] is exp.EQ]
@@ -142,7 +146,9 @@ def _faces(ranges: tuple[Range, ...]) -> bool:
 # -- writing ----------------------------------------------------------------------------------------------------
 
 
-def statistic_sql(rows: str, candidates: str, columns: tuple[str, ...], alias: str, terms: list[Term], constant: str) -> str:
+def statistic_sql(
+    rows: str, candidates: str, columns: tuple[str, ...], alias: str, terms: list[Term], constant: str
+) -> str:
     """One query: the candidates' columns, their order, and the statistic as an integer ``score``.
 
     ``rows`` is a query of the bounded private rows, under whose columns the terms are written; ``candidates`` the lent
@@ -153,12 +159,20 @@ def statistic_sql(rows: str, candidates: str, columns: tuple[str, ...], alias: s
         parts += _term_ctes(f"t{i}", term, alias)
     joins = " ".join(f"LEFT JOIN t{i} ON t{i}.{ORD} = {alias}.{ORD}" for i in range(len(terms)))
     total = " + ".join([constant, *(f"({t.factor}) * COALESCE(t{i}.v, 0)" for i, t in enumerate(terms))])
-    shown = ", ".join([*(f"{alias}.{c}" for c in columns), f"{alias}.{ORD}", f"CAST({total} AS HUGEINT) AS score"])
+    shown = ", ".join(
+        [*(f"{alias}.{c}" for c in columns), f"{alias}.{ORD}", f"CAST({total} AS HUGEINT) AS score"]
+    )
     return f"WITH {', '.join(parts)} SELECT {shown} FROM {alias} {joins} ORDER BY {alias}.{ORD}"
 
 
 def nested_sql(
-    rows: str, candidates: str, columns: tuple[str, ...], alias: str, terms: list[Term], constant: str, first: int
+    rows: str,
+    candidates: str,
+    columns: tuple[str, ...],
+    alias: str,
+    terms: list[Term],
+    constant: str,
+    first: int,
 ) -> str:
     """The statistic of ``BATCH`` candidates from the ``first`` on, as a nested loop over the rows."""
     inside = f"{alias} AS (SELECT * FROM {candidates} WHERE {ORD} >= {first} AND {ORD} < {first + BATCH})"
@@ -169,7 +183,9 @@ def nested_sql(
     )
     looped = f"SELECT {alias}.{ORD} AS o, {sums} FROM {alias} CROSS JOIN rows GROUP BY {alias}.{ORD}"
     total = " + ".join([constant, *(f"({t.factor}) * COALESCE(looped.v{i}, 0)" for i, t in enumerate(terms))])
-    shown = ", ".join([*(f"{alias}.{c}" for c in columns), f"{alias}.{ORD}", f"CAST({total} AS HUGEINT) AS score"])
+    shown = ", ".join(
+        [*(f"{alias}.{c}" for c in columns), f"{alias}.{ORD}", f"CAST({total} AS HUGEINT) AS score"]
+    )
     return (
         f"WITH rows AS ({rows}), {inside}, looped AS ({looped}) "
         f"SELECT {shown} FROM {alias} LEFT JOIN looped ON looped.o = {alias}.{ORD} ORDER BY {alias}.{ORD}"

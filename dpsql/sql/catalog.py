@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from sqlglot import exp
 
@@ -70,6 +71,13 @@ class Catalog:
             item = declared.get(fold(name))
             bounds = Interval(*item.bounds) if item is not None and item.bounds is not None else None
             values = item.values if item is not None else None
+            if (
+                bounds is None
+                and values
+                and all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
+            ):
+                numbers = [Fraction(v) for v in values if isinstance(v, int | float)]
+                bounds = Interval(min(numbers), max(numbers))
             typed = Typed(column(name, alias), Type.parse(sql_type), bounds, False, values)
             fields.append(
                 Field(name, typed, is_unit=unit is not None and fold(name) == fold(unit), public=table.public)

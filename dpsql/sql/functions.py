@@ -54,8 +54,8 @@ def _math(result_bounds: BoundsOf | None = None) -> Function:
     return Function((NUM,), DOUBLE, double=True, bounds=result_bounds, trying=True)
 
 
-def _part(low: int, high: int | None) -> Function:
-    return Function((DAY,), BIGINT, bounds=_fixed(low, high))
+def _part(low: int, high: int | None, trying: bool = False) -> Function:
+    return Function((DAY,), BIGINT, bounds=_fixed(low, high), trying=trying)
 
 
 _TEXT_TEXT = Function((STR,), TEXT)
@@ -97,7 +97,7 @@ FUNCTIONS: dict[str, Function] = {
     "MD5": _TEXT_TEXT, "SHA256": _TEXT_TEXT,
     # dates: parts are total, all else may leave the calendar
     "YEAR": _part(-290308, 294247), "MONTH": _part(1, 12), "DAY": _part(1, 31), "QUARTER": _part(1, 4),
-    "WEEK": _part(1, 53), "WEEKOFYEAR": _part(1, 53), "DAYOFWEEK": _part(0, 6), "DAY_OF_WEEK": _part(0, 6),
+    "WEEK": _part(1, 53, True), "WEEKOFYEAR": _part(1, 53, True), "DAYOFWEEK": _part(0, 6), "DAY_OF_WEEK": _part(0, 6),
     "DAYOFYEAR": _part(1, 366), "DAY_OF_YEAR": _part(1, 366), "DAYOFMONTH": _part(1, 31), "DAY_OF_MONTH": _part(1, 31),
     "DAYOFWEEKISO": _part(1, 7), "ISODOW": _part(1, 7), "WEEKDAY": _part(0, 6),
     "HOUR": Function((CLOCK,), BIGINT, bounds=_fixed(0, 23)),

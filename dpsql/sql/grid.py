@@ -41,7 +41,7 @@ class Grid:
         return Fraction(_WIDE if self.wide else _NARROW) / self.steps
 
 
-def choose(kind: Type, low: Fraction, high: Fraction, finer: bool = False) -> Grid:
+def choose(kind: Type, low: Fraction, high: Fraction, finer: bool = False, fine: int = FINE) -> Grid:
     """The grid of a column of this type within these bounds.
 
     ``finer`` asks for fractions of a step even for integers (a mean of integers is no integer).
@@ -52,7 +52,7 @@ def choose(kind: Type, low: Fraction, high: Fraction, finer: bool = False) -> Gr
     most = max(abs(low), abs(high), Fraction(1, 2**60))
     steps = Fraction(1)
     if kind.kind == "DOUBLE":
-        steps = Fraction(2) ** (FINE - math.ceil(math.log2(float(most))) if most < 2**400 else 0)
+        steps = Fraction(2) ** (fine - math.ceil(math.log2(float(most))) if most < 2**400 else 0)
         if most == Fraction(1, 2**60):
             steps = Fraction(1)
     elif kind.kind == "DECIMAL":

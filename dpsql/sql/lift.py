@@ -48,7 +48,9 @@ class Lifted:
 
     def relation(self, alias: str) -> Relation:
         fields = tuple(replace(f, typed=replace(f.typed, node=column(f.name, alias))) for f in self.fields)
-        source = exp.maybe_parse(f"SELECT * FROM ({self.sql}) AS {alias}", dialect="duckdb").args["from_"].this
+        source = (
+            exp.maybe_parse(f"SELECT * FROM ({self.sql}) AS {alias}", dialect="duckdb").args["from_"].this
+        )
         return Relation(alias, fields, source, True)
 
 
@@ -74,13 +76,20 @@ class Lifter:
         with_ = tree.args.get("with_")
         for cte in with_.expressions if with_ is not None else ():
             self.ctes[fold(cte.alias)] = cte.this
-        for key, what in (("qualify", "QUALIFY"), ("windows", "WINDOW"), ("offset", "OFFSET"), ("sample", "USING SAMPLE")):
+        for key, what in (
+            ("qualify", "QUALIFY"),
+            ("windows", "WINDOW"),
+            ("offset", "OFFSET"),
+            ("sample", "USING SAMPLE"),
+        ):
             if tree.args.get(key):
                 raise PrivacyError(f"{what} is not known inside SUBSAMPLE.", span=span_of(tree.args[key]))
         names, source, block = self._from(tree, env)
         where = tree.args.get("where")
         text = f" WHERE {to_sql(safe.condition(where.this, names).node)}" if where is not None else ""
-        aggregated = bool(tree.args.get("group")) or any(self._aggregate(n) for item in tree.expressions for n in item.walk())
+        aggregated = bool(tree.args.get("group")) or any(
+            self._aggregate(n) for item in tree.expressions for n in item.walk()
+        )
         if not aggregated:
             return self._rows(tree, names, f"{source}{text}", block)
         return self._groups(tree, names, f"{source}{text}", block)
@@ -95,7 +104,13 @@ class Lifter:
         if from_ is None:
             raise PrivacyError("a query inside SUBSAMPLE needs private rows.", span=span_of(tree))
         item = from_.this
-        inner = item.this if isinstance(item, exp.Subquery) else self.ctes.get(fold(item.name)) if isinstance(item, exp.Table) else None
+        inner = (
+            item.this
+            if isinstance(item, exp.Subquery)
+            else self.ctes.get(fold(item.name))
+            if isinstance(item, exp.Table)
+            else None
+        )
         if inner is not None:
             if tree.args.get("joins"):
                 raise PrivacyError("joins of subqueries are not known inside SUBSAMPLE.", span=span_of(item))
@@ -112,7 +127,9 @@ class Lifter:
         for item in tree.expressions:
             if item.is_star:
                 for alias, f in names.fields():
-                    items.append(f"{to_sql(f.typed.node)} AS {to_sql(exp.to_identifier(f.name, quoted=True))}")
+                    items.append(
+                        f"{to_sql(f.typed.node)} AS {to_sql(exp.to_identifier(f.name, quoted=True))}"
+                    )
                     fields.append(f)
                 continue
             typed = safe.total(item.unalias(), names)
@@ -126,7 +143,11 @@ class Lifter:
         group = tree.args.get("group")
         keys: list[tuple[str, Typed, exp.Expression]] = []
         for node in group.expressions if group is not None else ():
-            if isinstance(node, exp.Literal) and node.name.isdigit() and 0 < int(node.name) <= len(tree.expressions):
+            if (
+                isinstance(node, exp.Literal)
+                and node.name.isdigit()
+                and 0 < int(node.name) <= len(tree.expressions)
+            ):
                 node = tree.expressions[int(node.name) - 1].unalias()
             keys.append((f"k{len(keys)}", safe.total(node, names), node))
         made: dict[str, tuple[str, Typed]] = {}
@@ -136,17 +157,36 @@ class Lifter:
         for item in tree.expressions:
             inner = item.unalias()
             call = call_of(inner)
-            labels.append(item.alias if isinstance(item, exp.Alias) else label_of(call) if call else item.alias_or_name or "value")
+            labels.append(
+                item.alias
+                if isinstance(item, exp.Alias)
+                else label_of(call)
+                if call
+                else item.alias_or_name or "value"
+            )
             outputs.append(("", safe.total(above.rewrite(inner.copy()), above)))
         outputs = [(name, typed) for name, (_, typed) in zip(fresh_names(labels), outputs, strict=True)]
         having = tree.args.get("having")
-        condition = to_sql(safe.condition(above.rewrite(having.this.copy()), above).node) if having is not None else ""
+        condition = (
+            to_sql(safe.condition(above.rewrite(having.this.copy()), above).node)
+            if having is not None
+            else ""
+        )
         order = tree.args.get("order")
         ordered = []
         for node in order.expressions if order is not None else ():
-            alias = next((t for n, t in outputs if isinstance(node.this, exp.Column) and fold(n) == fold(node.this.name)), None)
+            alias = next(
+                (
+                    t
+                    for n, t in outputs
+                    if isinstance(node.this, exp.Column) and fold(n) == fold(node.this.name)
+                ),
+                None,
+            )
             if isinstance(node.this, exp.Literal) and node.this.name.isdigit():
-                alias = outputs[int(node.this.name) - 1][1] if 0 < int(node.this.name) <= len(outputs) else None
+                alias = (
+                    outputs[int(node.this.name) - 1][1] if 0 < int(node.this.name) <= len(outputs) else None
+                )
             typed = alias or safe.total(above.rewrite(node.this.copy()), above)
             ordered.append(f"{to_sql(typed.node)} {'DESC' if node.args.get('desc') else 'ASC'} NULLS LAST")
         inner_items = [f"{block} AS {BLOCK}", *(f"{to_sql(t.node)} AS {n}" for n, t, _ in keys)]
@@ -199,7 +239,9 @@ class Grouped:
                 if typed.node.name == node.name:
                     return replace(typed, node=node.copy())
         raise BindError(
-            f"{node.name} must be a group or stand inside an aggregate.", span=span_of(node), hint=f"write AVG({node.name})."
+            f"{node.name} must be a group or stand inside an aggregate.",
+            span=span_of(node),
+            hint=f"write AVG({node.name}).",
         )
 
     def rewrite(self, node: exp.Expression) -> exp.Expression:
@@ -230,18 +272,26 @@ def aggregate_sql(call: Call, names: Names) -> tuple[str, Type]:
         BindError: wrong arguments; PrivacyError: an aggregate that is not known.
     """
     name = {"MEAN": "AVG", "VARIANCE": "VAR_SAMP", "STDDEV": "STDDEV_SAMP"}.get(call.name, call.name)
-    where = f" FILTER (WHERE {to_sql(safe.condition(call.where, names).node)})" if call.where is not None else ""
+    where = (
+        f" FILTER (WHERE {to_sql(safe.condition(call.where, names).node)})" if call.where is not None else ""
+    )
     if call.named:
-        raise BindError("aggregates inside SUBSAMPLE are exact: they take no options.", span=span_of(call.node))
+        raise BindError(
+            "aggregates inside SUBSAMPLE are exact: they take no options.", span=span_of(call.node)
+        )
     distinct = "DISTINCT " if call.distinct else ""
     if call.name == "COUNT":
-        inside = "*" if not call.args or call.args[0].is_star else to_sql(safe.total(call.args[0], names).node)
+        inside = (
+            "*" if not call.args or call.args[0].is_star else to_sql(safe.total(call.args[0], names).node)
+        )
         return f"COUNT({distinct}{inside}){where}", BIGINT
     if call.name == "COUNT_IF":
         return f"COUNT(*) FILTER (WHERE {to_sql(safe.condition(call.args[0], names).node)})", BIGINT
     need = _NUMERIC.get(call.name) or _ANY[call.name]
     if len(call.args) != need:
-        raise BindError(f"{call.name} takes {need} argument{'s' if need > 1 else ''}.", span=span_of(call.node))
+        raise BindError(
+            f"{call.name} takes {need} argument{'s' if need > 1 else ''}.", span=span_of(call.node)
+        )
     typed = [safe.total(argument, names) for argument in call.args]
     if call.name in _ANY:
         return f"{name}({', '.join(to_sql(t.node) for t in typed)}){where}", typed[0].type

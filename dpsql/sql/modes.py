@@ -8,7 +8,7 @@ from typing import Any
 from sqlglot import exp
 
 from dpsql.sql import stable, subsample
-from dpsql.sql.aggregates import TABLE
+from dpsql.sql.registry import TABLE
 from dpsql.sql.block import dp_block
 from dpsql.sql.options import COMMON, Readers, call_of
 from dpsql.sql.thresholds import PROBE_OPTIONS, probe_block
@@ -23,12 +23,19 @@ def is_private_call(node: exp.Expression) -> bool:
     if isinstance(node.parent, exp.Window) and not node.parent.args.get("alias"):
         return False
     call = call_of(node)
-    return call is not None and (call.name in TABLE or call.name in MECHANISMS or isinstance(node, exp.AggFunc))
+    return call is not None and (
+        call.name in TABLE or call.name in MECHANISMS or isinstance(node, exp.AggFunc)
+    )
 
 
 def readers_of(mode: str, thresholds: Mapping[str, Any]) -> Readers | None:
     """The options of a mode; None when there is no such mode."""
-    known = {"DP": COMMON, "DIFFERENTIAL_PRIVACY": COMMON, "PTR": stable.OPTIONS, "SUBSAMPLE": subsample.OPTIONS}
+    known = {
+        "DP": COMMON,
+        "DIFFERENTIAL_PRIVACY": COMMON,
+        "PTR": stable.OPTIONS,
+        "SUBSAMPLE": subsample.OPTIONS,
+    }
     if mode.lower() in thresholds:
         return PROBE_OPTIONS
     return known.get(mode.upper())

@@ -179,7 +179,11 @@ def read(
 def mode_of(select: exp.Select) -> str | None:
     """The mode of a SELECT in capitals, not taken off."""
     call = select.expressions[0] if select.expressions else None
-    return str(call.expressions[0].name).upper() if isinstance(call, exp.Anonymous) and call.name == MODE else None
+    return (
+        str(call.expressions[0].name).upper()
+        if isinstance(call, exp.Anonymous) and call.name == MODE
+        else None
+    )
 
 
 def take_mode(select: exp.Select, readers_of: Callable[[str], Readers | None]) -> Options | None:

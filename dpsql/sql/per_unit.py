@@ -34,13 +34,21 @@ _KEPT = ("MIN", "MAX", "AVG", "MEAN", "MEDIAN", "MODE", "QUANTILE_CONT", "QUANTI
 def groups_by_unit(select: exp.Select, bound: From) -> bool:
     """Whether a SELECT groups by the privacy unit (and perhaps more)."""
     group = select.args.get("group")
-    if group is None or bound.unit is None or any(group.args.get(k) for k in ("rollup", "cube", "grouping_sets", "all")):
+    if (
+        group is None
+        or bound.unit is None
+        or any(group.args.get(k) for k in ("rollup", "cube", "grouping_sets", "all"))
+    ):
         return False
     return any(_is_unit(node, select, bound) for node in group.expressions)
 
 
 def _resolved(node: exp.Expression, select: exp.Select) -> exp.Expression:
-    if isinstance(node, exp.Literal) and node.name.isdigit() and 0 < int(node.name) <= len(select.expressions):
+    if (
+        isinstance(node, exp.Literal)
+        and node.name.isdigit()
+        and 0 < int(node.name) <= len(select.expressions)
+    ):
         return select.expressions[int(node.name) - 1].unalias()
     return node
 
@@ -59,7 +67,12 @@ def per_unit_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> 
     Raises:
         PrivacyError: a clause that would choose among units. BindError: names or types.
     """
-    for key, what in (("limit", "LIMIT"), ("offset", "OFFSET"), ("qualify", "QUALIFY"), ("distinct", "DISTINCT")):
+    for key, what in (
+        ("limit", "LIMIT"),
+        ("offset", "OFFSET"),
+        ("qualify", "QUALIFY"),
+        ("distinct", "DISTINCT"),
+    ):
         if select.args.get(key):
             raise PrivacyError(
                 f"{what} below the aggregation would choose rows by other people's rows.",
@@ -79,7 +92,11 @@ def per_unit_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> 
         labels.append(item.alias or (label_of(call) if call is not None else item.alias_or_name))
         outputs.append(safe.total(grouped.rewrite(inner.copy()), grouped))
     having = select.args.get("having")
-    condition = to_sql(safe.condition(grouped.rewrite(having.this.copy()), grouped).node) if having is not None else ""
+    condition = (
+        to_sql(safe.condition(grouped.rewrite(having.this.copy()), grouped).node)
+        if having is not None
+        else ""
+    )
     unit = to_sql(bound.unit)
     items = [f"{unit} AS {UNIT}", *(f"{to_sql(t.node)} AS {n}" for n, t, _ in keys)]
     items += [f"{sql} AS {typed.node.name}" for sql, typed in grouped.made.values()]
@@ -92,18 +109,31 @@ def per_unit_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> 
     inner_sql = f"SELECT {', '.join(items)} FROM {source} WHERE {' AND '.join(conditions)} GROUP BY {by}"
     alias = binder.name("rows")
     names_out = fresh_names(labels)
-    shown = [f"{to_sql(t.node)} AS {to_sql(exp.to_identifier(n, quoted=True))}" for n, t in zip(names_out, outputs, strict=True)]
+    shown = [
+        f"{to_sql(t.node)} AS {to_sql(exp.to_identifier(n, quoted=True))}"
+        for n, t in zip(names_out, outputs, strict=True)
+    ]
     text = f"SELECT {', '.join([*shown, f'g.{UNIT} AS {UNIT}'])} FROM ({inner_sql}) AS g"
     text += f" WHERE {condition}" if condition else ""
     fields = []
     for name, typed, item in zip(names_out, outputs, select.expressions, strict=True):
         is_unit = isinstance(typed.node, exp.Column) and typed.node.name in units
         bounds = typed.bounds if typed.bounds is not None else _bounds(item.unalias(), grouped, bound)
-        fields.append(Field(name, replace(typed, node=column(name, alias), bounds=bounds, constant=False), is_unit))
+        fields.append(
+            Field(name, replace(typed, node=column(name, alias), bounds=bounds, constant=False), is_unit)
+        )
     tables = tuple(dict.fromkeys(t for r in bound.relations for t in r.tables))
     subquery = parse_fragment(text).subquery(exp.to_identifier(alias, quoted=True))
     return Relation(
-        alias, tuple(fields), subquery, True, column(UNIT, alias), tables, bound.inputs, False, len(units) == len(keys)
+        alias,
+        tuple(fields),
+        subquery,
+        True,
+        column(UNIT, alias),
+        tables,
+        bound.inputs,
+        False,
+        len(units) == len(keys),
     )
 
 

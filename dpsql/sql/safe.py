@@ -52,12 +52,45 @@ def total(node: exp.Expression, scope: Scope) -> Typed:
     """
     handler = _HANDLERS.get(type(node))
     if handler is not None:
+        _refuse_more(node)
         return handler(node, scope)
     if isinstance(node, exp.Func):
         return _function(node, scope)
     raise PrivacyError(
         f"{_what(node)} can't be used on private rows.", span=span_of(node), hint=_hint_for(node)
     )
+
+
+_PARTS: dict[type[exp.Expression], tuple[str, ...]] = {
+    **dict.fromkeys((exp.Like, exp.ILike, exp.Glob), ("this", "expression", "negate")),
+    exp.Between: ("this", "low", "high"),
+    exp.In: ("this", "expressions", "query", "unnest"),
+    exp.Case: ("this", "ifs", "default"),
+    exp.If: ("this", "true", "false"),
+    **dict.fromkeys((exp.Coalesce, exp.Greatest, exp.Least), ("this", "expressions", "ignore_nulls")),
+    exp.Div: ("this", "expression", "typed", "safe"),
+    exp.DPipe: ("this", "expression", "safe"),
+    exp.RegexpLike: ("this", "expression", "flag", "full_match"),
+    **dict.fromkeys((exp.Cast, exp.TryCast), ("this", "to", "safe", "requires_string")),
+    **dict.fromkeys(
+        (exp.TimestampTrunc, exp.DateTrunc), ("this", "unit", "input_type_preserved", "unabbreviate")
+    ),
+    exp.DateDiff: ("this", "expression", "unit", "date_part_boundary"),
+    exp.Interval: ("this", "unit"),
+    exp.Column: ("this", "table", "db", "catalog"),
+    exp.Literal: ("this", "is_string"),
+}
+
+
+def _refuse_more(node: exp.Expression) -> None:
+    """A handler writes a node anew from the parts it knows; one that it would drop without a word is refused."""
+    known = _PARTS.get(type(node), ("this", "expression"))
+    more = [key for key, part in node.args.items() if part and key not in known]
+    if more:
+        raise PrivacyError(
+            f"{_what(node)} with {more[0].replace('_', ' ')} can't be used on private rows.",
+            span=span_of(node),
+        )
 
 
 def _what(node: exp.Expression) -> str:
@@ -329,7 +362,8 @@ def _like(node: exp.Binary, scope: Scope) -> Typed:
         raise PrivacyError(
             "a pattern must be a literal.", span=span_of(node.expression), hint="write LIKE 'a%'."
         )
-    return Typed(exp.paren(type(node)(this=left.node, expression=right.node)), BOOLEAN)
+    made = exp.paren(type(node)(this=left.node, expression=right.node))
+    return Typed(exp.paren(exp.Not(this=made)) if node.args.get("negate") else made, BOOLEAN)
 
 
 def _escape(node: exp.Escape, scope: Scope) -> Typed:
@@ -455,6 +489,10 @@ def _whole_divide(node: exp.Binary, scope: Scope) -> Typed:
             bounds = Interval(low, top)
         divisor = exp.Nullif(this=nodes[1], expression=exp.Literal.number(0))
         return Typed(_try(type(node)(this=nodes[0], expression=divisor)), kind, bounds)
+    if isinstance(node, exp.Mod) and {left.type.kind, right.type.kind} <= {"INTEGER", "DECIMAL"}:
+        nodes, kind = _unify_numbers([(left, node.this), (right, node.expression)])
+        divisor = exp.Nullif(this=nodes[1], expression=exp.Literal.number(0))
+        return Typed(_try(type(node)(this=nodes[0], expression=divisor)), kind)
     divisor = exp.Nullif(this=_double(right), expression=exp.Literal.number(0))
     return Typed(_try(type(node)(this=_double(left), expression=divisor)), DOUBLE)
 
@@ -588,7 +626,24 @@ def _name(node: exp.Func) -> str:
     return node.key.upper()
 
 
+def _plain(node: exp.Func) -> exp.Func:
+    """The call as it was written, where sqlglot reads it as another function's."""
+    base = node.this
+    if isinstance(node, exp.Log) and isinstance(base, exp.Literal) and base.name in ("2", "10"):
+        made, argument = f"log{base.name}", node.expression
+    elif isinstance(node, exp.Log) and not node.args.get("expression"):
+        made, argument = "log10", base
+    elif isinstance(node, exp.SHA2) and node.text("length") == "256":
+        made, argument = "sha256", base
+    elif isinstance(node, exp.TimeToUnix):
+        made, argument = "epoch", base
+    else:
+        return node
+    return exp.Anonymous(this=made, expressions=[argument.copy()])
+
+
 def _function(node: exp.Func, scope: Scope) -> Typed:
+    node = _plain(node)
     name = _name(node)
     known = FUNCTIONS.get(name) or FUNCTIONS.get(
         node.sql_name().upper() if not isinstance(node, exp.Anonymous) else ""
@@ -651,7 +706,9 @@ def _extract(node: exp.Extract, scope: Scope) -> Typed:
     if inner.type.kind not in ("DATE", "TIMESTAMP", "NULL"):
         raise BindError(f"a date is needed, and this is {inner.type.sql}.", span=span_of(node.expression))
     low, high = PARTS[part]
-    made = exp.Extract(this=exp.var(part), expression=inner.node)
+    made = _try(
+        exp.Extract(this=exp.var(part), expression=inner.node)
+    )  # weeks leave the calendar at its ends
     return Typed(made, BIGINT, Interval(Fraction(low), None if high is None else Fraction(high)))
 
 

@@ -14,13 +14,25 @@ from dpsql.errors import BindError, PrivacyError
 from dpsql.mechanisms.above_threshold import AboveThreshold, Noise, split
 from dpsql.mechanisms.exponential import ExponentialChoice
 from dpsql.sql import safe
-from dpsql.sql.block import deal, interval_of, protected
+from dpsql.sql.block import protected
 from dpsql.sql.bounds import Interval
 from dpsql.sql.candidates import BATCH, ORD, nested_sql, statistic_sql
+from dpsql.sql.deal import deal
 from dpsql.sql.dialect import span_of, to_sql
+from dpsql.sql.intervals import interval_of
 from dpsql.sql.joins import From
 from dpsql.sql.naming import fresh_names
-from dpsql.sql.options import Call, Options, Readers, call_of, epsilon_value, one_of, refuse_equals, truth, whole
+from dpsql.sql.options import (
+    Call,
+    Options,
+    Readers,
+    call_of,
+    epsilon_value,
+    one_of,
+    refuse_equals,
+    truth,
+    whole,
+)
 from dpsql.sql.relation import Field, Relation, column, fold
 from dpsql.sql.rewrite import bounded_rows
 from dpsql.sql.statistic import CANDIDATE, RowNames, Statistic, bind_statistic
@@ -98,14 +110,18 @@ class Selection:
         if name is None:
             if self.call.name == "EXPMECH":
                 raise BindError(
-                    "EXPMECH chooses among candidates.", span=span_of(self.call.node), hint="write EXPMECH(...) OVER candidates."
+                    "EXPMECH chooses among candidates.",
+                    span=span_of(self.call.node),
+                    hint="write EXPMECH(...) OVER candidates.",
                 )
             query: exp.Expression = exp.select(exp.alias_(exp.Literal.number(1), _ONE))
         else:
             table = exp.to_table(name)
             span = span_of(self.call.node)
             cte = self.env.get(fold(name))
-            if cte is not None and cte.private is not None or cte is None and not self.binder.catalog.find(name, span).public:
+            if (cte is not None and cte.private is not None) or (
+                cte is None and not self.binder.catalog.find(name, span).public
+            ):
                 raise PrivacyError(
                     f"the candidates {name} depend on private rows.",
                     span=span,
@@ -121,7 +137,11 @@ class Selection:
         if values is not None and values.num_rows == 0:
             raise PrivacyError(f"there are no candidates in {name}.", span=span_of(self.call.node))
         fields = tuple(_bounded(f, values) for f in relation.fields if f.name != ORD)
-        return replace(relation, alias=name or CANDIDATE, fields=fields), found, None if values is None else values.num_rows
+        return (
+            replace(relation, alias=name or CANDIDATE, fields=fields),
+            found,
+            None if values is None else values.num_rows,
+        )
 
     def _rows(self, names: RowNames) -> str:
         """The private rows that the statistic looks at, at most so many of one unit."""
@@ -154,7 +174,10 @@ class Selection:
         if extra:
             more = ", ".join(f"{sql} AS {name}" for name, sql in extra.items())
             source = f"(SELECT *, {more} FROM {found.name} AS {CANDIDATE})"
-        terms, quoted = list(statistic.terms), tuple(to_sql(exp.to_identifier(c, quoted=True)) for c in columns)
+        terms, quoted = (
+            list(statistic.terms),
+            tuple(to_sql(exp.to_identifier(c, quoted=True)) for c in columns),
+        )
         if statistic.shape != "nested loop":
             return (statistic_sql(rows, source, (*quoted, *extra), CANDIDATE, terms, statistic.constant),)
         if count is None:
@@ -173,7 +196,9 @@ class Selection:
         count: int | None, epsilon: Fraction,
     ) -> tuple[Any, list[tuple[str, str]], tuple[str, ...], str]:  # fmt: skip
         threshold = safe.total(self.call.args[1], names)
-        if not threshold.type.numeric or any(c.table != CANDIDATE for c in threshold.node.find_all(exp.Column)):
+        if not threshold.type.numeric or any(
+            c.table != CANDIDATE for c in threshold.node.find_all(exp.Column)
+        ):
             raise PrivacyError(
                 "the threshold must be public: a number, or an expression over the candidate's columns.",
                 span=span_of(self.call.args[1]),
@@ -185,12 +210,16 @@ class Selection:
         own = epsilon / 2 if answers else epsilon
         rows_per = self._per_unit()
         e1, e2 = split(own, hits, statistic.monotone)
-        noise = Noise(statistic.sensitivity * rows_per, e1, e2, hits, statistic.monotone, bool(given.get("refresh")))
+        noise = Noise(
+            statistic.sensitivity * rows_per, e1, e2, hits, statistic.monotone, bool(given.get("refresh"))
+        )
         columns = self._wanted(names.candidate)
         flag = "above_threshold" if self.call.over is None else None
         if flag is not None and (answers or given.get("gap") or hits != 1):
             raise BindError(
-                "without candidates the answer is TRUE or FALSE.", span=span_of(self.call.node), hint="write ... OVER candidates."
+                "without candidates the answer is TRUE or FALSE.",
+                span=span_of(self.call.node),
+                hint="write ... OVER candidates.",
             )
         answer = (fresh_names([*columns, "answer"])[-1], epsilon - own) if answers else None
         gap = fresh_names([*columns, "gap"])[-1] if given.get("gap") else None
@@ -280,7 +309,9 @@ class Selection:
         schema = [(c, types[c]) for c in columns] + made
         inputs = tuple(dict.fromkeys((*self.bound.inputs, *self.binder.lent_inputs, found)))
         sentences = (*protected(self.bound, self._per_unit()), said)
-        self.binder.blocks.append(plan.Block(name, operator, tuple(schema), inputs, sentences, self._confidence))
+        self.binder.blocks.append(
+            plan.Block(name, operator, tuple(schema), inputs, sentences, self._confidence)
+        )
         shown: list[tuple[exp.Expression, str]] = []
         visible = [n for n, _ in made if not n.endswith(("__low", "__high"))]
         named = any(not _is_mechanism(item) for item in self.select.expressions)
@@ -303,10 +334,14 @@ class Selection:
             self.select.set(key, None)
         self.select.set("from_", exp.From(this=exp.to_table(name)))
         labels = fresh_names(label for _, label in shown)
-        self.select.set("expressions", [exp.alias_(e, n, quoted=True) for (e, _), n in zip(shown, labels, strict=True)])
+        self.select.set(
+            "expressions", [exp.alias_(e, n, quoted=True) for (e, _), n in zip(shown, labels, strict=True)]
+        )
         known: Any = {n: True for n in visible if (f"{n}__low", "DOUBLE") in made}
         self.select.meta["dpsql_intervals"] = [
-            (n, *ends) for (e, _), n in zip(shown, labels, strict=True) if (ends := interval_of(e, known)) is not None
+            (n, *ends)
+            for (e, _), n in zip(shown, labels, strict=True)
+            if (ends := interval_of(e, known)) is not None
         ]
 
     def _above_block(
@@ -314,7 +349,11 @@ class Selection:
     ) -> exp.Expression:
         if _is_mechanism(node):
             if not visible:
-                raise BindError(f"{self.call.name} gives rows here, no value.", span=span_of(node), hint="add answer => TRUE.")
+                raise BindError(
+                    f"{self.call.name} gives rows here, no value.",
+                    span=span_of(node),
+                    hint="add answer => TRUE.",
+                )
             return column(visible[0])
         if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
             for c in columns:
@@ -340,7 +379,11 @@ def _is_mechanism(node: exp.Expression) -> bool:
 
 
 def _answer_columns(name: str, steps: Fraction) -> list[tuple[str, str]]:
-    return [(name, "BIGINT" if steps == 1 else "DOUBLE"), (f"{name}__low", "DOUBLE"), (f"{name}__high", "DOUBLE")]
+    return [
+        (name, "BIGINT" if steps == 1 else "DOUBLE"),
+        (f"{name}__low", "DOUBLE"),
+        (f"{name}__high", "DOUBLE"),
+    ]
 
 
 def _bounded(f: Field, values: Any) -> Field:
@@ -361,6 +404,8 @@ def _level(threshold: Typed, steps: Fraction) -> tuple[int | None, dict[str, str
     return None, {"threshold": f"COALESCE({held}, CAST(4611686018427387904 AS BIGINT))"}
 
 
-def selection_block(binder: Binder, select: exp.Select, bound: From, options: Options, env: Env, call: Call) -> None:
+def selection_block(
+    binder: Binder, select: exp.Select, bound: From, options: Options, env: Env, call: Call
+) -> None:
     """Binds a block with a selection mechanism in place."""
     Selection(binder, select, bound, options, env, call).bind()

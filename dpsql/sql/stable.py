@@ -14,11 +14,23 @@ from dpsql.errors import BindError, PrivacyError
 from dpsql.mechanisms import proposals
 from dpsql.mechanisms.additive import GaussianNoise, LaplaceNoise
 from dpsql.mechanisms.ptr import Item, Stable, Test, stability_test
-from dpsql.sql.block import Block, deal, interval_of, protected
+from dpsql.sql.block import Block, protected
+from dpsql.sql.deal import deal
 from dpsql.sql.dialect import span_of, to_sql
 from dpsql.sql.domain import public_domain
+from dpsql.sql.intervals import interval_of
 from dpsql.sql.naming import fresh_names, label_of
-from dpsql.sql.options import COMMON, Call, Options, Readers, call_of, epsilon_value, number, positive, refuse_equals
+from dpsql.sql.options import (
+    COMMON,
+    Call,
+    Options,
+    Readers,
+    call_of,
+    epsilon_value,
+    number,
+    positive,
+    refuse_equals,
+)
 from dpsql.sql.relation import column
 from dpsql.sql.rewrite import Key, bounded_rows
 from dpsql.sql.types import Typed
@@ -70,7 +82,9 @@ class StableBlock:
             raise BindError(f"{call.name} does not take this here.", span=span_of(call.node))
         need = 2 if call.name in ("QUANTILE_DISC", "ARG_MAX") else 1
         if len(call.args) != need:
-            raise BindError(f"{call.name} takes {need} argument{'s' if need > 1 else ''}.", span=span_of(call.node))
+            raise BindError(
+                f"{call.name} takes {need} argument{'s' if need > 1 else ''}.", span=span_of(call.node)
+            )
         typed = self.block.expression(call.args[0])
         if call.name == "ARG_MAX":
             return self._argmax(call, name, options, typed)
@@ -91,7 +105,9 @@ class StableBlock:
 
             def iqr(query: str, epsilon: Fraction, delta: Fraction) -> Item:
                 noise = self._noise(epsilon / 2, delta / 2, proposals.iqr_sensitivity())
-                return proposals.Iqr(name, query, self.test(epsilon / 2, self._test_delta(delta)), noise, rows)
+                return proposals.Iqr(
+                    name, query, self.test(epsilon / 2, self._test_delta(delta)), noise, rows
+                )
 
             return Asked(*common, values, "DOUBLE", iqr, True)
         if call.name == "MEDIAN" and "local_sensitivity" in options:
@@ -140,7 +156,9 @@ class StableBlock:
             typed = self.block.expression(inner.args[0])
             if typed.bounds is None or typed.bounds.low is None or typed.bounds.high is None:
                 raise PrivacyError(
-                    f"{to_sql(inner.node)} needs bounds.", span=span_of(inner.node), hint="ask the owner for bounds."
+                    f"{to_sql(inner.node)} needs bounds.",
+                    span=span_of(inner.node),
+                    hint="ask the owner for bounds.",
                 )
             grid = grids.choose(typed.type, typed.bounds.low, typed.bounds.high)
             amount = f"LEAST(GREATEST({to_sql(grids.value(typed, grid))}, {grid.low}), {grid.high})"
@@ -202,15 +220,25 @@ def ptr_block(binder: Binder, select: exp.Select, bound: From, options: Options,
             labels.append(item.alias_or_name or to_sql(inner))
         shown.append(value)
     if not asked:
-        raise PrivacyError("there is nothing to test here.", span=span_of(select), hint=f"PTR knows {', '.join(KNOWN)}.")
+        raise PrivacyError(
+            "there is nothing to test here.", span=span_of(select), hint=f"PTR knows {', '.join(KNOWN)}."
+        )
     share = deal(binder, options, select, [(a.share, a.call.node) for a in asked], len(asked))
     made = []
     for part, found in zip(share.parts, asked, strict=True):
         query = bounded_rows(
-            bound, condition, keys, found.values, rows, groups if keys else None, domain.sql if domain else None
+            bound,
+            condition,
+            keys,
+            found.values,
+            rows,
+            groups if keys else None,
+            domain.sql if domain else None,
         )
         made.append(found.make(query, part, share.delta / len(asked)))
-    operator = Stable(tuple(made), tuple(k.name for k in keys), domain.sql if domain else None, block.confidence)
+    operator = Stable(
+        tuple(made), tuple(k.name for k in keys), domain.sql if domain else None, block.confidence
+    )
     _install(block, select, bound, operator, keys, asked, shown, labels)
 
 
@@ -236,14 +264,18 @@ def _install(
                 node.set("this", _above(block, node.this))
     for key in ("joins", "where", "group", "having"):
         if key == "having" and select.args.get(key):
-            raise BindError("HAVING is not known with PTR.", span=span_of(select.args[key]), hint="filter the answer.")
+            raise BindError(
+                "HAVING is not known with PTR.", span=span_of(select.args[key]), hint="filter the answer."
+            )
         select.set(key, None)
     select.set("from_", exp.From(this=exp.to_table(block.name)))
     names_ = fresh_names(labels)
     select.set("expressions", [exp.alias_(e, n, quoted=True) for e, n in zip(shown, names_, strict=True)])
     with_intervals: Any = {item.name: item for item in asked if item.interval}
     select.meta["dpsql_intervals"] = [
-        (n, *ends) for n, e in zip(names_, shown, strict=True) if (ends := interval_of(e, with_intervals)) is not None
+        (n, *ends)
+        for n, e in zip(names_, shown, strict=True)
+        if (ends := interval_of(e, with_intervals)) is not None
     ]
 
 
@@ -259,7 +291,9 @@ def _above(block: Block, node: exp.Expression) -> exp.Expression:
     )
 
 
-def _bounding(block: Block, bound: From, options: Options, grouped: bool, size: int | None) -> tuple[int, int]:
+def _bounding(
+    block: Block, bound: From, options: Options, grouped: bool, size: int | None
+) -> tuple[int, int]:
     """Rows of one unit in a group, and groups of one unit."""
     if bound.row_level:
         return 1, 1

@@ -104,8 +104,10 @@ def bind_statistic(node: exp.Expression, names: RowNames) -> Statistic:
         assert bounds.low is not None and bounds.high is not None
         top = max(abs(bounds.low), abs(bounds.high))
         row = max(abs(part.low), abs(part.high))
-        most += math.ceil(top * scale + Fraction(1, 2)) * abs(extra) * row if part.factor.type.kind == "DOUBLE" else (
-            math.ceil(top * scale) * abs(extra) * row
+        most += (
+            math.ceil(top * scale + Fraction(1, 2)) * abs(extra) * row
+            if part.factor.type.kind == "DOUBLE"
+            else (math.ceil(top * scale) * abs(extra) * row)
         )
         varying.append(f"ABS({factor}) * {row}")
         directions |= _directions(bounds, part)
@@ -139,7 +141,9 @@ def _collect(
     call = call_of(node)
     if call is not None and call.name in _AGGREGATES:
         one = Typed(exp.Literal.number(1), grids_integer, Interval.point(1), True, None, Interval.point(1))
-        parts.append(_AGGREGATES[call.name](call, names, sign, one if factor is None else safe.total(factor, names)))
+        parts.append(
+            _AGGREGATES[call.name](call, names, sign, one if factor is None else safe.total(factor, names))
+        )
         return None
     if not _private(node):
         whole = node if factor is None else exp.Mul(this=factor.copy(), expression=exp.paren(node.copy()))
@@ -147,7 +151,9 @@ def _collect(
         return None
     if isinstance(node, exp.Add | exp.Sub):
         _collect(node.this, names, sign, factor, parts, constants)
-        return _collect(node.expression, names, -sign if isinstance(node, exp.Sub) else sign, factor, parts, constants)
+        return _collect(
+            node.expression, names, -sign if isinstance(node, exp.Sub) else sign, factor, parts, constants
+        )
     if isinstance(node, exp.Mul | exp.Div):
         left, right = node.this, node.expression
         if isinstance(node, exp.Mul) and _private(right) and not _private(left):
@@ -245,8 +251,19 @@ def _sum(call: Call, names: RowNames, sign: int, factor: Typed) -> Part:
     step = None
     if limit is not None:
         scaled = f"TRY_CAST(ROUND(CAST({to_sql(limit.node)} AS DOUBLE) * {float(grid.steps)!r}) AS BIGINT)"
-        step = exp.maybe_parse(f"LEAST(GREATEST(COALESCE({scaled}, {grid.low}), {grid.low}), {grid.high})", dialect="duckdb")
-    return Part(factor, sign, held, step, _filtered(call, names), Fraction(grid.steps), min(0, grid.low), max(0, grid.high))
+        step = exp.maybe_parse(
+            f"LEAST(GREATEST(COALESCE({scaled}, {grid.low}), {grid.low}), {grid.high})", dialect="duckdb"
+        )
+    return Part(
+        factor,
+        sign,
+        held,
+        step,
+        _filtered(call, names),
+        Fraction(grid.steps),
+        min(0, grid.low),
+        max(0, grid.high),
+    )
 
 
 def _unclipped(node: exp.Expression, names: RowNames) -> tuple[exp.Expression, exp.Expression | None]:
@@ -255,7 +272,11 @@ def _unclipped(node: exp.Expression, names: RowNames) -> tuple[exp.Expression, e
         items = [node.this, *node.expressions]
         if len(items) == 2:
             for mine, theirs in (items, items[::-1]):
-                if not _reads(mine, names) and _reads(theirs, names) and only_candidate_columns(theirs, names):
+                if (
+                    not _reads(mine, names)
+                    and _reads(theirs, names)
+                    and only_candidate_columns(theirs, names)
+                ):
                     return mine, theirs
     return node, None
 
@@ -271,6 +292,10 @@ def only_candidate_columns(node: exp.Expression, names: RowNames) -> bool:
     return all(any(names.find(c) is f for f in names.candidate.fields) for c in node.find_all(exp.Column))
 
 
-_AGGREGATES: dict[str, Callable[[Call, RowNames, int, Typed], Part]] = {"COUNT": _count, "SUM": _sum, "COUNT_IF": _count_if}
+_AGGREGATES: dict[str, Callable[[Call, RowNames, int, Typed], Part]] = {
+    "COUNT": _count,
+    "SUM": _sum,
+    "COUNT_IF": _count_if,
+}
 
 __all__ = ["CANDIDATE", "ROWS", "RowNames", "Statistic", "bind_statistic", "only_candidate"]

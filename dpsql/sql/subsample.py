@@ -15,11 +15,19 @@ from dpsql.mechanisms.additive import GaussianNoise, LaplaceNoise
 from dpsql.mechanisms.base import SALT
 from dpsql.mechanisms.blocks import LiftedBlocks, PythonBlocks, Source, block_number
 from dpsql.mechanisms.ptr import OptimalTest, stability_test
-from dpsql.mechanisms.subsample import BlockMean, BlockMedian, Combiner, Range, SubsampleAggregate, WinsorizedMean
+from dpsql.mechanisms.subsample import (
+    BlockMean,
+    BlockMedian,
+    Combiner,
+    Range,
+    SubsampleAggregate,
+    WinsorizedMean,
+)
 from dpsql.mechanisms.votes import NoisyMode, Participation, StableMode, textbook_sampling
 from dpsql.sql import safe
-from dpsql.sql.block import deal, interval_of
+from dpsql.sql.deal import deal
 from dpsql.sql.dialect import span_of, to_sql
+from dpsql.sql.intervals import interval_of
 from dpsql.sql.lift import Lifted, Lifter
 from dpsql.sql.options import COMMON, Options, Readers, number, one_of, pair, positive, whole
 from dpsql.sql.relation import Field, Relation, column
@@ -121,7 +129,13 @@ def subsample_block(binder: Binder, select: exp.Select, options: Options, env: E
         select.set("order", None)
     kinds = [_combiner_name(options, f) for f in fields]
     stable = [k for k in kinds if k in ("stable_mode", "noisy_mode")]
-    share = deal(binder, options, select, [(None, None)] * len(fields), len(stable) if _needs_delta(this, fields, kinds) else 0)
+    share = deal(
+        binder,
+        options,
+        select,
+        [(None, None)] * len(fields),
+        len(stable) if _needs_delta(this, fields, kinds) else 0,
+    )
     combiners = tuple(
         _combiner(this, f, kind, part, share.delta / max(1, share.delta_parts), participation)
         for f, kind, part in zip(fields, kinds, share.parts, strict=True)
@@ -143,9 +157,13 @@ def subsample_block(binder: Binder, select: exp.Select, options: Options, env: E
     for key in ("joins", "where", "group", "having", "order", "limit", "with_"):
         select.set(key, None)
     select.set("from_", exp.From(this=exp.to_table(name)))
-    select.set("expressions", [exp.alias_(e, f.name, quoted=True) for e, f in zip(outputs, fields, strict=True)])
+    select.set(
+        "expressions", [exp.alias_(e, f.name, quoted=True) for e, f in zip(outputs, fields, strict=True)]
+    )
     select.meta["dpsql_intervals"] = [
-        (f.name, *ends) for f, e in zip(fields, outputs, strict=True) if (ends := interval_of(e, shown)) is not None
+        (f.name, *ends)
+        for f, e in zip(fields, outputs, strict=True)
+        if (ends := interval_of(e, shown)) is not None
     ]
 
 
@@ -156,7 +174,9 @@ def _source(this: Subsample) -> tuple[Source, tuple[Field, ...], Participation |
     total = this.blocks * this.rounds
     if function is not None:
         return (*_python(this, function, total), None, _said(this))
-    lifted = Lifter(this.binder, this.number, lambda relation, unit: this.turns).query(this.select.copy(), this.env)
+    lifted = Lifter(this.binder, this.number, lambda relation, unit: this.turns).query(
+        this.select.copy(), this.env
+    )
     _single(this, lifted)
     names = tuple(f.name for f in lifted.fields)
     return LiftedBlocks(lifted.sql, names, total), lifted.fields, None, _said(this)
@@ -187,7 +207,9 @@ def _registered(this: Subsample) -> tuple[str, exp.Expression] | None:
     return None
 
 
-def _python(this: Subsample, found: tuple[str, exp.Expression], total: int) -> tuple[Source, tuple[Field, ...]]:
+def _python(
+    this: Subsample, found: tuple[str, exp.Expression], total: int
+) -> tuple[Source, tuple[Field, ...]]:
     """A registered Python function over the rows of each block."""
     name, call = found
     bound = this.binder.private_from(this.select, this.env)
@@ -200,7 +222,9 @@ def _python(this: Subsample, found: tuple[str, exp.Expression], total: int) -> t
         arguments.append(f"x{i}")
         items.append(f"{to_sql(typed.node)} AS x{i}")
     where = this.select.args.get("where")
-    text = f"SELECT {', '.join(items)} FROM {to_sql(bound.source)}" + "".join(" " + to_sql(j) for j in bound.joins)
+    text = f"SELECT {', '.join(items)} FROM {to_sql(bound.source)}" + "".join(
+        " " + to_sql(j) for j in bound.joins
+    )
     text += this.turns
     if where is not None:
         text += f" WHERE {to_sql(safe.condition(where.this, names).node)}"
@@ -215,7 +239,9 @@ def _bernoulli(this: Subsample) -> tuple[Source, tuple[Field, ...], Participatio
     units = this.options.get("units")
     if units is None:
         raise this.options.refuse(
-            "sampling", "the textbook's sampling needs the public number of units.", "write units = 10000, or sampling = 'rounds'."
+            "sampling",
+            "the textbook's sampling needs the public number of units.",
+            "write units = 10000, or sampling = 'rounds'.",
         )
     budget = this.binder.catalog.policy.budget
     epsilon = this.options.get("epsilon", budget.default_epsilon) or Fraction(1)
@@ -228,12 +254,16 @@ def _bernoulli(this: Subsample) -> tuple[Source, tuple[Field, ...], Participatio
         drawn = f"(hash(xor(hash({this.unit(relation, unit)}), {per_turn})) >> 2) < {threshold}"
         return f" JOIN range({runs}) AS turns(turn) ON {drawn}"
 
-    lifted = Lifter(this.binder, lambda relation, unit: "turns.turn", turns).query(this.select.copy(), this.env)
+    lifted = Lifter(this.binder, lambda relation, unit: "turns.turn", turns).query(
+        this.select.copy(), this.env
+    )
     _single(this, lifted)
     bound = this.binder.private_from(this.select, this.env)
     private = next(r for r in bound.relations if r.private)
     key = this.unit(private, bound.unit)
-    ids = f"SELECT DISTINCT {key} AS k FROM {to_sql(bound.source)}" + "".join(" " + to_sql(j) for j in bound.joins)
+    ids = f"SELECT DISTINCT {key} AS k FROM {to_sql(bound.source)}" + "".join(
+        " " + to_sql(j) for j in bound.joins
+    )
     drawn = f"(hash(xor(hash(ids.k), {per_turn})) >> 2) < {threshold}"
     counted = f"SELECT ids.k, COUNT(*) AS n FROM ({ids}) AS ids JOIN range({runs}) AS turns(turn) ON {drawn} GROUP BY 1"
     most = f"SELECT MAX(n) AS most FROM ({counted}) AS c"
@@ -251,7 +281,9 @@ def _combiner_name(options: Options, f: Field) -> str:
         return "median" if f.typed.type.numeric else "noisy_mode"
     numeric = wanted in ("mean", "median", "trimmed_mean", "winsorized_mean")
     if numeric and not f.typed.type.numeric:
-        raise options.refuse("combine", f"{wanted} needs numbers, and {f.name} is {f.typed.type.sql}.", "use 'noisy_mode'.")
+        raise options.refuse(
+            "combine", f"{wanted} needs numbers, and {f.name} is {f.typed.type.sql}.", "use 'noisy_mode'."
+        )
     return str(wanted)
 
 
@@ -272,7 +304,12 @@ def _candidates(this: Subsample, f: Field) -> tuple[Any, ...] | None:
 
 
 def _combiner(
-    this: Subsample, f: Field, kind: str, epsilon: Fraction, delta: Fraction, participation: Participation | None
+    this: Subsample,
+    f: Field,
+    kind: str,
+    epsilon: Fraction,
+    delta: Fraction,
+    participation: Participation | None,
 ) -> Combiner:
     accountant = this.binder.catalog.accountant
     if kind == "stable_mode":

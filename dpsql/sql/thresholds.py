@@ -70,12 +70,18 @@ def bind_declare(statement: Statement, catalog: Catalog) -> Declaration:
 def _declaration(statement: Statement, select: exp.Select, catalog: Catalog) -> Declaration:
     options = take_mode(select, lambda mode: OPTIONS) or Options("ABOVE_THRESHOLD", {}, {})
     if len(select.expressions) != 1:
-        raise BindError("DECLARE needs one threshold.", span=statement.span, hint="write DECLARE alarm ABOVE_THRESHOLD 100.")
+        raise BindError(
+            "DECLARE needs one threshold.",
+            span=statement.span,
+            hint="write DECLARE alarm ABOVE_THRESHOLD 100.",
+        )
     threshold = number(select.expressions[0], "the threshold")
     budget = catalog.policy.budget
     epsilon = options.get("epsilon", budget.default_epsilon)
     if epsilon is None:
-        raise PrivacyError("this needs an epsilon.", span=statement.span, hint="write OPTIONS (epsilon = 1, max_hits = 3).")
+        raise PrivacyError(
+            "this needs an epsilon.", span=statement.span, hint="write OPTIONS (epsilon = 1, max_hits = 3)."
+        )
     if budget.max_epsilon_per_query is not None and epsilon > budget.max_epsilon_per_query:
         raise BudgetExceeded(
             f"this asks for ε={float(epsilon):g}; the policy allows ε={float(budget.max_epsilon_per_query):g} per query.",
@@ -83,7 +89,11 @@ def _declaration(statement: Statement, select: exp.Select, catalog: Catalog) -> 
             hint=f"epsilon = {float(budget.max_epsilon_per_query):g} would fit.",
         )
     if statement.name.upper() in ("DP", "DIFFERENTIAL_PRIVACY", "PTR", "SUBSAMPLE"):
-        raise BindError(f"{statement.name} is a mode of its own.", span=statement.span, hint="give the threshold another name.")
+        raise BindError(
+            f"{statement.name} is a mode of its own.",
+            span=statement.span,
+            hint="give the threshold another name.",
+        )
     hits = options.get("max_hits", 1)
     first, second = split(epsilon, hits, monotone=False)
     return Declaration(statement.name, threshold, first, second, hits, bool(options.get("refresh")))
@@ -93,7 +103,11 @@ def probe_block(binder: Binder, select: exp.Select, bound: From, options: Option
     """Binds SELECT WITH <a declared threshold> in place: one statistic, answered TRUE or FALSE."""
     declared: Declaration = binder.thresholds[options.mode.lower()]
     if declared.closed:
-        raise BindError(f"the threshold {declared.name} is closed.", span=span_of(options.mode_node), hint="DECLARE it again.")
+        raise BindError(
+            f"the threshold {declared.name} is closed.",
+            span=span_of(options.mode_node),
+            hint="DECLARE it again.",
+        )
     for key in ("group", "having", "qualify", "distinct"):
         if select.args.get(key):
             raise PrivacyError("a threshold is asked about one number.", span=span_of(select.args[key]))
@@ -112,10 +126,14 @@ def probe_block(binder: Binder, select: exp.Select, bound: From, options: Option
             hint=f"write SELECT WITH {declared.name} OPTIONS (max_rows_contributed = 10) ...",
         )
     text = bounded_rows(bound, condition, (), dict(names.values) or {"one": "1"}, rows, None)
-    query = statistic_sql(text, f"(SELECT 0 AS {ORD}) AS one", (), CANDIDATE, list(statistic.terms), statistic.constant)
+    query = statistic_sql(
+        text, f"(SELECT 0 AS {ORD}) AS one", (), CANDIDATE, list(statistic.terms), statistic.constant
+    )
     name = binder.name("block")
     threshold = round(declared.threshold * statistic.steps)
-    operator = Probe(query, threshold, statistic.sensitivity * rows, declared.name, declared.event, declared.put)
+    operator = Probe(
+        query, threshold, statistic.sensitivity * rows, declared.name, declared.event, declared.put
+    )
     inputs = tuple(dict.fromkeys((*bound.inputs, *binder.lent_inputs)))
     binder.blocks.append(plan.Block(name, operator, (("above", "BOOLEAN"),), inputs, protected(bound, rows)))
     for key in ("joins", "where", "order", "limit"):

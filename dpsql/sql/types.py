@@ -114,7 +114,11 @@ def _parse(text: str) -> Type:
     if found:
         width, scale = int(found[1] or 18), int(found[2] or 0) if found[1] else 3
         return decimal(width, scale) if 0 < width <= 38 and scale <= width else Type("OTHER", "DECIMAL")
-    name = re.sub(r"\(\s*\d+\s*\)$", "", upper).strip() if upper.startswith(("VARCHAR", "CHAR", "TEXT")) else upper
+    name = (
+        re.sub(r"\(\s*\d+\s*\)$", "", upper).strip()
+        if upper.startswith(("VARCHAR", "CHAR", "TEXT"))
+        else upper
+    )
     name = _SPELLINGS.get(name, name)
     kind = _KINDS.get(name)
     return Type(kind, name) if kind is not None else Type("OTHER", upper.split("(")[0])

@@ -1,0 +1,52 @@
+"""Intervals of output columns, and GoogleSQL's JSON report: what a release shows besides its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlglot import exp
+
+from dpsql.sql.dialect import parse_fragment, to_sql
+from dpsql.sql.relation import column
+
+
+def interval_of(
+    node: exp.Expression, known: Mapping[str, object]
+) -> tuple[exp.Expression, exp.Expression] | None:
+    """The ends of an output's interval: the same expression over the ends of its one aggregate, where that is monotone."""
+    columns = [c for c in node.find_all(exp.Column)]
+    if len(columns) != 1 or columns[0].name not in known or not _monotone(node):
+        return None
+    ends = []
+    for end in ("low", "high"):
+        copy = node.copy()
+        target = next(iter(copy.find_all(exp.Column)))
+        new = column(f"{target.name}__{end}")
+        if target is copy:
+            copy = new
+        else:
+            target.replace(new)
+        ends.append(exp.cast(copy, "DOUBLE"))
+    return ends[0], ends[1]
+
+
+def _monotone(node: exp.Expression) -> bool:
+    if isinstance(node, exp.Column):
+        return True
+    if isinstance(node, exp.Paren | exp.Cast | exp.Round):
+        return _monotone(node.this)
+    if isinstance(node, exp.Add) or isinstance(node, exp.Greatest | exp.Least):
+        rest = [c for c in node.iter_expressions() if not isinstance(c, exp.Literal)]
+        return len(rest) == 1 and _monotone(rest[0])
+    if isinstance(node, exp.Sub | exp.Div):
+        return isinstance(node.expression, exp.Literal) and _monotone(node.this)
+    return False
+
+
+def json_report(name: str, confidence: float) -> exp.Expression:
+    value, low, high = (to_sql(column(f"{name}{end}")) for end in ("", "__low", "__high"))
+    text = (
+        f"SELECT to_json({{'result': {{'value': {value}, 'noise_confidence_interval': {{'lower_bound': {low}, "
+        f"'upper_bound': {high}, 'confidence_level': {confidence}}}}}}})"
+    )
+    return parse_fragment(text).expressions[0]

@@ -1,0 +1,123 @@
+"""MEDIAN, QUANTILE_*, PERCENTILE_*, MIN and MAX in noisy blocks: quantiles of one column share a histogram."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from dpsql.errors import BindError, PrivacyError
+from dpsql.mechanisms.quantile import Quantiles, Rank
+from dpsql.sql import grid as grids
+from dpsql.sql.aggregates import Aggregate, bounds_of, rows_bounded
+from dpsql.sql.dialect import span_of, to_sql
+from dpsql.sql.options import Call, number
+from dpsql.sql.rewrite import Exact, bounded_rows
+
+if TYPE_CHECKING:
+    from dpsql.sql.block import Block
+
+FINE = 15
+"""About 2^15 grid points between the bounds of a fractional column: the answer is no finer than that."""
+_MOST = 1 << 24
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One quantile: the grid integer of a row, its grid, and the rank that is asked for."""
+
+    y: str
+    grid: grids.Grid
+    rank: Rank
+    whole: bool
+
+
+def bind_quantile(block: Block, call: Call, name: str, options: dict[str, Any]) -> Aggregate:
+    """Binds one call.
+
+    Raises:
+        BindError: wrong arguments. PrivacyError: no bounds.
+    """
+    need = 2 if call.name.startswith("QUANTILE") else 1
+    if len(call.args) != need or call.distinct:
+        raise BindError(
+            f"{call.name} takes {need} argument{'s' if need > 1 else ''}.", span=span_of(call.node)
+        )
+    if options.get("contribution_bounds_per_group") is not None:
+        raise BindError(f"{call.name} takes bounds per row only.", span=span_of(call.node))
+    if "local_sensitivity" in call.named:
+        raise BindError(
+            "local_sensitivity is for PTR.", span=span_of(call.node), hint="write SELECT WITH PTR ..."
+        )
+    rank = {"MEDIAN": Rank(Fraction(1, 2)), "MIN": Rank.least(), "MAX": Rank.greatest()}.get(call.name)
+    if rank is None:
+        p = number(call.args[1], "the quantile")
+        if not 0 <= p <= 1:
+            raise BindError("a quantile lies between 0 and 1.", span=span_of(call.args[1]))
+        rank = Rank(p)
+    rows_bounded(block, call)
+    typed = block.expression(call.args[0])
+    low, high, origin = bounds_of(block, call, options, typed)
+    grid = grids.choose(typed.type, low, high, fine=FINE)
+    if grid.high - grid.low > _MOST:
+        raise PrivacyError(
+            f"the bounds of {block.source(call.args[0])} hold more than {_MOST} values.",
+            span=span_of(call.node),
+            hint="give narrower bounds, or CAST it to DOUBLE for a coarser grid.",
+        )
+    y = block.filtered(call, f"LEAST(GREATEST({to_sql(grids.value(typed, grid))}, {grid.low}), {grid.high})")
+    held = block.filtered(call, to_sql(grids.value(typed, grid)))
+    y = f"CASE WHEN ({held}) IS NOT NULL THEN {y} END"
+    whole = typed.type.kind == "INTEGER" and grid.steps == 1 and call.name in ("MIN", "MAX", "QUANTILE_DISC")
+    kind = typed.type.sql if whole else "DOUBLE"
+    said = f"by the exponential mechanism over {grid.high - grid.low + 1} grid points, bounds {origin}"
+    return Aggregate(
+        name,
+        call,
+        options.get("epsilon"),
+        None,
+        kind,
+        block.label(call),
+        said,
+        None,
+        Wanted(y, grid, rank, whole),
+    )
+
+
+def quantile_parts(
+    exact: Exact, keys: tuple[str, ...], asked: Sequence[tuple[Aggregate, Fraction]], groups: int
+) -> tuple[Quantiles, ...]:
+    """One part for each column asked about: its quantiles share the histogram and the sum of their shares."""
+    by_column: dict[tuple[str, grids.Grid, bool], list[tuple[Aggregate, Fraction]]] = {}
+    for item, share in asked:
+        assert item.quantile is not None
+        by_column.setdefault((item.quantile.y, item.quantile.grid, item.quantile.whole), []).append(
+            (item, share)
+        )
+    parts = []
+    for (y, grid, whole), items in by_column.items():
+        rows = (
+            1
+            if exact.bound.row_level
+            else exact.row_budget
+            if exact.row_budget is not None
+            else exact.max_rows
+        )
+        assert rows is not None, "rows per unit are unbounded"
+        bounded = bounded_rows(
+            exact.bound, exact.where, exact.keys, {"v": y}, rows, groups if keys else None, exact.domain
+        )
+        by = ", ".join([*keys, "v"])
+        query = f"SELECT {by.removesuffix('v')}v AS value, COUNT(*) AS count FROM ({bounded}) AS held WHERE v IS NOT NULL GROUP BY {by}"
+        ranks = tuple(item.quantile.rank for item, _ in items if item.quantile is not None)
+        parts.append(
+            Quantiles(
+                query, keys, tuple(item.name for item, _ in items), ranks, grid.low, grid.high,
+                sum((share for _, share in items), Fraction(0)), rows, groups, Fraction(grid.steps), whole,
+            )
+        )  # fmt: skip
+    return tuple(parts)
+
+
+NAMES = ("MEDIAN", "QUANTILE_CONT", "QUANTILE_DISC", "MIN", "MAX")

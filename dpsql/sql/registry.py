@@ -1,0 +1,29 @@
+"""Every noisy aggregate by name: to add one is to add a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from dpsql.sql import aggregates, quantiles
+from dpsql.sql.aggregates import Aggregate
+from dpsql.sql.options import Call, refuse_equals
+
+if TYPE_CHECKING:
+    from dpsql.sql.block import Block
+
+TABLE: dict[str, Callable[[Any, Call, str, dict[str, Any]], Aggregate]] = {
+    **aggregates.TABLE,
+    **dict.fromkeys(quantiles.NAMES, quantiles.bind_quantile),
+}
+
+
+def bind_aggregate(block: Block, call: Call, name: str) -> Aggregate:
+    """Binds one call.
+
+    Raises:
+        BindError: wrong number or type of arguments.
+        PrivacyError: no bounds, or no bound on the rows of a unit.
+    """
+    refuse_equals(call, aggregates.ARGUMENTS)
+    return TABLE[call.name](block, call, name, call.read(aggregates.ARGUMENTS))
