@@ -1,0 +1,134 @@
+-- case: a mode with options
+SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6) COUNT(*) FROM visits
+----
+query SELECT dpsql__mode('DP', epsilon = 1, delta = 1e-6), COUNT(*) FROM visits
+====
+-- case: the mode's long name
+select with differential_privacy options(epsilon=0.10) count( * ) from visits;
+----
+query SELECT dpsql__mode('differential_privacy', epsilon = 0.10), COUNT(*) FROM visits
+====
+-- case: a mode without options
+SELECT WITH DP COUNT(*) FROM visits
+----
+query SELECT dpsql__mode('DP'), COUNT(*) FROM visits
+====
+-- case: no mode
+SELECT COUNT(*) FROM visits
+----
+query SELECT COUNT(*) FROM visits
+====
+-- case: WITH without a mode is a CTE
+WITH dp AS (SELECT 1 AS a) SELECT a FROM dp
+----
+query WITH dp AS (SELECT 1 AS a) SELECT a FROM dp
+====
+-- case: two modes, at two depths
+WITH s AS (SELECT WITH DP OPTIONS (epsilon = 1) ward, COUNT(*) AS n FROM visits GROUP BY ward) SELECT s.n, (SELECT WITH DP OPTIONS (epsilon = 0.5) COUNT(*) FROM visits) AS total FROM s
+----
+query WITH s AS (SELECT dpsql__mode('DP', epsilon = 1), ward, COUNT(*) AS n FROM visits GROUP BY ward) SELECT s.n, (SELECT dpsql__mode('DP', epsilon = 0.5), COUNT(*) FROM visits) AS total FROM s
+====
+-- case: named arguments
+SELECT AVG(amount, contribution_bounds_per_row => (0, 100), epsilon => 0.5) FROM visits
+----
+query SELECT dpsql__avg(amount, contribution_bounds_per_row => (0, 100), epsilon => 0.5) FROM visits
+====
+-- case: automatic bounds
+SELECT SUM(weight, contribution_bounds_per_row => AUTO) FROM visits
+----
+query SELECT dpsql__sum(weight, contribution_bounds_per_row => AUTO) FROM visits
+====
+-- case: DISTINCT and FILTER keep their places
+SELECT COUNT(DISTINCT patient_id, epsilon => 1) FILTER (WHERE age > 60) FROM visits
+====
+-- case: a selection over candidates
+SELECT name, ABOVE_THRESHOLD(COUNT(*) FILTER (WHERE disease = name), 100, epsilon => 1) OVER diseases AS hit FROM visits
+----
+query SELECT name, dpsql__above_threshold(COUNT(*) FILTER(WHERE disease = name), 100, epsilon => 1) OVER diseases AS hit FROM visits
+====
+-- case: a choice among values
+WITH prices(p) AS (VALUES (1.00), (3.00), (3.01)) SELECT EXPMECH(p * COUNT(*) FILTER (WHERE bid >= p), epsilon => 1) OVER prices FROM bids
+----
+query WITH prices(p) AS (SELECT * FROM (VALUES (1.00), (3.00), (3.01)) AS _values) SELECT dpsql__expmech(p * COUNT(*) FILTER(WHERE bid >= p), epsilon => 1) OVER prices FROM bids
+====
+-- case: propose, test, release
+SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) IQR(age) AS spread FROM visits
+----
+query SELECT dpsql__mode('PTR', epsilon = 1, delta = 1e-6), IQR(age) AS spread FROM visits
+====
+-- case: subsample and aggregate
+SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, blocks = 100, combine = 'winsorized_mean', bounds = (-1, 1)) CORR(age, amount) AS r FROM visits
+----
+query SELECT dpsql__mode('SUBSAMPLE', epsilon = 1, blocks = 100, combine = 'winsorized_mean', bounds = (-1, 1)), CORR(age, amount) AS r FROM visits
+====
+-- case: declare, probe, close
+DECLARE alarm ABOVE_THRESHOLD 100 OPTIONS (epsilon = 1, max_hits = 3);
+SELECT WITH alarm COUNT(*) FROM visits WHERE week = 12;
+CLOSE alarm;
+----
+declare alarm SELECT dpsql__mode('ABOVE_THRESHOLD', epsilon = 1, max_hits = 3), 100
+query SELECT dpsql__mode('alarm'), COUNT(*) FROM visits WHERE week = 12
+close alarm
+====
+-- case: explain
+EXPLAIN SELECT COUNT(*) FROM visits
+----
+explain SELECT COUNT(*) FROM visits
+====
+-- case: explain as JSON
+EXPLAIN (FORMAT JSON) SELECT COUNT(*) FROM visits
+----
+explain json SELECT COUNT(*) FROM visits
+====
+-- case: show
+SHOW BUDGET; show ledger; SHOW Tables; SHOW POLICY; SHOW TRADEOFF
+----
+show BUDGET
+show LEDGER
+show TABLES
+show POLICY
+show TRADEOFF
+====
+-- case: comments and semicolons
+;; -- nothing here
+/* nor /* nested */ here */ SELECT 1; ; -- the end
+----
+query SELECT 1
+====
+-- case: only comments
+-- just thinking
+----
+(no statement)
+====
+-- case: a parameter is a value
+-- params: {"city": "Delft'; DROP TABLE visits", "age": 30}
+SELECT COUNT(*) FROM visits WHERE city = $city AND age > $age
+----
+query SELECT COUNT(*) FROM visits WHERE city = 'Delft''; DROP TABLE visits' AND age > 30
+====
+-- case: a parameter that is missing data
+-- params: {"city": null}
+SELECT COUNT(*) FROM visits WHERE city IS NOT DISTINCT FROM $city
+----
+query SELECT COUNT(*) FROM visits WHERE city IS NOT DISTINCT FROM NULL
+====
+-- case: parameters in a candidate list
+-- params: {"low": -1.5, "high": 20}
+WITH c(t) AS (VALUES ($low), ($high)) SELECT EXPMECH(COUNT(*) FILTER (WHERE amount > t)) OVER c FROM visits
+----
+query WITH c(t) AS (SELECT * FROM (VALUES (-1.5), (20)) AS _values) SELECT EXPMECH(COUNT(*) FILTER(WHERE amount > t)) OVER c FROM visits
+====
+-- case: FROM first
+FROM wards SELECT ward
+----
+query SELECT ward FROM wards
+====
+-- case: numbers keep their digits
+SELECT WITH DP OPTIONS (epsilon = 0.10000000000000000000001) COUNT(*) FROM visits
+----
+query SELECT dpsql__mode('DP', epsilon = 0.10000000000000000000001), COUNT(*) FROM visits
+====
+-- case: a table named like a mode
+SELECT dp.ward FROM wards AS dp
+----
+query SELECT dp.ward FROM wards AS dp

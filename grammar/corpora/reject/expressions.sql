@@ -1,0 +1,177 @@
+-- case: a column without bounds
+SELECT SUM(weight) FROM visits
+----
+PrivacyError: SUM(weight) needs bounds for weight; the policy declares none.
+  1 |   SELECT SUM(weight) FROM visits
+               ^^^^^^^^^^^
+Hint: write SUM(weight, contribution_bounds_per_row => (0, 100)), clip it with LEAST(GREATEST(weight, 0), 100), or ask the data owner for bounds.
+====
+-- case: an average without bounds
+SELECT AVG(weight) FROM visits
+----
+PrivacyError: AVG(weight) needs bounds for weight; the policy declares none.
+  1 |   SELECT AVG(weight) FROM visits
+               ^^^^^^^^^^^
+Hint: write AVG(weight, contribution_bounds_per_row => (0, 100)), clip it with LEAST(GREATEST(weight, 0), 100), or ask the data owner for bounds.
+====
+-- case: text can't be summed
+SELECT SUM(city) FROM visits
+----
+BindError: SUM needs a number, and city is VARCHAR.
+  1 |   SELECT SUM(city) FROM visits
+                   ^^^^
+====
+-- case: a cast that may fail
+SELECT SUM(CAST(note AS INTEGER)) FROM visits
+----
+PrivacyError: SUM(CAST(note AS INT)) needs bounds for CAST(note AS INT); the policy declares none.
+  1 |   SELECT SUM(CAST(note AS INTEGER)) FROM visits
+               ^^^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: write SUM(CAST(note AS INT), contribution_bounds_per_row => (0, 100)), clip it with LEAST(GREATEST(CAST(note AS INT), 0), 100), or ask the data owner for bounds.
+====
+-- case: a comparison of text with a number
+SELECT COUNT(*) FROM visits WHERE note = 5
+----
+BindError: the comparison meets VARCHAR with INTEGER.
+  1 |   SELECT COUNT(*) FROM visits WHERE note = 5
+                                          ^^^^^^^^
+Hint: text and numbers are not compared: write '5' for text, or TRY_CAST(... AS INTEGER).
+====
+-- case: a number in a list of texts
+SELECT COUNT(*) FROM visits WHERE note IN (5, 6)
+----
+BindError: IN meets VARCHAR with INTEGER.
+  1 |   SELECT COUNT(*) FROM visits WHERE note IN (5, 6)
+                                          ^^^^^^^^^^^^^
+Hint: text and numbers are not compared: write '5' for text, or TRY_CAST(... AS INTEGER).
+====
+-- case: division by zero in a constant
+SELECT COUNT(*) FROM visits WHERE age > 100 AND 1 // 0 = 1
+====
+-- case: a bad cast of a constant
+SELECT COUNT(*) FROM visits WHERE CASE WHEN age > 100 THEN CAST('x' AS INTEGER) ELSE 1 END = 1
+====
+-- case: an error on purpose
+SELECT COUNT(*) FROM visits WHERE CASE WHEN age > 100 THEN error('x') ELSE TRUE END
+----
+PrivacyError: ERROR can't be used on private rows: an error would be an answer without noise.
+  1 |   SELECT COUNT(*) FROM visits WHERE CASE WHEN age > 100 THEN error('x') ELSE TRUE END
+                                                                   ^^^^^^^^^^
+====
+-- case: sleep
+SELECT COUNT(*) FROM visits WHERE CASE WHEN age > 100 THEN sleep_ms(1000) IS NULL ELSE TRUE END
+----
+PrivacyError: SLEEP_MS can't be used on private rows: time would be an answer without noise.
+  1 |   SELECT COUNT(*) FROM visits WHERE CASE WHEN age > 100 THEN sleep_ms(1000) IS NULL ELSE TRUE END
+                                                                   ^^^^^^^^^^^^^^
+====
+-- case: random
+SELECT COUNT(*) FROM visits WHERE random() < 0.5
+----
+PrivacyError: the function rand is not on the list of those that can't fail or leak.
+  1 |   SELECT COUNT(*) FROM visits WHERE random() < 0.5
+                                          ^^^^^^^^
+Hint: did you mean round?
+====
+-- case: setseed
+SELECT COUNT(*) FROM visits WHERE setseed(0.5) IS NULL
+----
+PrivacyError: the function setseed is not on the list of those that can't fail or leak.
+  1 |   SELECT COUNT(*) FROM visits WHERE setseed(0.5) IS NULL
+                                          ^^^^^^^^^^^^
+Hint: there is sqrt, cbrt, ln, log2, log10, exp, sin, cos, ....
+====
+-- case: a regular expression from the data
+SELECT COUNT(*) FROM visits WHERE regexp_matches(city, note)
+----
+PrivacyError: a pattern must be a literal.
+  1 |   SELECT COUNT(*) FROM visits WHERE regexp_matches(city, note)
+                                                               ^^^^
+====
+-- case: repeat
+SELECT COUNT(*) FROM visits WHERE length(repeat(city, 1000000)) > 5
+----
+PrivacyError: REPEAT can't be used on private rows: its cost depends on the values.
+  1 |   SELECT COUNT(*) FROM visits WHERE length(repeat(city, 1000000)) > 5
+                                                 ^^^^^^^^^^^^^^^^^^^^^
+====
+-- case: stats
+SELECT stats(age) FROM visits
+----
+PrivacyError: age must be a group or stand inside an aggregate.
+  1 |   SELECT stats(age) FROM visits
+                     ^^^
+Hint: add GROUP BY age, or write AVG(age).
+====
+-- case: a literal beyond all integers
+SELECT COUNT(*) FROM visits WHERE age < 99999999999999999999999999999999999999999999
+----
+BindError: this number does not fit 64 bits.
+  1 |   SELECT COUNT(*) FROM visits WHERE age < 99999999999999999999999999999999999999999999
+                                                ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+====
+-- case: getenv
+SELECT getenv('HOME')
+----
+BindError: above the private part: scalar Function with name getenv does not exist
+====
+-- case: nested aggregates
+SELECT SUM(COUNT(*)) FROM visits
+----
+PrivacyError: COUNT stands inside another aggregate.
+  1 |   SELECT SUM(COUNT(*)) FROM visits
+                   ^^^^^^^^
+Hint: aggregate in a subquery first.
+====
+-- case: an aggregate in WHERE
+SELECT COUNT(*) FROM visits WHERE COUNT(*) > 3
+----
+PrivacyError: COUNT stands inside another aggregate.
+  1 |   SELECT COUNT(*) FROM visits WHERE COUNT(*) > 3
+                                          ^^^^^^^^
+Hint: aggregate in a subquery first.
+====
+-- case: an aggregate that is not offered
+SELECT string_agg(city, ',') FROM visits
+----
+PrivacyError: city must be a group or stand inside an aggregate.
+  1 |   SELECT string_agg(city, ',') FROM visits
+                          ^^^^
+Hint: add GROUP BY city, or write AVG(city).
+====
+-- case: a list of rows
+SELECT list(age) FROM visits
+----
+PrivacyError: age must be a group or stand inside an aggregate.
+  1 |   SELECT list(age) FROM visits
+                    ^^^
+Hint: add GROUP BY age, or write AVG(age).
+====
+-- case: any value
+SELECT any_value(age) FROM visits
+----
+PrivacyError: age must be a group or stand inside an aggregate.
+  1 |   SELECT any_value(age) FROM visits
+                         ^^^
+Hint: add GROUP BY age, or write AVG(age).
+====
+-- case: COUNT of a distinct column
+SELECT COUNT(DISTINCT city) FROM visits
+----
+PrivacyError: COUNT(DISTINCT ...) counts privacy units only.
+  1 |   SELECT COUNT(DISTINCT city) FROM visits
+               ^^^^^^^^^^^^^^^^^^^^
+Hint: group by the column, and count the groups of the answer.
+====
+-- case: a post-processing type error, before anything is paid
+SELECT n + ward FROM (SELECT WITH DP ward, COUNT(*) AS n FROM visits GROUP BY ward) s
+----
+BindError: above the private part: no function matches the given name and argument types '+(BIGINT, VARCHAR)'. You might need to add explicit type casts.
+====
+-- case: a floating key
+SELECT amount, COUNT(*) FROM visits GROUP BY amount
+----
+PrivacyError: numbers with fractions make no stable groups.
+  1 |   SELECT amount, COUNT(*) FROM visits GROUP BY amount
+                                                     ^^^^^^
+Hint: group by FLOOR(x)::INTEGER or a CASE of ranges.

@@ -1,0 +1,125 @@
+-- case: candidates from private data
+WITH c AS (SELECT disease AS name FROM visits) SELECT ABOVE_THRESHOLD(COUNT(*) FILTER (WHERE disease = name), 100) OVER c FROM visits
+----
+PrivacyError: the candidates c depend on private rows.
+  1 |   ECT disease AS name FROM visits) SELECT ABOVE_THRESHOLD(COUNT(*) FILTER (WHERE disease = name), 100)
+                                                ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: candidates are public: a VALUES list, a public table, or what a private block released.
+====
+-- case: candidates that do not exist
+SELECT ABOVE_THRESHOLD(COUNT(*), 100) OVER nothing FROM visits
+----
+BindError: there is no table nothing.
+  1 |   SELECT ABOVE_THRESHOLD(COUNT(*), 100) OVER nothing FROM visits
+               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: there is visits, patients, bids, orders, lines, wards, diseases.
+====
+-- case: no threshold
+SELECT ABOVE_THRESHOLD(COUNT(*)) FROM visits
+----
+BindError: ABOVE_THRESHOLD takes 2 arguments.
+  1 |   SELECT ABOVE_THRESHOLD(COUNT(*)) FROM visits
+               ^^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: write ABOVE_THRESHOLD(statistic, threshold).
+====
+-- case: a utility of unknown sensitivity
+SELECT EXPMECH(COUNT(*) / SUM(age)) OVER diseases FROM visits
+----
+PrivacyError: there are no candidates in diseases.
+  1 |   SELECT EXPMECH(COUNT(*) / SUM(age)) OVER diseases FROM visits
+               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+====
+-- case: a method that does not exist
+SELECT EXPMECH(COUNT(*) FILTER (WHERE disease = name), method => 'best') OVER diseases FROM visits
+----
+BindError: method can't be best.
+  1 |   SELECT EXPMECH(COUNT(*) FILTER (WHERE disease = name), method => 'best') OVER diseases FROM visits
+                                                                         ^^^^^^
+Hint: there is exponential, permute_and_flip, noisy_max.
+====
+-- case: no winners
+SELECT EXPMECH(COUNT(*) FILTER (WHERE disease = name), top => 0) OVER diseases FROM visits
+----
+BindError: top must be a whole number of at least 1.
+  1 |   SELECT EXPMECH(COUNT(*) FILTER (WHERE disease = name), top => 0) OVER diseases FROM visits
+                                                                      ^
+====
+-- case: two mechanisms in one block
+SELECT EXPMECH(COUNT(*)) OVER diseases, ABOVE_THRESHOLD(COUNT(*), 1) OVER diseases FROM visits
+----
+PrivacyError: there are no candidates in diseases.
+  1 |   SELECT EXPMECH(COUNT(*)) OVER diseases, ABOVE_THRESHOLD(COUNT(*), 1) OVER diseases FROM visits
+               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+====
+-- case: PTR of another function
+SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) CORR(age, amount) FROM visits
+----
+PrivacyError: CORR has no stability test.
+  1 |   SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) CORR(age, amount) FROM visits
+                                                            ^^^^^^^^^^^^^^^^^
+Hint: SELECT WITH SUBSAMPLE takes any query; PTR knows IQR, MEDIAN, QUANTILE_DISC, MODE, ARG_MAX.
+====
+-- case: PTR with private groups
+SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) city, MEDIAN(age) FROM visits GROUP BY city
+----
+PrivacyError: PTR needs public groups.
+  1 |   SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) city, MEDIAN(age) FROM visits GROUP BY city
+                                                                                                   ^^^^
+Hint: ask the owner to declare the column's values, or join a public table with RIGHT JOIN.
+====
+-- case: PTR without delta
+-- policy: strict
+SELECT WITH PTR OPTIONS (epsilon = 1) MEDIAN(age) FROM visits
+----
+PrivacyError: this needs a delta: private groups can't be released without one.
+  1 |   SELECT WITH PTR OPTIONS (epsilon = 1) MEDIAN(age) FROM visits
+                    ^^^
+Hint: write OPTIONS (delta = 1e-7), or declare the groups' values in the policy.
+====
+-- case: SUBSAMPLE without bounds
+SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, blocks = 10, combine = 'mean') CORR(age, amount) FROM visits
+----
+PrivacyError: corr(age, amount) needs the range of its results.
+  1 |   SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, blocks = 10, combine = 'mean') CORR(age, amount) FROM vi
+                    ^^^^^^^^^
+Hint: write OPTIONS (bounds = (-1, 1)).
+====
+-- case: an unknown combiner
+SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, combine = 'average') CORR(age, amount) FROM visits
+----
+BindError: combine can't be average.
+  1 |   SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, combine = 'average') CORR(age, amount) FROM visits
+                                                              ^^^^^^^^^
+Hint: there is mean, median, trimmed_mean, winsorized_mean, noisy_mode, stable_mode.
+====
+-- case: a probe of nothing declared
+SELECT WITH alarm COUNT(*) FROM visits
+----
+BindError: there is no mode alarm.
+  1 |   SELECT WITH alarm COUNT(*) FROM visits
+                    ^^^^^
+Hint: there is DP, DIFFERENTIAL_PRIVACY, PTR, SUBSAMPLE.
+====
+-- case: a closed threshold that was never open
+CLOSE alarm
+----
+BindError: no threshold alarm is open.
+  1 |   CLOSE alarm
+        ^^^^^^^^^^^
+====
+-- case: DECLARE without options
+-- policy: strict
+DECLARE alarm ABOVE_THRESHOLD 100
+----
+PrivacyError: this needs an epsilon.
+  1 |   DECLARE alarm ABOVE_THRESHOLD 100
+        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: write OPTIONS (epsilon = 1, max_hits = 3).
+====
+-- case: DECLARE of another mechanism
+DECLARE alarm EXPMECH 100 OPTIONS (epsilon = 1)
+----
+ParseError: only ABOVE_THRESHOLD can be declared.
+  1 |   DECLARE alarm EXPMECH 100 OPTIONS (epsilon = 1)
+                      ^^^^^^^
+Hint: write DECLARE alarm ABOVE_THRESHOLD 100 OPTIONS (epsilon = 1, max_hits = 3).

@@ -1,0 +1,240 @@
+-- case: epsilon of zero
+SELECT WITH DP OPTIONS (epsilon = 0) COUNT(*) FROM visits
+----
+BindError: epsilon must be above 0.
+  1 |   SELECT WITH DP OPTIONS (epsilon = 0) COUNT(*) FROM visits
+                                          ^
+====
+-- case: a negative epsilon
+SELECT WITH DP OPTIONS (epsilon = -1) COUNT(*) FROM visits
+----
+BindError: epsilon must be above 0.
+  1 |   SELECT WITH DP OPTIONS (epsilon = -1) COUNT(*) FROM visits
+                                           ^
+====
+-- case: epsilon is no number
+SELECT WITH DP OPTIONS (epsilon = 'NaN') COUNT(*) FROM visits
+----
+BindError: epsilon must be a number.
+  1 |   SELECT WITH DP OPTIONS (epsilon = 'NaN') COUNT(*) FROM visits
+                                          ^^^^^
+Hint: write epsilon as a literal, such as 0.1.
+====
+-- case: epsilon is a name
+SELECT WITH DP OPTIONS (epsilon = nan) COUNT(*) FROM visits
+----
+BindError: epsilon must be a number.
+  1 |   SELECT WITH DP OPTIONS (epsilon = nan) COUNT(*) FROM visits
+                                          ^^^
+Hint: write epsilon as a literal, such as 0.1.
+====
+-- case: an epsilon too small to mean anything
+SELECT WITH DP OPTIONS (epsilon = 1e-400) COUNT(*) FROM visits
+----
+BindError: epsilon is too small to be useful.
+  1 |   SELECT WITH DP OPTIONS (epsilon = 1e-400) COUNT(*) FROM visits
+                                          ^^^^^^
+Hint: write at least 1e-15.
+====
+-- case: an epsilon beyond all numbers
+SELECT WITH DP OPTIONS (epsilon = 1e400) COUNT(*) FROM visits
+----
+BindError: epsilon is too large to mean anything.
+  1 |   SELECT WITH DP OPTIONS (epsilon = 1e400) COUNT(*) FROM visits
+                                          ^^^^^
+====
+-- case: an epsilon with underscores
+SELECT WITH DP OPTIONS (epsilon = 1_0) COUNT(*) FROM visits
+----
+BudgetExceeded: this query asks for ε=10; the policy allows ε=5 per query.
+  1 |   SELECT WITH DP OPTIONS (epsilon = 1_0) COUNT(*) FROM visits
+                                ^^^^^^^^^^^^^
+Hint: epsilon = 5 would fit.
+====
+-- case: epsilon is computed
+SELECT WITH DP OPTIONS (epsilon = 1 + 1) COUNT(*) FROM visits
+----
+BindError: epsilon must be a number.
+  1 |   SELECT WITH DP OPTIONS (epsilon = 1 + 1) COUNT(*) FROM visits
+                                          ^^^^^
+Hint: write epsilon as a literal, such as 0.1.
+====
+-- case: more than a query may ask
+SELECT WITH DP OPTIONS (epsilon = 6) COUNT(*) FROM visits
+----
+BudgetExceeded: this query asks for ε=6; the policy allows ε=5 per query.
+  1 |   SELECT WITH DP OPTIONS (epsilon = 6) COUNT(*) FROM visits
+                                ^^^^^^^^^^^
+Hint: epsilon = 5 would fit.
+====
+-- case: delta of one
+SELECT WITH DP OPTIONS (epsilon = 1, delta = 1) city, COUNT(*) FROM visits GROUP BY city
+----
+BindError: delta must be at least 0 and below 1.
+  1 |   SELECT WITH DP OPTIONS (epsilon = 1, delta = 1) city, COUNT(*) FROM visits GROUP BY city
+                                                     ^
+Hint: write delta = 1e-6.
+====
+-- case: a negative delta
+SELECT WITH DP OPTIONS (epsilon = 1, delta = -1e-6) city, COUNT(*) FROM visits GROUP BY city
+----
+BindError: delta must be at least 0 and below 1.
+  1 |   SELECT WITH DP OPTIONS (epsilon = 1, delta = -1e-6) city, COUNT(*) FROM visits GROUP BY city
+                                                      ^^^^
+Hint: write delta = 1e-6.
+====
+-- case: an unknown option
+SELECT WITH DP OPTIONS (epsilom = 1) COUNT(*) FROM visits
+----
+BindError: OPTIONS has no epsilom.
+  1 |   SELECT WITH DP OPTIONS (epsilom = 1) COUNT(*) FROM visits
+                                ^^^^^^^^^^^
+Hint: did you mean epsilon?
+====
+-- case: a seed
+SELECT WITH DP OPTIONS (epsilon = 1, seed = 42) COUNT(*) FROM visits
+----
+BindError: OPTIONS has no seed.
+  1 |   SELECT WITH DP OPTIONS (epsilon = 1, seed = 42) COUNT(*) FROM visits
+                                             ^^^^^^^^^
+Hint: there is epsilon, delta, privacy_unit_column, max_groups_contributed, max_rows_contributed, group_selection_strategy, min_privacy_units_per_group, noise, ....
+====
+-- case: an option twice
+SELECT WITH DP OPTIONS (epsilon = 1, epsilon = 2) COUNT(*) FROM visits
+----
+BindError: epsilon is given twice.
+  1 |   SELECT WITH DP OPTIONS (epsilon = 1, epsilon = 2) COUNT(*) FROM visits
+                                             ^^^^^^^^^^^
+====
+-- case: an option without a value
+SELECT WITH DP OPTIONS (epsilon) COUNT(*) FROM visits
+----
+BindError: options are name = value.
+  1 |   SELECT WITH DP OPTIONS (epsilon) COUNT(*) FROM visits
+                                ^^^^^^^
+Hint: write OPTIONS (epsilon = 0.1).
+====
+-- case: an option of another mode
+SELECT WITH DP OPTIONS (epsilon = 1, blocks = 10) COUNT(*) FROM visits
+----
+BindError: OPTIONS has no blocks.
+  1 |   SELECT WITH DP OPTIONS (epsilon = 1, blocks = 10) COUNT(*) FROM visits
+                                             ^^^^^^^^^^^
+Hint: there is epsilon, delta, privacy_unit_column, max_groups_contributed, max_rows_contributed, group_selection_strategy, min_privacy_units_per_group, noise, ....
+====
+-- case: an unknown noise
+SELECT WITH DP OPTIONS (epsilon = 1, noise = 'UNIFORM') COUNT(*) FROM visits
+----
+BindError: noise can't be UNIFORM.
+  1 |   SELECT WITH DP OPTIONS (epsilon = 1, noise = 'UNIFORM') COUNT(*) FROM visits
+                                                     ^^^^^^^^^
+Hint: there is LAPLACE, GAUSSIAN.
+====
+-- case: a confidence beyond certainty
+SELECT WITH DP OPTIONS (epsilon = 1, confidence = 1.5) COUNT(*) FROM visits
+----
+BindError: confidence must lie between 0 and 1.
+  1 |   SELECT WITH DP OPTIONS (epsilon = 1, confidence = 1.5) COUNT(*) FROM visits
+                                             ^^^^^^^^^^^^^^^^
+Hint: write confidence = 0.95.
+====
+-- case: another privacy unit
+SELECT WITH DP OPTIONS (epsilon = 1, privacy_unit_column = ward) COUNT(*) FROM visits
+----
+PrivacyError: ward is not the privacy unit of visits.
+  1 |   SELECT WITH DP OPTIONS (epsilon = 1, privacy_unit_column = ward) COUNT(*) FROM visits
+                                             ^^^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: the policy declares the unit; a query can restate it, never change it.
+====
+-- case: no groups at all
+SELECT WITH DP OPTIONS (epsilon = 1, max_groups_contributed = 0) ward, COUNT(*) FROM visits GROUP BY ward
+----
+BindError: max_groups_contributed must be a whole number of at least 1.
+  1 |    (epsilon = 1, max_groups_contributed = 0) ward, COUNT(*) FROM visits GROUP BY ward
+                                                ^
+====
+-- case: both bounds of contribution
+SELECT WITH DP OPTIONS (epsilon = 1, max_groups_contributed = 1, max_rows_contributed = 5) ward, COUNT(*) FROM visits GROUP BY ward
+----
+BindError: max_groups_contributed and max_rows_contributed exclude each other.
+  1 |   psilon = 1, max_groups_contributed = 1, max_rows_contributed = 5) ward, COUNT(*) FROM visits GROUP B
+                                                ^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: give one of the two.
+====
+-- case: shares that add up to too much
+SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*, epsilon => 0.7), SUM(amount, epsilon => 0.7) FROM visits
+====
+-- case: an equals sign in a call
+SELECT SUM(amount, epsilon = 1) FROM visits
+----
+BindError: epsilon = ... inside a call is a comparison.
+  1 |   SELECT SUM(amount, epsilon = 1) FROM visits
+                           ^^^^^^^^^^^
+Hint: write epsilon => ...
+====
+-- case: an unknown argument
+SELECT SUM(amount, epsilom => 1) FROM visits
+----
+BindError: SUM has no epsilom.
+  1 |   SELECT SUM(amount, epsilom => 1) FROM visits
+                                      ^
+Hint: did you mean epsilon?
+====
+-- case: reversed bounds
+SELECT SUM(amount, contribution_bounds_per_row => (5, 1)) FROM visits
+----
+BindError: contribution_bounds_per_row are the wrong way round.
+  1 |   SELECT SUM(amount, contribution_bounds_per_row => (5, 1)) FROM visits
+                                                           ^^^^
+Hint: the lower bound comes first.
+====
+-- case: one bound
+SELECT SUM(amount, contribution_bounds_per_row => 5) FROM visits
+----
+BindError: contribution_bounds_per_row must be a pair.
+  1 |   SELECT SUM(amount, contribution_bounds_per_row => 5) FROM visits
+                                                          ^
+Hint: write contribution_bounds_per_row as (lowest, highest).
+====
+-- case: bounds from the data
+SELECT SUM(amount, contribution_bounds_per_row => (0, max(amount))) FROM visits
+----
+BindError: contribution_bounds_per_row must be a number.
+  1 |   SELECT SUM(amount, contribution_bounds_per_row => (0, max(amount))) FROM visits
+                                                                  ^^^^^^
+Hint: write contribution_bounds_per_row as a literal, such as 0.1.
+====
+-- case: no epsilon and no default
+-- policy: strict
+SELECT COUNT(*) FROM visits
+----
+PrivacyError: this needs an epsilon: the policy sets no default.
+  1 |   SELECT COUNT(*) FROM visits
+               ^^^^^^^^
+Hint: write SELECT WITH DP OPTIONS (epsilon = 0.1) ...
+====
+-- case: no delta and no default
+-- policy: strict
+SELECT WITH DP OPTIONS (epsilon = 1) city, COUNT(*) FROM visits GROUP BY city
+----
+PrivacyError: this needs a delta: private groups can't be released without one.
+  1 |   SELECT WITH DP OPTIONS (epsilon = 1) city, COUNT(*) FROM visits GROUP BY city
+                    ^^
+Hint: write OPTIONS (delta = 1e-7), or declare the groups' values in the policy.
+====
+-- case: Gaussian noise without delta
+-- policy: strict
+SELECT WITH DP OPTIONS (epsilon = 1, noise = 'GAUSSIAN') COUNT(*) FROM visits
+----
+PrivacyError: this needs a delta: Gaussian noise can't be released without one.
+  1 |   SELECT WITH DP OPTIONS (epsilon = 1, noise = 'GAUSSIAN') COUNT(*) FROM visits
+                    ^^
+Hint: write OPTIONS (delta = 1e-7), or declare the groups' values in the policy.
+====
+-- case: more than is left
+-- policy: spent
+-- caret: none
+SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) FROM visits
+----
+BudgetExceeded: This query costs ε=1; ε=0.2 of ε=0.2 is left.
+Hint: epsilon => 0.2 would fit.  %dpsql budget shows where it went.

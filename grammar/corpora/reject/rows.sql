@@ -1,0 +1,225 @@
+-- case: all columns
+SELECT * FROM visits
+----
+PrivacyError: rows of visits can't be released.
+  1 |   SELECT * FROM visits
+               ^
+Hint: try SELECT COUNT(*) FROM visits.
+====
+-- case: a column
+SELECT age FROM visits
+----
+PrivacyError: age must be a group or stand inside an aggregate.
+  1 |   SELECT age FROM visits
+               ^^^
+Hint: add GROUP BY age, or write AVG(age).
+====
+-- case: a column beside a count
+SELECT age, COUNT(*) FROM visits
+----
+PrivacyError: age must be a group or stand inside an aggregate.
+  1 |   SELECT age, COUNT(*) FROM visits
+               ^^^
+Hint: add GROUP BY age, or write AVG(age).
+====
+-- case: the privacy unit
+SELECT patient_id FROM visits
+----
+PrivacyError: patient_id is the privacy unit: it is never released.
+  1 |   SELECT patient_id FROM visits
+               ^^^^^^^^^^
+Hint: COUNT(DISTINCT ...) counts the units.
+====
+-- case: the privacy unit as a key
+SELECT patient_id, COUNT(*) FROM visits GROUP BY patient_id
+----
+PrivacyError: the privacy unit can't be a group: each group would be one unit.
+  1 |   SELECT patient_id, COUNT(*) FROM visits GROUP BY patient_id
+                                                         ^^^^^^^^^^
+Hint: COUNT(DISTINCT ...) counts the units.
+====
+-- case: a key made from the privacy unit
+SELECT patient_id % 10 AS k, COUNT(*) FROM visits GROUP BY k
+----
+PrivacyError: the privacy unit can't be a group: each group would be one unit.
+  1 |   SELECT patient_id % 10 AS k, COUNT(*) FROM visits GROUP BY k
+               ^^^^^^^^^^^^^^^
+Hint: COUNT(DISTINCT ...) counts the units.
+====
+-- case: a sum of the privacy unit
+SELECT SUM(patient_id) FROM visits
+----
+PrivacyError: SUM(patient_id) needs bounds for patient_id; the policy declares none.
+  1 |   SELECT SUM(patient_id) FROM visits
+               ^^^^^^^^^^^^^^^
+Hint: write SUM(patient_id, contribution_bounds_per_row => (0, 100)), clip it with LEAST(GREATEST(patient_id, 0), 100), or ask the data owner for bounds.
+====
+-- case: DISTINCT
+SELECT DISTINCT city FROM visits
+====
+-- case: DISTINCT ON
+SELECT DISTINCT ON (city) city, age FROM visits
+----
+PrivacyError: DISTINCT ON chooses rows, and here they are private.
+  1 |   SELECT DISTINCT ON (city) city, age FROM visits
+                            ^^^^
+Hint: aggregate in a subquery first, and choose from its answer.
+====
+-- case: LIMIT below the aggregation
+SELECT COUNT(*) FROM (SELECT * FROM visits LIMIT 10) v
+----
+PrivacyError: LIMIT below the aggregation would choose rows by other people's rows.
+  1 |   SELECT COUNT(*) FROM (SELECT * FROM visits LIMIT 10) v
+                                                         ^^
+Hint: aggregate first; the answer may be ordered and cut freely.
+====
+-- case: ORDER BY and LIMIT below the aggregation
+SELECT AVG(age) FROM (SELECT age FROM visits ORDER BY age DESC LIMIT 1) v
+----
+PrivacyError: LIMIT below the aggregation would choose rows by other people's rows.
+  1 |   SELECT AVG(age) FROM (SELECT age FROM visits ORDER BY age DESC LIMIT 1) v
+                                                                             ^
+Hint: aggregate first; the answer may be ordered and cut freely.
+====
+-- case: a sample
+SELECT COUNT(*) FROM visits TABLESAMPLE 10%
+----
+PrivacyError: a sample can't be taken of private rows.
+  1 |   SELECT COUNT(*) FROM visits TABLESAMPLE 10%
+                             ^^^^^^^^^^^^^^^^^^^^^
+Hint: aggregate all of them.
+====
+-- case: a sample of the statement
+SELECT COUNT(*) FROM visits USING SAMPLE 10
+----
+PrivacyError: USING SAMPLE can't be used on private rows.
+  1 |   SELECT COUNT(*) FROM visits USING SAMPLE 10
+               ^^^^^^^^
+====
+-- case: a window function below the aggregation
+SELECT SUM(r) FROM (SELECT row_number() OVER (ORDER BY age) AS r FROM visits) v
+----
+PrivacyError: a window function below the aggregation mixes the rows of several units.
+  1 |   SELECT SUM(r) FROM (SELECT row_number() OVER (ORDER BY age) AS r FROM visits) v
+                                   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: aggregate first; windows may follow.
+====
+-- case: a window function in the block
+SELECT rank() OVER (ORDER BY age) FROM visits
+----
+PrivacyError: age must be a group or stand inside an aggregate.
+  1 |   SELECT rank() OVER (ORDER BY age) FROM visits
+                                     ^^^
+Hint: add GROUP BY age, or write AVG(age).
+====
+-- case: QUALIFY
+SELECT age FROM visits QUALIFY row_number() OVER (ORDER BY age) = 1
+----
+PrivacyError: age must be a group or stand inside an aggregate.
+  1 |   SELECT age FROM visits QUALIFY row_number() OVER (ORDER BY age) = 1
+               ^^^
+Hint: add GROUP BY age, or write AVG(age).
+====
+-- case: a private table in IN
+SELECT ward FROM wards WHERE ward IN (SELECT ward FROM visits)
+----
+PrivacyError: ward must be a group or stand inside an aggregate.
+  1 |   SELECT ward FROM wards WHERE ward IN (SELECT ward FROM visits)
+                                                     ^^^^
+Hint: add GROUP BY ward, or write AVG(ward).
+====
+-- case: a private table in EXISTS
+SELECT ward FROM wards WHERE EXISTS (SELECT 1 FROM visits WHERE visits.ward = wards.ward)
+----
+BindError: there is no table wards in this FROM.
+  1 |   SELECT ward FROM wards WHERE EXISTS (SELECT 1 FROM visits WHERE visits.ward = wards.ward)
+                                                                                      ^^^^^^^^^^
+Hint: there is visits.
+====
+-- case: a private scalar subquery
+SELECT COUNT(*) FROM visits WHERE age > (SELECT MAX(age) FROM visits)
+----
+PrivacyError: age must be a group or stand inside an aggregate.
+  1 |   SELECT COUNT(*) FROM visits WHERE age > (SELECT MAX(age) FROM visits)
+                                                            ^^^
+Hint: add GROUP BY age, or write AVG(age).
+====
+-- case: a private table in a block's IN
+SELECT COUNT(*) FROM visits WHERE patient_id IN (SELECT patient_id FROM patients)
+----
+PrivacyError: a subquery over private rows would let one unit decide about the rows of others.
+  1 |   SELECT COUNT(*) FROM visits WHERE patient_id IN (SELECT patient_id FROM patients)
+                                                                ^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: release what is needed first, in a CTE with aggregates, and compare with that.
+====
+-- case: a union of rows
+SELECT age FROM visits UNION ALL SELECT income FROM patients
+----
+PrivacyError: age must be a group or stand inside an aggregate.
+  1 |   SELECT age FROM visits UNION ALL SELECT income FROM patients
+               ^^^
+Hint: add GROUP BY age, or write AVG(age).
+====
+-- case: a cross join of private tables
+SELECT COUNT(*) FROM visits, patients
+----
+PrivacyError: private tables are joined on something other than their privacy unit.
+  1 |   SELECT COUNT(*) FROM visits, patients
+                                     ^^^^^^^^
+Hint: add visits.patient_id = patients.patient_id to ON.
+====
+-- case: a join beside the unit
+SELECT COUNT(*) FROM visits JOIN patients ON visits.age = patients.income
+----
+PrivacyError: private tables are joined on something other than their privacy unit.
+  1 |   SELECT COUNT(*) FROM visits JOIN patients ON visits.age = patients.income
+                                                     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: add visits.patient_id = patients.patient_id to ON.
+====
+-- case: a self join beside the unit
+SELECT COUNT(*) FROM visits a JOIN visits b ON a.city = b.city
+----
+PrivacyError: private tables are joined on something other than their privacy unit.
+  1 |   SELECT COUNT(*) FROM visits a JOIN visits b ON a.city = b.city
+                                                       ^^^^^^^^^^^^^^^
+Hint: add a.patient_id = b.patient_id to ON.
+====
+-- case: PIVOT
+SELECT * FROM (PIVOT visits ON ward USING COUNT(*))
+----
+BindError: only SELECT can stand here.
+  1 |   SELECT * FROM (PIVOT visits ON ward USING COUNT(*))
+                             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: dpsql only answers questions: write a SELECT.
+====
+-- case: COLUMNS
+SELECT COLUMNS('a.*') FROM visits
+----
+PrivacyError: there is nothing noisy to release here.
+  1 |   SELECT COLUMNS('a.*') FROM visits
+               ^^^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: add an aggregate.
+====
+-- case: UNNEST
+SELECT COUNT(*) FROM (SELECT unnest([1, 2, 3]) FROM visits) v
+----
+PrivacyError: the function explode is not on the list of those that can't fail or leak.
+  1 |   SELECT COUNT(*) FROM (SELECT unnest([1, 2, 3]) FROM visits) v
+                                     ^^^^^^^^^^^^^^^^^
+Hint: did you mean exp?
+====
+-- case: a recursive CTE
+WITH RECURSIVE r AS (SELECT age FROM visits UNION ALL SELECT age + 1 FROM r) SELECT COUNT(*) FROM r
+----
+PrivacyError: private rows can only be put together by UNION ALL of private rows.
+  1 |   WITH RECURSIVE r AS (SELECT age FROM visits UNION ALL SELECT age + 1 FROM r) SELECT COUNT(*) FROM r
+                                    ^^^^^^^^^^^^^^^
+Hint: aggregate each side first, then combine the answers.
+====
+-- case: a private table above a private block
+SELECT n, age FROM (SELECT WITH DP COUNT(*) AS n FROM visits) s, visits
+----
+PrivacyError: n must be a group or stand inside an aggregate.
+  1 |   SELECT n, age FROM (SELECT WITH DP COUNT(*) AS n FROM visits) s, visits
+               ^
+Hint: add GROUP BY n, or write AVG(n).

@@ -1,0 +1,412 @@
+-- case: COPY: 0
+COPY visits TO 'out.csv'
+----
+ParseError: COPY is not a statement of dpsql.
+  1 |   COPY visits TO 'out.csv'
+        ^^^^
+Hint: dpsql only answers questions: write a SELECT.
+====
+-- case: COPY: 1
+COPY (SELECT * FROM visits) TO 'out.csv'
+----
+ParseError: COPY is not a statement of dpsql.
+  1 |   COPY (SELECT * FROM visits) TO 'out.csv'
+        ^^^^
+Hint: dpsql only answers questions: write a SELECT.
+====
+-- case: ATTACH: 2
+ATTACH 'other.duckdb' AS other
+----
+ParseError: ATTACH is not a statement of dpsql.
+  1 |   ATTACH 'other.duckdb' AS other
+        ^^^^^^
+Hint: dpsql only answers questions: write a SELECT.
+====
+-- case: DETACH: 3
+DETACH other
+----
+ParseError: DETACH is not a statement of dpsql.
+  1 |   DETACH other
+        ^^^^^^
+Hint: dpsql only answers questions: write a SELECT.
+====
+-- case: PRAGMA: 4
+PRAGMA storage_info('visits')
+----
+ParseError: PRAGMA is not a statement of dpsql.
+  1 |   PRAGMA storage_info('visits')
+        ^^^^^^
+Hint: dpsql only answers questions: write a SELECT.
+====
+-- case: SET: 5
+SET threads = 1
+----
+ParseError: SET is not a statement of dpsql.
+  1 |   SET threads = 1
+        ^^^
+Hint: dpsql only answers questions: write a SELECT.
+====
+-- case: RESET: 6
+RESET threads
+----
+ParseError: RESET is not a statement of dpsql.
+  1 |   RESET threads
+        ^^^^^
+Hint: dpsql only answers questions: write a SELECT.
+====
+-- case: INSTALL: 7
+INSTALL httpfs
+----
+ParseError: INSTALL is not a statement of dpsql.
+  1 |   INSTALL httpfs
+        ^^^^^^^
+Hint: dpsql only answers questions: write a SELECT.
+====
+-- case: LOAD: 8
+LOAD httpfs
+----
+ParseError: LOAD is not a statement of dpsql.
+  1 |   LOAD httpfs
+        ^^^^
+Hint: dpsql only answers questions: write a SELECT.
+====
+-- case: CREATE: 9
+CREATE TABLE x AS SELECT 1
+----
+ParseError: CREATE is not a statement of dpsql.
+  1 |   CREATE TABLE x AS SELECT 1
+        ^^^^^^
+Hint: dpsql only answers questions: write a SELECT.
+====
+-- case: CREATE: 10
+CREATE VIEW v AS SELECT * FROM visits
+----
+ParseError: CREATE is not a statement of dpsql.
+  1 |   CREATE VIEW v AS SELECT * FROM visits
+        ^^^^^^
+Hint: dpsql only answers questions: write a SELECT.
+====
+-- case: DROP: 11
+DROP TABLE visits
+----
+ParseError: DROP is not a statement of dpsql.
+  1 |   DROP TABLE visits
+        ^^^^
+Hint: dpsql only answers questions: write a SELECT.
+====
+-- case: INSERT: 12
+INSERT INTO visits VALUES (1)
+----
+ParseError: INSERT is not a statement of dpsql.
+  1 |   INSERT INTO visits VALUES (1)
+        ^^^^^^
+Hint: dpsql only answers questions: write a SELECT.
+====
+-- case: UPDATE: 13
+UPDATE visits SET age = 1
+----
+ParseError: UPDATE is not a statement of dpsql.
+  1 |   UPDATE visits SET age = 1
+        ^^^^^^
+Hint: dpsql only answers questions: write a SELECT.
+====
+-- case: DELETE: 14
+DELETE FROM visits
+----
+ParseError: DELETE is not a statement of dpsql.
+  1 |   DELETE FROM visits
+        ^^^^^^
+Hint: dpsql only answers questions: write a SELECT.
+====
+-- case: ALTER: 15
+ALTER TABLE visits ADD COLUMN x INT
+----
+ParseError: ALTER is not a statement of dpsql.
+  1 |   ALTER TABLE visits ADD COLUMN x INT
+        ^^^^^
+Hint: dpsql only answers questions: write a SELECT.
+====
+-- case: TRUNCATE: 16
+TRUNCATE visits
+----
+ParseError: TRUNCATE is not a statement of dpsql.
+  1 |   TRUNCATE visits
+        ^^^^^^^^
+Hint: dpsql only answers questions: write a SELECT.
+====
+-- case: VACUUM: 17
+VACUUM
+----
+ParseError: VACUUM is not a statement of dpsql.
+  1 |   VACUUM
+        ^^^^^^
+Hint: dpsql only answers questions: write a SELECT.
+====
+-- case: CHECKPOINT: 18
+CHECKPOINT
+----
+ParseError: CHECKPOINT is not a statement of dpsql.
+  1 |   CHECKPOINT
+        ^^^^^^^^^^
+Hint: dpsql only answers questions: write a SELECT.
+====
+-- case: EXPORT: 19
+EXPORT DATABASE 'x'
+----
+ParseError: EXPORT is not a statement of dpsql.
+  1 |   EXPORT DATABASE 'x'
+        ^^^^^^
+Hint: dpsql only answers questions: write a SELECT.
+====
+-- case: IMPORT: 20
+IMPORT DATABASE 'x'
+----
+ParseError: IMPORT is not a statement of dpsql.
+  1 |   IMPORT DATABASE 'x'
+        ^^^^^^
+Hint: dpsql only answers questions: write a SELECT.
+====
+-- case: PREPARE: 21
+PREPARE q AS SELECT 1
+----
+ParseError: PREPARE is not a statement of dpsql.
+  1 |   PREPARE q AS SELECT 1
+        ^^^^^^^
+Hint: dpsql only answers questions: write a SELECT.
+====
+-- case: EXECUTE: 22
+EXECUTE q
+----
+ParseError: EXECUTE is not a statement of dpsql.
+  1 |   EXECUTE q
+        ^^^^^^^
+Hint: dpsql only answers questions: write a SELECT.
+====
+-- case: CALL: 23
+CALL pragma_version()
+----
+ParseError: CALL is not a statement of dpsql.
+  1 |   CALL pragma_version()
+        ^^^^
+Hint: dpsql only answers questions: write a SELECT.
+====
+-- case: USE: 24
+USE main
+----
+ParseError: USE is not a statement of dpsql.
+  1 |   USE main
+        ^^^
+Hint: dpsql only answers questions: write a SELECT.
+====
+-- case: BEGIN: 25
+BEGIN
+----
+ParseError: BEGIN is not a statement of dpsql.
+  1 |   BEGIN
+        ^^^^^
+Hint: dpsql only answers questions: write a SELECT.
+====
+-- case: COMMIT: 26
+COMMIT
+----
+ParseError: COMMIT is not a statement of dpsql.
+  1 |   COMMIT
+        ^^^^^^
+Hint: dpsql only answers questions: write a SELECT.
+====
+-- case: MERGE: 27
+MERGE INTO visits USING wards ON TRUE WHEN MATCHED THEN DELETE
+----
+ParseError: MERGE is not a statement of dpsql.
+  1 |   MERGE INTO visits USING wards ON TRUE WHEN MATCHED THEN DELETE
+        ^^^^^
+Hint: dpsql only answers questions: write a SELECT.
+====
+-- case: DESCRIBE: 28
+DESCRIBE visits
+----
+ParseError: DESCRIBE is not a statement of dpsql.
+  1 |   DESCRIBE visits
+        ^^^^^^^^
+Hint: SHOW TABLES lists what the policy names.
+====
+-- case: SUMMARIZE: 29
+SUMMARIZE visits
+----
+ParseError: SUMMARIZE is not a statement of dpsql.
+  1 |   SUMMARIZE visits
+        ^^^^^^^^^
+Hint: SHOW TABLES lists what the policy names.
+====
+-- case: PIVOT: 30
+PIVOT visits ON ward USING COUNT(*)
+----
+ParseError: PIVOT is not a statement of dpsql.
+  1 |   PIVOT visits ON ward USING COUNT(*)
+        ^^^^^
+Hint: group by the column instead.
+====
+-- case: visits: 31
+visits
+----
+ParseError: visits is not a statement of dpsql.
+  1 |   visits
+        ^^^^^^
+Hint: there is SELECT, WITH, FROM, VALUES, EXPLAIN, SHOW, DECLARE, CLOSE.
+====
+-- case: GRANT: 32
+GRANT ALL ON visits TO x
+----
+ParseError: GRANT is not a statement of dpsql.
+  1 |   GRANT ALL ON visits TO x
+        ^^^^^
+Hint: there is SELECT, WITH, FROM, VALUES, EXPLAIN, SHOW, DECLARE, CLOSE.
+====
+-- case: a misspelled verb
+SELCT COUNT(*) FROM visits
+----
+ParseError: SELCT is not a statement of dpsql.
+  1 |   SELCT COUNT(*) FROM visits
+        ^^^^^
+Hint: did you mean SELECT?
+====
+-- case: an unfinished statement
+SELECT COUNT(* FROM visits
+----
+ParseError: can't read this: expecting ).
+  1 |   SELECT COUNT(* FROM visits
+                       ^^^^
+====
+-- case: an unfinished string
+SELECT COUNT(*) FROM visits WHERE city = 'Delft
+----
+ParseError: a quote or a comment does not end.
+====
+-- case: nothing selected
+SELECT FROM visits
+----
+PrivacyError: there is nothing noisy to release here.
+  1 |   SELECT FROM visits
+                    ^^^^^^
+Hint: add an aggregate.
+====
+-- case: a template
+SELECT COUNT(*) FROM visits WHERE city = '{{city}}'
+====
+-- case: a template without quotes
+SELECT COUNT(*) FROM visits WHERE city = {{city}}
+----
+ParseError: templates are not filled in: they would change the statement after it was priced.
+  1 |   SELECT COUNT(*) FROM visits WHERE city = {{city}}
+                                                 ^^^^^^^^
+Hint: write $city and the notebook's variable city is bound as a value.
+====
+-- case: a parameter with a colon
+SELECT COUNT(*) FROM visits WHERE city = :city
+----
+ParseError: :city is not a parameter here.
+  1 |   SELECT COUNT(*) FROM visits WHERE city = :city
+                                                 ^^^^^
+Hint: write $city.
+====
+-- case: a parameter with a question mark
+SELECT COUNT(*) FROM visits WHERE city = ?
+----
+ParseError: parameters have names here.
+  1 |   SELECT COUNT(*) FROM visits WHERE city = ?
+                                                 ^
+Hint: write $name.
+====
+-- case: a parameter without a value
+-- params: {"town": "Delft"}
+SELECT COUNT(*) FROM visits WHERE city = $city
+----
+BindError: the parameter $city has no value.
+  1 |   SELECT COUNT(*) FROM visits WHERE city = $city
+                                                 ^^^^^
+Hint: there is town.
+====
+-- case: a parameter that is a list
+-- params: {"city": ["Delft"]}
+SELECT COUNT(*) FROM visits WHERE city = $city
+----
+BindError: $city holds list.
+  1 |   SELECT COUNT(*) FROM visits WHERE city = $city
+                                                 ^^^^^
+Hint: parameters are numbers, strings, booleans, dates or None.
+====
+-- case: an insert within a CTE
+WITH x AS (INSERT INTO wards VALUES ('Z', 1) RETURNING ward) SELECT * FROM x
+----
+BindError: only SELECT is answered.
+Hint: dpsql only answers questions: write a SELECT.
+====
+-- case: a copy within a CTE
+WITH x AS (COPY wards TO 'out.csv') SELECT 1
+----
+ParseError: can't read this: expecting ).
+  1 |   WITH x AS (COPY wards TO 'out.csv') SELECT 1
+                                                   ^
+====
+-- case: SELECT INTO
+SELECT COUNT(*) INTO x FROM visits
+----
+BindError: only SELECT is answered.
+Hint: dpsql only answers questions: write a SELECT.
+====
+-- case: a lock
+SELECT beds FROM wards FOR UPDATE
+====
+-- case: EXPLAIN ANALYZE
+EXPLAIN ANALYZE SELECT COUNT(*) FROM visits
+----
+ParseError: EXPLAIN ANALYZE would run the statement.
+  1 |   EXPLAIN ANALYZE SELECT COUNT(*) FROM visits
+                ^^^^^^^
+Hint: write EXPLAIN.
+====
+-- case: EXPLAIN of nothing
+EXPLAIN
+----
+ParseError: EXPLAIN needs a statement.
+  1 |   EXPLAIN
+        ^^^^^^^
+====
+-- case: EXPLAIN in an unknown format
+EXPLAIN (FORMAT XML) SELECT COUNT(*) FROM visits
+----
+ParseError: EXPLAIN has no format XML.
+  1 |   EXPLAIN (FORMAT XML) SELECT COUNT(*) FROM visits
+                        ^^^
+Hint: write EXPLAIN (FORMAT TEXT) or EXPLAIN (FORMAT JSON).
+====
+-- case: SHOW of something else
+SHOW BUDGETS
+----
+ParseError: there is no SHOW BUDGETS.
+  1 |   SHOW BUDGETS
+             ^^^^^^^
+Hint: did you mean BUDGET?
+====
+-- case: the second statement is wrong, so the first is not paid
+SELECT COUNT(*) FROM visits; SELECT COUNT(*) FROM vists
+----
+BindError: there is no table vists.
+  1 |   SELECT COUNT(*) FROM visits; SELECT COUNT(*) FROM vists
+                                                          ^^^^^
+Hint: did you mean visits?
+====
+-- case: too deep
+SELECT ((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((1))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))
+----
+ParseError: the statement is nested too deeply.
+  1 |   ((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((1)))))))))))))))))))))))))))))))))))))))
+                                                ^
+====
+-- case: a mode that does not exist
+SELECT WITH DPP OPTIONS (epsilon = 1) COUNT(*) FROM visits
+----
+BindError: there is no mode DPP.
+  1 |   SELECT WITH DPP OPTIONS (epsilon = 1) COUNT(*) FROM visits
+                    ^^^
+Hint: did you mean DP?
