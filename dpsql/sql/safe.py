@@ -411,7 +411,8 @@ def _arithmetic(node: exp.Binary, scope: Scope) -> Typed:
     if left.type.kind == right.type.kind == "INTEGER":
         reach = op(left.span or intervals.UNKNOWN, right.span or intervals.UNKNOWN)
         for kind in (BIGINT, HUGEINT):
-            if _inside(Typed(node, kind, None, False, None, reach), kind):
+            fits = (_inside(side, kind) for side in (left, right))  # 0 * x fits, and x itself may not
+            if _inside(Typed(node, kind, None, False, None, reach), kind) and all(fits):
                 made = type(node)(
                     this=exp.cast(left.node, kind.sql), expression=exp.cast(right.node, kind.sql)
                 )
