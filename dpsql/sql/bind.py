@@ -7,8 +7,7 @@ mechanisms release, and what stands above it is ordinary SQL.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -25,24 +24,14 @@ from dpsql.sql.options import Options, mode_of, take_mode
 from dpsql.sql.parse import Statement, canonical
 from dpsql.sql.per_unit import groups_by_unit, per_unit_rows
 from dpsql.sql.public import Finish, public_columns
-from dpsql.sql.relation import UNIT, Field, Names, Relation, column, fold, unit_domain
+from dpsql.sql.relation import Field, Names, Relation, column, fold
+from dpsql.sql.rows import columns_renamed, keep_rows, union_all
 from dpsql.sql.selection import mechanism_of, selection_block
 from dpsql.sql.subsample import subsample_block
 from dpsql.sql.types import Type, Typed
+from dpsql.sql.walk import Cte, Env, inner_queries, outer_queries, with_ctes
 
 _PUBLIC_FUNCTIONS = ("range", "generate_series", "unnest")
-
-
-@dataclass
-class Cte:
-    """A name that WITH gave: a private relation to inline, or a public query that stays where it stands."""
-
-    name: str
-    private: Relation | None = None
-    tree: exp.Expression | None = None
-
-
-Env = dict[str, Cte]
 
 
 @dataclass
@@ -115,7 +104,7 @@ class Binder:
                     "a recursive CTE can't read private rows.", span=span_of(cte.args["alias"])
                 )
             if names:
-                relation = _columns_renamed(relation, names, cte)
+                relation = columns_renamed(relation, names, cte)
             env[fold(alias)] = Cte(alias, private=relation)
             with_.expressions.remove(cte)
             with_.set("expressions", with_.expressions)
@@ -134,7 +123,7 @@ class Binder:
             raise PrivacyError("private rows have no order to cut by.", span=span_of(tree.args.get("limit")))
         left, right = sides
         assert left is not None and right is not None
-        return _union(left, right, tree, self.name("union"))
+        return union_all(left, right, tree, self.name("union"))
 
     def _select(self, select: exp.Select, env: Env, inner: bool) -> Relation | None:
         options = take_mode(select, lambda mode: readers_of(mode, self.thresholds))
@@ -150,7 +139,7 @@ class Binder:
             return None
         self._refuse_row_choice(select, bound)
         if options is None and inner and not _aggregates(select):
-            return self._keep_rows(select, bound, env)
+            return keep_rows(self, select, bound, env)
         if options is None and inner and groups_by_unit(select, bound):
             return per_unit_rows(self, select, bound, env)
         mode = "DP" if options is None else options.mode.upper()
@@ -167,7 +156,7 @@ class Binder:
         for item in select.expressions:
             if isinstance(item, exp.Subquery) and not item.alias:
                 item.replace(exp.alias_(item.copy(), to_sql(item)[1:-1], quoted=True))
-        for query in _inner_queries(select):
+        for query in inner_queries(select):
             if self.query(query, env, inner=False) is not None:
                 raise PrivacyError("private rows can't stand here.", span=span_of(query))
         for node in select.find_all(exp.Anonymous):
@@ -196,7 +185,7 @@ class Binder:
                 [item.name for item in (node.args["alias"].args.get("columns") or [])] if node.alias else []
             )
             self._refuse_samples(node)
-            return (_columns_renamed(relation, names, node) if names else relation).renamed(alias)
+            return (columns_renamed(relation, names, node) if names else relation).renamed(alias)
         if isinstance(node, exp.Values | exp.Unnest):
             return None
         raise BindError(
@@ -322,7 +311,7 @@ class Binder:
         inputs: list[Input] = []
         node = node.copy()
         extra = dict(names.extra)
-        for query in list(_outer_queries(node)):
+        for query in list(outer_queries(node)):
             place, typed, found = self._subquery(query, node, names, env)
             key = self.name("subquery")
             extra[key] = typed
@@ -388,106 +377,6 @@ class Binder:
                     f"{what} can't be used on private rows.", span=span_of(select.expressions[0])
                 )
 
-    def _keep_rows(self, select: exp.Select, bound: From, env: Env) -> Relation:
-        """A SELECT that keeps private rows: projections and filters, with the unit carried along unseen."""
-        for key, what in (
-            ("limit", "LIMIT"),
-            ("offset", "OFFSET"),
-            ("qualify", "QUALIFY"),
-            ("distinct", "DISTINCT"),
-        ):
-            if select.args.get(key):
-                raise PrivacyError(
-                    f"{what} below the aggregation would choose rows by other people's rows.",
-                    span=span_of(select.args[key]) or span_of(select),
-                    hint="aggregate first; the answer may be ordered and cut freely.",
-                )
-        names = bound.names
-        items: list[tuple[str, Typed, bool]] = []
-        for item in select.expressions:
-            if item.is_star:
-                items += _star(item, bound)
-                continue
-            inner = item.unalias()
-            if inner.find(exp.Window):
-                raise PrivacyError(
-                    "a window function below the aggregation mixes the rows of several units.",
-                    span=span_of(inner),
-                    hint="aggregate first; windows may follow.",
-                )
-            is_unit = isinstance(inner, exp.Column) and not inner.is_star and names.find(inner).is_unit
-            typed, _ = self.expression(inner, names, env)
-            items.append((item.alias_or_name or self.name("column"), typed, is_unit))
-        query = exp.Select()
-        fields: list[Field] = []
-        alias = self.name("rows")
-        for name, typed, is_unit in items:
-            if any(fold(f.name) == fold(name) for f in fields):
-                raise BindError(
-                    f"two columns are called {name}.", span=span_of(select), hint="give one an alias."
-                )
-            query = query.select(exp.alias_(typed.node.copy(), name, quoted=True), copy=False)
-            fields.append(Field(name, replace(typed, node=column(name, alias), constant=False), is_unit))
-        if bound.unit is not None:
-            query = query.select(exp.alias_(bound.unit.copy(), UNIT, quoted=True), copy=False)
-        query = query.from_(bound.source.copy(), copy=False)
-        for join in bound.joins:
-            query = query.join(join.copy(), copy=False)
-        if select.args.get("where"):
-            typed, _ = self.expression(select.args["where"].this, names, env)
-            query = query.where(typed.node, copy=False)
-        unit = None if bound.unit is None else column(UNIT, alias)
-        tables = tuple(dict.fromkeys(t for r in bound.relations for t in r.tables))
-        relation = Relation(
-            alias, tuple(fields), query.subquery(exp.to_identifier(alias, quoted=True)), True, unit, tables,
-            bound.inputs, bound.row_level,
-        )  # fmt: skip
-        return relation if bound.row_level or bound.max_rows != 1 else replace(relation, per_unit=True)
-
-
-def with_ctes(query: exp.Expression, env: Env) -> exp.Expression:
-    """The query with the public CTEs it names, so that it stands alone."""
-    wanted: dict[str, Cte] = {}
-
-    def visit(tree: exp.Expression) -> None:
-        for table in tree.find_all(exp.Table):
-            key = fold(table.name)
-            cte = env.get(key)
-            if cte is not None and cte.tree is not None and key not in wanted:
-                wanted[key] = cte
-                visit(cte.tree.this)
-
-    visit(query)
-    if not wanted:
-        return query
-    query = query.copy()
-    ordered = [cte.tree.copy() for key, cte in env.items() if key in wanted and cte.tree is not None]
-    own = query.args.get("with_")
-    query.set("with_", exp.With(expressions=[*ordered, *(own.expressions if own else [])]))
-    return query
-
-
-def _inner_queries(select: exp.Select) -> Iterator[exp.Expression]:
-    """Queries in the expressions of a SELECT (not those in FROM, JOIN or WITH), outermost only."""
-    for key, value in select.args.items():
-        if key in ("with_", "from_"):
-            continue
-        for item in value if isinstance(value, list) else [value]:
-            if not isinstance(item, exp.Expression):
-                continue
-            if key == "joins":
-                yield from _outer_queries(item.args["on"]) if item.args.get("on") else ()
-            else:
-                yield from _outer_queries(item)
-
-
-def _outer_queries(node: exp.Expression) -> Iterator[exp.Expression]:
-    if isinstance(node, exp.Query) and not isinstance(node, exp.Subquery | exp.Table):
-        yield node
-        return
-    for child in list(node.iter_expressions()):
-        yield from _outer_queries(child)
-
 
 def _aggregates(select: exp.Select) -> bool:
     """Whether a SELECT aggregates: by GROUP BY, or by an aggregate or mechanism in its projections."""
@@ -498,67 +387,6 @@ def _aggregates(select: exp.Select) -> bool:
             if is_private_call(node):
                 return True
     return False
-
-
-def _star(item: exp.Expression, bound: From) -> list[tuple[str, Typed, bool]]:
-    if item.args.get("except_") or item.args.get("replace") or item.args.get("rename"):
-        raise BindError("EXCLUDE, REPLACE and RENAME are not known over private rows.", span=span_of(item))
-    table = (
-        fold(item.this.table)
-        if isinstance(item, exp.Column) and item.table
-        else fold(getattr(item, "table", ""))
-    )
-    merged = set(bound.merged)
-    out = [(f.name, f.typed, f.is_unit) for f in bound.merged.values()] if not table else []
-    for alias, f in bound.names.fields():
-        if table and fold(alias) != table:
-            continue
-        if table or fold(f.name) not in merged:
-            out.append((f.name, f.typed, f.is_unit))
-    return out
-
-
-def _columns_renamed(relation: Relation, names: list[str], place: exp.Expression) -> Relation:
-    raise PrivacyError(
-        "the columns of private rows can't be renamed by a list.",
-        span=span_of(place.args.get("alias")),
-        hint="rename them with AS in the SELECT.",
-    )
-
-
-def _union(left: Relation, right: Relation, tree: exp.Expression, alias: str) -> Relation:
-    if left.row_level or right.row_level or left.unit is None or right.unit is None:
-        raise PrivacyError("rows that are their own unit can't be put together.", span=span_of(tree))
-    if {unit_domain(t) for t in left.tables} != {unit_domain(t) for t in right.tables}:
-        raise PrivacyError("the two sides have different privacy units.", span=span_of(tree))
-    if len(left.fields) != len(right.fields):
-        raise BindError("the two sides of UNION ALL have different numbers of columns.", span=span_of(tree))
-    fields, halves = [], [exp.Select(), exp.Select()]
-    for mine, other in zip(left.fields, right.fields, strict=True):
-        if mine.typed.type.kind != other.typed.type.kind or mine.is_unit != other.is_unit:
-            raise PrivacyError(
-                f"{mine.name} is not the same kind of column on both sides.",
-                span=span_of(tree),
-                hint="put the same columns, and the privacy unit, in the same places.",
-            )
-        bounds = None
-        if mine.typed.bounds is not None and other.typed.bounds is not None:
-            bounds = mine.typed.bounds.union(other.typed.bounds)
-        fields.append(
-            replace(
-                mine, typed=replace(mine.typed, node=column(mine.name, alias), bounds=bounds, values=None)
-            )
-        )
-        for half, f in zip(halves, (mine, other), strict=True):
-            half.select(exp.alias_(f.typed.node.copy(), mine.name, quoted=True), copy=False)
-    for half, side in zip(halves, (left, right), strict=True):
-        assert side.unit is not None
-        half.select(exp.alias_(side.unit.copy(), UNIT, quoted=True), copy=False)
-        half.from_(side.source.copy(), copy=False)
-    source = exp.union(halves[0], halves[1], distinct=False).subquery(exp.to_identifier(alias, quoted=True))
-    tables = tuple(dict.fromkeys((*left.tables, *right.tables)))
-    inputs = tuple(dict.fromkeys((*left.inputs, *right.inputs)))
-    return Relation(alias, tuple(fields), source, True, column(UNIT, alias), tables, inputs)
 
 
 def bind(
