@@ -125,16 +125,9 @@ def per_unit_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> 
     tables = tuple(dict.fromkeys(t for r in bound.relations for t in r.tables))
     subquery = parse_fragment(text).subquery(exp.to_identifier(alias, quoted=True))
     return Relation(
-        alias,
-        tuple(fields),
-        subquery,
-        True,
-        column(UNIT, alias),
-        tables,
-        bound.inputs,
-        False,
-        len(units) == len(keys),
-    )
+        alias, tuple(fields), subquery, True, column(UNIT, alias), tables, bound.inputs, False,
+        bound.max_rows, len(units) == len(keys),
+    )  # fmt: skip
 
 
 def _bounds(node: exp.Expression, grouped: Grouped, bound: From) -> Interval | None:

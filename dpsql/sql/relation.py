@@ -57,6 +57,8 @@ class Relation:
     tables: tuple[Table, ...] = ()
     inputs: tuple[Input, ...] = ()
     row_level: bool = False
+    rows_bound: int | None = None
+    """Rows of one unit that count, where it is not simply the table's: after joins and UNION ALL."""
     per_unit: bool = False
     """True when one unit has at most one row here (after GROUP BY unit)."""
     wheres: tuple[exp.Expression, ...] = ()
@@ -68,6 +70,8 @@ class Relation:
     def max_rows(self) -> int | None:
         if self.per_unit or self.row_level:
             return 1
+        if self.rows_bound is not None:
+            return self.rows_bound
         known = [table.max_rows for table in self.tables if table.max_rows is not None]
         return min(known) if known and len(self.tables) == 1 else None
 

@@ -70,9 +70,9 @@ def keep_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> Rela
     tables = tuple(dict.fromkeys(t for r in bound.relations for t in r.tables))
     relation = Relation(
         alias, tuple(fields), query.subquery(exp.to_identifier(alias, quoted=True)), True, unit, tables,
-        bound.inputs, bound.row_level,
+        bound.inputs, bound.row_level, None if bound.row_level else bound.max_rows,
     )  # fmt: skip
-    return relation if bound.row_level or bound.max_rows != 1 else replace(relation, per_unit=True)
+    return relation
 
 
 def star_columns(item: exp.Expression, bound: From) -> list[tuple[str, Typed, bool]]:
@@ -133,4 +133,6 @@ def union_all(left: Relation, right: Relation, tree: exp.Expression, alias: str)
     source = exp.union(halves[0], halves[1], distinct=False).subquery(exp.to_identifier(alias, quoted=True))
     tables = tuple(dict.fromkeys((*left.tables, *right.tables)))
     inputs = tuple(dict.fromkeys((*left.inputs, *right.inputs)))
-    return Relation(alias, tuple(fields), source, True, column(UNIT, alias), tables, inputs)
+    known = [side.max_rows for side in (left, right)]
+    rows = None if None in known else sum(r for r in known if r is not None)
+    return Relation(alias, tuple(fields), source, True, column(UNIT, alias), tables, inputs, rows_bound=rows)
