@@ -52,6 +52,7 @@ FINE_POINTS = 24_000
 """The same where the number is charged; fewer for many different mechanisms, to stay below a second."""
 
 _UNIT = 2.0**-52
+_PIECE = 8192
 _CUT = 1e-22  # mass that may be moved to infinity at each composition
 
 
@@ -91,8 +92,8 @@ class Loss:
         """Both, one after the other or at once."""
         if self.step != other.step:
             raise ValueError("losses on different grids")
-        slack = self.slack + other.slack + _UNIT * (min(len(self.masses), len(other.masses)) + 2)
-        joint = np.convolve(self.masses, other.masses)
+        slack = self.slack + other.slack + _UNIT * (min(len(self.masses), len(other.masses)) + 64)
+        joint = _convolved(self.masses, other.masses)
         infinite = self.infinite + other.infinite + 1e-300 * len(joint)
         return _trimmed(Loss(self.step, self.low + other.low, joint, infinite, slack))
 
@@ -323,6 +324,19 @@ def _sum(a: Loss, b: Loss) -> Loss:
     for part in (a, b):
         masses[part.low - low : part.low - low + len(part.masses)] += part.masses
     return Loss(a.step, low, masses, a.infinite + b.infinite, max(a.slack, b.slack) + _UNIT)
+
+
+def _convolved(a: Floats, b: Floats) -> Floats:
+    """The convolution, in pieces so short that the linear algebra library starts no threads of its own.
+
+    Threads that wait for each other on a busy machine made the first call take seconds.
+    """
+    short, long = (a, b) if len(a) <= len(b) else (b, a)
+    joint = np.zeros(len(a) + len(b) - 1)
+    for first in range(0, len(short), _PIECE):
+        part = np.convolve(short[first : first + _PIECE], long)
+        joint[first : first + len(part)] += part
+    return joint
 
 
 def _trimmed(loss: Loss) -> Loss:
