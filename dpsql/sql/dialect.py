@@ -12,7 +12,9 @@ Positions survive, so every error can draw its caret.
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import re
 from typing import Any
 
 from sqlglot import exp
@@ -25,6 +27,7 @@ from dpsql.errors import ParseError, Span
 
 MODE = "dpsql__mode"
 NAMED = "dpsql__"
+DISTINCT = "dpsql__distinct"
 MAX_LENGTH = 64 * 1024
 MAX_DEPTH = 40
 
@@ -40,6 +43,12 @@ _BEFORE_OPERAND = {
 }  # fmt: skip
 
 
+# What opens and what closes a stretch of text that is not read as words.
+_PAIRS = (("'", "'"), ('"', '"'), ("--", "\n"), ("/*", "*/"), ("$$", "$$"))
+_TEMPLATE = re.compile(r"\{\{\s*(\w+).*\}\}", re.DOTALL)
+_WRITES = {"INSERT", "UPDATE", "DELETE", "MERGE", "COPY", "CREATE", "DROP", "ALTER"}
+
+
 def tokenize(text: str) -> list[Token]:
     """The tokens of a cell.
 
@@ -48,12 +57,28 @@ def tokenize(text: str) -> list[Token]:
     """
     if len(text) > MAX_LENGTH:
         raise ParseError(f"the statement is longer than {MAX_LENGTH} characters.", hint="split the cell.")
-    try:
+    tokens = None
+    with contextlib.suppress(TokenError):
         tokens = _whole(text)
-    except TokenError:
-        raise ParseError("a quote or a comment does not end.", text=text) from None
+    if tokens is None:
+        raise ParseError("a quote or a comment does not end.", span=_unfinished(text), text=text)
     _check(tokens, text)
     return tokens
+
+
+def _unfinished(text: str) -> Span | None:
+    """Where the quote or comment that stays open begins."""
+    at = 0
+    while at < len(text):
+        found = next((pair for pair in _PAIRS if text.startswith(pair[0], at)), None)
+        if found is None:
+            at += 1
+            continue
+        end = text.find(found[1], at + len(found[0]))
+        if end < 0 and found[1] != "\n":
+            return (at, at + len(found[0]))
+        at = len(text) if end < 0 else end + len(found[1])
+    return None
 
 
 def _whole(text: str) -> list[Token]:
@@ -79,12 +104,11 @@ def _check(tokens: list[Token], text: str) -> None:
             depth -= 1
         if token.token_type == TokenType.L_BRACE and after and after.token_type == TokenType.L_BRACE:
             name = tokens[i + 2].text if i + 2 < len(tokens) else "x"
-            raise ParseError(
-                "templates are not filled in: they would change the statement after it was priced.",
-                span=(token.start, _template_end(tokens, i, text)),
-                hint=f"write ${name} and the notebook's variable {name} is bound as a value.",
-                text=text,
-            )
+            raise _template(name, (token.start, _template_end(tokens, i, text)), text)
+        template = _TEMPLATE.search(token.text) if token.token_type == TokenType.STRING else None
+        if template is not None:
+            raise _template(template[1], token_span(token), text)
+        _reads(token, before, after, text)
         if token.token_type == TokenType.PLACEHOLDER:
             raise ParseError(
                 "parameters have names here.", span=token_span(token), hint="write $name.", text=text
@@ -102,6 +126,42 @@ def _check(tokens: list[Token], text: str) -> None:
                 hint=f"write ${after.text}.",
                 text=text,
             )
+
+
+def _template(name: str, span: Span, text: str) -> ParseError:
+    return ParseError(
+        "templates are not filled in: they would change the statement after it was priced.",
+        span=span,
+        hint=f"write ${name} and the notebook's variable {name} is bound as a value.",
+        text=text,
+    )
+
+
+def _reads(token: Token, before: Token | None, after: Token | None, text: str) -> None:
+    """Refuses the corners of a query that write: INTO, FOR UPDATE, and a CTE that is no query."""
+    word, next_word = token.text.upper(), after.text.upper() if after is not None else ""
+    if token.token_type == TokenType.INTO:
+        raise ParseError(
+            "an answer is not written into a table.",
+            span=token_span(token),
+            hint="out << SELECT ... keeps it in the notebook.",
+            text=text,
+        )
+    if after is not None and token.token_type == TokenType.FOR and next_word in ("UPDATE", "SHARE"):
+        raise ParseError(
+            f"FOR {next_word} locks rows, and nothing is written here.",
+            span=(token.start, after.end + 1),
+            hint="leave it out.",
+            text=text,
+        )
+    opens_cte = before is not None and before.token_type == TokenType.L_PAREN
+    if opens_cte and word in _WRITES and after is not None and _is_word(after):
+        raise ParseError(
+            f"{word} is not a statement of dpsql.",
+            span=token_span(token),
+            hint="dpsql only answers questions: write a SELECT.",
+            text=text,
+        )
 
 
 def _template_end(tokens: list[Token], start: int, text: str) -> int:
@@ -179,6 +239,7 @@ _ONE_ARGUMENT = {
 
 def _rename_named_calls(tokens: list[Token]) -> list[Token]:
     out = list(tokens)
+    distinct: list[tuple[int, int]] = []
     for i, token in enumerate(tokens):
         if not (_is_word(token) and _is_open(tokens, i + 1)) or token.token_type == TokenType.STRING:
             continue
@@ -196,8 +257,26 @@ def _rename_named_calls(tokens: list[Token]) -> list[Token]:
             )
             if depth == 1 and (inner.token_type == TokenType.FARROW or equals):
                 out[i] = _like(token, TokenType.VAR, NAMED + token.text.lower())
+                if tokens[i + 2].token_type == TokenType.DISTINCT:
+                    distinct.append((i + 2, _argument_end(tokens, i + 2, end)))
                 break
+    # f(DISTINCT x, epsilon => e): sqlglot's DISTINCT takes all that follows, so it becomes a call around its x.
+    for first, last in reversed(distinct):
+        out.insert(last, _like(tokens[last], TokenType.R_PAREN, ")"))
+        mark = tokens[first]
+        out[first : first + 1] = [_like(mark, TokenType.VAR, DISTINCT), _like(mark, TokenType.L_PAREN, "(")]
     return out
+
+
+def _argument_end(tokens: list[Token], start: int, end: int) -> int:
+    """Index of the comma that ends the argument beginning at ``start``, or of the call's end."""
+    depth = 0
+    for i in range(start, end):
+        depth += tokens[i].token_type in _OPEN
+        depth -= tokens[i].token_type in _CLOSE
+        if depth == 0 and tokens[i].token_type == TokenType.COMMA:
+            return i
+    return end
 
 
 def parse_tokens(tokens: list[Token], text: str) -> exp.Expression:
@@ -220,6 +299,9 @@ def parse_tokens(tokens: list[Token], text: str) -> exp.Expression:
     if len(trees) != 1 or trees[0] is None:
         raise ParseError("one statement is expected here.", text=text)
     tree: exp.Expression = trees[0]
+    for call in list(tree.find_all(exp.Anonymous)):
+        if call.name == DISTINCT:
+            call.replace(exp.Distinct(expressions=call.expressions))
     _mark_calls(tree, tokens)
     return tree
 

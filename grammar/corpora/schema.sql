@@ -12,4 +12,6 @@ CREATE TABLE orders (id INTEGER, user_id INTEGER, total INTEGER);
 CREATE TABLE lines (order_id INTEGER, price INTEGER);
 CREATE TABLE wards (ward VARCHAR, beds INTEGER);
 CREATE TABLE diseases (name VARCHAR);
+INSERT INTO wards VALUES ('A', 10), ('B', 20);
+INSERT INTO diseases VALUES ('flu'), ('cold');
 CREATE TABLE hidden (answer INTEGER);

@@ -8,6 +8,13 @@ Would cost ε=0.1; ε=10 of ε=10 left. Nothing has been spent and no private da
 ====
 -- case: an average by public keys
 SELECT WITH DP OPTIONS (epsilon = 1) ward, AVG(amount) AS mean FROM visits GROUP BY ward
+----
+1. Each patient_id in visits is protected, with at most 10 rows in one group.
+2. Groups are public (declared by the policy): all of them appear; one privacy unit counts in at most 3 of them.
+3. avg(amount): average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count.
+4. avg(amount): a total about 250 with discrete Laplace noise of scale 15000 (ε=0.5, over 3 groups); within ±55333.2 with 0.975 probability.
+5. avg(amount): divided by a count with discrete Laplace noise of scale 60 (ε=0.5, over 3 groups); within ±221 with 0.975 probability.
+Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 ====
 -- case: private keys
 SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6) city, COUNT(*) AS n FROM visits GROUP BY city
@@ -21,9 +28,21 @@ Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no pr
 ====
 -- case: rows
 SELECT WITH DP OPTIONS (epsilon = 1) SUM(bid) AS total FROM bids
+----
+1. Each row of bids is protected.
+2. sum(bid): add bid, held to [0, 10] (from the policy); one privacy unit moves this by at most 10 in all.
+3. sum(bid): the sum with discrete Laplace noise of scale 10 (ε=1); within ±29.96 with 0.95 probability.
+Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 ====
 -- case: Gaussian noise
 SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, noise = 'GAUSSIAN') COUNT(*) AS n, SUM(amount) AS total FROM visits
+----
+1. Each patient_id in visits is protected, with at most 10 rows in one group.
+2. count_star(): count the rows; one privacy unit moves this by at most 10 in all.
+3. sum(amount): add amount, held to [0, 500] (from the policy); one privacy unit moves this by at most 5000 in all.
+4. count_star(): the count with rounded Gaussian noise of deviation 83.4832 (ε=0.5, δ=5e-07); within ±164 with 0.95 probability.
+5. sum(amount): the sum with rounded Gaussian noise of deviation 41741.6 (ε=0.5, δ=5e-07); within ±81812 with 0.95 probability.
+Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 ====
 -- case: public data
 SELECT beds FROM wards
@@ -33,3 +52,8 @@ It reads nothing private and costs nothing.
 ====
 -- case: bounds from interval arithmetic
 SELECT WITH DP OPTIONS (epsilon = 1) SUM(LEAST(amount, 100) - 10) AS total FROM visits
+----
+1. Each patient_id in visits is protected, with at most 10 rows in one group.
+2. sum(LEAST(amount, 100) - 10): add LEAST(amount, 100) - 10, held to [-10, 90] (from the policy); one privacy unit moves this by at most 900 in all.
+3. sum(LEAST(amount, 100) - 10): the sum with discrete Laplace noise of scale 900 (ε=1); within ±2696.16 with 0.95 probability.
+Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.

@@ -40,6 +40,8 @@ query SELECT dpsql__sum(weight, contribution_bounds_per_row => AUTO) FROM visits
 ====
 -- case: DISTINCT and FILTER keep their places
 SELECT COUNT(DISTINCT patient_id, epsilon => 1) FILTER (WHERE age > 60) FROM visits
+----
+query SELECT dpsql__count(DISTINCT patient_id, epsilon => 1) FILTER(WHERE age > 60) FROM visits
 ====
 -- case: a selection over candidates
 SELECT name, ABOVE_THRESHOLD(COUNT(*) FILTER (WHERE disease = name), 100, epsilon => 1) OVER diseases AS hit FROM visits

@@ -1,59 +1,136 @@
 -- case: a bare count has the default epsilon
 SELECT COUNT(*) FROM visits
+----
+columns: count_star()
+cost: ε=0.1
+block: Aggregation {"count": 1, "epsilon": "1/10", "kind": "discrete_laplace", "sensitivity": 10}
+note: ε=0.1 is the policy's default
 ====
 -- case: count of rows, row level
 SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) AS n FROM bids
+----
+columns: n
+cost: ε=1
+block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 1}
 ====
 -- case: count of people
 SELECT WITH DP OPTIONS (epsilon = 1) COUNT(DISTINCT patient_id) AS people FROM visits
+----
+columns: people
+cost: ε=1
+block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 1}
 ====
 -- case: epsilon is split over aggregates
 SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) AS n, SUM(amount) AS total FROM visits
+----
+columns: n, total
+cost: ε=1
+block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10240000}], "kind": "composed"}
 ====
 -- case: a share of its own
 SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*, epsilon => 0.25) AS n, SUM(amount) AS total FROM visits
+----
+columns: n, total
+cost: ε=1
+block: Aggregation {"events": [{"count": 1, "epsilon": "1/4", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 1, "epsilon": "3/4", "kind": "discrete_laplace", "sensitivity": 10240000}], "kind": "composed"}
 ====
 -- case: an average
 SELECT WITH DP OPTIONS (epsilon = 1) AVG(amount) AS mean FROM visits
+----
+columns: mean
+cost: ε=1
+block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 5120000}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}], "kind": "composed"}
 ====
 -- case: a spread
 SELECT WITH DP OPTIONS (epsilon = 1) STDDEV(age) AS spread FROM visits
+----
+columns: spread
+cost: ε=1
+block: Aggregation {"events": [{"count": 1, "epsilon": "1/3", "kind": "discrete_laplace", "sensitivity": 36000}, {"count": 1, "epsilon": "1/3", "kind": "discrete_laplace", "sensitivity": 600}, {"count": 1, "epsilon": "1/3", "kind": "discrete_laplace", "sensitivity": 10}], "kind": "composed"}
 ====
 -- case: Gaussian noise
 SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, noise = 'GAUSSIAN') COUNT(*) AS n FROM visits
+----
+columns: n
+cost: ε=1, δ=1e-06
+block: Aggregation {"declared_delta": "1/1000000", "declared_epsilon": "1", "kind": "rounded_gaussian", "sensitivity_squared": 100, "sigma": "11340536045/268435456"}
 ====
 -- case: public keys
 SELECT WITH DP OPTIONS (epsilon = 1) ward, COUNT(*) AS n FROM visits GROUP BY ward
+----
+columns: ward, n
+cost: ε=1
+block: Aggregation {"count": 3, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10}
 ====
 -- case: public keys of a boolean
 SELECT WITH DP OPTIONS (epsilon = 1) urgent, COUNT(*) AS n FROM visits GROUP BY urgent
+----
+columns: urgent, n
+cost: ε=1
+block: Aggregation {"count": 2, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10}
 ====
 -- case: private keys cost delta
 SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6) city, COUNT(*) AS n FROM visits GROUP BY city
+----
+columns: city, n
+cost: ε=1, δ=1e-06
+block: Aggregation {"events": [{"count": 3, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}, {"delta": "1/1000000", "epsilon": "1/2", "groups": 3, "kind": "group_selection"}], "kind": "composed"}
 ====
 -- case: fewer groups, less noise
 SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, max_groups_contributed = 1) city, COUNT(*) AS n FROM visits GROUP BY city
+----
+columns: city, n
+cost: ε=1, δ=1e-06
+block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}, {"delta": "1/1000000", "epsilon": "1/2", "groups": 1, "kind": "group_selection"}], "kind": "composed"}
 ====
 -- case: rows over all groups
 SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = 5) ward, COUNT(*) AS n FROM visits GROUP BY ward
+----
+columns: ward, n
+cost: ε=1
+block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 5}
 ====
 -- case: bounds of an expression
 SELECT WITH DP OPTIONS (epsilon = 1) SUM(amount * 2 + 1) AS total FROM visits
+----
+columns: total
+cost: ε=1
+block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10250240}
 ====
 -- case: bounds by name
 SELECT WITH DP OPTIONS (epsilon = 1) SUM(weight, contribution_bounds_per_row => (0, 150)) AS total FROM visits
+----
+columns: total
+cost: ε=1
+block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 6144000}
 ====
 -- case: bounds of a unit in a group
 SELECT WITH DP OPTIONS (epsilon = 1) SUM(amount, contribution_bounds_per_group => (0, 1000)) AS total FROM visits
+----
+columns: total
+cost: ε=1
+block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 1024000}
 ====
 -- case: arithmetic over aggregates is free
 SELECT WITH DP OPTIONS (epsilon = 1) 1 + SUM(amount) / COUNT(*) AS ratio FROM visits
+----
+columns: ratio
+cost: ε=1
+block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10240000}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}], "kind": "composed"}
 ====
 -- case: a filter
 SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) FILTER (WHERE age > 60) AS old FROM visits WHERE urgent
+----
+columns: old
+cost: ε=1
+block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10}
 ====
 -- case: an unknown unit is reached over a path
 SELECT WITH DP OPTIONS (epsilon = 1) SUM(price) AS total FROM lines
+----
+columns: total
+cost: ε=1
+block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 2000}
 ====
 -- case: public data cost nothing
 SELECT ward, beds FROM wards ORDER BY beds DESC LIMIT 3
@@ -63,12 +140,53 @@ cost: nothing
 ====
 -- case: two blocks are one event
 SELECT a.n, b.n AS m FROM (SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) AS n FROM visits) a, (SELECT WITH DP OPTIONS (epsilon = 2) COUNT(*) AS n FROM bids) b
+----
+columns: n, m
+cost: ε=3
+block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10}
+block: Aggregation {"count": 1, "epsilon": "2", "kind": "discrete_laplace", "sensitivity": 1}
 ====
 -- case: SQL above the block
 WITH s AS (SELECT WITH DP OPTIONS (epsilon = 1) ward, COUNT(*) AS n FROM visits GROUP BY ward) SELECT ward, n, rank() OVER (ORDER BY n DESC) AS place FROM s JOIN wards USING (ward) WHERE n > 10 ORDER BY place LIMIT 2
+----
+columns: ward, n, place
+cost: ε=1
+block: Aggregation {"count": 3, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10}
 ====
 -- case: the unit restated
 SELECT WITH DP OPTIONS (epsilon = 1, privacy_unit_column = patient_id) COUNT(*) AS n FROM visits
+----
+columns: n
+cost: ε=1
+block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10}
 ====
 -- case: HAVING and ORDER BY use what was released
 SELECT WITH DP OPTIONS (epsilon = 1) ward, COUNT(*) AS n FROM visits GROUP BY ward HAVING COUNT(*) > 5 ORDER BY n DESC LIMIT 1
+----
+columns: ward, n
+cost: ε=1
+block: Aggregation {"count": 3, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10}
+====
+-- case: DISTINCT selects private groups
+SELECT DISTINCT city FROM visits
+----
+columns: city
+cost: ε=0.1, δ=1e-07
+block: Aggregation {"delta": "1/10000000", "epsilon": "1/10", "groups": 3, "kind": "group_selection"}
+note: ε=0.1 is the policy's default
+====
+-- case: a constant that divides by zero is NULL, whatever the data
+SELECT COUNT(*) FROM visits WHERE age > 100 AND 1 // 0 = 1
+----
+columns: count_star()
+cost: ε=0.1
+block: Aggregation {"count": 1, "epsilon": "1/10", "kind": "discrete_laplace", "sensitivity": 10}
+note: ε=0.1 is the policy's default
+====
+-- case: a cast that would fail is NULL, whatever the data
+SELECT COUNT(*) FROM visits WHERE CASE WHEN age > 100 THEN CAST('x' AS INTEGER) ELSE 1 END = 1
+----
+columns: count_star()
+cost: ε=0.1
+block: Aggregation {"count": 1, "epsilon": "1/10", "kind": "discrete_laplace", "sensitivity": 10}
+note: ε=0.1 is the policy's default

@@ -25,9 +25,10 @@ Hint: write ABOVE_THRESHOLD(statistic, threshold).
 -- case: a utility of unknown sensitivity
 SELECT EXPMECH(COUNT(*) / SUM(age)) OVER diseases FROM visits
 ----
-PrivacyError: there are no candidates in diseases.
+PrivacyError: the sensitivity of this statistic can't be derived.
   1 |   SELECT EXPMECH(COUNT(*) / SUM(age)) OVER diseases FROM visits
-               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+                       ^^^^^^^^^^^^^^^^^^^
+Hint: write counts and bounded sums, added or times a candidate's column.
 ====
 -- case: a method that does not exist
 SELECT EXPMECH(COUNT(*) FILTER (WHERE disease = name), method => 'best') OVER diseases FROM visits
@@ -123,3 +124,10 @@ ParseError: only ABOVE_THRESHOLD can be declared.
   1 |   DECLARE alarm EXPMECH 100 OPTIONS (epsilon = 1)
                       ^^^^^^^
 Hint: write DECLARE alarm ABOVE_THRESHOLD 100 OPTIONS (epsilon = 1, max_hits = 3).
+====
+-- case: candidates without a row
+WITH c AS (SELECT name FROM diseases WHERE FALSE) SELECT EXPMECH(COUNT(*) FILTER (WHERE disease = name)) OVER c FROM visits
+----
+PrivacyError: there are no candidates in c.
+  1 |    name FROM diseases WHERE FALSE) SELECT EXPMECH(COUNT(*) FILTER (WHERE disease = name)) OVER c FROM
+                                                ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^

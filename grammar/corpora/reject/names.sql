@@ -54,7 +54,7 @@ PrivacyError: there is nothing noisy to release here.
                ^^^^^^^^^^^^^^^^^^^^^
 Hint: add an aggregate.
 ====
--- case: an ambiguous column
+-- case: a column of the other table
 SELECT COUNT(*) FROM visits JOIN patients USING (patient_id) WHERE patients.city = 'x'
 ----
 BindError: there is no column city here.
@@ -117,6 +117,3 @@ BindError: there is no column rowid here.
   1 |   SELECT MAX(rowid) FROM visits
                    ^^^^^
 Hint: there is patient_id, ward, city, disease, age, amount, weight, week, ....
-====
--- case: two columns of one name
-SELECT COUNT(*) AS n, SUM(age) AS n FROM visits

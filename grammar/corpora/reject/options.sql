@@ -163,6 +163,11 @@ Hint: give one of the two.
 ====
 -- case: shares that add up to too much
 SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*, epsilon => 0.7), SUM(amount, epsilon => 0.7) FROM visits
+----
+BindError: Epsilon overconsumption: the shares add up to 1.4 of ε=1.
+  1 |   SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*, epsilon => 0.7), SUM(amount, epsilon => 0.7) FROM visi
+                                             ^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: lower the shares, or raise the epsilon of the block.
 ====
 -- case: an equals sign in a call
 SELECT SUM(amount, epsilon = 1) FROM visits

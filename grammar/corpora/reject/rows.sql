@@ -54,9 +54,6 @@ PrivacyError: SUM(patient_id) needs bounds for patient_id; the policy declares n
                ^^^^^^^^^^^^^^^
 Hint: write SUM(patient_id, contribution_bounds_per_row => (0, 100)), clip it with LEAST(GREATEST(patient_id, 0), 100), or ask the data owner for bounds.
 ====
--- case: DISTINCT
-SELECT DISTINCT city FROM visits
-====
 -- case: DISTINCT ON
 SELECT DISTINCT ON (city) city, age FROM visits
 ----
@@ -139,10 +136,10 @@ Hint: there is visits.
 -- case: a private scalar subquery
 SELECT COUNT(*) FROM visits WHERE age > (SELECT MAX(age) FROM visits)
 ----
-PrivacyError: age must be a group or stand inside an aggregate.
+PrivacyError: MAX stands inside another aggregate.
   1 |   SELECT COUNT(*) FROM visits WHERE age > (SELECT MAX(age) FROM visits)
                                                             ^^^
-Hint: add GROUP BY age, or write AVG(age).
+Hint: aggregate in a subquery first.
 ====
 -- case: a private table in a block's IN
 SELECT COUNT(*) FROM visits WHERE patient_id IN (SELECT patient_id FROM patients)

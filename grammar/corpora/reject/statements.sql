@@ -1,4 +1,4 @@
--- case: COPY: 0
+-- case: COPY visits TO 'out.csv'
 COPY visits TO 'out.csv'
 ----
 ParseError: COPY is not a statement of dpsql.
@@ -6,7 +6,7 @@ ParseError: COPY is not a statement of dpsql.
         ^^^^
 Hint: dpsql only answers questions: write a SELECT.
 ====
--- case: COPY: 1
+-- case: COPY (SELECT * FROM visits) TO 'out.csv'
 COPY (SELECT * FROM visits) TO 'out.csv'
 ----
 ParseError: COPY is not a statement of dpsql.
@@ -14,7 +14,7 @@ ParseError: COPY is not a statement of dpsql.
         ^^^^
 Hint: dpsql only answers questions: write a SELECT.
 ====
--- case: ATTACH: 2
+-- case: ATTACH 'other.duckdb' AS other
 ATTACH 'other.duckdb' AS other
 ----
 ParseError: ATTACH is not a statement of dpsql.
@@ -22,7 +22,7 @@ ParseError: ATTACH is not a statement of dpsql.
         ^^^^^^
 Hint: dpsql only answers questions: write a SELECT.
 ====
--- case: DETACH: 3
+-- case: DETACH other
 DETACH other
 ----
 ParseError: DETACH is not a statement of dpsql.
@@ -30,7 +30,7 @@ ParseError: DETACH is not a statement of dpsql.
         ^^^^^^
 Hint: dpsql only answers questions: write a SELECT.
 ====
--- case: PRAGMA: 4
+-- case: PRAGMA storage_info('visits')
 PRAGMA storage_info('visits')
 ----
 ParseError: PRAGMA is not a statement of dpsql.
@@ -38,7 +38,7 @@ ParseError: PRAGMA is not a statement of dpsql.
         ^^^^^^
 Hint: dpsql only answers questions: write a SELECT.
 ====
--- case: SET: 5
+-- case: SET threads = 1
 SET threads = 1
 ----
 ParseError: SET is not a statement of dpsql.
@@ -46,7 +46,7 @@ ParseError: SET is not a statement of dpsql.
         ^^^
 Hint: dpsql only answers questions: write a SELECT.
 ====
--- case: RESET: 6
+-- case: RESET threads
 RESET threads
 ----
 ParseError: RESET is not a statement of dpsql.
@@ -54,7 +54,7 @@ ParseError: RESET is not a statement of dpsql.
         ^^^^^
 Hint: dpsql only answers questions: write a SELECT.
 ====
--- case: INSTALL: 7
+-- case: INSTALL httpfs
 INSTALL httpfs
 ----
 ParseError: INSTALL is not a statement of dpsql.
@@ -62,7 +62,7 @@ ParseError: INSTALL is not a statement of dpsql.
         ^^^^^^^
 Hint: dpsql only answers questions: write a SELECT.
 ====
--- case: LOAD: 8
+-- case: LOAD httpfs
 LOAD httpfs
 ----
 ParseError: LOAD is not a statement of dpsql.
@@ -70,7 +70,7 @@ ParseError: LOAD is not a statement of dpsql.
         ^^^^
 Hint: dpsql only answers questions: write a SELECT.
 ====
--- case: CREATE: 9
+-- case: CREATE TABLE x AS SELECT 1
 CREATE TABLE x AS SELECT 1
 ----
 ParseError: CREATE is not a statement of dpsql.
@@ -78,7 +78,7 @@ ParseError: CREATE is not a statement of dpsql.
         ^^^^^^
 Hint: dpsql only answers questions: write a SELECT.
 ====
--- case: CREATE: 10
+-- case: CREATE VIEW v AS SELECT * FROM visits
 CREATE VIEW v AS SELECT * FROM visits
 ----
 ParseError: CREATE is not a statement of dpsql.
@@ -86,7 +86,7 @@ ParseError: CREATE is not a statement of dpsql.
         ^^^^^^
 Hint: dpsql only answers questions: write a SELECT.
 ====
--- case: DROP: 11
+-- case: DROP TABLE visits
 DROP TABLE visits
 ----
 ParseError: DROP is not a statement of dpsql.
@@ -94,15 +94,15 @@ ParseError: DROP is not a statement of dpsql.
         ^^^^
 Hint: dpsql only answers questions: write a SELECT.
 ====
--- case: INSERT: 12
+-- case: INSERT INTO visits VALUES (1)
 INSERT INTO visits VALUES (1)
 ----
-ParseError: INSERT is not a statement of dpsql.
+ParseError: an answer is not written into a table.
   1 |   INSERT INTO visits VALUES (1)
-        ^^^^^^
-Hint: dpsql only answers questions: write a SELECT.
+               ^^^^
+Hint: out << SELECT ... keeps it in the notebook.
 ====
--- case: UPDATE: 13
+-- case: UPDATE visits SET age = 1
 UPDATE visits SET age = 1
 ----
 ParseError: UPDATE is not a statement of dpsql.
@@ -110,7 +110,7 @@ ParseError: UPDATE is not a statement of dpsql.
         ^^^^^^
 Hint: dpsql only answers questions: write a SELECT.
 ====
--- case: DELETE: 14
+-- case: DELETE FROM visits
 DELETE FROM visits
 ----
 ParseError: DELETE is not a statement of dpsql.
@@ -118,7 +118,7 @@ ParseError: DELETE is not a statement of dpsql.
         ^^^^^^
 Hint: dpsql only answers questions: write a SELECT.
 ====
--- case: ALTER: 15
+-- case: ALTER TABLE visits ADD COLUMN x INT
 ALTER TABLE visits ADD COLUMN x INT
 ----
 ParseError: ALTER is not a statement of dpsql.
@@ -126,7 +126,7 @@ ParseError: ALTER is not a statement of dpsql.
         ^^^^^
 Hint: dpsql only answers questions: write a SELECT.
 ====
--- case: TRUNCATE: 16
+-- case: TRUNCATE visits
 TRUNCATE visits
 ----
 ParseError: TRUNCATE is not a statement of dpsql.
@@ -134,7 +134,7 @@ ParseError: TRUNCATE is not a statement of dpsql.
         ^^^^^^^^
 Hint: dpsql only answers questions: write a SELECT.
 ====
--- case: VACUUM: 17
+-- case: VACUUM
 VACUUM
 ----
 ParseError: VACUUM is not a statement of dpsql.
@@ -142,7 +142,7 @@ ParseError: VACUUM is not a statement of dpsql.
         ^^^^^^
 Hint: dpsql only answers questions: write a SELECT.
 ====
--- case: CHECKPOINT: 18
+-- case: CHECKPOINT
 CHECKPOINT
 ----
 ParseError: CHECKPOINT is not a statement of dpsql.
@@ -150,7 +150,7 @@ ParseError: CHECKPOINT is not a statement of dpsql.
         ^^^^^^^^^^
 Hint: dpsql only answers questions: write a SELECT.
 ====
--- case: EXPORT: 19
+-- case: EXPORT DATABASE 'x'
 EXPORT DATABASE 'x'
 ----
 ParseError: EXPORT is not a statement of dpsql.
@@ -158,7 +158,7 @@ ParseError: EXPORT is not a statement of dpsql.
         ^^^^^^
 Hint: dpsql only answers questions: write a SELECT.
 ====
--- case: IMPORT: 20
+-- case: IMPORT DATABASE 'x'
 IMPORT DATABASE 'x'
 ----
 ParseError: IMPORT is not a statement of dpsql.
@@ -166,7 +166,7 @@ ParseError: IMPORT is not a statement of dpsql.
         ^^^^^^
 Hint: dpsql only answers questions: write a SELECT.
 ====
--- case: PREPARE: 21
+-- case: PREPARE q AS SELECT 1
 PREPARE q AS SELECT 1
 ----
 ParseError: PREPARE is not a statement of dpsql.
@@ -174,7 +174,7 @@ ParseError: PREPARE is not a statement of dpsql.
         ^^^^^^^
 Hint: dpsql only answers questions: write a SELECT.
 ====
--- case: EXECUTE: 22
+-- case: EXECUTE q
 EXECUTE q
 ----
 ParseError: EXECUTE is not a statement of dpsql.
@@ -182,7 +182,7 @@ ParseError: EXECUTE is not a statement of dpsql.
         ^^^^^^^
 Hint: dpsql only answers questions: write a SELECT.
 ====
--- case: CALL: 23
+-- case: CALL pragma_version()
 CALL pragma_version()
 ----
 ParseError: CALL is not a statement of dpsql.
@@ -190,7 +190,7 @@ ParseError: CALL is not a statement of dpsql.
         ^^^^
 Hint: dpsql only answers questions: write a SELECT.
 ====
--- case: USE: 24
+-- case: USE main
 USE main
 ----
 ParseError: USE is not a statement of dpsql.
@@ -198,7 +198,7 @@ ParseError: USE is not a statement of dpsql.
         ^^^
 Hint: dpsql only answers questions: write a SELECT.
 ====
--- case: BEGIN: 25
+-- case: BEGIN
 BEGIN
 ----
 ParseError: BEGIN is not a statement of dpsql.
@@ -206,7 +206,7 @@ ParseError: BEGIN is not a statement of dpsql.
         ^^^^^
 Hint: dpsql only answers questions: write a SELECT.
 ====
--- case: COMMIT: 26
+-- case: COMMIT
 COMMIT
 ----
 ParseError: COMMIT is not a statement of dpsql.
@@ -214,15 +214,15 @@ ParseError: COMMIT is not a statement of dpsql.
         ^^^^^^
 Hint: dpsql only answers questions: write a SELECT.
 ====
--- case: MERGE: 27
+-- case: MERGE INTO visits USING wards ON TRUE WHEN MATCHED THEN DELETE
 MERGE INTO visits USING wards ON TRUE WHEN MATCHED THEN DELETE
 ----
-ParseError: MERGE is not a statement of dpsql.
+ParseError: an answer is not written into a table.
   1 |   MERGE INTO visits USING wards ON TRUE WHEN MATCHED THEN DELETE
-        ^^^^^
-Hint: dpsql only answers questions: write a SELECT.
+              ^^^^
+Hint: out << SELECT ... keeps it in the notebook.
 ====
--- case: DESCRIBE: 28
+-- case: DESCRIBE visits
 DESCRIBE visits
 ----
 ParseError: DESCRIBE is not a statement of dpsql.
@@ -230,7 +230,7 @@ ParseError: DESCRIBE is not a statement of dpsql.
         ^^^^^^^^
 Hint: SHOW TABLES lists what the policy names.
 ====
--- case: SUMMARIZE: 29
+-- case: SUMMARIZE visits
 SUMMARIZE visits
 ----
 ParseError: SUMMARIZE is not a statement of dpsql.
@@ -238,7 +238,7 @@ ParseError: SUMMARIZE is not a statement of dpsql.
         ^^^^^^^^^
 Hint: SHOW TABLES lists what the policy names.
 ====
--- case: PIVOT: 30
+-- case: PIVOT visits ON ward USING COUNT(*)
 PIVOT visits ON ward USING COUNT(*)
 ----
 ParseError: PIVOT is not a statement of dpsql.
@@ -246,7 +246,7 @@ ParseError: PIVOT is not a statement of dpsql.
         ^^^^^
 Hint: group by the column instead.
 ====
--- case: visits: 31
+-- case: visits
 visits
 ----
 ParseError: visits is not a statement of dpsql.
@@ -254,7 +254,7 @@ ParseError: visits is not a statement of dpsql.
         ^^^^^^
 Hint: there is SELECT, WITH, FROM, VALUES, EXPLAIN, SHOW, DECLARE, CLOSE.
 ====
--- case: GRANT: 32
+-- case: GRANT ALL ON visits TO x
 GRANT ALL ON visits TO x
 ----
 ParseError: GRANT is not a statement of dpsql.
@@ -281,6 +281,8 @@ ParseError: can't read this: expecting ).
 SELECT COUNT(*) FROM visits WHERE city = 'Delft
 ----
 ParseError: a quote or a comment does not end.
+  1 |   SELECT COUNT(*) FROM visits WHERE city = 'Delft
+                                                 ^
 ====
 -- case: nothing selected
 SELECT FROM visits
@@ -292,6 +294,11 @@ Hint: add an aggregate.
 ====
 -- case: a template
 SELECT COUNT(*) FROM visits WHERE city = '{{city}}'
+----
+ParseError: templates are not filled in: they would change the statement after it was priced.
+  1 |   SELECT COUNT(*) FROM visits WHERE city = '{{city}}'
+                                                 ^^^^^^^^^^
+Hint: write $city and the notebook's variable city is bound as a value.
 ====
 -- case: a template without quotes
 SELECT COUNT(*) FROM visits WHERE city = {{city}}
@@ -338,24 +345,34 @@ Hint: parameters are numbers, strings, booleans, dates or None.
 -- case: an insert within a CTE
 WITH x AS (INSERT INTO wards VALUES ('Z', 1) RETURNING ward) SELECT * FROM x
 ----
-BindError: only SELECT is answered.
+ParseError: INSERT is not a statement of dpsql.
+  1 |   WITH x AS (INSERT INTO wards VALUES ('Z', 1) RETURNING ward) SELECT * FROM x
+                   ^^^^^^
 Hint: dpsql only answers questions: write a SELECT.
 ====
 -- case: a copy within a CTE
 WITH x AS (COPY wards TO 'out.csv') SELECT 1
 ----
-ParseError: can't read this: expecting ).
+ParseError: COPY is not a statement of dpsql.
   1 |   WITH x AS (COPY wards TO 'out.csv') SELECT 1
-                                                   ^
+                   ^^^^
+Hint: dpsql only answers questions: write a SELECT.
 ====
 -- case: SELECT INTO
 SELECT COUNT(*) INTO x FROM visits
 ----
-BindError: only SELECT is answered.
-Hint: dpsql only answers questions: write a SELECT.
+ParseError: an answer is not written into a table.
+  1 |   SELECT COUNT(*) INTO x FROM visits
+                        ^^^^
+Hint: out << SELECT ... keeps it in the notebook.
 ====
 -- case: a lock
 SELECT beds FROM wards FOR UPDATE
+----
+ParseError: FOR UPDATE locks rows, and nothing is written here.
+  1 |   SELECT beds FROM wards FOR UPDATE
+                               ^^^^^^^^^^
+Hint: leave it out.
 ====
 -- case: EXPLAIN ANALYZE
 EXPLAIN ANALYZE SELECT COUNT(*) FROM visits
