@@ -6,11 +6,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from dpsql.errors import BindError, PrivacyError
 from dpsql.mechanisms import additive
+from dpsql.mechanisms.ladder import AutoBounded
 from dpsql.sql import grid as grids
+from dpsql.sql.auto import auto_bounded, require_number
 from dpsql.sql.dialect import span_of, to_sql
 from dpsql.sql.options import Call, Readers, bounds_or_auto, epsilon_value, one_of, pair
 from dpsql.sql.rewrite import Partial
@@ -46,6 +48,13 @@ class Aggregate:
     report: str | None = None
     quantile: Wanted | None = None
     """Set instead of ``build`` where a histogram is needed."""
+    auto: Callable[[Fraction], AutoBounded] | None = None
+    """Set instead of ``build`` where bounds are found privately."""
+
+    @property
+    def intervals(self) -> bool:
+        """Whether its released column has error bars beside it."""
+        return self.build is not None or self.auto is not None
 
 
 @dataclass(frozen=True)
@@ -182,6 +191,12 @@ def bounds_of(
             f"{call.name} needs a number, and {block.source(call.args[0])} is {typed.type.sql}.",
             span=span_of(call.args[0]),
         )
+    if per_row == "AUTO":
+        raise PrivacyError(
+            f"AUTO bounds are for SUM and AVG, not for {call.name}.",
+            span=span_of(call.node),
+            hint="write contribution_bounds_per_row => (0, 100).",
+        )
     source = block.source(call.args[0])
     if per_group is not None:
         return *per_group, "given per group"
@@ -222,8 +237,26 @@ def _total(block: Block, item: Bounded, centre: int = 0) -> Partial:
     return block.exact.partial(inner, min(0, low - centre), max(0, high - centre))
 
 
+def _auto(
+    block: Block, call: Call, name: str, options: dict[str, Any], typed: Typed, kind: Literal["sum", "avg"]
+) -> Aggregate:
+    rows_bounded(block, call)
+    require_number(call, typed)
+    if options.get("report_format"):
+        raise BindError("AUTO bounds have no JSON report.", span=span_of(call.node))
+
+    def build(epsilon: Fraction) -> AutoBounded:
+        return auto_bounded(block, call, name, kind, typed, epsilon)
+
+    said = f"{'add' if kind == 'sum' else 'average'} {block.source(call.args[0])}, held to bounds found privately"
+    share = options.get("epsilon")
+    return Aggregate(name, call, share, None, "DOUBLE", block.label(call), said, None, None, build)
+
+
 def _sum(block: Block, call: Call, name: str, options: dict[str, Any]) -> Aggregate:
     typed = _one_argument(block, call)
+    if options.get("contribution_bounds_per_row") == "AUTO":
+        return _auto(block, call, name, options, typed, "sum")
     item = bounded(block, call, options, typed)
     if not item.per_group:
         rows_bounded(block, call)
@@ -250,6 +283,8 @@ def _range(item: Bounded) -> str:
 
 def _avg(block: Block, call: Call, name: str, options: dict[str, Any]) -> Aggregate:
     typed = _one_argument(block, call)
+    if options.get("contribution_bounds_per_row") == "AUTO":
+        return _auto(block, call, name, options, typed, "avg")
     item = bounded(block, call, options, typed, finer=True)
     low, high, steps = item.grid.low, item.grid.high, Fraction(item.grid.steps)
     centre = (low + high) // 2

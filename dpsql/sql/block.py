@@ -272,7 +272,7 @@ class Block:
             select.set("where", exp.Where(this=where[0]))
         names = fresh_names(labels)
         select.set("expressions", [exp.alias_(e, n, quoted=True) for e, n in zip(shown, names, strict=True)])
-        by_name = {a.name: a for a in self.aggregates.values() if a.build is not None}
+        by_name = {a.name: a for a in self.aggregates.values() if a.intervals}
         select.meta["dpsql_intervals"] = [
             (n, *ends)
             for n, e in zip(names, shown, strict=True)

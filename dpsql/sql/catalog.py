@@ -52,6 +52,13 @@ class Catalog:
 
     def fields(self, table: Table, alias: str) -> tuple[Field, ...]:
         """The table's columns under an alias, with the bounds and values that the policy declares."""
+        if (table.name, alias) not in self._fields:
+            if len(self._fields) > 500:
+                self._fields.clear()
+            self._fields[table.name, alias] = self._declared(table, alias)
+        return self._fields[table.name, alias]
+
+    def _declared(self, table: Table, alias: str) -> tuple[Field, ...]:
         schema = self.schema(table)
         folded = {fold(name): name for name in schema}
         for name in table.columns:
@@ -95,8 +102,7 @@ class Catalog:
             return Relation(alias, fields, self._named(table, alias), True, None, (table,), row_level=True)
         inner = exp.Select()
         base = "dpsql_base"
-        for item in fields:
-            inner = inner.select(exp.alias_(column(item.name, base), item.name, quoted=True), copy=False)
+        inner = inner.select(exp.Column(this=exp.Star(), table=exp.to_identifier(base, quoted=True)), copy=False)
         inner = inner.from_(self._named(table, base), copy=False)
         holder = base
         for hop, after in zip(table.unit_path, table.unit_path[1:], strict=False):
@@ -114,9 +120,7 @@ class Catalog:
         return Relation(alias, fields, source, True, column(UNIT, alias), (table,))
 
     def _named(self, table: Table, alias: str) -> exp.Expression:
-        return exp.alias_(
-            exp.maybe_parse(self.engine.relation(table), into=exp.Table, dialect=self.engine.dialect),
-            alias,
-            table=True,
-            quoted=True,
-        )
+        if table.name not in self._named_as:
+            text = self.engine.relation(table)
+            self._named_as[table.name] = exp.maybe_parse(text, into=exp.Table, dialect=self.engine.dialect)
+        return exp.alias_(self._named_as[table.name], alias, table=True, quoted=True)

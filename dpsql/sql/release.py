@@ -10,7 +10,7 @@ from dpsql import plan
 from dpsql.errors import PrivacyError
 from dpsql.mechanisms import additive, partition
 from dpsql.mechanisms.base import Operator
-from dpsql.mechanisms.together import Together
+from dpsql.mechanisms.together import Part, Together
 from dpsql.sql.aggregates import Aggregate
 from dpsql.sql.deal import Share, deal
 from dpsql.sql.dialect import span_of
@@ -37,7 +37,7 @@ def release(block: Block) -> None:
     columns = [(key.name, key.type) for key in block.keys.values()]
     for item in aggregates:
         columns.append((item.name, item.type))
-        if item.build is not None:
+        if item.intervals:
             columns += [(f"{item.name}__low", "DOUBLE"), (f"{item.name}__high", "DOUBLE")]
     domain = block.domain.inputs if block.domain is not None else ()
     inputs = tuple(dict.fromkeys((*block.bound.inputs, *block.binder.lent_inputs, *domain)))
@@ -53,11 +53,14 @@ def _operator(
 ) -> Operator:
     outputs = []
     asked = []
+    ladders: list[Part] = []
     for item, epsilon in zip(aggregates, share.parts, strict=False):
         if item.build is not None:
             outputs.append(
                 item.build(_noise(block, epsilon, share.delta / max(share.delta_parts, 1), gaussian))
             )
+        elif item.auto is not None:
+            ladders.append(item.auto(epsilon))
         else:
             asked.append((item, epsilon))
     selection = None
@@ -68,7 +71,7 @@ def _operator(
             block.options.get("min_privacy_units_per_group", 1),
         )  # fmt: skip
     keys = tuple(key.name for key in block.keys.values())
-    parts = quantile_parts(block.exact, keys, asked, block.per_unit_groups)
+    parts: tuple[Part, ...] = (*quantile_parts(block.exact, keys, asked, block.per_unit_groups), *ladders)
     if not outputs and not keys:
         return Together(None, parts)
     aggregation = additive.Aggregation(block.exact.sql(), keys, tuple(outputs), selection, block.confidence)
