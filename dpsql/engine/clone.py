@@ -70,7 +70,7 @@ class Clone:
         for name, columns in lent.items():
             self._con.execute(f"CREATE OR REPLACE TEMP VIEW {quoted(name)} AS {empty(columns)}")
         try:
-            self._con.execute(f"EXPLAIN {sql}")
+            self._con.execute(f"PREPARE dpsql_check AS {sql}")
         except duckdb.Error as error:
             message = str(error).split("\n")[0]
         if message:

@@ -28,6 +28,9 @@ class Catalog:
     accountant: str
     functions: Mapping[str, Callable[..., object]] = field(default_factory=dict)
     _schemas: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    _fields: dict[tuple[str, str], tuple[Field, ...]] = field(default_factory=dict)
+    """By table and alias. Nobody changes a field's nodes in place: they are copied where they are used."""
+    _named_as: dict[str, exp.Expression] = field(default_factory=dict)
 
     def find(self, name: str, span: Span | None) -> Table:
         """The policy's table of that name.

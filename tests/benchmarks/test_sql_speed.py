@@ -1,0 +1,123 @@
+"""Private statements beside plain DuckDB on the same rows: ratios, printed. Run with ``pytest -m benchmark -s``."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+
+import duckdb
+import pytest
+
+import dpsql
+
+pytestmark = pytest.mark.benchmark
+ROWS, UNITS = 10_000_000, 1_000_000
+_POLICY = """
+[budget]
+epsilon = 1e6
+delta = 1e-2
+accountant = "basic"
+default_epsilon = 1
+default_delta = 1e-6
+[tables.rows]
+source = "visits"
+privacy_unit = "ROW"
+[tables.rows.columns]
+c10 = { values = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9] }
+amount = { bounds = [0, 100] }
+[tables.users]
+source = "visits"
+privacy_unit = "user_id"
+max_rows = 20
+max_groups = 3
+[tables.users.columns]
+c10 = { values = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9] }
+amount = { bounds = [0, 100] }
+[tables.tiny]
+privacy_unit = "user_id"
+max_rows = 20
+"""
+
+
+@pytest.fixture(scope="module")
+def visits() -> Iterator[tuple[duckdb.DuckDBPyConnection, dpsql.Session]]:
+    with duckdb.connect() as con:
+        con.execute("SET perfect_ht_threshold = 22")  # as the engine sets it, for both sides
+        con.execute(
+            f"""CREATE TABLE visits AS SELECT (random() * random() * {UNITS})::BIGINT AS user_id,
+            (random() * 10)::BIGINT % 10 AS c10, (random() * 100000)::BIGINT AS c100k, random() * 120 AS amount
+            FROM range({ROWS})"""
+        )
+        con.execute("CREATE TABLE tiny AS FROM visits LIMIT 100")
+        with dpsql.connect(con, policy=dpsql.Policy.loads(_POLICY)) as session:
+            yield con, session
+
+
+def ratio(name: str, target: float, ours: Callable[[], object], theirs: Callable[[], object], times: int = 5) -> float:
+    """Median time of ours over theirs, measured in turn."""
+    ours(), theirs()
+    mine, other = [], []
+    for _ in range(times):
+        for call, took in ((ours, mine), (theirs, other)):
+            start = time.perf_counter()
+            call()
+            took.append(time.perf_counter() - start)
+    found = statistics.median(mine) / statistics.median(other)
+    print(f"\n{name}: {found:.2f}x (target {target}), {statistics.median(mine):.3f}s / {statistics.median(other):.3f}s")
+    return found
+
+
+CASES = {
+    "W1 COUNT, SUM, AVG by row": (
+        2.6,
+        "SELECT COUNT(*), SUM(amount), AVG(amount) FROM rows",
+        "SELECT COUNT(*), SUM(amount), AVG(amount) FROM visits",
+    ),
+    "W2 the same by user": (
+        1.3,
+        "SELECT COUNT(*), SUM(amount), AVG(amount) FROM users",
+        "SELECT COUNT(n), SUM(s) FROM (SELECT user_id, COUNT(*) AS n, SUM(amount) AS s FROM visits GROUP BY user_id)",
+    ),
+    "W3 10 public groups, 3 per user": (
+        1.5,
+        "SELECT c10, COUNT(*), SUM(amount) FROM users GROUP BY c10",
+        "SELECT c10, COUNT(*), SUM(s) FROM "
+        "(SELECT user_id, c10, SUM(amount) AS s FROM visits GROUP BY user_id, c10) GROUP BY c10",
+    ),
+    "W4 100,000 private groups, 5 per user": (
+        1.5,
+        "SELECT WITH DP OPTIONS (max_groups_contributed = 5) c100k, COUNT(*) FROM users GROUP BY c100k",
+        "SELECT c100k, COUNT(DISTINCT user_id) FROM visits GROUP BY c100k",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_scans(visits: tuple[duckdb.DuckDBPyConnection, dpsql.Session], name: str) -> None:
+    con, session = visits
+    target, ours, theirs = CASES[name]
+    found = ratio(
+        name, target, lambda: session.sql(ours, fresh=True), lambda: con.sql(theirs).fetchall(), 3 if "W4" in name else 5
+    )
+    assert found > 0
+
+
+def test_a_small_statement(visits: tuple[duckdb.DuckDBPyConnection, dpsql.Session]) -> None:
+    """W12: from text to result, on a hundred rows."""
+    con, session = visits
+    for name, query in (
+        ("new statements", "SELECT COUNT(*) AS n{i} FROM tiny"),
+        ("one statement afresh", "SELECT COUNT(*) FROM tiny"),
+        ("replayed", "SELECT COUNT(*) AS again FROM tiny"),
+    ):
+        took = []
+        for i in range(60):
+            start = time.perf_counter()
+            session.sql(query.format(i=i), fresh=name != "replayed")
+            took.append(time.perf_counter() - start)
+        print(f"\nW12 {name}: {statistics.median(took) * 1e3:.1f} ms, best {min(took) * 1e3:.1f} ms (target 8)")
+    start = time.perf_counter()
+    for _ in range(60):
+        con.sql("SELECT COUNT(*) FROM tiny").fetchall()
+    print(f"\nW12 DuckDB's own: {(time.perf_counter() - start) / 60 * 1e3:.1f} ms")
