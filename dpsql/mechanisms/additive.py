@@ -66,7 +66,16 @@ class Aggregation:
     def queries(self) -> tuple[str, ...]:
         return (self.query,)
 
+    @property
+    def free(self) -> bool:
+        """Whether it only says which public groups there are: nothing private is released."""
+        return not self.outputs and self.selection is None
+
     def release(self, read: Read, entropy: Entropy) -> Release:
+        return Release(self.released(read, entropy), self.event)
+
+    def released(self, read: Read, entropy: Entropy) -> pa.Table:
+        """The released columns."""
         table = read(salted(self.query, entropy))
         if self.selection is not None:
             units = exact_integers(table.column(self.selection.column))
@@ -79,7 +88,7 @@ class Aggregation:
             shown = output.show(noisy, self.confidence)
             columns[output.name] = shown.value
             columns[f"{output.name}__low"], columns[f"{output.name}__high"] = shown.low, shown.high
-        return Release(pa.table(columns), self.event)
+        return pa.table(columns)
 
     def _exact(self, table: pa.Table, column: str) -> Any:
         if not self.keys and table.num_rows == 0:

@@ -100,7 +100,7 @@ class Together:
 
     @property
     def event(self) -> Event:
-        first = [] if self.aggregation is None else [self.aggregation.event]
+        first = [] if self.aggregation is None or self.aggregation.free else [self.aggregation.event]
         return compose([*first, *(part.event for part in self.parts)])
 
     @property
@@ -118,12 +118,12 @@ class Together:
         notes: list[str] = []
         groups: list[Group] = [()]
         if self.aggregation is not None:
-            first = replace(self.aggregation, query=filled.pop(0)).release(read, entropy)
-            columns = {name: first.table.column(name) for name in first.table.column_names}
-            events.append(first.event)
-            notes += first.notes
-            if self.aggregation.keys:
-                groups = groups_of(first.table, self.aggregation.keys)
+            first = replace(self.aggregation, query=filled.pop(0))
+            table = first.released(read, entropy)
+            columns = {name: table.column(name) for name in table.column_names}
+            events += [] if first.free else [first.event]
+            if first.keys:
+                groups = groups_of(table, first.keys)
         seen: dict[str, pa.Table] = {}
         for part, text in zip(self.parts, filled, strict=True):
             if text not in seen:
