@@ -55,13 +55,28 @@ _ONE = "dpsql_one"
 
 
 def mechanism_of(select: exp.Select) -> Call | None:
-    """The selection mechanism that a SELECT calls, if any."""
+    """The selection mechanism that a SELECT calls, if any.
+
+    Raises:
+        PrivacyError: it calls two, or an aggregate besides; a block makes one choice.
+    """
+    found: list[Call] = []
+    beside: list[exp.Expression] = []
     for item in select.expressions:
-        for node in item.walk(prune=lambda n: isinstance(n, exp.Query)):
+        for node in item.walk(prune=lambda n: isinstance(n, exp.Query) or _calls_mechanism(n)):
             call = call_of(node)
             if call is not None and call.name in MECHANISMS:
-                return call
-    return None
+                found.append(call)
+            elif isinstance(node, exp.AggFunc):
+                beside.append(node)
+    if found and (found[1:] or beside):
+        other = found[1].node if found[1:] else beside[0]
+        raise PrivacyError(
+            f"nothing else is released beside {found[0].name}.",
+            span=span_of(other),
+            hint="put it into a SELECT of its own, and join the answers.",
+        )
+    return found[0] if found else None
 
 
 @dataclass
@@ -374,7 +389,11 @@ class Selection:
 
 
 def _is_mechanism(node: exp.Expression) -> bool:
-    call = call_of(node.unalias())
+    return _calls_mechanism(node.unalias())
+
+
+def _calls_mechanism(node: exp.Expression) -> bool:
+    call = call_of(node)
     return call is not None and call.name in MECHANISMS
 
 
