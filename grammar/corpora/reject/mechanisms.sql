@@ -48,9 +48,10 @@ BindError: top must be a whole number of at least 1.
 -- case: two mechanisms in one block
 SELECT EXPMECH(COUNT(*)) OVER diseases, ABOVE_THRESHOLD(COUNT(*), 1) OVER diseases FROM visits
 ----
-PrivacyError: there are no candidates in diseases.
+PrivacyError: nothing else is released beside EXPMECH.
   1 |   SELECT EXPMECH(COUNT(*)) OVER diseases, ABOVE_THRESHOLD(COUNT(*), 1) OVER diseases FROM visits
-               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+                                                ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: put it into a SELECT of its own, and join the answers.
 ====
 -- case: PTR of another function
 SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) CORR(age, amount) FROM visits
@@ -131,3 +132,11 @@ WITH c AS (SELECT name FROM diseases WHERE FALSE) SELECT EXPMECH(COUNT(*) FILTER
 PrivacyError: there are no candidates in c.
   1 |    name FROM diseases WHERE FALSE) SELECT EXPMECH(COUNT(*) FILTER (WHERE disease = name)) OVER c FROM
                                                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+====
+-- case: an aggregate beside a choice
+SELECT COUNT(*), EXPMECH(COUNT(*) FILTER (WHERE disease = name)) OVER diseases FROM visits
+----
+PrivacyError: nothing else is released beside EXPMECH.
+  1 |   SELECT COUNT(*), EXPMECH(COUNT(*) FILTER (WHERE disease = name)) OVER diseases FROM visits
+               ^^^^^^^^
+Hint: put it into a SELECT of its own, and join the answers.

@@ -1,0 +1,76 @@
+-- case: the first above a threshold
+SELECT name, ABOVE_THRESHOLD(COUNT(*) FILTER (WHERE disease = name), 100, epsilon => 1) OVER diseases FROM visits
+----
+columns: name
+cost: ε=1
+block: AboveThreshold {"epsilon1": "1/2", "epsilon2": "1/2", "hits": null, "kind": "sparse_vector", "max_hits": 1, "refresh": false}
+====
+-- case: several hits, and their values
+SELECT name, ABOVE_THRESHOLD(COUNT(*) FILTER (WHERE disease = name), 100, epsilon => 1, max_hits => 3, answer => TRUE) OVER diseases FROM visits
+----
+columns: name, answer
+cost: ε=1
+block: AboveThreshold {"events": [{"epsilon1": "25/154", "epsilon2": "26/77", "hits": null, "kind": "sparse_vector", "max_hits": 3, "refresh": false}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}], "kind": "composed"}
+====
+-- case: a stream of one query
+SELECT ABOVE_THRESHOLD(COUNT(*), 100, epsilon => 1) AS busy FROM visits
+----
+columns: busy
+cost: ε=1
+block: AboveThreshold {"epsilon1": "1/2", "epsilon2": "1/2", "hits": null, "kind": "sparse_vector", "max_hits": 1, "refresh": false}
+====
+-- case: the price with the best revenue
+WITH prices(p) AS (VALUES (1.00), (3.00), (3.01)) SELECT p, EXPMECH(p * COUNT(*) FILTER (WHERE bid >= p), epsilon => 1) OVER prices FROM bids
+----
+columns: p
+cost: ε=1
+block: ExponentialChoice {"epsilon": "1", "kind": "pure"}
+====
+-- case: three winners by the exponential mechanism
+SELECT name, EXPMECH(COUNT(*) FILTER (WHERE disease = name), epsilon => 1, top => 2, method => 'exponential') OVER diseases FROM visits
+----
+columns: name
+cost: ε=1
+block: ExponentialChoice {"count": 2, "epsilon": "1", "kind": "bounded_range"}
+====
+-- case: a stable spread
+SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) IQR(age) AS spread FROM visits
+----
+columns: spread
+cost: ε=1, δ=1e-06
+block: Stable {"events": [{"delta": "1/1000000", "epsilon": "1/2", "kind": "stable_test"}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 1025}], "kind": "composed"}
+====
+-- case: a stable mode by public groups
+SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) ward, MODE(disease) AS usual FROM visits GROUP BY ward
+----
+columns: ward, usual
+cost: ε=1, δ=1e-06
+block: Stable {"events": [{"delta": "1/3000000", "epsilon": "1/3", "kind": "stable_test"}, {"delta": "1/3000000", "epsilon": "1/3", "kind": "stable_test"}, {"delta": "1/3000000", "epsilon": "1/3", "kind": "stable_test"}], "kind": "composed"}
+====
+-- case: a correlation from blocks
+SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, blocks = 100, combine = 'winsorized_mean', bounds = (-1, 1)) CORR(age, amount) AS r FROM visits
+----
+columns: r
+cost: ε=1
+block: SubsampleAggregate {"events": [{"count": 1, "epsilon": "1/4", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/4", "kind": "bounded_range"}, {"epsilon": "1/2", "kind": "pure"}], "kind": "composed"}
+====
+-- case: a vote of blocks
+SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, blocks = 20) MODE(disease) AS usual FROM visits
+----
+columns: usual
+cost: ε=1, δ=1e-07
+block: SubsampleAggregate {"events": [{"epsilon": "1/2", "kind": "pure"}, {"delta": "1/20000000", "epsilon": "1/4", "kind": "stable_test"}, {"delta": "1/20000000", "epsilon": "1/4", "kind": "stable_test"}], "kind": "composed"}
+====
+-- case: a private median
+SELECT WITH DP OPTIONS (epsilon = 1) MEDIAN(age) AS middle FROM visits
+----
+columns: middle
+cost: ε=1
+block: Together {"count": 1, "epsilon": "1", "kind": "bounded_range"}
+====
+-- case: bounds found privately
+SELECT WITH DP OPTIONS (epsilon = 1) SUM(weight, contribution_bounds_per_row => AUTO) AS total FROM visits
+----
+columns: total
+cost: ε=1
+block: Together {"events": [{"epsilon1": "1/6", "epsilon2": "1/6", "hits": null, "kind": "sparse_vector", "max_hits": 1, "refresh": false}, {"count": 1, "epsilon": "2/3", "kind": "discrete_laplace", "sensitivity": 10737418240}], "kind": "composed"}
