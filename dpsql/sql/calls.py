@@ -28,13 +28,23 @@ from dpsql.sql.meeting import (
 )
 from dpsql.sql.nested import taken
 from dpsql.sql.types import (
-    BIGINT, BOOLEAN, DOUBLE, FLOAT, HUGEINT, NULL, TEXT, TINYINT, Type, Typed, decimal,
+    BIGINT,
+    BOOLEAN,
+    DOUBLE,
+    FLOAT,
+    HUGEINT,
+    NULL,
+    TEXT,
+    TINYINT,
+    Type,
+    Typed,
+    decimal,
 )  # fmt: skip
 
 # -- text -------------------------------------------------------------------------------------------------------
 
 
-def concat(node: exp.Expression, bind: Bind) -> Typed:
+def concat(node: exp.Expr, bind: Bind) -> Typed:
     """``||``, which is NULL where a part is."""
     refuse_rest(node, "this", "expression", "safe")
     typed = [_written(bind(place), place) for place in (node.this, node.expression)]
@@ -42,7 +52,7 @@ def concat(node: exp.Expression, bind: Bind) -> Typed:
     return Typed(made, TEXT, None, all(t.constant for t in typed), nullable=any(t.nullable for t in typed))
 
 
-def _written(typed: Typed, place: exp.Expression) -> Typed:
+def _written(typed: Typed, place: exp.Expr) -> Typed:
     if typed.type.kind == "NULL":
         return Typed(cast(exp.Null(), TEXT), TEXT)
     need(typed, place, ORDERED, "only plain values are joined as text")
@@ -53,8 +63,8 @@ def _written(typed: Typed, place: exp.Expression) -> Typed:
     )
 
 
-def concatenate(name: str) -> Callable[[exp.Expression, Bind], Typed]:
-    def handle(node: exp.Expression, bind: Bind) -> Typed:
+def concatenate(name: str) -> Callable[[exp.Expr, Bind], Typed]:
+    def handle(node: exp.Expr, bind: Bind) -> Typed:
         refuse_rest(node, "expressions", "safe", "coalesce")
         typed = [_written(bind(place), place) for place in node.expressions]
         return Typed(call(name, *(t.node for t in typed)), TEXT, None, all(t.constant for t in typed))
@@ -62,7 +72,7 @@ def concatenate(name: str) -> Callable[[exp.Expression, Bind], Typed]:
     return handle
 
 
-def trim(node: exp.Expression, bind: Bind) -> Typed:
+def trim(node: exp.Expr, bind: Bind) -> Typed:
     refuse_rest(node, "this", "expression", "position")
     name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position")), "trim")
     arguments = [place for place in (node.this, node.args.get("expression")) if place is not None]
@@ -72,10 +82,10 @@ def trim(node: exp.Expression, bind: Bind) -> Typed:
 # -- numbers ----------------------------------------------------------------------------------------------------
 
 
-def rounding(name: str) -> Callable[[exp.Expression, Bind], Typed]:
+def rounding(name: str) -> Callable[[exp.Expr, Bind], Typed]:
     """floor, ceil, round and trunc keep decimals and floats, and leave integers as DuckDB does."""
 
-    def handle(node: exp.Expression, bind: Bind) -> Typed:
+    def handle(node: exp.Expr, bind: Bind) -> Typed:
         refuse_rest(node, "this", "decimals")
         inner, digits = bind(node.this), _digits(node)
         need(inner, node.this, ("INTEGER", "DECIMAL", "DOUBLE"), "a number is needed")
@@ -96,7 +106,7 @@ def rounding(name: str) -> Callable[[exp.Expression, Bind], Typed]:
     return handle
 
 
-def _digits(node: exp.Expression) -> int | None:
+def _digits(node: exp.Expr) -> int | None:
     place = node.args.get("decimals")
     if place is None:
         return None
@@ -125,7 +135,7 @@ def _rounded_type(name: str, inner: Typed, digits: int | None) -> Type:
     return decimal(before + after, max(0, min(after, digits or 0)))
 
 
-def sign(node: exp.Expression, bind: Bind) -> Typed:
+def sign(node: exp.Expr, bind: Bind) -> Typed:
     refuse_rest(node, "this")
     inner = bind(node.this)
     need(inner, node.this, ("INTEGER", "DECIMAL", "DOUBLE"), "a number is needed")
@@ -134,7 +144,7 @@ def sign(node: exp.Expression, bind: Bind) -> Typed:
     )
 
 
-def logarithm(node: exp.Expression, bind: Bind) -> Typed:
+def logarithm(node: exp.Expr, bind: Bind) -> Typed:
     """LOG(x) is to base ten; sqlglot reads LOG2 and LOG10 as LOG with a base."""
     refuse_rest(node, "this", "expression")
     if node.args.get("expression") is None:
@@ -147,7 +157,8 @@ def logarithm(node: exp.Expression, bind: Bind) -> Typed:
 # -- functions by name ------------------------------------------------------------------------------------------
 
 
-def function(node: exp.Func, bind: Bind) -> Typed:
+def function(node: exp.Expr, bind: Bind) -> Typed:
+    """A call of a function on the allow-list."""
     if isinstance(node, exp.Anonymous):
         name = str(node.this).lower().removeprefix(NAMED)
         arguments = list(node.expressions)
@@ -159,7 +170,7 @@ def function(node: exp.Func, bind: Bind) -> Typed:
         refuse_rest(node, *keys)
         arguments = [node.args[key] for key in keys if node.args.get(key) is not None]
     else:
-        raise _unknown(node, node.sql_name().lower())
+        raise _unknown(node, node.sql_name().lower() if isinstance(node, exp.Func) else node.key)
     name = ALIASES.get(name, name)
     if name in _SPECIAL:
         return _SPECIAL[name](node, arguments, bind)
@@ -170,7 +181,7 @@ def function(node: exp.Func, bind: Bind) -> Typed:
     return _listed(node, name, arguments, bind)
 
 
-def _listed(node: exp.Expression, name: str, arguments: list[exp.Expression], bind: Bind) -> Typed:
+def _listed(node: exp.Expr, name: str, arguments: list[exp.Expr], bind: Bind) -> Typed:
     known = FUNCTIONS.get(name)
     if known is None:
         raise _unknown(node, name)
@@ -178,7 +189,7 @@ def _listed(node: exp.Expression, name: str, arguments: list[exp.Expression], bi
     if not least <= len(arguments) <= most:
         count = str(least) if least == most else f"{least} to {most}"
         raise BindError(f"{name} takes {count} argument{'s' if count != '1' else ''}.", span=span_of(node))
-    typed = [_argument(known, i, place, name, bind) for i, place in enumerate(arguments)]
+    typed = [_argument(known, i, place, node, name, bind) for i, place in enumerate(arguments)]
     nodes = [double(t) if known.double else t.node for t in typed]
     made = call(name, *nodes)
     bounds = known.bounds(typed) if known.bounds is not None else None
@@ -193,7 +204,7 @@ def _listed(node: exp.Expression, name: str, arguments: list[exp.Expression], bi
     return Typed(attempt(made) if known.trying else made, result, bounds, constant, None, reach, missing)
 
 
-def _argument(known: Function, i: int, place: exp.Expression, name: str, bind: Bind) -> Typed:
+def _argument(known: Function, i: int, place: exp.Expr, node: exp.Expr, name: str, bind: Bind) -> Typed:
     typed = bind(place)
     kinds = known.arguments[i]
     need(
@@ -204,7 +215,7 @@ def _argument(known: Function, i: int, place: exp.Expression, name: str, bind: B
         return Typed(typed.node if kind == NULL else cast(typed.node, kind), kind)
     if i in known.literal:
         if not typed.constant or not isinstance(typed.node, exp.Literal | exp.Neg):
-            raise PrivacyError(f"{name} needs a literal here.", span=span_of(place) or span_of(place.parent))
+            raise PrivacyError(f"{name} needs a literal here.", span=span_of(place) or span_of(node))
         far = typed.bounds.absolute().high if typed.bounds is not None else None
         if far is not None and far > MOST:
             raise BindError(f"this is at most {MOST}.", span=span_of(place))
@@ -216,14 +227,14 @@ _KIND_WORDS = {
 }  # fmt: skip
 
 
-def length(node: exp.Expression, bind: Bind) -> Typed:
+def length(node: exp.Expr, bind: Bind) -> Typed:
     """Of a text in characters, of a list in elements."""
     refuse_rest(node, "this")
     inner = bind(node.this)
     return _listed(node, "len" if inner.type.kind == "LIST" else "length", [node.this], bind)
 
 
-def contains(node: exp.Expression, bind: Bind) -> Typed:
+def contains(node: exp.Expr, bind: Bind) -> Typed:
     """list_contains(list, literal)."""
     refuse_rest(node, "this", "expression", "ensure_variant", "check_null")
     inner, sought = bind(node.this), bind(node.expression)
@@ -241,20 +252,21 @@ def contains(node: exp.Expression, bind: Bind) -> Typed:
     return boolean(attempt(call("list_contains", inner.node, sought.node)), (inner, sought), True)
 
 
-def sha(node: exp.Expression, bind: Bind) -> Typed:
+def sha(node: exp.Expr, bind: Bind) -> Typed:
     refuse_rest(node, "this", "length")
     if node.args.get("length") is None or node.args["length"].name != "256":
         raise _unknown(node, "sha2")
     return _listed(node, "sha256", [node.this], bind)
 
 
-_Special = Callable[[exp.Expression, list[exp.Expression], Bind], Typed]
+_Special = Callable[[exp.Expr, list[exp.Expr], Bind], Typed]
 _SPECIAL: dict[str, _Special] = {
     "date_sub": moments.subtract, "datesub": moments.subtract, "date_part": moments.date_part,
     "datepart": moments.date_part, "try_strptime": moments.from_text,
 }  # fmt: skip
 _ALSO = (
-    "abs", "ceil", "ceiling", "coalesce", "concat", "concat_ws", "date_diff", "date_trunc", "dayname", "epoch", "extract",
+    "abs", "ceil", "ceiling", "coalesce", "concat", "concat_ws", "date_diff", "date_trunc", "dayname", "epoch",
+    "extract",
     "floor", "greatest", "if", "ifnull", "last_day", "least", "list_contains", "log", "make_date", "mod", "monthname",
     "nullif", "regexp_extract", "regexp_full_match", "regexp_matches", "regexp_replace", "round", "sign", "strftime",
     "time_bucket", "trunc", "xor",
@@ -262,7 +274,7 @@ _ALSO = (
 """Functions with a handler of their own."""
 
 
-def _unknown(node: exp.Expression, name: str) -> PrivacyError:
+def _unknown(node: exp.Expr, name: str) -> PrivacyError:
     if name in NOT_LISTED:
         return PrivacyError(f"{name} can't be used on private rows: {NOT_LISTED[name]}.", span=span_of(node))
     known = {*FUNCTIONS, *ALIASES, *DATE_PARTS, *_SPECIAL, *_ALSO}

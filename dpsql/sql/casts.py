@@ -52,13 +52,13 @@ def literal(node: exp.Literal) -> Typed:
     return Typed(cast(node.copy(), DOUBLE), DOUBLE, Interval.point(Fraction(near)), True, nullable=False)
 
 
-def text(value: str, node: exp.Expression) -> Typed:
+def text(value: str, node: exp.Expr) -> Typed:
     if "\x00" in value:
         raise BindError("a text has no NUL in it.", span=span_of(node))
     return Typed(exp.Literal.string(value), TEXT, None, True, nullable=False)
 
 
-def conversion(node: exp.Expression, bind: Bind) -> Typed:
+def conversion(node: exp.Expr, bind: Bind) -> Typed:
     """CAST, TRY_CAST and ``::``."""
     refuse_rest(node, "this", "to", "safe")
     inner = bind(node.this)
@@ -115,7 +115,7 @@ _RANGES = {"TIMESTAMP": ("-infinity", "infinity"), "TIME": ("00:00:00", "24:00:0
 """Files can hold times and timestamps out of these ranges; to show one ends the engine's process."""
 
 
-def as_text(inner: Typed) -> exp.Expression:
+def as_text(inner: Typed) -> exp.Expr:
     """What DuckDB writes for a value."""
     if inner.type == TEXT:
         return inner.node
@@ -130,7 +130,7 @@ def as_text(inner: Typed) -> exp.Expression:
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
-def _constant(place: exp.Literal, kind: Type, node: exp.Expression) -> Typed:
+def _constant(place: exp.Literal, kind: Type, node: exp.Expr) -> Typed:
     """A text constant, read here: one that can't be read would fail on each row that comes to it."""
     written = place.name.strip()
     if kind.kind == "TEXT":
@@ -153,7 +153,7 @@ def _constant(place: exp.Literal, kind: Type, node: exp.Expression) -> Typed:
         bounds = converted(Typed(place, decimal(38, 19), Interval.point(near)), kind).bounds
         if kind.reach is None or (bounds is not None and kind.reach.holds(bounds)):
             return Typed(cast(place.copy(), kind, True), kind, bounds, True, nullable=True)
-    raise BindError(f"'{place.name}' is not a {kind.sql}.", span=span_of(node))
+    raise BindError(f"'{place.name}' is no {kind.sql}.", span=span_of(node))
 
 
 def null() -> Typed:

@@ -12,21 +12,33 @@ import re
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache, reduce
 
 from sqlglot import exp
 
 from dpsql.errors import BindError
+from dpsql.sql.bounds import Interval
 from dpsql.sql.dialect import span_of
 from dpsql.sql.types import (
-    BOOLEAN, DATE, DOUBLE, FLOAT, NULL, TIME, TIMESTAMP, UUID, Type, Typed, decimal,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    NULL,
+    TIME,
+    TIMESTAMP,
+    UUID,
+    Type,
+    Typed,
+    decimal,
 )  # fmt: skip
 
-Bind = Callable[[exp.Expression], Typed]
+Bind = Callable[[exp.Expr], Typed]
 """Makes a part of an expression total, in the scope at hand."""
 ORDERED = ("INTEGER", "DECIMAL", "DOUBLE", "TEXT", "DATE", "TIME", "TIMESTAMP", "BOOLEAN", "INTERVAL", "UUID")
 """Kinds that can be compared, and written as text."""
-Given = tuple[Typed, exp.Expression]
+Given = tuple[Typed, exp.Expr]
 """A bound value, and the analyst's node that it came from (for carets)."""
 
 
@@ -38,13 +50,13 @@ def _data_type(sql: str) -> exp.DataType:
     return exp.DataType.build(sql, dialect="duckdb")
 
 
-def cast(node: exp.Expression, kind: Type, trying: bool = False) -> exp.Expression:
+def cast(node: exp.Expr, kind: Type, trying: bool = False) -> exp.Expr:
     """A cast that the types prove total, or one that gives NULL where it fails."""
     made = exp.TryCast if trying else exp.Cast
     return made(this=node, to=_data_type(kind.sql).copy())
 
 
-def attempt(node: exp.Expression) -> exp.Expression:
+def attempt(node: exp.Expr) -> exp.Expr:
     """TRY(...): NULL where the engine would raise."""
     return node if isinstance(node, exp.Try) else exp.Try(this=node)
 
@@ -62,22 +74,22 @@ _ATOMS = (
 )
 
 
-def atom(node: exp.Expression) -> exp.Expression:
+def atom(node: exp.Expr) -> exp.Expr:
     """Fit to stand beside an operator."""
     connector = isinstance(node, exp.Binary)  # AND, OR and some operators are functions to sqlglot
     return node if isinstance(node, _ATOMS) and not connector else exp.Paren(this=node)
 
 
-def call(name: str, *arguments: exp.Expression) -> exp.Expression:
+def call(name: str, *arguments: exp.Expr) -> exp.Expr:
     """A call by DuckDB's own name, in its order of arguments: nothing is left to be translated."""
     return exp.Anonymous(this=name, expressions=list(arguments))
 
 
-def double(typed: Typed) -> exp.Expression:
+def double(typed: Typed) -> exp.Expr:
     return typed.node if typed.type.sql == "DOUBLE" else cast(typed.node, DOUBLE)
 
 
-def refuse_rest(node: exp.Expression, *known: str) -> None:
+def refuse_rest(node: exp.Expr, *known: str) -> None:
     """Raises BindError when a node has parts that its handler does not look at.
 
     A part that is not looked at would be dropped in silence, and the statement would mean something else.
@@ -95,13 +107,13 @@ class Meeting:
     """The nodes, brought to the common type where DuckDB's implicit cast might fail; that type, as ours and as the
     analyst's is in DuckDB; and whether no cast can fail (else values that don't fit are missing)."""
 
-    nodes: list[exp.Expression]
+    nodes: list[exp.Expr]
     type: Type
     plain: Type
     safe: bool = True
 
 
-def unify(given: Sequence[Given], what: str) -> tuple[list[exp.Expression], Type]:
+def unify(given: Sequence[Given], what: str) -> tuple[list[exp.Expr], Type]:
     """The nodes brought to one type explicitly, and that type; see :func:`meet`.
 
     Raises:
@@ -222,12 +234,15 @@ def fits(value: Typed, into: Type) -> bool:
         return False
     if into.kind == "DECIMAL":
         (before, after), (room, behind) = kind.digits, into.digits
-        return before <= room and after <= behind
+        if kind.kind == "DECIMAL":
+            return before <= room and after <= behind
+        most = Interval(Fraction(1 - 10**room), Fraction(10**room - 1))
+        return value.span is not None and most.holds(value.span)
     span = value.span
     return kind.kind == "INTEGER" and into.reach is not None and span is not None and into.reach.holds(span)
 
 
-def _as(typed: Typed, place: exp.Expression, wanted: Type, what: str) -> exp.Expression:
+def _as(typed: Typed, place: exp.Expr, wanted: Type, what: str) -> exp.Expr:
     if typed.type.kind in ("NULL", wanted.kind):
         return typed.node
     if typed.type.kind == "TEXT":
@@ -248,8 +263,8 @@ _EXAMPLES = {
 }  # fmt: skip
 
 
-def constant_of(text: exp.Expression, wanted: Type, place: exp.Expression) -> exp.Expression:
-    """A text literal that stands for a date, a time or a UUID: read at plan time, for the engine would raise on a bad one.
+def constant_of(text: exp.Expr, wanted: Type, place: exp.Expr) -> exp.Expr:
+    """A text literal that stands for a date, a time or a UUID, read at plan time: the engine would raise on a bad one.
 
     Raises:
         BindError: it is none.
@@ -258,7 +273,7 @@ def constant_of(text: exp.Expression, wanted: Type, place: exp.Expression) -> ex
         return cast(exp.Literal.string(_READERS[wanted.kind](text.name.strip())), wanted)
     except ValueError:
         hint = _EXAMPLES.get(wanted.kind)
-    raise BindError(f"'{text.name}' is not a {wanted.sql}.", span=span_of(place), hint=hint)
+    raise BindError(f"'{text.name}' is no {wanted.sql}.", span=span_of(place), hint=hint)
 
 
 def _date(text: str) -> str:
@@ -304,19 +319,17 @@ def _mismatch(given: Sequence[Given], what: str) -> BindError:
     else:
         hint = "cast one of the two."
     parent = place.parent
-    span = span_of(parent if parent is not None and span_of(parent) else place)
-    return BindError(f"{what} meets {first.sql} with {other.sql}.", span=span, hint=hint)
+    span = span_of(parent) if isinstance(parent, exp.Expr) else None
+    return BindError(f"{what} meets {first.sql} with {other.sql}.", span=span or span_of(place), hint=hint)
 
 
-def boolean(node: exp.Expression, parts: Sequence[Typed], nullable: bool | None = None) -> Typed:
+def boolean(node: exp.Expr, parts: Sequence[Typed], nullable: bool | None = None) -> Typed:
     """A truth value made of parts."""
     missing = any(part.nullable for part in parts) if nullable is None else nullable
     return Typed(node, BOOLEAN, None, all(part.constant for part in parts), nullable=missing)
 
 
-def need(
-    typed: Typed, place: exp.Expression, kinds: Sequence[str], message: str, hint: str | None = None
-) -> None:
+def need(typed: Typed, place: exp.Expr, kinds: Sequence[str], message: str, hint: str | None = None) -> None:
     """Raises BindError unless the value is of one of the kinds, or NULL."""
     if typed.type.kind not in kinds and typed.type.kind != "NULL":
         raise BindError(f"{message}, and this is {typed.type.sql}.", span=span_of(place), hint=hint)

@@ -13,7 +13,14 @@ from dpsql.sql.bounds import Interval
 from dpsql.sql.dialect import span_of
 from dpsql.sql.meeting import Bind, attempt, call, cast, fits, meet, need, refuse_rest
 from dpsql.sql.types import (
-    BIGINT, DATE, DOUBLE, INTEGER, INTERVAL, TEXT, TIMESTAMP, Typed,
+    BIGINT,
+    DATE,
+    DOUBLE,
+    INTEGER,
+    INTERVAL,
+    TEXT,
+    TIMESTAMP,
+    Typed,
 )  # fmt: skip
 
 _YEARS = (-6_000_000, 6_000_000)
@@ -34,13 +41,15 @@ UNITS = (
     "MILLISECOND", "MICROSECOND",
 )  # fmt: skip
 """Units that dates are truncated to and counted in, and that intervals are made of."""
-_SPELLINGS = {"DOW": "DOW", "WEEKS": "WEEK", "CENTURIES": "CENTURY", "MILLENNIA": "MILLENNIUM", "MSEC": "MILLISECOND",
-              "USEC": "MICROSECOND", "DAYOFMONTH": "DAY", "DAY_OF_MONTH": "DAY", "WEEKOFYEAR": "WEEK", "WEEK_OF_YEAR": "WEEK",
-              "DAY_OF_WEEK": "DAYOFWEEK", "DAY_OF_YEAR": "DAYOFYEAR", "DAYOFWEEKISO": "ISODOW", "DAYOFWEEK_ISO": "ISODOW"}  # fmt: skip
+_SPELLINGS = {
+    "WEEKS": "WEEK", "CENTURIES": "CENTURY", "MILLENNIA": "MILLENNIUM", "MSEC": "MILLISECOND", "USEC": "MICROSECOND",
+    "DAYOFMONTH": "DAY", "DAY_OF_MONTH": "DAY", "WEEKOFYEAR": "WEEK", "WEEK_OF_YEAR": "WEEK",
+    "DAY_OF_WEEK": "DAYOFWEEK", "DAY_OF_YEAR": "DAYOFYEAR", "DAYOFWEEKISO": "ISODOW", "DAYOFWEEK_ISO": "ISODOW",
+}  # fmt: skip
 _FORMATS = set("aAwdbBmyYHIpMSgfjUWcxXGVun%")
 
 
-def _unit(place: exp.Expression | None, known: tuple[str, ...], node: exp.Expression) -> str:
+def _unit(place: exp.Expr | None, known: tuple[str, ...], node: exp.Expr) -> str:
     if not isinstance(place, exp.Var | exp.Literal):
         raise PrivacyError(
             "the unit must be a literal.", span=span_of(place) or span_of(node), hint="write 'month'."
@@ -57,7 +66,7 @@ def _unit(place: exp.Expression | None, known: tuple[str, ...], node: exp.Expres
     )
 
 
-def part(node: exp.Expression, unit: str, place: exp.Expression, bind: Bind) -> Typed:
+def part(node: exp.Expr, unit: str, place: exp.Expr, bind: Bind) -> Typed:
     """year(d), date_part('year', d), EXTRACT(year FROM d)."""
     inner = bind(place)
     kinds = ("DATE", "TIMESTAMP", "TIME") if unit in CLOCK else ("DATE", "TIMESTAMP")
@@ -80,25 +89,25 @@ def _settled(typed: Typed) -> Typed:
     return Typed(cast(exp.Null(), TIMESTAMP), TIMESTAMP, None, True) if typed.type.kind == "NULL" else typed
 
 
-def extract(node: exp.Expression, bind: Bind) -> Typed:
+def extract(node: exp.Expr, bind: Bind) -> Typed:
     refuse_rest(node, "this", "expression")
     if isinstance(node.this, exp.Var | exp.Literal) and node.this.name.upper() == "EPOCH":
         return _epoch(node.expression, bind)
     return part(node, _unit(node.this, tuple(PARTS), node), node.expression, bind)
 
 
-def epoch(node: exp.Expression, bind: Bind) -> Typed:
+def epoch(node: exp.Expr, bind: Bind) -> Typed:
     refuse_rest(node, "this")
     return _epoch(node.this, bind)
 
 
-def _epoch(place: exp.Expression, bind: Bind) -> Typed:
+def _epoch(place: exp.Expr, bind: Bind) -> Typed:
     inner = bind(place)
     need(inner, place, ("DATE", "TIMESTAMP", "TIME", "INTERVAL"), "a date, a time or an interval is needed")
     return Typed(seconds(_settled(inner)), DOUBLE, None, inner.constant)
 
 
-def seconds(inner: Typed) -> exp.Expression:
+def seconds(inner: Typed) -> exp.Expr:
     """Seconds since 1970, or of an interval. (The variants in nanoseconds fail while the engine still plans.)"""
     return attempt(call("epoch", inner.node))
 
@@ -123,7 +132,7 @@ def as_number(typed: Typed) -> Typed:
     raise BindError(f"{typed.type.sql} is not a number.", span=span_of(typed.node))
 
 
-def _moment(place: exp.Expression, bind: Bind) -> Typed:
+def _moment(place: exp.Expr, bind: Bind) -> Typed:
     inner = bind(place)
     need(
         inner, place, ("DATE", "TIMESTAMP"), "a date is needed",
@@ -132,7 +141,7 @@ def _moment(place: exp.Expression, bind: Bind) -> Typed:
     return _settled(inner)
 
 
-def truncate(node: exp.Expression, bind: Bind) -> Typed:
+def truncate(node: exp.Expr, bind: Bind) -> Typed:
     refuse_rest(node, "this", "unit", "input_type_preserved")
     unit = _unit(node.args.get("unit"), UNITS, node)
     inner = _moment(node.this, bind)
@@ -142,10 +151,10 @@ def truncate(node: exp.Expression, bind: Bind) -> Typed:
     return Typed(made, TIMESTAMP, None, inner.constant)
 
 
-def named(name: str) -> Callable[[exp.Expression, Bind], Typed]:
+def named(name: str) -> Callable[[exp.Expr, Bind], Typed]:
     """dayname and monthname."""
 
-    def handle(node: exp.Expression, bind: Bind) -> Typed:
+    def handle(node: exp.Expr, bind: Bind) -> Typed:
         refuse_rest(node, "this", "abbreviated")
         inner = _moment(node.this, bind)
         return Typed(attempt(call(name, inner.node)), TEXT, None, inner.constant)
@@ -153,13 +162,13 @@ def named(name: str) -> Callable[[exp.Expression, Bind], Typed]:
     return handle
 
 
-def last_day(node: exp.Expression, bind: Bind) -> Typed:
+def last_day(node: exp.Expr, bind: Bind) -> Typed:
     refuse_rest(node, "this")
     inner = _moment(node.this, bind)
     return Typed(attempt(call("last_day", inner.node)), DATE, None, inner.constant)
 
 
-def difference(node: exp.Expression, bind: Bind) -> Typed:
+def difference(node: exp.Expr, bind: Bind) -> Typed:
     refuse_rest(node, "this", "expression", "unit", "date_part_boundary")
     # sqlglot reads date_diff(unit, start, end) with the end first.
     return between_dates(
@@ -167,7 +176,7 @@ def difference(node: exp.Expression, bind: Bind) -> Typed:
     )
 
 
-def between_dates(name: str, unit: str, start: exp.Expression, end: exp.Expression, bind: Bind) -> Typed:
+def between_dates(name: str, unit: str, start: exp.Expr, end: exp.Expr, bind: Bind) -> Typed:
     """date_diff counts the borders crossed, date_sub the whole units elapsed."""
     values = [bind(start), bind(end)]
     met = meet([(values[0], start), (values[1], end)], name)
@@ -178,14 +187,14 @@ def between_dates(name: str, unit: str, start: exp.Expression, end: exp.Expressi
     return Typed(attempt(call(name, exp.Literal.string(unit.lower()), *met.nodes)), BIGINT)
 
 
-def subtract(node: exp.Expression, arguments: list[exp.Expression], bind: Bind) -> Typed:
+def subtract(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
     """date_sub('month', a, b), which sqlglot leaves as it is."""
     if len(arguments) != 3:
         raise BindError("date_sub takes a unit and two dates.", span=span_of(node))
     return between_dates("date_sub", _unit(arguments[0], UNITS, node), arguments[1], arguments[2], bind)
 
 
-def date_part(node: exp.Expression, arguments: list[exp.Expression], bind: Bind) -> Typed:
+def date_part(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
     if len(arguments) != 2:
         raise BindError("date_part takes a part and a date.", span=span_of(node))
     if isinstance(arguments[0], exp.Literal) and arguments[0].name.upper() == "EPOCH":
@@ -193,7 +202,7 @@ def date_part(node: exp.Expression, arguments: list[exp.Expression], bind: Bind)
     return part(node, _unit(arguments[0], tuple(PARTS), node), arguments[1], bind)
 
 
-def bucket(node: exp.Expression, bind: Bind) -> Typed:
+def bucket(node: exp.Expr, bind: Bind) -> Typed:
     """time_bucket: a width of zero raises inside TRY too, so the width is a literal."""
     refuse_rest(node, "this", "expression")
     width, inner = interval(node.this, bind), _moment(node.expression, bind)
@@ -203,7 +212,7 @@ def bucket(node: exp.Expression, bind: Bind) -> Typed:
     return Typed(made, inner.type, None, inner.constant)
 
 
-def interval(node: exp.Expression, bind: Bind) -> Typed:
+def interval(node: exp.Expr, bind: Bind) -> Typed:
     if not isinstance(node, exp.Interval):
         raise PrivacyError("an interval must be a literal.", span=span_of(node), hint="write INTERVAL 3 DAY.")
     refuse_rest(node, "this", "unit")
@@ -217,7 +226,7 @@ def interval(node: exp.Expression, bind: Bind) -> Typed:
     return Typed(made, INTERVAL, None, True, nullable=False)
 
 
-def add(node: exp.Expression, bind: Bind) -> Typed:
+def add(node: exp.Expr, bind: Bind) -> Typed:
     """date_add(d, INTERVAL 1 DAY)."""
     refuse_rest(node, "this", "expression")
     inner, step = _moment(node.this, bind), bind(node.expression)
@@ -227,7 +236,7 @@ def add(node: exp.Expression, bind: Bind) -> Typed:
     )
 
 
-def _format(place: exp.Expression | None, node: exp.Expression) -> exp.Expression:
+def _format(place: exp.Expr | None, node: exp.Expr) -> exp.Expr:
     if not isinstance(place, exp.Literal) or not place.is_string:
         raise PrivacyError(
             "a format must be a literal.", span=span_of(place) or span_of(node), hint="write '%Y-%m-%d'."
@@ -242,7 +251,7 @@ def _format(place: exp.Expression | None, node: exp.Expression) -> exp.Expressio
     return place.copy()
 
 
-def to_text(node: exp.Expression, bind: Bind) -> Typed:
+def to_text(node: exp.Expr, bind: Bind) -> Typed:
     refuse_rest(node, "this", "format")
     places = (node.this, node.args.get("format"))
     if isinstance(places[0], exp.Literal) and not isinstance(places[1], exp.Literal):
@@ -252,7 +261,7 @@ def to_text(node: exp.Expression, bind: Bind) -> Typed:
     return Typed(attempt(call("strftime", inner.node, _format(places[1], node))), TEXT, None, inner.constant)
 
 
-def from_text(node: exp.Expression, arguments: list[exp.Expression], bind: Bind) -> Typed:
+def from_text(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
     """try_strptime(text, format)."""
     if len(arguments) != 2:
         raise BindError("try_strptime takes a text and a format.", span=span_of(node))
@@ -266,7 +275,7 @@ def from_text(node: exp.Expression, arguments: list[exp.Expression], bind: Bind)
     )
 
 
-def from_parts(node: exp.Expression, bind: Bind) -> Typed:
+def from_parts(node: exp.Expr, bind: Bind) -> Typed:
     refuse_rest(node, "year", "month", "day")
     made = []
     for key in ("year", "month", "day"):

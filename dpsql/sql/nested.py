@@ -11,7 +11,7 @@ from dpsql.sql.meeting import Bind, call, cast, need, refuse_rest
 from dpsql.sql.types import TEXT, TIMESTAMP, Typed
 
 
-def taken(typed: Typed, node: exp.Expression) -> Typed:
+def taken(typed: Typed, node: exp.Expr) -> Typed:
     kind = typed.type
     if kind.kind == "OTHER":
         raise PrivacyError(
@@ -30,7 +30,7 @@ def taken(typed: Typed, node: exp.Expression) -> Typed:
     )
 
 
-def field(typed: Typed, name: str, node: exp.Expression) -> Typed:
+def field(typed: Typed, name: str, node: exp.Expr) -> Typed:
     for known, kind in typed.type.fields:
         if known.lower() == name.lower():
             made = call("struct_extract", typed.node.copy(), exp.Literal.string(known))

@@ -15,17 +15,38 @@ from dpsql.errors import BindError
 from dpsql.sql.bounds import UNKNOWN, Interval
 from dpsql.sql.dialect import span_of
 from dpsql.sql.meeting import (
-    Bind, atom, attempt, boolean, cast, common_number, double, fits, meet, need, refuse_rest,
+    Bind,
+    atom,
+    attempt,
+    boolean,
+    cast,
+    common_number,
+    double,
+    fits,
+    meet,
+    need,
+    refuse_rest,
 )  # fmt: skip
 from dpsql.sql.types import (
-    BIGINT, DATE, DOUBLE, FLOAT, HUGEINT, INTEGER, INTERVAL, NULL, TIMESTAMP, Type, Typed, decimal,
+    BIGINT,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    HUGEINT,
+    INTEGER,
+    INTERVAL,
+    NULL,
+    TIMESTAMP,
+    Type,
+    Typed,
+    decimal,
 )  # fmt: skip
 
 NUMBERS = ("INTEGER", "DECIMAL", "DOUBLE")
 _MOMENTS = {"DATE", "TIMESTAMP", "INTERVAL", "TIME"}
 
 
-def compare(node: exp.Expression, bind: Bind) -> Typed:
+def compare(node: exp.Expr, bind: Bind) -> Typed:
     refuse_rest(node, "this", "expression")
     left, right = bind(node.this), bind(node.expression)
     met = meet([(left, node.this), (right, node.expression)], "the comparison")
@@ -34,7 +55,7 @@ def compare(node: exp.Expression, bind: Bind) -> Typed:
     return boolean(made, (left, right), False if never else None if met.safe else True)
 
 
-def between(node: exp.Expression, bind: Bind) -> Typed:
+def between(node: exp.Expr, bind: Bind) -> Typed:
     refuse_rest(node, "this", "low", "high")
     places = [node.this, node.args["low"], node.args["high"]]
     parts = [bind(place) for place in places]
@@ -43,7 +64,7 @@ def between(node: exp.Expression, bind: Bind) -> Typed:
     return boolean(exp.Between(this=value, low=low, high=high), parts, None if met.safe else True)
 
 
-def within(node: exp.Expression, bind: Bind) -> Typed:
+def within(node: exp.Expr, bind: Bind) -> Typed:
     places = [node.this, *node.expressions]
     parts = [bind(place) for place in places]
     met = meet(list(zip(parts, places, strict=True)), "IN")
@@ -55,14 +76,14 @@ def within(node: exp.Expression, bind: Bind) -> Typed:
 # -- plus, minus, times -----------------------------------------------------------------------------------------
 
 _Op = Callable[[Interval, Interval], Interval]
-_BOUNDS: dict[type[exp.Expression], _Op] = {
+_BOUNDS: dict[type[exp.Expr], _Op] = {
     exp.Add: lambda a, b: a + b,
     exp.Sub: lambda a, b: a - b,
     exp.Mul: lambda a, b: a * b,
 }
 
 
-def arithmetic(node: exp.Expression, bind: Bind) -> Typed:
+def arithmetic(node: exp.Expr, bind: Bind) -> Typed:
     refuse_rest(node, "this", "expression")
     left, right = bind(node.this), bind(node.expression)
     if left.type.kind in _MOMENTS or right.type.kind in _MOMENTS:
@@ -73,8 +94,9 @@ def arithmetic(node: exp.Expression, bind: Bind) -> Typed:
     constant = left.constant and right.constant
     missing = left.nullable or right.nullable
     if "NULL" in kinds:
-        kind = left.type if right.type.kind == "NULL" else right.type
-        return Typed(cast(exp.Null(), kind if kind != NULL else INTEGER), kind if kind != NULL else INTEGER)
+        known = left.type if right.type.kind == "NULL" else right.type
+        known = INTEGER if known == NULL else known
+        return Typed(cast(exp.Null(), known), known)
     if kinds == {"INTEGER"}:
         return _integers(node, left, right, bounds, constant)
     made = type(node)(this=atom(left.node), expression=atom(right.node))
@@ -82,15 +104,15 @@ def arithmetic(node: exp.Expression, bind: Bind) -> Typed:
         kind = common_number((left, right))
         safe = fits(left, kind) and fits(right, kind)
         return Typed(made if safe else attempt(made), kind, bounds, constant, nullable=missing or not safe)
-    kind = _decimal(node, left.type, right.type)
-    if kind is None:  # more digits after the point than a decimal has
+    made_type = _decimal(node, left.type, right.type)
+    if made_type is None:  # more digits after the point than a decimal has
         made = type(node)(this=double(left), expression=double(right))
         return Typed(made, DOUBLE, bounds, constant, nullable=missing)
     plain = _decimal(node, left.shown, right.shown)
-    return Typed(attempt(made), kind, bounds, constant, plain=plain if plain != kind else None)
+    return Typed(attempt(made), made_type, bounds, constant, plain=plain if plain != made_type else None)
 
 
-def _integers(node: exp.Expression, left: Typed, right: Typed, bounds: Interval, constant: bool) -> Typed:
+def _integers(node: exp.Expr, left: Typed, right: Typed, bounds: Interval, constant: bool) -> Typed:
     plain = common_number((left, right), shown=True)
     if plain.sql == "UHUGEINT":
         met = meet([(left, node.this), (right, node.expression)], "the arithmetic")
@@ -116,7 +138,7 @@ def _integers(node: exp.Expression, left: Typed, right: Typed, bounds: Interval,
     return Typed(attempt(made), HUGEINT, bounds, constant, plain=plain if plain != HUGEINT else None)
 
 
-def _decimal(node: exp.Expression, left: Type, right: Type) -> Type | None:
+def _decimal(node: exp.Expr, left: Type, right: Type) -> Type | None:
     """DuckDB's own result of + - * on decimals and integers; None where it has none."""
     (a, s), (b, t) = left.digits, right.digits
     if isinstance(node, exp.Mul):
@@ -131,7 +153,7 @@ def _decimal(node: exp.Expression, left: Type, right: Type) -> Type | None:
     return decimal(min(width, 38), scale)
 
 
-def _numbers(node: exp.Expression, left: Typed, right: Typed) -> None:
+def _numbers(node: exp.Expr, left: Typed, right: Typed) -> None:
     for typed, place in ((left, node.this), (right, node.expression)):
         need(
             typed, place, NUMBERS, "arithmetic needs numbers",
@@ -140,7 +162,7 @@ def _numbers(node: exp.Expression, left: Typed, right: Typed) -> None:
         )  # fmt: skip
 
 
-def _moments(node: exp.Expression, left: Typed, right: Typed) -> Typed:
+def _moments(node: exp.Expr, left: Typed, right: Typed) -> Typed:
     """Dates may leave the calendar: all of it stands in TRY."""
     kinds = (left.type.kind, right.type.kind)
     made = attempt(type(node)(this=atom(left.node), expression=atom(right.node)))
@@ -172,17 +194,11 @@ def _moments(node: exp.Expression, left: Typed, right: Typed) -> Typed:
 # -- division ---------------------------------------------------------------------------------------------------
 
 
-def _refuse_zero(node: exp.Expression, right: Typed) -> None:
-    if right.constant and right.bounds is not None and right.bounds == Interval.point(0):
-        raise BindError("this divides by zero.", span=span_of(node))
-
-
-def divide(node: exp.Expression, bind: Bind) -> Typed:
+def divide(node: exp.Expr, bind: Bind) -> Typed:
     """``/`` is division of DOUBLEs (of FLOATs, where FLOAT meets nothing finer): infinite or NaN at zero."""
     refuse_rest(node, "this", "expression", "typed", "safe")
     left, right = bind(node.this), bind(node.expression)
     _numbers(node, left, right)
-    _refuse_zero(node, right)
     bounds = (left.bounds or UNKNOWN) / (right.bounds or UNKNOWN)
     kind = DOUBLE
     if "NULL" not in (left.type.kind, right.type.kind) and common_number((left, right)) == FLOAT:
@@ -197,12 +213,11 @@ def divide(node: exp.Expression, bind: Bind) -> Typed:
     return Typed(attempt(made), kind, bounds, left.constant and right.constant)
 
 
-def whole_divide(node: exp.Expression, bind: Bind) -> Typed:
+def whole_divide(node: exp.Expr, bind: Bind) -> Typed:
     """``//`` and ``%``: NULL at zero."""
     refuse_rest(node, "this", "expression")
     left, right = bind(node.this), bind(node.expression)
     _numbers(node, left, right)
-    _refuse_zero(node, right)
     remainder = isinstance(node, exp.Mod)
     met = meet([(left, node.this), (right, node.expression)], "the division")
     kind, plain = met.type, met.plain
@@ -219,7 +234,7 @@ def whole_divide(node: exp.Expression, bind: Bind) -> Typed:
         bounds = (left.bounds or UNKNOWN) / (right.bounds or UNKNOWN)
         bounds = bounds.rounded() if kind.kind == "INTEGER" else bounds
     divisor = right.node
-    sure = right.constant and isinstance(right.node, exp.Literal)
+    sure = isinstance(right.node, exp.Literal) and right.bounds != Interval.point(0)
     if not sure and not (remainder and kind.kind == "DOUBLE"):
         divisor = exp.Nullif(this=right.node, expression=exp.Literal.number(0))
     made = type(node)(this=atom(left.node), expression=atom(divisor))
@@ -233,7 +248,7 @@ def whole_divide(node: exp.Expression, bind: Bind) -> Typed:
 # -- signs and bits ---------------------------------------------------------------------------------------------
 
 
-def negate(node: exp.Expression, bind: Bind) -> Typed:
+def negate(node: exp.Expr, bind: Bind) -> Typed:
     refuse_rest(node, "this")
     inner = _least_integer(node.this) or bind(node.this)
     if inner.type.kind == "INTERVAL":
@@ -265,7 +280,7 @@ def negate(node: exp.Expression, bind: Bind) -> Typed:
     )
 
 
-def _least_integer(place: exp.Expression) -> Typed | None:
+def _least_integer(place: exp.Expr) -> Typed | None:
     """9223372036854775808 is no BIGINT, but its negation is."""
     if isinstance(place, exp.Literal) and not place.is_string and place.name == str(2**63):
         point = Interval.point(2**63)
@@ -273,7 +288,7 @@ def _least_integer(place: exp.Expression) -> Typed | None:
     return None
 
 
-def absolute(node: exp.Expression, bind: Bind) -> Typed:
+def absolute(node: exp.Expr, bind: Bind) -> Typed:
     refuse_rest(node, "this")
     inner = bind(node.this)
     need(inner, node.this, NUMBERS, "a number is needed")
@@ -288,7 +303,7 @@ def absolute(node: exp.Expression, bind: Bind) -> Typed:
     return Typed(attempt(exp.Abs(this=inner.node)), inner.type, bounds, inner.constant)
 
 
-def bitwise(node: exp.Expression, bind: Bind) -> Typed:
+def bitwise(node: exp.Expr, bind: Bind) -> Typed:
     """``& | xor`` are total on integers of one type; shifts may leave the type, and stand in TRY."""
     refuse_rest(node, "this", "expression")
     left, right = bind(node.this), bind(node.expression)

@@ -20,7 +20,7 @@ LONGEST = 1000
 _MOST_REPEATS = 1000
 
 
-def _literal(place: exp.Expression | None, what: str, node: exp.Expression) -> str:
+def _literal(place: exp.Expr | None, what: str, node: exp.Expr) -> str:
     if isinstance(place, exp.RawString):
         place = exp.Literal.string(place.name)
     if not isinstance(place, exp.Literal) or not place.is_string:
@@ -34,24 +34,24 @@ def _literal(place: exp.Expression | None, what: str, node: exp.Expression) -> s
     return place.name
 
 
-def _text(place: exp.Expression, bind: Bind) -> Typed:
+def _text(place: exp.Expr, bind: Bind) -> Typed:
     typed = bind(place)
     need(typed, place, ("TEXT",), "a pattern is matched with text", "cast it to VARCHAR.")
     return typed
 
 
-def like(node: exp.Expression, bind: Bind) -> Typed:
+def like(node: exp.Expr, bind: Bind) -> Typed:
     """LIKE, ILIKE and GLOB know no pattern that fails."""
     refuse_rest(node, "this", "expression", "negate")
     left = _text(node.this, bind)
     pattern = exp.Literal.string(_literal(node.expression, "a pattern", node))
-    made: exp.Expression = type(node)(this=atom(left.node), expression=pattern)
+    made: exp.Expr = type(node)(this=atom(left.node), expression=pattern)
     if node.args.get("negate"):
         made = exp.Not(this=exp.Paren(this=made))
     return boolean(made, (left,))
 
 
-def escape(node: exp.Expression, bind: Bind) -> Typed:
+def escape(node: exp.Expr, bind: Bind) -> Typed:
     """With ESCAPE, a pattern may end in the escape character, or escape what needs none: both raise."""
     refuse_rest(node, "this", "expression")
     inner = node.this
@@ -75,13 +75,13 @@ def escape(node: exp.Expression, bind: Bind) -> Typed:
         )
     left = _text(inner.this, bind)
     shape = type(inner)(this=atom(left.node), expression=exp.Literal.string(pattern))
-    made: exp.Expression = exp.Escape(this=shape, expression=exp.Literal.string(mark))
+    made: exp.Expr = exp.Escape(this=shape, expression=exp.Literal.string(mark))
     if inner.args.get("negate"):
         made = exp.Not(this=exp.Paren(this=made))
     return boolean(made, (left,))
 
 
-def regular(node: exp.Expression, bind: Bind) -> Typed:
+def regular(node: exp.Expr, bind: Bind) -> Typed:
     """regexp_matches, regexp_full_match and SIMILAR TO."""
     refuse_rest(node, "this", "expression", "flag", "options")
     if isinstance(node, exp.RegexpLike) and "start" not in node.meta:  # the operator, not the function
@@ -97,7 +97,7 @@ def regular(node: exp.Expression, bind: Bind) -> Typed:
     return boolean(made, (left,))
 
 
-def extract(node: exp.Expression, bind: Bind) -> Typed:
+def extract(node: exp.Expr, bind: Bind) -> Typed:
     refuse_rest(node, "this", "expression", "group", "null_if_pos_overflow")
     left = _text(node.this, bind)
     pattern = _expression(node.expression, node)
@@ -115,7 +115,7 @@ def extract(node: exp.Expression, bind: Bind) -> Typed:
     return Typed(call("regexp_extract", *arguments), TEXT, None, left.constant, nullable=left.nullable)
 
 
-def substitute(node: exp.Expression, bind: Bind) -> Typed:
+def substitute(node: exp.Expr, bind: Bind) -> Typed:
     refuse_rest(node, "this", "expression", "replacement", "modifiers", "single_replace")
     left = _text(node.this, bind)
     pattern = _expression(node.expression, node)
@@ -131,7 +131,7 @@ def substitute(node: exp.Expression, bind: Bind) -> Typed:
     return Typed(made, TEXT, None, left.constant, nullable=left.nullable)
 
 
-def _flags(place: exp.Expression | None, node: exp.Expression, more: str = "") -> list[exp.Expression]:
+def _flags(place: exp.Expr | None, node: exp.Expr, more: str = "") -> list[exp.Expr]:
     if place is None:
         return []
     text = _literal(place, "flags", node)
@@ -161,7 +161,7 @@ _PIECE = re.compile(
 )
 
 
-def _expression(place: exp.Expression | None, node: exp.Expression) -> exp.Expression:
+def _expression(place: exp.Expr | None, node: exp.Expr) -> exp.Expr:
     """A literal regular expression that RE2 is sure to read."""
     text = _literal(place, "a pattern", node)
     at = repeats = 0

@@ -35,42 +35,47 @@ class Scope(Protocol):
         ...
 
 
-def total(node: exp.Expression, scope: Scope) -> Typed:
+def total(node: exp.Expr, scope: Scope) -> Typed:
     """The expression, rewritten so that it can't fail in any supported DuckDB, whatever the data.
 
     Raises:
         BindError: names or types that don't fit; a constant that can't be read.
         PrivacyError: something that is not on the allow-list; the hint says what is.
     """
+    return _Walk(scope).bind(node)
 
-    def bind(part: exp.Expression) -> Typed:
-        nonlocal depth
-        if depth > DEEPEST:
+
+class _Walk:
+    """One expression's way down, with a limit to its depth."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self.depth = 0
+
+    def bind(self, node: exp.Expr) -> Typed:
+        if self.depth > DEEPEST:
             raise BindError(
                 "this expression is nested too deeply.",
                 span=span_of(node),
                 hint="compute it in steps, in CTEs.",
             )
-        depth += 1
+        self.depth += 1
         try:
-            return _bind(part, bind, scope)
+            return _bind(node, self.bind, self.scope)
         finally:
-            depth -= 1
-
-    depth = 0
-    return bind(node)
+            self.depth -= 1
 
 
-def condition(node: exp.Expression, scope: Scope) -> Typed:
+def condition(node: exp.Expr, scope: Scope) -> Typed:
     """A total truth value.
 
     Raises:
         BindError: it is not a condition, or as for :func:`total`.
     """
-    return _truth(node, lambda part: total(part, scope))
+    return _truth(node, _Walk(scope).bind)
 
 
-def _bind(node: exp.Expression, bind: Bind, scope: Scope) -> Typed:
+def _bind(node: exp.Expr, bind: Bind, scope: Scope) -> Typed:
     if isinstance(node, exp.Column):
         return _column(node, scope)
     handler = _HANDLERS.get(type(node))
@@ -104,7 +109,7 @@ _HINTS = {
 }
 
 
-def _refusal(node: exp.Expression) -> PrivacyError:
+def _refusal(node: exp.Expr) -> PrivacyError:
     if isinstance(node, exp.AggFunc):
         return PrivacyError(
             f"{node.sql_name()} can't stand here.",
@@ -151,28 +156,28 @@ def _field_of_column(node: exp.Column, scope: Scope) -> Typed | None:
     return nested.field(typed, node.name, node) if typed.type.kind == "STRUCT" else None
 
 
-def _literal(node: exp.Expression, bind: Bind) -> Typed:
+def _literal(node: exp.Expr, bind: Bind) -> Typed:
     assert isinstance(node, exp.Literal)
     return casts.literal(node)
 
 
-def _raw(node: exp.Expression, bind: Bind) -> Typed:
+def _raw(node: exp.Expr, bind: Bind) -> Typed:
     return casts.text(node.name, node)
 
 
-def _boolean(node: exp.Expression, bind: Bind) -> Typed:
+def _boolean(node: exp.Expr, bind: Bind) -> Typed:
     return Typed(node.copy(), BOOLEAN, None, True, nullable=False)
 
 
-def _null(node: exp.Expression, bind: Bind) -> Typed:
+def _null(node: exp.Expr, bind: Bind) -> Typed:
     return casts.null()
 
 
-def _paren(node: exp.Expression, bind: Bind) -> Typed:
+def _paren(node: exp.Expr, bind: Bind) -> Typed:
     return bind(node.this)
 
 
-def _try(node: exp.Expression, bind: Bind) -> Typed:
+def _try(node: exp.Expr, bind: Bind) -> Typed:
     """TRY: NULL where DuckDB's own type would have overflowed."""
     inner = bind(node.this)
     return inner if inner.plain is None else casts.converted(inner, inner.plain)
@@ -181,7 +186,7 @@ def _try(node: exp.Expression, bind: Bind) -> Typed:
 # -- logic ------------------------------------------------------------------------------------------------------
 
 
-def _truth(node: exp.Expression, bind: Bind) -> Typed:
+def _truth(node: exp.Expr, bind: Bind) -> Typed:
     typed = bind(node)
     if typed.type.kind not in ("BOOLEAN", "NULL"):
         hint = "write x <> 0." if typed.type.numeric else None
@@ -191,10 +196,10 @@ def _truth(node: exp.Expression, bind: Bind) -> Typed:
     return typed
 
 
-def _connect(node: exp.Expression, bind: Bind) -> Typed:
+def _connect(node: exp.Expr, bind: Bind) -> Typed:
     """AND and OR. Long chains are made flat, then even: neither we nor the engine go deep for them."""
-    parts: list[exp.Expression] = []
-    stack: list[exp.Expression] = [node]
+    parts: list[exp.Expr] = []
+    stack: list[exp.Expr] = [node]
     while stack:
         item = stack.pop()
         if type(item) is type(node):
@@ -212,12 +217,12 @@ def _connect(node: exp.Expression, bind: Bind) -> Typed:
     return boolean(level[0], typed)
 
 
-def _not(node: exp.Expression, bind: Bind) -> Typed:
+def _not(node: exp.Expr, bind: Bind) -> Typed:
     inner = _truth(node.this, bind)
     return boolean(exp.Not(this=exp.Paren(this=inner.node)), (inner,))
 
 
-def _is(node: exp.Expression, bind: Bind) -> Typed:
+def _is(node: exp.Expr, bind: Bind) -> Typed:
     refuse_rest(node, "this", "expression")
     left = bind(node.this)
     if not isinstance(node.expression, exp.Null | exp.Boolean):
@@ -229,7 +234,7 @@ def _is(node: exp.Expression, bind: Bind) -> Typed:
     return boolean(exp.Is(this=atom(left.node), expression=node.expression.copy()), (left,), False)
 
 
-def _in(node: exp.Expression, bind: Bind) -> Typed:
+def _in(node: exp.Expr, bind: Bind) -> Typed:
     if not node.expressions or any(node.args.get(key) for key in ("query", "unnest", "field")):
         raise PrivacyError(
             "IN takes a list of values here.", span=span_of(node), hint="write x IN (1, 2, 3)."
@@ -241,7 +246,7 @@ def _in(node: exp.Expression, bind: Bind) -> Typed:
 # -- choices ----------------------------------------------------------------------------------------------------
 
 
-def _case(node: exp.Expression, bind: Bind) -> Typed:
+def _case(node: exp.Expr, bind: Bind) -> Typed:
     refuse_rest(node, "this", "ifs", "default")
     branches, otherwise = node.args["ifs"], node.args.get("default")
     if node.this is not None:
@@ -268,7 +273,7 @@ def _case(node: exp.Expression, bind: Bind) -> Typed:
 
 
 def _chosen(
-    made: exp.Expression,
+    made: exp.Expr,
     kind: Type,
     plain: Type,
     values: list[Typed],
@@ -283,15 +288,15 @@ def _chosen(
     return Typed(made, kind, bounds if kind.numeric else None, constant, None, reach, missing, shown)
 
 
-def _if(node: exp.Expression, bind: Bind) -> Typed:
+def _if(node: exp.Expr, bind: Bind) -> Typed:
     refuse_rest(node, "this", "true", "false")
     branch = exp.If(this=node.this.copy(), true=node.args["true"].copy())
     otherwise = node.args.get("false")
     return _case(exp.Case(ifs=[branch], default=otherwise.copy() if otherwise is not None else None), bind)
 
 
-def _several(name: str) -> Callable[[exp.Expression, Bind], Typed]:
-    def handle(node: exp.Expression, bind: Bind) -> Typed:
+def _several(name: str) -> Callable[[exp.Expr, Bind], Typed]:
+    def handle(node: exp.Expr, bind: Bind) -> Typed:
         refuse_rest(node, "this", "expressions", "ignore_nulls", "is_nvl", "is_null")
         places = [node.this, *node.expressions] if node.this is not None else list(node.expressions)
         values = [bind(place) for place in places]
@@ -309,7 +314,7 @@ def _several(name: str) -> Callable[[exp.Expression, Bind], Typed]:
     return handle
 
 
-def _nullif(node: exp.Expression, bind: Bind) -> Typed:
+def _nullif(node: exp.Expr, bind: Bind) -> Typed:
     refuse_rest(node, "this", "expression")
     left, right = bind(node.this), bind(node.expression)
     met = meet([(left, node.this), (right, node.expression)], "NULLIF")
@@ -321,29 +326,77 @@ def _nullif(node: exp.Expression, bind: Bind) -> Typed:
     )
 
 
-_HANDLERS: dict[type[exp.Expression], Callable[..., Typed]] = {
-    exp.Literal: _literal, exp.RawString: _raw, exp.Boolean: _boolean, exp.Null: _null, exp.Paren: _paren, exp.Try: _try,
-    exp.Dot: nested.dot, exp.Bracket: nested.bracket, exp.And: _connect, exp.Or: _connect, exp.Not: _not, exp.Is: _is, exp.In: _in,
-    exp.Case: _case, exp.If: _if, exp.Nullif: _nullif,
+_HANDLERS: dict[type[exp.Expr], Callable[..., Typed]] = {
+    exp.Literal: _literal,
+    exp.RawString: _raw,
+    exp.Boolean: _boolean,
+    exp.Null: _null,
+    exp.Paren: _paren,
+    exp.Try: _try,
+    exp.Dot: nested.dot,
+    exp.Bracket: nested.bracket,
+    exp.And: _connect,
+    exp.Or: _connect,
+    exp.Not: _not,
+    exp.Is: _is,
+    exp.In: _in,
+    exp.Case: _case,
+    exp.If: _if,
+    exp.Nullif: _nullif,
     **{kind: _several(kind.__name__.lower()) for kind in (exp.Coalesce, exp.Greatest, exp.Least)},
     **dict.fromkeys(
-        (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ), operators.compare
+        (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ),
+        operators.compare,
     ),
-    exp.Between: operators.between, exp.Add: operators.arithmetic, exp.Sub: operators.arithmetic,
-    exp.Mul: operators.arithmetic, exp.Div: operators.divide, exp.IntDiv: operators.whole_divide,
-    exp.Mod: operators.whole_divide, exp.Neg: operators.negate, exp.Abs: operators.absolute,
-    exp.BitwiseAnd: operators.bitwise, exp.BitwiseOr: operators.bitwise, exp.BitwiseXor: operators.bitwise,
-    exp.Like: patterns.like, exp.ILike: patterns.like, exp.Glob: patterns.like, exp.Escape: patterns.escape,
-    exp.RegexpLike: patterns.regular, exp.RegexpFullMatch: patterns.regular, exp.SimilarTo: patterns.regular,
-    exp.RegexpExtract: patterns.extract, exp.RegexpReplace: patterns.substitute,
-    exp.DPipe: calls.concat, exp.Concat: calls.concatenate("concat"), exp.ConcatWs: calls.concatenate("concat_ws"), exp.Trim: calls.trim,
-    exp.Cast: casts.conversion, exp.TryCast: casts.conversion, exp.Extract: moments.extract,
-    exp.TimeToUnix: moments.epoch, exp.TimestampTrunc: moments.truncate, exp.DateTrunc: moments.truncate,
-    exp.DateDiff: moments.difference, exp.LastDay: moments.last_day, exp.DateBin: moments.bucket,
-    exp.Interval: moments.interval, exp.DateAdd: moments.add, exp.TimeToStr: moments.to_text,
-    exp.DateFromParts: moments.from_parts, exp.Dayname: moments.named("dayname"), exp.Monthname: moments.named("monthname"),
-    exp.Floor: calls.rounding("floor"), exp.Ceil: calls.rounding("ceil"), exp.Round: calls.rounding("round"), exp.Trunc: calls.rounding("trunc"),
-    exp.Sign: calls.sign, exp.Log: calls.logarithm, exp.Length: calls.length, exp.ArrayContains: calls.contains, exp.SHA2: calls.sha,
-}  # fmt: skip
+    exp.Between: operators.between,
+    exp.Add: operators.arithmetic,
+    exp.Sub: operators.arithmetic,
+    exp.Mul: operators.arithmetic,
+    exp.Div: operators.divide,
+    exp.IntDiv: operators.whole_divide,
+    exp.Mod: operators.whole_divide,
+    exp.Neg: operators.negate,
+    exp.Abs: operators.absolute,
+    exp.BitwiseAnd: operators.bitwise,
+    exp.BitwiseOr: operators.bitwise,
+    exp.BitwiseXor: operators.bitwise,
+    exp.Like: patterns.like,
+    exp.ILike: patterns.like,
+    exp.Glob: patterns.like,
+    exp.Escape: patterns.escape,
+    exp.RegexpLike: patterns.regular,
+    exp.RegexpFullMatch: patterns.regular,
+    exp.SimilarTo: patterns.regular,
+    exp.RegexpExtract: patterns.extract,
+    exp.RegexpReplace: patterns.substitute,
+    exp.DPipe: calls.concat,
+    exp.Concat: calls.concatenate("concat"),
+    exp.ConcatWs: calls.concatenate("concat_ws"),
+    exp.Trim: calls.trim,
+    exp.Cast: casts.conversion,
+    exp.TryCast: casts.conversion,
+    exp.Extract: moments.extract,
+    exp.TimeToUnix: moments.epoch,
+    exp.TimestampTrunc: moments.truncate,
+    exp.DateTrunc: moments.truncate,
+    exp.DateDiff: moments.difference,
+    exp.LastDay: moments.last_day,
+    exp.DateBin: moments.bucket,
+    exp.Interval: moments.interval,
+    exp.DateAdd: moments.add,
+    exp.TimeToStr: moments.to_text,
+    exp.DateFromParts: moments.from_parts,
+    exp.Dayname: moments.named("dayname"),
+    exp.Monthname: moments.named("monthname"),
+    exp.Floor: calls.rounding("floor"),
+    exp.Ceil: calls.rounding("ceil"),
+    exp.Round: calls.rounding("round"),
+    exp.Trunc: calls.rounding("trunc"),
+    exp.Sign: calls.sign,
+    exp.Log: calls.logarithm,
+    exp.Length: calls.length,
+    exp.ArrayContains: calls.contains,
+    exp.SHA2: calls.sha,
+}
 
 __all__ = ["BIGINT", "Scope", "condition", "total", "unify"]

@@ -32,11 +32,13 @@ _KINDS: dict[str, Kind] = {
     "TIMESTAMP_MS": "TIMESTAMP", "TIMESTAMP_NS": "TIMESTAMP", "INTERVAL": "INTERVAL", "UUID": "UUID", "NULL": "NULL",
 }  # fmt: skip
 _SPELLINGS = {
-    "INT": "INTEGER", "INT4": "INTEGER", "SIGNED": "INTEGER", "INT1": "TINYINT", "INT2": "SMALLINT", "SHORT": "SMALLINT",
+    "INT": "INTEGER", "INT4": "INTEGER", "SIGNED": "INTEGER", "INT1": "TINYINT", "INT2": "SMALLINT",
+    "SHORT": "SMALLINT",
     "INT8": "BIGINT", "LONG": "BIGINT", "INT128": "HUGEINT", "UINT8": "UTINYINT", "UINT16": "USMALLINT",
     "UINT32": "UINTEGER", "UINT64": "UBIGINT", "UINT128": "UHUGEINT", "REAL": "FLOAT", "FLOAT4": "FLOAT",
     "FLOAT8": "DOUBLE", "TEXT": "VARCHAR", "STRING": "VARCHAR", "CHAR": "VARCHAR", "BPCHAR": "VARCHAR",
-    "NVARCHAR": "VARCHAR", "BOOL": "BOOLEAN", "LOGICAL": "BOOLEAN", "DATETIME": "TIMESTAMP", "TIMESTAMP_US": "TIMESTAMP",
+    "NVARCHAR": "VARCHAR", "BOOL": "BOOLEAN", "LOGICAL": "BOOLEAN", "DATETIME": "TIMESTAMP",
+    "TIMESTAMP_US": "TIMESTAMP",
     "TIMESTAMP WITHOUT TIME ZONE": "TIMESTAMP", "NUMERIC": "DECIMAL", '"NULL"': "NULL",
 }  # fmt: skip
 
@@ -173,13 +175,13 @@ NULL = Type("NULL", "NULL")
 class Typed:
     """An expression that can't fail in the engine, whatever the data.
 
-    ``bounds`` are what is public about its values (see :mod:`dpsql.sql.bounds`), ``values`` all that the policy declares,
-    ``reach`` what its integers can't leave because of their types (so that widening can be proved to be enough).
-    ``nullable`` is False where a value is certain to be there. ``plain`` is the type that DuckDB gives the analyst's own
-    expression, where ours is wider to hold what would have overflowed.
+    ``bounds`` are what is public about its values (see :mod:`dpsql.sql.bounds`), ``values`` all that the policy
+    declares, ``reach`` what its integers can't leave because of their types (so that widening can be proved to
+    be enough). ``nullable`` is False where a value is certain to be there. ``plain`` is the type that DuckDB gives the
+    analyst's own expression, where ours is wider to hold what would have overflowed.
     """
 
-    node: exp.Expression
+    node: exp.Expr
     type: Type
     bounds: Interval | None = None
     constant: bool = False

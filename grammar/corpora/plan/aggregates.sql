@@ -181,3 +181,11 @@ SELECT COUNT(DISTINCT patient_id, epsilon => 1) FILTER (WHERE age > 60) AS peopl
 columns: people
 cost: ε=1
 block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 1}
+====
+-- case: a constant that divides by zero is NULL, whatever the data
+SELECT COUNT(*) FROM visits WHERE age > 100 AND 1 // 0 = 1
+----
+columns: count_star()
+cost: ε=0.1
+block: Aggregation {"count": 1, "epsilon": "1/10", "kind": "discrete_laplace", "sensitivity": 10}
+note: ε=0.1 is the policy's default
