@@ -27,6 +27,14 @@ class Engine(Protocol):
         """SQL text that names the table in a FROM clause, fully qualified."""
         ...
 
+    def public(self, table: Table) -> pa.Table:
+        """All rows of a public table."""
+        ...
+
+    def public(self, table: Table) -> pa.Table:
+        """All rows of a public table, for the SQL that runs over releases."""
+        ...
+
     def version(self) -> str:
         """A fingerprint of the data as the owner published them; changes when files change."""
         ...
