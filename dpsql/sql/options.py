@@ -20,13 +20,13 @@ SMALLEST = Fraction(1, 10**15)
 """No epsilon below this: a share that small buys nothing, and its noise would not fit the machine's integers."""
 
 
-def number(node: exp.Expression, what: str) -> Fraction:
+def number(node: exp.Expr, what: str) -> Fraction:
     """The exact value of a numeric literal.
 
     Raises:
         BindError: not a finite literal number.
     """
-    inner: exp.Expression | None = node
+    inner: exp.Expr | None = node
     sign = 1
     while isinstance(inner, exp.Neg | exp.Paren):
         sign = -sign if isinstance(inner, exp.Neg) else sign
@@ -38,14 +38,14 @@ def number(node: exp.Expression, what: str) -> Fraction:
     )
 
 
-def positive(node: exp.Expression, what: str) -> Fraction:
+def positive(node: exp.Expr, what: str) -> Fraction:
     value = number(node, what)
     if value <= 0:
         raise BindError(f"{what} must be above 0.", span=span_of(node))
     return value
 
 
-def epsilon_value(node: exp.Expression, what: str = "epsilon") -> Fraction:
+def epsilon_value(node: exp.Expr, what: str = "epsilon") -> Fraction:
     value = positive(node, what)
     if value < SMALLEST:
         raise BindError(
@@ -56,7 +56,7 @@ def epsilon_value(node: exp.Expression, what: str = "epsilon") -> Fraction:
     return value
 
 
-def delta_value(node: exp.Expression, what: str = "delta") -> Fraction:
+def delta_value(node: exp.Expr, what: str = "delta") -> Fraction:
     value = number(node, what)
     if not 0 <= value < 1:
         raise BindError(
@@ -65,14 +65,14 @@ def delta_value(node: exp.Expression, what: str = "delta") -> Fraction:
     return value
 
 
-def whole(node: exp.Expression, what: str) -> int:
+def whole(node: exp.Expr, what: str) -> int:
     value = number(node, what)
     if value.denominator != 1 or not 1 <= value <= 10**9:
         raise BindError(f"{what} must be a whole number of at least 1.", span=span_of(node))
     return int(value)
 
 
-def pair(node: exp.Expression, what: str) -> tuple[Fraction, Fraction]:
+def pair(node: exp.Expr, what: str) -> tuple[Fraction, Fraction]:
     if not isinstance(node, exp.Tuple) or len(node.expressions) != 2:
         raise BindError(
             f"{what} must be a pair.", span=span_of(node), hint=f"write {what} as (lowest, highest)."
@@ -85,26 +85,26 @@ def pair(node: exp.Expression, what: str) -> tuple[Fraction, Fraction]:
     return low, high
 
 
-def bounds_or_auto(node: exp.Expression, what: str) -> tuple[Fraction, Fraction] | str:
+def bounds_or_auto(node: exp.Expr, what: str) -> tuple[Fraction, Fraction] | str:
     if isinstance(node, exp.Column | exp.Var) and node.name.upper() == "AUTO":
         return "AUTO"
     return pair(node, what)
 
 
-def word(node: exp.Expression, what: str) -> str:
+def word(node: exp.Expr, what: str) -> str:
     if isinstance(node, exp.Column | exp.Var | exp.Literal | exp.Identifier) and node.name:
         return node.name
     raise BindError(f"{what} must be a word.", span=span_of(node))
 
 
-def truth(node: exp.Expression, what: str) -> bool:
+def truth(node: exp.Expr, what: str) -> bool:
     if isinstance(node, exp.Boolean):
         return bool(node.this)
     raise BindError(f"{what} must be TRUE or FALSE.", span=span_of(node))
 
 
-def one_of(*allowed: str, upper: bool = True) -> Callable[[exp.Expression, str], str]:
-    def read(node: exp.Expression, what: str) -> str:
+def one_of(*allowed: str, upper: bool = True) -> Callable[[exp.Expr, str], str]:
+    def read(node: exp.Expr, what: str) -> str:
         value = word(node, what)
         value = value.upper() if upper else value.lower()
         if value not in allowed:
@@ -116,12 +116,12 @@ def one_of(*allowed: str, upper: bool = True) -> Callable[[exp.Expression, str],
     return read
 
 
-def names(node: exp.Expression, what: str) -> tuple[str, ...]:
+def names(node: exp.Expr, what: str) -> tuple[str, ...]:
     items = node.expressions if isinstance(node, exp.Tuple | exp.Array) else [node]
     return tuple(word(item.this if isinstance(item, exp.Paren) else item, what) for item in items)
 
 
-Readers = Mapping[str, Callable[[exp.Expression, str], Any]]
+Readers = Mapping[str, Callable[[exp.Expr, str], Any]]
 
 COMMON: Readers = {
     "epsilon": epsilon_value,
@@ -143,8 +143,8 @@ class Options:
 
     mode: str
     values: Mapping[str, Any]
-    nodes: Mapping[str, exp.Expression]
-    mode_node: exp.Expression | None = None
+    nodes: Mapping[str, exp.Expr]
+    mode_node: exp.Expr | None = None
 
     def get(self, name: str, default: Any = None) -> Any:
         return self.values.get(name, default)
@@ -156,22 +156,26 @@ class Options:
 
 
 def read(
-    pairs: list[tuple[str, exp.Expression, exp.Expression]], readers: Readers, what: str
-) -> tuple[dict, dict]:
+    pairs: list[tuple[str, exp.Expr, exp.Expr]], readers: Readers, what: str
+) -> tuple[dict[str, Any], dict[str, exp.Expr]]:
     """Reads ``(name, value, place)`` triples by a table of readers.
 
     Raises:
         BindError: an unknown or repeated name (with the nearest known one), or a value of the wrong kind.
     """
     values: dict[str, Any] = {}
-    nodes: dict[str, exp.Expression] = {}
+    nodes: dict[str, exp.Expr] = {}
     for name, value, place in pairs:
         key = name.lower()
         if key not in readers:
             raise BindError(f"{what} has no {name}.", span=span_of(place), hint=did_you_mean(key, readers))
         if key in values:
             raise BindError(f"{name} is given twice.", span=span_of(place))
-        values[key] = readers[key](value, key)
+        try:
+            values[key] = readers[key](value, key)
+        except BindError as error:  # NULL, for one, has no place of its own
+            error.span = error.span or span_of(place)
+            raise
         nodes[key] = place
     return values, nodes
 
@@ -203,11 +207,13 @@ def take_mode(select: exp.Select, readers_of: Callable[[str], Readers | None]) -
         raise BindError(
             f"there is no mode {mode}.", span=span_of(call.expressions[0]), hint=did_you_mean(mode, known)
         )
-    triples = []
+    triples: list[tuple[str, exp.Expr, exp.Expr]] = []
     for item in call.expressions[1:]:
         if not isinstance(item, exp.EQ) or not isinstance(item.this, exp.Column):
             raise BindError(
-                "options are name = value.", span=span_of(item), hint="write OPTIONS (epsilon = 0.1)."
+                "options are name = value.",
+                span=span_of(item) or span_of(call),
+                hint="write OPTIONS (epsilon = 0.1).",
             )
         triples.append((item.this.name, item.expression, item))
     values, nodes = read(triples, readers, "OPTIONS")
@@ -220,12 +226,12 @@ class Call:
     """A call of an aggregate or a mechanism, however sqlglot spelled it."""
 
     name: str
-    args: tuple[exp.Expression, ...]
-    named: Mapping[str, tuple[exp.Expression, exp.Expression]]
+    args: tuple[exp.Expr, ...]
+    named: Mapping[str, tuple[exp.Expr, exp.Expr]]
     """Argument name to (value, place)."""
-    node: exp.Expression
+    node: exp.Expr
     distinct: bool = False
-    where: exp.Expression | None = None
+    where: exp.Expr | None = None
     over: str | None = None
 
     def read(self, readers: Readers) -> dict[str, Any]:
@@ -233,7 +239,7 @@ class Call:
         return read(triples, readers, self.name)[0]
 
 
-_NAMES: dict[type[exp.Expression], str] = {
+_NAMES: dict[type[exp.Expr], str] = {
     exp.Count: "COUNT", exp.Sum: "SUM", exp.Avg: "AVG", exp.Min: "MIN", exp.Max: "MAX", exp.Median: "MEDIAN",
     exp.VariancePop: "VAR_POP", exp.Variance: "VARIANCE", exp.StddevPop: "STDDEV_POP",
     exp.StddevSamp: "STDDEV_SAMP", exp.Stddev: "STDDEV", exp.PercentileCont: "QUANTILE_CONT",
@@ -245,7 +251,7 @@ _ALIASES = {"VAR_SAMP": "VARIANCE", "PERCENTILE_CONT": "QUANTILE_CONT", "PERCENT
             "QUANTILE": "QUANTILE_DISC", "APPROX_QUANTILE": "QUANTILE_CONT", "ABOVETHRESHOLD": "ABOVE_THRESHOLD"}  # fmt: skip
 
 
-def call_of(node: exp.Expression) -> Call | None:
+def call_of(node: exp.Expr) -> Call | None:
     """Reads FILTER, DISTINCT, OVER candidates, WITHIN GROUP and named arguments off a call; None when it is no call."""
     place, where, over = node, None, None
     if isinstance(node, exp.Window):
@@ -255,7 +261,7 @@ def call_of(node: exp.Expression) -> Call | None:
         over, node = str(alias.name), node.this
     if isinstance(node, exp.Filter):
         where, node = node.expression.this, node.this
-    ordered: exp.Expression | None = None
+    ordered: exp.Expr | None = None
     if isinstance(node, exp.WithinGroup):
         order = node.expression.expressions
         ordered, node = order[0].this if len(order) == 1 else None, node.this
@@ -279,8 +285,8 @@ def call_of(node: exp.Expression) -> Call | None:
     if ordered is not None:
         arguments = [ordered, *arguments]
     distinct = False
-    positional: list[exp.Expression] = []
-    named: dict[str, tuple[exp.Expression, exp.Expression]] = {}
+    positional: list[exp.Expr] = []
+    named: dict[str, tuple[exp.Expr, exp.Expr]] = {}
     for argument in arguments:
         if argument is None:
             continue

@@ -1,0 +1,97 @@
+"""The mode clause and named arguments on the token stream; nothing of sqlglot is subclassed."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import duckdb
+import pytest
+from sqlglot import exp
+
+import dpsql
+from dpsql.sql.dialect import MODE, parse_tokens, span_of, to_sql, tokenize
+
+
+def read(text: str) -> exp.Expression:
+    return parse_tokens(tokenize(text), text)
+
+
+def test_a_mode_is_a_call_that_no_engine_knows() -> None:
+    tree = read("SELECT WITH DP OPTIONS (epsilon = 0.5) COUNT(*) FROM t")
+    call = tree.expressions[0]
+    assert isinstance(call, exp.Anonymous) and call.name == MODE
+    with pytest.raises(duckdb.Error, match=MODE):
+        duckdb.sql(to_sql(tree).replace("FROM t", "FROM range(3) AS t"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT WITH DP COUNT(*) FROM t",
+        "SELECT WITH DP OPTIONS () COUNT(*) FROM t",
+        "SELECT WITH differential_privacy OPTIONS (epsilon = 1e-3, delta=.5) a, COUNT(*) FROM t GROUP BY a",
+        "SELECT a FROM (SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) AS a FROM t) AS s",
+        "WITH c AS (SELECT WITH PTR IQR(x) FROM t) SELECT * FROM c UNION ALL SELECT WITH DP COUNT(*) FROM t",
+    ],
+)
+def test_modes_stand_at_any_depth(text: str) -> None:
+    assert sum(1 for call in read(text).find_all(exp.Anonymous) if call.name == MODE) == text.count(
+        "SELECT WITH"
+    )
+
+
+def test_named_arguments_survive_known_functions() -> None:
+    tree = read("SELECT AVG(x, contribution_bounds_per_row => (0, 1), epsilon => 0.1) + SUM(y) FROM t")
+    call = next(call for call in tree.find_all(exp.Anonymous))
+    assert call.name == "dpsql__avg"
+    assert [a.this.name for a in call.expressions[1:]] == ["contribution_bounds_per_row", "epsilon"]
+    assert tree.find(exp.Sum) is not None, "a call without named arguments stays what it is"
+
+
+@pytest.mark.parametrize("part", ["AVG(x)", "SUM(a, epsilon => 0.1)", "COUNT(DISTINCT unit)", "vislts"])
+def test_spans_cover_whole_calls(part: str) -> None:
+    text = f"SELECT WITH DP OPTIONS (epsilon = 1)\n  1,\n  {part} -- the part\nFROM t"
+    item = read(text).expressions[2]
+    span = span_of(item)
+    assert span is not None and text[slice(*span)] == part
+
+
+@pytest.mark.parametrize(
+    ("text", "under"),
+    [
+        ("SELECT {{name}} FROM t", "{{name}}"),
+        ("SELECT WITH", "WITH"),
+        ("SELECT a FROM t WHERE b = :name", ":name"),
+        ("SELECT a FROM t WHERE b = ?", "?"),
+        ("SELECT 'abc", ""),
+        ("SELECT /* abc", ""),
+        ("SELECT a FROM t WHERE", ""),
+        ("SELECT " + "(" * 41 + "1" + ")" * 41, ""),
+        ("SELECT 1" + " " * 70000, ""),
+    ],
+)
+def test_what_is_not_sql_is_a_parse_error(text: str, under: str) -> None:
+    with pytest.raises(dpsql.ParseError) as caught:
+        read(text)
+    if under and caught.value.span is not None:
+        assert under in text[slice(*caught.value.span)] or text[slice(*caught.value.span)] in under
+
+
+def test_long_chains_are_not_deep() -> None:
+    read("SELECT COUNT(*) FROM t WHERE " + " OR ".join(f"a = {i}" for i in range(2000)))
+
+
+def test_sqlglot_is_neither_subclassed_nor_imported_elsewhere() -> None:
+    """Subclasses of its Parser, Generator or Expression fail at run time with the compiled extension."""
+    for path in Path(dpsql.__file__).parent.rglob("*.py"):
+        tree = ast.parse(path.read_text())
+        names = [n.module or "" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)]
+        names += [a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names]
+        if any(name.split(".")[0] == "sqlglot" for name in names):
+            assert path.parent.name == "sql", path
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and path.parent.name == "sql":
+                assert not any(
+                    "exp." in ast.unparse(base) or "Parser" in ast.unparse(base) for base in node.bases
+                ), path
