@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from dpsql import dbapi, privacy
+    from dpsql import dbapi as dbapi
+    from dpsql import privacy as privacy
     from dpsql.errors import (
         BindError,
         BudgetExceeded,

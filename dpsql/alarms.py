@@ -38,13 +38,17 @@ class Alarms:
         """
         key = declaration.name.lower()
         if key in self._open:
-            raise BindError(f"the threshold {declaration.name} is open already.", hint=f"CLOSE {declaration.name} first.")
+            raise BindError(
+                f"the threshold {declaration.name} is open already.", hint=f"CLOSE {declaration.name} first."
+            )
         ticket = self._ledger.reserve(declaration.event, text)
         d = declaration
         stream = Stream(d.epsilon1, d.epsilon2, d.max_hits, d.refresh, self._entropy)
         ticket.update(stream.event)
         alarm = Alarm(declaration, ticket, stream)
-        declaration.ask = lambda value, threshold, sensitivity: self._ask(alarm, value, threshold, sensitivity)
+        declaration.ask = lambda value, threshold, sensitivity: self._ask(
+            alarm, value, threshold, sensitivity
+        )
         self._open[key] = alarm
         self.declared[key] = declaration
         return ticket

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 
@@ -134,6 +134,8 @@ class Session:
             declaration = bind_declare(statement, self._catalog)
             declared[declaration.name.lower()] = declaration
             return declaration
+        if statement.kind == "explain":
+            self._explain(statement)  # what it would refuse is refused before anything is paid
         if statement.kind != "query":
             return None
         try:
@@ -181,7 +183,7 @@ class Session:
     def _reader(self, lent: Mapping[str, pa.Table]) -> Callable[[str], pa.Table]:
         return lambda sql: self._engine.execute(sql, lent)
 
-    def _fail(self, ticket: Any, plan: Plan, outcome: str) -> None:
+    def _fail(self, ticket: Any, plan: Plan, outcome: str) -> NoReturn:
         event = plan.event
         if ticket is not None and event is not None:
             self._ledger.settle(ticket, event, None, outcome)
@@ -240,7 +242,9 @@ class Session:
         except Error as error:
             error.span = statement.span
             raise error.located(statement.text) from None
-        return self._said(alarm.declaration.name, f"closed after {alarm.stream.hits} hits", alarm.stream.event, alarm.ticket)
+        return self._said(
+            alarm.declaration.name, f"closed after {alarm.stream.hits} hits", alarm.stream.event, alarm.ticket
+        )
 
     def _declare(self, statement: Statement, declaration: Declaration) -> Result:
         try:

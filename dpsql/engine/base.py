@@ -28,10 +28,6 @@ class Engine(Protocol):
         ...
 
     def public(self, table: Table) -> pa.Table:
-        """All rows of a public table."""
-        ...
-
-    def public(self, table: Table) -> pa.Table:
         """All rows of a public table, for the SQL that runs over releases."""
         ...
 

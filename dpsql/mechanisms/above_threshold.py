@@ -85,7 +85,9 @@ class Noise:
     def reach(self, confidence: float, queries: int) -> float:
         """Grid steps within which all of ``queries`` comparisons are right, at this confidence."""
         doubt = (1 - confidence) / 2
-        return math.log(1 / doubt) / float(self.threshold_rate) + math.log(max(queries, 1) / doubt) / float(self.query_rate)
+        return math.log(1 / doubt) / float(self.threshold_rate) + math.log(max(queries, 1) / doubt) / float(
+            self.query_rate
+        )
 
 
 @dataclass(frozen=True)
@@ -153,18 +155,26 @@ class AboveThreshold:
         if self.gap is not None:
             gaps = [float(Fraction(gap) / self.steps) for _, _, _, gap in hits]
             columns[self.gap] = pa.array(gaps, pa.float64())
-        found = f"{len(hits)} of at most {n.max_hits} hits" if hits else "no candidate was found above the threshold"
+        found = (
+            f"{len(hits)} of at most {n.max_hits} hits"
+            if hits
+            else "no candidate was found above the threshold"
+        )
         note = f"{found}: noisy comparisons; near the threshold they can be wrong either way"
         return Release(pa.table(columns), compose(used), (note,))
 
-    def _hits(self, read: Read, entropy: Entropy, seen: list[pa.Schema]) -> Iterator[tuple[pa.Table, int, int, int]]:
+    def _hits(
+        self, read: Read, entropy: Entropy, seen: list[pa.Schema]
+    ) -> Iterator[tuple[pa.Table, int, int, int]]:
         """Hits in order: the table and row of the candidate, its exact score, and the gap. Schemas read go to ``seen``."""
         noisy = _ThresholdNoise(self.noise, entropy)
         rate, size = self.noise.query_rate, FIRST_CHUNK
         for text in filled(self.batches, entropy):
             table = read(text)
             seen.append(table.schema)
-            table = table.take(np.argsort(exact_integers(table.column("dpsql_ord")).astype(np.int64), kind="stable"))
+            table = table.take(
+                np.argsort(exact_integers(table.column("dpsql_ord")).astype(np.int64), kind="stable")
+            )
             scores = exact_integers(table.column("score"))
             over = scores - (
                 exact_integers(table.column("threshold")) if self.threshold is None else self.threshold
@@ -229,7 +239,9 @@ def _answers(name: str, noisy: Integers, width: float, steps: Fraction) -> dict[
     reach = Fraction(math.ceil(width)) / steps
     whole = steps == 1
     return {
-        name: pa.array([int(v) for v in values], pa.int64()) if whole else pa.array([float(v) for v in values], pa.float64()),
+        name: pa.array([int(v) for v in values], pa.int64())
+        if whole
+        else pa.array([float(v) for v in values], pa.float64()),
         f"{name}__low": pa.array([float(v - reach) for v in values], pa.float64()),
         f"{name}__high": pa.array([float(v + reach) for v in values], pa.float64()),
     }

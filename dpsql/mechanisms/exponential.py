@@ -9,7 +9,7 @@ one-sided exponential noise is permute-and-flip, not the exponential mechanism: 
 well-known text, already fails for two candidates, and charging one for the other would be wrong.
 
 Where candidates differ in sensitivity, the generalised mechanism (Raskhodnikova, Smith 2016) compares utilities less a
-multiple t of their own sensitivities; its score moves by at most 1 whatever t is.
+multiple t of their own sensitivities; its score moves by at most 1 whatever t is (mechanisms/generalised.py).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from dpsql.mechanisms.above_threshold import _answers
 from dpsql.mechanisms.base import Read, Release, salted
+from dpsql.mechanisms.generalised import SENSITIVITY, generalised_scores, margin
 from dpsql.mechanisms.outputs import exact_integers
 from dpsql.mechanisms.perturbation import Integers, LaplaceNoise
 from dpsql.noise.entropy import Entropy
@@ -31,22 +32,6 @@ from dpsql.noise.selection import exponential, noisy_max, permute_and_flip
 from dpsql.privacy.events import BoundedRange, Event, PureDP, compose
 
 Method = Literal["exponential", "permute_and_flip", "noisy_max"]
-GENERALISED = 2000
-"""Up to so many candidates the generalised mechanism is used: it compares all pairs."""
-_GRID = 1 << 20
-
-
-def generalised_scores(utilities: Integers, sensitivities: Integers, t: Fraction) -> Integers:
-    """Scores of sensitivity ``2**20`` (integers): min over r' of ((u_r - t D_r) - (u_r' - t D_r')) / (D_r + D_r'), scaled.
-
-    Flooring keeps the sensitivity: if a <= b + g with g whole, then floor(a) <= floor(b) + g.
-    """
-    wide, scale = utilities.astype(object), sensitivities.astype(object)
-    adjusted = wide * t.denominator - scale * t.numerator
-    scores = np.empty(len(wide), dtype=object)
-    for i in range(len(wide)):
-        scores[i] = min((adjusted[i] - adjusted) * _GRID // ((scale[i] + scale) * t.denominator))
-    return scores
 
 
 @dataclass(frozen=True)
@@ -76,7 +61,9 @@ class ExponentialChoice:
 
     @property
     def choice(self) -> Event:
-        return BoundedRange(self.epsilon, self.top) if self.method == "exponential" else PureDP(self.epsilon)
+        if self.method == "exponential":
+            return BoundedRange(self.epsilon, self.top)
+        return compose([PureDP(self.epsilon / self.top)] * self.top)
 
     @property
     def _answers(self) -> LaplaceNoise | None:
@@ -93,7 +80,9 @@ class ExponentialChoice:
 
     def release(self, read: Read, entropy: Entropy) -> Release:
         table = pa.concat_tables([read(text) for text in self._filled(entropy)])
-        table = table.take(np.argsort(exact_integers(table.column("dpsql_ord")).astype(np.int64), kind="stable"))
+        table = table.take(
+            np.argsort(exact_integers(table.column("dpsql_ord")).astype(np.int64), kind="stable")
+        )
         scores = exact_integers(table.column("score"))
         own = exact_integers(table.column("sensitivity")) if self.varying else None
         winners = self.choose(scores, own, entropy)
@@ -115,9 +104,9 @@ class ExponentialChoice:
         winners: list[int] = []
         for _ in range(min(self.top, len(scores))):
             mine, factor, sensitivity = scores[left], 1 if self.monotone else 2, self.sensitivity
-            if own is not None and len(left) <= GENERALISED and len(set(map(int, own[left]))) > 1:
-                t = Fraction(max(1, round(2 / float(part) * math.log(len(left) / 0.05) * 1024)), 1024)
-                mine, factor, sensitivity = generalised_scores(mine, own[left], t), 2, _GRID
+            if own is not None and len(np.unique(own[left])) > 1:
+                mine = generalised_scores(mine, own[left], margin(part, len(left)))
+                factor, sensitivity = 2, SENSITIVITY
             won = self._one(mine, part / (factor * sensitivity), entropy)
             winners.append(int(left[won]))
             left = np.delete(left, won)
@@ -142,9 +131,13 @@ class ExponentialChoice:
             f"(ε={float(self.epsilon):g}); with probability at least {confidence:.4g} the winner is within {behind:.4g} of the best."
         ]
         if self.varying:
-            said.append("Candidates differ in sensitivity: those that one unit moves less are chosen with less noise.")
+            said.append(
+                "Candidates differ in sensitivity: those that one unit moves less are chosen with less noise."
+            )
         if self.monotone:
             said.append("A unit more moves all utilities the same way, so half the noise is enough.")
         if self.answer is not None:
-            said.append(f"Each winner's utility is answered afresh, from a share of ε={float(self.answer[1]):g}.")
+            said.append(
+                f"Each winner's utility is answered afresh, from a share of ε={float(self.answer[1]):g}."
+            )
         return tuple(said)

@@ -26,7 +26,9 @@ class Stream:
 
     _FINE = 1024
 
-    def __init__(self, epsilon1: Fraction, epsilon2: Fraction, max_hits: int, refresh: bool, entropy: Entropy) -> None:
+    def __init__(
+        self, epsilon1: Fraction, epsilon2: Fraction, max_hits: int, refresh: bool, entropy: Entropy
+    ) -> None:
         self.noise = Noise(self._FINE, epsilon1, epsilon2, max_hits, monotone=False, refresh=refresh)
         self.hits = 0
         self._entropy = entropy

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -108,10 +109,8 @@ def flips(gaps: Integers, rate: Fraction, entropy: Entropy) -> NDArray[np.bool_]
         out[start : start + len(part)] = distance < 0
         for i in np.flatnonzero(np.abs(distance) <= 1):
             gap = int(part[i])
-            exponent = rate * gap
-            out[start + i] = gap <= 0 or _decide(
-                lambda bits, x=exponent: _exp_interval(x, bits), int(lanes[i]), 16, entropy
-            )
+            chance_of = partial(_exp_interval, rate * gap)
+            out[start + i] = gap <= 0 or _decide(chance_of, int(lanes[i]), 16, entropy)
     return out
 
 

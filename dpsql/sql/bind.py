@@ -53,7 +53,7 @@ class Binder:
 
     # -- queries ------------------------------------------------------------------------------------------------
 
-    def query(self, tree: exp.Expression, env: Env, inner: bool) -> Relation | None:
+    def query(self, tree: exp.Expr, env: Env, inner: bool) -> Relation | None:
         """Binds a query in place. Gives the private relation that it keeps, or None when it is public from here on.
 
         ``inner`` says that the query stands in FROM or a CTE, where private rows may pass through.
@@ -85,7 +85,7 @@ class Binder:
             )
         return self._select(tree, env, inner)
 
-    def _ctes(self, with_: exp.Expression, env: Env) -> None:
+    def _ctes(self, with_: exp.Expr, env: Env) -> None:
         for cte in list(with_.expressions):
             body, alias = cte.this, cte.alias
             if not isinstance(body, exp.Query):
@@ -169,7 +169,7 @@ class Binder:
 
     # -- sources ------------------------------------------------------------------------------------------------
 
-    def _source(self, node: exp.Expression, env: Env) -> Relation | None:
+    def _source(self, node: exp.Expr, env: Env) -> Relation | None:
         """The private relation that a FROM item is, or None when it is public."""
         if isinstance(node, exp.Table):
             return self._table(node, env)
@@ -245,7 +245,7 @@ class Binder:
             )
         return self._bind_from(select, relations, env)
 
-    def _refuse_samples(self, node: exp.Expression) -> None:
+    def _refuse_samples(self, node: exp.Expr) -> None:
         for key in ("sample", "pivots", "laterals", "joins"):
             if node.args.get(key):
                 what = {"sample": "a sample", "pivots": "PIVOT"}.get(key, "this")
@@ -261,17 +261,17 @@ class Binder:
                 "LATERAL can't be joined to private rows.", span=span_of(select.args["laterals"][0])
             )
 
-        def resolve(node: exp.Expression) -> Relation:
+        def resolve(node: exp.Expr) -> Relation:
             relation = relations[id(node)]
             return relation if relation is not None else self.lend(node, env)
 
-        def condition(node: exp.Expression, names: Names) -> exp.Expression:
+        def condition(node: exp.Expr, names: Names) -> exp.Expr:
             typed, _ = self.expression(node, names, env)
             return typed.node
 
         return bind_from(select, resolve, condition)
 
-    def lend(self, node: exp.Expression, env: Env) -> Relation:
+    def lend(self, node: exp.Expr, env: Env) -> Relation:
         """A public FROM item as an exact query reads it: a policy table as it is, all else evaluated and lent."""
         if (
             isinstance(node, exp.Table)
@@ -287,7 +287,7 @@ class Binder:
         relation = self.public_relation(query, env, alias)
         return lent(relation, relation.inputs[0].name, alias)
 
-    def public_relation(self, query: exp.Expression, env: Env, alias: str) -> Relation:
+    def public_relation(self, query: exp.Expr, env: Env, alias: str) -> Relation:
         """A public query, as a relation of its own: with the CTEs it needs, and columns typed by the finisher."""
         sql = to_sql(with_ctes(query, env))
         found = Input(self.name("input"), sql)
@@ -306,7 +306,7 @@ class Binder:
 
     # -- rows ---------------------------------------------------------------------------------------------------
 
-    def expression(self, node: exp.Expression, names: Names, env: Env) -> tuple[Typed, tuple[Input, ...]]:
+    def expression(self, node: exp.Expr, names: Names, env: Env) -> tuple[Typed, tuple[Input, ...]]:
         """A row expression that can't fail, with the public relations that its subqueries are lent."""
         inputs: list[Input] = []
         node = node.copy()
@@ -331,8 +331,8 @@ class Binder:
     lent_inputs: dict[Input, None] = field(default_factory=dict)
 
     def _subquery(
-        self, query: exp.Expression, root: exp.Expression, names: Names, env: Env
-    ) -> tuple[exp.Expression, Typed, list[Input]]:
+        self, query: exp.Expr, root: exp.Expr, names: Names, env: Env
+    ) -> tuple[exp.Expr, Typed, list[Input]]:
         """``x IN (SELECT ...)`` and scalar subqueries over public relations, evaluated apart and lent."""
         holder = query.parent if isinstance(query.parent, exp.Subquery) else query
         place = holder.parent if isinstance(holder.parent, exp.In | exp.Exists) else holder
@@ -360,7 +360,7 @@ class Binder:
                     hint="cast the subquery's column.",
                 )
             present = exp.Not(this=exp.Is(this=column(item.name), expression=exp.Null()))
-            node: exp.Expression = exp.In(this=left.node, query=inner.where(present).subquery())
+            node: exp.Expr = exp.In(this=left.node, query=inner.where(present).subquery())
             return place, Typed(exp.paren(node), Type.parse("BOOLEAN"), None, False, None), [found]
         return place, Typed(inner.limit(1).subquery(), item.typed.type, None, False, None), [found]
 
@@ -416,7 +416,7 @@ def bind(
         raise error.located(statement.text) from None
 
 
-def _plan(binder: Binder, tree: exp.Expression, text: str) -> Plan:
+def _plan(binder: Binder, tree: exp.Expr, text: str) -> Plan:
     intervals: list[Interval] = []
     if isinstance(tree, exp.Select):
         hidden = tree.meta.get("dpsql_intervals") or []

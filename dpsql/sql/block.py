@@ -47,7 +47,7 @@ class Block:
 
     # -- what aggregates ask ------------------------------------------------------------------------------------
 
-    def expression(self, node: exp.Expression) -> Typed:
+    def expression(self, node: exp.Expr) -> Typed:
         for inner in node.walk():
             if (call := call_of(inner)) is not None and call.name in TABLE:
                 raise PrivacyError(
@@ -57,7 +57,7 @@ class Block:
                 )
         return self.binder.expression(node, self.names, self.env)[0]
 
-    def condition(self, node: exp.Expression) -> Typed:
+    def condition(self, node: exp.Expr) -> Typed:
         typed = self.expression(node)
         if typed.type.kind not in ("BOOLEAN", "NULL"):
             raise BindError(f"a condition is needed, and this is {typed.type.sql}.", span=span_of(node))
@@ -69,13 +69,13 @@ class Block:
             return sql
         return f"CASE WHEN {to_sql(self.condition(call.where).node)} THEN {sql} END"
 
-    def is_unit(self, node: exp.Expression) -> bool:
+    def is_unit(self, node: exp.Expr) -> bool:
         return isinstance(node, exp.Column) and not node.is_star and self.names.find(node).is_unit
 
-    def is_constant(self, node: exp.Expression) -> bool:
+    def is_constant(self, node: exp.Expr) -> bool:
         return isinstance(node, exp.Literal)
 
-    def source(self, node: exp.Expression) -> str:
+    def source(self, node: exp.Expr) -> str:
         return to_sql(node)
 
     def label(self, call: Call) -> str:
@@ -127,7 +127,7 @@ class Block:
             self.exact.groups = None
         self._clauses()
 
-    def _group_expressions(self) -> list[exp.Expression]:
+    def _group_expressions(self) -> list[exp.Expr]:
         group = self.select.args.get("group")
         if group is None:
             return []
@@ -156,10 +156,10 @@ class Block:
             out.append(node)
         return out
 
-    def _has_aggregate(self, node: exp.Expression) -> bool:
+    def _has_aggregate(self, node: exp.Expr) -> bool:
         return any((call := call_of(n)) is not None and call.name in TABLE for n in node.walk())
 
-    def _keys(self, expressions: list[exp.Expression]) -> tuple[tuple[Key, ...], list[tuple[Key, Typed]]]:
+    def _keys(self, expressions: list[exp.Expr]) -> tuple[tuple[Key, ...], list[tuple[Key, Typed]]]:
         pairs: list[tuple[Key, Typed]] = []
         for node in expressions:
             if node.is_star:
@@ -184,7 +184,7 @@ class Block:
                 pairs.append((key, typed))
         return tuple(key for key, _ in pairs), pairs
 
-    def _spelling(self, node: exp.Expression) -> str:
+    def _spelling(self, node: exp.Expr) -> str:
         """One spelling for equal expressions: columns by the field they mean."""
         node = node.copy()
         for found in list(node.find_all(exp.Column)):
@@ -242,8 +242,8 @@ class Block:
 
     def _clauses(self) -> None:
         select = self.select
-        aliases: dict[str, exp.Expression] = {}
-        shown: list[exp.Expression] = []
+        aliases: dict[str, exp.Expr] = {}
+        shown: list[exp.Expr] = []
         labels: list[str] = []
         for item in select.expressions:
             if item.is_star:
@@ -279,13 +279,13 @@ class Block:
             if (ends := interval_of(e, by_name)) is not None
         ]
 
-    def _label(self, node: exp.Expression) -> str:
+    def _label(self, node: exp.Expr) -> str:
         if isinstance(node, exp.Column):
             return node.name
         call = call_of(node)
         return label_of(call) if call is not None and call.name in TABLE else to_sql(node)
 
-    def above(self, node: exp.Expression, aliases: dict[str, exp.Expression]) -> exp.Expression:
+    def above(self, node: exp.Expr, aliases: dict[str, exp.Expr]) -> exp.Expr:
         """The expression as the finished statement writes it: keys and aggregates are columns of the release."""
         if isinstance(node, exp.Query):
             if self.binder.query(node, self.env, inner=False) is not None:
@@ -318,22 +318,22 @@ class Block:
             raise BindError(f"{node.name[7:].upper()} takes no named arguments.", span=span_of(node))
         return self._children(node, aliases)
 
-    def _children(self, node: exp.Expression, aliases: dict[str, exp.Expression]) -> exp.Expression:
+    def _children(self, node: exp.Expr, aliases: dict[str, exp.Expr]) -> exp.Expr:
         if isinstance(node, exp.Window) and isinstance(node.this, exp.AggFunc):
             # A window above the block: its own function runs over released rows, only its arguments are ours.
-            function = node.this
-            for child in list(function.iter_expressions()):
+            function: exp.Expr | None = node.this
+            for child in list(node.this.iter_expressions()):
                 child.replace(self.above(child, aliases))
-            rest = [child for child in node.iter_expressions() if child is not function]
         else:
-            rest = list(node.iter_expressions())
-        for child in rest:
-            new = self.above(child, aliases)
-            if new is not child:
-                child.replace(new)
+            function = None
+        children: list[exp.Expr] = [child for child in node.iter_expressions() if child is not function]
+        for part in children:
+            new = self.above(part, aliases)
+            if new is not part:
+                part.replace(new)
         return node
 
-    def _key(self, node: exp.Expression) -> exp.Expression | None:
+    def _key(self, node: exp.Expr) -> exp.Expr | None:
         if not self.keys:
             return None
         try:
@@ -343,7 +343,7 @@ class Block:
         key = self.keys.get(text)
         return column(key.name) if key is not None else None
 
-    def _aggregate(self, call: Call) -> exp.Expression:
+    def _aggregate(self, call: Call) -> exp.Expr:
         text = self._spelling_of_call(call)
         if text not in self.aggregates:
             taken = [*(key.name for key in self.keys.values()), *(a.name for a in self.aggregates.values())]

@@ -26,7 +26,13 @@ ORD = "dpsql_ord"
 BATCH = 64
 """Candidates per query of a nested loop."""
 
-_FLIPPED = {exp.GTE: exp.LTE, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.LT: exp.GT, exp.EQ: exp.EQ}
+_FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {
+    exp.GTE: exp.LTE,
+    exp.LTE: exp.GTE,
+    exp.GT: exp.LT,
+    exp.LT: exp.GT,
+    exp.EQ: exp.EQ,
+}
 
 
 @dataclass(frozen=True)
@@ -58,28 +64,24 @@ class Term:
     shape: Shape
 
 
-def classify(
-    condition: exp.Expression | None, candidate: str
-) -> tuple[list[exp.Expression], list[exp.Expression]]:
+def classify(condition: exp.Expr | None, candidate: str) -> tuple[list[exp.Expr], list[exp.Expr]]:
     """The conjuncts of a condition without the candidate's columns, and those with."""
-    free: list[exp.Expression] = []
-    bound: list[exp.Expression] = []
+    free: list[exp.Expr] = []
+    bound: list[exp.Expr] = []
     for part in conjuncts(condition):
         (bound if names_candidate(part, candidate) else free).append(part)
     return free, bound
 
 
-def names_candidate(node: exp.Expression, candidate: str) -> bool:
+def names_candidate(node: exp.Expr, candidate: str) -> bool:
     return any(column.table == candidate for column in node.find_all(exp.Column))
 
 
-def only_candidate(node: exp.Expression, candidate: str) -> bool:
+def only_candidate(node: exp.Expr, candidate: str) -> bool:
     return all(column.table == candidate for column in node.find_all(exp.Column))
 
 
-def comparison(
-    part: exp.Expression, candidate: str
-) -> tuple[exp.Expression, type[exp.Expression], exp.Expression] | None:
+def comparison(part: exp.Expr, candidate: str) -> tuple[exp.Expr, type[exp.Expr], exp.Expr] | None:
     """``(private side, operator, candidate's side)`` of a comparison that keeps the two apart."""
     if isinstance(part, exp.Paren):
         return comparison(part.this, candidate)
@@ -97,7 +99,7 @@ _OPS = {exp.GTE: ">=", exp.GT: ">", exp.LTE: "<=", exp.LT: "<"}
 
 
 def shape_of(
-    factor: str, amount: exp.Expression | None, clip: exp.Expression | None, condition: exp.Expression | None,
+    factor: str, amount: exp.Expr | None, clip: exp.Expr | None, condition: exp.Expr | None,
     candidate: str,
 ) -> Term:  # fmt: skip
     """The cheapest way to compute a term for all candidates.
@@ -105,7 +107,7 @@ def shape_of(
     ``amount`` is the grid integer added (None counts rows), with its clip taken off where it has one.
     """
     free, bound = classify(condition, candidate)
-    flat: list[exp.Expression] = []
+    flat: list[exp.Expr] = []
     for part in bound:
         inner = part.this if isinstance(part, exp.Paren) else part
         if isinstance(inner, exp.Between):

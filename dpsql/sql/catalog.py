@@ -30,7 +30,7 @@ class Catalog:
     _schemas: dict[str, Mapping[str, str]] = field(default_factory=dict)
     _fields: dict[tuple[str, str], tuple[Field, ...]] = field(default_factory=dict)
     """By table and alias. Nobody changes a field's nodes in place: they are copied where they are used."""
-    _named_as: dict[str, exp.Expression] = field(default_factory=dict)
+    _named_as: dict[str, exp.Expr] = field(default_factory=dict)
 
     def find(self, name: str, span: Span | None) -> Table:
         """The policy's table of that name.
@@ -105,7 +105,9 @@ class Catalog:
             return Relation(alias, fields, self._named(table, alias), True, None, (table,), row_level=True)
         inner = exp.Select()
         base = "dpsql_base"
-        inner = inner.select(exp.Column(this=exp.Star(), table=exp.to_identifier(base, quoted=True)), copy=False)
+        inner = inner.select(
+            exp.Column(this=exp.Star(), table=exp.to_identifier(base, quoted=True)), copy=False
+        )
         inner = inner.from_(self._named(table, base), copy=False)
         holder = base
         for hop, after in zip(table.unit_path, table.unit_path[1:], strict=False):
@@ -122,7 +124,7 @@ class Catalog:
         source = inner.subquery(exp.to_identifier(alias, quoted=True), copy=False)
         return Relation(alias, fields, source, True, column(UNIT, alias), (table,))
 
-    def _named(self, table: Table, alias: str) -> exp.Expression:
+    def _named(self, table: Table, alias: str) -> exp.Expr:
         if table.name not in self._named_as:
             text = self.engine.relation(table)
             self._named_as[table.name] = exp.maybe_parse(text, into=exp.Table, dialect=self.engine.dialect)

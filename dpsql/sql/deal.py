@@ -28,7 +28,7 @@ class Share:
 
 def deal(
     binder: Binder, options: Options, select: exp.Select,
-    shares: list[tuple[Fraction | None, exp.Expression | None]], deltas: int,
+    shares: list[tuple[Fraction | None, exp.Expr | None]], deltas: int,
 ) -> Share:  # fmt: skip
     """Deals the block's epsilon: named shares first, the rest in equal parts; and checks the owner's limits.
 

@@ -21,7 +21,7 @@ from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import ParseError as SqlglotParseError
 from sqlglot.errors import TokenError
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from dpsql.errors import ParseError, Span
 
@@ -279,7 +279,7 @@ def _argument_end(tokens: list[Token], start: int, end: int) -> int:
     return end
 
 
-def parse_tokens(tokens: list[Token], text: str) -> exp.Expression:
+def parse_tokens(tokens: list[Token], text: str) -> exp.Expr:
     """One query's tree.
 
     Raises:
@@ -298,7 +298,7 @@ def parse_tokens(tokens: list[Token], text: str) -> exp.Expression:
         _LOG.disabled = False
     if len(trees) != 1 or trees[0] is None:
         raise ParseError("one statement is expected here.", text=text)
-    tree: exp.Expression = trees[0]
+    tree: exp.Expr = trees[0]
     for call in list(tree.find_all(exp.Anonymous)):
         if call.name == DISTINCT:
             call.replace(exp.Distinct(expressions=call.expressions))
@@ -306,11 +306,17 @@ def parse_tokens(tokens: list[Token], text: str) -> exp.Expression:
     return tree
 
 
-def parse_fragment(sql: str) -> exp.Expression:
+def parse_fragment(sql: str) -> exp.Expr:
     """A tree of SQL that dpsql wrote itself."""
     trees = _DUCKDB.parse(sql)
     assert trees[0] is not None
     return trees[0]
+
+
+def expression_of(sql: str) -> exp.Expr:
+    """A tree of an expression that dpsql wrote itself."""
+    made: exp.Expr = parse_fragment(f"SELECT {sql}").expressions[0]
+    return made
 
 
 def _parse_error(error: SqlglotParseError, text: str) -> ParseError:
@@ -327,7 +333,7 @@ def _parse_error(error: SqlglotParseError, text: str) -> ParseError:
     return ParseError(f"can't read this: {what[:1].lower()}{what[1:]}.", span=span, text=text)
 
 
-def _mark_calls(tree: exp.Expression, tokens: list[Token]) -> None:
+def _mark_calls(tree: exp.Expr, tokens: list[Token]) -> None:
     """Gives each call the position of its closing parenthesis, so that a caret can cover the whole of it."""
     by_end = {token.end: i for i, token in enumerate(tokens)}
     for node in tree.walk():
@@ -337,7 +343,7 @@ def _mark_calls(tree: exp.Expression, tokens: list[Token]) -> None:
                 node.meta["close"] = tokens[_closing(tokens, i + 1)].end
 
 
-def span_of(node: exp.Expression | None) -> Span | None:
+def span_of(node: exp.Expr | None) -> Span | None:
     """The characters of the cell that a node came from; None for a node that dpsql made itself."""
     if node is None:
         return None
@@ -350,5 +356,5 @@ def span_of(node: exp.Expression | None) -> Span | None:
     return None if start is None else (start, end + 1)
 
 
-def to_sql(tree: exp.Expression, dialect: str = "duckdb") -> str:
+def to_sql(tree: exp.Expr, dialect: str = "duckdb") -> str:
     return tree.sql(dialect=dialect, comments=False, normalize_functions=False)

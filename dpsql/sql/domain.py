@@ -34,7 +34,7 @@ class Domain:
 def public_domain(block: Block, keys: list[tuple[Key, Typed]]) -> Domain | None:
     """The domain of all keys together, or None when one of them is private."""
     parts: list[tuple[str, int | None, str, list[Key]]] = []
-    joined: dict[str, list[tuple[Key, exp.Expression]]] = {}
+    joined: dict[str, list[tuple[Key, exp.Expr]]] = {}
     for key, typed in keys:
         relation = _preserved(block, typed.node)
         if relation is not None:
@@ -62,7 +62,7 @@ def public_domain(block: Block, keys: list[tuple[Key, Typed]]) -> Domain | None:
     )
 
 
-def _preserved(block: Block, node: exp.Expression) -> Relation | None:
+def _preserved(block: Block, node: exp.Expr) -> Relation | None:
     """The public table, kept by an outer join, that all columns of a key come from."""
     tables = {column.table for column in node.find_all(exp.Column)}
     if len(tables) != 1:

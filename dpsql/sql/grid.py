@@ -14,7 +14,7 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpsql.errors import BindError
-from dpsql.sql.dialect import parse_fragment, to_sql
+from dpsql.sql.dialect import expression_of, to_sql
 from dpsql.sql.types import Type, Typed
 
 FINE = 20
@@ -65,7 +65,7 @@ def choose(kind: Type, low: Fraction, high: Fraction, finer: bool = False, fine:
     return grid
 
 
-def value(typed: Typed, grid: Grid) -> exp.Expression:
+def value(typed: Typed, grid: Grid) -> exp.Expr:
     """The value in grid steps as BIGINT, NULL when missing; not clamped yet."""
     text = to_sql(typed.node)
     kind = typed.type.kind
@@ -86,11 +86,11 @@ def value(typed: Typed, grid: Grid) -> exp.Expression:
     if grid.wide:
         held = f"TRY_CAST({scaled} AS BIGINT)"
         inside = f"CASE WHEN {held} BETWEEN -{_WIDE} AND {_WIDE} THEN {held} END"
-        return parse_fragment(f"SELECT {inside}").expressions[0]
+        return expression_of(f"{inside}")
     fits = kind == "INTEGER" and typed.type.sql in ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT")
     if fits and grid.steps == 1:
-        return parse_fragment(f"SELECT CAST({scaled} AS BIGINT)").expressions[0]
-    return parse_fragment(f"SELECT CAST(TRY_CAST({scaled} AS {target}) AS BIGINT)").expressions[0]
+        return expression_of(f"CAST({scaled} AS BIGINT)")
+    return expression_of(f"CAST(TRY_CAST({scaled} AS {target}) AS BIGINT)")
 
 
 def _number(steps: Fraction) -> str:

@@ -6,13 +6,11 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from dpsql.sql.dialect import parse_fragment, to_sql
+from dpsql.sql.dialect import expression_of, to_sql
 from dpsql.sql.relation import column
 
 
-def interval_of(
-    node: exp.Expression, known: Mapping[str, object]
-) -> tuple[exp.Expression, exp.Expression] | None:
+def interval_of(node: exp.Expr, known: Mapping[str, object]) -> tuple[exp.Expr, exp.Expr] | None:
     """The ends of an output's interval: the same expression over the ends of its one aggregate, where that is monotone."""
     columns = [c for c in node.find_all(exp.Column)]
     if len(columns) != 1 or columns[0].name not in known or not _monotone(node):
@@ -30,7 +28,7 @@ def interval_of(
     return ends[0], ends[1]
 
 
-def _monotone(node: exp.Expression) -> bool:
+def _monotone(node: exp.Expr) -> bool:
     if isinstance(node, exp.Column):
         return True
     if isinstance(node, exp.Paren | exp.Cast | exp.Round):
@@ -43,10 +41,10 @@ def _monotone(node: exp.Expression) -> bool:
     return False
 
 
-def json_report(name: str, confidence: float) -> exp.Expression:
+def json_report(name: str, confidence: float) -> exp.Expr:
     value, low, high = (to_sql(column(f"{name}{end}")) for end in ("", "__low", "__high"))
     text = (
-        f"SELECT to_json({{'result': {{'value': {value}, 'noise_confidence_interval': {{'lower_bound': {low}, "
+        f"to_json({{'result': {{'value': {value}, 'noise_confidence_interval': {{'lower_bound': {low}, "
         f"'upper_bound': {high}, 'confidence_level': {confidence}}}}}}})"
     )
-    return parse_fragment(text).expressions[0]
+    return expression_of(text)

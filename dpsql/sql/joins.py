@@ -18,8 +18,8 @@ from dpsql.plan import Input
 from dpsql.sql.dialect import span_of
 from dpsql.sql.relation import Field, Names, Relation, column, fold, unit_domain
 
-Resolve = Callable[[exp.Expression], Relation]
-Safe = Callable[[exp.Expression, Names], exp.Expression]
+Resolve = Callable[[exp.Expr], Relation]
+Safe = Callable[[exp.Expr, Names], exp.Expr]
 
 
 @dataclass
@@ -30,10 +30,10 @@ class From:
     """
 
     relations: list[Relation]
-    source: exp.Expression
+    source: exp.Expr
     joins: list[exp.Join] = field(default_factory=list)
     merged: dict[str, Field] = field(default_factory=dict)
-    unit: exp.Expression | None = None
+    unit: exp.Expr | None = None
     row_level: bool = False
 
     @property
@@ -64,7 +64,7 @@ class From:
         return " and ".join(dict.fromkeys(t.name for r in self.relations for t in r.tables))
 
 
-def conjuncts(condition: exp.Expression | None) -> list[exp.Expression]:
+def conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
     if condition is None:
         return []
     if isinstance(condition, exp.Paren):
@@ -74,7 +74,7 @@ def conjuncts(condition: exp.Expression | None) -> list[exp.Expression]:
     return [condition]
 
 
-def _pair(part: exp.Expression) -> tuple[exp.Column, exp.Column] | None:
+def _pair(part: exp.Expr) -> tuple[exp.Column, exp.Column] | None:
     if (
         isinstance(part, exp.EQ)
         and isinstance(part.this, exp.Column)
@@ -99,7 +99,7 @@ def bind_from(select: exp.Select, resolve: Resolve, safe: Safe) -> From:
     return bound
 
 
-def _add(bound: From, join: exp.Join, right: Relation, where: list[exp.Expression], safe: Safe) -> None:
+def _add(bound: From, join: exp.Join, right: Relation, where: list[exp.Expr], safe: Safe) -> None:
     method, side, kind = (str(join.args.get(key) or "").upper() for key in ("method", "side", "kind"))
     if method in ("ASOF", "POSITIONAL") or kind in ("STRAIGHT",):
         raise PrivacyError(
@@ -128,7 +128,7 @@ def _add(bound: From, join: exp.Join, right: Relation, where: list[exp.Expressio
             hint="start from the private table, and group by the public key.",
         )
     names = Names((*bound.relations, right), dict(bound.merged))
-    on: list[exp.Expression] = [safe(part, names) for part in conditions]
+    on: list[exp.Expr] = [safe(part, names) for part in conditions]
     for name in using:
         here, there = _of(bound, name), next(f for f in right.fields if fold(f.name) == name)
         equal = exp.EQ(this=here.typed.node.copy(), expression=there.typed.node.copy())
@@ -154,14 +154,14 @@ def _add(bound: From, join: exp.Join, right: Relation, where: list[exp.Expressio
     bound.row_level = bound.row_level or right.row_level
 
 
-def _join(source: exp.Expression, side: str, kind: str, on: list[exp.Expression]) -> exp.Join:
+def _join(source: exp.Expr, side: str, kind: str, on: list[exp.Expr]) -> exp.Join:
     condition = exp.and_(*on, copy=False) if on else None
     if condition is None:
         return exp.Join(this=source, kind="CROSS")
     return exp.Join(this=source, side=side or None, kind=kind or None, on=condition)
 
 
-def _unit(left: exp.Expression | None, right: exp.Expression | None, side: str) -> exp.Expression | None:
+def _unit(left: exp.Expr | None, right: exp.Expr | None, side: str) -> exp.Expr | None:
     if left is None or right is None:
         return left if left is not None else right
     if side == "RIGHT":
@@ -190,7 +190,7 @@ def _of(bound: From, name: str) -> Field:
 
 
 def _same_unit(
-    bound: From, right: Relation, conditions: list[exp.Expression], using: list[str], where: list[exp.Expression],
+    bound: From, right: Relation, conditions: list[exp.Expr], using: list[str], where: list[exp.Expr],
     join: exp.Join,
 ) -> None:  # fmt: skip
     if bound.unit is None or right.unit is None:
@@ -223,7 +223,7 @@ def _unit_name(relations: list[Relation]) -> str | None:
     return next((f"{r.alias}.{f.name}" for r in relations if r.private for f in r.fields if f.is_unit), None)
 
 
-def _units_equal(names: Names, bound: From, right: Relation, part: exp.Expression) -> bool:
+def _units_equal(names: Names, bound: From, right: Relation, part: exp.Expr) -> bool:
     pair = _pair(part)
     if pair is None:
         return False
@@ -236,7 +236,7 @@ def _units_equal(names: Names, bound: From, right: Relation, part: exp.Expressio
 
 
 def _at_most_one(
-    bound: From, right: Relation, conditions: list[exp.Expression], using: list[str], join: exp.Join
+    bound: From, right: Relation, conditions: list[exp.Expr], using: list[str], join: exp.Join
 ) -> None:
     raise PrivacyError(
         "with rows as the privacy unit, a join may repeat a row as often as others match it.",

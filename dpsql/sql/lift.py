@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from dpsql.errors import BindError, PrivacyError
 from dpsql.sql import safe
-from dpsql.sql.dialect import span_of, to_sql
+from dpsql.sql.dialect import parse_fragment, span_of, to_sql
 from dpsql.sql.naming import fresh_names, label_of
 from dpsql.sql.options import Call, call_of
 from dpsql.sql.relation import Field, Names, Relation, column, fold
@@ -48,9 +48,7 @@ class Lifted:
 
     def relation(self, alias: str) -> Relation:
         fields = tuple(replace(f, typed=replace(f.typed, node=column(f.name, alias))) for f in self.fields)
-        source = (
-            exp.maybe_parse(f"SELECT * FROM ({self.sql}) AS {alias}", dialect="duckdb").args["from_"].this
-        )
+        source: exp.Expr = parse_fragment(f"SELECT * FROM ({self.sql}) AS {alias}").args["from_"].this
         return Relation(alias, fields, source, True)
 
 
@@ -63,11 +61,11 @@ class Lifter:
     """
 
     binder: Binder
-    number: Callable[[Relation, exp.Expression | None], str]
-    turns: Callable[[Relation, exp.Expression | None], str]
-    ctes: dict[str, exp.Expression] = field(default_factory=dict)
+    number: Callable[[Relation, exp.Expr | None], str]
+    turns: Callable[[Relation, exp.Expr | None], str]
+    ctes: dict[str, exp.Expr] = field(default_factory=dict)
 
-    def query(self, tree: exp.Expression, env: Env) -> Lifted:
+    def query(self, tree: exp.Expr, env: Env) -> Lifted:
         """Raises PrivacyError for what can't be lifted: the caller may run it block by block."""
         if isinstance(tree, exp.Subquery):
             return self.query(tree.this, env)
@@ -94,7 +92,7 @@ class Lifter:
             return self._rows(tree, names, f"{source}{text}", block)
         return self._groups(tree, names, f"{source}{text}", block)
 
-    def _aggregate(self, node: exp.Expression) -> bool:
+    def _aggregate(self, node: exp.Expr) -> bool:
         call = call_of(node)
         return call is not None and call.name in KNOWN
 
@@ -141,7 +139,7 @@ class Lifter:
 
     def _groups(self, tree: exp.Select, names: Names, source: str, block: str) -> Lifted:
         group = tree.args.get("group")
-        keys: list[tuple[str, Typed, exp.Expression]] = []
+        keys: list[tuple[str, Typed, exp.Expr]] = []
         for node in group.expressions if group is not None else ():
             if (
                 isinstance(node, exp.Literal)
@@ -227,7 +225,7 @@ class Grouped:
     """
 
     names: Names
-    keys: list[tuple[str, Typed, exp.Expression]]
+    keys: list[tuple[str, Typed, exp.Expr]]
     made: dict[str, tuple[str, Typed]]
 
     def column(self, node: exp.Column) -> Typed:
@@ -244,7 +242,7 @@ class Grouped:
             hint=f"write AVG({node.name}).",
         )
 
-    def rewrite(self, node: exp.Expression) -> exp.Expression:
+    def rewrite(self, node: exp.Expr) -> exp.Expr:
         for name, _, key in self.keys:
             if node == key:
                 return column(name, "g")
@@ -257,7 +255,7 @@ class Grouped:
                 child.replace(new)
         return node
 
-    def _made(self, call: Call) -> exp.Expression:
+    def _made(self, call: Call) -> exp.Expr:
         text = to_sql(call.node)
         if text not in self.made:
             sql, kind = aggregate_sql(call, self.names)

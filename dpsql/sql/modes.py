@@ -8,15 +8,15 @@ from typing import Any
 from sqlglot import exp
 
 from dpsql.sql import stable, subsample
-from dpsql.sql.registry import TABLE
 from dpsql.sql.block import dp_block
 from dpsql.sql.options import COMMON, Readers, call_of
+from dpsql.sql.registry import TABLE
 from dpsql.sql.thresholds import PROBE_OPTIONS, probe_block
 
 MECHANISMS = ("ABOVE_THRESHOLD", "EXPMECH", "IQR")
 
 
-def is_private_call(node: exp.Expression) -> bool:
+def is_private_call(node: exp.Expr) -> bool:
     """Whether a node is an aggregate or a mechanism of ours (and not a window function)."""
     if isinstance(node, exp.Window) and not node.args.get("alias"):
         return False

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from sqlglot import exp
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from dpsql.errors import BindError, ParseError, Span, did_you_mean
 from dpsql.sql.dialect import _like, parse_tokens, span_of, to_sql, token_span, tokenize
@@ -31,7 +31,7 @@ class Statement:
     kind: Kind
     text: str
     span: Span
-    tree: exp.Expression | None = field(default=None, compare=False)
+    tree: exp.Expr | None = field(default=None, compare=False)
     name: str = ""
     json: bool = False
 
@@ -120,7 +120,7 @@ _REFUSED = dict.fromkeys(
 }
 
 
-def _query(tokens: list[Token], text: str, params: Mapping[str, Any]) -> exp.Expression:
+def _query(tokens: list[Token], text: str, params: Mapping[str, Any]) -> exp.Expr:
     tree = parse_tokens(tokens, text)
     while isinstance(tree, exp.Subquery) and not tree.alias and isinstance(tree.this, exp.Query):
         tree = tree.this
@@ -202,7 +202,7 @@ def _nothing_after(tokens: list[Token], i: int, text: str) -> None:
         )
 
 
-def bind_parameters(tree: exp.Expression, params: Mapping[str, Any], text: str) -> exp.Expression:
+def bind_parameters(tree: exp.Expr, params: Mapping[str, Any], text: str) -> exp.Expr:
     """Each ``$name`` becomes a literal of its value: it is data to the language, never text."""
     for node in list(tree.find_all(exp.Placeholder, exp.Parameter)):
         name = node.name if isinstance(node, exp.Placeholder) else node.this.name
@@ -226,7 +226,7 @@ def _find_parameter(text: str, name: str) -> Span | None:
     return None if at < 0 else (at, at + len(name) + 1)
 
 
-def literal(value: Any, name: str = "", span: Span | None = None, text: str | None = None) -> exp.Expression:
+def literal(value: Any, name: str = "", span: Span | None = None, text: str | None = None) -> exp.Expr:
     """A SQL literal of a Python value.
 
     Raises:
@@ -255,6 +255,6 @@ def literal(value: Any, name: str = "", span: Span | None = None, text: str | No
     )
 
 
-def canonical(tree: exp.Expression) -> str:
+def canonical(tree: exp.Expr) -> str:
     """One spelling for equal statements: comments, white space and letter case of keywords gone."""
     return to_sql(tree)

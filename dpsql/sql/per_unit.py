@@ -43,17 +43,18 @@ def groups_by_unit(select: exp.Select, bound: From) -> bool:
     return any(_is_unit(node, select, bound) for node in group.expressions)
 
 
-def _resolved(node: exp.Expression, select: exp.Select) -> exp.Expression:
+def _resolved(node: exp.Expr, select: exp.Select) -> exp.Expr:
     if (
         isinstance(node, exp.Literal)
         and node.name.isdigit()
         and 0 < int(node.name) <= len(select.expressions)
     ):
-        return select.expressions[int(node.name) - 1].unalias()
+        chosen: exp.Expr = select.expressions[int(node.name) - 1].unalias()
+        return chosen
     return node
 
 
-def _is_unit(node: exp.Expression, select: exp.Select, bound: From) -> bool:
+def _is_unit(node: exp.Expr, select: exp.Select, bound: From) -> bool:
     node = _resolved(node, select)
     if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
         return False
@@ -123,14 +124,16 @@ def per_unit_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> 
             Field(name, replace(typed, node=column(name, alias), bounds=bounds, constant=False), is_unit)
         )
     tables = tuple(dict.fromkeys(t for r in bound.relations for t in r.tables))
-    subquery = parse_fragment(text).subquery(exp.to_identifier(alias, quoted=True))
+    inner = parse_fragment(text)
+    assert isinstance(inner, exp.Select)
+    subquery = inner.subquery(exp.to_identifier(alias, quoted=True))
     return Relation(
         alias, tuple(fields), subquery, True, column(UNIT, alias), tables, bound.inputs, False,
         bound.max_rows, len(units) == len(keys),
     )  # fmt: skip
 
 
-def _bounds(node: exp.Expression, grouped: Grouped, bound: From) -> Interval | None:
+def _bounds(node: exp.Expr, grouped: Grouped, bound: From) -> Interval | None:
     """What is public about a unit's own aggregate: a count is at most its rows, an average lies within its column."""
     call = call_of(node)
     if call is None:

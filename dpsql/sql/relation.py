@@ -51,9 +51,9 @@ class Relation:
 
     alias: str
     fields: tuple[Field, ...]
-    source: exp.Expression
+    source: exp.Expr
     private: bool
-    unit: exp.Expression | None = None
+    unit: exp.Expr | None = None
     tables: tuple[Table, ...] = ()
     inputs: tuple[Input, ...] = ()
     row_level: bool = False
@@ -61,7 +61,7 @@ class Relation:
     """Rows of one unit that count, where it is not simply the table's: after joins and UNION ALL."""
     per_unit: bool = False
     """True when one unit has at most one row here (after GROUP BY unit)."""
-    wheres: tuple[exp.Expression, ...] = ()
+    wheres: tuple[exp.Expr, ...] = ()
     """Conditions that joins add (units that must be equal)."""
     public_preserved: bool = False
     """True when rows of a public table stay without a match: its columns can be public keys."""

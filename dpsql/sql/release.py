@@ -6,6 +6,8 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from sqlglot import exp
+
 from dpsql import plan
 from dpsql.errors import PrivacyError
 from dpsql.mechanisms import additive, partition
@@ -31,7 +33,8 @@ def release(block: Block) -> None:
         )
     gaussian = block.options.get("noise") == "GAUSSIAN"
     noisy = sum(item.build is not None for item in aggregates) if gaussian else 0
-    wanted = [(a.share, a.call.node) for a in aggregates] + [(None, None)] * private
+    wanted: list[tuple[Fraction | None, exp.Expr | None]] = [(a.share, a.call.node) for a in aggregates]
+    wanted += [(None, None)] * private
     share = deal(block.binder, block.options, block.select, wanted, noisy + private)
     operator = _operator(block, aggregates, share, private, gaussian)
     columns = [(key.name, key.type) for key in block.keys.values()]

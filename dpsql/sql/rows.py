@@ -75,7 +75,7 @@ def keep_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> Rela
     return relation
 
 
-def star_columns(item: exp.Expression, bound: From) -> list[tuple[str, Typed, bool]]:
+def star_columns(item: exp.Expr, bound: From) -> list[tuple[str, Typed, bool]]:
     if item.args.get("except_") or item.args.get("replace") or item.args.get("rename"):
         raise BindError("EXCLUDE, REPLACE and RENAME are not known over private rows.", span=span_of(item))
     table = (
@@ -93,7 +93,7 @@ def star_columns(item: exp.Expression, bound: From) -> list[tuple[str, Typed, bo
     return out
 
 
-def columns_renamed(relation: Relation, names: list[str], place: exp.Expression) -> Relation:
+def columns_renamed(relation: Relation, names: list[str], place: exp.Expr) -> Relation:
     raise PrivacyError(
         "the columns of private rows can't be renamed by a list.",
         span=span_of(place.args.get("alias")),
@@ -101,7 +101,7 @@ def columns_renamed(relation: Relation, names: list[str], place: exp.Expression)
     )
 
 
-def union_all(left: Relation, right: Relation, tree: exp.Expression, alias: str) -> Relation:
+def union_all(left: Relation, right: Relation, tree: exp.Expr, alias: str) -> Relation:
     if left.row_level or right.row_level or left.unit is None or right.unit is None:
         raise PrivacyError("rows that are their own unit can't be put together.", span=span_of(tree))
     if {unit_domain(t) for t in left.tables} != {unit_domain(t) for t in right.tables}:

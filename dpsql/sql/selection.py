@@ -12,7 +12,7 @@ from sqlglot import exp
 from dpsql import plan
 from dpsql.errors import BindError, PrivacyError
 from dpsql.mechanisms.above_threshold import AboveThreshold, Noise, split
-from dpsql.mechanisms.exponential import ExponentialChoice
+from dpsql.mechanisms.exponential import ExponentialChoice, Method
 from dpsql.sql import safe
 from dpsql.sql.block import protected
 from dpsql.sql.bounds import Interval
@@ -61,7 +61,7 @@ def mechanism_of(select: exp.Select) -> Call | None:
         PrivacyError: it calls two, or an aggregate besides; a block makes one choice.
     """
     found: list[Call] = []
-    beside: list[exp.Expression] = []
+    beside: list[exp.Expr] = []
     for item in select.expressions:
         for node in item.walk(prune=lambda n: isinstance(n, exp.Query) or _calls_mechanism(n)):
             call = call_of(node)
@@ -129,7 +129,7 @@ class Selection:
                     span=span_of(self.call.node),
                     hint="write EXPMECH(...) OVER candidates.",
                 )
-            query: exp.Expression = exp.select(exp.alias_(exp.Literal.number(1), _ONE))
+            query: exp.Select = exp.select(exp.alias_(exp.Literal.number(1), _ONE))
         else:
             table = exp.to_table(name)
             span = span_of(self.call.node)
@@ -254,7 +254,7 @@ class Selection:
         count: int | None, epsilon: Fraction,
     ) -> tuple[Any, list[tuple[str, str]], tuple[str, ...], str]:  # fmt: skip
         basic = self.binder.catalog.accountant == "basic"
-        method = given.get("method") or ("permute_and_flip" if basic else "exponential")
+        method: Method = given.get("method") or ("permute_and_flip" if basic else "exponential")
         top = given.get("top", 1)
         if count is not None and top > count:
             raise BindError(f"there are only {count} candidates.", span=span_of(self.call.named["top"][1]))
@@ -298,7 +298,7 @@ class Selection:
         ]
         return tuple(named or [f.name for f in candidate.fields])
 
-    def _others(self) -> list[exp.Expression]:
+    def _others(self) -> list[exp.Expr]:
         """Everything above the mechanism that may name a candidate's column."""
         out = []
         for item in self.select.expressions:
@@ -327,7 +327,7 @@ class Selection:
         self.binder.blocks.append(
             plan.Block(name, operator, tuple(schema), inputs, sentences, self._confidence)
         )
-        shown: list[tuple[exp.Expression, str]] = []
+        shown: list[tuple[exp.Expr, str]] = []
         visible = [n for n, _ in made if not n.endswith(("__low", "__high"))]
         named = any(not _is_mechanism(item) for item in self.select.expressions)
         if not named:
@@ -360,8 +360,8 @@ class Selection:
         ]
 
     def _above_block(
-        self, node: exp.Expression, candidate: Relation, columns: tuple[str, ...], visible: list[str]
-    ) -> exp.Expression:
+        self, node: exp.Expr, candidate: Relation, columns: tuple[str, ...], visible: list[str]
+    ) -> exp.Expr:
         if _is_mechanism(node):
             if not visible:
                 raise BindError(
@@ -388,11 +388,11 @@ class Selection:
         return node
 
 
-def _is_mechanism(node: exp.Expression) -> bool:
+def _is_mechanism(node: exp.Expr) -> bool:
     return _calls_mechanism(node.unalias())
 
 
-def _calls_mechanism(node: exp.Expression) -> bool:
+def _calls_mechanism(node: exp.Expr) -> bool:
     call = call_of(node)
     return call is not None and call.name in MECHANISMS
 

@@ -204,7 +204,7 @@ def ptr_block(binder: Binder, select: exp.Select, bound: From, options: Options,
     rows, groups = _bounding(block, bound, options, bool(keys), domain.size if domain is not None else None)
     stable = StableBlock(block, rows, groups, binder.catalog.accountant)
     asked: list[Asked] = []
-    shown: list[exp.Expression] = []
+    shown: list[exp.Expr] = []
     labels: list[str] = []
     for item in select.expressions:
         inner = item.unalias()
@@ -213,7 +213,7 @@ def ptr_block(binder: Binder, select: exp.Select, bound: From, options: Options,
             taken = [*(key.name for key in keys), *(a.name for a in asked)]
             found = stable.ask(call, fresh_names([*taken, label_of(call)])[-1])
             asked.append(found)
-            value: exp.Expression = exp.cast(column(found.name), found.type)
+            value: exp.Expr = exp.cast(column(found.name), found.type)
             labels.append(item.alias if isinstance(item, exp.Alias) else found.label)
         else:
             value = _above(block, inner)
@@ -244,7 +244,7 @@ def ptr_block(binder: Binder, select: exp.Select, bound: From, options: Options,
 
 def _install(
     block: Block, select: exp.Select, bound: From, operator: Stable, keys: tuple[Key, ...], asked: list[Asked],
-    shown: list[exp.Expression], labels: list[str],
+    shown: list[exp.Expr], labels: list[str],
 ) -> None:  # fmt: skip
     columns = [(key.name, key.type) for key in keys]
     for item in asked:
@@ -279,7 +279,7 @@ def _install(
     ]
 
 
-def _above(block: Block, node: exp.Expression) -> exp.Expression:
+def _above(block: Block, node: exp.Expr) -> exp.Expr:
     key = block._key(node)
     if key is not None:
         return key

@@ -18,7 +18,7 @@ from dpsql.sql import grid as grids
 from dpsql.sql import safe
 from dpsql.sql.bounds import Interval
 from dpsql.sql.candidates import Term, names_candidate, only_candidate, shape_of
-from dpsql.sql.dialect import span_of, to_sql
+from dpsql.sql.dialect import expression_of, span_of, to_sql
 from dpsql.sql.options import Call, call_of
 from dpsql.sql.relation import Names, Relation, column
 from dpsql.sql.types import Typed
@@ -51,9 +51,9 @@ class Part:
 
     factor: Typed
     sign: int
-    amount: exp.Expression | None
-    clip: exp.Expression | None
-    condition: exp.Expression | None
+    amount: exp.Expr | None
+    clip: exp.Expr | None
+    condition: exp.Expr | None
     steps: Fraction
     low: int
     high: int
@@ -73,7 +73,7 @@ class Statistic:
     shape: str
 
 
-def bind_statistic(node: exp.Expression, names: RowNames) -> Statistic:
+def bind_statistic(node: exp.Expr, names: RowNames) -> Statistic:
     """Binds the first argument of a mechanism.
 
     Raises:
@@ -131,7 +131,7 @@ def _directions(factor: Interval, part: Part) -> set[int]:
 
 
 def _collect(
-    node: exp.Expression, names: RowNames, sign: int, factor: exp.Expression | None, parts: list[Part],
+    node: exp.Expr, names: RowNames, sign: int, factor: exp.Expr | None, parts: list[Part],
     constants: list[tuple[int, Typed]],
 ) -> None:  # fmt: skip
     if isinstance(node, exp.Paren):
@@ -160,7 +160,7 @@ def _collect(
             left, right = right, left
         if _private(left) and not _private(right):
             one_over = exp.Div(this=exp.Literal.number(1), expression=exp.paren(right.copy()))
-            new: exp.Expression = right.copy() if isinstance(node, exp.Mul) else one_over
+            new: exp.Expr = right.copy() if isinstance(node, exp.Mul) else one_over
             if factor is not None:
                 new = exp.Mul(this=exp.paren(factor.copy()), expression=exp.paren(new))
             return _collect(left, names, sign, new, parts, constants)
@@ -171,7 +171,7 @@ def _collect(
     )
 
 
-def _private(node: exp.Expression) -> bool:
+def _private(node: exp.Expr) -> bool:
     return any((call := call_of(n)) is not None and call.name in _AGGREGATES for n in node.walk())
 
 
@@ -201,7 +201,7 @@ def _scaled(typed: Typed, scale: Fraction, extra: int) -> str:
 grids_integer = safe.BIGINT
 
 
-def _filtered(call: Call, names: RowNames, extra: exp.Expression | None = None) -> exp.Expression | None:
+def _filtered(call: Call, names: RowNames, extra: exp.Expr | None = None) -> exp.Expr | None:
     made = [] if call.where is None else [safe.condition(call.where, names).node]
     made += [extra] if extra is not None else []
     return None if not made else exp.and_(*made, copy=False)
@@ -246,14 +246,12 @@ def _sum(call: Call, names: RowNames, sign: int, factor: Typed) -> Part:
         )
     grid = grids.choose(typed.type, bounds.low, max(high, bounds.low))
     y = to_sql(grids.value(typed, grid))
-    amount = exp.maybe_parse(f"LEAST(GREATEST({y}, {grid.low}), {grid.high})", dialect="duckdb")
-    held = exp.maybe_parse(f"CASE WHEN ({y}) IS NOT NULL THEN {to_sql(amount)} END", dialect="duckdb")
+    amount = expression_of(f"LEAST(GREATEST({y}, {grid.low}), {grid.high})")
+    held = expression_of(f"CASE WHEN ({y}) IS NOT NULL THEN {to_sql(amount)} END")
     step = None
     if limit is not None:
         scaled = f"TRY_CAST(ROUND(CAST({to_sql(limit.node)} AS DOUBLE) * {float(grid.steps)!r}) AS BIGINT)"
-        step = exp.maybe_parse(
-            f"LEAST(GREATEST(COALESCE({scaled}, {grid.low}), {grid.low}), {grid.high})", dialect="duckdb"
-        )
+        step = expression_of(f"LEAST(GREATEST(COALESCE({scaled}, {grid.low}), {grid.low}), {grid.high})")
     return Part(
         factor,
         sign,
@@ -266,7 +264,7 @@ def _sum(call: Call, names: RowNames, sign: int, factor: Typed) -> Part:
     )
 
 
-def _unclipped(node: exp.Expression, names: RowNames) -> tuple[exp.Expression, exp.Expression | None]:
+def _unclipped(node: exp.Expr, names: RowNames) -> tuple[exp.Expr, exp.Expr | None]:
     """``LEAST(x, c.b)`` as x and its clip."""
     if isinstance(node, exp.Least):
         items = [node.this, *node.expressions]
@@ -281,13 +279,13 @@ def _unclipped(node: exp.Expression, names: RowNames) -> tuple[exp.Expression, e
     return node, None
 
 
-def _reads(node: exp.Expression, names: RowNames) -> bool:
+def _reads(node: exp.Expr, names: RowNames) -> bool:
     """Whether an expression names a column of the candidate."""
     assert names.candidate is not None
     return any(any(names.find(c) is f for f in names.candidate.fields) for c in node.find_all(exp.Column))
 
 
-def only_candidate_columns(node: exp.Expression, names: RowNames) -> bool:
+def only_candidate_columns(node: exp.Expr, names: RowNames) -> bool:
     assert names.candidate is not None
     return all(any(names.find(c) is f for f in names.candidate.fields) for c in node.find_all(exp.Column))
 

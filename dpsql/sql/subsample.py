@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 COMBINERS = ("mean", "median", "trimmed_mean", "winsorized_mean", "noisy_mode", "stable_mode")
 
 
-def _values(node: exp.Expression, what: str) -> tuple[Any, ...]:
+def _values(node: exp.Expr, what: str) -> tuple[Any, ...]:
     """A tuple of literals: the results that may win a vote."""
     items = node.expressions if isinstance(node, exp.Tuple | exp.Array) else [node]
     if not all(isinstance(item, exp.Literal) for item in items):
@@ -98,7 +98,7 @@ class Subsample:
     def rounds(self) -> int:
         return int(self.options.get("rounds", ROUNDS)) if self.sampling == "rounds" else 1
 
-    def unit(self, relation: Relation, unit: exp.Expression | None) -> str:
+    def unit(self, relation: Relation, unit: exp.Expr | None) -> str:
         """What decides a row's block: its privacy unit, or for rows that are units, all that the row says."""
         if unit is not None:
             return to_sql(unit)
@@ -109,7 +109,7 @@ class Subsample:
         """Every row takes part in each round: rows are repeated with the rounds' numbers."""
         return f" CROSS JOIN range({self.rounds}) AS turns(turn)" if self.rounds > 1 else ""
 
-    def number(self, relation: Relation, unit: exp.Expression | None) -> str:
+    def number(self, relation: Relation, unit: exp.Expr | None) -> str:
         key = self.unit(relation, unit)
         if self.rounds > 1:
             return f"turns.turn * {self.blocks} + {block_number(key, self.blocks, 'turns.turn')}"
@@ -196,7 +196,7 @@ def _said(this: Subsample) -> tuple[str, ...]:
             + (f", in {this.rounds} rounds." if this.rounds > 1 else "."),)  # fmt: skip
 
 
-def _registered(this: Subsample) -> tuple[str, exp.Expression] | None:
+def _registered(this: Subsample) -> tuple[str, exp.Expr] | None:
     items = this.select.expressions
     for item in items:
         inner = item.unalias()
@@ -207,9 +207,7 @@ def _registered(this: Subsample) -> tuple[str, exp.Expression] | None:
     return None
 
 
-def _python(
-    this: Subsample, found: tuple[str, exp.Expression], total: int
-) -> tuple[Source, tuple[Field, ...]]:
+def _python(this: Subsample, found: tuple[str, exp.Expr], total: int) -> tuple[Source, tuple[Field, ...]]:
     """A registered Python function over the rows of each block."""
     name, call = found
     bound = this.binder.private_from(this.select, this.env)
@@ -250,7 +248,7 @@ def _bernoulli(this: Subsample) -> tuple[Source, tuple[Field, ...], Participatio
     threshold = math.floor(q * 2**62)
     per_turn = f"hash(xor(hash(turns.turn), CAST({SALT} AS UBIGINT)))"
 
-    def turns(relation: Relation, unit: exp.Expression | None) -> str:
+    def turns(relation: Relation, unit: exp.Expr | None) -> str:
         drawn = f"(hash(xor(hash({this.unit(relation, unit)}), {per_turn})) >> 2) < {threshold}"
         return f" JOIN range({runs}) AS turns(turn) ON {drawn}"
 

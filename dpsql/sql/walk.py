@@ -16,17 +16,17 @@ class Cte:
 
     name: str
     private: Relation | None = None
-    tree: exp.Expression | None = None
+    tree: exp.Expr | None = None
 
 
 Env = dict[str, Cte]
 
 
-def with_ctes(query: exp.Expression, env: Env) -> exp.Expression:
+def with_ctes(query: exp.Expr, env: Env) -> exp.Expr:
     """The query with the public CTEs it names, so that it stands alone."""
     wanted: dict[str, Cte] = {}
 
-    def visit(tree: exp.Expression) -> None:
+    def visit(tree: exp.Expr) -> None:
         for table in tree.find_all(exp.Table):
             key = fold(table.name)
             cte = env.get(key)
@@ -44,13 +44,13 @@ def with_ctes(query: exp.Expression, env: Env) -> exp.Expression:
     return query
 
 
-def inner_queries(select: exp.Select) -> Iterator[exp.Expression]:
+def inner_queries(select: exp.Select) -> Iterator[exp.Expr]:
     """Queries in the expressions of a SELECT (not those in FROM, JOIN or WITH), outermost only."""
     for key, value in select.args.items():
         if key in ("with_", "from_"):
             continue
         for item in value if isinstance(value, list) else [value]:
-            if not isinstance(item, exp.Expression):
+            if not isinstance(item, exp.Expr):
                 continue
             if key == "joins":
                 yield from outer_queries(item.args["on"]) if item.args.get("on") else ()
@@ -58,7 +58,7 @@ def inner_queries(select: exp.Select) -> Iterator[exp.Expression]:
                 yield from outer_queries(item)
 
 
-def outer_queries(node: exp.Expression) -> Iterator[exp.Expression]:
+def outer_queries(node: exp.Expr) -> Iterator[exp.Expr]:
     if isinstance(node, exp.Query) and not isinstance(node, exp.Subquery | exp.Table):
         yield node
         return
