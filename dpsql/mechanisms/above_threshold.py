@@ -203,7 +203,8 @@ class AboveThreshold:
         reach = n.reach(confidence, self.candidates or 1) / float(self.steps)
         said = [
             f"Compare in order with {kind} (ABOVE_THRESHOLD, ε={total:g}, at most {n.max_hits} "
-            f"hit{'s' if n.max_hits > 1 else ''}); every comparison is right beyond {reach:.4g} of the threshold, at {confidence:.0%}."
+            f"hit{'s' if n.max_hits > 1 else ''}); every comparison is "
+            f"right beyond {reach:.4g} of the threshold, at {confidence:.0%}."
         ]
         if n.max_hits > 1:
             said.append("Hits that are not found are not paid for under basic composition"

@@ -128,7 +128,8 @@ class ExponentialChoice:
         name = self.method.replace("_", " ")
         said = [
             f"Choose {'the best' if self.top == 1 else f'the {self.top} best'} of {size} candidates by {name} "
-            f"(ε={float(self.epsilon):g}); with probability at least {confidence:.4g} the winner is within {behind:.4g} of the best."
+            f"(ε={float(self.epsilon):g}); with probability at least {confidence:.4g} the "
+            f"winner is within {behind:.4g} of the best."
         ]
         if self.varying:
             said.append(

@@ -342,7 +342,7 @@ class Binder:
                 span=span_of(query),
                 hint="release what is needed first, in a CTE with aggregates, and compare with that.",
             )
-        if isinstance(place, exp.Exists) or isinstance(place, exp.All | exp.Any):
+        if isinstance(place, (exp.Exists, exp.All | exp.Any)):
             raise PrivacyError(
                 "EXISTS is not known over private rows.", span=span_of(place), hint="write x IN (SELECT ...)."
             )

@@ -74,7 +74,7 @@ def deal(
         delta = options.get("delta", budget.default_delta)
         if not delta:
             raise PrivacyError(
-                "this needs a delta: " + ("private groups" if not options.get("noise") == "GAUSSIAN" else "Gaussian noise")
+                "this needs a delta: " + ("private groups" if options.get("noise") != "GAUSSIAN" else "Gaussian noise")
                 + " can't be released without one.",
                 span=span_of(options.nodes.get("delta")) or span_of(options.mode_node)
                 or span_of(select.args.get("group")) or span_of(select),

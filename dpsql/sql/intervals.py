@@ -12,7 +12,7 @@ from dpsql.sql.relation import column
 
 def interval_of(node: exp.Expr, known: Mapping[str, object]) -> tuple[exp.Expr, exp.Expr] | None:
     """The ends of an output's interval: the same expression over the ends of its one aggregate, where that is monotone."""
-    columns = [c for c in node.find_all(exp.Column)]
+    columns = list(node.find_all(exp.Column))
     if len(columns) != 1 or columns[0].name not in known or not _monotone(node):
         return None
     ends = []
@@ -33,7 +33,7 @@ def _monotone(node: exp.Expr) -> bool:
         return True
     if isinstance(node, exp.Paren | exp.Cast | exp.Round):
         return _monotone(node.this)
-    if isinstance(node, exp.Add) or isinstance(node, exp.Greatest | exp.Least):
+    if isinstance(node, (exp.Add, exp.Greatest | exp.Least)):
         rest = [c for c in node.iter_expressions() if not isinstance(c, exp.Literal)]
         return len(rest) == 1 and _monotone(rest[0])
     if isinstance(node, exp.Sub | exp.Div):

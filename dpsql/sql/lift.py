@@ -124,7 +124,7 @@ class Lifter:
         items, fields = [f"{block} AS {BLOCK}"], []
         for item in tree.expressions:
             if item.is_star:
-                for alias, f in names.fields():
+                for _alias, f in names.fields():
                     items.append(
                         f"{to_sql(f.typed.node)} AS {to_sql(exp.to_identifier(f.name, quoted=True))}"
                     )

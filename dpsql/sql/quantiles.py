@@ -109,7 +109,10 @@ def quantile_parts(
             exact.bound, exact.where, exact.keys, {"v": y}, rows, groups if keys else None, exact.domain
         )
         by = ", ".join([*keys, "v"])
-        query = f"SELECT {by.removesuffix('v')}v AS value, COUNT(*) AS count FROM ({bounded}) AS held WHERE v IS NOT NULL GROUP BY {by}"
+        query = (
+            f"SELECT {by.removesuffix('v')}v AS value, COUNT(*) AS count FROM ({bounded}) AS held "
+            f"WHERE v IS NOT NULL GROUP BY {by}"
+        )
         ranks = tuple(item.quantile.rank for item, _ in items if item.quantile is not None)
         parts.append(
             Quantiles(

@@ -98,9 +98,17 @@ class Selection:
         need = 2 if call.name == "ABOVE_THRESHOLD" else 1
         if len(call.args) != need:
             usage = "ABOVE_THRESHOLD(statistic, threshold)" if need == 2 else "EXPMECH(utility)"
-            raise BindError(f"{call.name} takes {need} argument{'s' if need > 1 else ''}.", span=span_of(call.node), hint=f"write {usage}.")  # fmt: skip
+            raise BindError(
+                f"{call.name} takes {need} argument{'s' if need > 1 else ''}.",
+                span=span_of(call.node),
+                hint=f"write {usage}.",
+            )
         if call.where is not None or call.distinct:
-            raise BindError(f"{call.name} takes no FILTER of its own.", span=span_of(call.node), hint="filter inside the statistic.")  # fmt: skip
+            raise BindError(
+                f"{call.name} takes no FILTER of its own.",
+                span=span_of(call.node),
+                hint="filter inside the statistic.",
+            )
         for key in ("group", "having", "qualify"):
             if self.select.args.get(key):
                 raise PrivacyError(
