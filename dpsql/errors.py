@@ -42,6 +42,8 @@ class Error(Exception):
         self.span = span
         self.hint = hint
         self.text = text
+        self.answered: tuple[object, ...] = ()
+        """Results of the statements before it in the cell: they were paid for, and are not lost."""
 
     def located(self, text: str) -> Error:
         """The same error, knowing the text its span points into (the first text given is kept)."""

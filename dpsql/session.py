@@ -102,11 +102,21 @@ class Session:
         return results[-1] if results else Result(pa.table({}))
 
     def run(self, text: str, params: Mapping[str, Any] | None = None, *, fresh: bool = False) -> list[Result]:
-        """Answers each statement of a cell. All are bound before the first is paid."""
+        """Answers each statement of a cell. All are bound before the first is paid.
+
+        When one fails, the results of those before it are in the error's ``answered``.
+        """
         statements = parse(text, params)
         declared = dict(self._alarms.declared)
         plans = [self._bind(statement, declared) for statement in statements]
-        return [self._answer(s, plan, fresh) for s, plan in zip(statements, plans, strict=True)]
+        results: list[Result] = []
+        try:
+            for statement, plan in zip(statements, plans, strict=True):
+                results.append(self._answer(statement, plan, fresh))
+        except Error as error:
+            error.answered = tuple(results)
+            raise
+        return results
 
     def _answer(self, statement: Statement, plan: Plan | Declaration | None, fresh: bool) -> Result:
         if not isinstance(plan, Plan):

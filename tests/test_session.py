@@ -80,12 +80,14 @@ REFUSED: list[tuple[str, type[Error], str]] = [
     ("SELECT age FROM visits", dpsql.PrivacyError, "age"),
     ("SELECT age, COUNT(*) FROM visits", dpsql.PrivacyError, "age"),
     ("SELECT person_id, COUNT(*) FROM visits GROUP BY person_id", dpsql.PrivacyError, "person_id"),
-    ("SELECT hash(person_id) % 7, COUNT(*) FROM visits GROUP BY 1", dpsql.PrivacyError, "hash(person_id) % 7"),
+    ("SELECT hash(person_id) % 7, COUNT(*) FROM visits GROUP BY 1", dpsql.PrivacyError,
+    "hash(person_id) % 7"),
     ("SELECT MAX(person_id) FROM visits", Error, ""),
     ("SELECT COUNT(*) FROM visits GROUP BY medical_dollars", dpsql.PrivacyError, "medical_dollars"),
     ("SELECT COUNT(*) FROM (SELECT * FROM visits LIMIT 5) t", dpsql.PrivacyError, "5"),
     ("SELECT COUNT(*) FROM (SELECT DISTINCT age FROM visits) t", dpsql.PrivacyError, ""),
-    ("SELECT COUNT(*) FROM (SELECT *, row_number() OVER (ORDER BY age) AS i FROM visits) t", dpsql.PrivacyError, "row_number() OVER (ORDER BY age"),
+    ("SELECT COUNT(*) FROM (SELECT *, row_number() OVER (ORDER BY age) AS i FROM visits) t",
+    dpsql.PrivacyError, "row_number() OVER (ORDER BY age"),
     ("SELECT SUM(age) OVER () FROM visits", Error, ""),
     ("SELECT COUNT(*) FROM visits QUALIFY row_number() OVER (ORDER BY age) = 1", Error, "age"),
     ("SELECT COUNT(*) FROM visits USING SAMPLE 10%", Error, ""),
@@ -146,13 +148,16 @@ REFUSED: list[tuple[str, type[Error], str]] = [
     ("SELECT WITH DP OPTIONS (confidence = 1) COUNT(*) FROM visits", dpsql.BindError, ""),
     ("SELECT WITH DP OPTIONS (privacy_unit_column = plan) COUNT(*) FROM visits", dpsql.PrivacyError, ""),
     ("SELECT WITH DP OPTIONS (max_groups_contributed = 0) COUNT(*) FROM visits", dpsql.BindError, ""),
-    ("SELECT WITH DP OPTIONS (max_groups_contributed = 1, max_rows_contributed = 1) plan, COUNT(*) FROM visits GROUP BY plan",
+    ("SELECT WITH DP OPTIONS (max_groups_contributed = 1, max_rows_contributed = 1) plan, COUNT(*) FROM "
+    "visits GROUP BY plan",
      dpsql.BindError, "max_rows_contributed = 1"),
-    ("SELECT WITH DP OPTIONS (group_selection_strategy = PUBLIC_GROUPS) year, COUNT(*) FROM visits GROUP BY year",
+    ("SELECT WITH DP OPTIONS (group_selection_strategy = PUBLIC_GROUPS) year, COUNT(*) FROM visits GROUP "
+    "BY year",
      dpsql.PrivacyError, ""),
     ("SELECT WITH DP OPTIONS (epsilon = 0.3) COUNT(*, epsilon => 0.2), SUM(age, epsilon => 0.2) FROM visits",
      dpsql.BindError, "COUNT(*, epsilon => 0.2)"),
-    ("SELECT WITH DP OPTIONS (epsilon = 0.2) COUNT(*, epsilon => 0.2), SUM(age) FROM visits", dpsql.BindError, ""),
+    ("SELECT WITH DP OPTIONS (epsilon = 0.2) COUNT(*, epsilon => 0.2), SUM(age) FROM visits",
+    dpsql.BindError, ""),
     ("SELECT WITH DP OPTIONS (epsilon = 1.5) COUNT(*) FROM visits", dpsql.BudgetExceeded, "epsilon = 1.5"),
     # statements
     ("SELECT {{x}} FROM visits", dpsql.ParseError, "{{x}}"),
@@ -369,3 +374,14 @@ def test_opening_needs_no_plots_or_frames() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_failing_statement_does_not_lose_the_answers_before_it(policy, tmp_path):
+    with dpsql.connect(policy=policy, ledger=tmp_path / "x.ledger") as session:
+        with pytest.raises(dpsql.BudgetExceeded) as caught:
+            session.run(
+                "SELECT WITH DP OPTIONS (epsilon = 0.9) COUNT(*) FROM visits;"
+                "SELECT WITH DP OPTIONS (epsilon = 0.9) COUNT(*) FROM visits WHERE age > 1;"
+                "SELECT WITH DP OPTIONS (epsilon = 0.9) COUNT(*) FROM visits WHERE age > 2"
+            )
+        assert [type(result).__name__ for result in caught.value.answered] == ["Result", "Result"]

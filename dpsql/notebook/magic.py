@@ -131,6 +131,8 @@ class DpsqlMagic(Magics):
                 return panels.explanation(session.explain(text, params))
             results = self._answers(session, text, params, options)
         except Error as error:
+            for answered in error.answered:
+                display(answered)  # type: ignore[no-untyped-call]
             if error.text == text:
                 error.text = written  # show the line as it was typed
             raise
