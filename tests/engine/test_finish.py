@@ -1,0 +1,142 @@
+"""The embedded DuckDB that only public things reach."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from dpsql.engine.clone import Clone, empty, quoted
+from dpsql.engine.finish import Finisher
+from dpsql.engine.running import run
+from dpsql.errors import BindError
+from dpsql.policy import Budget, Policy, Table
+
+WARDS = Table("wards", public=True)
+VISITS = Table("visits", privacy_unit="person")
+RELEASED = pa.table({"ward": ["A", "B"], "n": [10, -3]})
+TYPES = [("ward", "VARCHAR"), ("n", "BIGINT")]
+
+
+class Source:
+    """Public tables, and a complaint when a private one is asked for."""
+
+    def schema(self, table: Table) -> Mapping[str, str]:
+        return {"ward": "VARCHAR", "beds": "INTEGER"}
+
+    def public(self, table: Table) -> pa.Table:
+        assert table.public
+        return pa.table({"ward": ["A", "B"], "beds": pa.array([5, 7], pa.int32())})
+
+
+@pytest.fixture
+def finisher() -> Finisher:
+    return Finisher(Source(), Policy(Budget(1), {"wards": WARDS, "visits": VISITS}))
+
+
+def test_any_sql_over_releases_and_public_tables(finisher: Finisher) -> None:
+    sql = "SELECT ward, n * beds AS m, rank() OVER (ORDER BY n) AS r FROM b JOIN wards USING (ward) ORDER BY r LIMIT 1"
+    assert finisher.describe(sql, {"b": TYPES}, ["wards"]) == [
+        ("ward", "VARCHAR"),
+        ("m", "BIGINT"),
+        ("r", "BIGINT"),
+    ]
+    assert finisher.finish(sql, {"b": RELEASED}, ["wards"]).to_pylist() == [{"ward": "B", "m": -21, "r": 1}]
+
+
+def test_errors_of_types_and_names_come_before_anything_is_paid(finisher: Finisher) -> None:
+    for sql in (
+        "SELECT n + ward FROM b",
+        "SELECT m FROM b",
+        "SELECT * FROM visits",
+        "SELECT nope(n) FROM b",
+        "SELEC",
+    ):
+        with pytest.raises(BindError):
+            finisher.describe(sql, {"b": TYPES}, ["wards"])
+
+
+def test_releases_are_forgotten(finisher: Finisher) -> None:
+    finisher.finish("SELECT * FROM b", {"b": RELEASED})
+    with pytest.raises(BindError):
+        finisher.finish("SELECT * FROM b", {})
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM read_csv('/etc/passwd')",
+        "SELECT * FROM '/etc/passwd'",
+        "COPY (SELECT 1) TO 'out.csv'",
+        "SET enable_external_access = true",
+        "INSTALL httpfs",
+        "SELECT * FROM RELEASED",
+    ],
+)
+def test_outside_is_out_of_reach(
+    finisher: Finisher, sql: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BindError):
+        finisher.finish(sql, {})
+    assert not list(tmp_path.iterdir())
+
+
+def test_failures_at_run_time_say_what_is_wrong(finisher: Finisher) -> None:
+    sql = "SELECT CAST(ward AS INTEGER) AS w FROM b"
+    finisher.describe(sql, {"b": TYPES})
+    with pytest.raises(BindError, match="above the private part") as caught:
+        finisher.finish(sql, {"b": RELEASED})
+    assert caught.value.hint is not None
+    assert caught.value.__context__ is None
+
+
+def test_binding_is_quick_and_remembered(finisher: Finisher) -> None:
+    finisher.describe("SELECT n FROM b", {"b": TYPES})
+    finisher._binding.close()  # a second look asks nobody
+    assert finisher.describe("SELECT n FROM b", {"b": TYPES}) == [("n", "BIGINT")]
+
+
+def test_a_clone_has_names_and_no_rows() -> None:
+    clone = Clone(
+        [
+            (("memory", "main", "t"), [("a b", "INTEGER")]),
+            (("other", "sub", 'x"y'), [("c", "VARCHAR[]")]),
+            (("temp", "main", "s"), [("d", "DATE")]),
+        ]
+    )
+    clone.check('SELECT SUM("a b") FROM memory.main.t', {})
+    clone.check('SELECT c, d, k FROM "other"."sub"."x""y", temp.main.s, lent', {"lent": [("k", "BIGINT")]})
+    with pytest.raises(BindError):
+        clone.check("SELECT nothing FROM memory.main.t", {})
+    with pytest.raises(BindError):
+        clone.check("SELECT * FROM read_csv('/etc/passwd')", {})
+    clone.close()
+
+
+def test_names_are_quoted() -> None:
+    with duckdb.connect() as con:
+        columns = [('we "ird', "INTEGER"), ("select", "VARCHAR")]
+        assert con.sql(empty(columns)).to_arrow_table().column_names == ['we "ird', "select"]
+        assert con.sql(f"SELECT 1 AS {quoted('a;--')}").to_arrow_table().column_names == ["a;--"]
+
+
+def test_a_run_is_an_outcome_whatever_happens() -> None:
+    with duckdb.connect() as con:
+        never = threading.Event()
+        assert run(con, "SELECT 1 AS a", never).table.to_pylist() == [{"a": 1}]
+        failed = run(con, "SELECT nothing", never)
+        assert failed.table is None
+        assert failed.failure is not None
+        assert issubclass(failed.failure, duckdb.BinderException)
+        stop = threading.Event()
+        stop.set()
+        begun = time.monotonic()
+        slow = "SELECT SUM(a.range * b.range % 7) FROM range(300000) a, range(300000) b"
+        assert run(con, slow, stop).stopped
+        assert time.monotonic() - begun < 20
