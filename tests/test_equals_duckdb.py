@@ -1,4 +1,5 @@
-"""With next to no noise the answers are plain DuckDB's, to the grid: over the demo's table, and over nasty values."""
+"""With next to no noise the answers are plain DuckDB's, to the grid: over the demo's table, and over nasty
+values."""
 
 from __future__ import annotations
 
@@ -120,7 +121,8 @@ ANY_UNIT = [
     "SELECT plan, rank() OVER (ORDER BY COUNT(*) DESC) FROM visits GROUP BY plan",
     "WITH v AS (SELECT * FROM visits WHERE female), c AS (SELECT plan, COUNT(*) AS n FROM v GROUP BY plan) "
     "SELECT max(n), min(n), sum(n) FROM c",
-    "SELECT plan, n, n / sum(n) OVER () FROM (SELECT plan, COUNT(*) AS n FROM visits GROUP BY plan) ORDER BY plan",
+    "SELECT plan, n, n / sum(n) OVER () FROM (SELECT plan, COUNT(*) AS n FROM visits GROUP BY plan) ORDER "
+    "BY plan",
     "SELECT a.n - b.n FROM (SELECT COUNT(*) AS n FROM visits WHERE female) a, "
     "(SELECT COUNT(*) AS n FROM visits WHERE NOT female) b",
     "SELECT (SELECT COUNT(*) FROM visits WHERE child) AS children, 7 AS seven",
@@ -128,18 +130,22 @@ ANY_UNIT = [
     "SELECT COUNT(*) FROM visits WHERE plan IN (SELECT plan FROM plans WHERE coinsurance < 30)",
     "SELECT SUM(CASE WHEN female THEN doctor_visits ELSE 0 END), SUM(LEAST(age, 40) + 1) FROM visits",
     "SELECT AVG(age * 2 - 1), SUM(GREATEST(doctor_visits, 3)), SUM(ABS(doctor_visits - 5)) FROM visits",
-    "SELECT SUM(COALESCE(education, 0)), SUM((age > 50)::INTEGER), COUNT(NULLIF(doctor_visits, 0)) FROM visits",
+    "SELECT SUM(COALESCE(education, 0)), SUM((age > 50)::INTEGER), COUNT(NULLIF(doctor_visits, 0)) FROM "
+    "visits",
     "SELECT COUNT(*) FROM visits WHERE upper(plan) LIKE 'F%' AND length(health) > 4 AND health ILIKE '%OO%'",
     "SELECT COUNT(*) FROM visits WHERE SQRT(age) < 5 AND doctor_visits % 2 = 1 AND doctor_visits // 2 > 1",
     "SELECT plan, site, COUNT(*) FROM visits WHERE female GROUP BY plan, site HAVING COUNT(*) > 0",
     "SELECT COUNT(*) FROM (SELECT age, plan FROM visits WHERE age > 20) t WHERE t.age < 30",
     "SELECT COUNT(*) AS n FROM visits UNION ALL SELECT COUNT(*) FROM visits WHERE female",
-    "SELECT * FROM (SELECT plan, COUNT(*) AS n FROM visits GROUP BY plan) JOIN plans USING (plan) ORDER BY plan",
+    "SELECT * FROM (SELECT plan, COUNT(*) AS n FROM visits GROUP BY plan) JOIN plans USING (plan) ORDER "
+    "BY plan",
     "SELECT SUM(age, contribution_bounds_per_row => (0, 65)) FROM visits|SELECT SUM(age) FROM visits",
     "SELECT WITH DP OPTIONS (epsilon = 100000) COUNT(*) FROM visits|SELECT COUNT(*) FROM visits",
-    "SELECT WITH DP OPTIONS (epsilon = 500000, noise = 'GAUSSIAN', delta = 1e-9) COUNT(*), SUM(admissions) FROM visits"
+    "SELECT WITH DP OPTIONS (epsilon = 500000, noise = 'GAUSSIAN', delta = 1e-9) COUNT(*), "
+    "SUM(admissions) FROM visits"
     "|SELECT COUNT(*), SUM(admissions) FROM visits",
-    "SELECT WITH DP OPTIONS (epsilon = 500000, noise = GAUSSIAN, delta = 1e-9) plan, COUNT(*) FROM visits GROUP BY plan"
+    "SELECT WITH DP OPTIONS (epsilon = 500000, noise = GAUSSIAN, delta = 1e-9) plan, COUNT(*) FROM visits "
+    "GROUP BY plan"
     "|SELECT plan, COUNT(*) FROM visits GROUP BY plan",
 ]  # fmt: skip
 PERSON_ONLY = [
@@ -152,10 +158,12 @@ PERSON_ONLY = [
     "|SELECT year, COUNT(*) FROM visits GROUP BY year",
     "SELECT plan_number, COUNT(*) FROM visits GROUP BY plan_number",
     "SELECT family_size::INTEGER AS size, COUNT(*) FROM visits WHERE family_size < 9 GROUP BY size",
-    "SELECT SUM(doctor_visits, contribution_bounds_per_group => (0, 400)) FROM visits|SELECT SUM(doctor_visits) FROM visits",
+    "SELECT SUM(doctor_visits, contribution_bounds_per_group => (0, 400)) FROM visits|SELECT "
+    "SUM(doctor_visits) FROM visits",
     "SELECT AVG(age, contribution_bounds_per_group => (0, 65)) FROM visits"
     "|SELECT AVG(a) FROM (SELECT AVG(age) AS a FROM visits GROUP BY person_id)",
-    "SELECT plans.description, COUNT(*), AVG(age) FROM visits JOIN plans ON visits.plan = plans.plan GROUP BY ALL",
+    "SELECT plans.description, COUNT(*), AVG(age) FROM visits JOIN plans ON visits.plan = plans.plan "
+    "GROUP BY ALL",
     "SELECT plan, COUNT(person_id) FROM visits RIGHT JOIN plans USING (plan) GROUP BY plan",
     "SELECT p.plan, COUNT(person_id) FROM plans p LEFT JOIN visits v ON v.plan = p.plan GROUP BY p.plan",
     "SELECT COUNT(*) FROM visits a JOIN visits b ON a.person_id = b.person_id AND a.year = 1 AND b.year = 2",
@@ -185,8 +193,10 @@ CREATE TABLE nasty AS SELECT * FROM (VALUES
         'sad'::mood, 'a', 7::UBIGINT),
     (1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
     (2, 'nan'::DOUBLE, 9223372036854775807, 170141183460469231731687303715884105727, 999999999999999.999,
-        9999999999999999999999999999.9999999999, DATE '294247-01-10', FALSE, 'fine', '',  18446744073709551615),
-    (2, 'infinity'::DOUBLE, -9223372036854775808, -170141183460469231731687303715884105728, -999999999999999.999,
+        9999999999999999999999999999.9999999999, DATE '294247-01-10', FALSE, 'fine', '',
+         18446744073709551615),
+    (2, 'infinity'::DOUBLE, -9223372036854775808, -170141183460469231731687303715884105728,
+    -999999999999999.999,
         -9999999999999999999999999999.9999999999, DATE '4714-01-01 (BC)', TRUE, 'glad', 'ä', 0),
     (3, '-infinity'::DOUBLE, 0, 0, 0, 0, DATE 'infinity', NULL, 'sad', '"', 10),
     (3, -0.0::DOUBLE, -1, -3, -1.5, -0.5, DATE '1970-01-01', FALSE, NULL, 'NULL', 3),
@@ -253,7 +263,8 @@ def test_values_are_held_to_their_bounds_and_missing_ones_stay_missing(
 @pytest.mark.parametrize(
     "query",
     [
-        "SELECT COUNT(*), COUNT(x), COUNT(b), COUNT(h), COUNT(d), COUNT(dd), COUNT(day), COUNT(flag), COUNT(mood) FROM nasty",
+        "SELECT COUNT(*), COUNT(x), COUNT(b), COUNT(h), COUNT(d), COUNT(dd), COUNT(day), COUNT(flag), "
+        "COUNT(mood) FROM nasty",
         "SELECT COUNT(*) FROM nasty WHERE x > 1",
         "SELECT COUNT(*) FROM nasty WHERE x > 1 OR x IS NULL",
         "SELECT COUNT(*) FROM nasty WHERE NOT (x = x)",

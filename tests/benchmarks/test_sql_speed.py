@@ -1,4 +1,5 @@
-"""Private statements beside plain DuckDB on the same rows: ratios, printed. Run with ``pytest -m benchmark -s``."""
+"""Private statements beside plain DuckDB on the same rows: ratios, printed. Run with ``pytest -m benchmark
+-s``."""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ def visits() -> Iterator[tuple[duckdb.DuckDBPyConnection, dpsql.Session]]:
         con.execute("SET perfect_ht_threshold = 22")  # as the engine sets it, for both sides
         con.execute(
             f"""CREATE TABLE visits AS SELECT (random() * random() * {UNITS})::BIGINT AS user_id,
-            (random() * 10)::BIGINT % 10 AS c10, (random() * 100000)::BIGINT AS c100k, random() * 120 AS amount
+            (random() * 10)::BIGINT % 10 AS c10, (random() * 100000)::BIGINT AS c100k,
+            random() * 120 AS amount
             FROM range({ROWS})"""
         )
         con.execute("CREATE TABLE tiny AS FROM visits LIMIT 100")
@@ -54,7 +56,9 @@ def visits() -> Iterator[tuple[duckdb.DuckDBPyConnection, dpsql.Session]]:
             yield con, session
 
 
-def ratio(name: str, target: float, ours: Callable[[], object], theirs: Callable[[], object], times: int = 5) -> float:
+def ratio(
+    name: str, target: float, ours: Callable[[], object], theirs: Callable[[], object], times: int = 5
+) -> float:
     """Median time of ours over theirs, measured in turn."""
     ours(), theirs()
     mine, other = [], []
@@ -64,7 +68,10 @@ def ratio(name: str, target: float, ours: Callable[[], object], theirs: Callable
             call()
             took.append(time.perf_counter() - start)
     found = statistics.median(mine) / statistics.median(other)
-    print(f"\n{name}: {found:.2f}x (target {target}), {statistics.median(mine):.3f}s / {statistics.median(other):.3f}s")
+    print(
+        f"\n{name}: {found:.2f}x (target {target}), {statistics.median(mine):.3f}s / "
+        f"{statistics.median(other):.3f}s"
+    )
     return found
 
 
@@ -77,7 +84,8 @@ CASES = {
     "W2 the same by user": (
         1.3,
         "SELECT COUNT(*), SUM(amount), AVG(amount) FROM users",
-        "SELECT COUNT(n), SUM(s) FROM (SELECT user_id, COUNT(*) AS n, SUM(amount) AS s FROM visits GROUP BY user_id)",
+        "SELECT COUNT(n), SUM(s) FROM (SELECT user_id, COUNT(*) AS n, SUM(amount) AS s FROM visits GROUP "
+        "BY user_id)",
     ),
     "W3 10 public groups, 3 per user": (
         1.5,
@@ -98,7 +106,11 @@ def test_scans(visits: tuple[duckdb.DuckDBPyConnection, dpsql.Session], name: st
     con, session = visits
     target, ours, theirs = CASES[name]
     found = ratio(
-        name, target, lambda: session.sql(ours, fresh=True), lambda: con.sql(theirs).fetchall(), 3 if "W4" in name else 5
+        name,
+        target,
+        lambda: session.sql(ours, fresh=True),
+        lambda: con.sql(theirs).fetchall(),
+        3 if "W4" in name else 5,
     )
     assert found > 0
 
@@ -116,7 +128,9 @@ def test_a_small_statement(visits: tuple[duckdb.DuckDBPyConnection, dpsql.Sessio
             start = time.perf_counter()
             session.sql(query.format(i=i), fresh=name != "replayed")
             took.append(time.perf_counter() - start)
-        print(f"\nW12 {name}: {statistics.median(took) * 1e3:.1f} ms, best {min(took) * 1e3:.1f} ms (target 8)")
+        print(
+            f"\nW12 {name}: {statistics.median(took) * 1e3:.1f} ms, best {min(took) * 1e3:.1f} ms (target 8)"
+        )
     start = time.perf_counter()
     for _ in range(60):
         con.sql("SELECT COUNT(*) FROM tiny").fetchall()

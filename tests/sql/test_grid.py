@@ -87,7 +87,7 @@ def test_no_value_of_any_type_raises(kind: str, steps: Fraction, wide: bool) -> 
         if whole is not None
         else ["9" * 28, "3e38", "'nan'"]
     )
-    kept = [v for v in far if kind == "FLOAT" or "e" not in v and "nan" not in v] if whole is None else far
+    kept = [v for v in far if kind == "FLOAT" or ("e" not in v and "nan" not in v)] if whole is None else far
     kept = ["0"] if kind == "FLOAT" else kept
     made = to_sql(value(Typed(exp.column("x"), Type.parse(kind)), Grid(steps, 0, 1, wide)))
     rows = ", ".join(f"(CAST({v} AS {kind}))" for v in ["NULL", "1", *kept])

@@ -26,7 +26,8 @@ def test_numbers_are_read_exactly() -> None:
         "epsilon = 0.1, delta = 1e-7, max_groups_contributed = 3, noise = gaussian, consistent = TRUE"
     )
     assert found.values == {
-        "epsilon": Fraction(1, 10), "delta": Fraction(1, 10**7), "max_groups_contributed": 3, "noise": "GAUSSIAN",
+        "epsilon": Fraction(1, 10), "delta": Fraction(1, 10**7), "max_groups_contributed": 3,
+        "noise": "GAUSSIAN",
         "consistent": True,
     }  # fmt: skip
     assert options("epsilon = .5").get("epsilon") == Fraction(1, 2)
@@ -37,12 +38,15 @@ def test_numbers_are_read_exactly() -> None:
 @pytest.mark.parametrize(
     ("clause", "word"),
     [
-        ("epsilon = 0", "above 0"), ("epsilon = -1", "above 0"), ("epsilon = NaN", "number"), ("epsilon = 'NaN'", "number"),
+        ("epsilon = 0", "above 0"), ("epsilon = -1", "above 0"), ("epsilon = NaN", "number"),
+        ("epsilon = 'NaN'", "number"),
         ("epsilon = 1e-400", "too small"), ("epsilon = 1e10", "too large"), ("epsilon = 1 + 1", "number"),
         ("epsilon = NULL", "number"), ("epsilon = infinity", "number"), ("epsilon = '0.1'", "number"),
         ("epsilon = (SELECT 1)", "number"), ("delta = 1", "below 1"), ("delta = -1e-9", "at least 0"),
-        ("max_groups_contributed = 1.5", "whole"), ("max_rows_contributed = 0", "whole"), ("noise = CAUCHY", "CAUCHY"),
-        ("consistent = 1", "TRUE or FALSE"), ("epsilon = 1, EPSILON = 1", "twice"), ("nonsense = 1", "nonsense"),
+        ("max_groups_contributed = 1.5", "whole"), ("max_rows_contributed = 0", "whole"),
+        ("noise = CAUCHY", "CAUCHY"),
+        ("consistent = 1", "TRUE or FALSE"), ("epsilon = 1, EPSILON = 1", "twice"), ("nonsense = 1",
+        "nonsense"),
         ("epsilon", "name = value"), ("epsilon => 1", "name = value"), ("0.1 = epsilon", "name = value"),
     ],
 )  # fmt: skip
@@ -55,8 +59,10 @@ def test_other_values_are_refused_with_a_caret(clause: str, word: str) -> None:
 def test_calls_are_read_however_they_are_written() -> None:
     cases = {
         "COUNT(*)": ("COUNT", 1), "count(DISTINCT a)": ("COUNT", 1), "SUM(a) FILTER (WHERE b)": ("SUM", 1),
-        "quantile_cont(a, 0.5)": ("QUANTILE_CONT", 2), "percentile_cont(0.5) WITHIN GROUP (ORDER BY a)": ("QUANTILE_CONT", 2),
-        "var_samp(a)": ("VARIANCE", 1), "ABOVE_THRESHOLD(COUNT(*), 3, epsilon => 1) OVER c": ("ABOVE_THRESHOLD", 2),
+        "quantile_cont(a, 0.5)": ("QUANTILE_CONT", 2), "percentile_cont(0.5) WITHIN GROUP (ORDER BY "
+        "a)": ("QUANTILE_CONT", 2),
+        "var_samp(a)": ("VARIANCE", 1), "ABOVE_THRESHOLD(COUNT(*), 3, epsilon => 1) OVER "
+        "c": ("ABOVE_THRESHOLD", 2),
     }  # fmt: skip
     for text, (name, count) in cases.items():
         tree = parse(f"SELECT {text} FROM t")[0].tree

@@ -41,7 +41,8 @@ def test_equal_statements_have_one_spelling() -> None:
 @pytest.mark.parametrize(
     ("value", "sql"),
     [
-        (1, "1"), (-1, "-1"), (1.5, "1.5"), (-0.25, "-0.25"), (True, "TRUE"), (None, "NULL"), ("it's", "'it''s'"),
+        (1, "1"), (-1, "-1"), (1.5, "1.5"), (-0.25, "-0.25"), (True, "TRUE"), (None, "NULL"), ("it's",
+        "'it''s'"),
         (decimal.Decimal("1.10"), "1.10"), (datetime.date(2024, 2, 29), "CAST('2024-02-29' AS DATE)"),
         (np.int64(7), "7"), (np.float64(2.5), "2.5"), (np.bool_(True), "TRUE"),
     ],
@@ -61,9 +62,12 @@ def test_other_values_are_refused(value: Any) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["COPY t TO 'x'", "ATTACH 'x'", "PRAGMA x", "SET x = 1", "INSERT INTO t SELECT 1", "DROP TABLE t", "DESCRIBE t", "VACUUM",
-     "SHOW ME", "SHOW BUDGET NOW", "CLOSE", "DECLARE", "DECLARE a EXPMECH 1", "EXPLAIN", "EXPLAIN SHOW BUDGET", "nonsense",
-     "EXPLAIN ANALYZE SELECT 1", "EXPLAIN (FORMAT XML) SELECT 1", "LOAD x", "BEGIN", "CALL f()", "SELECT 1 SELECT 2"],
+    ["COPY t TO 'x'", "ATTACH 'x'", "PRAGMA x", "SET x = 1", "INSERT INTO t SELECT 1", "DROP TABLE t",
+    "DESCRIBE t", "VACUUM",
+     "SHOW ME", "SHOW BUDGET NOW", "CLOSE", "DECLARE", "DECLARE a EXPMECH 1", "EXPLAIN",
+     "EXPLAIN SHOW BUDGET", "nonsense",
+     "EXPLAIN ANALYZE SELECT 1", "EXPLAIN (FORMAT XML) SELECT 1", "LOAD x", "BEGIN", "CALL f()",
+     "SELECT 1 SELECT 2"],
 )  # fmt: skip
 def test_other_statements_are_refused(text: str) -> None:
     with pytest.raises(dpsql.ParseError) as caught:

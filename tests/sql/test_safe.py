@@ -1,4 +1,5 @@
-"""Total expressions: no value makes the engine raise, and where plain DuckDB gives a value ours is the same."""
+"""Total expressions: no value makes the engine raise, and where plain DuckDB gives a value ours is the
+same."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from sqlglot import exp
 
 from dpsql.errors import BindError, Error, PrivacyError
 from dpsql.sql.dialect import to_sql
-from dpsql.sql.functions import FUNCTIONS, PARTS, UNITS
+from dpsql.sql.functions import FUNCTIONS
+from dpsql.sql.moments import PARTS, UNITS
 from dpsql.sql.parse import parse
 from dpsql.sql.safe import total
 from dpsql.sql.types import Type, Typed
@@ -23,14 +25,20 @@ COLUMNS = {
     "i": ("INTEGER", ["0", "1", "-1", "7", "2147483647", "-2147483648"]),
     "b": ("BIGINT", ["0", "1", "-1", "9223372036854775807", "-9223372036854775808", "86400"]),
     "u": ("UBIGINT", ["0", "1", "18446744073709551615"]),
-    "h": ("HUGEINT", ["0", "1", "-1", "170141183460469231731687303715884105727", "-170141183460469231731687303715884105728"]),
+    "h": ("HUGEINT", ["0", "1", "-1", "170141183460469231731687303715884105727",
+    "-170141183460469231731687303715884105728"]),
     "d": ("DECIMAL(18,3)", ["0", "1.5", "-0.001", "999999999999999.999", "-999999999999999.999"]),
-    "dd": ("DECIMAL(38,10)", ["0", "0.5", "9999999999999999999999999999.9999999999", "-9999999999999999999999999999.9999999999"]),
-    "x": ("DOUBLE", ["0", "-0.0", "1.5", "-2", "1e308", "-1e308", "1e-300", "'nan'", "'inf'", "'-inf'", "710", "0.1", "4294967296.5"]),
+    "dd": ("DECIMAL(38,10)", ["0", "0.5", "9999999999999999999999999999.9999999999",
+    "-9999999999999999999999999999.9999999999"]),
+    "x": ("DOUBLE", ["0", "-0.0", "1.5", "-2", "1e308", "-1e308", "1e-300", "'nan'", "'inf'", "'-inf'",
+    "710", "0.1", "4294967296.5"]),
     "f": ("FLOAT", ["0", "1.5", "3e38", "'nan'", "'-inf'"]),
-    "t": ("VARCHAR", ["''", "'a'", "'Ada Lovelace'", "'ä€😀'", "'12'", "'1e999'", "'nan'", "'2024-02-30'", "'2024-02-29'", "'%_'", "'(('", "'TRUE'"]),
-    "day": ("DATE", ["'1970-01-01'", "'2024-02-29'", "'infinity'", "'-infinity'", "'5877642-06-25 (BC)'", "'5881580-07-10'", "'0001-01-01'"]),
-    "ts": ("TIMESTAMP", ["'1970-01-01'", "'2024-02-29 23:59:59.999999'", "'infinity'", "'-infinity'", "'290309-12-22 (BC) 00:00:00'", "'294247-01-10 04:00:54.775806'"]),
+    "t": ("VARCHAR", ["''", "'a'", "'Ada Lovelace'", "'ä€😀'", "'12'", "'1e999'", "'nan'", "'2024-02-30'",
+    "'2024-02-29'", "'%_'", "'(('", "'TRUE'"]),
+    "day": ("DATE", ["'1970-01-01'", "'2024-02-29'", "'infinity'", "'-infinity'", "'5877642-06-25 (BC)'",
+    "'5881580-07-10'", "'0001-01-01'"]),
+    "ts": ("TIMESTAMP", ["'1970-01-01'", "'2024-02-29 23:59:59.999999'", "'infinity'", "'-infinity'",
+    "'290309-12-22 (BC) 00:00:00'", "'294247-01-10 04:00:54.775806'"]),
     "tm": ("TIME", ["'00:00:00'", "'23:59:59.999999'"]),
     "q": ("BOOLEAN", ["TRUE", "FALSE"]),
     "id": ("UUID", ["'00000000-0000-0000-0000-000000000000'"]),
@@ -112,12 +120,15 @@ def check(con: duckdb.DuckDBPyConnection, text: str, compare: bool = True) -> in
 
 
 OF_KIND = {
-    "INTEGER": ["i", "b", "u", "h", "ti"], "DECIMAL": ["d", "dd"], "DOUBLE": ["x", "f"], "TEXT": ["t"], "DATE": ["day"],
+    "INTEGER": ["i", "b", "u", "h", "ti"], "DECIMAL": ["d", "dd"], "DOUBLE": ["x", "f"], "TEXT": ["t"],
+    "DATE": ["day"],
     "TIMESTAMP": ["ts"], "TIME": ["tm"], "BOOLEAN": ["q"],
 }  # fmt: skip
 LITERALS = {"INTEGER": ["2", "0", "30"], "TEXT": ["'a'", "''"]}
-SPELLED = {"STARTSWITH": "starts_with", "ENDSWITH": "ends_with", "SPLITPART": "split_part", "STRPOSITION": "strpos",
-           "DAYOFWEEKISO": "isodow", "LASTDAY": "last_day", "DAY_OF_WEEK": "dayofweek", "DAY_OF_YEAR": "dayofyear",
+SPELLED = {"STARTSWITH": "starts_with", "ENDSWITH": "ends_with", "SPLITPART": "split_part",
+"STRPOSITION": "strpos",
+           "DAYOFWEEKISO": "isodow", "LASTDAY": "last_day", "DAY_OF_WEEK": "dayofweek",
+           "DAY_OF_YEAR": "dayofyear",
            "DAY_OF_MONTH": "dayofmonth"}  # fmt: skip
 
 
@@ -160,15 +171,18 @@ def test_comparisons_are_total(engine: duckdb.DuckDBPyConnection, operator: str)
     for left in NUMBERS:
         for right in [*NUMBERS, "0", "1.5", "1e200"]:
             check(engine, f"{left} {operator} {right}")
-    for left, right in (("t", "'a'"), ("day", "'2024-02-29'"), ("day", "ts"), ("ts", "day"), ("q", "TRUE"), ("tm", "tm"),
-                        ("id", "'00000000-0000-0000-0000-000000000000'"), ("ts", "'2024-02-29 10:00:00'")):  # fmt: skip
+    for left, right in (("t", "'a'"), ("day", "'2024-02-29'"), ("day", "ts"), ("ts", "day"), ("q",
+    "TRUE"), ("tm", "tm"),
+                        ("id", "'00000000-0000-0000-0000-000000000000'"), ("ts",
+                        "'2024-02-29 10:00:00'")):  # fmt: skip
         check(engine, f"{left} {operator} {right}")
 
 
 @pytest.mark.parametrize("column", list(COLUMNS))
 def test_casts_never_raise(engine: duckdb.DuckDBPyConnection, column: str) -> None:
     answered = 0
-    for target in ("TINYINT", "INTEGER", "BIGINT", "UBIGINT", "HUGEINT", "DECIMAL(10,2)", "DECIMAL(38,0)", "DOUBLE",
+    for target in ("TINYINT", "INTEGER", "BIGINT", "UBIGINT", "HUGEINT", "DECIMAL(10,2)", "DECIMAL(38,0)",
+    "DOUBLE",
                    "FLOAT", "VARCHAR", "BOOLEAN", "DATE", "TIMESTAMP"):  # fmt: skip
         for cast in ("CAST", "TRY_CAST"):
             try:
@@ -186,17 +200,26 @@ def test_casts_never_raise(engine: duckdb.DuckDBPyConnection, column: str) -> No
 @pytest.mark.parametrize(
     "text",
     [
-        "-i", "-b", "-h", "-d", "-x", "-ti", "abs(ti)", "abs(i)", "abs(b)", "abs(h)", "abs(d)", "abs(x)", "abs(dd)",
+        "-i", "-b", "-h", "-d", "-x", "-ti", "abs(ti)", "abs(i)", "abs(b)", "abs(h)", "abs(d)", "abs(x)",
+        "abs(dd)",
         "CASE WHEN q THEN i ELSE x END", "CASE i WHEN 0 THEN 'a' ELSE t END", "CASE WHEN i > 0 THEN 1 END",
-        "CASE WHEN i > 0 THEN b ELSE u END", "CASE WHEN q THEN h ELSE u END", "IF(q, d, dd)", "IF(q, day, ts)",
-        "COALESCE(i, b)", "COALESCE(x, 0)", "COALESCE(t, 'none')", "GREATEST(i, x)", "LEAST(b, u)", "LEAST(d, 3)",
-        "GREATEST(x, NULL)", "NULLIF(i, 0)", "NULLIF(t, '')", "i BETWEEN 0 AND b", "x NOT BETWEEN 0 AND 1", "i IN (0, 1, NULL)",
-        "x IN (0, 1.5)", "t IN ('a', '12')", "t NOT IN ('a')", "day IN ('2024-02-29')", "t LIKE '%a%'", "t ILIKE 'A%'",
+        "CASE WHEN i > 0 THEN b ELSE u END", "CASE WHEN q THEN h ELSE u END", "IF(q, d, dd)",
+        "IF(q, day, ts)",
+        "COALESCE(i, b)", "COALESCE(x, 0)", "COALESCE(t, 'none')", "GREATEST(i, x)", "LEAST(b, u)",
+        "LEAST(d, 3)",
+        "GREATEST(x, NULL)", "NULLIF(i, 0)", "NULLIF(t, '')", "i BETWEEN 0 AND b",
+        "x NOT BETWEEN 0 AND 1", "i IN (0, 1, NULL)",
+        "x IN (0, 1.5)", "t IN ('a', '12')", "t NOT IN ('a')", "day IN ('2024-02-29')", "t LIKE '%a%'",
+        "t ILIKE 'A%'",
         "t NOT LIKE '_'", "t GLOB 'a*'", "regexp_matches(t, '^[aA]')", "t || 'x'", "t || t", "q AND i > 0",
-        "q OR NULL", "NOT q", "q IS TRUE", "q IS NOT FALSE", "i IS NULL", "x IS NOT NULL", "i + 1 > 0 AND (b - 1 < 0 OR h * h > 3)",
-        "day + INTERVAL 1 DAY", "day - INTERVAL 3 MONTH", "ts + INTERVAL 5 HOUR", "ts - INTERVAL 999999 YEAR", "day + i",
-        "day - day", "date_diff('day', day, ts)", "date_diff('second', ts, ts)", "date_diff('month', day, day)",
-        "i * i * i * i * i", "b + b + b + b", "u - u", "h + 1", "(ti + ti) * ti", "i::DOUBLE / 0", "x // 0", "i % 0", "b // -1",
+        "q OR NULL", "NOT q", "q IS TRUE", "q IS NOT FALSE", "i IS NULL", "x IS NOT NULL",
+        "i + 1 > 0 AND (b - 1 < 0 OR h * h > 3)",
+        "day + INTERVAL 1 DAY", "day - INTERVAL 3 MONTH", "ts + INTERVAL 5 HOUR",
+        "ts - INTERVAL 999999 YEAR", "day + i",
+        "day - day", "date_diff('day', day, ts)", "date_diff('second', ts, ts)",
+        "date_diff('month', day, day)",
+        "i * i * i * i * i", "b + b + b + b", "u - u", "h + 1", "(ti + ti) * ti", "i::DOUBLE / 0",
+        "x // 0", "i % 0", "b // -1",
         "d * dd", "dd * dd", "d / d", "dd + d", "u * u", "-(-b)", "abs(-i)", "1 - u", "(q::INTEGER) * 2",
     ],
 )  # fmt: skip
@@ -233,12 +256,18 @@ def test_parts_of_dates(engine: duckdb.DuckDBPyConnection, part: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "random()", "now()", "current_date", "getenv('HOME')", "error('x')", "read_text('x')", "pragma_version()", "repeat(t, 3)",
-        "lpad(t, 10, 'x')", "range(i)", "generate_series(1, i)", "list_value(i)", "[i]", "{'a': i}", "json_extract(t, '$')",
-        "t::JSON", "t::BLOB", "current_setting('threads')", "nextval('s')", "txid_current()", "i & 3", "i << 70",
-        "factorial(i)", "strptime(t, '%Y')", "make_date(i, 1, 1)", "EXISTS (SELECT 1)", "row_number() OVER ()", "sum(i)",
-        "t LIKE t", "t LIKE 'a' ESCAPE 'xx'", "regexp_matches(t, t)", "regexp_matches(t, '(')", "t ~ '(?=a)'", "i + t", "i = t",
-        "t > 5", "day > 'yesterday'", "day = 5", "q + 1", "t AND q", "i AND q", "NOT i", "id > 'x'", "x IS TRUE",
+        "random()", "now()", "current_date", "getenv('HOME')", "error('x')", "read_text('x')",
+        "pragma_version()", "repeat(t, 3)",
+        "lpad(t, 10, 'x')", "range(i)", "generate_series(1, i)", "list_value(i)", "[i]", "{'a': i}",
+        "json_extract(t, '$')",
+        "t::JSON", "t::BLOB", "current_setting('threads')", "nextval('s')", "txid_current()", "i & 3",
+        "i << 70",
+        "factorial(i)", "strptime(t, '%Y')", "make_date(i, 1, 1)", "EXISTS (SELECT 1)",
+        "row_number() OVER ()", "sum(i)",
+        "t LIKE t", "t LIKE 'a' ESCAPE 'xx'", "regexp_matches(t, t)", "regexp_matches(t, '(')",
+        "t ~ '(?=a)'", "i + t", "i = t",
+        "t > 5", "day > 'yesterday'", "day = 5", "q + 1", "t AND q", "i AND q", "NOT i", "id > 'x'",
+        "x IS TRUE",
         "nosuch(i)", "columns(*)", "*", "chr(i)", "hash(i)", "typeof(i)", "sleep_ms(i)", "query('x')",
     ],
 )  # fmt: skip
