@@ -134,6 +134,8 @@ def _register(known: sqlite3.Connection, path: str, dataset: str, mark: Mark) ->
             )  # it moved here
         elif exists:
             told.append(f"another ledger is charged for the same data: {where}; their losses add up")
+    if len(told) > 3:
+        told = [*told[:2], f"{len(told) - 2} more ledgers are charged for the same data; their losses add up"]
     gone = known.execute(
         "SELECT count(*) FROM ledgers WHERE dataset = ? AND path = ? AND ledger != ?",
         (dataset, path, mark.ledger),
