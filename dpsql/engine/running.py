@@ -43,14 +43,17 @@ def run(con: duckdb.DuckDBPyConnection, sql: str, stop: threading.Event) -> Outc
 
     worker = threading.Thread(target=work, daemon=True)
     stopped = False
-    worker.start()
-    while not done.is_set():
+    while True:
         try:
-            done.wait(_POLL)
-        except KeyboardInterrupt:
+            if worker.ident is None:
+                worker.start()
+            while not done.is_set():
+                stopped = stopped or stop.is_set()
+                if stopped:
+                    con.interrupt()
+                done.wait(_POLL)
+            return Outcome(stopped=True) if stopped else box[0]
+        except KeyboardInterrupt:  # wherever in here the button finds us, the query is ours to end
             stopped = True
-        stopped = stopped or stop.is_set()
-        if stopped and not done.is_set():
-            con.interrupt()
-    worker.join()
-    return Outcome(stopped=True) if stopped else box[0]
+            if worker.ident is None:
+                return Outcome(stopped=True)
