@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from dpsql.errors import BindError, PrivacyError
 from dpsql.mechanisms import additive
 from dpsql.mechanisms.ladder import AutoBounded
+from dpsql.mechanisms.together import Part
 from dpsql.sql import grid as grids
 from dpsql.sql.auto import auto_bounded, require_number
 from dpsql.sql.dialect import span_of, to_sql
@@ -48,8 +49,8 @@ class Aggregate:
     report: str | None = None
     quantile: Wanted | None = None
     """Set instead of ``build`` where a histogram is needed."""
-    auto: Callable[[Fraction], AutoBounded] | None = None
-    """Set instead of ``build`` where bounds are found privately."""
+    auto: Callable[[Fraction], Part] | None = None
+    """Set instead of ``build`` where the aggregate has an exact query of its own."""
 
     @property
     def intervals(self) -> bool:
@@ -157,7 +158,9 @@ def _count_if(block: Block, call: Call, name: str, options: dict[str, Any]) -> A
 def _count_distinct(block: Block, call: Call, name: str, options: dict[str, Any]) -> Aggregate:
     _require(call, 1)
     if not block.is_unit(call.args[0]):
-        return block.count_distinct(call, name, options)
+        from dpsql.sql.distinct import bind_distinct
+
+        return bind_distinct(block, call, name, options)
     inner = "COUNT(*)" if call.where is None else f"COUNT({block.exact.value(block.filtered(call, 'TRUE'))})"
     partial = block.exact.partial(inner, 0, 1, fixed=True)
     return _counted(block, call, name, options, partial, "count the privacy units")

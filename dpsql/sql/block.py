@@ -86,13 +86,6 @@ class Block:
         where = "in one group" if self.keys else "in all"
         return f"one privacy unit moves this by at most {float(shown):g} {where}"
 
-    def count_distinct(self, call: Call, name: str, options: dict[str, object]) -> Aggregate:
-        raise PrivacyError(
-            "COUNT(DISTINCT ...) counts privacy units only.",
-            span=span_of(call.node),
-            hint="group by the column, and count the groups of the answer.",
-        )
-
     # -- binding ------------------------------------------------------------------------------------------------
 
     def bind(self) -> None:

@@ -21,6 +21,10 @@ FINE = 20
 """About 2^20 grid steps between the bounds: then 32-bit integers leave room for values 2,000 times beyond them."""
 _NARROW = 2**31
 _WIDE = 2**53
+_EXACT = 2**50
+"""Farthest bound, in steps."""
+_FEWEST = 2**10
+"""Steps between the bounds of a float."""
 
 
 @dataclass(frozen=True)
@@ -44,53 +48,65 @@ class Grid:
 def choose(kind: Type, low: Fraction, high: Fraction, finer: bool = False, fine: int = FINE) -> Grid:
     """The grid of a column of this type within these bounds.
 
+    Integers are whole steps and decimals keep their digits, so their sums are exact; floats get a power of two steps
+    to a unit, about ``2^fine`` of them between zero and the farther bound. Where that leaves too few between the
+    bounds (they are close together and far from zero), or too many for exact arithmetic, the width decides.
+
     ``finer`` asks for fractions of a step even for integers (a mean of integers is no integer).
 
     Raises:
-        BindError: the bounds are too large for exact sums.
+        BindError: the bounds are too large, or too far from zero for their width, for exact sums.
     """
-    most = max(abs(low), abs(high), Fraction(1, 2**60))
+    most = max(abs(low), abs(high))
     steps = Fraction(1)
-    if kind.kind == "DOUBLE":
-        steps = Fraction(2) ** (fine - math.ceil(math.log2(float(most))) if most < 2**400 else 0)
-        if most == Fraction(1, 2**60):
-            steps = Fraction(1)
-    elif kind.kind == "DECIMAL":
+    if kind.kind == "DECIMAL":
         steps = Fraction(10) ** kind.digits[1]
+    if kind.kind == "DOUBLE" or (kind.kind == "DECIMAL" and most * steps > _EXACT):
+        steps = _power(fine, most)
+        if (high - low) * steps < _FEWEST and high > low:
+            steps = min(_power(fine, high - low), _power(_EXACT.bit_length() - 1, most))
     grid = Grid(steps, math.floor(low * steps), math.ceil(high * steps))
-    if max(abs(grid.low), abs(grid.high)) >= _NARROW // 64:
-        grid = Grid(steps, grid.low, grid.high, wide=True)
-    if max(abs(grid.low), abs(grid.high)) >= _WIDE // 4:
+    farther = max(abs(grid.low), abs(grid.high))
+    if farther > _EXACT:
         raise BindError("these bounds are too far apart for exact sums.", hint="declare narrower bounds.")
-    return grid
+    return Grid(steps, grid.low, grid.high, wide=farther >= _NARROW // 64)
 
 
-def value(typed: Typed, grid: Grid) -> exp.Expr:
-    """The value in grid steps as BIGINT, NULL when missing; not clamped yet."""
-    text = to_sql(typed.node)
-    kind = typed.type.kind
-    target = "BIGINT" if grid.wide else "INTEGER"
-    if kind == "INTEGER":
+def _power(bits: int, size: Fraction) -> Fraction:
+    """The largest power of two that gives ``size`` at most ``2^bits`` steps; 1 for nothing."""
+    if size == 0:
+        return Fraction(1)
+    exponent = size.numerator.bit_length() - size.denominator.bit_length()
+    exponent += size > Fraction(2) ** exponent  # now size <= 2^exponent
+    return Fraction(2) ** max(-900, min(bits - exponent, 900))
+
+
+def value(typed: Typed, grid: Grid) -> exp.Expression:
+    """The value in grid steps as BIGINT, NULL when missing; not clamped yet.
+
+    NULL, NaN, the infinities and what lies beyond :attr:`Grid.farthest` are missing. Decimals come over DOUBLE, which
+    is exact here: a quotient and a product, each rounded once, are off by less than half a step below 2^50 steps.
+    """
+    text = f"({to_sql(typed.node)})"
+    if typed.type.kind == "INTEGER" and grid.steps == 1:
         scaled = text
-        if grid.steps != 1:
-            scaled = f"CAST({text} AS DOUBLE) * {_number(grid.steps)}"
-    elif kind == "DECIMAL":
-        # TRY: a decimal of 38 digits overflows when it is scaled.
-        scaled = (
-            text
-            if grid.steps == 1
-            else f"TRY(CAST({text} AS DECIMAL(38,{typed.type.digits[1]})) * {grid.steps})"
-        )
     else:
-        scaled = f"CAST({text} AS DOUBLE) * {_number(grid.steps)}" if grid.steps != 1 else text
+        scaled = f"CAST({text} AS DOUBLE)" + (f" * {_number(grid.steps)}" if grid.steps != 1 else "")
     if grid.wide:
         held = f"TRY_CAST({scaled} AS BIGINT)"
-        inside = f"CASE WHEN {held} BETWEEN -{_WIDE} AND {_WIDE} THEN {held} END"
-        return expression_of(f"{inside}")
-    fits = kind == "INTEGER" and typed.type.sql in ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT")
-    if fits and grid.steps == 1:
-        return expression_of(f"CAST({scaled} AS BIGINT)")
-    return expression_of(f"CAST(TRY_CAST({scaled} AS {target}) AS BIGINT)")
+        return _expression(f"CASE WHEN {held} BETWEEN -{_WIDE} AND {_WIDE} THEN {held} END")
+    if typed.type.sql in _SMALL and grid.steps == 1:
+        return _expression(f"CAST({scaled} AS BIGINT)")
+    return _expression(f"CAST(TRY_CAST({scaled} AS INTEGER) AS BIGINT)")
+
+
+_SMALL = ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT")
+
+
+def _expression(text: str) -> exp.Expression:
+    made = parse_fragment(f"SELECT {text}").expressions[0]
+    assert isinstance(made, exp.Expression)
+    return made
 
 
 def _number(steps: Fraction) -> str:

@@ -130,8 +130,10 @@ def unify(given: Sequence[Given], what: str) -> tuple[list[exp.Expr], Type]:
     ], met.type
 
 
-def meet(given: Sequence[Given], what: str) -> Meeting:
+def meet(given: Sequence[Given], what: str, compared: bool = False) -> Meeting:
     """Brings values of one family together.
+
+    Decimals that are compared keep all their digits after the point, where others give room to those before.
 
     Raises:
         BindError: types that would only meet by reading text as something else.
@@ -146,6 +148,9 @@ def meet(given: Sequence[Given], what: str) -> Meeting:
         if _unclear(values):
             raise _mismatch(given, what)
         kind, plain = common_number(values), common_number(values, shown=True)
+        if compared and kind.kind == "DECIMAL":
+            scale = max(typed.type.digits[1] for typed in values)
+            kind = kind if kind.digits[1] == scale else decimal(38, scale)
         safe = all(fits(typed, kind) for typed in values)
         nodes = [
             typed.node

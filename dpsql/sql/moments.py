@@ -54,7 +54,7 @@ def _unit(place: exp.Expr | None, known: tuple[str, ...], node: exp.Expr) -> str
         raise PrivacyError(
             "the unit must be a literal.", span=span_of(place) or span_of(node), hint="write 'month'."
         )
-    name = place.name.upper()
+    name = str(place.name).upper()
     name = _SPELLINGS.get(name, name)
     for candidate in (name, name.removesuffix("S")):
         if candidate in known:
@@ -78,9 +78,11 @@ def part(node: exp.Expr, unit: str, place: exp.Expr, bind: Bind) -> Typed:
         "write TRY_CAST(... AS DATE)." if inner.type.kind == "TEXT" else None,
     )
     reach = Interval(*(Fraction(end) for end in PARTS[unit]))
-    made = call("date_part", exp.Literal.string(unit.lower()), _settled(inner).node)
-    # Weeks of the far ends of the calendar are in years that it does not have.
-    made = attempt(made) if unit in ("WEEK", "YEARWEEK", "ISOYEAR") else made
+    source = _settled(inner).node
+    # Weeks of the far ends of the calendar are in years that it does not have. (For the inner TRY see truncate.)
+    weeks = unit in ("WEEK", "YEARWEEK", "ISOYEAR")
+    made = call("date_part", exp.Literal.string(unit.lower()), attempt(source) if weeks else source)
+    made = attempt(made) if weeks else made
     return Typed(made, BIGINT, None if unit in CALENDAR else reach, inner.constant, None, reach)
 
 

@@ -49,7 +49,7 @@ _MOMENTS = {"DATE", "TIMESTAMP", "INTERVAL", "TIME"}
 def compare(node: exp.Expr, bind: Bind) -> Typed:
     refuse_rest(node, "this", "expression")
     left, right = bind(node.this), bind(node.expression)
-    met = meet([(left, node.this), (right, node.expression)], "the comparison")
+    met = meet([(left, node.this), (right, node.expression)], "the comparison", compared=True)
     made = type(node)(this=atom(met.nodes[0]), expression=atom(met.nodes[1]))
     never = isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ) and met.safe
     return boolean(made, (left, right), False if never else None if met.safe else True)
@@ -59,7 +59,7 @@ def between(node: exp.Expr, bind: Bind) -> Typed:
     refuse_rest(node, "this", "low", "high")
     places = [node.this, node.args["low"], node.args["high"]]
     parts = [bind(place) for place in places]
-    met = meet(list(zip(parts, places, strict=True)), "BETWEEN")
+    met = meet(list(zip(parts, places, strict=True)), "BETWEEN", compared=True)
     value, low, high = (atom(part) for part in met.nodes)
     return boolean(exp.Between(this=value, low=low, high=high), parts, None if met.safe else True)
 
@@ -67,7 +67,7 @@ def between(node: exp.Expr, bind: Bind) -> Typed:
 def within(node: exp.Expr, bind: Bind) -> Typed:
     places = [node.this, *node.expressions]
     parts = [bind(place) for place in places]
-    met = meet(list(zip(parts, places, strict=True)), "IN")
+    met = meet(list(zip(parts, places, strict=True)), "IN", compared=True)
     return boolean(
         exp.In(this=atom(met.nodes[0]), expressions=met.nodes[1:]), parts, None if met.safe else True
     )

@@ -31,7 +31,7 @@ def _literal(place: exp.Expr | None, what: str, node: exp.Expr) -> str:
         )
     if len(place.name) > LONGEST or "\x00" in place.name:
         raise BindError(f"{what} has at most {LONGEST} characters.", span=span_of(place))
-    return place.name
+    return str(place.name)
 
 
 def _text(place: exp.Expr, bind: Bind) -> Typed:

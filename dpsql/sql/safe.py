@@ -317,7 +317,7 @@ def _several(name: str) -> Callable[[exp.Expr, Bind], Typed]:
 def _nullif(node: exp.Expr, bind: Bind) -> Typed:
     refuse_rest(node, "this", "expression")
     left, right = bind(node.this), bind(node.expression)
-    met = meet([(left, node.this), (right, node.expression)], "NULLIF")
+    met = meet([(left, node.this), (right, node.expression)], "NULLIF", compared=True)
     # Written out, so that the value keeps its own type in every version.
     same = exp.EQ(this=atom(met.nodes[0].copy()), expression=atom(met.nodes[1]))
     made = exp.Case(ifs=[exp.If(this=same, true=exp.Null())], default=left.node)
