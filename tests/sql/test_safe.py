@@ -41,6 +41,7 @@ COLUMNS = {
     "'290309-12-22 (BC) 00:00:00'", "'294247-01-10 04:00:54.775806'"]),
     "tm": ("TIME", ["'00:00:00'", "'23:59:59.999999'"]),
     "q": ("BOOLEAN", ["TRUE", "FALSE"]),
+    "li": ("INTEGER[]", ["[]", "[1, NULL, 3]"]),
     "id": ("UUID", ["'00000000-0000-0000-0000-000000000000'"]),
 }  # fmt: skip
 
@@ -122,7 +123,7 @@ def check(con: duckdb.DuckDBPyConnection, text: str, compare: bool = True) -> in
 OF_KIND = {
     "INTEGER": ["i", "b", "u", "h", "ti"], "DECIMAL": ["d", "dd"], "DOUBLE": ["x", "f"], "TEXT": ["t"],
     "DATE": ["day"],
-    "TIMESTAMP": ["ts"], "TIME": ["tm"], "BOOLEAN": ["q"],
+    "TIMESTAMP": ["ts"], "TIME": ["tm"], "BOOLEAN": ["q"], "LIST": ["li"],
 }  # fmt: skip
 LITERALS = {"INTEGER": ["2", "0", "30"], "TEXT": ["'a'", "''"]}
 SPELLED = {"STARTSWITH": "starts_with", "ENDSWITH": "ends_with", "SPLITPART": "split_part",
@@ -135,6 +136,8 @@ SPELLED = {"STARTSWITH": "starts_with", "ENDSWITH": "ends_with", "SPLITPART": "s
 def calls(name: str) -> list[str]:
     """Calls of a function with each kind of argument that it takes."""
     known = FUNCTIONS[name]
+    if not known.arguments:
+        return [f"{name}()"]
     out = []
     for count in range(len(known.arguments) - known.optional, len(known.arguments) + 1):
         for first in (column for kind in known.arguments[0] for column in OF_KIND[kind]):
@@ -228,14 +231,16 @@ def test_expressions_are_total_and_agree(engine: duckdb.DuckDBPyConnection, text
 
 
 def test_what_versions_of_duckdb_see_differently_is_total(engine: duckdb.DuckDBPyConnection) -> None:
-    """-u wraps around in one of them; ~ matches the whole text in one of them, and a part in the other."""
-    for text in ("-u", "t ~ 'a+'"):
-        check(engine, text, compare=False)
+    """-u wraps around in one of them."""
+    check(engine, "-u", compare=False)
 
 
-@pytest.mark.parametrize(
-    "text", ["t LIKE 'a' ESCAPE '!'", "x BETWEEN SYMMETRIC 1 AND 0", "t LIKE ANY ('a', 'b')", "i = ANY ([1])"]
-)
+def test_a_pattern_that_versions_read_differently_is_refused() -> None:
+    with pytest.raises(PrivacyError, match="version"):
+        total(expression("t ~ 'a+'"), Columns())
+
+
+@pytest.mark.parametrize("text", ["x BETWEEN SYMMETRIC 1 AND 0", "t LIKE ANY ('a', 'b')", "i = ANY ([1])"])
 def test_parts_that_would_be_dropped_are_refused(text: str) -> None:
     with pytest.raises(Error):
         total(expression(text), Columns())
@@ -260,9 +265,9 @@ def test_parts_of_dates(engine: duckdb.DuckDBPyConnection, part: str) -> None:
         "pragma_version()", "repeat(t, 3)",
         "lpad(t, 10, 'x')", "range(i)", "generate_series(1, i)", "list_value(i)", "[i]", "{'a': i}",
         "json_extract(t, '$')",
-        "t::JSON", "t::BLOB", "current_setting('threads')", "nextval('s')", "txid_current()", "i & 3",
+        "t::JSON", "t::BLOB", "current_setting('threads')", "nextval('s')", "txid_current()",
         "i << 70",
-        "factorial(i)", "strptime(t, '%Y')", "make_date(i, 1, 1)", "EXISTS (SELECT 1)",
+        "factorial(i)", "strptime(t, '%Y')", "EXISTS (SELECT 1)",
         "row_number() OVER ()", "sum(i)",
         "t LIKE t", "t LIKE 'a' ESCAPE 'xx'", "regexp_matches(t, t)", "regexp_matches(t, '(')",
         "t ~ '(?=a)'", "i + t", "i = t",
