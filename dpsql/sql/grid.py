@@ -81,7 +81,7 @@ def _power(bits: int, size: Fraction) -> Fraction:
     return Fraction(2) ** max(-900, min(bits - exponent, 900))
 
 
-def value(typed: Typed, grid: Grid) -> exp.Expression:
+def value(typed: Typed, grid: Grid) -> exp.Expr:
     """The value in grid steps as BIGINT, NULL when missing; not clamped yet.
 
     NULL, NaN, the infinities and what lies beyond :attr:`Grid.farthest` are missing. Decimals come over DOUBLE, which
@@ -103,9 +103,9 @@ def value(typed: Typed, grid: Grid) -> exp.Expression:
 _SMALL = ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT")
 
 
-def _expression(text: str) -> exp.Expression:
-    made = parse_fragment(f"SELECT {text}").expressions[0]
-    assert isinstance(made, exp.Expression)
+def _expression(text: str) -> exp.Expr:
+    made = expression_of(text)
+    assert isinstance(made, exp.Expr)
     return made
 
 
