@@ -94,19 +94,13 @@ def value(typed: Typed, grid: Grid) -> exp.Expr:
         scaled = f"CAST({text} AS DOUBLE)" + (f" * {_number(grid.steps)}" if grid.steps != 1 else "")
     if grid.wide:
         held = f"TRY_CAST({scaled} AS BIGINT)"
-        return _expression(f"CASE WHEN {held} BETWEEN -{_WIDE} AND {_WIDE} THEN {held} END")
+        return expression_of(f"CASE WHEN {held} BETWEEN -{_WIDE} AND {_WIDE} THEN {held} END")
     if typed.type.sql in _SMALL and grid.steps == 1:
-        return _expression(f"CAST({scaled} AS BIGINT)")
-    return _expression(f"CAST(TRY_CAST({scaled} AS INTEGER) AS BIGINT)")
+        return expression_of(f"CAST({scaled} AS BIGINT)")
+    return expression_of(f"CAST(TRY_CAST({scaled} AS INTEGER) AS BIGINT)")
 
 
 _SMALL = ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT")
-
-
-def _expression(text: str) -> exp.Expr:
-    made = expression_of(text)
-    assert isinstance(made, exp.Expr)
-    return made
 
 
 def _number(steps: Fraction) -> str:
