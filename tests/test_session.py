@@ -9,6 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 import dpsql
@@ -374,7 +375,10 @@ def test_opening_needs_no_plots_or_frames() -> None:
         "print([m for m in ('pandas', 'polars', 'matplotlib', 'scipy', 'IPython') if m in set(sys.modules) - before])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    found = done.stdout.strip()
+    assert found == "[]" or (
+        duckdb.__version__ < "2" and found == "['pandas']"
+    )  # which DuckDB 1 imports itself
 
 
 def test_a_failing_statement_does_not_lose_the_answers_before_it(policy, tmp_path):

@@ -223,7 +223,7 @@ def whole_divide(node: exp.Expr, bind: Bind) -> Typed:
     kind, plain = met.type, met.plain
     if kind.kind == "DECIMAL":
         # DuckDB divides decimals as doubles, and takes their remainder as decimals where 38 digits hold both.
-        both = [t.digits for t in (left.type, right.type)]
+        both = [t.type.digits for t in (left, right) if t.type.kind != "NULL"]
         wide = max(d[0] for d in both) + max(d[1] for d in both) > 38
         kind = plain = DOUBLE if not remainder or wide else kind
     if kind.kind == "NULL":
