@@ -192,7 +192,11 @@ def _plain(name: str, values: pa.ChunkedArray) -> Column:
 
 def _with_interval(name: str, values: list[Any], pairs: list[Pair | None], confidence: float) -> list[Column]:
     numbers, widths = [], []
-    digits = [digit((p[1] - p[0]) / 2) for p in pairs if p is not None and 0 < p[1] - p[0] < math.inf]
+    digits = [
+        digit(_spread(v, p))
+        for v, p in zip(values, pairs, strict=True)
+        if p is not None and v is not None and 0 < p[1] - p[0] < math.inf
+    ]
     even = min(digits) if digits and max(digits) - min(digits) <= 1 else None  # points under each other
     for value, pair in zip(values, pairs, strict=True):
         shown, width = with_interval(value, pair, even)
@@ -222,11 +226,18 @@ def with_interval(value: Any, pair: Pair | None, power: int | None = None) -> tu
     half = (high - low) / 2
     if half <= 0:
         return cell_text(value), "± 0"
-    power = digit(half) if power is None else power
+    power = digit(_spread(value, pair)) if power is None else power
     shown = rounded(value, power)
     if abs((low + high) / 2 - float(value)) > 0.01 * half:  # post-processing moved it off the middle
         return shown, f"{rounded(low, power)} to {rounded(high, power)}"
     return shown, f"± {_half_width(half)}"
+
+
+def _spread(value: Any, pair: Pair) -> float:
+    """Half the interval's width; where noise is a factor, the distance to its near end, which is what says most."""
+    low, high = pair
+    near = float(value) - low
+    return near if 0 < 4 * low < high and near > 0 else (high - low) / 2
 
 
 def digit(half_width: float) -> int:

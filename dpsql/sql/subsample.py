@@ -192,8 +192,12 @@ def _single(this: Subsample, lifted: Lifted) -> None:
 
 
 def _said(this: Subsample) -> tuple[str, ...]:
-    return (f"The query runs on {this.blocks} blocks of privacy units"
-            + (f", in {this.rounds} rounds." if this.rounds > 1 else "."),)  # fmt: skip
+    if this.sampling == "bernoulli":
+        return (
+            "The query runs on independent random subsamples of the privacy units, as the textbook has it.",
+        )
+    rounds = f", in {this.rounds} rounds" if this.rounds > 1 else ""
+    return (f"The query runs on {this.blocks} blocks of privacy units{rounds}.",)
 
 
 def _registered(this: Subsample) -> tuple[str, exp.Expr] | None:

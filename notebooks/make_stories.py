@@ -1,0 +1,264 @@
+"""Writes the notebooks that each tell one story, and runs them, so that they are shown with their outputs.
+
+python notebooks/make_stories.py [02 03 ...]
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import nbformat
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+HERE = Path(__file__).resolve().parent
+
+OPEN = """\
+from pathlib import Path
+import dpsql
+
+demo = Path(dpsql.__file__).parent / "demo"
+text = (demo / "policy.toml").read_text()
+text = text.replace("epsilon = 3\\n", "epsilon = 30\\n").replace('max_epsilon_per_query = 2', 'max_epsilon_per_query = 5')
+text = text.replace('"visits.parquet"', f'"{demo}/visits.parquet"').replace('"plans.parquet"', f'"{demo}/plans.parquet"')
+Path("policy.toml").write_text(text)
+%load_ext dpsql
+%dpsql connect --policy policy.toml"""
+
+# A line that starts with "# " is prose; any other is a cell. Cells are told apart by blank lines.
+CHOOSING = [
+    """# Choosing privately
+
+Often the question is not *how many* but *which*: which is the first group that is large, which price earns most, which
+bound cuts off little. Releasing a noisy number for every candidate would pay for all of them. The sparse vector
+technique pays for the hits only, and the exponential mechanism for one choice.
+
+The policy is the demo's, with a larger budget, so that all of these fit in one notebook.""",
+    OPEN,
+    """## The first candidate above a threshold
+
+Candidates are a public table or a CTE; they are asked in its order. Which age is the first from which fewer than
+2,500 person-years are left?""",
+    """%%dpsql
+WITH ages(a) AS (SELECT 5 * i FROM range(13) AS t(i))
+SELECT a AS age, ABOVE_THRESHOLD(-COUNT(*) FILTER (WHERE age >= a), -2500, epsilon => 1) OVER ages FROM visits""",
+    """Without candidates it is a question about one number, answered TRUE or FALSE.""",
+    """%%dpsql
+SELECT ABOVE_THRESHOLD(COUNT(*), 100, epsilon => 0.1) AS enough FROM visits WHERE doctor_visits > 20""",
+    """## Popular items, with answers for them
+
+`max_hits` allows several, and `answer => TRUE` releases a fresh number for each hit, from a share of its own.""",
+    """%%dpsql
+WITH sizes(n) AS (SELECT * FROM range(1, 11))
+SELECT n AS family_size, ABOVE_THRESHOLD(COUNT(*) FILTER (WHERE family_size = n), 2500, epsilon => 2, max_hits => 5, answer => TRUE)
+  OVER sizes AS person_years FROM visits""",
+    """## Range queries: only the large ones
+
+All ranges are counted in one pass over the data, however many there are.""",
+    """%%dpsql
+WITH ranges(lo, hi) AS (SELECT 5 * i, 5 * i + 5 FROM range(13) AS t(i))
+SELECT lo, hi, ABOVE_THRESHOLD(COUNT(*) FILTER (WHERE age >= lo AND age < hi), 1800, epsilon => 2, max_hits => 6, answer => TRUE)
+  OVER ranges AS person_years FROM visits""",
+    """## A clipping bound, and the mean that uses it
+
+Which power of two cuts off fewer than 200 rows? `AUTO` asks this for you, over a ladder of bounds, inside `SUM` and `AVG`.""",
+    """%%dpsql
+WITH bounds(b) AS (SELECT power(2, i) FROM range(4, 16) AS t(i))
+SELECT b, ABOVE_THRESHOLD(-COUNT(*) FILTER (WHERE medical_dollars > b), -200, epsilon => 1) OVER bounds FROM visits""",
+    """%%dpsql
+SELECT WITH DP OPTIONS (epsilon = 2) AVG(medical_dollars, contribution_bounds_per_row => AUTO) AS dollars FROM visits""",
+    """## The price with the best revenue
+
+The exponential mechanism chooses the candidate with the highest utility, or one near it. Here a year's subscription is sold
+to everybody who paid at least its price for care: revenue is the price times the number of buyers. Candidates differ in
+how far one person moves them (a price moves its revenue by the price), and are treated accordingly.""",
+    """%%dpsql
+WITH prices(p) AS (VALUES (10), (25), (50), (100), (200), (400), (800))
+SELECT p AS price, EXPMECH(p * COUNT(*) FILTER (WHERE medical_dollars >= p), epsilon => 2) OVER prices FROM visits""",
+    """## The most common answers
+
+`top => 2` peels off the two best; `answer => TRUE` tells how large they are.""",
+    """%%dpsql
+WITH states(h) AS (VALUES ('excellent'), ('good'), ('fair'), ('poor'))
+SELECT h AS health, EXPMECH(COUNT(*) FILTER (WHERE health = h), epsilon => 2, top => 2, answer => TRUE) OVER states AS person_years
+FROM visits""",
+    """What it would cost, and how good the choice will be, is known before:""",
+    """%%dpsql --explain
+SELECT plan, EXPMECH(COUNT(*) FILTER (WHERE visits.plan = plans.plan), epsilon => 1) OVER plans FROM visits""",
+    """## An alarm that is asked again and again
+
+A declared threshold is paid for once, up front. The questions may be chosen one after another; only those that are
+above it use it up.""",
+    """%%dpsql
+DECLARE alarm ABOVE_THRESHOLD 4000 OPTIONS (epsilon = 2, max_hits = 2)""",
+    """%%dpsql
+SELECT WITH alarm COUNT(*) FROM visits WHERE plan = '50%';
+SELECT WITH alarm COUNT(*) FROM visits WHERE plan = '95%';
+SELECT WITH alarm COUNT(*) FROM visits WHERE plan = 'free'""",
+    """%%dpsql
+CLOSE alarm""",
+    """%dpsql budget""",
+]
+
+STABLE = [
+    """# Stable answers
+
+Some functions have no useful bound on what one person may change: a median, a mode, a spread, a model. Two ways to release
+them all the same. *Propose, test, release*: if the data are far from any table with another answer, the answer may come out
+as it is. *Subsample and aggregate*: run anything on many blocks of people, and combine the blocks' results privately.""",
+    OPEN,
+    """## The spread of spending
+
+`IQR` is tested on the scale of powers of two, then released with a factor of noise. A test that fails gives NULL, and is
+paid for like one that passes. Here one row of each person is taken, at random.""",
+    """%%dpsql
+SELECT WITH PTR OPTIONS (epsilon = 4, delta = 1e-7, max_rows_contributed = 1) IQR(age) AS spread_of_age, MEDIAN(family_size) AS median_family,
+       MODE(plan) AS most_common_plan FROM visits""",
+    """An answer may also be proposed with how far one person can move it:""",
+    """%%dpsql
+SELECT WITH PTR OPTIONS (epsilon = 4, delta = 1e-7, max_rows_contributed = 1) MEDIAN(age, local_sensitivity => 2) AS median_age FROM visits""",
+    """The most common site in each plan: exact, where it is stable.""",
+    """%%dpsql
+SELECT WITH PTR OPTIONS (epsilon = 2, delta = 1e-7, max_rows_contributed = 1) plan, MODE(site) AS most_common_site FROM visits GROUP BY plan ORDER BY plan""",
+    """## Anything on blocks
+
+A correlation has no small sensitivity, but its value on each of 128 blocks of people does not vary much.""",
+    """%%dpsql
+SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, bounds = (-1, 1), combine = 'winsorized_mean') CORR(age, doctor_visits) AS r FROM visits""",
+    """## Votes: which plan do people use most doctors in?
+
+Each block answers for itself, and the blocks vote. `stable_mode` releases the winner exactly if it leads by enough.""",
+    """%%dpsql
+SELECT WITH SUBSAMPLE OPTIONS (epsilon = 2, delta = 1e-7, combine = 'stable_mode')
+       ARG_MAX(plan, total) AS plan
+FROM (SELECT plan, SUM(doctor_visits) AS total FROM visits GROUP BY plan)""",
+    """## Model selection by a Python function
+
+A registered function runs on each block's rows. Here it picks, by the error on the second half of the block, which of three
+models of doctor visits is best: the mean, the mean by health, or a line in age.""",
+    """import numpy as np
+
+def best_model(age, visits, health):
+    keep = np.isfinite(age.astype(float))
+    age, visits, health = age[keep].astype(float), visits[keep].astype(float), health[keep]
+    half = len(age) // 2
+    train, test = slice(0, half), slice(half, None)
+    overall = visits[train].mean()
+    by_health = {h: visits[train][health[train] == h].mean() for h in set(health[train])}
+    slope, intercept = np.polyfit(age[train], visits[train], 1)
+    guesses = {
+        "mean": np.full(len(visits[test]), overall),
+        "by health": np.array([by_health.get(h, overall) for h in health[test]]),
+        "line in age": slope * age[test] + intercept,
+    }
+    return min(guesses, key=lambda m: float(((guesses[m] - visits[test]) ** 2).mean()))
+
+session = get_ipython()._dpsql_sessions["main"]
+session.register("best_model", best_model)""",
+    """%%dpsql
+SELECT WITH SUBSAMPLE OPTIONS (epsilon = 2, blocks = 64, combine = 'noisy_mode', candidates = ('mean', 'by health', 'line in age'))
+       best_model(age, doctor_visits, health) AS model FROM visits""",
+    """What the textbook's own sampling would take is priced before it runs:""",
+    """%%dpsql --explain
+SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, delta = 1e-6, combine = 'stable_mode', sampling = 'bernoulli', units = 5912) MODE(plan) AS plan FROM visits""",
+    """%dpsql budget""",
+]
+
+BUDGET = [
+    """# The budget, and what it promises
+
+A session is adaptive: the next question is chosen from the answers so far, and so is what it may cost. Only rules that
+are proved for that guard a budget here. This notebook looks at the promise itself, on no data at all.""",
+    """import numpy as np
+from dpsql.privacy import tradeoff
+
+laplace, gaussian = tradeoff.laplace(1.0), tradeoff.gaussian(1.0)
+pure = tradeoff.from_epsilon_delta(1.0, 0.0)
+alphas = np.linspace(0, 1, 201)""",
+    """## Trade-off curves
+
+Somebody who wants to know whether one person is in the data runs a test on what was released. The curve says how often the
+test must miss (type II) if it may raise false alarms (type I) so often. The diagonal is perfect privacy.""",
+    """%matplotlib inline
+import matplotlib.pyplot as plt
+
+fig, ax = plt.subplots(figsize=(4.5, 4.5))
+for curve, name in ((pure, "pure ε = 1"), (laplace, "Laplace ε = 1"), (gaussian, "Gaussian μ = 1")):
+    ax.plot(alphas, [curve(a) for a in alphas])
+    ax.annotate(name, (0.25, curve(0.25)), fontsize=8)
+ax.plot([0, 1], [1, 0], linestyle=":", color="gray")
+ax.set_xlabel("type I error"); ax.set_ylabel("type II error"); ax.set_aspect("equal")
+plt.show()""",
+    """## Composition and groups
+
+Ten releases compose by a tensor product; a group of k people is k steps along the curve.""",
+    """ten = tradeoff.gaussian(0.1)
+for _ in range(9):
+    ten = ten.tensor(tradeoff.gaussian(0.1))
+print("ten Gaussian releases at μ = 0.1:  δ(1) =", float(ten.delta(1.0)))
+print("one at μ = √10 · 0.1:              δ(1) =", float(tradeoff.gaussian(0.1 * 10**0.5).delta(1.0)))
+for k in (1, 2, 3):
+    print(f"a family of {k}: false alarms 5 % of the time, misses at least {float(gaussian.group(k)(0.05)):.0%}")""",
+    """## A session under zCDP
+
+`accountant = "zcdp"` is the default. Many small questions cost less than their sum.""",
+    OPEN.replace(
+        "text = text.replace('\"visits",
+        'text = text.replace(\'accountant = "basic"\', \'accountant = "zcdp"\').replace("epsilon = 30", "epsilon = 1")\ntext = text.replace(\'"visits',
+    ),
+    """%%dpsql
+SELECT WITH DP OPTIONS (epsilon = 0.05) COUNT(*) AS n FROM visits WHERE age < 18;
+SELECT WITH DP OPTIONS (epsilon = 0.05) COUNT(*) AS n FROM visits WHERE age >= 18""",
+    """%dpsql budget""",
+    """%%dpsql
+SHOW BUDGET""",
+    """The owner's report has the pictures: `%dpsql report out.html`.""",
+    """%dpsql report out.html""",
+]
+
+STORIES = {
+    "02_choosing_privately.ipynb": CHOOSING,
+    "03_stable_answers.ipynb": STABLE,
+    "04_the_budget.ipynb": BUDGET,
+}
+
+
+def _is_code(text: str) -> bool:
+    return text.startswith(("%", "import ", "from ", "ten =", "fig,"))
+
+
+def notebook(cells: list[str]) -> nbformat.NotebookNode:
+    """The notebook, without outputs."""
+    made = [new_code_cell(text) if _is_code(text) else new_markdown_cell(text) for text in cells]
+    for i, node in enumerate(made):
+        node["id"] = f"cell-{i:02}"
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    return new_notebook(cells=made, metadata={"kernelspec": kernel})
+
+
+def main(wanted: list[str]) -> None:
+    from nbclient import NotebookClient
+
+    for name, cells in STORIES.items():
+        if wanted and not name.startswith(tuple(wanted)):
+            continue
+        made = notebook(cells)
+        with TemporaryDirectory() as folder:
+            environment = {**os.environ, "PYTHONPATH": str(HERE.parent), "DPSQL_STATE": folder}
+            resources = {"metadata": {"path": folder}}
+            NotebookClient(made, timeout=300, resources=resources).execute(env=environment)
+            for cell in made.cells:
+                cell.metadata.pop("execution", None)
+                for output in cell.get("outputs", []):
+                    for kind, text in (output.get("data") or {}).items():
+                        if isinstance(text, str):
+                            output["data"][kind] = text.replace(folder, ".")
+                    if "text" in output:
+                        output["text"] = output["text"].replace(folder, ".")
+        nbformat.write(made, HERE / name)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
