@@ -189,3 +189,41 @@ columns: count_star()
 cost: ε=0.1
 block: Aggregation {"count": 1, "epsilon": "1/10", "kind": "discrete_laplace", "sensitivity": 10}
 note: ε=0.1 is the policy's default
+====
+-- case: distinct values of a column
+SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6) COUNT(DISTINCT city) AS cities FROM visits
+----
+columns: cities
+cost: ε=1
+block: Together {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10}
+====
+-- case: groups from a public table
+SELECT wards.ward, COUNT(*) AS n FROM visits RIGHT JOIN wards USING (ward) GROUP BY wards.ward
+----
+columns: ward, n
+cost: ε=0.1
+block: Aggregation {"count": 3, "epsilon": "1/10", "kind": "discrete_laplace", "sensitivity": 10}
+note: ε=0.1 is the policy's default
+====
+-- case: two private tables of the same units
+SELECT COUNT(*) AS n FROM visits JOIN patients USING (patient_id) WHERE income > 10
+----
+columns: n
+cost: ε=0.1
+block: Aggregation {"count": 1, "epsilon": "1/10", "kind": "discrete_laplace", "sensitivity": 10}
+note: ε=0.1 is the policy's default
+====
+-- case: a private block inside a private block's filter
+WITH m AS (SELECT WITH DP OPTIONS (epsilon = 1) AVG(age) AS a FROM visits) SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) AS older FROM visits, m WHERE age > a
+----
+columns: older
+cost: ε=2
+block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 600}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}], "kind": "composed"}
+block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10}
+====
+-- case: a table may be read in several CTEs
+WITH a AS (SELECT * FROM visits WHERE urgent), b AS (SELECT patient_id, amount FROM a WHERE age > 18) SELECT WITH DP OPTIONS (epsilon = 1) SUM(amount) AS total FROM b
+----
+columns: total
+cost: ε=1
+block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10240000}
