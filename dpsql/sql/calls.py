@@ -11,7 +11,7 @@ from dpsql.errors import BindError, PrivacyError, did_you_mean
 from dpsql.sql import casts, moments
 from dpsql.sql.bounds import Interval
 from dpsql.sql.dialect import NAMED, span_of
-from dpsql.sql.functions import ALIASES, DATE_PARTS, FUNCTIONS, MOST, NOT_LISTED, SHAPES, Function
+from dpsql.sql.functions import ALIASES, DATE_PARTS, FUNCTIONS, MOST, NAMES, NOT_LISTED, SHAPES, Function
 from dpsql.sql.meeting import (
     ORDERED,
     Bind,
@@ -162,15 +162,16 @@ def function(node: exp.Expr, bind: Bind) -> Typed:
     if isinstance(node, exp.Anonymous):
         name = str(node.this).lower().removeprefix(NAMED)
         arguments = list(node.expressions)
-        named = next((a for a in arguments if isinstance(a, exp.Kwarg | exp.PropertyEQ | exp.Alias)), None)
-        if named is not None:
-            raise BindError(f"{name} takes no named arguments.", span=span_of(named) or span_of(node))
+        kwarg = next((a for a in arguments if isinstance(a, exp.Kwarg | exp.PropertyEQ | exp.Alias)), None)
+        if kwarg is not None:
+            raise BindError(f"{name} takes no named arguments.", span=span_of(kwarg) or span_of(node))
     elif type(node) in SHAPES:
         name, keys = SHAPES[type(node)]
         refuse_rest(node, *keys)
         arguments = [node.args[key] for key in keys if node.args.get(key) is not None]
     else:
-        raise _unknown(node, node.sql_name().lower() if isinstance(node, exp.Func) else node.key)
+        named = node.sql_name().lower() if isinstance(node, exp.Func) else node.key
+        raise _unknown(node, NAMES.get(type(node), named))
     name = ALIASES.get(name, name)
     if name in _SPECIAL:
         return _SPECIAL[name](node, arguments, bind)

@@ -145,7 +145,7 @@ ALIASES = {
 }  # fmt: skip
 
 DATE_PARTS = {
-    **{name.lower(): name for name in PARTS if name != "DOW"},
+    **{name.lower(): name for name in PARTS if name not in ("DOW", "DOY")},
     "dayofmonth": "DAY", "weekofyear": "WEEK",
 }  # fmt: skip
 """Functions that give a part of a date."""
@@ -213,6 +213,12 @@ SHAPES: dict[type[exp.Expr], tuple[str, tuple[str, ...]]] = {
     exp.Monthname: ("monthname", ("this",)),
 }
 """Calls that sqlglot has a class for: DuckDB's name, and where its arguments are, in DuckDB's order."""
+
+NAMES: dict[type[exp.Expr], str] = {
+    exp.Pad: "lpad", exp.StrToTime: "strptime", exp.Explode: "unnest", exp.Rand: "random", exp.GenerateSeries: "range",
+    exp.CurrentDate: "current_date", exp.CurrentTimestamp: "current_timestamp", exp.CurrentTime: "current_time",
+}  # fmt: skip
+"""DuckDB's names of some calls that are refused."""
 
 _TELLS = "its answer is not about the rows"
 _COSTS = "its cost depends on the values"

@@ -151,10 +151,11 @@ _PIECE = re.compile(
     \\[dDwWsSbBAz]                                    # classes and places
   | \\[tnrfv]                                         # control characters
   | \\[^\sA-Za-z0-9]                                  # a sign that stands for itself
-  | \[\^?\]?(?:\\[dDwWsStnrfv]|\\[^\sA-Za-z0-9]|\[:\^?[a-z]+:\]|[^\]\\\[])*\]
-  | \((?:\?(?:[ims]+\)|:|[ims]+:))?
+  | \[\^?\]?(?:\\[dDwWsStnrfv]|\\[^\sA-Za-z0-9]|\[:\^?(?:al(?:num|pha)|ascii|blank|cntrl|digit|graph|lower|p(?:rint|unct)|space|upper|word|xdigit):\]|
+      (?:--|&&|~~|\|\|)(?!)|(?!--|&&|~~|\|\|)[^\]\\\[])*\]
+  | \(\?(?:[ims]+\)|:|[ims]+:) | \((?!\?)
   | \) | \| | \. | \^ | \$
-  | (?:\*|\+|\?|\{\d{1,4}(?:,\d{0,4})?\})\??            # how often
+  | (?:\*|\+|\?|\{\d{1,4}(?:,\d{0,4})?\})\??(?![*+?{])  # how often, once
   | [^\\\[\](){}|.^$*+?]                              # a character
     """,
     re.VERBOSE | re.DOTALL,
