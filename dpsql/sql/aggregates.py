@@ -234,10 +234,8 @@ def _total(block: Block, item: Bounded, centre: int = 0) -> Partial:
     low, high = item.grid.low, item.grid.high
     if item.per_group:
         return block.exact.partial(f"CAST(COALESCE(SUM({item.y}), 0) AS HUGEINT)", low, high, fixed=True)
-    inner = grids.clamped_sum(item.y, item.grid)
-    if centre:
-        inner = f"({inner} - {centre} * COUNT({item.y}))"
-    return block.exact.partial(inner, min(0, low - centre), max(0, high - centre))
+    inner = grids.doubled_sum(item.y, item.grid, centre)
+    return block.exact.partial(inner, min(0, low - centre), max(0, high - centre), doubled=True)
 
 
 def _auto(

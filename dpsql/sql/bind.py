@@ -18,6 +18,7 @@ from dpsql.plan import Block, Input, Interval, Plan
 from dpsql.sql import safe
 from dpsql.sql.catalog import Catalog
 from dpsql.sql.dialect import MODE, parse_fragment, span_of, to_sql
+from dpsql.sql.grouping_sets import bind_sets, has_sets
 from dpsql.sql.joins import From, bind_from, lent
 from dpsql.sql.modes import BLOCKS, is_private_call, readers_of
 from dpsql.sql.options import Options, mode_of, take_mode
@@ -127,6 +128,7 @@ class Binder:
 
     def _select(self, select: exp.Select, env: Env, inner: bool) -> Relation | None:
         options = take_mode(select, lambda mode: readers_of(mode, self.thresholds))
+        whole = select.copy() if has_sets(select) else None
         from_ = select.args.get("from_")
         bound = None
         if from_ is not None:
@@ -143,6 +145,9 @@ class Binder:
         if options is None and inner and groups_by_unit(select, bound):
             return per_unit_rows(self, select, bound, env)
         mode = "DP" if options is None else options.mode.upper()
+        if whole is not None and mode in ("DP", "DIFFERENTIAL_PRIVACY"):
+            bind_sets(self, select, options, env)
+            return None
         call = mechanism_of(select)
         if call is not None and mode in ("DP", "DIFFERENTIAL_PRIVACY"):
             selection_block(self, select, bound, options or Options("DP", {}, {}), env, call)
@@ -150,6 +155,12 @@ class Binder:
         build = BLOCKS.get(mode) or BLOCKS["PROBE"]
         build(self, select, bound, options or Options("DP", {}, {}), env)
         return None
+
+    def block_of(self, select: exp.Select, options: Options, env: Env) -> None:
+        """Binds a SELECT that is known to be a noisy block, in place."""
+        bound = self.private_from(select, env)
+        self._refuse_row_choice(select, bound)
+        BLOCKS["DP"](self, select, bound, options, env)
 
     def _public_select(self, select: exp.Select, env: Env, options: Options | None) -> None:
         """Nothing private in FROM: plain SQL, with whatever private blocks its subqueries hold."""

@@ -124,13 +124,6 @@ class Block:
         group = self.select.args.get("group")
         if group is None:
             return []
-        for kind in ("rollup", "cube", "grouping_sets"):
-            if group.args.get(kind):
-                raise PrivacyError(
-                    f"{kind.replace('_', ' ').upper()} is not answered yet in one block.",
-                    span=span_of(group.args[kind][0]),
-                    hint="write one block per grouping and put them together with UNION ALL.",
-                )
         if group.args.get("all"):
             return [item.unalias() for item in self.select.expressions if not self._has_aggregate(item)]
         out = []

@@ -109,16 +109,19 @@ def _number(steps: Fraction) -> str:
     return repr(float(steps))
 
 
-def clamped_sum(y: str, grid: Grid) -> str:
-    """The exact sum of ``y`` clamped to the grid's bounds, without a branch per row.
+def doubled_sum(y: str, grid: Grid, centre: int = 0) -> str:
+    """Twice the exact sum of ``y`` clamped to the grid's bounds, less ``centre`` for each; no branch per row.
 
     For integers, ABS(y - lo) - ABS(y - hi) is 2 clamp(y) - lo - hi. On floats it is not (the differences round), which
-    is why values are put on the grid first. The sum is even once the rows' share of lo + hi is added back.
+    is why values are put on the grid first. It is even for every row, and so is every sum of it: to halve it late is
+    exact, and a division of wide integers for each of a million units is not free.
     """
     low, high = grid.low, grid.high
-    centre = low + high
-    added = f" + COUNT({y}) * CAST({centre} AS HUGEINT)" if centre else ""
-    return f"((CAST(COALESCE(SUM(ABS({y} - {_signed(low)}) - ABS({y} - {_signed(high)})), 0) AS HUGEINT){added}) // 2)"
+    each = low + high - 2 * centre
+    added = f" + COUNT({y}) * CAST({each} AS HUGEINT)" if each else ""
+    return (
+        f"(CAST(COALESCE(SUM(ABS({y} - {_signed(low)}) - ABS({y} - {_signed(high)})), 0) AS HUGEINT){added})"
+    )
 
 
 def clamped(y: str, grid: Grid) -> str:

@@ -53,6 +53,8 @@ class Partial:
     low: int
     high: int
     fixed: bool = False
+    doubled: bool = False
+    """Whether ``inner`` is twice the integer: it is halved once per group, not once per unit."""
 
 
 @dataclass
@@ -71,16 +73,16 @@ class Exact:
     domain: str | None = None
     """A query of the public groups, with the keys' names as columns."""
     _values: dict[str, str] = field(default_factory=dict)
-    _partials: dict[tuple[str, int, int, bool], Partial] = field(default_factory=dict)
+    _partials: dict[tuple[str, int, int, bool, bool], Partial] = field(default_factory=dict)
 
     def value(self, sql: str) -> str:
         """A column of the rows; equal expressions share one."""
         return self._values.setdefault(sql, f"y{len(self._values)}")
 
-    def partial(self, inner: str, low: int, high: int, fixed: bool = False) -> Partial:
-        key = (inner, low, high, fixed)
+    def partial(self, inner: str, low: int, high: int, fixed: bool = False, doubled: bool = False) -> Partial:
+        key = (inner, low, high, fixed, doubled)
         if key not in self._partials:
-            self._partials[key] = Partial(f"p{len(self._partials)}", inner, low, high, fixed)
+            self._partials[key] = Partial(f"p{len(self._partials)}", inner, low, high, fixed, doubled)
         return self._partials[key]
 
     @property
@@ -129,7 +131,10 @@ class Exact:
         return f"WITH {head}, totals AS ({totals}) SELECT {', '.join(columns)} FROM domain LEFT JOIN totals ON {on}"
 
     def _row_level(self, names: list[str]) -> str:
-        items = [*names, *(f"{p.inner} AS {p.name}" for p in self.partials), f"COUNT(*) AS {UNITS}"]
+        inner = (
+            f"({p.inner}) // 2 AS {p.name}" if p.doubled else f"{p.inner} AS {p.name}" for p in self.partials
+        )
+        items = [*names, *inner, f"COUNT(*) AS {UNITS}"]
         group = f" GROUP BY {', '.join(names)}" if names else ""
         return f"SELECT {', '.join(items)} FROM ({self.rows()}) AS rows{group}"
 
@@ -152,21 +157,25 @@ class Exact:
             )
         items = [
             *names,
-            *(f"COALESCE(SUM({self._clamp(p, budgeted)}), 0) AS {p.name}" for p in self.partials),
+            *(
+                f"COALESCE(SUM({self._clamp(p, budgeted)}), 0){' // 2' if p.doubled else ''} AS {p.name}"
+                for p in self.partials
+            ),
         ]
         items.append(f"COUNT(*) AS {UNITS}")
         group = f" GROUP BY {', '.join(names)}" if names else ""
         return f"SELECT {', '.join(items)} FROM ({text}) AS kept{group}"
 
     def _clamp(self, partial: Partial, budgeted: bool) -> str:
+        least, most = (end * (2 if partial.doubled else 1) for end in (partial.low, partial.high))
         if partial.fixed:
-            low, high = str(partial.low), str(partial.high)
+            low, high = str(least), str(most)
         elif budgeted:
-            low, high = f"{partial.low} * counted", f"{partial.high} * counted"
+            low, high = f"{least} * counted", f"{most} * counted"
         else:
             rows = self.row_budget if self.row_budget is not None else self.max_rows
             assert rows is not None, "rows per unit are unbounded"
-            low, high = str(partial.low * rows), str(partial.high * rows)
+            low, high = str(least * rows), str(most * rows)
         value = partial.name
         if not (partial.low == 0 and not partial.fixed and partial.inner.startswith("COUNT")):
             value = f"GREATEST({value}, {low})"

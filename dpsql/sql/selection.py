@@ -232,7 +232,7 @@ class Selection:
         answers = bool(given.get("answer"))
         own = epsilon / 2 if answers else epsilon
         rows_per = self._per_unit()
-        e1, e2 = split(own, hits, statistic.monotone)
+        e1, e2 = split(own, 1 if given.get("refresh") else hits, statistic.monotone)
         noise = Noise(
             statistic.sensitivity * rows_per, e1, e2, hits, statistic.monotone, bool(given.get("refresh"))
         )

@@ -95,7 +95,7 @@ def _declaration(statement: Statement, select: exp.Select, catalog: Catalog) -> 
             hint="give the threshold another name.",
         )
     hits = options.get("max_hits", 1)
-    first, second = split(epsilon, hits, monotone=False)
+    first, second = split(epsilon, 1 if options.get("refresh") else hits, monotone=False)
     return Declaration(statement.name, threshold, first, second, hits, bool(options.get("refresh")))
 
 

@@ -1,0 +1,156 @@
+"""ROLLUP, CUBE and GROUPING SETS: one private block for each grouping set, put together by UNION ALL.
+
+A unit is in a group of every grouping set, so the sets share the block's epsilon and delta in equal parts: what they compose to
+is what one block would cost whose unit touches the groups of all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import combinations, product
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from dpsql.errors import BindError, BudgetExceeded
+from dpsql.sql.dialect import span_of
+from dpsql.sql.naming import fresh_names, label_of
+from dpsql.sql.options import Options, call_of
+from dpsql.sql.relation import fold
+
+if TYPE_CHECKING:
+    from dpsql.sql.bind import Binder, Env
+
+_KINDS = (exp.Rollup, exp.Cube, exp.GroupingSets)
+MOST = 64
+"""Grouping sets in one statement: each costs its part."""
+
+
+def has_sets(select: exp.Select) -> bool:
+    """Whether a SELECT groups by several sets at once."""
+    group = select.args.get("group")
+    return group is not None and any(isinstance(node, _KINDS) for node in _elements(group))
+
+
+def _elements(group: exp.Expr) -> list[exp.Expr]:
+    named = [node for key in ("rollup", "cube", "grouping_sets") for node in group.args.get(key) or []]
+    return [*group.expressions, *(node for node in named if isinstance(node, exp.Expr))]
+
+
+def _members(node: exp.Expr) -> tuple[exp.Expr, ...]:
+    if isinstance(node, exp.Tuple):
+        return tuple(node.expressions)
+    return _members(node.this) if isinstance(node, exp.Paren) else (node,)
+
+
+def _sets_of(node: exp.Expr) -> Iterator[tuple[exp.Expr, ...]]:
+    if isinstance(node, exp.Rollup):
+        for i in range(len(node.expressions), -1, -1):
+            yield tuple(m for item in node.expressions[:i] for m in _members(item))
+    elif isinstance(node, exp.Cube):
+        for i in range(len(node.expressions), -1, -1):
+            for chosen in combinations(node.expressions, i):
+                yield tuple(m for item in chosen for m in _members(item))
+    elif isinstance(node, exp.GroupingSets):
+        for item in node.expressions:
+            yield from _sets_of(item) if isinstance(item, _KINDS) else (_members(item),)
+    else:
+        yield (node,)
+
+
+def bind_sets(binder: Binder, select: exp.Select, options: Options | None, env: Env) -> None:
+    """Replaces the SELECT, in place, by the union of a block for each grouping set.
+
+    Raises:
+        BindError: too many sets, or shares of their own beside them. BudgetExceeded: over the policy's limit per query.
+    """
+    options = options or Options("DP", {}, {})
+    group = select.args["group"]
+    sets = [
+        tuple(m for part in chosen for m in part)
+        for chosen in product(*(list(_sets_of(n)) for n in _elements(group)))
+    ]
+    if len(sets) > MOST:
+        raise BindError(
+            f"these are {len(sets)} grouping sets; at most {MOST} are answered at once.", span=span_of(group)
+        )
+    shared = _shares(binder, options, len(sets), select)
+    everything = list({m.sql(): m for chosen in sets for m in chosen}.values())
+    labels = []
+    for item in select.expressions:
+        call = call_of(item.unalias())
+        labels.append(
+            item.alias if isinstance(item, exp.Alias) else label_of(call) if call else item.alias_or_name
+        )
+    labels = fresh_names(label or item.sql() for label, item in zip(labels, select.expressions, strict=True))
+    parts = [_part(select, chosen, everything) for chosen in sets]
+    for part in parts:
+        binder.block_of(part, shared, env)
+        for item, label in zip(part.expressions, labels, strict=True):
+            item.set("alias", exp.to_identifier(label, quoted=True))
+    union: exp.Query = parts[0]
+    for part in parts[1:]:
+        union = exp.union(union, part, distinct=False, copy=False)
+    for key in ("group", "having", "where", "joins"):
+        select.set(key, None)
+    select.set("expressions", [exp.Star()])
+    select.set("from_", exp.From(this=union.subquery("sets", copy=False)))
+
+
+def _shares(binder: Binder, options: Options, count: int, select: exp.Select) -> Options:
+    budget = binder.catalog.policy.budget
+    for node in select.walk():
+        call = call_of(node) if isinstance(node, exp.Expr) else None
+        if call is not None and "epsilon" in call.named:
+            raise BindError(
+                "shares can't be named beside grouping sets.",
+                span=span_of(node),
+                hint="write OPTIONS (epsilon = ...).",
+            )
+    values = dict(options.values)
+    epsilon = values.get("epsilon", budget.default_epsilon)
+    limit = budget.max_epsilon_per_query
+    if epsilon is not None and limit is not None and epsilon > limit:
+        raise BudgetExceeded(
+            f"this query asks for ε={float(epsilon):g}; the policy allows ε={float(limit):g} per query.",
+            span=span_of(options.nodes.get("epsilon")),
+            hint=f"epsilon = {float(limit):g} would fit.",
+        )
+    for name, value in (("epsilon", epsilon), ("delta", values.get("delta", budget.default_delta))):
+        if value is not None:
+            values[name] = value / count
+    return replace(options, values=values)
+
+
+def _part(select: exp.Select, chosen: tuple[exp.Expr, ...], everything: list[exp.Expr]) -> exp.Select:
+    """The SELECT grouped by one set, with NULL for the keys that it does not group by."""
+    part = select.copy()
+    for key in ("order", "limit", "offset", "qualify", "distinct"):
+        part.set(key, None)
+    part.set("group", exp.Group(expressions=[m.copy() for m in chosen]) if chosen else None)
+    kept = [m.sql() for m in chosen]
+    aliases = {fold(item.alias): item.this for item in select.expressions if isinstance(item, exp.Alias)}
+    left_out = [m for m in everything if m.sql() not in kept]
+    left_out += [
+        aliases[fold(m.name)] for m in left_out if isinstance(m, exp.Column) and fold(m.name) in aliases
+    ]
+    for item in list(part.expressions):
+        if any(item == m for m in left_out):
+            item.replace(exp.alias_(exp.Null(), item.alias_or_name, quoted=True))
+    for clause in [*part.expressions, *([part.args["having"]] if part.args.get("having") else [])]:
+        _without(clause, left_out, kept)
+    return part
+
+
+def _without(node: exp.Expr, left_out: list[exp.Expr], kept: list[str]) -> None:
+    for child in list(node.iter_expressions()):
+        if isinstance(child, exp.Grouping | exp.GroupingId):
+            bits = "".join("0" if item.sql() in kept else "1" for item in child.expressions)
+            child.replace(exp.Literal.number(int(bits, 2)))
+        elif call_of(child) is not None and isinstance(child, exp.AggFunc):
+            continue
+        elif any(child == m for m in left_out):
+            child.replace(exp.Null())
+        else:
+            _without(child, left_out, kept)
