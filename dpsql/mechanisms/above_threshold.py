@@ -41,6 +41,8 @@ FIRST_CHUNK = 256
 def split(epsilon: Fraction, max_hits: int, monotone: bool) -> tuple[Fraction, Fraction]:
     """Epsilon for the threshold and for the hits, in the proportion 1 : (2c)^(2/3) that varies least (c^(2/3) if monotone).
 
+    With ``refresh`` every round is a stream of one hit: ask for ``max_hits`` 1. The two add up to epsilon exactly.
+
     >>> e1, e2 = split(Fraction(1), 1, monotone=True)
     >>> e1, e1 + e2
     (Fraction(1, 2), Fraction(1, 1))

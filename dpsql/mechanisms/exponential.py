@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from dpsql.mechanisms.above_threshold import _answers
 from dpsql.mechanisms.base import Read, Release, salted
-from dpsql.mechanisms.generalised import SENSITIVITY, generalised_scores, margin
+from dpsql.mechanisms.generalised import GRID, SENSITIVITY, generalised_scores
 from dpsql.mechanisms.outputs import exact_integers
 from dpsql.mechanisms.perturbation import Integers, LaplaceNoise
 from dpsql.noise.entropy import Entropy
@@ -32,6 +32,9 @@ from dpsql.noise.selection import exponential, noisy_max, permute_and_flip
 from dpsql.privacy.events import BoundedRange, Event, PureDP, compose
 
 Method = Literal["exponential", "permute_and_flip", "noisy_max"]
+
+SURE = 0.95
+"""Confidence up to which the generalised mechanism's margin is worth having, and its bound is stated."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,7 @@ class ExponentialChoice:
         for _ in range(min(self.top, len(scores))):
             mine, factor, sensitivity = scores[left], 1 if self.monotone else 2, self.sensitivity
             if own is not None and len(np.unique(own[left])) > 1:
-                mine = generalised_scores(mine, own[left], margin(part, len(left)))
+                mine = generalised_scores(mine, own[left], self._margin(self.candidates or len(scores)))
                 factor, sensitivity = 2, SENSITIVITY
             won = self._one(mine, part / (factor * sensitivity), entropy)
             winners.append(int(left[won]))
@@ -120,25 +123,50 @@ class ExponentialChoice:
         return permute_and_flip(scores, rate, entropy)
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
-        factor = (1 if self.monotone else 2) * (2 if self.method == "noisy_max" else 1)
+        """Utility bounds: Dwork and Roth's Theorem 3.11 and Corollary 3.12; for unequal candidates, see :meth:`_ahead`."""
         size = self.candidates or 1
-        t = math.log(1 / (1 - confidence))
-        per = float(self.epsilon / self.top)
-        behind = factor * float(Fraction(self.sensitivity) / self.steps) / per * (math.log(size) + t)
-        name = self.method.replace("_", " ")
+        best = "the best" if self.top == 1 else f"the {self.top} best, one by one,"
         said = [
-            f"Choose {'the best' if self.top == 1 else f'the {self.top} best'} of {size} candidates by {name} "
-            f"(ε={float(self.epsilon):g}); with probability at least {confidence:.4g} the "
-            f"winner is within {behind:.4g} of the best."
+            f"Choose {best} of {size} candidates by {self.method.replace('_', ' ')} (ε={float(self.epsilon):g})."
         ]
         if self.varying:
+            confidence = min(confidence, SURE)
             said.append(
-                "Candidates differ in sensitivity: those that one unit moves less are chosen with less noise."
+                "Candidates differ in sensitivity, so scores compare them in units of their own (the generalised "
+                f"mechanism): with probability at least {confidence:.4g} the winner is worth at least what any "
+                f"other candidate is, less {self._ahead(confidence):.4g} times what one unit moves that other."
             )
-        if self.monotone:
-            said.append("A unit more moves all utilities the same way, so half the noise is enough.")
+        else:
+            said.append(
+                f"With probability at least {confidence:.4g} the winner is within "
+                f"{self._behind(confidence):.4g} of the best."
+            )
+            if self.monotone:
+                said.append("A unit more moves all utilities the same way, so half the noise is enough.")
         if self.answer is not None:
             said.append(
                 f"Each winner's utility is answered afresh, from a share of ε={float(self.answer[1]):g}."
             )
         return tuple(said)
+
+    def _reach(self, confidence: float, size: int) -> float:
+        """What a score of sensitivity 1 may fall short of the best by, without the sharpening of monotone ones."""
+        log = math.log(max(size, 1) / (1 - confidence))
+        return (4 if self.method == "noisy_max" else 2) / float(self.epsilon / self.top) * log
+
+    def _behind(self, confidence: float) -> float:
+        moved = float(Fraction(self.sensitivity) / self.steps)
+        return self._reach(confidence, self.candidates or 1) * moved / (2 if self.monotone else 1)
+
+    def _margin(self, size: int) -> int:
+        """The generalised mechanism's t, any public number: here the reach of its scores at :data:`SURE`."""
+        return max(1, math.ceil(self._reach(SURE, size) * SENSITIVITY / GRID))
+
+    def _ahead(self, confidence: float) -> float:
+        """The K of ``u(winner) >= u(r) - K D_r``.
+
+        The best candidate scores 0, so the winner scores at least -reach: it is ahead of every r, after t of its own
+        sensitivities D and t of r's are taken off, by at least -reach (D + D_r). As t >= reach, D falls away.
+        """
+        size = self.candidates or 1
+        return self._reach(confidence, size) * SENSITIVITY / GRID + self._margin(size)

@@ -12,9 +12,6 @@ The minimum over all pairs is found in O(n log n): the r' that matter are the up
 
 from __future__ import annotations
 
-import math
-from fractions import Fraction
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -36,16 +33,12 @@ _PASSES = 60
 _BLOCK = 1 << 14  # candidates per pass: what stays in the cache of one core
 
 
-def margin(epsilon: Fraction, candidates: int, doubt: float = 0.05) -> int:
-    """The public t: how many of its own sensitivities a candidate must be ahead by, ``(2 / epsilon) ln(n / doubt)``."""
-    return max(1, math.ceil(2 / float(epsilon) * math.log(max(candidates, 1) / doubt)))
-
-
 def generalised_scores(utilities: Integers, sensitivities: Integers, t: int) -> NDArray[np.int64]:
     """The scores in steps of ``1 / GRID``: int64, at most 0, of sensitivity :data:`SENSITIVITY`.
 
-    ``sensitivities`` must be public and positive; they and ``t`` are the same for neighbouring data.
+    ``sensitivities`` must be public: they and ``t`` are the same for neighbouring data. One of 0 counts as 1 step.
     """
+    sensitivities = np.maximum(sensitivities, 1)
     most = max(abs(int(utilities.max())), abs(int(utilities.min()))) + t * int(sensitivities.max())
     wide = (
         np.int64 if most < 1 << 61 and utilities.dtype != object and sensitivities.dtype != object else object

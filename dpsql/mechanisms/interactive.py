@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import NoReturn
 
 import pyarrow as pa
 
@@ -33,11 +36,15 @@ class Stream:
         self.hits = 0
         self._entropy = entropy
         self._threshold = _ThresholdNoise(self.noise, entropy)
+        self._process, self._lock = os.getpid(), threading.Lock()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a noisy threshold lives in one process, and is never written down")
 
     @property
     def exhausted(self) -> bool:
-        """No more questions: every allowed hit was found."""
-        return self.hits >= self.noise.max_hits
+        """No more questions: every allowed hit was found, or this is a forked copy, whose hits nobody would count."""
+        return self.hits >= self.noise.max_hits or os.getpid() != self._process
 
     @property
     def event(self) -> SparseVector:
@@ -47,14 +54,17 @@ class Stream:
 
     def ask(self, value: int, threshold: int, sensitivity: int) -> bool:
         """Whether a statistic (integer steps, with its sensitivity in the same steps) is above the threshold, noisily."""
-        if self.exhausted:
-            raise ValueError("the threshold is closed")
-        noise = int(geometric(self.noise.query_rate, 1, self._entropy)[0])
-        above = (value - threshold) * self._FINE + sensitivity * noise >= sensitivity * self._threshold.level
-        if above:
-            self.hits += 1
-            self._threshold.hit()
-        return above
+        with self._lock:
+            if self.exhausted:
+                raise ValueError("the threshold is closed")
+            noise = int(geometric(self.noise.query_rate, 1, self._entropy)[0])
+            above = (
+                value - threshold
+            ) * self._FINE + sensitivity * noise >= sensitivity * self._threshold.level
+            if above:
+                self.hits += 1
+                self._threshold.hit()
+            return above
 
 
 @dataclass(frozen=True)
