@@ -25,6 +25,19 @@ from dpsql.sql.types import Typed
 if TYPE_CHECKING:
     from dpsql.sql.bind import Binder, Env
 
+_ELSEWHERE = (
+    "IQR",
+    "MODE",
+    "HISTOGRAM",
+    "CORR",
+    "COVAR_POP",
+    "COVAR_SAMP",
+    "ARG_MAX",
+    "ARG_MIN",
+    "LIST",
+    "STRING_AGG",
+)
+
 
 @dataclass
 class Block:
@@ -284,6 +297,16 @@ class Block:
         call = call_of(node)
         if call is not None and call.name in TABLE and not isinstance(node, exp.Window):
             return self._aggregate(call)
+        if (
+            call is not None
+            and call.name not in TABLE
+            and (isinstance(node, exp.AggFunc) or call.name in _ELSEWHERE)
+        ):
+            raise PrivacyError(
+                f"{call.name} has no noisy form.",
+                span=span_of(node),
+                hint="SELECT WITH SUBSAMPLE takes any query; SELECT WITH PTR takes IQR and MODE.",
+            )
         if isinstance(node, exp.Column):
             known = aliases.get(fold(node.name)) if not node.table else None
             if known is not None:
