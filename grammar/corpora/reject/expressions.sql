@@ -62,7 +62,7 @@ PrivacyError: sleep_ms can't be used on private rows: time would be an answer wi
 -- case: random
 SELECT COUNT(*) FROM visits WHERE random() < 0.5
 ----
-PrivacyError: rand can't be used on private rows: its answer is not about the rows.
+PrivacyError: random can't be used on private rows: its answer is not about the rows.
   1 |   SELECT COUNT(*) FROM visits WHERE random() < 0.5
                                           ^^^^^^^^
 ====

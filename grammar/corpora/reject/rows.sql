@@ -200,10 +200,9 @@ Hint: add an aggregate.
 -- case: UNNEST
 SELECT COUNT(*) FROM (SELECT unnest([1, 2, 3]) FROM visits) v
 ----
-PrivacyError: the function explode is not on the list of those that can't fail or leak.
+PrivacyError: unnest can't be used on private rows: it makes rows of a row.
   1 |   SELECT COUNT(*) FROM (SELECT unnest([1, 2, 3]) FROM visits) v
                                      ^^^^^^^^^^^^^^^^^
-Hint: did you mean exp?
 ====
 -- case: a recursive CTE
 WITH RECURSIVE r AS (SELECT age FROM visits UNION ALL SELECT age + 1 FROM r) SELECT COUNT(*) FROM r
