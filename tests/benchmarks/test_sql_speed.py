@@ -51,7 +51,7 @@ def visits() -> Iterator[tuple[duckdb.DuckDBPyConnection, dpsql.Session]]:
             random() * 120 AS amount
             FROM range({ROWS})"""
         )
-        con.execute("CREATE TABLE tiny AS FROM visits LIMIT 100")
+        con.execute("CREATE TABLE tiny AS SELECT range AS user_id FROM range(100)")
         with dpsql.connect(con, policy=dpsql.Policy.loads(_POLICY)) as session:
             yield con, session
 

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from dpsql.errors import BindError
 from dpsql.sql.dialect import to_sql
-from dpsql.sql.grid import Grid, choose, clamped, clamped_sum, value
+from dpsql.sql.grid import Grid, choose, clamped, doubled_sum, value
 from dpsql.sql.types import Type, Typed
 
 CON = duckdb.connect()
@@ -46,10 +46,13 @@ def test_doubles_get_fine_steps_and_wide_bounds_get_wide_integers() -> None:
 def test_the_branch_free_clamp_is_exact(values: list[int | None], low: int, width: int) -> None:
     grid = Grid(Fraction(1), low, low + width)
     rows = ", ".join(f"({'NULL' if v is None else v})" for v in [None, *values])
-    sums = f"SELECT {clamped_sum('y', grid)}, SUM({clamped('y', grid)})"
-    ((total, held),) = CON.sql(f"{sums} FROM (SELECT v::BIGINT AS y FROM (VALUES {rows}) t(v))").fetchall()
+    sums = f"SELECT {doubled_sum('y', grid)}, {doubled_sum('y', grid, 7)}, SUM({clamped('y', grid)})"
+    ((total, about, held),) = CON.sql(
+        f"{sums} FROM (SELECT v::BIGINT AS y FROM (VALUES {rows}) t(v))"
+    ).fetchall()
     expected = sum(min(max(v, grid.low), grid.high) for v in values if v is not None)
-    assert total == expected
+    count = sum(v is not None for v in values)
+    assert total == 2 * expected and about == 2 * (expected - 7 * count)
     assert (held or 0) == expected, "a missing value is skipped, never a bound"
 
 
