@@ -191,12 +191,14 @@ def _listed(node: exp.Expr, name: str, arguments: list[exp.Expr], bind: Bind) ->
         count = str(least) if least == most else f"{least} to {most}"
         raise BindError(f"{name} takes {count} argument{'s' if count != '1' else ''}.", span=span_of(node))
     typed = [_argument(known, i, place, node, name, bind) for i, place in enumerate(arguments)]
+    result = HUGEINT if known.widens and not all(fits(t, BIGINT) for t in typed) else known.result
     nodes = [double(t) if known.double else t.node for t in typed]
+    if known.widens:
+        nodes = [cast(t.node, result, not fits(t, result)) for t in typed]
     made = call(name, *nodes)
     bounds = known.bounds(typed) if known.bounds is not None else None
     missing = known.trying or any(t.nullable for t in typed)
     constant = all(t.constant for t in typed)
-    result = HUGEINT if known.widens and not all(fits(t, BIGINT) for t in typed) else known.result
     reach = (
         bounds
         if known.reach is None and bounds is not None and bounds.bounded and not known.widens

@@ -146,7 +146,11 @@ def meet(given: Sequence[Given], what: str, compared: bool = False) -> Meeting:
     if kinds <= {"INTEGER", "DECIMAL", "DOUBLE"}:
         values = [typed for typed, _ in known]
         if _unclear(values):
-            raise _mismatch(given, what)
+            raise BindError(
+                f"{what} meets UHUGEINT with signed integers, and no type holds both.",
+                span=span_of(given[0][1]) or span_of(given[-1][1]),
+                hint="write TRY_CAST(... AS HUGEINT).",
+            )
         kind, plain = common_number(values), common_number(values, shown=True)
         if compared and kind.kind == "DECIMAL":
             scale = max(typed.type.digits[1] for typed in values)

@@ -8,6 +8,7 @@ numbers, and infinite or NaN for others, in all of them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -99,17 +100,38 @@ def arithmetic(node: exp.Expr, bind: Bind) -> Typed:
         return Typed(cast(exp.Null(), known), known)
     if kinds == {"INTEGER"}:
         return _integers(node, left, right, bounds, constant)
-    made = type(node)(this=atom(left.node), expression=atom(right.node))
     if "DOUBLE" in kinds:
         kind = common_number((left, right))
         safe = fits(left, kind) and fits(right, kind)
-        return Typed(made if safe else attempt(made), kind, bounds, constant, nullable=missing or not safe)
-    made_type = _decimal(node, left.type, right.type)
-    if made_type is None:  # more digits after the point than a decimal has
-        made = type(node)(this=double(left), expression=double(right))
+        nodes = [v.node if fits(v, kind) else cast(v.node, kind, trying=True) for v in (left, right)]
+        made = type(node)(this=atom(nodes[0]), expression=atom(nodes[1]))
+        return Typed(made, kind, bounds, constant, nullable=missing or not safe)
+    wanted = _decimal(node, left.type, right.type)
+    if wanted is None:  # more digits after the point than a decimal has
+        made = type(node)(this=atom(double(left)), expression=atom(double(right)))
         return Typed(made, DOUBLE, bounds, constant, nullable=missing)
     plain = _decimal(node, left.shown, right.shown)
-    return Typed(attempt(made), made_type, bounds, constant, plain=plain if plain != made_type else None)
+    if not isinstance(node, exp.Mul) and sum(wanted.digits) > 18 >= max(
+        sum(v.type.digits) for v in (left, right)
+    ):
+        # One version of DuckDB keeps such sums in 18 digits, where they may not fit.
+        left = replace(left, node=cast(left.node, wanted), type=wanted)
+        wanted = _decimal(node, left.type, right.type)
+        assert wanted is not None
+    nodes = [_as_decimal(node, value, wanted) for value in (left, right)]
+    made = attempt(type(node)(this=atom(nodes[0]), expression=atom(nodes[1])))
+    return Typed(made, wanted, bounds, constant, plain=plain if plain != wanted else None)
+
+
+def _as_decimal(node: exp.Expr, value: Typed, kind: Type) -> exp.Expr:
+    """An operand whose own cast can't fail.
+
+    TRY does not keep what is inside of it: where a part stands in two places of a query, DuckDB takes it out and
+    computes it once, before and outside of either TRY. So each TRY holds one operation that may fail, and no cast.
+    """
+    if isinstance(node, exp.Mul):
+        kind = decimal(38, 0) if value.type.kind == "INTEGER" else value.type
+    return value.node if fits(value, kind) else cast(value.node, kind, trying=True)
 
 
 def _integers(node: exp.Expr, left: Typed, right: Typed, bounds: Interval, constant: bool) -> Typed:
@@ -165,7 +187,10 @@ def _numbers(node: exp.Expr, left: Typed, right: Typed) -> None:
 def _moments(node: exp.Expr, left: Typed, right: Typed) -> Typed:
     """Dates may leave the calendar: all of it stands in TRY."""
     kinds = (left.type.kind, right.type.kind)
-    made = attempt(type(node)(this=atom(left.node), expression=atom(right.node)))
+    nodes = [atom(left.node), atom(right.node)]
+    if set(kinds) == {"DATE", "TIMESTAMP"}:
+        nodes[kinds.index("DATE")] = cast((left, right)[kinds.index("DATE")].node, TIMESTAMP, trying=True)
+    made = attempt(type(node)(this=nodes[0], expression=nodes[1]))
     if isinstance(node, exp.Sub) and kinds == ("DATE", "DATE"):
         return Typed(made, BIGINT)
     if isinstance(node, exp.Sub) and set(kinds) <= {"DATE", "TIMESTAMP"}:
@@ -178,7 +203,6 @@ def _moments(node: exp.Expr, left: Typed, right: Typed) -> Typed:
         return Typed(made, INTERVAL)
     if isinstance(node, exp.Mul) and set(kinds) == {"INTERVAL", "INTEGER"}:
         amount, place = (right, 1) if kinds[1] == "INTEGER" else (left, 0)
-        nodes = [atom(left.node), atom(right.node)]
         nodes[place] = cast(amount.node, BIGINT, trying=not fits(amount, BIGINT))
         return Typed(attempt(exp.Mul(this=nodes[0], expression=nodes[1])), INTERVAL)
     if isinstance(node, exp.Add | exp.Sub) and kinds == ("DATE", "INTEGER"):
@@ -233,11 +257,11 @@ def whole_divide(node: exp.Expr, bind: Bind) -> Typed:
     else:
         bounds = (left.bounds or UNKNOWN) / (right.bounds or UNKNOWN)
         bounds = bounds.rounded() if kind.kind == "INTEGER" else bounds
-    divisor = right.node
+    dividend, divisor = met.nodes if kind.kind in ("INTEGER", "DECIMAL") else (left.node, right.node)
     sure = isinstance(right.node, exp.Literal) and right.bounds != Interval.point(0)
     if not sure and not (remainder and kind.kind == "DOUBLE"):
-        divisor = exp.Nullif(this=right.node, expression=exp.Literal.number(0))
-    made = type(node)(this=atom(left.node), expression=atom(divisor))
+        divisor = exp.Nullif(this=divisor, expression=exp.Literal.number(0))
+    made = type(node)(this=atom(dividend), expression=atom(divisor))
     safe = sure and met.safe and kind.kind == "INTEGER"
     return Typed(
         made if safe else attempt(made), kind, bounds, left.constant and right.constant,
@@ -316,4 +340,5 @@ def bitwise(node: exp.Expr, bind: Bind) -> Typed:
         for v in (left, right)
     ]
     made = type(node)(this=atom(nodes[0]), expression=atom(nodes[1]))
-    return Typed(attempt(made), kind, None, left.constant and right.constant, plain=met.plain)
+    plain = met.plain if met.plain not in (kind, NULL) else None
+    return Typed(attempt(made), kind, None, left.constant and right.constant, plain=plain)
