@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pyarrow as pa
 
 from dpsql.alarms import Alarms
+from dpsql.declared import DeclaredStatements
 from dpsql.engine.duckdb import DuckDBEngine
 from dpsql.engine.finish import Finisher
 from dpsql.errors import BudgetExceeded, EngineError, Error, Interrupted, PolicyError, PrivacyError
@@ -83,6 +84,7 @@ class Session:
         self._catalog = Catalog(policy, engine, policy.budget.accountant, self._functions)
         self._finisher = Finisher(engine, policy)
         self._alarms = Alarms(ledger, self._entropy)
+        self._collecting: DeclaredStatements | None = None
 
     # -- the straight line --------------------------------------------------------------------------------------
 
@@ -98,6 +100,8 @@ class Session:
             ParseError, BindError, PrivacyError, BudgetExceeded: nothing was charged.
             EngineError, Interrupted: the statement stays charged.
         """
+        if self._collecting is not None:
+            return self._collecting.sql(text, params)  # type: ignore[return-value]  # it becomes its result
         results = self.run(text, params, fresh=fresh)
         return results[-1] if results else Result(pa.table({}))
 
@@ -117,6 +121,14 @@ class Session:
             error.answered = tuple(results)
             raise
         return results
+
+    def plan(self) -> DeclaredStatements:
+        """``with session.plan() as plan:``: statements are declared, priced together as one event, then run.
+
+        None can be chosen from another's answer, so they may be charged by their privacy loss distribution. Inside the
+        block ``plan.sql(...)`` (and ``session.sql(...)``) give a handle that is the result once the block is left.
+        """
+        return DeclaredStatements(self)
 
     def _answer(self, statement: Statement, plan: Plan | Declaration | None, fresh: bool) -> Result:
         if not isinstance(plan, Plan):
@@ -193,8 +205,8 @@ class Session:
     def _reader(self, lent: Mapping[str, pa.Table]) -> Callable[[str], pa.Table]:
         return lambda sql: self._engine.execute(sql, lent)
 
-    def _fail(self, ticket: Any, plan: Plan, outcome: str) -> NoReturn:
-        event = plan.event
+    def _fail(self, ticket: Any, plan: Plan, outcome: str, event: Event | None = None) -> NoReturn:
+        event = event or plan.event
         if ticket is not None and event is not None:
             self._ledger.settle(ticket, event, None, outcome)
         if outcome == "interrupted":

@@ -1,0 +1,161 @@
+"""Statements that are declared together: all bound and priced before the first is run, none chosen from another's answer.
+
+Only for such a list may the privacy loss distribution be used: for statements that are chosen from earlier answers it
+promises less than it says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from dpsql.errors import BindError, BudgetExceeded
+from dpsql.plan import Plan
+from dpsql.privacy.events import Event, compose
+from dpsql.privacy.plan_loss import declare
+from dpsql.result import Result
+from dpsql.sql.parse import Statement, parse
+from dpsql.stored import pack, unpack
+
+if TYPE_CHECKING:
+    from dpsql.session import Session
+
+
+class Planned:
+    """A statement of a declared plan. Once the plan has run it is its result."""
+
+    def __init__(self, statement: Statement, plan: Plan) -> None:
+        self.statement = statement
+        self.plan = plan
+        self._result: Result | None = None
+
+    @property
+    def result(self) -> Result:
+        """The answer.
+
+        Raises:
+            BindError: the plan has not run yet.
+        """
+        if self._result is None:
+            raise BindError("this statement is declared, not run yet.", hint="leave the with block first.")
+        return self._result
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self.result, name)
+
+    def __repr__(self) -> str:
+        return f"<declared: {self.statement.source}>" if self._result is None else repr(self._result)
+
+
+class DeclaredStatements:
+    """What ``with session.plan() as plan:`` gives. ``plan.sql`` declares; leaving the block prices, runs and answers."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._planned: list[Planned] = []
+        self._ran = False
+
+    def sql(self, text: str, params: Mapping[str, Any] | None = None) -> Planned:
+        """Declares a statement (of several, the last one is given). Nothing is spent, no data are read.
+
+        Raises:
+            ParseError, BindError, PrivacyError: it can't be planned.
+        """
+        found = [self._add(statement) for statement in parse(text, params)]
+        if not found:
+            raise BindError("there is no statement to declare.")
+        return found[-1]
+
+    def _add(self, statement: Statement) -> Planned:
+        if self._ran:
+            raise BindError("the plan has run already.", hint="open another: with session.plan() as plan:")
+        plan = self._session._bind(statement, dict(self._session._alarms.declared))
+        if not isinstance(plan, Plan) or any(block.prepaid for block in plan.blocks):
+            raise BindError("only queries can be declared in a plan.", span=statement.span, text=statement.text)
+        self._planned.append(Planned(statement, plan))
+        return self._planned[-1]
+
+    @property
+    def results(self) -> list[Result]:
+        """The answers, in the order of the declarations."""
+        return [planned.result for planned in self._planned]
+
+    @property
+    def event(self) -> Event | None:
+        """What the whole costs: the composed event, or under ``basic`` its privacy loss distribution where that is less."""
+        events = [planned.plan.event for planned in self._planned if planned.plan.event is not None]
+        if not events:
+            return None
+        whole = compose(events)
+        budget = self._session.policy.budget
+        if budget.accountant != "basic" or len(events) == 1:
+            return whole
+        delta = budget.default_delta or budget.delta / 10
+        if delta <= 0 or not whole.delta < delta:
+            return whole
+        declared = declare(events, Fraction(delta))
+        return declared if declared.basic[0] < whole.basic[0] else whole
+
+    def run(self) -> list[Result]:
+        """Reserves the whole as one event, runs every statement, settles.
+
+        Raises:
+            BudgetExceeded: the whole does not fit; nothing was charged.
+            EngineError, Interrupted: the whole stays charged.
+        """
+        self._ran = True
+        session, event = self._session, self.event
+        keys = [p.plan.key(session.policy.fingerprint, session._engine.version()) for p in self._planned]
+        key = hashlib.sha256("\n".join(["plan", *keys]).encode()).hexdigest()
+        stored = session._ledger.replay(key) if event is not None else None
+        if stored is not None:
+            self._answer(unpack(stored.release), None, stored)
+            return self.results
+        ticket = self._reserve(event, key)
+        released: dict[str, pa.Table] = {}
+        notes: list[str] = []
+        for i, planned in enumerate(self._planned):
+            releases, outcome = session._release(planned.plan)
+            if releases is None:
+                session._fail(ticket, planned.plan, outcome, event)
+            released |= {f"{i}:{name}": release.table for name, release in releases.items()}
+            notes += [f"{i}:{note}" for release in releases.values() for note in release.notes]
+        if ticket is not None and event is not None:
+            session._ledger.settle(ticket, event, pack(released, tuple(notes)), "released")
+        self._answer((released, tuple(notes)), ticket, None)
+        return self.results
+
+    def _reserve(self, event: Event | None, key: str) -> Any:
+        if event is None:
+            return None
+        text = "; ".join(planned.statement.source for planned in self._planned)
+        try:
+            return self._session._ledger.reserve(event, text, key)
+        except BudgetExceeded as error:
+            self._session._ledger.refuse(text, error.message, event)
+            raise error from None
+
+    def _answer(self, released: tuple[Mapping[str, pa.Table], tuple[str, ...]], ticket: Any, stored: Any) -> None:
+        tables, notes = released
+        for i, planned in enumerate(self._planned):
+            mine = {name.split(":", 1)[1]: table for name, table in tables.items() if name.startswith(f"{i}:")}
+            said = tuple(note.split(":", 1)[1] for note in notes if note.startswith(f"{i}:"))
+            planned._result = self._session._finish(
+                planned.plan, (mine, (*said, "one of a declared plan")), used=planned.plan.event, ticket=ticket, stored=stored
+            )
+
+    def __enter__(self) -> DeclaredStatements:
+        self._session._collecting = self
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        self._session._collecting = None
+        if kind is None and self._planned:
+            self.run()
+
