@@ -18,7 +18,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("mechanisms", "ledger"),
     ("plan",),
     ("sql", "engine"),
-    ("result", "stored", "explain", "show", "alarms", "session"),
+    ("result", "stored", "explain", "show", "alarms", "declared", "session"),
     ("notebook", "cli", "check", "dbapi", "demo"),
 )
 FLOOR = {room: height for height, rooms in enumerate(FLOORS) for room in rooms}
