@@ -89,7 +89,9 @@ class ExponentialChoice:
         scores = exact_integers(table.column("score"))
         own = exact_integers(table.column("sensitivity")) if self.varying else None
         winners = self.choose(scores, own, entropy)
-        columns: dict[str, Any] = {name: table.column(name).take(pa.array(winners)) for name in self.columns}
+        columns: dict[str, Any] = {
+            name: table.column(name).take(pa.array(winners, pa.int64())) for name in self.columns
+        }
         fresh = self._answers
         if fresh is not None and self.answer is not None:
             noisy = fresh.add([int(scores[i]) for i in winners], entropy)

@@ -311,7 +311,7 @@ SAMPLED = [
     )
     for monotone in (False, True)
     for refresh in (False, True)
-    for n, mark in ((2_000, ()), (60_000, pytest.mark.stochastic))
+    for n, mark in ((2_000, ()), (20_000, pytest.mark.stochastic))
 ]
 
 
