@@ -61,13 +61,18 @@ class DeclaredStatements:
         self._planned: list[Planned] = []
         self._ran = False
 
-    def sql(self, text: str, params: Mapping[str, Any] | None = None) -> Planned:
+    def sql(
+        self, text: str, params: Mapping[str, Any] | None = None, *, epsilon: str | Fraction | None = None
+    ) -> Planned:
         """Declares a statement (of several, the last one is given). Nothing is spent, no data are read.
+
+        ``epsilon`` is what a statement costs that does not say.
 
         Raises:
             ParseError, BindError, PrivacyError: it can't be planned.
         """
-        found = [self._add(statement) for statement in parse(text, params)]
+        with self._session._defaulting(epsilon):
+            found = [self._add(statement) for statement in parse(text, params)]
         if not found:
             raise BindError("there is no statement to declare.")
         return found[-1]
@@ -77,7 +82,9 @@ class DeclaredStatements:
             raise BindError("the plan has run already.", hint="open another: with session.plan() as plan:")
         plan = self._session._bind(statement, dict(self._session._alarms.declared))
         if not isinstance(plan, Plan) or any(block.prepaid for block in plan.blocks):
-            raise BindError("only queries can be declared in a plan.", span=statement.span, text=statement.text)
+            raise BindError(
+                "only queries can be declared in a plan.", span=statement.span, text=statement.text
+            )
         self._planned.append(Planned(statement, plan))
         return self._planned[-1]
 
@@ -141,13 +148,21 @@ class DeclaredStatements:
             self._session._ledger.refuse(text, error.message, event)
             raise error from None
 
-    def _answer(self, released: tuple[Mapping[str, pa.Table], tuple[str, ...]], ticket: Any, stored: Any) -> None:
+    def _answer(
+        self, released: tuple[Mapping[str, pa.Table], tuple[str, ...]], ticket: Any, stored: Any
+    ) -> None:
         tables, notes = released
         for i, planned in enumerate(self._planned):
-            mine = {name.split(":", 1)[1]: table for name, table in tables.items() if name.startswith(f"{i}:")}
+            mine = {
+                name.split(":", 1)[1]: table for name, table in tables.items() if name.startswith(f"{i}:")
+            }
             said = tuple(note.split(":", 1)[1] for note in notes if note.startswith(f"{i}:"))
             planned._result = self._session._finish(
-                planned.plan, (mine, (*said, "one of a declared plan")), used=planned.plan.event, ticket=ticket, stored=stored
+                planned.plan,
+                (mine, (*said, "one of a declared plan")),
+                used=planned.plan.event,
+                ticket=ticket,
+                stored=stored,
             )
 
     def __enter__(self) -> DeclaredStatements:
@@ -158,4 +173,3 @@ class DeclaredStatements:
         self._session._collecting = None
         if kind is None and self._planned:
             self.run()
-

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -26,6 +28,7 @@ from dpsql.result import Result
 from dpsql.show import show
 from dpsql.sql.bind import bind
 from dpsql.sql.catalog import Catalog
+from dpsql.sql.options import epsilon_text
 from dpsql.sql.parse import Statement, parse
 from dpsql.sql.thresholds import Declaration, bind_declare
 from dpsql.stored import pack, unpack
@@ -105,14 +108,23 @@ class Session:
         results = self.run(text, params, fresh=fresh)
         return results[-1] if results else Result(pa.table({}))
 
-    def run(self, text: str, params: Mapping[str, Any] | None = None, *, fresh: bool = False) -> list[Result]:
+    def run(
+        self,
+        text: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        fresh: bool = False,
+        epsilon: str | Fraction | None = None,
+    ) -> list[Result]:
         """Answers each statement of a cell. All are bound before the first is paid.
 
-        When one fails, the results of those before it are in the error's ``answered``.
+        ``epsilon`` is what a statement costs that does not say. When one fails, the results of those before it are in
+        the error's ``answered``.
         """
         statements = parse(text, params)
         declared = dict(self._alarms.declared)
-        plans = [self._bind(statement, declared) for statement in statements]
+        with self._defaulting(epsilon):
+            plans = [self._bind(statement, declared) for statement in statements]
         results: list[Result] = []
         try:
             for statement, plan in zip(statements, plans, strict=True):
@@ -121,6 +133,22 @@ class Session:
             error.answered = tuple(results)
             raise
         return results
+
+    @contextlib.contextmanager
+    def _defaulting(self, epsilon: str | Fraction | None) -> Iterator[None]:
+        """Binds under another default epsilon; the owner's limits hold as they are."""
+        if epsilon is None:
+            yield
+            return
+        value = epsilon if isinstance(epsilon, Fraction) else epsilon_text(epsilon)
+        kept = self._catalog
+        budget = replace(self.policy.budget, default_epsilon=value)
+        policy = replace(self.policy, budget=budget)
+        self._catalog = Catalog(policy, self._engine, budget.accountant, self._functions)
+        try:
+            yield
+        finally:
+            self._catalog = kept
 
     def plan(self) -> DeclaredStatements:
         """``with session.plan() as plan:``: statements are declared, priced together as one event, then run.

@@ -57,7 +57,9 @@ def _tradeoff(session: Session) -> dict[str, list[Any]]:
     from dpsql.privacy import tradeoff
 
     budget = session.policy.budget
-    curve = tradeoff.from_epsilon_delta(budget.epsilon, budget.delta)
+    curve = tradeoff.from_epsilon_delta(
+        min(budget.epsilon, 500), budget.delta
+    )  # beyond that, nothing is hidden
     alphas = [i / 50 for i in range(51)]
     return {"type_i_error": alphas, "type_ii_error": [float(curve(alpha)) for alpha in alphas]}
 

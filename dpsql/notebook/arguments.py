@@ -28,6 +28,8 @@ RUN_FLAGS = (
     Flag("--explain", None, "say in sentences what would run and what it would cost; spends nothing"),
     Flag("--dry-run", None, "the same as --explain"),
     Flag("--params", "dict", "values of $name: a JSON object, or $variable holding a dict"),
+    Flag("--plan", None, "price all statements of the cell together before the first is run"),
+    Flag("--epsilon", "E", "what statements cost that don't say, in this cell"),
     Flag("--fresh", None, "pay for a new draw even if this was answered before"),
     Flag("--session", "name", "ask another open session"),
     Flag("--file", "path", "read the SQL from a file"),
@@ -51,6 +53,8 @@ class Options:
     explain: bool = False
     params: str | None = None
     fresh: bool = False
+    plan: bool = False
+    epsilon: str | None = None
     session: str | None = None
     file: str | None = None
     help: bool = False

@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 def ask(session: Session, text: str, params: dict[str, Any], options: Options) -> list[Result]:
     """The results of a cell's statements, under its flags."""
-    return session.run(text, params, fresh=options.fresh)
+    if options.plan:
+        with session.plan() as plan:
+            plan.sql(text, params, epsilon=options.epsilon)
+        return plan.results
+    return session.run(text, params, fresh=options.fresh, epsilon=options.epsilon)
 
 
 def explanation(explained: Any) -> Lines:

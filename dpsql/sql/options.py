@@ -56,6 +56,15 @@ def epsilon_value(node: exp.Expr, what: str = "epsilon") -> Fraction:
     return value
 
 
+def epsilon_text(text: str) -> Fraction:
+    """An epsilon that was written outside SQL.
+
+    Raises:
+        BindError: not a finite positive decimal.
+    """
+    return epsilon_value(exp.Literal.number(text.strip()))
+
+
 def delta_value(node: exp.Expr, what: str = "delta") -> Fraction:
     value = number(node, what)
     if not 0 <= value < 1:

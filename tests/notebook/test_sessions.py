@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -226,3 +227,19 @@ def test_it_works_on_the_demo_without_a_magic(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("DPSQL_STATE", str(tmp_path))
     with dpsql.connect(policy=POLICY, ledger=tmp_path / "l.ledger") as session:
         assert session.sql("SELECT COUNT(*) AS n FROM visits").columns == ["n"]
+
+
+def test_plan_and_epsilon_flags(tmp_path):
+    cells = [
+        "%load_ext dpsql",
+        f"%dpsql demo --ledger {tmp_path}/x.ledger",
+        "%%dpsql --plan --epsilon 0.05\nSELECT COUNT(*) AS n FROM visits; SELECT COUNT(*) AS n FROM visits WHERE age > 3",
+        "print(len(get_ipython()._dpsql_sessions['main'].ledger()), get_ipython()._dpsql_sessions['main'].budget().spent_epsilon)",
+    ]
+    import nbformat
+    from nbclient import NotebookClient
+
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in cells])
+    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    entries, spent = notebook.cells[-1].outputs[0].text.split()
+    assert entries == "1" and 0.099 < float(Fraction(spent)) <= 0.1

@@ -23,12 +23,12 @@ def options(clause: str) -> Options:
 
 def test_numbers_are_read_exactly() -> None:
     found = options(
-        "epsilon = 0.1, delta = 1e-7, max_groups_contributed = 3, noise = gaussian, consistent = TRUE"
+        "epsilon = 0.1, delta = 1e-7, max_groups_contributed = 3, noise = gaussian, consistent = FALSE"
     )
     assert found.values == {
         "epsilon": Fraction(1, 10), "delta": Fraction(1, 10**7), "max_groups_contributed": 3,
         "noise": "GAUSSIAN",
-        "consistent": True,
+        "consistent": False,
     }  # fmt: skip
     assert options("epsilon = .5").get("epsilon") == Fraction(1, 2)
     assert options("noise = 'laplace'").get("noise") == "LAPLACE"
