@@ -36,7 +36,8 @@ from dpsql.privacy.events import BoundedRange, Event
 VALUE, COUNT = "value", "count"
 """Columns of the histogram: a grid step, and how many rows have it (NULL or 0 in a group without any)."""
 
-_DOUBT = Fraction(1, 20)
+_DOUBT = Fraction(1, 1000)
+"""Chance, about, that a least or greatest value falls outside the data after all."""
 _SMALL = 1 << 61
 
 
