@@ -234,7 +234,8 @@ def test_plan_and_epsilon_flags(tmp_path):
         "%load_ext dpsql",
         f"%dpsql demo --ledger {tmp_path}/x.ledger",
         "%%dpsql --plan --epsilon 0.05\nSELECT COUNT(*) AS n FROM visits; SELECT COUNT(*) AS n FROM visits WHERE age > 3",
-        "print(len(get_ipython()._dpsql_sessions['main'].ledger()), get_ipython()._dpsql_sessions['main'].budget().spent_epsilon)",
+        "session = get_ipython()._dpsql_sessions['main']",
+        "print(len(session.ledger()), session.budget().spent_epsilon)",
     ]
     import nbformat
     from nbclient import NotebookClient
