@@ -12,6 +12,8 @@ The minimum over all pairs is found in O(n log n): the r' that matter are the up
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -30,6 +32,7 @@ to at most 2**24 units, or 2**40 steps.
 
 _FLOOR = -float(1 << 24)
 _PASSES = 60
+_WHOLE = 1 << 53
 _BLOCK = 1 << 14  # candidates per pass: what stays in the cache of one core
 
 
@@ -46,41 +49,60 @@ def generalised_scores(utilities: Integers, sensitivities: Integers, t: int) -> 
     own = sensitivities.astype(wide)
     ahead = utilities.astype(wide) - own * t
     x, y = _hull(own, ahead)
-    slopes = _ratio(y[1:] - y[:-1], x[1:] - x[:-1])
+    top = int(ahead.max())
+    if (
+        top - int(ahead.min()) < _WHOLE and int(own.max()) < _WHOLE
+    ):  # then doubles hold these integers exactly
+        ahead, y = (ahead - top).astype(np.float64), (y - top).astype(np.float64)
+        own, x = own.astype(np.float64), x.astype(np.float64)
+    hull = _Hull(x, y)
     out = np.empty(len(own), dtype=np.int64)
     for start in range(0, len(own), _BLOCK):
         part = slice(start, start + _BLOCK)
-        out[part] = _scores(ahead[part], own[part], x, y, slopes)
+        out[part] = np.floor(np.maximum(hull.least(ahead[part], own[part]), _FLOOR) * GRID)
     return out
 
 
-def _scores(
-    ahead: Integers, own: Integers, x: Integers, y: Integers, slopes: NDArray[np.float64]
-) -> NDArray[np.int64]:
-    """The scores of some candidates against the hull ``x, y``."""
-    place = np.zeros(len(own), dtype=np.int64)
-    for power in reversed(
-        range(len(slopes).bit_length())
-    ):  # how many of the hull's slopes exceed the way to r
-        further = place + (1 << power)
-        here = np.minimum(further, len(slopes)) - 1
-        steep = slopes[here] >= _ratio(y[here] - ahead, x[here] + own)
-        place = np.where(steep & (further <= len(slopes)), further, place)
-    score = _quotient(ahead, own, x, y, place)
-    for near in (place - 1, place + 1):  # a last bit may have sent the search one point astray
-        score = np.minimum(score, _quotient(ahead, own, x, y, np.clip(near, 0, len(x) - 1)))
-    scaled: NDArray[np.int64] = np.floor(np.maximum(score, _FLOOR) * GRID).astype(np.int64)
-    return scaled
+class _Hull:
+    """The candidates that the others are measured against, and the slopes from each to the next, falling."""
+
+    def __init__(self, x: Any, y: Any) -> None:
+        self.last = len(x) - 1
+        self.powers = [1 << k for k in reversed(range(self.last.bit_length()))]
+        padding = (1 << self.last.bit_length()) - len(x)
+        slopes = _ratio(y[1:] - y[:-1], x[1:] - x[:-1])
+        self.x, self.y = np.append(x, [x[-1]] * padding), np.append(y, [y[-1]] * padding)
+        self.slopes = np.append(slopes, [-np.inf] * (padding + 1))
+
+    def least(self, ahead: Any, own: Any) -> NDArray[np.float64]:
+        """The least quotient of each candidate.
+
+        As r is compared with points ever further along the hull, the quotient falls as long as the hull is steeper
+        than the way from r's mirror image, and rises after that: bisection finds the turn, but for the last bits.
+        """
+        place = np.zeros(len(own), dtype=np.int64)
+        for power in self.powers:
+            here = place + (power - 1)
+            steep = self.slopes.take(here) * (self.x.take(here) + own) >= self.y.take(here) - ahead
+            place += power * steep
+        np.minimum(place, self.last, out=place)
+        score = self._quotient(ahead, own, place)
+        for step in (-1, 1):  # walk on while it falls: seldom a step, never many
+            left = np.arange(len(own))
+            while len(left):
+                near = np.clip(place[left] + step, 0, self.last)
+                found = self._quotient(ahead[left], own[left], near)
+                better = found < score[left]
+                left, near = left[better], near[better]
+                score[left], place[left] = found[better], near
+        return score
+
+    def _quotient(self, ahead: Any, own: Any, place: NDArray[np.int64]) -> NDArray[np.float64]:
+        return _ratio(ahead - self.y.take(place), own + self.x.take(place))
 
 
-def _quotient(
-    ahead: Integers, own: Integers, x: Integers, y: Integers, place: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    return _ratio(ahead - y[place], own + x[place])
-
-
-def _ratio(numerator: Integers, denominator: Integers) -> NDArray[np.float64]:
-    return np.asarray(numerator.astype(np.float64) / denominator.astype(np.float64))
+def _ratio(numerator: Any, denominator: Any) -> NDArray[np.float64]:
+    return np.asarray(numerator.astype(np.float64, copy=False) / denominator.astype(np.float64, copy=False))
 
 
 def _hull(x: Integers, y: Integers) -> tuple[Integers, Integers]:
