@@ -62,9 +62,13 @@ def parser() -> argparse.ArgumentParser:
     explain.set_defaults(run=_explain)
 
     report = commands.add_parser("report", help="the owner's report: what was asked, by whom, at what cost")
-    report.add_argument("--ledger", type=Path, help="the ledger to report on")
+    report.add_argument("place", nargs="?", type=Path, metavar="LEDGER", help="the ledger to report on")
+    report.add_argument("--ledger", type=Path, help="the same")
     report.add_argument("--policy", type=Path, help="report on the ledger beside this policy")
-    report.add_argument("--output", type=Path, help="write to this file: .html, .csv, .json, else text")
+    report.add_argument(
+        "--accountant", choices=("zcdp", "basic", "gdp"), help="what it would have cost there"
+    )
+    report.add_argument("-o", "--output", type=Path, help="write to this file: .html, .csv, .json, else text")
     report.set_defaults(run=_report)
 
     ledger = commands.add_parser("ledger", help="for the data owner")
@@ -201,15 +205,16 @@ def _report(given: argparse.Namespace) -> None:
     from dpsql.ledger.ledger import Ledger
     from dpsql.ledger.report import report_text, write_report
 
-    if (given.ledger is None) == (given.policy is None):
+    place = given.place or given.ledger
+    if (place is None) == (given.policy is None) or (given.place and given.ledger):
         raise ParseError(
-            "give the ledger, or the policy that it lies beside.", hint="dpsql report --ledger x.ledger"
+            "give the ledger, or the policy that it lies beside.", hint="dpsql report x.ledger -o report.html"
         )
-    with Ledger.read(given.ledger or _beside(given.policy)) as ledger:
+    with Ledger.read(place or _beside(given.policy)) as ledger:
         if given.output is None:
-            print(report_text(ledger), end="")
+            print(report_text(ledger, accountant=given.accountant), end="")
         else:
-            print(f"written to {write_report(ledger, None, given.output)}")
+            print(f"written to {write_report(ledger, None, given.output, accountant=given.accountant)}")
 
 
 def _adopt(given: argparse.Namespace) -> None:

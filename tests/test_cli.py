@@ -175,3 +175,17 @@ def test_policy_check_names_what_is_missing(run: Run, tmp_path: Path) -> None:
     assert "age = { bounds = [0, 120] }" in out and "share_of_year = { bounds = [0, 1] }" in out
     assert "default_epsilon" in out and "max_epsilon_per_query" in out
     assert not re.search(r"64\.28|39182", out), "nothing is looked up in the rows"
+
+
+def test_report_of_a_ledger_under_another_accountant(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger = tmp_path / "x.ledger"
+    with dpsql.connect(policy=POLICY, ledger=ledger) as session:
+        session.sql("SELECT COUNT(*) FROM visits")
+    for accountant in ("basic", "zcdp", "gdp"):
+        assert cli.main(["report", str(ledger), "--accountant", accountant]) == 0
+        assert "SELECT COUNT(*)" in capsys.readouterr().out
+    assert cli.main(["report", str(ledger), "-o", str(tmp_path / "out.html"), "--accountant", "gdp"]) == 0
+    assert "<html" in (tmp_path / "out.html").read_text()
+    assert cli.main(["report", str(ledger), "-o", str(tmp_path / "out.json")]) == 0
