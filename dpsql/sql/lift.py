@@ -82,9 +82,11 @@ class Lifter:
         ):
             if tree.args.get(key):
                 raise PrivacyError(f"{what} is not known inside SUBSAMPLE.", span=span_of(tree.args[key]))
-        names, source, block = self._from(tree, env)
+        names, source, block, owned = self._from(tree, env)
         where = tree.args.get("where")
-        text = f" WHERE {to_sql(safe.condition(where.this, names).node)}" if where is not None else ""
+        conditions = [owned] if owned else []
+        conditions += [f"({to_sql(safe.condition(where.this, names).node)})"] if where is not None else []
+        text = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         aggregated = bool(tree.args.get("group")) or any(
             self._aggregate(n) for item in tree.expressions for n in item.walk()
         )
@@ -96,8 +98,8 @@ class Lifter:
         call = call_of(node)
         return call is not None and call.name in KNOWN
 
-    def _from(self, tree: exp.Select, env: Env) -> tuple[Names, str, str]:
-        """The scope, FROM as SQL, and the block of a row."""
+    def _from(self, tree: exp.Select, env: Env) -> tuple[Names, str, str, str]:
+        """The scope, FROM as SQL, the block of a row, and the condition that a unit owns it."""
         from_ = tree.args.get("from_")
         if from_ is None:
             raise PrivacyError("a query inside SUBSAMPLE needs private rows.", span=span_of(tree))
@@ -114,11 +116,14 @@ class Lifter:
                 raise PrivacyError("joins of subqueries are not known inside SUBSAMPLE.", span=span_of(item))
             alias = item.alias_or_name or self.binder.name("derived")
             relation = self.query(inner, env).relation(alias)
-            return Names((relation,)), f" FROM {to_sql(relation.source)}", f"{to_sql(column(BLOCK, alias))}"
+            return Names((relation,)), f" FROM {to_sql(relation.source)}", to_sql(column(BLOCK, alias)), ""
         bound = self.binder.private_from(tree, env)
         text = f" FROM {to_sql(bound.source)}" + "".join(" " + to_sql(join) for join in bound.joins)
         private = next(r for r in bound.relations if r.private)
-        return bound.names, text + self.turns(private, bound.unit), self.number(private, bound.unit)
+        # A row that an outer join kept without a unit is there because no unit matches it: it would carry what one unit
+        # does into a block that is not that unit's.
+        owned = f"{to_sql(bound.unit)} IS NOT NULL" if bound.unit is not None else ""
+        return bound.names, text + self.turns(private, bound.unit), self.number(private, bound.unit), owned
 
     def _rows(self, tree: exp.Select, names: Names, source: str, block: str) -> Lifted:
         items, fields = [f"{block} AS {BLOCK}"], []

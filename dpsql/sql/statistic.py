@@ -281,7 +281,8 @@ def _unclipped(node: exp.Expr, names: RowNames) -> tuple[exp.Expr, exp.Expr | No
 
 def _reads(node: exp.Expr, names: RowNames) -> bool:
     """Whether an expression names a column of the candidate."""
-    assert names.candidate is not None
+    if names.candidate is None:
+        return False
     return any(any(names.find(c) is f for f in names.candidate.fields) for c in node.find_all(exp.Column))
 
 

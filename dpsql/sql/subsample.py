@@ -228,8 +228,9 @@ def _python(this: Subsample, found: tuple[str, exp.Expr], total: int) -> tuple[S
         " " + to_sql(j) for j in bound.joins
     )
     text += this.turns
-    if where is not None:
-        text += f" WHERE {to_sql(safe.condition(where.this, names).node)}"
+    conditions = [f"{to_sql(bound.unit)} IS NOT NULL"] if bound.unit is not None else []
+    conditions += [f"({to_sql(safe.condition(where.this, names).node)})"] if where is not None else []
+    text += f" WHERE {' AND '.join(conditions)}" if conditions else ""
     function = this.binder.catalog.functions[call.name.lower()]
     source = PythonBlocks(text, tuple(arguments), total, call.name.lower(), name, function)
     bounds = this.options.get("bounds")
@@ -266,6 +267,7 @@ def _bernoulli(this: Subsample) -> tuple[Source, tuple[Field, ...], Participatio
     ids = f"SELECT DISTINCT {key} AS k FROM {to_sql(bound.source)}" + "".join(
         " " + to_sql(j) for j in bound.joins
     )
+    ids += f" WHERE {key} IS NOT NULL"
     drawn = f"(hash(xor(hash(ids.k), {per_turn})) >> 2) < {threshold}"
     counted = f"SELECT ids.k, COUNT(*) AS n FROM ({ids}) AS ids JOIN range({runs}) AS turns(turn) ON {drawn} GROUP BY 1"
     most = f"SELECT MAX(n) AS most FROM ({counted}) AS c"
