@@ -64,7 +64,7 @@ def conversion(node: exp.Expr, bind: Bind) -> Typed:
     inner = bind(node.this)
     written = node.args["to"].sql(dialect="duckdb")
     kind = Type.parse(written)
-    if kind.kind == "OTHER" or kind.sql.startswith("TIMESTAMP_"):
+    if kind.kind == "OTHER" or kind.sql.startswith("TIMESTAMP_") or written.upper().startswith("ENUM"):
         raise PrivacyError(
             f"a cast to {written} is not known here.", span=span_of(node),
             hint="cast to BIGINT, DOUBLE, DECIMAL(18,2), VARCHAR, BOOLEAN, DATE, TIME, TIMESTAMP or UUID.",

@@ -177,14 +177,21 @@ def _expression(place: exp.Expr | None, node: exp.Expr) -> exp.Expr:
         for number in re.findall(r"^\{(\d+)(?:,(\d*))?\}", piece[0]):
             repeats += max(int(n or 0) for n in number)
         at = piece.end()
-    try:
-        # Global flags inside are RE2's and not Python's: they say nothing about the shape.
-        re.compile(re.sub(r"\[:\^?[a-z]+:\]", "a", re.sub(r"\(\?[ims]+\)", "", text)).replace(r"\z", r"\Z"))
-    except (re.error, RecursionError, OverflowError):
-        raise BindError("this is not a regular expression.", span=span_of(place)) from None
+    if not _compiles(text):
+        raise BindError("this is not a regular expression.", span=span_of(place))
     nested = re.search(r"\}[^()]*\)[*+?]*\{", text) is not None
     if repeats > _MOST_REPEATS or nested:
         raise BindError(
             "the pattern repeats too much.", span=span_of(place), hint="write * or + instead of {n}."
         )
     return exp.Literal.string(text)
+
+
+def _compiles(text: str) -> bool:
+    # Global flags inside are RE2's and not Python's: they say nothing about the shape.
+    plain = re.sub(r"\[:\^?[a-z]+:\]", "a", re.sub(r"\(\?[ims]+\)", "", text)).replace(r"\z", r"\Z")
+    try:
+        re.compile(plain)
+    except (re.error, RecursionError, OverflowError):
+        return False
+    return True

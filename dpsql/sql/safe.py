@@ -133,14 +133,15 @@ def _column(node: exp.Column, scope: Scope) -> Typed:
         raise PrivacyError(
             "rows can't be released.", span=span_of(node), hint="name the columns that are needed."
         )
+    unknown: BindError | None = None
     try:
-        typed = scope.column(node)
-    except BindError:
-        inside = _field_of_column(node, scope)
-        if inside is None:
-            raise
-        return inside
-    return nested.taken(typed, node)
+        return nested.taken(scope.column(node), node)
+    except BindError as error:
+        unknown = error
+    inside = _field_of_column(node, scope)
+    if inside is None:
+        raise unknown
+    return inside
 
 
 def _field_of_column(node: exp.Column, scope: Scope) -> Typed | None:
