@@ -16,6 +16,7 @@ from sqlglot import exp
 from dpsql.errors import BindError, PrivacyError
 from dpsql.plan import Input
 from dpsql.sql.dialect import span_of
+from dpsql.sql.meeting import unify
 from dpsql.sql.relation import Field, Names, Relation, column, fold, unit_domain
 
 Resolve = Callable[[exp.Expr], Relation]
@@ -131,8 +132,10 @@ def _add(bound: From, join: exp.Join, right: Relation, where: list[exp.Expr], sa
     on: list[exp.Expr] = [safe(part, names) for part in conditions]
     for name in using:
         here, there = _of(bound, name), next(f for f in right.fields if fold(f.name) == name)
-        equal = exp.EQ(this=here.typed.node.copy(), expression=there.typed.node.copy())
-        on.append(equal)
+        # The types must meet by our rules: DuckDB would read text as numbers, row by row, and raise on some.
+        sides = [(replace(f.typed, node=f.typed.node.copy()), f.typed.node) for f in (here, there)]
+        nodes, _ = unify(sides, f"USING ({name})")
+        on.append(exp.EQ(this=nodes[0], expression=nodes[1]))
         keeps_right = side == "RIGHT"
         chosen = there if keeps_right else here
         if side == "FULL":
