@@ -66,9 +66,7 @@ def bind_quantile(block: Block, call: Call, name: str, options: dict[str, Any]) 
             span=span_of(call.node),
             hint="give narrower bounds, or CAST it to DOUBLE for a coarser grid.",
         )
-    y = block.filtered(call, f"LEAST(GREATEST({to_sql(grids.value(typed, grid))}, {grid.low}), {grid.high})")
-    held = block.filtered(call, to_sql(grids.value(typed, grid)))
-    y = f"CASE WHEN ({held}) IS NOT NULL THEN {y} END"
+    y = block.filtered(call, to_sql(grids.value(typed, grid)))
     whole = typed.type.kind == "INTEGER" and grid.steps == 1 and call.name in ("MIN", "MAX", "QUANTILE_DISC")
     kind = typed.type.sql if whole else "DOUBLE"
     said = f"by the exponential mechanism over {grid.high - grid.low + 1} grid points, bounds {origin}"
@@ -108,9 +106,16 @@ def quantile_parts(
         bounded = bounded_rows(
             exact.bound, exact.where, exact.keys, {"v": y}, rows, groups if keys else None, exact.domain
         )
-        by = ", ".join([*keys, "v"])
+        by = ", ".join([*keys, "value"])
+        # LEAST keeps what DuckDB knows of a column's range, so that it needs no hash table; it would make a bound of
+        # NULL, so missing values go first. For a scaled float nothing is known, and arithmetic is the quickest.
+        held = (
+            f"LEAST(GREATEST(v, {grid.low}), {grid.high})"
+            if whole or grid.steps == 1
+            else grids.clamped("v", grid)
+        )
         query = (
-            f"SELECT {by.removesuffix('v')}v AS value, COUNT(*) AS count FROM ({bounded}) AS held "
+            f"SELECT {', '.join([*keys, held])} AS value, COUNT(*) AS count FROM ({bounded}) AS held "
             f"WHERE v IS NOT NULL GROUP BY {by}"
         )
         ranks = tuple(item.quantile.rank for item, _ in items if item.quantile is not None)
