@@ -298,6 +298,12 @@ def call_of(node: exp.Expr) -> Call | None:
                 node.this,
                 *([node.expression] if node.args.get("expression") else []),
                 *node.expressions,
+                # MAX(x, n) and whatever else sqlglot files away: one argument too many, and not to be dropped.
+                *(
+                    part
+                    for key, part in node.args.items()
+                    if key not in ("this", "expression", "expressions") and isinstance(part, exp.Expr)
+                ),
             ]
     else:
         return None
