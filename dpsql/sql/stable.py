@@ -161,7 +161,7 @@ class StableBlock:
                     hint="ask the owner for bounds.",
                 )
             grid = grids.choose(typed.type, typed.bounds.low, typed.bounds.high)
-            amount = f"LEAST(GREATEST({to_sql(grids.value(typed, grid))}, {grid.low}), {grid.high})"
+            amount = grids.clamped(to_sql(grids.value(typed, grid)), grid)
             bound = max(1, abs(grid.low), abs(grid.high))
         values = {"v": to_sql(group.node), "amount": self._filtered(inner, amount)}
         return Asked(
