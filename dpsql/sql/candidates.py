@@ -117,7 +117,8 @@ def shape_of(
             flat.append(inner)
     split = [comparison(part, candidate) for part in flat]
     text = to_sql(amount) if amount is not None else "1"
-    held = text if clip is None else f"LEAST({text}, {to_sql(clip)})"
+    # LEAST passes over a NULL, and would make it the clip.
+    held = text if clip is None else f"CASE WHEN ({text}) IS NOT NULL THEN LEAST({text}, {to_sql(clip)}) END"
     whole = to_sql(condition) if condition is not None else None
     common = (factor, text, tuple(to_sql(part) for part in free))
     nested = (whole, held)
@@ -244,10 +245,9 @@ def _term_ctes(name: str, term: Term, alias: str) -> list[str]:
         low = f"{lower[1]}.upto" if lower[0] == ">" else f"{lower[1]}.under"
         order = " AND ".join(f"({r.threshold}) IS NOT NULL" for r in term.ranges)
         first, second = (next(r.threshold for r in term.ranges if r.op[0] == o) for o in "<>")
-        # An empty range holds nothing, however its ends are ordered.
-        value = f"CASE WHEN {order} AND ({second}) <= ({first}) THEN GREATEST({high} - {low}, 0) ELSE 0 END"
-        if term.amount != "1":
-            value = f"CASE WHEN {order} AND ({second}) <= ({first}) THEN {high} - {low} ELSE 0 END"
+        # An empty range holds nothing, however its ends are ordered; where the ends meet, only a closed range holds any.
+        meets = "<=" if {r.op for r in term.ranges} == {"<=", ">="} else "<"
+        value = f"CASE WHEN {order} AND ({second}) {meets} ({first}) THEN {high} - {low} ELSE 0 END"
     parts.append(f"{name} AS (SELECT {alias}.{ORD}, {value} AS v FROM {alias}{joins} CROSS JOIN {name}_all)")
     return parts
 

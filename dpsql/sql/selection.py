@@ -426,8 +426,10 @@ def _level(threshold: Typed, steps: Fraction) -> tuple[int | None, dict[str, str
     """The threshold in grid steps: a number, or a column of each candidate."""
     bounds = threshold.bounds
     if threshold.constant and bounds is not None and bounds.low is not None:
-        return round(bounds.low * steps), {}
-    held = f"TRY_CAST(ROUND(CAST({to_sql(threshold.node)} AS DOUBLE) * {float(steps)!r}) AS BIGINT)"
+        return math.ceil(bounds.low * steps), {}
+    # A count reaches 2.5 at 3; on a finer grid a step more or less is nothing, and doubles may be a step off.
+    whole = "CEIL" if steps == 1 else "ROUND"
+    held = f"TRY_CAST({whole}(CAST({to_sql(threshold.node)} AS DOUBLE) * {float(steps)!r}) AS BIGINT)"
     return None, {"threshold": f"COALESCE({held}, CAST(4611686018427387904 AS BIGINT))"}
 
 
