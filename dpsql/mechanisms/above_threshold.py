@@ -30,6 +30,7 @@ import pyarrow as pa
 from dpsql.mechanisms.base import Read, Release, salted
 from dpsql.mechanisms.outputs import exact_integers
 from dpsql.mechanisms.perturbation import Integers, LaplaceNoise
+from dpsql.mechanisms.sweep import Sweep
 from dpsql.noise.discrete import geometric
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import flips
@@ -105,6 +106,7 @@ class AboveThreshold:
         answer: name of the fresh answers' column, and their share of epsilon.
         gap: name of the column of gaps above the noisy threshold.
         steps: grid steps to a unit. flag: for a stream of one query, the name of its TRUE or FALSE column.
+        sweep: reads the same from histograms, where there is one.
     """
 
     batches: tuple[str, ...]
@@ -117,6 +119,7 @@ class AboveThreshold:
     flag: str | None = None
     confidence: float = 0.95
     candidates: int | None = None
+    sweep: Sweep | None = None
 
     @property
     def _sparse(self) -> SparseVector:
@@ -131,7 +134,7 @@ class AboveThreshold:
 
     @property
     def queries(self) -> tuple[str, ...]:
-        return self.batches[:1]
+        return self.batches[:1] if self.sweep is None else self.sweep.queries
 
     def release(self, read: Read, entropy: Entropy) -> Release:
         hits: list[tuple[pa.Table, int, int, int]] = []
@@ -171,8 +174,7 @@ class AboveThreshold:
         """Hits in order: the table and row of the candidate, its exact score, and the gap. Schemas read go to ``seen``."""
         noisy = _ThresholdNoise(self.noise, entropy)
         rate, size = self.noise.query_rate, FIRST_CHUNK
-        for text in filled(self.batches, entropy):
-            table = read(text)
+        for table in scored(self.batches, self.sweep, read, entropy):
             seen.append(table.schema)
             table = table.take(
                 np.argsort(exact_integers(table.column("dpsql_ord")).astype(np.int64), kind="stable")
@@ -229,6 +231,17 @@ class _ThresholdNoise:
     def hit(self) -> None:
         if self._noise.refresh:
             self.level = self._draw()
+
+
+def scored(batches: tuple[str, ...], sweep: Sweep | None, read: Read, entropy: Entropy) -> Iterator[pa.Table]:
+    """The candidates with their scores: from the sweep where there is one that fits, else batch by batch."""
+    texts = filled((*batches, *(() if sweep is None else sweep.queries)), entropy)
+    swept = None if sweep is None else sweep.score(texts[len(batches) :], read)
+    if swept is not None:
+        yield swept
+        return
+    for text in texts[: len(batches)]:
+        yield read(text)
 
 
 def filled(batches: tuple[str, ...], entropy: Entropy) -> list[str]:

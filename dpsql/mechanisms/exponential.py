@@ -22,11 +22,12 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from dpsql.mechanisms.above_threshold import _answers
-from dpsql.mechanisms.base import Read, Release, salted
+from dpsql.mechanisms.above_threshold import _answers, scored
+from dpsql.mechanisms.base import Read, Release
 from dpsql.mechanisms.generalised import GRID, SENSITIVITY, generalised_scores
 from dpsql.mechanisms.outputs import exact_integers
 from dpsql.mechanisms.perturbation import Integers, LaplaceNoise
+from dpsql.mechanisms.sweep import Sweep
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import exponential, noisy_max, permute_and_flip
 from dpsql.privacy.events import BoundedRange, Event, PureDP, compose
@@ -47,6 +48,7 @@ class ExponentialChoice:
         sensitivity: what one privacy unit moves any utility by, in grid steps.
         epsilon: of the choice; with ``top`` winners, peeled one by one, each gets an equal part.
         answer: name of the fresh utilities' column, and their share of epsilon.
+        sweep: reads the same from histograms, where there is one.
     """
 
     batches: tuple[str, ...]
@@ -61,6 +63,7 @@ class ExponentialChoice:
     answer: tuple[str, Fraction] | None = None
     candidates: int | None = None
     confidence: float = 0.95
+    sweep: Sweep | None = None
 
     @property
     def choice(self) -> Event:
@@ -79,10 +82,10 @@ class ExponentialChoice:
 
     @property
     def queries(self) -> tuple[str, ...]:
-        return self.batches[:1]
+        return self.batches[:1] if self.sweep is None else self.sweep.queries
 
     def release(self, read: Read, entropy: Entropy) -> Release:
-        table = pa.concat_tables([read(text) for text in self._filled(entropy)])
+        table = pa.concat_tables(list(scored(self.batches, self.sweep, read, entropy)))
         table = table.take(
             np.argsort(exact_integers(table.column("dpsql_ord")).astype(np.int64), kind="stable")
         )
@@ -97,10 +100,6 @@ class ExponentialChoice:
             noisy = fresh.add([int(scores[i]) for i in winners], entropy)
             columns |= _answers(self.answer[0], noisy, fresh.half_width(self.confidence), self.steps)
         return Release(pa.table(columns), self.event, ("a private choice: the best, or one near it",))
-
-    def _filled(self, entropy: Entropy) -> list[str]:
-        mark = "\x00"
-        return salted(mark.join(self.batches), entropy).split(mark)
 
     def choose(self, scores: Integers, own: Integers | None, entropy: Entropy) -> list[int]:
         """Indices of the winners, best first: peeled off one at a time, each with its part of epsilon."""

@@ -7,12 +7,15 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from sqlglot import exp
 
 from dpsql import plan
 from dpsql.errors import BindError, PrivacyError
 from dpsql.mechanisms.above_threshold import AboveThreshold, Noise, split
 from dpsql.mechanisms.exponential import ExponentialChoice, Method
+from dpsql.mechanisms.sweep import Sweep
 from dpsql.sql import safe
 from dpsql.sql.block import protected
 from dpsql.sql.bounds import Interval
@@ -35,7 +38,8 @@ from dpsql.sql.options import (
 )
 from dpsql.sql.relation import Field, Relation, column, fold
 from dpsql.sql.rewrite import bounded_rows
-from dpsql.sql.statistic import CANDIDATE, RowNames, Statistic, bind_statistic
+from dpsql.sql.statistic import CANDIDATE, ROWS, RowNames, Statistic, bind_statistic
+from dpsql.sql.swept import sweep_of
 from dpsql.sql.types import Typed
 
 if TYPE_CHECKING:
@@ -189,14 +193,21 @@ class Selection:
 
     # -- mechanisms ---------------------------------------------------------------------------------------------
 
+    def _sweep(
+        self, statistic: Statistic, names: RowNames, rows: str, found: plan.Input, columns: tuple[str, ...],
+        extra: dict[str, str],
+    ) -> Sweep | None:  # fmt: skip
+        assert names.candidate is not None
+        types = {(ROWS, name): kind for name, kind in names.types.items()}
+        types |= {(CANDIDATE, f.name): f.typed.type for f in names.candidate.fields}
+        shown = [to_sql(exp.to_identifier(c, quoted=True)) for c in columns]
+        return sweep_of(rows, _source(found, extra), [*shown, *extra], CANDIDATE, statistic.terms, statistic.constant, types)
+
     def _batches(
         self, statistic: Statistic, rows: str, found: plan.Input, columns: tuple[str, ...], extra: dict[str, str],
         count: int | None,
     ) -> tuple[str, ...]:  # fmt: skip
-        source = found.name
-        if extra:
-            more = ", ".join(f"{sql} AS {name}" for name, sql in extra.items())
-            source = f"(SELECT *, {more} FROM {found.name} AS {CANDIDATE})"
+        source = _source(found, extra)
         terms, quoted = (
             list(statistic.terms),
             tuple(to_sql(exp.to_identifier(c, quoted=True)) for c in columns),
@@ -248,8 +259,9 @@ class Selection:
         gap = fresh_names([*columns, "gap"])[-1] if given.get("gap") else None
         batches = self._batches(statistic, rows, found, columns, extra, count)
         operator = AboveThreshold(
-            batches, columns, level, noise, statistic.steps, answer, gap, flag, self._confidence, count
-        )
+            batches, columns, level, noise, statistic.steps, answer, gap, flag, self._confidence, count,
+            self._sweep(statistic, names, rows, found, columns, extra),
+        )  # fmt: skip
         made = [(flag, "BOOLEAN")] if flag else []
         if answer is not None:
             made += _answer_columns(answer[0], statistic.steps)
@@ -276,6 +288,7 @@ class Selection:
         operator = ExponentialChoice(
             batches, columns, statistic.sensitivity * rows_per, own, statistic.monotone, method, top, bool(varying),
             statistic.steps, answer, count, self._confidence,
+            self._sweep(statistic, names, rows, found, columns, extra),
         )  # fmt: skip
         made = _answer_columns(answer[0], statistic.steps) if answer is not None else []
         return operator, made, columns, self._said(statistic, rows_per)
@@ -396,6 +409,14 @@ class Selection:
         return node
 
 
+def _source(found: plan.Input, extra: dict[str, str]) -> str:
+    """The candidates, with further columns."""
+    if not extra:
+        return found.name
+    more = ", ".join(f"{sql} AS {name}" for name, sql in extra.items())
+    return f"(SELECT *, {more} FROM {found.name} AS {CANDIDATE})"
+
+
 def _is_mechanism(node: exp.Expr) -> bool:
     return _calls_mechanism(node.unalias())
 
@@ -417,8 +438,11 @@ def _bounded(f: Field, values: Any) -> Field:
     """The field with the range of its values, which are public."""
     if values is None or not f.typed.type.numeric:
         return f
-    numbers = [Fraction(v) for v in values.column(f.name).to_pylist() if v is not None and math.isfinite(v)]
-    bounds = Interval(min(numbers), max(numbers)) if numbers else Interval.point(0)
+    column = values.column(f.name)
+    if pa.types.is_floating(column.type):
+        column = column.filter(pc.is_finite(column))
+    ends = pc.min_max(column).as_py()
+    bounds = Interval.point(0) if ends["min"] is None else Interval(Fraction(ends["min"]), Fraction(ends["max"]))
     return replace(f, typed=replace(f.typed, bounds=bounds))
 
 

@@ -21,7 +21,7 @@ from dpsql.sql.candidates import Term, names_candidate, only_candidate, shape_of
 from dpsql.sql.dialect import expression_of, span_of, to_sql
 from dpsql.sql.options import Call, call_of
 from dpsql.sql.relation import Names, Relation, column
-from dpsql.sql.types import Typed
+from dpsql.sql.types import Type, Typed
 
 ROWS, CANDIDATE = "rows", "dpsql_c"
 
@@ -32,6 +32,7 @@ class RowNames(Names):
 
     candidate: Relation | None = None
     values: dict[str, str] = field(default_factory=dict)
+    types: dict[str, Type] = field(default_factory=dict)
 
     def column(self, node: exp.Column) -> Typed:
         found = self.find(node)
@@ -42,6 +43,7 @@ class RowNames(Names):
         if name is None:
             name = f"x{len(self.values)}"
             self.values[name] = sql
+            self.types[name] = found.typed.type
         return replace(found.typed, node=column(name, ROWS))
 
 
