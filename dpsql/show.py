@@ -57,9 +57,8 @@ def _tradeoff(session: Session) -> dict[str, list[Any]]:
     from dpsql.privacy import tradeoff
 
     budget = session.policy.budget
-    curve = tradeoff.from_epsilon_delta(
-        min(budget.epsilon, 500), budget.delta
-    )  # beyond that, nothing is hidden
+    epsilon = min(float(budget.epsilon), 500.0)  # beyond that, nothing is hidden
+    curve = tradeoff.from_epsilon_delta(epsilon, budget.delta)
     alphas = [i / 50 for i in range(51)]
     return {"type_i_error": alphas, "type_ii_error": [float(curve(alpha)) for alpha in alphas]}
 

@@ -104,7 +104,8 @@ def test_no_answer_is_unpaid_in_three_hundred_kills(path: Path, tmp_path: Path) 
 
 
 def test_the_check_finds_a_store_that_pays_later(path: Path, tmp_path: Path) -> None:
-    assert kills(path, tmp_path / "answers", 25, pay_first=False) > 0
+    # A kill must fall between the answer and the payment: on a busy machine that takes a few rounds.
+    assert any(kills(path, tmp_path / "answers", 25, pay_first=False) for _ in range(12))
 
 
 def test_a_kill_while_the_ledger_is_made(path: Path, tmp_path: Path) -> None:
