@@ -56,7 +56,9 @@ def test_under_zcdp_it_is_one_composed_event() -> None:
     with dpsql.connect(policy=policy("1", "zcdp")) as session:
         with session.plan():
             first = session.sql("SELECT COUNT(*) AS n FROM visits")
-            second = session.sql("SELECT WITH DP OPTIONS (epsilon = 0.2) COUNT(DISTINCT person_id) AS p FROM visits")
+            second = session.sql(
+                "SELECT WITH DP OPTIONS (epsilon = 0.2) COUNT(DISTINCT person_id) AS p FROM visits"
+            )
         assert abs(first.fetchall()[0][0] - 20190) < 2000 and abs(second.fetchall()[0][0] - 5912) < 500
         assert len(session.ledger()) == 1
 
@@ -74,7 +76,9 @@ def test_a_plan_is_replayed_after_a_restart(tmp_path: Path) -> None:
 
 def test_a_failure_keeps_the_whole_charge(monkeypatch: pytest.MonkeyPatch) -> None:
     with dpsql.connect(policy=policy()) as session:
-        monkeypatch.setattr(session._engine, "execute", lambda *a: (_ for _ in ()).throw(dpsql.EngineError("no")))
+        monkeypatch.setattr(
+            session._engine, "execute", lambda *a: (_ for _ in ()).throw(dpsql.EngineError("no"))
+        )
         with pytest.raises(dpsql.EngineError), session.plan() as plan:
             plan.sql("SELECT COUNT(*) FROM visits")
             plan.sql("SELECT COUNT(*) FROM visits WHERE age > 3")

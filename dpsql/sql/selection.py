@@ -201,7 +201,15 @@ class Selection:
         types = {(ROWS, name): kind for name, kind in names.types.items()}
         types |= {(CANDIDATE, f.name): f.typed.type for f in names.candidate.fields}
         shown = [to_sql(exp.to_identifier(c, quoted=True)) for c in columns]
-        return sweep_of(rows, _source(found, extra), [*shown, *extra], CANDIDATE, statistic.terms, statistic.constant, types)
+        return sweep_of(
+            rows,
+            _source(found, extra),
+            [*shown, *extra],
+            CANDIDATE,
+            statistic.terms,
+            statistic.constant,
+            types,
+        )
 
     def _batches(
         self, statistic: Statistic, rows: str, found: plan.Input, columns: tuple[str, ...], extra: dict[str, str],
@@ -442,7 +450,9 @@ def _bounded(f: Field, values: Any) -> Field:
     if pa.types.is_floating(column.type):
         column = column.filter(pc.is_finite(column))
     ends = pc.min_max(column).as_py()
-    bounds = Interval.point(0) if ends["min"] is None else Interval(Fraction(ends["min"]), Fraction(ends["max"]))
+    bounds = (
+        Interval.point(0) if ends["min"] is None else Interval(Fraction(ends["min"]), Fraction(ends["max"]))
+    )
     return replace(f, typed=replace(f.typed, bounds=bounds))
 
 

@@ -430,7 +430,7 @@ def test_all_texts_of_an_item_share_one_fresh_salt() -> None:
     item = Quantile("m", f"SELECT v FROM t WHERE hash({SALT}) >= 0", Fraction(1, 2), GENEROUS)
     for _ in range(2):
         Stable((item,)).release(spy, Entropy())
-    salts = [set(sql.split("hash(")[1].split(")")[0] for _ in (0,)) for sql in seen]
+    salts = [{sql.split("hash(")[1].split(")")[0] for _ in (0,)} for sql in seen]
     assert salts[0] == salts[1] and salts[2] == salts[3] and salts[0] != salts[2]
     assert SALT not in "".join(seen)
     assert any(SALT in text for text in item.queries(()))
