@@ -108,7 +108,7 @@ class ExponentialChoice:
         winners: list[int] = []
         for _ in range(min(self.top, len(scores))):
             mine, factor, sensitivity = scores[left], 1 if self.monotone else 2, self.sensitivity
-            if own is not None and len(np.unique(own[left])) > 1:
+            if own is not None and (own[left] != own[left[0]]).any():
                 mine = generalised_scores(mine, own[left], self._margin(self.candidates or len(scores)))
                 factor, sensitivity = 2, SENSITIVITY
             won = self._one(mine, part / (factor * sensitivity), entropy)

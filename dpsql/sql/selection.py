@@ -201,15 +201,7 @@ class Selection:
         types = {(ROWS, name): kind for name, kind in names.types.items()}
         types |= {(CANDIDATE, f.name): f.typed.type for f in names.candidate.fields}
         shown = [to_sql(exp.to_identifier(c, quoted=True)) for c in columns]
-        return sweep_of(
-            rows,
-            _source(found, extra),
-            [*shown, *extra],
-            CANDIDATE,
-            statistic.terms,
-            statistic.constant,
-            types,
-        )
+        return sweep_of(rows, _source(found, extra), [*shown, *extra], CANDIDATE, statistic, types)
 
     def _batches(
         self, statistic: Statistic, rows: str, found: plan.Input, columns: tuple[str, ...], extra: dict[str, str],

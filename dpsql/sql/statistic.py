@@ -48,6 +48,23 @@ class RowNames(Names):
 
 
 @dataclass(frozen=True)
+class Bare:
+    """A clipped amount before its lower bound, in grid steps: NULL where it is missing."""
+
+    value: str
+    low: int
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A clip as ``base + offset``: of two with one base the distance is known, whatever the candidate."""
+
+    base: str
+    offset: Fraction
+    whole: bool
+
+
+@dataclass(frozen=True)
 class Part:
     """One linear part: a public factor, an aggregate's term, and what a row moves the aggregate by (in its steps)."""
 
@@ -59,6 +76,8 @@ class Part:
     steps: Fraction
     low: int
     high: int
+    bare: Bare | None = None
+    limit: Limit | None = None
 
 
 @dataclass(frozen=True)
@@ -73,6 +92,8 @@ class Statistic:
     """SQL of the sensitivity of each candidate, where they differ."""
     monotone: bool
     shape: str
+    bare: tuple[Bare | None, ...] = ()
+    """For each term that is a clipped sum, what is clipped."""
 
 
 def bind_statistic(node: exp.Expr, names: RowNames) -> Statistic:
@@ -94,7 +115,8 @@ def bind_statistic(node: exp.Expr, names: RowNames) -> Statistic:
     steps = [part.steps * scale for part, scale in zip(parts, scales, strict=False)] + scales[len(parts) :]
     common = Fraction(math.lcm(*(s.numerator for s in steps)))
     terms, most, varying, directions = [], Fraction(0), [], set()
-    for part, scale in zip(parts, scales, strict=False):
+    steady = _differences(parts)
+    for i, (part, scale) in enumerate(zip(parts, scales, strict=False)):
         extra = int(common / (part.steps * scale)) * part.sign
         factor = _scaled(part.factor, scale, extra)
         bounds = part.factor.bounds or Interval()
@@ -105,14 +127,15 @@ def bind_statistic(node: exp.Expr, names: RowNames) -> Statistic:
             )
         assert bounds.low is not None and bounds.high is not None
         top = max(abs(bounds.low), abs(bounds.high))
-        row = max(abs(part.low), abs(part.high))
+        low, high = steady.get(i, (part.low, part.high))
+        row = max(abs(low), abs(high))
         most += (
             math.ceil(top * scale + Fraction(1, 2)) * abs(extra) * row
             if part.factor.type.kind == "DOUBLE"
             else (math.ceil(top * scale) * abs(extra) * row)
         )
         varying.append(f"ABS({factor}) * {row}")
-        directions |= _directions(bounds, part)
+        directions |= _directions(bounds, part.sign, low, high)
         terms.append(shape_of(factor, part.amount, part.clip, part.condition, CANDIDATE))
     texts = [_scaled(typed, scale, int(common / scale) * sign)
              for (sign, typed), scale in zip(constants, scales[len(parts) :], strict=True)]  # fmt: skip
@@ -122,13 +145,60 @@ def bind_statistic(node: exp.Expr, names: RowNames) -> Statistic:
     return Statistic(
         tuple(terms), " + ".join(texts) or "0", common, max(1, int(most)),
         f"CAST(GREATEST({' + '.join(varying)}, 1) AS BIGINT)" if differs else None, len(directions) <= 1, shape,
+        tuple(part.bare for part in parts),
     )  # fmt: skip
 
 
-def _directions(factor: Interval, part: Part) -> set[int]:
+def _differences(parts: list[Part]) -> dict[int, tuple[int, int]]:
+    """What one row adds to ``SUM(LEAST(x, b)) - SUM(LEAST(x, b + w))``: between -w and 0, however large x and b are.
+
+    The first of the two parts is given this range, the second nothing.
+    """
+    found: dict[int, tuple[int, int]] = {}
+    for i, one in enumerate(parts):
+        for j, other in enumerate(parts[:i]):
+            if (
+                one.limit is None
+                or other.limit is None
+                or one.limit.base != other.limit.base
+                or {i, j} & set(found)
+            ):
+                continue
+            same = (one.bare, one.condition, one.steps) == (other.bare, other.condition, other.steps)
+            if same and one.sign == -other.sign and one.factor.node == other.factor.node:
+                apart = (other.limit.offset - one.limit.offset) * one.steps
+                # Rounding to the grid keeps whole distances of whole numbers, and else may add a step.
+                exact = (
+                    one.limit.whole and one.limit.offset.denominator == other.limit.offset.denominator == 1
+                )
+                width = math.ceil(abs(apart)) + (0 if exact else 1)
+                found[j] = (-width if apart <= 0 else 0, width if apart >= 0 else 0)
+                found[i] = (0, 0)
+    return found
+
+
+def _limit(node: exp.Expr, typed: Typed, steps: Fraction) -> Limit | None:
+    """Splits numbers off a clip: ``b + 1`` is b, and 1 more. None where doubles might not hold it in grid steps."""
+    bounds = typed.bounds
+    if bounds is None or bounds.low is None or bounds.high is None:
+        return None
+    if max(abs(bounds.low), abs(bounds.high)) * steps >= 2**50:
+        return None
+    offset = Fraction(0)
+    while isinstance(node, exp.Paren | exp.Add | exp.Sub):
+        if not isinstance(node, exp.Paren):
+            by = node.expression
+            if not isinstance(by, exp.Literal) or by.is_string:
+                break
+            offset += Fraction(by.name) * (1 if isinstance(node, exp.Add) else -1)
+        node = node.this
+    return Limit(to_sql(node), offset, typed.type.kind == "INTEGER")
+
+
+def _directions(factor: Interval, sign: int, low: int, high: int) -> set[int]:
     """Which ways one more row may move the term."""
     assert factor.low is not None and factor.high is not None
-    ends = {f * v * part.sign for f in (factor.low, factor.high) for v in (part.low, part.high)}
+    ends = {f * v * sign for f in (factor.low, factor.high) for v in (low, high)}
     return {1 if e > 0 else -1 for e in ends if e != 0}
 
 
@@ -248,7 +318,9 @@ def _sum(call: Call, names: RowNames, sign: int, factor: Typed) -> Part:
         )
     grid = grids.choose(typed.type, bounds.low, max(high, bounds.low))
     y = to_sql(grids.value(typed, grid))
-    amount = expression_of(f"LEAST(GREATEST({y}, {grid.low}), {grid.high})")
+    # What is clipped anyway needs no bound above: the clip is held to the bounds itself.
+    clamped = f"GREATEST({y}, {grid.low})"
+    amount = expression_of(clamped if limit is not None else f"LEAST({clamped}, {grid.high})")
     held = expression_of(f"CASE WHEN ({y}) IS NOT NULL THEN {to_sql(amount)} END")
     step = None
     if limit is not None:
@@ -263,6 +335,8 @@ def _sum(call: Call, names: RowNames, sign: int, factor: Typed) -> Part:
         Fraction(grid.steps),
         min(0, grid.low),
         max(0, grid.high),
+        None if limit is None else Bare(y, grid.low),
+        None if limit is None or clip is None else _limit(clip, limit, grid.steps),
     )
 
 

@@ -9,6 +9,7 @@ from sqlglot import exp
 from dpsql.mechanisms.sweep import BASE, Sweep, Swept
 from dpsql.sql.candidates import ORD, Term
 from dpsql.sql.dialect import expression_of
+from dpsql.sql.statistic import Bare, Statistic
 from dpsql.sql.types import Type
 
 NUMBERS = {"INTEGER", "DOUBLE", "NULL"}
@@ -17,7 +18,7 @@ _UNLIKE = ("FLOAT", "UBIGINT", "HUGEINT", "UHUGEINT")
 
 
 def sweep_of(
-    rows: str, source: str, columns: Sequence[str], alias: str, terms: Sequence[Term], constant: str,
+    rows: str, source: str, columns: Sequence[str], alias: str, statistic: Statistic,
     types: Mapping[tuple[str, str], Type],
 ) -> Sweep | None:  # fmt: skip
     """The sweep of a statistic in a one-pass shape, or None where values are not compared as numbers or dates.
@@ -25,12 +26,16 @@ def sweep_of(
     ``types`` says the type of each column that the terms name, by relation and name.
     """
     histograms: dict[str, int] = {}
-    shown = [*(f"{alias}.{c}" for c in columns), f"{alias}.{ORD}", f"CAST({constant} AS HUGEINT) AS {BASE}"]
+    shown = [
+        *(f"{alias}.{c}" for c in columns),
+        f"{alias}.{ORD}",
+        f"CAST({statistic.constant} AS HUGEINT) AS {BASE}",
+    ]
     swept = []
-    for i, term in enumerate(terms):
+    for i, (term, bare) in enumerate(zip(statistic.terms, statistic.bare, strict=True)):
         if term.shape == "nested loop" or not _compared(term, types):
             return None
-        query = _histogram(rows, term)
+        query = _histogram(rows, term, bare)
         place = histograms.setdefault(query, len(histograms))
         shown.append(f"{term.factor} AS f{i}")
         ends = (
@@ -45,14 +50,15 @@ def sweep_of(
     return Sweep(candidates, tuple(histograms), tuple(swept))
 
 
-def _histogram(rows: str, term: Term) -> str:
+def _histogram(rows: str, term: Term, bare: Bare | None) -> str:
     where = " AND ".join(f"({c})" for c in term.free) or "TRUE"
     head = f"WITH rows AS ({rows}) SELECT"
     added = "" if term.amount == "1" else f", SUM({term.amount}) AS v"
     if term.shape == "constant":
         return f"{head} 0 AS x, COUNT(*) AS n{added} FROM rows WHERE {where}"
-    if term.shape == "clipped sum":
-        x, added = term.amount, ""
+    if bare is not None:  # DuckDB knows more of the range of this than of the amount, which passes NULL on
+        x = f"GREATEST({bare.value}, {bare.low})"
+        return f"{head} {x} AS x, COUNT(*) AS n FROM rows WHERE {where} AND ({bare.value}) IS NOT NULL GROUP BY 1"
     else:
         x = term.equal[0] if term.equal is not None else term.ranges[0].value
     return f"{head} {x} AS x, COUNT(*) AS n{added} FROM rows WHERE {where} AND ({x}) IS NOT NULL GROUP BY 1"
