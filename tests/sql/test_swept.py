@@ -37,7 +37,8 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
     def row() -> str:
         d = some("NULL", "'NaN'", "'Infinity'", "-0.0", "0.0", "1.5", "2.5", "'-Infinity'")
         day = some("NULL", "DATE '2024-01-01'", "DATE '2024-01-02'", "DATE '2024-02-01'")
-        return f"({some('NULL', '0', '1', '2', '40', '90')}, {d}, {day}, {some('NULL', '1.10', '2.20', '2.25')}, {some('NULL', '9000000000000000000', '-5')})"
+        i, price = some("NULL", "0", "1", "2", "40", "90"), some("NULL", "1.10", "2.20", "2.25")
+        return f"({i}, {d}, {day}, {price}, {some('NULL', '9000000000000000000', '-5')})"
 
     with duckdb.connect() as con:
         columns = "i INTEGER, d DOUBLE, day DATE, price DECIMAL(6,2), big BIGINT"
