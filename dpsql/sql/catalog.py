@@ -12,7 +12,7 @@ from dpsql.engine.base import Engine
 from dpsql.errors import BindError, PolicyError, Span, did_you_mean
 from dpsql.policy import Policy, Table
 from dpsql.sql.bounds import Interval
-from dpsql.sql.relation import UNIT, Field, Relation, column, fold
+from dpsql.sql.relation import UNIT, Field, Relation, column, fold, meets_exactly
 from dpsql.sql.types import Type, Typed
 
 Describe = Callable[[str], list[tuple[str, str]]]
@@ -71,11 +71,10 @@ class Catalog:
                     hint=did_you_mean(name, schema),
                 )
         declared = {fold(name): item for name, item in table.columns.items()}
-        unit = (
-            None
-            if table.public or table.row_level or len(table.unit_path) != 1
-            else table.unit_path[-1].column
-        )
+        unit = _unit_column(table)
+        path = table.unit_path
+        start = {fold(path[0].column): (fold(path[1].table), fold(path[1].key))} if len(path) > 1 else {}
+        keys = set() if table.public else self._keys(table)
         fields = []
         for name, sql_type in schema.items():
             item = declared.get(fold(name))
@@ -89,12 +88,26 @@ class Catalog:
                 numbers = [Fraction(v) for v in values if isinstance(v, int | float)]
                 bounds = Interval(min(numbers), max(numbers))
             typed = Typed(column(name, alias), Type.parse(sql_type), bounds, False, values)
-            fields.append(
-                Field(name, typed, is_unit=unit is not None and fold(name) == fold(unit), public=table.public)
-            )
+            folded_name = fold(name)
+            key = folded_name in keys
+            anchors = {start[folded_name]} if folded_name in start else set()
+            anchors |= {(fold(table.name), folded_name)} if key else set()
+            is_unit = unit is not None and folded_name == fold(unit)
+            fields.append(Field(name, typed, is_unit, table.public, False, frozenset(anchors), key))
         if unit is not None and not any(f.is_unit for f in fields):
             raise PolicyError(f"the privacy unit {unit} is not a column of {table.name}.")
         return tuple(fields)
+
+    def _keys(self, table: Table) -> set[str]:
+        """Columns of a table that declared paths lead to."""
+        hops = (hop for other in self.policy.tables.values() for hop in other.unit_path[1:])
+        return {fold(hop.key) for hop in hops if fold(hop.table) == fold(table.name)}
+
+    def _type(self, table: Table, name: str) -> Type:
+        for known, sql_type in self.schema(table).items():
+            if fold(known) == fold(name):
+                return Type.parse(sql_type)
+        raise PolicyError(f"{name}, on a path to a privacy unit, is not a column of {table.name}.")
 
     def relation(self, table: Table, alias: str) -> Relation:
         """A base table as it stands in an exact FROM; a private one carries its unit under the hidden name."""
@@ -115,6 +128,13 @@ class Catalog:
             # rows, the row would count once for each of their units: every derived row still belongs to one unit.
             target = self.find(after.table, None)
             name = f"dpsql_hop_{after.table}"
+            here, there = self._type(self.find(hop.table, None), hop.column), self._type(target, after.key)
+            if not meets_exactly(here, there):
+                raise PolicyError(
+                    f"{hop.table}.{hop.column} is {here.sql}, and {after.table}.{after.key} is {there.sql}: "
+                    f"the path to the privacy unit of {table.name} needs the same type.",
+                    hint="give both columns one type in the data.",
+                )
             on = exp.EQ(this=column(hop.column, holder), expression=column(after.key, name))
             inner = inner.join(self._named(target, name), on=on, copy=False)
             holder = name
@@ -122,10 +142,20 @@ class Catalog:
         inner = inner.select(exp.alias_(unit, UNIT, quoted=True), copy=False)
         inner = inner.where(exp.Not(this=exp.Is(this=unit.copy(), expression=exp.Null())), copy=False)
         source = inner.subquery(exp.to_identifier(alias, quoted=True), copy=False)
-        return Relation(alias, fields, source, True, column(UNIT, alias), (table,))
+        last = table.unit_path[-1]
+        kind = self._type(self.find(last.table, None), last.column)
+        return Relation(alias, fields, source, True, column(UNIT, alias), (table,), unit_type=kind)
 
     def _named(self, table: Table, alias: str) -> exp.Expr:
         if table.name not in self._named_as:
             text = self.engine.relation(table)
             self._named_as[table.name] = exp.maybe_parse(text, into=exp.Table, dialect=self.engine.dialect)
         return exp.alias_(self._named_as[table.name], alias, table=True, quoted=True)
+
+
+def _unit_column(table: Table) -> str | None:
+    """The column that holds the unit itself: the path's first, where every hop ends on the key that it starts from."""
+    path = table.unit_path
+    if not path or any(fold(hop.key) != fold(hop.column) for hop in path[1:]):
+        return None
+    return path[0].column

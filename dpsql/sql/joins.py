@@ -2,7 +2,10 @@
 
 * Private with public: every row of the result belongs to the unit of its private row. However many public rows
   match, the unit's rows are bounded after the join (user level), or must match at most one (row level).
-* Private with private: only rows of equal units may meet; the equality of the units is demanded in ON, USING or WHERE.
+* Private with private: only rows of equal units may meet. Their equality is demanded in ON, USING or WHERE: of the units
+  themselves, or of a key on the declared path to them. What a path says of a key is not taken on trust: the units' own
+  equality is added to the join, where it changes nothing unless one key leads to several units.
+* Rows that are their own unit, with public: each must match at most one public row, which is looked up in the public table.
 """
 
 from __future__ import annotations
@@ -17,7 +20,8 @@ from dpsql.errors import BindError, PrivacyError
 from dpsql.plan import Input
 from dpsql.sql.dialect import span_of
 from dpsql.sql.meeting import unify
-from dpsql.sql.relation import Field, Names, Relation, column, fold, unit_domain
+from dpsql.sql.relation import Field, Names, Relation, column, fold, meets_exactly
+from dpsql.sql.types import Type
 
 Resolve = Callable[[exp.Expr], Relation]
 Safe = Callable[[exp.Expr, Names], exp.Expr]
@@ -36,10 +40,12 @@ class From:
     merged: dict[str, Field] = field(default_factory=dict)
     unit: exp.Expr | None = None
     row_level: bool = False
+    matched: set[str] = field(default_factory=set)
+    """Aliases of private tables that others reach by their key: they add no rows."""
 
     @property
     def names(self) -> Names:
-        return Names(tuple(self.relations), self.merged)
+        return Names(tuple(self.relations), self.merged, unit=self.unit)
 
     @property
     def private(self) -> bool:
@@ -51,14 +57,21 @@ class From:
 
     @property
     def max_rows(self) -> int | None:
-        """Rows of one unit that count: after a join of private tables, as many as their bounds multiply to."""
-        bounds = [relation.max_rows for relation in self.relations if relation.private]
+        """Rows of one unit that count: after a join of private tables, as many as their bounds multiply to.
+
+        A row that finds one other by its key stays one row.
+        """
+        bounds = [r.max_rows for r in self.relations if r.private and fold(r.alias) not in self.matched]
         return None if None in bounds else math.prod(b for b in bounds if b is not None)
 
     @property
     def max_groups(self) -> int | None:
         known = [r.max_groups for r in self.relations if r.private and r.max_groups is not None]
         return min(known) if known else None
+
+    @property
+    def unit_type(self) -> Type | None:
+        return next((r.unit_type for r in self.relations if r.private), None)
 
     @property
     def subject(self) -> str:
@@ -118,8 +131,9 @@ def _add(bound: From, join: exp.Join, right: Relation, where: list[exp.Expr], sa
     left_relations = list(bound.relations)
     conditions = conjuncts(join.args.get("on"))
     using = _using(join, method, left_relations, right)
+    equal_units: exp.Expr | None = None
     if left_private and right.private:
-        _same_unit(bound, right, conditions, using, where, join)
+        equal_units = _same_unit(bound, right, conditions, using, where, join)
     elif bound.row_level or right.row_level:
         _at_most_one(bound, right, conditions, using, join)
     if kind in ("SEMI", "ANTI") and not left_private and right.private:
@@ -140,8 +154,10 @@ def _add(bound: From, join: exp.Join, right: Relation, where: list[exp.Expr], sa
         chosen = there if keeps_right else here
         if side == "FULL":
             both = exp.func("COALESCE", here.typed.node.copy(), there.typed.node.copy(), dialect="duckdb")
-            chosen = Field(here.name, replace(here.typed, node=both), here.is_unit)
+            chosen = replace(here, typed=replace(here.typed, node=both), anchors=here.anchors & there.anchors)
         bound.merged[name] = chosen
+    if equal_units is not None:
+        on.append(equal_units)
     bound.joins.append(_join(right.source, side, kind, on))
     # The preserved side of an outer join against private rows: its columns can be the public groups.
     if side == "RIGHT" and left_private and not right.private:
@@ -195,47 +211,67 @@ def _of(bound: From, name: str) -> Field:
 def _same_unit(
     bound: From, right: Relation, conditions: list[exp.Expr], using: list[str], where: list[exp.Expr],
     join: exp.Join,
-) -> None:  # fmt: skip
+) -> exp.Expr | None:  # fmt: skip
+    """Sees to it that only rows of equal units meet. Gives the condition to add where a key stands for the unit."""
     if bound.unit is None or right.unit is None:
         raise PrivacyError(
             "rows that are their own privacy unit can't be joined with other private rows.",
             span=span_of(join),
             hint="ask the owner for a privacy unit column, or query the tables one at a time.",
         )
-    domains = {unit_domain(t) for r in (*bound.relations, right) for t in r.tables}
     names = Names((*bound.relations, right), dict(bound.merged))
     outer = str(join.args.get("side") or "").upper() in ("LEFT", "RIGHT", "FULL")
-    candidates = [*conditions, *([] if outer else where)]
-    found = any(_units_equal(names, bound, right, part) for part in candidates)
-    for name in using:
-        here, there = _of(bound, name), next(f for f in right.fields if fold(f.name) == name)
-        found = found or (here.is_unit and there.is_unit)
-    if not found or len(domains) > 1:
-        left_unit = _unit_name(bound.relations)
-        right_unit = _unit_name([right])
+    pairs = [_fields(names, right, part) for part in [*conditions, *([] if outer else where)]]
+    pairs += [(_of(bound, name), next(f for f in right.fields if fold(f.name) == name)) for name in using]
+    linked = [pair for pair in pairs if pair is not None and pair[0].fixes_unit(pair[1])]
+    exact = [(a, b) for a, b in linked if a.is_unit and b.is_unit]
+    if any(meets_exactly(a.typed.type, b.typed.type) for a, b in exact):
+        return None
+    if exact:
         raise PrivacyError(
-            "private tables are joined on something other than their privacy unit.",
+            f"{exact[0][0].name} and {exact[0][1].name} are of different types, so different units may look equal.",
             span=span_of(join.args.get("on") or join),
-            hint=f"add {left_unit} = {right_unit} to ON."
-            if left_unit and right_unit and len(domains) == 1
-            else "their privacy units are not the same kind of thing.",
+            hint="ask the owner to give the privacy units one type.",
         )
+    if linked:
+        for here, there in linked:
+            if there.key:
+                bound.matched.add(fold(right.alias))
+            if here.key:
+                bound.matched |= {fold(r.alias) for r in bound.relations if any(f is here for f in r.fields)}
+        return exp.EQ(this=bound.unit.copy(), expression=right.unit.copy())
+    hint = _link(bound.relations, right)
+    raise PrivacyError(
+        "private tables are joined on something other than their privacy unit.",
+        span=span_of(join.args.get("on") or join),
+        hint=f"add {hint} to {'ON' if join.args.get('on') or outer else 'WHERE'}."
+        if hint
+        else "their privacy units are not the same kind of thing.",
+    )
 
 
-def _unit_name(relations: list[Relation]) -> str | None:
-    return next((f"{r.alias}.{f.name}" for r in relations if r.private for f in r.fields if f.is_unit), None)
+def _link(left: list[Relation], right: Relation) -> str | None:
+    """The equality that would join them: of keys on the path to the unit, or of the units."""
+    pairs = [(r, f, g) for r in left if r.private for f in r.fields for g in right.fields if f.fixes_unit(g)]
+    by_path = [(r, f, g) for r, f, g in pairs if not (f.is_unit and g.is_unit)]
+    for relation, here, there in [*by_path, *pairs]:
+        return f"{relation.alias}.{here.name} = {right.alias}.{there.name}"
+    return None
 
 
-def _units_equal(names: Names, bound: From, right: Relation, part: exp.Expr) -> bool:
+def _fields(names: Names, right: Relation, part: exp.Expr) -> tuple[Field, Field] | None:
+    """The two columns that a condition makes equal, the left side's and the right's."""
     pair = _pair(part)
     if pair is None:
-        return False
+        return None
     try:
-        fields = [names.find(node) for node in pair]
+        first, second = (names.find(node) for node in pair)
     except BindError:
-        return False
-    sides = [any(f is mine for mine in right.fields) for f in fields]
-    return all(f.is_unit for f in fields) and sides[0] != sides[1]
+        return None
+    theirs = [any(f is mine for mine in right.fields) for f in (first, second)]
+    if theirs[0] == theirs[1]:
+        return None
+    return (second, first) if theirs[0] else (first, second)
 
 
 def _at_most_one(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dpsql.errors import PrivacyError
+from dpsql.errors import BindError, PrivacyError
 from dpsql.sql import safe
 from dpsql.sql.bounds import Interval
 from dpsql.sql.dialect import parse_fragment, span_of, to_sql
@@ -40,7 +40,10 @@ def groups_by_unit(select: exp.Select, bound: From) -> bool:
         or any(group.args.get(k) for k in ("rollup", "cube", "grouping_sets", "all"))
     ):
         return False
-    return any(_is_unit(node, select, bound) for node in group.expressions)
+    return any(
+        f is not None and (f.is_unit or f.anchors)
+        for f in (_field(node, select, bound) for node in group.expressions)
+    )
 
 
 def _resolved(node: exp.Expr, select: exp.Select) -> exp.Expr:
@@ -54,12 +57,15 @@ def _resolved(node: exp.Expr, select: exp.Select) -> exp.Expr:
     return node
 
 
-def _is_unit(node: exp.Expr, select: exp.Select, bound: From) -> bool:
+def _field(node: exp.Expr, select: exp.Select, bound: From) -> Field | None:
+    """The column that a grouping key is, if it is one."""
     node = _resolved(node, select)
     if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
-        return False
-    found = [f for a, f in bound.names.fields() if f.is_unit and f.name.lower() == node.name.lower()]
-    return bool(found) and bound.names.find(node).is_unit
+        return None
+    try:
+        return bound.names.find(node)
+    except BindError:
+        return None
 
 
 def per_unit_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> Relation:
@@ -84,7 +90,7 @@ def per_unit_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> 
     names = bound.names
     nodes = [_resolved(node, select) for node in select.args["group"].expressions]
     keys = [(f"k{i}", safe.total(node, names), node) for i, node in enumerate(nodes)]
-    units = {f"k{i}" for i, node in enumerate(nodes) if _is_unit(node, select, bound)}
+    known = {f"k{i}": _field(node, select, bound) for i, node in enumerate(nodes)}
     grouped = Grouped(names, keys, {})
     labels, outputs = [], []
     for item in select.expressions:
@@ -118,10 +124,13 @@ def per_unit_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> 
     text += f" WHERE {condition}" if condition else ""
     fields = []
     for name, typed, item in zip(names_out, outputs, select.expressions, strict=True):
-        is_unit = isinstance(typed.node, exp.Column) and typed.node.name in units
+        same = known.get(typed.node.name) if isinstance(typed.node, exp.Column) else None
         bounds = typed.bounds if typed.bounds is not None else _bounds(item.unalias(), grouped, bound)
+        there = replace(typed, node=column(name, alias), bounds=bounds, constant=False)
         fields.append(
-            Field(name, replace(typed, node=column(name, alias), bounds=bounds, constant=False), is_unit)
+            Field(name, there)
+            if same is None
+            else Field(name, there, same.is_unit, False, False, same.anchors, len(keys) == 1)
         )
     tables = tuple(dict.fromkeys(t for r in bound.relations for t in r.tables))
     inner = parse_fragment(text)
@@ -129,7 +138,7 @@ def per_unit_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> 
     subquery = inner.subquery(exp.to_identifier(alias, quoted=True))
     return Relation(
         alias, tuple(fields), subquery, True, column(UNIT, alias), tables, bound.inputs, False,
-        bound.max_rows, len(units) == len(keys),
+        bound.max_rows, all(f is not None and f.is_unit for f in known.values()), unit_type=bound.unit_type,
     )  # fmt: skip
 
 

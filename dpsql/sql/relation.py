@@ -15,10 +15,12 @@ from dpsql.errors import BindError, did_you_mean
 from dpsql.plan import Input
 from dpsql.policy import Table
 from dpsql.sql.dialect import span_of
-from dpsql.sql.types import Typed
+from dpsql.sql.types import Type, Typed
 
 UNIT = "dpsql_unit"
 """Hidden name of the privacy unit in exact queries."""
+Anchor = tuple[str, str]
+"""A table on a declared path and its key there, folded."""
 
 
 def fold(name: str) -> str:
@@ -39,6 +41,14 @@ class Field:
     is_unit: bool = False
     public: bool = False
     hidden: bool = False
+    anchors: frozenset[Anchor] = frozenset()
+    """Keys on declared paths to the unit: rows of equal value belong to the same unit."""
+    key: bool = False
+    """True when such a value stands in one row only: it is the key that paths lead to."""
+
+    def fixes_unit(self, other: Field) -> bool:
+        """Whether rows in which the two are equal belong to one unit, by what the policy declares."""
+        return (self.is_unit and other.is_unit) or bool(self.anchors & other.anchors)
 
 
 @dataclass(frozen=True)
@@ -63,6 +73,7 @@ class Relation:
     """True when one unit has at most one row here (after GROUP BY unit)."""
     wheres: tuple[exp.Expr, ...] = ()
     """Conditions that joins add (units that must be equal)."""
+    unit_type: Type | None = None
     public_preserved: bool = False
     """True when rows of a public table stay without a match: its columns can be public keys."""
 
@@ -99,7 +110,11 @@ class Names:
     merged: dict[str, Field] = field(default_factory=dict)
     """Columns merged by USING, which a bare name means first."""
     extra: dict[str, Typed] = field(default_factory=dict)
-    """Expressions bound beforehand under made-up names (public subqueries)."""
+    """Expressions bound beforehand under made-up names (subqueries)."""
+    unit: exp.Expr | None = field(default=None, kw_only=True)
+    """The unit of the rows in scope, where subqueries may ask for rows of the same unit."""
+    outer: Names | None = field(default=None, kw_only=True)
+    """The scope around a subquery: what a name means that means nothing inside."""
 
     def fields(self) -> Iterator[tuple[str, Field]]:
         for relation in self.relations:
@@ -119,6 +134,8 @@ class Names:
         if not table and name in self.merged:
             return self.merged[name]
         aliases = {fold(relation.alias): relation.alias for relation in self.relations}
+        if self.outer is not None and self._elsewhere(name, table):
+            return self.outer.find(node)
         if table and table not in aliases:
             raise BindError(
                 f"there is no table {node.table} in this FROM.",
@@ -137,11 +154,22 @@ class Names:
             )
         return found[0]
 
+    def _elsewhere(self, name: str, table: str) -> bool:
+        """Whether a name means nothing here, so that the scope around decides."""
+        if table:
+            return all(fold(relation.alias) != table for relation in self.relations)
+        return name not in self.merged and all(fold(f.name) != name for _, f in self.fields())
+
     def column(self, node: exp.Column) -> Typed:
         """:class:`dpsql.sql.safe.Scope`: what a column is in the exact query."""
         if node.name in self.extra and not node.table:
             return self.extra[node.name]
         return self.find(node).typed
+
+
+def meets_exactly(left: Type, right: Type) -> bool:
+    """Whether equal values of the two types are one value, so that two units can't become one where they meet."""
+    return left == right or (left.kind == right.kind and left.kind in ("INTEGER", "TEXT"))
 
 
 def unit_domain(table: Table) -> str:

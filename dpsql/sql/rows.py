@@ -10,7 +10,7 @@ from sqlglot import exp
 from dpsql.errors import BindError, PrivacyError
 from dpsql.sql.dialect import span_of
 from dpsql.sql.joins import From
-from dpsql.sql.relation import UNIT, Field, Relation, column, fold, unit_domain
+from dpsql.sql.relation import UNIT, Field, Names, Relation, column, fold, meets_exactly, unit_domain
 from dpsql.sql.types import Typed
 from dpsql.sql.walk import Env
 
@@ -33,7 +33,7 @@ def keep_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> Rela
                 hint="aggregate first; the answer may be ordered and cut freely.",
             )
     names = bound.names
-    items: list[tuple[str, Typed, bool]] = []
+    items: list[tuple[str, Typed, Field | None]] = []
     for item in select.expressions:
         if item.is_star:
             items += star_columns(item, bound)
@@ -45,19 +45,25 @@ def keep_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> Rela
                 span=span_of(inner),
                 hint="aggregate first; windows may follow.",
             )
-        is_unit = isinstance(inner, exp.Column) and not inner.is_star and names.find(inner).is_unit
+        same = names.find(inner) if isinstance(inner, exp.Column) and _names_a_column(inner, names) else None
         typed, _ = binder.expression(inner, names, env)
-        items.append((item.alias_or_name or binder.name("column"), typed, is_unit))
+        items.append((item.alias_or_name or binder.name("column"), typed, same))
     query = exp.Select()
     fields: list[Field] = []
     alias = binder.name("rows")
-    for name, typed, is_unit in items:
+    alone = len(bound.relations) == 1
+    for name, typed, same in items:
         if any(fold(f.name) == fold(name) for f in fields):
             raise BindError(
                 f"two columns are called {name}.", span=span_of(select), hint="give one an alias."
             )
         query = query.select(exp.alias_(typed.node.copy(), name, quoted=True), copy=False)
-        fields.append(Field(name, replace(typed, node=column(name, alias), constant=False), is_unit))
+        there = replace(typed, node=column(name, alias), constant=False)
+        fields.append(
+            Field(name, there)
+            if same is None
+            else Field(name, there, same.is_unit, False, False, same.anchors, same.key and alone)
+        )
     if bound.unit is not None:
         query = query.select(exp.alias_(bound.unit.copy(), UNIT, quoted=True), copy=False)
     query = query.from_(bound.source.copy(), copy=False)
@@ -70,12 +76,21 @@ def keep_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> Rela
     tables = tuple(dict.fromkeys(t for r in bound.relations for t in r.tables))
     relation = Relation(
         alias, tuple(fields), query.subquery(exp.to_identifier(alias, quoted=True)), True, unit, tables,
-        bound.inputs, bound.row_level, None if bound.row_level else bound.max_rows,
+        bound.inputs, bound.row_level, None if bound.row_level else bound.max_rows, unit_type=bound.unit_type,
     )  # fmt: skip
     return relation
 
 
-def star_columns(item: exp.Expr, bound: From) -> list[tuple[str, Typed, bool]]:
+def _names_a_column(node: exp.Column, names: Names) -> bool:
+    """False for a field of a struct, which is written like a column of a table."""
+    try:
+        names.find(node)
+    except BindError:
+        return False
+    return True
+
+
+def star_columns(item: exp.Expr, bound: From) -> list[tuple[str, Typed, Field | None]]:
     if item.args.get("except_") or item.args.get("replace") or item.args.get("rename"):
         raise BindError("EXCLUDE, REPLACE and RENAME are not known over private rows.", span=span_of(item))
     table = (
@@ -84,12 +99,14 @@ def star_columns(item: exp.Expr, bound: From) -> list[tuple[str, Typed, bool]]:
         else fold(getattr(item, "table", ""))
     )
     merged = set(bound.merged)
-    out = [(f.name, f.typed, f.is_unit) for f in bound.merged.values()] if not table else []
+    out: list[tuple[str, Typed, Field | None]] = []
+    if not table:
+        out = [(f.name, f.typed, f) for f in bound.merged.values()]
     for alias, f in bound.names.fields():
         if table and fold(alias) != table:
             continue
         if table or fold(f.name) not in merged:
-            out.append((f.name, f.typed, f.is_unit))
+            out.append((f.name, f.typed, f))
     return out
 
 
@@ -104,7 +121,9 @@ def columns_renamed(relation: Relation, names: list[str], place: exp.Expr) -> Re
 def union_all(left: Relation, right: Relation, tree: exp.Expr, alias: str) -> Relation:
     if left.row_level or right.row_level or left.unit is None or right.unit is None:
         raise PrivacyError("rows that are their own unit can't be put together.", span=span_of(tree))
-    if {unit_domain(t) for t in left.tables} != {unit_domain(t) for t in right.tables}:
+    kinds = (left.unit_type, right.unit_type)
+    alike = kinds[0] is not None and kinds[1] is not None and meets_exactly(kinds[0], kinds[1])
+    if not alike or {unit_domain(t) for t in left.tables} != {unit_domain(t) for t in right.tables}:
         raise PrivacyError("the two sides have different privacy units.", span=span_of(tree))
     if len(left.fields) != len(right.fields):
         raise BindError("the two sides of UNION ALL have different numbers of columns.", span=span_of(tree))
@@ -119,11 +138,8 @@ def union_all(left: Relation, right: Relation, tree: exp.Expr, alias: str) -> Re
         bounds = None
         if mine.typed.bounds is not None and other.typed.bounds is not None:
             bounds = mine.typed.bounds.union(other.typed.bounds)
-        fields.append(
-            replace(
-                mine, typed=replace(mine.typed, node=column(mine.name, alias), bounds=bounds, values=None)
-            )
-        )
+        typed = replace(mine.typed, node=column(mine.name, alias), bounds=bounds, values=None)
+        fields.append(replace(mine, typed=typed, anchors=mine.anchors & other.anchors, key=False))
         for half, f in zip(halves, (mine, other), strict=True):
             half.select(exp.alias_(f.typed.node.copy(), mine.name, quoted=True), copy=False)
     for half, side in zip(halves, (left, right), strict=True):
@@ -135,4 +151,7 @@ def union_all(left: Relation, right: Relation, tree: exp.Expr, alias: str) -> Re
     inputs = tuple(dict.fromkeys((*left.inputs, *right.inputs)))
     known = [side.max_rows for side in (left, right)]
     rows = None if None in known else sum(r for r in known if r is not None)
-    return Relation(alias, tuple(fields), source, True, column(UNIT, alias), tables, inputs, rows_bound=rows)
+    return Relation(
+        alias, tuple(fields), source, True, column(UNIT, alias), tables, inputs, rows_bound=rows,
+        unit_type=left.unit_type,
+    )  # fmt: skip

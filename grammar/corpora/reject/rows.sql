@@ -163,7 +163,7 @@ SELECT COUNT(*) FROM visits, patients
 PrivacyError: private tables are joined on something other than their privacy unit.
   1 |   SELECT COUNT(*) FROM visits, patients
                                      ^^^^^^^^
-Hint: add visits.patient_id = patients.patient_id to ON.
+Hint: add visits.patient_id = patients.patient_id to WHERE.
 ====
 -- case: a join beside the unit
 SELECT COUNT(*) FROM visits JOIN patients ON visits.age = patients.income
