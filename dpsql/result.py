@@ -351,12 +351,16 @@ def _durations(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _python(column: pa.ChunkedArray) -> list[Any]:
-    """Python values as DuckDB's ``fetchall`` gives them: whole decimals as ints, intervals as timedeltas."""
+    """Python values as DuckDB's ``fetchall`` gives them: whole decimals as ints, intervals as timedeltas,
+    maps as dicts.
+    """
     values: list[Any] = column.to_pylist()
     if pa.types.is_decimal(column.type) and column.type.scale == 0:
         return [None if v is None else int(v) for v in values]
     if pa.types.is_interval(column.type):
         return [None if v is None else _timedelta(v) for v in values]
+    if pa.types.is_map(column.type):
+        return [None if v is None else dict(v) for v in values]
     return values
 
 

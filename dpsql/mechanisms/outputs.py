@@ -86,20 +86,22 @@ def _whole(values: Integers) -> pa.Array:
     return pa.array(clamped, type=pa.string()).cast(pa.decimal128(38, 0))
 
 
-def _doubles(values: Floats) -> pa.Array:
-    return _column(values.astype(np.float64), pa.float64())
+def doubles(values: Floats, present: NDArray[np.bool_] | None = None) -> pa.Array:
+    """A column of floats, NULL where they are not ``present``."""
+    return _column(values.astype(np.float64), pa.float64(), present)
 
 
-def _column(values: NDArray[Any], kind: pa.DataType) -> pa.Array:
+def _column(values: NDArray[Any], kind: pa.DataType, present: NDArray[np.bool_] | None = None) -> pa.Array:
     """An Arrow column over numpy's memory. ``pa.array`` would import pandas first, for half a second."""
-    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
+    held = None if present is None else pa.py_buffer(np.packbits(present, bitorder="little"))
+    return pa.Array.from_buffers(kind, len(values), [held, pa.py_buffer(np.ascontiguousarray(values))])
 
 
-def _part(confidence: float, parts: int) -> float:
+def part_of(confidence: float, parts: int) -> float:
     return 1 - (1 - confidence) / parts
 
 
-def _named(
+def named(
     name: str, what: str, statistic: Statistic, confidence: float, steps: Fraction = Fraction(1)
 ) -> str:
     return f"{name}: {what} {statistic.noise.sentence(confidence, steps)}."
@@ -119,10 +121,10 @@ class Count:
     def show(self, noisy: Noisy, confidence: float) -> Shown:
         values = noisy[self.statistic]
         low, high = _interval(values, self.statistic.noise.half_width(confidence), Fraction(1))
-        return Shown(_counts(values), _doubles(low), _doubles(high))
+        return Shown(_counts(values), doubles(low), doubles(high))
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
-        return (_named(self.name, "the count with", self.statistic, confidence),)
+        return (named(self.name, "the count with", self.statistic, confidence),)
 
 
 @dataclass(frozen=True)
@@ -146,18 +148,18 @@ class Sum:
             values = values.astype(object) * moved.denominator + moved.numerator
         width = self.statistic.noise.half_width(confidence) * float(steps / self.steps)
         low, high = _interval(values, width, steps)
-        value = _whole(values) if steps == 1 else _doubles(_over(values, steps))
-        return Shown(value, _doubles(low), _doubles(high))
+        value = _whole(values) if steps == 1 else doubles(_over(values, steps))
+        return Shown(value, doubles(low), doubles(high))
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
-        return (_named(self.name, "the sum with", self.statistic, confidence, self.steps),)
+        return (named(self.name, "the sum with", self.statistic, confidence, self.steps),)
 
 
-def _span(noisy: Noisy, statistic: Statistic, confidence: float) -> tuple[Floats, Floats]:
+def span_of_noise(noisy: Noisy, statistic: Statistic, confidence: float) -> tuple[Floats, Floats]:
     return _interval(noisy[statistic], statistic.noise.half_width(confidence), Fraction(1))
 
 
-def _float(values: Integers) -> Floats:
+def floats(values: Integers) -> Floats:
     return values.astype(np.float64)
 
 
@@ -184,23 +186,23 @@ class Mean:
         return np.clip(values, float(self.bounds[0]), float(self.bounds[1]))
 
     def show(self, noisy: Noisy, confidence: float) -> Shown:
-        centre, steps, part = float(self.centre), float(self.steps), _part(confidence, 2)
-        value = centre + _float(noisy[self.total]) / (np.maximum(_float(noisy[self.count]), 1.0) * steps)
-        least, most = (np.maximum(end, 1.0) for end in _span(noisy, self.count, part))
-        low, high = _span(noisy, self.total, part)
+        centre, steps, part = float(self.centre), float(self.steps), part_of(confidence, 2)
+        value = centre + floats(noisy[self.total]) / (np.maximum(floats(noisy[self.count]), 1.0) * steps)
+        least, most = (np.maximum(end, 1.0) for end in span_of_noise(noisy, self.count, part))
+        low, high = span_of_noise(noisy, self.total, part)
         below = centre + low / np.where(low < 0, least, most) / steps
         above = centre + high / np.where(high < 0, most, least) / steps
         value = self._held(value)
         # the ends are rounded more than once; a relative 1e-12 is far more than that adds up to
         slack = 1e-12 * (np.abs(value) + abs(centre))
         below, above = np.minimum(below - slack, value), np.maximum(above + slack, value)
-        return Shown(_doubles(value), _doubles(self._held(below)), _doubles(self._held(above)))
+        return Shown(doubles(value), doubles(self._held(below)), doubles(self._held(above)))
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
-        part = _part(confidence, 2)
+        part = part_of(confidence, 2)
         return (
-            _named(self.name, f"a total about {float(self.centre):g} with", self.total, part, self.steps),
-            _named(self.name, "divided by a count with", self.count, part),
+            named(self.name, f"a total about {float(self.centre):g} with", self.total, part, self.steps),
+            named(self.name, "divided by a count with", self.count, part),
         )
 
 
@@ -246,14 +248,16 @@ class Variance:
         return np.sqrt(variance) if self.kind.startswith("stddev") else variance
 
     def show(self, noisy: Noisy, confidence: float) -> Shown:
-        part, steps, per_square = _part(confidence, 3), float(self.steps), float(self._per_square)
-        count = np.maximum(_float(noisy[self.count]), 1.0)
-        mean = _float(noisy[self.total]) / (count * steps)
-        value = self._finished(_float(noisy[self.squares]) / (count * per_square) - mean**2, count)
+        part, steps, per_square = part_of(confidence, 3), float(self.steps), float(self._per_square)
+        count = np.maximum(floats(noisy[self.count]), 1.0)
+        mean = floats(noisy[self.total]) / (count * steps)
+        value = self._finished(floats(noisy[self.squares]) / (count * per_square) - mean**2, count)
 
-        least, most = (np.maximum(end, 1.0) for end in _span(noisy, self.count, part))
-        s_low, s_high = (np.maximum(end, 0.0) / per_square for end in _span(noisy, self.squares, part))
-        t_low, t_high = (end / steps for end in _span(noisy, self.total, part))
+        least, most = (np.maximum(end, 1.0) for end in span_of_noise(noisy, self.count, part))
+        s_low, s_high = (
+            np.maximum(end, 0.0) / per_square for end in span_of_noise(noisy, self.squares, part)
+        )
+        t_low, t_high = (end / steps for end in span_of_noise(noisy, self.total, part))
         farthest = np.maximum(np.abs(t_low), np.abs(t_high)) / least
         nearest = (
             np.where((t_low <= 0) & (t_high >= 0), 0.0, np.minimum(np.abs(t_low), np.abs(t_high))) / most
@@ -266,17 +270,17 @@ class Variance:
         high = np.where(least < 2, np.sqrt(ceiling) if self.kind.startswith("stddev") else ceiling, high)
         slack = 1e-9 * value
         return Shown(
-            _doubles(value),
-            _doubles(np.maximum(np.minimum(low, value) - slack, 0.0)),
-            _doubles(np.maximum(high, value) + slack),
+            doubles(value),
+            doubles(np.maximum(np.minimum(low, value) - slack, 0.0)),
+            doubles(np.maximum(high, value) + slack),
         )
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
-        part = _part(confidence, 3)
+        part = part_of(confidence, 3)
         return (
-            _named(self.name, "a sum of squares with", self.squares, part, self._per_square),
-            _named(self.name, f"a total about {float(self.centre):g} with", self.total, part, self.steps),
-            _named(self.name, "and a count with", self.count, part),
+            named(self.name, "a sum of squares with", self.squares, part, self._per_square),
+            named(self.name, f"a total about {float(self.centre):g} with", self.total, part, self.steps),
+            named(self.name, "and a count with", self.count, part),
         )
 
 

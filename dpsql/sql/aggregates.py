@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
+from sqlglot import exp
+
 from dpsql.errors import BindError, PrivacyError
 from dpsql.mechanisms import additive
 from dpsql.mechanisms.ladder import AutoBounded
@@ -51,11 +53,14 @@ class Aggregate:
     """Set instead of ``build`` where a histogram is needed."""
     auto: Callable[[Fraction], Part] | None = None
     """Set instead of ``build`` where the aggregate has an exact query of its own."""
+    shown: Callable[[str], str] | None = None
+    """What the finished statement makes of the released column, where that is more than a cast to ``type``."""
+    bars: bool = True
 
     @property
     def intervals(self) -> bool:
         """Whether its released column has error bars beside it."""
-        return self.build is not None or self.auto is not None
+        return self.bars and (self.build is not None or self.auto is not None)
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,11 @@ class Bounded:
     grid: grids.Grid
     per_group: bool
     origin: str
+
+    @property
+    def centre(self) -> int:
+        """The middle of the bounds, in grid steps: about it, sums have half the sensitivity."""
+        return (self.grid.low + self.grid.high) // 2
 
 
 def _require(call: Call, count: int) -> None:
@@ -174,13 +184,15 @@ def _no_row_bounds(call: Call, options: dict[str, Any]) -> None:
 
 
 def bounds_of(
-    block: Block, call: Call, options: dict[str, Any], typed: Typed
+    block: Block, call: Call, options: dict[str, Any], typed: Typed, place: exp.Expr | None = None
 ) -> tuple[Fraction, Fraction, str]:
-    """The bounds of an argument and where they come from: named first, then derived from the policy.
+    """The bounds of an argument (the first, or that in ``place``) and where they come from: named first, then derived
+    from the policy.
 
     Raises:
         PrivacyError: there are none. BindError: not a number, or bounds of both kinds.
     """
+    place = call.args[0] if place is None else place
     per_group = options.get("contribution_bounds_per_group")
     per_row = options.get("contribution_bounds_per_row")
     if per_group is not None and per_row is not None:
@@ -191,8 +203,8 @@ def bounds_of(
         per_row, per_group = per_group, None  # a unit is one row here: its aggregate is its value
     if not typed.type.numeric:
         raise BindError(
-            f"{call.name} needs a number, and {block.source(call.args[0])} is {typed.type.sql}.",
-            span=span_of(call.args[0]),
+            f"{call.name} needs a number, and {block.source(place)} is {typed.type.sql}.",
+            span=span_of(place),
         )
     if per_row == "AUTO":
         raise PrivacyError(
@@ -200,7 +212,7 @@ def bounds_of(
             span=span_of(call.node),
             hint="write contribution_bounds_per_row => (0, 100).",
         )
-    source = block.source(call.args[0])
+    source, asked = block.source(place), ", ".join(block.source(arg) for arg in call.args)
     if per_group is not None:
         return *per_group, "given per group"
     if per_row is not None:
@@ -208,9 +220,9 @@ def bounds_of(
     if typed.bounds is not None and typed.bounds.low is not None and typed.bounds.high is not None:
         return typed.bounds.low, typed.bounds.high, "from the policy"
     raise PrivacyError(
-        f"{call.name}({source}) needs bounds for {source}; the policy declares none.",
+        f"{call.name}({asked}) needs bounds for {source}; the policy declares none.",
         span=span_of(call.node),
-        hint=f"write {call.name}({source}, contribution_bounds_per_row => (0, 100)), clip it with "
+        hint=f"write {call.name}({asked}, contribution_bounds_per_row => (0, 100)), clip it with "
         f"LEAST(GREATEST({source}, 0), 100), or ask the data owner for bounds.",
     )
 
@@ -229,13 +241,23 @@ def bounded(block: Block, call: Call, options: dict[str, Any], typed: Typed, fin
     return Bounded(typed, y, grid, per_group, origin)
 
 
-def _total(block: Block, item: Bounded, centre: int = 0) -> Partial:
+def total_about(block: Block, item: Bounded, centre: int = 0) -> Partial:
     """The sum about a centre, in grid steps, as a partial whose clamp is its sensitivity."""
     low, high = item.grid.low, item.grid.high
     if item.per_group:
         return block.exact.partial(f"CAST(COALESCE(SUM({item.y}), 0) AS HUGEINT)", low, high, fixed=True)
     inner = grids.doubled_sum(item.y, item.grid, centre)
     return block.exact.partial(inner, min(0, low - centre), max(0, high - centre), doubled=True)
+
+
+def deviation(item: Bounded, centre: int) -> str:
+    """The clamped value less a centre, in SQL; products of two of them fit its type."""
+    value = grids.clamped(item.y, item.grid)
+    return f"({f'CAST({value} AS HUGEINT)' if item.grid.wide else value} - {centre})"
+
+
+def sum_of_products(a: str, b: str) -> str:
+    return f"COALESCE(SUM({a} * {b}), 0)"
 
 
 def _auto(
@@ -261,14 +283,14 @@ def _sum(block: Block, call: Call, name: str, options: dict[str, Any]) -> Aggreg
     item = bounded(block, call, options, typed)
     if not item.per_group:
         rows_bounded(block, call)
-    partial = _total(block, item)
+    partial = total_about(block, item)
     integers = typed.type.kind == "INTEGER" and item.grid.steps == 1
 
     def build(noise: NoiseOf) -> additive.Output:
         return additive.Sum(name, noise(partial, 1), Fraction(item.grid.steps))
 
     said = (
-        f"add {block.source(call.args[0])}, held to {_range(item)} ({item.origin}); "
+        f"add {block.source(call.args[0])}, held to {range_text(item)} ({item.origin}); "
         f"{block.moves(block.exact.sensitivity(partial), item.grid.steps)}"
     )
     kind = "HUGEINT" if integers else typed.type.sum_type
@@ -277,7 +299,7 @@ def _sum(block: Block, call: Call, name: str, options: dict[str, Any]) -> Aggreg
     )
 
 
-def _range(item: Bounded) -> str:
+def range_text(item: Bounded) -> str:
     low, high = (Fraction(b) / Fraction(item.grid.steps) for b in (item.grid.low, item.grid.high))
     return f"[{float(low):g}, {float(high):g}]"
 
@@ -296,7 +318,7 @@ def _avg(block: Block, call: Call, name: str, options: dict[str, Any]) -> Aggreg
         count = block.exact.partial(f"COUNT({item.y})", 0, 1, fixed=True)
     else:
         rows_bounded(block, call)
-        total = _total(block, item, centre)
+        total = total_about(block, item, centre)
         count = block.exact.partial(f"COUNT({item.y})", 0, 1)
 
     def build(noise: NoiseOf) -> additive.Output:
@@ -305,7 +327,7 @@ def _avg(block: Block, call: Call, name: str, options: dict[str, Any]) -> Aggreg
             (Fraction(low) / steps, Fraction(high) / steps),
         )  # fmt: skip
 
-    said = f"average {block.source(call.args[0])}, held to {_range(item)} ({item.origin}), as a noisy sum over a noisy count"
+    said = f"average {block.source(call.args[0])}, held to {range_text(item)} ({item.origin}), as a noisy sum over a noisy count"
     return Aggregate(
         name,
         call,
@@ -327,10 +349,10 @@ def _spread(kind: str) -> Callable[[Block, Call, str, dict[str, Any]], Aggregate
         item = bounded(block, call, options, typed, finer=True)
         low, high, steps = item.grid.low, item.grid.high, Fraction(item.grid.steps)
         centre = (low + high) // 2
-        total = _total(block, item, centre)
-        away = f"(CAST({grids.clamped(item.y, item.grid)} AS HUGEINT) - {centre})"
+        total = total_about(block, item, centre)
+        away = deviation(item, centre)
         most = max(high - centre, centre - low) ** 2
-        squares = block.exact.partial(f"COALESCE(SUM({away} * {away}), 0)", 0, most)
+        squares = block.exact.partial(sum_of_products(away, away), 0, most)
         count = block.exact.partial(f"COUNT({item.y})", 0, 1)
 
         def build(noise: NoiseOf) -> additive.Output:
@@ -339,7 +361,7 @@ def _spread(kind: str) -> Callable[[Block, Call, str, dict[str, Any]], Aggregate
                 (Fraction(low) / steps, Fraction(high) / steps), kind,
             )  # fmt: skip
 
-        said = f"{call.name} of {block.source(call.args[0])}, held to {_range(item)} ({item.origin}), from noisy moments"
+        said = f"{call.name} of {block.source(call.args[0])}, held to {range_text(item)} ({item.origin}), from noisy moments"
         return Aggregate(
             name,
             call,

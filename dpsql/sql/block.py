@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from dpsql.errors import BindError, PrivacyError
 from dpsql.sql.aggregates import Aggregate
-from dpsql.sql.dialect import span_of, to_sql
+from dpsql.sql.dialect import expression_of, span_of, to_sql
 from dpsql.sql.domain import Domain, public_domain
 from dpsql.sql.intervals import interval_of, json_report
 from dpsql.sql.joins import From
@@ -28,10 +28,6 @@ if TYPE_CHECKING:
 _ELSEWHERE = (
     "IQR",
     "MODE",
-    "HISTOGRAM",
-    "CORR",
-    "COVAR_POP",
-    "COVAR_SAMP",
     "ARG_MAX",
     "ARG_MIN",
     "LIST",
@@ -360,6 +356,8 @@ class Block:
         found = self.aggregates[text]
         if found.report == "JSON":
             return json_report(found.name, self.confidence)
+        if found.shown is not None:
+            return expression_of(found.shown(to_sql(column(found.name))))
         return exp.cast(column(found.name), found.type) if found.type != "BIGINT" else column(found.name)
 
     def _spelling_of_call(self, call: Call) -> str:

@@ -265,7 +265,8 @@ _NAMES: dict[type[exp.Expr], str] = {
     exp.StddevSamp: "STDDEV_SAMP", exp.Stddev: "STDDEV", exp.PercentileCont: "QUANTILE_CONT",
     exp.PercentileDisc: "QUANTILE_DISC", exp.Mode: "MODE", exp.CountIf: "COUNT_IF", exp.Corr: "CORR",
     exp.CovarPop: "COVAR_POP", exp.CovarSamp: "COVAR_SAMP", exp.Quantile: "QUANTILE_DISC",
-    exp.ArgMax: "ARG_MAX", exp.ArgMin: "ARG_MIN",
+    exp.ArgMax: "ARG_MAX", exp.ArgMin: "ARG_MIN", exp.RegrSlope: "REGR_SLOPE", exp.RegrIntercept: "REGR_INTERCEPT",
+    exp.RegrR2: "REGR_R2",
 }  # fmt: skip
 _ALIASES = {"VAR_SAMP": "VARIANCE", "PERCENTILE_CONT": "QUANTILE_CONT", "PERCENTILE_DISC": "QUANTILE_DISC",
             "QUANTILE": "QUANTILE_DISC", "APPROX_QUANTILE": "QUANTILE_CONT", "ABOVETHRESHOLD": "ABOVE_THRESHOLD"}  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from dpsql.sql import aggregates, quantiles
+from dpsql.sql import aggregates, histograms, pairs, quantiles
 from dpsql.sql.aggregates import Aggregate
 from dpsql.sql.options import Call, refuse_equals
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 TABLE: dict[str, Callable[[Any, Call, str, dict[str, Any]], Aggregate]] = {
     **aggregates.TABLE,
+    **pairs.TABLE,
+    **histograms.TABLE,
     **dict.fromkeys(quantiles.NAMES, quantiles.bind_quantile),
 }
 

@@ -93,6 +93,7 @@ def aggregates(draw: st.DrawFn) -> str:
         st.sampled_from(
             ["COUNT(*)", "COUNT(x)", "COUNT(DISTINCT unit)", f"COUNT(*, contribution_bounds_per_group => ({low}, {high}))",
              *(f"{name}({draw(numbers)})" for name in ("SUM", "AVG", "VAR_POP")),
+             f"CORR({draw(numbers)}, {draw(numbers)})", f"COVAR_POP({draw(numbers)}, x)",
              *(f"{name}({draw(st.sampled_from('xndb'))}, {per})" for name in ("SUM", "AVG"))]
         )
     )  # fmt: skip
@@ -222,6 +223,8 @@ EVERY = [
     "COUNT(*)", "COUNT(b)", "COUNT(DISTINCT unit)", "COUNT(DISTINCT unit) FILTER (WHERE f)", "COUNT_IF(x > 1)",
     *(f"COUNT(*, contribution_bounds_per_group => {pair})" for pair in LIMITS),
     *(f"{name}({number})" for name in ("SUM", "AVG", "VARIANCE", "STDDEV_POP") for number in ("x", "n", "d", "x * n")),
+    *(f"{name}({pair})" for name in ("CORR", "COVAR_SAMP", "REGR_SLOPE") for pair in ("x, n", "d, x * n", "n, n")),
+    "REGR_R2(b, x, contribution_bounds_per_row => (-3, 2))", "REGR_INTERCEPT(x, d) FILTER (WHERE f)",
     *(f"{name}({number}, contribution_bounds_per_{per} => {pair})"
       for name in ("SUM", "AVG") for number in "xnbd" for per in ("row", "group") for pair in LIMITS),
 ]  # fmt: skip
