@@ -8,6 +8,7 @@ most ``groups`` groups.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -38,9 +39,17 @@ def integers(values: Sequence[int] | Integers) -> Integers:
     array: Integers = np.asarray(values)
     if array.dtype == np.int64:
         return array
-    if array.dtype.kind == "f" and array.size:
-        raise TypeError("an exact statistic must be an integer")
-    wide = array.astype(object)
+    if (
+        array.dtype.kind == "f"
+    ):  # numpy mixes 0 and 2**63 as floats: what was given decides, not what numpy made of it
+        wide = np.empty(len(values), dtype=object)
+        for i, value in enumerate(values):
+            try:
+                wide[i] = operator.index(value)
+            except TypeError:
+                raise TypeError("an exact statistic must be an integer") from None
+    else:
+        wide = array.astype(object)
     if all(-SAFE < int(v) < SAFE for v in wide):
         return wide.astype(np.int64)
     return wide

@@ -11,6 +11,7 @@ The work does not depend on who wins: every candidate is looked at once.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
@@ -34,6 +35,8 @@ _HUGE = 1 << 62
 def integers(values: Any) -> Integers:
     """A one-dimensional integer array: int64 where all values lie within +-2**62, else Python integers."""
     array = np.asarray(values)
+    if array.dtype.kind == "f":  # a list whose integers numpy could only mix as floats, or is empty
+        array = np.array(list(values), dtype=object)
     if array.dtype != object:
         if array.dtype.kind == "u" and array.size and int(array.max()) >= _HUGE:
             return integers(array.astype(object))
@@ -41,9 +44,9 @@ def integers(values: Any) -> Integers:
         if array.size and (int(array.max()) >= _HUGE or int(array.min()) <= -_HUGE):
             return array.astype(object)
         return array
-    if all(-_HUGE < int(v) < _HUGE for v in array):
+    if all(-_HUGE < operator.index(v) < _HUGE for v in array):
         return array.astype(np.int64)
-    return np.array([int(v) for v in array], dtype=object)
+    return np.array([operator.index(v) for v in array], dtype=object)
 
 
 def below_top(scores: Integers) -> Integers:

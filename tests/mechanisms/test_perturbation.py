@@ -154,6 +154,9 @@ def test_sums_leave_int64_before_they_overflow() -> None:
     assert wide.dtype == object
     assert all(type(v) is int for v in wide)
     assert integers([1, 2]).dtype == np.int64
+    assert integers([0, 2**63]).tolist() == [0, 2**63]  # numpy alone would make floats of these
+    assert integers([0, 2**64 + 1]).tolist() == [0, 2**64 + 1]
+    assert integers([]).tolist() == []
 
 
 def test_floats_and_empty_declarations_are_refused() -> None:
