@@ -331,7 +331,7 @@ SELECT COUNT(*) FROM people WHERE uuid() = uid
 
 -- class: subqueries
 
--- verdict: refused
+-- verdict: answered
 SELECT COUNT(*) FROM people WHERE age > (SELECT AVG(age) FROM people)
 
 -- verdict: refused
@@ -340,8 +340,62 @@ SELECT COUNT(*) FROM people WHERE age = (SELECT age FROM people)
 -- verdict: refused
 SELECT COUNT(*) FROM people WHERE EXISTS (SELECT 1 FROM people p WHERE p.person_id = 666)
 
--- verdict: refused
+-- verdict: answered
 SELECT COUNT(*) FROM people WHERE person_id IN (SELECT person_id FROM visits)
+
+-- verdict: answered
+SELECT COUNT(*) FROM people WHERE person_id NOT IN (SELECT person_id FROM visits GROUP BY person_id HAVING COUNT(*) > 1)
+
+-- verdict: answered
+SELECT COUNT(*) FROM people p WHERE NOT EXISTS (SELECT * FROM visits v WHERE v.person_id = p.person_id AND v.amount > p.age)
+
+-- verdict: answered
+SELECT SUM(age) FROM people p WHERE salary > (SELECT SUM(amount) FROM visits v WHERE v.person_id = p.person_id)
+
+-- verdict: answered
+SELECT COUNT(*) FROM visits v WHERE EXISTS (SELECT 1 FROM wards w WHERE w.ward = v.ward AND w.beds > v.amount)
+
+-- verdict: refused
+SELECT COUNT(*) FROM people WHERE age IN (SELECT person_id FROM visits)
+
+-- verdict: refused
+SELECT COUNT(*) FROM people WHERE person_id IN (SELECT 666 FROM visits)
+
+-- verdict: refused
+SELECT COUNT(*) FROM people WHERE person_id IN (SELECT person_id + 0 FROM visits)
+
+-- verdict: refused
+SELECT COUNT(*) FROM people p WHERE EXISTS (SELECT 1 FROM visits v WHERE v.person_id = p.age)
+
+-- verdict: refused
+SELECT COUNT(*) FROM people p WHERE EXISTS (SELECT 1 FROM visits v WHERE v.person_id = p.person_id OR v.amount > 9)
+
+-- verdict: refused
+SELECT COUNT(*) FROM people p WHERE EXISTS (SELECT 1 FROM visits v WHERE NOT v.person_id = p.person_id)
+
+-- verdict: refused
+SELECT COUNT(*) FROM people p WHERE EXISTS (SELECT 1 FROM visits v WHERE v.person_id = v.person_id)
+
+-- verdict: refused
+SELECT COUNT(*) FROM people p WHERE EXISTS (SELECT 1 FROM visits v WHERE p.person_id = p.person_id)
+
+-- verdict: refused
+SELECT COUNT(*) FROM people p WHERE EXISTS (SELECT 1 FROM visits v WHERE v.person_id - p.person_id = 0)
+
+-- verdict: refused
+SELECT COUNT(*) FROM people p WHERE salary > (SELECT amount FROM visits v WHERE v.person_id = p.person_id)
+
+-- verdict: refused
+SELECT COUNT(*) FROM people p WHERE salary > (SELECT MAX(amount) FROM visits v WHERE v.ward = p.name)
+
+-- verdict: refused
+SELECT COUNT(*) FROM visits v WHERE v.amount > (SELECT beds FROM wards w WHERE w.ward = v.ward)
+
+-- verdict: refused
+SELECT COUNT(*) FROM people p JOIN people q ON p.age = q.age AND EXISTS (SELECT 1 FROM visits v WHERE v.person_id = q.person_id)
+
+-- verdict: refused
+SELECT beds FROM wards w WHERE EXISTS (SELECT 1 FROM people p WHERE p.person_id = w.beds)
 
 -- verdict: refused
 SELECT (SELECT age FROM people LIMIT 1)

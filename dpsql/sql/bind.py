@@ -15,7 +15,6 @@ from sqlglot import exp
 
 from dpsql.errors import BindError, Error, PrivacyError, did_you_mean
 from dpsql.plan import Block, Input, Interval, Plan
-from dpsql.sql import safe
 from dpsql.sql.catalog import Catalog
 from dpsql.sql.dialect import MODE, parse_fragment, span_of, to_sql
 from dpsql.sql.grouping_sets import bind_sets, has_sets
@@ -28,9 +27,10 @@ from dpsql.sql.public import Finish, public_columns
 from dpsql.sql.relation import Field, Names, Relation, column, fold
 from dpsql.sql.rows import columns_renamed, keep_rows, union_all
 from dpsql.sql.selection import mechanism_of, selection_block
+from dpsql.sql.subqueries import expression
 from dpsql.sql.subsample import subsample_block
-from dpsql.sql.types import Type, Typed
-from dpsql.sql.walk import Cte, Env, inner_queries, outer_queries, with_ctes
+from dpsql.sql.types import Typed
+from dpsql.sql.walk import Cte, Env, inner_queries, with_ctes
 
 _PUBLIC_FUNCTIONS = ("range", "generate_series", "unnest")
 
@@ -133,9 +133,9 @@ class Binder:
         bound = None
         if from_ is not None:
             sources = [from_.this, *(join.this for join in select.args.get("joins") or [])]
-            relations = {id(node): self._source(node, env) for node in sources}
+            relations = {id(node): self.source(node, env) for node in sources}
             if any(relation is not None for relation in relations.values()):
-                bound = self._bind_from(select, relations, env)
+                bound = self.from_of(select, relations, env)
         if bound is None:
             self._public_select(select, env, options)
             return None
@@ -180,7 +180,7 @@ class Binder:
 
     # -- sources ------------------------------------------------------------------------------------------------
 
-    def _source(self, node: exp.Expr, env: Env) -> Relation | None:
+    def source(self, node: exp.Expr, env: Env) -> Relation | None:
         """The private relation that a FROM item is, or None when it is public."""
         if isinstance(node, exp.Table):
             return self._table(node, env)
@@ -247,14 +247,14 @@ class Binder:
         sources = (
             [from_.this, *(join.this for join in select.args.get("joins") or [])] if from_ is not None else []
         )
-        relations = {id(node): self._source(node, env) for node in sources}
+        relations = {id(node): self.source(node, env) for node in sources}
         if not any(relation is not None for relation in relations.values()):
             raise PrivacyError(
                 "this needs private rows, and its FROM has none.",
                 span=span_of(select.expressions[0] if select.expressions else select),
                 hint="public tables can be read exactly, with plain SQL.",
             )
-        return self._bind_from(select, relations, env)
+        return self.from_of(select, relations, env)
 
     def _refuse_samples(self, node: exp.Expr) -> None:
         for key in ("sample", "pivots", "laterals", "joins"):
@@ -266,7 +266,7 @@ class Binder:
                     hint="aggregate all of them.",
                 )
 
-    def _bind_from(self, select: exp.Select, relations: dict[int, Relation | None], env: Env) -> From:
+    def from_of(self, select: exp.Select, relations: dict[int, Relation | None], env: Env) -> From:
         if select.args.get("laterals"):
             raise PrivacyError(
                 "LATERAL can't be joined to private rows.", span=span_of(select.args["laterals"][0])
@@ -319,61 +319,9 @@ class Binder:
 
     def expression(self, node: exp.Expr, names: Names, env: Env) -> tuple[Typed, tuple[Input, ...]]:
         """A row expression that can't fail, with the public relations that its subqueries are lent."""
-        inputs: list[Input] = []
-        node = node.copy()
-        extra = dict(names.extra)
-        for query in list(outer_queries(node)):
-            place, typed, found = self._subquery(query, node, names, env)
-            key = self.name("subquery")
-            extra[key] = typed
-            inputs += found
-            stand_in = exp.column(key)
-            span = span_of(place)
-            if span:
-                stand_in.this.meta.update(start=span[0], end=span[1] - 1)
-            if place is node:
-                node = stand_in
-            else:
-                place.replace(stand_in)
-        typed = safe.total(node, Names(names.relations, names.merged, extra))
-        self.lent_inputs.update(dict.fromkeys(inputs))
-        return typed, tuple(inputs)
+        return expression(self, node, names, env)
 
     lent_inputs: dict[Input, None] = field(default_factory=dict)
-
-    def _subquery(
-        self, query: exp.Expr, root: exp.Expr, names: Names, env: Env
-    ) -> tuple[exp.Expr, Typed, list[Input]]:
-        """``x IN (SELECT ...)`` and scalar subqueries over public relations, evaluated apart and lent."""
-        holder = query.parent if isinstance(query.parent, exp.Subquery) else query
-        place = holder.parent if isinstance(holder.parent, exp.In | exp.Exists) else holder
-        if self.query(query, env, inner=True) is not None:
-            raise PrivacyError(
-                "a subquery over private rows would let one unit decide about the rows of others.",
-                span=span_of(query),
-                hint="release what is needed first, in a CTE with aggregates, and compare with that.",
-            )
-        if isinstance(place, (exp.Exists, exp.All | exp.Any)):
-            raise PrivacyError(
-                "EXISTS is not known over private rows.", span=span_of(place), hint="write x IN (SELECT ...)."
-            )
-        relation = self.public_relation(query, env, "dpsql_sub")
-        if len(relation.fields) != 1:
-            raise BindError("the subquery must have one column.", span=span_of(query))
-        item, found = relation.fields[0], relation.inputs[0]
-        inner = exp.Select(expressions=[column(item.name)]).from_(exp.to_table(found.name))
-        if isinstance(place, exp.In):
-            left = safe.total(place.this, names)
-            if left.type.kind != item.typed.type.kind and not (left.type.numeric and item.typed.type.numeric):
-                raise BindError(
-                    "IN compares values of different types.",
-                    span=span_of(place),
-                    hint="cast the subquery's column.",
-                )
-            present = exp.Not(this=exp.Is(this=column(item.name), expression=exp.Null()))
-            node: exp.Expr = exp.In(this=left.node, query=inner.where(present).subquery())
-            return place, Typed(exp.paren(node), Type.parse("BOOLEAN"), None, False, None), [found]
-        return place, Typed(inner.limit(1).subquery(), item.typed.type, None, False, None), [found]
 
     def _refuse_row_choice(self, select: exp.Select, bound: From) -> None:
         """What chooses rows by other rows, below the aggregation."""

@@ -57,7 +57,7 @@ class Block:
     # -- what aggregates ask ------------------------------------------------------------------------------------
 
     def expression(self, node: exp.Expr) -> Typed:
-        for inner in node.walk():
+        for inner in node.walk(prune=lambda n: isinstance(n, exp.Query)):
             if (call := call_of(inner)) is not None and call.name in TABLE:
                 raise PrivacyError(
                     f"{call.name} stands inside another aggregate.",
@@ -164,6 +164,13 @@ class Block:
                     "the privacy unit can't be a group: each group would be one unit.",
                     span=span_of(node),
                     hint="COUNT(DISTINCT ...) counts the units.",
+                )
+            named = self.names.known(node)
+            if named is not None and named.anchors:
+                raise PrivacyError(
+                    f"{node.name} leads to one privacy unit: each group would be one unit.",
+                    span=span_of(node),
+                    hint=f"group by what units share; totals per {node.name} may stand in a subquery.",
                 )
             typed = self.expression(node)
             if typed.type.kind == "DOUBLE":

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dpsql.errors import BindError, PrivacyError
+from dpsql.errors import PrivacyError
 from dpsql.sql import safe
 from dpsql.sql.bounds import Interval
 from dpsql.sql.dialect import parse_fragment, span_of, to_sql
@@ -59,13 +59,7 @@ def _resolved(node: exp.Expr, select: exp.Select) -> exp.Expr:
 
 def _field(node: exp.Expr, select: exp.Select, bound: From) -> Field | None:
     """The column that a grouping key is, if it is one."""
-    node = _resolved(node, select)
-    if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
-        return None
-    try:
-        return bound.names.find(node)
-    except BindError:
-        return None
+    return bound.names.known(_resolved(node, select))
 
 
 def per_unit_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> Relation:
@@ -125,7 +119,7 @@ def per_unit_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> 
     fields = []
     for name, typed, item in zip(names_out, outputs, select.expressions, strict=True):
         same = known.get(typed.node.name) if isinstance(typed.node, exp.Column) else None
-        bounds = typed.bounds if typed.bounds is not None else _bounds(item.unalias(), grouped, bound)
+        bounds = typed.bounds if typed.bounds is not None else bounds_of_own(item.unalias(), grouped, bound)
         there = replace(typed, node=column(name, alias), bounds=bounds, constant=False)
         fields.append(
             Field(name, there)
@@ -142,7 +136,7 @@ def per_unit_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> 
     )  # fmt: skip
 
 
-def _bounds(node: exp.Expr, grouped: Grouped, bound: From) -> Interval | None:
+def bounds_of_own(node: exp.Expr, grouped: Grouped, bound: From) -> Interval | None:
     """What is public about a unit's own aggregate: a count is at most its rows, an average lies within its column."""
     call = call_of(node)
     if call is None:

@@ -134,7 +134,7 @@ class Names:
         if not table and name in self.merged:
             return self.merged[name]
         aliases = {fold(relation.alias): relation.alias for relation in self.relations}
-        if self.outer is not None and self._elsewhere(name, table):
+        if self.outer is not None and self.elsewhere(node):
             return self.outer.find(node)
         if table and table not in aliases:
             raise BindError(
@@ -154,8 +154,18 @@ class Names:
             )
         return found[0]
 
-    def _elsewhere(self, name: str, table: str) -> bool:
+    def known(self, node: exp.Expr) -> Field | None:
+        """The field that a node names; None where it is no column (a field of a struct is written like one)."""
+        if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
+            return None
+        try:
+            return self.find(node)
+        except BindError:
+            return None
+
+    def elsewhere(self, node: exp.Column) -> bool:
         """Whether a name means nothing here, so that the scope around decides."""
+        name, table = fold(node.name), fold(node.table)
         if table:
             return all(fold(relation.alias) != table for relation in self.relations)
         return name not in self.merged and all(fold(f.name) != name for _, f in self.fields())

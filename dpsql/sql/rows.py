@@ -10,7 +10,7 @@ from sqlglot import exp
 from dpsql.errors import BindError, PrivacyError
 from dpsql.sql.dialect import span_of
 from dpsql.sql.joins import From
-from dpsql.sql.relation import UNIT, Field, Names, Relation, column, fold, meets_exactly, unit_domain
+from dpsql.sql.relation import UNIT, Field, Relation, column, fold, meets_exactly, unit_domain
 from dpsql.sql.types import Typed
 from dpsql.sql.walk import Env
 
@@ -45,7 +45,7 @@ def keep_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> Rela
                 span=span_of(inner),
                 hint="aggregate first; windows may follow.",
             )
-        same = names.find(inner) if isinstance(inner, exp.Column) and _names_a_column(inner, names) else None
+        same = names.known(inner)
         typed, _ = binder.expression(inner, names, env)
         items.append((item.alias_or_name or binder.name("column"), typed, same))
     query = exp.Select()
@@ -81,15 +81,6 @@ def keep_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> Rela
     return relation
 
 
-def _names_a_column(node: exp.Column, names: Names) -> bool:
-    """False for a field of a struct, which is written like a column of a table."""
-    try:
-        names.find(node)
-    except BindError:
-        return False
-    return True
-
-
 def star_columns(item: exp.Expr, bound: From) -> list[tuple[str, Typed, Field | None]]:
     if item.args.get("except_") or item.args.get("replace") or item.args.get("rename"):
         raise BindError("EXCLUDE, REPLACE and RENAME are not known over private rows.", span=span_of(item))
@@ -111,11 +102,24 @@ def star_columns(item: exp.Expr, bound: From) -> list[tuple[str, Typed, Field | 
 
 
 def columns_renamed(relation: Relation, names: list[str], place: exp.Expr) -> Relation:
-    raise PrivacyError(
-        "the columns of private rows can't be renamed by a list.",
-        span=span_of(place.args.get("alias")),
-        hint="rename them with AS in the SELECT.",
-    )
+    """``(SELECT ...) AS v(a, b)``: the first columns under other names. What they are goes with them, by position."""
+    span = span_of(place.args.get("alias"))
+    if len(names) > len(relation.fields):
+        raise BindError(f"there are {len(names)} names for {len(relation.fields)} columns.", span=span)
+    names = [*names, *(f.name for f in relation.fields[len(names) :])]
+    if len({fold(name) for name in names}) < len(names):
+        raise BindError("two columns have one name.", span=span, hint="give each its own.")
+    query = exp.Select()
+    fields = []
+    for name, f in zip(names, relation.fields, strict=True):
+        query = query.select(exp.alias_(f.typed.node.copy(), name, quoted=True), copy=False)
+        fields.append(replace(f, name=name, typed=replace(f.typed, node=column(name, relation.alias))))
+    if relation.unit is not None:
+        query = query.select(exp.alias_(relation.unit.copy(), UNIT, quoted=True), copy=False)
+    query = query.from_(relation.source.copy(), copy=False)
+    source = query.subquery(exp.to_identifier(relation.alias, quoted=True))
+    unit = None if relation.unit is None else column(UNIT, relation.alias)
+    return replace(relation, fields=tuple(fields), source=source, unit=unit)
 
 
 def union_all(left: Relation, right: Relation, tree: exp.Expr, alias: str) -> Relation:

@@ -134,20 +134,20 @@ BindError: there is no table wards in this FROM.
 Hint: there is visits.
 ====
 -- case: a private scalar subquery
-SELECT COUNT(*) FROM visits WHERE age > (SELECT MAX(age) FROM visits)
-----
-PrivacyError: MAX stands inside another aggregate.
-  1 |   SELECT COUNT(*) FROM visits WHERE age > (SELECT MAX(age) FROM visits)
-                                                            ^^^
-Hint: aggregate in a subquery first.
-====
--- case: a private table in a block's IN
-SELECT COUNT(*) FROM visits WHERE patient_id IN (SELECT patient_id FROM patients)
+SELECT COUNT(*) FROM visits WHERE age > (SELECT age FROM visits)
 ----
 PrivacyError: a subquery over private rows would let one unit decide about the rows of others.
-  1 |   SELECT COUNT(*) FROM visits WHERE patient_id IN (SELECT patient_id FROM patients)
-                                                                ^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: release what is needed first, in a CTE with aggregates, and compare with that.
+  1 |   SELECT COUNT(*) FROM visits WHERE age > (SELECT age FROM visits)
+                                                        ^^^^^^^^^^^^^^^
+Hint: look at rows of the same unit: call it visits2 and add visits2.patient_id = visits.patient_id to its WHERE.
+====
+-- case: a private table in a block's IN
+SELECT COUNT(*) FROM visits WHERE age IN (SELECT income FROM patients)
+----
+PrivacyError: a subquery over private rows would let one unit decide about the rows of others.
+  1 |   SELECT COUNT(*) FROM visits WHERE age IN (SELECT income FROM patients)
+                                                         ^^^^^^^^^^^^^^^^^^^^
+Hint: look at rows of the same unit: add patients.patient_id = visits.patient_id to its WHERE.
 ====
 -- case: a union of rows
 SELECT age FROM visits UNION ALL SELECT income FROM patients
