@@ -4,46 +4,120 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from fractions import Fraction
 
 import pyarrow as pa
 
 from dpsql.ledger.ledger import Ledger
+from dpsql.mechanisms.expected import expected
 from dpsql.plan import Plan
+from dpsql.policy import Budget
+from dpsql.privacy.rounding import text
 from dpsql.result import Result
+from dpsql.sql.pretty import pretty
+
+FACTORS = tuple(Fraction(n, 10) for n in (1, 2, 5, 10, 20, 50, 100))
+"""Epsilons of the table of expected errors, in parts of the statement's own."""
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """A plan in words. ``str()`` is the text; ``.sql`` the exact queries; ``.json()`` all of it for programs."""
+    """A plan in words. ``str()`` is the text; ``.sql`` the exact queries; ``.json()`` all of it for programs.
+
+    ``errors`` are the expected errors on a small grid of epsilons: ``errors.epsilons`` and, for each answer, its name
+    and one error per epsilon.
+    """
 
     sentences: tuple[str, ...]
     price: str
     sql: tuple[str, ...]
     finish: str
     as_json: bool = False
+    errors: Errors | None = None
 
     def __str__(self) -> str:
         rows = [f"{i}. {sentence}" for i, sentence in enumerate(self.sentences, 1)]
         rows.append(self.price)
-        rows += [f"Exact SQL:  {text}" for text in self.sql]
+        if self.errors is not None:
+            rows += ["", *self.errors.lines()]
+        for query in self.sql:
+            rows += ["", "Exact SQL:", *("  " + line for line in pretty(query).split("\n"))]
         return "\n".join(rows)
 
     __repr__ = __str__
 
     def json(self) -> str:
-        """The same as a JSON object: sentences, price, sql, finish."""
-        return json.dumps(
-            {"sentences": self.sentences, "price": self.price, "sql": self.sql, "finish": self.finish},
-            indent=2,
-        )
+        """The same as a JSON object: sentences, price, sql, finish, errors by epsilon."""
+        said = {"sentences": self.sentences, "price": self.price, "sql": self.sql, "finish": self.finish}
+        errors = self.errors.json() if self.errors is not None else {}
+        return json.dumps({**said, "errors": errors}, indent=2)
 
     def result(self) -> Result:
         """As a relation of one column, which is how ``EXPLAIN`` shows in SQL."""
         lines = [self.json()] if self.as_json else str(self).splitlines()
-        return Result(pa.table({"plan": lines}), cost_line="nothing was spent")
+        return Result(pa.table({"plan": lines}), cost_line="nothing was spent", whole=True)
 
 
-def explain_plan(plan: Plan, ledger: Ledger, as_json: bool = False) -> Explanation:
+@dataclass(frozen=True)
+class Errors:
+    """How far each answer may be off, by the statement's epsilon: one row per answer, one column per epsilon."""
+
+    epsilons: tuple[Fraction, ...]
+    rows: tuple[tuple[str, tuple[float, ...]], ...]
+    own: Fraction
+    confidence: float
+
+    def lines(self) -> list[str]:
+        """A small table, the statement's own epsilon in brackets."""
+        heads = [f"[ε={text(e)}]" if e == self.own else f"ε={text(e)}" for e in self.epsilons]
+        cells = [["±" + _short(error) for error in errors] for _, errors in self.rows]
+        first = max(len(name) for name, _ in self.rows)
+        widths = [max(len(cell) for cell in column) for column in zip(heads, *cells, strict=True)]
+        said = [f"Expected error, with {self.confidence:.4g} probability, at other epsilons:"]
+        for name, row in zip(["", *(name for name, _ in self.rows)], [heads, *cells], strict=True):
+            shown = "   ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+            said.append(f"  {name:<{first}}   {shown}")
+        return said
+
+    def json(self) -> dict[str, dict[str, float]]:
+        """Errors by answer and epsilon."""
+        return {
+            name: {text(e): error for e, error in zip(self.epsilons, errors, strict=True)}
+            for name, errors in self.rows
+        }
+
+
+def _short(error: float) -> str:
+    """Four digits, grouped by three where there are more."""
+    if error < 1000:
+        return f"{error:.4g}"
+    return f"{float(f'{error:.4g}'):,.0f}".replace(",", " ")
+
+
+def errors_of(plan: Plan, budget: Budget) -> Errors | None:
+    """The expected errors of a plan at the epsilons that the owner allows; None where none can be told beforehand."""
+    event = plan.event
+    if event is None:
+        return None
+    own = event.basic[0]
+    most = budget.max_epsilon_per_query or budget.epsilon
+    factors = [f for f in FACTORS if f == 1 or own * f <= most]
+    grid = [
+        [
+            error
+            for block in plan.blocks
+            if not block.prepaid
+            for error in expected(block.operator, f, block.confidence)
+        ]
+        for f in factors
+    ]
+    rows = tuple(
+        (answers[0].name, tuple(answer.error for answer in answers)) for answers in zip(*grid, strict=True)
+    )
+    return Errors(tuple(own * f for f in factors), rows, own, plan.confidence) if rows else None
+
+
+def explain_plan(plan: Plan, ledger: Ledger, budget: Budget, as_json: bool = False) -> Explanation:
     """The explanation of a plan, priced in the session's accountant."""
     sentences = [s for block in plan.blocks for s in block.explain()]
     event = plan.event
@@ -54,4 +128,6 @@ def explain_plan(plan: Plan, ledger: Ledger, as_json: bool = False) -> Explanati
         state = ledger.state()
         price = f"Would cost {event.sentence()}; {state.sentence}. Nothing has been spent and no private data were read."
     queries = tuple(dict.fromkeys(q for block in plan.blocks for q in block.operator.queries))
-    return Explanation(tuple(dict.fromkeys(sentences)), price, queries, plan.finish, as_json)
+    return Explanation(
+        tuple(dict.fromkeys(sentences)), price, queries, plan.finish, as_json, errors_of(plan, budget)
+    )

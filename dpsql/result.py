@@ -44,6 +44,7 @@ class Result:
         statement_id: the ledger's number of the charge; None when there is none.
         cost_line: cost and what is left, ``"cost ε=0.1 · ε=0.8 of ε=1 left"``.
         confidence: level of the intervals.
+        whole: shown without cuts: it is text to read, like a plan.
 
     >>> r = Result(pa.table({"n": [1240]}), intervals={"n": [(1210.0, 1270.0)]}, loss="ε=0.1")
     >>> r.fetchall(), r.intervals, r.shape
@@ -59,6 +60,7 @@ class Result:
         "notes",
         "statement_id",
         "table",
+        "whole",
     )
 
     table: pa.Table
@@ -68,6 +70,7 @@ class Result:
     statement_id: str | None
     cost_line: str
     confidence: float
+    whole: bool
     _intervals: tuple[tuple[str, tuple[Pair | None, ...]], ...]
 
     def __init__(
@@ -81,6 +84,7 @@ class Result:
         statement_id: str | int | None = None,
         cost_line: str = "",
         confidence: float = 0.95,
+        whole: bool = False,
     ) -> None:
         put = object.__setattr__
         put(self, "table", _whole_numbers(table))
@@ -91,6 +95,7 @@ class Result:
         put(self, "statement_id", None if statement_id is None else str(statement_id))
         put(self, "cost_line", cost_line)
         put(self, "confidence", confidence)
+        put(self, "whole", whole)
 
     @classmethod
     def finished(
@@ -254,6 +259,7 @@ class Result:
             "statement_id": self.statement_id,
             "cost_line": self.cost_line,
             "confidence": self.confidence,
+            "whole": self.whole,
         }
         table = table.replace_schema_metadata({_META: json.dumps(meta).encode()})
         sink = pa.BufferOutputStream()
@@ -262,10 +268,10 @@ class Result:
         return bytes(sink.getvalue())
 
     def __repr__(self) -> str:
-        return str(_upstairs("render").of_result(self).text())
+        return repr(_upstairs("render").shown(self))
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        bundle: dict[str, str] = _upstairs("render").of_result(self).mimebundle()
+        bundle: dict[str, str] = _upstairs("render").shown(self)._repr_mimebundle_()
         return bundle
 
 
@@ -298,6 +304,7 @@ def deserialise(stored: bytes) -> Result:
         statement_id=meta["statement_id"],
         cost_line=meta["cost_line"],
         confidence=meta["confidence"],
+        whole=meta.get("whole", False),
     )
 
 

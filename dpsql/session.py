@@ -322,7 +322,7 @@ class Session:
 
     def _explain(self, statement: Statement) -> Explanation:
         plan = bind(statement, self._catalog, self._finisher, self._alarms.declared)
-        return explain_plan(plan, self._ledger, as_json=statement.json)
+        return explain_plan(plan, self._ledger, self.policy.budget, as_json=statement.json)
 
     def budget(self) -> Any:
         """What is left, what was spent, and on what: :meth:`dpsql.ledger.ledger.Ledger.state`."""

@@ -140,7 +140,7 @@ class ExponentialChoice:
         else:
             said.append(
                 f"With probability at least {confidence:.4g} the winner is within "
-                f"{self._behind(confidence):.4g} of the best."
+                f"{self.behind(confidence):.4g} of the best."
             )
             if self.monotone:
                 said.append("A unit more moves all utilities the same way, so half the noise is enough.")
@@ -155,7 +155,8 @@ class ExponentialChoice:
         log = math.log(max(size, 1) / (1 - confidence))
         return (4 if self.method == "noisy_max" else 2) / float(self.epsilon / self.top) * log
 
-    def _behind(self, confidence: float) -> float:
+    def behind(self, confidence: float) -> float:
+        """How far short of the best the winner may fall, in units of the utility."""
         moved = float(Fraction(self.sensitivity) / self.steps)
         return self._reach(confidence, self.candidates or 1) * moved / (2 if self.monotone else 1)
 

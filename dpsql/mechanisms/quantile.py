@@ -175,6 +175,11 @@ class Quantiles:
     def rate(self, rank: Rank) -> Fraction:
         return self.part / (2 * rank.sensitivity * self.rows)
 
+    def off(self, rank: Rank, confidence: float) -> float:
+        """How many rows the answer's rank may be off by (Dwork and Roth, corollary 3.12)."""
+        log = math.log(self.high - self.low + 1) - math.log(1 - confidence)
+        return float(log / self.rate(rank)) / rank.scale
+
     def answer(self, table: pa.Table, groups: list[Group], entropy: Entropy) -> Answered:
         rows = rows_of(table, self.keys)
         values, counts = exact_integers(table.column(VALUE)), exact_integers(table.column(COUNT))
@@ -225,8 +230,7 @@ class Quantiles:
             f"(ε={float(self.epsilon):g}{shared})."
         ]
         for name, rank in zip(self.names, self.ranks, strict=True):
-            log = math.log(grid) - math.log(1 - confidence)
-            off = float(log / self.rate(rank)) / rank.scale
+            off = self.off(rank, confidence)
             which = f"the value that {float(rank.p):g} of the rows lie below"
             if rank.end:
                 side = "below" if rank.end == "min" else "above"

@@ -127,6 +127,14 @@ class Panel:
         return {"text/plain": self.text, "text/html": self.html}
 
 
+def shown(result: Result) -> Sheet | Lines:
+    """How a result is displayed: as a table; as it stands, where it is text to read."""
+    if not result.whole:
+        return of_result(result)
+    lines = [_one_line(line) for value in result.table.column(0).to_pylist() for line in value.split("\n")]
+    return Lines((*lines, "", result.cost_line))
+
+
 def of_result(result: Result, rows: int | None = None) -> Sheet:
     """A result as a sheet: each number with an interval rounded to what the noise allows, the cost below.
 

@@ -415,7 +415,7 @@ def test_stated_utility_holds() -> None:
     scores = np.zeros(n, dtype=np.int64)
     for method, monotone in itertools.product(METHODS, (False, True)):
         op = choice(method, Fraction(1), monotone, candidates=n)
-        reach = op._behind(0.9)
+        reach = op.behind(0.9)
         scores[0] = math.ceil(reach)
         entropy = fixed(f"utility {method} {monotone}")
         missed = sum(op.choose(scores, None, entropy) != [0] for _ in range(200))

@@ -5,6 +5,10 @@ SELECT COUNT(*) AS n FROM visits
 2. count_star(): count the rows; one privacy unit moves this by at most 10 in all.
 3. count_star(): the count with discrete Laplace noise of scale 100 (ε=0.1); within ±300 with 0.95 probability.
 Would cost ε=0.1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
+
+Expected error, with 0.95 probability, at other epsilons:
+                 ε=0.01   ε=0.02   ε=0.05   [ε=0.1]   ε=0.2   ε=0.5   ε=1
+  count_star()   ±2 996   ±1 498     ±599      ±300    ±150     ±60   ±30
 ====
 -- case: an average by public keys
 SELECT WITH DP OPTIONS (epsilon = 1) ward, AVG(amount) AS mean FROM visits GROUP BY ward
@@ -15,6 +19,10 @@ SELECT WITH DP OPTIONS (epsilon = 1) ward, AVG(amount) AS mean FROM visits GROUP
 4. avg(amount): a total about 250 with discrete Laplace noise of scale 15000 (ε=0.5, over 3 groups); within ±55333.2 with 0.975 probability.
 5. avg(amount): divided by a count with discrete Laplace noise of scale 60 (ε=0.5, over 3 groups); within ±221 with 0.975 probability.
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
+
+Expected error, with 0.95 probability, at other epsilons:
+                              ε=0.1   ε=0.2    ε=0.5   [ε=1]      ε=2      ε=5
+  avg(amount), of 1000 rows    ±500    ±500   ±397.5    ±142   ±62.34   ±23.08
 ====
 -- case: private keys
 SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6) city, COUNT(*) AS n FROM visits GROUP BY city
@@ -25,6 +33,10 @@ SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6) city, COUNT(*) AS n FROM visi
 4. groups are selected by their number of units (optimal, ε=0.5, δ=1e-06): a group appears with probability 3.3e-07 from 1 unit, above one half from 76, above 0.999 from 113; smaller groups are left out
 5. count_star(): the count with discrete Laplace noise of scale 60 (ε=0.5, over 3 groups); within ±180 with 0.95 probability.
 Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
+
+Expected error, with 0.95 probability, at other epsilons:
+                  ε=0.1   ε=0.2   ε=0.5   [ε=1]   ε=2   ε=5
+  count_star()   ±1 797    ±899    ±359    ±180   ±90   ±36
 ====
 -- case: rows
 SELECT WITH DP OPTIONS (epsilon = 1) SUM(bid) AS total FROM bids
@@ -33,6 +45,10 @@ SELECT WITH DP OPTIONS (epsilon = 1) SUM(bid) AS total FROM bids
 2. sum(bid): add bid, held to [0, 10] (from the policy); one privacy unit moves this by at most 10 in all.
 3. sum(bid): the sum with discrete Laplace noise of scale 10 (ε=1); within ±29.96 with 0.95 probability.
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
+
+Expected error, with 0.95 probability, at other epsilons:
+              ε=0.1    ε=0.2    ε=0.5    [ε=1]      ε=2     ε=5
+  sum(bid)   ±299.6   ±149.8   ±59.91   ±29.96   ±14.98   ±5.99
 ====
 -- case: Gaussian noise
 SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, noise = 'GAUSSIAN') COUNT(*) AS n, SUM(amount) AS total FROM visits
@@ -43,6 +59,11 @@ SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, noise = 'GAUSSIAN') COUNT(*) 
 4. count_star(): the count with rounded Gaussian noise of deviation 83.4832 (ε=0.5, δ=5e-07); within ±164 with 0.95 probability.
 5. sum(amount): the sum with rounded Gaussian noise of deviation 41741.6 (ε=0.5, δ=5e-07); within ±81812 with 0.95 probability.
 Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
+
+Expected error, with 0.95 probability, at other epsilons:
+                    ε=0.1      ε=0.2      ε=0.5     [ε=1]       ε=2       ε=5
+  count_star()     ±1 421       ±742       ±314      ±164       ±86       ±37
+  sum(amount)    ±710 400   ±371 100   ±156 900   ±81 810   ±42 780   ±18 360
 ====
 -- case: public data
 SELECT beds FROM wards
@@ -57,3 +78,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) SUM(LEAST(amount, 100) - 10) AS total FROM 
 2. sum(LEAST(amount, 100) - 10): add LEAST(amount, 100) - 10, held to [-10, 90] (from the policy); one privacy unit moves this by at most 900 in all.
 3. sum(LEAST(amount, 100) - 10): the sum with discrete Laplace noise of scale 900 (ε=1); within ±2696.16 with 0.95 probability.
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
+
+Expected error, with 0.95 probability, at other epsilons:
+                                   ε=0.1     ε=0.2    ε=0.5    [ε=1]      ε=2      ε=5
+  sum(LEAST(amount, 100) - 10)   ±26 960   ±13 480   ±5 392   ±2 696   ±1 348   ±539.2

@@ -1,0 +1,140 @@
+"""Exact queries as people read them: indented, without needless quotes and parentheses, with the columns that are used.
+
+What is shown means what is run, word for word; only the spelling differs.
+"""
+
+from __future__ import annotations
+
+import re
+
+from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.errors import SqlglotError
+
+from dpsql.sql.relation import UNIT
+
+WIDTH = 100
+"""Characters of a line."""
+
+_DUCKDB = DuckDB()
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_WORDS = """
+    all analyse analyze and anti any array as asc asof asymmetric at authorization between bigint binary bit
+    boolean both by case cast char character check coalesce collate collation column columns concurrently
+    constraint create cross dec decimal default deferrable desc describe distinct do else end except exists
+    extract false fetch float for foreign freeze from full generated glob group grouping grouping_id having
+    ilike in initially inner inout int integer intersect interval into is isnull join lambda lateral leading
+    left like limit map national natural nchar none not notnull null nullif numeric offset on only or order
+    out outer overlaps overlay pivot pivot_longer pivot_wider placing position positional precision primary
+    qualify real references returning right row select semi setof show similar smallint some struct
+    substring summarize symmetric table tablesample then time timestamp to trailing treat trim true try_cast
+    tuple union unique unpack unpivot using values varchar variadic verbose when where window with
+    xmlattributes xmlconcat xmlelement xmlexists xmlforest xmlnamespaces xmlparse xmlpi xmlroot xmlserialize
+    xmltable"""
+_RESERVED = frozenset(_WORDS.split())
+_ATOMS = (exp.Column, exp.Literal, exp.Func, exp.Paren, exp.Boolean, exp.Null)
+_LOOSE = (exp.Alias, exp.Where, exp.Paren, exp.Having, exp.Qualify, exp.Tuple, exp.Func)
+
+
+def pretty(sql: str) -> str:
+    """The same query, laid out on lines.
+
+    >>> print(pretty('SELECT ("u"."x") AS x FROM (SELECT "b".* FROM "t" AS "b") AS "u"'))
+    SELECT u.x AS x
+    FROM (SELECT b.x FROM t AS b) AS u
+    """
+    try:
+        trees = _DUCKDB.parse(sql)
+    except SqlglotError:  # a shape that only the engine knows
+        return sql
+    if len(trees) != 1 or trees[0] is None:
+        return sql
+    tree = trees[0]
+    _name_columns(tree)
+    for paren in list(tree.find_all(exp.Paren)):
+        if isinstance(paren.this, _ATOMS) or isinstance(paren.parent, _LOOSE):
+            paren.replace(paren.this)
+    for name in tree.find_all(exp.Identifier):
+        if name.args.get("quoted") and _PLAIN.fullmatch(name.name) and name.name.lower() not in _RESERVED:
+            name.set("quoted", False)
+    laid = tree.sql(
+        dialect="duckdb", pretty=True, comments=False, normalize_functions=False, max_text_width=WIDTH
+    )
+    if any("\n" in text.name for text in tree.find_all(exp.Literal)):
+        return laid  # a line of this one may be the inside of a string
+    return "\n".join(_folded(laid.split("\n")))
+
+
+def _folded(lines: list[str]) -> list[str]:
+    """Joins what fits on a line: a clause and its items, a parenthesis and what it holds."""
+    out: list[str] = []
+    lines = list(lines)
+    while lines:
+        head = lines.pop(0)
+        inside: list[str] = []
+        while lines and _depth(lines[0]) > _depth(head):
+            inside.append(lines.pop(0))
+        inside = _folded(inside)
+        opens = head.endswith("(")
+        closes = opens and bool(lines) and lines[0].lstrip().startswith(")")
+        joined = head + ("" if opens else " ") + " ".join(line.strip() for line in inside)
+        joined += lines[0].lstrip() if closes else ""
+        if not inside or opens != closes or len(joined) > WIDTH or any(line.endswith("(") for line in inside):
+            out += [head, *inside]
+        elif closes:
+            lines[0] = joined  # it may open something again
+        else:
+            out.append(joined)
+    return out
+
+
+def _depth(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))
+
+
+def _name_columns(tree: exp.Expr) -> None:
+    """Writes out ``base.*`` of a derived table as the columns that are asked of it."""
+    for derived in tree.find_all(exp.Subquery):
+        inner = derived.this
+        if (
+            not isinstance(inner, exp.Select)
+            or not derived.alias
+            or not isinstance(derived.parent, exp.From | exp.Join)
+        ):
+            continue
+        star = next((i for i in inner.expressions if isinstance(i, exp.Column) and i.is_star), None)
+        outer = derived.find_ancestor(exp.Select)
+        if star is None or outer is None or not star.table:
+            continue
+        asked = _asked(outer, derived.alias)
+        if asked is None:
+            continue
+        given = {item.alias_or_name for item in inner.expressions if item is not star}
+        wanted = [
+            exp.column(exp.to_identifier(name, quoted=True), exp.to_identifier(star.table, quoted=True))
+            for name in asked
+            if name not in given and name != UNIT
+        ]
+        rest = [item for item in inner.expressions if item is not star]
+        inner.set("expressions", [*wanted, *rest])
+
+
+def _asked(outer: exp.Select, alias: str) -> list[str] | None:
+    """The columns of a derived table that a SELECT names; None where it may mean others (a star, a bare name)."""
+    names: dict[str, None] = {}
+    for node in outer.find_all(exp.Column, exp.Star):
+        if isinstance(node, exp.Star):
+            holder = node.parent
+            counted = isinstance(holder, exp.Count)
+            inside = node.find_ancestor(exp.Select) is not outer
+            if counted or inside or (isinstance(holder, exp.Column) and holder.table != alias):
+                continue
+            return None
+        assert isinstance(node, exp.Column)
+        if node.table == alias:
+            if isinstance(node.this, exp.Star):
+                return None
+            names[node.name] = None
+        elif not node.table and node.find_ancestor(exp.Select) is outer:
+            return None
+    return list(names)

@@ -1,0 +1,125 @@
+"""Errors that are told before anything is paid, at other epsilons."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from fractions import Fraction
+
+import duckdb
+import numpy as np
+import pytest
+
+import dpsql
+from dpsql.mechanisms.additive import Count, Mean
+from dpsql.mechanisms.expected import ROWS, expected
+from dpsql.mechanisms.perturbation import LaplaceNoise, Statistic
+from dpsql.noise.entropy import Entropy
+
+POLICY = """
+[budget]
+epsilon = 100
+delta = 1e-3
+accountant = "basic"
+max_epsilon_per_query = 4
+[tables.t]
+privacy_unit = "u"
+max_rows = 2
+max_groups = 3
+[tables.t.columns]
+x = { bounds = [0, 10] }
+k = { values = [1, 2, 3] }
+"""
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[dpsql.Session]:
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE t AS SELECT i AS u, i % 3 + 1 AS k, i % 10 AS x FROM range(50) AS r(i)")
+        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
+            yield session
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "COUNT(*) AS n, SUM(x) AS s, AVG(x) AS m FROM t",
+        "k, COUNT(DISTINCT x) AS n, COUNT(*) AS rows FROM t GROUP BY k",
+        "COUNT(*) AS n FROM t",
+        "MEDIAN(x) AS q, MAX(x) AS top FROM t",
+    ],
+)
+@pytest.mark.parametrize("noise", ["LAPLACE", "GAUSSIAN"])
+def test_another_epsilon_is_told_as_that_statement_itself_tells_it(
+    session: dpsql.Session, asked: str, noise: str
+) -> None:
+    """The column of ε=2 in the table of ε=1 is the own column of the same statement at ε=2."""
+    text = "SELECT WITH DP OPTIONS (epsilon = {}, delta = 1e-5, noise = '{}') {}"
+    tables = {e: session.explain(text.format(e, noise, asked)).errors for e in ("1", "2")}
+    assert all(table is not None and table.rows for table in tables.values())
+    for e, table in tables.items():
+        assert table is not None and table.own == Fraction(e)
+        assert max(table.epsilons) <= 4, "the owner allows no more"
+        for other, known in tables.items():
+            assert known is not None
+            mine = [errors[table.epsilons.index(Fraction(other))] for _, errors in table.rows]
+            own = [errors[known.epsilons.index(known.own)] for _, errors in known.rows]
+            assert mine == pytest.approx(own, rel=0.02)
+        for _, errors in table.rows:
+            assert list(errors) == sorted(errors, reverse=True), "more epsilon, less error"
+
+
+def test_an_error_is_what_the_sentence_says(session: dpsql.Session) -> None:
+    explained = session.explain("SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) AS n FROM t")
+    assert explained.errors is not None
+    ((name, errors),) = explained.errors.rows
+    own = errors[explained.errors.epsilons.index(Fraction(1))]
+    assert name == "count_star()" and f"within ±{own:g} with 0.95" in str(explained)
+    assert f"±{own:g}" in str(explained).split("Expected error")[1].split("Exact SQL")[0]
+    assert json.loads(explained.json())["errors"]["count_star()"]["1"] == own
+
+
+def test_choices_too(session: dpsql.Session) -> None:
+    text = str(
+        session.explain(
+            "WITH c(v) AS (VALUES (1), (2)) SELECT v, EXPMECH(COUNT(*) FILTER (WHERE x = v), epsilon => 1) OVER c FROM t"
+        )
+    )
+    assert "short of the best" in text
+    text = str(session.explain("SELECT ABOVE_THRESHOLD(COUNT(*), 10, epsilon => 1) FROM t"))
+    assert "compared with the threshold" in text
+    with_none = session.explain("SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-5) MEDIAN(x) FROM t")
+    assert with_none.errors is None and "Expected error" not in str(with_none)
+
+
+def test_explain_is_never_cut(session: dpsql.Session) -> None:
+    asked = "SELECT WITH DP OPTIONS (epsilon = 1) k, AVG(x) AS m, MEDIAN(x) AS q FROM t GROUP BY k"
+    result = session.sql("EXPLAIN " + asked)
+    assert "…" not in repr(result)
+    for line in str(session.explain(asked)).splitlines():
+        assert line in repr(result).splitlines()
+    page = result._repr_mimebundle_()["text/html"]
+    assert "GROUP BY" in page and "pre-wrap" in page
+    import pickle
+
+    assert pickle.loads(pickle.dumps(result)) == result
+    (row,) = session.sql("EXPLAIN (FORMAT JSON) " + asked).fetchall()
+    assert json.loads(row[0])["errors"]
+
+
+def test_the_error_of_a_mean_covers_what_noise_does() -> None:
+    """A thousand rows, noise drawn a few thousand times: off by more than said in no more than 5 of 100."""
+    count = Statistic("n", LaplaceNoise(Fraction(1, 10), 1))
+    total = Statistic("s", LaplaceNoise(Fraction(1, 10), 10))
+    mean = Mean("m", total, count, Fraction(1), Fraction(10), (Fraction(0), Fraction(20)))
+    from dpsql.mechanisms.additive import Aggregation
+
+    (said,) = expected(Aggregation("", (), (mean,)), Fraction(1), 0.95)
+    entropy, draws = Entropy(), 4000
+    exact_total, exact_count = np.full(draws, 7 * ROWS), np.full(draws, ROWS)  # all rows at 17, about 10
+    noisy = {total: total.noise.add(exact_total, entropy), count: count.noise.add(exact_count, entropy)}
+    off = np.abs(np.asarray(mean.show(noisy, 0.95).value) - 17.0)
+    assert (off > said.error).mean() < 0.05
+    assert (off > said.error / 20).mean() > 0.05, "and it is not empty talk"
+    (less,) = expected(Aggregation("", (), (Count("c", count),)), Fraction(2), 0.95)
+    assert less.error < count.noise.half_width(0.95)
