@@ -66,8 +66,9 @@ class From:
 
     @property
     def max_groups(self) -> int | None:
+        """Groups that a unit counts in, where a query does not say: as many as the widest of its tables allows."""
         known = [r.max_groups for r in self.relations if r.private and r.max_groups is not None]
-        return min(known) if known else None
+        return max(known) if known else None
 
     @property
     def unit_type(self) -> Type | None:

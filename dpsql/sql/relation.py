@@ -91,7 +91,7 @@ class Relation:
         if self.row_level:
             return 1
         known = [table.max_groups for table in self.tables if table.max_groups is not None]
-        return min(known) if known else None
+        return max(known) if known else None
 
     def renamed(self, alias: str) -> Relation:
         """The same relation under another alias: its columns now hang on that name."""
