@@ -280,7 +280,22 @@ class Binder:
             typed, _ = self.expression(node, names, env)
             return typed.node
 
-        return bind_from(select, resolve, condition)
+        def unique(node: exp.Expr, relation: Relation, keys: list[str]) -> bool:
+            found = (
+                relation.inputs[0].sql
+                if relation.inputs
+                else f"SELECT * FROM {to_sql(exp.to_table(node.name))}"
+            )
+            if any(block.name in found for block in self.blocks):
+                return False  # its rows are not known before it is released
+            columns = ", ".join(to_sql(column(key)) for key in keys)
+            known = " AND ".join(f"{to_sql(column(key))} IS NOT NULL" for key in keys)
+            text = (
+                f"SELECT 1 FROM ({found}) AS t WHERE {known} GROUP BY {columns} HAVING COUNT(*) > 1 LIMIT 1"
+            )
+            return int(self.finish.finish(text, {}, self.public).num_rows) == 0
+
+        return bind_from(select, resolve, condition, unique)
 
     def lend(self, node: exp.Expr, env: Env) -> Relation:
         """A public FROM item as an exact query reads it: a policy table as it is, all else evaluated and lent."""

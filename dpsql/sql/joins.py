@@ -18,13 +18,15 @@ from sqlglot import exp
 
 from dpsql.errors import BindError, PrivacyError
 from dpsql.plan import Input
-from dpsql.sql.dialect import span_of
+from dpsql.sql.dialect import parse_fragment, span_of, to_sql
 from dpsql.sql.meeting import unify
 from dpsql.sql.relation import Field, Names, Relation, column, fold, meets_exactly
 from dpsql.sql.types import Type
 
 Resolve = Callable[[exp.Expr], Relation]
 Safe = Callable[[exp.Expr, Names], exp.Expr]
+Unique = Callable[[exp.Expr, Relation, list[str]], bool]
+"""Whether a public FROM item has one row at most for each value of these columns; None of its rows is private."""
 
 
 @dataclass
@@ -99,7 +101,7 @@ def _pair(part: exp.Expr) -> tuple[exp.Column, exp.Column] | None:
     return None
 
 
-def bind_from(select: exp.Select, resolve: Resolve, safe: Safe) -> From:
+def bind_from(select: exp.Select, resolve: Resolve, safe: Safe, unique: Unique) -> From:
     """Binds the FROM of a SELECT that reads private data.
 
     Raises:
@@ -110,7 +112,11 @@ def bind_from(select: exp.Select, resolve: Resolve, safe: Safe) -> From:
     bound = From([first], first.source, unit=first.unit, row_level=first.row_level)
     where = conjuncts(select.args["where"].this) if select.args.get("where") else []
     for join in select.args.get("joins") or []:
-        _add(bound, join, resolve(join.this), where, safe)
+        right = resolve(join.this)
+        if bound.row_level or right.row_level:
+            item = join.this if not right.private else select.args["from_"].this
+            right = _at_most_one(bound, right, item, where, join, unique)
+        _add(bound, join, right, where, safe)
     return bound
 
 
@@ -135,8 +141,6 @@ def _add(bound: From, join: exp.Join, right: Relation, where: list[exp.Expr], sa
     equal_units: exp.Expr | None = None
     if left_private and right.private:
         equal_units = _same_unit(bound, right, conditions, using, where, join)
-    elif bound.row_level or right.row_level:
-        _at_most_one(bound, right, conditions, using, join)
     if kind in ("SEMI", "ANTI") and not left_private and right.private:
         raise PrivacyError(
             f"a {kind} join would let private rows decide which public rows stay.",
@@ -159,7 +163,7 @@ def _add(bound: From, join: exp.Join, right: Relation, where: list[exp.Expr], sa
         bound.merged[name] = chosen
     if equal_units is not None:
         on.append(equal_units)
-    bound.joins.append(_join(right.source, side, kind, on))
+    bound.joins.append(_join(right.source, _kept(side, bound, right), kind, on))
     # The preserved side of an outer join against private rows: its columns can be the public groups.
     if side == "RIGHT" and left_private and not right.private:
         right = replace(right, public_preserved=True)
@@ -275,14 +279,64 @@ def _fields(names: Names, right: Relation, part: exp.Expr) -> tuple[Field, Field
     return (second, first) if theirs[0] else (first, second)
 
 
+def _kept(side: str, bound: From, right: Relation) -> str:
+    """The side of the exact join: where rows are units, public rows that no private row meets are nobody's."""
+    if not (bound.row_level or right.row_level):
+        return side
+    public, private = ("LEFT", "RIGHT") if right.private else ("RIGHT", "LEFT")
+    return {public: "", "FULL": private}.get(side, side)
+
+
 def _at_most_one(
-    bound: From, right: Relation, conditions: list[exp.Expr], using: list[str], join: exp.Join
-) -> None:
-    raise PrivacyError(
-        "with rows as the privacy unit, a join may repeat a row as often as others match it.",
-        span=span_of(join),
-        hint="ask the owner for a privacy unit column; its rows can be bounded after the join.",
-    )
+    bound: From, right: Relation, item: exp.Expr, where: list[exp.Expr], join: exp.Join, unique: Unique
+) -> Relation:
+    """A join of rows that are their own unit: each may meet at most one public row, or it would count several times.
+
+    Gives the right side; the public side is held to one row for each value of the columns it is joined on.
+    """
+    side, kind = (str(join.args.get(key) or "").upper() for key in ("side", "kind"))
+    if (bound.private and right.private) or (not right.private and kind in ("SEMI", "ANTI")):
+        return right  # refused elsewhere; or it adds no rows
+    public = right if not right.private else bound.relations[0]
+    if right.private and len(bound.relations) > 1:
+        raise PrivacyError(
+            "with rows as the privacy unit, a join starts from them.",
+            span=span_of(join),
+            hint=f"write FROM {right.alias} JOIN ...",
+        )
+    names = Names((*bound.relations, right), dict(bound.merged))
+    using = _using(join, str(join.args.get("method") or "").upper(), list(bound.relations), right)
+    outer = side in ("LEFT", "RIGHT", "FULL")
+    parts = [*conjuncts(join.args.get("on")), *([] if outer else where)]
+    pairs = [pair for part in parts if (pair := _fields(names, right, part)) is not None]
+    pairs += [(_of(bound, name), next(f for f in right.fields if fold(f.name) == name)) for name in using]
+    keys = [
+        (there if public is right else here).name
+        for here, there in pairs
+        if meets_exactly(here.typed.type, there.typed.type)
+    ]
+    if not keys or not unique(item, public, keys):
+        raise PrivacyError(
+            f"with rows as the privacy unit, each may meet one row of {public.alias}, and here it may meet several.",
+            span=span_of(join.args.get("on") or join),
+            hint="join on columns that are unique there, or ask the owner for a privacy unit column.",
+        )
+    held = _one_row_each(public, list(dict.fromkeys(keys)))
+    if public is right:
+        return held
+    bound.relations, bound.source = [held], held.source
+    return right
+
+
+def _one_row_each(public: Relation, keys: list[str]) -> Relation:
+    """The public relation, held to one row for each value of its keys, whatever becomes of it in the meantime."""
+    inner = public.source.copy()
+    inner.set("alias", exp.TableAlias(this=exp.to_identifier("dpsql_base", quoted=True)))
+    columns = ", ".join(to_sql(column(key, "dpsql_base")) for key in keys)
+    text = f"SELECT * FROM {to_sql(inner)} QUALIFY row_number() OVER (PARTITION BY {columns} ORDER BY {columns}) = 1"
+    query = parse_fragment(text)
+    assert isinstance(query, exp.Select)
+    return replace(public, source=query.subquery(exp.to_identifier(public.alias, quoted=True)))
 
 
 def lent(relation: Relation, name: str, alias: str) -> Relation:
