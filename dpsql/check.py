@@ -15,6 +15,7 @@ from pathlib import Path
 from dpsql.engine.duckdb import DuckDBEngine
 from dpsql.errors import PolicyError, did_you_mean
 from dpsql.policy import Policy, Table
+from dpsql.policy_checks import bound_text
 
 KNOWN = (
     (r"age(_years)?|years_old", "[0, 120]", "nobody is older"),
@@ -142,7 +143,7 @@ def _columns(table: Table, schema: Mapping[str, str], unit: str, findings: Findi
             proposed.append(f"{name} = {{ bounds = {bounds} }}")
     for name, column in table.columns.items():
         if column.bounds is not None:
-            low, high = (f"{float(end):g}" for end in column.bounds)
+            low, high = (bound_text(end) for end in column.bounds)
             findings.declared.append(f"  {name}: {low} to {high}")
         elif column.values is not None:
             findings.declared.append(f"  {name}: {len(column.values)} public values")

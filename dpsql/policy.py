@@ -57,7 +57,8 @@ class Column:
     """What the owner says of one column: its range, or the list of its public values, or both.
 
     Args:
-        bounds: the lowest and the highest value that count; rows beyond are clamped.
+        bounds: the lowest and the highest value that count; rows beyond are clamped. Numbers (of an INTERVAL column,
+            seconds), or dates or times without a zone, which are kept as :class:`dpsql.policy_checks.Moment`.
         values: every value there can be, in the order in which groups are shown. Keys over it cost no delta.
     """
 

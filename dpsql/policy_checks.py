@@ -137,12 +137,74 @@ def whole(key: str, value: object) -> None:
         raise PolicyError(f"{key} is a whole number, at least 1.", keys=(key,), hint=f"{key} = 1")
 
 
+class Moment(Fraction):
+    """A bound that is written as a date or a time: as a number, seconds since 1970 (of a time, since midnight).
+
+    >>> Moment(datetime.date(1970, 1, 2)) == 86400, str(Moment(datetime.date(1970, 1, 2)))
+    (True, '1970-01-02')
+    """
+
+    __slots__ = ("written",)
+    written: datetime.date | datetime.time
+
+    def __new__(cls, written: datetime.date | datetime.time) -> Moment:
+        if isinstance(written, datetime.time):
+            since = datetime.timedelta(
+                hours=written.hour, minutes=written.minute, seconds=written.second, microseconds=written.microsecond
+            )  # fmt: skip
+        elif isinstance(written, datetime.datetime):
+            since = written - datetime.datetime(1970, 1, 1)
+        else:
+            since = written - datetime.date(1970, 1, 1)
+        made = super().__new__(cls, since // datetime.timedelta(microseconds=1), 10**6)
+        made.written = written
+        return made
+
+    @property
+    def kind(self) -> str:
+        return "time" if isinstance(self.written, datetime.time) else "date"
+
+    def __str__(self) -> str:
+        return self.written.isoformat(*([" "] if isinstance(self.written, datetime.datetime) else []))
+
+    def __repr__(self) -> str:
+        return f"Moment({self.written!r})"
+
+    def __copy__(self) -> Moment:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Moment:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Moment, (self.written,)
+
+
+def bound_text(end: Fraction) -> str:
+    """A bound for the eye: as it was written where that is a date or a time."""
+    return str(end) if isinstance(end, Moment) else f"{float(end):g}"
+
+
+def _end(item: object) -> Fraction:
+    if isinstance(item, Moment):
+        return item
+    if isinstance(item, datetime.date | datetime.time):
+        if getattr(item, "tzinfo", None) is not None:
+            raise PolicyError(
+                "bounds have no time zone.", keys=("bounds",), hint="bounds = [2020-01-01, 2020-12-31]"
+            )
+        return Moment(item)
+    return fraction("bounds", item)
+
+
 def bounds_of(value: object) -> tuple[Fraction, Fraction]:
     if not isinstance(value, list | tuple) or len(value) != 2:
         raise PolicyError(
             "bounds are a lowest and a highest number.", keys=("bounds",), hint="bounds = [0, 100]"
         )
-    low, high = (fraction("bounds", item) for item in value)
+    low, high = (_end(item) for item in value)
+    if getattr(low, "kind", "number") != getattr(high, "kind", "number"):
+        raise PolicyError("bounds are two numbers, two dates or two times.", keys=("bounds",))
     if low > high:
         raise PolicyError(
             "the bounds are reversed: the lowest comes first.",

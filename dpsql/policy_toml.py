@@ -213,6 +213,8 @@ def _value(value: Any) -> str:
         return str(value)
     if isinstance(value, Decimal):
         return str(value).lower()
+    if hasattr(value, "written"):  # a bound that is a date or a time
+        return _value(value.written)
     if isinstance(value, Fraction):
         return decimal(value) or f'"{value.numerator}/{value.denominator}"'
     if isinstance(value, str):

@@ -188,7 +188,8 @@ def _assumptions(assumed: dict[str, Any]) -> str:
 def _declared(column: dict[str, Any]) -> str:
     told = []
     if column["bounds"] is not None:
-        told.append(f"{column['bounds'][0]:g} to {column['bounds'][1]:g}")
+        low, high = (end if isinstance(end, str) else f"{end:g}" for end in column["bounds"])
+        told.append(f"{low} to {high}")
     if column["values"] is not None:
         shown = ", ".join(map(str, column["values"][:12]))
         told.append(f"{len(column['values'])} values: {shown}{', ...' if len(column['values']) > 12 else ''}")

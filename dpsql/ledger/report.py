@@ -23,6 +23,7 @@ from dpsql.ledger.ledger import Ledger
 from dpsql.ledger.page import page
 from dpsql.ledger.state import BudgetState
 from dpsql.policy import Policy
+from dpsql.policy_checks import Moment
 from dpsql.privacy.filters import open_filter
 
 FORMAT = 1
@@ -247,7 +248,9 @@ def _assumptions(policy: Policy | None) -> dict[str, Any]:
         columns = [
             {
                 "name": name,
-                "bounds": None if column.bounds is None else [float(b) for b in column.bounds],
+                "bounds": None
+                if column.bounds is None
+                else [str(b) if isinstance(b, Moment) else float(b) for b in column.bounds],
                 "values": None if column.values is None else list(column.values),
             }
             for name, column in table.columns.items()

@@ -8,6 +8,7 @@ from dpsql import __version__
 from dpsql.errors import BindError, did_you_mean
 from dpsql.notebook.arguments import Options
 from dpsql.notebook.render import Lines, Panel, Sheet, of_rows
+from dpsql.policy_checks import bound_text
 
 if TYPE_CHECKING:
     from dpsql.result import Result
@@ -32,7 +33,7 @@ def one_line(session: Session) -> str:
     """What loading and connecting say: version, tables, what is left."""
     tables = ", ".join(session.policy.tables) or "no tables"
     parts = [f"dpsql {__version__}", tables, session.budget().sentence]
-    if session._ledger.path is None:
+    if session.account.path is None:
         parts.append("this budget lasts for this kernel only")
     return " · ".join(parts)
 
@@ -41,7 +42,7 @@ def budget(session: Session) -> Panel:
     """The bar, and the latest charges."""
     from dpsql.ledger.display import budget_html, budget_text
 
-    return Panel(budget_text(session._ledger), budget_html(session._ledger))
+    return Panel(budget_text(session.account), budget_html(session.account))
 
 
 def example_table(session: Session) -> str | None:
@@ -60,7 +61,7 @@ def schema(session: Session) -> dict[str, list[str]]:
     """Tables of the policy and their columns, for completion. No rows are read."""
     found = {}
     for table in session.policy.tables.values():
-        found[table.name] = list(session._catalog.schema(table))
+        found[table.name] = list(session.columns(table.name))
     return found
 
 
@@ -78,11 +79,11 @@ def columns(session: Session, name: str) -> Sheet:
         raise BindError(f"there is no table {name}.", hint=did_you_mean(name, tables))
     declared = {column.lower(): told for column, told in table.columns.items()}
     rows = []
-    for column, kind in session._catalog.schema(table).items():
+    for column, kind in session.columns(table.name).items():
         told = declared.get(column.lower())
         known = ""
         if told is not None and told.bounds is not None:
-            known = f"{float(told.bounds[0]):g} to {float(told.bounds[1]):g}"
+            known = f"{bound_text(told.bounds[0])} to {bound_text(told.bounds[1])}"
         elif told is not None and told.values is not None:
             known = ", ".join(map(str, told.values))
         elif table.privacy_unit is not None and column.lower() == table.privacy_unit.lower():
@@ -96,6 +97,6 @@ def report(session: Session, path: str) -> Lines:
     from dpsql.ledger.report import report_text, write_report
 
     if not path:
-        return Lines(tuple(report_text(session._ledger, session.policy).splitlines()))
-    written = write_report(session._ledger, session.policy, path)
+        return Lines(tuple(report_text(session.account, session.policy).splitlines()))
+    written = write_report(session.account, session.policy, path)
     return Lines((f"written to {written}",))

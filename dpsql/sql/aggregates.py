@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,6 +17,7 @@ from dpsql.mechanisms.together import Part
 from dpsql.sql import grid as grids
 from dpsql.sql.auto import auto_bounded, require_number
 from dpsql.sql.dialect import span_of, to_sql
+from dpsql.sql.lines import MOMENTS, Line, line, moment_of
 from dpsql.sql.options import Call, Readers, bounds_or_auto, epsilon_value, one_of, pair
 from dpsql.sql.rewrite import Partial
 from dpsql.sql.types import Typed
@@ -72,6 +73,8 @@ class Bounded:
     grid: grids.Grid
     per_group: bool
     origin: str
+    line: Line | None = None
+    """Where the argument is a date, a time or an interval: the numbers that it stands on."""
 
     @property
     def centre(self) -> int:
@@ -184,13 +187,14 @@ def _no_row_bounds(call: Call, options: dict[str, Any]) -> None:
 
 
 def bounds_of(
-    block: Block, call: Call, options: dict[str, Any], typed: Typed, place: exp.Expr | None = None
-) -> tuple[Fraction, Fraction, str]:
+    block: Block, call: Call, options: dict[str, Any], typed: Typed, place: exp.Expr | None = None,
+    kinds: Sequence[str] = (),
+) -> tuple[Fraction, Fraction, str]:  # fmt: skip
     """The bounds of an argument (the first, or that in ``place``) and where they come from: named first, then derived
-    from the policy.
+    from the policy. ``kinds`` may stand where else numbers must.
 
     Raises:
-        PrivacyError: there are none. BindError: not a number, or bounds of both kinds.
+        PrivacyError: there are none. BindError: not a number, or bounds of both kinds, or of another kind.
     """
     place = call.args[0] if place is None else place
     per_group = options.get("contribution_bounds_per_group")
@@ -201,7 +205,7 @@ def bounds_of(
         )
     if per_group is not None and block.exact.bound.row_level:
         per_row, per_group = per_group, None  # a unit is one row here: its aggregate is its value
-    if not typed.type.numeric:
+    if not typed.type.numeric and typed.type.kind not in kinds:
         raise BindError(
             f"{call.name} needs a number, and {block.source(place)} is {typed.type.sql}.",
             span=span_of(place),
@@ -212,6 +216,11 @@ def bounds_of(
             span=span_of(call.node),
             hint="write contribution_bounds_per_row => (0, 100).",
         )
+    for key in ("contribution_bounds_per_row", "contribution_bounds_per_group"):
+        if options.get(key) is not None:
+            _of_one_kind(typed, call.named[key][0])
+    if typed.type.kind == "BOOLEAN" and per_row is None and per_group is None:
+        return Fraction(0), Fraction(1), "FALSE and TRUE"
     source, asked = block.source(place), ", ".join(block.source(arg) for arg in call.args)
     if per_group is not None:
         return *per_group, "given per group"
@@ -227,7 +236,26 @@ def bounds_of(
     )
 
 
-def bounded(block: Block, call: Call, options: dict[str, Any], typed: Typed, finer: bool = False) -> Bounded:
+_BOUND_KINDS = {"DATE": ("DATE", "TIMESTAMP"), "TIMESTAMP": ("DATE", "TIMESTAMP"), "TIME": ("TIME",),
+                "INTERVAL": ("INTERVAL", "number")}  # fmt: skip
+
+
+def _of_one_kind(typed: Typed, node: exp.Expr) -> None:
+    """Refuses named bounds that are dates where the argument is a number, or the other way round."""
+    for item in node.expressions:
+        moment = moment_of(item)
+        kind = "number" if moment is None else moment[0]
+        if kind not in _BOUND_KINDS.get(typed.type.kind, ("number",)):
+            raise BindError(
+                f"the bounds of a {typed.type.sql} can't be a {kind}.",
+                span=span_of(item) or span_of(node),
+                hint="write bounds of its type: (DATE '2020-01-01', DATE '2020-12-31'), or (0, 100) for numbers.",
+            )
+
+
+def bounded(
+    block: Block, call: Call, options: dict[str, Any], typed: Typed, finer: bool = False, kinds: Sequence[str] = ()
+) -> Bounded:  # fmt: skip
     """The argument on a grid chosen from its bounds: named first, then derived from the policy.
 
     Raises:
@@ -235,10 +263,13 @@ def bounded(block: Block, call: Call, options: dict[str, Any], typed: Typed, fin
         BindError: not a number.
     """
     per_group = options.get("contribution_bounds_per_group") is not None and not block.exact.bound.row_level
-    low, high, origin = bounds_of(block, call, options, typed)
-    grid = grids.choose(typed.type, low, high, finer=finer)
-    y = block.exact.value(block.filtered(call, to_sql(grids.value(typed, grid))))
-    return Bounded(typed, y, grid, per_group, origin)
+    low, high, origin = bounds_of(block, call, options, typed, kinds=kinds)
+    place = line(typed, low, high)
+    if place.between is not None and options.get("report_format"):
+        raise BindError(f"{typed.type.sql} has no JSON report.", span=span_of(call.node))
+    grid = grids.choose(place.typed.type, place.low, place.high, finer=finer)
+    y = block.exact.value(block.filtered(call, to_sql(grids.value(place.typed, grid))))
+    return Bounded(place.typed, y, grid, per_group, origin, place)
 
 
 def total_about(block: Block, item: Bounded, centre: int = 0) -> Partial:
@@ -280,11 +311,11 @@ def _sum(block: Block, call: Call, name: str, options: dict[str, Any]) -> Aggreg
     typed = _one_argument(block, call)
     if options.get("contribution_bounds_per_row") == "AUTO":
         return _auto(block, call, name, options, typed, "sum")
-    item = bounded(block, call, options, typed)
+    item = bounded(block, call, options, typed, kinds=("INTERVAL", "BOOLEAN"))
     if not item.per_group:
         rows_bounded(block, call)
     partial = total_about(block, item)
-    integers = typed.type.kind == "INTEGER" and item.grid.steps == 1
+    integers = item.typed.type.kind == "INTEGER" and item.grid.steps == 1 and typed.type.sql != "UHUGEINT"
 
     def build(noise: NoiseOf) -> additive.Output:
         return additive.Sum(name, noise(partial, 1), Fraction(item.grid.steps))
@@ -295,11 +326,18 @@ def _sum(block: Block, call: Call, name: str, options: dict[str, Any]) -> Aggreg
     )
     kind = "HUGEINT" if integers else typed.type.sum_type
     return Aggregate(
-        name, call, options.get("epsilon"), build, kind, block.label(call), said, options.get("report_format")
-    )
+        name, call, options.get("epsilon"), build, kind, block.label(call), said, options.get("report_format"),
+        shown=_back(item),
+    )  # fmt: skip
+
+
+def _back(item: Bounded) -> Callable[[str], str] | None:
+    return None if item.line is None else item.line.between
 
 
 def range_text(item: Bounded) -> str:
+    if item.line is not None and item.line.between is not None:
+        return f"[{item.line.shown[0]}, {item.line.shown[1]}]"
     low, high = (Fraction(b) / Fraction(item.grid.steps) for b in (item.grid.low, item.grid.high))
     return f"[{float(low):g}, {float(high):g}]"
 
@@ -308,7 +346,7 @@ def _avg(block: Block, call: Call, name: str, options: dict[str, Any]) -> Aggreg
     typed = _one_argument(block, call)
     if options.get("contribution_bounds_per_row") == "AUTO":
         return _auto(block, call, name, options, typed, "avg")
-    item = bounded(block, call, options, typed, finer=True)
+    item = bounded(block, call, options, typed, finer=True, kinds=MOMENTS)
     low, high, steps = item.grid.low, item.grid.high, Fraction(item.grid.steps)
     centre = (low + high) // 2
     if item.per_group:  # the mean of the units' own means
@@ -337,6 +375,7 @@ def _avg(block: Block, call: Call, name: str, options: dict[str, Any]) -> Aggreg
         block.label(call),
         said,
         options.get("report_format"),
+        shown=_back(item),
     )
 
 

@@ -79,7 +79,8 @@ class Block:
         return f"CASE WHEN {to_sql(self.condition(call.where).node)} THEN {sql} END"
 
     def is_unit(self, node: exp.Expr) -> bool:
-        return isinstance(node, exp.Column) and not node.is_star and self.names.find(node).is_unit
+        item = self.names.known(node)
+        return item is not None and item.is_unit
 
     def is_constant(self, node: exp.Expr) -> bool:
         return isinstance(node, exp.Literal)
@@ -191,7 +192,10 @@ class Block:
         node = node.copy()
         for found in list(node.find_all(exp.Column)):
             if not found.is_star:
-                exact = self.names.find(found).typed.node.copy()
+                item = self.names.known(found)
+                if item is None:  # a field of a struct, written like a column
+                    continue
+                exact = item.typed.node.copy()
                 if found is node:
                     return to_sql(exact)
                 found.replace(exact)
@@ -314,8 +318,8 @@ class Block:
             known = aliases.get(fold(node.name)) if not node.table else None
             if known is not None:
                 return exp.paren(known.copy())
-            item = self.names.find(node)
-            if item.is_unit:
+            self.expression(node)
+            if self.is_unit(node):
                 raise PrivacyError(
                     f"{node.name} is the privacy unit: it is never released.",
                     span=span_of(node),
@@ -365,7 +369,11 @@ class Block:
             return json_report(found.name, self.confidence)
         if found.shown is not None:
             return expression_of(found.shown(to_sql(column(found.name))))
-        return exp.cast(column(found.name), found.type) if found.type != "BIGINT" else column(found.name)
+        return (
+            exp.cast(column(found.name), found.type, dialect="duckdb")
+            if found.type != "BIGINT"
+            else column(found.name)
+        )
 
     def _spelling_of_call(self, call: Call) -> str:
         return to_sql(call.node)

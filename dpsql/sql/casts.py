@@ -10,6 +10,7 @@ from sqlglot import exp
 from dpsql.errors import BindError, PrivacyError
 from dpsql.sql.bounds import Interval
 from dpsql.sql.dialect import span_of
+from dpsql.sql.lines import moment_of
 from dpsql.sql.meeting import Bind, atom, attempt, cast, constant_of, fits, refuse_rest
 from dpsql.sql.types import BIGINT, DOUBLE, INTEGER, NULL, TEXT, Type, Typed, decimal
 
@@ -92,6 +93,8 @@ def converted(inner: Typed, kind: Type) -> Typed:
         reach = reach if inner.type.kind == "INTEGER" else None
     elif kind.kind == "DECIMAL" and bounds is not None:
         bounds = _coarse(bounds, 10 ** kind.digits[1])
+    elif bounds is not None and kind.kind in _DAYS and inner.type.kind in _DAYS:
+        bounds = bounds if kind.kind == "TIMESTAMP" else _whole_days(bounds)
     elif not kind.numeric:
         bounds = None
     if kind.kind != "INTEGER":
@@ -104,6 +107,15 @@ def converted(inner: Typed, kind: Type) -> Typed:
     if kind.kind == "TIME":  # of an infinite timestamp: an error that the cast alone does not catch
         made = attempt(made)
     return Typed(made, kind, bounds, inner.constant, None, reach, inner.nullable or not safe)
+
+
+_DAYS = ("DATE", "TIMESTAMP")
+
+
+def _whole_days(bounds: Interval) -> Interval:
+    """Seconds, rounded down to days: what a timestamp's date is."""
+    ends = (None if end is None else end // 86_400 * Fraction(86_400) for end in (bounds.low, bounds.high))
+    return Interval(*ends)
 
 
 def _coarse(bounds: Interval, steps: int) -> Interval:
@@ -136,7 +148,10 @@ def _constant(place: exp.Literal, kind: Type, node: exp.Expr) -> Typed:
     if kind.kind == "TEXT":
         return text(place.name, node)
     if kind.kind in ("DATE", "TIME", "TIMESTAMP", "UUID"):
-        return Typed(constant_of(place, kind, node), kind, None, True, nullable=False)
+        made = constant_of(place, kind, node)
+        known = moment_of(made)
+        bounds = None if known is None else Interval.point(Fraction(known[1]))
+        return Typed(made, kind, bounds, True, nullable=False)
     if kind.kind == "BOOLEAN":
         if written.lower() not in ("true", "false", "t", "f", "1", "0", "yes", "no", "y", "n"):
             raise BindError(

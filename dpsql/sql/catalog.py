@@ -12,6 +12,7 @@ from dpsql.engine.base import Engine
 from dpsql.errors import BindError, PolicyError, Span, did_you_mean
 from dpsql.policy import Policy, Table
 from dpsql.sql.bounds import Interval
+from dpsql.sql.lines import declared as declared_bounds
 from dpsql.sql.relation import UNIT, Field, Relation, column, fold, meets_exactly
 from dpsql.sql.types import Type, Typed
 
@@ -78,7 +79,9 @@ class Catalog:
         fields = []
         for name, sql_type in schema.items():
             item = declared.get(fold(name))
-            bounds = Interval(*item.bounds) if item is not None and item.bounds is not None else None
+            kind = Type.parse(sql_type)
+            given = item.bounds if item is not None else None
+            bounds = declared_bounds(kind.kind, given, f"{table.name}.{name}")
             values = item.values if item is not None else None
             if (
                 bounds is None
@@ -87,7 +90,7 @@ class Catalog:
             ):
                 numbers = [Fraction(v) for v in values if isinstance(v, int | float)]
                 bounds = Interval(min(numbers), max(numbers))
-            typed = Typed(column(name, alias), Type.parse(sql_type), bounds, False, values)
+            typed = Typed(column(name, alias), kind, bounds, False, values)
             folded_name = fold(name)
             key = folded_name in keys
             anchors = {start[folded_name]} if folded_name in start else set()

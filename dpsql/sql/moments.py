@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections.abc import Callable
 from fractions import Fraction
@@ -16,7 +17,6 @@ from dpsql.sql.types import (
     BIGINT,
     DATE,
     DOUBLE,
-    INTEGER,
     INTERVAL,
     TEXT,
     TIMESTAMP,
@@ -83,7 +83,17 @@ def part(node: exp.Expr, unit: str, place: exp.Expr, bind: Bind) -> Typed:
     weeks = unit in ("WEEK", "YEARWEEK", "ISOYEAR")
     made = call("date_part", exp.Literal.string(unit.lower()), attempt(source) if weeks else source)
     made = attempt(made) if weeks else made
-    return Typed(made, BIGINT, None if unit in CALENDAR else reach, inner.constant, None, reach)
+    bounds = reach if unit not in CALENDAR else _years(inner) if unit == "YEAR" else None
+    return Typed(made, BIGINT, bounds, inner.constant, None, reach)
+
+
+def _years(inner: Typed) -> Interval | None:
+    """The years of bounds that are dates."""
+    if inner.bounds is None or inner.bounds.low is None or inner.bounds.high is None:
+        return None
+    ends = (inner.bounds.low // 86_400, inner.bounds.high // 86_400)
+    years = ((datetime.date(1970, 1, 1) + datetime.timedelta(days=end)).year for end in ends)
+    return Interval(*map(Fraction, years))
 
 
 def _settled(typed: Typed) -> Typed:
@@ -106,32 +116,12 @@ def epoch(node: exp.Expr, bind: Bind) -> Typed:
 def _epoch(place: exp.Expr, bind: Bind) -> Typed:
     inner = bind(place)
     need(inner, place, ("DATE", "TIMESTAMP", "TIME", "INTERVAL"), "a date, a time or an interval is needed")
-    return Typed(seconds(_settled(inner)), DOUBLE, None, inner.constant)
+    return Typed(seconds(_settled(inner)), DOUBLE, inner.bounds, inner.constant)
 
 
 def seconds(inner: Typed) -> exp.Expr:
     """Seconds since 1970, or of an interval. (The variants in nanoseconds fail while the engine still plans.)"""
     return attempt(call("epoch", inner.node))
-
-
-def as_number(typed: Typed) -> Typed:
-    """A date or time on a line of numbers: days for a DATE, seconds for all else; numbers are left alone.
-
-    Raises:
-        BindError: it is not ordered like numbers.
-    """
-    if typed.type.numeric:
-        return typed
-    if typed.type.kind == "BOOLEAN":
-        bounds = Interval(Fraction(0), Fraction(1))
-        return Typed(cast(typed.node, INTEGER), INTEGER, bounds, typed.constant, None, bounds, typed.nullable)
-    if typed.type.kind == "DATE":
-        since = cast(exp.Literal.string("1970-01-01"), DATE)
-        made = call("date_diff", exp.Literal.string("day"), since, typed.node)
-        return Typed(attempt(made), BIGINT, typed.bounds, typed.constant)
-    if typed.type.kind in ("TIMESTAMP", "TIME", "INTERVAL"):
-        return Typed(seconds(typed), DOUBLE, typed.bounds, typed.constant)
-    raise BindError(f"{typed.type.sql} is not a number.", span=span_of(typed.node))
 
 
 def _moment(place: exp.Expr, bind: Bind) -> Typed:
@@ -214,6 +204,22 @@ def bucket(node: exp.Expr, bind: Bind) -> Typed:
     return Typed(made, inner.type, None, inner.constant)
 
 
+_SECONDS = {
+    "MICROSECOND": Fraction(1, 10**6), "MILLISECOND": Fraction(1, 1000), "SECOND": Fraction(1), "MINUTE": Fraction(60),
+    "HOUR": Fraction(3600), "DAY": Fraction(86_400), "WEEK": Fraction(7 * 86_400), "MONTH": Fraction(30 * 86_400),
+}  # fmt: skip
+
+
+def length_of(node: exp.Interval) -> Fraction | None:
+    """The seconds of an INTERVAL literal, with months of 30 days; None where its unit has no one length."""
+    unit = node.args.get("unit")
+    name = str(unit.name).upper() if unit is not None else ""
+    per = _SECONDS.get(name) or _SECONDS.get(name.removesuffix("S"))
+    amount = node.this.name if isinstance(node.this, exp.Literal) else ""
+    whole = amount.removeprefix("-")
+    return int(amount) * per if per is not None and whole.isdigit() and len(whole) <= 7 else None
+
+
 def interval(node: exp.Expr, bind: Bind) -> Typed:
     if not isinstance(node, exp.Interval):
         raise PrivacyError("an interval must be a literal.", span=span_of(node), hint="write INTERVAL 3 DAY.")
@@ -225,7 +231,9 @@ def interval(node: exp.Expr, bind: Bind) -> Typed:
         )
     name = _unit(unit, UNITS, node)
     made = exp.Interval(this=exp.Literal.string(amount.name), unit=exp.var(name))
-    return Typed(made, INTERVAL, None, True, nullable=False)
+    length = length_of(made)
+    bounds = None if length is None else Interval.point(length)
+    return Typed(made, INTERVAL, bounds, True, nullable=False)
 
 
 def add(node: exp.Expr, bind: Bind) -> Typed:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 
 from sqlglot import exp
 
@@ -191,10 +192,11 @@ def _moments(node: exp.Expr, left: Typed, right: Typed) -> Typed:
     if set(kinds) == {"DATE", "TIMESTAMP"}:
         nodes[kinds.index("DATE")] = cast((left, right)[kinds.index("DATE")].node, TIMESTAMP, trying=True)
     made = attempt(type(node)(this=nodes[0], expression=nodes[1]))
+    apart = None if left.bounds is None or right.bounds is None else left.bounds - right.bounds
     if isinstance(node, exp.Sub) and kinds == ("DATE", "DATE"):
-        return Typed(made, BIGINT)
+        return Typed(made, BIGINT, None if apart is None else apart * Interval.point(Fraction(1, 86_400)))
     if isinstance(node, exp.Sub) and set(kinds) <= {"DATE", "TIMESTAMP"}:
-        return Typed(made, INTERVAL)
+        return Typed(made, INTERVAL, apart)
     if isinstance(node, exp.Add | exp.Sub) and kinds[0] in ("DATE", "TIMESTAMP") and kinds[1] == "INTERVAL":
         return Typed(made, TIMESTAMP)
     if isinstance(node, exp.Add) and kinds[0] == "INTERVAL" and kinds[1] in ("DATE", "TIMESTAMP"):

@@ -12,6 +12,7 @@ from sqlglot import exp
 
 from dpsql.errors import BindError, Error, did_you_mean
 from dpsql.sql.dialect import MODE, NAMED, span_of
+from dpsql.sql.lines import moment_of
 
 _NUMBER = re.compile(
     r"[0-9]{1,40}(\.[0-9]{0,40})?([eE][+-]?[0-9]{1,3})?|\.[0-9]{1,40}([eE][+-]?[0-9]{1,3})?", re.ASCII
@@ -86,12 +87,18 @@ def pair(node: exp.Expr, what: str) -> tuple[Fraction, Fraction]:
         raise BindError(
             f"{what} must be a pair.", span=span_of(node), hint=f"write {what} as (lowest, highest)."
         )
-    low, high = (number(item, what) for item in node.expressions)
+    low, high = (_end(item, what) for item in node.expressions)
     if low > high:
         raise BindError(
             f"{what} are the wrong way round.", span=span_of(node), hint="the lower bound comes first."
         )
     return low, high
+
+
+def _end(node: exp.Expr, what: str) -> Fraction:
+    """A number, or the seconds of a literal date, time or interval."""
+    moment = moment_of(node)
+    return number(node, what) if moment is None else Fraction(moment[1])
 
 
 def bounds_or_auto(node: exp.Expr, what: str) -> tuple[Fraction, Fraction] | str:

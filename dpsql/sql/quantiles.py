@@ -7,13 +7,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from dpsql.errors import BindError, PrivacyError
+from dpsql.errors import BindError
 from dpsql.mechanisms.quantile import Quantiles, Rank
 from dpsql.sql import grid as grids
 from dpsql.sql.aggregates import Aggregate, bounds_of, rows_bounded
+from dpsql.sql.bounds import Interval
 from dpsql.sql.dialect import span_of, to_sql
+from dpsql.sql.lines import MOMENTS, line
 from dpsql.sql.options import Call, number
 from dpsql.sql.rewrite import Exact, bounded_rows
+from dpsql.sql.types import DOUBLE, Typed
 
 if TYPE_CHECKING:
     from dpsql.sql.block import Block
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
 FINE = 15
 """About 2^15 grid points between the bounds of a fractional column: the answer is no finer than that."""
 _MOST = 1 << 24
+COARSE = 20
+"""About 2^20 grid points for whole numbers and decimals that would have more than 2^24."""
 
 
 @dataclass(frozen=True)
@@ -58,17 +63,17 @@ def bind_quantile(block: Block, call: Call, name: str, options: dict[str, Any]) 
         rank = Rank(p)
     rows_bounded(block, call)
     typed = block.expression(call.args[0])
-    low, high, origin = bounds_of(block, call, options, typed)
-    grid = grids.choose(typed.type, low, high, fine=FINE)
-    if grid.high - grid.low > _MOST:
-        raise PrivacyError(
-            f"the bounds of {block.source(call.args[0])} hold more than {_MOST} values.",
-            span=span_of(call.node),
-            hint="give narrower bounds, or CAST it to DOUBLE for a coarser grid.",
-        )
-    y = block.filtered(call, to_sql(grids.value(typed, grid)))
-    whole = typed.type.kind == "INTEGER" and grid.steps == 1 and call.name in ("MIN", "MAX", "QUANTILE_DISC")
-    kind = typed.type.sql if whole else "DOUBLE"
+    between = call.name in ("MEDIAN", "QUANTILE_CONT")
+    kinds = MOMENTS if call.name == "QUANTILE_CONT" else (*MOMENTS, "BOOLEAN")
+    low, high, origin = bounds_of(block, call, options, typed, kinds=kinds)
+    place = line(typed, low, high)
+    grid = grids.choose(place.typed.type, place.low, place.high, fine=FINE)
+    if grid.high - grid.low > _MOST:  # whole numbers and decimals far apart: as fine as that allows
+        grid = grids.choose(DOUBLE, place.low, place.high, fine=COARSE)
+    y = block.filtered(call, to_sql(grids.value(place.typed, grid)))
+    whole = place.typed.type.kind == "INTEGER" and grid.steps == 1 and not between
+    back = place.between if between else place.own
+    kind = ("BIGINT" if whole else "DOUBLE") if back is not None else _type(typed, low, high, between)
     said = f"by the exponential mechanism over {grid.high - grid.low + 1} grid points, bounds {origin}"
     return Aggregate(
         name,
@@ -80,7 +85,22 @@ def bind_quantile(block: Block, call: Call, name: str, options: dict[str, Any]) 
         said,
         None,
         Wanted(y, grid, rank, whole),
+        shown=back,
     )
+
+
+def _type(typed: Typed, low: Fraction, high: Fraction, between: bool) -> str:
+    """The type that DuckDB gives a quantile: its argument's own, but DOUBLE between integers. (DOUBLE also where that
+    type does not hold the bounds.)"""
+    held = Interval(low, high)
+    for kind in (typed.shown, typed.type):
+        if kind.kind == "INTEGER" and (between or (kind.reach is not None and kind.reach.holds(held))):
+            return "DOUBLE" if between else kind.sql
+        if kind.kind == "DECIMAL" and max(abs(low), abs(high)) < Fraction(10) ** kind.digits[0]:
+            return kind.sql
+        if kind.sql == "FLOAT" and max(abs(low), abs(high)) < 10**38:
+            return "FLOAT"
+    return "DOUBLE"
 
 
 def quantile_parts(

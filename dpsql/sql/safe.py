@@ -20,6 +20,7 @@ from dpsql.sql import bounds as intervals
 from dpsql.sql import calls, casts, moments, nested, operators, patterns
 from dpsql.sql.bounds import Interval
 from dpsql.sql.dialect import span_of
+from dpsql.sql.lines import MOMENTS
 from dpsql.sql.meeting import ORDERED, Bind, atom, boolean, call, meet, need, refuse_rest, unify
 from dpsql.sql.types import BIGINT, BOOLEAN, Type, Typed
 
@@ -286,7 +287,8 @@ def _chosen(
     if kind.kind == "INTEGER":
         reach = intervals.union(v.span for v in values if v.type.kind != "NULL")
     shown = plain if plain != kind else None
-    return Typed(made, kind, bounds if kind.numeric else None, constant, None, reach, missing, shown)
+    kept = bounds if kind.numeric or kind.kind in MOMENTS else None
+    return Typed(made, kind, kept, constant, None, reach, missing, shown)
 
 
 def _if(node: exp.Expr, bind: Bind) -> Typed:

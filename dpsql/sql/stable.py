@@ -154,7 +154,12 @@ class StableBlock:
             from dpsql.sql import grid as grids
 
             typed = self.block.expression(inner.args[0])
-            if typed.bounds is None or typed.bounds.low is None or typed.bounds.high is None:
+            if (
+                not typed.type.numeric
+                or typed.bounds is None
+                or typed.bounds.low is None
+                or typed.bounds.high is None
+            ):
                 raise PrivacyError(
                     f"{to_sql(inner.node)} needs bounds.",
                     span=span_of(inner.node),

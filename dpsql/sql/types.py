@@ -95,7 +95,7 @@ class Type:
         """The type of SUM over it in DuckDB."""
         if self.kind == "DECIMAL":
             return f"DECIMAL(38,{self.digits[1]})"
-        return "HUGEINT" if self.kind == "INTEGER" else "DOUBLE"
+        return "HUGEINT" if self.kind == "INTEGER" and self.sql != "UHUGEINT" else "DOUBLE"
 
 
 def decimal(width: int, scale: int) -> Type:
