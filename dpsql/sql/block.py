@@ -12,6 +12,7 @@ from dpsql.errors import BindError, PrivacyError
 from dpsql.sql.aggregates import Aggregate
 from dpsql.sql.dialect import expression_of, span_of, to_sql
 from dpsql.sql.domain import Domain, public_domain
+from dpsql.sql.elsewhere import refuse_elsewhere
 from dpsql.sql.intervals import interval_of, json_report
 from dpsql.sql.joins import From
 from dpsql.sql.naming import fresh_names, label_of
@@ -24,15 +25,6 @@ from dpsql.sql.types import Typed
 
 if TYPE_CHECKING:
     from dpsql.sql.bind import Binder, Env
-
-_ELSEWHERE = (
-    "IQR",
-    "MODE",
-    "ARG_MAX",
-    "ARG_MIN",
-    "LIST",
-    "STRING_AGG",
-)
 
 
 @dataclass
@@ -304,16 +296,7 @@ class Block:
         call = call_of(node)
         if call is not None and call.name in TABLE and not isinstance(node, exp.Window):
             return self._aggregate(call)
-        if (
-            call is not None
-            and call.name not in TABLE
-            and (isinstance(node, exp.AggFunc) or call.name in _ELSEWHERE)
-        ):
-            raise PrivacyError(
-                f"{call.name} has no noisy form.",
-                span=span_of(node),
-                hint="SELECT WITH SUBSAMPLE takes any query; SELECT WITH PTR takes IQR and MODE.",
-            )
+        refuse_elsewhere(node)
         if isinstance(node, exp.Column):
             known = aliases.get(fold(node.name)) if not node.table else None
             if known is not None:
