@@ -128,26 +128,26 @@ Hint: aggregate in a subquery first.
 -- case: an aggregate that is not offered
 SELECT string_agg(city, ',') FROM visits
 ----
-PrivacyError: city must be a group or stand inside an aggregate.
+PrivacyError: STRING_AGG has no noisy form.
   1 |   SELECT string_agg(city, ',') FROM visits
-                          ^^^^
-Hint: add GROUP BY city, or write AVG(city).
+                          ^^^^^^^^^
+Hint: count how often each value occurs: SELECT city, COUNT(*) ... GROUP BY city.
 ====
 -- case: a list of rows
 SELECT list(age) FROM visits
 ----
-PrivacyError: age must be a group or stand inside an aggregate.
+PrivacyError: LIST has no noisy form.
   1 |   SELECT list(age) FROM visits
-                    ^^^
-Hint: add GROUP BY age, or write AVG(age).
+               ^^^^^^^^^
+Hint: count how often each value occurs: SELECT age, COUNT(*) ... GROUP BY age.
 ====
 -- case: any value
 SELECT any_value(age) FROM visits
 ----
-PrivacyError: age must be a group or stand inside an aggregate.
+PrivacyError: ANY_VALUE has no noisy form.
   1 |   SELECT any_value(age) FROM visits
                          ^^^
-Hint: add GROUP BY age, or write AVG(age).
+Hint: MEDIAN(age) is a value in the middle; SELECT WITH PTR MODE(age) is the most common one.
 ====
 -- case: a post-processing type error, before anything is paid
 -- caret: none
