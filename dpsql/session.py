@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from dpsql.alarms import Alarms
 from dpsql.declared import DeclaredStatements
-from dpsql.engine.duckdb import DuckDBEngine
+from dpsql.engine.choose import open_engine
 from dpsql.engine.finish import Finisher
 from dpsql.errors import BudgetExceeded, EngineError, Error, Interrupted, PolicyError, PrivacyError
 from dpsql.explain import Explanation, explain_plan
@@ -50,7 +50,8 @@ def connect(
 
     Args:
         database: the path of a DuckDB file, ``":memory:"`` (tables come from the policy's sources), or an open
-            DuckDB connection.
+            DuckDB connection. For Spark: a master (``"spark://host:7077"``, ``"local[2]"``), a Spark Connect address
+            (``"sc://host"``), or a SparkSession.
         policy: the owner's TOML file, or a :class:`dpsql.Policy`.
         ledger: where charges are kept; by default ``<policy>.ledger`` beside the policy file. With a policy made in
             Python and no path, the budget lasts for this process only.
@@ -67,7 +68,7 @@ def connect(
     where = (
         ledger if ledger is not None else path.with_name(path.name + ".ledger") if path is not None else None
     )
-    engine = DuckDBEngine(database, policy, path.parent if path is not None else Path.cwd())
+    engine = open_engine(database, policy, path.parent if path is not None else Path.cwd())
     opened = Ledger.open(where, policy, engine.dataset, analyst)
     return Session(policy, engine, opened)
 

@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 
 import duckdb
+import pyarrow as pa
 
 from dpsql.errors import BindError
 
@@ -75,6 +76,12 @@ class Clone:
             message = str(error).split("\n")[0]
         if message:
             raise BindError("the engine can't run this.", hint=message)
+
+    def shape(self, sql: str, lent: Mapping[str, Columns]) -> pa.Schema:
+        """The Arrow types of a query's columns, as DuckDB gives them."""
+        for name, columns in lent.items():
+            self._con.execute(f"CREATE OR REPLACE TEMP VIEW {quoted(name)} AS {empty(columns)}")
+        return self._con.sql(f"SELECT * FROM ({sql}) AS dpsql_shape LIMIT 0").to_arrow_table().schema
 
     def close(self) -> None:
         self._con.close()

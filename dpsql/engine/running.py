@@ -7,6 +7,7 @@ ways. So the query runs in a thread of its own, while the caller waits and, once
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import duckdb
@@ -30,18 +31,23 @@ def run(con: duckdb.DuckDBPyConnection, sql: str, stop: threading.Event) -> Outc
 
     The outcome of a query over private data may quote values: it stays inside the engine.
     """
+    return watched(lambda: con.sql(sql).to_arrow_table(), con.interrupt, stop)
+
+
+def watched(work: Callable[[], pa.Table], interrupt: Callable[[], object], stop: threading.Event) -> Outcome:
+    """Does what gives a table in a thread of its own, as :func:`run`; ``interrupt`` asks it to end."""
     box: list[Outcome] = []
     done = threading.Event()
 
-    def work() -> None:
+    def task() -> None:
         try:
-            box.append(Outcome(con.sql(sql).to_arrow_table()))
+            box.append(Outcome(work()))
         except BaseException as error:
             box.append(Outcome(failure=type(error), message=str(error)))
         finally:
             done.set()
 
-    worker = threading.Thread(target=work, daemon=True)
+    worker = threading.Thread(target=task, daemon=True)
     stopped = False
     while True:
         try:
@@ -50,7 +56,7 @@ def run(con: duckdb.DuckDBPyConnection, sql: str, stop: threading.Event) -> Outc
             while not done.is_set():
                 stopped = stopped or stop.is_set()
                 if stopped:
-                    con.interrupt()
+                    interrupt()
                 done.wait(_POLL)
             return Outcome(stopped=True) if stopped else box[0]
         except KeyboardInterrupt:  # wherever in here the button finds us, the query is ours to end

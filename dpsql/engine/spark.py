@@ -1,0 +1,414 @@
+"""Spark as the engine: the exact aggregates of a plan on a cluster; mechanisms, budget and finishing stay here.
+
+The plan is the same value as for DuckDB. Its queries are bound against DuckDB's empty copy of the schema, which says
+what types their columns have; then they are written in Spark's SQL (:mod:`dpsql.sql.spark`), where whatever has no
+equal is refused before it is paid. What comes back has the size of the answer (groups, bins, order statistics), and is
+brought to the types that DuckDB would have given, so no mechanism knows which engine it reads from.
+
+Spark's own pages and event logs show how many rows each stage had. Who may read them sees exact numbers: they belong
+to the data owner.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import hashlib
+import os
+import threading
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from dpsql.engine.clone import Clone, Columns, quoted
+from dpsql.engine.running import watched
+from dpsql.errors import BindError, EngineError, PolicyError
+from dpsql.policy import Policy, Table
+from dpsql.sql.spark import spark_sql
+from dpsql.sql.spark_values import identifier, spark_type
+from dpsql.sql.types import Type
+
+WITHHELD = "the engine failed while it read private data; why is withheld."
+# What the translation supposes. Ours is a session of its own, so nobody else's settings change.
+_SETTINGS = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.variable.substitute": "false",
+    "spark.sql.decimalOperations.allowPrecisionLoss": "false",
+    "spark.sql.groupByOrdinal": "true",
+    "spark.sql.orderByOrdinal": "true",
+}
+BATCH = 1 << 20
+"""Rows of a result that are held at once, where whoever reads it can take it in parts."""
+
+
+class SparkEngine:
+    """See :class:`dpsql.engine.base.Engine`.
+
+    Args:
+        database: a master (``"spark://host:7077"``, ``"local[2]"``), a Spark Connect address (``"sc://host"``), or a
+            SparkSession, classic or Connect; it is used through a session of our own, its settings left alone.
+        policy: its sources are tables of Spark's catalog, temporary views of the session, or Parquet files.
+        base: the folder that relative sources start from.
+
+    Raises:
+        PolicyError: PySpark is not installed, or the session or a source does not exist or can't be read.
+    """
+
+    dialect = "duckdb"
+    room = 0
+    """Rows stay on the cluster."""
+
+    def __init__(self, database: Any, policy: Policy, base: Path) -> None:
+        self._policy = policy
+        self._base = base
+        self._lock = threading.RLock()
+        self._stop = threading.Event()
+        self._token = uuid.uuid4().hex
+        self._clone: Clone | None = None
+        self._started = False
+        self._address = database if isinstance(database, str) else "session"
+        self._given = self._start(database) if isinstance(database, str) else database
+        self._session = self._given.newSession()
+        for setting, value in _SETTINGS.items():
+            self._session.conf.set(setting, value)
+        self._lent_globally: list[str] = []
+        self._schemas = {table.name: self._open(table) for table in policy.tables.values()}
+
+    def _start(self, address: str) -> Any:
+        try:
+            from pyspark.sql import SparkSession
+        except ImportError:
+            SparkSession = None
+        if SparkSession is None:
+            raise PolicyError("PySpark is not installed.", hint="pip install 'dpsql[spark]'")
+        with contextlib.suppress(Exception):
+            if address.startswith("sc://"):
+                return SparkSession.builder.remote(address).getOrCreate()
+            self._started = SparkSession.getActiveSession() is None
+            builder = SparkSession.builder.master(address).appName("dpsql")
+            session = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
+            if self._started:
+                session.sparkContext.setLogLevel("OFF")  # a message of Spark's may quote a row
+            return session
+        raise PolicyError(f"there is no Spark at {address}.", hint="start it, or pass a SparkSession.")
+
+    # -- tables -------------------------------------------------------------------------------------------------
+
+    def _open(self, table: Table) -> dict[str, str]:
+        """Makes the view that exact queries read; its columns, as DuckDB spells their types."""
+        frame = self._frame(table)
+        shown, columns = [], {}
+        for field in frame.schema.fields:
+            name, kind = identifier(field.name), _duckdb_type(field.dataType)
+            text = f"frame.{name}"
+            if kind == "VARCHAR":
+                # People must not become one because their names differ by case or an accent.
+                text = f"collate({name}, 'UTF8_BINARY')"
+            shown.append(text.removeprefix("frame.") + f" AS {name}")
+            columns[field.name] = kind
+        frame.selectExpr(*shown).createOrReplaceTempView(_view(table))
+        return columns
+
+    def _frame(self, table: Table) -> Any:
+        source = table.source or table.name
+        if table.file:
+            return self._files(table)
+        with contextlib.suppress(Exception):
+            return self._session.table(source)
+        with contextlib.suppress(Exception):
+            # A temporary view belongs to the session that was given; a global name carries it over to ours.
+            shared = f"dpsql_{self._token}_{len(self._lent_globally)}"
+            self._given.table(source).createGlobalTempView(shared)
+            self._lent_globally.append(shared)
+            return self._session.table(f"global_temp.{shared}")
+        raise PolicyError(f"the policy names {source}, which Spark does not have.")
+
+    def _files(self, table: Table) -> Any:
+        assert table.source is not None
+        if not table.source.lower().endswith(".parquet") and "://" not in table.source:
+            raise PolicyError(
+                f"the source {table.source} of {table.name} is not Parquet, which is what is read on Spark.",
+                hint="write it as Parquet, or as a table: text has no types, and two engines would read two.",
+            )
+        paths = self._paths(table)
+        if not paths:
+            raise PolicyError(
+                f"the source {table.source} of {table.name} does not exist.",
+                hint=f"relative sources start from {self._base}.",
+            )
+        with contextlib.suppress(Exception):
+            return self._session.read.parquet(*paths)
+        raise PolicyError(f"the source {table.source} of {table.name} can't be read as parquet.")
+
+    def _paths(self, table: Table) -> list[str]:
+        """Files of this machine by their real names; an address of some store as it is."""
+        source = table.source or ""
+        if "://" in source:
+            return [source]
+        pattern = os.path.expanduser(source)
+        if not os.path.isabs(pattern):
+            pattern = str(self._base.resolve() / pattern)
+        return sorted(os.path.realpath(path) for path in glob.glob(pattern, recursive=True))
+
+    # -- the protocol -------------------------------------------------------------------------------------------
+
+    def schema(self, table: Table) -> Mapping[str, str]:
+        return self._schemas[table.name]
+
+    def relation(self, table: Table) -> str:
+        return ".".join(map(quoted, _place(table)))
+
+    def public(self, table: Table) -> pa.Table:
+        """All rows of a public table."""
+        assert table.public, "only public tables are read whole"
+        return self.execute(f"SELECT * FROM {self.relation(table)}")
+
+    @property
+    def dataset(self) -> str:
+        """What the data are called in the ledger: the files, or the tables' names and where Spark is."""
+        parts = [path for t in self._policy.tables.values() if t.file for path in self._paths(t)]
+        names = [t.source or t.name for t in self._policy.tables.values() if not t.file]
+        parts += [f"{self._address} {name}" for name in names]
+        return hashlib.sha256("\n".join(sorted(parts)).encode()).hexdigest()[:32]
+
+    def version(self) -> str:
+        """Changes when a file of this machine changes. Other data are taken for new in each session."""
+        parts, sure = [], True
+        for table in self._policy.tables.values():
+            paths = self._paths(table) if table.file else []
+            sure = sure and bool(paths) and all(os.path.isfile(path) for path in paths)
+            for path in filter(os.path.isfile, paths):
+                stat = os.stat(path)
+                parts.append(f"{path}:{stat.st_size}:{stat.st_mtime_ns}")
+        parts += [] if sure else [self._token]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+    def check(self, sql: str, lent: Mapping[str, Columns]) -> None:
+        """Binds an exact query in DuckDB and in Spark, on nothing, before anything is paid.
+
+        Raises:
+            BindError: one of them would refuse it whatever the data are, or the other has no equal of it.
+        """
+        with self._lock:
+            self._shapes().check(sql, lent)
+            text = self._translated(sql, lent)
+            message = ""
+            for name, columns in lent.items():
+                self._lend(name, _nothing(columns))
+            try:
+                self._session.sql(text).schema  # noqa: B018 - analysed, not run
+            except Exception as error:
+                message = str(error).split("\n")[0][:200]
+            self._forget(lent)
+        if message:
+            raise BindError("the engine can't run this.", hint=message)
+
+    def translated(self, sql: str, lent: Mapping[str, Columns] | None = None) -> str:
+        """The query as Spark gets it."""
+        return self._translated(sql, lent or {})
+
+    def _translated(self, sql: str, lent: Mapping[str, Columns]) -> str:
+        known: dict[str, Columns] = dict(lent)
+        for table in self._policy.tables.values():
+            known[_view(table)] = list(self._schemas[table.name].items())
+        return spark_sql(sql, known)
+
+    def _shapes(self) -> Clone:
+        if self._clone is None:
+            tables = self._policy.tables.values()
+            self._clone = Clone((_place(t), list(self._schemas[t.name].items())) for t in tables)
+        return self._clone
+
+    def execute(self, sql: str, lent: Mapping[str, pa.Table] | None = None) -> pa.Table:
+        """Runs one exact query, with public relations lent to it under their names.
+
+        Raises:
+            EngineError: anything failed; Spark's message, which may hold values, is dropped here.
+            KeyboardInterrupt: the user stopped it.
+        """
+        tables = list(self.batches(sql, lent, None))
+        return tables[0]
+
+    def batches(
+        self, sql: str, lent: Mapping[str, pa.Table] | None = None, rows: int | None = BATCH
+    ) -> Iterator[pa.Table]:
+        """The same rows in parts of about ``rows``, in no order; the whole result stays on the cluster meanwhile.
+
+        Raises:
+            EngineError, KeyboardInterrupt: as for ``execute``.
+        """
+        made: list[Any] = []
+        with self._lock:
+            self._stop.clear()
+            try:
+                state, _ = self._attempt(lambda: self._prepare(sql, lent or {}, rows, made))
+                for i in range(made[2] if state == "done" else 0):
+                    state, part = self._attempt(lambda i=i: self._slice(made, i))
+                    if part is None:
+                        break
+                    yield part
+            finally:
+                self._attempt(lambda: self._done(made, lent or {}))
+        if state == "stopped":
+            raise KeyboardInterrupt
+        if state == "failed":
+            raise EngineError(WITHHELD)
+
+    def _attempt(self, work: Any) -> tuple[str, pa.Table | None]:
+        """What became of it, and its rows. Spark's message dies with this frame."""
+        outcome = watched(work, self._session.interruptAll, self._stop)
+        return "stopped" if outcome.stopped else "failed" if outcome.table is None else "done", outcome.table
+
+    def _prepare(self, sql: str, lent: Mapping[str, pa.Table], rows: int | None, made: list[Any]) -> pa.Table:
+        """Fills ``made`` with the frame, the columns' types as DuckDB has them, and the number of parts."""
+        columns = {name: _columns(table) for name, table in lent.items()}
+        text = self._translated(sql, columns)
+        shape = self._shapes().shape(sql, columns)
+        for name, table in lent.items():
+            self._lend(name, table)
+        frame = self._session.sql(text)
+        slices = 1
+        if rows is not None:
+            frame = frame.persist()
+            slices = max(1, -(-frame.count() // rows))
+        made += [frame, shape, slices]
+        return shape.empty_table()
+
+    def _slice(self, made: list[Any], i: int) -> pa.Table:
+        frame, shape, slices = made
+        if slices > 1:
+            names = ", ".join(identifier(name) for name in frame.columns)
+            frame = frame.where(f"pmod(xxhash64({names}), {slices}L) = {i}L")
+        return conformed(frame.toArrow(), shape)
+
+    def _done(self, made: list[Any], lent: Mapping[str, Any]) -> pa.Table:
+        if made:
+            made[0].unpersist()
+        self._forget(lent)
+        return pa.table({})
+
+    def _lend(self, name: str, table: pa.Table) -> None:
+        for column in table.schema:
+            identifier(column.name)
+        self._session.createDataFrame(_plain(table)).createOrReplaceTempView(name)
+
+    def _forget(self, lent: Mapping[str, Any]) -> None:
+        for name in lent:
+            with contextlib.suppress(Exception):
+                self._session.catalog.dropTempView(name)
+
+    def interrupt(self) -> None:
+        """Stops the running query, from any thread."""
+        self._stop.set()
+
+    def close(self) -> None:
+        """Drops our views; stops Spark where this engine started it."""
+        with contextlib.suppress(Exception):
+            self._forget({_view(table): None for table in self._policy.tables.values()})
+            for name in self._lent_globally:
+                self._session.catalog.dropGlobalTempView(name)
+        if self._clone is not None:
+            self._clone.close()
+        if self._started:
+            with contextlib.suppress(Exception):
+                self._given.stop()
+
+
+def _view(table: Table) -> str:
+    return f"dpsql_source_{table.name}"
+
+
+def _place(table: Table) -> tuple[str, str, str]:
+    return ("temp", "main", _view(table))
+
+
+_TYPES = {
+    "boolean": "BOOLEAN", "byte": "TINYINT", "short": "SMALLINT", "integer": "INTEGER", "long": "BIGINT",
+    "float": "FLOAT", "double": "DOUBLE", "string": "VARCHAR", "date": "DATE", "timestamp_ntz": "TIMESTAMP",
+    "timestamp": "TIMESTAMP WITH TIME ZONE", "binary": "BLOB",
+}  # fmt: skip
+
+
+def _duckdb_type(kind: Any) -> str:
+    """DuckDB's spelling of one of Spark's types; a BLOB, which no expression takes, for what it has no name for."""
+    name = str(kind.typeName())
+    if name == "decimal":
+        return f"DECIMAL({kind.precision},{kind.scale})"
+    if name == "array":
+        return f"{_duckdb_type(kind.elementType)}[]"
+    return "VARCHAR" if name in ("char", "varchar") else _TYPES.get(name, "BLOB")
+
+
+def _columns(table: pa.Table) -> list[tuple[str, str]]:
+    """Names and DuckDB types of an Arrow table."""
+    return [(field.name, _arrow_name(field.type)) for field in table.schema]
+
+
+_ARROW = {
+    "bool": "BOOLEAN", "int8": "TINYINT", "int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT",
+    "uint8": "UTINYINT", "uint16": "USMALLINT", "uint32": "UINTEGER", "uint64": "UBIGINT", "float": "FLOAT",
+    "double": "DOUBLE", "string": "VARCHAR", "large_string": "VARCHAR", "string_view": "VARCHAR",
+    "date32[day]": "DATE", "timestamp[us]": "TIMESTAMP", "null": '"NULL"',
+}  # fmt: skip
+
+
+def _arrow_name(kind: pa.DataType) -> str:
+    if pa.types.is_decimal(kind):
+        return (
+            "HUGEINT"
+            if (kind.precision, kind.scale) == (38, 0)
+            else f"DECIMAL({kind.precision},{kind.scale})"
+        )
+    if pa.types.is_dictionary(kind):
+        return _arrow_name(kind.value_type)
+    if pa.types.is_list(kind):
+        return f"{_arrow_name(kind.value_type)}[]"
+    name = _ARROW.get(str(kind))
+    if name is None:
+        raise BindError(f"a relation with {kind} can't be lent to Spark.")
+    return name
+
+
+_SIMPLE = {
+    "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INTEGER": pa.int32(), "BIGINT": pa.int64(), "UTINYINT": pa.int16(),
+    "USMALLINT": pa.int32(), "UINTEGER": pa.int64(), "UBIGINT": pa.decimal128(38, 0),
+    "HUGEINT": pa.decimal128(38, 0), "UHUGEINT": pa.decimal128(38, 0), "FLOAT": pa.float32(), "DOUBLE": pa.float64(),
+    "VARCHAR": pa.string(), "DATE": pa.date32(), "TIMESTAMP": pa.timestamp("us"), "BOOLEAN": pa.bool_(),
+    "NULL": pa.string(),
+}  # fmt: skip
+
+
+def _plain_type(kind: str) -> pa.DataType:
+    """The Arrow type in which Spark takes a column of one of DuckDB's types."""
+    typed = Type.parse(kind)
+    spark_type(typed)
+    if typed.kind == "DECIMAL":
+        return pa.decimal128(sum(typed.digits), typed.digits[1])
+    if typed.element is not None:
+        return pa.list_(_plain_type(typed.element.sql))
+    return _SIMPLE[typed.sql]
+
+
+def _plain(table: pa.Table) -> pa.Table:
+    return pa.table(
+        {
+            field.name: table.column(field.name).cast(_plain_type(_arrow_name(field.type)))
+            for field in table.schema
+        }
+    )
+
+
+def _nothing(columns: Sequence[tuple[str, str]]) -> pa.Table:
+    return pa.table({name: pa.array([], _plain_type(kind)) for name, kind in columns})
+
+
+def conformed(table: pa.Table, shape: pa.Schema) -> pa.Table:
+    """Spark's rows in the types that DuckDB would have given."""
+    columns = [table.column(i).cast(field.type) for i, field in enumerate(shape)]
+    return pa.table(columns, names=shape.names)
