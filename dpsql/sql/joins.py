@@ -239,17 +239,19 @@ def _same_unit(
             hint="ask the owner to give the privacy units one type.",
         )
     if linked:
-        for here, there in linked:
-            if there.key:
-                bound.matched.add(fold(right.alias))
-            if here.key:
-                bound.matched |= {fold(r.alias) for r in bound.relations if any(f is here for f in r.fields)}
+        if any(there.key for _, there in linked):
+            bound.matched.add(fold(right.alias))
+        else:
+            keys = [here for here, _ in linked if here.key]
+            bound.matched |= {
+                fold(r.alias) for r in bound.relations for f in r.fields if any(f is k for k in keys)
+            }
         return exp.EQ(this=bound.unit.copy(), expression=right.unit.copy())
     hint = _link(bound.relations, right)
     raise PrivacyError(
         "private tables are joined on something other than their privacy unit.",
         span=span_of(join.args.get("on") or join),
-        hint=f"add {hint} to {'ON' if join.args.get('on') or outer else 'WHERE'}."
+        hint=f"add {hint} to {'ON' if join.args.get('on') or using or outer else 'WHERE'}."
         if hint
         else "their privacy units are not the same kind of thing.",
     )

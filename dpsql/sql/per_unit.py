@@ -19,9 +19,9 @@ from dpsql.sql import safe
 from dpsql.sql.bounds import Interval
 from dpsql.sql.dialect import parse_fragment, span_of, to_sql
 from dpsql.sql.joins import From
-from dpsql.sql.lift import Grouped
+from dpsql.sql.lift import KNOWN, Grouped
 from dpsql.sql.naming import fresh_names, label_of
-from dpsql.sql.options import call_of
+from dpsql.sql.options import Call, call_of
 from dpsql.sql.relation import UNIT, Field, Relation, column
 from dpsql.sql.types import Typed
 
@@ -37,13 +37,26 @@ def groups_by_unit(select: exp.Select, bound: From) -> bool:
     if (
         group is None
         or bound.unit is None
-        or any(group.args.get(k) for k in ("rollup", "cube", "grouping_sets", "all"))
+        or any(group.args.get(k) for k in ("rollup", "cube", "grouping_sets"))
     ):
         return False
     return any(
         f is not None and (f.is_unit or f.anchors)
-        for f in (_field(node, select, bound) for node in group.expressions)
+        for f in (_field(node, select, bound) for node in _grouped_by(select))
     )
+
+
+def _grouped_by(select: exp.Select) -> list[exp.Expr]:
+    """The grouping expressions; GROUP BY ALL means the columns that hold no aggregate."""
+    group = select.args["group"]
+    if not group.args.get("all"):
+        return list(group.expressions)
+    items = (item.unalias() for item in select.expressions)
+    return [item for item in items if not any(_is_known(call_of(node)) for node in item.walk())]
+
+
+def _is_known(call: Call | None) -> bool:
+    return call is not None and call.name in KNOWN
 
 
 def _resolved(node: exp.Expr, select: exp.Select) -> exp.Expr:
@@ -82,7 +95,7 @@ def per_unit_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> 
             )
     assert bound.unit is not None
     names = bound.names
-    nodes = [_resolved(node, select) for node in select.args["group"].expressions]
+    nodes = [_resolved(node, select) for node in _grouped_by(select)]
     keys = [(f"k{i}", safe.total(node, names), node) for i, node in enumerate(nodes)]
     known = {f"k{i}": _field(node, select, bound) for i, node in enumerate(nodes)}
     grouped = Grouped(names, keys, {})

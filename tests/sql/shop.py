@@ -1,0 +1,92 @@
+"""A small shop: customers, their orders, the items of these; some keys missing, some leading nowhere."""
+
+from __future__ import annotations
+
+import duckdb
+
+import dpsql
+
+POLICY = """
+[budget]
+epsilon = 1e12
+delta = 1e-2
+accountant = "basic"
+default_epsilon = 1e6
+default_delta = 1e-9
+
+[tables.customers]
+privacy_unit = "id"
+max_rows = 3
+max_groups = 9
+[tables.customers.columns]
+age = { bounds = [0, 100] }
+
+[tables.orders]
+privacy_unit = "customer -> customers.id, id"
+max_rows = 9
+max_groups = 9
+[tables.orders.columns]
+amount = { bounds = [-50, 50] }
+kind = { values = ["web", "shop", "phone"] }
+
+[tables.items]
+privacy_unit = "order_id -> orders.order_id, customer -> customers.id, id"
+max_rows = 40
+max_groups = 20
+[tables.items.columns]
+quantity = { bounds = [0, 9] }
+
+[tables.calls]
+privacy_unit = "caller"
+max_rows = 9
+max_groups = 9
+[tables.calls.columns]
+minutes = { bounds = [0, 60] }
+
+[tables.badges]
+privacy_unit = "ROW"
+[tables.badges.columns]
+points = { bounds = [0, 10] }
+
+[tables.products]
+public = true
+
+[tables.cities]
+public = true
+"""
+TABLES = """
+CREATE TABLE customers AS SELECT i AS id, ['Delft', 'Leiden', 'Gouda', NULL][1 + i % 4] AS city, 20 + i % 50 AS age
+    FROM range(1, 61) r(i);
+INSERT INTO customers VALUES (NULL, 'Delft', 40);
+CREATE TABLE orders AS SELECT i AS order_id, CASE WHEN i % 17 = 0 THEN NULL ELSE 1 + i * 14 % 130 END AS customer,
+    ['web', 'shop', 'phone'][1 + i % 3] AS kind, (i * 11 % 90) - 45 AS amount, DATE '2024-01-01' + (i % 300)::INTEGER AS day
+    FROM range(200) r(i);
+CREATE TABLE items AS SELECT CASE WHEN i % 19 = 0 THEN NULL ELSE i * 7 % 230 END AS order_id,
+    1 + (i // 7 + i // 100) % 5 AS product,
+    i % 8 AS quantity FROM range(400) r(i) WHERE i * 7 % 230 < 150;
+CREATE TABLE calls AS SELECT CASE WHEN i % 13 = 0 THEN NULL ELSE 1 + i % 70 END AS caller, i * 5 % 55 AS minutes,
+    DATE '2024-01-01' + (i % 90)::INTEGER AS day FROM range(150) r(i);
+CREATE TABLE badges AS SELECT 1 + i % 6 AS product, i % 10 AS points, ['Delft', 'Leiden', NULL][1 + i % 3] AS city
+    FROM range(120) r(i);
+CREATE TABLE products AS SELECT * FROM (VALUES (1, 'pen', 2, 100), (2, 'ink', 3, 200), (3, 'pad', 2, 300), (4, 'cup', 5, 400),
+    (9, 'hat', 5, 500)) AS v(product, name, price, id);
+CREATE TABLE cities AS SELECT * FROM (VALUES ('Delft', 'south', 1), ('Leiden', 'south', 2), ('Gouda', 'south', 3),
+    ('Utrecht', 'mid', 4), ('Delft', 'old', 5)) AS v(city, region, id);
+"""
+# What counts of the private tables: rows that lead to a unit. Plain DuckDB reads these.
+OWNED = """
+CREATE SCHEMA owned;
+CREATE VIEW owned.customers AS SELECT * FROM main.customers WHERE id IS NOT NULL;
+CREATE VIEW owned.orders AS SELECT * FROM main.orders WHERE customer IN (SELECT id FROM owned.customers);
+CREATE VIEW owned.items AS SELECT * FROM main.items WHERE order_id IN (SELECT order_id FROM owned.orders);
+CREATE VIEW owned.calls AS SELECT * FROM main.calls WHERE caller IS NOT NULL;
+"""
+
+
+def open_shop() -> tuple[duckdb.DuckDBPyConnection, dpsql.Session, duckdb.DuckDBPyConnection]:
+    """The data, a session on them, and plain DuckDB where only owned rows are seen."""
+    con = duckdb.connect()
+    con.execute(TABLES)
+    plain = duckdb.connect()
+    plain.execute(TABLES + OWNED + "SET search_path = 'owned,main'")
+    return con, dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)), plain
