@@ -6,9 +6,13 @@ It holds no connection and no data. Its loss is known before anything runs.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from dpsql.mechanisms.base import Operator
+from dpsql.mechanisms.consistency import Consistent
 from dpsql.privacy.events import Event, compose
 
 
@@ -73,6 +77,14 @@ class Plan:
     intervals: tuple[Interval, ...] = ()
     confidence: float = 0.95
     notes: tuple[str, ...] = ()
+    adjustments: tuple[Consistent, ...] = ()
+    """What is made of the releases before ``finish`` runs over them: post-processing."""
+
+    def adjusted(self, relations: Mapping[str, pa.Table]) -> Mapping[str, pa.Table]:
+        """The releases as ``finish`` reads them."""
+        for adjustment in self.adjustments:
+            relations = adjustment.applied(relations)
+        return relations
 
     @property
     def event(self) -> Event | None:

@@ -253,7 +253,7 @@ class Session:
     ) -> Result:
         """The outer SQL, over what was released: post-processing, free."""
         relations, notes = released
-        table = self._finisher.finish(plan.finish, relations, plan.public)
+        table = self._finisher.finish(plan.finish, plan.adjusted(relations), plan.public)
         event = used if used is not None else stored.event if stored is not None else None
         return Result.finished(
             table,

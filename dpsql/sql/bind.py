@@ -14,7 +14,10 @@ import pyarrow as pa
 from sqlglot import exp
 
 from dpsql.errors import BindError, Error, PrivacyError, did_you_mean
+from dpsql.mechanisms.consistency import Consistent
 from dpsql.plan import Block, Input, Interval, Plan
+from dpsql.sql.block import Block as NoisyBlock
+from dpsql.sql.block import dp_block
 from dpsql.sql.catalog import Catalog
 from dpsql.sql.dialect import MODE, parse_fragment, span_of, to_sql
 from dpsql.sql.grouping_sets import bind_sets, has_sets
@@ -46,6 +49,7 @@ class Binder:
     blocks: list[Block] = field(default_factory=list)
     public: dict[str, None] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    adjustments: list[Consistent] = field(default_factory=list)
     _count: int = 0
 
     def name(self, kind: str) -> str:
@@ -156,11 +160,11 @@ class Binder:
         build(self, select, bound, options or Options("DP", {}, {}), env)
         return None
 
-    def block_of(self, select: exp.Select, options: Options, env: Env) -> None:
+    def block_of(self, select: exp.Select, options: Options, env: Env) -> NoisyBlock:
         """Binds a SELECT that is known to be a noisy block, in place."""
         bound = self.private_from(select, env)
         self._refuse_row_choice(select, bound)
-        BLOCKS["DP"](self, select, bound, options, env)
+        return dp_block(self, select, bound, options, env)
 
     def _public_select(self, select: exp.Select, env: Env, options: Options | None) -> None:
         """Nothing private in FROM: plain SQL, with whatever private blocks its subqueries hold."""
@@ -408,7 +412,7 @@ def _plan(binder: Binder, tree: exp.Expr, text: str) -> Plan:
     confidence = binder.blocks[-1].confidence if binder.blocks else 0.95
     return Plan(
         text, tuple(binder.blocks), finish, columns, tuple(binder.public), tuple(intervals), confidence,
-        tuple(dict.fromkeys(binder.notes)),
+        tuple(dict.fromkeys(binder.notes)), tuple(binder.adjustments),
     )  # fmt: skip
 
 

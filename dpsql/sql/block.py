@@ -104,6 +104,9 @@ class Block:
         if distinct and not self.select.args.get("group"):
             self.select.set("group", exp.Group(all=True))
             self.select.set("distinct", None)
+        within = self.select.meta.get("dpsql_within")
+        if within:
+            condition = self._inside(within, condition)
         expressions = self._group_expressions()
         self._check_unit_option()
         keys, typed = self._keys(expressions)
@@ -121,6 +124,29 @@ class Block:
         if rows is not None and not self.bound.row_level and not keys:
             self.exact.groups = None
         self._clauses()
+
+    def _inside(self, within: list[exp.Expr], condition: str | None) -> str:
+        """Holds the rows to those of the public groups of all these keys: only then do grouping sets add up."""
+        pairs = []
+        for i, node in enumerate(within):
+            typed = self.expression(node)
+            pairs.append((Key(f"w{i}", to_sql(typed.node), typed.type.sql), typed))
+        domain = public_domain(self, pairs)
+        if domain is None:
+            raise self.options.refuse(
+                "consistent", "cells are made to add up only where all groups are public.",
+                "leave consistent out, or ask the owner to declare the columns' values.", PrivacyError,
+            )  # fmt: skip
+        keys, names = (
+            ", ".join(items) for items in zip(*((f"({k.sql})", k.name) for k, _ in pairs), strict=True)
+        )
+        inside = f"({keys}) IN (SELECT ({names}) FROM ({domain.sql}) AS within)"
+        if len(pairs) == 1:
+            inside = f"{keys} IN (SELECT {names} FROM ({domain.sql}) AS within)"
+        return f"({condition}) AND {inside}" if condition else inside
+
+    def spelling(self, node: exp.Expr) -> str:
+        return self._spelling(node)
 
     def _group_expressions(self) -> list[exp.Expr]:
         group = self.select.args.get("group")
@@ -171,6 +197,12 @@ class Block:
                     "numbers with fractions make no stable groups.",
                     span=span_of(node),
                     hint="group by FLOOR(x)::INTEGER or a CASE of ranges.",
+                )
+            if typed.type.two_faced:
+                raise PrivacyError(
+                    f"equal values of {typed.type.sql} may look different, so they make no stable groups.",
+                    span=span_of(node),
+                    hint="group by a number made of it, such as FLOOR(EPOCH(x))::BIGINT of an interval.",
                 )
             text = self._spelling(node)
             if text not in self.keys:
@@ -401,6 +433,8 @@ def protected(bound: From, max_rows: int | None, row_budget: int | None = None) 
     return (f"Each {units} in {bound.subject} is protected{counted if rows is not None else ''}.",)
 
 
-def dp_block(binder: Binder, select: exp.Select, bound: From, options: Options, env: Env) -> None:
+def dp_block(binder: Binder, select: exp.Select, bound: From, options: Options, env: Env) -> Block:
     """Binds SELECT WITH DP in place."""
-    Block(binder, select, bound, options, env, binder.name("block")).bind()
+    block = Block(binder, select, bound, options, env, binder.name("block"))
+    block.bind()
+    return block

@@ -8,19 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from fractions import Fraction
 from itertools import combinations, product
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from dpsql.errors import BindError, BudgetExceeded
+from dpsql.mechanisms.additive import Aggregation, Count, Sum
+from dpsql.mechanisms.consistency import SENTENCE, Adding, Cells, Consistent
+from dpsql.mechanisms.together import Together
 from dpsql.sql.dialect import span_of
 from dpsql.sql.naming import fresh_names, label_of
-from dpsql.sql.options import Options, call_of
+from dpsql.sql.options import NONNEGATIVE, Options, call_of
 from dpsql.sql.relation import fold
 
 if TYPE_CHECKING:
     from dpsql.sql.bind import Binder, Env
+    from dpsql.sql.block import Block
 
 _KINDS = (exp.Rollup, exp.Cube, exp.GroupingSets)
 MOST = 64
@@ -85,10 +90,15 @@ def bind_sets(binder: Binder, select: exp.Select, options: Options | None, env: 
         )
     labels = fresh_names(label or item.sql() for label, item in zip(labels, select.expressions, strict=True))
     parts = [_part(select, chosen, everything) for chosen in sets]
+    within = _resolved(select, everything) if options.get("consistent") else []
+    blocks = []
     for part in parts:
-        binder.block_of(part, shared, env)
+        part.meta["dpsql_within"] = within
+        blocks.append(binder.block_of(part, shared, env))
         for item, label in zip(part.expressions, labels, strict=True):
             item.set("alias", exp.to_identifier(label, quoted=True))
+    if within:
+        _adjust(binder, options, blocks, within)
     union: exp.Query = parts[0]
     for part in parts[1:]:
         union = exp.union(union, part, distinct=False, copy=False)
@@ -96,6 +106,58 @@ def bind_sets(binder: Binder, select: exp.Select, options: Options | None, env: 
         select.set(key, None)
     select.set("expressions", [exp.Star()])
     select.set("from_", exp.From(this=union.subquery("sets", copy=False)))
+
+
+def _resolved(select: exp.Select, nodes: list[exp.Expr]) -> list[exp.Expr]:
+    """The keys as expressions over rows: what their names or places in the SELECT stand for."""
+    aliases = {fold(item.alias): item.this for item in select.expressions if isinstance(item, exp.Alias)}
+    out = []
+    for node in nodes:
+        if (
+            isinstance(node, exp.Literal)
+            and node.name.isdigit()
+            and 0 < int(node.name) <= len(select.expressions)
+        ):
+            node = select.expressions[int(node.name) - 1].unalias()
+        elif isinstance(node, exp.Column) and not node.table:
+            node = aliases.get(fold(node.name), node)
+        out.append(node.copy())
+    return out
+
+
+def _adjust(binder: Binder, options: Options, blocks: list[Block], within: list[exp.Expr]) -> None:
+    """Has the cells of COUNT and SUM made to add up, after they are released."""
+    sets = tuple(Cells(b.name, _columns(b, within), _adding(binder, b)) for b in blocks)
+    names = {tuple(c.name for c in cells.columns) for cells in sets}
+    if len(names) != 1 or not sets[0].columns:
+        raise options.refuse(
+            "consistent", "there is nothing here that adds up.",
+            "cells of COUNT and of SUM with bounds per row add up; leave consistent out for others.",
+        )  # fmt: skip
+    binder.adjustments.append(Consistent(sets, options.get("consistent") == NONNEGATIVE))
+    last = binder.blocks[-1]
+    binder.blocks[-1] = replace(last, sentences=(*last.sentences, SENTENCE))
+    binder.notes.append("the cells of COUNT and SUM were made to add up")
+
+
+def _columns(block: Block, within: list[exp.Expr]) -> tuple[str | None, ...]:
+    keys = (block.keys.get(block.spelling(node)) for node in within)
+    return tuple(None if key is None else key.name for key in keys)
+
+
+def _adding(binder: Binder, block: Block) -> tuple[Adding, ...]:
+    operator = next(b.operator for b in binder.blocks if b.name == block.name)
+    aggregation = operator.aggregation if isinstance(operator, Together) else operator
+    if not isinstance(aggregation, Aggregation):
+        return ()
+    fixed = {partial.name for partial in block.exact.partials if partial.fixed}
+    found = []
+    for output in aggregation.outputs:
+        if not isinstance(output, Count | Sum) or output.statistic.column in fixed:
+            continue  # a mean, or what one unit counts for once in each cell
+        steps = output.steps if isinstance(output, Sum) else Fraction(1)
+        found.append(Adding(output.name, output.statistic.noise, steps, isinstance(output, Count)))
+    return tuple(found)
 
 
 def _shares(binder: Binder, options: Options, count: int, select: exp.Select) -> Options:

@@ -137,15 +137,16 @@ def names(node: exp.Expr, what: str) -> tuple[str, ...]:
     return tuple(word(item.this if isinstance(item, exp.Paren) else item, what) for item in items)
 
 
-def _not_consistent(node: exp.Expr, what: str) -> bool:
-    """Cells of grouping sets are released as they are; nobody is told that they were made to add up."""
-    if truth(node, what):
-        raise BindError(
-            "the cells of grouping sets are not adjusted to add up yet.",
-            span=span_of(node),
-            hint="leave consistent out: each cell then has its own noise.",
-        )
-    return False
+NONNEGATIVE = "NONNEGATIVE"
+
+
+def _consistent(node: exp.Expr, what: str) -> bool | str:
+    """TRUE, FALSE or NONNEGATIVE."""
+    if isinstance(node, exp.Column | exp.Var | exp.Literal) and node.name.upper() == NONNEGATIVE:
+        return NONNEGATIVE
+    if not isinstance(node, exp.Boolean):
+        raise BindError(f"{what} must be TRUE or FALSE, or NONNEGATIVE.", span=span_of(node))
+    return truth(node, what)
 
 
 Readers = Mapping[str, Callable[[exp.Expr, str], Any]]
@@ -160,7 +161,7 @@ COMMON: Readers = {
     "min_privacy_units_per_group": whole,
     "noise": one_of("LAPLACE", "GAUSSIAN"),
     "confidence": number,
-    "consistent": _not_consistent,
+    "consistent": _consistent,
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 
 import duckdb
@@ -59,3 +61,107 @@ def test_shares_beside_sets_are_refused() -> None:
         pytest.raises(dpsql.BindError, match="shares"),
     ):
         session.sql("SELECT plan, COUNT(*, epsilon => 1) FROM visits GROUP BY CUBE (plan)")
+
+
+# -- cells that add up --------------------------------------------------------------------------------------------
+
+CONSISTENT = (
+    "SELECT WITH DP OPTIONS (epsilon = {e}, consistent = {c}) plan, year, COUNT(*) AS n, SUM(cost) AS s "
+    "FROM visits GROUP BY {g}"
+)
+COSTS = POLICY.replace("[tables.visits.columns]", "[tables.visits.columns]\ncost = { bounds = [0, 100] }")
+
+
+def _cells(rows: list[tuple[object, ...]]) -> dict[tuple[object, object], tuple[float, float]]:
+    return {(row[0], row[1]): (row[2], row[3]) for row in rows}  # type: ignore[misc]
+
+
+@pytest.fixture(scope="module")
+def costs() -> Iterator[dpsql.Session]:
+    con = duckdb.connect()
+    con.execute(
+        f"CREATE TABLE visits AS SELECT *, (row_number() OVER () % 97)::DOUBLE AS cost FROM '{VISITS}'"
+    )
+    policy = COSTS.replace(f'source = "{VISITS}"', "")
+    with dpsql.connect(con, policy=dpsql.Policy.loads(policy)) as session:
+        yield session
+
+
+@pytest.mark.parametrize(
+    "sets", ["ROLLUP (plan, year)", "CUBE (plan, year)", "GROUPING SETS ((plan), (year), ())"]
+)
+@pytest.mark.parametrize("kind", ["TRUE", "NONNEGATIVE"])
+def test_cells_add_up_exactly_at_no_cost(costs: dpsql.Session, sets: str, kind: str) -> None:
+    query = CONSISTENT.format(e="0.01", c=kind, g=sets)
+    result = costs.sql(query)
+    plain = costs.sql(CONSISTENT.format(e="0.01", c="FALSE", g=sets))
+    assert result.event == plain.event and result.event.basic == (Fraction(1, 100), 0)
+    cells = _cells(result.fetchall())
+    assert all(isinstance(n, int) for n, _ in cells.values())
+    assert kind == "TRUE" or all(n >= 0 for n, _ in cells.values())
+    plans = {p for p, _ in cells if p is not None}
+    years = {y for _, y in cells if y is not None}
+    for place in (0, 1):
+        if "ROLLUP" in sets or "CUBE" in sets:
+            for p in plans:
+                assert cells[p, None][place] == sum(cells[p, y][place] for y in years)
+        if "CUBE" in sets:
+            for y in years:
+                assert cells[None, y][place] == sum(cells[p, y][place] for p in plans)
+        if "ROLLUP" not in sets:
+            assert cells[None, None][place] == sum(cells[None, y][place] for y in years)
+        assert cells[None, None][place] == sum(cells[p, None][place] for p in plans)
+    raw = _cells(plain.fetchall())
+    assert kind == "NONNEGATIVE" or raw[None, None][0] != sum(raw[p, None][0] for p in plans), (
+        "control: noise as it falls"
+    )
+    again = costs.sql(query)
+    assert again.fetchall() == result.fetchall() and "no charge" in again.cost_line
+
+
+def test_without_noise_they_are_what_duckdb_counts(costs: dpsql.Session) -> None:
+    cells = _cells(costs.sql(CONSISTENT.format(e="1e7", c="TRUE", g="CUBE (plan, year)")).fetchall())
+    con = duckdb.connect()
+    wanted = con.sql(
+        f"SELECT plan, year, COUNT(*) FROM '{VISITS}' WHERE plan IS NOT NULL AND year IS NOT NULL GROUP BY CUBE (plan, year)"
+    ).fetchall()
+    assert {(p, y): n for p, y, n in wanted} == {key: n for key, (n, _) in cells.items()}
+
+
+def test_rows_of_no_declared_group_are_in_no_cell() -> None:
+    """They would be in the sums and in none of the parts."""
+    con = duckdb.connect()
+    con.execute(
+        "CREATE TABLE t AS SELECT i AS u, CASE WHEN i % 4 > 1 THEN 'a' WHEN i % 4 = 1 THEN 'x' END AS k FROM range(400) AS s(i)"
+    )
+    policy = (
+        "[budget]\nepsilon = 1e9\n[tables.t]\nprivacy_unit = 'u'\nmax_rows = 1\nmax_groups = 1\n"
+        "columns.k.values = ['a', 'b']"
+    )
+    with dpsql.connect(con, policy=dpsql.Policy.loads(policy)) as session:
+        query = (
+            "SELECT WITH DP OPTIONS (epsilon = 1e6{}) k, COUNT(*) AS n FROM t GROUP BY ROLLUP (k) ORDER BY k"
+        )
+        assert session.sql(query.format(", consistent = TRUE")).fetchall() == [
+            ("a", 200),
+            ("b", 0),
+            (None, 200),
+        ]
+        assert session.sql(query.format("")).fetchall() == [("a", 200), ("b", 0), (None, 400)]
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("SELECT WITH DP OPTIONS (epsilon = 1, consistent = TRUE) age, COUNT(*) FROM visits GROUP BY ROLLUP (age)", "public"),
+        ("SELECT WITH DP OPTIONS (epsilon = 1, consistent = TRUE) plan, AVG(cost) FROM visits GROUP BY ROLLUP (plan)", "adds up"),
+        (
+            "SELECT WITH DP OPTIONS (epsilon = 1, consistent = TRUE) plan, COUNT(DISTINCT person_id) FROM visits "
+            "GROUP BY ROLLUP (plan)", "adds up",
+        ),
+        ("SELECT WITH DP OPTIONS (epsilon = 1, consistent = 3) plan, COUNT(*) FROM visits GROUP BY ROLLUP (plan)", "NONNEGATIVE"),
+    ],
+)  # fmt: skip
+def test_what_does_not_add_up_is_refused(costs: dpsql.Session, query: str, message: str) -> None:
+    with pytest.raises(dpsql.Error, match=message):
+        costs.sql(query)

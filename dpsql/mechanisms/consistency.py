@@ -1,0 +1,215 @@
+"""Cells of grouping sets that add up: the least-squares table behind all that was released.
+
+Every cell is a sum over one and the same table of finest cells, so the released cells are noisy sums of an unknown
+table. The table that fits them best, each grouping set weighed by the inverse of its noise's public variance, has for
+its sums the best linear unbiased estimate of every cell: none is worse than the cell as it was released, and cells
+that say the same several times over are averaged (Hay, Rastogi, Miklau, Suciu 2010, for trees; here for any sets).
+
+Relation and guarantee: none of its own. This is post-processing: it sees nothing but released numbers and public ones,
+it draws no randomness, and the same release always gives the same answer. The caller must ensure that the cells are
+of public groups, all of which are there, and that the exact cells add up but for contribution bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dpsql.mechanisms.perturbation import Integers, LaplaceNoise, Noise
+from dpsql.mechanisms.together import Group, groups_of
+
+Floats = NDArray[np.float64]
+Places = NDArray[np.intp]
+
+_ROUNDS = 300
+_GOOD = 1e-13
+_ORDER = {bool: 0, int: 1, float: 1, str: 2}
+
+
+@dataclass(frozen=True)
+class Adding:
+    """A released column whose cells add up: ``steps`` to a unit, ``whole`` where it counts."""
+
+    name: str
+    noise: Noise
+    steps: Fraction = Fraction(1)
+    whole: bool = True
+
+    @property
+    def variance(self) -> float:
+        if not isinstance(self.noise, LaplaceNoise):
+            return float(self.noise.sigma) ** 2 + 1 / 12
+        rate = float(1 / self.noise.scale)
+        return max(2 * float(np.exp(-rate)) / float(np.expm1(-rate)) ** 2, 1e-300)
+
+
+@dataclass(frozen=True)
+class Cells:
+    """One grouping set's release: its relation, for each key of the whole its column (None: summed over), its sums."""
+
+    relation: str
+    keys: tuple[str | None, ...]
+    columns: tuple[Adding, ...]
+
+
+@dataclass(frozen=True)
+class Consistent:
+    """The grouping sets of one statement. ``nonnegative`` holds the finest cells of counts to 0 and above."""
+
+    sets: tuple[Cells, ...]
+    nonnegative: bool = False
+
+    def applied(self, relations: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+        """The releases, with cells that add up exactly; intervals are widened where they would leave a value out."""
+        finest = self._finest(relations)
+        places = [self._places(cells, finest, relations) for cells in self.sets]
+        out = dict(relations)
+        for j, column in enumerate(self.sets[0].columns):
+            tables = [relations[cells.relation] for cells in self.sets]
+            steps = float(column.steps)
+            values = [_floats(t.column(column.name)) * steps for t in tables]
+            weights = [1 / cells.columns[j].variance for cells in self.sets]
+            fitted = fit(values, weights, places, len(finest))
+            if self.nonnegative and column.whole and column.steps == 1:
+                fitted = held_at_zero(fitted)
+            exact = rounded(fitted)
+            for cells, place in zip(self.sets, places, strict=True):
+                sums = np.zeros(relations[cells.relation].num_rows, dtype=exact.dtype)
+                np.add.at(sums, place, exact)
+                out[cells.relation] = _replaced(out[cells.relation], cells.columns[j], sums)
+        return out
+
+    def _finest(self, relations: Mapping[str, pa.Table]) -> list[Group]:
+        """The finest cells, in the order of their keys: those of the sets put together on the keys that they share."""
+        width = len(self.sets[0].keys)
+        known: list[int] = []
+        cells: list[dict[int, object]] = [{}]
+        for item in sorted(self.sets, key=lambda c: -sum(key is not None for key in c.keys)):
+            mine = [i for i, key in enumerate(item.keys) if key is not None]
+            if set(mine) <= set(known):
+                continue
+            shared = [i for i in mine if i in known]
+            by: dict[tuple[object, ...], list[dict[int, object]]] = {}
+            for group in self._groups(item, relations):
+                values = dict(zip(mine, group, strict=True))
+                by.setdefault(tuple(values[i] for i in shared), []).append(values)
+            cells = [c | more for c in cells for more in by.get(tuple(c[i] for i in shared), [])]
+            known += [i for i in mine if i not in known]
+        finest = [tuple(c.get(i) for i in range(width)) for c in cells]
+        return sorted(finest, key=lambda group: tuple(map(_sortable, group)))
+
+    def _groups(self, cells: Cells, relations: Mapping[str, pa.Table]) -> list[Group]:
+        keys = tuple(key for key in cells.keys if key is not None)
+        return groups_of(relations[cells.relation], keys)
+
+    def _places(self, cells: Cells, finest: Sequence[Group], relations: Mapping[str, pa.Table]) -> Places:
+        """The row of this set that each finest cell is summed into."""
+        mine = [i for i, key in enumerate(cells.keys) if key is not None]
+        rows = {group: row for row, group in enumerate(self._groups(cells, relations))}
+        return np.array([rows[tuple(group[i] for i in mine)] for group in finest], dtype=np.intp)
+
+
+def fit(values: Sequence[Floats], weights: Sequence[float], places: Sequence[Places], size: int) -> Floats:
+    """The table of ``size`` finest cells whose sums come nearest to the values: weighted least squares.
+
+    Of the tables that fit equally well (where no set has all the keys) the one that spreads evenly. By conjugate
+    gradients from zero, which needs few rounds: there are at most as many different eigenvalues as sets of keys, where
+    the cells are a product.
+    """
+    top = max(weights)
+    weighed = [w / top for w in weights]
+
+    def sums(table: Floats) -> list[Floats]:
+        return [
+            np.bincount(place, weights=table, minlength=len(value)).astype(np.float64)
+            for place, value in zip(places, values, strict=True)
+        ]
+
+    def spread(parts: Iterable[Floats]) -> Floats:
+        total = np.zeros(size)
+        for weight, place, part in zip(weighed, places, parts, strict=True):
+            total += weight * part[place]
+        return total
+
+    table = np.zeros(size)
+    for _ in range(2):  # the second time for what rounding left
+        rest = spread(v - s for v, s in zip(values, sums(table), strict=True))
+        way, square = rest.copy(), float(rest @ rest)
+        goal = _GOOD**2 * max(square, 1e-300)
+        for _ in range(_ROUNDS):
+            if square <= goal:
+                break
+            image = spread(sums(way))
+            slope = float(way @ image)
+            if slope <= 0:
+                break
+            pace = square / slope
+            table = table + pace * way
+            rest = rest - pace * image
+            before, square = square, float(rest @ rest)
+            way = rest + square / before * way
+    return table
+
+
+def held_at_zero(table: Floats) -> Floats:
+    """The nearest table without negative cells that has the same total (at least 0). This one is biased."""
+    total = max(float(table.sum()), 0.0)
+    if not len(table) or total == 0.0:
+        return np.zeros(len(table))
+    falling = np.sort(table)[::-1]
+    upto = np.cumsum(falling) - total
+    kept = int(np.nonzero(falling > upto / np.arange(1, len(table) + 1))[0][-1])
+    held: Floats = np.maximum(table - upto[kept] / (kept + 1), 0.0)
+    return held
+
+
+def rounded(table: Floats) -> Integers:
+    """Whole numbers near the table's: running totals are rounded, so that every run of cells is off by at most 1.
+
+    Cells stand in the order of their keys, so the cells of a ROLLUP are runs. Nothing at least 0 becomes negative.
+    """
+    running = np.cumsum(table)
+    if len(table) and np.abs(running).max() < 2**62:
+        ends = np.rint(running).astype(np.int64)
+    else:
+        ends = np.array([round(Fraction(v)) for v in running], dtype=object)
+    return ends - np.concatenate((np.zeros(1, dtype=ends.dtype), ends[:-1]))
+
+
+def _floats(column: pa.ChunkedArray) -> Floats:
+    return np.array([float(v) for v in column.to_pylist()], dtype=np.float64)
+
+
+def _sortable(value: object) -> tuple[int, object]:
+    if value is None:
+        return (9, 0)
+    rank = _ORDER.get(type(value), 5)
+    return (rank, value) if rank < 5 else (5, str(value))
+
+
+def _replaced(table: pa.Table, column: Adding, sums: Integers) -> pa.Table:
+    """The table with a column's new values, and intervals that hold them."""
+    steps = column.steps
+    shown = [int(v) for v in sums] if steps == 1 else [float(int(v) / steps) for v in sums]
+    kind = table.schema.field(column.name).type
+    new = {
+        column.name: pa.array(
+            shown if steps == 1 and not pa.types.is_floating(kind) else [float(v) for v in shown], kind
+        )
+    }
+    for end, choose in (("low", min), ("high", max)):
+        name = f"{column.name}__{end}"
+        if name in table.column_names:
+            ends = zip(table.column(name).to_pylist(), shown, strict=True)
+            new[name] = pa.array([None if e is None else float(choose(e, v)) for e, v in ends], pa.float64())
+    for name, array in new.items():
+        table = table.set_column(table.column_names.index(name), name, array)
+    return table
+
+
+SENTENCE = "The cells of the grouping sets are then made to add up (weighted least squares over what was released: free)."
