@@ -74,6 +74,7 @@ class DuckDBEngine:
         self._token = uuid.uuid4().hex
         self._clone: Clone | None = None
         self._stop = threading.Event()
+        self._room: int | None = None
         self._sources = {t.name: self._files(t) for t in policy.tables.values() if t.source is not None}
         self._open()
 
@@ -181,12 +182,14 @@ class DuckDBEngine:
             )
         # The labels of an ENUM are data: a column of one shows its text only.
         kinds = {row[0]: _ENUM.sub("VARCHAR", row[1]) for row in described if "ENUM(" in row[1]}
-        if files is None and not kinds:
+        # A text is compared as it is: where a collation makes two texts equal, one row would say how all are shown.
+        texts = [row[0] for row in described if row[1] == "VARCHAR"]
+        collated = [name for name in texts if files is None and self._collated(body, name)]
+        if files is None and not kinds and not collated:
             return place
-        casts = ", ".join(
-            f"CAST({quoted(column)} AS {kind}) AS {quoted(column)}" for column, kind in kinds.items()
-        )
-        star = f"* REPLACE ({casts})" if casts else "*"
+        read = [f"CAST({quoted(column)} AS {kind}) AS {quoted(column)}" for column, kind in kinds.items()]
+        read += [f'{quoted(column)} COLLATE "C" AS {quoted(column)}' for column in collated]
+        star = f"* REPLACE ({', '.join(read)})" if read else "*"
         view = f"dpsql_source_{table.name}"
         # Parquet has its types in it. Text is read once, here: a row that does not fit its column must fail
         # before any statement, never within one.
@@ -198,6 +201,13 @@ class DuckDBEngine:
         if not made:
             raise PolicyError(f"the source {name} of {table.name} can't be read.")
         return ("temp", "main", view)
+
+    def _collated(self, body: str, name: str) -> bool:
+        """Whether different texts are equal in a column. Reads no row of it: its type meets texts of ours."""
+        ours = "SELECT UNNEST(['a', 'A', 'e', '\u00e9', 'e\u0301', '\u00df', 'ss'])"
+        query = f"SELECT {quoted(name)} AS v FROM {body} WHERE FALSE UNION ALL {ours}"
+        rows = self._con.execute(f"SELECT COUNT(DISTINCT v) FROM ({query}) AS texts").fetchall()
+        return bool(rows[0][0] < 7)
 
     def _existing(self) -> list[str]:
         rows = self._con.execute("SELECT table_name FROM information_schema.tables").fetchall()
@@ -227,6 +237,14 @@ class DuckDBEngine:
         """All rows of a public table."""
         assert table.public, "only public tables are read whole"
         return self._con.sql(f"SELECT * FROM {self.relation(table)}").to_arrow_table()
+
+    @property
+    def room(self) -> int:
+        """A sixteenth of DuckDB's memory limit, sorted in place and counted with a few arrays beside it."""
+        if self._room is None:
+            rows = self._con.execute("SELECT current_setting('memory_limit')").fetchall()
+            self._room = _bytes(rows[0][0]) // (16 * 8)
+        return self._room
 
     @property
     def dataset(self) -> str:
@@ -317,6 +335,18 @@ class DuckDBEngine:
             self._con.close()
         if self._clone is not None:
             self._clone.close()
+
+
+_SIZES = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+
+
+def _bytes(text: str) -> int:
+    """``19.2 GiB`` in bytes; 0 for what is not understood."""
+    number, _, unit = text.partition(" ")
+    try:
+        return int(float(number) * _SIZES.get(unit, 0))
+    except ValueError:
+        return 0
 
 
 def _reader(source: str) -> str | None:

@@ -62,18 +62,43 @@ class Part(Protocol):
 
 
 def groups_of(table: pa.Table, keys: tuple[str, ...]) -> list[Group]:
-    """The group of every row, in a form that can be compared: NaN equals NaN."""
+    """The group of every row, in a form that can be compared: NaN equals NaN. Takes whatever value a key may have."""
     if not keys:
         return [()] * table.num_rows
-    columns = [[_same(v) for v in table.column(key).to_pylist()] for key in keys]
-    return list(zip(*columns, strict=True))
+    return list(zip(*(_values(table.column(key)) for key in keys), strict=True))
+
+
+def _values(column: pa.ChunkedArray) -> list[object]:
+    """By type alone, so that all tables of a block agree: Python has no infinite date, no year 10000, no 24:00:00."""
+    kind = column.type
+    if pa.types.is_nested(kind):
+        return [_raw(scalar) for scalar in column]
+    if _moment(kind):
+        column = column.cast(pa.int32() if kind.bit_width == 32 else pa.int64())
+    return [_same(v) for v in column.to_pylist()]
+
+
+def _moment(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_temporal(kind) and not pa.types.is_interval(kind))
+
+
+def _raw(scalar: Any) -> object:
+    """A nested value by what Arrow stores of it."""
+    kind = scalar.type
+    if not scalar.is_valid:
+        return None
+    if _moment(kind):
+        return scalar.value
+    if pa.types.is_struct(kind):
+        return tuple(_raw(scalar[i]) for i in range(kind.num_fields))
+    if pa.types.is_nested(kind):
+        return tuple(_raw(item) for item in scalar.values)
+    return _same(scalar.as_py())
 
 
 def _same(value: Any) -> object:
     if isinstance(value, float) and math.isnan(value):
         return _NAN
-    if isinstance(value, list | dict):
-        return repr(value)
     return value
 
 

@@ -75,8 +75,10 @@ def _declared(block: Block, key: Key, typed: Typed) -> tuple[str, int, str] | No
     """A key over columns whose values the policy declares; or a boolean."""
     if typed.values is not None and isinstance(typed.node, exp.Column):
         rows = ", ".join(f"(CAST({to_sql(literal(value))} AS {typed.type.sql}))" for value in typed.values)
+        # '2020-1-1' and '2020-01-01' are one group: shown twice, it would be answered twice and paid once.
+        each = "" if _all_different(typed) else "DISTINCT "
         return (
-            f"SELECT v AS {key.name} FROM (VALUES {rows}) AS t(v)",
+            f"SELECT {each}v AS {key.name} FROM (VALUES {rows}) AS t(v)",
             len(typed.values),
             "declared by the policy",
         )
@@ -93,6 +95,16 @@ def _declared(block: Block, key: Key, typed: Typed) -> tuple[str, int, str] | No
     if typed.type.kind == "BOOLEAN":
         return f"SELECT v AS {key.name} FROM (VALUES (FALSE), (TRUE)) AS t(v)", 2, "true and false"
     return None
+
+
+_PLAIN = {"TEXT": str, "INTEGER": int, "BOOLEAN": bool}
+
+
+def _all_different(typed: Typed) -> bool:
+    """Whether the declared values are certain to differ once they are of the column's type."""
+    values = typed.values or ()
+    plain = all(type(value) is _PLAIN.get(typed.type.kind) for value in values)
+    return plain and len(set(values)) == len(values)
 
 
 def _computed(key: Key, typed: Typed, known: dict[tuple[str, str], Typed]) -> tuple[str, int, str]:

@@ -86,6 +86,12 @@ class StableBlock:
                 f"{call.name} takes {need} argument{'s' if need > 1 else ''}.", span=span_of(call.node)
             )
         typed = self.block.expression(call.args[0])
+        if call.name in ("MODE", "ARG_MAX") and typed.type.two_faced and typed.type.kind != "DOUBLE":
+            raise PrivacyError(
+                f"equal values of {typed.type.sql} may look different, and one would be shown exactly.",
+                span=span_of(call.args[0]),
+                hint="take a number made of it, such as FLOOR(EPOCH(x))::BIGINT of an interval.",
+            )
         if call.name == "ARG_MAX":
             return self._argmax(call, name, options, typed)
         floating = typed.type.kind == "DOUBLE"
@@ -168,7 +174,10 @@ class StableBlock:
             grid = grids.choose(typed.type, typed.bounds.low, typed.bounds.high)
             amount = grids.clamped(to_sql(grids.value(typed, grid)), grid)
             bound = max(1, abs(grid.low), abs(grid.high))
-        values = {"v": to_sql(group.node), "amount": self._filtered(inner, amount)}
+        v = to_sql(group.node)
+        if group.type.kind == "DOUBLE":  # -0.0 is the same group, and is shown as the same
+            v = f"({v}) + 0.0"
+        values = {"v": v, "amount": self._filtered(inner, amount)}
         return Asked(
             name, call, label_of(call), options.get("epsilon"), values, group.type.sql,
             lambda query, epsilon, delta: proposals.ArgMax(name, query, bound, self.test(epsilon, delta), self.rows), False,

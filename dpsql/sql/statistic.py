@@ -167,9 +167,10 @@ def _differences(parts: list[Part]) -> dict[int, tuple[int, int]]:
             same = (one.bare, one.condition, one.steps) == (other.bare, other.condition, other.steps)
             if same and one.sign == -other.sign and one.factor.node == other.factor.node:
                 apart = (other.limit.offset - one.limit.offset) * one.steps
-                # Rounding to the grid keeps whole distances of whole numbers, and else may add a step.
-                exact = (
-                    one.limit.whole and one.limit.offset.denominator == other.limit.offset.denominator == 1
+                # Rounding keeps the distance of two whole numbers of steps, and else may add a step: -1/2 and 1/2 become
+                # -1 and 1.
+                exact = one.limit.whole and all(
+                    number.denominator == 1 for number in (one.limit.offset, other.limit.offset, one.steps)
                 )
                 width = math.ceil(abs(apart)) + (0 if exact else 1)
                 found[j] = (-width if apart <= 0 else 0, width if apart >= 0 else 0)

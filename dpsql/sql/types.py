@@ -76,6 +76,15 @@ class Type:
         return self.kind in ("INTEGER", "DECIMAL", "DOUBLE")
 
     @property
+    def two_faced(self) -> bool:
+        """Whether equal values may look different: 0.0 and -0.0, a month and 30 days.
+
+        A group of such values is shown as one of them, whichever row came first: one unit could choose it for all.
+        """
+        inner = [self.element] if self.element is not None else [kind for _, kind in self.fields]
+        return self.kind in ("DOUBLE", "INTERVAL") or any(kind.two_faced for kind in inner)
+
+    @property
     def reach(self) -> Interval | None:
         """All values that an integer type can hold; None for other types."""
         ends = _RANGES.get(self.sql)
