@@ -19,7 +19,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("plan",),
     ("sql", "engine"),
     ("result", "stored", "explain", "show", "alarms", "declared", "session"),
-    ("notebook", "cli", "check", "dbapi", "demo"),
+    ("notebook", "cli", "check", "smartnoise", "dbapi", "demo"),
 )
 FLOOR = {room: height for height, rooms in enumerate(FLOORS) for room in rooms}
 
@@ -45,6 +45,7 @@ LAZY = {
     "pyspark",
     "pygments",
     "duckdb_engine",
+    "yaml",
 }
 RANDOM = {
     "random",
