@@ -16,6 +16,11 @@ class Engine(Protocol):
     dialect: str
     """The sqlglot dialect that plans are written in."""
 
+    @property
+    def room(self) -> int:
+        """Rows of eight bytes that an operator may hold at once; 0 where rows must stay where they are."""
+        ...
+
     def schema(self, table: Table) -> Mapping[str, str]:
         """Column names and SQL types of a table of the policy, in order; reads no rows.
 

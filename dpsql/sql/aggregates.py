@@ -278,7 +278,8 @@ def total_about(block: Block, item: Bounded, centre: int = 0) -> Partial:
     if item.per_group:
         return block.exact.partial(f"CAST(COALESCE(SUM({item.y}), 0) AS HUGEINT)", low, high, fixed=True)
     inner = grids.doubled_sum(item.y, item.grid, centre)
-    return block.exact.partial(inner, min(0, low - centre), max(0, high - centre), doubled=True)
+    adds = (item.y, low, high, centre)
+    return block.exact.partial(inner, min(0, low - centre), max(0, high - centre), doubled=True, adds=adds)
 
 
 def deviation(item: Bounded, centre: int) -> str:

@@ -55,6 +55,8 @@ class Partial:
     fixed: bool = False
     doubled: bool = False
     """Whether ``inner`` is twice the integer: it is halved once per group, not once per unit."""
+    adds: tuple[str, int, int, int] | None = None
+    """Where ``inner`` is a sum of clamped values: the value, its bounds, and what is taken off each."""
 
 
 @dataclass
@@ -79,10 +81,13 @@ class Exact:
         """A column of the rows; equal expressions share one."""
         return self._values.setdefault(sql, f"y{len(self._values)}")
 
-    def partial(self, inner: str, low: int, high: int, fixed: bool = False, doubled: bool = False) -> Partial:
+    def partial(
+        self, inner: str, low: int, high: int, fixed: bool = False, doubled: bool = False,
+        adds: tuple[str, int, int, int] | None = None,
+    ) -> Partial:  # fmt: skip
         key = (inner, low, high, fixed, doubled)
         if key not in self._partials:
-            self._partials[key] = Partial(f"p{len(self._partials)}", inner, low, high, fixed, doubled)
+            self._partials[key] = Partial(f"p{len(self._partials)}", inner, low, high, fixed, doubled, adds)
         return self._partials[key]
 
     @property
@@ -100,7 +105,8 @@ class Exact:
 
     # -- writing ------------------------------------------------------------------------------------------------
 
-    def rows(self, extra: Iterable[str] = ()) -> str:
+    def rows(self, extra: Iterable[str] = (), inside: bool = True) -> str:
+        """Rows with what aggregates need; ``inside`` leaves out those of groups that are not among the public ones."""
         items = [f"({key.sql}) AS {key.name}" for key in self.keys]
         items += [f"({sql}) AS {name}" for sql, name in self._values.items()]
         items += list(extra)
@@ -109,7 +115,7 @@ class Exact:
             unit = to_sql(self.bound.unit)
             items.insert(0, f"{unit} AS {_U}")
             conditions.append(f"{unit} IS NOT NULL")
-        if self.domain is not None and self.groups is not None:
+        if inside and self.domain is not None and self.groups is not None:
             names = ", ".join(f"({key.sql})" for key in self.keys)
             conditions.append(f"({names}) IN (SELECT ({', '.join(key.name for key in self.keys)}) FROM domain)"
                               if len(self.keys) > 1 else f"{names} IN (SELECT {self.keys[0].name} FROM domain)")  # fmt: skip
