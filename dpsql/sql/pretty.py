@@ -52,7 +52,7 @@ def pretty(sql: str) -> str:
     tree = trees[0]
     _name_columns(tree)
     for paren in list(tree.find_all(exp.Paren)):
-        if isinstance(paren.this, _ATOMS) or isinstance(paren.parent, _LOOSE):
+        if _stands_alone(paren.this) or (isinstance(paren.parent, _LOOSE) and _holds_apart(paren.parent)):
             paren.replace(paren.this)
     for name in tree.find_all(exp.Identifier):
         if name.args.get("quoted") and _PLAIN.fullmatch(name.name) and name.name.lower() not in _RESERVED:
@@ -63,6 +63,15 @@ def pretty(sql: str) -> str:
     if any("\n" in text.name for text in tree.find_all(exp.Literal)):
         return laid  # a line of this one may be the inside of a string
     return "\n".join(_folded(laid.split("\n")))
+
+
+def _stands_alone(node: exp.Expr) -> bool:
+    return isinstance(node, _ATOMS) and _holds_apart(node)
+
+
+def _holds_apart(node: exp.Expr) -> bool:
+    """Not an operator: sqlglot counts AND and OR among the functions."""
+    return not isinstance(node, exp.Binary | exp.Unary) or isinstance(node, exp.Paren)
 
 
 def _folded(lines: list[str]) -> list[str]:

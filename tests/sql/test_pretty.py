@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import duckdb
@@ -87,3 +88,25 @@ def test_names_that_are_reserved_are_known() -> None:
 
     asked = "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category <> 'unreserved'"
     assert {row[0] for row in duckdb.sql(asked).fetchall()} <= _RESERVED
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "a AND (b OR c)",
+        "(a OR b) AND c",
+        "NOT (a OR b) AND c",
+        "(a + b) * c > -(a - b)",
+        "(u = 1) AND (k IS NULL OR k BETWEEN 0 AND 3)",
+        "((a OR b)) AND (((c)))",
+    ],
+)
+def test_what_is_shown_means_what_is_run(condition: str) -> None:
+    plain = f"SELECT x FROM t WHERE ({condition})"
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE t (x INT, a INT, b INT, c INT, u INT, k INT)")
+        asked = [
+            con.execute("SELECT json_serialize_sql($q)", {"q": q}).fetchall() for q in (plain, pretty(plain))
+        ]
+    found = [re.sub(r'"query_location(_length)?":\d+', "", rows[0][0]) for rows in asked]
+    assert found[0] == found[1]
