@@ -1,0 +1,95 @@
+"""Sums in blocks, and units' own sums: the same whatever the order of the rows, and whoever else has rows."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import duckdb
+import pytest
+
+import dpsql
+from dpsql.mechanisms.base import SALT
+from dpsql.sql.bind import bind
+from dpsql.sql.bounds import Interval
+from dpsql.sql.dialect import expression_of
+from dpsql.sql.parse import parse
+from dpsql.sql.steady import steady
+from dpsql.sql.types import BIGINT, DOUBLE, Typed
+
+POLICY = """
+[budget]
+epsilon = 10
+default_epsilon = 1
+[tables.t]
+privacy_unit = "u"
+max_rows = 300
+[tables.t.columns]
+z = { bounds = [-1000, 1000] }
+"""
+TABLE = """
+CREATE TABLE t AS SELECT n % 2000 AS u, CASE (n * 7919 // 2000) % 3 WHEN 0 THEN 1e16 WHEN 1 THEN 1.0 ELSE -1e16 END AS x,
+    SIN(n) * 1000 AS z, (n % 100)::INTEGER AS i FROM range(400_000) AS r(n)
+"""
+"""1e16 + 1 - 1e16 is 0 or 1, by order."""
+
+
+def _results(con: duckdb.DuckDBPyConnection, call: str, salt: str = "12345") -> dict[int, float]:
+    with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
+        text = f"SELECT WITH SUBSAMPLE OPTIONS (blocks = 16, bounds = (0, 10)) {call} AS m FROM t"
+        operator = bind(parse(text)[0], session._catalog, session._finisher).blocks[0].operator
+        query = operator.source.query.replace(SALT, salt)  # type: ignore[attr-defined]
+        return {row.pop("block"): row.popitem()[1] for row in session._reader({})(query).to_pylist()}
+
+
+@pytest.mark.parametrize("call", ["SUM(x)", "AVG(x)", "SUM(z)", "AVG(i)", "VARIANCE(x)", "CORR(x, z)"])
+def test_one_unit_moves_one_block(call: str) -> None:
+    con = duckdb.connect()
+    con.execute(TABLE)
+    less = _results(con, call)
+    con = duckdb.connect()
+    con.execute(
+        TABLE.replace(
+            "CREATE TABLE t AS", "CREATE TABLE t AS SELECT 999999 AS u, 5.5 AS x, 1.0 AS z, 1 AS i UNION ALL"
+        )
+    )
+    more = _results(con, call)
+    assert set(less) == set(more) == set(range(16))
+    assert sum(less[block] != more[block] for block in less) <= 1
+
+
+def test_plain_sums_depend_on_the_order() -> None:
+    """The control, and what it is about: the same rows in another order."""
+    typed = Typed(expression_of("v"), DOUBLE)
+    sums, mine = set(), set()
+    for rows in ("1e16, 1, -1e16", "1e16, -1e16, 1", "1, 1e16, -1e16"):
+        con = duckdb.connect()
+        con.execute(f"CREATE TABLE t AS SELECT CAST(UNNEST([{rows}]) AS DOUBLE) AS v")
+        sums.add(con.execute("SELECT SUM(v) FROM t").fetchone())
+        mine.add(con.execute(f"SELECT {steady('SUM', [typed], ['v'], '', '')} FROM t").fetchone())
+    assert len(sums) == 2 and len(mine) == 1
+
+
+@pytest.mark.parametrize("name", ["SUM", "AVG"])
+@pytest.mark.parametrize(
+    ("kind", "bounds", "values"),
+    [
+        (DOUBLE, Interval(Fraction(0), Fraction(10)), "0.1, 7.25, 1e6, -3, 'nan', 'inf', NULL"),
+        (DOUBLE, Interval(Fraction(-1, 10**9), Fraction(1, 10**9)), "1e-10, -3e-11, 0, NULL"),
+        (DOUBLE, Interval(Fraction(0), Fraction(10) ** 65), "1e60, 3, -1e59"),
+        (DOUBLE, None, "0.1, 7.25, 1e6, -3, NULL"),
+        (BIGINT, None, "9223372036854775807, 9223372036854775807, -9223372036854775808, 5, NULL"),
+        (BIGINT, None, "NULL"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("distinct", ["", "DISTINCT "])
+def test_sums_are_right(name: str, kind: object, bounds: Interval | None, values: str, distinct: str) -> None:
+    con = duckdb.connect()
+    con.execute(f"CREATE TABLE t AS SELECT CAST(UNNEST([{values}]) AS {kind.sql}) AS v")  # type: ignore[attr-defined]
+    typed = Typed(expression_of("v"), kind, bounds)  # type: ignore[arg-type]
+    double = "CASE WHEN ABS(CAST(v AS DOUBLE)) < 1e70 THEN CAST(v AS DOUBLE) END"
+    where = " FILTER (WHERE v IS NULL OR v <> 5)"
+    mine = con.execute(f"SELECT {steady(name, [typed], [double], distinct, where)} FROM t").fetchone()
+    wide = "v" if kind is BIGINT else double
+    theirs = con.execute(f"SELECT CAST({name}({distinct}{wide}){where} AS DOUBLE) FROM t").fetchone()
+    assert mine is not None and theirs is not None
+    assert mine[0] == theirs[0] if theirs[0] is None else mine[0] == pytest.approx(theirs[0], rel=1e-12)
