@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from dpsql.sql.block import Block
     from dpsql.sql.quantiles import Wanted
 
+_OWN_STEPS = 1 << 20
+"""About so many steps between the bounds of a unit's own mean."""
+
 NoiseOf = Callable[[Partial, int], additive.Statistic]
 """Makes a partial noisy with one of ``n`` equal parts of the aggregate's share."""
 
@@ -350,8 +353,11 @@ def _avg(block: Block, call: Call, name: str, options: dict[str, Any]) -> Aggreg
     item = bounded(block, call, options, typed, finer=True, kinds=MOMENTS)
     low, high, steps = item.grid.low, item.grid.high, Fraction(item.grid.steps)
     centre = (low + high) // 2
-    if item.per_group:  # the mean of the units' own means
-        value = f"(COALESCE(SUM({item.y}), 0) // GREATEST(COUNT({item.y}), 1))"
+    if item.per_group:  # the mean of the units' own means, which are no whole steps: so they get finer ones
+        finer = max(1, _OWN_STEPS // max(1, high - low))
+        low, high, centre, steps = low * finer, high * finer, centre * finer, steps * finer
+        times = f" * {finer}" if finer > 1 else ""
+        value = f"(COALESCE(SUM({item.y}), 0){times} // GREATEST(COUNT({item.y}), 1))"
         own = f"CASE WHEN COUNT({item.y}) > 0 THEN LEAST(GREATEST({value}, {low}), {high}) - {centre} ELSE 0 END"
         total = block.exact.partial(own, low - centre, high - centre, fixed=True)
         count = block.exact.partial(f"COUNT({item.y})", 0, 1, fixed=True)

@@ -330,7 +330,9 @@ def _parse_error(error: SqlglotParseError, text: str) -> ParseError:
         start = start + len(context) if start >= 0 else text.find(highlight)
         span = (start, start + len(highlight)) if start >= 0 else None
     what = what.split("<class")[0].split(" Line ")[0].strip().rstrip(".")
-    return ParseError(f"can't read this: {what[:1].lower()}{what[1:]}.", span=span, text=text)
+    quoted = span is not None and "`" in text[max(0, span[0] - 1) : span[1] + 1]
+    hint = 'names are quoted by "double quotes".' if quoted else None
+    return ParseError(f"can't read this: {what[:1].lower()}{what[1:]}.", span=span, text=text, hint=hint)
 
 
 def _mark_calls(tree: exp.Expr, tokens: list[Token]) -> None:
