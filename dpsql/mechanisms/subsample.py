@@ -61,8 +61,8 @@ class Range:
     def place(self, value: Any) -> int:
         """Grid position 0..points of a result."""
         try:
-            exact = Fraction(value)
-        except (TypeError, ValueError, OverflowError):  # NULL, text; NaN; infinities
+            exact = Fraction(value if not isinstance(value, str) else math.nan)
+        except Exception:  # NULL, text; NaN; infinities; an object of somebody's own making: whatever it raises
             exact = (self.low + self.high) / 2 if self.default is None else self.default
         return min(max(round((exact - self.low) / self.step), 0), self.points)
 

@@ -45,6 +45,7 @@ _SCALARS = (
     datetime.time,
     datetime.timedelta,
     uuid.UUID,
+    pa.MonthDayNano,
 )
 
 
@@ -64,9 +65,13 @@ def vote(value: Any) -> tuple[str, Any] | None:
         return None if math.isnan(value) else (f"float {value + 0.0!r}", value + 0.0)
     if type(value) in _SCALARS or isinstance(value, datetime.datetime):
         return f"{type(value).__name__} {value!r}", value
-    if isinstance(value, dict):
-        inner = vote([part for item in sorted(value.items()) for part in item])
-        return None if inner is None else ("{" + inner[0] + "}", value)
+    if isinstance(value, dict):  # the same in whatever order a block put the keys
+        pairs = sorted((vote(item) for item in value.items()), key=lambda pair: pair[0] if pair else "")
+        return (
+            None
+            if None in pairs
+            else ("{" + ", ".join(p[0] for p in pairs if p) + "}", dict(p[1] for p in pairs if p))
+        )
     if isinstance(value, list | tuple | set | frozenset | np.ndarray):
         parts = [vote(part) for part in value]
         known = [part for part in parts if part is not None]
@@ -82,10 +87,18 @@ def tally(values: Sequence[Any], default: Any = None) -> dict[str, tuple[int, An
     """Counts and values by label; results that can't be voted for count for the default, if there is one."""
     counts: dict[str, tuple[int, Any]] = {}
     for value in values:
-        found = vote(value) or vote(default)
+        found = _tried(value) or vote(default)
         if found:
             counts[found[0]] = (counts.get(found[0], (0, None))[0] + 1, found[1])
     return counts
+
+
+def _tried(value: Any) -> tuple[str, Any] | None:
+    """A vote, or none where an object of somebody's own making fails: one block's result stops no others."""
+    try:
+        return vote(value)
+    except Exception:
+        return None
 
 
 def _column(name: str, value: Any, type: pa.DataType | None) -> Columns:
@@ -306,6 +319,11 @@ class FeatureVotes:
     @property
     def queries(self) -> tuple[str, ...]:
         return self.source.queries
+
+    @property
+    def lends(self) -> dict[str, tuple[tuple[str, str], ...]]:
+        """Relations of its own that its queries read: names and columns."""
+        return getattr(self.source, "lends", {})
 
     def counts(self, results: Sequence[Any]) -> list[int]:
         """Exact votes per feature, in the order of ``features``."""

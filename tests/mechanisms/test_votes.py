@@ -351,3 +351,56 @@ def test_chance_of_too_many_subsamples_is_bounded_above() -> None:
             math.comb(runs, k) * p**k * (1 - p) ** (runs - k) for k in range(sampling.cap + 1, runs + 1)
         )
         assert exact <= float(sampling.failure) < 1
+
+
+def test_what_a_label_stands_for_does_not_depend_on_the_block() -> None:
+    """Equal results that blocks wrote in different ways: what is released is the label's, not one block's."""
+    alike = [
+        ({"a": 1, "b": [-0.0]}, {"b": [0.0], "a": 1}),
+        ([{"x": 1, "y": 2}], ({"y": 2, "x": 1},)),
+        ({2, 1}, {1, 2}),
+        (np.array([1, 2]), [1, 2]),
+        (np.float64(-0.0), 0.0),
+    ]
+    for one, other in alike:
+        first, second = vote(one), vote(other)
+        assert first is not None and repr(first) == repr(second)
+        assert repr(tally([one, other])) == repr(tally([other, one]))
+    assert vote({"a": 1}) != vote({"a": 2}) != vote({"b": 2})  # the control
+
+
+def test_no_result_of_one_block_stops_the_count() -> None:
+    class Foul(datetime.datetime):
+        def __repr__(self) -> str:
+            raise RuntimeError("CANARY")
+
+    endless: list[object] = []
+    endless.append(endless)
+    foul: list[object] = [{1: "a", "b": 2}, Foul(2020, 1, 1), endless, object(), {frozenset({1}): 1}]
+    counted = tally([*foul, "x", "x"])
+    assert counted["str 'x'"] == (2, "x")
+    assert tally(foul[1:4], default=7) == {"int 7": (3, 7)}
+
+
+def test_intervals_are_votes() -> None:
+    month = pa.scalar((1, 0, 0), pa.month_day_nano_interval()).as_py()
+    found = vote(month)
+    assert found is not None and found[1] == month and type(found[1]) is type(month)
+
+
+def test_no_result_of_one_block_stops_the_others() -> None:
+    class Foul:
+        def as_integer_ratio(self) -> tuple[int, int]:
+            raise RuntimeError("CANARY")
+
+    grid = Range(Fraction(0), Fraction(10), 10)
+    assert [grid.place(v) for v in ("1/0", "3", "1e999999999", Foul(), None, math.nan, -math.inf, [])] == [
+        5
+    ] * 8
+    assert [grid.place(v) for v in (3, 3.2, Fraction(7, 2), 10**400, -(10**400))] == [
+        3,
+        3,
+        4,
+        10,
+        0,
+    ]  # the control
