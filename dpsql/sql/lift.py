@@ -18,6 +18,7 @@ from dpsql.sql.dialect import parse_fragment, span_of, to_sql
 from dpsql.sql.naming import fresh_names, label_of
 from dpsql.sql.options import Call, call_of
 from dpsql.sql.relation import Field, Names, Relation, column, fold
+from dpsql.sql.steady import steady
 from dpsql.sql.types import BIGINT, DOUBLE, Type, Typed
 
 if TYPE_CHECKING:
@@ -306,7 +307,7 @@ def aggregate_sql(call: Call, names: Names) -> tuple[str, Type]:
         if not typed[1].constant:
             raise BindError("the quantile must be a literal.", span=span_of(call.args[1]))
         values[1] = to_sql(typed[1].node)
-    return f"{name}({distinct}{', '.join(values)}){where}", DOUBLE
+    return steady(name, typed, values, distinct, where), DOUBLE
 
 
 def _reasonable(sql: str) -> str:
