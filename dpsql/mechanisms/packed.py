@@ -258,16 +258,27 @@ def choose(units: Integers, groups: int, entropy: Entropy) -> NDArray[np.bool_] 
 
 
 def _shuffled(owner: Integers, entropy: Entropy) -> Integers:
-    """Positions in the order of their (ascending) owners, at random within each."""
+    """Positions in the order of their (ascending) owners, at random within each.
+
+    How many bits a ticket has depends on how many entries there are, so two that are equal must be told apart by further
+    bits: were it by their places, one unit more could take a bit from everybody, and with it move what others choose.
+    """
     n = len(owner)
     place, who = (n - 1).bit_length(), int(owner[-1]).bit_length()
     chance = min(32, _BITS - place - who)
     words = entropy.words((n + 1) // 2).view(np.uint32)[:n].astype(np.int64)
     if chance < 16:  # too many for one word each: slower, and the same
-        return np.lexsort((words, owner)).astype(np.int64)
+        return np.lexsort((entropy.words(n), words, owner)).astype(np.int64)
     tickets = (owner << (chance + place)) | ((words >> (32 - chance)) << place) | np.arange(n)
     tickets.sort()
-    return tickets & ((1 << place) - 1)
+    order = tickets & ((1 << place) - 1)
+    tickets >>= place
+    same = np.concatenate([[False], tickets[1:] == tickets[:-1], [False]])
+    tied = np.flatnonzero(same[1:] | same[:-1])
+    if len(tied):
+        few = order[tied]
+        order[tied] = few[np.lexsort((entropy.words(len(few)), words[few], tickets[tied]))]
+    return order
 
 
 def add_up(codes: Integers, values: Integers, size: int) -> Integers:
