@@ -294,9 +294,8 @@ class SparkEngine:
         return pa.table({})
 
     def _lend(self, name: str, table: pa.Table) -> None:
-        for column in table.schema:
-            identifier(column.name)
-        self._session.createDataFrame(_plain(table)).createOrReplaceTempView(name)
+        listed = ", ".join(f"{identifier(n)} {spark_type(Type.parse(kind))}" for n, kind in _columns(table))
+        self._session.createDataFrame(_plain(table), listed).createOrReplaceTempView(name)
 
     def _forget(self, lent: Mapping[str, Any]) -> None:
         for name in lent:

@@ -175,6 +175,10 @@ def _sign(given: list[Value]) -> Value:
     return Value(f"CAST(signum({x.sql}) AS TINYINT)", TINYINT)
 
 
+def _bit_count(given: list[Value]) -> Value:
+    return Value(f"CAST(bit_count({bits(number(given[0]))}) AS TINYINT)", TINYINT)
+
+
 def _asked(template: str) -> Callable[[list[Value]], Value]:
     return lambda given: Value(template.format(*(cast_to(v, DOUBLE) for v in given)), BOOLEAN)
 
@@ -228,7 +232,8 @@ def _split_part(given: list[Value]) -> Value:
 
 
 def _concat(given: list[Value]) -> Value:
-    return Value(f"concat({', '.join(f'coalesce({v.sql}, )' for v in given)})", TEXT)
+    parts = [f"coalesce({v.sql}, '')" for v in given]
+    return Value(f"concat({', '.join(parts)})", TEXT)
 
 
 def _joined(values: Walk, node: exp.Expr) -> Value:
@@ -305,7 +310,8 @@ _FUNCTIONS: dict[str, Callable[[list[Value]], Value]] = {
     "bit_length": _texts("CAST(bit_length({0}) AS BIGINT)", LONG),
     "trim": _stripped("BOTH"), "ltrim": _stripped("LEADING"), "rtrim": _stripped("TRAILING"),
     "substring": _substring, "left": _side("left"), "right": _side("right"), "split_part": _split_part,
-    "replace": _texts("replace({0}, {1}, {2})"),
+    "replace": _texts("replace({0}, {1}, {2})"), "translate": _texts("translate({0}, {1}, {2})"),
+    "unicode": _texts("(CASE WHEN {0} = '' THEN -1 ELSE ascii({0}) END)", LONG), "bit_count": _bit_count,
     "strpos": _texts("CAST(instr({0}, {1}) AS BIGINT)", LONG), "ascii": _texts("ascii({0})", LONG),
     **dict.fromkeys(("starts_with", "prefix"), _texts("startswith({0}, {1})", BOOLEAN)),
     **dict.fromkeys(("ends_with", "suffix"), _texts("endswith({0}, {1})", BOOLEAN)),

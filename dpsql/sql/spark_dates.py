@@ -49,7 +49,9 @@ def between(given: list[Value]) -> Value:
     if unit == "day":
         made = f"datediff({two}, {one})"
     elif unit == "week":
-        made = f"datediff(date_trunc('week', {two}), date_trunc('week', {one})) div 7"
+        if start.type.kind == "TIMESTAMP" or end.type.kind == "TIMESTAMP":
+            raise refused("date_diff in weeks of timestamps", "cast to DATE.")
+        made = f"datediff({two}, {one}) div 7"  # of weeks DuckDB counts whole ones
     elif unit in ("month", "quarter", "year"):
         step = {"month": ("month", 12), "quarter": ("quarter", 4), "year": ("0 * month", 1)}[unit]
         sides = [f"(year({t}) * {step[1]} + {step[0]}({t}))" for t in (two, one)]
@@ -87,7 +89,7 @@ def moved(word: str, left: Value, right: Value) -> Value:
         left, right, kinds = right, left, kinds[::-1]
     if kinds[0] in ("DATE", "TIMESTAMP") and kinds[1] == "INTERVAL" and word in "+-":
         at = f"CAST({left.sql} AS TIMESTAMP_NTZ)"
-        sane = f"{at} BETWEEN TIMESTAMP_NTZ'1001-01-01' AND TIMESTAMP_NTZ'8998-12-31'"
+        sane = f"{at} BETWEEN TIMESTAMP_NTZ'0001-01-01' AND TIMESTAMP_NTZ'9999-12-31 23:59:59.999999'"
         return Value(f"(CASE WHEN {sane} THEN {at} {word} {right.sql} END)", TIMESTAMP)
     if kinds == ("DATE", "INTEGER") and word in "+-":
         days = number(right).sql

@@ -151,6 +151,10 @@ def constant(text: str, kind: Type) -> Value:
         return Value(f"DATE'{text}'", kind)
     if kind == TIMESTAMP and re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}( [0-9:.]+)?", text):
         return Value(f"TIMESTAMP_NTZ'{text}'", kind)
+    if kind == TIMESTAMP and text in ("-infinity", "infinity"):  # the ends of what Spark shows
+        return Value(
+            f"TIMESTAMP_NTZ'{'0001-01-01' if text[0] == '-' else '9999-12-31 23:59:59.999999'}'", kind
+        )
     if kind == DOUBLE and re.fullmatch(r"[-+]?(Infinity|NaN)", text):
         return Value(f"double('{text}')", DOUBLE)
     if kind.kind == "DOUBLE" and re.fullmatch(r"[-+0-9.eE]+", text):
