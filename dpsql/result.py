@@ -241,7 +241,7 @@ class Result:
         Raises:
             MissingLibrary: matplotlib is not installed.
         """
-        return _upstairs("plots").bars(self, x, y)
+        return upstairs("plots").bars(self, x, y)
 
     def serialise(self) -> bytes:
         """Everything as one Arrow IPC stream, for the ledger's replay; :func:`deserialise` reads it."""
@@ -268,10 +268,10 @@ class Result:
         return bytes(sink.getvalue())
 
     def __repr__(self) -> str:
-        return repr(_upstairs("render").shown(self))
+        return repr(upstairs("render").shown(self))
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        bundle: dict[str, str] = _upstairs("render").shown(self)._repr_mimebundle_()
+        bundle: dict[str, str] = upstairs("render").shown(self)._repr_mimebundle_()
         return bundle
 
 
@@ -316,7 +316,7 @@ def _event(stored: Any) -> Event | None:
     return Event.from_json(stored)
 
 
-def _upstairs(module: str) -> Any:
+def upstairs(module: str) -> Any:
     """A room of the notebook floor, by name: it decides how a Result looks; nothing here depends on it."""
     return importlib.import_module(f"dpsql.notebook.{module}")
 

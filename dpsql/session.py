@@ -24,7 +24,7 @@ from dpsql.noise.entropy import Entropy
 from dpsql.plan import Plan
 from dpsql.policy import Policy
 from dpsql.privacy.events import Event, compose
-from dpsql.result import Result
+from dpsql.result import Result, upstairs
 from dpsql.show import show
 from dpsql.sql.bind import bind
 from dpsql.sql.catalog import Catalog
@@ -339,6 +339,28 @@ class Session:
 
     def register(self, name: str, function: Callable[..., object]) -> None:
         """Makes a Python function known to ``SELECT WITH SUBSAMPLE``: it is run on each block's rows."""
+    @property
+    def account(self) -> Ledger:
+        """The ledger itself, for displays and reports. It is read there, never written."""
+        return self._ledger
+
+    def columns(self, table: str) -> Mapping[str, str]:
+        """Names and SQL types of a table's columns, in order. No row is read.
+
+        Raises:
+            BindError: the policy names no such table.
+        """
+        return self._catalog.schema(self._catalog.find(table, None))
+
+    def plot(self, what: str = "budget") -> Any:
+        """A picture, as a matplotlib Axes: what is left after each charge (``"budget"``), or what the budget promises
+        and what was spent, as trade-off curves (``"tradeoff"``).
+
+        Raises:
+            MissingLibrary: matplotlib is not installed.
+        """
+        return upstairs("plots").of_account(self._ledger, what)
+
         if not name.isidentifier():
             raise PolicyError(f"{name!r} can't be the name of a function.")
         self._functions[name.lower()] = function

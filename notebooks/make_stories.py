@@ -166,67 +166,14 @@ SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, delta = 1e-6, combine = 'stable_mode
     """%dpsql budget""",
 ]
 
-BUDGET = [
-    """# The budget, and what it promises
-
-A session is adaptive: the next question is chosen from the answers so far, and so is what it may cost. Only rules that
-are proved for that guard a budget here. This notebook looks at the promise itself, on no data at all.""",
-    """import numpy as np
-from dpsql.privacy import tradeoff
-
-laplace, gaussian = tradeoff.laplace(1.0), tradeoff.gaussian(1.0)
-pure = tradeoff.from_epsilon_delta(1.0, 0.0)
-alphas = np.linspace(0, 1, 201)""",
-    """## Trade-off curves
-
-Somebody who wants to know whether one person is in the data runs a test on what was released. The curve says how often the
-test must miss (type II) if it may raise false alarms (type I) so often. The diagonal is perfect privacy.""",
-    """%matplotlib inline
-import matplotlib.pyplot as plt
-
-fig, ax = plt.subplots(figsize=(4.5, 4.5))
-for curve, name in ((pure, "pure ε = 1"), (laplace, "Laplace ε = 1"), (gaussian, "Gaussian μ = 1")):
-    ax.plot(alphas, [curve(a) for a in alphas])
-    ax.annotate(name, (0.25, curve(0.25)), fontsize=8)
-ax.plot([0, 1], [1, 0], linestyle=":", color="gray")
-ax.set_xlabel("type I error"); ax.set_ylabel("type II error"); ax.set_aspect("equal")
-plt.show()""",
-    """## Composition and groups
-
-Ten releases compose by a tensor product; a group of k people is k steps along the curve.""",
-    """ten = tradeoff.gaussian(0.1)
-for _ in range(9):
-    ten = ten.tensor(tradeoff.gaussian(0.1))
-print("ten Gaussian releases at μ = 0.1:  δ(1) =", float(ten.delta(1.0)))
-print("one at μ = √10 · 0.1:              δ(1) =", float(tradeoff.gaussian(0.1 * 10**0.5).delta(1.0)))
-for k in (1, 2, 3):
-    print(f"a family of {k}: false alarms 5 % of the time, misses at least {float(gaussian.group(k)(0.05)):.0%}")""",
-    """## A session under zCDP
-
-`accountant = "zcdp"` is the default. Many small questions cost less than their sum.""",
-    OPEN.replace(
-        "text = text.replace('\"visits",
-        'text = text.replace(\'accountant = "basic"\', \'accountant = "zcdp"\').replace("epsilon = 30", "epsilon = 1")\ntext = text.replace(\'"visits',
-    ),
-    """%%dpsql
-SELECT WITH DP OPTIONS (epsilon = 0.05) COUNT(*) AS n FROM visits WHERE age < 18;
-SELECT WITH DP OPTIONS (epsilon = 0.05) COUNT(*) AS n FROM visits WHERE age >= 18""",
-    """%dpsql budget""",
-    """%%dpsql
-SHOW BUDGET""",
-    """The owner's report has the pictures: `%dpsql report out.html`.""",
-    """%dpsql report out.html""",
-]
-
 STORIES = {
     "02_choosing_privately.ipynb": CHOOSING,
     "03_stable_answers.ipynb": STABLE,
-    "04_the_budget.ipynb": BUDGET,
 }
 
 
 def _is_code(text: str) -> bool:
-    return text.startswith(("%", "import ", "from ", "ten =", "fig,"))
+    return text.startswith(("%", "import ", "from "))
 
 
 def notebook(cells: list[str]) -> nbformat.NotebookNode:

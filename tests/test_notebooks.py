@@ -32,3 +32,20 @@ def test_the_quick_start_is_the_demo() -> None:
     stored = nbformat.read(ROOT / "notebooks" / "01_quickstart.ipynb", as_version=4)
     told = [(c.cell_type, c.source, c.metadata.get("tags", [])) for c in stored.cells]
     assert told == [(c.cell_type, c.source, c.metadata.get("tags", [])) for c in made.cells]
+
+
+SOURCES = sorted((ROOT / "notebooks" / "sources").glob("*.md"))
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
+def test_a_notebook_is_its_source(source: Path) -> None:
+    made: Any = runpy.run_path(str(ROOT / "notebooks" / "make_more.py"))["notebook"](source)
+    stored = nbformat.read(ROOT / "notebooks" / f"{source.stem}.ipynb", as_version=4)
+    assert [(c.cell_type, c.source) for c in stored.cells] == [(c.cell_type, c.source) for c in made.cells]
+    assert any(o.output_type == "display_data" for c in stored.cells for o in c.get("outputs", [])), "pictures"
+
+
+def test_notebooks_name_no_place_and_stay_small() -> None:
+    for path in NOTEBOOKS:
+        text = path.read_text(encoding="utf-8")
+        assert len(text) < 200_000 and "/tmp/" not in text and str(ROOT) not in text, path.name

@@ -36,6 +36,9 @@ from dpsql.privacy.events import BoundedRange, Event
 VALUE, COUNT = "value", "count"
 """Columns of the histogram: a grid step, and how many rows have it (NULL or 0 in a group without any)."""
 
+SURE = 0.95
+"""Confidence of what is said of a released quantile."""
+
 _DOUBT = Fraction(1, 1000)
 """Chance, about, that a least or greatest value falls outside the data after all."""
 _SMALL = 1 << 61
@@ -193,7 +196,18 @@ class Quantiles:
         columns = {
             name: pa.array([shown(row[i]) for row in steps], kind) for i, name in enumerate(self.names)
         }
-        return Answered(columns, self.event)
+        return Answered(columns, self.event, self._notes())
+
+    def _notes(self) -> tuple[str, ...]:
+        """Why there is no interval: what is known is how far the rank may be off."""
+        said: dict[int, list[str]] = {}
+        for name, rank in zip(self.names, self.ranks, strict=True):
+            off = math.ceil(self.off(rank, SURE) + (self.inward if rank.end else 0))
+            said.setdefault(off, []).append(name)
+        return tuple(
+            f"no interval for {', '.join(names)}: off by at most {off} rows in rank, at {SURE:.0%}"
+            for off, names in said.items()
+        )
 
     def _histogram(
         self, values: Integers, counts: Integers, rows: NDArray[np.intp]

@@ -19,6 +19,7 @@ COMMANDS = {
     "policy": "what the data owner declared",
     "mechanisms": "every way to get an answer, with an example",
     "sessions": "the open sessions; %dpsql sessions name makes one current",
+    "session": "the open session as a Python object: session = %dpsql session",
     "report": "the owner's report: %dpsql report [file.html]",
     "close": "close the session: %dpsql close [name]",
     "help": "this",

@@ -204,6 +204,7 @@ class DpsqlMagic(Magics):
             "columns": lambda rest: panels.columns(self.sessions.get_open(), rest),
             "mechanisms": lambda rest: guide.mechanisms(),
             "sessions": self._sessions,
+            "session": lambda rest: self.sessions.get_open(rest or None),
             "report": lambda rest: panels.report(self.sessions.get_open(), rest),
             "close": self._close,
             "help": self._help,

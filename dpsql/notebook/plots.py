@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dpsql.errors import BindError, did_you_mean
@@ -13,6 +13,7 @@ from dpsql.result import MissingLibrary
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from dpsql.ledger.ledger import Ledger
     from dpsql.result import Result
 
 
@@ -76,29 +77,52 @@ def bars(result: Result, x: str | None = None, y: str | None = None) -> Axes:
     return drawn
 
 
-def burn_down(
-    limit: float,
-    charges: Sequence[float],
-    refused: Sequence[tuple[int, float]] = (),
-    labels: Sequence[str] = (),
-) -> Axes:
-    """Budget left after each charge, as steps from the limit down; hollow marks for what was refused.
+def of_account(account: Ledger, what: str) -> Axes:
+    """A picture of a ledger: ``"budget"`` or ``"tradeoff"``.
 
-    ``charges`` are epsilons in order; ``refused`` are (number of charges before it, epsilon asked).
+    Raises:
+        BindError: there is no picture of that name.
+    """
+    from dpsql.ledger.report import report
+
+    if what not in ("budget", "tradeoff"):
+        raise BindError(f"there is no picture of {what}.", hint=did_you_mean(what, ("budget", "tradeoff")))
+    drawn = report(account)["pictures"]
+    if what == "budget":
+        return burn_down(drawn["burn_down"])
+    curves = {"whole budget": drawn["tradeoff"]["promise"], "spent so far": drawn["tradeoff"]["spent"]}
+    return tradeoff({name: _between(points) for name, points in curves.items()})
+
+
+def _between(points: Sequence[tuple[float, float]]) -> Callable[[float], float]:
+    """The line through points whose first numbers ascend."""
+    import numpy as np
+
+    xs, ys = zip(*points, strict=True)
+    return lambda x: float(np.interp(x, xs, ys))
+
+
+def burn_down(data: Mapping[str, Any]) -> Axes:
+    """What one more statement might have cost, after each charge; hollow marks for what was refused.
+
+    ``data`` is the report's: ``limit``, ``steps`` and ``refused``.
     """
     drawn = axes("budget plots")
-    left = [limit]
-    for charge in charges:
-        left.append(left[-1] - charge)
-    drawn.step(range(len(left)), left, where="post", color="C0")
-    drawn.plot(range(len(left)), left, "o", color="C0", markersize=4)
-    for at, asked in refused:
-        drawn.plot(at, left[min(at, len(left) - 1)] - asked, "o", markerfacecolor="none", color="0.4")
-    for i, label in enumerate(labels, start=1):
-        drawn.annotate(label[:24], (i, left[i]), xytext=(4, 4), textcoords="offset points", fontsize=7)
+    places = [step["charges"] for step in data["steps"]]
+    left = [step["left"] for step in data["steps"]]
+    drawn.step(places, left, where="post", color="C0")
+    drawn.plot(places, left, "o", color="C0", markersize=4)
+    for mark in data["refused"]:
+        drawn.plot(mark["charges"], mark["level"], "o", markerfacecolor="none", color="0.4")
+    if len(places) <= 10:
+        for step in data["steps"][1:]:
+            at = (step["charges"], step["left"])
+            drawn.annotate(step["text"][:24], at, xytext=(4, 4), textcoords="offset points", fontsize=7)
+    limit = data["limit"]
     drawn.axhline(limit, color="0.4", linewidth=0.8, linestyle=":")
     drawn.annotate(f"limit ε={limit:g}", (0, limit), xytext=(4, 3), textcoords="offset points", fontsize=8)
-    drawn.set_ylim(min(0.0, *left, 0.0), limit * 1.15)
+    drawn.axhline(0, color="0.4", linewidth=0.8)
+    drawn.set_ylim(min(0.0, *left, *(mark["level"] for mark in data["refused"]), 0.0), limit * 1.15)
     drawn.set_xlabel("charges")
     drawn.set_ylabel("ε left")
     return drawn

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import dpsql
 from dpsql.errors import BindError
 from dpsql.result import Result
 
@@ -55,9 +56,32 @@ def test_never_bars_alone() -> None:
 def test_the_owners_pictures_draw() -> None:
     from dpsql.notebook import plots
 
-    axes = plots.burn_down(1.0, [0.1, 0.2], refused=[(2, 0.9)], labels=["a", "b"])
+    steps = [{"charges": i, "left": left, "text": ""} for i, left in enumerate((1.0, 0.9, 0.7))]
+    axes = plots.burn_down({"limit": 1.0, "steps": steps, "refused": [{"charges": 2, "level": -0.2}]})
     assert list(axes.lines[0].get_ydata()) == pytest.approx([1.0, 0.9, 0.7])
     axes = plots.composition({"basic": [0.1, 0.2], "zcdp": [0.1, 0.15]})
     assert [text.get_text() for text in axes.texts] == ["basic", "zcdp"] and axes.get_ylim()[0] == 0
     axes = plots.tradeoff({"nothing learned": lambda alpha: 1 - alpha})
     assert axes.get_xlabel() == "type I error" and len(axes.lines) == 2
+
+
+def test_a_session_draws_its_budget() -> None:
+    policy = dpsql.Policy.loads(
+        '[budget]\nepsilon = 1\naccountant = "basic"\n[tables.t]\nprivacy_unit = "u"\nmax_rows = 1'
+    )
+    with dpsql.connect({"t": pa.table({"u": [1, 2, 3]})}, policy=policy) as session:
+        for epsilon in ("0.25", "0.5"):
+            session.sql(f"SELECT WITH DP OPTIONS (epsilon = {epsilon}) COUNT(*) FROM t")
+        with pytest.raises(dpsql.BudgetExceeded):
+            session.sql("SELECT WITH DP OPTIONS (epsilon = 0.75) COUNT(*) FROM t")
+        axes = session.plot("budget")
+        assert list(axes.lines[0].get_ydata()) == pytest.approx([1.0, 0.75, 0.25])
+        assert axes.lines[2].get_ydata() == pytest.approx([-0.5]), (
+            "the refused one, at the level it asked for"
+        )
+        axes = session.plot("tradeoff")
+        assert [text.get_text() for text in axes.texts] == ["perfect privacy", "whole budget", "spent so far"]
+        promise, spent = (line.get_ydata() for line in axes.lines[1:])
+        assert all(a <= b + 1e-9 for a, b in zip(promise, spent, strict=True)), "less was spent than promised"
+        with pytest.raises(dpsql.BindError, match="no picture"):
+            session.plot("budge")
