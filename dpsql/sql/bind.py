@@ -26,15 +26,16 @@ from dpsql.sql.modes import BLOCKS, is_private_call, readers_of
 from dpsql.sql.options import Options, mode_of, take_mode
 from dpsql.sql.parse import Statement, canonical
 from dpsql.sql.per_unit import groups_by_unit, per_unit_rows
-from dpsql.sql.public import Finish, public_columns
+from dpsql.sql.public import Finish, public_columns, renamed
 from dpsql.sql.relation import Field, Names, Relation, column, fold
 from dpsql.sql.rows import columns_renamed, keep_rows, union_all
 from dpsql.sql.selection import mechanism_of, selection_block
-from dpsql.sql.subqueries import expression
+from dpsql.sql.subqueries import ONCE, expression
 from dpsql.sql.subsample import subsample_block
 from dpsql.sql.types import Typed
 from dpsql.sql.walk import Cte, Env, inner_queries, with_ctes
 
+_BOUND = "dpsql_source"
 _PUBLIC_FUNCTIONS = ("range", "generate_series", "unnest")
 
 
@@ -50,6 +51,10 @@ class Binder:
     public: dict[str, None] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     adjustments: list[Consistent] = field(default_factory=list)
+    sources: list[Relation | None] = field(default_factory=list)
+    """What FROM items were found to be; the items bear their places here."""
+    once: dict[str, Relation] = field(default_factory=dict)
+    """Public subqueries that stand in several copies of one SELECT."""
     _count: int = 0
 
     def name(self, kind: str) -> str:
@@ -132,7 +137,7 @@ class Binder:
 
     def _select(self, select: exp.Select, env: Env, inner: bool) -> Relation | None:
         options = take_mode(select, lambda mode: readers_of(mode, self.thresholds))
-        whole = select.copy() if has_sets(select) else None
+        sets = has_sets(select)
         from_ = select.args.get("from_")
         bound = None
         if from_ is not None:
@@ -149,7 +154,9 @@ class Binder:
         if options is None and inner and groups_by_unit(select, bound):
             return per_unit_rows(self, select, bound, env)
         mode = "DP" if options is None else options.mode.upper()
-        if whole is not None and mode in ("DP", "DIFFERENTIAL_PRIVACY"):
+        if sets and mode in ("DP", "DIFFERENTIAL_PRIVACY"):
+            for query in inner_queries(select):  # asked once, however many sets there are
+                query.meta[ONCE] = self.name("once")
             bind_sets(self, select, options, env)
             return None
         call = mechanism_of(select)
@@ -185,7 +192,17 @@ class Binder:
     # -- sources ------------------------------------------------------------------------------------------------
 
     def source(self, node: exp.Expr, env: Env) -> Relation | None:
-        """The private relation that a FROM item is, or None when it is public."""
+        """The private relation that a FROM item is, or None when it is public.
+
+        It is bound once, in place; copies of it, as one for each of several grouping sets, mean the same.
+        """
+        if _BOUND not in node.meta:
+            found = self._new_source(node, env)
+            node.meta[_BOUND] = len(self.sources)
+            self.sources.append(found)
+        return self.sources[int(node.meta[_BOUND])]
+
+    def _new_source(self, node: exp.Expr, env: Env) -> Relation | None:
         if isinstance(node, exp.Table):
             return self._table(node, env)
         if isinstance(node, exp.Subquery):
@@ -406,13 +423,17 @@ def _plan(binder: Binder, tree: exp.Expr, text: str) -> Plan:
                 intervals.append(Interval(name, *keys))
     finish = to_sql(tree)
     assert MODE not in finish, "a mode leaked into the public SQL"
-    shown = [name for name, _ in public_columns(binder.finish, finish, binder.blocks, binder.public)]
+    direct = renamed(tree, binder.blocks, binder.public) if not binder.adjustments else None
+    if direct is not None:
+        shown = [item.name for item in direct]
+    else:
+        shown = [name for name, _ in public_columns(binder.finish, finish, binder.blocks, binder.public)]
     hidden_names = {key for item in intervals for key in (item.low, item.high)}
     columns = tuple(name for name in shown if name not in hidden_names)
     confidence = binder.blocks[-1].confidence if binder.blocks else 0.95
     return Plan(
         text, tuple(binder.blocks), finish, columns, tuple(binder.public), tuple(intervals), confidence,
-        tuple(dict.fromkeys(binder.notes)), tuple(binder.adjustments),
+        tuple(dict.fromkeys(binder.notes)), tuple(binder.adjustments), direct,
     )  # fmt: skip
 
 

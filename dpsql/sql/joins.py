@@ -338,7 +338,7 @@ def _one_row_each(public: Relation, keys: list[str]) -> Relation:
     text = f"SELECT * FROM {to_sql(inner)} QUALIFY row_number() OVER (PARTITION BY {columns} ORDER BY {columns}) = 1"
     query = parse_fragment(text)
     assert isinstance(query, exp.Select)
-    return replace(public, source=query.subquery(exp.to_identifier(public.alias, quoted=True)))
+    return replace(public, source=query.subquery(exp.to_identifier(public.alias, quoted=True), copy=False))
 
 
 def lent(relation: Relation, name: str, alias: str) -> Relation:

@@ -142,7 +142,7 @@ def per_unit_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> 
     tables = tuple(dict.fromkeys(t for r in bound.relations for t in r.tables))
     inner = parse_fragment(text)
     assert isinstance(inner, exp.Select)
-    subquery = inner.subquery(exp.to_identifier(alias, quoted=True))
+    subquery = inner.subquery(exp.to_identifier(alias, quoted=True), copy=False)
     return Relation(
         alias, tuple(fields), subquery, True, column(UNIT, alias), tables, bound.inputs, False,
         bound.max_rows, all(f is not None and f.is_unit for f in known.values()), unit_type=bound.unit_type,

@@ -97,8 +97,14 @@ class Relation:
         """The same relation under another alias: its columns now hang on that name."""
         fields = tuple(replace(f, typed=replace(f.typed, node=column(f.name, alias))) for f in self.fields)
         unit = None if self.unit is None else column(UNIT, alias)
-        source = self.source.copy()
-        source.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
+        named = exp.TableAlias(this=exp.to_identifier(alias, quoted=True))
+        if isinstance(self.source, exp.Subquery):
+            source: exp.Expr = exp.Subquery(
+                this=self.source.this, alias=named
+            )  # what is inside is never changed
+        else:
+            source = self.source.copy()
+            source.set("alias", named)
         return replace(self, alias=alias, fields=fields, source=source, unit=unit)
 
 

@@ -75,7 +75,7 @@ def keep_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> Rela
     unit = None if bound.unit is None else column(UNIT, alias)
     tables = tuple(dict.fromkeys(t for r in bound.relations for t in r.tables))
     relation = Relation(
-        alias, tuple(fields), query.subquery(exp.to_identifier(alias, quoted=True)), True, unit, tables,
+        alias, tuple(fields), query.subquery(exp.to_identifier(alias, quoted=True), copy=False), True, unit, tables,
         bound.inputs, bound.row_level, None if bound.row_level else bound.max_rows, unit_type=bound.unit_type,
     )  # fmt: skip
     return relation
@@ -117,7 +117,7 @@ def columns_renamed(relation: Relation, names: list[str], place: exp.Expr) -> Re
     if relation.unit is not None:
         query = query.select(exp.alias_(relation.unit.copy(), UNIT, quoted=True), copy=False)
     query = query.from_(relation.source.copy(), copy=False)
-    source = query.subquery(exp.to_identifier(relation.alias, quoted=True))
+    source = query.subquery(exp.to_identifier(relation.alias, quoted=True), copy=False)
     unit = None if relation.unit is None else column(UNIT, relation.alias)
     return replace(relation, fields=tuple(fields), source=source, unit=unit)
 
@@ -150,7 +150,9 @@ def union_all(left: Relation, right: Relation, tree: exp.Expr, alias: str) -> Re
         assert side.unit is not None
         half.select(exp.alias_(side.unit.copy(), UNIT, quoted=True), copy=False)
         half.from_(side.source.copy(), copy=False)
-    source = exp.union(halves[0], halves[1], distinct=False).subquery(exp.to_identifier(alias, quoted=True))
+    source = exp.union(halves[0], halves[1], distinct=False, copy=False).subquery(
+        exp.to_identifier(alias, quoted=True), copy=False
+    )
     tables = tuple(dict.fromkeys((*left.tables, *right.tables)))
     inputs = tuple(dict.fromkeys((*left.inputs, *right.inputs)))
     known = [side.max_rows for side in (left, right)]

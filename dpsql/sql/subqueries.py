@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from dpsql.sql.bind import Binder
 
 T = TypeVar("T", exp.Expr, Field)
+ONCE = "dpsql_once"
+"""Marks a query whose copies are to be bound once."""
 _BEYOND = ("group", "having", "qualify", "limit", "offset", "windows", "sample", "laterals")
 
 
@@ -89,13 +91,21 @@ def _subquery(binder: Binder, query: exp.Expr, names: Names, env: Env) -> tuple[
             span=span_of(holder.parent),
             hint="compare with the MIN or MAX.",
         )
+    key = str(query.meta.get(ONCE, ""))
+    if key in binder.once:
+        return place, *_apart(binder.once[key], place, names)
     beside = _beside(binder, query, names, env)
     if beside is not None:
         return place, _in_place(binder, beside, place, names, env), list(beside.bound.inputs)
     relation = binder.query(query, env, inner=True)
     if relation is not None:
         return place, _of_relation(binder, relation, place, names, env), list(relation.inputs)
-    return place, *_apart(binder, query, place, names, env)
+    if isinstance(place, exp.Exists):
+        query = exp.Select(expressions=[exp.alias_(exp.Exists(this=query.copy()), "found", quoted=True)])
+    public = binder.public_relation(query, env, "dpsql_sub")
+    if key:
+        binder.once[key] = public
+    return place, *_apart(public, place, names)
 
 
 # -- evaluated in place ------------------------------------------------------------------------------------------
@@ -211,15 +221,10 @@ def _of_relation(binder: Binder, relation: Relation, place: exp.Expr, names: Nam
     return _exists(parse_fragment(sql), place, names, env, binder)
 
 
-def _apart(
-    binder: Binder, query: exp.Expr, place: exp.Expr, names: Names, env: Env
-) -> tuple[Typed, list[Input]]:
+def _apart(relation: Relation, place: exp.Expr, names: Names) -> tuple[Typed, list[Input]]:
     """A public subquery, evaluated before the exact query runs, and lent to it."""
-    if isinstance(place, exp.Exists):
-        query = exp.Select(expressions=[exp.alias_(exp.Exists(this=query.copy()), "found", quoted=True)])
-    relation = binder.public_relation(query, env, "dpsql_sub")
     if len(relation.fields) != 1:
-        raise BindError("the subquery must have one column.", span=span_of(query))
+        raise BindError("the subquery must have one column.", span=span_of(place))
     item, found = relation.fields[0], relation.inputs[0]
     inner = exp.Select(expressions=[column(item.name)]).from_(exp.to_table(found.name))
     if isinstance(place, exp.In):

@@ -14,19 +14,25 @@ from small import open_small
 
 import dpsql
 from dpsql.errors import Error
-from dpsql.mechanisms.additive import Aggregation, GaussianNoise
-from dpsql.mechanisms.base import SALT
+from dpsql.mechanisms.additive import Aggregation, GaussianNoise, LaplaceNoise
+from dpsql.mechanisms.base import SALT, Operator
+from dpsql.mechanisms.distinct import DistinctCount
+from dpsql.mechanisms.quantile import Quantiles
+from dpsql.mechanisms.together import Part, Together
 from dpsql.plan import Plan
 from dpsql.sql.bind import bind
 from dpsql.sql.parse import parse
 from dpsql.sql.rewrite import Exact
+from grammar import LIMITS, UNITS, Databases, open_databases, statements
 
-Rows = list[tuple[str, ...]]
+Noise = LaplaceNoise | GaussianNoise
+DATABASES = 32
 SMALL = tuple[duckdb.DuckDBPyConnection, dpsql.Session]
 QUIET = settings(
     max_examples=500,
     deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    suppress_health_check=[HealthCheck.too_slow],
+    database=None,
 )
 
 
@@ -35,96 +41,6 @@ def small() -> Iterator[SMALL]:
     con, session = open_small()
     with con, session:
         yield con, session
-
-
-# -- random tables ----------------------------------------------------------------------------------------------
-
-doubles = st.sampled_from(
-    [
-        "NULL",
-        "'nan'",
-        "'inf'",
-        "'-inf'",
-        "-0.0",
-        "0.3",
-        "2.71828",
-        "-9",
-        "5",
-        "40",
-        "1e300",
-        "-1e9",
-        "32767.9",
-        "1e-300",
-    ]
-)
-_row = st.tuples(
-    st.sampled_from(["1", "1", "2", "NULL"]),
-    st.sampled_from(["'a'", "'b'", "'c'", "'z'", "NULL"]),
-    st.sampled_from(["1", "2", "3", "NULL"]),
-    doubles,
-    st.sampled_from(["NULL", "-2147483648", "2147483647", "0", "3", "5"]),
-    st.sampled_from(["NULL", "-9223372036854775808", "9223372036854775807", "4", "-1"]),
-    st.sampled_from(["NULL", "-99999999.99", "99999999.99", "0.25", "1.99"]),
-    st.sampled_from(["NULL", "TRUE", "FALSE"]),
-)
-rows = st.lists(_row, min_size=3, max_size=12)
-others = st.lists(
-    st.tuples(st.sampled_from(["1", "2", "3", "NULL"]), st.sampled_from(["NULL", "-7", "2", "9"])), max_size=6
-)
-
-# -- random statements ------------------------------------------------------------------------------------------
-
-numbers = st.sampled_from(
-    ["x", "n", "d", "x * 2 - 1", "LEAST(x, n)", "GREATEST(x, 0)", "COALESCE(n, 3)", "ABS(x)", "n + d", "x / 2", "-n",
-     "CASE WHEN f THEN n ELSE 2 END", "ROUND(x)", "n * n", "NULLIF(n, 3)", "LEAST(b, 3) + n", "x::INTEGER",
-     "LEAST(GREATEST(b, -4), 4)", "n % 4", "f::INTEGER", "SQRT(LEAST(GREATEST(x, 0), 4))"]
-)  # fmt: skip
-conditions = st.sampled_from(["f", "x > 1", "n IS NULL OR k = 'a'", "NOT f AND p = 1", "b > 0", "x <> x"])
-
-
-LIMITS = ((0, 4), (-3, 2), (2, 3), (-5, -1), (0, 0))
-
-
-@st.composite
-def aggregates(draw: st.DrawFn) -> str:
-    low, high = draw(st.sampled_from(LIMITS))
-    per = f"contribution_bounds_per_{draw(st.sampled_from(['group', 'row']))} => ({low}, {high})"
-    kind = draw(
-        st.sampled_from(
-            ["COUNT(*)", "COUNT(x)", "COUNT(DISTINCT unit)", f"COUNT(*, contribution_bounds_per_group => ({low}, {high}))",
-             *(f"{name}({draw(numbers)})" for name in ("SUM", "AVG", "VAR_POP")),
-             f"CORR({draw(numbers)}, {draw(numbers)})", f"COVAR_POP({draw(numbers)}, x)",
-             *(f"{name}({draw(st.sampled_from('xndb'))}, {per})" for name in ("SUM", "AVG"))]
-        )
-    )  # fmt: skip
-    return kind + draw(st.sampled_from(["", "", f" FILTER (WHERE {draw(conditions)})"]))
-
-
-@st.composite
-def statements(draw: st.DrawFn) -> str:
-    source = draw(
-        st.sampled_from(
-            ["t", "t", "r", "r", "(SELECT * FROM t WHERE x < 30 OR x IS NULL) AS t", "t JOIN s USING (unit)",
-             "t RIGHT JOIN g USING (k)", "(SELECT * FROM t UNION ALL SELECT * FROM t WHERE f) AS t",
-             "t LEFT JOIN s ON t.unit = s.unit", "t JOIN g ON t.k = g.k OR label = 1"]
-        )
-    )  # fmt: skip
-    row_level = source == "r"
-    parts = [draw(aggregates()) for _ in range(6)]
-    if row_level:
-        parts = [part.replace("DISTINCT unit", "*") for part in parts]
-    keys = draw(st.sampled_from(["", "", "k", "f", "p", "k, f", "k, p", "p % 2", "k = 'a'", "n"]))
-    limits = ["max_groups_contributed = 1", "max_groups_contributed = 2", "max_rows_contributed = 3", ""]
-    options = [draw(st.sampled_from(limits)), draw(st.sampled_from(["", "noise = GAUSSIAN, delta = 1e-7"]))]
-    mode = f"WITH DP OPTIONS ({', '.join(o for o in options if o)}) " if any(options) else ""
-    where = draw(st.sampled_from(["", f" WHERE {draw(conditions)}"]))
-    text = ", ".join(f"{a} AS c{i}" for i, a in enumerate(parts))
-    if "JOIN g" in source or "JOIN s" in source:
-        text, keys, where = (re.sub(r"\b(unit|k)\b", r"t.\1", item) for item in (text, keys, where))
-        if "USING (k)" in source:
-            text, keys, where = (item.replace("t.k", "k") for item in (text, keys, where))
-    group = f" GROUP BY {keys}" if keys else ""
-    return f"SELECT {mode}{keys + ', ' if keys else ''}{text} FROM {source}{where}{group}"
 
 
 # -- the check --------------------------------------------------------------------------------------------------
@@ -142,11 +58,15 @@ def fill(con: duckdb.DuckDBPyConnection, table: str, given: list[tuple[str, ...]
 
 def read(con: duckdb.DuckDBPyConnection, operator: Aggregation) -> dict[tuple[Any, ...], dict[str, int]]:
     """The exact statistics by group, under a fixed salt."""
-    table = con.sql(operator.query.replace(SALT, "12345")).to_arrow_table().to_pylist()
+    return rows_by_key(con, operator.query, operator.keys)
+
+
+def rows_by_key(
+    con: duckdb.DuckDBPyConnection, query: str, keys: tuple[str, ...]
+) -> dict[tuple[Any, ...], dict[str, int]]:
+    table = con.sql(query.replace(SALT, "12345")).to_arrow_table().to_pylist()
     return {
-        tuple(row[k] for k in operator.keys): {
-            c: int(v or 0) for c, v in row.items() if c not in operator.keys
-        }
+        tuple(row[k] for k in keys): {c: int(v or 0) for c, v in row.items() if c not in keys}
         for row in table
     }
 
@@ -157,22 +77,24 @@ def moved(before: dict[Any, dict[str, int]], after: dict[Any, dict[str, int]], c
     return [abs(change) for change in changes if change]
 
 
+def histogram(
+    con: duckdb.DuckDBPyConnection, query: str, keys: tuple[str, ...]
+) -> dict[tuple[Any, ...], dict[Any, int]]:
+    """How many rows have each value, by group: what quantiles are chosen from."""
+    found: dict[tuple[Any, ...], dict[Any, int]] = {}
+    for row in con.sql(query.replace(SALT, "12345")).to_arrow_table().to_pylist():
+        found.setdefault(tuple(row[key] for key in keys), {})[row["value"]] = int(row["count"] or 0)
+    return found
+
+
 def violations(
     operator: Aggregation, before: dict[Any, Any], after: dict[Any, Any], budgeted: bool
 ) -> list[str]:
     """What moves more than the noise declares."""
     found = []
     for statistic in operator.statistics:
-        noise, changes = statistic.noise, moved(before, after, statistic.column)
-        if not budgeted and len(changes) > noise.groups:
-            found.append(f"{statistic.column} moves in {len(changes)} groups, not {noise.groups}")
-        if max(changes, default=0) > noise.sensitivity:
-            found.append(f"{statistic.column} moves by {max(changes)} in a group, not {noise.sensitivity}")
-        if isinstance(noise, GaussianNoise):
-            if sum(c * c for c in changes) > noise.sensitivity**2 * noise.groups:
-                found.append(f"{statistic.column} moves too far in L2")
-        elif sum(changes) > noise.sensitivity * noise.groups:
-            found.append(f"{statistic.column} moves too far in L1")
+        changes = moved(before, after, statistic.column)
+        found += beyond(statistic.noise, changes, statistic.column, budgeted)
     if operator.selection is not None:
         changes = moved(before, after, operator.selection.column)
         if len(changes) > operator.selection.groups or max(changes, default=0) > 1:
@@ -180,6 +102,35 @@ def violations(
     elif operator.keys and before.keys() != after.keys():
         found.append("public groups depend on the data")
     return found
+
+
+def beyond(noise: Noise, changes: list[int], name: str, budgeted: bool) -> list[str]:
+    found = []
+    if not budgeted and len(changes) > noise.groups:
+        found.append(f"{name} moves in {len(changes)} groups, not {noise.groups}")
+    if max(changes, default=0) > noise.sensitivity:
+        found.append(f"{name} moves by {max(changes)} in a group, not {noise.sensitivity}")
+    if isinstance(noise, GaussianNoise):
+        if sum(c * c for c in changes) > noise.sensitivity**2 * noise.groups:
+            found.append(f"{name} moves too far in L2")
+    elif sum(changes) > noise.sensitivity * noise.groups:
+        found.append(f"{name} moves too far in L1")
+    return found
+
+
+def violations_of_part(part: Part, before: dict[Any, Any], after: dict[Any, Any]) -> list[str]:
+    """The same for values that are counted, and for the rows that quantiles are chosen from."""
+    if isinstance(part, DistinctCount):
+        return beyond(part.noise, moved(before, after, "n"), "COUNT(DISTINCT)", False)
+    assert isinstance(part, Quantiles)
+    changes = []
+    for key in before.keys() | after.keys():
+        here, there = before.get(key, {}), after.get(key, {})
+        rows = sum(abs(here.get(value, 0) - there.get(value, 0)) for value in here.keys() | there.keys())
+        changes += [rows] if rows else []
+    if len(changes) > part.groups or max(changes, default=0) > part.rows:
+        return [f"the rows of a quantile move by {changes}"]
+    return []
 
 
 def check(small: SMALL, text: str, given: list[tuple[str, ...]], more: list[tuple[str, ...]]) -> list[str]:
@@ -298,19 +249,82 @@ def bound(session: dpsql.Session, text: str) -> Plan | None:
     return _PLANS[text]
 
 
-@settings(QUIET, max_examples=100)
-@given(statements(), rows, others)
-def test_no_unit_moves_more_than_is_declared(small: SMALL, text: str, given: Rows, more: Rows) -> None:
-    assert check(small, text, given, more) == [], text
+# -- random statements -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def databases() -> Iterator[Databases]:
+    opened = open_databases(DATABASES)
+    with opened.con, opened.session:
+        yield opened
+
+
+def in_schema(query: str, schema: str) -> str:
+    return query.replace('"memory"."main"."g"', "main.g").replace('"memory"."main".', f"{schema}.")
+
+
+def parts_of(operator: Operator) -> tuple[Aggregation | Part, ...]:
+    if isinstance(operator, Together):
+        return operator.parts if operator.aggregation is None else (operator.aggregation, *operator.parts)
+    assert isinstance(operator, Aggregation)
+    return (operator,)
+
+
+def exact(con: duckdb.DuckDBPyConnection, operator: Operator, schema: str) -> list[dict[Any, Any]]:
+    """What the operator's queries give in a schema."""
+    return [
+        (histogram if isinstance(part, Quantiles) else rows_by_key)(
+            con, in_schema(part.query, schema), part.keys
+        )
+        for part in parts_of(operator)
+    ]
+
+
+def differences(
+    operator: Operator, before: list[dict[Any, Any]], after: list[dict[Any, Any]], budgeted: bool
+) -> list[str]:
+    found = []
+    for part, here, there in zip(parts_of(operator), before, after, strict=True):
+        if isinstance(part, Aggregation):
+            found += violations(part, here, there, budgeted)
+        else:
+            found += violations_of_part(part, here, there)
+    return found
+
+
+def check_in(databases: Databases, text: str, number: int, gone: int) -> list[str]:
+    """What moves too far in one of the databases when one unit goes."""
+    plan = bound(databases.session, text)
+    if plan is None:
+        return []
+    found: list[str] = []
+    for block in plan.blocks:
+        for item in block.inputs:
+            databases.con.execute(f"CREATE OR REPLACE TEMP TABLE {item.name} AS {item.sql}")
+        before = exact(databases.con, block.operator, f"d{number}")
+        after = exact(databases.con, block.operator, f"d{number}_{gone}")
+        found += differences(block.operator, before, after, "max_rows_contributed" in text)
+    return found
+
+
+NUMBERS = st.integers(0, DATABASES - 1)
+GONE = st.sampled_from(UNITS)
+
+
+@settings(QUIET, max_examples=500)
+@given(statements(1), NUMBERS, GONE)
+def test_no_unit_moves_more_than_is_declared(databases: Databases, text: str, number: int, gone: int) -> None:
+    assert check_in(databases, text, number, gone) == [], (text, databases.contents(number))
 
 
 @pytest.mark.stochastic
-@settings(QUIET, max_examples=3000)
-@given(statements(), rows, others)
+@pytest.mark.timeout(7200)
+@settings(QUIET, max_examples=20_000)
+@given(statements(2), NUMBERS, GONE)
 def test_no_unit_moves_more_than_is_declared_at_length(
-    small: SMALL, text: str, given: Rows, more: Rows
+    databases: Databases, text: str, number: int, gone: int
 ) -> None:
-    assert check(small, text, given, more) == [], text
+    assert check_in(databases, text, number, gone) == [], (text, databases.contents(number))
 
 
 def test_the_grammar_is_mostly_answered() -> None:

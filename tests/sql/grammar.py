@@ -1,0 +1,286 @@
+# ruff: noqa: E501 - statements are easier to read when each has one line
+"""Random statements over private tables, and small databases full of values that are hard to bound.
+
+Every statement aggregates a *source*: rows with a privacy unit ``u`` and columns ``k, x, n, f``, put together from tables by
+joins on the unit and along paths, joins with public tables, UNION ALL, subqueries of the same unit, CTEs, and totals per
+unit. Keys that paths lead to are not unique in these databases, and some units are missing: nothing that is declared may
+rest on what the owner's data only should be.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+import duckdb
+from hypothesis import strategies as st
+
+import dpsql
+
+POLICY = """
+[budget]
+epsilon = 1000
+delta = 1e-3
+accountant = "basic"
+default_epsilon = 1
+default_delta = 1e-6
+
+[tables.t]
+privacy_unit = "unit"
+max_rows = 2
+max_groups = 2
+[tables.t.columns]
+k = { values = ["a", "b", "c"] }
+x = { bounds = [-2, 5] }
+n = { bounds = [1, 7] }
+
+[tables.s]
+privacy_unit = "unit"
+max_rows = 1
+max_groups = 1
+[tables.s.columns]
+y = { bounds = [0, 3] }
+
+[tables.o]
+privacy_unit = "unit"
+max_rows = 2
+max_groups = 2
+
+[tables.i]
+privacy_unit = "oid -> o.oid, unit"
+max_rows = 3
+max_groups = 2
+[tables.i.columns]
+k = { values = ["a", "b", "c"] }
+q = { bounds = [0, 4] }
+
+[tables.r]
+privacy_unit = "ROW"
+[tables.r.columns]
+k = { values = ["a", "b", "c"] }
+x = { bounds = [-2, 5] }
+n = { bounds = [1, 7] }
+
+[tables.g]
+public = true
+"""
+SCHEMA = {
+    "t": "unit INTEGER, k VARCHAR, x DOUBLE, n INTEGER, f BOOLEAN",
+    "s": "unit INTEGER, y INTEGER",
+    "o": "oid INTEGER, unit INTEGER, k VARCHAR",
+    "i": "oid INTEGER, q DOUBLE, k VARCHAR",
+    "r": "k VARCHAR, x DOUBLE, n INTEGER, f BOOLEAN",
+}
+UNITS = (1, 2, 3)
+PUBLIC = "SELECT * FROM (VALUES ('a', 1), ('b', 2), ('z', 3), ('w', 2)) AS v(k, label)"
+
+# -- databases --------------------------------------------------------------------------------------------------
+
+_VALUES = {
+    "unit": [1, 1, 1, 2, 3, None], "k": ["a", "b", "c", "z", None], "oid": [1, 2, 2, 3, 4, None], "f": [True, False, None],
+    "x": ["nan", "inf", "-inf", -0.0, 0.3, 2.71828, -9, 5, 40, 1e300, -1e9, 32767.9, 1e-300, None],
+    "n": [None, -(2**31), 2**31 - 1, 0, 3, 5, 7], "y": [None, -7, 2, 9, 1], "q": [None, 0, 1, 4, 99, -3, "nan"],
+}  # fmt: skip
+
+
+def _literal(value: object) -> str:
+    return "NULL" if value is None else f"'{value}'" if isinstance(value, str) else str(value)
+
+
+@dataclass
+class Databases:
+    """Schemas ``d0, d1, ...``, and beside each ``d0_1, d0_2, d0_3``: the same without one unit (and without one row of r)."""
+
+    con: duckdb.DuckDBPyConnection
+    session: dpsql.Session
+    count: int
+
+    def contents(self, number: int) -> str:
+        return "\n".join(f"{name}: {self.con.sql(f'FROM d{number}.{name}').fetchall()}" for name in SCHEMA)
+
+
+def open_databases(count: int, seed: int = 7) -> Databases:
+    con = duckdb.connect(config={"threads": 1})  # the tables are tiny
+    con.execute(f"CREATE TABLE g AS {PUBLIC}")
+    for name, columns in SCHEMA.items():
+        con.execute(f"CREATE TABLE {name} ({columns})")
+    chance = random.Random(seed)
+    for number in range(count):
+        con.execute(f"CREATE SCHEMA d{number}")
+        for name, columns in SCHEMA.items():
+            con.execute(f"CREATE TABLE d{number}.{name} ({columns})")
+            names = [column.split()[0] for column in columns.split(", ")]
+            rows = [
+                [chance.choice(_VALUES[column]) for column in names]
+                for _ in range(chance.choice([2, 5, 9, 14]))
+            ]
+            text = ", ".join(f"({', '.join(map(_literal, row))})" for row in rows)
+            con.execute(f"INSERT INTO d{number}.{name} VALUES {text}")
+        for gone in UNITS:
+            con.execute(f"CREATE SCHEMA d{number}_{gone}")
+            for name in SCHEMA:
+                # Rows of i go with the orders that lead to a unit: without these they lead nowhere, and are dropped.
+                kept = {"r": f"rowid <> {gone - 1}", "i": "TRUE"}.get(name, f"unit IS DISTINCT FROM {gone}")
+                con.execute(f"CREATE TABLE d{number}_{gone}.{name} AS FROM d{number}.{name} WHERE {kept}")
+    return Databases(con, dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)), count)
+
+
+# -- sources ----------------------------------------------------------------------------------------------------
+
+Draw = st.DrawFn
+_KINDS = ["JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "SEMI JOIN", "ANTI JOIN"]
+_ROWS = [
+    "SELECT unit AS u, k, x, n, f FROM t",
+    "SELECT unit AS u, k, x, n, f FROM t WHERE x < 30 OR x IS NULL",
+    "SELECT t.unit AS u, t.k, y::DOUBLE AS x, n, f FROM t JOIN s USING (unit)",
+    "SELECT unit AS u, k, y::DOUBLE AS x, n, f FROM t NATURAL LEFT JOIN s",
+    "SELECT t.unit AS u, k, x, y AS n, f FROM t, s WHERE t.unit = s.unit",
+    "SELECT unit AS u, k, 1.5::DOUBLE AS x, oid AS n, TRUE AS f FROM o",
+    "SELECT unit AS u, i.k, q AS x, o.oid AS n, q > 1 AS f FROM i JOIN o ON i.oid = o.oid",
+    "SELECT unit AS u, i.k, q AS x, o.oid AS n, q > 1 AS f FROM o LEFT JOIN i USING (oid)",
+    "SELECT unit AS u, i.k, q AS x, o.oid AS n, q > 1 AS f FROM o, i WHERE i.oid = o.oid AND q < 9",
+    "SELECT o.unit AS u, a.k, b.q AS x, a.oid AS n, a.q > b.q AS f FROM i a JOIN i b ON a.oid = b.oid JOIN o ON o.oid = b.oid",
+    "SELECT unit AS u, k, 2.5::DOUBLE AS x, oid AS n, FALSE AS f FROM o SEMI JOIN (SELECT oid FROM i WHERE q > 0) j USING (oid)",
+    "SELECT unit AS u, k, 2.5::DOUBLE AS x, oid AS n, FALSE AS f FROM o ANTI JOIN i USING (oid)",
+    "SELECT t.unit AS u, t.k, x, label AS n, f FROM t JOIN g ON t.k = g.k",
+    "SELECT t.unit AS u, g.k, x, n, f FROM t LEFT JOIN g ON t.k = g.k OR label = 2",
+    "SELECT t.unit AS u, g.k, x, label AS n, f FROM t, g WHERE n > label",
+    "SELECT unit AS u, MIN(k) AS k, SUM(x) AS x, COUNT(*)::INTEGER AS n, COUNT(*) > 1 AS f FROM t GROUP BY unit",
+    "SELECT unit AS u, k, MAX(x) AS x, COUNT(DISTINCT n)::INTEGER AS n, COUNT(*) > 1 AS f FROM t GROUP BY ALL HAVING COUNT(*) < 3",
+    "SELECT unit AS u, o.k, j.q AS x, j.c AS n, j.q > 2 AS f FROM (SELECT oid, SUM(q) AS q, COUNT(*)::INTEGER AS c FROM i "
+    "GROUP BY oid) j JOIN o ON o.oid = j.oid",
+    "SELECT unit AS u, k, 0.5::DOUBLE AS x, oid AS n, EXISTS (SELECT 1 FROM i WHERE i.oid = o.oid AND i.k = o.k) AS f FROM o",
+    "SELECT unit AS u, k, 0.5::DOUBLE AS x, oid AS n, TRUE AS f FROM o WHERE oid NOT IN (SELECT oid FROM i GROUP BY oid HAVING SUM(q) > 3)",
+    "SELECT unit AS u, k, (SELECT SUM(q) FROM i WHERE i.oid = o.oid) AS x, oid AS n, TRUE AS f FROM o",
+    "SELECT unit AS u, k, x, n, f FROM t WHERE EXISTS (SELECT 1 FROM g WHERE g.k = t.k AND label < n)",
+    "SELECT unit AS u, k, x, (SELECT MAX(label) FROM g WHERE g.k = t.k) AS n, f FROM t",
+    "SELECT unit AS u, k, x, n, k IN (SELECT k FROM g) AS f FROM t",
+]  # fmt: skip
+_ALONE = [  # rows that are their own unit
+    "SELECT k, x, n, f FROM r",
+    "SELECT k, x, n, f FROM r WHERE n IS NULL OR f",
+    "SELECT r.k, x, label AS n, f FROM r JOIN g ON r.k = g.k",
+    "SELECT r.k, x, label AS n, f FROM r LEFT JOIN g ON g.k = r.k AND label > n",
+    "SELECT k, x, label AS n, f FROM r JOIN (SELECT DISTINCT label FROM g) h ON h.label = r.n",
+    "SELECT k, x, n, EXISTS (SELECT 1 FROM g WHERE g.k = r.k) AS f FROM r",
+]
+
+
+@st.composite
+def sources(draw: Draw, depth: int) -> str:
+    """A query with the columns u, k, x, n, f over private rows."""
+    if depth == 0 or draw(st.integers(0, 2)) == 0:
+        return draw(st.sampled_from(_ROWS))
+    left = draw(sources(depth - 1))
+    shape = draw(
+        st.sampled_from(
+            ["union", "join", "join", "in", "exists", "scalar", "unit", "nested", "public", "cte"]
+        )
+    )
+    if shape == "unit":
+        by = draw(st.sampled_from(["u", "u, k", "u, n % 2"]))
+        keys = {
+            "u": "u, MAX(k) AS k, SUM(x) AS x, COUNT(*)::INTEGER AS n",
+            "u, k": "u, k, AVG(x) AS x, COUNT(x)::INTEGER AS n",
+        }
+        chosen = keys.get(by, "u, MIN(k) AS k, MEDIAN(x) AS x, (n % 2)::INTEGER AS n")
+        return f"SELECT {chosen}, COUNT(*) >= 2 AS f FROM ({left}) AS v GROUP BY {by}"
+    if shape == "nested":
+        names = draw(st.sampled_from(["v", "v(u, k, x, n, f)", "v(u)"]))
+        where = draw(st.sampled_from(["", " WHERE f", " WHERE n IS NULL OR n > 1"]))
+        return f"SELECT u, k, x * 2 - 1 AS x, LEAST(n, 4)::INTEGER AS n, NOT f AS f FROM ({left}) AS {names}{where}"
+    if shape == "public":
+        kind = draw(st.sampled_from(["JOIN", "LEFT JOIN", "FULL JOIN"]))
+        on = draw(st.sampled_from(["v.k = g.k", "v.k = g.k OR v.n = g.label", "v.n > g.label"]))
+        return f"SELECT v.u, v.k, v.x, label AS n, v.f FROM ({left}) AS v {kind} g ON {on}"
+    right = draw(sources(depth - 1))
+    if shape == "union":
+        sides = (
+            f"SELECT u, k, x::DOUBLE AS x, n::INTEGER AS n, f FROM ({side}) AS v" for side in (left, right)
+        )
+        return " UNION ALL ".join(sides)
+    if shape == "in":
+        word = draw(st.sampled_from(["IN", "NOT IN"]))
+        return f"SELECT u, k, x, n, f FROM ({left}) AS v WHERE u {word} (SELECT u FROM ({right}) AS w)"
+    if shape == "exists":
+        word = draw(st.sampled_from(["EXISTS", "NOT EXISTS"]))
+        return f"SELECT u, k, x, n, f FROM ({left}) AS v WHERE {word} (SELECT 1 FROM ({right}) AS w WHERE w.u = v.u AND w.n >= v.n)"
+    if shape == "scalar":
+        call = draw(st.sampled_from(["AVG(w.x)", "COUNT(*)", "MAX(w.x + 1)", "SUM(w.n)"]))
+        return (
+            f"SELECT u, k, (SELECT {call} FROM ({right}) AS w WHERE w.u = v.u) AS x, n, f FROM ({left}) AS v"
+        )
+    kind = draw(st.sampled_from(_KINDS))
+    on = draw(st.sampled_from(["ON v.u = w.u", "ON v.u = w.u AND v.n <= w.n", "USING (u)"]))
+    shown = "u" if "USING" in on else "w.u" if kind == "RIGHT JOIN" else "v.u"
+    other = "v" if kind in ("SEMI JOIN", "ANTI JOIN") else "w"
+    items = f"SELECT {shown} AS u, v.k, {other}.x, {other}.n, v.f"
+    if shape == "cte":
+        return f"WITH c AS ({left}) {items} FROM c AS v {kind} c AS w {on}"
+    return f"{items} FROM ({left}) AS v {kind} ({right}) AS w {on}"
+
+
+# -- statements -------------------------------------------------------------------------------------------------
+
+_NUMBERS = [
+    "x",
+    "n",
+    "x * 2 - 1",
+    "LEAST(x, n)",
+    "COALESCE(n, 3)",
+    "ABS(x)",
+    "CASE WHEN f THEN n ELSE 2 END",
+    "n % 4",
+    "f::INTEGER",
+]
+_CONDITIONS = ["f", "x > 1", "n IS NULL OR k = 'a'", "NOT f AND n = 1", "x <> x"]
+LIMITS = [(0, 4), (-3, 2), (2, 3), (-5, -1), (0, 0)]
+_KEYS = [
+    "",
+    "",
+    "k",
+    "f",
+    "n",
+    "k, f",
+    "n % 2",
+    "k = 'a'",
+    "ROLLUP (k, f)",
+    "CUBE (f, n % 2)",
+    "GROUPING SETS ((k), (f, k), ())",
+]
+_OPTIONS = ["max_groups_contributed = 1", "max_groups_contributed = 2", "max_rows_contributed = 3", ""]
+
+
+@st.composite
+def aggregates(draw: Draw, row_level: bool) -> str:
+    low, high = draw(st.sampled_from(LIMITS))
+    per = f"contribution_bounds_per_{draw(st.sampled_from(['group', 'row']))} => ({low}, {high})"
+    number = draw(st.sampled_from(_NUMBERS))
+    bounded = f"contribution_bounds_per_row => ({low}, {high})"
+    kind = draw(
+        st.sampled_from(
+            ["COUNT(*)", "COUNT(x)", "COUNT(DISTINCT k)", "COUNT_IF(x > 1)", "COUNT(*)" if row_level else "COUNT(DISTINCT u)",
+             f"COUNT(*, contribution_bounds_per_group => ({low}, {high}))", f"SUM({number}, {per})", f"AVG({number}, {per})",
+             f"VAR_POP({number}, {bounded})", f"MEDIAN({number}, {bounded})", f"SUM({number})", f"AVG({number})"]
+        )
+    )  # fmt: skip
+    return kind + draw(st.sampled_from(["", "", f" FILTER (WHERE {draw(st.sampled_from(_CONDITIONS))})"]))
+
+
+@st.composite
+def statements(draw: Draw, depth: int) -> str:
+    row_level = draw(st.integers(0, 7)) == 0
+    source = draw(st.sampled_from(_ALONE)) if row_level else draw(sources(depth))
+    parts = [draw(aggregates(row_level)) for _ in range(draw(st.integers(1, 3)))]
+    keys = draw(st.sampled_from(_KEYS))
+    grouped = f" GROUP BY {keys}" if keys else ""
+    shown = "" if "(" in keys or not keys else f"{keys}, "
+    options = [
+        "epsilon = 1",
+        draw(st.sampled_from(_OPTIONS)),
+        draw(st.sampled_from(["", "noise = GAUSSIAN, delta = 1e-7"])),
+    ]
+    mode = f"WITH DP OPTIONS ({', '.join(option for option in options if option)})"
+    where = draw(st.sampled_from(["", "", " WHERE f", " WHERE x > 1 OR n IS NULL"]))
+    text = ", ".join(f"{part} AS c{place}" for place, part in enumerate(parts))
+    return f"SELECT {mode} {shown}{text} FROM ({source}) AS z{where}{grouped}"
