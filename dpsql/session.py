@@ -45,17 +45,21 @@ def connect(
     policy: Policy | str | Path,
     ledger: str | Path | None = None,
     analyst: str | None = None,
+    resources: Mapping[str, str | int] | None = None,
 ) -> Session:
     """Opens a session on private data, under the owner's policy.
 
     Args:
-        database: the path of a DuckDB file, ``":memory:"`` (tables come from the policy's sources), or an open
-            DuckDB connection. For Spark: a master (``"spark://host:7077"``, ``"local[2]"``), a Spark Connect address
+        database: the path of a DuckDB file, ``":memory:"`` (tables come from the policy's sources), an open DuckDB
+            connection, or a mapping of names to pandas, polars or Arrow tables (the policy's tables, or their
+            sources). For Spark: a master (``"spark://host:7077"``, ``"local[2]"``), a Spark Connect address
             (``"sc://host"``), or a SparkSession.
         policy: the owner's TOML file, or a :class:`dpsql.Policy`.
         ledger: where charges are kept; by default ``<policy>.ledger`` beside the policy file. With a policy made in
             Python and no path, the budget lasts for this process only.
         analyst: who asks, where the policy gives analysts shares of their own.
+        resources: for DuckDB: ``{"memory_limit": "1GiB", "threads": 2, "temp_directory": "/scratch"}``. What does not
+            fit the memory is spilled to files there, private rows and all.
 
     Raises:
         PolicyError: the policy is wrong, or does not fit the data.
@@ -68,7 +72,7 @@ def connect(
     where = (
         ledger if ledger is not None else path.with_name(path.name + ".ledger") if path is not None else None
     )
-    engine = open_engine(database, policy, path.parent if path is not None else Path.cwd())
+    engine = open_engine(database, policy, path.parent if path is not None else Path.cwd(), resources)
     opened = Ledger.open(where, policy, engine.dataset, analyst)
     return Session(policy, engine, opened)
 

@@ -17,6 +17,7 @@ import duckdb
 import pyarrow as pa
 
 from dpsql.engine.clone import Clone, Columns, quoted
+from dpsql.engine.frames import as_arrow
 from dpsql.engine.running import Outcome, run
 from dpsql.errors import EngineError, PolicyError, did_you_mean
 from dpsql.policy import Policy, Table
@@ -43,6 +44,7 @@ _SETTINGS = {
     "preserve_insertion_order": "false",
     "perfect_ht_threshold": "22",
 }
+RESOURCES = ("memory_limit", "max_memory", "threads", "temp_directory", "max_temp_directory_size")
 # Settings that change what SQL means: two people must not become one because their names differ by case.
 _MEANING = {"default_collation": "", "integer_division": "false", "python_enable_replacements": "false"}
 _FATAL = (duckdb.FatalException, duckdb.InternalException)
@@ -57,6 +59,8 @@ class DuckDBEngine:
             through a cursor, its settings left alone), or a mapping of table names to pandas, polars or Arrow tables.
         policy: its sources become views, before the connection is locked.
         base: the folder that relative sources start from.
+        resources: DuckDB's settings of :data:`RESOURCES`, such as ``{"memory_limit": "1GiB"}``: what does not fit is
+            spilled to ``temp_directory``, private rows and all. Not with an open connection, which has its own.
 
     Raises:
         PolicyError: the database or a source does not exist or can't be read.
@@ -64,12 +68,27 @@ class DuckDBEngine:
 
     dialect = "duckdb"
 
-    def __init__(self, database: Any, policy: Policy, base: Path) -> None:
+    def __init__(
+        self, database: Any, policy: Policy, base: Path, resources: Mapping[str, str | int] | None = None
+    ) -> None:
         self._policy = policy
+        self._resources = {str(name): str(value) for name, value in (resources or {}).items()}
+        for name in self._resources:
+            if name not in RESOURCES:
+                raise PolicyError(
+                    f"{name} is no resource that is set here.", hint=did_you_mean(name, RESOURCES)
+                )
+        if self._resources and isinstance(database, duckdb.DuckDBPyConnection):
+            raise PolicyError(
+                "an open connection has its own resources.",
+                hint=f"SET {next(iter(self._resources))} on the connection itself.",
+            )
         self._base = base
         self._lock = threading.RLock()
         self._attached = isinstance(database, duckdb.DuckDBPyConnection)
-        self._frames: Mapping[str, Any] = database if isinstance(database, Mapping) else {}
+        self._frames: dict[str, pa.Table] = {}
+        if isinstance(database, Mapping):
+            self._frames = {str(name): as_arrow(str(name), frame) for name, frame in database.items()}
         self._database = ":memory:" if isinstance(database, Mapping) else database
         self._token = uuid.uuid4().hex
         self._clone: Clone | None = None
@@ -106,7 +125,13 @@ class DuckDBEngine:
                 f"there is no database {self._database}.", hint="give the path of a DuckDB file."
             )
         with contextlib.suppress(duckdb.Error):
-            return duckdb.connect(path or ":memory:", read_only=path is not None, config=_CONFIG)
+            config = {**_CONFIG, **self._resources}
+            return duckdb.connect(path or ":memory:", read_only=path is not None, config=config)
+        if self._resources:
+            raise PolicyError(
+                f"{self._database} can't be opened with {self._resources}.",
+                hint='resources={"memory_limit": "1GiB"}',
+            )
         raise PolicyError(
             f"{self._database} can't be opened as a DuckDB database.",
             hint="where it is open in this process already, pass that connection instead of the path.",
@@ -173,6 +198,8 @@ class DuckDBEngine:
         described = None
         with contextlib.suppress(duckdb.Error):
             described = self._con.execute(f"DESCRIBE SELECT * FROM {body}").fetchall()
+        if files is not None and reader == "read_parquet":
+            self._of_one_shape(table, files)
         if described is None and files is not None:
             raise PolicyError(f"the source {name} of {table.name} can't be read as {reader[5:]}.")
         if described is None:
@@ -208,6 +235,26 @@ class DuckDBEngine:
         query = f"SELECT {quoted(name)} AS v FROM {body} WHERE FALSE UNION ALL {ours}"
         rows = self._con.execute(f"SELECT COUNT(DISTINCT v) FROM ({query}) AS texts").fetchall()
         return bool(rows[0][0] < 7)
+
+    def _of_one_shape(self, table: Table, files: list[str]) -> None:
+        """Refuses Parquet files of different columns: a cast between them may fail on some row of some statement."""
+        if len(files) < 2:
+            return
+        listed = ", ".join("'" + path.replace("'", "''") + "'" for path in files)
+        column = "concat_ws(':', name, type, converted_type, logical_type, precision, scale)"
+        shapes: list[Any] = []
+        with contextlib.suppress(duckdb.Error):
+            shapes = self._con.execute(
+                f"SELECT MIN(file_name) FROM (SELECT file_name, string_agg({column}, ',' ORDER BY name, type) AS shape "
+                f"FROM parquet_schema([{listed}]) WHERE num_children IS NULL OR num_children = 0 GROUP BY file_name) AS f "
+                "GROUP BY shape ORDER BY 1"
+            ).fetchall()
+        if len(shapes) > 1:
+            names = " and ".join(Path(row[0]).name for row in shapes[:2])
+            raise PolicyError(
+                f"the files of {table.name} have different columns or types: {names}.",
+                hint="write them with the same columns.",
+            )
 
     def _existing(self) -> list[str]:
         rows = self._con.execute("SELECT table_name FROM information_schema.tables").fetchall()

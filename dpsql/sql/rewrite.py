@@ -225,5 +225,8 @@ def bounded_rows(
     if rows is not None:
         part = ", ".join([_U, *names])
         chosen = secret_order(values)
-        text = f"SELECT * FROM ({text}) AS rows QUALIFY row_number() OVER (PARTITION BY {part} ORDER BY {chosen}) <= {rows}"
+        own = f"row_number() OVER (PARTITION BY {part} ORDER BY {chosen}) <= {rows}"
+        if not names:  # one long sort takes half the time of a million short ones, and little memory
+            own = f"lag({_U}, {rows}) OVER (ORDER BY {_U}, {chosen}) IS DISTINCT FROM {_U}"
+        text = f"SELECT * FROM ({text}) AS rows QUALIFY {own}"
     return f"SELECT {', '.join(wanted)} FROM ({text}) AS bounded"
