@@ -1,0 +1,264 @@
+"""Where data may come from: files, globs, databases, frames by name; and more of it than memory holds."""
+
+from __future__ import annotations
+
+import gzip
+import resource
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.dataset
+import pyarrow.parquet
+import pytest
+
+import dpsql
+
+ROWS = {
+    "unit": [1, 1, 2, 3, 4, 5],
+    "amount": [1.5, 2.0, 4.0, 8.0, 16.0, 32.5],
+    "kind": ["a", "b", "a", "a", None, "b"],
+}
+SUMS = (6, 64.0)
+
+
+def policy(source: str | None) -> str:
+    named = f"source = '{source}'\n" if source else ""
+    return (
+        "[budget]\nepsilon = 1e9\naccountant = 'basic'\ndefault_epsilon = 1e7\n[tables.visits]\n"
+        f"{named}privacy_unit = 'unit'\nmax_rows = 3\ncolumns.amount.bounds = [0, 40]\n"
+    )
+
+
+def asked(session: dpsql.Session) -> None:
+    count, total = session.sql("SELECT COUNT(*), SUM(amount) FROM visits").fetchone() or (0, 0)
+    assert (count, round(total, 3)) == SUMS
+    assert session.sql("SELECT COUNT(*) AS n FROM visits WHERE kind = 'a'").fetchall() == [(3,)]
+
+
+def table() -> pa.Table:
+    return pa.table(ROWS)
+
+
+def halves() -> list[pa.Table]:
+    return [table().slice(0, 2), table().slice(2)]
+
+
+def _parquet(folder: Path) -> str:
+    pyarrow.parquet.write_table(table(), folder / "visits.parquet")
+    return "visits.parquet"
+
+
+def _parquet_glob(folder: Path) -> str:
+    (folder / "deep" / "er").mkdir(parents=True)
+    for name, part in zip(("deep/one.parquet", "deep/er/two.parquet"), halves(), strict=True):
+        pyarrow.parquet.write_table(part, folder / name)
+    return "deep/**/*.parquet"
+
+
+def _csv(folder: Path) -> str:
+    pyarrow.csv.write_csv(table(), folder / "visits.csv")
+    return "visits.csv"
+
+
+def _csv_glob(folder: Path) -> str:
+    for i, part in enumerate(halves()):
+        pyarrow.csv.write_csv(part, folder / f"visits-{i}.csv")
+    return "visits-*.csv"
+
+
+def _csv_gz(folder: Path) -> str:
+    _csv(folder)
+    (folder / "visits.csv.gz").write_bytes(gzip.compress((folder / "visits.csv").read_bytes()))
+    return str(folder / "visits.csv.gz")
+
+
+def _tsv(folder: Path) -> str:
+    pyarrow.csv.write_csv(table(), folder / "v.tsv", pyarrow.csv.WriteOptions(delimiter="\t"))
+    return "v.tsv"
+
+
+def _jsonl(folder: Path) -> str:
+    table().to_pandas().to_json(folder / "visits.jsonl", orient="records", lines=True)
+    return "visits.jsonl"
+
+
+@pytest.mark.parametrize("make", [_parquet, _parquet_glob, _csv, _csv_glob, _csv_gz, _tsv, _jsonl])
+def test_files(tmp_path: Path, make: Callable[[Path], str]) -> None:
+    """Relative to the policy's folder, wherever the session is opened."""
+    source = make(tmp_path)
+    (tmp_path / "policy.toml").write_text(policy(source))
+    with dpsql.connect(policy=tmp_path / "policy.toml") as session:
+        asked(session)
+
+
+@pytest.mark.parametrize("source", [None, "visits", "main.visits", "s.renamed", "seen"])
+@pytest.mark.parametrize("opened", [True, False])
+def test_tables_and_views_of_a_database(tmp_path: Path, source: str | None, opened: bool) -> None:
+    path = tmp_path / "data.duckdb"
+    with duckdb.connect(str(path)) as con:
+        con.register("given", table())
+        con.execute(
+            "CREATE TABLE visits AS SELECT * FROM given; CREATE SCHEMA s; CREATE TABLE s.renamed AS FROM visits"
+        )
+        con.execute("CREATE VIEW seen AS SELECT * FROM visits")
+    database: Any = duckdb.connect(str(path)) if opened else str(path)
+    with dpsql.connect(database, policy=dpsql.Policy.loads(policy(source))) as session:
+        asked(session)
+    if opened:
+        database.close()
+
+
+FRAMES: dict[str, Callable[[], Any]] = {
+    "pandas": lambda: pd.DataFrame(ROWS),
+    "pandas with an index": lambda: pd.DataFrame(ROWS).set_index("kind", drop=False),
+    "pandas of Arrow's types": lambda: table().to_pandas(types_mapper=pd.ArrowDtype),
+    "polars": lambda: pl.DataFrame(ROWS),
+    "polars, lazy": lambda: pl.LazyFrame(ROWS),
+    "arrow": table,
+    "arrow batch": lambda: table().to_batches()[0],
+    "arrow reader": lambda: table().to_reader(),
+    "arrow dataset": lambda: pyarrow.dataset.dataset(table()),
+}
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+@pytest.mark.parametrize("source", [None, "frame_of_mine"])
+def test_frames_by_name(kind: str, source: str | None) -> None:
+    with dpsql.connect(
+        {source or "visits": FRAMES[kind]()}, policy=dpsql.Policy.loads(policy(source))
+    ) as session:
+        asked(session)
+        asked(session)  # a reader that can be read once is read once
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "arrow"])
+def test_frames_that_an_open_connection_has(kind: str) -> None:
+    with duckdb.connect() as con:
+        con.register("mine", FRAMES[kind]())
+        with dpsql.connect(con, policy=dpsql.Policy.loads(policy("mine"))) as session:
+            asked(session)
+
+
+def test_several_frames_meet() -> None:
+    text = policy(None) + "[tables.kinds]\npublic = true\n"
+    data = {"visits": pd.DataFrame(ROWS), "kinds": pl.DataFrame({"kind": ["a", "b", "c"]})}
+    with dpsql.connect(data, policy=dpsql.Policy.loads(text)) as session:
+        query = (
+            "SELECT WITH DP OPTIONS (max_groups_contributed = 2) kind, COUNT(unit) AS n FROM visits "
+            "RIGHT JOIN kinds USING (kind) GROUP BY kind ORDER BY kind"
+        )
+        assert session.sql(query).fetchall() == [("a", 3), ("b", 2), ("c", 0)]
+
+
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [
+        (pd.DataFrame({"unit": [1, 2], "amount": [1.0, "x"]}), "several types"),
+        ([1, 2, 3], "is a list"),
+        ("visits.parquet", "is a str"),
+    ],
+)
+def test_frames_that_can_not_be_read(frame: object, message: str) -> None:
+    """When the session opens, before any statement could fail on the row that is unlike the others."""
+    with pytest.raises(dpsql.PolicyError, match=message):
+        dpsql.connect({"visits": frame}, policy=dpsql.Policy.loads(policy(None)))
+
+
+def test_parquet_files_of_different_types_are_refused(tmp_path: Path) -> None:
+    pyarrow.parquet.write_table(table(), tmp_path / "a.parquet")
+    text = table().set_column(1, "amount", pa.array(["1", "2", "x", "4", "5", "6"]))
+    pyarrow.parquet.write_table(text, tmp_path / "b.parquet")
+    (tmp_path / "policy.toml").write_text(policy("*.parquet"))
+    with pytest.raises(dpsql.PolicyError, match=r"a\.parquet and b\.parquet"):
+        dpsql.connect(policy=tmp_path / "policy.toml")
+
+
+# -- more than memory holds -----------------------------------------------------------------------------------------
+
+
+def generated(folder: Path, rows: int, files: int) -> int:
+    """Parquet of rows with a text of their own; gives its size in bytes when it is read."""
+    with duckdb.connect() as con:
+        for i in range(files):
+            con.execute(
+                f"COPY (SELECT hash(i, 1) % {rows} AS unit, (hash(i, 2) % 100000)::INTEGER AS item, "
+                f"(hash(i, 3) % 4000) / 100.0::DOUBLE AS amount, md5(i::VARCHAR) AS note "
+                f"FROM range({i * rows // files}, {(i + 1) * rows // files}) AS s(i)) TO '{folder}/part{i}.parquet'"
+            )
+    return rows * (8 + 4 + 8 + 48)
+
+
+LARGE = policy("part*.parquet").replace("max_rows = 3", "max_rows = 8").replace(
+    "default_epsilon", "delta = 0.5\ndefault_delta = 1e-9\ndefault_epsilon"
+)
+STATEMENTS = (
+    "SELECT COUNT(*), SUM(amount), AVG(amount) FROM visits",
+    "SELECT WITH DP OPTIONS (max_groups_contributed = 3, epsilon = 1) item, COUNT(*) AS n FROM visits GROUP BY item",
+    "SELECT COUNT(DISTINCT note) AS notes FROM visits",
+    "SELECT MEDIAN(amount) AS middle FROM visits",
+)
+
+
+def larger_than_memory(folder: Path, rows: int, limit: int, files: int = 4) -> None:
+    """Every statement, with a limit below what the rows take; the process itself stays near it."""
+    size = generated(folder, rows, files)
+    assert size > 1.3 * limit, "the rows would fit"
+    (folder / "policy.toml").write_text(LARGE)
+    resources = {"memory_limit": f"{limit >> 20}MiB", "threads": 2, "temp_directory": str(folder / "spilled")}
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with dpsql.connect(policy=folder / "policy.toml", resources=resources) as session:
+        answers = [session.sql(statement, fresh=True) for statement in STATEMENTS]
+    count, total, mean = answers[0].fetchone() or (0, 0, 0)
+    assert (
+        0.99 * rows < count <= rows
+        and mean == pytest.approx(20, abs=0.1)
+        and total == pytest.approx(20 * count, rel=0.01)
+    )
+    assert (answers[2].fetchone() or (0,))[0] == pytest.approx(rows, rel=0.01)
+    assert (answers[3].fetchone() or (0,))[0] == pytest.approx(20, abs=0.2)
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * (
+        1024 if sys.platform == "linux" else 1
+    )
+    assert grown < 2.5 * limit, f"{grown >> 20} MiB for a limit of {limit >> 20}"
+
+
+def test_larger_than_memory(tmp_path: Path) -> None:
+    larger_than_memory(tmp_path, 1_250_000, 60 << 20)
+
+
+@pytest.mark.benchmark
+def test_ten_times_the_memory(tmp_path: Path) -> None:
+    """256 MiB over ten times as much, as 1 GiB over 10 GiB."""
+    larger_than_memory(tmp_path, 40_000_000, 256 << 20, files=16)
+
+
+def test_a_limit_that_nothing_fits_says_nothing_of_the_data(tmp_path: Path) -> None:
+    generated(tmp_path, 400_000, 2)
+    (tmp_path / "policy.toml").write_text(LARGE)
+    resources = {
+        "memory_limit": "8MiB",
+        "threads": 1,
+        "max_temp_directory_size": "1MiB",
+        "temp_directory": str(tmp_path / "t"),
+    }
+    with dpsql.connect(policy=tmp_path / "policy.toml", resources=resources) as session:
+        with pytest.raises(dpsql.EngineError) as caught:
+            session.sql(STATEMENTS[2])
+        assert "withheld" in str(caught.value) and caught.value.__cause__ is None
+
+
+def test_resources_are_few_and_known(tmp_path: Path) -> None:
+    _parquet(tmp_path)
+    (tmp_path / "policy.toml").write_text(policy("visits.parquet"))
+    for wrong in ({"memory": "1GiB"}, {"enable_external_access": "true"}, {"memory_limit": "plenty"}):
+        with pytest.raises(dpsql.PolicyError):
+            dpsql.connect(policy=tmp_path / "policy.toml", resources=wrong)
+    with duckdb.connect() as con, pytest.raises(dpsql.PolicyError, match="its own"):
+        dpsql.connect(con, policy=dpsql.Policy.loads(policy(None)), resources={"threads": 1})
