@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from small import open_small
+from sqlglot import exp
 
 import dpsql
 from dpsql.errors import Error
@@ -20,6 +21,7 @@ from dpsql.mechanisms.distinct import DistinctCount
 from dpsql.mechanisms.quantile import Quantiles
 from dpsql.mechanisms.together import Part, Together
 from dpsql.plan import Plan
+from dpsql.sql import joins, subqueries
 from dpsql.sql.bind import bind
 from dpsql.sql.parse import parse
 from dpsql.sql.rewrite import Exact
@@ -329,3 +331,38 @@ def test_no_unit_moves_more_than_is_declared_at_length(
 
 def test_the_grammar_is_mostly_answered() -> None:
     assert _BOUND["answered"] > 3 * _BOUND["refused"]
+
+
+@pytest.mark.parametrize(
+    ("doctored", "text"),
+    [
+        ("units meet by their keys", "SELECT COUNT(*) FROM i a JOIN i b ON a.oid = b.oid"),
+        ("units meet by their keys", "SELECT SUM(q) FROM o LEFT JOIN i USING (oid)"),
+        (
+            "subqueries see all units",
+            "SELECT COUNT(DISTINCT unit) FROM o WHERE oid IN (SELECT oid FROM o WHERE k = 'a')",
+        ),
+        (
+            "subqueries see all units",
+            "SELECT COUNT(DISTINCT unit) FROM o WHERE (SELECT COUNT(*) FROM i WHERE i.oid = o.oid) > 1",
+        ),
+        ("rows meet several", "SELECT COUNT(*) FROM r JOIN (SELECT 3 AS three FROM g) AS h ON n = three"),
+    ],
+)
+def test_the_check_notices_a_join_that_mixes_units(
+    databases: Databases, doctored: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def worst() -> list[str]:
+        found = [check_in(databases, text, number, gone) for number in range(DATABASES) for gone in UNITS]
+        _PLANS.pop(text)
+        return [line for lines in found for line in lines]
+
+    if doctored != "rows meet several":
+        assert worst() == [] and text not in _PLANS
+    if doctored == "units meet by their keys":
+        monkeypatch.setattr(joins, "_same_unit", lambda *given: None)
+    elif doctored == "subqueries see all units":
+        monkeypatch.setattr(subqueries, "_linked", lambda *given: exp.true())
+    else:
+        monkeypatch.setattr(joins, "_at_most_one", lambda bound, right, *given: right)
+    assert worst(), "the doctored query passed"
