@@ -227,7 +227,8 @@ def ptr_block(binder: Binder, select: exp.Select, bound: From, options: Options,
             taken = [*(key.name for key in keys), *(a.name for a in asked)]
             found = stable.ask(call, fresh_names([*taken, label_of(call)])[-1])
             asked.append(found)
-            value: exp.Expr = exp.cast(column(found.name), found.type)
+            value: exp.Expr = column(found.name)  # a struct is released as it is: its type has no short name
+            value = value if "STRUCT" in found.type else exp.cast(value, found.type)
             labels.append(item.alias if isinstance(item, exp.Alias) else found.label)
         else:
             value = _above(block, inner)

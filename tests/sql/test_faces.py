@@ -95,7 +95,7 @@ def test_equal_values_that_look_different_are_no_groups(kind: str, statement: st
         session.sql(statement)
 
 
-@pytest.mark.parametrize("kind", ["INTEGER[]", "UUID", "DECIMAL(9,2)"])
+@pytest.mark.parametrize("kind", ["INTEGER[]", "UUID", "DECIMAL(9,2)", "STRUCT(a VARCHAR, b DATE)", "STRUCT(a INTEGER)[]"])
 def test_equal_values_that_look_the_same_are(kind: str) -> None:
     with _session(f"CREATE TABLE t(u INTEGER, x DOUBLE, k {kind})") as session:
         session.sql("SELECT WITH DP k, COUNT(*) FROM t GROUP BY k")
