@@ -23,7 +23,8 @@ _KEYWORDS = """
     SHOW DECLARE CLOSE DISTINCT BETWEEN LIKE"""
 _FUNCTIONS = """
     COUNT SUM AVG VAR_POP VAR_SAMP STDDEV_POP STDDEV_SAMP STDDEV VARIANCE MEDIAN QUANTILE_CONT
-    QUANTILE_DISC MIN MAX HISTOGRAM ABOVE_THRESHOLD EXPMECH IQR MODE"""
+    QUANTILE_DISC MIN MAX HISTOGRAM HISTOGRAM_EXACT CORR COVAR_POP COVAR_SAMP REGR_SLOPE REGR_INTERCEPT
+    REGR_R2 ABOVE_THRESHOLD EXPMECH IQR MODE ARG_MAX"""
 KEYWORDS = tuple(_KEYWORDS.split())
 FUNCTIONS = tuple(_FUNCTIONS.split())
 _WORD = re.compile(r"(--?|\$)?\w*$")
@@ -77,7 +78,7 @@ class Matcher:
             t: c for t, c in schema.items() if re.search(rf"\b{re.escape(t)}\b", sql, re.I)
         } or schema
         if _options_open(before):
-            return _begin(word, ((name, "option") for name in guide.OPTIONS))
+            return _begin(word, ((name, "option") for name in {**guide.OPTIONS, **guide.MORE_OPTIONS}))
         columns = [(c, "column") for cs in mentioned.values() for c in cs]
         tables = [(t, "table") for t in schema]
         rest = [(a + " => ", "argument") for a in guide.ARGUMENTS]

@@ -69,7 +69,23 @@ OPTIONS = {
     "confidence": "level of the intervals",
     "consistent": "TRUE: cells of GROUPING SETS are made to add up",
 }
-"""Options of every mode."""
+"""Options of the DP mode; other modes have some of them, and their own."""
+
+MORE_OPTIONS = {
+    "blocks": "how many blocks people are put into",
+    "combine": "how the blocks' results become one: mean, median, winsorized_mean, votes",
+    "bounds": "(low, high): the range of a block's result",
+    "trim": "the share of results cut off at each end",
+    "sampling": "partition, rounds or bernoulli: how blocks are drawn",
+    "rounds": "how many partitions rounds makes",
+    "candidates": "the results that may be voted for",
+    "units": "how many privacy units there are, where that is public",
+    "most": "how many items one block may vote for",
+    "top": "how many items win",
+    "max_hits": "DECLARE: stop after this many",
+    "refresh": "DECLARE: TRUE for a fresh threshold after each hit",
+}
+"""Options of the other modes and of DECLARE."""
 
 ARGUMENTS = {
     "contribution_bounds_per_row": "(low, high) that each row is held to, or AUTO",
@@ -82,6 +98,7 @@ ARGUMENTS = {
     "refresh": "TRUE: a fresh threshold for each round",
     "method": "EXPMECH: 'exponential', 'permute_and_flip', 'noisy_max'",
     "top": "EXPMECH: this many distinct winners",
+    "local_sensitivity": "PTR's MEDIAN: how far one unit may move it; tested",
 }
 """Named arguments of aggregates and mechanisms, written ``name => value``."""
 
