@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from dpsql.mechanisms.base import Read
 from dpsql.mechanisms.scale import Ordered
 from dpsql.mechanisms.stability import rank
+from dpsql.mechanisms.together import groups_of
 
 Key = tuple[object, ...]
 """Values of the grouping keys; ``()`` where nothing is grouped."""
@@ -34,7 +35,6 @@ Key = tuple[object, ...]
 FETCH = 1 << 25
 """Rows that may be fetched and sorted in memory (16 bytes each)."""
 
-_UNKNOWN = object()
 _BINS = 4096
 _SAMPLE = 1 << 15
 _SLACK = 6 * 181  # six standard deviations of a sampled rank, and more at the ends
@@ -83,9 +83,7 @@ def cells(column: pa.ChunkedArray, other: object = None) -> list[Any]:
 
 def key_rows(table: pa.Table, keys: Sequence[str]) -> list[Key]:
     """The key tuples of a relation, in its order; one empty tuple per row where there are no keys."""
-    if not keys:
-        return [()] * table.num_rows
-    return list(zip(*(cells(table.column(key), _UNKNOWN) for key in keys), strict=True))
+    return groups_of(table, tuple(keys))
 
 
 def order_statistics(

@@ -95,7 +95,9 @@ def test_equal_values_that_look_different_are_no_groups(kind: str, statement: st
         session.sql(statement)
 
 
-@pytest.mark.parametrize("kind", ["INTEGER[]", "UUID", "DECIMAL(9,2)", "STRUCT(a VARCHAR, b DATE)", "STRUCT(a INTEGER)[]"])
+@pytest.mark.parametrize(
+    "kind", ["INTEGER[]", "UUID", "DECIMAL(9,2)", "STRUCT(a VARCHAR, b DATE)", "STRUCT(a INTEGER)[]"]
+)
 def test_equal_values_that_look_the_same_are(kind: str) -> None:
     with _session(f"CREATE TABLE t(u INTEGER, x DOUBLE, k {kind})") as session:
         session.sql("SELECT WITH DP k, COUNT(*) FROM t GROUP BY k")
@@ -172,3 +174,16 @@ def test_clips_that_round_apart(b: int, w: int) -> None:
     assert (b, w) != (-2, 4) or abs(
         int(scores[0])
     ) == 8 * operator.steps  # the control: it does move by two steps
+
+
+def test_far_public_groups_are_two() -> None:
+    """Infinite dates on either side of the calendar, declared by the owner: a test of each reads its own rows."""
+    with _session(
+        "CREATE TABLE t(u INTEGER, x DOUBLE, k DATE)",
+        "INSERT INTO t SELECT n, n % 2 + 1, CASE n % 2 WHEN 0 THEN 'infinity' ELSE '-infinity' END FROM range(200) r(n)",
+        more='k = { values = ["infinity", "-infinity"] }',
+    ) as session:
+        found = session.sql(
+            "SELECT WITH PTR OPTIONS (epsilon = 900) k, MODE(x) AS m FROM t GROUP BY k"
+        ).arrow()
+    assert sorted(found.column("m").to_pylist()) == [1.0, 2.0]
