@@ -60,6 +60,21 @@ class Interval:
     high: str
 
 
+_KINDS = {
+    "BIGINT": pa.int64(), "INTEGER": pa.int32(), "INT": pa.int32(), "DOUBLE": pa.float64(), "BOOLEAN": pa.bool_(),
+    "VARCHAR": pa.string(), "TEXT": pa.string(),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Renamed:
+    """An output column that is a column of the release under another name, as this SQL type."""
+
+    name: str
+    source: str
+    kind: str
+
+
 @dataclass(frozen=True)
 class Plan:
     """Private blocks, and the public SQL that runs over their releases.
@@ -79,6 +94,21 @@ class Plan:
     notes: tuple[str, ...] = ()
     adjustments: tuple[Consistent, ...] = ()
     """What is made of the releases before ``finish`` runs over them: post-processing."""
+    renamed: tuple[Renamed, ...] | None = None
+    """What ``finish`` gives, where it only gives columns their names."""
+
+    def direct(self, relations: Mapping[str, pa.Table]) -> pa.Table | None:
+        """The finished relation, where no SQL is needed for it: the columns have the types that they are shown in."""
+        if self.renamed is None:
+            return None
+        (table,) = relations.values()
+        columns = {}
+        for item in self.renamed:
+            column = table.column(item.source)
+            if column.type != _KINDS.get(item.kind):
+                return None
+            columns[item.name] = column
+        return pa.table(columns)
 
     def adjusted(self, relations: Mapping[str, pa.Table]) -> Mapping[str, pa.Table]:
         """The releases as ``finish`` reads them."""

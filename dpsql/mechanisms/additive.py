@@ -9,7 +9,7 @@ the distinct units of each group, and that a unit touches at most as many groups
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from dpsql.mechanisms.base import Read, Release, salted
 from dpsql.mechanisms.outputs import Count, Mean, Output, Sum, Variance, exact_integers
+from dpsql.mechanisms.packed import Packed
 from dpsql.mechanisms.partition import GroupSelection
 from dpsql.mechanisms.perturbation import GaussianNoise, LaplaceNoise, Statistic
 from dpsql.noise.entropy import Entropy
@@ -51,6 +52,8 @@ class Aggregation:
     outputs: tuple[Output, ...]
     selection: GroupSelection | None = None
     confidence: float = 0.95
+    packed: Packed | None = None
+    """Another route to the rows of ``query``, taken where the engine has ``room`` for packed rows."""
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:
@@ -67,6 +70,16 @@ class Aggregation:
         return (self.query,)
 
     @property
+    def checked(self) -> tuple[str, ...]:
+        """All that may be read: the query, and the other route to its rows."""
+        return (self.query, *(self.packed.queries if self.packed is not None else ()))
+
+    @property
+    def lends(self) -> Mapping[str, list[tuple[str, str]]]:
+        """What the operator itself gives its queries to read."""
+        return self.packed.lends if self.packed is not None else {}
+
+    @property
     def free(self) -> bool:
         """Whether it only says which public groups there are: nothing private is released."""
         return not self.outputs and self.selection is None
@@ -76,7 +89,7 @@ class Aggregation:
 
     def released(self, read: Read, entropy: Entropy) -> pa.Table:
         """The released columns."""
-        table = read(salted(self.query, entropy))
+        table = self._totals(read, entropy)
         if self.selection is not None:
             units = exact_integers(table.column(self.selection.column))
             table = table.filter(pa.array(self.selection.keep(units, entropy)))
@@ -90,6 +103,13 @@ class Aggregation:
             columns[f"{output.name}__low"], columns[f"{output.name}__high"] = shown.low, shown.high
         return pa.table(columns)
 
+    def _totals(self, read: Read, entropy: Entropy) -> pa.Table:
+        if self.packed is not None and getattr(read, "room", 0) > 0:
+            table = self.packed.table(read, entropy)
+            if table is not None:
+                return table
+        return read(salted(self.query, entropy))
+
     def _exact(self, table: pa.Table, column: str) -> Any:
         if not self.keys and table.num_rows == 0:
             return np.zeros(1, dtype=np.int64)
@@ -99,7 +119,11 @@ class Aggregation:
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
         said = () if self.selection is None else (self.selection.sentence(),)
-        return (*said, *(line for output in self.outputs for line in output.sentences(confidence)))
+        route = () if self.packed is None else (_ROUTE,)
+        return (*said, *(line for output in self.outputs for line in output.sentences(confidence)), *route)
+
+
+_ROUTE = "Where rows fit memory as one integer each, they are sorted here instead of grouped there: the same totals, sooner."
 
 
 def by_key(table: pa.Table, keys: tuple[str, ...]) -> pa.Table:

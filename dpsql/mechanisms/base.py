@@ -6,7 +6,7 @@ any data are touched, and turns exact relations into a :class:`Release`. It hold
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -18,8 +18,33 @@ from dpsql.privacy.events import Event
 SALT = "__dpsql_salt__"
 """Where a plan's SQL wants a fresh secret integer: the token stays in the plan, a release fills it in."""
 
-Read = Callable[[str], pa.Table]
-"""Runs one exact query and gives its rows. Only operators hold what it returns, and only while they release."""
+
+class Read(Protocol):
+    """Runs one exact query and gives its rows. Only operators hold what it returns, and only while they release."""
+
+    def __call__(self, sql: str, lent: Mapping[str, pa.Table] | None = None, /) -> pa.Table:
+        """``lent``: relations that the query reads by these names, besides those of its plan.
+
+        Raises:
+            EngineError: it failed; why is withheld.
+            KeyboardInterrupt: the user stopped it.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A :class:`Read` over an engine: what is lent to the plan's queries, and how many packed rows may be held at once.
+
+    ``room`` is 0 where the data are elsewhere: nothing of their size may come here.
+    """
+
+    execute: Callable[[str, Mapping[str, pa.Table]], pa.Table]
+    lent: Mapping[str, pa.Table]
+    room: int = 0
+
+    def __call__(self, sql: str, lent: Mapping[str, pa.Table] | None = None, /) -> pa.Table:
+        return self.execute(sql, {**self.lent, **(lent or {})})
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 import pyarrow as pa
+from sqlglot import exp
 
-from dpsql.plan import Block
+from dpsql.plan import Block, Renamed
 from dpsql.sql.types import Type
 
 Schema = Sequence[tuple[str, str]]
@@ -40,3 +41,28 @@ def public_columns(
 ) -> list[tuple[str, Type]]:
     """Names and types of a public query over the releases of these blocks and these public tables."""
     return [(name, Type.parse(kind)) for name, kind in finish.describe(sql, schemas(blocks), public)]
+
+
+def renamed(tree: exp.Expr, blocks: Sequence[Block], public: Iterable[str]) -> tuple[Renamed, ...] | None:
+    """The output columns, where a statement only gives one release's columns other names; None where it does more."""
+    if not isinstance(tree, exp.Select) or len(blocks) != 1 or any(True for _ in public):
+        return None
+    source = tree.args.get("from_")
+    clauses = [key for key, value in tree.args.items() if value and key not in ("expressions", "from_")]
+    if clauses or source is None or source.this != exp.to_table(blocks[0].name):
+        return None
+    kinds = dict(blocks[0].columns)
+    found = []
+    for item in tree.expressions:
+        node = item.unalias()
+        target = (
+            node.to.sql(dialect="duckdb")
+            if isinstance(node, exp.Cast) and not node.args.get("safe")
+            else None
+        )
+        node = node.this if target is not None else node
+        if not isinstance(node, exp.Column) or node.name not in kinds or not item.alias_or_name:
+            return None
+        found.append(Renamed(item.alias_or_name, node.name, target or kinds[node.name]))
+    names = [column.name.lower() for column in found]
+    return tuple(found) if len(set(names)) == len(names) else None

@@ -16,6 +16,7 @@ from dpsql.mechanisms.together import Part, Together
 from dpsql.sql.aggregates import Aggregate
 from dpsql.sql.deal import Share, deal
 from dpsql.sql.dialect import span_of
+from dpsql.sql.packing import packed
 from dpsql.sql.quantiles import quantile_parts
 from dpsql.sql.rewrite import UNITS, Partial
 
@@ -77,7 +78,10 @@ def _operator(
     parts: tuple[Part, ...] = (*quantile_parts(block.exact, keys, asked, block.per_unit_groups), *ladders)
     if not outputs and not keys:
         return Together(None, parts)
-    aggregation = additive.Aggregation(block.exact.sql(), keys, tuple(outputs), selection, block.confidence)
+    aggregation = additive.Aggregation(
+        block.exact.sql(), keys, tuple(outputs), selection, block.confidence,
+        packed(block.exact) if not parts else None,  # parts bound contributions as the query does
+    )  # fmt: skip
     return Together(aggregation, parts) if parts else aggregation
 
 

@@ -18,6 +18,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) ward, AVG(amount) AS mean FROM visits GROUP
 3. avg(amount): average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count.
 4. avg(amount): a total about 250 with discrete Laplace noise of scale 15000 (ε=0.5, over 3 groups); within ±55333.2 with 0.975 probability.
 5. avg(amount): divided by a count with discrete Laplace noise of scale 60 (ε=0.5, over 3 groups); within ±221 with 0.975 probability.
+6. Where rows fit memory as one integer each, they are sorted here instead of grouped there: the same totals, sooner.
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 
 Expected error, with 0.95 probability, at other epsilons:

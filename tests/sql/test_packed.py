@@ -1,0 +1,232 @@
+"""Totals from packed rows: the same as the plan's own query where nothing is chosen, and bounded alike where it is."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import dpsql
+from dpsql.mechanisms.additive import Aggregation
+from dpsql.mechanisms.base import SALT, Reader
+from dpsql.mechanisms.packed import TOTALS, add_up, choose
+from dpsql.noise.entropy import Entropy
+from dpsql.sql.bind import bind
+from dpsql.sql.parse import parse
+
+POLICY = """
+[budget]
+epsilon = 1e9
+delta = 0.5
+accountant = "basic"
+default_epsilon = 1e6
+default_delta = 1e-6
+[tables.t]
+privacy_unit = "u"
+max_rows = 3
+max_groups = 2
+[tables.t.columns]
+ward = { values = ["A", "B", "it's"] }
+k = { values = [0, 1, 2, 3] }
+x = { bounds = [-3, 10] }
+y = { bounds = [0, 1] }
+"""
+
+SHAPES = [
+    "SELECT ward, COUNT(*), SUM(x), AVG(y) FROM t GROUP BY ward",
+    "SELECT k, COUNT(x), SUM(y), COUNT(DISTINCT u) FROM t GROUP BY k",
+    "SELECT g, COUNT(*), SUM(x) FROM t GROUP BY g",
+    "SELECT g, h, SUM(x), AVG(x) FROM t WHERE x > -5 GROUP BY g, h",
+    "SELECT k, ward, COUNT(*) FILTER (WHERE y > 0.5), SUM(x) FILTER (WHERE ward = 'A') FROM t GROUP BY ALL",
+]
+
+
+@pytest.fixture
+def con() -> Iterator[duckdb.DuckDBPyConnection]:
+    dice = random.Random(5)
+
+    def row() -> str:
+        pick = dice.choice
+        g = pick(["NULL", "-4", "0", "7", "9000000000"])
+        x = pick(["NULL", "-90", "-3", "0", "4", "10", "2000000"])
+        y = pick(["NULL", "'nan'", "'inf'", "-1.0", "0.25", "0.75", "1e30"])
+        ward = pick(["NULL", "'A'", "'B'", "'it''s'", "'Z'"])
+        u, k = pick(["NULL", "-7", *map(str, range(12))]), pick(["NULL", "0", "1", "2", "3", "9"])
+        return f"({u}, {k}, {g}, {pick('0123')}, {x}, {y}, {ward})"
+
+    with duckdb.connect() as con:
+        con.execute(
+            "CREATE TABLE t (u BIGINT, k INTEGER, g BIGINT, h TINYINT, x INTEGER, y DOUBLE, ward VARCHAR)"
+        )
+        con.execute("INSERT INTO t VALUES " + ", ".join(row() for _ in range(400)))
+        yield con
+
+
+def operator(con: duckdb.DuckDBPyConnection, text: str) -> Aggregation:
+    with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
+        plan = bind(parse(text, None)[0], session._catalog, session._finisher, {})
+        found = plan.blocks[0].operator
+        assert isinstance(found, Aggregation)
+        return found
+
+
+def reader(con: duckdb.DuckDBPyConnection, log: list[str] | None = None, room: int = 10**6) -> Reader:
+    def execute(sql: str, lent: Any) -> pa.Table:
+        if log is not None:
+            log.append(sql)
+        for name, table in lent.items():
+            con.register(name, table)
+        try:
+            return con.sql(sql.replace(SALT, "12345")).to_arrow_table()
+        finally:
+            for name in lent:
+                con.unregister(name)
+
+    return Reader(execute, {}, room)
+
+
+def rows(table: pa.Table | None, keys: tuple[str, ...]) -> dict[tuple[Any, ...], dict[str, int]]:
+    assert table is not None, "the data fit, and were not packed"
+    return {
+        tuple(row[k] for k in keys): {c: int(v or 0) for c, v in row.items() if c not in keys}
+        for row in table.to_pylist()
+    }
+
+
+@pytest.mark.parametrize("text", SHAPES)
+def test_the_same_totals_as_the_query_where_nothing_is_chosen(
+    con: duckdb.DuckDBPyConnection, text: str
+) -> None:
+    con.execute("UPDATE t SET g = 8 WHERE g > 100")  # few enough bits
+    text = text.replace("SELECT", "SELECT WITH DP OPTIONS (max_groups_contributed = 40)", 1)
+    found = operator(con, text)
+    assert found.packed is not None
+    packed = found.packed.table(reader(con), Entropy())
+    query = con.sql(found.query.replace(SALT, "12345")).to_arrow_table()
+    assert rows(packed, found.keys) == rows(query, found.keys)
+    assert packed is not None
+    for key in found.keys:
+        assert packed.schema.field(key).type == query.schema.field(key).type
+
+
+@pytest.mark.parametrize("text", SHAPES[:2])
+def test_a_unit_counts_in_no_more_groups_than_it_may(con: duckdb.DuckDBPyConnection, text: str) -> None:
+    found = operator(con, text)
+    assert found.packed is not None and found.packed.groups == 2
+    key, inside = ("ward", "ward IN ('A', 'B', 'it''s')") if "ward" in text else ("k", "k BETWEEN 0 AND 3")
+    touched = con.sql(
+        f"SELECT COUNT(DISTINCT {key}) FROM t WHERE {inside} AND u IS NOT NULL GROUP BY u"
+    ).fetchall()
+    for _ in range(5):
+        totals = rows(found.packed.table(reader(con), Entropy()), found.keys)
+        assert sum(row["units"] for row in totals.values()) == sum(min(2, n) for (n,) in touched)
+        assert sum(min(2, n) for (n,) in touched) < sum(
+            n for (n,) in touched
+        )  # there was something to choose
+
+
+def test_each_choice_is_as_likely_whoever_else_is_there() -> None:
+    alone = np.zeros(3, dtype=np.int64)
+    among = np.concatenate([alone, np.repeat(np.arange(1, 400), 5)])
+    entropy = Entropy()
+    for units in (alone, among):
+        seen: Counter[int] = Counter()
+        for _ in range(1200 if units is alone else 300):
+            kept = choose(units, 1, entropy)
+            assert kept is not None and kept[:3].sum() == 1
+            seen[int(np.flatnonzero(kept[:3])[0])] += 1
+        expected = sum(seen.values()) / 3
+        assert sum((seen[i] - expected) ** 2 / expected for i in range(3)) < 25  # 1e-5 of all runs
+    crowd = choose(among, 2, entropy)
+    assert crowd is not None
+    assert np.bincount(among[crowd]).tolist() == [2] * 400
+    assert choose(np.arange(9), 1, entropy) is None
+
+
+def test_always_choosing_the_first_would_be_seen() -> None:
+    seen = Counter([0] * 1200)
+    assert sum((seen[i] - 400) ** 2 / 400 for i in range(3)) > 25
+
+
+def test_what_does_not_fit_is_read_by_the_query_and_as_often(con: duckdb.DuckDBPyConnection) -> None:
+    found = operator(con, "SELECT k, COUNT(*) FROM t GROUP BY k")
+    fits: list[str] = []
+    found.released(reader(con, fits), Entropy())
+    con.execute("INSERT INTO t (u, k) VALUES (9223372036854775807, 1), (-9223372036854775808, 1)")
+    wide: list[str] = []
+    table = found.released(reader(con, wide), Entropy())
+    assert len(fits) == len(wide) == 3
+    assert table.num_rows == 4
+    full: list[str] = []
+    found.released(reader(con, full, room=10), Entropy())
+    assert len(full) == 3 and "lag(u" in full[-1] and "lag(u" in wide[-1] and "lag(u" not in fits[-1]
+    remote: list[str] = []
+    found.released(reader(con, remote, room=0), Entropy())
+    assert len(remote) == 1  # an engine elsewhere ships no rows
+
+
+def test_rows_that_came_after_the_ranges_are_left_out(con: duckdb.DuckDBPyConnection) -> None:
+    found = operator(con, "SELECT g, COUNT(*) FROM t GROUP BY g")
+    con.execute("DELETE FROM t WHERE g > 100")
+    read = reader(con)
+    seen: list[str] = []
+
+    def execute(sql: str, lent: Any) -> pa.Table:
+        if len(seen) == 1:
+            con.execute("INSERT INTO t (u, g) VALUES (5000, 0), (1, 5000)")
+        seen.append(sql)
+        return read.execute(sql, lent)
+
+    assert found.packed is not None
+    table = found.packed.table(Reader(execute, {}, 10**6), Entropy())
+    assert (5000,) not in rows(table, found.keys)
+
+
+def test_an_empty_table(con: duckdb.DuckDBPyConnection) -> None:
+    con.execute("DELETE FROM t")
+    for text, size in ((SHAPES[0], 3), (SHAPES[2], 0)):
+        assert operator(con, text).released(reader(con), Entropy()).num_rows == size
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT COUNT(*), SUM(x) FROM t",
+        "SELECT ward, VAR_POP(x) FROM t GROUP BY ward",
+        "SELECT ward, AVG(x, contribution_bounds_per_group => (0, 3)) FROM t GROUP BY ward",
+        "SELECT LOWER(ward) AS w, COUNT(*) FROM t WHERE x > 0 GROUP BY x, w",
+        "SELECT a.ward, COUNT(*) FROM t AS a JOIN t AS b USING (u) GROUP BY a.ward",
+        "SELECT WITH DP OPTIONS (max_rows_contributed = 4) ward, COUNT(*) FROM t GROUP BY ward",
+    ],
+)
+def test_other_shapes_have_the_query_only(con: duckdb.DuckDBPyConnection, text: str) -> None:
+    assert operator(con, text).packed is None
+
+
+def test_sums_by_code_are_exact() -> None:
+    dice = np.random.default_rng(3)
+    codes = dice.integers(0, 7, 5000)
+    for far in (3, 2**30, 2**47, 2**49):
+        values = dice.integers(-far, far, 5000)
+        expected = [int(sum(int(v) for v in values[codes == c])) for c in range(7)]
+        assert add_up(codes, values, 7).tolist() == expected
+    assert add_up(codes[:0], codes[:0], 2).tolist() == [0, 0]
+
+
+def test_the_session_takes_the_route(con: duckdb.DuckDBPyConnection) -> None:
+    with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
+        assert session._engine.room > 10**5
+        asked: list[str] = []
+        execute = session._engine.execute
+        session._engine.execute = lambda sql, lent=None: asked.append(sql) or execute(sql, lent)  # type: ignore
+        answer = session.sql(
+            "SELECT WITH DP OPTIONS (max_groups_contributed = 4) k, COUNT(*) FROM t GROUP BY k"
+        )
+        assert answer.shape == (4, 2)
+        assert len(asked) == 3 and TOTALS in asked[-1]
