@@ -34,6 +34,7 @@ _INSTEAD = {
     "FSUM": "write SUM({x}): it is exact before the noise.",
     "KAHAN_SUM": "write SUM({x}): it is exact before the noise.",
     "SUMKAHAN": "write SUM({x}): it is exact before the noise.",
+    **dict.fromkeys(("GROUPING", "GROUPING_ID"), "without ROLLUP, CUBE or GROUPING SETS it is 0 everywhere."),
     "FAVG": "write AVG({x}).",
     "MODE": "SELECT WITH PTR OPTIONS (delta = 1e-6) MODE({x}) gives the most common value, if it is stable.",
     "IQR": "SELECT WITH PTR OPTIONS (delta = 1e-6) IQR({x}), or QUANTILE_CONT({x}, 0.75) - QUANTILE_CONT({x}, 0.25).",

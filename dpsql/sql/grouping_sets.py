@@ -18,7 +18,7 @@ from dpsql.errors import BindError, BudgetExceeded
 from dpsql.mechanisms.additive import Aggregation, Count, Sum
 from dpsql.mechanisms.consistency import SENTENCE, Adding, Cells, Consistent
 from dpsql.mechanisms.together import Together
-from dpsql.sql.dialect import span_of
+from dpsql.sql.dialect import span_of, to_sql
 from dpsql.sql.naming import fresh_names, label_of
 from dpsql.sql.options import NONNEGATIVE, Options, call_of
 from dpsql.sql.relation import fold
@@ -194,11 +194,16 @@ def _part(select: exp.Select, chosen: tuple[exp.Expr, ...], everything: list[exp
     kept = [m.sql() for m in chosen]
     aliases = {fold(item.alias): item.this for item in select.expressions if isinstance(item, exp.Alias)}
     left_out = [m for m in everything if m.sql() not in kept]
+    kept += [
+        aliases[fold(m.name)].sql() for m in chosen if isinstance(m, exp.Column) and fold(m.name) in aliases
+    ]
     left_out += [
         aliases[fold(m.name)] for m in left_out if isinstance(m, exp.Column) and fold(m.name) in aliases
     ]
     for item in list(part.expressions):
-        if any(item == m for m in left_out):
+        if isinstance(item, exp.Grouping | exp.GroupingId):
+            item.replace(exp.alias_(item.copy(), to_sql(item), quoted=True))
+        elif any(item == m for m in left_out):
             item.replace(exp.alias_(exp.Null(), item.alias_or_name, quoted=True))
     for clause in [*part.expressions, *([part.args["having"]] if part.args.get("having") else [])]:
         _without(clause, left_out, kept)
