@@ -29,7 +29,11 @@ def fold(name: str) -> str:
 
 
 def column(name: str, table: str | None = None) -> exp.Column:
-    return exp.column(exp.to_identifier(name, quoted=True), exp.to_identifier(table, quoted=True))
+    # as exp.column, which would copy the names first
+    made = exp.Column(this=exp.Identifier(this=name, quoted=True))
+    if table is not None:
+        made.set("table", exp.Identifier(this=table, quoted=True))
+    return made
 
 
 @dataclass(frozen=True)
