@@ -425,7 +425,9 @@ def protected(bound: From, max_rows: int | None, row_budget: int | None = None) 
     """Who is protected, in a sentence."""
     if bound.row_level:
         return (f"Each row of {bound.subject} is protected.",)
-    units = " and ".join(dict.fromkeys(str(t.privacy_unit) for r in bound.relations for t in r.tables))
+    ends = [t.unit_path[-1] for r in bound.relations for t in r.tables if t.unit_path]
+    direct = all(len(t.unit_path) == 1 for r in bound.relations for t in r.tables)
+    units = " and ".join(dict.fromkeys(e.column if direct else f"{e.table}.{e.column}" for e in ends))
     rows = row_budget if row_budget is not None else max_rows
     counted = f", with at most {rows} row{'s' if rows != 1 else ''}" + (
         " in all" if row_budget else " in one group"

@@ -226,13 +226,15 @@ def _same_unit(
         )
     names = Names((*bound.relations, right), dict(bound.merged))
     outer = str(join.args.get("side") or "").upper() in ("LEFT", "RIGHT", "FULL")
-    pairs = [_fields(names, right, part) for part in [*conditions, *([] if outer else where)]]
+    pairs = [_fields(names, right, part) for part in conditions]
     pairs += [(_of(bound, name), next(f for f in right.fields if fold(f.name) == name)) for name in using]
-    linked = [pair for pair in pairs if pair is not None and pair[0].fixes_unit(pair[1])]
-    exact = [(a, b) for a, b in linked if a.is_unit and b.is_unit]
-    if any(meets_exactly(a.typed.type, b.typed.type) for a, b in exact):
+    later = [] if outer else [_fields(names, right, part) for part in where]
+    linked = [pair for pair in (*pairs, *later) if pair is not None and pair[0].fixes_unit(pair[1])]
+    exact = [pair for pair in linked if pair[0].is_unit and pair[1].is_unit]
+    told = [(a, b) for a, b in exact if meets_exactly(a.typed.type, b.typed.type)]
+    if any(pair in pairs for pair in told):
         return None
-    if exact:
+    if exact and not told:
         raise PrivacyError(
             f"{exact[0][0].name} and {exact[0][1].name} are of different types, so different units may look equal.",
             span=span_of(join.args.get("on") or join),
