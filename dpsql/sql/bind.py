@@ -18,6 +18,7 @@ from dpsql.mechanisms.consistency import Consistent
 from dpsql.plan import Block, Input, Interval, Plan
 from dpsql.sql.block import Block as NoisyBlock
 from dpsql.sql.block import dp_block
+from dpsql.sql.carried import carried_intervals
 from dpsql.sql.catalog import Catalog
 from dpsql.sql.dialect import MODE, parse_fragment, span_of, to_sql
 from dpsql.sql.grouping_sets import bind_sets, has_sets
@@ -414,13 +415,12 @@ def bind(
 def _plan(binder: Binder, tree: exp.Expr, text: str) -> Plan:
     intervals: list[Interval] = []
     if isinstance(tree, exp.Select):
-        hidden = tree.meta.get("dpsql_intervals") or []
-        if hidden and not tree.args.get("distinct"):
-            for name, low, high in hidden:
-                keys = (binder.name("low"), binder.name("high"))
-                for key, node in zip(keys, (low, high), strict=True):
-                    tree.select(exp.alias_(node, key, quoted=True), copy=False)
-                intervals.append(Interval(name, *keys))
+        one_level = len({block.confidence for block in binder.blocks}) == 1
+        for name, low, high in carried_intervals(tree, below=one_level):
+            keys = (binder.name("low"), binder.name("high"))
+            for key, node in zip(keys, (low, high), strict=True):
+                tree.select(exp.alias_(node, key, quoted=True), copy=False)
+            intervals.append(Interval(name, *keys))
     finish = to_sql(tree)
     assert MODE not in finish, "a mode leaked into the public SQL"
     direct = renamed(tree, binder.blocks, binder.public) if not binder.adjustments else None
