@@ -94,7 +94,33 @@ def _declared(block: Block, key: Key, typed: Typed) -> tuple[str, int, str] | No
             return _computed(key, typed, known)
     if typed.type.kind == "BOOLEAN":
         return f"SELECT v AS {key.name} FROM (VALUES (FALSE), (TRUE)) AS t(v)", 2, "true and false"
-    return None
+    outcomes = _outcomes(typed.node)
+    if outcomes is None or typed.nullable:
+        return None
+    rows = ", ".join(f"(CAST({sql} AS {typed.type.sql}))" for sql in dict.fromkeys(outcomes))
+    return (
+        f"SELECT DISTINCT v AS {key.name} FROM (VALUES {rows}) AS t(v)",
+        len(outcomes),
+        "written in the query",
+    )
+
+
+def _outcomes(node: exp.Expr) -> list[str] | None:
+    """What a CASE can come to, where all of that is written out."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    if not isinstance(node, exp.Case):
+        return None
+    found: list[str] = []
+    for value in [*(branch.args["true"] for branch in node.args["ifs"]), node.args.get("default")]:
+        inner = _outcomes(value) if value is not None else None
+        if inner is not None:
+            found += inner
+        elif value is None or value.find(exp.Column, exp.Query, exp.Func):
+            return None
+        else:
+            found.append(to_sql(value))
+    return found
 
 
 _PLAIN = {"TEXT": str, "INTEGER": int, "BOOLEAN": bool}

@@ -116,3 +116,14 @@ def test_one_noisy_value_for_all_sets(shop: Shop) -> None:
     text = "SELECT kind, COUNT(*) FROM orders WHERE amount > (SELECT AVG(amount) FROM orders) GROUP BY ROLLUP (kind)"
     said = str(shop[0].explain(text))
     assert "Would cost ε=2000000;" in said, "half of it for the average, half for both sets"
+
+
+def test_what_a_case_can_come_to_is_public(shop: Shop) -> None:
+    """Outcomes that are written out are groups that everybody knows: all of them appear, and no delta is spent."""
+    session, _ = shop
+    out, band = "'out'", "CASE WHEN amount > 0 THEN 'in' WHEN amount > 900 THEN 'never' ELSE {} END AS band"
+    public = session.sql(f"SELECT {band.format(out)}, COUNT(*) FROM orders GROUP BY band")
+    assert [row[0] for row in public.fetchall()] == ["in", "never", "out"] and "δ" not in public.loss
+    for other in ("NULL", "kind"):  # a missing value, or one of the data, is not written out
+        private = session.sql(f"SELECT {band.format(other)}, COUNT(*) FROM orders GROUP BY band")
+        assert "never" not in [row[0] for row in private.fetchall()] and "δ" in private.loss
