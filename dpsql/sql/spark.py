@@ -73,10 +73,12 @@ class Source:
 
 @dataclass
 class Scope:
-    """What names mean in one SELECT; ``outputs`` are its own columns, where they may be named."""
+    """What names mean in one SELECT; ``outputs`` are its own columns, where they may be named, ``outer`` what a
+    correlated subquery stands in."""
 
     sources: list[Source]
     outputs: dict[str, exp.Expr] = field(default_factory=dict)
+    outer: Scope | None = None
 
     def column(self, node: exp.Column) -> Value:
         name, table = fold(node.name), fold(node.table)
@@ -85,6 +87,8 @@ class Scope:
                 for column, kind in source.columns:
                     if fold(column) == name:
                         return Value(f"{identifier(source.alias)}.{identifier(column)}", kind)
+        if self.outer is not None:
+            return self.outer.column(node)
         raise BindError(f"there is no column {node.name} for Spark.")
 
 
@@ -103,10 +107,11 @@ def _only(node: exp.Expr, what: str, *known: str) -> None:
 
 
 class _Writer:
-    """Writes queries; ``known`` are the relations that FROM may name."""
+    """Writes queries; ``known`` are the relations that FROM may name, ``outer`` is where a subquery stands."""
 
-    def __init__(self, known: Mapping[str, Query]) -> None:
+    def __init__(self, known: Mapping[str, Query], outer: Scope | None = None) -> None:
         self._known = dict(known)
+        self._outer = outer
 
     # -- relations ----------------------------------------------------------------------------------------------
 
@@ -143,7 +148,7 @@ class _Writer:
         if with_ is None:
             return "", self
         _only(with_, "WITH", "expressions")
-        inner, parts = _Writer(self._known), []
+        inner, parts = _Writer(self._known, self._outer), []
         for cte in with_.expressions:
             _only(cte, "a CTE", "this", "alias")
             made = inner.query(cte.this)
@@ -210,11 +215,11 @@ class _Writer:
     # -- SELECT -------------------------------------------------------------------------------------------------
 
     def _expressions(self, scope: Scope) -> Values:
-        return Values(scope.column, self._nested)
+        def nested(node: exp.Expr) -> tuple[str, tuple[tuple[str, Type], ...]]:
+            made = _Writer(self._known, scope).query(node)
+            return made.sql, made.columns
 
-    def _nested(self, node: exp.Expr) -> tuple[str, tuple[tuple[str, Type], ...]]:
-        made = self.query(node)
-        return made.sql, made.columns
+        return Values(scope.column, nested)
 
     def _select(self, node: exp.Select) -> Query:
         _only(node, "SELECT", *_SELECT_PARTS)
@@ -222,7 +227,7 @@ class _Writer:
         return writer._body(node, head)
 
     def _body(self, node: exp.Select, head: str) -> Query:
-        scope = Scope([])
+        scope = Scope([], outer=self._outer)
         text = self._from(node, scope)
         values = self._expressions(scope)
         where = node.args.get("where")
@@ -272,7 +277,7 @@ class _Writer:
                             for name, kind in source.columns
                         ]
                 continue
-            items.append((item.alias_or_name, values.of(item.unalias())))
+            items.append((item.alias_or_name or f"dpsql_{len(items)}", values.of(item.unalias())))
         return items
 
     def _from(self, node: exp.Select, scope: Scope) -> str:

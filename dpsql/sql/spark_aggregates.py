@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from sqlglot import exp
 
@@ -12,39 +13,86 @@ from dpsql.sql.types import DOUBLE, HUGEINT, decimal
 # -- aggregates -------------------------------------------------------------------------------------------------
 
 _STATISTICS: dict[type[exp.Expr], str] = {
-    exp.Stddev: "stddev_samp", exp.StddevSamp: "stddev_samp", exp.StddevPop: "stddev_pop",
-    exp.Variance: "var_samp", exp.VariancePop: "var_pop", exp.Corr: "corr", exp.CovarPop: "covar_pop",
-    exp.CovarSamp: "covar_samp", exp.RegrSlope: "regr_slope", exp.RegrIntercept: "regr_intercept",
-    exp.RegrR2: "regr_r2", exp.RegrCount: "regr_count", exp.RegrAvgx: "regr_avgx", exp.RegrAvgy: "regr_avgy",
+    exp.Stddev: "sqrt(s.xx / (s.n - 1D))", exp.StddevSamp: "sqrt(s.xx / (s.n - 1D))",
+    exp.StddevPop: "sqrt(s.xx / s.n)", exp.Variance: "s.xx / (s.n - 1D)", exp.VariancePop: "s.xx / s.n",
+    exp.CovarPop: "s.xy / s.n", exp.CovarSamp: "s.xy / (s.n - 1D)",
+    exp.Corr: "s.xy / (sqrt(s.xx) * sqrt(s.yy))", exp.RegrSlope: "s.xy / s.yy",
+    exp.RegrIntercept: "s.mx - s.xy / s.yy * s.my",
+    exp.RegrR2: "CASE WHEN s.xx = 0D THEN 1D ELSE s.xy * s.xy / (s.xx * s.yy) END",
+    exp.RegrAvgx: "s.other / s.n", exp.RegrAvgy: "s.sum / s.n", exp.Sum: "s.sum", exp.Avg: "s.sum / s.n",
 }  # fmt: skip
+"""From what one pass over the values in their order has: how many, sum, means, squares about them."""
+_ZERO = ("n", "sum", "other", "mx", "my", "xx", "yy", "xy")
+_STEP = {
+    "n": "s.n + 1D", "sum": "s.sum + r.x", "other": "s.other + r.y", "mx": "s.mx + (r.x - s.mx) / (s.n + 1D)",
+    "my": "s.my + (r.y - s.my) / (s.n + 1D)",
+    "xx": "s.xx + (r.x - s.mx) * (r.x - (s.mx + (r.x - s.mx) / (s.n + 1D)))",
+    "yy": "s.yy + (r.y - s.my) * (r.y - (s.my + (r.y - s.my) / (s.n + 1D)))",
+    "xy": "s.xy + (r.x - s.mx) * (r.y - (s.my + (r.y - s.my) / (s.n + 1D)))",
+}  # fmt: skip
+
+
+def _in_order(node: exp.Expr, parts: list[Value], distinct: bool, suffix: str) -> Value:
+    """Aggregates of doubles, added up in the order of the values: Spark adds in the order in which parts of the rows
+    arrive, which depends on other units' rows. A group's values are held by one task.
+    """
+    names = ("x", "y")
+    fields = ", ".join(
+        f"'{n}', {cast_to(p, DOUBLE)}" for n, p in zip(names, [*parts, *parts][:2], strict=True)
+    )
+    known = " AND ".join(f"{p.sql} IS NOT NULL" for p in parts)
+    rows = (
+        f"collect_{'set' if distinct else 'list'}(CASE WHEN {known} THEN named_struct({fields}) END){suffix}"
+    )
+    zero = ", ".join(f"'{n}', 0D" for n in _ZERO)
+    step = ", ".join(f"'{n}', {_STEP[n]}" for n in _ZERO)
+    made, least = _STATISTICS[type(node)], 2 if "(s.n - 1D)" in _STATISTICS[type(node)] else 1
+    divisor: dict[type[exp.Expr], str] = {
+        exp.Corr: "sqrt(s.xx) * sqrt(s.yy)",
+        exp.RegrSlope: "s.yy",
+        exp.RegrIntercept: "s.yy",
+        exp.RegrR2: "s.yy",
+    }
+    flat = divisor.get(type(node))
+    if flat is not None:  # no spread: 0 / 0, or no line, as in DuckDB
+        none = "double('NaN')" if isinstance(node, exp.Corr | exp.RegrSlope) else "NULL"
+        made = f"CASE WHEN {flat} = 0D THEN {none} ELSE {made} END"
+    finish = f"CASE WHEN s.n >= {least}D THEN {made} END"
+    sql = (
+        f"aggregate(sort_array({rows}), named_struct({zero}), (s, r) -> named_struct({step}), s -> {finish})"
+    )
+    return Value(sql, DOUBLE)
+
+
 _BITS = 21
 
 
 def aggregate(values: Walk, node: exp.Expr, suffix: str = "", window: bool = False) -> Value:
     """An aggregate; ``suffix`` is its FILTER or its window."""
-    inner = node.this
-    if type(node) in _STATISTICS:
-        parts = [values.of(p) for p in (inner, node.args.get("expression")) if p is not None]
-        if not all(p.type == DOUBLE for p in parts):
-            raise refused(f"{node.key.upper()} of {parts[0].type.sql}")
-        name = _STATISTICS[type(node)]
-        made = f"{name}({', '.join(p.sql for p in parts)}){suffix}"
-        return Value(made, LONG if name == "regr_count" else DOUBLE)
+    inner = _unordered(node.this)
+    second = _unordered(node.args["expression"]) if node.args.get("expression") is not None else None
     distinct = isinstance(inner, exp.Distinct)
     if distinct and len(inner.expressions) != 1:
         raise refused("DISTINCT over several values")
     word = "DISTINCT " if distinct else ""
     place = inner.expressions[0] if distinct else inner
+    if isinstance(node, exp.RegrCount) and second is not None:
+        one, two = values.of(place).sql, values.of(second).sql
+        return Value(f"count(CASE WHEN {one} IS NOT NULL THEN {two} END){suffix}", LONG)
     if isinstance(node, exp.Count):
         if place is None or isinstance(place, exp.Star):
             return Value(f"count(1){suffix}", LONG)
         return Value(f"count({word}{values.of(place).sql}){suffix}", LONG)
     value = values.of(place)
+    floating = value.type.kind == "DOUBLE"
+    if type(node) in _STATISTICS and (floating or not isinstance(node, exp.Sum | exp.Avg)):
+        if window or not floating:
+            raise refused(f"{node.key.upper()} of {value.type.sql} here")
+        parts = [value, *([values.of(second)] if second is not None else [])]
+        return _in_order(node, parts, distinct, suffix)
     if isinstance(node, exp.Sum):
         return _sum(value, word, suffix, plain=window or distinct)
     if isinstance(node, exp.Avg):
-        if value.type.kind == "DOUBLE":
-            return Value(f"avg({word}{cast_to(value, DOUBLE)}){suffix}", DOUBLE)
         total = convert(_sum(value, word, suffix, plain=window or distinct), DOUBLE).sql
         return Value(f"({total} / nullif(CAST(count({word}{value.sql}){suffix} AS DOUBLE), 0D))", DOUBLE)
     if isinstance(node, exp.Min | exp.Max):
@@ -52,20 +100,23 @@ def aggregate(values: Walk, node: exp.Expr, suffix: str = "", window: bool = Fal
             raise refused(f"{node.sql_name()} of {value.type.sql}")
         return Value(f"{node.key}({value.sql}){suffix}", value.type)
     if isinstance(node, exp.Mode):
-        return Value(f"mode({value.sql}){suffix}", value.type)
+        return Value(f"mode({value.sql}, TRUE){suffix}", value.type)  # the least of equals
     if isinstance(node, exp.ArgMax | exp.ArgMin):
         return _arg(values, node, value, suffix)
     if isinstance(node, exp.Median):
         return Value(f"percentile({cast_to(value, DOUBLE)}, 0.5D){suffix}", DOUBLE)
-    if isinstance(node, exp.PercentileCont | exp.PercentileDisc) and node.args.get("expression") is not None:
-        return _quantile(node, value, values.of(node.args["expression"]), suffix)
+    if isinstance(node, exp.PercentileCont | exp.PercentileDisc) and second is not None:
+        return _quantile(node, value, values.of(second), suffix)
     raise refused(node.sql_name() if isinstance(node, exp.Func) else node.key.upper())
+
+
+def _unordered(node: Any) -> Any:
+    """``x ORDER BY x`` inside an aggregate is x: the order of values is what is taken here anyway."""
+    return node.this if isinstance(node, exp.Order) else node
 
 
 def _sum(value: Value, word: str, suffix: str, plain: bool) -> Value:
     kind = value.type
-    if kind.kind == "DOUBLE":
-        return Value(f"sum({word}{cast_to(value, DOUBLE)}){suffix}", DOUBLE)
     if kind.kind == "DECIMAL":
         wide = decimal(38, kind.digits[1])
         return Value(f"sum({word}CAST({value.sql} AS {wide.sql})){suffix}", wide)
@@ -91,7 +142,9 @@ def _arg(values: Walk, node: exp.Expr, value: Value, suffix: str) -> Value:
     if suffix or node.args.get("count") is not None:
         raise refused(f"{node.sql_name() if isinstance(node, exp.Func) else node.key} with FILTER")
     name = "max_by" if isinstance(node, exp.ArgMax) else "min_by"
-    return Value(f"{name}({value.sql}, {by.sql}) FILTER (WHERE {value.sql} IS NOT NULL)", value.type)
+    both = f"{value.sql} IS NOT NULL AND {by.sql} IS NOT NULL"
+    order = f"struct({by.sql}, {value.sql})"  # of equals, one that does not depend on the order of rows
+    return Value(f"{name}({value.sql}, {order}) FILTER (WHERE {both})", value.type)
 
 
 def _quantile(node: exp.Expr, value: Value, at: Value, suffix: str) -> Value:

@@ -7,6 +7,8 @@ DuckDB                       Spark, and why
                              third of the time of a sum of decimals; a plain sum would raise beyond 64 bits
 ``SUM`` of decimals          of DECIMAL(38,s), which is what DuckDB gives
 ``AVG`` of integers          the exact sum over the count, as doubles: Spark would add doubles
+aggregates of doubles        over the sorted values of a group, by one task: Spark adds in the order of arrival
+``MODE``, ``ARG_MAX`` ties   the least (greatest) value: chosen by values alone
 ``x // 2`` over a sum        see :mod:`dpsql.sql.spark_values`
 ``PERCENTILE_DISC``          of doubles only; the plain one of a whole column is sums over its distinct values, for
                              Spark would hold all of them in one task's memory

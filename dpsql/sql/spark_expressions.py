@@ -102,6 +102,10 @@ def _subquery(values: Values, node: exp.Expr) -> Value:
 # -- logic ------------------------------------------------------------------------------------------------------
 
 
+def _exists(values: Values, node: exp.Expr) -> Value:
+    return Value(f"EXISTS ({values.nested(node.this)[0]})", BOOLEAN)
+
+
 def _connect(word: str) -> Callable[[Values, exp.Expr], Value]:
     def handle(values: Values, node: exp.Expr) -> Value:
         left, right = values.both(node)

@@ -204,7 +204,9 @@ def _to_integer(value: Value, kind: Type, name: str) -> str | None:
     if given.kind == "BOOLEAN":
         return f"CAST({sql} AS {name})" if name != "DECIMAL(38,0)" else f"CAST(CAST({sql} AS INT) AS {name})"
     if given.kind == "DOUBLE" and kind.sql in _WIDE:
-        raise refused(f"a cast from {given.sql} to {kind.sql}", "cast to BIGINT.")
+        if kind.sql != "HUGEINT":
+            raise refused(f"a cast from {given.sql} to {kind.sql}", "cast to BIGINT.")
+        return _wide(cast_to(value, DOUBLE))
     if given.kind == "DOUBLE":
         rounded = f"rint({cast_to(value, DOUBLE)})"
         if name == "BIGINT":  # 2^63 is a double, and Spark would make it 2^63 - 1
@@ -218,6 +220,16 @@ def _to_integer(value: Value, kind: Type, name: str) -> str | None:
         return None
     most = _UNSIGNED.get(kind.sql)
     return f"(CASE WHEN {made} BETWEEN 0 AND {most - 1} THEN {made} END)" if most is not None else made
+
+
+def _wide(sql: str) -> str:
+    """A float as a whole number, digit by digit: in two parts of 62 bits, for Spark would take the digits that it is
+    shown with."""
+    whole, part = f"rint({sql})", f"{2.0**62!r}D"
+    high = f"CAST({whole} / {part} AS BIGINT)"  # toward zero, so that the rest is exact
+    low = f"CAST({whole} - CAST({high} AS DOUBLE) * {part} AS BIGINT)"
+    made = f"CAST({high} AS DECIMAL(19,0)) * {2**62}BD + CAST({low} AS DECIMAL(19,0))"
+    return f"(CASE WHEN abs({whole}) < 4.2E37D THEN CAST({made} AS DECIMAL(38,0)) END)"
 
 
 def _holds(name: str, given: Type) -> bool:

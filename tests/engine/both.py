@@ -1,0 +1,98 @@
+"""Two engines behind one reader: every exact query of a plan runs on both, and their rows are compared.
+
+Rows and groups that a salted hash chooses are others on each engine, so the tables below are such that nothing is cut:
+no unit has more rows or groups than the policy allows. Blocks are dealt by a salted hash too; there the hash is replaced
+by the unit itself.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+import dpsql
+from dpsql.engine.duckdb import DuckDBEngine
+from dpsql.engine.spark import SparkEngine
+from dpsql.mechanisms.base import SALT
+from dpsql.noise.entropy import Entropy
+from dpsql.plan import Plan
+from dpsql.sql.bind import bind
+from dpsql.sql.parse import parse
+
+_UNIT = r'"\w+"\."dpsql_unit"'
+_DEALT = re.compile(
+    rf"hash\(xor\((hash\({_UNIT}\)|CAST\({_UNIT} AS BIGINT\)), (?:CAST\()?\d+(?: AS UBIGINT\))?\)\)"
+)
+
+
+class Both:
+    """A reader of plans. ``compared`` counts the queries that agreed."""
+
+    room = 0
+
+    def __init__(self, here: DuckDBEngine, there: SparkEngine) -> None:
+        self.here, self.there = here, there
+        self.lent: Mapping[str, pa.Table] = {}
+        self.compared = 0
+
+    def __call__(self, sql: str, lent: Mapping[str, pa.Table] | None = None, /) -> pa.Table:
+        lent = {**self.lent, **(lent or {})}
+        while found := _DEALT.search(sql):
+            unit = re.search(_UNIT, found[1])
+            assert unit is not None
+            sql = sql[: found.start()] + f"CAST({unit[0]} AS BIGINT)" + sql[found.end() :]
+        mine, theirs = self.here.execute(self.ours(sql), lent), self.there.execute(sql, lent)
+        assert_same(mine, theirs, sql)
+        self.compared += 1
+        return mine
+
+    def ours(self, sql: str) -> str:
+        """The same query with DuckDB's names of the tables."""
+        for table in self.here._policy.tables.values():
+            sql = sql.replace(self.there.relation(table), self.here.relation(table))
+        return sql
+
+
+def assert_same(mine: pa.Table, theirs: pa.Table, said: str = "") -> None:
+    """The same columns, types and rows; floats to within what a different order of additions may give."""
+    assert mine.schema.names == theirs.schema.names
+    assert mine.schema.types == theirs.schema.types, said
+    one, two = (sorted(table.to_pylist(), key=_order) for table in (mine, theirs))
+    assert len(one) == len(two), said
+    for a, b in zip(one, two, strict=True):
+        assert all(_alike(a[name], b[name]) for name in a), f"{said}\n{a}\n{b}"
+
+
+def _order(row: dict[str, Any]) -> str:
+    return repr([round(v, 6) if isinstance(v, float) else v for v in row.values()])
+
+
+def _alike(a: Any, b: Any) -> bool:
+    if isinstance(a, float) and isinstance(b, float):
+        return (math.isnan(a) and math.isnan(b)) or a == b or math.isclose(a, b, rel_tol=1e-9)
+    return bool(a == b)
+
+
+def plan_of(session: dpsql.Session, text: str, params: Mapping[str, Any] | None = None) -> Plan:
+    """The plan, checked by the session's engine as a session would."""
+    (statement,) = parse(text, params)
+    plan = bind(statement, session._catalog, session._finisher, {})
+    session._check(plan)
+    return plan
+
+
+def released(session: dpsql.Session, plan: Plan, read: Both) -> int:
+    """Releases the plan's blocks, reading through both engines; how many queries were compared."""
+    before, releases = read.compared, {}
+    for block in plan.blocks:
+        tables = {name: release.table for name, release in releases.items()}
+        read.lent = {i.name: session._finisher.finish(i.sql, tables, plan.public) for i in block.inputs}
+        releases[block.name] = block.operator.release(read, Entropy())
+    return read.compared - before
+
+
+__all__ = ["SALT", "Both", "assert_same", "plan_of", "released"]

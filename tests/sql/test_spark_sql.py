@@ -1,0 +1,126 @@
+"""Plans in Spark's SQL, without a Spark: every corpus statement is written, and what is not known is refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import duckdb
+import pytest
+
+import dpsql
+from dpsql.errors import BindError
+from dpsql.mechanisms.base import SALT
+from dpsql.sql.bind import bind
+from dpsql.sql.parse import parse
+from dpsql.sql.spark import spark_sql
+from dpsql.sql.spark_values import identifier, string
+from tests.test_corpora import CORPORA, POLICIES, Case, cases
+
+TABLE = {
+    "t": [
+        ("b", "BIGINT"),
+        ("h", "HUGEINT"),
+        ("d", "DOUBLE"),
+        ("c", "DECIMAL(8,2)"),
+        ("x", "VARCHAR"),
+        ("u", "INTEGER"),
+    ]
+}
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[dpsql.Session]:
+    with duckdb.connect() as con:
+        con.execute((CORPORA / "schema.sql").read_text())
+        with dpsql.connect(con, policy=POLICIES["usual"]) as opened:
+            yield opened
+
+
+@pytest.mark.parametrize("case", [*cases("plan"), *cases("explain")], ids=str)
+def test_every_corpus_statement_can_be_written(case: Case, session: dpsql.Session) -> None:
+    (statement,) = parse(case.text.removeprefix("EXPLAIN "), case.params)
+    plan = bind(statement, session._catalog, session._finisher, {})
+    tables = {t.name: list(session._engine.schema(t).items()) for t in POLICIES["usual"].tables.values()}
+    for block in plan.blocks:
+        made = {b.name: b.columns for b in plan.blocks}
+        lent = {i.name: session._finisher.describe(i.sql, made, plan.public) for i in block.inputs}
+        for query in getattr(block.operator, "checked", block.operator.queries):
+            known = {**tables, **lent, **getattr(block.operator, "lends", {})}
+            written = spark_sql(query.replace(SALT, "5"), known)
+            assert SALT not in written and "hash(xor" not in written
+
+
+def written(expression: str) -> str:
+    text = spark_sql(f"SELECT {expression} AS v FROM t", TABLE)
+    return text.removeprefix("SELECT ").removesuffix(" AS `v` FROM `t` AS `t`")
+
+
+@pytest.mark.parametrize(
+    "text, spark",
+    [
+        ("b // 2", "(`t`.`b` div 2L)"),
+        ("TRY(b + b)", "try_add(`t`.`b`, `t`.`b`)"),
+        ("TRY_CAST(d AS INTEGER)", "try_cast(rint(`t`.`d`) AS INT)"),
+        ("x = 'a''b\\c${d}'", r"(`t`.`x` = 'a\U00000027b\U0000005Cc\U00000024{d}')"),
+        ("b IS DISTINCT FROM 1", "(NOT `t`.`b` <=> 1L)"),
+        ("hash(xor(hash(u, x), CAST(7 AS UBIGINT)))", "xxhash64((xxhash64(`t`.`u`, `t`.`x`) ^ 7L))"),
+        ("hash(b) % 8", "pmod(xxhash64(`t`.`b`), 8L)"),
+        (
+            "LEAST(GREATEST(h, 0), 10)",
+            "CAST(least(greatest(`t`.`h`, CAST(0L AS DECIMAL(38,0))), CAST(10L AS DECIMAL(38,0))) AS BIGINT)",
+        ),
+        ("SUM(h)", "sum(`t`.`h`)"),
+        ("COUNT(*) FILTER (WHERE b > 1)", "count(1) FILTER (WHERE (`t`.`b` > 1L))"),
+        ("x LIKE 'a\\%'", r"(`t`.`x` LIKE 'a\U0000005C\U0000005C%')"),
+    ],
+)  # fmt: skip
+def test_rewrites(text: str, spark: str) -> None:
+    assert written(text) == spark
+
+
+def test_a_sum_of_integers_is_three() -> None:
+    assert written("SUM(b)").count("sum(") == 3
+    assert written("SUM(CASE WHEN b > 0 THEN 1 END)").count("sum(") == 3
+    assert written("SUM(1)") == "CAST(sum(1L) AS DECIMAL(38,0))"
+
+
+def test_the_first_groups_of_a_unit_are_numbered_within_it() -> None:
+    query = "SELECT u FROM t QUALIFY lag(u, 3) OVER (ORDER BY u, hash(b)) IS DISTINCT FROM u"
+    text = spark_sql(query, TABLE)
+    assert "row_number() OVER (PARTITION BY `t`.`u` ORDER BY xxhash64(`t`.`b`) ASC NULLS LAST)" in text
+    assert "lag" not in text and "WHERE `dpsql_chosen`" in text
+
+
+@pytest.mark.parametrize(
+    "query, what",
+    [
+        ("SELECT regexp_matches(x, 'a') AS v FROM t", "REGEXP_LIKE"),
+        ("SELECT random() AS v FROM t", "RAND"),
+        ("SELECT CAST(d AS VARCHAR) AS v FROM t", "DOUBLE to VARCHAR"),
+        ("SELECT CAST(x AS INTEGER) AS v FROM t", "VARCHAR to INTEGER"),
+        ("SELECT reverse(x) AS v FROM t", "reverse"),
+        ("SELECT * FROM t NATURAL JOIN t AS s", "NATURAL"),
+        ("SELECT * FROM t JOIN t AS s USING (u)", "USING in JOIN"),
+        ("SELECT * FROM t LIMIT 3 OFFSET 1", "OFFSET in SELECT"),
+        ("SELECT * FROM t USING SAMPLE 3", "SAMPLE"),
+        ("SELECT u, COUNT(*) AS n FROM t GROUP BY ROLLUP (u)", "ROLLUP"),
+        ("SELECT DISTINCT ON (u) b FROM t", "DISTINCT ON"),
+        ("SELECT * EXCLUDE (u) FROM t", r"EXCEPT in \*"),
+        ("SELECT [u] AS v FROM t", "ARRAY"),
+        ("SELECT h // 3 AS v FROM t", "between HUGEINT"),
+        ("SELECT * FROM read_parquet('x')", "in FROM"),
+        ("SELECT * FROM nobody", "there is no relation nobody"),
+        ("SELECT y FROM t", "there is no column y"),
+        ("SELECT SUM(d) OVER (ORDER BY u) AS v FROM t", "SUM of DOUBLE here"),
+        ('SELECT u AS "${x}" FROM t', "the name"),
+        ("INSERT INTO t SELECT * FROM t", "INSERT"),
+    ],
+)
+def test_what_is_not_known_is_refused_by_name(query: str, what: str) -> None:
+    with pytest.raises(BindError, match=what):
+        spark_sql(query, TABLE)
+
+
+def test_names_and_texts_can_not_break_out() -> None:
+    assert identifier("a`b") == "`a``b`"
+    assert string("\u20ac'\\\n$") == r"'\U000020AC\U00000027\U0000005C\U0000000A\U00000024'"
