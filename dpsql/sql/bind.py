@@ -180,6 +180,8 @@ class Binder:
             if isinstance(item, exp.Subquery) and not item.alias:
                 item.replace(exp.alias_(item.copy(), to_sql(item)[1:-1], quoted=True))
         for query in inner_queries(select):
+            if isinstance(query.parent, exp.Exists) and isinstance(query, exp.Select):
+                self._refuse_existence(query, env)
             if self.query(query, env, inner=False) is not None:
                 raise PrivacyError("private rows can't stand here.", span=span_of(query))
         for node in select.find_all(exp.Anonymous):
@@ -189,6 +191,19 @@ class Binder:
                     span=span_of(node),
                     hint="public tables can be read exactly, with plain SQL.",
                 )
+
+    def _refuse_existence(self, query: exp.Select, env: Env) -> None:
+        """EXISTS over rows that are private, beside public rows only."""
+        from_ = query.args.get("from_")
+        if from_ is None or query.args.get("with_") or _aggregates(query):
+            return
+        items = [from_.this, *(join.this for join in query.args.get("joins") or [])]
+        if any(self.source(item, env) is not None for item in items):
+            raise PrivacyError(
+                "EXISTS over private rows would tell exactly whether there are any.",
+                span=span_of(query),
+                hint="join the answer of a private SELECT key, COUNT(*) ... GROUP BY key HAVING COUNT(*) > 0.",
+            )
 
     # -- sources ------------------------------------------------------------------------------------------------
 

@@ -244,6 +244,7 @@ _KEYS = [
     "k, f",
     "n % 2",
     "k = 'a'",
+    "CASE WHEN n > 3 THEN 'x' ELSE 'y' END",
     "ROLLUP (k, f)",
     "CUBE (f, n % 2)",
     "GROUPING SETS ((k), (f, k), ())",
@@ -274,7 +275,7 @@ def statements(draw: Draw, depth: int) -> str:
     parts = [draw(aggregates(row_level)) for _ in range(draw(st.integers(1, 3)))]
     keys = draw(st.sampled_from(_KEYS))
     grouped = f" GROUP BY {keys}" if keys else ""
-    shown = "" if "(" in keys or not keys else f"{keys}, "
+    shown = f"{keys}, " if keys and "(" not in keys else ""
     options = [
         "epsilon = 1",
         draw(st.sampled_from(_OPTIONS)),

@@ -214,7 +214,8 @@ REFUSED = [
      "ALL and ANY are not known over private rows.", "compare with the MIN or MAX."),
     ("SELECT COUNT(*) FROM badges WHERE product IN (SELECT product FROM items)", INSIDE, None),
     ("SELECT COUNT(*) FROM customers WHERE EXISTS (SELECT 1 FROM badges WHERE badges.city = customers.city)", INSIDE, None),
-    ("SELECT name FROM products p WHERE EXISTS (SELECT 1 FROM items i WHERE i.product = p.product)", None, None),
+    ("SELECT name FROM products p WHERE EXISTS (SELECT 1 FROM items i WHERE i.product = p.product)",
+     "EXISTS over private rows would tell exactly whether there are any.", None),
     ("SELECT COUNT(*) FROM items i WHERE quantity < (SELECT price FROM products p WHERE p.price >= i.quantity)",
      "this subquery may find several rows.", None),
     # what chooses rows by other rows

@@ -128,10 +128,10 @@ Hint: add GROUP BY ward, or write AVG(ward).
 -- case: a private table in EXISTS
 SELECT ward FROM wards WHERE EXISTS (SELECT 1 FROM visits WHERE visits.ward = wards.ward)
 ----
-BindError: there is no table wards in this FROM.
+PrivacyError: EXISTS over private rows would tell exactly whether there are any.
   1 |   SELECT ward FROM wards WHERE EXISTS (SELECT 1 FROM visits WHERE visits.ward = wards.ward)
-                                                                                      ^^^^^^^^^^
-Hint: there is visits.
+                                                    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: join the answer of a private SELECT key, COUNT(*) ... GROUP BY key HAVING COUNT(*) > 0.
 ====
 -- case: a private scalar subquery
 SELECT COUNT(*) FROM visits WHERE age > (SELECT age FROM visits)
