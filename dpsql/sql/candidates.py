@@ -207,10 +207,9 @@ def _term_ctes(name: str, term: Term, alias: str) -> list[str]:
     if term.equal is not None:
         x, key = term.equal
         grouped = f"SELECT {x} AS k, SUM({term.amount}) AS v FROM rows WHERE {where} GROUP BY 1"
-        return [
-            f"{name}_g AS ({grouped})",
-            f"{name} AS (SELECT {alias}.{ORD}, {name}_g.v FROM {alias} JOIN {name}_g ON {name}_g.k = {key})",
-        ]
+        # Two values of x may be equal to one key (integers that are one double): still one number for each candidate.
+        met = f"SELECT {alias}.{ORD}, SUM({name}_g.v) AS v FROM {alias} JOIN {name}_g ON {name}_g.k = {key} GROUP BY 1"
+        return [f"{name}_g AS ({grouped})", f"{name} AS ({met})"]
     if term.shape == "clipped sum":
         assert term.clip is not None
         below = _running(name, term.amount, where, [term.clip], alias, term.amount)
