@@ -15,6 +15,7 @@ from dpsql.mechanisms.above_threshold import AboveThreshold
 from dpsql.mechanisms.additive import Aggregation
 from dpsql.mechanisms.distinct import DistinctCount
 from dpsql.mechanisms.exponential import ExponentialChoice
+from dpsql.mechanisms.histogram import Histogram
 from dpsql.mechanisms.outputs import Count, Mean, Output, Sum
 from dpsql.mechanisms.perturbation import GaussianNoise, Noise, Statistic
 from dpsql.mechanisms.quantile import Quantiles
@@ -63,6 +64,11 @@ def _(operator: Together, factor: Fraction, confidence: float) -> Iterator[Expec
 @_errors.register
 def _(operator: DistinctCount, factor: Fraction, confidence: float) -> Iterator[Expected]:
     yield from _output(Count(operator.name, operator.statistic), factor, confidence)
+
+
+@_errors.register
+def _(operator: Histogram, factor: Fraction, confidence: float) -> Iterator[Expected]:
+    yield Expected(f"{operator.name}, each bin", _scaled(operator.noise, factor).half_width(confidence))
 
 
 @_errors.register

@@ -83,3 +83,20 @@ Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data
 Expected error, with 0.95 probability, at other epsilons:
                                    ε=0.1     ε=0.2    ε=0.5    [ε=1]      ε=2      ε=5
   sum(LEAST(amount, 100) - 10)   ±26 960   ±13 480   ±5 392   ±2 696   ±1 348   ±539.2
+====
+-- case: a histogram and a covariance
+EXPLAIN SELECT WITH DP OPTIONS (epsilon = 1) HISTOGRAM(ward) AS h, COVAR_POP(age, amount) AS c FROM visits
+----
+1. Each patient_id in visits is protected, with at most 10 rows in one group.
+2. histogram(ward): count the rows with ward in 3 bins (declared by the policy); all of them are shown.
+3. covar_pop(age, amount): COVAR_POP from 4 noisy moments, age held to [0, 120] (from the policy) and amount held to [0, 500] (from the policy).
+4. covar_pop(age, amount): a sum of products with discrete Laplace noise of scale 1.2e+06 (ε=0.125); within ±5.25843e+06 with 0.9875 probability.
+5. covar_pop(age, amount): a total about 60 with discrete Laplace noise of scale 4800 (ε=0.125); within ±21034 with 0.9875 probability.
+6. covar_pop(age, amount): a total about 250 with discrete Laplace noise of scale 20000 (ε=0.125); within ±87640.5 with 0.9875 probability.
+7. covar_pop(age, amount): and a count with discrete Laplace noise of scale 80 (ε=0.125); within ±351 with 0.9875 probability.
+8. histogram(ward): the count of each of 3 bins with discrete Laplace noise of scale 20 (ε=0.5); within ±60 with 0.95 probability.
+Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
+
+Expected error, with 0.95 probability, at other epsilons:
+                              ε=0.1   ε=0.2   ε=0.5   [ε=1]   ε=2   ε=5
+  histogram(ward), each bin    ±599    ±300    ±120     ±60   ±30   ±12

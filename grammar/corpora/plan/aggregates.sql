@@ -227,3 +227,47 @@ WITH a AS (SELECT * FROM visits WHERE urgent), b AS (SELECT patient_id, amount F
 columns: total
 cost: ε=1
 block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10240000}
+====
+-- case: a correlation
+SELECT WITH DP OPTIONS (epsilon = 1) CORR(age, amount) AS r FROM visits
+----
+columns: r
+cost: ε=1
+block: Aggregation {"events": [{"count": 1, "epsilon": "1/6", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 1, "epsilon": "1/6", "kind": "discrete_laplace", "sensitivity": 600}, {"count": 1, "epsilon": "1/6", "kind": "discrete_laplace", "sensitivity": 5120000}, {"count": 1, "epsilon": "1/6", "kind": "discrete_laplace", "sensitivity": 307200000}, {"count": 1, "epsilon": "1/6", "kind": "discrete_laplace", "sensitivity": 36000}, {"count": 1, "epsilon": "1/6", "kind": "discrete_laplace", "sensitivity": 2621440000000}], "kind": "composed"}
+====
+-- case: a regression by public keys
+SELECT WITH DP OPTIONS (epsilon = 1) ward, REGR_SLOPE(amount, age) AS slope FROM visits GROUP BY ward
+----
+columns: ward, slope
+cost: ε=1
+block: Aggregation {"events": [{"count": 3, "epsilon": "1/5", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 3, "epsilon": "1/5", "kind": "discrete_laplace", "sensitivity": 5120000}, {"count": 3, "epsilon": "1/5", "kind": "discrete_laplace", "sensitivity": 600}, {"count": 3, "epsilon": "1/5", "kind": "discrete_laplace", "sensitivity": 307200000}, {"count": 3, "epsilon": "1/5", "kind": "discrete_laplace", "sensitivity": 36000}], "kind": "composed"}
+====
+-- case: a histogram of declared values
+SELECT WITH DP OPTIONS (epsilon = 1) HISTOGRAM(ward) AS h FROM visits
+----
+columns: h
+cost: ε=1
+block: Together {"epsilon": "1", "kind": "pure"}
+====
+-- case: a histogram of given bins
+SELECT WITH DP OPTIONS (epsilon = 1) HISTOGRAM(age, [18, 40, 65]) AS h FROM visits
+----
+columns: h
+cost: ε=1
+block: Together {"epsilon": "1", "kind": "pure"}
+====
+-- case: an average date
+SELECT WITH DP OPTIONS (epsilon = 1) AVG(day, contribution_bounds_per_row => (DATE '2024-01-01', DATE '2024-12-31')) AS d FROM visits
+----
+columns: d
+cost: ε=1
+block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 1830}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}], "kind": "composed"}
+====
+-- case: cells that add up
+SELECT WITH DP OPTIONS (epsilon = 1, consistent = TRUE) ward, COUNT(*) AS n FROM visits GROUP BY ROLLUP (ward)
+----
+columns: ward, n
+cost: ε=1
+block: Aggregation {"count": 3, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}
+block: Aggregation {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}
+note: the cells of COUNT and SUM were made to add up
