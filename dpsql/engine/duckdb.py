@@ -49,6 +49,7 @@ RESOURCES = ("memory_limit", "max_memory", "threads", "temp_directory", "max_tem
 _MEANING = {"default_collation": "", "integer_division": "false", "python_enable_replacements": "false"}
 _FATAL = (duckdb.FatalException, duckdb.InternalException)
 _ENUM = re.compile(r"ENUM\((?:'(?:[^']|'')*'(?:, *)?)*\)")
+_LENGTH = re.compile(r"\[\d+\]")
 
 
 class DuckDBEngine:
@@ -208,7 +209,9 @@ class DuckDBEngine:
                 hint=did_you_mean(name, self._existing()),
             )
         # The labels of an ENUM are data: a column of one shows its text only.
-        kinds = {row[0]: _ENUM.sub("VARCHAR", row[1]) for row in described if "ENUM(" in row[1]}
+        # An array of fixed length is a list: some of what DuckDB does with arrays fails once there is a row.
+        plain = {row[0]: _LENGTH.sub("[]", _ENUM.sub("VARCHAR", row[1])) for row in described}
+        kinds = {row[0]: plain[row[0]] for row in described if plain[row[0]] != row[1]}
         # A text is compared as it is: where a collation makes two texts equal, one row would say how all are shown.
         texts = [row[0] for row in described if row[1] == "VARCHAR"]
         collated = [name for name in texts if files is None and self._collated(body, name)]

@@ -228,7 +228,7 @@ def ptr_block(binder: Binder, select: exp.Select, bound: From, options: Options,
             found = stable.ask(call, fresh_names([*taken, label_of(call)])[-1])
             asked.append(found)
             value: exp.Expr = column(found.name)  # a struct is released as it is: its type has no short name
-            value = value if "STRUCT" in found.type else exp.cast(value, found.type)
+            value = value if "STRUCT" in found.type else exp.cast(value, found.type, dialect="duckdb")
             labels.append(item.alias if isinstance(item, exp.Alias) else found.label)
         else:
             value = _above(block, inner)
