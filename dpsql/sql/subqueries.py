@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -30,7 +30,6 @@ from dpsql.sql.walk import Env, outer_queries
 if TYPE_CHECKING:
     from dpsql.sql.bind import Binder
 
-T = TypeVar("T", exp.Expr, Field)
 ONCE = "dpsql_once"
 """Marks a query whose copies are to be bound once."""
 _BEYOND = ("group", "having", "qualify", "limit", "offset", "windows", "sample", "laterals")
@@ -89,7 +88,9 @@ def _subquery(binder: Binder, query: exp.Expr, names: Names, env: Env) -> tuple[
         raise PrivacyError(
             "ALL and ANY are not known over private rows.",
             span=span_of(holder.parent),
-            hint="compare with the MIN or MAX.",
+            hint="write x IN (SELECT ...)."
+            if isinstance(holder.parent, exp.Any) and isinstance(holder.parent.parent, exp.EQ)
+            else "compare with the MIN or MAX.",
         )
     key = str(query.meta.get(ONCE, ""))
     if key in binder.once:
@@ -169,10 +170,9 @@ def _in_place(binder: Binder, inner: Inner, place: exp.Expr, names: Names, env: 
     pairs = [_outward(inner.names, part) for part in conjuncts(where.this if where is not None else None)]
     more: tuple[exp.Expr, ...] = ()
     if isinstance(place, exp.In):
-        item = _only(inner.select.expressions, inner.select)
-        mine, theirs, same = _equal(binder, place, item.unalias(), names, inner.names, env)
-        pairs.append((theirs, mine) if mine is not None and theirs is not None else None)
-        more = (same,)
+        items = [item.unalias() for item in inner.select.expressions]
+        equal, more = _equal(binder, place, items, names, inner.names, env)
+        pairs += equal
     if inner.bound.private:
         more = (*more, _linked(inner.bound.unit, inner.bound.relations, names, pairs, inner.select))
     if isinstance(place, exp.Exists | exp.In):
@@ -186,7 +186,8 @@ def _scalar(inner: Inner, more: tuple[exp.Expr, ...]) -> Typed:
     """One aggregate over the rows that belong to the row around: it has a value whatever the data."""
     from dpsql.sql.per_unit import bounds_of_own
 
-    item = _only(inner.select.expressions, inner.select).unalias()
+    _same_width(1, inner.select.expressions, inner.select)
+    item = inner.select.expressions[0].unalias()
     if not _aggregated(inner.select):
         raise PrivacyError(
             "this subquery may find several rows.",
@@ -211,54 +212,67 @@ def _of_relation(binder: Binder, relation: Relation, place: exp.Expr, names: Nam
     if not isinstance(place, exp.In) or relation.unit is None:
         raise _refusal(place, names, (relation,))
     relation = relation.renamed(binder.name("inner"))
-    item = _only(relation.fields, place)
-    inside = Names((relation,))
-    found = column(item.name, relation.alias)
-    mine, theirs, same = _equal(binder, place, found, names, inside, env)
-    pair = (theirs, mine) if mine is not None and theirs is not None else None
-    link = _linked(relation.unit, [relation], names, [pair], place)
-    sql = f"SELECT 1 FROM {to_sql(relation.source)} WHERE ({to_sql(same)}) AND ({to_sql(link)})"
+    items: list[exp.Expr] = [column(item.name, relation.alias) for item in relation.fields]
+    pairs, same = _equal(binder, place, items, names, Names((relation,)), env)
+    conditions = (*same, _linked(relation.unit, [relation], names, pairs, place))
+    where = " AND ".join(f"({to_sql(node)})" for node in conditions)
+    sql = f"SELECT 1 FROM {to_sql(relation.source)} WHERE {where}"
     return _exists(parse_fragment(sql), place, names, env, binder)
 
 
 def _apart(relation: Relation, place: exp.Expr, names: Names) -> tuple[Typed, list[Input]]:
     """A public subquery, evaluated before the exact query runs, and lent to it."""
-    if len(relation.fields) != 1:
-        raise BindError("the subquery must have one column.", span=span_of(place))
-    item, found = relation.fields[0], relation.inputs[0]
-    inner = exp.Select(expressions=[column(item.name)]).from_(exp.to_table(found.name))
-    if isinstance(place, exp.In):
-        left = safe.total(place.this, names)
-        if left.type.kind != item.typed.type.kind and not (left.type.numeric and item.typed.type.numeric):
+    found, items = relation.inputs[0], [column(item.name) for item in relation.fields]
+    inner = exp.Select(expressions=items).from_(exp.to_table(found.name))
+    if not isinstance(place, exp.In):
+        _same_width(1, items, place)
+        return Typed(inner.limit(1).subquery(), relation.fields[0].typed.type, None, False, None), [found]
+    sides = _sides(place)
+    _same_width(len(sides), items, place)
+    nodes = []
+    for side, item in zip(sides, relation.fields, strict=True):
+        left, kind = safe.total(side, names), item.typed.type
+        if left.type.kind != kind.kind and not (left.type.numeric and kind.numeric):
             raise BindError(
                 "IN compares values of different types.",
                 span=span_of(place),
                 hint="cast the subquery's column.",
             )
-        present = exp.Not(this=exp.Is(this=column(item.name), expression=exp.Null()))
-        node: exp.Expr = exp.In(this=left.node, query=inner.where(present).subquery())
-        return Typed(exp.paren(node), BOOLEAN, None, False, None), [found]
-    return Typed(inner.limit(1).subquery(), item.typed.type, None, False, None), [found]
+        nodes.append(left.node)
+        inner = inner.where(exp.Not(this=exp.Is(this=column(item.name), expression=exp.Null())))
+    row = nodes[0] if len(nodes) == 1 else exp.Tuple(expressions=nodes)
+    return Typed(exp.paren(exp.In(this=row, query=inner.subquery())), BOOLEAN, None, False, None), [found]
 
 
 # -- what links a subquery to the row around it -------------------------------------------------------------------
 
 
-def _only(items: Sequence[T], place: exp.Expr) -> T:
-    if len(items) != 1 or (isinstance(items[0], exp.Expr) and items[0].is_star):
-        raise BindError("the subquery must have one column.", span=span_of(place))
-    return items[0]
+def _sides(place: exp.In) -> list[exp.Expr]:
+    """What is looked for: one value, or a row of them."""
+    return list(place.this.expressions) if isinstance(place.this, exp.Tuple) else [place.this]
+
+
+def _same_width(count: int, items: Sequence[exp.Expr], place: exp.Expr) -> None:
+    if len(items) != count or any(item.is_star for item in items):
+        many = "one column" if count == 1 else f"{count} columns"
+        raise BindError(f"the subquery must have {many}.", span=span_of(place))
 
 
 def _equal(
-    binder: Binder, place: exp.In, item: exp.Expr, names: Names, inside: Names, env: Env
-) -> tuple[Field | None, Field | None, exp.Expr]:
-    """``x IN (SELECT y ...)`` as x = y: what the two are, and the condition."""
-    left = expression(binder, place.this, names, env)[0]
-    right = expression(binder, item, inside, env)[0]
-    nodes, _ = unify([(left, place.this), (right, item)], "IN")
-    same = exp.EQ(this=exp.paren(nodes[0].copy()), expression=exp.paren(nodes[1].copy()))
-    return names.known(place.this), inside.known(item), same
+    binder: Binder, place: exp.In, items: Sequence[exp.Expr], names: Names, inside: Names, env: Env
+) -> tuple[list[tuple[Field, Field] | None], tuple[exp.Expr, ...]]:
+    """``x IN (SELECT y ...)`` as x = y: what the two are, inside first, and the conditions."""
+    sides = _sides(place)
+    _same_width(len(sides), items, place)
+    pairs: list[tuple[Field, Field] | None] = []
+    conditions = []
+    for side, item in zip(sides, items, strict=True):
+        left, right = expression(binder, side, names, env)[0], expression(binder, item, inside, env)[0]
+        nodes, _ = unify([(left, side), (right, item)], "IN")
+        conditions.append(exp.EQ(this=exp.paren(nodes[0].copy()), expression=exp.paren(nodes[1].copy())))
+        here, there = inside.known(item), names.known(side)
+        pairs.append(None if here is None or there is None else (here, there))
+    return pairs, tuple(conditions)
 
 
 def _outward(inside: Names, part: exp.Expr) -> tuple[Field, Field] | None:
@@ -332,7 +346,7 @@ def _exists(query: exp.Expr, place: exp.Expr, names: Names, env: Env, binder: Bi
     """EXISTS; IN where the left side is missing is missing itself, which matters only below NOT."""
     found: exp.Expr = exp.Exists(this=query)
     if isinstance(place, exp.In) and isinstance(place.parent, exp.Not | exp.Paren):
-        left = expression(binder, place.this, names, env)[0]
-        present = exp.Not(this=exp.Is(this=exp.paren(left.node.copy()), expression=exp.Null()))
-        found = exp.Case(ifs=[exp.If(this=present, true=found)])
+        given = [expression(binder, side, names, env)[0].node for side in _sides(place)]
+        known = [exp.Not(this=exp.Is(this=exp.paren(n.copy()), expression=exp.Null())) for n in given]
+        found = exp.Case(ifs=[exp.If(this=exp.and_(*known, copy=False), true=found)])
     return Typed(exp.paren(found), BOOLEAN, None, False, None)

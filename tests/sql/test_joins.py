@@ -108,7 +108,10 @@ ANSWERED = [
     "(SELECT 1 FROM items i WHERE i.order_id = o.order_id AND i.quantity > 6))",
     "SELECT COUNT(*) FROM customers c WHERE EXISTS (SELECT 1 FROM orders o JOIN items i USING (order_id) WHERE o.customer = c.id "
     "AND quantity = 7)",
+    "SELECT COUNT(*) FROM orders WHERE (customer, kind) IN (SELECT customer, 'web' FROM orders WHERE amount > 20)",
+    "SELECT COUNT(*) FROM orders WHERE (customer, kind) NOT IN (SELECT customer, kind FROM orders GROUP BY ALL HAVING COUNT(*) > 1)",
     # over public rows, whatever they ask
+    "SELECT COUNT(*) FROM items WHERE (product, quantity) IN (SELECT product, price FROM products)",
     "SELECT COUNT(*) FROM items WHERE product IN (SELECT product FROM products WHERE price > 2)",
     "SELECT COUNT(*) FROM items WHERE product NOT IN (SELECT product FROM products)",
     "SELECT COUNT(*) FROM items i WHERE EXISTS (SELECT 1 FROM products p WHERE p.product = i.product AND p.price > i.quantity)",
