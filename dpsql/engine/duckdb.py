@@ -9,7 +9,7 @@ import os
 import re
 import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from dpsql.engine.clone import Clone, Columns, quoted
 from dpsql.engine.frames import as_arrow
-from dpsql.engine.running import Outcome, run
+from dpsql.engine.running import Outcome, run, watched
 from dpsql.errors import EngineError, PolicyError, did_you_mean
 from dpsql.policy import Policy, Table
 
@@ -47,6 +47,8 @@ _SETTINGS = {
 RESOURCES = ("memory_limit", "max_memory", "threads", "temp_directory", "max_temp_directory_size")
 # Settings that change what SQL means: two people must not become one because their names differ by case.
 _MEANING = {"default_collation": "", "integer_division": "false", "python_enable_replacements": "false"}
+_PART = 1 << 20
+"""Rows of a result that are held at once, where it is read in parts."""
 _FATAL = (duckdb.FatalException, duckdb.InternalException)
 _ENUM = re.compile(r"ENUM\((?:'(?:[^']|'')*'(?:, *)?)*\)")
 _LENGTH = re.compile(r"\[\d+\]")
@@ -350,6 +352,46 @@ class DuckDBEngine:
             raise EngineError(WITHHELD)
         return table
 
+    def batches(self, sql: str, lent: Mapping[str, pa.Table] | None = None) -> Iterator[pa.Table]:
+        """The same rows in parts of about a million, each taken from DuckDB as it is asked for.
+
+        Raises:
+            EngineError, KeyboardInterrupt: as for ``execute``.
+        """
+        state = "done"
+        with self._lock:
+            self._stop.clear()
+            box: list[Any] = []
+            try:
+                state, rows = self._step(lambda: self._begin(sql, lent or {}, box))
+                while rows is not None:
+                    yield rows
+                    state, rows = self._step(lambda: _next(box[0]))
+            finally:
+                for name in lent or {}:
+                    with contextlib.suppress(duckdb.Error):
+                        self._con.unregister(name)
+        if state == "stopped":
+            raise KeyboardInterrupt
+        if state == "failed":
+            raise EngineError(WITHHELD)
+
+    def _step(self, work: Callable[[], pa.Table | None]) -> tuple[str, pa.Table | None]:
+        """What became of it. DuckDB's message dies with this frame."""
+        outcome = watched(work, self._con.interrupt, self._stop)
+        if outcome.failure is not None and issubclass(outcome.failure, _FATAL):
+            self._reopen()
+        return (
+            "stopped" if outcome.stopped else "failed" if outcome.failure is not None else "done",
+            outcome.table,
+        )
+
+    def _begin(self, sql: str, lent: Mapping[str, pa.Table], box: list[Any]) -> pa.Table:
+        for name, rows in lent.items():
+            self._con.register(name, rows)
+        box.append(self._con.sql(sql).to_arrow_reader(_PART))
+        return _next(box[0]) or box[0].schema.empty_table()
+
     def _attempt(self, sql: str, lent: Mapping[str, pa.Table]) -> tuple[pa.Table | None, bool]:
         """The rows, or whether it was stopped. DuckDB's message dies with this frame."""
         self._stop.clear()
@@ -385,6 +427,13 @@ class DuckDBEngine:
             self._con.close()
         if self._clone is not None:
             self._clone.close()
+
+
+def _next(reader: Any) -> pa.Table | None:
+    try:
+        return pa.Table.from_batches([reader.read_next_batch()])
+    except StopIteration:
+        return None
 
 
 _SIZES = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}

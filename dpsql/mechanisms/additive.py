@@ -9,7 +9,7 @@ the distinct units of each group, and that a unit touches at most as many groups
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpsql.mechanisms.base import Read, Release, salted
+from dpsql.mechanisms.base import Read, Release, parts, salted
 from dpsql.mechanisms.outputs import Count, Mean, Output, Sum, Variance, exact_integers
 from dpsql.mechanisms.packed import Packed
 from dpsql.mechanisms.partition import GroupSelection
@@ -89,10 +89,8 @@ class Aggregation:
 
     def released(self, read: Read, entropy: Entropy) -> pa.Table:
         """The released columns."""
-        table = self._totals(read, entropy)
-        if self.selection is not None:
-            units = exact_integers(table.column(self.selection.column))
-            table = table.filter(pa.array(self.selection.keep(units, entropy)))
+        kept = [self._selected(part, entropy) for part in self._totals(read, entropy)]
+        table = pa.concat_tables(kept) if len(kept) > 1 else kept[0]
         if self.keys:
             table = by_key(table, self.keys)
         noisy = {s: s.noise.add(self._exact(table, s.column), entropy) for s in self.statistics}
@@ -103,12 +101,20 @@ class Aggregation:
             columns[f"{output.name}__low"], columns[f"{output.name}__high"] = shown.low, shown.high
         return pa.table(columns)
 
-    def _totals(self, read: Read, entropy: Entropy) -> pa.Table:
+    def _totals(self, read: Read, entropy: Entropy) -> Iterator[pa.Table]:
+        """In parts where groups are selected: those that are not kept never are in memory together."""
         if self.packed is not None and getattr(read, "room", 0) > 0:
             table = self.packed.table(read, entropy)
             if table is not None:
-                return table
-        return read(salted(self.query, entropy))
+                return iter((table,))
+        query = salted(self.query, entropy)
+        return parts(read, query) if self.selection is not None else iter((read(query),))
+
+    def _selected(self, table: pa.Table, entropy: Entropy) -> pa.Table:
+        if self.selection is None:
+            return table
+        units = exact_integers(table.column(self.selection.column))
+        return table.filter(pa.array(self.selection.keep(units, entropy)))
 
     def _exact(self, table: pa.Table, column: str) -> Any:
         if not self.keys and table.num_rows == 0:

@@ -6,7 +6,7 @@ any data are touched, and turns exact relations into a :class:`Release`. It hold
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -42,9 +42,23 @@ class Reader:
     execute: Callable[[str, Mapping[str, pa.Table]], pa.Table]
     lent: Mapping[str, pa.Table]
     room: int = 0
+    stream: Callable[[str, Mapping[str, pa.Table]], Iterator[pa.Table]] | None = None
 
     def __call__(self, sql: str, lent: Mapping[str, pa.Table] | None = None, /) -> pa.Table:
         return self.execute(sql, {**self.lent, **(lent or {})})
+
+    def parts(self, sql: str) -> Iterator[pa.Table]:
+        """The rows in parts of a million or so, each held only while it is looked at."""
+        return iter((self(sql),)) if self.stream is None else self.stream(sql, self.lent)
+
+
+def parts(read: Read, sql: str) -> Iterator[pa.Table]:
+    """The rows of a query in parts, where the reader can give them so; else all at once. There is one at least."""
+    streamed = getattr(read, "parts", None)
+    if streamed is None:
+        return iter((read(sql),))
+    found: Iterator[pa.Table] = streamed(sql)
+    return found
 
 
 @dataclass(frozen=True)
