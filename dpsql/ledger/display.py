@@ -95,6 +95,10 @@ def budget_text(ledger: Ledger, last: int = 20) -> str:
     return "\n".join(lines)
 
 
+_LEFT = "style='text-align: left'"
+_BELOW = "style='caption-side: bottom; text-align: left'"
+
+
 def budget_html(ledger: Ledger, last: int = 20) -> str:
     """The same rows as HTML, readable with styles off."""
     state = ledger.state()
@@ -109,14 +113,14 @@ def budget_html(ledger: Ledger, last: int = 20) -> str:
         parts.append("<p>This budget lasts for this process only.</p>")
     entries = ledger.entries()
     if entries[-last:]:
-        head = "".join(f"<th scope='col'>{h}</th>" for h in ("when", "charge", "outcome", "cell"))
+        head = "".join(f"<th scope='col' {_LEFT}>{h}</th>" for h in ("when", "charge", "outcome", "cell"))
         body = "".join(
-            f"<tr><td>{escape(e.when_text)}</td><td>{escape(e.loss)}</td><td>{escape(e.outcome)}</td>"
-            f"<td style='text-align: left'><code>{escape(_clip(e.text, 200))}</code></td></tr>"
+            f"<tr><td>{escape(e.when_text)}</td><td {_LEFT}>{escape(e.loss)}</td><td {_LEFT}>{escape(e.outcome)}</td>"
+            f"<td {_LEFT}><code>{escape(_clip(e.text, 200))}</code></td></tr>"
             for e in entries[-last:]
         )
         parts.append(
-            f"<table><caption>{escape(state.sentence)}</caption><thead><tr>{head}</tr></thead>"
+            f"<table><caption {_BELOW}>{escape(state.sentence)}</caption><thead><tr>{head}</tr></thead>"
             f"<tbody>{body}</tbody></table>"
         )
     if len(entries) > last:

@@ -30,6 +30,10 @@ WIDTH = 60
 NOISE_ONLY = "the interval is for the noise, not for clamping"
 NO_INTERVAL = "no interval: computed after the release"
 _GAP = "   "
+_CAPTION = (
+    "caption-side: bottom; text-align: left; white-space: nowrap; width: 0"  # it does not widen the table
+)
+_PRE = "white-space: pre-wrap; word-break: normal; overflow-wrap: anywhere"
 
 
 @dataclass(frozen=True)
@@ -75,14 +79,10 @@ class Sheet:
                 body.append(f'<tr><td colspan="{len(self.columns)}">…</td></tr>')
             body.append("<tr>" + "".join(_cell("td", c.cells[i], c.right) for c in self.columns) + "</tr>")
         head = "".join(_cell('th scope="col"', c.heading, c.right) for c in self.columns)
-        caption = " · ".join(html.escape(line) for line in self.caption)
+        caption = "<br>".join(html.escape(line) for line in _folded(self.caption))
         return (
             '<table class="dpsql">'
-            + (
-                f'<caption style="caption-side: bottom; text-align: left">{caption}</caption>'
-                if caption
-                else ""
-            )
+            + (f'<caption style="{_CAPTION}">{caption}</caption>' if caption else "")
             + (f"<thead><tr>{head}</tr></thead>" if head else "")
             + f"<tbody>{''.join(body)}</tbody></table>"
         )
@@ -109,7 +109,7 @@ class Lines:
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         return {
             "text/plain": repr(self),
-            "text/html": f'<pre style="white-space: pre-wrap">{html.escape(repr(self))}</pre>',
+            "text/html": f'<pre style="{_PRE}">{html.escape(repr(self))}</pre>',
         }
 
 

@@ -252,7 +252,7 @@ def test_the_text_of_the_budget(ledger: Ledger) -> None:
     ]
     assert second.split(maxsplit=3)[1:] == ["ε=0.1", "failed", "SELECT 2"]
     page = budget_html(ledger)
-    assert "<meter" in page and "<caption>ε=0.8 of ε=1 left</caption>" in page and "<script" not in page
+    assert "<meter" in page and ">ε=0.8 of ε=1 left</caption>" in page and "<script" not in page
 
 
 def test_html_is_escaped(ledger: Ledger) -> None:
