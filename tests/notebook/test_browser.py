@@ -52,7 +52,9 @@ while (texts.nextNode()) {{
     const node = texts.currentNode, holder = node.parentElement;
     if (!node.textContent.trim() || holder.closest("script, style")) continue;
     const under = paper(holder), ink = over(parse(getComputedStyle(holder).color), under);
-    const [a, b] = [light(ink), light(under)].sort((x, y) => y - x), box = holder.getBoundingClientRect();
+    const [a, b] = [light(ink), light(under)].sort((x, y) => y - x);
+    const range = document.createRange(); range.selectNodeContents(node);
+    const box = range.getBoundingClientRect();
     found.push([node.textContent.trim().slice(0, 40), (a + 0.05) / (b + 0.05), box.width * box.height]);
 }}
 document.title = JSON.stringify({{ found, wide: document.documentElement.scrollWidth <= innerWidth }});
