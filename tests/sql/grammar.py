@@ -262,7 +262,9 @@ def aggregates(draw: Draw, row_level: bool) -> str:
         st.sampled_from(
             ["COUNT(*)", "COUNT(x)", "COUNT(DISTINCT k)", "COUNT_IF(x > 1)", "COUNT(*)" if row_level else "COUNT(DISTINCT u)",
              f"COUNT(*, contribution_bounds_per_group => ({low}, {high}))", f"SUM({number}, {per})", f"AVG({number}, {per})",
-             f"VAR_POP({number}, {bounded})", f"MEDIAN({number}, {bounded})", f"SUM({number})", f"AVG({number})"]
+             f"VAR_POP({number}, {bounded})", f"MEDIAN({number}, {bounded})", f"SUM({number})", f"AVG({number})",
+             f"CORR({number}, x, {bounded})", f"COVAR_POP(x, {number})", f"REGR_SLOPE(n, {number}, {bounded})", "SUM(f)",
+             "HISTOGRAM(f)", "HISTOGRAM(n, [1, 3])", "HISTOGRAM_EXACT(k, ['a', 'b'])"]
         )
     )  # fmt: skip
     return kind + draw(st.sampled_from(["", "", f" FILTER (WHERE {draw(st.sampled_from(_CONDITIONS))})"]))
@@ -280,6 +282,7 @@ def statements(draw: Draw, depth: int) -> str:
         "epsilon = 1",
         draw(st.sampled_from(_OPTIONS)),
         draw(st.sampled_from(["", "noise = GAUSSIAN, delta = 1e-7"])),
+        draw(st.sampled_from(["", "", "", "consistent = TRUE"])),
     ]
     mode = f"WITH DP OPTIONS ({', '.join(option for option in options if option)})"
     where = draw(st.sampled_from(["", "", " WHERE f", " WHERE x > 1 OR n IS NULL"]))

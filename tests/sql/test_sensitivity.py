@@ -18,6 +18,7 @@ from dpsql.errors import Error
 from dpsql.mechanisms.additive import Aggregation, GaussianNoise, LaplaceNoise
 from dpsql.mechanisms.base import SALT, Operator
 from dpsql.mechanisms.distinct import DistinctCount
+from dpsql.mechanisms.histogram import Histogram
 from dpsql.mechanisms.quantile import Quantiles
 from dpsql.mechanisms.together import Part, Together
 from dpsql.plan import Plan
@@ -80,12 +81,13 @@ def moved(before: dict[Any, dict[str, int]], after: dict[Any, dict[str, int]], c
 
 
 def histogram(
-    con: duckdb.DuckDBPyConnection, query: str, keys: tuple[str, ...]
-) -> dict[tuple[Any, ...], dict[Any, int]]:
-    """How many rows have each value, by group: what quantiles are chosen from."""
+    con: duckdb.DuckDBPyConnection, query: str, keys: tuple[str, ...], columns: tuple[str, str] = ("value", "count")
+) -> dict[tuple[Any, ...], dict[Any, int]]:  # fmt: skip
+    """How many rows have each value, by group: what quantiles are chosen from, and what bins count."""
+    value, count = columns
     found: dict[tuple[Any, ...], dict[Any, int]] = {}
     for row in con.sql(query.replace(SALT, "12345")).to_arrow_table().to_pylist():
-        found.setdefault(tuple(row[key] for key in keys), {})[row["value"]] = int(row["count"] or 0)
+        found.setdefault(tuple(row[key] for key in keys), {})[row[value]] = int(row[count] or 0)
     return found
 
 
@@ -124,14 +126,19 @@ def violations_of_part(part: Part, before: dict[Any, Any], after: dict[Any, Any]
     """The same for values that are counted, and for the rows that quantiles are chosen from."""
     if isinstance(part, DistinctCount):
         return beyond(part.noise, moved(before, after, "n"), "COUNT(DISTINCT)", False)
-    assert isinstance(part, Quantiles)
+    assert isinstance(part, Quantiles | Histogram)
+    groups, most = (
+        (part.groups, part.rows)
+        if isinstance(part, Quantiles)
+        else (part.noise.groups, part.noise.sensitivity)
+    )
     changes = []
     for key in before.keys() | after.keys():
         here, there = before.get(key, {}), after.get(key, {})
         rows = sum(abs(here.get(value, 0) - there.get(value, 0)) for value in here.keys() | there.keys())
         changes += [rows] if rows else []
-    if len(changes) > part.groups or max(changes, default=0) > part.rows:
-        return [f"the rows of a quantile move by {changes}"]
+    if len(changes) > groups or max(changes, default=0) > most:
+        return [f"the rows of a quantile or a histogram move by {changes}"]
     return []
 
 
@@ -274,12 +281,16 @@ def parts_of(operator: Operator) -> tuple[Aggregation | Part, ...]:
 
 def exact(con: duckdb.DuckDBPyConnection, operator: Operator, schema: str) -> list[dict[Any, Any]]:
     """What the operator's queries give in a schema."""
-    return [
-        (histogram if isinstance(part, Quantiles) else rows_by_key)(
-            con, in_schema(part.query, schema), part.keys
-        )
-        for part in parts_of(operator)
-    ]
+    found: list[dict[Any, Any]] = []
+    for part in parts_of(operator):
+        query = in_schema(part.query, schema)
+        if isinstance(part, Histogram):
+            found.append(histogram(con, query, part.keys, ("bin", "n")))
+        elif isinstance(part, Quantiles):
+            found.append(histogram(con, query, part.keys))
+        else:
+            found.append(rows_by_key(con, query, part.keys))
+    return found
 
 
 def differences(
