@@ -29,6 +29,10 @@ _SAFE = 1 << 61
 _LOWER, _UPPER = (">", ">="), ("<", "<=")
 
 
+MOST = 1 << 22
+"""Bins that are held here; where there are more, the engine joins them with the candidates."""
+
+
 @dataclass(frozen=True)
 class Swept:
     """``factor * aggregate`` of a candidate.
@@ -57,14 +61,15 @@ class Sweep:
         return (self.candidates, *self.histograms)
 
     def score(self, texts: list[str], read: Read) -> pa.Table | None:
-        """The candidates with their ``score``; None for types that are not compared here. ``texts``: salted queries."""
+        """The candidates with their ``score``; None for types that are not compared here, and where a histogram has more
+        than :data:`MOST` bins. ``texts``: salted queries."""
         table = read(texts[0])
         if not all(_comparable(table.schema.field(c).type) for t in self.terms for c in _columns(t)):
             return None
         runs: list[_Running] = []
         for text in texts[1:]:
-            found = read(text)
-            if not _comparable(found.schema.field("x").type):
+            found = read(f"SELECT * FROM ({text}) AS histogram LIMIT {MOST + 1}")
+            if found.num_rows > MOST or not _comparable(found.schema.field("x").type):
                 return None
             runs.append(_Running(found))
         score = exact_integers(table.column(BASE))

@@ -138,3 +138,21 @@ def test_one_pair_takes_part_once(session: dpsql.Session) -> None:
         r"moves it by at most ([0-9.e+]+)", str(session.explain(f"SELECT id, EXPMECH({three}) OVER c FROM t"))
     )
     assert found is not None and float(found[1]) >= 50
+
+
+def test_a_histogram_too_large_to_hold_stays_in_the_engine(
+    con: duckdb.DuckDBPyConnection, session: dpsql.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[bool] = []
+    score = sweep.Sweep.score
+
+    def watched(self: sweep.Sweep, *given: object) -> object:
+        table = score(self, *given)  # type: ignore[arg-type]
+        held.append(table is not None)
+        return table
+
+    monkeypatch.setattr(sweep.Sweep, "score", watched)
+    for most, op, wanted in ((1 << 22, ">=", True), (3, "<=", False)):
+        monkeypatch.setattr(sweep, "MOST", most)
+        test_equals_duckdb(con, session, f"COUNT(*) FILTER (WHERE t.i {op} c.i)")
+        assert held.pop() is wanted
