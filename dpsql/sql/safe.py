@@ -82,7 +82,7 @@ def _bind(node: exp.Expr, bind: Bind, scope: Scope) -> Typed:
     handler = _HANDLERS.get(type(node))
     if handler is not None:
         return handler(node, bind)
-    if isinstance(node, exp.Func) and not isinstance(node, exp.AggFunc):
+    if isinstance(node, exp.Func) and not isinstance(node, exp.AggFunc | exp.Exists):
         return calls.function(node, bind)
     raise _refusal(node)
 
