@@ -60,6 +60,8 @@ class Clone:
             self._con.execute(f"CREATE {kind} IF NOT EXISTS {where} ({listed})")
         self._con.execute("SET enable_external_access = false")
         self._con.execute("SET lock_configuration = true")
+        self._fit: set[tuple[object, ...]] = set()
+        """Queries that were bound already, with what was lent: no table of the clone ever changes."""
 
     def check(self, sql: str, lent: Mapping[str, Columns]) -> None:
         """Binds a query, with public relations lent to it under their names.
@@ -67,6 +69,9 @@ class Clone:
         Raises:
             BindError: it would fail whatever the data are.
         """
+        key = (sql, *sorted((name, *map(tuple, columns)) for name, columns in lent.items()))
+        if key in self._fit:
+            return
         message = ""
         for name, columns in lent.items():
             self._con.execute(f"CREATE OR REPLACE TEMP VIEW {quoted(name)} AS {empty(columns)}")
@@ -76,6 +81,9 @@ class Clone:
             message = str(error).split("\n")[0]
         if message:
             raise BindError("the engine can't run this.", hint=message)
+        if len(self._fit) > 1000:
+            self._fit.clear()
+        self._fit.add(key)
 
     def shape(self, sql: str, lent: Mapping[str, Columns]) -> pa.Schema:
         """The Arrow types of a query's columns, as DuckDB gives them."""
