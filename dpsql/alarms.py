@@ -55,11 +55,11 @@ class Alarms:
 
     def _ask(self, alarm: Alarm, value: int, threshold: int, sensitivity: int) -> bool:
         above = alarm.stream.ask(value, threshold, sensitivity)
-        if above:
-            # Durable before it is told: a restart must not forget a hit.
-            alarm.ticket.update(alarm.stream.event)
-            if alarm.stream.exhausted:
-                self.close(alarm.declaration.name)
+        # Durable before it is told: a restart must not forget a hit. Both answers are written, so that a ledger which
+        # can't be written tells neither.
+        alarm.ticket.update(alarm.stream.event)
+        if alarm.stream.exhausted:
+            self.close(alarm.declaration.name)
         return above
 
     def close(self, name: str) -> Alarm:

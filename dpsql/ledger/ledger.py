@@ -44,7 +44,7 @@ class Ticket:
     def update(self, event: Event) -> None:
         """Notes how far an interactive threshold came, durably; call it *before* the answer leaves.
 
-        Call it once after DECLARE (no hits) and before each hit is told. The reservation stays charged in
+        Call it once after DECLARE (no hits) and before each answer is told, whatever it is. The reservation stays charged in
         full; but when this process dies, the next session settles it to the last event noted instead of the
         whole.
 

@@ -122,6 +122,21 @@ def test_every_method_finds_the_best(con: duckdb.DuckDBPyConnection, method: str
     assert [(float(v), round(a)) for v, a in session.sql(text).fetchall()] == [(7.0, 28), (3.0, 18)]
 
 
+def test_a_ledger_that_cannot_be_written_tells_no_answer(con: duckdb.DuckDBPyConnection) -> None:
+    def fails(ticket: object, event: object) -> None:
+        raise dpsql.LedgerError("the disk is full.")
+
+    told = set()
+    for threshold in (5, 50):  # far below the ten rows, and far above
+        with dpsql.connect(con, policy=policy()) as session:
+            session.sql(f"DECLARE one ABOVE_THRESHOLD {threshold} OPTIONS (epsilon = 1000)")
+            session.account._progress = fails  # type: ignore[method-assign, assignment]
+            with pytest.raises(dpsql.Error) as caught:
+                session.sql("SELECT WITH one COUNT(*) FROM t")
+            told.add(str(caught.value))
+    assert len(told) == 1
+
+
 def test_alarms_stand_side_by_side_and_are_settled(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     ledger = tmp_path / "l.ledger"
     with dpsql.connect(con, policy=policy(), ledger=str(ledger)) as session:
