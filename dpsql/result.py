@@ -159,12 +159,12 @@ class Result:
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """All rows as tuples of Python values."""
-        values = [_python(column) for column in self.table.columns]
+        values = [python_values(column) for column in self.table.columns]
         return list(zip(*values, strict=True)) if values else []
 
     def fetchone(self) -> tuple[Any, ...] | None:
         """The first row, None when there is none. (A Result has no cursor: it is always the first.)"""
-        return tuple(_python(c.slice(0, 1))[0] for c in self.table.columns) if len(self) else None
+        return tuple(python_values(c.slice(0, 1))[0] for c in self.table.columns) if len(self) else None
 
     def dicts(self) -> list[dict[str, Any]]:
         """All rows as dictionaries. Columns of the same name keep the last one."""
@@ -354,10 +354,10 @@ def _simple(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def _durations(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if not pa.types.is_interval(column.type):
         return column
-    return pa.chunked_array([pa.array(_python(column), pa.duration("us"))])
+    return pa.chunked_array([pa.array(python_values(column), pa.duration("us"))])
 
 
-def _python(column: pa.ChunkedArray) -> list[Any]:
+def python_values(column: pa.ChunkedArray) -> list[Any]:
     """Python values as DuckDB's ``fetchall`` gives them: whole decimals as ints, intervals as timedeltas,
     maps as dicts.
     """

@@ -193,9 +193,11 @@ def of_rows(headings: Sequence[str], rows: Iterable[Sequence[Any]], caption: Ite
 def _plain(name: str, values: pa.ChunkedArray) -> Column:
     import pyarrow as pa
 
+    from dpsql.result import python_values
+
     kind = values.type
     right = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    return Column(_one_line(name), tuple(cell_text(v) for v in values.to_pylist()), right)
+    return Column(_one_line(name), tuple(cell_text(v) for v in python_values(values)), right)
 
 
 def _with_interval(name: str, values: list[Any], pairs: list[Pair | None], confidence: float) -> list[Column]:
@@ -300,6 +302,8 @@ def cell_text(value: Any) -> str:
         return f"{value:.6g}" if abs(value) < 1e6 or not math.isfinite(value) else f"{value:.10g}"
     if isinstance(value, int | Decimal):
         return str(value)
+    if isinstance(value, dict):
+        value = f"{{{', '.join(f'{cell_text(k)}: {cell_text(v)}' for k, v in value.items())}}}"
     text = _one_line(str(value))
     return text if len(text) <= WIDTH else text[: WIDTH - 1] + "…"
 

@@ -177,7 +177,11 @@ def _count_distinct(block: Block, call: Call, name: str, options: dict[str, Any]
         from dpsql.sql.distinct import bind_distinct
 
         return bind_distinct(block, call, name, options)
-    inner = "COUNT(*)" if call.where is None else f"COUNT({block.exact.value(block.filtered(call, 'TRUE'))})"
+    found = block.names.known(call.args[0])
+    shown = to_sql(found.typed.node) if found is not None and found.optional else "TRUE"
+    inner = "COUNT(*)"
+    if call.where is not None or shown != "TRUE":
+        inner = f"COUNT({block.exact.value(block.filtered(call, shown))})"
     partial = block.exact.partial(inner, 0, 1, fixed=True)
     return _counted(block, call, name, options, partial, "count the privacy units")
 
@@ -372,7 +376,11 @@ def _avg(block: Block, call: Call, name: str, options: dict[str, Any]) -> Aggreg
             (Fraction(low) / steps, Fraction(high) / steps),
         )  # fmt: skip
 
-    said = f"average {block.source(call.args[0])}, held to {range_text(item)} ({item.origin}), as a noisy sum over a noisy count"
+    unit = "" if item.line is None or item.line.between is None else f", in {item.line.unit}"
+    said = (
+        f"average {block.source(call.args[0])}, held to {range_text(item)} ({item.origin}), "
+        f"as a noisy sum over a noisy count{unit}"
+    )
     return Aggregate(
         name,
         call,

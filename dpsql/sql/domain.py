@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,6 +12,7 @@ from sqlglot import exp
 from dpsql.errors import PrivacyError
 from dpsql.plan import Input
 from dpsql.sql.dialect import to_sql
+from dpsql.sql.lines import DAY
 from dpsql.sql.parse import literal
 from dpsql.sql.relation import Relation
 from dpsql.sql.rewrite import Key
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from dpsql.sql.block import Block
 
 MOST = 1_000_000
+MOST_DAYS = 100_000
 
 
 @dataclass(frozen=True)
@@ -92,6 +96,9 @@ def _declared(block: Block, key: Key, typed: Typed) -> tuple[str, int, str] | No
     else:
         if known:
             return _computed(key, typed, known)
+    days = _days(block, key, typed, list(columns))
+    if days is not None:
+        return days
     if typed.type.kind == "BOOLEAN":
         return f"SELECT v AS {key.name} FROM (VALUES (FALSE), (TRUE)) AS t(v)", 2, "true and false"
     outcomes = _outcomes(typed.node)
@@ -131,6 +138,60 @@ def _all_different(typed: Typed) -> bool:
     values = typed.values or ()
     plain = all(type(value) is _PLAIN.get(typed.type.kind) for value in values)
     return plain and len(set(values)) == len(values)
+
+
+def _days(
+    block: Block, key: Key, typed: Typed, columns: list[tuple[str, str]]
+) -> tuple[str, int, str] | None:
+    """A key over one DATE whose bounds the policy declares: every day of them, or what is made of every day.
+
+    Over a TIMESTAMP too, where only its day matters.
+    """
+    if len(columns) != 1:
+        return None
+    alias, name = columns[0]
+    found = next((f for a, f in block.names.fields() if (a, f.name) == (alias, name)), None)
+    kind = found.typed.type.kind if found is not None else ""
+    daily = kind == "DATE" or (kind == "TIMESTAMP" and all(map(_by_day, typed.node.find_all(exp.Column))))
+    bounds = found.typed.bounds if found is not None and daily else None
+    if bounds is None or bounds.low is None or bounds.high is None:
+        return None
+    first, last = math.floor(bounds.low / DAY), math.floor(bounds.high / DAY)
+    if not 0 < last - first + 1 <= MOST_DAYS:
+        return None
+    start = datetime.date(1970, 1, 1) + datetime.timedelta(days=first)
+    quoted = to_sql(exp.to_identifier(name, quoted=True))
+    day = f"CAST(CAST('{start.isoformat()}' AS DATE) + CAST(i AS INTEGER) AS {kind})"
+    text = to_sql(typed.node)
+    sql = (
+        f"SELECT DISTINCT {text} AS {key.name} FROM (SELECT {day} AS {quoted} FROM range({last - first + 1}) AS s(i)) "
+        f"AS {to_sql(exp.to_identifier(alias, quoted=True))} WHERE ({text}) IS NOT NULL"
+    )
+    return sql, last - first + 1, "the days that the policy declares"
+
+
+_LONG = ("day", "week", "month", "quarter", "year", "decade", "century", "millennium")
+
+
+def _by_day(column: exp.Column) -> bool:
+    """Whether what is made of a timestamp goes by its day alone: it is truncated to days or more, or cast to DATE."""
+    node: exp.Expr | None = column.parent
+    while isinstance(node, exp.Try | exp.Paren) or (
+        isinstance(node, exp.TryCast) and node.to.is_type("timestamp")
+    ):
+        node = node.parent
+    if isinstance(node, exp.Cast):
+        return bool(node.to.is_type("date"))
+    if isinstance(node, exp.Anonymous) and node.name.lower() in ("date_trunc", "date_part"):
+        unit = node.expressions[0]
+        return isinstance(unit, exp.Literal) and unit.name.lower() in (
+            *_LONG,
+            "doy",
+            "dow",
+            "isodow",
+            "isoyear",
+        )
+    return isinstance(node, exp.Anonymous) and node.name.lower() in ("last_day", "dayname", "monthname")
 
 
 def _computed(key: Key, typed: Typed, known: dict[tuple[str, str], Typed]) -> tuple[str, int, str]:

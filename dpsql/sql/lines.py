@@ -43,6 +43,10 @@ class Line:
     shown: tuple[str, str] = ("", "")
     """The bounds for the eye."""
 
+    @property
+    def unit(self) -> str:
+        return "days" if self.typed.type.kind == "INTEGER" else "seconds"
+
 
 def line(typed: Typed, low: Fraction, high: Fraction) -> Line:
     """The value on its line. ``low`` and ``high`` are as bounds have them."""

@@ -220,6 +220,10 @@ def test_keys(both: Both, table: str, kind: str) -> None:
     query = (
         f"SELECT {name} AS k, COUNT(*) AS n FROM {table}{known} GROUP BY {name} ORDER BY {name} NULLS LAST"
     )
+    if kind == "DATE" and table == "t":  # its bounds make every day of them a group
+        query = query.replace(" GROUP", f" WHERE {name} IS NOT NULL GROUP").replace(
+            " ORDER", " HAVING COUNT(*) > 0 ORDER"
+        )
     agree(both, query, types=not kind.startswith("ENUM"))
 
 
@@ -347,6 +351,38 @@ def test_policies_keep_their_dates() -> None:
     ):
         with pytest.raises(dpsql.PolicyError):
             dpsql.Policy.loads(text.replace("[2020-01-01, 2020-02-01]", wrong))
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "c17", "date_trunc('month', c17)", "month(c17)", "c17 > DATE '2020-01-20'", "date_trunc('week', c17)", "dayname(c17)",
+        "date_trunc('month', c18)", "date_trunc('day', c18)", "CAST(c18 AS DATE)", "EXTRACT(doy FROM c18)", "last_day(c18)",
+    ],
+)  # fmt: skip
+def test_bounded_dates_are_public_groups(both: Both, key: str) -> None:
+    """Each of them appears, empty or not, and no delta is spent; those that have rows are as DuckDB counts them."""
+    con, session = both
+    query = f"SELECT {key} AS k, COUNT(*) AS n FROM t WHERE ({key}) IS NOT NULL GROUP BY 1 ORDER BY 1"
+    result = session.sql(query)
+    mine = result.fetchall()
+    assert result.event.delta == 0
+    assert [row for row in mine if row[1]] == con.sql(query).fetchall()
+    days = "SELECT CAST(DATE '2020-01-01' + CAST(i AS INTEGER) AS {}) AS {} FROM range(46) AS s(i)"
+    column = "c17" if "c17" in key else "c18"
+    domain = days.format("DATE" if column == "c17" else "TIMESTAMP", column)
+    assert [row[0] for row in mine] == [
+        row[0] for row in con.sql(f"SELECT DISTINCT {key} AS k FROM ({domain}) AS d ORDER BY k").fetchall()
+    ]
+
+
+@pytest.mark.parametrize(
+    "key", ["c18", "date_trunc('hour', c18)", "hour(c18)", "c18 + INTERVAL 1 HOUR", "strftime(c18, '%H')"]
+)
+def test_parts_of_a_day_are_private_groups(both: Both, key: str) -> None:
+    session = both[1]
+    query = f"SELECT WITH DP OPTIONS (epsilon = 1e9, delta = 1e-9) {key} AS k, COUNT(*) AS n FROM t WHERE u < 9999 GROUP BY 1"
+    assert session.sql(query).event.delta > 0
 
 
 # -- what one unit moves ------------------------------------------------------------------------------------------
