@@ -13,10 +13,13 @@ from pygments.lexer import RegexLexer, bygroups, default, words  # type: ignore[
 from pygments.token import Comment, Keyword, Name, Number, Operator, Punctuation, String, Text  # type: ignore[import-untyped]
 
 from dpsql.notebook.complete import FUNCTIONS, KEYWORDS
-from dpsql.notebook.guide import ARGUMENTS, OPTIONS
+from dpsql.notebook.guide import ARGUMENTS, MORE_OPTIONS, OPTIONS
 
 _MORE = """
-    ASC DESC INNER OUTER CROSS UNION ALL EXCEPT INTERSECT QUALIFY WINDOW PARTITION INTERVAL CAST TRUE FALSE"""
+    ASC DESC INNER OUTER CROSS UNION ALL EXCEPT INTERSECT QUALIFY WINDOW PARTITION INTERVAL CAST TRUE FALSE ANY EXISTS
+    ROLLUP CUBE GROUPING SETS OFFSET RECURSIVE NATURAL FULL BUDGET LEDGER POLICY TABLES TRADEOFF CLOSE"""
+MORE = tuple(_MORE.split())
+"""Words of SQL that completion does not offer."""
 
 
 class DpsqlLexer(RegexLexer):  # type: ignore[misc]  # Pygments has no types
@@ -43,8 +46,11 @@ class DpsqlLexer(RegexLexer):  # type: ignore[misc]  # Pygments has no types
             (r"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", Number),
             (r"([A-Za-z_]\w*)(\s*)(<<)", bygroups(Name.Variable, Text, Operator)),
             (words(sorted(FUNCTIONS), suffix=r"(?=\s*\()"), Name.Function),
-            (words(sorted({*OPTIONS, *ARGUMENTS}), prefix=r"\b", suffix=r"\b(?=\s*=)"), Name.Attribute),
-            (words(sorted({*KEYWORDS, *_MORE.split()}), prefix=r"\b", suffix=r"\b"), Keyword),
+            (
+                words(sorted({*OPTIONS, *MORE_OPTIONS, *ARGUMENTS}), prefix=r"\b", suffix=r"\b(?=\s*=)"),
+                Name.Attribute,
+            ),
+            (words(sorted({*KEYWORDS, *MORE}), prefix=r"\b", suffix=r"\b"), Keyword),
             (r"[A-Za-z_]\w*", Name),
             (r"=>|::|<=|>=|<>|!=|\|\||[-+*/%<>=^&|~!@#?:]", Operator),
             (r"[();,.\[\]{}]", Punctuation),

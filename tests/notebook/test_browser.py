@@ -50,7 +50,7 @@ const found = [];
 const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
 while (texts.nextNode()) {{
     const node = texts.currentNode, holder = node.parentElement;
-    if (!node.textContent.trim() || holder.closest("script, style")) continue;
+    if (!node.textContent.trim() || holder.closest("script, style, meter")) continue;
     const under = paper(holder), ink = over(parse(getComputedStyle(holder).color), under);
     const [a, b] = [light(ink), light(under)].sort((x, y) => y - x);
     const range = document.createRange(); range.selectNodeContents(node);

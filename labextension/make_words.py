@@ -1,0 +1,38 @@
+"""Writes the words of the language into src/tokens.js, from the tables that completion and the lexer use.
+
+python labextension/make_words.py, then in this folder, with JupyterLab 4 and Node: npm install && jupyter labextension build .
+(4.3's builder wants webpack 5.95). The outcome, built/, is what is shipped: pip puts it where JupyterLab looks for extensions.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+from dpsql.notebook.complete import FUNCTIONS, KEYWORDS
+from dpsql.notebook.guide import ARGUMENTS, MORE_OPTIONS, OPTIONS
+from dpsql.notebook.lexer import MORE
+
+SOURCE = Path(__file__).resolve().parent / "src" / "tokens.js"
+
+
+def words() -> str:
+    """The block between the two marks."""
+    sets = {
+        "KEYWORDS": sorted({*KEYWORDS, *MORE}),
+        "FUNCTIONS": sorted(FUNCTIONS),
+        "NAMED": sorted({*OPTIONS, *MORE_OPTIONS, *ARGUMENTS}),
+    }
+    return "".join(f"const {name} = new Set({json.dumps(found)});\n" for name, found in sets.items())
+
+
+def main() -> None:
+    text = SOURCE.read_text(encoding="utf-8")
+    text = re.sub(r"(// @words[^\n]*\n).*?(// @end)", lambda m: m[1] + words() + m[2], text, flags=re.S)
+    SOURCE.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+// Colours cells that begin with %%dpsql, as SQL. Marks are laid over what Python's highlighting makes of the text; nothing
+// is read but the cell's own text, nothing is sent, no other cell is touched.
+import { IEditorExtensionRegistry, EditorExtensionRegistry } from '@jupyterlab/codemirror';
+import { Prec, RangeSetBuilder } from '@codemirror/state';
+import { Decoration, ViewPlugin } from '@codemirror/view';
+import { tokens } from './tokens.js';
+
+const mark = (name, weight) =>
+  Decoration.mark({
+    attributes: { style: `color: var(${name}); font-weight: ${weight || 'normal'}; font-style: normal`, 'data-dpsql': name }
+  });
+const MARKS = {
+  comment: mark('--jp-mirror-editor-comment-color'),
+  string: mark('--jp-mirror-editor-string-color'),
+  number: mark('--jp-mirror-editor-number-color'),
+  variable: mark('--jp-mirror-editor-variable-2-color'),
+  keyword: mark('--jp-mirror-editor-keyword-color', 'bold'),
+  call: mark('--jp-mirror-editor-builtin-color'),
+  named: mark('--jp-mirror-editor-attribute-color'),
+  operator: mark('--jp-mirror-editor-operator-color'),
+  plain: mark('--jp-content-font-color1')
+};
+
+function marks(doc) {
+  const builder = new RangeSetBuilder();
+  for (const [start, end, kind] of tokens(doc.toString())) {
+    builder.add(start, end, MARKS[kind]);
+  }
+  return builder.finish();
+}
+
+const colours = Prec.highest(
+  ViewPlugin.fromClass(
+    class {
+      constructor(view) {
+        this.decorations = marks(view.state.doc);
+      }
+      update(update) {
+        if (update.docChanged) {
+          this.decorations = marks(update.state.doc);
+        }
+      }
+    },
+    { decorations: plugin => plugin.decorations }
+  )
+);
+
+export default {
+  id: 'dpsql-labextension:colours',
+  description: 'Colours %%dpsql cells.',
+  autoStart: true,
+  requires: [IEditorExtensionRegistry],
+  activate: (app, registry) => {
+    registry.addExtension({
+      name: 'dpsql-labextension:colours',
+      factory: () => EditorExtensionRegistry.createImmutableExtension(colours)
+    });
+  }
+};

@@ -1,0 +1,41 @@
+// What every character of a %%dpsql cell is: comment, string, number, variable, keyword, call, named, operator or plain.
+
+const OURS = /^\s*%%dpsql\b/;
+const LONGEST = 100000; // characters: a longer cell keeps Python's colours
+
+// @words: written by make_words.py
+const KEYWORDS = new Set(["ALL", "AND", "ANY", "AS", "ASC", "BETWEEN", "BUDGET", "BY", "CASE", "CAST", "CLOSE", "CROSS", "CUBE", "DECLARE", "DESC", "DIFFERENTIAL_PRIVACY", "DISTINCT", "DP", "ELSE", "END", "EXCEPT", "EXISTS", "EXPLAIN", "FALSE", "FILTER", "FROM", "FULL", "GROUP", "GROUPING", "HAVING", "IN", "INNER", "INTERSECT", "INTERVAL", "IS", "JOIN", "LEDGER", "LEFT", "LIKE", "LIMIT", "NATURAL", "NOT", "NULL", "OFFSET", "ON", "OPTIONS", "OR", "ORDER", "OUTER", "OVER", "PARTITION", "POLICY", "PTR", "QUALIFY", "RECURSIVE", "RIGHT", "ROLLUP", "SELECT", "SETS", "SHOW", "SUBSAMPLE", "TABLES", "THEN", "TRADEOFF", "TRUE", "UNION", "USING", "VALUES", "WHEN", "WHERE", "WINDOW", "WITH"]);
+const FUNCTIONS = new Set(["ABOVE_THRESHOLD", "ARG_MAX", "AVG", "CORR", "COUNT", "COVAR_POP", "COVAR_SAMP", "EXPMECH", "HISTOGRAM", "HISTOGRAM_EXACT", "IQR", "MAX", "MEDIAN", "MIN", "MODE", "QUANTILE_CONT", "QUANTILE_DISC", "REGR_INTERCEPT", "REGR_R2", "REGR_SLOPE", "STDDEV", "STDDEV_POP", "STDDEV_SAMP", "SUM", "VARIANCE", "VAR_POP", "VAR_SAMP"]);
+const NAMED = new Set(["answer", "blocks", "bounds", "candidates", "combine", "confidence", "consistent", "contribution_bounds_per_group", "contribution_bounds_per_row", "delta", "epsilon", "gap", "group_selection_strategy", "local_sensitivity", "max_groups_contributed", "max_hits", "max_rows_contributed", "method", "min_privacy_units_per_group", "most", "noise", "privacy_unit_column", "refresh", "report_format", "rounds", "sampling", "top", "trim", "units"]);
+// @end
+
+const TOKEN =
+  /(--[^\n]*|\/\*[\s\S]*?(?:\*\/|$))|('(?:''|[^'])*(?:'|$))|("(?:""|[^"])*(?:"|$))|(\$[A-Za-z_]\w*)|((?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)|([A-Za-z_]\w*)|(=>|<<|::|<=|>=|<>|!=|\|\||[-+*\/%<>=^&|~!@#?:])|(\s+)|([^\s\w])/giy;
+
+/** [start, end, kind] of every token of a cell; nothing for a cell that is not ours. */
+export function tokens(text) {
+  if (text.length > LONGEST || !OURS.test(text)) {
+    return [];
+  }
+  const found = [];
+  const end = text.indexOf('\n') < 0 ? text.length : text.indexOf('\n');
+  const head = /^\s*(%%\w+)/.exec(text)[0].length;
+  found.push([text.indexOf('%%'), head, 'keyword']);
+  if (head < end) {
+    found.push([head, end, 'plain']);
+  }
+  TOKEN.lastIndex = end;
+  for (let m = TOKEN.exec(text); m; m = TOKEN.exec(text)) {
+    const [whole, comment, string, name, variable, number, word, operator] = m;
+    const after = text.slice(TOKEN.lastIndex, TOKEN.lastIndex + 20);
+    const kind = comment ? 'comment' : string ? 'string' : name ? 'plain' : variable ? 'variable' : number ? 'number'
+      : operator ? 'operator' : !word ? 'plain'
+      : NAMED.has(word.toLowerCase()) && /^\s*=/.test(after) ? 'named'
+      : FUNCTIONS.has(word.toUpperCase()) && /^\s*\(/.test(after) ? 'call'
+      : KEYWORDS.has(word.toUpperCase()) ? 'keyword' : 'plain';
+    if (whole.trim()) {
+      found.push([m.index, m.index + whole.length, kind]);
+    }
+  }
+  return found;
+}
