@@ -36,8 +36,8 @@ class Finisher:
         self._engine = engine
         self._tables = {table.name: table for table in policy.tables.values() if table.public}
         self._lock = threading.RLock()
-        self._binding = _closed()
-        self._running = _closed()
+        self._binding, _ = _closed()
+        self._running, self._lending = _closed()
         self._bound: set[str] = set()
         self._loaded: set[str] = set()
         self._described: dict[str, list[tuple[str, str]]] = {}
@@ -80,13 +80,30 @@ class Finisher:
         Raises:
             BindError: it failed on them; the message may be shown, for nothing here is private.
         """
+        return self._run(self._running, sql, relations, public)
+
+    def lend(self, sql: str, relations: Mapping[str, pa.Table], public: Iterable[str] = ()) -> pa.Table:
+        """The same, with columns that another DuckDB reads back as the types they have here: a UUID is no text.
+
+        Raises:
+            BindError: as above.
+        """
+        return self._run(self._lending, sql, relations, public)
+
+    def _run(
+        self,
+        con: duckdb.DuckDBPyConnection,
+        sql: str,
+        relations: Mapping[str, pa.Table],
+        public: Iterable[str],
+    ) -> pa.Table:
         with self._lock:
             self._load(public)
             for name, table in relations.items():
-                self._running.register(name, table)
-            outcome = run(self._running, sql, threading.Event())
+                con.register(name, table)
+            outcome = run(con, sql, threading.Event())
             for name in relations:
-                self._running.unregister(name)
+                con.unregister(name)
         if outcome.stopped:
             raise KeyboardInterrupt
         if outcome.table is None:
@@ -105,10 +122,12 @@ class Finisher:
 
     def close(self) -> None:
         self._binding.close()
+        self._lending.close()
         self._running.close()
 
 
-def _closed() -> duckdb.DuckDBPyConnection:
+def _closed() -> tuple[duckdb.DuckDBPyConnection, duckdb.DuckDBPyConnection]:
+    """A database of its own, and a second connection to it whose Arrow tables keep DuckDB's types."""
     con = duckdb.connect(
         ":memory:",
         config={
@@ -122,8 +141,10 @@ def _closed() -> duckdb.DuckDBPyConnection:
     )
     with contextlib.suppress(duckdb.Error):  # in a kernel without ipywidgets DuckDB has no bar to switch off
         con.execute("SET enable_progress_bar = false")
+    exact = con.cursor()
+    exact.execute("SET SESSION arrow_lossless_conversion = true")
     con.execute("SET lock_configuration = true")
-    return con
+    return con, exact
 
 
 def _cleaned(message: str) -> str:

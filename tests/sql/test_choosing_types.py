@@ -31,6 +31,7 @@ TYPES = {
     "TIME": ("'10:00:00'", "'24:00:00'"),
     "TIMESTAMP": ("'2020-01-01'", "'-infinity'"),
     "INTERVAL": ("'30 days'", "'1 month'"),
+    "UUID": ("'00000000-0000-0000-0000-000000000001'", "'ffffffff-ffff-ffff-ffff-ffffffffffff'"),
     "INTEGER[]": ("[1]", "[NULL]"),
 }
 
@@ -45,7 +46,7 @@ def _scores(kind: str, rows: str, candidates: str, condition: str) -> list[int]:
         operator = plan.blocks[0].operator
         assert isinstance(operator, ExponentialChoice)
         read = session._reader(
-            {item.name: session._finisher.finish(item.sql, {}, plan.public) for item in plan.blocks[0].inputs}
+            {item.name: session._finisher.lend(item.sql, {}, plan.public) for item in plan.blocks[0].inputs}
         )
         tables = [read(query.replace(SALT, "7")) for query in operator.batches]
         return [int(score) for table in tables for score in table.column("score").to_pylist()]
