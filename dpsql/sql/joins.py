@@ -164,6 +164,10 @@ def _add(bound: From, join: exp.Join, right: Relation, where: list[exp.Expr], sa
     if equal_units is not None:
         on.append(equal_units)
     bound.joins.append(_join(right.source, _kept(side, bound, right), kind, on))
+    if side in ("LEFT", "FULL"):
+        right = _optional(right)
+    if side in ("RIGHT", "FULL"):
+        bound.relations = [_optional(r) for r in bound.relations]
     # The preserved side of an outer join against private rows: its columns can be the public groups.
     if side == "RIGHT" and left_private and not right.private:
         right = replace(right, public_preserved=True)
@@ -281,6 +285,10 @@ def _fields(names: Names, right: Relation, part: exp.Expr) -> tuple[Field, Field
     if theirs[0] == theirs[1]:
         return None
     return (second, first) if theirs[0] else (first, second)
+
+
+def _optional(relation: Relation) -> Relation:
+    return replace(relation, fields=tuple(replace(f, optional=f.is_unit) for f in relation.fields))
 
 
 def _kept(side: str, bound: From, right: Relation) -> str:

@@ -137,7 +137,7 @@ def per_unit_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> 
         fields.append(
             Field(name, there)
             if same is None
-            else Field(name, there, same.is_unit, False, False, same.anchors, len(keys) == 1)
+            else Field(name, there, same.is_unit, False, False, same.anchors, len(keys) == 1, same.optional)
         )
     tables = tuple(dict.fromkeys(t for r in bound.relations for t in r.tables))
     inner = parse_fragment(text)

@@ -49,6 +49,8 @@ class Field:
     """Keys on declared paths to the unit: rows of equal value belong to the same unit."""
     key: bool = False
     """True when such a value stands in one row only: it is the key that paths lead to."""
+    optional: bool = False
+    """A unit's column that an outer join may leave empty, in rows that are another table's."""
 
     def fixes_unit(self, other: Field) -> bool:
         """Whether rows in which the two are equal belong to one unit, by what the policy declares."""

@@ -62,7 +62,9 @@ def keep_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> Rela
         fields.append(
             Field(name, there)
             if same is None
-            else Field(name, there, same.is_unit, False, False, same.anchors, same.key and alone)
+            else Field(
+                name, there, same.is_unit, False, False, same.anchors, same.key and alone, same.optional
+            )
         )
     if bound.unit is not None:
         query = query.select(exp.alias_(bound.unit.copy(), UNIT, quoted=True), copy=False)
@@ -143,7 +145,8 @@ def union_all(left: Relation, right: Relation, tree: exp.Expr, alias: str) -> Re
         if mine.typed.bounds is not None and other.typed.bounds is not None:
             bounds = mine.typed.bounds.union(other.typed.bounds)
         typed = replace(mine.typed, node=column(mine.name, alias), bounds=bounds, values=None)
-        fields.append(replace(mine, typed=typed, anchors=mine.anchors & other.anchors, key=False))
+        anchors, optional = mine.anchors & other.anchors, mine.optional or other.optional
+        fields.append(replace(mine, typed=typed, anchors=anchors, key=False, optional=optional))
         for half, f in zip(halves, (mine, other), strict=True):
             half.select(exp.alias_(f.typed.node.copy(), mine.name, quoted=True), copy=False)
     for half, side in zip(halves, (left, right), strict=True):

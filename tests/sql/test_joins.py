@@ -56,6 +56,8 @@ ANSWERED = [
     "SELECT COUNT(*), COUNT(order_id) FROM customers c LEFT JOIN orders o ON c.id = o.customer",
     "SELECT COUNT(*), COUNT(order_id) FROM orders o RIGHT JOIN customers c ON c.id = o.customer",
     "SELECT COUNT(*) FROM customers c FULL JOIN calls k ON c.id = k.caller",
+    "SELECT COUNT(*), COUNT(DISTINCT c.id), COUNT(DISTINCT k.caller) FROM customers c FULL JOIN calls k ON c.id = k.caller AND minutes > 9",
+    "SELECT COUNT(DISTINCT who) FROM (SELECT k.caller AS who FROM customers c LEFT JOIN calls k ON c.id = k.caller AND minutes > 40)",
     "SELECT COUNT(*) FROM customers c SEMI JOIN orders o ON c.id = o.customer AND o.amount > 20",
     "SELECT COUNT(*) FROM customers c ANTI JOIN orders o ON c.id = o.customer",
     "SELECT COUNT(*) FROM customers AS a JOIN customers AS b USING (id)",
