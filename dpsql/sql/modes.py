@@ -41,7 +41,7 @@ def readers_of(mode: str, thresholds: Mapping[str, Any]) -> Readers | None:
     return known.get(mode.upper())
 
 
-BLOCKS: dict[str, Callable[..., None]] = {
+BLOCKS: dict[str, Callable[..., object]] = {
     "DP": dp_block,
     "DIFFERENTIAL_PRIVACY": dp_block,
     "PTR": stable.ptr_block,
