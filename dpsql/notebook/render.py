@@ -163,11 +163,28 @@ def caption(result: Result, shown: int | None = None) -> tuple[str, ...]:
     if result.cost_line:
         parts.append(result.cost_line)
     parts += result.notes
+    below = _below_zero(result)
+    if below is not None:
+        parts.append(f"{below} below 0 is noise around 0; GREATEST(..., 0) is free")
     if result.intervals:
         parts.append(NOISE_ONLY)
     elif result.event is not None and not result.notes and _measures(result):
         parts.append(NO_INTERVAL)
     return tuple(parts)
+
+
+def _below_zero(result: Result) -> str | None:
+    """The first column of whole numbers with one below 0 that the noise alone may have made."""
+    import pyarrow as pa
+
+    for name, pairs in result.intervals.items():
+        column = result.table.column(name)
+        if pa.types.is_integer(column.type) and any(
+            value is not None and pair is not None and value < 0 <= pair[1]
+            for value, pair in zip(column.to_pylist(), pairs, strict=True)
+        ):
+            return name
+    return None
 
 
 def _measures(result: Result) -> bool:

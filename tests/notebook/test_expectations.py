@@ -19,8 +19,12 @@ RENDER = "notebook/test_render.py"
 COMPLETE = "notebook/test_complete.py"
 RESULT = "test_result.py"
 CLI = "test_cli.py"
+SESSIONS = "notebook/test_sessions.py"
+EXPECTED = "mechanisms/test_expected.py"
+BROWSER = "notebook/test_browser.py"
+LAB = "notebook/test_labextension.py"
 
-ROWS: dict[int, tuple[str, str]] = {
+ROWS: dict[int, tuple[str, ...]] = {
     # loading and sessions
     1: ("loading gives the line and the cell magic", f"{MAGIC}::test_loading_says_one_line_and_how_to_begin"),
     2: ("loading twice does no harm", "notebook/test_sessions.py::test_loading_twice_does_no_harm"),
@@ -36,7 +40,11 @@ ROWS: dict[int, tuple[str, str]] = {
     9: ("several sessions, one current", "notebook/test_sessions.py::test_several_sessions"),
     10: ("%config lists the settings", "notebook/test_sessions.py::test_config_lists_the_settings"),
     11: ("settings of the project", f"{MAGIC}::test_settings_from_pyproject"),
-    12: ("plain Python does the same", f"{MAGIC}::test_a_restart_keeps_the_budget_and_the_answers"),
+    12: (
+        "plain Python does the same",
+        f"{SESSIONS}::test_it_works_on_the_demo_without_a_magic",
+        f"{MAGIC}::test_a_restart_keeps_the_budget_and_the_answers",
+    ),
     # writing the cell
     13: ("the line is for flags, the body is SQL", f"{ARGUMENTS}::test_wrong_lines_say_what_to_write"),
     14: ("one line, also assigned", f"{MAGIC}::test_keeping_a_result_shows_nothing_or_its_cost"),
@@ -56,8 +64,18 @@ ROWS: dict[int, tuple[str, str]] = {
     25: ("= inside a call is refused", "notebook/test_sessions.py::test_an_equals_sign_for_an_arrow"),
     26: ("letter case does not matter", "notebook/test_sessions.py::test_letter_case_does_not_matter"),
     27: ("SQL from a file", f"{MAGIC}::test_a_file"),
-    28: ("highlighting", "notebook/test_lexer.py::test_a_cell"),
-    29: ("completion, in our cells only", f"{COMPLETE}::test_nothing_in_other_cells"),
+    28: (
+        "highlighting: Pygments, and JupyterLab by a prebuilt extension",
+        "notebook/test_lexer.py::test_a_cell",
+        f"{LAB}::test_what_is_what",
+        f"{LAB}::test_no_other_cell_is_touched",
+        f"{LAB}::test_what_is_shipped_was_built_from_them",
+    ),
+    29: (
+        "completion, in our cells only, of all that the binder reads",
+        f"{COMPLETE}::test_nothing_in_other_cells",
+        "test_reference.py::test_what_is_documented_is_what_is_completed",
+    ),
     30: (
         "saved snippets",
         "decided: nothing is taken from names behind the analyst's back; a CTE is visible",
@@ -77,9 +95,19 @@ ROWS: dict[int, tuple[str, str]] = {
         "text is a good table",
         f"{RENDER}::test_numbers_with_intervals_are_rounded_to_what_the_noise_allows",
     ),
-    39: ("one plain HTML table, escaped", f"{RENDER}::test_html_has_the_same_rows_and_escapes_them"),
+    39: (
+        "one plain HTML table, escaped, readable in light and dark",
+        f"{RENDER}::test_html_has_the_same_rows_and_escapes_them",
+        f"{BROWSER}::test_everything_can_be_read",
+    ),
     40: ("long results: head and tail", f"{RENDER}::test_long_results_show_head_and_tail"),
-    41: ("DuckDB's conversion names", f"{RESULT}::test_fetchall_gives_what_duckdb_gives"),
+    41: (
+        "DuckDB's conversion names",
+        f"{RESULT}::test_fetchall_gives_what_duckdb_gives",
+        f"{RESULT}::test_frames_have_duckdbs_types",
+        f"{RESULT}::test_polars_and_the_arrow_stream",
+        f"{RESULT}::test_fetchnumpy_masks_nulls",
+    ),
     42: (
         "a missing library and its install line",
         f"{RESULT}::test_a_missing_library_is_named_with_its_install_line",
@@ -90,13 +118,22 @@ ROWS: dict[int, tuple[str, str]] = {
     46: (
         "plain data, picklable, no cursor",
         f"{RESULT}::test_a_result_comes_back_whole_from_bytes_and_pickle",
+        f"{RESULT}::test_a_result_does_not_change",
     ),
     # errors
-    47: ("type, message, caret, hint", f"{MAGIC}::test_rows_are_refused_in_three_lines"),
+    47: (
+        "type, message, caret, hint: in every case of the corpora",
+        f"{MAGIC}::test_rows_are_refused_in_three_lines",
+        "test_corpora.py::test_reject",
+    ),
     48: ("errors can be caught", f"{MAGIC}::test_errors_can_be_caught"),
     49: ("Run All stops", f"{MAGIC}::test_a_failing_cell_stops_run_all"),
     50: ("the nearest name", "notebook/test_sessions.py::test_the_nearest_name"),
-    51: ("a refusal says what is allowed", f"{MAGIC}::test_rows_are_refused_in_three_lines"),
+    51: (
+        "a refusal says what is allowed",
+        f"{MAGIC}::test_rows_are_refused_in_three_lines",
+        "test_corpora.py::test_reject",
+    ),
     52: ("no data in errors", "notebook/test_sessions.py::test_no_value_of_the_data_in_an_error"),
     53: ("over budget: asked, left, what would fit", f"{MAGIC}::test_over_budget_says_what_would_fit"),
     54: ("an interrupted cell says what was charged", "notebook/test_sessions.py::test_an_interrupted_cell"),
@@ -105,15 +142,36 @@ ROWS: dict[int, tuple[str, str]] = {
     56: ("no widgets", f"{MAGIC}::test_nothing_is_imported_that_is_not_used"),
     57: ("the stop button", "notebook/test_sessions.py::test_an_interrupted_cell"),
     # price and privacy
-    58: ("--explain and --dry-run", f"{ARGUMENTS}::test_every_documented_flag_is_parsed"),
-    59: ("the plan in numbered sentences", f"{MAGIC}::test_explaining_spends_nothing"),
-    60: ("the exact SQL", f"{MAGIC}::test_explaining_spends_nothing"),
-    61: ("expected error before, error bar after", f"{MAGIC}::test_explaining_spends_nothing"),
+    58: (
+        "--explain and --dry-run spend nothing",
+        f"{ARGUMENTS}::test_every_documented_flag_is_parsed",
+        f"{MAGIC}::test_explaining_spends_nothing",
+    ),
+    59: (
+        "the plan in numbered sentences",
+        f"{MAGIC}::test_explaining_spends_nothing",
+        "test_corpora.py::test_explain",
+    ),
+    60: (
+        "the exact SQL, to be read: what is shown is what is run",
+        "sql/test_pretty.py::test_what_is_shown_is_what_is_run",
+        f"{EXPECTED}::test_explain_is_never_cut",
+    ),
+    61: (
+        "expected error before, on a grid of epsilons; error bar after",
+        f"{EXPECTED}::test_another_epsilon_is_told_as_that_statement_itself_tells_it",
+        f"{EXPECTED}::test_an_error_is_what_the_sentence_says",
+        "sql/test_carried.py::test_a_column_that_goes_on_keeps_its_interval",
+    ),
     62: ("the level is stated and can be set", "notebook/test_sessions.py::test_the_level_of_the_interval"),
     63: ("the owner's default epsilon", f"{MAGIC}::test_the_default_epsilon_is_never_exact"),
     64: ("what is left as a number of queries", "notebook/test_sessions.py::test_what_is_left_as_queries"),
     65: ("a log of every charge", f"{MAGIC}::test_the_panels"),
-    66: ("negative counts stay negative", "notebook/test_sessions.py::test_negative_counts_stay_negative"),
+    66: (
+        "negative counts stay negative, and are explained once",
+        f"{SESSIONS}::test_negative_counts_stay_negative",
+        f"{RENDER}::test_a_count_below_zero_is_explained_once",
+    ),
 }
 
 
@@ -125,10 +183,16 @@ def _tests(file: str) -> set[str]:
 
 @pytest.mark.parametrize("row", range(1, 67))
 def test_every_expectation_has_its_test(row: int) -> None:
-    what, how = ROWS[row]
-    assert what
-    if how.startswith("decided: "):
-        assert len(how) > 30, "a decision needs its reason"
-        return
-    file, _, name = how.partition("::")
-    assert name in _tests(file), how
+    what, *tests = ROWS[row]
+    assert what and tests
+    for how in tests:
+        if how.startswith("decided: "):
+            assert len(how) > 30, "a decision needs its reason"
+            continue
+        file, _, name = how.partition("::")
+        assert name in _tests(file), how
+
+
+def test_the_table_is_whole() -> None:
+    assert list(ROWS) == list(range(1, 67))
+    assert sum(how.startswith("decided: ") for _, *tests in ROWS.values() for how in tests) == 2

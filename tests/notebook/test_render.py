@@ -108,3 +108,13 @@ def test_a_number_without_an_interval_says_why() -> None:
     chosen = Result(pa.table({"price": ["3.00"]}), event=event)
     public = Result(pa.table({"ratio": [0.25]}))
     assert render.NO_INTERVAL not in (*render.caption(chosen), *render.caption(public))
+
+
+def test_a_count_below_zero_is_explained_once() -> None:
+    def said(values: list[int], half: float) -> list[str]:
+        pairs = [(v - half, v + half) for v in values]
+        result = Result(pa.table({"n": values}), intervals={"n": pairs})
+        return [line for line in render.caption(result) if "below 0" in line]
+
+    assert said([-3, -4, 100], 10.0) == ["n below 0 is noise around 0; GREATEST(..., 0) is free"]
+    assert not said([3, 100], 10.0) and not said([-500], 10.0), "a sum that is below 0 is not noise"
