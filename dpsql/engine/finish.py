@@ -16,6 +16,8 @@ from dpsql.engine.running import run
 from dpsql.errors import BindError
 from dpsql.policy import Policy, Table
 
+_LOST = re.compile("UUID|HUGEINT")
+
 
 class PublicSource(Protocol):
     """What public tables come from."""
@@ -116,7 +118,15 @@ class Finisher:
         for name in public:
             if name not in self._loaded:
                 self._running.register("dpsql_loading", self._engine.public(self._tables[name]))
-                self._running.execute(f"CREATE TABLE {quoted(name)} AS SELECT * FROM dpsql_loading")
+                # Arrow knows no UUID and no 128-bit integers: what the schema says, they are again.
+                lost = {
+                    c: kind
+                    for c, kind in self._engine.schema(self._tables[name]).items()
+                    if _LOST.search(kind)
+                }
+                casts = ", ".join(f"CAST({quoted(c)} AS {kind}) AS {quoted(c)}" for c, kind in lost.items())
+                columns = f"* REPLACE ({casts})" if casts else "*"
+                self._running.execute(f"CREATE TABLE {quoted(name)} AS SELECT {columns} FROM dpsql_loading")
                 self._running.unregister("dpsql_loading")
                 self._loaded.add(name)
 

@@ -100,3 +100,16 @@ def test_values_that_are_one_double(kind: str, wide: str) -> None:
     con.execute(f"CREATE TABLE t AS SELECT CAST(v AS {kind}) AS v FROM ({rows}) AS r(u, v)")
     equal = con.execute(f"SELECT COUNT(*) FROM t WHERE v = 9007199254740992::{wide}").fetchone()
     assert equal is not None and equal[0] > 1 and scores == [equal[0], 0]
+
+
+def test_public_tables_of_uuids() -> None:
+    con = duckdb.connect()
+    con.execute(
+        "CREATE TABLE t AS SELECT i AS u, CAST('00000000-0000-0000-0000-00000000000' || i AS UUID) AS v FROM range(9) r(i)"
+    )
+    con.execute("CREATE TABLE c AS SELECT v AS k, CAST(u AS HUGEINT) AS n FROM t WHERE u > 6")
+    declared = POLICY + "[tables.c]\npublic = true\n"
+    with con, dpsql.connect(con, policy=dpsql.Policy.loads(declared)) as session:
+        for condition in ("v = k", "v >= k", "v BETWEEN k AND k", "u >= n"):
+            text = f"SELECT k, n, EXPMECH(COUNT(*) FILTER (WHERE {condition}), epsilon => 1) OVER c FROM t"
+            assert session.sql(text).shape == (1, 2)
