@@ -10,6 +10,9 @@ from dpsql.sql.dialect import expression_of, to_sql
 from dpsql.sql.relation import column
 
 
+_DOUBLE = exp.DataType.build("DOUBLE", dialect="duckdb")
+
+
 def interval_of(node: exp.Expr, known: Mapping[str, object]) -> tuple[exp.Expr, exp.Expr] | None:
     """The ends of an output's interval: the same expression over the ends of its one aggregate, where that is monotone."""
     columns = list(node.find_all(exp.Column))
@@ -31,7 +34,7 @@ def ends_of(node: exp.Expr, low: exp.Expr, high: exp.Expr) -> tuple[exp.Expr, ex
             copy = end
         else:
             target.replace(end)
-        ends.append(exp.cast(copy, "DOUBLE"))
+        ends.append(exp.Cast(this=copy, to=_DOUBLE.copy()))
     return ends[0], ends[1]
 
 
