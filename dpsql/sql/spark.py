@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from dpsql.errors import BindError
-from dpsql.sql.dialect import parse_fragment
+from dpsql.sql.dialect import parse_fragment, to_sql
 from dpsql.sql.relation import fold
 from dpsql.sql.spark_aggregates import direction
 from dpsql.sql.spark_expressions import Values
@@ -224,7 +224,7 @@ class _Writer:
     def _select(self, node: exp.Select) -> Query:
         _only(node, "SELECT", *_SELECT_PARTS)
         head, writer = self._with(node)
-        return writer._body(node, head)
+        return writer._body(_of_distinct_values(node), head)
 
     def _body(self, node: exp.Select, head: str) -> Query:
         scope = Scope([], outer=self._outer)
@@ -407,3 +407,33 @@ def _own_groups(node: exp.Expr) -> exp.Expr:
         order=exp.Order(expressions=[item.copy() for item in rest]), over="OVER",
     )  # fmt: skip
     return exp.LTE(this=own, expression=window.this.args["offset"].copy())
+
+
+def _of_distinct_values(node: exp.Select) -> exp.Select:
+    """``SELECT PERCENTILE_DISC(p) WITHIN GROUP (ORDER BY v) AS q FROM ...``: the first value that p of the rows reach.
+
+    Spark knows it for doubles only, and would hold all values in one task's memory; sums over the distinct values may
+    spill, and take any type.
+    """
+    item = node.expressions[0].unalias() if len(node.expressions) == 1 else None
+    from_ = node.args.get("from_")
+    if (
+        not isinstance(item, exp.WithinGroup)
+        or not isinstance(item.this, exp.PercentileDisc)
+        or from_ is None
+    ):
+        return node
+    if any(
+        node.args.get(key) for key in ("group", "joins", "with_", "qualify", "order", "limit", "distinct")
+    ):
+        return node
+    value, at = to_sql(item.expression.expressions[0].this), to_sql(item.this.this)
+    where = f" AND ({to_sql(node.args['where'].this)})" if node.args.get("where") is not None else ""
+    counted = f"SELECT {value} AS v, COUNT(*) AS c FROM {to_sql(from_.this)} WHERE ({value}) IS NOT NULL{where} GROUP BY 1"
+    summed = f"SELECT v, SUM(c) OVER (ORDER BY v) AS upto, SUM(c) OVER () AS n FROM ({counted}) AS counted"
+    reached = f"CAST(upto AS DOUBLE) >= CAST({at} AS DOUBLE) * CAST(n AS DOUBLE)"
+    made = parse_fragment(
+        f"SELECT MIN(v) AS {node.expressions[0].alias_or_name or 'q'} FROM ({summed}) AS summed WHERE {reached}"
+    )
+    assert isinstance(made, exp.Select)
+    return made

@@ -365,7 +365,7 @@ def _cast(values: Values, node: exp.Expr) -> Value:
 
 _HANDLERS: dict[type[exp.Expr], Callable[[Values, exp.Expr], Value]] = {
     exp.Literal: _literal, exp.Boolean: _boolean, exp.Null: _null, exp.Paren: _paren, exp.Subquery: _subquery,
-    exp.And: _connect("AND"), exp.Or: _connect("OR"), exp.Not: _not, exp.Is: _is, exp.In: _in,
+    exp.And: _connect("AND"), exp.Or: _connect("OR"), exp.Not: _not, exp.Is: _is, exp.In: _in, exp.Exists: _exists,
     exp.EQ: _compare("="), exp.NEQ: _compare("<>"), exp.LT: _compare("<"), exp.LTE: _compare("<="),
     exp.GT: _compare(">"), exp.GTE: _compare(">="), exp.NullSafeEQ: _compare("<=>"), exp.NullSafeNEQ: _compare("<!>"),
     exp.Between: _between, exp.Case: _case, exp.Nullif: _nullif,
