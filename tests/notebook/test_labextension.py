@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-FOLDER = Path(__file__).resolve().parents[2] / "labextension"
+FOLDER = Path(__file__).resolve().parents[2] / "notebooks" / "labextension"
 NODE = shutil.which("node")
 
 
 def test_its_words_are_the_languages() -> None:
     made: Any = runpy.run_path(str(FOLDER / "make_words.py"))
     source = (FOLDER / "src" / "tokens.js").read_text(encoding="utf-8")
-    assert made["words"]() in source, "run python labextension/make_words.py and build again"
+    assert made["words"]() in source, "run python notebooks/labextension/make_words.py and build again"
 
 
 def test_what_is_shipped_was_built_from_them() -> None:
