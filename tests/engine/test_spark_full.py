@@ -126,7 +126,8 @@ print("connect", "works")
 
 def test_spark_connect(tmp_path: Path) -> None:
     """In a process of its own: Spark does not let both kinds of session live in one."""
-    pytest.importorskip("grpc")
+    for name in ("pyspark", "grpc"):
+        pytest.importorskip(name)
     root = str(Path(__file__).parents[2])
     environment = {**os.environ, "PYTHONPATH": root}
     done = subprocess.run(
