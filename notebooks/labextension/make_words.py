@@ -1,6 +1,7 @@
 """Writes the words of the language into src/tokens.js, from the tables that completion and the lexer use.
 
-python notebooks/labextension/make_words.py, then in this folder, with JupyterLab 4 and Node: npm install && jupyter labextension build .
+python notebooks/labextension/make_words.py, then in this folder, with JupyterLab 4 and Node:
+npm install && jupyter labextension build .
 (4.3's builder wants webpack 5.95). The outcome, built/, is what is shipped: pip puts it where JupyterLab looks for extensions.
 """
 
