@@ -50,7 +50,9 @@ def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     (settings / "themes.jupyterlab-settings").write_text(json.dumps({"theme": f"JupyterLab {request.param}"}))
     quiet = {"checkForUpdates": False, "fetchNews": "false"}
     (settings / "notification.jupyterlab-settings").write_text(json.dumps(quiet))
-    shutil.copytree(ROOT / "notebooks" / "labextension" / "built", home / "data" / "labextensions" / "dpsql-labextension")
+    shutil.copytree(
+        ROOT / "notebooks" / "labextension" / "built", home / "data" / "labextensions" / "dpsql-labextension"
+    )
     (home / "books").mkdir()
     shutil.copy(ROOT / "notebooks" / "01_quickstart.ipynb", home / "books")
     with socket.socket() as free:
