@@ -34,7 +34,9 @@ def run(con: duckdb.DuckDBPyConnection, sql: str, stop: threading.Event) -> Outc
     return watched(lambda: con.sql(sql).to_arrow_table(), con.interrupt, stop)
 
 
-def watched(work: Callable[[], pa.Table | None], interrupt: Callable[[], object], stop: threading.Event) -> Outcome:
+def watched(
+    work: Callable[[], pa.Table | None], interrupt: Callable[[], object], stop: threading.Event
+) -> Outcome:
     """Does what gives a table in a thread of its own, as :func:`run`; ``interrupt`` asks it to end."""
     box: list[Outcome] = []
     done = threading.Event()
