@@ -42,7 +42,9 @@ def test_a_notebook_is_its_source(source: Path) -> None:
     made: Any = runpy.run_path(str(ROOT / "notebooks" / "make_more.py"))["notebook"](source)
     stored = nbformat.read(ROOT / "notebooks" / f"{source.stem}.ipynb", as_version=4)
     assert [(c.cell_type, c.source) for c in stored.cells] == [(c.cell_type, c.source) for c in made.cells]
-    assert any(o.output_type == "display_data" for c in stored.cells for o in c.get("outputs", [])), "pictures"
+    assert any(o.output_type == "display_data" for c in stored.cells for o in c.get("outputs", [])), (
+        "pictures"
+    )
 
 
 def test_notebooks_name_no_place_and_stay_small() -> None:

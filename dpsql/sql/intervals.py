@@ -9,7 +9,6 @@ from sqlglot import exp
 from dpsql.sql.dialect import expression_of, to_sql
 from dpsql.sql.relation import column
 
-
 _DOUBLE = exp.DataType.build("DOUBLE", dialect="duckdb")
 
 
