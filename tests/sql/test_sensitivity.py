@@ -249,6 +249,8 @@ _BOUND = {"answered": 0, "refused": 0}
 def bound(session: dpsql.Session, text: str) -> Plan | None:
     """The plan, or None where the statement is refused (the grammar draws some that must be)."""
     if text not in _PLANS:
+        if len(_PLANS) > 1000:
+            _PLANS.clear()
         try:
             _PLANS[text] = bind(parse(text)[0], session._catalog, session._finisher)
         except Error as error:
