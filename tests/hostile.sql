@@ -1228,3 +1228,305 @@ SELECT COUNT(*) FROM people WHERE GREATEST(salary, 0) < LEAST(big, 5)
 
 -- verdict: refused
 SELECT COUNT(*) FROM people WHERE year(name) = 2020
+
+-- class: public functions, names, shapes of FROM, subqueries in public places
+
+-- verdict: answered
+SELECT current_setting('threads')
+
+-- verdict: answered
+SELECT getvariable('x')
+
+-- verdict: answered
+SELECT current_query()
+
+-- verdict: answered
+SELECT version()
+
+-- verdict: answered
+SELECT current_database()
+
+-- verdict: answered
+SELECT pg_get_viewdef(1)
+
+-- verdict: refused
+SELECT getenv('HOME') AS h
+
+-- verdict: refused
+SELECT read_text('/etc/passwd') AS t
+
+-- verdict: refused
+SELECT * FROM duckdb_settings()
+
+-- verdict: refused
+SELECT * FROM pragma_storage_info('people')
+
+-- verdict: refused
+SELECT * FROM pragma_table_info('people')
+
+-- verdict: refused
+SELECT * FROM duckdb_columns()
+
+-- verdict: refused
+SELECT * FROM information_schema.columns
+
+-- verdict: refused
+SELECT * FROM people_df
+
+-- verdict: refused
+SELECT * FROM policy
+
+-- verdict: refused
+WITH People AS (SELECT * FROM people) SELECT * FROM People
+
+-- verdict: refused
+WITH a AS (SELECT * FROM people), b AS (SELECT * FROM a) SELECT * FROM b
+
+-- verdict: answered
+WITH w AS (SELECT name FROM people) SELECT COUNT(*) FROM wards, w
+
+-- verdict: refused
+WITH "WARDS" AS (SELECT * FROM people) SELECT * FROM wards
+
+-- verdict: refused
+SELECT * FROM "PEOPLE"
+
+-- verdict: refused
+SELECT "NAME" FROM people
+
+-- verdict: refused
+FROM people
+
+-- verdict: refused
+FROM people SELECT name
+
+-- verdict: refused
+FROM (FROM people)
+
+-- verdict: answered
+SELECT COUNT(*) FROM (FROM people)
+
+-- verdict: refused
+SELECT * EXCLUDE (person_id) FROM people
+
+-- verdict: refused
+SELECT * REPLACE (1 AS person_id) FROM people
+
+-- verdict: refused
+SELECT COUNT(*) FROM (SELECT * REPLACE (1 AS person_id) FROM people)
+
+-- verdict: refused
+SELECT COUNT(*) FROM (SELECT * EXCLUDE (person_id) FROM people)
+
+-- verdict: refused
+SELECT COUNT(*) FROM (SELECT * RENAME (age AS person_id) FROM people)
+
+-- verdict: refused
+SELECT COUNT(*) FROM (SELECT COLUMNS('a.*') FROM people)
+
+-- verdict: refused
+SELECT people FROM people
+
+-- verdict: refused
+SELECT COUNT(*) FROM people WHERE people IS NULL
+
+-- verdict: refused
+SELECT struct_pack(a := name) FROM people
+
+-- verdict: refused
+SELECT list_transform(tags, x -> x) FROM people
+
+-- verdict: refused
+SELECT COUNT(*) FROM people WHERE len(list_filter(tags, x -> x = name)) > 0
+
+-- verdict: refused
+SELECT COUNT(*) FROM people WHERE len([x FOR x IN tags]) > 1
+
+-- verdict: refused
+SELECT UNNEST(tags) FROM people
+
+-- verdict: refused
+SELECT COUNT(*) FROM (SELECT person_id, UNNEST(tags) AS t FROM people)
+
+-- verdict: refused
+SELECT COUNT(*) FROM wards, LATERAL (SELECT name FROM people WHERE ward = name) l
+
+-- verdict: refused
+SELECT (SELECT MAX(name) FROM people WHERE city = w.ward) FROM wards w
+
+-- verdict: refused
+SELECT w.ward, (SELECT COUNT(*) FROM people p WHERE p.city = w.ward) FROM wards w
+
+-- verdict: refused
+SELECT ARRAY(SELECT name FROM people)
+
+-- verdict: refused
+VALUES ((SELECT name FROM people LIMIT 1))
+
+-- verdict: refused
+SELECT * FROM (VALUES ((SELECT MAX(age) FROM people))) v(x)
+
+-- verdict: refused
+SELECT * FROM (PIVOT people ON city USING COUNT(*))
+
+-- verdict: refused
+SELECT * FROM people PIVOT (COUNT(*) FOR city IN ('Delft'))
+
+-- verdict: refused
+CREATE MACRO f() AS TABLE SELECT * FROM people
+
+-- verdict: refused
+SELECT COUNT(*) FROM people UNION ALL SELECT age FROM people
+
+-- verdict: refused
+SELECT age FROM people INTERSECT SELECT beds FROM wards
+
+-- verdict: refused
+SELECT COUNT(*) FROM (SELECT person_id, age FROM people UNION SELECT person_id, age FROM people)
+
+-- verdict: refused
+SELECT COUNT(*) FROM (SELECT person_id, age FROM people UNION ALL BY NAME SELECT age, person_id FROM people)
+
+-- verdict: refused
+SELECT COUNT(*) FROM (SELECT * FROM people USING SAMPLE 1)
+
+-- verdict: refused
+SELECT COUNT(*) FROM people TABLESAMPLE reservoir(10 ROWS) REPEATABLE (1)
+
+-- verdict: refused
+SELECT COUNT(*) FROM wards POSITIONAL JOIN people
+
+-- verdict: refused
+SELECT COUNT(*) FROM wards ASOF JOIN people ON wards.beds >= people.age
+
+-- verdict: refused
+SELECT COUNT(*) FROM wards ANTI JOIN people ON wards.ward = people.name
+
+-- verdict: refused
+SELECT COUNT(*) FROM wards SEMI JOIN people ON wards.ward = people.name
+
+-- verdict: refused
+SELECT name FROM people GROUP BY ALL ORDER BY MAX(salary)
+
+-- verdict: refused
+SELECT city FROM people GROUP BY city ORDER BY name
+
+-- verdict: refused
+SELECT city, COUNT(*) FROM people GROUP BY city ORDER BY ANY_VALUE(name)
+
+-- verdict: refused
+SELECT COUNT(*) FROM people ORDER BY salary
+
+-- verdict: refused
+SELECT COUNT(*) OVER () FROM people
+
+-- verdict: refused
+SELECT SUM(COUNT(*)) OVER (ORDER BY MAX(salary)) FROM people GROUP BY city
+
+-- verdict: refused
+SELECT COUNT(*) FROM people WINDOW w AS (ORDER BY salary)
+
+-- verdict: refused
+SELECT COUNT(*) FILTER (WHERE name = (SELECT MAX(name) FROM people)) FROM people
+
+-- verdict: refused
+SELECT DISTINCT ON (city) city, COUNT(*) FROM people GROUP BY city ORDER BY city, MAX(salary)
+
+-- verdict: answered
+SELECT COUNT(*) AS person_id, person_id AS c FROM people
+
+-- verdict: refused
+SELECT 1 AS age, age FROM people
+
+-- verdict: refused
+SELECT age AS x, x + COUNT(*) FROM people
+
+-- verdict: refused
+SELECT city AS name, COUNT(*) FROM people GROUP BY name
+
+-- verdict: refused
+SELECT COUNT(*) FROM people WHERE age > $1
+
+-- verdict: answered
+SELECT COUNT(*) FROM people WHERE name = 'x';;
+
+-- verdict: refused
+SELECT COUNT(*) FROM people; COPY people TO 'x'
+
+-- verdict: refused
+SELECT COUNT(*) FROM рeople
+
+-- verdict: refused
+SELECT COUNT(*) FROM people WHERE nаme = 'x'
+
+-- verdict: refused
+SELECT COUNT(DISTINCT "dpsql_unit") FROM people
+
+-- verdict: refused
+SELECT dpsql_base.name FROM people
+
+-- verdict: refused
+SELECT __dpsql_salt__ FROM people
+
+-- verdict: refused
+SELECT COUNT(*) FROM people WHERE age = __dpsql_salt__
+
+-- verdict: refused
+SELECT * FROM dpsql_block_1
+
+-- verdict: refused
+SELECT * FROM dpsql_loading
+
+-- verdict: refused
+EXPLAIN (ANALYZE) SELECT COUNT(*) FROM people
+
+-- verdict: refused
+SELECT COUNT(*) FROM people LIMIT (SELECT COUNT(*) FROM visits)
+
+-- verdict: refused
+SELECT beds FROM wards LIMIT (SELECT age FROM people WHERE person_id = 666)
+
+-- verdict: refused
+SELECT beds FROM wards ORDER BY (SELECT MAX(name) FROM people)
+
+-- verdict: refused
+SELECT beds FROM wards QUALIFY beds > (SELECT age FROM people LIMIT 1)
+
+-- verdict: refused
+SELECT COUNT(*) FROM wards HAVING COUNT(*) > (SELECT age FROM people LIMIT 1)
+
+-- verdict: refused
+SELECT beds FROM wards GROUP BY (SELECT age FROM people LIMIT 1), beds
+
+-- verdict: refused
+SELECT COUNT(*) FROM wards JOIN wards w2 ON EXISTS (SELECT 1 FROM people)
+
+-- verdict: refused
+SELECT MAX(beds) FILTER (WHERE ward IN (SELECT name FROM people)) FROM wards
+
+-- verdict: refused
+SELECT CASE WHEN EXISTS (SELECT 1 FROM people WHERE age > 118) THEN 1 ELSE 1 // 0 END
+
+-- verdict: refused
+SELECT error((SELECT MAX(name) FROM people))
+
+-- verdict: refused
+SELECT COUNT(*) FROM range((SELECT MAX(age) FROM people))
+
+-- verdict: refused
+SELECT * FROM unnest((SELECT LIST(name) FROM people))
+
+-- verdict: refused
+SELECT * FROM generate_series(1, (SELECT age FROM people LIMIT 1))
+
+-- verdict: refused
+SELECT COUNT(*) FROM people GROUP BY CUBE (city, name) HAVING MAX(salary) > 1
+
+-- verdict: refused
+SELECT * FROM wards w, people p WHERE w.ward = p.city
+
+-- verdict: refused
+SELECT w.* FROM wards w JOIN people p ON w.ward = p.city
+
+-- verdict: answered
+SELECT w.beds, COUNT(*) FROM wards w, people p GROUP BY w.beds

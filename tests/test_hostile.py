@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,6 +44,29 @@ def sessions() -> Iterator[tuple[dpsql.Session, dpsql.Session]]:
         session.close()
 
 
+def counted(session: dpsql.Session) -> list[str]:
+    """A list that grows by one name with each thing that the session asks of its engine's data."""
+    asked: list[str] = []
+    engine = session._engine
+    for name in ("execute", "batches"):
+        if hasattr(engine, name):
+            setattr(engine, name, _counting(asked, name, getattr(engine, name)))
+    return asked
+
+
+def _counting(asked: list[str], name: str, run: Callable[..., Any]) -> Callable[..., Any]:
+    def ask(*given: Any, **named: Any) -> Any:
+        asked.append(name)
+        return run(*given, **named)
+
+    return ask
+
+
+@pytest.fixture(scope="module")
+def asked(sessions: tuple[dpsql.Session, dpsql.Session]) -> tuple[list[str], list[str]]:
+    return counted(sessions[0]), counted(sessions[1])
+
+
 def outcome(session: dpsql.Session, text: str) -> tuple[str, ...]:
     """Answered with which columns at which price, or refused in which words."""
     try:
@@ -64,12 +88,28 @@ def test_the_corpus_is_large_and_has_both_verdicts() -> None:
 
 
 @pytest.mark.parametrize("item", CORPUS, ids=[f"{item.attacks}: {item.text[:80]}" for item in CORPUS])
-def test_neighbours_give_the_same(sessions: tuple[dpsql.Session, dpsql.Session], item: Hostile) -> None:
+def test_neighbours_give_the_same(
+    sessions: tuple[dpsql.Session, dpsql.Session], asked: tuple[list[str], list[str]], item: Hostile
+) -> None:
+    """The same outcome, after the same number of questions to the engine: none where it is refused."""
+    for questions in asked:
+        questions.clear()
     given, without = (outcome(session, item.text) for session in sessions)
     assert given[0] == item.verdict, given
     assert given == without
+    assert asked[0] == asked[1]
+    if "refused" in given[0]:
+        assert not asked[0]
     if CANARY not in item.text:
         assert CANARY not in " ".join(given)
+
+
+def test_questions_to_the_engine_are_counted(
+    sessions: tuple[dpsql.Session, dpsql.Session], asked: tuple[list[str], list[str]]
+) -> None:
+    asked[0].clear()
+    sessions[0].sql("SELECT COUNT(*) FROM people WHERE age > 17", fresh=True)
+    assert asked[0]
 
 
 def test_the_unit_that_differs_would_show(sessions: tuple[dpsql.Session, dpsql.Session]) -> None:
