@@ -120,7 +120,9 @@ with dpsql.connect(spark, policy=policy) as session:
         engine.execute("SELECT COUNT(*) AS n FROM range(3000000) AS a(i) CROSS JOIN range(3000000) AS b(j) WHERE a.i % 97 = b.j % 89")
     except KeyboardInterrupt:
         print("stopped")
-print("connect", "works")
+print("connect", "works", flush=True)
+import os
+os._exit(0)  # the server of this process may still be ending what was stopped
 '''
 
 
@@ -136,6 +138,7 @@ def test_spark_connect(tmp_path: Path) -> None:
         text=True,
         env=environment,
         cwd=tmp_path,
+        timeout=400,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert "stopped" in done.stdout and "connect works" in done.stdout
