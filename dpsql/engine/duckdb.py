@@ -45,6 +45,7 @@ _SETTINGS = {
     "perfect_ht_threshold": "22",
 }
 RESOURCES = ("memory_limit", "max_memory", "threads", "temp_directory", "max_temp_directory_size")
+TIME_LIMIT = "time_limit"
 # Settings that change what SQL means: two people must not become one because their names differ by case.
 _MEANING = {"default_collation": "", "integer_division": "false", "python_enable_replacements": "false"}
 _PART = 1 << 20
@@ -76,10 +77,12 @@ class DuckDBEngine:
     ) -> None:
         self._policy = policy
         self._resources = {str(name): str(value) for name, value in (resources or {}).items()}
+        self._limit = _seconds(self._resources.pop(TIME_LIMIT, None))
         for name in self._resources:
             if name not in RESOURCES:
                 raise PolicyError(
-                    f"{name} is no resource that is set here.", hint=did_you_mean(name, RESOURCES)
+                    f"{name} is no resource that is set here.",
+                    hint=did_you_mean(name, (*RESOURCES, TIME_LIMIT)),
                 )
         if self._resources and isinstance(database, duckdb.DuckDBPyConnection):
             raise PolicyError(
@@ -378,7 +381,7 @@ class DuckDBEngine:
 
     def _step(self, work: Callable[[], pa.Table | None]) -> tuple[str, pa.Table | None]:
         """What became of it. DuckDB's message dies with this frame."""
-        outcome = watched(work, self._con.interrupt, self._stop)
+        outcome = watched(work, self._con.interrupt, self._stop, self._limit)
         if outcome.failure is not None and issubclass(outcome.failure, _FATAL):
             self._reopen()
         return (
@@ -398,7 +401,7 @@ class DuckDBEngine:
         try:
             for name, rows in lent.items():
                 self._con.register(name, rows)
-            outcome = run(self._con, sql, self._stop)
+            outcome = run(self._con, sql, self._stop, self._limit)
         except Exception:  # its message may hold a value
             outcome = Outcome()
         for name in lent:
@@ -434,6 +437,16 @@ def _next(reader: Any) -> pa.Table | None:
         return pa.Table.from_batches([reader.read_next_batch()])
     except StopIteration:
         return None
+
+
+def _seconds(text: str | None) -> float | None:
+    """A time limit, in seconds."""
+    if text is None:
+        return None
+    with contextlib.suppress(ValueError):
+        if 0 < float(text) < float("inf"):
+            return float(text)
+    raise PolicyError(f"{text} is no time limit.", hint='resources={"time_limit": 60} is a minute.')
 
 
 _SIZES = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}

@@ -7,6 +7,7 @@ ways. So the query runs in a thread of its own, while the caller waits and, once
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -26,17 +27,21 @@ class Outcome:
     message: str = ""
 
 
-def run(con: duckdb.DuckDBPyConnection, sql: str, stop: threading.Event) -> Outcome:
+def run(
+    con: duckdb.DuckDBPyConnection, sql: str, stop: threading.Event, limit: float | None = None
+) -> Outcome:
     """Runs a query; never raises. ``stop`` is the wish of another thread; the stop button is seen here.
 
-    The outcome of a query over private data may quote values: it stays inside the engine.
+    The outcome of a query over private data may quote values: it stays inside the engine. One that took longer than
+    ``limit`` seconds failed, like any other.
     """
-    return watched(lambda: con.sql(sql).to_arrow_table(), con.interrupt, stop)
+    return watched(lambda: con.sql(sql).to_arrow_table(), con.interrupt, stop, limit)
 
 
 def watched(
-    work: Callable[[], pa.Table | None], interrupt: Callable[[], object], stop: threading.Event
-) -> Outcome:
+    work: Callable[[], pa.Table | None], interrupt: Callable[[], object], stop: threading.Event,
+    limit: float | None = None,
+) -> Outcome:  # fmt: skip
     """Does what gives a table in a thread of its own, as :func:`run`; ``interrupt`` asks it to end."""
     box: list[Outcome] = []
     done = threading.Event()
@@ -50,17 +55,21 @@ def watched(
             done.set()
 
     worker = threading.Thread(target=task, daemon=True)
-    stopped = False
+    stopped = late = False
+    end = None if limit is None else time.monotonic() + limit
     while True:
         try:
             if worker.ident is None:
                 worker.start()
             while not done.is_set():
                 stopped = stopped or stop.is_set()
-                if stopped:
+                late = late or (end is not None and time.monotonic() > end)
+                if stopped or late:
                     interrupt()
                 done.wait(_POLL)
-            return Outcome(stopped=True) if stopped else box[0]
+            if stopped:
+                return Outcome(stopped=True)
+            return Outcome(failure=TimeoutError) if late else box[0]
         except KeyboardInterrupt:  # wherever in here the button finds us, the query is ours to end
             stopped = True
             if worker.ident is None:

@@ -264,3 +264,31 @@ def test_resources_are_few_and_known(tmp_path: Path) -> None:
             dpsql.connect(policy=tmp_path / "policy.toml", resources=wrong)
     with duckdb.connect() as con, pytest.raises(dpsql.PolicyError, match="its own"):
         dpsql.connect(con, policy=dpsql.Policy.loads(policy(None)), resources={"threads": 1})
+
+
+def test_a_time_limit_stays_charged_and_the_session_goes_on() -> None:
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE visits AS SELECT i AS u, i % 1000 AS x FROM range(3000000) t(i)")
+        policy = dpsql.Policy.loads(
+            '[budget]\nepsilon = 10\naccountant = "basic"\ndefault_epsilon = 1\n'
+            '[tables.visits]\nprivacy_unit = "u"\nmax_rows = 9\n'
+            "[tables.visits.columns]\nx = { bounds = [0, 1000] }"
+        )
+        slow = "SELECT COUNT(*) AS n FROM visits AS a JOIN visits AS b USING (u) WHERE a.x + b.x > 3"
+        con.execute(
+            "INSERT INTO visits SELECT 1, i FROM range(60000) t(i)"
+        )  # one unit that joins with itself for long
+        with dpsql.connect(con, policy=policy, resources={"time_limit": 0.3}) as session:
+            told = []
+            for query in (slow, slow):
+                with pytest.raises(dpsql.EngineError) as caught:
+                    session.sql(query, fresh=True)
+                told.append(str(caught.value))
+                assert caught.value.__cause__ is None and caught.value.__context__ is None
+            assert told[0] == told[1] and "stays charged" in told[0]
+            session.sql("SHOW BUDGET").dicts()[0]["spent_epsilon"] == 2
+            assert session.sql("SELECT COUNT(*) AS n FROM visits WHERE u = 3 AND x < 0").shape == (1, 1)
+    for wrong in (0, "soon", "inf"):
+        with duckdb.connect() as con, pytest.raises(dpsql.PolicyError, match="time limit"):
+            con.execute("CREATE TABLE visits (u INT, x INT)")
+            dpsql.connect(con, policy=policy, resources={"time_limit": wrong})
