@@ -18,8 +18,7 @@ from dpsql.engine.finish import Finisher
 from dpsql.errors import BudgetExceeded, EngineError, Error, Interrupted, PolicyError, PrivacyError
 from dpsql.explain import Explanation, explain_plan
 from dpsql.ledger.ledger import Ledger
-from dpsql.mechanisms.base import SALT, Release
-from dpsql.mechanisms.blocks import BLOCK
+from dpsql.mechanisms.base import SALT, Read, Reader, Release
 from dpsql.noise.entropy import Entropy
 from dpsql.plan import Plan
 from dpsql.policy import Policy
@@ -36,6 +35,7 @@ from dpsql.stored import pack, unpack
 if TYPE_CHECKING:
     from dpsql.engine.base import Engine
 
+_LIMITS = "dpsql.connect(resources=...) sets how much memory and time a query may take."
 _WITHHELD = "the engine failed while it read private data; the statement stays charged, and why is withheld."
 
 
@@ -59,7 +59,9 @@ def connect(
             Python and no path, the budget lasts for this process only.
         analyst: who asks, where the policy gives analysts shares of their own.
         resources: for DuckDB: ``{"memory_limit": "1GiB", "threads": 2, "temp_directory": "/scratch"}``. What does not
-            fit the memory is spilled to files there, private rows and all.
+            fit the memory is spilled to files there, private rows and all. ``"time_limit": 60`` stops an exact query
+            after so many seconds. A statement that reaches a limit fails like any other: it stays charged, and the
+            message is the same.
 
     Raises:
         PolicyError: the policy is wrong, or does not fit the data.
@@ -206,8 +208,9 @@ class Session:
         for block in plan.blocks:
             schemas = {b.name: b.columns for b in plan.blocks}
             lent = {i.name: self._finisher.describe(i.sql, schemas, plan.public) for i in block.inputs}
-            for query in block.operator.queries:
-                self._engine.check(query.replace(SALT, "0").replace(BLOCK, "0"), lent)
+            lent |= getattr(block.operator, "lends", {})
+            for query in getattr(block.operator, "checked", block.operator.queries):
+                self._engine.check(query.replace(SALT, "0"), lent)
 
     def _reserve(self, statement: Statement, plan: Plan, key: str) -> Any:
         if plan.event is None:
@@ -221,13 +224,11 @@ class Session:
     def _release(self, plan: Plan) -> tuple[dict[str, Release] | None, str]:
         """Runs the blocks. Never raises: no traceback of it, whose frames hold exact values, is ever seen."""
         releases: dict[str, Release] = {}
+        lend = self._finisher.lend if self._engine.dialect == "duckdb" else self._finisher.finish
         try:
             for block in plan.blocks:
                 relations = {name: release.table for name, release in releases.items()}
-                lent = {
-                    item.name: self._finisher.finish(item.sql, relations, plan.public)
-                    for item in block.inputs
-                }
+                lent = {item.name: lend(item.sql, relations, plan.public) for item in block.inputs}
                 releases[block.name] = block.operator.release(self._reader(lent), self._entropy)
         except KeyboardInterrupt:
             return None, "interrupted"
@@ -235,8 +236,9 @@ class Session:
             return None, "failed"
         return releases, "released"
 
-    def _reader(self, lent: Mapping[str, pa.Table]) -> Callable[[str], pa.Table]:
-        return lambda sql: self._engine.execute(sql, lent)
+    def _reader(self, lent: Mapping[str, pa.Table]) -> Read:
+        stream = getattr(self._engine, "batches", None)
+        return Reader(self._engine.execute, lent, getattr(self._engine, "room", 0), stream)
 
     def _fail(self, ticket: Any, plan: Plan, outcome: str, event: Event | None = None) -> NoReturn:
         event = event or plan.event
@@ -245,7 +247,7 @@ class Session:
         if outcome == "interrupted":
             loss = f" {event.sentence()} stays charged." if event is not None else ""
             raise Interrupted(f"the statement was stopped.{loss}")
-        raise EngineError(_WITHHELD)
+        raise EngineError(_WITHHELD, hint=_LIMITS)
 
     def _finish(
         self,
@@ -257,7 +259,9 @@ class Session:
     ) -> Result:
         """The outer SQL, over what was released: post-processing, free."""
         relations, notes = released
-        table = self._finisher.finish(plan.finish, plan.adjusted(relations), plan.public)
+        table = plan.direct(relations)
+        if table is None:
+            table = self._finisher.finish(plan.finish, plan.adjusted(relations), plan.public)
         event = used if used is not None else stored.event if stored is not None else None
         return Result.finished(
             table,
@@ -337,12 +341,6 @@ class Session:
         """Every charge and refusal, in order."""
         return self._ledger.entries()
 
-    def tables(self) -> Result:
-        """The tables that the policy names."""
-        return show(self, "TABLES")
-
-    def register(self, name: str, function: Callable[..., object]) -> None:
-        """Makes a Python function known to ``SELECT WITH SUBSAMPLE``: it is run on each block's rows."""
     @property
     def account(self) -> Ledger:
         """The ledger itself, for displays and reports. It is read there, never written."""
@@ -365,6 +363,12 @@ class Session:
         """
         return upstairs("plots").of_account(self._ledger, what)
 
+    def tables(self) -> Result:
+        """The tables that the policy names."""
+        return show(self, "TABLES")
+
+    def register(self, name: str, function: Callable[..., object]) -> None:
+        """Makes a Python function known to ``SELECT WITH SUBSAMPLE``: it is run on each block's rows."""
         if not name.isidentifier():
             raise PolicyError(f"{name!r} can't be the name of a function.")
         self._functions[name.lower()] = function

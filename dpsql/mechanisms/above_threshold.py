@@ -30,6 +30,7 @@ import pyarrow as pa
 from dpsql.mechanisms.base import Read, Release, salted
 from dpsql.mechanisms.outputs import exact_integers
 from dpsql.mechanisms.perturbation import Integers, LaplaceNoise
+from dpsql.mechanisms.progress import told
 from dpsql.mechanisms.sweep import Sweep
 from dpsql.noise.discrete import geometric
 from dpsql.noise.entropy import Entropy
@@ -240,8 +241,10 @@ def scored(batches: tuple[str, ...], sweep: Sweep | None, read: Read, entropy: E
     if swept is not None:
         yield swept
         return
-    for text in texts[: len(batches)]:
+    for i, text in enumerate(texts[: len(batches)]):
+        told(i, len(batches))
         yield read(text)
+    told(len(batches), len(batches))
 
 
 def filled(batches: tuple[str, ...], entropy: Entropy) -> list[str]:

@@ -13,11 +13,13 @@ public and fixed.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
+import types
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -25,29 +27,33 @@ import pyarrow as pa
 from dpsql.errors import EngineError
 from dpsql.mechanisms.base import SALT, Read, salted
 from dpsql.mechanisms.order import cells, quoted
+from dpsql.mechanisms.progress import told
 from dpsql.noise.entropy import Entropy
 
-BLOCK = "__dpsql_block__"
-"""Where a query for one block wants the number of the block."""
 
-Progress = Callable[[int, int], None]
-"""Told (blocks done, blocks in all). Both are public; it may raise Interrupted."""
-
-
-def block_number(unit: str, blocks: int, turn: str | None = None) -> str:
+def block_number(unit: str, blocks: int, turn: str | None = None, whole: bool = False) -> str:
     """DuckDB SQL for the block of a privacy unit: 0..blocks-1, from the unit's value and a secret salt only.
 
     Args:
         unit: SQL of the unit. turn: SQL of an integer; each turn partitions anew.
+        whole: the unit is an integer of at most 64 bits with a sign. Then the salt is mixed in at once: DuckDB's hash
+            of one such integer is a bijection that scatters every bit, so two salts give two unrelated partitions,
+            and one hash is saved.
 
     Up to 256 blocks in a power of two are taken from the top bits as one byte, which DuckDB groups by without
     a hash table: a third faster than a remainder.
 
     >>> block_number("u", 128)
     'CAST(hash(xor(hash(u), __dpsql_salt__)) >> 57 AS UTINYINT)'
+    >>> block_number("u", 128, whole=True)
+    'CAST(hash(xor(CAST(u AS BIGINT), __dpsql_salt__)) >> 57 AS UTINYINT)'
     """
-    key = SALT if turn is None else f"hash(xor(hash({turn}), {SALT}))"
-    mixed = f"hash(xor(hash({unit}), {key}))"
+    if whole:
+        key = SALT if turn is None else f"CAST(hash(xor(hash({turn}), {SALT})) >> 1 AS BIGINT)"
+        mixed = f"hash(xor(CAST({unit} AS BIGINT), {key}))"
+    else:
+        key = SALT if turn is None else f"hash(xor(hash({turn}), {SALT}))"
+        mixed = f"hash(xor(hash({unit}), {key}))"
     bits = blocks.bit_length() - 1
     if blocks == 1 << bits and 1 <= bits <= 8:
         return f"CAST({mixed} >> {64 - bits} AS UTINYINT)"
@@ -68,10 +74,12 @@ class Source(Protocol):
     """Gives one result per block and output column."""
 
     @property
-    def query(self) -> str: ...
+    def texts(self) -> tuple[str, ...]:
+        """The queries that may hold the salt; they must all get the same."""
+        ...
 
-    def asking(self, query: str) -> Source:
-        """The same with another query text."""
+    def asking(self, texts: Sequence[str]) -> Source:
+        """The same with these in their place."""
         ...
 
     @property
@@ -83,6 +91,14 @@ class Source(Protocol):
     def results(self, read: Read, entropy: Entropy) -> Results: ...
 
     def sentence(self) -> str: ...
+
+
+_MARK = "\x00"
+
+
+def salted_all(texts: Sequence[str], entropy: Entropy) -> list[str]:
+    """The texts, with one fresh salt for all of them."""
+    return salted(_MARK.join(texts), entropy).split(_MARK)
 
 
 @dataclass(frozen=True)
@@ -100,8 +116,12 @@ class LiftedBlocks:
     columns: tuple[str, ...]
     blocks: int
 
-    def asking(self, query: str) -> LiftedBlocks:
-        return replace(self, query=query)
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return (self.query,)
+
+    def asking(self, texts: Sequence[str]) -> LiftedBlocks:
+        return replace(self, query=texts[0])
 
     @property
     def queries(self) -> tuple[str, ...]:
@@ -128,42 +148,100 @@ class LiftedBlocks:
 
 
 @dataclass(frozen=True)
-class BlockQueries:
-    """One query per block, for what can't be lifted: the token ``__dpsql_block__`` stands for the block's
-    number.
+class Rows:
+    """The rows of one private table, each with its block.
 
-    A block whose query fails has no result; an interruption ends the whole. All queries share one salt.
+    Args:
+        name: what the query for one block calls them.
+        query: gives ``block`` and the columns; no row that belongs to nobody.
+        columns: names and SQL types, as the query for one block sees them.
     """
 
+    name: str
+    query: str
+    columns: tuple[tuple[str, str], ...]
+
+    @property
+    def ordered(self) -> str:
+        """By block and then by all that a row says, so that the order of a block's rows says nothing of other blocks."""
+        names = ", ".join(quoted(name) for name, _ in self.columns)
+        order = "".join(f", {i + 2}" for i in range(len(self.columns)))
+        return f"SELECT block, {names} FROM ({self.query}) AS given ORDER BY 1{order}"
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """A table that is sorted by its first column, the block."""
+
+    table: pa.Table
+    starts: Sequence[int]
+    ends: Sequence[int]
+
+    @staticmethod
+    def of(table: pa.Table, blocks: int) -> _Parts:
+        given = table.column(0).to_pylist()
+        numbers = np.array([-1 if b is None else b for b in given], dtype=np.int64)
+        starts, ends = (
+            np.searchsorted(numbers, np.arange(blocks), side=side).tolist() for side in ("left", "right")
+        )
+        return _Parts(table.drop_columns(table.column_names[:1]), starts, ends)
+
+    def size(self, number: int) -> int:
+        return self.ends[number] - self.starts[number]
+
+    def rows(self, number: int) -> pa.Table:
+        return self.table.slice(self.starts[number], self.size(number))
+
+
+@dataclass(frozen=True)
+class BlockQueries:
+    """One query per block, for what can't be lifted, over that block's rows and nothing else.
+
+    The rows are read once, sorted by block; then the query runs on each block's part of them. So a result is a
+    function of its block's rows whatever the query leaves open (ties, the order of addition). A block whose
+    query fails, or does not give one row, has no result; an interruption ends the whole.
+
+    Args:
+        rows: the private tables. query: reads them by name. columns: its outputs.
+    """
+
+    rows: tuple[Rows, ...]
     query: str
     columns: tuple[str, ...]
     blocks: int
-    progress: Progress | None = field(default=None, compare=False, repr=False)
 
-    def asking(self, query: str) -> BlockQueries:
-        return replace(self, query=query)
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return tuple(rows.query for rows in self.rows)
+
+    def asking(self, texts: Sequence[str]) -> BlockQueries:
+        return replace(self, rows=tuple(replace(r, query=t) for r, t in zip(self.rows, texts, strict=True)))
 
     @property
     def queries(self) -> tuple[str, ...]:
-        return (self.query,)
+        return (*(rows.ordered for rows in self.rows), self.query)
+
+    @property
+    def lends(self) -> dict[str, tuple[tuple[str, str], ...]]:
+        """What the query reads besides the plan's public inputs."""
+        return {rows.name: rows.columns for rows in self.rows}
 
     def results(self, read: Read, entropy: Entropy) -> Results:
-        query = salted(self.query, entropy)
+        texts = salted_all([rows.ordered for rows in self.rows], entropy)
+        parts = {r.name: _Parts.of(read(text), self.blocks) for r, text in zip(self.rows, texts, strict=True)}
         columns: dict[str, list[Any]] = {name: [None] * self.blocks for name in self.columns}
         types: dict[str, pa.DataType] = {}
         for number in range(self.blocks):
-            if self.progress:
-                self.progress(number, self.blocks)
+            told(number, self.blocks)
             try:
-                table = read(query.replace(BLOCK, str(number)))
+                table = read(self.query, {name: part.rows(number) for name, part in parts.items()})
             except EngineError:
                 continue
             types = types or {name: table.schema.field(name).type for name in self.columns}
             if table.num_rows == 1:
                 for name in self.columns:
                     columns[name][number] = cells(table.column(name))[0]
-        if self.progress:
-            self.progress(self.blocks, self.blocks)
+        told(self.blocks, self.blocks)
         return Results(columns, types)
 
     def sentence(self) -> str:
@@ -177,9 +255,10 @@ class PythonBlocks:
     Args:
         query: gives ``block`` and the argument columns, one row per row that counts.
         arguments: passed in this order, each a numpy array with the block's values.
-        name: of the function, which identifies it in the plan; ``column``: of the result.
+        name: of the function; ``column``: of the result.
         function: must be a function of its arguments alone. What it remembers between calls, writes, or
             measures is outside the guarantee.
+        version: tells functions of one name apart in the plan, see :func:`version_of`.
 
     Rows of a block come sorted by the arguments, so their order says nothing of other blocks. A block without
     rows is not run. Exceptions give no result; warnings and what the function prints are swallowed, as they
@@ -192,10 +271,14 @@ class PythonBlocks:
     name: str
     column: str
     function: Callable[..., Any] = field(compare=False, repr=False)
-    progress: Progress | None = field(default=None, compare=False, repr=False)
+    version: str = ""
 
-    def asking(self, query: str) -> PythonBlocks:
-        return replace(self, query=query)
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return (self.query,)
+
+    def asking(self, texts: Sequence[str]) -> PythonBlocks:
+        return replace(self, query=texts[0])
 
     @property
     def queries(self) -> tuple[str, ...]:
@@ -204,23 +287,16 @@ class PythonBlocks:
         return (f"SELECT block, {names} FROM ({self.query}) AS given ORDER BY 1{order}",)
 
     def results(self, read: Read, entropy: Entropy) -> Results:
-        table = read(salted(self.queries[0], entropy))
-        numbers = np.array(
-            [-1 if b is None else b for b in table.column("block").to_pylist()], dtype=np.int64
-        )
-        arrays = [table.column(name).to_numpy() for name in self.arguments]
+        parts = _Parts.of(read(salted(self.queries[0], entropy)), self.blocks)
+        arrays = [parts.table.column(name).to_numpy() for name in self.arguments]
         results: list[Any] = [None] * self.blocks
-        starts = np.searchsorted(numbers, np.arange(self.blocks), side="left")
-        ends = np.searchsorted(numbers, np.arange(self.blocks), side="right")
         for number in range(self.blocks):
-            if self.progress:
-                self.progress(number, self.blocks)
-            start, end = int(starts[number]), int(ends[number])
-            if start < end:
+            told(number, self.blocks)
+            if parts.size(number):
                 # copies: whatever the function does to its arguments, no other block sees it
-                results[number] = self._call([array[start:end].copy() for array in arrays])
-        if self.progress:
-            self.progress(self.blocks, self.blocks)
+                part = slice(parts.starts[number], parts.ends[number])
+                results[number] = self._call([array[part].copy() for array in arrays])
+        told(self.blocks, self.blocks)
         return Results({self.column: results}, {})
 
     def _call(self, arguments: Sequence[Any]) -> Any:
@@ -233,7 +309,9 @@ class PythonBlocks:
             warnings.simplefilter("ignore")
             try:
                 return self.function(*arguments)
-            except Exception:  # whatever goes wrong inside a block is a result like any other: the default
+            except KeyboardInterrupt:  # the stop button
+                raise
+            except BaseException:  # whatever goes wrong inside a block, an exit too, is a result: the default
                 return None
 
     def sentence(self) -> str:
@@ -241,12 +319,23 @@ class PythonBlocks:
         return f"the Python function {self.name} runs on {where}."
 
 
-Reporting = TypeVar("Reporting")
+def version_of(function: Callable[..., Any]) -> str:
+    """Changes when a Python function's code does; the same in every process. What it calls is not looked into."""
+    code = getattr(function, "__code__", None)
+    parts = [getattr(function, "__qualname__", type(function).__qualname__)]
 
+    def look(item: types.CodeType) -> None:
+        parts.append(item.co_code.hex())
+        parts.extend(map(repr, (item.co_names, item.co_varnames)))
+        for constant in item.co_consts:
+            if isinstance(constant, types.CodeType):
+                look(constant)
+            else:
+                parts.append(
+                    repr(sorted(constant, key=repr) if isinstance(constant, frozenset) else constant)
+                )
 
-def reporting(operator: Reporting, progress: Progress) -> Reporting:
-    """The same operator, telling ``progress`` as its blocks finish; others come back unchanged."""
-    source = getattr(operator, "source", None)
-    if isinstance(source, BlockQueries | PythonBlocks):
-        return replace(operator, source=replace(source, progress=progress))  # type: ignore[type-var]
-    return operator
+    if isinstance(code, types.CodeType):
+        look(code)
+        parts.append(repr(getattr(function, "__defaults__", None)))
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]

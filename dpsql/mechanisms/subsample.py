@@ -23,8 +23,8 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from dpsql.mechanisms.base import Read, Release, salted
-from dpsql.mechanisms.blocks import Source
+from dpsql.mechanisms.base import Read, Release
+from dpsql.mechanisms.blocks import Source, salted_all
 from dpsql.mechanisms.perturbation import GaussianNoise, LaplaceNoise
 from dpsql.mechanisms.votes import Combined, Participation, StableMode
 from dpsql.noise.entropy import Entropy
@@ -32,8 +32,6 @@ from dpsql.noise.selection import exponential
 from dpsql.privacy.events import BoundedRange, Event, PureDP, compose
 
 Noise = LaplaceNoise | GaussianNoise
-
-_MARK = "\x00"
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,9 @@ class Range:
         """Grid position 0..points of a result."""
         try:
             exact = Fraction(value if not isinstance(value, str) else math.nan)
-        except Exception:  # NULL, text; NaN; infinities; an object of somebody's own making: whatever it raises
+        except (
+            Exception
+        ):  # NULL, text; NaN; infinities; an object of somebody's own making: whatever it raises
             exact = (self.low + self.high) / 2 if self.default is None else self.default
         return min(max(round((exact - self.low) / self.step), 0), self.points)
 
@@ -295,6 +295,11 @@ class SubsampleAggregate:
         return compose([combiner.event for combiner in self.combiners])
 
     @property
+    def lends(self) -> dict[str, tuple[tuple[str, str], ...]]:
+        """Relations of its own that its queries read: names and columns."""
+        return getattr(self.source, "lends", {})
+
+    @property
     def queries(self) -> tuple[str, ...]:
         check = (self.participation.query,) if self.participation else ()
         return (*check, *self.source.queries)
@@ -302,9 +307,9 @@ class SubsampleAggregate:
     def release(self, read: Read, entropy: Entropy) -> Release:
         source, fits = self.source, True
         if self.participation:
-            # one salt for both texts: the check must count the very subsamples that are run
-            check, query = salted(_MARK.join((self.participation.query, source.query)), entropy).split(_MARK)
-            source, fits = source.asking(query), self.participation.holds(read, check)
+            # one salt for all texts: the check must count the very subsamples that are run
+            check, *texts = salted_all((self.participation.query, *source.texts), entropy)
+            source, fits = source.asking(texts), self.participation.holds(read, check)
         results = source.results(read, entropy)
         columns: dict[str, pa.Array] = {}
         notes: list[str] = []

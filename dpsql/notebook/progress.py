@@ -10,8 +10,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from uuid import uuid4
+
+from dpsql.mechanisms.progress import reporting
 
 PATIENCE = 1.0
 """Seconds before anything is shown."""
@@ -28,9 +31,16 @@ class Progress:
         self._every = every
         self._done = threading.Event()
         self._thread: threading.Thread | None = None
+        self._steps: tuple[int, int] | None = None
+        self._listening: AbstractContextManager[None] = nullcontext()
+
+    def _told(self, done: int, steps: int) -> None:
+        self._steps = (done, steps)
 
     def __enter__(self) -> Progress:
         started = time.monotonic()
+        self._listening = reporting(self._told)
+        self._listening.__enter__()
         context = contextvars.copy_context()  # a kernel finds the cell to write to in its context
         self._thread = threading.Thread(target=context.run, args=(self._tick, started), daemon=True)
         self._thread.start()
@@ -39,6 +49,7 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._listening.__exit__(kind, error, trace)
         self._done.set()
         if self._thread is not None:
             self._thread.join()
@@ -47,7 +58,8 @@ class Progress:
         if self._done.wait(PATIENCE):
             return
         while True:
-            self._show(f"running for {time.monotonic() - started:.0f} s; stopping it keeps the charge")
+            steps = "" if self._steps is None else f", {self._steps[0]:,} of {self._steps[1]:,} steps"
+            self._show(f"running for {time.monotonic() - started:.0f} s{steps}; stopping it keeps the charge")
             if self._done.wait(self._every):
                 self._show("")
                 return

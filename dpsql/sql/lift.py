@@ -20,9 +20,11 @@ from dpsql.sql.options import Call, call_of
 from dpsql.sql.relation import Field, Names, Relation, column, fold
 from dpsql.sql.steady import steady
 from dpsql.sql.types import BIGINT, DOUBLE, Type, Typed
+from dpsql.sql.units import holder
 
 if TYPE_CHECKING:
     from dpsql.sql.bind import Binder, Env
+    from dpsql.sql.joins import From
 
 BLOCK = "block"
 _LARGEST = "1e70"
@@ -34,6 +36,7 @@ _NUMERIC = {
     "QUANTILE_CONT": 2, "QUANTILE_DISC": 2, "CORR": 2, "COVAR_POP": 2, "COVAR_SAMP": 2, "REGR_SLOPE": 2,
     "REGR_INTERCEPT": 2, "REGR_R2": 2, "REGR_COUNT": 2, "REGR_AVGX": 2, "REGR_AVGY": 2,
 }  # fmt: skip
+_COUNTS = ("COUNT(", "REGR_COUNT(")
 _ANY = {"MIN": 1, "MAX": 1, "MODE": 1, "ARG_MAX": 2, "ARG_MIN": 2}
 KNOWN = frozenset({*_NUMERIC, *_ANY, "COUNT", "COUNT_IF", "MEAN"})
 
@@ -53,18 +56,25 @@ class Lifted:
         return Relation(alias, fields, source, True)
 
 
+Ctes = dict[str, tuple[exp.Expr, "Ctes"]]
+"""Names that WITH gave: a query, and the names that it can see itself."""
+
+
 @dataclass
 class Lifter:
     """Lifts one query.
 
     ``number`` gives the SQL of the block of a private row, and ``turns`` a join that repeats the rows, where a unit is
-    in several blocks.
+    in several blocks. ``blocks``: how many there are, with or without rows.
     """
 
     binder: Binder
     number: Callable[[Relation, exp.Expr | None], str]
     turns: Callable[[Relation, exp.Expr | None], str]
-    ctes: dict[str, exp.Expr] = field(default_factory=dict)
+    blocks: int
+    ctes: Ctes = field(default_factory=dict)
+    bound: list[From] = field(default_factory=list)
+    """Every FROM over private tables, for whoever needs their units."""
 
     def query(self, tree: exp.Expr, env: Env) -> Lifted:
         """Raises PrivacyError for what can't be lifted: the caller may run it block by block."""
@@ -72,17 +82,33 @@ class Lifter:
             return self.query(tree.this, env)
         if not isinstance(tree, exp.Select):
             raise PrivacyError("only SELECT can run inside SUBSAMPLE.", span=span_of(tree))
+        outside = self.ctes
+        try:
+            return self._query(tree, env)
+        finally:
+            self.ctes = outside
+
+    def _query(self, tree: exp.Select, env: Env) -> Lifted:
         with_ = tree.args.get("with_")
         for cte in with_.expressions if with_ is not None else ():
-            self.ctes[fold(cte.alias)] = cte.this
+            if (with_ is not None and with_.args.get("recursive")) or cte.args["alias"].args.get("columns"):
+                raise _unliftable(cte, "such a CTE")
+            self.ctes = {**self.ctes, fold(cte.alias): (cte.this, self.ctes)}
         for key, what in (
             ("qualify", "QUALIFY"),
             ("windows", "WINDOW"),
             ("offset", "OFFSET"),
             ("sample", "USING SAMPLE"),
+            ("distinct", "DISTINCT"),
         ):
             if tree.args.get(key):
-                raise PrivacyError(f"{what} is not known inside SUBSAMPLE.", span=span_of(tree.args[key]))
+                raise _unliftable(tree.args[key], what)
+        group = tree.args.get("group")
+        if group is not None and any(value for key, value in group.args.items() if key != "expressions"):
+            raise _unliftable(group, "GROUP BY in several ways")
+        limit = tree.args.get("limit")
+        if limit is not None and not (isinstance(limit, exp.Limit) and limit.expression.name.isdigit()):
+            raise _unliftable(limit, "such a LIMIT")
         names, source, block, owned = self._from(tree, env)
         where = tree.args.get("where")
         conditions = [owned] if owned else []
@@ -105,22 +131,23 @@ class Lifter:
         if from_ is None:
             raise PrivacyError("a query inside SUBSAMPLE needs private rows.", span=span_of(tree))
         item = from_.this
-        inner = (
-            item.this
-            if isinstance(item, exp.Subquery)
-            else self.ctes.get(fold(item.name))
-            if isinstance(item, exp.Table)
-            else None
-        )
+        cte = self.ctes.get(fold(item.name)) if isinstance(item, exp.Table) else None
+        inner = item.this if isinstance(item, exp.Subquery) else cte[0] if cte is not None else None
         if inner is not None:
             if tree.args.get("joins"):
-                raise PrivacyError("joins of subqueries are not known inside SUBSAMPLE.", span=span_of(item))
+                raise _unliftable(item, "a join of subqueries")
+            named = item.args.get("alias")
+            if named is not None and named.args.get("columns"):
+                raise _unliftable(item, "such an alias")
             alias = item.alias_or_name or self.binder.name("derived")
+            here, self.ctes = self.ctes, cte[1] if cte is not None else self.ctes
             relation = self.query(inner, env).relation(alias)
+            self.ctes = here
             return Names((relation,)), f" FROM {to_sql(relation.source)}", to_sql(column(BLOCK, alias)), ""
         bound = self.binder.private_from(tree, env)
+        self.bound.append(bound)
         text = f" FROM {to_sql(bound.source)}" + "".join(" " + to_sql(join) for join in bound.joins)
-        private = next(r for r in bound.relations if r.private)
+        private = holder(bound)
         # A row that an outer join kept without a unit is there because no unit matches it: it would carry what one unit
         # does into a block that is not that unit's.
         owned = f"{to_sql(bound.unit)} IS NOT NULL" if bound.unit is not None else ""
@@ -130,6 +157,10 @@ class Lifter:
         items, fields = [f"{block} AS {BLOCK}"], []
         for item in tree.expressions:
             if item.is_star:
+                if len([value for value in item.args.values() if value]) > (
+                    1 if isinstance(item, exp.Column) else 0
+                ):
+                    raise _unliftable(item, "such a *")
                 for _alias, f in names.fields():
                     items.append(
                         f"{to_sql(f.typed.node)} AS {to_sql(exp.to_identifier(f.name, quoted=True))}"
@@ -161,12 +192,9 @@ class Lifter:
         for item in tree.expressions:
             inner = item.unalias()
             call = call_of(inner)
+            known = call is not None and call.name in KNOWN
             labels.append(
-                item.alias
-                if isinstance(item, exp.Alias)
-                else label_of(call)
-                if call
-                else item.alias_or_name or "value"
+                item.alias or (label_of(call) if call and known else item.alias_or_name or to_sql(item))
             )
             outputs.append(("", safe.total(above.rewrite(inner.copy()), above)))
         outputs = [(name, typed) for name, (_, typed) in zip(fresh_names(labels), outputs, strict=True)]
@@ -192,13 +220,23 @@ class Lifter:
                     outputs[int(node.this.name) - 1][1] if 0 < int(node.this.name) <= len(outputs) else None
                 )
             typed = alias or safe.total(above.rewrite(node.this.copy()), above)
-            ordered.append(f"{to_sql(typed.node)} {'DESC' if node.args.get('desc') else 'ASC'} NULLS LAST")
+            ordered.append(f"{to_sql(typed.node)} {_direction(node)}")
         inner_items = [f"{block} AS {BLOCK}", *(f"{to_sql(t.node)} AS {n}" for n, t, _ in keys)]
         inner_items += [f"{sql} AS {typed.node.name}" for sql, typed in made.values()]
         inner = f"SELECT {', '.join(inner_items)}{source} GROUP BY {', '.join([block, *(to_sql(t.node) for _, t, _ in keys)])}"
+        grouped = f"({inner}) AS g"
+        if not keys:  # one row even where no row is left: what the query gives of nothing
+            also = [
+                f"COALESCE(g.{typed.node.name}, 0) AS {typed.node.name}"
+                if sql.startswith(_COUNTS)
+                else f"g.{typed.node.name}"
+                for sql, typed in made.values()
+            ]
+            every = f"range({self.blocks}) AS every({BLOCK}) LEFT JOIN {grouped} ON g.{BLOCK} = every.{BLOCK}"
+            grouped = f"(SELECT {', '.join([f'every.{BLOCK}', *also])} FROM {every}) AS g"
         shown = [f"g.{BLOCK} AS {BLOCK}"]
         shown += [f"{to_sql(t.node)} AS {to_sql(exp.to_identifier(n, quoted=True))}" for n, t in outputs]
-        text = f"SELECT {', '.join(shown)} FROM ({inner}) AS g" + (f" WHERE {condition}" if condition else "")
+        text = f"SELECT {', '.join(shown)} FROM {grouped}" + (f" WHERE {condition}" if condition else "")
         limit = tree.args.get("limit")
         if limit is not None:
             count = limit.expression.name
@@ -212,12 +250,14 @@ class Lifter:
         if limit is None:  # an order without a limit says nothing about rows that are aggregated above
             return Lifted(text, fields, False)
         order = tree.args.get("order")
-        items = [
-            f"{to_sql(safe.total(node.this, names).node)} {'DESC' if node.args.get('desc') else 'ASC'} NULLS LAST"
-            for node in (order.expressions if order is not None else ())
-        ]
-        if not items or not limit.expression.name.isdigit():
+        items = []
+        for node in order.expressions if order is not None else ():
+            if isinstance(node.this, exp.Literal):
+                raise _unliftable(node, "ORDER BY a place")
+            items.append(f"{to_sql(safe.total(node.this, names).node)} {_direction(node)}")
+        if not items:
             raise PrivacyError("LIMIT inside SUBSAMPLE needs ORDER BY.", span=span_of(limit))
+        items += [to_sql(f.typed.node) for f in fields]  # among equals, not the first that comes
         whole = int(limit.expression.name)
         text += f" QUALIFY row_number() OVER (PARTITION BY {BLOCK} ORDER BY {', '.join(items)}) <= {whole}"
         return Lifted(text, fields, whole == 1)
@@ -269,6 +309,15 @@ class Grouped:
         return self.made[text][1].node.copy()
 
 
+def _direction(node: exp.Expr) -> str:
+    nulls = "FIRST" if node.args.get("nulls_first") else "LAST"
+    return f"{'DESC' if node.args.get('desc') else 'ASC'} NULLS {nulls}"
+
+
+def _unliftable(node: exp.Expr, what: str) -> PrivacyError:
+    return PrivacyError(f"{what} is not known inside SUBSAMPLE.", span=span_of(node))
+
+
 def aggregate_sql(call: Call, names: Names) -> tuple[str, Type]:
     """An aggregate over a block's rows that can't fail: numbers as doubles within reason, all else as it is.
 
@@ -298,7 +347,10 @@ def aggregate_sql(call: Call, names: Names) -> tuple[str, Type]:
         )
     typed = [safe.total(argument, names) for argument in call.args]
     if call.name in _ANY:
-        return f"{name}({', '.join(to_sql(t.node) for t in typed)}){where}", typed[0].type
+        given = [to_sql(t.node) for t in typed]
+        # Among equals DuckDB takes the first that it meets, which other blocks' rows may decide: so the smallest.
+        first = f" ORDER BY {given[0]}" if call.name in ("MODE", "ARG_MAX", "ARG_MIN") else ""
+        return f"{name}({', '.join(given)}{first}){where}", typed[0].type
     for t, place in zip(typed, call.args, strict=True):
         if not t.type.numeric:
             raise BindError(f"{call.name} needs a number, and this is {t.type.sql}.", span=span_of(place))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -11,32 +11,25 @@ from sqlglot import exp
 
 from dpsql import plan
 from dpsql.errors import BindError, PrivacyError
-from dpsql.mechanisms.additive import GaussianNoise, LaplaceNoise
-from dpsql.mechanisms.base import SALT
-from dpsql.mechanisms.blocks import LiftedBlocks, PythonBlocks, Source, block_number
-from dpsql.mechanisms.ptr import OptimalTest, stability_test
-from dpsql.mechanisms.subsample import (
-    BlockMean,
-    BlockMedian,
-    Combiner,
-    Range,
-    SubsampleAggregate,
-    WinsorizedMean,
-)
-from dpsql.mechanisms.votes import NoisyMode, Participation, StableMode, textbook_sampling
+from dpsql.mechanisms.base import SALT, Operator
+from dpsql.mechanisms.blocks import BlockQueries, LiftedBlocks, PythonBlocks, Source, block_number, version_of
+from dpsql.mechanisms.subsample import SubsampleAggregate
+from dpsql.mechanisms.votes import Participation, textbook_sampling
 from dpsql.sql import safe
+from dpsql.sql.combine import COMBINERS, combiner, combiner_name, feature_votes, needs_delta
 from dpsql.sql.deal import deal
 from dpsql.sql.dialect import span_of, to_sql
+from dpsql.sql.each import Each
 from dpsql.sql.intervals import interval_of
-from dpsql.sql.lift import Lifted, Lifter
+from dpsql.sql.joins import From
+from dpsql.sql.lift import Lifter
 from dpsql.sql.options import COMMON, Options, Readers, number, one_of, pair, positive, whole
 from dpsql.sql.relation import Field, Relation, column
-from dpsql.sql.types import DOUBLE, TEXT, Typed
+from dpsql.sql.types import BIGINT, DOUBLE, TEXT, Typed
+from dpsql.sql.units import holder, whole_unit
 
 if TYPE_CHECKING:
     from dpsql.sql.bind import Binder, Env
-
-COMBINERS = ("mean", "median", "trimmed_mean", "winsorized_mean", "noisy_mode", "stable_mode")
 
 
 def _values(node: exp.Expr, what: str) -> tuple[Any, ...]:
@@ -61,11 +54,12 @@ OPTIONS: Readers = {
     "rounds": whole,
     "candidates": _values,
     "units": whole,
+    "most": whole,
+    "top": whole,
 }
 BLOCKS = 128
 """Subsample blocks where the analyst does not say: public, and a power of two, which groups fastest."""
 ROUNDS = 4
-_POINTS = 1 << 16
 
 
 @dataclass
@@ -104,16 +98,79 @@ class Subsample:
             return to_sql(unit)
         return f"hash({', '.join(to_sql(f.typed.node) for f in relation.fields)})"
 
-    @property
-    def turns(self) -> str:
+
+@dataclass
+class Sampling:
+    """In which blocks a row is: by a secret hash of its unit, whatever other rows there are."""
+
+    this: Subsample
+    total: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.total = self.this.blocks * self.this.rounds
+
+    def turns(self, relation: Relation, unit: exp.Expr | None) -> str:
         """Every row takes part in each round: rows are repeated with the rounds' numbers."""
-        return f" CROSS JOIN range({self.rounds}) AS turns(turn)" if self.rounds > 1 else ""
+        rounds = self.this.rounds
+        return f" CROSS JOIN range({rounds}) AS turns(turn)" if rounds > 1 else ""
 
     def number(self, relation: Relation, unit: exp.Expr | None) -> str:
-        key = self.unit(relation, unit)
-        if self.rounds > 1:
-            return f"turns.turn * {self.blocks} + {block_number(key, self.blocks, 'turns.turn')}"
-        return block_number(key, self.blocks)
+        key, blocks = self.this.unit(relation, unit), self.this.blocks
+        whole = unit is not None and whole_unit(relation)
+        if self.this.rounds > 1:
+            return f"turns.turn * {blocks} + {block_number(key, blocks, 'turns.turn', whole)}"
+        return block_number(key, blocks, whole=whole)
+
+
+@dataclass
+class Textbook(Sampling):
+    """Independent random subsamples, with the textbook's q and m; EXPLAIN prices them before they run."""
+
+    q: Fraction = field(init=False)
+
+    def __post_init__(self) -> None:
+        units = self.this.options.get("units")
+        if units is None:
+            raise self.this.options.refuse(
+                "sampling",
+                "the textbook's sampling needs the public number of units.",
+                "write units = 10000, or sampling = 'rounds'.",
+            )
+        budget = self.this.binder.catalog.policy.budget
+        epsilon = self.this.options.get("epsilon", budget.default_epsilon) or Fraction(1)
+        delta = self.this.options.get("delta", budget.default_delta) or Fraction(1, 10**6)
+        self.q, self.total = textbook_sampling(epsilon, delta, int(units))
+
+    def _drawn(self, key: str) -> str:
+        per_turn = f"hash(xor(hash(turns.turn), CAST({SALT} AS UBIGINT)))"
+        return f"(hash(xor(hash({key}), {per_turn})) >> 2) < {math.floor(self.q * 2**62)}"
+
+    def turns(self, relation: Relation, unit: exp.Expr | None) -> str:
+        return f" JOIN range({self.total}) AS turns(turn) ON {self._drawn(self.this.unit(relation, unit))}"
+
+    def number(self, relation: Relation, unit: exp.Expr | None) -> str:
+        return "turns.turn"
+
+    def participation(self, found: list[tuple[str, str]]) -> Participation:
+        """The check that no unit is in too many; ``found``: keys of units, and where they are read."""
+        ids = " UNION ".join(
+            f"SELECT {key} AS k FROM {source} WHERE {key} IS NOT NULL" for key, source in found
+        )
+        counted = (
+            f"SELECT ids.k, COUNT(*) AS n FROM ({ids}) AS ids "
+            f"JOIN range({self.total}) AS turns(turn) ON {self._drawn('ids.k')} GROUP BY 1"
+        )
+        return Participation(f"SELECT MAX(n) AS most FROM ({counted}) AS c", self.q, self.total)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What runs on each block."""
+
+    source: Source
+    fields: tuple[Field, ...]
+    units: list[tuple[str, str]]
+    """Keys of privacy units, and where they are read."""
 
 
 def subsample_block(binder: Binder, select: exp.Select, options: Options, env: Env) -> None:
@@ -124,37 +181,50 @@ def subsample_block(binder: Binder, select: exp.Select, options: Options, env: E
     """
     this = Subsample(binder, select, options, env)
     name = binder.name("block")
-    source, fields, participation, subject = _source(this)
+    sampling = Textbook(this) if this.sampling == "bernoulli" else Sampling(this)
+    found = _exact(this, sampling)
+    participation = sampling.participation(found.units) if isinstance(sampling, Textbook) else None
+    fields = found.fields
     if select.args.get("order") and select.args.get("limit") is None:
         select.set("order", None)
-    kinds = [_combiner_name(options, f) for f in fields]
-    stable = [k for k in kinds if k in ("stable_mode", "noisy_mode")]
-    share = deal(
-        binder,
-        options,
-        select,
-        [(None, None)] * len(fields),
-        len(stable) if _needs_delta(this, fields, kinds) else 0,
-    )
-    combiners = tuple(
-        _combiner(this, f, kind, part, share.delta / max(1, share.delta_parts), participation)
-        for f, kind, part in zip(fields, kinds, share.parts, strict=True)
-    )
+    kinds = [combiner_name(options, f) for f in fields]
     confidence = float(options.get("confidence", Fraction(95, 100)))
-    operator = SubsampleAggregate(source, combiners, confidence, participation)
+    if not 0 < confidence < 1:
+        raise options.refuse("confidence", "confidence must lie between 0 and 1.", "write confidence = 0.95.")
+    deltas = sum(needs_delta(this, f, kind) for f, kind in zip(fields, kinds, strict=True))
+    share = deal(binder, options, select, [(None, None)] * len(fields), deltas)
+    if not deltas and share.delta:
+        share = replace(share, delta=Fraction(0))
+    operator: Operator
     columns: list[tuple[str, str]] = []
     shown: dict[str, Any] = {}
-    for f, kind in zip(fields, kinds, strict=True):
-        numeric = kind in ("mean", "trimmed_mean", "winsorized_mean")
-        columns.append((f.name, "DOUBLE" if numeric or kind == "median" else f.typed.type.sql))
-        if numeric:
-            columns += [(f"{f.name}__low", "DOUBLE"), (f"{f.name}__high", "DOUBLE")]
-            shown[f.name] = True
+    if "noisy_votes" in kinds:
+        if len(fields) > 1:
+            raise options.refuse("combine", "noisy_votes must be of the only output.")
+        operator = feature_votes(this, found.source, fields[0], share.epsilon, confidence)
+        columns = [(fields[0].name, "VARCHAR")]
+        if operator.noise is not None:
+            fields = (*fields, Field("votes", Typed(column("votes"), BIGINT)))
+            columns += [("votes", "BIGINT"), ("votes__low", "DOUBLE"), ("votes__high", "DOUBLE")]
+            shown["votes"] = True
+    else:
+        combiners = tuple(
+            combiner(this, f, kind, part, share.delta / max(1, deltas) if needs_delta(this, f, kind) else Fraction(0),
+                     participation)
+            for f, kind, part in zip(fields, kinds, share.parts, strict=True)
+        )  # fmt: skip
+        operator = SubsampleAggregate(found.source, combiners, confidence, participation)
+        for f, kind in zip(fields, kinds, strict=True):
+            numeric = kind in ("mean", "trimmed_mean", "winsorized_mean")
+            columns.append((f.name, "DOUBLE" if numeric or kind == "median" else f.typed.type.sql))
+            if numeric:
+                columns += [(f"{f.name}__low", "DOUBLE"), (f"{f.name}__high", "DOUBLE")]
+                shown[f.name] = True
     binder.blocks.append(
-        plan.Block(name, operator, tuple(columns), tuple(binder.lent_inputs), subject, confidence)
+        plan.Block(name, operator, tuple(columns), tuple(binder.lent_inputs), (_said(this),), confidence)
     )
     outputs = [column(f.name) for f in fields]
-    for key in ("joins", "where", "group", "having", "order", "limit", "with_"):
+    for key in ("joins", "where", "group", "having", "order", "limit", "with_", "qualify", "distinct"):
         select.set(key, None)
     select.set("from_", exp.From(this=exp.to_table(name)))
     select.set(
@@ -167,37 +237,52 @@ def subsample_block(binder: Binder, select: exp.Select, options: Options, env: E
     ]
 
 
-def _source(this: Subsample) -> tuple[Source, tuple[Field, ...], Participation | None, tuple[str, ...]]:
+def _exact(this: Subsample, sampling: Sampling) -> Found:
+    """A Python function, or the query: lifted where that can be done, else block by block."""
     function = _registered(this)
-    if this.sampling == "bernoulli":
-        return _bernoulli(this)
-    total = this.blocks * this.rounds
     if function is not None:
-        return (*_python(this, function, total), None, _said(this))
-    lifted = Lifter(this.binder, this.number, lambda relation, unit: this.turns).query(
-        this.select.copy(), this.env
-    )
-    _single(this, lifted)
-    names = tuple(f.name for f in lifted.fields)
-    return LiftedBlocks(lifted.sql, names, total), lifted.fields, None, _said(this)
+        return _python(this, function, sampling)
+    inputs = dict(this.binder.lent_inputs)
+    try:
+        return _lifted(this, sampling)
+    except (BindError, PrivacyError) as error:
+        refused = error
+    this.binder.lent_inputs.clear()
+    this.binder.lent_inputs.update(inputs)
+    each = Each(this.binder, this.env, sampling.number, sampling.turns)
+    try:
+        sql, fields = each.query(this.select)
+    except (BindError, PrivacyError) as error:
+        raise (refused if isinstance(refused, BindError) else error) from None
+    source = BlockQueries(tuple(each.rows), sql, tuple(f.name for f in fields), sampling.total)
+    return Found(source, fields, [(this.unit(r, r.unit), to_sql(r.source)) for r in each.private])
 
 
-def _single(this: Subsample, lifted: Lifted) -> None:
+def _lifted(this: Subsample, sampling: Sampling) -> Found:
+    lifter = Lifter(this.binder, sampling.number, sampling.turns, sampling.total)
+    lifted = lifter.query(this.select.copy(), this.env)
     if not lifted.single:
         raise PrivacyError(
             "a query inside SUBSAMPLE must give one row.",
             span=span_of(this.select.args.get("group")) or span_of(this.select.expressions[0]),
             hint="aggregate to one row, or end with ORDER BY ... LIMIT 1.",
         )
+    names = tuple(f.name for f in lifted.fields)
+    source = LiftedBlocks(lifted.sql, names, sampling.total)
+    return Found(source, lifted.fields, [_unit_of(this, bound) for bound in lifter.bound])
 
 
-def _said(this: Subsample) -> tuple[str, ...]:
+def _unit_of(this: Subsample, bound: From) -> tuple[str, str]:
+    private = holder(bound)
+    joins = "".join(" " + to_sql(join) for join in bound.joins)
+    return this.unit(private, bound.unit), f"{to_sql(bound.source)}{joins}"
+
+
+def _said(this: Subsample) -> str:
     if this.sampling == "bernoulli":
-        return (
-            "The query runs on independent random subsamples of the privacy units, as the textbook has it.",
-        )
+        return "The query runs on independent random subsamples of the privacy units, as the textbook has it."
     rounds = f", in {this.rounds} rounds" if this.rounds > 1 else ""
-    return (f"The query runs on {this.blocks} blocks of privacy units{rounds}.",)
+    return f"The query runs on {this.blocks} blocks of privacy units{rounds}."
 
 
 def _registered(this: Subsample) -> tuple[str, exp.Expr] | None:
@@ -211,140 +296,45 @@ def _registered(this: Subsample) -> tuple[str, exp.Expr] | None:
     return None
 
 
-def _python(this: Subsample, found: tuple[str, exp.Expr], total: int) -> tuple[Source, tuple[Field, ...]]:
+def _python(this: Subsample, found: tuple[str, exp.Expr], sampling: Sampling) -> Found:
     """A registered Python function over the rows of each block."""
     name, call = found
+    for key in ("group", "having", "qualify", "distinct", "limit", "windows", "sample"):
+        if this.select.args.get(key):
+            raise PrivacyError(
+                f"{key.upper()} does not go with a Python function: it takes rows as they are.",
+                span=span_of(call),
+                hint="filter with WHERE, or do it in the function.",
+            )
     bound = this.binder.private_from(this.select, this.env)
     names = bound.names
-    private = next(r for r in bound.relations if r.private)
-    items = [f"{this.number(private, bound.unit)} AS block"]
+    private = holder(bound)
+    items = [f"{sampling.number(private, bound.unit)} AS block"]
     arguments = []
     for i, place in enumerate(call.expressions):
         typed = safe.total(place, names)
         arguments.append(f"x{i}")
-        items.append(f"{to_sql(typed.node)} AS x{i}")
+        items.append(f"{_argument(typed)} AS x{i}")
+    if not arguments:
+        raise BindError(
+            f"{call.name} needs columns.", span=span_of(call), hint=f"write {call.name}(age, income)."
+        )
     where = this.select.args.get("where")
-    text = f"SELECT {', '.join(items)} FROM {to_sql(bound.source)}" + "".join(
-        " " + to_sql(j) for j in bound.joins
-    )
-    text += this.turns
+    key, source = _unit_of(this, bound)
+    text = f"SELECT {', '.join(items)} FROM {source}{sampling.turns(private, bound.unit)}"
     conditions = [f"{to_sql(bound.unit)} IS NOT NULL"] if bound.unit is not None else []
     conditions += [f"({to_sql(safe.condition(where.this, names).node)})"] if where is not None else []
     text += f" WHERE {' AND '.join(conditions)}" if conditions else ""
     function = this.binder.catalog.functions[call.name.lower()]
-    source = PythonBlocks(text, tuple(arguments), total, call.name.lower(), name, function)
-    bounds = this.options.get("bounds")
-    return source, (Field(name, Typed(column(name), DOUBLE if bounds is not None else TEXT)),)
-
-
-def _bernoulli(this: Subsample) -> tuple[Source, tuple[Field, ...], Participation | None, tuple[str, ...]]:
-    """The textbook's independent subsamples, with its q and m; EXPLAIN prices them before they run."""
-    units = this.options.get("units")
-    if units is None:
-        raise this.options.refuse(
-            "sampling",
-            "the textbook's sampling needs the public number of units.",
-            "write units = 10000, or sampling = 'rounds'.",
-        )
-    budget = this.binder.catalog.policy.budget
-    epsilon = this.options.get("epsilon", budget.default_epsilon) or Fraction(1)
-    delta = this.options.get("delta", budget.default_delta) or Fraction(1, 10**6)
-    q, runs = textbook_sampling(epsilon, delta, int(units))
-    threshold = math.floor(q * 2**62)
-    per_turn = f"hash(xor(hash(turns.turn), CAST({SALT} AS UBIGINT)))"
-
-    def turns(relation: Relation, unit: exp.Expr | None) -> str:
-        drawn = f"(hash(xor(hash({this.unit(relation, unit)}), {per_turn})) >> 2) < {threshold}"
-        return f" JOIN range({runs}) AS turns(turn) ON {drawn}"
-
-    lifted = Lifter(this.binder, lambda relation, unit: "turns.turn", turns).query(
-        this.select.copy(), this.env
+    made = PythonBlocks(
+        text, tuple(arguments), sampling.total, call.name.lower(), name, function, version_of(function)
     )
-    _single(this, lifted)
-    bound = this.binder.private_from(this.select, this.env)
-    private = next(r for r in bound.relations if r.private)
-    key = this.unit(private, bound.unit)
-    ids = f"SELECT DISTINCT {key} AS k FROM {to_sql(bound.source)}" + "".join(
-        " " + to_sql(j) for j in bound.joins
-    )
-    ids += f" WHERE {key} IS NOT NULL"
-    drawn = f"(hash(xor(hash(ids.k), {per_turn})) >> 2) < {threshold}"
-    counted = f"SELECT ids.k, COUNT(*) AS n FROM ({ids}) AS ids JOIN range({runs}) AS turns(turn) ON {drawn} GROUP BY 1"
-    most = f"SELECT MAX(n) AS most FROM ({counted}) AS c"
-    participation = Participation(most, q, runs)
-    names = tuple(f.name for f in lifted.fields)
-    return LiftedBlocks(lifted.sql, names, runs), lifted.fields, participation, _said(this)
+    kind = DOUBLE if this.options.get("bounds") is not None else TEXT
+    return Found(made, (Field(name, Typed(column(name), kind)),), [(key, source)])
 
 
-# -- combining --------------------------------------------------------------------------------------------------
-
-
-def _combiner_name(options: Options, f: Field) -> str:
-    wanted = options.get("combine")
-    if wanted is None:
-        return "median" if f.typed.type.numeric else "noisy_mode"
-    numeric = wanted in ("mean", "median", "trimmed_mean", "winsorized_mean")
-    if numeric and not f.typed.type.numeric:
-        raise options.refuse(
-            "combine", f"{wanted} needs numbers, and {f.name} is {f.typed.type.sql}.", "use 'noisy_mode'."
-        )
-    return str(wanted)
-
-
-def _needs_delta(this: Subsample, fields: tuple[Field, ...], kinds: list[str]) -> bool:
-    return any(
-        kind == "stable_mode" or (kind == "noisy_mode" and _candidates(this, f) is None)
-        for f, kind in zip(fields, kinds, strict=True)
-    )
-
-
-def _candidates(this: Subsample, f: Field) -> tuple[Any, ...] | None:
-    given = this.options.get("candidates")
-    if given is not None:
-        return tuple(given)
-    if f.typed.values is not None:
-        return tuple(f.typed.values)
-    return (True, False) if f.typed.type.kind == "BOOLEAN" else None
-
-
-def _combiner(
-    this: Subsample,
-    f: Field,
-    kind: str,
-    epsilon: Fraction,
-    delta: Fraction,
-    participation: Participation | None,
-) -> Combiner:
-    accountant = this.binder.catalog.accountant
-    if kind == "stable_mode":
-        slack = participation.failure if participation is not None else Fraction(0)
-        rounds = participation.cap if participation is not None else this.rounds
-        return StableMode(f.name, stability_test(accountant, epsilon, delta, slack=slack), rounds)
-    if kind == "noisy_mode":
-        candidates = _candidates(this, f)
-        exponential = accountant != "basic"
-        if candidates is not None:
-            return NoisyMode(f.name, epsilon, candidates, exponential=exponential)
-        return NoisyMode(f.name, epsilon / 2, None, OptimalTest(epsilon / 2, delta, 2), exponential)
-    bounds = this.options.get("bounds")
-    if bounds is None:
-        raise PrivacyError(
-            f"{f.name} needs the range of its results.",
-            span=span_of(this.options.mode_node),
-            hint="write OPTIONS (bounds = (-1, 1)).",
-        )
-    if bounds[0] == bounds[1]:
-        raise this.options.refuse("bounds", "the bounds leave no room.")
-    grid = Range(bounds[0], bounds[1], _POINTS)
-    if kind == "median":
-        return BlockMedian(f.name, grid, epsilon)
-    if kind == "winsorized_mean":
-        return WinsorizedMean(f.name, grid, epsilon)
-    trim = 0
-    if kind == "trimmed_mean":
-        part = this.options.get("trim", Fraction(1, 10))
-        if part >= Fraction(1, 2):
-            raise this.options.refuse("trim", "trim must lie below 0.5.", "write trim = 0.1.")
-        trim = math.floor(part * this.blocks)
-    noise: LaplaceNoise | GaussianNoise = LaplaceNoise(epsilon, _POINTS)
-    return BlockMean(f.name, grid, noise, trim)
+def _argument(typed: Typed) -> str:
+    """As numpy takes it: numbers beyond 64 bits and exact decimals become doubles."""
+    wide = typed.type.kind == "DECIMAL" or typed.type.sql in ("HUGEINT", "UHUGEINT")
+    sql = to_sql(typed.node)
+    return f"CAST({sql} AS DOUBLE)" if wide else sql

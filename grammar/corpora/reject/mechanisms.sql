@@ -92,7 +92,7 @@ SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, combine = 'average') CORR(age, amoun
 BindError: combine can't be average.
   1 |   SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, combine = 'average') CORR(age, amount) FROM visits
                                                               ^^^^^^^^^
-Hint: there is mean, median, trimmed_mean, winsorized_mean, noisy_mode, stable_mode.
+Hint: there is mean, median, trimmed_mean, winsorized_mean, noisy_mode, stable_mode, noisy_votes.
 ====
 -- case: a probe of nothing declared
 SELECT WITH alarm COUNT(*) FROM visits

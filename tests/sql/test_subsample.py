@@ -1,0 +1,143 @@
+"""SUBSAMPLE through a session: queries lifted or run block by block, Python functions, progress, interruption."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import duckdb
+import pytest
+
+import dpsql
+from dpsql.mechanisms.blocks import BlockQueries, LiftedBlocks
+from dpsql.mechanisms.progress import reporting
+from dpsql.sql.bind import bind
+from dpsql.sql.parse import parse
+
+POLICY = """
+[budget]
+epsilon = 1e9
+delta = 0.5
+accountant = "basic"
+default_epsilon = 1e6
+default_delta = 1e-6
+[tables.t]
+privacy_unit = "u"
+max_rows = 2
+[tables.t.columns]
+x = { bounds = [0, 100] }
+[tables.named]
+public = true
+"""
+
+
+@pytest.fixture(scope="module")
+def con() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as con:
+        con.execute(
+            "CREATE TABLE t AS SELECT i % 900 AS u, (i * 37) % 101 AS x, (i * 37) % 101 * 2.0 + i % 5 AS y, "
+            "['a', 'b', 'b', 'c'][1 + i % 4] AS site FROM range(1800) r(i)"
+        )
+        con.execute("CREATE TABLE named AS SELECT unnest(['a', 'b', 'c']) AS site, unnest([1, 2, 3]) AS rank")
+        yield con
+
+
+@pytest.fixture
+def session(con: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Session]:
+    with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
+        yield session
+
+
+def source(session: dpsql.Session, text: str) -> object:
+    plan = bind(parse(text, None)[0], session._catalog, session._finisher, {})
+    return plan.blocks[0].operator.source  # type: ignore[attr-defined]
+
+
+NUMBER = "SELECT WITH SUBSAMPLE OPTIONS (blocks = 32, bounds = (-300, 300))"
+LIFTED = [
+    (f"{NUMBER} AVG(x) AS a FROM t", 50, 5),
+    (f"{NUMBER} CORR(x, y) AS a FROM t", 1, 2),
+    (f"{NUMBER} REGR_SLOPE(y, x) AS a FROM t", 2, 2),
+    (f"{NUMBER} AVG(n) AS a FROM (SELECT u, COUNT(*) AS n FROM t GROUP BY u)", 2, 1),
+]
+SINGLE = [
+    (f"{NUMBER} AVG(d) AS a FROM (SELECT x - LAG(x) OVER (ORDER BY y) AS d FROM t)", 0, 20),
+    (f"{NUMBER} MAX(n) AS a FROM (SELECT DISTINCT x AS n FROM t)", 97, 8),
+]
+
+
+@pytest.mark.parametrize(("text", "near", "within"), LIFTED + SINGLE)
+def test_a_query_on_each_block(session: dpsql.Session, text: str, near: float, within: float) -> None:
+    found = source(session, text)
+    assert isinstance(found, LiftedBlocks if (text, near, within) in LIFTED else BlockQueries)
+    result = session.sql(text)
+    (value,) = result.fetchone() or (None,)
+    assert result.columns == ["a"] and abs(value - near) <= within
+
+
+def test_a_vote_by_a_whole_query(session: dpsql.Session) -> None:
+    text = "SELECT WITH SUBSAMPLE OPTIONS (blocks = 16) site FROM t GROUP BY site ORDER BY COUNT(*) DESC, site LIMIT 1"
+    assert session.sql(text).fetchone() == ("b",)
+
+
+@pytest.mark.parametrize("combine", ["mean", "median", "trimmed_mean", "winsorized_mean"])
+def test_every_combiner_of_numbers(session: dpsql.Session, combine: str) -> None:
+    trim = ", trim = 0.1" if combine in ("trimmed_mean", "winsorized_mean") else ""
+    text = f"SELECT WITH SUBSAMPLE OPTIONS (blocks = 30, bounds = (0, 100), combine = '{combine}'{trim}) AVG(x) AS a FROM t"
+    assert abs((session.sql(text).fetchone() or (0,))[0] - 50) < 5
+
+
+@pytest.mark.parametrize("combine", ["noisy_mode", "stable_mode"])
+def test_every_combiner_of_votes(session: dpsql.Session, combine: str) -> None:
+    text = f"SELECT WITH SUBSAMPLE OPTIONS (combine = '{combine}') MODE(site) AS usual FROM t"
+    assert session.sql(text).fetchone() == ("b",)
+
+
+def test_python_functions_and_an_error_in_a_block(session: dpsql.Session) -> None:
+    seen: list[int] = []
+
+    def spread(x: object) -> float:
+        seen.append(len(x))  # type: ignore[arg-type]
+        if len(seen) % 8 == 0:
+            raise RuntimeError("of the data")
+        return float(x.max() - x.min())  # type: ignore[attr-defined]
+
+    session.register("spread", spread)
+    told: list[tuple[int, int]] = []
+    with reporting(lambda done, steps: told.append((done, steps))):
+        text = "SELECT WITH SUBSAMPLE OPTIONS (blocks = 16, bounds = (0, 200)) spread(x) AS s FROM t"
+        (value,) = session.sql(text).fetchone() or (0,)
+    assert 90 <= value <= 100
+    assert len(seen) == 16 and sum(seen) == 1800  # each row is in one block
+    assert told[0] == (0, 16) and told[-1] == (16, 16)
+
+
+def test_stopping_between_blocks_keeps_the_charge(session: dpsql.Session) -> None:
+    def stop(done: int, steps: int) -> None:
+        if done == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(dpsql.Interrupted, match="stays charged"), reporting(stop):
+        session.sql(SINGLE[0][0], fresh=True)
+    assert session.sql("SHOW BUDGET").dicts()[0]["spent_epsilon"] == 1e6
+    assert session.sql(LIFTED[0][0]).shape == (1, 1)
+
+
+def test_blocks_without_rows_give_the_default(session: dpsql.Session) -> None:
+    text = "SELECT WITH SUBSAMPLE OPTIONS (blocks = 8, bounds = (0, 10)) AVG(x) AS a FROM t WHERE x > 1000"
+    assert (session.sql(text).fetchone() or (0,))[0] == pytest.approx(5, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT WITH SUBSAMPLE OPTIONS (bounds = (0, 1)) random() FROM t",
+        "SELECT WITH SUBSAMPLE OPTIONS (bounds = (0, 1)) (SELECT COUNT(*) FROM read_csv('/etc/passwd')) FROM t",
+        "SELECT WITH SUBSAMPLE OPTIONS (bounds = (0, 1)) x FROM t",
+        "SELECT WITH SUBSAMPLE AVG(x) FROM t",
+        "SELECT WITH SUBSAMPLE OPTIONS (bounds = (0, 1), blocks = 0) AVG(x) FROM t",
+    ],
+)
+def test_what_is_refused_costs_nothing(session: dpsql.Session, text: str) -> None:
+    with pytest.raises(dpsql.Error):
+        session.sql(text)
+    assert session.sql("SHOW BUDGET").dicts()[0]["spent_epsilon"] == 0
