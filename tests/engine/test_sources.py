@@ -286,7 +286,7 @@ def test_a_time_limit_stays_charged_and_the_session_goes_on() -> None:
                 told.append(str(caught.value))
                 assert caught.value.__cause__ is None and caught.value.__context__ is None
             assert told[0] == told[1] and "stays charged" in told[0]
-            session.sql("SHOW BUDGET").dicts()[0]["spent_epsilon"] == 2
+            assert session.sql("SHOW BUDGET").dicts()[0]["spent_epsilon"] == 2
             assert session.sql("SELECT COUNT(*) AS n FROM visits WHERE u = 3 AND x < 0").shape == (1, 1)
     for wrong in (0, "soon", "inf"):
         with duckdb.connect() as con, pytest.raises(dpsql.PolicyError, match="time limit"):
