@@ -16,6 +16,13 @@ if TYPE_CHECKING:
     from dpsql.sql.bind import Binder
 
 
+def _without(options: Options, select: exp.Select) -> str:
+    """What needs a delta here."""
+    if options.get("noise") == "GAUSSIAN":
+        return "Gaussian noise"
+    return "private groups" if select.args.get("group") is not None else "an answer that is tested first"
+
+
 @dataclass
 class Share:
     """The block's epsilon and delta, and how they are dealt out."""
@@ -74,10 +81,10 @@ def deal(
         delta = options.get("delta", budget.default_delta)
         if not delta:
             raise PrivacyError(
-                "this needs a delta: " + ("private groups" if options.get("noise") != "GAUSSIAN" else "Gaussian noise")
-                + " can't be released without one.",
+                f"this needs a delta: {_without(options, select)} can't be released without one.",
                 span=span_of(options.nodes.get("delta")) or span_of(options.mode_node)
                 or span_of(select.args.get("group")) or span_of(select),
-                hint="write OPTIONS (delta = 1e-7), or declare the groups' values in the policy.",
+                hint="write OPTIONS (delta = 1e-7)"
+                + (", or declare the groups' values in the policy." if select.args.get("group") is not None else "."),
             )  # fmt: skip
     return Share(epsilon, Fraction(delta), parts, deltas)

@@ -85,6 +85,12 @@ class StableBlock:
             raise BindError(
                 f"{call.name} takes {need} argument{'s' if need > 1 else ''}.", span=span_of(call.node)
             )
+        if any(self.block.is_unit(node) for node in call.args[0].find_all(exp.Column)):
+            raise PrivacyError(
+                "the privacy unit is never released.",
+                span=span_of(call.args[0]),
+                hint="COUNT(DISTINCT ...) counts the units.",
+            )
         typed = self.block.expression(call.args[0])
         if call.name in ("MODE", "ARG_MAX") and typed.type.two_faced and typed.type.kind != "DOUBLE":
             raise PrivacyError(

@@ -73,10 +73,10 @@ Hint: ask the owner to declare the column's values, or join a public table with 
 -- policy: strict
 SELECT WITH PTR OPTIONS (epsilon = 1) MEDIAN(age) FROM visits
 ----
-PrivacyError: this needs a delta: private groups can't be released without one.
+PrivacyError: this needs a delta: an answer that is tested first can't be released without one.
   1 |   SELECT WITH PTR OPTIONS (epsilon = 1) MEDIAN(age) FROM visits
                     ^^^
-Hint: write OPTIONS (delta = 1e-7), or declare the groups' values in the policy.
+Hint: write OPTIONS (delta = 1e-7).
 ====
 -- case: SUBSAMPLE without bounds
 SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, blocks = 10, combine = 'mean') CORR(age, amount) FROM visits

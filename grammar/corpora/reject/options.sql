@@ -234,7 +234,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, noise = 'GAUSSIAN') COUNT(*) FROM visits
 PrivacyError: this needs a delta: Gaussian noise can't be released without one.
   1 |   SELECT WITH DP OPTIONS (epsilon = 1, noise = 'GAUSSIAN') COUNT(*) FROM visits
                     ^^
-Hint: write OPTIONS (delta = 1e-7), or declare the groups' values in the policy.
+Hint: write OPTIONS (delta = 1e-7).
 ====
 -- case: more than is left
 -- policy: spent

@@ -1,0 +1,152 @@
+"""PTR through a session: what is released when it is stable, NULL and a charge when it is not, and odd data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import duckdb
+import pytest
+
+import dpsql
+
+COLUMNS = {
+    "steep": "CASE WHEN i % 2 = 0 THEN 10 ELSE 90 END",
+    "usual": "CASE WHEN i % 10 < 8 THEN 5 ELSE i % 97 END",
+    "same": "7",
+    "nothing": "NULL::INTEGER",
+    "wild": "CASE i % 4 WHEN 0 THEN 'nan'::DOUBLE WHEN 1 THEN 'inf'::DOUBLE WHEN 2 THEN '-inf'::DOUBLE END",
+    "even": "i * 0.25",
+    "city": "CASE WHEN i % 5 = 0 THEN 'Delft' ELSE 'Leiden' END",
+    "half": "['a', 'b'][1 + i % 2]",
+    "sex": "['f', 'm'][1 + i % 2]",
+}
+
+
+def policy(accountant: str, unit: str = "ROW") -> dpsql.Policy:
+    rows = "" if unit == "ROW" else "max_rows = 4\nmax_groups = 2\n"
+    return dpsql.Policy.loads(f"""
+[budget]
+epsilon = 1000
+delta = 0.1
+accountant = "{accountant}"
+default_epsilon = 5
+default_delta = 1e-6
+[tables.t]
+privacy_unit = "{unit}"
+{rows}[tables.t.columns]
+steep = {{ bounds = [0, 100] }}
+usual = {{ bounds = [0, 100] }}
+sex = {{ values = ["f", "m", "x"] }}
+""")
+
+
+@pytest.fixture(scope="module")
+def con() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as con:
+        items = ", ".join(f"{sql} AS {name}" for name, sql in COLUMNS.items())
+        con.execute(f"CREATE TABLE t AS SELECT i % 2000 AS u, {items} FROM range(8000) r(i)")
+        yield con
+
+
+@pytest.fixture(params=["basic", "zcdp", "gdp"])
+def session(con: duckdb.DuckDBPyConnection, request: pytest.FixtureRequest) -> Iterator[dpsql.Session]:
+    with dpsql.connect(con, policy=policy(request.param)) as session:
+        yield session
+
+
+def spent(session: dpsql.Session) -> float:
+    return float(session.sql("SHOW BUDGET").dicts()[0]["spent_epsilon"])
+
+
+def test_stable_answers_are_exact(session: dpsql.Session) -> None:
+    text = "SELECT WITH PTR OPTIONS (epsilon = 20) MEDIAN(usual) AS m, QUANTILE_DISC(usual, 0.3) AS q, MODE(city) AS c FROM t"
+    assert session.sql(text).dicts() == [{"m": 5, "q": 5, "c": "Leiden"}]
+    assert spent(session) > 0
+
+
+def test_an_unstable_answer_is_null_and_charged(session: dpsql.Session) -> None:
+    result = session.sql("SELECT WITH PTR MODE(half) AS m FROM t")
+    assert result.fetchone() == (None,) and "not stable" in " ".join(result.notes)
+    assert spent(session) > 0
+
+
+def test_the_spread(session: dpsql.Session) -> None:
+    (width,) = session.sql("SELECT WITH PTR OPTIONS (epsilon = 40) IQR(even) AS w FROM t").fetchone() or (
+        None,
+    )
+    assert width is not None and 500 < width < 2000  # 1000, times 2 to a Laplace of scale 1 / 10 or so
+
+
+@pytest.mark.parametrize("column", ["same", "nothing", "wild"])
+def test_constants_and_nothing_have_no_spread_to_release(session: dpsql.Session, column: str) -> None:
+    (width,) = session.sql(f"SELECT WITH PTR IQR({column}) AS w FROM t").fetchone() or (1.0,)
+    assert width is None or width == 0
+
+
+@pytest.mark.parametrize("where", ["FALSE", "u = 3 AND i = 0"])
+def test_few_rows_release_nothing(con: duckdb.DuckDBPyConnection, session: dpsql.Session, where: str) -> None:
+    where = where.replace("i = 0", "even = 0.75")
+    result = session.sql(
+        f"SELECT WITH PTR IQR(even) AS w, MEDIAN(usual) AS m, MODE(city) AS c FROM t WHERE {where}"
+    )
+    assert result.fetchone() == (None, None, None)
+
+
+def test_a_proposed_sensitivity(session: dpsql.Session) -> None:
+    text = "SELECT WITH PTR OPTIONS (epsilon = 40) MEDIAN(even, local_sensitivity => 20) AS m FROM t"
+    (m,) = session.sql(text).fetchone() or (None,)
+    assert m is not None and abs(m - 1000) < 60
+    text = "SELECT WITH PTR OPTIONS (epsilon = 5) MEDIAN(steep, local_sensitivity => 1) AS m FROM t"
+    assert session.sql(text).fetchone() == (None,)  # 10 and 90 meet at the median
+
+
+def test_public_groups(session: dpsql.Session) -> None:
+    text = "SELECT WITH PTR OPTIONS (epsilon = 40) sex, MODE(city) AS c, MEDIAN(usual) AS m FROM t GROUP BY sex ORDER BY sex"
+    assert session.sql(text).fetchall() == [("f", "Leiden", 5), ("m", "Leiden", 5), ("x", None, None)]
+
+
+def test_the_argmax_of_group_sums(session: dpsql.Session) -> None:
+    text = "SELECT WITH PTR OPTIONS (epsilon = 40) ARG_MAX(city, SUM(usual)) AS c, ARG_MAX(city, COUNT(*)) AS n FROM t"
+    assert session.sql(text).fetchone() == ("Leiden", "Leiden")
+    assert session.sql("SELECT WITH PTR ARG_MAX(half, COUNT(*)) AS c FROM t").fetchone() == (None,)
+
+
+def test_users_give_one_row_or_are_scaled(con: duckdb.DuckDBPyConnection) -> None:
+    with dpsql.connect(con, policy=policy("basic", "u")) as session:
+        one = "SELECT WITH PTR OPTIONS (epsilon = 40, max_rows_contributed = 1) MEDIAN(usual) AS m, MODE(city) AS c FROM t"
+        scaled = "SELECT WITH PTR OPTIONS (epsilon = 40) MEDIAN(usual) AS m, MODE(city) AS c FROM t"
+        assert session.sql(one).fetchone() == session.sql(scaled).fetchone() == (5, "Leiden")
+
+
+def test_only_order_statistics_are_fetched(con: duckdb.DuckDBPyConnection) -> None:
+    with dpsql.connect(con, policy=policy("basic")) as session:
+        fetched = []
+        execute = session._engine.execute
+
+        def counted(sql: str, lent: object = None) -> object:
+            table = execute(sql, lent)  # type: ignore[arg-type]
+            fetched.append(table.num_rows)
+            return table
+
+        session._engine.execute = counted  # type: ignore[method-assign, assignment]
+        session.sql(
+            "SELECT WITH PTR MEDIAN(even) AS m, QUANTILE_DISC(even, 0.9) AS q, MODE(city) AS c FROM t"
+        )
+        assert 0 < sum(fetched) < 400, "more rows came than order statistics are needed"
+
+
+@pytest.mark.parametrize("call", ["AVG(usual)", "SUM(usual)", "STDDEV(usual)", "usual"])
+def test_other_functions_are_sent_elsewhere(session: dpsql.Session, call: str) -> None:
+    with pytest.raises(dpsql.Error) as caught:
+        session.sql(f"SELECT WITH PTR {call} FROM t")
+    assert "SUBSAMPLE" in " ".join(caught.value.lines()) or call == "usual"
+    assert spent(session) == 0 and not math.isnan(spent(session))
+
+
+def test_the_unit_is_never_named(con: duckdb.DuckDBPyConnection) -> None:
+    with dpsql.connect(con, policy=policy("basic", "u")) as session:
+        for call in ("MODE(u)", "MEDIAN(u + 1)", "ARG_MAX(u, COUNT(*))"):
+            with pytest.raises(dpsql.PrivacyError):
+                session.sql(f"SELECT WITH PTR {call} AS m FROM t")
+        assert spent(session) == 0
