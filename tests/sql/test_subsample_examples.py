@@ -77,8 +77,10 @@ def test_the_best_of_several_models_by_a_function(session: dpsql.Session) -> Non
 
 
 def test_the_best_of_several_models_by_a_query(session: dpsql.Session) -> None:
-    text = "SELECT WITH SUBSAMPLE OPTIONS (blocks = 40) "
+    text = (
+        "SELECT WITH SUBSAMPLE OPTIONS (blocks = 40) "
         "CASE WHEN REGR_R2(y, x0) > REGR_R2(y, x1) THEN 'x0' ELSE 'x1' END AS model FROM t"
+    )
     assert session.sql(text).fetchone() == ("x0",)
 
 
