@@ -87,6 +87,7 @@ class Session:
 
     def __init__(self, policy: Policy, engine: Engine, ledger: Ledger) -> None:
         self.policy = policy
+        self._fingerprint = policy.fingerprint
         self._engine = engine
         self._ledger = ledger
         self._entropy = Entropy()
@@ -169,7 +170,7 @@ class Session:
         if not isinstance(plan, Plan):
             return self._other(statement, plan)
         self._alarms.require(plan)
-        key = plan.key(self.policy.fingerprint, self._engine.version())
+        key = plan.key(self._fingerprint, self._engine.version())
         stored = None if fresh or plan.event is None else self._ledger.replay(key)
         if stored is not None:
             return self._finish(plan, unpack(stored.release), stored=stored)
