@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,7 +19,7 @@ def spark() -> Iterator[Any]:
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.memory": "1g",
         "spark.sql.timestampType": "TIMESTAMP_NTZ",
-        "spark.sql.warehouse.dir": "/tmp/dpsql-spark-warehouse",
+        "spark.sql.warehouse.dir": tempfile.mkdtemp(prefix="warehouse"),
     }.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
