@@ -143,7 +143,10 @@ def _struct(body: str) -> Type:
             return Type("OTHER", "STRUCT")
         name = found[1][1:-1].replace('""', '"') if found[1].startswith('"') else found[1]
         fields.append((name, _parse(found[2].strip())))
-    return Type("STRUCT", "STRUCT", None, tuple(fields))
+    if any(kind.kind == "OTHER" for _, kind in fields):
+        return Type("STRUCT", "STRUCT", None, tuple(fields))
+    named = ", ".join('"' + name.replace('"', '""') + '" ' + kind.sql for name, kind in fields)
+    return Type("STRUCT", f"STRUCT({named})", None, tuple(fields))
 
 
 def _split(body: str) -> list[str]:
