@@ -77,6 +77,8 @@ def condition(node: exp.Expr, scope: Scope) -> Typed:
 
 
 def _bind(node: exp.Expr, bind: Bind, scope: Scope) -> Typed:
+    if node is None:
+        raise BindError("an operator has nothing to work on.", hint="write the missing operand.")
     if isinstance(node, exp.Column):
         return _column(node, scope)
     handler = _HANDLERS.get(type(node))
