@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dpsql.mechanisms.base import Read, Release, salted
+from dpsql.mechanisms.base import Read, Release, salted_all
 from dpsql.mechanisms.outputs import exact_integers
 from dpsql.mechanisms.perturbation import Integers, LaplaceNoise
 from dpsql.mechanisms.progress import told
@@ -236,7 +236,7 @@ class _ThresholdNoise:
 
 def scored(batches: tuple[str, ...], sweep: Sweep | None, read: Read, entropy: Entropy) -> Iterator[pa.Table]:
     """The candidates with their scores: from the sweep where there is one that fits, else batch by batch."""
-    texts = filled((*batches, *(() if sweep is None else sweep.queries)), entropy)
+    texts = salted_all((*batches, *(() if sweep is None else sweep.queries)), entropy)
     swept = None if sweep is None else sweep.score(texts[len(batches) :], read)
     if swept is not None:
         yield swept
@@ -245,12 +245,6 @@ def scored(batches: tuple[str, ...], sweep: Sweep | None, read: Read, entropy: E
         told(i, len(batches))
         yield read(text)
     told(len(batches), len(batches))
-
-
-def filled(batches: tuple[str, ...], entropy: Entropy) -> list[str]:
-    """The texts, with one fresh salt for all of them."""
-    mark = "\x00"
-    return salted(mark.join(batches), entropy).split(mark)
 
 
 def _answers(name: str, noisy: Integers, width: float, steps: Fraction) -> dict[str, pa.Array]:

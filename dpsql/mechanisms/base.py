@@ -6,7 +6,7 @@ any data are touched, and turns exact relations into a :class:`Release`. It hold
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -105,8 +105,7 @@ def salted(sql: str, entropy: Entropy) -> str:
     A plan is a fixed text, but rows, groups and blocks are chosen by ``hash(salt, privacy unit, ...)`` with a
     salt that nobody knows and that changes with every release. All tokens of one text get the same number, so
     that two mentions of a hash agree; an operator that reads several queries which must agree fills them
-    through one call (join the texts, or draw one integer and use ``str.replace``). Text without the token
-    comes back unchanged and costs no entropy.
+    through :func:`salted_all`. Text without the token comes back unchanged and costs no entropy.
 
     Mix the salt in *before* hashing: ``hash(xor(hash(unit), salt))``. DuckDB combines the hashes of several arguments
     by a multiplication and an exclusive or, so ``hash(unit, salt) % m`` gives the same blocks under every salt, with
@@ -118,3 +117,11 @@ def salted(sql: str, entropy: Entropy) -> str:
     if SALT not in sql:
         return sql
     return sql.replace(SALT, str(int(entropy.words(1)[0]) >> 1))
+
+
+_MARK = "\x00"
+
+
+def salted_all(texts: Sequence[str], entropy: Entropy) -> list[str]:
+    """The texts, with one fresh salt for all of them: queries that must agree on which rows or blocks are chosen."""
+    return salted(_MARK.join(texts), entropy).split(_MARK)

@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpsql.errors import EngineError
-from dpsql.mechanisms.base import SALT, Read, salted
+from dpsql.mechanisms.base import SALT, Read, salted, salted_all
 from dpsql.mechanisms.order import cells, quoted
 from dpsql.mechanisms.progress import told
 from dpsql.noise.entropy import Entropy
@@ -91,14 +91,6 @@ class Source(Protocol):
     def results(self, read: Read, entropy: Entropy) -> Results: ...
 
     def sentence(self) -> str: ...
-
-
-_MARK = "\x00"
-
-
-def salted_all(texts: Sequence[str], entropy: Entropy) -> list[str]:
-    """The texts, with one fresh salt for all of them."""
-    return salted(_MARK.join(texts), entropy).split(_MARK)
 
 
 @dataclass(frozen=True)

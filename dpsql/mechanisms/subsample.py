@@ -23,8 +23,8 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from dpsql.mechanisms.base import Read, Release
-from dpsql.mechanisms.blocks import Source, salted_all
+from dpsql.mechanisms.base import Read, Release, salted_all
+from dpsql.mechanisms.blocks import Source
 from dpsql.mechanisms.perturbation import GaussianNoise, LaplaceNoise
 from dpsql.mechanisms.votes import Combined, Participation, StableMode
 from dpsql.noise.entropy import Entropy

@@ -20,7 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpsql.mechanisms.additive import Aggregation
-from dpsql.mechanisms.base import Read, Release, salted
+from dpsql.mechanisms.base import Read, Release, salted_all
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import Event, compose
 
@@ -134,10 +134,9 @@ class Together:
         return (*first, *dict.fromkeys(part.query for part in self.parts))
 
     def release(self, read: Read, entropy: Entropy) -> Release:
-        mark = "\x00"
         texts = [self.aggregation.query] if self.aggregation is not None else []
         texts += [part.query for part in self.parts]
-        filled = salted(mark.join(texts), entropy).split(mark)
+        filled = salted_all(texts, entropy)
         columns: dict[str, Any] = {}
         events: list[Event] = []
         notes: list[str] = []
