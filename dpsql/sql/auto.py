@@ -9,7 +9,6 @@ from dpsql.errors import BindError
 from dpsql.mechanisms.ladder import PLACES, AutoBounded
 from dpsql.sql.dialect import span_of, to_sql
 from dpsql.sql.options import Call
-from dpsql.sql.rewrite import bounded_rows
 from dpsql.sql.types import Type, Typed
 
 if TYPE_CHECKING:
@@ -34,30 +33,27 @@ def auto_bounded(
 ) -> AutoBounded:
     """The part that finds the bounds and releases the clipped sum or mean."""
     exact = block.exact
-    rows = (
-        1 if exact.bound.row_level else exact.row_budget if exact.row_budget is not None else exact.max_rows
-    )
-    assert rows is not None, "rows per unit are unbounded"
     keys = tuple(key.name for key in exact.keys)
     low, high = ladder_of(typed.type)
     value = f"CAST({block.filtered(call, to_sql(typed.node))} AS DOUBLE)"
-    bounded = bounded_rows(
-        exact.bound,
-        exact.where,
-        exact.keys,
-        {"v": value},
-        rows,
-        block.per_unit_groups if keys else None,
-        exact.domain,
-    )
-    held = f"SELECT * FROM ({bounded}) AS given WHERE ABS(v) < CAST('Infinity' AS DOUBLE)"
+    given = exact.held(value, block.per_unit_groups)
+    held = f"SELECT * FROM ({given}) AS given WHERE ABS(v) < CAST('Infinity' AS DOUBLE)"
     rung = f"CASE WHEN v = 0 THEN {low} ELSE CAST(LEAST(GREATEST(CEIL(LOG2(ABS(v))), {low}), {high}) AS INTEGER) END"
     placed = f"SELECT *, CASE WHEN v > 0 THEN 1 WHEN v < 0 THEN -1 ELSE 0 END AS sign, {rung} AS rung FROM ({held}) AS held"
     steps = f"CAST(LEAST(ROUND(ABS(v) / POW(2.0, rung - {PLACES})), {1 << PLACES}) AS BIGINT)"
     by = ", ".join([*keys, "sign", "rung"])
     query = f"SELECT {by}, COUNT(*) AS n, SUM({steps}) AS total FROM ({placed}) AS placed GROUP BY {by}"
     return AutoBounded(
-        query, keys, name, kind, epsilon, low, high, rows, block.per_unit_groups, block.confidence
+        query,
+        keys,
+        name,
+        kind,
+        epsilon,
+        low,
+        high,
+        exact.rows_per_unit,
+        block.per_unit_groups,
+        block.confidence,
     )
 
 

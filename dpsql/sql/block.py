@@ -145,9 +145,6 @@ class Block:
             inside = f"{keys} IN (SELECT {names} FROM ({domain.sql}) AS within)"
         return f"({condition}) AND {inside}" if condition else inside
 
-    def spelling(self, node: exp.Expr) -> str:
-        return self._spelling(node)
-
     def _group_expressions(self) -> list[exp.Expr]:
         group = self.select.args.get("group")
         if group is None:
@@ -204,14 +201,14 @@ class Block:
                     span=span_of(node),
                     hint="group by a number made of it, such as FLOOR(EPOCH(x))::BIGINT of an interval.",
                 )
-            text = self._spelling(node)
+            text = self.spelling(node)
             if text not in self.keys:
                 key = Key(f"k{len(self.keys)}", to_sql(typed.node), typed.type.sql)
                 self.keys[text] = key
                 pairs.append((key, typed))
         return tuple(key for key, _ in pairs), pairs
 
-    def _spelling(self, node: exp.Expr) -> str:
+    def spelling(self, node: exp.Expr) -> str:
         """One spelling for equal expressions: columns by the field they mean."""
         node = node.copy()
         for found in list(node.find_all(exp.Column)):
@@ -368,7 +365,7 @@ class Block:
         if not self.keys:
             return None
         try:
-            text = self._spelling(node)
+            text = self.spelling(node)
         except BindError:
             return None
         key = self.keys.get(text)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpsql.errors import BindError, BudgetExceeded, PrivacyError
+from dpsql.policy import Budget
 from dpsql.sql.dialect import span_of
 from dpsql.sql.options import Options
 
@@ -31,6 +32,17 @@ class Share:
     delta: Fraction
     parts: list[Fraction]
     delta_parts: int
+
+
+def within_limit(budget: Budget, epsilon: Fraction, asked: exp.Expr | None) -> None:
+    """Refuses what is over the policy's limit per query, pointing at where it was asked for."""
+    limit = budget.max_epsilon_per_query
+    if limit is not None and epsilon > limit:
+        raise BudgetExceeded(
+            f"this query asks for ε={float(epsilon):g}; the policy allows ε={float(limit):g} per query.",
+            span=span_of(asked),
+            hint=f"epsilon = {float(limit):g} would fit.",
+        )
 
 
 def deal(
@@ -59,14 +71,8 @@ def deal(
         )
     if "epsilon" not in options.values and open_parts:
         binder.notes.append(f"ε={float(epsilon):g} is the policy's default")
-    limit = budget.max_epsilon_per_query
-    if limit is not None and epsilon > limit:
-        raise BudgetExceeded(
-            f"this query asks for ε={float(epsilon):g}; the policy allows ε={float(limit):g} per query.",
-            span=span_of(options.nodes.get("epsilon"))
-            or next((span_of(n) for s, n in shares if s and n is not None), None),
-            hint=f"epsilon = {float(limit):g} would fit.",
-        )
+    place = next((n for s, n in shares if s and n is not None), None)
+    within_limit(budget, epsilon, options.nodes.get("epsilon") or place)
     rest = epsilon - sum(named, Fraction(0))
     if rest < 0 or (rest == 0 and open_parts):
         raise BindError(

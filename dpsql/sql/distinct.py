@@ -11,7 +11,6 @@ from dpsql.mechanisms.distinct import DistinctCount
 from dpsql.sql.aggregates import Aggregate, rows_bounded
 from dpsql.sql.dialect import span_of, to_sql
 from dpsql.sql.options import Call
-from dpsql.sql.rewrite import bounded_rows
 
 if TYPE_CHECKING:
     from dpsql.sql.block import Block
@@ -31,23 +30,14 @@ def bind_distinct(block: Block, call: Call, name: str, options: dict[str, Any]) 
 
     def build(epsilon: Fraction) -> DistinctCount:
         exact = block.exact
-        rows = (
-            1
-            if exact.bound.row_level
-            else exact.row_budget
-            if exact.row_budget is not None
-            else exact.max_rows
-        )
-        assert rows is not None, "rows per unit are unbounded"
         keys = tuple(key.name for key in exact.keys)
         groups = block.per_unit_groups if keys else 1
-        bounded = bounded_rows(
-            exact.bound, exact.where, exact.keys, {"v": value}, rows, groups if keys else None, exact.domain
-        )
         by = "".join(f"{key}, " for key in keys)
         group = f" GROUP BY {', '.join(keys)}" if keys else ""
-        query = f"SELECT {by}COUNT(DISTINCT v) AS n FROM ({bounded}) AS held{group}"
-        return DistinctCount(query, keys, name, LaplaceNoise(epsilon, rows, groups), block.confidence)
+        query = f"SELECT {by}COUNT(DISTINCT v) AS n FROM ({exact.held(value, groups)}) AS held{group}"
+        return DistinctCount(
+            query, keys, name, LaplaceNoise(epsilon, exact.rows_per_unit, groups), block.confidence
+        )
 
     said = f"count the different values of {block.source(call.args[0])}"
     return Aggregate(name, call, options.get("epsilon"), None, "BIGINT", label, said, None, None, build)

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dpsql.errors import BindError, BudgetExceeded
+from dpsql.errors import BindError
 from dpsql.mechanisms.additive import Aggregation, Count, Sum
 from dpsql.mechanisms.consistency import SENTENCE, Adding, Cells, Consistent
 from dpsql.mechanisms.together import Together
+from dpsql.sql.deal import within_limit
 from dpsql.sql.dialect import span_of, to_sql
-from dpsql.sql.naming import fresh_names, label_of
+from dpsql.sql.naming import fresh_names, label_of_item
 from dpsql.sql.options import NONNEGATIVE, Options, call_of
 from dpsql.sql.relation import fold
 
@@ -82,13 +83,7 @@ def bind_sets(binder: Binder, select: exp.Select, options: Options | None, env: 
         )
     shared = _shares(binder, options, len(sets), select)
     everything = list({m.sql(): m for chosen in sets for m in chosen}.values())
-    labels = []
-    for item in select.expressions:
-        call = call_of(item.unalias())
-        labels.append(
-            item.alias if isinstance(item, exp.Alias) else label_of(call) if call else item.alias_or_name
-        )
-    labels = fresh_names(label or item.sql() for label, item in zip(labels, select.expressions, strict=True))
+    labels = fresh_names(label_of_item(item) or item.sql() for item in select.expressions)
     parts = [_part(select, chosen, everything) for chosen in sets]
     within = _resolved(select, everything) if options.get("consistent") else []
     blocks = []
@@ -172,13 +167,8 @@ def _shares(binder: Binder, options: Options, count: int, select: exp.Select) ->
             )
     values = dict(options.values)
     epsilon = values.get("epsilon", budget.default_epsilon)
-    limit = budget.max_epsilon_per_query
-    if epsilon is not None and limit is not None and epsilon > limit:
-        raise BudgetExceeded(
-            f"this query asks for ε={float(epsilon):g}; the policy allows ε={float(limit):g} per query.",
-            span=span_of(options.nodes.get("epsilon")),
-            hint=f"epsilon = {float(limit):g} would fit.",
-        )
+    if epsilon is not None:
+        within_limit(budget, epsilon, options.nodes.get("epsilon"))
     for name, value in (("epsilon", epsilon), ("delta", values.get("delta", budget.default_delta))):
         if value is not None:
             values[name] = value / count

@@ -20,7 +20,6 @@ from dpsql.sql.aggregates import Aggregate, rows_bounded
 from dpsql.sql.dialect import span_of, to_sql
 from dpsql.sql.options import Call
 from dpsql.sql.parse import literal
-from dpsql.sql.rewrite import bounded_rows
 from dpsql.sql.types import BOOLEAN, DOUBLE, Type, Typed
 
 if TYPE_CHECKING:
@@ -62,19 +61,13 @@ def _histogram(block: Block, call: Call, name: str, options: dict[str, Any]) -> 
 
     def build(epsilon: Fraction) -> Histogram:
         exact = block.exact
-        rows = exact.row_budget if exact.row_budget is not None else exact.max_rows
-        rows = 1 if exact.bound.row_level else rows
-        assert rows is not None, "rows per unit are unbounded"
         by = tuple(key.name for key in exact.keys)
         groups = block.per_unit_groups if by else 1
-        held = bounded_rows(
-            exact.bound, exact.where, exact.keys, {"v": block.filtered(call, value)}, rows, groups if by else None,
-            exact.domain,
-        )  # fmt: skip
+        held = exact.held(block.filtered(call, value), groups)
         grouped = ", ".join([*by, BIN])
         placed = f"SELECT {', '.join([*by, place])} AS {BIN} FROM ({held}) AS held"
         query = f"SELECT {grouped}, COUNT(*) AS {COUNT} FROM ({placed}) AS placed WHERE {BIN} IS NOT NULL GROUP BY {grouped}"
-        return Histogram(query, by, name, len(shown), LaplaceNoise(epsilon, rows, groups))
+        return Histogram(query, by, name, len(shown), LaplaceNoise(epsilon, exact.rows_per_unit, groups))
 
     bins = (
         "given" if others is not None else "declared by the policy" if kind != BOOLEAN else "true and false"

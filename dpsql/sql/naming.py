@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from sqlglot import exp
+
 from dpsql.sql.dialect import to_sql
-from dpsql.sql.options import Call
+from dpsql.sql.options import Call, call_of
 from dpsql.sql.relation import fold
 
 _MECHANISMS = ("ABOVE_THRESHOLD", "EXPMECH")
@@ -19,6 +21,14 @@ def label_of(call: Call) -> str:
         return "count_star()"
     inside = ", ".join(to_sql(argument) for argument in call.args)
     return f"{call.name.lower()}({'DISTINCT ' if call.distinct else ''}{inside})"
+
+
+def label_of_item(item: exp.Expr) -> str:
+    """The name of one item of a SELECT: its alias, its aggregate's label, or its column; '' where it has none."""
+    if isinstance(item, exp.Alias):
+        return item.alias
+    call = call_of(item)
+    return label_of(call) if call is not None else item.alias_or_name
 
 
 def fresh_names(names: Iterable[str]) -> list[str]:

@@ -20,7 +20,7 @@ from dpsql.sql.bounds import Interval
 from dpsql.sql.dialect import parse_fragment, span_of, to_sql
 from dpsql.sql.joins import From
 from dpsql.sql.lift import KNOWN, Grouped
-from dpsql.sql.naming import fresh_names, label_of
+from dpsql.sql.naming import fresh_names, label_of_item
 from dpsql.sql.options import Call, call_of
 from dpsql.sql.relation import UNIT, Field, Relation, column
 from dpsql.sql.types import Typed
@@ -99,12 +99,7 @@ def per_unit_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> 
     keys = [(f"k{i}", safe.total(node, names), node) for i, node in enumerate(nodes)]
     known = {f"k{i}": _field(node, select, bound) for i, node in enumerate(nodes)}
     grouped = Grouped(names, keys, {})
-    labels, outputs = [], []
-    for item in select.expressions:
-        inner = item.unalias()
-        call = call_of(inner)
-        labels.append(item.alias or (label_of(call) if call is not None else item.alias_or_name))
-        outputs.append(safe.total(grouped.rewrite(inner.copy()), grouped))
+    outputs = [safe.total(grouped.rewrite(item.unalias().copy()), grouped) for item in select.expressions]
     having = select.args.get("having")
     condition = (
         to_sql(safe.condition(grouped.rewrite(having.this.copy()), grouped).node)
@@ -122,7 +117,7 @@ def per_unit_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> 
     by = ", ".join([unit, *(to_sql(t.node) for _, t, _ in keys)])
     inner_sql = f"SELECT {', '.join(items)} FROM {source} WHERE {' AND '.join(conditions)} GROUP BY {by}"
     alias = binder.name("rows")
-    names_out = fresh_names(labels)
+    names_out = fresh_names(label_of_item(item) for item in select.expressions)
     shown = [
         f"{to_sql(t.node)} AS {to_sql(exp.to_identifier(n, quoted=True))}"
         for n, t in zip(names_out, outputs, strict=True)

@@ -15,7 +15,7 @@ from dpsql.sql.bounds import Interval
 from dpsql.sql.dialect import span_of, to_sql
 from dpsql.sql.lines import MOMENTS, line
 from dpsql.sql.options import Call, number
-from dpsql.sql.rewrite import Exact, bounded_rows
+from dpsql.sql.rewrite import Exact
 from dpsql.sql.types import DOUBLE, Typed
 
 if TYPE_CHECKING:
@@ -115,17 +115,6 @@ def quantile_parts(
         )
     parts = []
     for (y, grid, whole), items in by_column.items():
-        rows = (
-            1
-            if exact.bound.row_level
-            else exact.row_budget
-            if exact.row_budget is not None
-            else exact.max_rows
-        )
-        assert rows is not None, "rows per unit are unbounded"
-        bounded = bounded_rows(
-            exact.bound, exact.where, exact.keys, {"v": y}, rows, groups if keys else None, exact.domain
-        )
         by = ", ".join([*keys, "value"])
         # LEAST keeps what DuckDB knows of a column's range, so that it needs no hash table; it would make a bound of
         # NULL, so missing values go first. For a scaled float nothing is known, and arithmetic is the quickest.
@@ -135,14 +124,14 @@ def quantile_parts(
             else grids.clamped("v", grid)
         )
         query = (
-            f"SELECT {', '.join([*keys, held])} AS value, COUNT(*) AS count FROM ({bounded}) AS held "
+            f"SELECT {', '.join([*keys, held])} AS value, COUNT(*) AS count FROM ({exact.held(y, groups)}) AS held "
             f"WHERE v IS NOT NULL GROUP BY {by}"
         )
         ranks = tuple(item.quantile.rank for item, _ in items if item.quantile is not None)
         parts.append(
             Quantiles(
                 query, keys, tuple(item.name for item, _ in items), ranks, grid.low, grid.high,
-                sum((share for _, share in items), Fraction(0)), rows, groups, Fraction(grid.steps), whole,
+                sum((share for _, share in items), Fraction(0)), exact.rows_per_unit, groups, Fraction(grid.steps), whole,
             )
         )  # fmt: skip
     return tuple(parts)

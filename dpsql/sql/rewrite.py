@@ -94,14 +94,19 @@ class Exact:
     def partials(self) -> tuple[Partial, ...]:
         return tuple(self._partials.values())
 
+    @property
+    def rows_per_unit(self) -> int:
+        """Rows of one unit that may count in a group (over all its groups under a row budget)."""
+        if self.bound.row_level:
+            return 1
+        rows = self.row_budget if self.row_budget is not None else self.max_rows
+        assert rows is not None, "rows per unit are unbounded"
+        return rows
+
     def sensitivity(self, partial: Partial) -> int:
         """What one unit moves in one group, in grid steps (over all groups under a row budget)."""
         most = max(abs(partial.low), abs(partial.high))
-        if partial.fixed or self.bound.row_level:
-            return most
-        rows = self.row_budget if self.row_budget is not None else self.max_rows
-        assert rows is not None, "rows per unit are unbounded"
-        return most * rows
+        return most if partial.fixed else most * self.rows_per_unit
 
     # -- writing ------------------------------------------------------------------------------------------------
 
@@ -123,6 +128,13 @@ class Exact:
         for join in self.bound.joins:
             text += " " + to_sql(join)
         return text + (f" WHERE {' AND '.join(f'({c})' for c in conditions)}" if conditions else "")
+
+    def held(self, value: str, groups: int) -> str:
+        """The rows themselves, for mechanisms that need them: the keys, and ``value`` as ``v``."""
+        most = groups if self.keys else None
+        return bounded_rows(
+            self.bound, self.where, self.keys, {"v": value}, self.rows_per_unit, most, self.domain
+        )
 
     def sql(self) -> str:
         names = [key.name for key in self.keys]
@@ -179,9 +191,7 @@ class Exact:
         elif budgeted:
             low, high = f"{least} * counted", f"{most} * counted"
         else:
-            rows = self.row_budget if self.row_budget is not None else self.max_rows
-            assert rows is not None, "rows per unit are unbounded"
-            low, high = str(least * rows), str(most * rows)
+            low, high = str(least * self.rows_per_unit), str(most * self.rows_per_unit)
         value = partial.name
         if not (partial.low == 0 and not partial.fixed and partial.inner.startswith("COUNT")):
             value = f"GREATEST({value}, {low})"
