@@ -225,7 +225,7 @@ class Session:
     def _release(self, plan: Plan) -> tuple[dict[str, Release] | None, str]:
         """Runs the blocks. Never raises: no traceback of it, whose frames hold exact values, is ever seen."""
         releases: dict[str, Release] = {}
-        lend = self._finisher.lend if self._engine.dialect == "duckdb" else self._finisher.finish
+        lend = self._finisher.lend if self._engine.lossless else self._finisher.finish
         try:
             for block in plan.blocks:
                 relations = {name: release.table for name, release in releases.items()}

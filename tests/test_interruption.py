@@ -82,7 +82,7 @@ def holding(error: BaseException | None) -> list[str]:
         trace = error.__traceback__
         while trace is not None:
             code = trace.tb_frame.f_code
-            if code.co_name in ("released", "release", "_totals", "table", "execute", "_attempt"):
+            if code.co_name in ("released", "release", "_totals", "table", "execute", "_whole"):
                 found.append(code.co_name)
             trace = trace.tb_next
         error = error.__cause__ or error.__context__

@@ -7,7 +7,10 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from dpsql.errors import EngineError
 from dpsql.policy import Table
+
+WITHHELD = "the engine failed while it read private data; why is withheld."
 
 
 class Engine(Protocol):
@@ -15,6 +18,9 @@ class Engine(Protocol):
 
     dialect: str
     """The sqlglot dialect that plans are written in."""
+
+    lossless: bool
+    """Whether what is lent may hold DuckDB's own Arrow types, which keep a UUID and a 128-bit integer as they are."""
 
     @property
     def room(self) -> int:
@@ -57,3 +63,16 @@ class Engine(Protocol):
     def interrupt(self) -> None: ...
 
     def close(self) -> None: ...
+
+
+def ended(state: str) -> None:
+    """What became of a query, as its caller learns it: nothing where it is done.
+
+    Raises:
+        KeyboardInterrupt: it was stopped.
+        EngineError: it failed, always in the same words.
+    """
+    if state == "stopped":
+        raise KeyboardInterrupt
+    if state == "failed":
+        raise EngineError(WITHHELD)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import glob
 import hashlib
 import os
 import re
@@ -16,13 +15,14 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from dpsql.engine.base import ended
 from dpsql.engine.clone import Clone, Columns, quoted
+from dpsql.engine.files import found, stamps
 from dpsql.engine.frames import as_arrow
-from dpsql.engine.running import Outcome, run, watched
-from dpsql.errors import EngineError, PolicyError, did_you_mean
+from dpsql.engine.running import watched
+from dpsql.errors import PolicyError, did_you_mean
 from dpsql.policy import Policy, Table
 
-WITHHELD = "the engine failed while it read private data; why is withheld."
 _READERS = {
     ".parquet": "read_parquet",
     ".csv": "read_csv", ".csv.gz": "read_csv", ".tsv": "read_csv", ".tsv.gz": "read_csv",
@@ -71,6 +71,7 @@ class DuckDBEngine:
     """
 
     dialect = "duckdb"
+    lossless = True
 
     def __init__(
         self, database: Any, policy: Policy, base: Path, resources: Mapping[str, str | int] | None = None
@@ -175,16 +176,7 @@ class DuckDBEngine:
                 f"the source {table.source} of {table.name} is not a kind of file that is read here.",
                 hint=f"known endings are {', '.join(_READERS)}.",
             )
-        pattern = os.path.expanduser(table.source)
-        if not os.path.isabs(pattern):
-            pattern = str(self._base.resolve() / pattern)
-        found = sorted(os.path.realpath(path) for path in glob.glob(pattern, recursive=True))
-        if not found:
-            raise PolicyError(
-                f"the source {table.source} of {table.name} does not exist.",
-                hint=f"relative sources start from {self._base}.",
-            )
-        return found
+        return found(table, self._base)
 
     def _place(self, table: Table) -> tuple[str, str, str]:
         """Catalog, schema and name under which exact queries find a table."""
@@ -321,11 +313,7 @@ class DuckDBEngine:
 
     def version(self) -> str:
         """Changes when a file changes. An attached connection's data are taken for new in each session."""
-        parts = []
-        for path in sorted(self._known()):
-            with contextlib.suppress(OSError):
-                stat = os.stat(path)
-                parts.append(f"{path}:{stat.st_size}:{stat.st_mtime_ns}")
+        parts = stamps(self._known())
         elsewhere = any(self._sources.get(name) is None for name in self._places)
         if elsewhere and self._path is None:
             parts.append(self._token)
@@ -350,12 +338,10 @@ class DuckDBEngine:
             EngineError: anything failed; the engine's message, which may hold values, is dropped here.
             KeyboardInterrupt: the user stopped it.
         """
-        with self._lock:
-            table, stopped = self._attempt(sql, lent or {})
-        if stopped:
-            raise KeyboardInterrupt
-        if table is None:
-            raise EngineError(WITHHELD)
+        with self._lending(lent or {}):
+            state, table = self._step(lambda: self._whole(sql, lent or {}))
+        ended(state)
+        assert table is not None
         return table
 
     def batches(self, sql: str, lent: Mapping[str, pa.Table] | None = None) -> Iterator[pa.Table]:
@@ -364,55 +350,43 @@ class DuckDBEngine:
         Raises:
             EngineError, KeyboardInterrupt: as for ``execute``.
         """
-        state = "done"
+        box: list[Any] = []
+        with self._lending(lent or {}):
+            state, rows = self._step(lambda: self._begin(sql, lent or {}, box))
+            while rows is not None:
+                yield rows
+                state, rows = self._step(lambda: _next(box[0]))
+        ended(state)
+
+    @contextlib.contextmanager
+    def _lending(self, lent: Mapping[str, pa.Table]) -> Iterator[None]:
+        """One query at a time; what was lent to it is taken back however it ends."""
         with self._lock:
             self._stop.clear()
-            box: list[Any] = []
             try:
-                state, rows = self._step(lambda: self._begin(sql, lent or {}, box))
-                while rows is not None:
-                    yield rows
-                    state, rows = self._step(lambda: _next(box[0]))
+                yield
             finally:
-                for name in lent or {}:
+                for name in lent:
                     with contextlib.suppress(duckdb.Error):
                         self._con.unregister(name)
-        if state == "stopped":
-            raise KeyboardInterrupt
-        if state == "failed":
-            raise EngineError(WITHHELD)
 
     def _step(self, work: Callable[[], pa.Table | None]) -> tuple[str, pa.Table | None]:
         """What became of it. DuckDB's message dies with this frame."""
         outcome = watched(work, self._con.interrupt, self._stop, self._limit)
         if outcome.failure is not None and issubclass(outcome.failure, _FATAL):
             self._reopen()
-        return (
-            "stopped" if outcome.stopped else "failed" if outcome.failure is not None else "done",
-            outcome.table,
-        )
+        return outcome.state, outcome.table
+
+    def _whole(self, sql: str, lent: Mapping[str, pa.Table]) -> pa.Table:
+        for name, rows in lent.items():
+            self._con.register(name, rows)
+        return self._con.sql(sql).to_arrow_table()
 
     def _begin(self, sql: str, lent: Mapping[str, pa.Table], box: list[Any]) -> pa.Table:
         for name, rows in lent.items():
             self._con.register(name, rows)
         box.append(self._con.sql(sql).to_arrow_reader(_PART))
         return _next(box[0]) or box[0].schema.empty_table()
-
-    def _attempt(self, sql: str, lent: Mapping[str, pa.Table]) -> tuple[pa.Table | None, bool]:
-        """The rows, or whether it was stopped. DuckDB's message dies with this frame."""
-        self._stop.clear()
-        try:
-            for name, rows in lent.items():
-                self._con.register(name, rows)
-            outcome = run(self._con, sql, self._stop, self._limit)
-        except Exception:  # its message may hold a value
-            outcome = Outcome()
-        for name in lent:
-            with contextlib.suppress(duckdb.Error):
-                self._con.unregister(name)
-        if outcome.failure is not None and issubclass(outcome.failure, _FATAL):
-            self._reopen()
-        return outcome.table, outcome.stopped
 
     def _reopen(self) -> None:
         """An internal error invalidates DuckDB's whole instance; the next statement gets a new one."""

@@ -26,6 +26,11 @@ class Outcome:
     failure: type[BaseException] | None = None
     message: str = ""
 
+    @property
+    def state(self) -> str:
+        """``done``, ``stopped`` or ``failed``."""
+        return "stopped" if self.stopped else "failed" if self.failure is not None else "done"
+
 
 def run(
     con: duckdb.DuckDBPyConnection, sql: str, stop: threading.Event, limit: float | None = None

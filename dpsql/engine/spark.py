@@ -12,7 +12,6 @@ to the data owner.
 from __future__ import annotations
 
 import contextlib
-import glob
 import hashlib
 import os
 import threading
@@ -23,15 +22,16 @@ from typing import Any
 
 import pyarrow as pa
 
+from dpsql.engine.base import ended
 from dpsql.engine.clone import Clone, Columns, quoted
+from dpsql.engine.files import found, stamps
 from dpsql.engine.running import watched
-from dpsql.errors import BindError, EngineError, PolicyError
+from dpsql.errors import BindError, PolicyError
 from dpsql.policy import Policy, Table
 from dpsql.sql.spark import spark_sql
 from dpsql.sql.spark_values import identifier, spark_type
 from dpsql.sql.types import Type
 
-WITHHELD = "the engine failed while it read private data; why is withheld."
 # What the translation supposes. Ours is a session of its own, so nobody else's settings change.
 _SETTINGS = {
     "spark.sql.ansi.enabled": "true",
@@ -61,6 +61,7 @@ class SparkEngine:
     """
 
     dialect = "duckdb"
+    lossless = False
     room = 0
     """Rows stay on the cluster."""
 
@@ -78,6 +79,7 @@ class SparkEngine:
         for setting, value in _SETTINGS.items():
             self._session.conf.set(setting, value)
         self._lent_globally: list[str] = []
+        self._sources = {table.name: self._paths(table) for table in policy.tables.values() if table.file}
         self._schemas = {table.name: self._open(table) for table in policy.tables.values()}
 
     def _start(self, address: str) -> Any:
@@ -130,31 +132,19 @@ class SparkEngine:
         raise PolicyError(f"the policy names {source}, which Spark does not have.")
 
     def _files(self, table: Table) -> Any:
-        assert table.source is not None
-        if not table.source.lower().endswith(".parquet") and "://" not in table.source:
-            raise PolicyError(
-                f"the source {table.source} of {table.name} is not Parquet, which is what is read on Spark.",
-                hint="write it as Parquet, or as a table: text has no types, and two engines would read two.",
-            )
-        paths = self._paths(table)
-        if not paths:
-            raise PolicyError(
-                f"the source {table.source} of {table.name} does not exist.",
-                hint=f"relative sources start from {self._base}.",
-            )
         with contextlib.suppress(Exception):
-            return self._session.read.parquet(*paths)
+            return self._session.read.parquet(*self._sources[table.name])
         raise PolicyError(f"the source {table.source} of {table.name} can't be read as parquet.")
 
     def _paths(self, table: Table) -> list[str]:
         """Files of this machine by their real names; an address of some store as it is."""
         source = table.source or ""
-        if "://" in source:
-            return [source]
-        pattern = os.path.expanduser(source)
-        if not os.path.isabs(pattern):
-            pattern = str(self._base.resolve() / pattern)
-        return sorted(os.path.realpath(path) for path in glob.glob(pattern, recursive=True))
+        if not source.lower().endswith(".parquet") and "://" not in source:
+            raise PolicyError(
+                f"the source {source} of {table.name} is not Parquet, which is what is read on Spark.",
+                hint="write it as Parquet, or as a table: text has no types, and two engines would read two.",
+            )
+        return [source] if "://" in source else found(table, self._base)
 
     # -- the protocol -------------------------------------------------------------------------------------------
 
@@ -172,7 +162,7 @@ class SparkEngine:
     @property
     def dataset(self) -> str:
         """What the data are called in the ledger: the files, or the tables' names and where Spark is."""
-        parts = [path for t in self._policy.tables.values() if t.file for path in self._paths(t)]
+        parts = [path for t in self._policy.tables.values() if t.file for path in self._sources[t.name]]
         names = [t.source or t.name for t in self._policy.tables.values() if not t.file]
         parts += [f"{self._address} {name}" for name in names]
         return hashlib.sha256("\n".join(sorted(parts)).encode()).hexdigest()[:32]
@@ -181,11 +171,9 @@ class SparkEngine:
         """Changes when a file of this machine changes. Other data are taken for new in each session."""
         parts, sure = [], True
         for table in self._policy.tables.values():
-            paths = self._paths(table) if table.file else []
+            paths = self._sources.get(table.name, [])
             sure = sure and bool(paths) and all(os.path.isfile(path) for path in paths)
-            for path in filter(os.path.isfile, paths):
-                stat = os.stat(path)
-                parts.append(f"{path}:{stat.st_size}:{stat.st_mtime_ns}")
+            parts += stamps(path for path in paths if "://" not in path)
         parts += [] if sure else [self._token]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
@@ -247,23 +235,20 @@ class SparkEngine:
         with self._lock:
             self._stop.clear()
             try:
-                state, _ = self._attempt(lambda: self._prepare(sql, lent or {}, rows, made))
+                state, _ = self._step(lambda: self._prepare(sql, lent or {}, rows, made))
                 for i in range(made[2] if state == "done" else 0):
-                    state, part = self._attempt(lambda i=i: self._slice(made, i))
+                    state, part = self._step(lambda i=i: self._slice(made, i))
                     if part is None:
                         break
                     yield part
             finally:
-                self._attempt(lambda: self._done(made, lent or {}))
-        if state == "stopped":
-            raise KeyboardInterrupt
-        if state == "failed":
-            raise EngineError(WITHHELD)
+                self._step(lambda: self._done(made, lent or {}))
+        ended(state)
 
-    def _attempt(self, work: Any) -> tuple[str, pa.Table | None]:
+    def _step(self, work: Any) -> tuple[str, pa.Table | None]:
         """What became of it, and its rows. Spark's message dies with this frame."""
         outcome = watched(work, self._session.interruptAll, self._stop)
-        return "stopped" if outcome.stopped else "failed" if outcome.table is None else "done", outcome.table
+        return outcome.state, outcome.table
 
     def _prepare(self, sql: str, lent: Mapping[str, pa.Table], rows: int | None, made: list[Any]) -> pa.Table:
         """Fills ``made`` with the frame, the columns' types as DuckDB has them, and the number of parts."""

@@ -15,7 +15,8 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from dpsql.engine.duckdb import WITHHELD, DuckDBEngine
+from dpsql.engine.base import WITHHELD
+from dpsql.engine.duckdb import DuckDBEngine
 from dpsql.errors import BindError, EngineError, PolicyError
 from dpsql.policy import Budget, Policy, Table
 
