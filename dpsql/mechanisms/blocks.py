@@ -222,19 +222,26 @@ class BlockQueries:
         texts = salted_all([rows.ordered for rows in self.rows], entropy)
         parts = {r.name: _Parts.of(read(text), self.blocks) for r, text in zip(self.rows, texts, strict=True)}
         columns: dict[str, list[Any]] = {name: [None] * self.blocks for name in self.columns}
-        types: dict[str, pa.DataType] = {}
+        types = self._types(read, {name: part.table.slice(0, 0) for name, part in parts.items()})
         for number in range(self.blocks):
             told(number, self.blocks)
             try:
                 table = read(self.query, {name: part.rows(number) for name, part in parts.items()})
             except EngineError:
                 continue
-            types = types or {name: table.schema.field(name).type for name in self.columns}
             if table.num_rows == 1:
                 for name in self.columns:
                     columns[name][number] = cells(table.column(name))[0]
         told(self.blocks, self.blocks)
         return Results(columns, types)
+
+    def _types(self, read: Read, nothing: dict[str, pa.Table]) -> dict[str, pa.DataType]:
+        """The types of the outputs, from no rows: taken from the first block that succeeds, they would say that one did."""
+        try:
+            schema = read(f"SELECT * FROM ({self.query}) AS shape LIMIT 0", nothing).schema
+        except EngineError:
+            return {}
+        return {name: schema.field(name).type for name in self.columns}
 
     def sentence(self) -> str:
         return f"the query runs exactly on each of {self.blocks:,} blocks of privacy units, block by block."
@@ -280,18 +287,17 @@ class PythonBlocks:
 
     def results(self, read: Read, entropy: Entropy) -> Results:
         parts = _Parts.of(read(salted(self.queries[0], entropy)), self.blocks)
-        arrays = [parts.table.column(name).to_numpy() for name in self.arguments]
         results: list[Any] = [None] * self.blocks
         for number in range(self.blocks):
             told(number, self.blocks)
             if parts.size(number):
-                # copies: whatever the function does to its arguments, no other block sees it
-                part = slice(parts.starts[number], parts.ends[number])
-                results[number] = self._call([array[part].copy() for array in arrays])
+                results[number] = self._call(parts.rows(number))
         told(self.blocks, self.blocks)
         return Results({self.column: results}, {})
 
-    def _call(self, arguments: Sequence[Any]) -> Any:
+    def _call(self, rows: pa.Table) -> Any:
+        """The result of one block. Its rows are converted by themselves: numpy's type for integers says whether one of
+        them is missing, and a time of 24:00:00 has no value in Python, which may only be said of this block."""
         silent = io.StringIO()
         with (
             warnings.catch_warnings(),
@@ -300,7 +306,8 @@ class PythonBlocks:
         ):
             warnings.simplefilter("ignore")
             try:
-                return self.function(*arguments)
+                # copies: whatever the function does to its arguments, no other block sees it
+                return self.function(*(rows.column(name).to_numpy().copy() for name in self.arguments))
             except KeyboardInterrupt:  # the stop button
                 raise
             except BaseException:  # whatever goes wrong inside a block, an exit too, is a result: the default

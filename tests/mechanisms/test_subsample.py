@@ -32,7 +32,7 @@ from dpsql.mechanisms.subsample import (
     WinsorizedMean,
     grid_quantile,
 )
-from dpsql.mechanisms.votes import StableMode
+from dpsql.mechanisms.votes import NoisyMode, StableMode
 from dpsql.noise.entropy import Entropy
 
 VECTORS = Path(__file__).parent.parent / "vectors"
@@ -293,6 +293,49 @@ def test_python_blocks(read: Callable[[str], pa.Table], capsys: pytest.CaptureFi
     assert calls == [200] * 4 and done == [0, 1, 2, 3, 4, 5]
     captured = capsys.readouterr()
     assert captured.out == captured.err == ""
+
+
+def test_what_a_python_function_is_given_is_of_its_block_alone() -> None:
+    """A missing integer, and a time that Python has not, are one block's: no other's arguments change, nothing fails."""
+
+    def run(text: str) -> pa.Table:
+        return duckdb.sql(text).to_arrow_table()
+
+    def kinds(*columns: np.ndarray) -> str:
+        return " ".join(str(column.dtype) for column in columns)
+
+    plain = "SELECT i % 3 AS block, i AS n, i > 1 AS b, TIME '10:00:00' AS t FROM range(30) AS r(i)"
+    bad = f"{plain} UNION ALL SELECT 1, NULL, NULL, TIME '24:00:00'"
+    found = []
+    for query in (plain, bad):
+        source = PythonBlocks(query, ("n", "b", "t"), 3, "kinds", "a", kinds)
+        found.append(source.results(run, Entropy()).columns["a"])
+    assert found[0] == ["int64 bool object"] * 3
+    assert found[1] == ["int64 bool object", None, "int64 bool object"]
+
+
+def test_one_block_that_succeeds_is_not_seen_in_the_types() -> None:
+    """The released column's type comes from the query, not from whichever block first had a result."""
+
+    def run(text: str, lent: Mapping[str, pa.Table] | None = None) -> pa.Table:
+        with duckdb.connect() as con:
+            for name, table in (lent or {}).items():
+                con.register(name, table)
+            try:
+                return con.sql(text).to_arrow_table()
+            except duckdb.Error:
+                raise EngineError("the engine failed") from None
+
+    mode = NoisyMode("a", ONE, selection=OptimalTest(ONE, Fraction(1, 10**12), groups=2))
+    types = []
+    for last in (8, 9):  # unit 8 is the only one whose block does not fail
+        text = f"SELECT unit AS block, unit FROM range({last}) AS t(unit)"
+        only = "SELECT CASE WHEN MAX(unit) = 8 THEN 1 ELSE error('secret')::INTEGER END AS a FROM own"
+        source = BlockQueries((Rows("own", text, (("unit", "BIGINT"),)),), only, ("a",), 9)
+        found = source.results(run, Entropy())
+        assert sum(value is not None for value in found.columns["a"]) == last - 8
+        types.append(SubsampleAggregate(source, (mode,)).release(run, Entropy()).table.schema)
+    assert types[0] == types[1] == pa.schema([("a", pa.int32())])
 
 
 def test_interruption_ends_the_blocks(read: Callable[[str], pa.Table]) -> None:
