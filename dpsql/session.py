@@ -210,6 +210,9 @@ class Session:
             schemas = {b.name: b.columns for b in plan.blocks}
             lent = {i.name: self._finisher.describe(i.sql, schemas, plan.public) for i in block.inputs}
             lent |= getattr(block.operator, "lends", {})
+            for item in block.inputs if not self._engine.lossless else ():
+                if not any(name in item.sql for name in schemas):
+                    self._engine.lendable(self._finisher.finish(item.sql, {}, plan.public))
             for query in getattr(block.operator, "checked", block.operator.queries):
                 self._engine.check(query.replace(SALT, "0"), lent)
 

@@ -53,6 +53,13 @@ class Engine(Protocol):
         """
         ...
 
+    def lendable(self, table: pa.Table) -> None:
+        """Looks at what will be lent, where that is known before anything is paid.
+
+        Raises BindError when a value of it has no place in the engine.
+        """
+        ...
+
     def execute(self, sql: str, lent: Mapping[str, pa.Table] | None = None) -> pa.Table:
         """Runs one exact query, with public relations lent to it under their names.
 

@@ -16,14 +16,14 @@ import hashlib
 import os
 import threading
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from dpsql.engine.base import ended
-from dpsql.engine.clone import Clone, Columns, quoted
+from dpsql.engine.clone import Clone, Columns, empty, quoted
 from dpsql.engine.files import found, stamps
 from dpsql.engine.running import watched
 from dpsql.errors import BindError, PolicyError
@@ -185,10 +185,14 @@ class SparkEngine:
         """
         with self._lock:
             self._shapes().check(sql, lent)
-            text = self._translated(sql, lent)
+            # Lent as they will be: in the types that Arrow gives them, which are not those of the text.
+            lend = {
+                name: self._shapes().shape(empty(columns), {}).empty_table() for name, columns in lent.items()
+            }
+            text = self._translated(sql, {name: _columns(table) for name, table in lend.items()})
             message = ""
-            for name, columns in lent.items():
-                self._lend(name, _nothing(columns))
+            for name, table in lend.items():
+                self._lend(name, table)
             try:
                 self._session.sql(text).schema  # noqa: B018 - analysed, not run
             except Exception as error:
@@ -196,6 +200,18 @@ class SparkEngine:
             self._forget(lent)
         if message:
             raise BindError("the engine can't run this.", hint=message)
+
+    def lendable(self, table: pa.Table) -> None:
+        """
+        Raises:
+            BindError: a whole number of more than 38 digits, which is what Spark has.
+        """
+        fits = False
+        with contextlib.suppress(pa.ArrowInvalid):
+            _plain(table).validate(full=True)
+            fits = True
+        if not fits:
+            raise BindError("a whole number of more than 38 digits has no equal on Spark.")
 
     def translated(self, sql: str, lent: Mapping[str, Columns] | None = None) -> str:
         """The query as Spark gets it."""
@@ -351,7 +367,7 @@ def _arrow_name(kind: pa.DataType) -> str:
         )
     if pa.types.is_dictionary(kind):
         return _arrow_name(kind.value_type)
-    if pa.types.is_list(kind):
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         return f"{_arrow_name(kind.value_type)}[]"
     name = _ARROW.get(str(kind))
     if name is None:
@@ -380,16 +396,12 @@ def _plain_type(kind: str) -> pa.DataType:
 
 
 def _plain(table: pa.Table) -> pa.Table:
-    return pa.table(
-        {
-            field.name: table.column(field.name).cast(_plain_type(_arrow_name(field.type)))
-            for field in table.schema
-        }
-    )
-
-
-def _nothing(columns: Sequence[tuple[str, str]]) -> pa.Table:
-    return pa.table({name: pa.array([], _plain_type(kind)) for name, kind in columns})
+    """The same rows in types that Spark takes."""
+    columns = {}
+    for field in table.schema:
+        column = table.column(field.name).cast(_plain_type(_arrow_name(field.type)))
+        columns[field.name] = column if column.num_chunks else pa.array([], column.type)
+    return pa.table(columns)
 
 
 def conformed(table: pa.Table, shape: pa.Schema) -> pa.Table:
