@@ -137,10 +137,14 @@ def fit(values: Sequence[Floats], weights: Sequence[float], places: Sequence[Pla
         return total
 
     table = np.zeros(size)
-    for _ in range(2):  # the second time for what rounding left
+    goal = 0.0
+    for again in range(2):  # the second time for what rounding left
         rest = spread(v - s for v, s in zip(values, sums(table), strict=True))
         way, square = rest.copy(), float(rest @ rest)
-        goal = _GOOD**2 * max(square, 1e-300)
+        if (
+            not again
+        ):  # one goal for both: what is below it is rounding, whose way may lead to where no cell is weighed
+            goal = _GOOD**2 * max(square, 1e-300)
         for _ in range(_ROUNDS):
             if square <= goal:
                 break
@@ -163,7 +167,8 @@ def held_at_zero(table: Floats) -> Floats:
         return np.zeros(len(table))
     falling = np.sort(table)[::-1]
     upto = np.cumsum(falling) - total
-    kept = int(np.nonzero(falling > upto / np.arange(1, len(table) + 1))[0][-1])
+    above = np.nonzero(falling > upto / np.arange(1, len(table) + 1))[0]
+    kept = int(above[-1]) if len(above) else 0  # the greatest is kept, also where rounding hides it
     held: Floats = np.maximum(table - upto[kept] / (kept + 1), 0.0)
     return held
 

@@ -155,3 +155,27 @@ def test_with_the_wrong_weights_cells_are_worse() -> None:
     wrong = {"all": Fraction(1, 20), "k": Fraction(1), "p": Fraction(1), "none": Fraction(1)}
     before, after = errors(UNEQUAL, wrong, 400)
     assert after["all"] > 1.5 * before["all"]
+
+
+def test_margins_alone_are_fitted_too() -> None:
+    """Without a set of all keys many tables fit equally well. Rounding must not carry the fit away along them."""
+    rng = np.random.default_rng(0)
+    for trial in range(400):
+        plans, years = rng.integers(1, 7, 2)
+        size = int(plans * years)
+        plan, year = np.repeat(np.arange(plans), years), np.tile(np.arange(years), plans)
+        places = [plan, year, np.zeros(size, dtype=np.intp)]
+        values = [np.rint(rng.normal(0, 10.0 ** (trial % 12), n)) for n in (plans, years, 1)]
+        weights = [1 / float(w) ** 2 for w in rng.integers(1, 5, 3)]
+        fitted = fit(values, weights, places, size)
+        most = max(float(np.abs(v).max()) for v in values)
+        assert np.abs(fitted).max() <= 10 * most + 1
+        slope = np.zeros(size)
+        for weight, place, value in zip(weights, places, values, strict=True):
+            slope += weight * (value - np.bincount(place, weights=fitted, minlength=len(value)))[place]
+        assert np.abs(slope).max() <= 1e-9 * max(most, 1)  # the nearest table: no way is downhill
+
+
+def test_the_greatest_cell_is_kept_where_rounding_hides_the_total() -> None:
+    held = held_at_zero(np.array([-1e20, 1e20 + 2**15, -(2.0**14)]))
+    assert (held >= 0).all() and held[0] == held[2] == 0
