@@ -40,13 +40,15 @@ def block_number(unit: str, blocks: int, turn: str | None = None, whole: bool = 
             of one such integer is a bijection that scatters every bit, so two salts give two unrelated partitions,
             and one hash is saved.
 
-    Up to 256 blocks in a power of two are taken from the top bits as one byte, which DuckDB groups by without
-    a hash table: a third faster than a remainder.
+    Up to 256 blocks are numbered in one byte, which DuckDB groups by without a hash table: by the top bits where their
+    number is a power of two, else by multiplying 53 bits as a double, a third faster than a remainder.
 
     >>> block_number("u", 128)
     'CAST(hash(xor(hash(u), __dpsql_salt__)) >> 57 AS UTINYINT)'
     >>> block_number("u", 128, whole=True)
     'CAST(hash(xor(CAST(u AS BIGINT), __dpsql_salt__)) >> 57 AS UTINYINT)'
+    >>> block_number("u", 1000)
+    'CAST(hash(xor(hash(u), __dpsql_salt__)) % 1000 AS INTEGER)'
     """
     if whole:
         key = SALT if turn is None else f"CAST(hash(xor(hash({turn}), {SALT})) >> 1 AS BIGINT)"
@@ -57,6 +59,8 @@ def block_number(unit: str, blocks: int, turn: str | None = None, whole: bool = 
     bits = blocks.bit_length() - 1
     if blocks == 1 << bits and 1 <= bits <= 8:
         return f"CAST({mixed} >> {64 - bits} AS UTINYINT)"
+    if blocks < 256:  # exact up to the last of 2^53 places, which stays below the number of blocks
+        return f"CAST(TRUNC(CAST({mixed} >> 11 AS DOUBLE) * {blocks / 2**53!r}) AS UTINYINT)"
     return f"CAST({mixed} % {blocks} AS INTEGER)"
 
 

@@ -3,7 +3,8 @@
 Adding doubles rounds at every step, so what a block or a unit adds up to would change with the order of its rows; and
 that order changes when somebody else's row comes or goes: threads take rows by place, and places shift. One unit could
 then move the results of many blocks, or many units' own sums. So sums are taken in integers where the type or the
-declared bounds allow it (which costs little), and in the order of the values elsewhere (which costs a sort).
+declared bounds allow it (which costs little), as integers and rests of 2^-62 where nothing is known of a double but most
+are neither tiny nor huge, and in the order of the values elsewhere (which costs a sort).
 """
 
 from __future__ import annotations
@@ -15,11 +16,9 @@ from dpsql.sql.dialect import to_sql
 from dpsql.sql.types import Typed
 
 _ANY_ORDER = ("MEDIAN", "QUANTILE_CONT", "QUANTILE_DISC", "REGR_COUNT", "MIN", "MAX")
-_FINE = 62
-"""The farther bound is about 2^62 steps: finer than doubles are."""
+_FINE = 44
+"""The farther bound is about 2^44 steps; what lies some 500,000 times beyond it does not fit 64 bits and is missing."""
 _MOST = 2**200
-_FAR = 2.0**30
-"""Beyond so many times the declared bounds, a number is missing: sums of 2^92 steps each fit 128 bits."""
 
 
 def steady(name: str, typed: Sequence[Typed], values: Sequence[str], distinct: str, where: str) -> str:
@@ -35,20 +34,50 @@ def steady(name: str, typed: Sequence[Typed], values: Sequence[str], distinct: s
     ordered = f"{name}({distinct}{given} ORDER BY {given}){where}"
     if name in ("SUM", "AVG"):
         kind, bounds = typed[0].type, typed[0].bounds
+        own = to_sql(typed[0].node)
         if kind.kind == "INTEGER" and kind.sql not in ("HUGEINT", "UHUGEINT", "UBIGINT"):
-            return _over(name, f"CAST({to_sql(typed[0].node)} AS BIGINT)", "1.0", distinct, where)
+            return _exact(name, f"CAST({own} AS BIGINT)", "", distinct, where)
         if bounds is not None and bounds.low is not None and bounds.high is not None:
             most = max(abs(bounds.low), abs(bounds.high), Fraction(1, 2**200))
             if most > _MOST:
                 return ordered
-            exponent = most.numerator.bit_length() - most.denominator.bit_length()
-            steps = 2.0 ** (_FINE - exponent)
-            held = f"CASE WHEN ABS({values[0]}) < {float(most) * _FAR!r} THEN CAST({values[0]} * {steps!r} AS HUGEINT) END"
-            return _over(name, held, repr(steps), distinct, where)
+            steps = repr(2.0 ** (_FINE - most.numerator.bit_length() + most.denominator.bit_length()))
+            # not a number, infinite, or too far: the cast gives NULL, at no cost of its own
+            held = f"TRY_CAST(CAST({own} AS DOUBLE) * {steps} AS BIGINT)"
+            return _exact(name, held, f" / {steps}", distinct, where)
+        if kind.kind == "DOUBLE" and not distinct:
+            return _halves(name, own, values[0], where)
     return ordered
 
 
-def _over(name: str, integer: str, steps: str, distinct: str, where: str) -> str:
-    total = f"CAST(SUM({distinct}{integer}){where} AS DOUBLE)"
-    count = f" / COUNT({distinct}{integer}){where}" if name == "AVG" else ""
-    return f"({total} / {steps}{count})"
+_TINY, _HUGE = repr(2.0**-10), repr(2.0**61)
+
+
+def _halves(name: str, own: str, value: str, where: str) -> str:
+    """A double in between is a whole number and a rest that is a multiple of 2^-62: both are added as integers.
+
+    The others (which may be none) are added in their order.
+    """
+    near = f"CASE WHEN ABS({own}) BETWEEN {_TINY} AND {_HUGE} THEN {own} END"
+    whole = f"TRY_CAST({near} AS BIGINT)"
+    rest = f"TRY_CAST(({near} - CAST({whole} AS DOUBLE)) * {2.0**62!r} AS BIGINT)"
+    far = f"{own} <> 0 AND NOT ABS({own}) BETWEEN {_TINY} AND {_HUGE}"
+    kept = f" FILTER (WHERE ({where.removeprefix(' FILTER (WHERE ').removesuffix(')')}) AND {far})" if where else (
+        f" FILTER (WHERE {far})"
+    )  # fmt: skip
+    parts = (
+        f"CAST(SUM({whole}){where} AS DOUBLE)",
+        f"CAST(SUM({rest}){where} AS DOUBLE) / {2.0**62!r}",
+        f"SUM({value} ORDER BY {value}){kept}",
+    )
+    total = " + ".join(f"COALESCE({part}, 0.0)" for part in parts)
+    count = f"COUNT({value}){where}"
+    return (
+        f"(CASE WHEN {count} > 0 THEN {total} END)" if name == "SUM" else f"(({total}) / NULLIF({count}, 0))"
+    )
+
+
+def _exact(name: str, integer: str, scaled: str, distinct: str, where: str) -> str:
+    """Of 64-bit integers, whose sums DuckDB keeps in 128 bits: exact in any order."""
+    total = f"{name}({distinct}{integer}){where}"
+    return f"(CAST({total} AS DOUBLE){scaled})" if name == "SUM" else f"({total}{scaled})"
