@@ -283,7 +283,7 @@ class Selection:
         answer = (fresh_names([*columns, "answer"])[-1], epsilon - own) if given.get("answer") else None
         rows_per = self._per_unit()
         varying = statistic.varying
-        extra = {"sensitivity": f"CAST({varying} * {rows_per} AS BIGINT)"} if varying else {}
+        extra = {"sensitivity": f"CAST({varying} * {rows_per} AS HUGEINT)"} if varying else {}
         batches = self._batches(statistic, rows, found, columns, extra, count)
         operator = ExponentialChoice(
             batches, columns, statistic.sensitivity * rows_per, own, statistic.monotone, method, top, bool(varying),
@@ -341,7 +341,8 @@ class Selection:
         said: str,
     ) -> None:  # fmt: skip
         name = self.binder.name("block")
-        types = {f.name: f.typed.type.sql for f in candidate.fields}
+        kinds = {f.name: f.typed.type for f in candidate.fields}
+        types = {name: "INTEGER" if kind.kind == "NULL" else kind.sql for name, kind in kinds.items()}
         schema = [(c, types[c]) for c in columns] + made
         inputs = tuple(dict.fromkeys((*self.bound.inputs, *self.binder.lent_inputs, found)))
         sentences = (*protected(self.bound, self._per_unit()), said)

@@ -20,11 +20,14 @@ from dpsql.sql import safe
 from dpsql.sql.bounds import Interval
 from dpsql.sql.candidates import Term, names_candidate, only_candidate, shape_of
 from dpsql.sql.dialect import expression_of, span_of, to_sql
-from dpsql.sql.options import Call, call_of
+from dpsql.sql.factors import Factor, constant_of, factor_of
+from dpsql.sql.options import Call, call_of, pair
 from dpsql.sql.relation import Names, Relation, column
 from dpsql.sql.types import Type, Typed
 
 ROWS, CANDIDATE = "rows", "dpsql_c"
+_MOST = 1 << 80
+"""Steps that one row may move a statistic by: sums over any table then fit 38 digits."""
 
 
 @dataclass
@@ -104,7 +107,7 @@ def bind_statistic(node: exp.Expr, names: RowNames) -> Statistic:
         PrivacyError: its sensitivity can't be derived; BindError: names or types.
     """
     parts: list[Part] = []
-    constants: list[tuple[int, Typed]] = []
+    constants: list[tuple[int, Factor]] = []
     _collect(node, names, 1, None, parts, constants)
     if not parts:
         raise PrivacyError(
@@ -112,43 +115,38 @@ def bind_statistic(node: exp.Expr, names: RowNames) -> Statistic:
             span=span_of(node),
             hint="write an aggregate, such as COUNT(*) FILTER (WHERE disease = name).",
         )
-    scales = [_scale(part.factor) for part in parts] + [_scale(typed) for _, typed in constants]
-    steps = [part.steps * scale for part, scale in zip(parts, scales, strict=False)] + scales[len(parts) :]
+    factors = [factor_of(part.factor, span_of(node)) for part in parts]
+    steps = [part.steps * f.scale for part, f in zip(parts, factors, strict=True)] + [
+        f.scale for _, f in constants
+    ]
     common = Fraction(math.lcm(*(s.numerator for s in steps)))
-    terms, most, varying, directions = [], Fraction(0), [], set()
+    terms, most, varying, directions = [], 0, [], set()
     steady = _differences(parts)
-    for i, (part, scale) in enumerate(zip(parts, scales, strict=False)):
-        extra = int(common / (part.steps * scale)) * part.sign
-        factor = _scaled(part.factor, scale, extra)
-        bounds = part.factor.bounds or Interval()
-        if not bounds.bounded:
-            raise PrivacyError(
-                f"the factor {to_sql(part.factor.node)} has no bound that could be read from the candidates.",
-                span=span_of(node),
-            )
-        assert bounds.low is not None and bounds.high is not None
-        top = max(abs(bounds.low), abs(bounds.high))
+    for i, (part, public) in enumerate(zip(parts, factors, strict=True)):
+        extra = int(common / (part.steps * public.scale)) * part.sign
+        factor = public.sql(extra)
         low, high = steady.get(i, (part.low, part.high))
         row = max(abs(low), abs(high))
-        most += (
-            math.ceil(top * scale + Fraction(1, 2)) * abs(extra) * row
-            if part.factor.type.kind == "DOUBLE"
-            else (math.ceil(top * scale) * abs(extra) * row)
-        )
+        most += public.top * abs(extra) * row
         varying.append(f"ABS({factor}) * {row}")
-        directions |= _directions(bounds, part.sign, low, high)
+        directions |= _directions(public, part.sign, low, high)
         term = shape_of(factor, part.amount, part.clip, part.condition, CANDIDATE)
         if term.ranges and _lengths(part.condition, names):
             term = replace(term, equal=None, ranges=(), shape="nested loop")
         terms.append(term)
-    texts = [_scaled(typed, scale, int(common / scale) * sign)
-             for (sign, typed), scale in zip(constants, scales[len(parts) :], strict=True)]  # fmt: skip
+    texts = [constant.sql(int(common / constant.scale) * sign) for sign, constant in constants]
+    if most > _MOST or (constants and common > _MOST):
+        raise PrivacyError(
+            "the steps of this statistic are too many for exact integers.",
+            span=span_of(node),
+            hint="round its factors, or write it in larger units.",
+        )
     differs = any(names_candidate(part.factor.node, CANDIDATE) for part in parts)
     shapes = {term.shape for term in terms}
     shape = "nested loop" if "nested loop" in shapes else ", ".join(sorted(shapes))
     return Statistic(
-        tuple(terms), " + ".join(texts) or "0", common, max(1, int(most)),
-        f"CAST(GREATEST({' + '.join(varying)}, 1) AS BIGINT)" if differs else None, len(directions) <= 1, shape,
+        tuple(terms), " + ".join(texts) or "0", common, max(1, most),
+        f"CAST(GREATEST({' + '.join(varying)}, 1) AS HUGEINT)" if differs else None, len(directions) <= 1, shape,
         tuple(part.bare for part in parts),
     )  # fmt: skip
 
@@ -222,16 +220,15 @@ def _limit(node: exp.Expr, typed: Typed, steps: Fraction) -> Limit | None:
     return Limit(to_sql(node), offset, typed.type.kind == "INTEGER")
 
 
-def _directions(factor: Interval, sign: int, low: int, high: int) -> set[int]:
+def _directions(factor: Factor, sign: int, low: int, high: int) -> set[int]:
     """Which ways one more row may move the term."""
-    assert factor.low is not None and factor.high is not None
     ends = {f * v * sign for f in (factor.low, factor.high) for v in (low, high)}
     return {1 if e > 0 else -1 for e in ends if e != 0}
 
 
 def _collect(
     node: exp.Expr, names: RowNames, sign: int, factor: exp.Expr | None, parts: list[Part],
-    constants: list[tuple[int, Typed]],
+    constants: list[tuple[int, Factor]],
 ) -> None:  # fmt: skip
     if isinstance(node, exp.Paren):
         return _collect(node.this, names, sign, factor, parts, constants)
@@ -241,12 +238,15 @@ def _collect(
     if call is not None and call.name in _AGGREGATES:
         one = Typed(exp.Literal.number(1), grids_integer, Interval.point(1), True, None, Interval.point(1))
         parts.append(
-            _AGGREGATES[call.name](call, names, sign, one if factor is None else safe.total(factor, names))
+            _AGGREGATES[call.name](call, names, sign, one if factor is None else _public(factor, names))
         )
         return None
     if not _private(node):
         whole = node if factor is None else exp.Mul(this=factor.copy(), expression=exp.paren(node.copy()))
-        constants.append((sign, safe.total(whole, names)))
+        added = _public(whole, names)
+        if not added.type.numeric:
+            raise BindError(f"this adds {added.type.sql}, not a number.", span=span_of(node))
+        constants.append((sign, constant_of(added)))
         return None
     if isinstance(node, exp.Add | exp.Sub):
         _collect(node.this, names, sign, factor, parts, constants)
@@ -274,27 +274,20 @@ def _private(node: exp.Expr) -> bool:
     return any((call := call_of(n)) is not None and call.name in _AGGREGATES for n in node.walk())
 
 
-def _scale(typed: Typed) -> Fraction:
-    """Steps to a unit of a public factor: exact for integers and decimals, about 2^20 of the largest for doubles."""
-    if typed.type.kind == "INTEGER" or typed.type.kind == "NULL":
-        return Fraction(1)
-    if typed.type.kind == "DECIMAL":
-        return Fraction(10) ** typed.type.digits[1]
-    bounds = typed.bounds
-    if bounds is None or bounds.low is None or bounds.high is None:
-        return Fraction(2**20)
-    top = max(abs(bounds.low), abs(bounds.high), Fraction(1, 2**20))
-    return Fraction(2) ** max(0, 20 - math.ceil(math.log2(float(top))))
+def _public(node: exp.Expr, names: RowNames) -> Typed:
+    """A number that no private row has a part in.
 
-
-def _scaled(typed: Typed, scale: Fraction, extra: int) -> str:
-    text = to_sql(typed.node)
-    if typed.type.kind == "INTEGER":
-        return f"(CAST({text} AS HUGEINT) * {extra})"
-    held = f"COALESCE(TRY_CAST(ROUND(CAST({text} AS DOUBLE) * {scale.numerator}) AS BIGINT), 0)"
-    if typed.type.kind == "DECIMAL":
-        held = f"COALESCE(TRY_CAST(({text}) * {scale.numerator} AS BIGINT), 0)"
-    return f"(CAST({held} AS HUGEINT) * {extra})"
+    Raises:
+        PrivacyError: a column of the private rows stands outside of an aggregate.
+    """
+    typed = safe.total(node, names)
+    if any(found.table == ROWS for found in typed.node.find_all(exp.Column)):
+        raise PrivacyError(
+            "a column of the private rows can't stand outside of an aggregate.",
+            span=span_of(node),
+            hint="write SUM(x) or COUNT(*) FILTER (WHERE ...), times a number or a candidate's column.",
+        )
+    return typed
 
 
 grids_integer = safe.BIGINT
@@ -307,6 +300,9 @@ def _filtered(call: Call, names: RowNames, extra: exp.Expr | None = None) -> exp
 
 
 def _count(call: Call, names: RowNames, sign: int, factor: Typed) -> Part:
+    call.read({})
+    if len(call.args) > 1:
+        raise BindError("COUNT takes one argument.", span=span_of(call.node))
     if call.distinct:
         raise PrivacyError(
             "COUNT(DISTINCT ...) is not known per candidate.",
@@ -321,6 +317,9 @@ def _count(call: Call, names: RowNames, sign: int, factor: Typed) -> Part:
 
 
 def _count_if(call: Call, names: RowNames, sign: int, factor: Typed) -> Part:
+    call.read({})
+    if len(call.args) != 1:
+        raise BindError("COUNT_IF takes one condition.", span=span_of(call.node))
     extra = safe.condition(call.args[0], names).node
     return Part(factor, sign, None, None, _filtered(call, names, extra), Fraction(1), 0, 1)
 
@@ -328,31 +327,38 @@ def _count_if(call: Call, names: RowNames, sign: int, factor: Typed) -> Part:
 def _sum(call: Call, names: RowNames, sign: int, factor: Typed) -> Part:
     if len(call.args) != 1 or call.distinct:
         raise BindError("SUM takes one argument.", span=span_of(call.node))
+    given = call.read({"contribution_bounds_per_row": pair}).get("contribution_bounds_per_row")
     inner, clip = _unclipped(call.args[0], names)
     typed = safe.total(inner, names)
-    bounds = typed.bounds or Interval()
-    high = bounds.high
+    bounds = (typed.bounds or Interval()) if given is None else Interval(*given)
+    low, high = bounds.low, bounds.high
     limit: Typed | None = None
     if clip is not None:
         limit = safe.total(clip, names)
-        top = limit.bounds.high if limit.bounds is not None else None
-        high = top if high is None else high if top is None else min(high, top)
-    if not typed.type.numeric or bounds.low is None or high is None:
+        if not limit.type.numeric:
+            raise BindError(f"LEAST meets {typed.type.sql} with {limit.type.sql}.", span=span_of(clip))
+        ends = limit.bounds or Interval()
+        low = low if low is None or ends.low is None else min(low, ends.low)
+        high = ends.high if high is None else high if ends.high is None else min(high, ends.high)
+    if not typed.type.numeric or bounds.low is None or low is None or high is None:
         raise PrivacyError(
             f"{to_sql(call.node)} needs bounds.",
             span=span_of(call.node),
             hint="clip it with LEAST(GREATEST(x, 0), c.b), or ask the data owner for bounds.",
         )
-    grid = grids.choose(typed.type, bounds.low, max(high, bounds.low))
-    y = to_sql(grids.value(typed, grid))
+    grid = grids.choose(typed.type, low, max(high, low))
+    y, least = to_sql(grids.value(typed, grid)), math.floor(bounds.low * grid.steps)
     # What is clipped anyway needs no bound above: the clip is held to the bounds itself.
-    clamped = f"GREATEST({y}, {grid.low})"
+    clamped = f"GREATEST({y}, {least})"
     amount = expression_of(clamped if limit is not None else f"LEAST({clamped}, {grid.high})")
     held = expression_of(f"CASE WHEN ({y}) IS NOT NULL THEN {to_sql(amount)} END")
     step = None
     if limit is not None:
-        scaled = f"TRY_CAST(ROUND(CAST({to_sql(limit.node)} AS DOUBLE) * {float(grid.steps)!r}) AS BIGINT)"
-        step = expression_of(f"LEAST(GREATEST(COALESCE({scaled}, {grid.low}), {grid.low}), {grid.high})")
+        # Held to the bounds before it is scaled: one far beyond them clips nothing, and neither does one that is missing.
+        first, last = (repr(float(end / grid.steps)) for end in (grid.low, grid.high))
+        near = f"LEAST(GREATEST(COALESCE(CAST({to_sql(limit.node)} AS DOUBLE), {last}), {first}), {last})"
+        scaled = f"CAST(ROUND({near} * {float(grid.steps)!r}) AS BIGINT)"
+        step = expression_of(f"LEAST(GREATEST({scaled}, {grid.low}), {grid.high})")
     return Part(
         factor,
         sign,
@@ -362,7 +368,7 @@ def _sum(call: Call, names: RowNames, sign: int, factor: Typed) -> Part:
         Fraction(grid.steps),
         min(0, grid.low),
         max(0, grid.high),
-        None if limit is None else Bare(y, grid.low),
+        None if limit is None else Bare(y, least),
         None if limit is None or clip is None else _limit(clip, limit, grid.steps),
     )
 

@@ -40,8 +40,16 @@ def with_ctes(query: exp.Expr, env: Env) -> exp.Expr:
     query = query.copy()
     ordered = [cte.tree.copy() for key, cte in env.items() if key in wanted and cte.tree is not None]
     own = query.args.get("with_")
-    query.set("with_", exp.With(expressions=[*ordered, *(own.expressions if own else [])]))
+    recursive = bool(own and own.args.get("recursive")) or any(_names_itself(cte) for cte in ordered)
+    query.set(
+        "with_",
+        exp.With(expressions=[*ordered, *(own.expressions if own else [])], recursive=recursive or None),
+    )
     return query
+
+
+def _names_itself(cte: exp.Expr) -> bool:
+    return any(fold(table.name) == fold(cte.alias) for table in cte.this.find_all(exp.Table))
 
 
 def inner_queries(select: exp.Select) -> Iterator[exp.Expr]:

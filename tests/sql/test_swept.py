@@ -103,7 +103,7 @@ def test_difference_of_two_near_clips(
     assert f"moves it by at most {moved}" in explained
     assert explained.count("Exact SQL") == 2
     got = {row["id"]: round(row["answer"]) for row in session.sql(query).dicts()}
-    least = "SUM(LEAST(GREATEST(LEAST(t.i, {0}), 0), 50))"
+    least = "SUM(LEAST(GREATEST(t.i, 0), 50, {0}))"
     for n, clip in con.execute("SELECT id, i FROM c WHERE i IS NOT NULL").fetchall():
         other = eval(f"clip {step}")
         row = con.execute(
@@ -111,7 +111,7 @@ def test_difference_of_two_near_clips(
         ).fetchone()
         assert row is not None and got[n] == row[0]
         for value in range(-3, 60):
-            one = [min(max(min(value, c), 0), 50) for c in (clip, other)]
+            one = [min(max(value, 0), 50, c) for c in (clip, other)]
             assert abs(one[0] - one[1]) <= width
 
 
