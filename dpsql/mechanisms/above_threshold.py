@@ -34,10 +34,12 @@ from dpsql.mechanisms.progress import told
 from dpsql.mechanisms.sweep import Sweep
 from dpsql.noise.discrete import geometric
 from dpsql.noise.entropy import Entropy
-from dpsql.noise.selection import flips
+from dpsql.noise.selection import flips, integers
 from dpsql.privacy.events import Event, SparseVector, compose
 
 FIRST_CHUNK = 256
+FAR = 1 << 62
+"""Two numbers below this in size add up within int64."""
 
 
 def split(epsilon: Fraction, max_hits: int, monotone: bool) -> tuple[Fraction, Fraction]:
@@ -180,14 +182,15 @@ class AboveThreshold:
             table = table.take(
                 np.argsort(exact_integers(table.column("dpsql_ord")).astype(np.int64), kind="stable")
             )
-            scores = exact_integers(table.column("score"))
-            over = scores - (
-                exact_integers(table.column("threshold")) if self.threshold is None else self.threshold
-            )
+            scores = integers(exact_integers(table.column("score")))
+            level = exact_integers(table.column("threshold")) if self.threshold is None else [self.threshold]
+            over = integers(
+                scores - integers(level)
+            )  # none of it comes near to where int64 would wrap around
             at = 0
             while at < len(over):
                 # q + Geom >= level has probability exp(-rate * (level - q)), or 1: one exact coin per statistic.
-                short = noisy.level - over[at : at + size]
+                short = noisy.short_of(over[at : at + size])
                 above = np.flatnonzero(flips(short, rate, entropy))
                 for i in above:
                     # What a geometric variable has beyond a value it reaches is geometric again: the gap.
@@ -228,6 +231,10 @@ class _ThresholdNoise:
 
     def _draw(self) -> int:
         return self._noise.centre + int(geometric(self._noise.threshold_rate, 1, self._entropy)[0])
+
+    def short_of(self, over: Integers) -> Integers:
+        """How far each score, less its threshold, stays below the noisy level."""
+        return self.level - (over if abs(self.level) < FAR else over.astype(object))
 
     def hit(self) -> None:
         if self._noise.refresh:

@@ -419,3 +419,19 @@ def test_sentences_name_the_scale_and_what_hits_cost() -> None:
         operator(Noise(1, HALF, HALF, 3, False), candidates=100, answer=("answer", HALF)).sentences(0.95)
     )
     assert "at most 3 hits" in said and "not paid for" in said and "ε=1" in said and "afresh" in said
+
+
+@pytest.mark.parametrize("threshold", [0, 3 * 10**17, -3 * 10**17, 1 << 62, 1 << 70])
+@pytest.mark.parametrize("column", [False, True])
+def test_scores_at_the_ends_of_64_bits_are_compared_as_numbers(threshold: int, column: bool) -> None:
+    """Nothing wraps around: a score far below its threshold would be a hit, and exactly from some count on."""
+    if column and threshold > 1 << 62:
+        pytest.skip("a column of thresholds holds 64 bits")
+    scores = [-(1 << 63), -9 * 10**18, -5 * 10**18, 5 * 10**18, (1 << 63) - 1]
+    table = pa.table(
+        {"v": range(5), "dpsql_ord": range(5), "score": scores, "threshold": [min(threshold, 1 << 62)] * 5}
+    )
+    noise = Noise(4 * 10**15, Fraction(1), Fraction(1), 5, True)
+    operator = AboveThreshold(("q",), ("v",), None if column else threshold, noise)
+    found = operator.release(lambda text, lent=None: table, Entropy()).table.column("v").to_pylist()
+    assert found == [i for i, score in enumerate(scores) if score > threshold]
