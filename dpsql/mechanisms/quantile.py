@@ -27,10 +27,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dpsql.mechanisms.base import Read
 from dpsql.mechanisms.outputs import exact_integers
+from dpsql.mechanisms.tally import tallied
 from dpsql.mechanisms.together import Answered, Group, Together, rows_of
 from dpsql.noise.entropy import Entropy
-from dpsql.noise.selection import Integers, exponential
+from dpsql.noise.selection import Integers, exponential, flips
 from dpsql.privacy.events import BoundedRange, Event
 
 VALUE, COUNT = "value", "count"
@@ -42,6 +44,8 @@ SURE = 0.95
 _DOUBT = Fraction(1, 1000)
 """Chance, about, that a least or greatest value falls outside the data after all."""
 _SMALL = 1 << 61
+_NEVER = 30
+"""Grid points whose utility is so low that all of them together are drawn once in exp(30) times are looked at only then."""
 
 
 @dataclass(frozen=True)
@@ -86,14 +90,19 @@ def segments(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], Integers]:
     """``(starts, sizes, scaled utilities)`` of the runs of grid points that share a utility.
 
-    ``values`` are distinct, ascending, within ``[low, high]``; ``counts`` positive.
+    ``values`` are distinct, ascending, within ``[low, high]``; ``counts`` not negative.
     """
     n = int(sum(map(int, counts))) if counts.dtype == object else int(counts.sum())
     scale, target = rank.scale, rank.target(n, inward)
     wide = object if scale * max(n, 1) >= _SMALL else np.int64
-    equal = counts.astype(wide)
-    upto = np.cumsum(equal)
-    below = upto - equal
+    upto = np.cumsum(counts.astype(wide))
+    return _runs(values, upto, 0, low, high, scale, target)
+
+
+def _runs(
+    values: Integers, upto: Integers, before: int, low: int, high: int, scale: int, target: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], Integers]:
+    """Those from ``low`` to ``high``: ``before`` values lie below, ``upto`` each of these values or below it."""
     size = 2 * len(values) + 1
     starts = np.empty(size, dtype=np.int64)
     starts[1::2] = values
@@ -103,10 +112,10 @@ def segments(
     ends[1::2] = values + 1
     ends[0:-1:2] = values
     ends[-1] = high + 1
-    less = np.zeros(size, dtype=wide)  # values below the segment
-    less[1::2] = below
+    less = np.full(size, before, dtype=upto.dtype)  # values below the segment
     less[2::2] = upto
-    less_or_equal = np.zeros(size, dtype=wide)
+    less[3::2] = upto[:-1]
+    less_or_equal = np.full(size, before, dtype=upto.dtype)
     less_or_equal[1::2] = upto
     less_or_equal[2::2] = upto
     miss = np.maximum(less * scale - target, target - less_or_equal * scale)
@@ -119,10 +128,38 @@ def choose(
     values: Integers, counts: Integers, low: int, high: int, rank: Rank, rate: Fraction, entropy: Entropy,
     inward: int = 0,
 ) -> int:  # fmt: skip
-    """A grid step chosen with probability proportional to ``exp(rate * scaled utility)``, exactly."""
-    starts, sizes, utility = segments(values, counts, low, high, rank, inward)
-    i = exponential(utility, rate, entropy, sizes)
-    return int(starts[i]) + int(entropy.below(int(sizes[i]), 1)[0])
+    """A grid step chosen with probability proportional to ``exp(rate * scaled utility)``, exactly.
+
+    Some grid point always has utility 0, so those whose utility is below ``-reach`` are together so improbable that they
+    are hardly ever looked at. They take part as two runs of utility ``-reach``; a point drawn from one of these is kept
+    with probability ``exp(rate * (its own utility + reach))``, else all is drawn anew: rejection, so the law is the same.
+    """
+    n = int(sum(map(int, counts))) if counts.dtype == object else int(counts.sum())
+    scale, target = rank.scale, rank.target(n, inward)
+    upto = np.cumsum(counts.astype(object if scale * max(n, 1) >= _SMALL else np.int64))
+    reach = max(0, min(math.ceil((math.log(high - low + 1) + _NEVER) / rate), scale * n + 1))
+    # What is at most values[first - 1] has too few values up to it, what is at least values[last] too many below it.
+    first = int(np.searchsorted(upto, -((reach - target) // scale), side="left"))
+    last = min(len(values), 1 + int(np.searchsorted(upto, (target + reach) // scale, side="right")))
+    before = int(upto[first - 1]) if first else 0
+    left = int(values[first - 1]) + 1 if first else low
+    right = int(values[last]) - 1 if last < len(values) else high
+    near = _runs(values[first:last], upto[first:last], before, left, right, scale, target)
+    far = [(start, size) for start, size in ((low, left - low), (right + 1, high - right)) if size]
+    starts = np.append(near[0], np.array([start for start, _ in far], dtype=np.int64))
+    sizes = np.append(near[1], np.array([size for _, size in far], dtype=np.int64))
+    utility = np.append(near[2], np.array([-reach] * len(far), dtype=near[2].dtype))
+    while True:
+        i = exponential(utility, rate, entropy, sizes)
+        chosen = int(starts[i]) + int(entropy.below(int(sizes[i]), 1)[0])
+        if i < len(near[0]):
+            return chosen
+        at = int(np.searchsorted(values, chosen, side="left"))
+        less = int(upto[at - 1]) if at else 0
+        equal = int(upto[at]) - less if at < len(values) and int(values[at]) == chosen else 0
+        miss = max(less * scale - target, target - (less + equal) * scale)
+        if bool(flips(np.array([miss - reach], dtype=object), rate, entropy)[0]):
+            return chosen
 
 
 @dataclass(frozen=True)
@@ -136,6 +173,7 @@ class Quantiles:
         epsilon: for all of them; each gets an equal part of it in each of at most ``groups`` groups.
         rows: rows of one privacy unit in one group.
         steps: grid steps to a unit. ``whole``: show integers (where ``steps`` is 1).
+        column: gives :data:`VALUE` of every row, where nothing is grouped: not clamped to the grid yet, NULL where missing.
     """
 
     query: str
@@ -149,6 +187,7 @@ class Quantiles:
     groups: int = 1
     steps: Fraction = Fraction(1)
     whole: bool = False
+    column: str | None = None
 
     def __post_init__(self) -> None:
         if self.low > self.high or self.epsilon <= 0 or min(self.rows, self.groups, len(self.names)) < 1:
@@ -162,7 +201,11 @@ class Quantiles:
 
     @property
     def queries(self) -> tuple[str, ...]:
-        return (self.query,)
+        return (self.query,) if self.column is None else (self.query, self.column)
+
+    def counted(self, read: Read, column: str) -> NDArray[np.int64] | None:
+        """How many values each grid step has, out of :attr:`column` (salted), where rows may be counted here."""
+        return tallied(read, column, self.low, self.high)
 
     @property
     def part(self) -> Fraction:
@@ -187,10 +230,14 @@ class Quantiles:
         rows = rows_of(table, self.keys)
         values, counts = exact_integers(table.column(VALUE)), exact_integers(table.column(COUNT))
         nothing = np.zeros(0, dtype=np.intp)
-        steps = [
-            self._ordered(*self._histogram(values, counts, rows.get(group, nothing)), entropy)
-            for group in groups
-        ]
+        histograms = (self._histogram(values, counts, rows.get(group, nothing)) for group in groups)
+        return self._answered([self._ordered(v, c, entropy) for v, c in histograms])
+
+    def answer_counted(self, counts: NDArray[np.int64], entropy: Entropy) -> Answered:
+        """The same from the count of every grid step, 0 or not."""
+        return self._answered([self._ordered(np.arange(self.low, self.high + 1), counts, entropy)])
+
+    def _answered(self, steps: list[list[int]]) -> Answered:
         kind = pa.int64() if self.whole and self.steps == 1 else pa.float64()
         shown: Callable[[int], float] = int if kind == pa.int64() else lambda v: float(v / self.steps)
         columns = {

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -59,6 +59,22 @@ class Part(Protocol):
         ...
 
     def sentences(self, confidence: float) -> tuple[str, ...]: ...
+
+
+@runtime_checkable
+class Countable(Protocol):
+    """A part without keys whose query counts the values of a column, which may come here to be counted."""
+
+    @property
+    def column(self) -> str | None: ...
+
+    def counted(self, read: Read, column: str) -> NDArray[np.int64] | None: ...
+
+    def answer_counted(self, counts: NDArray[np.int64], entropy: Entropy) -> Answered: ...
+
+
+def _column(part: Part) -> str:
+    return (part.column or "") if isinstance(part, Countable) else ""
 
 
 def groups_of(table: pa.Table, keys: tuple[str, ...]) -> list[Group]:
@@ -131,11 +147,12 @@ class Together:
     @property
     def queries(self) -> tuple[str, ...]:
         first = () if self.aggregation is None else self.aggregation.queries
-        return (*first, *dict.fromkeys(part.query for part in self.parts))
+        columns = (column for part in self.parts if (column := _column(part)))
+        return (*first, *dict.fromkeys([*(part.query for part in self.parts), *columns]))
 
     def release(self, read: Read, entropy: Entropy) -> Release:
         texts = [self.aggregation.query] if self.aggregation is not None else []
-        texts += [part.query for part in self.parts]
+        texts += [part.query for part in self.parts] + [_column(part) for part in self.parts]
         filled = salted_all(texts, entropy)
         columns: dict[str, Any] = {}
         events: list[Event] = []
@@ -149,10 +166,20 @@ class Together:
             if first.keys:
                 groups = groups_of(table, first.keys)
         seen: dict[str, pa.Table] = {}
-        for part, text in zip(self.parts, filled, strict=True):
-            if text not in seen:
-                seen[text] = read(text)
-            answered = part.answer(seen[text], groups, entropy)
+        counts: dict[str, NDArray[np.int64] | None] = {}
+        half = len(self.parts)
+        for part, text, column in zip(self.parts, filled[:half], filled[half:], strict=True):
+            if column and isinstance(part, Countable):
+                if (
+                    text not in counts
+                ):  # by the query: a column's counts depend on the bounds that it is held to
+                    counts[text] = part.counted(read, column)
+                if (held := counts[text]) is not None:
+                    answered = part.answer_counted(held, entropy)
+            if counts.get(text) is None:
+                if text not in seen:
+                    seen[text] = read(text)
+                answered = part.answer(seen[text], groups, entropy)
             columns |= answered.columns
             events.append(answered.event)
             notes += answered.notes

@@ -81,8 +81,8 @@ def _power(bits: int, size: Fraction) -> Fraction:
     return Fraction(2) ** max(-900, min(bits - exponent, 900))
 
 
-def value(typed: Typed, grid: Grid) -> exp.Expr:
-    """The value in grid steps as BIGINT, NULL when missing; not clamped yet.
+def value(typed: Typed, grid: Grid, narrow: bool = False) -> exp.Expr:
+    """The value in grid steps as BIGINT, NULL when missing; not clamped yet. ``narrow``: in no more bits than it needs.
 
     NULL, NaN, the infinities and what lies beyond :attr:`Grid.farthest` are missing. Decimals come over DOUBLE, which
     is exact here: a quotient and a product, each rounded once, are off by less than half a step below 2^50 steps.
@@ -95,9 +95,9 @@ def value(typed: Typed, grid: Grid) -> exp.Expr:
     if grid.wide:
         held = f"TRY_CAST({scaled} AS BIGINT)"
         return expression_of(f"CASE WHEN {held} BETWEEN -{_WIDE} AND {_WIDE} THEN {held} END")
-    if typed.type.sql in _SMALL and grid.steps == 1:
-        return expression_of(f"CAST({scaled} AS BIGINT)")
-    return expression_of(f"CAST(TRY_CAST({scaled} AS INTEGER) AS BIGINT)")
+    small = typed.type.sql in _SMALL and grid.steps == 1
+    held = scaled if small else f"TRY_CAST({scaled} AS INTEGER)"
+    return expression_of(held if narrow else f"CAST({held} AS BIGINT)")
 
 
 _SMALL = ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT")

@@ -30,9 +30,10 @@ COARSE = 20
 
 @dataclass(frozen=True)
 class Wanted:
-    """One quantile: the grid integer of a row, its grid, and the rank that is asked for."""
+    """One quantile: the grid integer of a row (and the same in fewer bits), its grid, and the rank that is asked for."""
 
     y: str
+    narrow: str
     grid: grids.Grid
     rank: Rank
     whole: bool
@@ -70,7 +71,9 @@ def bind_quantile(block: Block, call: Call, name: str, options: dict[str, Any]) 
     grid = grids.choose(place.typed.type, place.low, place.high, fine=FINE)
     if grid.high - grid.low > _MOST:  # whole numbers and decimals far apart: as fine as that allows
         grid = grids.choose(DOUBLE, place.low, place.high, fine=COARSE)
-    y = block.filtered(call, to_sql(grids.value(place.typed, grid)))
+    y, narrow = (
+        block.filtered(call, to_sql(grids.value(place.typed, grid, narrow))) for narrow in (False, True)
+    )
     whole = place.typed.type.kind == "INTEGER" and grid.steps == 1 and not between
     back = place.between if between else place.own
     kind = ("BIGINT" if whole else "DOUBLE") if back is not None else _type(typed, low, high, between)
@@ -84,7 +87,7 @@ def bind_quantile(block: Block, call: Call, name: str, options: dict[str, Any]) 
         block.label(call),
         said,
         None,
-        Wanted(y, grid, rank, whole),
+        Wanted(y, narrow, grid, rank, whole),
         shown=back,
     )
 
@@ -107,14 +110,13 @@ def quantile_parts(
     exact: Exact, keys: tuple[str, ...], asked: Sequence[tuple[Aggregate, Fraction]], groups: int
 ) -> tuple[Quantiles, ...]:
     """One part for each column asked about: its quantiles share the histogram and the sum of their shares."""
-    by_column: dict[tuple[str, grids.Grid, bool], list[tuple[Aggregate, Fraction]]] = {}
+    by_column: dict[tuple[str, str, grids.Grid, bool], list[tuple[Aggregate, Fraction]]] = {}
     for item, share in asked:
         assert item.quantile is not None
-        by_column.setdefault((item.quantile.y, item.quantile.grid, item.quantile.whole), []).append(
-            (item, share)
-        )
+        q = item.quantile
+        by_column.setdefault((q.y, q.narrow, q.grid, q.whole), []).append((item, share))
     parts = []
-    for (y, grid, whole), items in by_column.items():
+    for (y, narrow, grid, whole), items in by_column.items():
         by = ", ".join([*keys, "value"])
         # LEAST keeps what DuckDB knows of a column's range, so that it needs no hash table; it would make a bound of
         # NULL, so missing values go first. For a scaled float nothing is known, and arithmetic is the quickest.
@@ -132,6 +134,7 @@ def quantile_parts(
             Quantiles(
                 query, keys, tuple(item.name for item, _ in items), ranks, grid.low, grid.high,
                 sum((share for _, share in items), Fraction(0)), exact.rows_per_unit, groups, Fraction(grid.steps), whole,
+                None if keys else f"SELECT v AS value FROM ({exact.held(narrow, groups)}) AS held",
             )
         )  # fmt: skip
     return tuple(parts)

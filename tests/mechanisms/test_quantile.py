@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from dpsql.mechanisms import quantile
 from dpsql.mechanisms.additive import Aggregation, Count, LaplaceNoise, Statistic
 from dpsql.mechanisms.partition import GroupSelection
 from dpsql.mechanisms.quantile import Quantiles, Rank, choose, segments
@@ -124,6 +125,32 @@ def test_choices_follow_the_exact_law(n: int) -> None:
     law = (raw / raw.sum()).tolist()
     assert p_value(sample, lambda v: law[v] if v < 13 else 0.0, signed=False) > REFUSED
     assert p_value(sample, lambda v: law[12 - v] if v < 13 else 0.0, signed=False) < REFUSED
+
+
+@pytest.mark.parametrize("reach", [-1000, 1, 2])
+@pytest.mark.parametrize("rank", [Rank(Fraction(1, 2)), Rank(Fraction(1, 4)), Rank.greatest()])
+def test_far_points_have_their_share(monkeypatch: pytest.MonkeyPatch, reach: int, rank: Rank) -> None:
+    """However near points begin to count as far: without rejection they would have too much."""
+    monkeypatch.setattr(quantile, "_NEVER", reach - math.log(13))
+    entropy, values = fixed("far"), (3, 3, 3, 5, 7, 10)
+    rate = Fraction(1, 3)
+    sample = np.array([choose(*histogram(values), 0, 12, rank, rate, entropy, 1) for _ in range(2000)])
+    raw = np.exp(np.array(utilities(values, 0, 12, rank, 1)) / 3)
+    law = (raw / raw.sum()).tolist()
+    assert p_value(sample, lambda v: law[v] if v < 13 else 0.0, signed=False) > REFUSED
+    least = max(0, math.ceil(reach * 3))
+    flat = np.exp(np.maximum(np.array(utilities(values, 0, 12, rank, 1)), -least) / 3)
+    if least < 6:
+        wrong = (flat / flat.sum()).tolist()
+        assert p_value(sample, lambda v: wrong[v] if v < 13 else 0.0, signed=False) < REFUSED
+
+
+def test_no_values_and_rates_that_reach_everywhere() -> None:
+    entropy, none = fixed("nothing"), np.zeros(0, dtype=np.int64)
+    assert {choose(none, none, 0, 3, RANKS[0], Fraction(1), entropy) for _ in range(200)} == {0, 1, 2, 3}
+    tiny = Fraction(1, 10**30)
+    seen = {choose(np.array([1]), np.array([9]), 0, 3, RANKS[0], tiny, entropy) for _ in range(200)}
+    assert seen == {0, 1, 2, 3}
 
 
 def test_the_ends_stay_within_the_data() -> None:
