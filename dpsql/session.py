@@ -242,7 +242,8 @@ class Session:
 
     def _reader(self, lent: Mapping[str, pa.Table]) -> Read:
         stream = getattr(self._engine, "batches", None)
-        return Reader(self._engine.execute, lent, getattr(self._engine, "room", 0), stream)
+        apart = getattr(self._engine, "apart", None)
+        return Reader(self._engine.execute, lent, getattr(self._engine, "room", 0), stream, apart)
 
     def _fail(self, ticket: Any, plan: Plan, outcome: str, event: Event | None = None) -> NoReturn:
         event = event or plan.event

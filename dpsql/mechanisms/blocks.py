@@ -193,9 +193,10 @@ class _Parts:
 class BlockQueries:
     """One query per block, for what can't be lifted, over that block's rows and nothing else.
 
-    The rows are read once, sorted by block; then the query runs on each block's part of them. So a result is a
-    function of its block's rows whatever the query leaves open (ties, the order of addition). A block whose
-    query fails, or does not give one row, has no result; an interruption ends the whole.
+    The rows are read once, sorted by block; then the query runs on each block's part of them, in a database apart where
+    there is one, which it may break. So a result is a function of its block's rows whatever the query leaves open (ties,
+    the order of addition). A block whose query fails, or does not give one row, has no result; an interruption ends
+    the whole.
 
     Args:
         rows: the private tables. query: reads them by name. columns: its outputs.
@@ -226,11 +227,12 @@ class BlockQueries:
         texts = salted_all([rows.ordered for rows in self.rows], entropy)
         parts = {r.name: _Parts.of(read(text), self.blocks) for r, text in zip(self.rows, texts, strict=True)}
         columns: dict[str, list[Any]] = {name: [None] * self.blocks for name in self.columns}
-        types = self._types(read, {name: part.table.slice(0, 0) for name, part in parts.items()})
+        run = getattr(read, "apart", read)
+        types = self._types(run, {name: part.table.slice(0, 0) for name, part in parts.items()})
         for number in range(self.blocks):
             told(number, self.blocks)
             try:
-                table = read(self.query, {name: part.rows(number) for name, part in parts.items()})
+                table = run(self.query, {name: part.rows(number) for name, part in parts.items()})
             except EngineError:
                 continue
             if table.num_rows == 1:

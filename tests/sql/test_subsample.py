@@ -10,6 +10,7 @@ import pytest
 import dpsql
 from dpsql.mechanisms.blocks import BlockQueries, LiftedBlocks
 from dpsql.mechanisms.progress import reporting
+from dpsql.noise.entropy import Entropy
 from dpsql.sql.bind import bind
 from dpsql.sql.parse import parse
 
@@ -141,3 +142,22 @@ def test_what_is_refused_costs_nothing(session: dpsql.Session, text: str) -> Non
     with pytest.raises(dpsql.Error):
         session.sql(text)
     assert session.sql("SHOW BUDGET").dicts()[0]["spent_epsilon"] == 0
+
+
+def test_a_block_that_breaks_duckdb_breaks_no_other() -> None:
+    """What gives up the whole instance (in DuckDB 2.0 a cast of a BIGNUM does) is one block's failure."""
+    broken = f"TRY_CAST(CAST(CASE WHEN x = 1000 THEN {'9' * 60!r} ELSE '1' END AS BIGNUM) AS INTEGER)"
+    text = f"""SELECT WITH SUBSAMPLE OPTIONS (blocks = 16, combine = 'noisy_mode') MAX({broken}) AS k
+               FROM (SELECT * FROM t QUALIFY row_number() OVER (ORDER BY x DESC) < 9) AS few"""
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE t AS SELECT i AS u, i % 7 AS x, 0 AS y, 'a' AS site FROM range(900) r(i)")
+        con.execute("INSERT INTO t VALUES (5000, 1000, 0, 'a')")
+        con.execute("CREATE TABLE named AS SELECT 1 AS site")
+        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
+            plan = bind(parse(text, None)[0], session._catalog, session._finisher, {})
+            blocks = plan.blocks[0].operator.source  # type: ignore[attr-defined]
+            assert isinstance(blocks, BlockQueries)
+            found = blocks.results(session._reader({}), Entropy()).columns["k"]
+            assert sum(value is None for value in found) <= 1 and set(found) <= {1, None}
+            assert session.sql("SELECT COUNT(*) AS n FROM t").fetchone() == (901,)
+        assert con.execute("SELECT 1").fetchone() == (1,)

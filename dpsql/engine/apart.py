@@ -1,0 +1,67 @@
+"""A database of its own for queries over lent relations alone: what breaks it breaks nothing else.
+
+The query of a subsample block is the analyst's, and may do what makes DuckDB give up its whole instance. On the private
+connection that would be seen by every later block and statement, so one unit's row would speak for all of them. Here
+the next block finds a new instance.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Mapping
+
+import duckdb
+import pyarrow as pa
+
+from dpsql.engine.running import Outcome, watched
+
+
+class Apart:
+    """An empty in-memory instance, opened when it is first needed.
+
+    Args:
+        config: of the instance, as it is opened. settings: made then; those that it does not know are left out.
+    """
+
+    def __init__(
+        self, config: Mapping[str, str | bool | int | float | list[str]], settings: Mapping[str, str]
+    ) -> None:
+        self._config, self._settings = dict(config), dict(settings)
+        self._con: duckdb.DuckDBPyConnection | None = None
+
+    def run(
+        self, sql: str, lent: Mapping[str, pa.Table], stop: threading.Event, limit: float | None
+    ) -> Outcome:
+        """Runs one query, as :func:`dpsql.engine.running.watched`. After a failure the next one starts anew."""
+        if self._con is None:
+            self._con = self._open()
+        con = self._con
+
+        def work() -> pa.Table:
+            for name, rows in lent.items():
+                con.register(name, rows)
+            return con.sql(sql).to_arrow_table()
+
+        outcome = watched(work, con.interrupt, stop, limit)
+        if outcome.state != "done":
+            self.close()
+            return outcome
+        for name in lent:
+            con.unregister(name)
+        return outcome
+
+    def _open(self) -> duckdb.DuckDBPyConnection:
+        con = duckdb.connect(":memory:", config=self._config)
+        for setting, value in self._settings.items():
+            with contextlib.suppress(duckdb.Error):
+                con.execute(f"SET {setting} = {value}")
+        con.execute("SET enable_external_access = false")
+        con.execute("SET lock_configuration = true")
+        return con
+
+    def close(self) -> None:
+        if self._con is not None:
+            with contextlib.suppress(duckdb.Error):
+                self._con.close()
+            self._con = None
