@@ -1312,10 +1312,10 @@ SELECT * EXCLUDE (person_id) FROM people
 -- verdict: refused
 SELECT * REPLACE (1 AS person_id) FROM people
 
--- verdict: refused
+-- verdict: answered
 SELECT COUNT(*) FROM (SELECT * REPLACE (1 AS person_id) FROM people)
 
--- verdict: refused
+-- verdict: answered
 SELECT COUNT(*) FROM (SELECT * EXCLUDE (person_id) FROM people)
 
 -- verdict: refused

@@ -26,7 +26,7 @@ from dpsql.sql.joins import From, bind_from, lent
 from dpsql.sql.modes import BLOCKS, is_private_call, readers_of
 from dpsql.sql.options import Options, mode_of, take_mode
 from dpsql.sql.parse import Statement, canonical
-from dpsql.sql.per_unit import groups_by_unit, per_unit_rows
+from dpsql.sql.per_unit import group_distinct, groups_by_unit, per_unit_rows
 from dpsql.sql.public import Finish, public_columns, renamed
 from dpsql.sql.relation import Field, Names, Relation, column, fold
 from dpsql.sql.rows import columns_renamed, keep_rows, union_all
@@ -150,6 +150,8 @@ class Binder:
             self._public_select(select, env, options)
             return None
         self._refuse_row_choice(select, bound)
+        if options is None and inner and not _aggregates(select):
+            group_distinct(select, bound)
         if options is None and inner and not _aggregates(select):
             return keep_rows(self, select, bound, env)
         if options is None and inner and groups_by_unit(select, bound):

@@ -20,7 +20,10 @@ def is_private_call(node: exp.Expr) -> bool:
     """Whether a node is an aggregate or a mechanism of ours (and not a window function)."""
     if isinstance(node, exp.Window) and not node.args.get("alias"):
         return False
-    if isinstance(node.parent, exp.Window) and not node.parent.args.get("alias"):
+    around = node.parent
+    while isinstance(around, exp.Filter | exp.IgnoreNulls | exp.RespectNulls) and around.this is not None:
+        around = around.parent
+    if isinstance(around, exp.Window) and not around.args.get("alias"):
         return False
     call = call_of(node)
     return call is not None and (

@@ -22,7 +22,7 @@ from dpsql.sql.joins import From
 from dpsql.sql.lift import KNOWN, Grouped
 from dpsql.sql.naming import fresh_names, label_of_item
 from dpsql.sql.options import Call, call_of
-from dpsql.sql.relation import UNIT, Field, Relation, column
+from dpsql.sql.relation import UNIT, Field, Relation, column, fold
 from dpsql.sql.types import Typed
 
 if TYPE_CHECKING:
@@ -44,6 +44,38 @@ def groups_by_unit(select: exp.Select, bound: From) -> bool:
         f is not None and (f.is_unit or f.anchors)
         for f in (_field(node, select, bound) for node in _grouped_by(select))
     )
+
+
+def group_distinct(select: exp.Select, bound: From) -> None:
+    """``SELECT DISTINCT unit, ...`` as GROUP BY ALL, in place: each unit's own different rows."""
+    distinct = select.args.get("distinct")
+    if (
+        distinct is None
+        or distinct.args.get("on") is not None
+        or bound.unit is None
+        or select.find(exp.Window)
+    ):
+        return
+    items: list[exp.Expr] = []
+    for item in select.expressions:
+        table = fold(item.table) if isinstance(item, exp.Column) else ""
+        star = item.this if isinstance(item, exp.Column) else item
+        if not isinstance(star, exp.Star):
+            items.append(item)
+            continue
+        if any(star.args.values()):
+            return
+        items += [exp.column(name) for name in bound.merged if not table]
+        items += [
+            column(f.name, alias)
+            for alias, f in bound.names.fields()
+            if (fold(alias) == table if table else fold(f.name) not in bound.merged)
+        ]
+    known = (bound.names.known(item.unalias()) for item in items)
+    if any(f is not None and (f.is_unit or f.anchors) for f in known):
+        select.set("expressions", items)
+        select.set("distinct", None)
+        select.set("group", exp.Group(all=True))
 
 
 def _grouped_by(select: exp.Select) -> list[exp.Expr]:

@@ -37,6 +37,8 @@ def steady(name: str, typed: Sequence[Typed], values: Sequence[str], distinct: s
         own = to_sql(typed[0].node)
         if kind.kind == "INTEGER" and kind.sql not in ("HUGEINT", "UHUGEINT", "UBIGINT"):
             return _exact(name, f"CAST({own} AS BIGINT)", "", distinct, where)
+        if kind.kind == "DECIMAL" and sum(kind.digits) <= 18:
+            return _exact(name, own, "", distinct, where)
         if bounds is not None and bounds.low is not None and bounds.high is not None:
             most = max(abs(bounds.low), abs(bounds.high), Fraction(1, 2**200))
             if most > _MOST:

@@ -228,8 +228,8 @@ REFUSED = [
      "LIMIT below the aggregation would choose rows by other people's rows.", None),
     ("SELECT AVG(n) FROM (SELECT customer, COUNT(*) AS n FROM orders GROUP BY customer ORDER BY n LIMIT 3)",
      "LIMIT below the aggregation would choose rows by other people's rows.", None),
-    ("SELECT COUNT(*) FROM (SELECT DISTINCT customer, kind FROM orders)",
-     "DISTINCT below the aggregation would choose rows by other people's rows.", None),
+    ("SELECT COUNT(*) FROM (SELECT DISTINCT amount, kind FROM orders)",
+     "DISTINCT below the aggregation would make one row of several people's.", "keep the unit, as in SELECT DISTINCT customer, ..., or write COUNT(DISTINCT x)."),
     # rows that are units
     ("SELECT COUNT(*) FROM badges JOIN cities USING (city)", SEVERAL + "cities, and here it may meet several.",
      "join on columns that are unique there, or ask the owner for a privacy unit column."),
