@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -299,12 +300,17 @@ class Block:
             select.set("where", exp.Where(this=where[0]))
         names = fresh_names(labels)
         select.set("expressions", [exp.alias_(e, n, quoted=True) for e, n in zip(shown, names, strict=True)])
-        by_name = {a.name: a for a in self.aggregates.values() if a.intervals}
+        by_name = self.with_intervals
         select.meta["dpsql_intervals"] = [
             (n, *ends)
             for n, e in zip(names, shown, strict=True)
             if (ends := interval_of(e, by_name)) is not None
         ]
+
+    @property
+    def with_intervals(self) -> Mapping[str, object]:
+        """Released columns that have an interval."""
+        return {a.name: a for a in self.aggregates.values() if a.intervals}
 
     def _label(self, node: exp.Expr) -> str:
         if isinstance(node, exp.Column):

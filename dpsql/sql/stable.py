@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,6 @@ from dpsql.sql.block import Block, protected
 from dpsql.sql.deal import deal
 from dpsql.sql.dialect import span_of, to_sql
 from dpsql.sql.domain import public_domain
-from dpsql.sql.intervals import interval_of
 from dpsql.sql.naming import fresh_names, label_of
 from dpsql.sql.options import (
     COMMON,
@@ -31,8 +30,9 @@ from dpsql.sql.options import (
     positive,
     refuse_equals,
 )
+from dpsql.sql.registry import TABLE
 from dpsql.sql.relation import column
-from dpsql.sql.rewrite import Key, bounded_rows
+from dpsql.sql.rewrite import bounded_rows
 from dpsql.sql.types import Typed
 
 if TYPE_CHECKING:
@@ -55,12 +55,17 @@ class Asked:
 
     name: str
     call: Call
-    label: str
     share: Fraction | None
     values: dict[str, str]
     type: str
     make: Callable[[str, Fraction, Fraction], Item]
-    interval: bool
+    intervals: bool
+
+    @property
+    def shown(self) -> exp.Expr:
+        """The released column; a struct as it is, for its type has no short name."""
+        value = column(self.name)
+        return value if "STRUCT" in self.type else exp.cast(value, self.type, dialect="duckdb")
 
 
 @dataclass
@@ -108,7 +113,7 @@ class StableBlock:
                 hint="MODE(x) takes any type.",
             )
         values = {"v": self._filtered(call, to_sql(typed.node))}
-        common = (name, call, label_of(call), options.get("epsilon"))
+        common = (name, call, options.get("epsilon"))
         rows = self.rows
         if call.name == "IQR":
             if not typed.type.numeric:
@@ -185,7 +190,7 @@ class StableBlock:
             v = f"({v}) + 0.0"
         values = {"v": v, "amount": self._filtered(inner, amount)}
         return Asked(
-            name, call, label_of(call), options.get("epsilon"), values, group.type.sql,
+            name, call, options.get("epsilon"), values, group.type.sql,
             lambda query, epsilon, delta: proposals.ArgMax(name, query, bound, self.test(epsilon, delta), self.rows), False,
         )  # fmt: skip
 
@@ -203,113 +208,122 @@ class StableBlock:
         return delta / 2 if self.accountant == "gdp" else delta
 
 
+@dataclass
+class PtrBlock(Block):
+    """A block whose answers are put to the test. What stands above them is computed from what is released."""
+
+    asked: dict[str, Asked] = field(default_factory=dict)
+    aliases: dict[str, str] = field(default_factory=dict)
+    """Names that the analyst gave to calls that are outputs as they stand: the notes speak of them."""
+    condition_sql: str | None = None
+
+    def bind(self) -> None:
+        where = self.select.args.get("where")
+        self.condition_sql = to_sql(self.condition(where.this).node) if where else None
+        distinct = self.select.args.get("distinct")
+        if distinct is not None:
+            raise BindError(
+                "DISTINCT is not known with PTR.",
+                span=span_of(distinct) or span_of(self.select),
+                hint="one row comes out, or one for each public group.",
+            )
+        self._check_unit_option()
+        keys, typed = self._keys(self._group_expressions())
+        self.domain = public_domain(self, typed) if keys else None
+        if keys and self.domain is None:
+            raise PrivacyError(
+                "PTR needs public groups.",
+                span=span_of(self.select.args.get("group")) or span_of(self.select),
+                hint="ask the owner to declare the column's values, or join a public table with RIGHT JOIN.",
+            )
+        size = self.domain.size if self.domain is not None else None
+        rows, groups = _bounding(self, self.bound, self.options, bool(keys), size)
+        self.stable = StableBlock(self, rows, groups, self.binder.catalog.accountant)
+        for item in self.select.expressions:
+            if isinstance(item, exp.Alias) and (call := self._call(item.this)) is not None:
+                self.aliases.setdefault(self._spelling_of_call(call), item.alias)
+        self._clauses()
+
+    def _call(self, node: exp.Expr) -> Call | None:
+        call = None if isinstance(node, exp.Window) else call_of(node)
+        return call if call is not None and call.name in KNOWN else None
+
+    def _has_aggregate(self, node: exp.Expr) -> bool:
+        return any(self._call(n) is not None for n in node.walk())
+
+    def _label(self, node: exp.Expr) -> str:
+        call = self._call(node)
+        return label_of(call) if call is not None else super()._label(node)
+
+    def above(self, node: exp.Expr, aliases: dict[str, exp.Expr]) -> exp.Expr:
+        call = self._call(node)
+        if call is not None:
+            return self._aggregate(call)
+        if not isinstance(node, exp.Window) and (name := _exact(node)):
+            raise PrivacyError(
+                f"{name} has no stability test.",
+                span=span_of(node),
+                hint="SELECT WITH SUBSAMPLE takes any query; PTR knows " + ", ".join(KNOWN) + ".",
+            )
+        return super().above(node, aliases)
+
+    def _aggregate(self, call: Call) -> exp.Expr:
+        text = self._spelling_of_call(call)
+        if text not in self.asked:
+            taken = [*(key.name for key in self.keys.values()), *(a.name for a in self.asked.values())]
+            name = fresh_names([*taken, self.aliases.get(text, label_of(call))])[-1]
+            self.asked[text] = self.stable.ask(call, name)
+        return self.asked[text].shown
+
+    @property
+    def with_intervals(self) -> dict[str, Any]:
+        return {item.name: item for item in self.asked.values() if item.intervals}
+
+    def release(self) -> None:
+        """Deals out the budget, makes the operator, and gives the block to the plan."""
+        asked, binder = list(self.asked.values()), self.binder
+        if not asked:
+            raise PrivacyError(
+                "there is nothing to test here.",
+                span=span_of(self.select),
+                hint=f"PTR knows {', '.join(KNOWN)}.",
+            )
+        share = deal(binder, self.options, self.select, [(a.share, a.call.node) for a in asked], len(asked))
+        keys, domain = tuple(self.keys.values()), self.domain.sql if self.domain else None
+        rows, groups = self.stable.rows, self.stable.groups if keys else None
+        made = []
+        for part, found in zip(share.parts, asked, strict=True):
+            query = bounded_rows(self.bound, self.condition_sql, keys, found.values, rows, groups, domain)
+            made.append(found.make(query, part, share.delta / len(asked)))
+        operator = Stable(tuple(made), tuple(key.name for key in keys), domain, self.confidence)
+        columns = [(key.name, key.type) for key in keys]
+        for item in asked:
+            columns.append((item.name, item.type))
+            if item.intervals:
+                columns += [(f"{item.name}__low", "DOUBLE"), (f"{item.name}__high", "DOUBLE")]
+        inputs = tuple(dict.fromkeys((*self.bound.inputs, *binder.lent_inputs)))
+        sentences = protected(self.bound, rows if not self.bound.row_level else 1)
+        binder.blocks.append(
+            plan.Block(self.name, operator, tuple(columns), inputs, sentences, self.confidence)
+        )
+
+
+def _exact(node: exp.Expr) -> str:
+    """The name of an aggregate; of another node ''."""
+    call = call_of(node)
+    if call is not None and call.name in TABLE:
+        return call.name
+    ours = isinstance(node, exp.AggFunc) and not isinstance(node.parent, exp.Window)
+    return node.sql_name() if ours and isinstance(node, exp.AggFunc) else ""
+
+
 def ptr_block(binder: Binder, select: exp.Select, bound: From, options: Options, env: Env) -> None:
     """Binds SELECT WITH PTR in place.
 
     Raises:
         PrivacyError: a function that has no stability test, private groups, no delta.
     """
-    block = Block(binder, select, bound, options, env, binder.name("block"))
-    where = select.args.get("where")
-    condition = to_sql(block.condition(where.this).node) if where else None
-    block._check_unit_option()
-    keys, typed = block._keys(block._group_expressions())
-    domain = public_domain(block, typed) if keys else None
-    if keys and domain is None:
-        raise PrivacyError(
-            "PTR needs public groups.",
-            span=span_of(select.args.get("group")) or span_of(select),
-            hint="ask the owner to declare the column's values, or join a public table with RIGHT JOIN.",
-        )
-    rows, groups = _bounding(block, bound, options, bool(keys), domain.size if domain is not None else None)
-    stable = StableBlock(block, rows, groups, binder.catalog.accountant)
-    asked: list[Asked] = []
-    shown: list[exp.Expr] = []
-    labels: list[str] = []
-    for item in select.expressions:
-        inner = item.unalias()
-        call = call_of(inner)
-        if call is not None and call.name in KNOWN:
-            taken = [*(key.name for key in keys), *(a.name for a in asked)]
-            found = stable.ask(call, fresh_names([*taken, label_of(call)])[-1])
-            asked.append(found)
-            value: exp.Expr = column(found.name)  # a struct is released as it is: its type has no short name
-            value = value if "STRUCT" in found.type else exp.cast(value, found.type, dialect="duckdb")
-            labels.append(item.alias if isinstance(item, exp.Alias) else found.label)
-        else:
-            value = _above(block, inner)
-            labels.append(item.alias_or_name or to_sql(inner))
-        shown.append(value)
-    if not asked:
-        raise PrivacyError(
-            "there is nothing to test here.", span=span_of(select), hint=f"PTR knows {', '.join(KNOWN)}."
-        )
-    share = deal(binder, options, select, [(a.share, a.call.node) for a in asked], len(asked))
-    made = []
-    for part, found in zip(share.parts, asked, strict=True):
-        query = bounded_rows(
-            bound,
-            condition,
-            keys,
-            found.values,
-            rows,
-            groups if keys else None,
-            domain.sql if domain else None,
-        )
-        made.append(found.make(query, part, share.delta / len(asked)))
-    operator = Stable(
-        tuple(made), tuple(k.name for k in keys), domain.sql if domain else None, block.confidence
-    )
-    _install(block, select, bound, operator, keys, asked, shown, labels)
-
-
-def _install(
-    block: Block, select: exp.Select, bound: From, operator: Stable, keys: tuple[Key, ...], asked: list[Asked],
-    shown: list[exp.Expr], labels: list[str],
-) -> None:  # fmt: skip
-    columns = [(key.name, key.type) for key in keys]
-    for item in asked:
-        columns.append((item.name, item.type))
-        if item.interval:
-            columns += [(f"{item.name}__low", "DOUBLE"), (f"{item.name}__high", "DOUBLE")]
-    inputs = tuple(dict.fromkeys((*bound.inputs, *block.binder.lent_inputs)))
-    sentences = protected(bound, operator.items[0].rows if not bound.row_level else 1)  # type: ignore[attr-defined]
-    block.binder.blocks.append(
-        plan.Block(block.name, operator, tuple(columns), inputs, sentences, block.confidence)
-    )
-    order = select.args.get("order")
-    if order is not None:
-        names = {label.lower() for label in labels}
-        for node in order.expressions:
-            if not (isinstance(node.this, exp.Column) and node.this.name.lower() in names):
-                node.set("this", _above(block, node.this))
-    for key in ("joins", "where", "group", "having"):
-        if key == "having" and select.args.get(key):
-            raise BindError(
-                "HAVING is not known with PTR.", span=span_of(select.args[key]), hint="filter the answer."
-            )
-        select.set(key, None)
-    select.set("from_", exp.From(this=exp.to_table(block.name)))
-    names_ = fresh_names(labels)
-    select.set("expressions", [exp.alias_(e, n, quoted=True) for e, n in zip(shown, names_, strict=True)])
-    with_intervals: Any = {item.name: item for item in asked if item.interval}
-    select.meta["dpsql_intervals"] = [
-        (n, *ends)
-        for n, e in zip(names_, shown, strict=True)
-        if (ends := interval_of(e, with_intervals)) is not None
-    ]
-
-
-def _above(block: Block, node: exp.Expr) -> exp.Expr:
-    key = block._key(node)
-    if key is not None:
-        return key
-    name = call.name if (call := call_of(node)) is not None else to_sql(node)
-    raise PrivacyError(
-        f"{name} has no stability test.",
-        span=span_of(node),
-        hint="SELECT WITH SUBSAMPLE takes any query; PTR knows " + ", ".join(KNOWN) + ".",
-    )
+    PtrBlock(binder, select, bound, options, env, binder.name("block")).bind()
 
 
 def _bounding(

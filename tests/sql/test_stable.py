@@ -150,3 +150,72 @@ def test_the_unit_is_never_named(con: duckdb.DuckDBPyConnection) -> None:
             with pytest.raises(dpsql.PrivacyError):
                 session.sql(f"SELECT WITH PTR {call} AS m FROM t")
         assert spent(session) == 0
+
+
+AFTERWARDS = [
+    ("MEDIAN(usual) * 2 AS twice", (10,)),
+    ("ROUND(MEDIAN(usual) / 3, 1) AS r, UPPER(MODE(city)) AS c", (1.7, "LEIDEN")),
+    ("COALESCE(MODE(half), 'torn') || '!' AS h", ("torn!",)),
+    ("MEDIAN(usual) AS m, m + 1 AS n", (5, 6)),
+    ("CASE WHEN MEDIAN(usual) > 4 THEN MODE(city) ELSE 'none' END AS c", ("Leiden",)),
+    ("MEDIAN(usual) + (SELECT 1) AS m", (6,)),
+]
+
+
+@pytest.mark.parametrize(("items", "answer"), AFTERWARDS)
+def test_what_is_made_of_answers_costs_nothing_more(
+    session: dpsql.Session, items: str, answer: tuple[object, ...]
+) -> None:
+    assert session.sql(f"SELECT WITH PTR OPTIONS (epsilon = 40) {items} FROM t").fetchone() == answer
+    assert spent(session) == pytest.approx(40, rel=0.01) or session.policy.budget.accountant != "basic"
+
+
+def test_an_answer_asked_twice_is_tested_once(con: duckdb.DuckDBPyConnection) -> None:
+    with dpsql.connect(con, policy=policy("basic")) as session:
+        text = "SELECT WITH PTR OPTIONS (epsilon = 10) MODE(half) = 'a' AS a, MODE(half) = 'b' AS b, MODE(half) AS h FROM t"
+        result = session.sql(text)
+        assert result.fetchone() == (None, None, None)
+        assert sum("not stable" in note for note in result.notes) == 1
+
+
+def test_notes_speak_of_the_analysts_own_names(con: duckdb.DuckDBPyConnection) -> None:
+    with dpsql.connect(con, policy=policy("basic")) as session:
+        notes = session.sql("SELECT WITH PTR MODE(half) AS winner, 1 + IQR(nothing) AS w FROM t").notes
+        assert "winner: not stable enough to release" in notes
+        assert "iqr(nothing): not stable enough to release" in notes
+        grouped = "SELECT WITH PTR OPTIONS (epsilon = 40) sex, MODE(city) AS c FROM t GROUP BY sex"
+        assert "c: 1 of 3 groups are not stable enough to release" in session.sql(grouped).notes
+
+
+def test_clauses_above_read_what_is_released(con: duckdb.DuckDBPyConnection) -> None:
+    with dpsql.connect(con, policy=policy("basic")) as session:
+        text = (
+            "SELECT WITH PTR OPTIONS (epsilon = 40) sex, MEDIAN(usual) AS m FROM t GROUP BY sex "
+            "HAVING MODE(city) = 'Leiden' ORDER BY m DESC, sex DESC LIMIT 1"
+        )
+        assert session.sql(text).fetchall() == [("m", 5)]
+        ranked = (
+            "SELECT WITH PTR OPTIONS (epsilon = 40) sex, RANK() OVER (ORDER BY MEDIAN(usual)) AS r FROM t "
+            "GROUP BY sex ORDER BY sex"
+        )
+        assert session.sql(ranked).fetchall() == [("f", 1), ("m", 1), ("x", 3)]
+
+
+def test_intervals_follow_what_is_monotone(con: duckdb.DuckDBPyConnection) -> None:
+    with dpsql.connect(con, policy=policy("basic")) as session:
+        text = "SELECT WITH PTR OPTIONS (epsilon = 40) ROUND(IQR(even), 1) AS w, 1 / IQR(even) AS v FROM t"
+        result = session.sql(text)
+        ((low, high),) = result.intervals["w"]
+        assert low < result.dicts()[0]["w"] < high and "v" not in result.intervals
+
+
+@pytest.mark.parametrize(
+    "items",
+    ["MEDIAN(usual) + AVG(usual)", "MEDIAN(usual) + usual", "MEDIAN(usual), *", "MEDIAN(MODE(usual))", "1",
+     "STDDEV(usual) + 1", "MODE(city) OVER ()", "kurtosis(usual)"],
+)  # fmt: skip
+def test_rows_stay_below(con: duckdb.DuckDBPyConnection, items: str) -> None:
+    with dpsql.connect(con, policy=policy("basic")) as session:
+        with pytest.raises(dpsql.PrivacyError):
+            session.sql(f"SELECT WITH PTR {items} FROM t")
+        assert spent(session) == 0
