@@ -1,0 +1,246 @@
+"""Distances of 500 random tiny tables, found by trying every sequence of edits: no formula, no shared code.
+
+The search knows what the answer of a table is and what one edit does; it walks outwards, one edit at a time, until a
+table answers differently (or, for a proposed sensitivity, until some edit moves the median too far). Values that may
+come in are all that lie at, between and beyond those that are there, which is as much as any real number could do to
+an answer that depends on order alone; for the interquartile range, whose bin depends on differences, they are all the
+whole numbers around.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dpsql.mechanisms.scale import NEVER, Ordered, bin_distance, scale_radius
+from dpsql.mechanisms.stability import (
+    Relation,
+    argmax_radius,
+    gap_radius,
+    mode_radius,
+    quantile_radius,
+)
+
+AR, SUB = Relation.ADD_REMOVE, Relation.SUBSTITUTE
+Multiset = tuple[Hashable, ...]
+TABLES = 500
+
+
+def one_edit(table: Multiset, values: list, relation: Relation) -> Iterator[Multiset]:
+    """Every table that one edit makes."""
+    without = {tuple(table[:i] + table[i + 1 :]) for i in range(len(table))}
+    if relation is AR:
+        yield from without
+        starts = {table}
+    else:
+        starts = without
+    for start in starts:
+        for value in values:
+            made = tuple(sorted((*start, value)))
+            if made != table:
+                yield made
+
+
+def edits_until(
+    bad: Callable[[Multiset], bool], table: Multiset, values: list, relation: Relation, most: int
+) -> int:
+    """How many edits lead to a bad table; ``most + 1`` where more than ``most`` are needed."""
+    seen, edge = {table}, [table]
+    for steps in range(most + 1):
+        if any(bad(t) for t in edge):
+            return steps
+        if steps < most:
+            edge = list({new for t in edge for new in one_edit(t, values, relation)} - seen)
+            seen.update(edge)
+    return most + 1
+
+
+def around(table: Multiset) -> list[Fraction]:
+    """Values at, between and beyond those of the table."""
+    held = sorted({Fraction(v) for v in table} or {Fraction(0)})
+    between = [(a + b) / 2 for a, b in itertools.pairwise(held)]
+    return sorted({held[0] - 1, *held, *between, held[-1] + 1})
+
+
+def quantile(table: Multiset, p: Fraction) -> Hashable:
+    if not table:
+        return None
+    return sorted(table)[max(1, math.ceil(p * len(table))) - 1]
+
+
+def mode(table: Multiset) -> Hashable:
+    if not table:
+        return None
+    top = max(Counter(table).values())
+    return min(v for v, n in Counter(table).items() if n == top)
+
+
+def log2_bin(table: Multiset, shifted: bool) -> Hashable:
+    """floor of log2 of the interquartile range (plus one half), in whole numbers."""
+    n = len(table)
+    ranked = sorted(table)
+    spread = 0 if n < 2 else ranked[-(-3 * n // 4) - 1] - ranked[-(-n // 4) - 1]
+    if spread == 0:
+        return None
+    # k with 2^k <= spread < 2^(k+1); shifted, 2^(2k-1) <= spread^2 < 2^(2k+1)
+    return (
+        spread.bit_length() - 1
+        if not shifted
+        else (2 * spread * spread).bit_length() // 2 - (0 if (2 * spread * spread).bit_length() % 2 else 1)
+    )
+
+
+def random_tables(seed: int, most: int, values: list[int]) -> list[Multiset]:
+    rng = random.Random(seed)
+    found = []
+    for i in range(TABLES):
+        few = rng.sample(values, rng.randrange(1, min(5, len(values)) + 1))
+        weights = [rng.random() ** 3 for _ in few]
+        size = i % (most + 1)
+        found.append(tuple(sorted(rng.choices(few, weights, k=size))))
+    return found
+
+
+def radius_of_quantile(table: Multiset, p: Fraction, relation: Relation) -> int:
+    v = quantile(table, p)
+    below = sum(x < v for x in table) if table else 0  # type: ignore[operator]
+    upto = sum(x <= v for x in table) if table else 0  # type: ignore[operator]
+    return quantile_radius(len(table), below, upto, p, relation)
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+@pytest.mark.parametrize("p", [Fraction(1, 2), Fraction(3, 4)])
+def test_quantiles(p: Fraction, relation: Relation) -> None:
+    deep = 0
+    for table in random_tables(1, 9, [0, 1, 2, 5, 9]):
+        here = quantile(table, p)
+        found = edits_until(lambda t, here=here: quantile(t, p) != here, table, around(table), relation, 3)
+        mine = min(radius_of_quantile(table, p, relation), 3)
+        if not table and relation is SUB:
+            continue  # nothing can be substituted, and nothing is released
+        assert mine == max(found - 1, 0), table
+        deep += found >= 2
+    assert deep > 30
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+def test_modes(relation: Relation) -> None:
+    deep = 0
+    for table in random_tables(2, 10, [0, 1, 2, 5]):
+        here = mode(table)
+        found = edits_until(lambda t, here=here: mode(t) != here, table, around(table), relation, 3)
+        counts = sorted(Counter(table).items(), key=lambda item: (-item[1], item[0]))
+        (value, top), (other, second) = (*counts, (None, 0), (None, 0))[:2]
+        mine = mode_radius(top, second, bool(second) and other > value, relation)  # type: ignore[operator]
+        if not table:
+            assert mine == 0
+            continue
+        assert min(mine, 3) == max(found - 1, 0), table
+        deep += found >= 3
+    assert deep > 30
+
+
+@pytest.mark.parametrize("shifted", [False, True])
+@pytest.mark.parametrize("relation", list(Relation))
+def test_bins_of_the_interquartile_range(relation: Relation, shifted: bool) -> None:
+    """Two edits deep: values may be any whole numbers from far below to far above."""
+    values = [-99, *range(-1, 12), 99]
+    deep = checked = 0
+    for table in random_tables(3, 14, [0, 1, 3, 4, 7, 9]):
+        if len(table) < 2:
+            continue
+        here = log2_bin(table, shifted)
+        found = edits_until(lambda t, here=here: log2_bin(t, shifted) != here, table, values, relation, 2)
+        data = Ordered.all(np.array(table, dtype=np.float64))
+        mine = bin_distance(data, 2 if shifted else 1, relation, 3)
+        assert min(mine, 3) == found, table
+        deep += found > 2
+        checked += 1
+    assert checked > 300 and deep > 10
+
+
+def test_a_row_or_none_has_no_stable_spread() -> None:
+    for table in (), (4,):
+        data = Ordered.all(np.array(table, dtype=np.float64))
+        assert scale_radius(data, 9) == 0
+        for which in (1, 2):
+            assert bin_distance(data, which, AR, 9) == 1
+            assert (
+                bin_distance(data, which, SUB, 9) == NEVER
+            )  # one row replaced by another has a range of 0 too
+
+
+def median_moves(table: Multiset, bound: int) -> bool:
+    """Whether adding or removing one row can move the lower median by more than ``bound``."""
+    here = quantile(table, Fraction(1, 2))
+    if here is None:
+        return True
+    far = [Fraction(-(10**6)), Fraction(10**6)]
+    for other in one_edit(table, [*around(table), *far], AR):
+        there = quantile(other, Fraction(1, 2))
+        if there is None or abs(there - here) > bound:  # type: ignore[operator]
+            return True
+    return False
+
+
+@pytest.mark.parametrize("bound", [0, 2, 3])
+def test_distance_to_a_median_that_moves_too_far(bound: int) -> None:
+    deep = 0
+    for table in random_tables(4, 10, [0, 1, 2, 5, 9]):
+        values = [-50, *sorted({int(v) for v in table}), 50]
+        found = edits_until(lambda t: median_moves(t, bound), table, values, AR, 2)
+        mine = gap_radius(len(table), 1, [int(v) for v in table], bound, 3)
+        assert min(mine, 3) == found, table
+        deep += found > 2
+    assert deep > 10
+
+
+def winner(table: Multiset) -> Hashable:
+    """The group with the largest sum; a row is (group, amount)."""
+    sums: dict[Hashable, int] = {}
+    for group, amount in table:  # type: ignore[misc]
+        sums[group] = sums.get(group, 0) + amount
+    best = max(sums.values(), default=0)
+    return min((g for g, s in sums.items() if s == best), default=None)  # type: ignore[type-var]
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+def test_argmax_of_sums_claims_no_more_than_is_so(relation: Relation) -> None:
+    """A lower bound of the distance, and not a lazy one."""
+    rng = random.Random(5)
+    rows = [(g, a) for g in "abc" for a in (-2, 1, 2)]
+    exact = 0
+    for i in range(TABLES):
+        likely = rng.sample(rows, 4)
+        table: Multiset = tuple(sorted(rng.choices(likely, k=i % 6)))
+        if not table:
+            continue
+        here = winner(table)
+        found = edits_until(lambda t, here=here: winner(t) != here, table, rows, relation, 2)
+        sums = sorted((sum(a for g, a in table if g == k) for k in {g for g, _ in table}), reverse=True)  # type: ignore[misc]
+        mine = argmax_radius(sums[0], sums[1] if len(sums) > 1 else 0, 2, relation)
+        assert min(mine, 2) <= max(found - 1, 0), table
+        exact += min(mine, 2) == max(found - 1, 0)
+    assert exact > 250
+
+
+def test_the_search_finds_a_formula_that_claims_too_much() -> None:
+    """The control: the distance under substitution, claimed where rows come and go, and the other way round."""
+    too_much = Counter()  # type: ignore[var-annotated]
+    for table in random_tables(6, 7, [0, 1, 2, 5]):
+        if not table:
+            continue
+        here = mode(table)
+        counts = sorted(Counter(table).values(), reverse=True)
+        for relation, other in ((SUB, AR), (AR, SUB)):
+            found = edits_until(lambda t, here=here: mode(t) != here, table, around(table), relation, 3)
+            claimed = mode_radius(counts[0], counts[1] if len(counts) > 1 else 0, False, other)
+            too_much[relation] += min(claimed, 3) > max(found - 1, 0)
+    assert too_much[SUB] > 20
