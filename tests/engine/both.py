@@ -27,6 +27,8 @@ _UNIT = r'"\w+"\."dpsql_unit"'
 _DEALT = re.compile(
     rf"hash\(xor\((hash\({_UNIT}\)|CAST\({_UNIT} AS BIGINT\)), (?:CAST\()?\d+(?: AS UBIGINT\))?\)\)"
 )
+_SCALED = re.compile(rf"TRUNC\(CAST\({_DEALT.pattern} >> 11 AS DOUBLE\) \* [-0-9.e]+\)")
+"""A block as a part of the hash's range: here the remainder of the unit."""
 
 
 class Both:
@@ -41,6 +43,10 @@ class Both:
 
     def __call__(self, sql: str, lent: Mapping[str, pa.Table] | None = None, /) -> pa.Table:
         lent = {**self.lent, **(lent or {})}
+        while found := _SCALED.search(sql):
+            unit = re.search(_UNIT, found[1])
+            assert unit is not None
+            sql = sql[: found.start()] + f"CAST({unit[0]} AS BIGINT) % 100" + sql[found.end() :]
         while found := _DEALT.search(sql):
             unit = re.search(_UNIT, found[1])
             assert unit is not None
