@@ -583,7 +583,7 @@ SELECT COUNT(*) FROM people WHERE info.nothing > 1
 -- verdict: refused
 SELECT COUNT(*) FROM people WHERE len(range(big)) > 1
 
--- verdict: refused
+-- verdict: answered
 SELECT COUNT(*) FROM people, UNNEST(tags)
 
 -- verdict: refused
@@ -1345,7 +1345,7 @@ SELECT COUNT(*) FROM people WHERE len([x FOR x IN tags]) > 1
 -- verdict: refused
 SELECT UNNEST(tags) FROM people
 
--- verdict: refused
+-- verdict: answered
 SELECT COUNT(*) FROM (SELECT person_id, UNNEST(tags) AS t FROM people)
 
 -- verdict: refused

@@ -16,6 +16,7 @@ from sqlglot import exp
 from dpsql.errors import BindError, Error, PrivacyError, did_you_mean
 from dpsql.mechanisms.consistency import Consistent
 from dpsql.plan import Block, Input, Interval, Plan
+from dpsql.sql.beside import bind_beside, looks_beside, unnest_in_from
 from dpsql.sql.block import Block as NoisyBlock
 from dpsql.sql.block import dp_block
 from dpsql.sql.carried import carried_intervals
@@ -25,6 +26,7 @@ from dpsql.sql.grouping_sets import bind_sets, has_sets
 from dpsql.sql.joins import From, bind_from, lent
 from dpsql.sql.modes import BLOCKS, is_private_call, readers_of
 from dpsql.sql.options import Options, mode_of, take_mode
+from dpsql.sql.parentheses import without_parentheses
 from dpsql.sql.parse import Statement, canonical
 from dpsql.sql.per_unit import group_distinct, groups_by_unit, per_unit_rows
 from dpsql.sql.public import Finish, public_columns, renamed
@@ -139,6 +141,9 @@ class Binder:
     def _select(self, select: exp.Select, env: Env, inner: bool) -> Relation | None:
         options = take_mode(select, lambda mode: readers_of(mode, self.thresholds))
         sets = has_sets(select)
+        without_parentheses(select)
+        if inner and options is None and not _aggregates(select):
+            unnest_in_from(select, self.name("unnest"))
         from_ = select.args.get("from_")
         bound = None
         if from_ is not None:
@@ -178,6 +183,12 @@ class Binder:
 
     def _public_select(self, select: exp.Select, env: Env, options: Options | None) -> None:
         """Nothing private in FROM: plain SQL, with whatever private blocks its subqueries hold."""
+        for join in select.args.get("joins") or []:
+            if isinstance(join.this, exp.Lateral) and self.query(join.this.this, env, inner=True) is not None:
+                raise PrivacyError(
+                    "private rows can't stand beside public ones in LATERAL.", span=span_of(join.this),
+                    hint="aggregate by the public key in a subquery, and join that.",
+                )  # fmt: skip
         for item in select.expressions:
             if isinstance(item, exp.Subquery) and not item.alias:
                 item.replace(exp.alias_(item.copy(), to_sql(item)[1:-1], quoted=True))
@@ -224,10 +235,7 @@ class Binder:
         if isinstance(node, exp.Table):
             return self._table(node, env)
         if isinstance(node, exp.Subquery):
-            inner = node.this
-            if isinstance(inner, exp.Table):
-                raise BindError("write joins without parentheses.", span=span_of(node))
-            relation = self.query(inner, env, inner=True)
+            relation = self.query(node.this, env, inner=True)
             if relation is None:
                 return None
             alias = node.alias or self.name("derived")
@@ -238,6 +246,8 @@ class Binder:
             return (columns_renamed(relation, names, node) if names else relation).renamed(alias)
         if isinstance(node, exp.Values | exp.Unnest):
             return None
+        if isinstance(node, exp.Lateral):
+            return None  # bound beside the rows before it
         raise BindError(
             "this can't stand in FROM.", span=span_of(node), hint="name a table or write a subquery."
         )
@@ -308,8 +318,9 @@ class Binder:
     def from_of(self, select: exp.Select, relations: dict[int, Relation | None], env: Env) -> From:
         if select.args.get("laterals"):
             raise PrivacyError(
-                "LATERAL can't be joined to private rows.", span=span_of(select.args["laterals"][0])
-            )
+                "LATERAL VIEW is not known here.", span=span_of(select.args["laterals"][0]),
+                hint="write FROM t, UNNEST(x) AS u(y).",
+            )  # fmt: skip
 
         def resolve(node: exp.Expr) -> Relation:
             relation = relations[id(node)]
@@ -334,7 +345,10 @@ class Binder:
             )
             return int(self.finish.finish(text, {}, self.public).num_rows) == 0
 
-        return bind_from(select, resolve, condition, unique)
+        def beside(node: exp.Expr, bound: From) -> Relation | None:
+            return bind_beside(self, node, bound, env) if looks_beside(node) else None
+
+        return bind_from(select, resolve, condition, unique, beside)
 
     def lend(self, node: exp.Expr, env: Env) -> Relation:
         """A public FROM item as an exact query reads it: a policy table as it is, all else evaluated and lent."""

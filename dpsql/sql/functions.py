@@ -255,6 +255,6 @@ NOT_LISTED = {
     ),
     **dict.fromkeys(("hash",), "it differs between versions; write md5(x)"),
     "strptime": "it fails on text of another form; write try_strptime(x, '%Y-%m-%d')",
-    "unnest": "it makes rows of a row",
+    "unnest": "it makes rows of a row; write FROM t, UNNEST(x) AS u(y)",
 }
 """Why some names that come to mind are missing."""

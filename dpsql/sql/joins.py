@@ -27,6 +27,8 @@ Resolve = Callable[[exp.Expr], Relation]
 Safe = Callable[[exp.Expr, Names], exp.Expr]
 Unique = Callable[[exp.Expr, Relation, list[str]], bool]
 """Whether a public FROM item has one row at most for each value of these columns; None of its rows is private."""
+Beside = Callable[[exp.Expr, "From"], Relation | None]
+"""A FROM item that looks at the row beside it (UNNEST, LATERAL); None for all others."""
 
 
 @dataclass
@@ -101,7 +103,9 @@ def _pair(part: exp.Expr) -> tuple[exp.Column, exp.Column] | None:
     return None
 
 
-def bind_from(select: exp.Select, resolve: Resolve, safe: Safe, unique: Unique) -> From:
+def bind_from(
+    select: exp.Select, resolve: Resolve, safe: Safe, unique: Unique, beside: Beside | None = None
+) -> From:
     """Binds the FROM of a SELECT that reads private data.
 
     Raises:
@@ -112,6 +116,10 @@ def bind_from(select: exp.Select, resolve: Resolve, safe: Safe, unique: Unique) 
     bound = From([first], first.source, unit=first.unit, row_level=first.row_level)
     where = conjuncts(select.args["where"].this) if select.args.get("where") else []
     for join in select.args.get("joins") or []:
+        lateral = beside(join.this, bound) if beside is not None else None
+        if lateral is not None:
+            _add_beside(bound, join, lateral, safe)
+            continue
         right = resolve(join.this)
         if bound.row_level or right.row_level:
             item = join.this if not right.private else select.args["from_"].this
@@ -120,20 +128,67 @@ def bind_from(select: exp.Select, resolve: Resolve, safe: Safe, unique: Unique) 
     return bound
 
 
-def _add(bound: From, join: exp.Join, right: Relation, where: list[exp.Expr], safe: Safe) -> None:
-    method, side, kind = (str(join.args.get(key) or "").upper() for key in ("method", "side", "kind"))
-    if method in ("ASOF", "POSITIONAL") or kind in ("STRAIGHT",):
-        raise PrivacyError(
-            f"{method or kind} joins match rows by their neighbours, which belong to others.",
+def _add_beside(bound: From, join: exp.Join, right: Relation, safe: Safe) -> None:
+    side, kind = (str(join.args.get(key) or "").upper() for key in ("side", "kind"))
+    if side not in ("", "LEFT") or kind not in ("", "INNER", "CROSS", "OUTER") or join.args.get("using"):
+        raise BindError(
+            "what looks at the row beside it is joined by CROSS JOIN or LEFT JOIN ... ON TRUE.",
             span=span_of(join),
-            hint="join on equal columns.",
         )
+    if not bound.private:
+        raise PrivacyError(
+            "LATERAL and UNNEST follow the private table here.",
+            span=span_of(join),
+            hint="put the private table first.",
+        )
+    _one_alias(bound, right, join)
+    names = Names((*bound.relations, right), dict(bound.merged))
+    on = [safe(part, names) for part in conjuncts(join.args.get("on"))]
+    if side == "LEFT" and not on:
+        on = [exp.true()]
+    bound.joins.append(_join(right.source, side, "", on))
+    bound.relations.append(right)
+
+
+def _one_alias(bound: From, right: Relation, join: exp.Join) -> None:
     if any(fold(r.alias) == fold(right.alias) for r in bound.relations):
         raise BindError(
             f"two tables are called {right.alias}.",
             span=span_of(join),
             hint="give one of them another alias.",
         )
+
+
+def _nearest(bound: From, right: Relation, join: exp.Join, conditions: list[exp.Expr]) -> None:
+    """ASOF: each private row finds the one public row that is nearest to it. Public rows are nobody's neighbours."""
+    if not bound.private or right.private:
+        raise PrivacyError(
+            "an ASOF join here goes from private rows to the nearest public ones.",
+            span=span_of(join),
+            hint="put the public table after ASOF JOIN; for the nearest of a unit's own rows, join on the unit and "
+            "keep row_number() OVER (PARTITION BY ... ORDER BY ...) = 1.",
+        )
+    apart = [part for part in conditions if isinstance(part, exp.GT | exp.GTE | exp.LT | exp.LTE)]
+    side = str(join.args.get("side") or "").upper()
+    if len(apart) != 1 or join.args.get("using") or side not in ("", "LEFT"):
+        raise BindError(
+            "ASOF joins are [LEFT] ASOF JOIN ... ON, with one inequality, here.",
+            span=span_of(join.args.get("on") or join),
+            hint="write ASOF JOIN t ON a.day >= t.day, and equalities after AND.",
+        )
+
+
+def _add(bound: From, join: exp.Join, right: Relation, where: list[exp.Expr], safe: Safe) -> None:
+    method, side, kind = (str(join.args.get(key) or "").upper() for key in ("method", "side", "kind"))
+    if method == "ASOF":
+        _nearest(bound, right, join, conjuncts(join.args.get("on")))
+    elif method == "POSITIONAL" or kind == "STRAIGHT":
+        raise PrivacyError(
+            f"{method or kind} joins match rows by their neighbours, which belong to others.",
+            span=span_of(join),
+            hint="join on equal columns.",
+        )
+    _one_alias(bound, right, join)
     left_private = bound.private
     left_relations = list(bound.relations)
     conditions = conjuncts(join.args.get("on"))
@@ -163,7 +218,7 @@ def _add(bound: From, join: exp.Join, right: Relation, where: list[exp.Expr], sa
         bound.merged[name] = chosen
     if equal_units is not None:
         on.append(equal_units)
-    bound.joins.append(_join(right.source, _kept(side, bound, right), kind, on))
+    bound.joins.append(_join(right.source, _kept(side, bound, right), kind, on, method == "ASOF"))
     if side in ("LEFT", "FULL"):
         right = _optional(right)
     if side in ("RIGHT", "FULL"):
@@ -182,11 +237,12 @@ def _add(bound: From, join: exp.Join, right: Relation, where: list[exp.Expr], sa
     bound.row_level = bound.row_level or right.row_level
 
 
-def _join(source: exp.Expr, side: str, kind: str, on: list[exp.Expr]) -> exp.Join:
+def _join(source: exp.Expr, side: str, kind: str, on: list[exp.Expr], nearest: bool = False) -> exp.Join:
     condition = exp.and_(*on, copy=False) if on else None
     if condition is None:
         return exp.Join(this=source, kind="CROSS")
-    return exp.Join(this=source, side=side or None, kind=kind or None, on=condition)
+    method = "ASOF" if nearest else None
+    return exp.Join(this=source, method=method, side=side or None, kind=kind or None, on=condition)
 
 
 def _unit(left: exp.Expr | None, right: exp.Expr | None, side: str) -> exp.Expr | None:
@@ -306,9 +362,11 @@ def _at_most_one(
 
     Gives the right side; the public side is held to one row for each value of the columns it is joined on.
     """
-    side, kind = (str(join.args.get(key) or "").upper() for key in ("side", "kind"))
+    side, kind, method = (str(join.args.get(key) or "").upper() for key in ("side", "kind", "method"))
     if (bound.private and right.private) or (not right.private and kind in ("SEMI", "ANTI")):
         return right  # refused elsewhere; or it adds no rows
+    if method == "ASOF":
+        return right  # it finds one row at most
     public = right if not right.private else bound.relations[0]
     if right.private and len(bound.relations) > 1:
         raise PrivacyError(

@@ -95,9 +95,9 @@ def _subquery(binder: Binder, query: exp.Expr, names: Names, env: Env) -> tuple[
     key = str(query.meta.get(ONCE, ""))
     if key in binder.once:
         return place, *_apart(binder.once[key], place, names)
-    beside = _beside(binder, query, names, env)
-    if beside is not None:
-        return place, _in_place(binder, beside, place, names, env), list(beside.bound.inputs)
+    inner = beside(binder, query, names, env)
+    if inner is not None:
+        return place, _in_place(binder, inner, place, names, env), list(inner.bound.inputs)
     relation = binder.query(query, env, inner=True)
     if relation is not None:
         return place, _of_relation(binder, relation, place, names, env), list(relation.inputs)
@@ -112,7 +112,7 @@ def _subquery(binder: Binder, query: exp.Expr, names: Names, env: Env) -> tuple[
 # -- evaluated in place ------------------------------------------------------------------------------------------
 
 
-def _beside(binder: Binder, query: exp.Expr, names: Names, env: Env) -> Inner | None:
+def beside(binder: Binder, query: exp.Expr, names: Names, env: Env) -> Inner | None:
     """A plain SELECT that reads private rows, or looks at the row around it; None where it can stand alone."""
     if not isinstance(query, exp.Select) or query.args.get("from_") is None or mode_of(query) is not None:
         return None

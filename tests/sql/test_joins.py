@@ -173,7 +173,7 @@ REFUSED = [
     ("SELECT COUNT(*) FROM customers c POSITIONAL JOIN orders o", "POSITIONAL joins match rows by their neighbours, which belong to "
      "others.", "join on equal columns."),
     ("SELECT COUNT(*) FROM orders o ASOF JOIN calls k ON o.customer = k.caller AND o.day >= k.day",
-     "ASOF joins match rows by their neighbours, which belong to others.", None),
+     "an ASOF join here goes from private rows to the nearest public ones.", None),
     # the unit laundered
     ("SELECT COUNT(*) FROM customers c JOIN orders o ON c.id + 0 = o.customer", ON, None),
     ("SELECT COUNT(*) FROM customers c JOIN orders o ON c.id::BIGINT = o.customer", ON, None),

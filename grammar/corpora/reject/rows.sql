@@ -99,7 +99,7 @@ SELECT SUM(r) FROM (SELECT row_number() OVER (ORDER BY age) AS r FROM visits) v
 PrivacyError: a window function below the aggregation mixes the rows of several units.
   1 |   SELECT SUM(r) FROM (SELECT row_number() OVER (ORDER BY age) AS r FROM visits) v
                                    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: aggregate first; windows may follow.
+Hint: write OVER (PARTITION BY patient_id ...), or aggregate first; windows may follow.
 ====
 -- case: a window function in the block
 SELECT rank() OVER (ORDER BY age) FROM visits
@@ -198,10 +198,10 @@ PrivacyError: there is nothing noisy to release here.
 Hint: add an aggregate.
 ====
 -- case: UNNEST
-SELECT COUNT(*) FROM (SELECT unnest([1, 2, 3]) FROM visits) v
+SELECT COUNT(*) FROM (SELECT unnest([1, 2, 3]) + 1 FROM visits) v
 ----
-PrivacyError: unnest can't be used on private rows: it makes rows of a row.
-  1 |   SELECT COUNT(*) FROM (SELECT unnest([1, 2, 3]) FROM visits) v
+PrivacyError: unnest can't be used on private rows: it makes rows of a row; write FROM t, UNNEST(x) AS u(y).
+  1 |   SELECT COUNT(*) FROM (SELECT unnest([1, 2, 3]) + 1 FROM visits) v
                                      ^^^^^^^^^^^^^^^^^
 ====
 -- case: a recursive CTE
