@@ -18,7 +18,7 @@ from dpsql.sql.dialect import parse_fragment, span_of, to_sql
 from dpsql.sql.naming import fresh_names, label_of
 from dpsql.sql.options import Call, call_of
 from dpsql.sql.relation import Field, Names, Relation, column, fold
-from dpsql.sql.steady import steady
+from dpsql.sql.steady import grouped_by, least_face, one_face, steady
 from dpsql.sql.types import BIGINT, DOUBLE, Type, Typed
 from dpsql.sql.units import holder
 
@@ -184,7 +184,7 @@ class Lifter:
                 and 0 < int(node.name) <= len(tree.expressions)
             ):
                 node = tree.expressions[int(node.name) - 1].unalias()
-            keys.append((f"k{len(keys)}", safe.total(node, names), node))
+            keys.append((f"k{len(keys)}", one_face(safe.total(node, names)), node))
         made: dict[str, tuple[str, Typed]] = {}
         above = Grouped(names, keys, made)
         outputs: list[tuple[str, Typed]] = []
@@ -223,7 +223,8 @@ class Lifter:
             ordered.append(f"{to_sql(typed.node)} {_direction(node)}")
         inner_items = [f"{block} AS {BLOCK}", *(f"{to_sql(t.node)} AS {n}" for n, t, _ in keys)]
         inner_items += [f"{sql} AS {typed.node.name}" for sql, typed in made.values()]
-        inner = f"SELECT {', '.join(inner_items)}{source} GROUP BY {', '.join([block, *(to_sql(t.node) for _, t, _ in keys)])}"
+        by = [sql for _, t, _ in keys for sql in grouped_by(t)]
+        inner = f"SELECT {', '.join(inner_items)}{source} GROUP BY {', '.join([block, *by])}"
         grouped = f"({inner}) AS g"
         if not keys:  # one row even where no row is left: what the query gives of nothing
             also = [
@@ -347,7 +348,7 @@ def aggregate_sql(call: Call, names: Names) -> tuple[str, Type]:
         )
     typed = [safe.total(argument, names) for argument in call.args]
     if call.name in _ANY:
-        given = [to_sql(t.node) for t in typed]
+        given = [least_face(t, place) for t, place in zip(typed, call.args, strict=True)]
         # Among equals DuckDB takes the first that it meets, which other blocks' rows may decide: so the smallest.
         first = f" ORDER BY {given[0]}" if call.name in ("MODE", "ARG_MAX", "ARG_MIN") else ""
         return f"{name}({', '.join(given)}{first}){where}", typed[0].type

@@ -23,6 +23,7 @@ from dpsql.sql.lift import KNOWN, Grouped
 from dpsql.sql.naming import fresh_names, label_of_item
 from dpsql.sql.options import Call, call_of
 from dpsql.sql.relation import UNIT, Field, Relation, column, fold
+from dpsql.sql.steady import grouped_by, one_face
 from dpsql.sql.types import Typed
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def per_unit_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> 
     assert bound.unit is not None
     names = bound.names
     nodes = [_resolved(node, select) for node in _grouped_by(select)]
-    keys = [(f"k{i}", safe.total(node, names), node) for i, node in enumerate(nodes)]
+    keys = [(f"k{i}", one_face(safe.total(node, names)), node) for i, node in enumerate(nodes)]
     known = {f"k{i}": _field(node, select, bound) for i, node in enumerate(nodes)}
     grouped = Grouped(names, keys, {})
     outputs = [safe.total(grouped.rewrite(item.unalias().copy()), grouped) for item in select.expressions]
@@ -146,7 +147,7 @@ def per_unit_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> 
     if where is not None:
         conditions.append(f"({to_sql(binder.expression(where.this, names, env)[0].node)})")
     source = to_sql(bound.source) + "".join(" " + to_sql(join) for join in bound.joins)
-    by = ", ".join([unit, *(to_sql(t.node) for _, t, _ in keys)])
+    by = ", ".join([unit, *(sql for _, t, _ in keys for sql in grouped_by(t))])
     inner_sql = f"SELECT {', '.join(items)} FROM {source} WHERE {' AND '.join(conditions)} GROUP BY {by}"
     alias = binder.name("rows")
     names_out = fresh_names(label_of_item(item) for item in select.expressions)

@@ -10,11 +10,16 @@ are neither tiny nor huge, and in the order of the values elsewhere (which costs
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
-from dpsql.sql.dialect import to_sql
+from sqlglot import exp
+
+from dpsql.errors import PrivacyError
+from dpsql.sql.dialect import expression_of, span_of, to_sql
 from dpsql.sql.types import Typed
 
+_CHOSEN = ("MEDIAN", "QUANTILE_CONT", "QUANTILE_DISC")
 _ANY_ORDER = ("MEDIAN", "QUANTILE_CONT", "QUANTILE_DISC", "REGR_COUNT", "MIN", "MAX")
 _FINE = 44
 """The farther bound is about 2^44 steps; what lies some 500,000 times beyond it does not fit 64 bits and is missing."""
@@ -30,6 +35,8 @@ def steady(name: str, typed: Sequence[Typed], values: Sequence[str], distinct: s
     """
     given = ", ".join(values)
     if name in _ANY_ORDER:
+        if name in _CHOSEN:  # of 0.0 and -0.0, either
+            given = ", ".join([f"({values[0]} + CAST(0 AS DOUBLE))", *values[1:]])
         return f"{name}({distinct}{given}){where}"
     ordered = f"{name}({distinct}{given} ORDER BY {given}){where}"
     if name in ("SUM", "AVG"):
@@ -83,3 +90,35 @@ def _exact(name: str, integer: str, scaled: str, distinct: str, where: str) -> s
     """Of 64-bit integers, whose sums DuckDB keeps in 128 bits: exact in any order."""
     total = f"{name}({distinct}{integer}){where}"
     return f"(CAST({total} AS DOUBLE){scaled})" if name == "SUM" else f"({total}{scaled})"
+
+
+def one_face(typed: Typed) -> Typed:
+    """A number with one zero and one NaN: of 0.0 and -0.0, which are equal, DuckDB keeps the one that it meets first."""
+    if typed.type.kind != "DOUBLE" or typed.constant:
+        return typed
+    sql, kind = to_sql(typed.node), typed.type.sql
+    made = f"CASE WHEN ISNAN({sql}) THEN CAST('NaN' AS {kind}) ELSE {sql} + CAST(0 AS {kind}) END"
+    return replace(typed, node=expression_of(made))
+
+
+def least_face(typed: Typed, place: exp.Expr) -> str:
+    """The SQL of a value that an aggregate chooses from its rows: equal ones must look the same.
+
+    Raises:
+        PrivacyError: intervals, and what holds numbers with fractions: which is met first is up to the rows of others.
+    """
+    made = one_face(typed)
+    if made is typed and typed.type.two_faced and not typed.constant:
+        raise PrivacyError(
+            f"equal values of {typed.type.sql} may look different, and which comes first is not one unit's own.",
+            span=span_of(place),
+            hint="take a number made of it, such as EPOCH(x) of an interval.",
+        )
+    return to_sql(made.node)
+
+
+def grouped_by(typed: Typed) -> list[str]:
+    """The SQL that a value is grouped by, where a group's value must look the same whichever row comes first."""
+    sql = to_sql(typed.node)
+    split = typed.type.two_faced and typed.type.kind != "DOUBLE"
+    return [sql, f"CAST({sql} AS VARCHAR)"] if split else [sql]

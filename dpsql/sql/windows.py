@@ -19,6 +19,7 @@ from dpsql.sql.dialect import expression_of, span_of, to_sql
 from dpsql.sql.joins import From
 from dpsql.sql.meeting import ORDERED, need
 from dpsql.sql.relation import Names, column
+from dpsql.sql.steady import least_face
 from dpsql.sql.types import BIGINT, DOUBLE, TEXT, Typed
 from dpsql.sql.walk import Env
 
@@ -176,6 +177,7 @@ def _call(binder: Binder, function: exp.Expr, name: str, bound: From, env: Env) 
     if type(function) in _TAKEN:
         return _neighbour(function, name, own, inner)
     if name in ("min", "max"):
+        own = least_face(inner, argument)
         return f"{name}({own})", Typed(stand_in, inner.type, inner.bounds, nullable=True)
     return _total(function, name, own, inner, most)
 
