@@ -178,6 +178,39 @@ def _nearest(bound: From, right: Relation, join: exp.Join, conditions: list[exp.
         )
 
 
+def _without_ties(public: Relation, on: list[exp.Expr], join: exp.Join) -> Relation:
+    """The public side of an ASOF join, held to one row for each value that its rows are found by.
+
+    Which of several DuckDB takes goes by how it joins, and that by how many private rows there are: below 64 otherwise
+    than above. One unit more would move everybody's rows to another one.
+
+    Raises:
+        BindError: a condition that does not compare a value of the public table with one of the rows before it.
+    """
+    found = []
+    for part in on:
+        sides = (
+            [part.this, part.expression]
+            if isinstance(part, exp.EQ | exp.GT | exp.GTE | exp.LT | exp.LTE)
+            else []
+        )
+        own = [{fold(c.table) for c in side.find_all(exp.Column)} for side in sides]
+        theirs = [side for side, tables in zip(sides, own, strict=True) if tables == {fold(public.alias)}]
+        if len(theirs) != 1 or any(fold(public.alias) in tables and len(tables) > 1 for tables in own):
+            raise BindError(
+                f"ASOF joins compare columns of {public.alias} with those of the rows before it.",
+                span=span_of(join.args.get("on") or join),
+                hint="write ASOF JOIN t ON a.day >= t.day, and equalities after AND.",
+            )
+        found.append(to_sql(theirs[0]))
+    order = ", ".join([*found, *(to_sql(f.typed.node) for f in public.fields)])
+    own = f"row_number() OVER (PARTITION BY {', '.join(found)} ORDER BY {order}) = 1"
+    text = f"SELECT * FROM {to_sql(public.source)} QUALIFY {own}"
+    query = parse_fragment(text)
+    assert isinstance(query, exp.Select)
+    return replace(public, source=query.subquery(exp.to_identifier(public.alias, quoted=True), copy=False))
+
+
 def _add(bound: From, join: exp.Join, right: Relation, where: list[exp.Expr], safe: Safe) -> None:
     method, side, kind = (str(join.args.get(key) or "").upper() for key in ("method", "side", "kind"))
     if method == "ASOF":
@@ -218,6 +251,8 @@ def _add(bound: From, join: exp.Join, right: Relation, where: list[exp.Expr], sa
         bound.merged[name] = chosen
     if equal_units is not None:
         on.append(equal_units)
+    if method == "ASOF":
+        right = _without_ties(right, on, join)
     bound.joins.append(_join(right.source, _kept(side, bound, right), kind, on, method == "ASOF"))
     if side in ("LEFT", "FULL"):
         right = _optional(right)
@@ -315,6 +350,10 @@ def _same_unit(
         span=span_of(join.args.get("on") or join),
         hint=f"add {hint} to {'ON' if join.args.get('on') or using or outer else 'WHERE'}."
         if hint
+        else "keep the privacy unit's own column on both sides, unchanged, and join on it."
+        if bound.unit_type is not None
+        and right.unit_type is not None
+        and meets_exactly(bound.unit_type, right.unit_type)
         else "their privacy units are not the same kind of thing.",
     )
 
@@ -322,8 +361,9 @@ def _same_unit(
 def _link(left: list[Relation], right: Relation) -> str | None:
     """The equality that would join them: of keys on the path to the unit, or of the units."""
     pairs = [(r, f, g) for r in left if r.private for f in r.fields for g in right.fields if f.fixes_unit(g)]
+    units = [(r, f, g) for r, f, g in pairs if f.is_unit and g.is_unit and fold(f.name) == fold(g.name)]
     by_path = [(r, f, g) for r, f, g in pairs if not (f.is_unit and g.is_unit)]
-    for relation, here, there in [*by_path, *pairs]:
+    for relation, here, there in [*units, *by_path, *pairs]:
         return f"{relation.alias}.{here.name} = {right.alias}.{there.name}"
     return None
 

@@ -14,6 +14,9 @@ import pytest
 from shop import open_shop
 
 import dpsql
+from dpsql.mechanisms.base import SALT
+from dpsql.sql.bind import bind
+from dpsql.sql.parse import parse
 
 Shop = tuple[dpsql.Session, duckdb.DuckDBPyConnection]
 
@@ -327,3 +330,35 @@ def test_units_of_different_names_meet_where_the_analyst_says_so() -> None:
         with pytest.raises(dpsql.PrivacyError) as caught:
             session.sql("SELECT COUNT(*) FROM people, calls")
         assert caught.value.hint == "add people.id = calls.caller to WHERE."
+
+
+@pytest.mark.parametrize("condition", ["t.day >= p.day", "t.day + 0.5 >= p.day + 1"])
+def test_the_nearest_public_row_is_the_same_however_many_private_rows_there_are(condition: str) -> None:
+    """DuckDB joins fewer than 64 rows in another way, and takes another of public rows that tie."""
+    policy = """
+        [budget]
+        epsilon = 1
+        default_epsilon = 1
+        [tables.t]
+        privacy_unit = "u"
+        max_rows = 1
+        [tables.p]
+        public = true
+    """
+    found = []
+    for rows in (63, 1000):
+        with duckdb.connect() as con:
+            con.execute(f"CREATE TABLE t AS SELECT i AS u, 10 AS day FROM range({rows}) AS r(i)")
+            con.execute(
+                "CREATE TABLE p AS SELECT 3 + 2 * (i >= 5)::INTEGER AS day, i AS v FROM range(100) AS r(i)"
+            )
+            with dpsql.connect(con, policy=dpsql.Policy.loads(policy)) as session:
+                text = f"SELECT COUNT(*) FILTER (WHERE v = 5) AS n FROM t ASOF JOIN p ON {condition}"
+                operator = bind(parse(text)[0], session._catalog, session._finisher).blocks[0].operator
+                (row,) = session._reader({})(operator.queries[0].replace(SALT, "1")).to_pylist()
+                found.append(int(row["p0"]))
+                with pytest.raises(dpsql.BindError, match="compare columns of p"):
+                    session.explain(
+                        "SELECT COUNT(*) FROM t ASOF JOIN p ON t.day >= p.day AND p.v = 3 + p.day"
+                    )
+    assert found == [63, 1000]
