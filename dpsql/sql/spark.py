@@ -388,25 +388,53 @@ def _renamed(columns: Iterable[tuple[str, Type]], names: Sequence[str]) -> tuple
 
 
 def _own_groups(node: exp.Expr) -> exp.Expr:
-    """``lag(u, n) OVER (ORDER BY u, h) IS DISTINCT FROM u``: whether a row is among the first n of its u, in the order of h.
+    """Looks back in one long sort, which plans are written with, as numbers within each unit.
 
-    DuckDB is quick at one long sort; Spark would do it in one task. Numbered within each u it is the same choice, for
-    the row n places before is of the same u exactly when n rows of it come first, and every u is sorted by itself.
+    DuckDB is quick at one long sort; Spark would do it in one task, where every unit can be sorted by itself. That the row
+    n places before is of another u means that fewer than n rows of its u come first; that the first row n groups of
+    peers before is of another u, that fewer than n such groups do. Several columns are another where one of them is;
+    what stands between them in the order is a hash of them.
     """
-    if not isinstance(node, exp.NullSafeNEQ) or not isinstance(node.this, exp.Window):
+    if isinstance(node, exp.Paren):
+        return _own_groups(node.this)
+    if isinstance(node, exp.And):
+        return exp.And(this=_own_groups(node.this), expression=_own_groups(node.expression))
+    looks = [_look(part) for part in node.flatten()] if isinstance(node, exp.Or) else [_look(node)]
+    if not looks or any(look is None for look in looks):
         return node
-    window, unit = node.this, node.expression
-    order = window.args.get("order")
-    if not isinstance(window.this, exp.Lag) or window.args.get("partition_by") or order is None:
+    (rank, places), *others = {(rank, offset) for rank, offset, _, _ in filter(None, looks)}
+    columns = [column for _, _, column, _ in filter(None, looks)]
+    orders = {to_sql(order) for _, _, _, order in filter(None, looks)}
+    order = next(order for _, _, _, order in filter(None, looks))
+    rest = [item for item in order.expressions if item.this not in columns]
+    if others or len(orders) > 1 or not rest or len(rest) + len(columns) != len(order.expressions):
         return node
-    first, *rest = order.expressions
-    if first.this != unit or window.this.this != unit or not rest:
+    first = order.expressions[0].this
+    if first not in columns:
         return node
     own = exp.Window(
-        this=exp.RowNumber(), partition_by=[unit.copy()],
+        this=exp.DenseRank() if rank else exp.RowNumber(), partition_by=[column.copy() for column in columns],
         order=exp.Order(expressions=[item.copy() for item in rest]), over="OVER",
     )  # fmt: skip
-    return exp.LTE(this=own, expression=window.this.args["offset"].copy())
+    return exp.LTE(this=own, expression=exp.Literal.number(places))
+
+
+def _look(node: exp.Expr) -> tuple[bool, str, exp.Expr, exp.Order] | None:
+    """One look back: whether it counts groups of peers, how far it goes, the column, and the order."""
+    if not isinstance(node, exp.NullSafeNEQ) or not isinstance(node.this, exp.Window):
+        return None
+    window, column = node.this, node.expression
+    order, spec = window.args.get("order"), window.args.get("spec")
+    if window.args.get("partition_by") or order is None or window.this.this != column:
+        return None
+    if isinstance(window.this, exp.Lag) and spec is None:
+        return False, window.this.args["offset"].name, column, order
+    if not isinstance(window.this, exp.FirstValue) or spec is None:
+        return None
+    ends = [(to_sql(spec.args[end]), spec.args.get(f"{end}_side")) for end in ("start", "end")]
+    if spec.args.get("kind") != "GROUPS" or ends[0] != ends[1] or ends[0][1] != "PRECEDING":
+        return None
+    return True, ends[0][0], column, order
 
 
 def _of_distinct_values(node: exp.Select) -> exp.Select:
