@@ -204,8 +204,8 @@ def _without_ties(public: Relation, on: list[exp.Expr], join: exp.Join) -> Relat
             )
         found.append(to_sql(theirs[0]))
     order = ", ".join([*found, *(to_sql(f.typed.node) for f in public.fields)])
-    own = f"row_number() OVER (PARTITION BY {', '.join(found)} ORDER BY {order}) = 1"
-    text = f"SELECT * FROM {to_sql(public.source)} QUALIFY {own}"
+    chosen = f"row_number() OVER (PARTITION BY {', '.join(found)} ORDER BY {order}) = 1"
+    text = f"SELECT * FROM {to_sql(public.source)} QUALIFY {chosen}"
     query = parse_fragment(text)
     assert isinstance(query, exp.Select)
     return replace(public, source=query.subquery(exp.to_identifier(public.alias, quoted=True), copy=False))
