@@ -27,6 +27,20 @@ _EXACT = 1 << 50
 
 
 @dataclass(frozen=True)
+class Weight:
+    """A factor as what is computed outside of SQL: ``times`` the BIGINT ``sql`` (None: 1) held to ``[low, high]``, NULL
+    being 0. ``raw`` is the factor's own text; ``row``: how far one row moves what is multiplied.
+    """
+
+    times: int
+    sql: str | None
+    raw: str
+    low: int
+    high: int
+    row: int
+
+
+@dataclass(frozen=True)
 class Factor:
     """A public number per candidate: ``scale`` steps to a unit, between ``low`` and ``high`` steps, 0 among them."""
 
@@ -39,19 +53,34 @@ class Factor:
     def top(self) -> int:
         return max(-self.low, self.high)
 
+    @property
+    def whole(self) -> bool:
+        """Whether it is an integer that is written out."""
+        return isinstance(self.typed.node, exp.Literal) and self.typed.type.kind == "INTEGER"
+
+    @property
+    def steps(self) -> str:
+        """The factor in steps, not held to its range yet: a BIGINT, NULL where it is missing."""
+        text, kind = to_sql(self.typed.node), self.typed.type.kind
+        if kind == "INTEGER":
+            return f"TRY_CAST({text} AS BIGINT)"
+        if kind == "DECIMAL" and self.scale == _digits(self.typed):
+            return f"TRY_CAST(TRY(({text}) * {self.scale.numerator}) AS BIGINT)"
+        return f"TRY_CAST(ROUND(CAST({text} AS DOUBLE) * {self.scale.numerator}) AS BIGINT)"
+
     def sql(self, extra: int) -> str:
         """The factor in steps, times ``extra``: a HUGEINT, never NULL."""
-        text, kind = to_sql(self.typed.node), self.typed.type.kind
-        if isinstance(self.typed.node, exp.Literal) and kind == "INTEGER":
-            return f"(CAST({text} AS HUGEINT) * {extra})"
-        if kind == "INTEGER":
-            held = f"TRY_CAST({text} AS BIGINT)"
-        elif kind == "DECIMAL" and self.scale == _digits(self.typed):
-            held = f"TRY_CAST(TRY(({text}) * {self.scale.numerator}) AS BIGINT)"
-        else:
-            held = f"TRY_CAST(ROUND(CAST({text} AS DOUBLE) * {self.scale.numerator}) AS BIGINT)"
+        if self.whole:
+            return f"(CAST({to_sql(self.typed.node)} AS HUGEINT) * {extra})"
         # COALESCE comes first: GREATEST and LEAST pass over a NULL.
-        return f"(CAST(LEAST(GREATEST(COALESCE({held}, 0), {self.low}), {self.high}) AS HUGEINT) * {extra})"
+        held = f"LEAST(GREATEST(COALESCE({self.steps}, 0), {self.low}), {self.high})"
+        return f"(CAST({held} AS HUGEINT) * {extra})"
+
+    def weight(self, extra: int, row: int) -> Weight:
+        text = to_sql(self.typed.node)
+        if self.whole:
+            return Weight(int(text) * extra, None, text, 0, 0, row)
+        return Weight(extra, self.steps, text, self.low, self.high, row)
 
 
 def factor_of(typed: Typed, span: Span | None) -> Factor:
@@ -63,7 +92,7 @@ def factor_of(typed: Typed, span: Span | None) -> Factor:
     bounds = typed.bounds or Interval()
     if bounds.low is None or bounds.high is None:
         raise PrivacyError(
-            f"the factor {to_sql(typed.node)} has no bound that could be read from the candidates.",
+            "a factor of this statistic has no bound that could be read from the candidates.",
             span=span,
             hint="hold it to a range: LEAST(GREATEST(p, 0), 100).",
         )
@@ -72,7 +101,7 @@ def factor_of(typed: Typed, span: Span | None) -> Factor:
     found = Factor(typed, scale, min(0, low), max(0, high))
     if found.top > _FAR:
         raise PrivacyError(
-            f"the factor {to_sql(typed.node)} is too large for exact integers.",
+            "a factor of this statistic is too large for exact integers.",
             span=span,
             hint="write it in larger units, or hold it to a range: LEAST(p, 1000).",
         )
