@@ -11,7 +11,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpsql.mechanisms.additive import Aggregation, Count, LaplaceNoise, Mean, Output, Statistic, Sum, Variance
+from dpsql.mechanisms.additive import (
+    Aggregation,
+    Count,
+    GaussianNoise,
+    LaplaceNoise,
+    Mean,
+    Output,
+    Statistic,
+    Sum,
+    Variance,
+)
 from dpsql.mechanisms.base import SALT, Operator, Read
 from dpsql.mechanisms.partition import GroupSelection
 from dpsql.noise.entropy import Entropy
@@ -114,8 +124,9 @@ def test_enumerations_keep_their_type() -> None:
     assert pa.types.is_dictionary(table.schema.field("k").type)
 
 
-def test_every_statistic_gets_fresh_noise() -> None:
-    outputs = Count("a", Statistic("a", NOISY)), Count("b", Statistic("b", NOISY))
+@pytest.mark.parametrize("noise", [NOISY, GaussianNoise.calibrate(Fraction(1, 10), Fraction(1, 10**6), 1, 1)])
+def test_every_statistic_gets_fresh_noise(noise: LaplaceNoise | GaussianNoise) -> None:
+    outputs = Count("a", Statistic("a", noise)), Count("b", Statistic("b", noise))
     table = released(outputs, {"k": list(range(200)), "a": [5] * 200, "b": [5] * 200}, ("k",))
     a, b = (np.array(table.column(c).to_pylist()) for c in "ab")
     assert len(set(a.tolist())) > 20

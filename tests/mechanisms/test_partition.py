@@ -118,6 +118,22 @@ def test_keys_share_delta(groups: int, delta: Fraction) -> None:
     assert delta / groups <= one * (1 + Fraction(1, 10**12))
 
 
+@pytest.mark.parametrize("groups", [2, 7])
+@pytest.mark.parametrize(("epsilon", "delta"), LOSSES[:2])
+def test_the_keys_of_one_unit_lose_no_more_together_than_is_charged(
+    epsilon: Fraction, delta: Fraction, groups: int
+) -> None:
+    each = GroupSelection("u", epsilon, delta, groups).per_key
+    assert groups * each[0] <= epsilon
+    assert 1 - (1 - each[1]) ** groups <= delta
+    for strategy in ("optimal", "laplace_threshold"):
+        selection = GroupSelection("u", epsilon, delta, groups, strategy)
+        alone = 1 - (1 - delta) ** Fraction(1, groups)
+        assert selection.probability(1) <= alone * (1 + 1e-9)
+        grown = math.exp(epsilon / groups) * selection.probability(1) + alone
+        assert selection.probability(2) <= grown * (1 + 1e-9)
+
+
 def kept(selection: GroupSelection, units: int, n: int = 40_000) -> float:
     return float(selection.keep(np.full(n, units), Entropy()).mean())
 
