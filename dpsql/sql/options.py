@@ -274,7 +274,7 @@ _NAMES: dict[type[exp.Expr], str] = {
     exp.PercentileDisc: "QUANTILE_DISC", exp.Mode: "MODE", exp.CountIf: "COUNT_IF", exp.Corr: "CORR",
     exp.CovarPop: "COVAR_POP", exp.CovarSamp: "COVAR_SAMP", exp.Quantile: "QUANTILE_DISC",
     exp.ArgMax: "ARG_MAX", exp.ArgMin: "ARG_MIN", exp.RegrSlope: "REGR_SLOPE", exp.RegrIntercept: "REGR_INTERCEPT",
-    exp.RegrR2: "REGR_R2",
+    exp.RegrR2: "REGR_R2", exp.RegrCount: "REGR_COUNT", exp.RegrAvgx: "REGR_AVGX", exp.RegrAvgy: "REGR_AVGY",
 }  # fmt: skip
 _ALIASES = {"VAR_SAMP": "VARIANCE", "PERCENTILE_CONT": "QUANTILE_CONT", "PERCENTILE_DISC": "QUANTILE_DISC",
             "QUANTILE": "QUANTILE_DISC", "APPROX_QUANTILE": "QUANTILE_CONT", "ABOVETHRESHOLD": "ABOVE_THRESHOLD"}  # fmt: skip
