@@ -102,7 +102,7 @@ class LiftedBlocks:
     """One grouped query for all blocks.
 
     Args:
-        query: gives ``block``, an integer in [0, blocks), and the output columns; one row per block that has
+        query: gives the block, an integer in [0, blocks), and the output columns; one row per block that has
             a result. A block with several rows has no single result, so it counts as failed.
         columns: the outputs.
         blocks: how many there are.
@@ -125,7 +125,7 @@ class LiftedBlocks:
 
     def results(self, read: Read, entropy: Entropy) -> Results:
         table = read(salted(self.query, entropy))
-        numbers = table.column("block").to_pylist()
+        numbers = table.column(0).to_pylist()
         seen: dict[int, int] = {}
         for row, number in enumerate(numbers):
             if number is not None and 0 <= int(number) < self.blocks:
@@ -162,6 +162,10 @@ class Rows:
         """By block and then by all that a row says, so that the order of a block's rows says nothing of other blocks."""
         names = ", ".join(quoted(name) for name, _ in self.columns)
         order = "".join(f", {i + 2}" for i in range(len(self.columns)))
+        # lists with zeros of two signs are equal, and look different
+        order += "".join(
+            f", CAST({quoted(name)} AS VARCHAR)" for name, kind in self.columns if "DOUBLE[" in kind
+        )
         return f"SELECT block, {names} FROM ({self.query}) AS given ORDER BY 1{order}"
 
 

@@ -104,6 +104,8 @@ class Each:
         tree.set("order", tree.args.get("order") if tree.args.get("limit") else None)
         for node in tree.walk():
             _allow(node)
+        for node in list(tree.find_all(exp.Mode, exp.ArgMax, exp.ArgMin)):
+            _smallest(node)
         _one_row(tree)
         if not any(node.is_star for node in tree.find_all(exp.Star, exp.Column)) and not any(
             str(join.args.get("method") or "").upper() == "NATURAL" for join in tree.find_all(exp.Join)
@@ -207,6 +209,9 @@ class Each:
             name = to_sql(exp.to_identifier(f.name, quoted=True))
             sql = to_sql(f.typed.node)
             back = lent == f.typed.type.sql
+            sql = (
+                f"{sql} + 0.0" if lent == "DOUBLE" else sql
+            )  # -0.0 is 0.0: equals have no order to sort them by
             items.append(f"{sql if back else f'CAST({sql} AS VARCHAR)'} AS {name}")
             kept.append(f"{name if back else f'CAST({name} AS {f.typed.type.sql})'} AS {name}")
             columns.append((f.name, lent))
@@ -260,6 +265,19 @@ def _allow(node: exp.Expr) -> None:
         for key in ("sample", "pivots", "laterals", "version", "when", "hints", "changes"):
             if node.args.get(key):
                 raise PrivacyError(f"{key.upper()} can't be used inside SUBSAMPLE.", span=span_of(node))
+
+
+def _smallest(node: exp.Expr) -> None:
+    """Among equals the smallest value, as where the query is lifted; else the first of the block's sorted rows."""
+    if (
+        isinstance(node.parent, exp.WithinGroup)
+        or isinstance(node.this, exp.Distinct)
+        or node.find(exp.Order)
+    ):
+        return
+    last = "this" if isinstance(node, exp.Mode) else "expression"
+    ordered = exp.Ordered(this=node.this.copy(), nulls_first=False)
+    node.set(last, exp.Order(this=node.args[last], expressions=[ordered]))
 
 
 def _literals(nodes: list[exp.Expr]) -> bool:

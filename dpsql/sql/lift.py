@@ -1,7 +1,8 @@
 """Any query, for every subsample block at once: each level groups by the block besides what it groups by itself.
 
-A lifted query carries a column ``block``. Rows get it from the hash of their privacy unit; an aggregation keeps it as a
-key; ORDER BY ... LIMIT chooses within it. What comes out has one row per block wherever the query has one row.
+A lifted query carries the number of the block as its first column. Rows get it from the hash of their privacy unit; an
+aggregation keeps it as a key; ORDER BY ... LIMIT chooses within it. What comes out has one row per block wherever the
+query has one row.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from sqlglot import exp
 
 from dpsql.errors import BindError, PrivacyError
 from dpsql.sql import safe
-from dpsql.sql.dialect import parse_fragment, span_of, to_sql
+from dpsql.sql.dialect import expression_of, parse_fragment, span_of, to_sql
 from dpsql.sql.naming import fresh_names, label_of
 from dpsql.sql.options import Call, call_of
 from dpsql.sql.relation import Field, Names, Relation, column, fold
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from dpsql.sql.bind import Binder, Env
     from dpsql.sql.joins import From
 
-BLOCK = "block"
+BLOCK = "dpsql_block"
+"""No column of the analyst's is called so, and no name of a level above may be taken for it: it is always qualified."""
 _LARGEST = "1e70"
 """Numbers beyond this count as missing inside a block: their squares would make some aggregates raise."""
 
@@ -43,7 +45,7 @@ KNOWN = frozenset({*_NUMERIC, *_ANY, "COUNT", "COUNT_IF", "MEAN"})
 
 @dataclass(frozen=True)
 class Lifted:
-    """A query with a column ``block``, and its other columns."""
+    """A query whose first column is the block, and its other columns."""
 
     sql: str
     fields: tuple[Field, ...]
@@ -172,7 +174,7 @@ class Lifter:
             items.append(f"{to_sql(typed.node)} AS {to_sql(exp.to_identifier(name, quoted=True))}")
             fields.append(Field(name, typed))
         text = f"SELECT {', '.join(items)}{source}"
-        return self._cut(tree, text, tuple(fields), names)
+        return self._cut(tree, text, tuple(fields), names, block)
 
     def _groups(self, tree: exp.Select, names: Names, source: str, block: str) -> Lifted:
         group = tree.args.get("group")
@@ -246,7 +248,9 @@ class Lifter:
         single = not keys or (limit is not None and limit.expression.name == "1")
         return Lifted(text, tuple(Field(n, t) for n, t in outputs), single)
 
-    def _cut(self, tree: exp.Select, text: str, fields: tuple[Field, ...], names: Names) -> Lifted:
+    def _cut(
+        self, tree: exp.Select, text: str, fields: tuple[Field, ...], names: Names, block: str
+    ) -> Lifted:
         limit = tree.args.get("limit")
         if limit is None:  # an order without a limit says nothing about rows that are aggregated above
             return Lifted(text, fields, False)
@@ -260,7 +264,8 @@ class Lifter:
             raise PrivacyError("LIMIT inside SUBSAMPLE needs ORDER BY.", span=span_of(limit))
         items += [to_sql(f.typed.node) for f in fields]  # among equals, not the first that comes
         whole = int(limit.expression.name)
-        text += f" QUALIFY row_number() OVER (PARTITION BY {BLOCK} ORDER BY {', '.join(items)}) <= {whole}"
+        # The block as an expression of this FROM: by its name it would be that of the level above, seen sideways.
+        text += f" QUALIFY row_number() OVER (PARTITION BY {block} ORDER BY {', '.join(items)}) <= {whole}"
         return Lifted(text, fields, whole == 1)
 
 
@@ -308,6 +313,15 @@ class Grouped:
             sql, kind = aggregate_sql(call, self.names)
             self.made[text] = (sql, Typed(column(f"a{len(self.made)}", "g"), kind))
         return self.made[text][1].node.copy()
+
+
+def _one_faced(typed: Typed, place: exp.Expr) -> Typed:
+    """A value that looks like all its equals: which of them is shown would depend on which row came first."""
+    if typed.type.kind == "DOUBLE":
+        return replace(typed, node=expression_of(f"({to_sql(typed.node)}) + 0.0"))
+    if typed.type.two_faced:
+        raise _unliftable(place, typed.type.sql)
+    return typed
 
 
 def _direction(node: exp.Expr) -> str:

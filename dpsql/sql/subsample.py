@@ -337,4 +337,6 @@ def _argument(typed: Typed) -> str:
     """As numpy takes it: numbers beyond 64 bits and exact decimals become doubles."""
     wide = typed.type.kind == "DECIMAL" or typed.type.sql in ("HUGEINT", "UHUGEINT")
     sql = to_sql(typed.node)
+    if typed.type.kind == "DOUBLE":
+        return f"{sql} + 0.0"  # -0.0 is 0.0: the rows of a block are sorted, and equals have no order
     return f"CAST({sql} AS DOUBLE)" if wide else sql

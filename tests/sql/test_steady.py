@@ -38,7 +38,7 @@ def _results(con: duckdb.DuckDBPyConnection, call: str, salt: str = "12345") -> 
         text = f"SELECT WITH SUBSAMPLE OPTIONS (blocks = 16, bounds = (0, 10)) {call} AS m FROM t"
         operator = bind(parse(text)[0], session._catalog, session._finisher).blocks[0].operator
         query = operator.source.query.replace(SALT, salt)  # type: ignore[attr-defined]
-        return {row.pop("block"): row.popitem()[1] for row in session._reader({})(query).to_pylist()}
+        return {row.pop("dpsql_block"): row.popitem()[1] for row in session._reader({})(query).to_pylist()}
 
 
 @pytest.mark.parametrize("call", ["SUM(x)", "AVG(x)", "SUM(z)", "AVG(i)", "VARIANCE(x)", "CORR(x, z)"])
