@@ -29,12 +29,13 @@ import pyarrow as pa
 
 from dpsql.mechanisms.base import Read, Release, salted_all
 from dpsql.mechanisms.outputs import exact_integers
-from dpsql.mechanisms.perturbation import Integers, LaplaceNoise
+from dpsql.mechanisms.perturbation import LaplaceNoise
 from dpsql.mechanisms.progress import told
-from dpsql.mechanisms.sweep import Sweep
+from dpsql.mechanisms.sweep import ORD, Scored, Sweep
 from dpsql.noise.discrete import geometric
 from dpsql.noise.entropy import Entropy
-from dpsql.noise.selection import flips, integers
+from dpsql.noise.integers import Integers, integers
+from dpsql.noise.selection import flips
 from dpsql.privacy.events import Event, SparseVector, compose
 
 FIRST_CHUNK = 256
@@ -177,16 +178,14 @@ class AboveThreshold:
         """Hits in order: the table and row of the candidate, its exact score, and the gap. Schemas read go to ``seen``."""
         noisy = _ThresholdNoise(self.noise, entropy)
         rate, size = self.noise.query_rate, FIRST_CHUNK
-        for table in scored(self.batches, self.sweep, read, entropy):
+        for found in scored(self.batches, self.sweep, read, entropy):
+            table, order, scores = found.table, found.order, integers(found.scores)
             seen.append(table.schema)
-            table = table.take(
-                np.argsort(exact_integers(table.column("dpsql_ord")).astype(np.int64), kind="stable")
-            )
-            scores = integers(exact_integers(table.column("score")))
             level = exact_integers(table.column("threshold")) if self.threshold is None else [self.threshold]
-            over = integers(
-                scores - integers(level)
-            )  # none of it comes near to where int64 would wrap around
+            # none of it comes near to where int64 would wrap around
+            over = integers(scores - integers(level))
+            if order is not None:
+                scores, over = scores[order], over[order]
             at = 0
             while at < len(over):
                 # q + Geom >= level has probability exp(-rate * (level - q)), or 1: one exact coin per statistic.
@@ -195,7 +194,8 @@ class AboveThreshold:
                 for i in above:
                     # What a geometric variable has beyond a value it reaches is geometric again: the gap.
                     gap = max(0, -int(short[i])) + int(geometric(rate, 1, entropy)[0])
-                    yield table, at + int(i), int(scores[at + i]), gap
+                    row = at + int(i) if order is None else int(order[at + i])
+                    yield table, row, int(scores[at + i]), gap
                     noisy.hit()
                     if self.noise.refresh:
                         break
@@ -241,16 +241,21 @@ class _ThresholdNoise:
             self.level = self._draw()
 
 
-def scored(batches: tuple[str, ...], sweep: Sweep | None, read: Read, entropy: Entropy) -> Iterator[pa.Table]:
-    """The candidates with their scores: from the sweep where there is one that fits, else batch by batch."""
+def scored(
+    batches: tuple[str, ...], sweep: Sweep | None, read: Read, entropy: Entropy, varying: bool = False
+) -> Iterator[Scored]:
+    """The candidates with their scores (``varying``: and sensitivities): from the sweep where there is one that fits, else
+    batch by batch."""
     texts = salted_all((*batches, *(() if sweep is None else sweep.queries)), entropy)
-    swept = None if sweep is None else sweep.score(texts[len(batches) :], read)
+    swept = None if sweep is None else sweep.score(texts[len(batches) :], read, varying)
     if swept is not None:
         yield swept
         return
     for i, text in enumerate(texts[: len(batches)]):
         told(i, len(batches))
-        yield read(text)
+        table = read(text)
+        own = exact_integers(table.column("sensitivity")) if varying else None
+        yield Scored(table, exact_integers(table.column(ORD)), exact_integers(table.column("score")), own)
     told(len(batches), len(batches))
 
 

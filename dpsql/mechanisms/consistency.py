@@ -20,8 +20,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.perturbation import Integers, LaplaceNoise, Noise
+from dpsql.mechanisms.perturbation import LaplaceNoise, Noise
 from dpsql.mechanisms.together import Group, groups_of
+from dpsql.noise.integers import Integers
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.intp]

@@ -13,9 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from dpsql.mechanisms.outputs import Count, exact_integers
-from dpsql.mechanisms.perturbation import LaplaceNoise, Statistic, integers
+from dpsql.mechanisms.perturbation import LaplaceNoise, Statistic
 from dpsql.mechanisms.together import Answered, Group, rows_of
 from dpsql.noise.entropy import Entropy
+from dpsql.noise.integers import integers
 from dpsql.privacy.events import Event
 
 

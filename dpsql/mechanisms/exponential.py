@@ -25,10 +25,10 @@ import pyarrow as pa
 from dpsql.mechanisms.above_threshold import _answers, scored
 from dpsql.mechanisms.base import Read, Release
 from dpsql.mechanisms.generalised import GRID, SENSITIVITY, generalised_scores
-from dpsql.mechanisms.outputs import exact_integers
-from dpsql.mechanisms.perturbation import Integers, LaplaceNoise
+from dpsql.mechanisms.perturbation import LaplaceNoise
 from dpsql.mechanisms.sweep import Sweep
 from dpsql.noise.entropy import Entropy
+from dpsql.noise.integers import Integers
 from dpsql.noise.selection import exponential, noisy_max, permute_and_flip
 from dpsql.privacy.events import BoundedRange, Event, PureDP, compose
 
@@ -85,12 +85,16 @@ class ExponentialChoice:
         return self.batches[:1] if self.sweep is None else self.sweep.queries
 
     def release(self, read: Read, entropy: Entropy) -> Release:
-        table = pa.concat_tables(list(scored(self.batches, self.sweep, read, entropy)))
-        table = table.take(
-            np.argsort(exact_integers(table.column("dpsql_ord")).astype(np.int64), kind="stable")
-        )
-        scores = exact_integers(table.column("score"))
-        own = exact_integers(table.column("sensitivity")) if self.varying else None
+        found = list(scored(self.batches, self.sweep, read, entropy, self.varying))
+        table = found[0].table if len(found) == 1 else pa.concat_tables([f.table for f in found])
+        scores, own = found[0].scores, found[0].sensitivities
+        if len(found) > 1:
+            scores = np.concatenate([f.scores for f in found])
+            own = (
+                np.concatenate([f.sensitivities for f in found if f.sensitivities is not None])
+                if self.varying
+                else None
+            )
         winners = self.choose(scores, own, entropy)
         columns: dict[str, Any] = {
             name: table.column(name).take(pa.array(winners, pa.int64())) for name in self.columns

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.noise.selection import Integers, integers
+from dpsql.noise.integers import Integers, integers
 
 GRID = 1 << 16
 """Steps of a score of 1."""

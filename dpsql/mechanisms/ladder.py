@@ -30,10 +30,11 @@ from numpy.typing import NDArray
 
 from dpsql.mechanisms.above_threshold import split
 from dpsql.mechanisms.outputs import Mean, Sum, exact_integers
-from dpsql.mechanisms.perturbation import LaplaceNoise, Statistic, integers
+from dpsql.mechanisms.perturbation import LaplaceNoise, Statistic
 from dpsql.mechanisms.together import Answered, Group, Together, rows_of
 from dpsql.noise.discrete import geometric
 from dpsql.noise.entropy import Entropy
+from dpsql.noise.integers import integers
 from dpsql.noise.selection import flips
 from dpsql.privacy.events import Event, SparseVector, compose
 

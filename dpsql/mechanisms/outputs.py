@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.perturbation import Integers, Statistic
+from dpsql.mechanisms.perturbation import Statistic
+from dpsql.noise.integers import Integers
 
 Floats = NDArray[np.float64]
 Noisy = Mapping[Statistic, Integers]

@@ -10,10 +10,10 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.perturbation import Integers, integers
 from dpsql.noise import enclosure
 from dpsql.noise.discrete import bernoulli, discrete_laplace
 from dpsql.noise.entropy import Entropy
+from dpsql.noise.integers import Integers, integers
 from dpsql.privacy import events
 
 STRATEGIES = ("optimal", "laplace_threshold")

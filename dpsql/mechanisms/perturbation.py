@@ -8,51 +8,20 @@ most ``groups`` groups.
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from statistics import NormalDist
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from dpsql.noise import enclosure
 from dpsql.noise.discrete import discrete_laplace, rounded_gaussian
 from dpsql.noise.entropy import Entropy
+from dpsql.noise.integers import SAFE, Integers, integers
 from dpsql.privacy import events
-
-Integers = NDArray[Any]
-"""One-dimensional integers: int64, or object holding Python ints."""
-
-SAFE = 1 << 62
-"""Two numbers below this in size add up within int64."""
 
 MARGIN = 1e-9
 """Relative widening of an interval's width, far above the rounding of the floats that it is computed in."""
-
-
-def integers(values: Sequence[int] | Integers) -> Integers:
-    """The values as int64 where all fit, else as an object array of Python ints."""
-    array: Integers = np.asarray(values)
-    if array.dtype == np.int64:
-        return array
-    if (
-        array.dtype.kind == "f"
-    ):  # numpy mixes 0 and 2**63 as floats: what was given decides, not what numpy made of it
-        wide = np.empty(len(values), dtype=object)
-        for i, value in enumerate(values):
-            try:
-                wide[i] = operator.index(value)
-            except TypeError:
-                raise TypeError("an exact statistic must be an integer") from None
-    else:
-        wide = array.astype(object)
-    if all(-SAFE < int(v) < SAFE for v in wide):
-        return wide.astype(np.int64)
-    return wide
 
 
 def _sum(values: Integers, noise: Integers) -> Integers:

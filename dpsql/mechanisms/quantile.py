@@ -32,7 +32,8 @@ from dpsql.mechanisms.outputs import exact_integers
 from dpsql.mechanisms.tally import tallied
 from dpsql.mechanisms.together import Answered, Group, Together, rows_of
 from dpsql.noise.entropy import Entropy
-from dpsql.noise.selection import Integers, exponential, flips
+from dpsql.noise.integers import Integers
+from dpsql.noise.selection import exponential, flips
 from dpsql.privacy.events import BoundedRange, Event
 
 VALUE, COUNT = "value", "count"

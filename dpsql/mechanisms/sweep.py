@@ -1,17 +1,20 @@
 """One statistic for each of many candidates, out of histograms: prefix sums in memory, whatever their number.
 
-The engine scans the private rows once and gives, for every distinct value x, the number of rows and the sum of what is
-added; the candidates come beside it. Then ``COUNT(*) FILTER (WHERE x >= c.v)``, ranges, equality and
-``SUM(LEAST(x, c.b))`` are differences of running sums, looked up by bisection: exact, in integers.
+The private rows are scanned once. Where they are on this machine and the candidates' thresholds lie close, the column
+that is compared is counted as it streams by; else the engine gives, for every distinct value x, the number of rows and
+the sum of what is added. Then ``COUNT(*) FILTER (WHERE x >= c.v)``, ranges, equality and ``SUM(LEAST(x, c.b))`` are
+differences of running sums: exact, in integers.
 
-Comparisons are DuckDB's: integers, doubles (NaN is the greatest value and equal to itself) and dates. For other types
-:meth:`Sweep.score` says None, and the statistic comes from SQL; this depends on types only, never on values.
+Comparisons are DuckDB's: integers and decimals (as integers of the finer scale), doubles (NaN is the greatest value and
+equal to itself) and dates. For other types :meth:`Sweep.score` says None, and the statistic comes from SQL; this
+depends on types only, never on values. Which route the histogram takes depends on the thresholds, which are public.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -20,12 +23,16 @@ from numpy.typing import NDArray
 
 from dpsql.mechanisms.base import Read
 from dpsql.mechanisms.outputs import exact_integers
-from dpsql.mechanisms.perturbation import Integers, integers
+from dpsql.mechanisms.tally import tallied
+from dpsql.noise.integers import SAFE, Integers, integers
 
+ORD = "dpsql_ord"
+"""The candidates' column of their place."""
 BASE = "dpsql_base"
 """The candidates' column of what is added to every score."""
 
 _SAFE = 1 << 61
+_INT64 = (1 << 63) - 1
 _LOWER, _UPPER = (">", ">="), ("<", "<=")
 
 
@@ -34,74 +41,162 @@ MOST = 1 << 22
 
 
 @dataclass(frozen=True)
+class Public:
+    """A public integer of each candidate: ``times`` its ``column``, which is held to ``[low, high]``; NULL is 0.
+
+    Without a column it is ``times`` for all.
+    """
+
+    times: int
+    column: str | None = None
+    low: int = 0
+    high: int = 0
+
+    def of(self, table: pa.Table) -> Integers | int:
+        if self.column is None:
+            return self.times
+        held = np.clip(_whole(table.column(self.column)), self.low, self.high)
+        return held if self.times == 1 else _times(held, self.times)
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What is asked of the private rows.
+
+    ``query`` gives the distinct ``x``, how many rows have it ``n`` and, unless rows are counted, the sum of ``v``.
+    ``column``, where there is one, gives the x of every row, of which only counts are wanted. Either may be scaled:
+    ``digits`` places of a decimal were made whole. ``least``: x is held to it from below (in a clipped sum).
+    """
+
+    query: str
+    column: str | None = None
+    digits: int = 0
+    least: int | None = None
+
+
+@dataclass(frozen=True)
 class Swept:
     """``factor * aggregate`` of a candidate.
 
-    ``histogram`` is the place of the query that gives ``x``, ``n`` and, unless rows are counted, ``v``. ``factor`` is a
-    column of the candidates. ``bounds`` are pairs of an operator (``x op column``) and a column; ``clip`` is the column
-    b of ``SUM(LEAST(x, b))``.
+    ``histogram`` is the place of what is counted. ``bounds`` are pairs of an operator (``x op column``) and a column;
+    ``clip`` is the column b of ``SUM(LEAST(x, b))``. ``row``: how far one row moves the aggregate.
     """
 
     histogram: int
-    factor: str
+    factor: Public
     bounds: tuple[tuple[str, str], ...] = ()
     clip: str | None = None
+    row: int = 1
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Candidates as they came, their places in their order, and their exact statistic."""
+
+    table: pa.Table
+    places: Integers
+    scores: Integers
+    sensitivities: Integers | None = None
+
+    @property
+    def order(self) -> NDArray[np.intp] | None:
+        """Where the candidates in order are; None where they came so."""
+        if bool((self.places[1:] > self.places[:-1]).all()):
+            return None
+        return np.argsort(self.places, kind="stable")
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """The queries of the candidates and of the histograms, and how they come together."""
+    """The queries of the candidates and of the histograms, and how they come together.
+
+    ``lent`` says which lent relation has the candidates, and which of its columns are the query's, where the query does
+    nothing but choose columns. ``rows``: rows of one unit, in the sensitivities of candidates that differ.
+    """
 
     candidates: str
-    histograms: tuple[str, ...]
+    histograms: tuple[Counted, ...]
     terms: tuple[Swept, ...]
+    base: str | None = None
+    lent: tuple[str, tuple[str, ...]] | None = None
+    rows: int = 1
 
     @property
     def queries(self) -> tuple[str, ...]:
-        return (self.candidates, *self.histograms)
+        columns = (h.column for h in self.histograms if h.column is not None)
+        return (self.candidates, *(h.query for h in self.histograms), *columns)
 
-    def score(self, texts: list[str], read: Read) -> pa.Table | None:
-        """The candidates with their ``score``; None for types that are not compared here, and where a histogram has more
-        than :data:`MOST` bins. ``texts``: salted queries."""
-        table = read(texts[0])
-        if not all(_comparable(table.schema.field(c).type) for t in self.terms for c in _columns(t)):
+    def score(self, texts: list[str], read: Read, varying: bool = False) -> Scored | None:
+        """The candidates with their scores; None for types that are not compared here, and where a histogram has more
+        than :data:`MOST` bins. ``texts``: the salted :attr:`queries`. ``varying``: with their own sensitivities.
+        """
+        table = self._candidates(texts[0], read)
+        names = dict.fromkeys(c for t in self.terms for c in _columns(t))
+        ends = {name: end for name in names if (end := _End.of(table.column(name))) is not None}
+        if len(ends) < len(names):
             return None
+        columns = iter(texts[1 + len(self.histograms) :])
         runs: list[_Running] = []
-        for text in texts[1:]:
-            found = read(f"SELECT * FROM ({text}) AS histogram LIMIT {MOST + 1}")
-            if found.num_rows > MOST or not _comparable(found.schema.field("x").type):
+        for i, (counted, text) in enumerate(zip(self.histograms, texts[1:], strict=False)):
+            mine = [ends[c] for t in self.terms if t.histogram == i for c in _columns(t)]
+            column = next(columns) if counted.column is not None else None
+            run = _dense(counted, column, mine, read) if column is not None else None
+            if run is None:
+                found = read(f"SELECT * FROM ({text}) AS histogram LIMIT {MOST + 1}")
+                if found.num_rows > MOST or not _comparable(found.schema.field("x").type):
+                    return None
+                run = _sparse(counted, found)
+            if not all(run.meets(end) for end in mine):
                 return None
-            runs.append(_Running(found))
-        score = exact_integers(table.column(BASE))
+            runs.append(run)
+        score: Integers | int = 0 if self.base is None else exact_integers(table.column(self.base))
+        sensitivity: Integers | int = 0
         for term in self.terms:
-            factor = exact_integers(table.column(term.factor))
-            score = _added(score, _times(factor, self._aggregate(term, runs[term.histogram], table)))
-        kind = pa.int64() if score.dtype != object else pa.decimal128(38, 0)
-        return table.append_column(
-            "score", pa.array(score if score.dtype != object else score.tolist(), kind)
-        )
+            factor = term.factor.of(table)
+            score = _added(score, _times(factor, _aggregate(term, runs[term.histogram], ends)))
+            if varying:
+                sensitivity = _added(
+                    sensitivity,
+                    _times(np.abs(factor) if not isinstance(factor, int) else abs(factor), term.row),
+                )
+        own = _times(np.maximum(_spread(sensitivity, table.num_rows), 1), self.rows) if varying else None
+        places = exact_integers(table.column(ORD))
+        return Scored(table, places, _spread(score, table.num_rows), None if own is None else _spread(own, 0))
 
-    def _aggregate(self, term: Swept, run: _Running, table: pa.Table) -> Integers:
-        if term.clip is not None:
-            return run.clipped(table.column(term.clip))
-        if not term.bounds:
-            return np.full(table.num_rows, run.total, dtype=np.int64 if abs(run.total) < _SAFE else object)
-        ends = [(op, table.column(name)) for op, name in term.bounds]
-        known = np.ones(table.num_rows, dtype=bool)
-        for _, column in ends:
-            known &= ~column.is_null().to_numpy()
-        low = high = None
-        for op, column in ends:
-            if op == "=":
-                low, high = run.place(column, after=False), run.place(column, after=True)
-            elif op in _LOWER:
-                low = run.place(column, after=op == ">")
-            else:
-                high = run.place(column, after=op == "<=")
-        first = np.zeros(table.num_rows, dtype=np.intp) if low is None else low
-        last = np.full(table.num_rows, run.size, dtype=np.intp) if high is None else high
-        # An empty range, whose ends may stand in any order, holds nothing.
-        return np.where(known & (first < last), run.sums[last] - run.sums[first], 0)
+    def _candidates(self, text: str, read: Read) -> pa.Table:
+        if self.lent is not None:
+            name, columns = self.lent
+            here: pa.Table | None = getattr(read, "lent", {}).get(name)
+            if here is not None and all(_plainly(here.schema.field(c).type) for c in columns):
+                return here.select(columns)
+        return read(text)
+
+
+def _aggregate(term: Swept, run: _Running, found: Mapping[str, _End]) -> Integers | int:
+    if term.clip is not None:
+        return run.clipped(found[term.clip])
+    if not term.bounds:
+        return run.total
+    ends = [(op, found[name]) for op, name in term.bounds]
+    low = high = None
+    for op, end in ends:
+        if op == "=":
+            low, high = run.place(end, after=False), run.place(end, after=True)
+        elif op in _LOWER:
+            low = run.place(end, after=op == ">")
+        else:
+            high = run.place(end, after=op == "<=")
+    score: Integers
+    if high is None:
+        score = run.total - run.sums[low]
+    elif low is None:
+        score = run.sums[high]
+    else:  # an empty range, whose ends may stand in any order, holds nothing
+        score = np.where(low < high, run.sums[high] - run.sums[low], 0)
+    for _, end in ends:
+        if end.missing is not None:
+            score = np.where(end.missing, 0, score)
+    return score
 
 
 def _columns(term: Swept) -> tuple[str, ...]:
@@ -111,50 +206,136 @@ def _columns(term: Swept) -> tuple[str, ...]:
 def _comparable(kind: pa.DataType) -> bool:
     if pa.types.is_integer(kind):
         return bool(kind != pa.uint64())
-    return kind in (pa.float64(), pa.date32(), pa.null())
+    return kind in (pa.float64(), pa.date32(), pa.null()) or _decimal(kind)
 
 
+def _decimal(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_decimal128(kind) and 0 <= kind.scale <= kind.precision)
+
+
+def _plainly(kind: pa.DataType) -> bool:
+    """Whether a lent column comes back from the engine as it is."""
+    plain = pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_string(kind)
+    return bool(plain or kind in (pa.float64(), pa.date32()) or _decimal(kind))
+
+
+@dataclass(frozen=True)
+class _End:
+    """Thresholds: doubles, or integers of ``scale`` places (NULL: any number)."""
+
+    values: NDArray[Any]
+    scale: int = 0
+    missing: NDArray[np.bool_] | None = None
+
+    @classmethod
+    def of(cls, column: pa.ChunkedArray) -> _End | None:
+        """None for what is not compared here: other types, and decimals beyond 64 bits."""
+        if not _comparable(column.type):
+            return None
+        scale = column.type.scale if _decimal(column.type) else 0
+        values = _unscaled(column) if _decimal(column.type) else _plain(column)
+        if values is None or not column.null_count:
+            return None if values is None else cls(values, scale)
+        missing = column.is_null().to_numpy()
+        there = values[~missing]
+        return cls(np.where(missing, there[0] if len(there) else 0, values), scale, missing)
+
+    @property
+    def floats(self) -> bool:
+        return self.values.dtype.kind == "f"
+
+    def edge(self, digits: int, after: bool) -> NDArray[np.int64]:
+        """Integers that a value, with ``digits`` places made whole, is below (``after``: is at most) exactly if it is
+        below the threshold (at most it)."""
+        if self.scale <= digits:
+            times = 10 ** (digits - self.scale)
+            # A decimal whose places are made whole has 15 digits: what is held back here is beyond all of them.
+            return self.values if times == 1 else np.clip(self.values, -SAFE // times, SAFE // times) * times
+        by = 10 ** (self.scale - digits)
+        if by > _INT64:  # less than one
+            return np.where(self.values < 0, -1, 0) if after else np.where(self.values > 0, 1, 0)
+        return np.asarray(self.values // by if after else -(-self.values // by), dtype=np.int64)
+
+
+@dataclass(frozen=True)
 class _Running:
-    """The distinct values in order, and what lies before each."""
+    """The values in order, and sums over those before each (and over all): of what is added, and of rows.
 
-    def __init__(self, table: pa.Table) -> None:
-        column = table.column("x")
-        x, n = _plain(column), exact_integers(table.column("n"))
-        v = exact_integers(table.column("v")) if "v" in table.column_names else n
-        order = _order(x)
-        self.floats = pa.types.is_floating(column.type)
-        self.x, self.size = x[order], len(x)
-        self.sums, self.counts = _cumulative(v[order]), _cumulative(n[order])
-        self.total = int(self.sums[-1])
+    ``first``: the values are ``first``, ``first + 1``, ..., with what lies beyond counted at the ends.
+    """
 
-    def place(self, column: pa.ChunkedArray, after: bool) -> NDArray[np.intp]:
+    x: NDArray[Any]
+    sums: Integers
+    counts: Integers
+    digits: int
+    first: int | None = None
+
+    @property
+    def total(self) -> int:
+        return int(self.sums[-1])
+
+    @property
+    def floats(self) -> bool:
+        return bool(self.x.dtype.kind == "f")
+
+    def meets(self, end: _End) -> bool:
+        """Whether such thresholds are compared with the values as the engine would."""
+        return not end.scale if self.floats else not (self.digits and end.floats)
+
+    def place(self, end: _End, after: bool) -> NDArray[np.intp]:
         """How many of the values are below each threshold, or at most it (``after``). NULL: anything."""
-        found = _plain(column)
-        x = self.x
-        if self.floats or pa.types.is_floating(column.type):
-            x, found = x.astype(np.float64), found.astype(np.float64)
-        side = "right" if after else "left"
-        if x.dtype == np.int64 and self.size and int(x[-1]) - int(x[0]) < 4 * self.size + (1 << 16):
-            return self._dense(found, after)
-        return np.searchsorted(x, found, side)  # type: ignore[call-overload,no-any-return]
-
-    def _dense(self, found: NDArray[Any], after: bool) -> NDArray[np.intp]:
-        """Bisection by a table, where values lie close."""
+        side: Literal["left", "right"] = "right" if after else "left"
+        if self.floats or end.floats:
+            x, found = self.x.astype(np.float64), end.values.astype(np.float64)
+            return np.asarray(np.searchsorted(x, found, side), dtype=np.intp)
+        edge, size = end.edge(self.digits, after), len(self.x)
+        if self.first is not None:
+            return _from(edge, self.first, size, after)
+        if not size or int(self.x[-1]) - int(self.x[0]) >= 4 * size + (1 << 16):
+            return np.asarray(np.searchsorted(self.x, edge, side), dtype=np.intp)
         first, width = int(self.x[0]), int(self.x[-1]) - int(self.x[0]) + 1
-        table = np.zeros(width + 2, dtype=np.intp)
+        table = np.zeros(width + 1, dtype=np.intp)  # table[k]: how many values are below first + k
         table[self.x - first + 1] = 1
-        np.cumsum(table, out=table)  # table[k]: how many values are below first + k
-        held = np.clip(found, first - 1, first + width)
-        return np.asarray(table[np.clip(held - first + (1 if after else 0), 0, width)])
+        np.cumsum(table, out=table)
+        return np.asarray(table[_from(edge, first, width, after)], dtype=np.intp)
 
-    def clipped(self, column: pa.ChunkedArray) -> Integers:
-        """The sum of the values, each held to at most b (b NULL: 0): values are integers here, counted in ``n``."""
-        b = exact_integers(column)
-        at = self.place(column, after=True)
+    def clipped(self, end: _End) -> Integers:
+        """The sum of the values, each held to at most b (b NULL: 0): values are integers here."""
+        at = self.place(end, after=True)
         weighed = _cumulative(_times(integers(self.x), integers(self.counts[1:] - self.counts[:-1])))
         beyond = integers(self.counts[-1] - self.counts[at])
-        score = _added(integers(weighed[at]), _times(b, beyond))
-        return np.where(column.is_null().to_numpy(), 0, score)
+        score: Integers = _added(integers(weighed[at]), _times(end.values, beyond))
+        return score if end.missing is None else np.where(end.missing, 0, score)
+
+
+def _from(edge: NDArray[np.int64], first: int, width: int, after: bool) -> NDArray[np.intp]:
+    """How many of ``first``, ``first + 1``, ... (``width`` of them) are below each edge, or at most it (``after``)."""
+    near = np.clip(edge, max(first - 1, -_INT64 - 1), min(first + width, _INT64)) - first
+    return np.clip(near + 1 if after else near, 0, width)
+
+
+def _dense(counted: Counted, text: str, ends: list[_End], read: Read) -> _Running | None:
+    """From the column itself, where all thresholds are near each other."""
+    if not ends or any(end.floats or not len(end.values) for end in ends):
+        return None
+    low = min(int(end.edge(counted.digits, after=False).min()) for end in ends) - 1
+    high = max(int(end.edge(counted.digits, after=True).max()) for end in ends) + 1
+    if counted.least is not None:
+        low, high = counted.least, max(counted.least, high)
+    if max(-low, high) >= SAFE:
+        return None
+    counts = tallied(read, text, low, high)
+    if counts is None:
+        return None
+    sums = _cumulative(counts)
+    return _Running(np.arange(low, high + 1), sums, sums, counted.digits, low)
+
+
+def _sparse(counted: Counted, table: pa.Table) -> _Running:
+    x, n = _plain(table.column("x")), exact_integers(table.column("n"))
+    v = exact_integers(table.column("v")) if "v" in table.column_names else n
+    order = _order(x)
+    return _Running(x[order], _cumulative(v[order]), _cumulative(n[order]), counted.digits)
 
 
 def _plain(column: pa.ChunkedArray) -> NDArray[Any]:
@@ -162,8 +343,27 @@ def _plain(column: pa.ChunkedArray) -> NDArray[Any]:
         column = column.cast(pa.int32())
     if pa.types.is_null(column.type):
         return np.zeros(len(column), dtype=np.int64)
-    values = pc.fill_null(column, 0).to_numpy()
+    values = (pc.fill_null(column, 0) if column.null_count else column).to_numpy()
     return np.asarray(values, dtype=np.float64 if pa.types.is_floating(column.type) else np.int64)
+
+
+def _whole(column: pa.ChunkedArray) -> Integers:
+    return _plain(column) if pa.types.is_integer(column.type) else exact_integers(column)
+
+
+def _unscaled(column: pa.ChunkedArray) -> NDArray[np.int64] | None:
+    """The integers behind decimals (NULL: anything); None where they need more than 64 bits."""
+    out = np.zeros(len(column), dtype=np.int64)
+    at = 0
+    for chunk in column.chunks:
+        if chunk.null_count:
+            chunk = pc.fill_null(chunk, pa.scalar(0, chunk.type))
+        raw = np.frombuffer(chunk.buffers()[1], dtype=np.int64)[2 * chunk.offset :][: 2 * len(chunk)]
+        if bool((raw[0::2] >> 63 != raw[1::2]).any()):
+            return None
+        out[at : at + len(chunk)] = raw[0::2]
+        at += len(chunk)
+    return out
 
 
 def _order(x: NDArray[Any]) -> NDArray[np.intp]:
@@ -178,23 +378,49 @@ def _order(x: NDArray[Any]) -> NDArray[np.intp]:
 
 def _cumulative(v: Integers) -> Integers:
     """Sums before each place, and the whole."""
-    wide = v.dtype == object or (len(v) and int(np.abs(v).max()) * len(v) >= _SAFE)
+    wide = v.dtype == object or _most(v) * len(v) >= _SAFE
     out = np.zeros(len(v) + 1, dtype=object if wide else np.int64)
-    out[1:] = np.cumsum(v.astype(object) if wide else v)
+    np.cumsum(v.astype(object) if wide else v, out=out[1:])
     return out
 
 
-def _most(v: Integers) -> int:
+def _most(v: Integers | int) -> int:
+    if isinstance(v, int):
+        return abs(v)
     return max(abs(int(v.max())), abs(int(v.min()))) if len(v) else 0
 
 
-def _times(a: Integers, b: Integers) -> Integers:
-    if _most(a) * _most(b) >= _SAFE or object in (a.dtype, b.dtype):
-        return np.asarray(a.astype(object) * b.astype(object))
+def _wide(*numbers: Integers | int) -> bool:
+    return any(not isinstance(v, int) and v.dtype == object for v in numbers)
+
+
+def _objects(v: Integers | int) -> Any:
+    return v if isinstance(v, int) else v.astype(object)
+
+
+def _times(a: Integers | int, b: Integers | int) -> Any:
+    if isinstance(a, int) and isinstance(b, int):
+        return a * b
+    if isinstance(a, int) and a == 1:
+        return b
+    if isinstance(b, int) and b == 1:
+        return a
+    if _wide(a, b) or _most(a) * _most(b) >= _SAFE:
+        return _objects(a) * _objects(b)
     return a * b
 
 
-def _added(a: Integers, b: Integers) -> Integers:
-    if _most(a) + _most(b) >= _SAFE or object in (a.dtype, b.dtype):
-        return integers(a.astype(object) + b.astype(object))
+def _added(a: Integers | int, b: Integers | int) -> Any:
+    if isinstance(a, int) and isinstance(b, int):
+        return a + b
+    if isinstance(a, int) and a == 0:
+        return b
+    if _wide(a, b) or _most(a) + _most(b) >= _SAFE:
+        return integers(_objects(a) + _objects(b))
     return a + b
+
+
+def _spread(v: Integers | int, size: int) -> Integers:
+    if not isinstance(v, int):
+        return v
+    return np.full(size, v, dtype=np.int64 if abs(v) < _SAFE else object)

@@ -11,11 +11,9 @@ The work does not depend on who wins: every candidate is looked at once.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
-from typing import Any
 
 import numpy as np
 from mpmath import libmp
@@ -23,37 +21,17 @@ from numpy.typing import NDArray
 
 from dpsql.noise.discrete import discrete_laplace
 from dpsql.noise.entropy import Entropy
-
-Integers = NDArray[Any]
-"""One-dimensional integers: int64, or Python integers in an object array."""
+from dpsql.noise.integers import SAFE, Integers, integers
 
 _LANES = 4  # 16-bit lanes in a random word: enough to decide all but about three in 65,536 comparisons
 _BLOCK = 1 << 15  # candidates per pass: what stays in the cache of one core
-_HUGE = 1 << 62
-
-
-def integers(values: Any) -> Integers:
-    """A one-dimensional integer array: int64 where all values lie within +-2**62, else Python integers."""
-    array = np.asarray(values)
-    if array.dtype.kind == "f":  # a list whose integers numpy could only mix as floats, or is empty
-        array = np.array(list(values), dtype=object)
-    if array.dtype != object:
-        if array.dtype.kind == "u" and array.size and int(array.max()) >= _HUGE:
-            return integers(array.astype(object))
-        array = array.astype(np.int64)
-        if array.size and (int(array.max()) >= _HUGE or int(array.min()) <= -_HUGE):
-            return array.astype(object)
-        return array
-    if all(-_HUGE < operator.index(v) < _HUGE for v in array):
-        return array.astype(np.int64)
-    return np.array([operator.index(v) for v in array], dtype=object)
 
 
 def below_top(scores: Integers) -> Integers:
     """How far each score lies below the best: non-negative integers of a type that holds them."""
     scores = integers(scores)
     top, low = int(scores.max()), int(scores.min())
-    if scores.dtype != object and top - low >= 2 * _HUGE:
+    if scores.dtype != object and top - low >= 2 * SAFE:
         scores = scores.astype(object)
     return np.asarray(top - scores)
 
@@ -181,7 +159,7 @@ def noisy_max(scores: Integers, scale: Fraction, entropy: Entropy) -> int:
     else:
         noisy = (
             scores + noise
-            if int(np.abs(noise).max()) < _HUGE
+            if int(np.abs(noise).max()) < SAFE
             else scores.astype(object) + noise.astype(object)
         )
     best = np.flatnonzero(noisy == noisy.max())

@@ -18,11 +18,11 @@ from typing import Literal
 
 from sqlglot import exp
 
+from dpsql.mechanisms.sweep import ORD
 from dpsql.sql.dialect import to_sql
 from dpsql.sql.joins import conjuncts
 
 Shape = Literal["constant", "equality", "one-sided", "two-sided", "clipped sum", "nested loop"]
-ORD = "dpsql_ord"
 BATCH = 64
 """Candidates per query of a nested loop."""
 

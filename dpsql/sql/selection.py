@@ -15,11 +15,11 @@ from dpsql import plan
 from dpsql.errors import BindError, PrivacyError
 from dpsql.mechanisms.above_threshold import AboveThreshold, Noise, split
 from dpsql.mechanisms.exponential import ExponentialChoice, Method
-from dpsql.mechanisms.sweep import Sweep
+from dpsql.mechanisms.sweep import ORD, Sweep
 from dpsql.sql import safe
 from dpsql.sql.block import protected
 from dpsql.sql.bounds import Interval
-from dpsql.sql.candidates import BATCH, ORD, nested_sql, statistic_sql
+from dpsql.sql.candidates import BATCH, nested_sql, statistic_sql
 from dpsql.sql.deal import deal
 from dpsql.sql.dialect import span_of, to_sql
 from dpsql.sql.intervals import interval_of
@@ -200,8 +200,7 @@ class Selection:
         assert names.candidate is not None
         types = {(ROWS, name): kind for name, kind in names.types.items()}
         types |= {(CANDIDATE, f.name): f.typed.type for f in names.candidate.fields}
-        shown = [to_sql(exp.to_identifier(c, quoted=True)) for c in columns]
-        return sweep_of(rows, _source(found, extra), [*shown, *extra], CANDIDATE, statistic, types)
+        return sweep_of(rows, found.name, columns, CANDIDATE, statistic, types, self._per_unit(), extra)
 
     def _batches(
         self, statistic: Statistic, rows: str, found: plan.Input, columns: tuple[str, ...], extra: dict[str, str],
@@ -288,7 +287,7 @@ class Selection:
         operator = ExponentialChoice(
             batches, columns, statistic.sensitivity * rows_per, own, statistic.monotone, method, top, bool(varying),
             statistic.steps, answer, count, self._confidence,
-            self._sweep(statistic, names, rows, found, columns, extra),
+            self._sweep(statistic, names, rows, found, columns, {}),
         )  # fmt: skip
         made = _answer_columns(answer[0], statistic.steps) if answer is not None else []
         return operator, made, columns, self._said(statistic, rows_per)

@@ -20,7 +20,7 @@ from dpsql.sql import safe
 from dpsql.sql.bounds import Interval
 from dpsql.sql.candidates import Term, names_candidate, only_candidate, shape_of
 from dpsql.sql.dialect import expression_of, span_of, to_sql
-from dpsql.sql.factors import Factor, constant_of, factor_of
+from dpsql.sql.factors import Factor, Weight, constant_of, factor_of
 from dpsql.sql.options import Call, call_of, pair
 from dpsql.sql.relation import Names, Relation, column
 from dpsql.sql.types import Type, Typed
@@ -98,6 +98,8 @@ class Statistic:
     shape: str
     bare: tuple[Bare | None, ...] = ()
     """For each term that is a clipped sum, what is clipped."""
+    weights: tuple[Weight, ...] = ()
+    """The factor of each term."""
 
 
 def bind_statistic(node: exp.Expr, names: RowNames) -> Statistic:
@@ -120,7 +122,7 @@ def bind_statistic(node: exp.Expr, names: RowNames) -> Statistic:
         f.scale for _, f in constants
     ]
     common = Fraction(math.lcm(*(s.numerator for s in steps)))
-    terms, most, varying, directions = [], 0, [], set()
+    terms, most, varying, weights, directions = [], 0, [], [], set()
     steady = _differences(parts)
     for i, (part, public) in enumerate(zip(parts, factors, strict=True)):
         extra = int(common / (part.steps * public.scale)) * part.sign
@@ -129,6 +131,7 @@ def bind_statistic(node: exp.Expr, names: RowNames) -> Statistic:
         row = max(abs(low), abs(high))
         most += public.top * abs(extra) * row
         varying.append(f"ABS({factor}) * {row}")
+        weights.append(public.weight(extra, row))
         directions |= _directions(public, part.sign, low, high)
         term = shape_of(factor, part.amount, part.clip, part.condition, CANDIDATE)
         if term.ranges and _lengths(part.condition, names):
@@ -147,7 +150,7 @@ def bind_statistic(node: exp.Expr, names: RowNames) -> Statistic:
     return Statistic(
         tuple(terms), " + ".join(texts) or "0", common, max(1, most),
         f"CAST(GREATEST({' + '.join(varying)}, 1) AS HUGEINT)" if differs else None, len(directions) <= 1, shape,
-        tuple(part.bare for part in parts),
+        tuple(part.bare for part in parts), tuple(weights),
     )  # fmt: skip
 
 

@@ -13,9 +13,10 @@ from dpsql import plan
 from dpsql.errors import BindError, BudgetExceeded, Error, PrivacyError
 from dpsql.mechanisms.above_threshold import split
 from dpsql.mechanisms.interactive import Probe
+from dpsql.mechanisms.sweep import ORD
 from dpsql.privacy.events import SparseVector
 from dpsql.sql.block import protected
-from dpsql.sql.candidates import ORD, statistic_sql
+from dpsql.sql.candidates import statistic_sql
 from dpsql.sql.catalog import Catalog
 from dpsql.sql.dialect import span_of, to_sql
 from dpsql.sql.joins import From
