@@ -1,8 +1,9 @@
-"""Exact totals of groups without a hash table: one integer per row, sorted.
+"""Exact totals without a hash table: one integer per row, sorted or counted.
 
-Bounding how many groups a privacy unit touches needs the pairs of unit and group, millions of them, and a grouping by
-two columns is what costs most. Where the unit, the group and the values of a row fit 63 bits together, one sorted array
-says the same in a third of the time. It holds eight bytes a row, so it is for engines on this machine and for as many rows as
+Bounding what a privacy unit moves needs the totals of every unit, or of every pair of unit and group: a grouping of
+millions, which is what costs most. Where the unit, the group and the values of a row fit 63 bits together, one sorted
+array says the same in a third of the time; and where units alone are numbers without wide gaps, counting by them needs
+no sorting either. It holds a few times eight bytes a row, so it is for engines on this machine and for as many rows as
 their memory allows; else the plan's own query is read, which may spill. Both give totals that are bounded alike: per
 unit clamped, and at most ``groups`` groups of each unit, chosen by random numbers of its own.
 
@@ -12,7 +13,8 @@ distribution, and read as often.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +23,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpsql.mechanisms.base import Read
+from dpsql.mechanisms.picked import choose, runs
 from dpsql.noise.entropy import Entropy
 
 Integers = NDArray[np.int64]
@@ -31,7 +34,10 @@ TOTALS = "dpsql_totals"
 _BITS = 63
 _GROUP_BITS = 24
 """Beyond so many possible groups, an array of all of them would be larger than what is in it."""
+_SPARSE = 4
+"""Units are counted by number where there are at most so many numbers to a row."""
 _SAFE = 1 << 62
+_EXACT = 1 << 53
 _HALF = 26
 
 
@@ -59,109 +65,120 @@ class Tally:
 
 
 @dataclass(frozen=True)
+class Route:
+    """Where packed rows come from, and what becomes of their totals.
+
+    ``source`` is a SELECT of ``u``, the integer ``keys`` and what the values' SQL needs. ``final`` makes of
+    :data:`TOTALS` (the keys' columns, each tally, the units) what the plan's query would have given. ``dense``: only where
+    the public groups are all there is between the keys' ends.
+    """
+
+    keys: tuple[str, ...]
+    source: str
+    final: str
+    dense: bool = False
+
+
+@dataclass(frozen=True)
 class Packed:
     """The same totals as the query beside it, by way of packed rows.
 
-    ``ranges`` gives one row: ``n``, ``u_low``, ``u_high`` and, by key, its least and greatest (for coded groups 0 and the
-    last code). ``rows`` is a SELECT over ``{source}`` columns ``u``, the key columns and the values. ``final`` makes of
-    :data:`TOTALS` (the keys' columns, each tally, ``units``) what the query would have given.
+    ``ranges`` gives one row: ``n``, ``u_low``, ``u_high``, by key of any route its least and greatest (for coded groups 0
+    and the last code), and ``listed``, how many public groups there are. Without keys there is one route, whose totals
+    are the answer.
     """
 
     ranges: str
-    source: str
-    keys: tuple[str, ...]
+    routes: tuple[Route, ...]
     values: tuple[Value, ...]
     tallies: tuple[Tally, ...]
-    final: str
     units: str
     groups: int | None
 
     @property
     def queries(self) -> tuple[str, ...]:
         """What is read, with zeros for what the ranges would say."""
-        return (
-            self.ranges,
-            self._rows(_Layout(0, (0,) * len(self.keys), (1,) * len(self.keys), 1, ())),
-            self.final,
-        )
+        found = [self.ranges]
+        for route in self.routes:
+            keys = len(route.keys)
+            found.append(self._rows(_Layout(route, 0, (0,) * keys, (1,) * keys, 1, ())))
+            found += [route.final] if route.keys else []
+        return tuple(found)
 
     @property
     def lends(self) -> Mapping[str, list[tuple[str, str]]]:
-        names = [*self.keys, *(t.name for t in self.tallies), self.units]
-        return {TOTALS: [(name, "BIGINT") for name in names]}
+        keys = dict.fromkeys(key for route in self.routes for key in route.keys)
+        names = [*keys, *(t.name for t in self.tallies), self.units]
+        return {TOTALS: [(name, "BIGINT") for name in names]} if keys else {}
 
     def table(self, read: Read, entropy: Entropy) -> pa.Table | None:
         """The rows that the query would give, or None where the data do not fit: then the query must be read."""
         layout = self._layout(read)
         if layout is None:
-            read(self.final, {TOTALS: self._totals(*_nothing(len(self.tallies)), None)})
+            if self.routes[-1].keys:
+                nothing = self._totals(
+                    np.empty(0, dtype=np.int64), [np.empty(0, dtype=np.int64)] * len(self.tallies)
+                )
+                read(self.routes[-1].final, {TOTALS: nothing})
             return None
-        packed = _column(read(self._rows(layout)))
-        packed.sort()
-        units, codes, rows, sums = self._pairs(packed, layout)
+        rows = read(self._rows(layout))
+        if not layout.route.keys:
+            return self._whole(*(_counted if layout.counted else _sorted)(rows, layout)[1:])
+        pairs, count, sums = _sorted(rows, layout)
+        del rows
+        codes = pairs & ((1 << layout.group_bits) - 1)
         if self.groups is not None:
-            kept = choose(units, self.groups, entropy)
+            kept = choose(pairs >> layout.group_bits, self.groups, entropy)
             if kept is not None:
-                codes, rows, sums = codes[kept], rows[kept], [s[kept] for s in sums]
-        clamped = [self._clamp(tally, rows, sums) for tally in self.tallies]
-        return read(self.final, {TOTALS: self._totals(codes, clamped, layout)})
+                codes, count, sums = codes[kept], count[kept], [s[kept] for s in sums]
+        clamped = [self._clamp(tally, count, sums) for tally in self.tallies]
+        return read(layout.route.final, {TOTALS: self._totals(codes, clamped, layout)})
 
     # -- packing ------------------------------------------------------------------------------------------------
 
     def _layout(self, read: Read) -> _Layout | None:
         row = read(self.ranges).to_pylist()[0]
-        room = getattr(read, "room", 0)
         n, low, high = row["n"], row["u_low"], row["u_high"]
-        if not n or n > room or low is None:
+        if not n or n > getattr(read, "room", 0) or low is None:
             return None
-        lows, sizes = [], []
-        for key in self.keys:
-            least, most = row[f"{key}_low"], row[f"{key}_high"]
-            lows.append(0 if least is None else int(least))
-            sizes.append(2 if least is None else int(most) - int(least) + 2)  # 0 stands for NULL
+        most = max([1, *(v.most for v in self.values), *(max(abs(t.low), abs(t.high)) for t in self.tallies)])
+        if n * most >= _SAFE:
+            return None
         bits = tuple(v.most.bit_length() for v in self.values)
-        layout = _Layout(int(low), tuple(lows), tuple(sizes), int(high) - int(low) + 1, bits)
-        most = max((max(abs(t.low), abs(t.high)) for t in self.tallies), default=1)
-        fits = layout.group_bits <= _GROUP_BITS and layout.bits <= _BITS and n * most < _SAFE
-        return layout if fits and n * max((v.most for v in self.values), default=1) < _SAFE else None
+        units = int(high) - int(low) + 1
+        for route in self.routes:
+            ends = [(row[f"{key}_low"], row[f"{key}_high"]) for key in route.keys]
+            lows = tuple(0 if least is None else int(least) for least, _ in ends)
+            # 0 stands for NULL
+            sizes = tuple(2 if least is None else int(last) - int(least) + 2 for least, last in ends)
+            if route.dense and math.prod(size - 1 for size in sizes) != row["listed"]:
+                continue
+            layout = _Layout(
+                route, int(low), lows, sizes, units, bits, units <= _SPARSE * n and n * most < _EXACT
+            )
+            if layout.group_bits <= _GROUP_BITS and layout.bits <= _BITS:
+                return layout
+        return None
 
     def _rows(self, layout: _Layout) -> str:
         """One integer per row. What fell outside the ranges since they were read is left out."""
         shift = sum(layout.value_bits)
-        parts = []
+        route, parts = layout.route, []
         inside = [f"u BETWEEN {layout.low} AND {layout.low + layout.units - 1}"]
-        for key, least, size in reversed(list(zip(self.keys, layout.lows, layout.sizes, strict=True))):
+        for key, least, size in reversed(list(zip(route.keys, layout.lows, layout.sizes, strict=True))):
             code = f"COALESCE(CAST({key} AS BIGINT) - ({least}) + 1, 0)"
             parts.append(f"{code} * {1 << shift}")
-            inside.append(f"({key} IS NULL OR {key} BETWEEN {least} AND {least + size - 2})")
+            null = "" if route.dense else f"{key} IS NULL OR "
+            inside.append(f"({null}{key} BETWEEN {least} AND {least + size - 2})")
             shift += _bits(size)
         parts.append(f"(CAST(u AS BIGINT) - ({layout.low})) * {1 << shift}")
         shift = 0
         for value, bits in zip(self.values, layout.value_bits, strict=False):
             parts.append(f"({value.sql}) * {1 << shift}")
             shift += bits
-        return f"SELECT {' + '.join(parts)} AS p FROM ({self.source}) AS rows WHERE {' AND '.join(inside)}"
+        return f"SELECT {' + '.join(parts)} AS p FROM ({route.source}) AS rows WHERE {' AND '.join(inside)}"
 
     # -- adding up ----------------------------------------------------------------------------------------------
-
-    def _pairs(
-        self, packed: Integers, layout: _Layout
-    ) -> tuple[Integers, Integers, Integers, list[Integers]]:
-        """By unit and group: its unit, its group, its rows; and by value, the rows that have it and their sum."""
-        shift = sum(layout.value_bits)
-        pair = packed >> shift if shift else packed
-        starts = _starts(pair)
-        rows = np.diff(starts, append=len(packed))
-        sums: list[Integers] = []
-        low = 0
-        for bits in layout.value_bits:
-            value = (packed >> low) & ((1 << bits) - 1)
-            low += bits
-            there = value > 0
-            sums.append(rows if there.all() else np.add.reduceat(there, starts, dtype=np.int64))
-            sums.append(np.add.reduceat(value, starts))
-        pair = pair[starts]
-        return pair >> layout.group_bits, pair & ((1 << layout.group_bits) - 1), rows, sums
 
     def _clamp(self, tally: Tally, rows: Integers, sums: list[Integers]) -> Integers:
         if tally.value is None:
@@ -172,20 +189,25 @@ class Packed:
             exact = sums[2 * tally.value]
         return np.clip(exact, tally.low, tally.high)
 
-    def _totals(self, codes: Integers, clamped: list[Integers], layout: _Layout | None) -> pa.Table:
+    def _whole(self, rows: Integers, sums: list[Integers]) -> pa.Table:
+        """One row, of every unit."""
+        columns = {
+            t.name: pa.array([int(self._clamp(t, rows, sums).sum())], pa.int64()) for t in self.tallies
+        }
+        return pa.table({**columns, self.units: pa.array([len(rows)], pa.int64())})
+
+    def _totals(self, codes: Integers, clamped: list[Integers], layout: _Layout | None = None) -> pa.Table:
         size = 0 if layout is None else 1 << layout.group_bits
         units = np.bincount(codes, minlength=size)
         present = np.flatnonzero(units)
         columns: dict[str, Any] = {}
         code = present
-        for key, least, many in reversed(
-            list(zip(self.keys, layout.lows, layout.sizes, strict=True)) if layout is not None else []
-        ):
+        for key, least, many in [] if layout is None else layout.fields():
             own = code & ((1 << _bits(many)) - 1)
             columns[key] = pa.array(own - 1 + least, pa.int64(), mask=own == 0)
             code = code >> _bits(many)
-        for key in self.keys:
-            columns.setdefault(key, pa.array([], pa.int64()))
+        for key in self.routes[-1].keys if layout is None else ():
+            columns[key] = pa.array([], pa.int64())
         for tally, values in zip(self.tallies, clamped, strict=True):
             columns[tally.name] = pa.array(add_up(codes, values, size)[present], pa.int64())
         columns[self.units] = pa.array(units[present], pa.int64())
@@ -196,11 +218,14 @@ class Packed:
 class _Layout:
     """Where the bits are: from the top the unit, the keys, and the values with the first lowest."""
 
+    route: Route
     low: int
     lows: tuple[int, ...]
     sizes: tuple[int, ...]
     units: int
     value_bits: tuple[int, ...]
+    counted: bool = False
+    """Whether arrays of all units are worth having."""
 
     @property
     def group_bits(self) -> int:
@@ -210,92 +235,117 @@ class _Layout:
     def bits(self) -> int:
         return _bits(self.units) + self.group_bits + sum(self.value_bits)
 
+    def fields(self) -> list[tuple[str, int, int]]:
+        """Each key with its least value and how many there are, the lowest bits first."""
+        return list(zip(self.route.keys, self.lows, self.sizes, strict=True))[::-1]
+
+    def values(self) -> Iterator[tuple[int, int]]:
+        """Where each value starts, and its bits."""
+        at = 0
+        for bits in self.value_bits:
+            yield at, (1 << bits) - 1
+            at += bits
+
 
 def _bits(size: int) -> int:
     return (size - 1).bit_length()
 
 
-def _column(table: pa.Table) -> Integers:
-    chunks = [chunk.to_numpy(zero_copy_only=False) for chunk in table.column(0).chunks]
-    return np.concatenate([np.empty(0, dtype=np.int64), *chunks]).astype(np.int64, copy=False)
+def _chunks(table: pa.Table) -> Iterator[Integers]:
+    for chunk in table.column(0).chunks:
+        yield chunk.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
 
 
-def _starts(ordered: Integers) -> Integers:
-    """Where each run of equal integers begins."""
-    if not len(ordered):
-        return np.empty(0, dtype=np.int64)
-    change = np.empty(len(ordered), dtype=bool)
-    change[0] = True
-    np.not_equal(ordered[1:], ordered[:-1], out=change[1:])
-    return np.flatnonzero(change)
+def _sorted(table: pa.Table, layout: _Layout) -> tuple[Integers, Integers, list[Integers]]:
+    """By unit and group: both in one integer, its rows; and by value, the rows that have it and their sum."""
+    packed = np.concatenate([np.empty(0, dtype=np.int64), *_chunks(table)])
+    packed.sort()
+    shift = sum(layout.value_bits)
+    starts = runs(packed, shift)
+    rows = np.diff(starts, append=len(packed))
+    pairs = packed[starts] >> shift
+    sums: list[Integers] = []
+    fields = list(layout.values())
+    for at, mask in fields:
+        last = at == fields[-1][0]  # new memory is dear: the array itself is used up at the end
+        value = np.right_shift(packed, at, out=packed if last else None) if at else packed
+        value = np.bitwise_and(value, mask, out=packed if last else None)
+        there = value > 0
+        sums.append(rows if there.all() else np.add.reduceat(there, starts, dtype=np.int64))
+        sums.append(np.add.reduceat(value, starts))
+    return pairs, rows, sums
 
 
-def _nothing(tallies: int) -> tuple[Integers, list[Integers]]:
-    none = np.empty(0, dtype=np.int64)
-    return none, [none] * tallies
+def _counted(table: pa.Table, layout: _Layout) -> tuple[Integers, Integers, list[Integers]]:
+    """The same by unit alone, without sorting: an array of all units is counted into.
 
-
-def choose(units: Integers, groups: int, entropy: Entropy) -> NDArray[np.bool_] | None:
-    """Which of each unit's groups are kept: at most ``groups`` of them, each choice as likely. None keeps all.
-
-    ``units`` is sorted: one entry per unit and group. A unit's choice is made by random numbers that belong to its own
-    entries, so no other unit takes part in it.
+    Sums are taken in doubles, which is exact: all the values together are below 2**53. Counting is adding one, so rows and
+    the first value are added up together, in two fields of a number, where that turns out to fit.
     """
-    starts = _starts(units)
-    sizes = np.diff(starts, append=len(units))
-    many = sizes > groups
-    if not many.any():
-        return None
-    crowded = np.repeat(many, sizes)
-    places = np.flatnonzero(crowded)
-    owner = np.repeat(np.arange(int(many.sum())), sizes[many])
-    order = places[_shuffled(owner, entropy)]
-    counts = sizes[many]
-    rank = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
-    kept = ~crowded
-    kept[order[rank < groups]] = True
-    return kept
+    n, shift = table.num_rows, sum(layout.value_bits)
+    unit = np.empty(n, dtype=np.int64)
+    values = [np.empty(n) for _ in layout.value_bits]
+    full = [True] * len(values)
+    at = 0
+    for part in _chunks(table):
+        end = at + len(part)
+        np.right_shift(part, shift, out=unit[at:end])
+        for i, (low, mask) in enumerate(layout.values()):
+            held = (part >> low) & mask if low else part & mask
+            full[i] = full[i] and bool(held.all())
+            values[i][at:end] = held
+        at = end
+
+    def total(weights: NDArray[np.float64] | None = None) -> Integers:
+        return np.bincount(unit, weights=weights, minlength=layout.units).astype(np.int64, copy=False)
+
+    rows, first = _both(unit, values[0], layout) if values else (total(), None)
+    units = np.flatnonzero(rows)
+    counts = rows[units]
+    sums: list[Integers] = []
+    for i, (value, everywhere) in enumerate(zip(values, full, strict=True)):
+        own = counts if everywhere else total((value > 0).astype(np.float64))[units]
+        added = first if i == 0 and first is not None else total(value)
+        sums += [own, added[units]]
+    return units, counts, sums
 
 
-def _shuffled(owner: Integers, entropy: Entropy) -> Integers:
-    """Positions in the order of their (ascending) owners, at random within each.
+def _both(unit: Integers, value: NDArray[np.float64], layout: _Layout) -> tuple[Integers, Integers | None]:
+    """Each unit's rows and the sum of its values; None for the sums where they did not fit beside.
 
-    How many bits a ticket has depends on how many entries there are, so two that are equal must be told apart by further
-    bits: were it by their places, one unit more could take a bit from everybody, and with it move what others choose.
+    What is added is never negative. So a total below 2**53 was exact all along; and no sum has run over into the rows
+    beside it if these come to as many as there are.
     """
-    n = len(owner)
-    place, who = (n - 1).bit_length(), int(owner[-1]).bit_length()
-    chance = min(32, _BITS - place - who)
-    words = entropy.words((n + 1) // 2).view(np.uint32)[:n].astype(np.int64)
-    if chance < 16:  # too many for one word each: slower, and the same
-        return np.lexsort((entropy.words(n), words, owner)).astype(np.int64)
-    tickets = (owner << (chance + place)) | ((words >> (32 - chance)) << place) | np.arange(n)
-    tickets.sort()
-    order = tickets & ((1 << place) - 1)
-    tickets >>= place
-    same = np.concatenate([[False], tickets[1:] == tickets[:-1], [False]])
-    tied = np.flatnonzero(same[1:] | same[:-1])
-    if len(tied):
-        few = order[tied]
-        order[tied] = few[np.lexsort((entropy.words(len(few)), words[few], tickets[tied]))]
-    return order
+    field = (_EXACT.bit_length() - 1 + layout.value_bits[0]) // 2
+    value += 1 << field
+    both = np.bincount(unit, weights=value, minlength=layout.units)
+    value -= 1 << field
+    if both.max() < _EXACT:
+        whole = both.astype(np.int64)
+        rows = whole >> field
+        if int(rows.sum()) == len(unit):
+            return rows, whole & ((1 << field) - 1)
+    return np.bincount(unit, minlength=layout.units), None
 
 
 def add_up(codes: Integers, values: Integers, size: int) -> Integers:
     """Sums of integers by code, exact as long as all of them together stay within 62 bits.
 
-    Adding is done on doubles, in two halves that are both exact: each term is below 2**26 or 2**36 in size, and a partial
-    sum stays below 2**53 for up to 2**27 terms; more are taken in turns.
+    Adding is done on doubles, at once where no sum can leave 53 bits. Else in two halves that are both exact: each term is
+    below 2**26 or 2**36 in size, and a partial sum stays below 2**53 for up to 2**27 terms; more are taken in turns.
     """
     out = np.zeros(size, dtype=np.int64)
+    if not len(values):
+        return out
+    if max(int(values.max()), -int(values.min())) * len(values) < _EXACT:
+        return np.bincount(codes, weights=values, minlength=size).astype(np.int64)
     for start in range(0, len(codes), 1 << _HALF):
         some, what = codes[start : start + (1 << _HALF)], values[start : start + (1 << _HALF)]
         low = what & ((1 << _HALF) - 1)
         high = what >> _HALF
         out += np.bincount(some, weights=low, minlength=size).astype(np.int64)
-        if high.any():
-            if int(np.abs(high).max()) * len(high) < 1 << 53:
-                out += np.bincount(some, weights=high, minlength=size).astype(np.int64) << _HALF
-            else:
-                np.add.at(out, some, high << _HALF)
+        if int(np.abs(high).max()) * len(high) < _EXACT:
+            out += np.bincount(some, weights=high, minlength=size).astype(np.int64) << _HALF
+        else:
+            np.add.at(out, some, high << _HALF)
     return out

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dpsql.sql.joins import From
 from dpsql.sql.relation import Relation
 
-_WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
+WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
+"""SQL types of integers that fit BIGINT."""
 
 
 def whole_unit(relation: Relation) -> bool:
     """Whether units are integers that fit BIGINT, whatever the data."""
-    return relation.unit_type is not None and relation.unit_type.sql in _WHOLE
+    return relation.unit_type is not None and relation.unit_type.sql in WHOLE
 
 
 def holder(bound: From) -> Relation:

@@ -13,9 +13,11 @@ import pyarrow as pa
 import pytest
 
 import dpsql
+from dpsql.mechanisms import packed as packing
 from dpsql.mechanisms.additive import Aggregation
 from dpsql.mechanisms.base import SALT, Reader
-from dpsql.mechanisms.packed import TOTALS, add_up, choose
+from dpsql.mechanisms.packed import TOTALS, add_up
+from dpsql.mechanisms.picked import below_each, choose, runs
 from dpsql.noise.entropy import Entropy
 from dpsql.sql.bind import bind
 from dpsql.sql.parse import parse
@@ -34,6 +36,7 @@ max_groups = 2
 [tables.t.columns]
 ward = { values = ["A", "B", "it's"] }
 k = { values = [0, 1, 2, 3] }
+z = { values = [0, 2, 9] }
 x = { bounds = [-3, 10] }
 y = { bounds = [0, 1] }
 """
@@ -44,7 +47,18 @@ SHAPES = [
     "SELECT g, COUNT(*), SUM(x) FROM t GROUP BY g",
     "SELECT g, h, SUM(x), AVG(x) FROM t WHERE x > -5 GROUP BY g, h",
     "SELECT k, ward, COUNT(*) FILTER (WHERE y > 0.5), SUM(x) FILTER (WHERE ward = 'A') FROM t GROUP BY ALL",
+    "SELECT k, SUM(x), SUM(x, contribution_bounds_per_row => (0, 4)), AVG(x) FROM t GROUP BY k",
+    "SELECT ward, COUNT(*) FROM t GROUP BY ward",
+    "SELECT z, k, COUNT(*), SUM(x) FROM t GROUP BY z, k",
+    "SELECT h, k, SUM(y) FROM t GROUP BY h, k",
 ]
+ALL = [
+    "SELECT COUNT(*), COUNT(x), SUM(x), AVG(y) FROM t",
+    "SELECT COUNT(*, contribution_bounds_per_group => (2, 3)), SUM(x, contribution_bounds_per_row => (1, 4)) FROM t",
+    "SELECT COUNT(DISTINCT u), SUM(y) FILTER (WHERE x > 0), AVG(x) FROM t WHERE k < 3",
+    "SELECT COUNT(*) FROM t",
+]
+"""Without groups."""
 
 
 @pytest.fixture
@@ -58,11 +72,12 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
         y = pick(["NULL", "'nan'", "'inf'", "-1.0", "0.25", "0.75", "1e30"])
         ward = pick(["NULL", "'A'", "'B'", "'it''s'", "'Z'"])
         u, k = pick(["NULL", "-7", *map(str, range(12))]), pick(["NULL", "0", "1", "2", "3", "9"])
-        return f"({u}, {k}, {g}, {pick('0123')}, {x}, {y}, {ward})"
+        z = pick(["NULL", "0", "2", "5", "9"])
+        return f"({u}, {k}, {z}, {g}, {pick('0123')}, {x}, {y}, {ward})"
 
     with duckdb.connect() as con:
         con.execute(
-            "CREATE TABLE t (u BIGINT, k INTEGER, g BIGINT, h TINYINT, x INTEGER, y DOUBLE, ward VARCHAR)"
+            "CREATE TABLE t (u BIGINT, k INTEGER, z SMALLINT, g BIGINT, h TINYINT, x INTEGER, y DOUBLE, ward VARCHAR)"
         )
         con.execute("INSERT INTO t VALUES " + ", ".join(row() for _ in range(400)))
         yield con
@@ -115,6 +130,41 @@ def test_the_same_totals_as_the_query_where_nothing_is_chosen(
         assert packed.schema.field(key).type == query.schema.field(key).type
 
 
+@pytest.mark.parametrize("sparse", [4, 0], ids=["counted", "sorted"])
+@pytest.mark.parametrize("text", ALL)
+def test_the_same_totals_without_groups(
+    con: duckdb.DuckDBPyConnection, text: str, sparse: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dpsql.mechanisms.packed._SPARSE", sparse)
+    found = operator(con, text)
+    assert found.packed is not None
+    log: list[str] = []
+    totals = found.packed.table(reader(con, log), Entropy())
+    assert len(log) == 2
+    assert rows(totals, ()) == rows(con.sql(found.query).to_arrow_table(), ())
+    con.execute("DELETE FROM t")
+    assert found.packed.table(reader(con), Entropy()) is None
+    assert found.released(reader(con), Entropy()).num_rows == 1
+
+
+def test_public_groups_with_gaps_are_coded(con: duckdb.DuckDBPyConnection) -> None:
+    """What lies between public groups is no group: it must not take a place that a unit has."""
+    text = "SELECT WITH DP OPTIONS (max_groups_contributed = 1) z, COUNT(*) FROM t GROUP BY z"
+    found = operator(con, text)
+    assert found.packed is not None and [route.dense for route in found.packed.routes] == [True, False]
+    seen: list[str] = []
+    totals = rows(found.packed.table(reader(con, seen), Entropy()), found.keys)
+    assert "row_number" in seen[1]
+    touched = con.sql("SELECT COUNT(DISTINCT u) FROM t WHERE z IN (0, 2, 9)").fetchall()[0][0]
+    elsewhere = con.sql("SELECT COUNT(DISTINCT u) FROM t WHERE z = 5").fetchall()[0][0]
+    assert totals.keys() == {(0,), (2,), (9,)} and elsewhere > 3
+    assert sum(row["units"] for row in totals.values()) == touched
+    whole = operator(con, text.replace("z", "k")).packed
+    seen.clear()
+    assert whole is not None and whole.table(reader(con, seen), Entropy()) is not None
+    assert "row_number" not in seen[1]
+
+
 @pytest.mark.parametrize("text", SHAPES[:2])
 def test_a_unit_counts_in_no_more_groups_than_it_may(con: duckdb.DuckDBPyConnection, text: str) -> None:
     found = operator(con, text)
@@ -147,6 +197,47 @@ def test_each_choice_is_as_likely_whoever_else_is_there() -> None:
     assert crowd is not None
     assert np.bincount(among[crowd]).tolist() == [2] * 400
     assert choose(np.arange(9), 1, entropy) is None
+
+
+@pytest.mark.parametrize("few", [8, 0], ids=["drawn", "shuffled"])
+def test_every_set_of_groups_is_as_likely(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpsql.mechanisms.picked._FEW", few)
+    people = 6000
+    kept = choose(np.repeat(np.arange(people), 5), 2, Entropy())
+    assert kept is not None
+    seen = Counter(tuple(np.flatnonzero(row).tolist()) for row in kept.reshape(people, 5))
+    assert len(seen) == 10 and all(len(pair) == 2 for pair in seen)
+    assert sum((n - people / 10) ** 2 / (people / 10) for n in seen.values()) < 45  # 1e-6 of all runs
+
+
+def test_numbers_below_bounds_of_their_own_have_no_bias() -> None:
+    bound = 3 << 30  # a third of all words would favour some numbers
+    drawn = below_each(np.full(30_000, bound), Entropy())
+    thirds = np.bincount(drawn // (1 << 30), minlength=3)
+    assert drawn.max() < bound and sum((thirds - 10_000) ** 2 / 10_000) < 30
+    words = iter([0, 2**32 - 1])  # the word 0 is one of those that are drawn again
+    entropy = Entropy(lambda n: b"".join(next(words, 7).to_bytes(8, "little") for _ in range(n // 8)))
+    assert below_each(np.array([bound]), entropy).tolist() == [bound - 1]
+    biased = Counter((np.arange(30_000) * (2**32 // 30_000) % bound // (1 << 30)).tolist())
+    assert sum((biased[i] - 10_000) ** 2 / 10_000 for i in range(3)) > 30
+
+
+def test_runs_are_found_across_blocks() -> None:
+    ordered = np.sort(np.random.default_rng(2).integers(0, 1 << 20, 300_000))
+    for shift in (0, 3, 9, 30):
+        assert runs(ordered, shift).tolist() == np.unique(ordered >> shift, return_index=True)[1].tolist()
+
+
+@pytest.mark.parametrize(("rows", "fits"), [(40, True), (70_000, False)])
+def test_rows_and_sums_are_added_up_together_where_they_fit(rows: int, fits: bool) -> None:
+    dice = np.random.default_rng(4)
+    unit = np.concatenate([np.zeros(rows, dtype=np.int64), np.arange(1, 50)])
+    value = dice.integers(2**20 - 9, 2**20, len(unit)).astype(np.float64)
+    layout = packing._Layout(packing.Route((), "", ""), 0, (), (), 50, (20,))
+    count, total = packing._both(unit, value.copy(), layout)
+    assert count.tolist() == np.bincount(unit).tolist() and (total is not None) == fits
+    if total is not None:
+        assert total.tolist() == np.bincount(unit, weights=value).astype(int).tolist()
 
 
 def test_always_choosing_the_first_would_be_seen() -> None:
@@ -197,7 +288,7 @@ def test_an_empty_table(con: duckdb.DuckDBPyConnection) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "SELECT COUNT(*), SUM(x) FROM t",
+        "SELECT COUNT(*), VAR_POP(x) FROM t",
         "SELECT ward, VAR_POP(x) FROM t GROUP BY ward",
         "SELECT ward, AVG(x, contribution_bounds_per_group => (0, 3)) FROM t GROUP BY ward",
         "SELECT LOWER(ward) AS w, COUNT(*) FROM t WHERE x > 0 GROUP BY x, w",
