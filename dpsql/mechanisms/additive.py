@@ -129,7 +129,7 @@ class Aggregation:
         return (*said, *(line for output in self.outputs for line in output.sentences(confidence)), *route)
 
 
-_ROUTE = "Where rows fit memory as one integer each, they are sorted here instead of grouped there: the same totals, sooner."
+_ROUTE = "Where rows fit memory as one integer each, they are added up here instead of grouped there: the same totals, sooner."
 
 
 def by_key(table: pa.Table, keys: tuple[str, ...]) -> pa.Table:

@@ -4,6 +4,7 @@ SELECT COUNT(*) AS n FROM visits
 1. Each patient_id in visits is protected, with at most 10 rows in one group.
 2. count_star(): count the rows; one privacy unit moves this by at most 10 in all.
 3. count_star(): the count with discrete Laplace noise of scale 100 (ε=0.1); within ±300 with 0.95 probability.
+4. Where rows fit memory as one integer each, they are added up here instead of grouped there: the same totals, sooner.
 Would cost ε=0.1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 
 Expected error, with 0.95 probability, at other epsilons:
@@ -18,7 +19,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) ward, AVG(amount) AS mean FROM visits GROUP
 3. avg(amount): average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count.
 4. avg(amount): a total about 250 with discrete Laplace noise of scale 15000 (ε=0.5, over 3 groups); within ±55333.2 with 0.975 probability.
 5. avg(amount): divided by a count with discrete Laplace noise of scale 60 (ε=0.5, over 3 groups); within ±221 with 0.975 probability.
-6. Where rows fit memory as one integer each, they are sorted here instead of grouped there: the same totals, sooner.
+6. Where rows fit memory as one integer each, they are added up here instead of grouped there: the same totals, sooner.
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 
 Expected error, with 0.95 probability, at other epsilons:
@@ -59,6 +60,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, noise = 'GAUSSIAN') COUNT(*) 
 3. sum(amount): add amount, held to [0, 500] (from the policy); one privacy unit moves this by at most 5000 in all.
 4. count_star(): the count with rounded Gaussian noise of deviation 83.4832 (ε=0.5, δ=5e-07); within ±164 with 0.95 probability.
 5. sum(amount): the sum with rounded Gaussian noise of deviation 41741.6 (ε=0.5, δ=5e-07); within ±81812 with 0.95 probability.
+6. Where rows fit memory as one integer each, they are added up here instead of grouped there: the same totals, sooner.
 Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 
 Expected error, with 0.95 probability, at other epsilons:
@@ -76,13 +78,14 @@ It reads nothing private and costs nothing.
 SELECT WITH DP OPTIONS (epsilon = 1) SUM(LEAST(amount, 100) - 10) AS total FROM visits
 ----
 1. Each patient_id in visits is protected, with at most 10 rows in one group.
-2. sum(LEAST(amount, 100) - 10): add LEAST(amount, 100) - 10, held to [-10, 90] (from the policy); one privacy unit moves this by at most 900 in all.
-3. sum(LEAST(amount, 100) - 10): the sum with discrete Laplace noise of scale 900 (ε=1); within ±2696.16 with 0.95 probability.
+2. sum(least(amount, 100) - 10): add LEAST(amount, 100) - 10, held to [-10, 90] (from the policy); one privacy unit moves this by at most 900 in all.
+3. sum(least(amount, 100) - 10): the sum with discrete Laplace noise of scale 900 (ε=1); within ±2696.16 with 0.95 probability.
+4. Where rows fit memory as one integer each, they are added up here instead of grouped there: the same totals, sooner.
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 
 Expected error, with 0.95 probability, at other epsilons:
                                    ε=0.1     ε=0.2    ε=0.5    [ε=1]      ε=2      ε=5
-  sum(LEAST(amount, 100) - 10)   ±26 960   ±13 480   ±5 392   ±2 696   ±1 348   ±539.2
+  sum(least(amount, 100) - 10)   ±26 960   ±13 480   ±5 392   ±2 696   ±1 348   ±539.2
 ====
 -- case: a histogram and a covariance
 EXPLAIN SELECT WITH DP OPTIONS (epsilon = 1) HISTOGRAM(ward) AS h, COVAR_POP(age, amount) AS c FROM visits
