@@ -29,6 +29,7 @@ from dpsql.sql.bind import bind
 from dpsql.sql.catalog import Catalog
 from dpsql.sql.options import epsilon_text
 from dpsql.sql.parse import Statement, parse
+from dpsql.sql.remembered import Plans
 from dpsql.sql.thresholds import Declaration, bind_declare
 from dpsql.stored import pack, unpack
 
@@ -94,6 +95,7 @@ class Session:
         self._functions: dict[str, Callable[..., object]] = {}
         self._catalog = Catalog(policy, engine, policy.budget.accountant, self._functions)
         self._finisher = Finisher(engine, policy)
+        self._plans = Plans(self._catalog, self._finisher)
         self._alarms = Alarms(ledger, self._entropy)
         self._collecting: DeclaredStatements | None = None
 
@@ -197,7 +199,7 @@ class Session:
         if statement.kind != "query":
             return None
         try:
-            plan = bind(statement, self._catalog, self._finisher, declared)
+            plan = self._plans.bind(statement, self._catalog, declared)
             self._check(plan)
             return plan
         except PrivacyError as error:

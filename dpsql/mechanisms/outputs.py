@@ -92,6 +92,11 @@ def doubles(values: Floats, present: NDArray[np.bool_] | None = None) -> pa.Arra
     return _column(values.astype(np.float64), pa.float64(), present)
 
 
+def longs(values: Integers, present: NDArray[np.bool_] | None = None) -> pa.Array:
+    """A column of 64-bit integers, NULL where they are not ``present``."""
+    return _column(values.astype(np.int64), pa.int64(), present)
+
+
 def _column(values: NDArray[Any], kind: pa.DataType, present: NDArray[np.bool_] | None = None) -> pa.Array:
     """An Arrow column over numpy's memory. ``pa.array`` would import pandas first, for half a second."""
     held = None if present is None else pa.py_buffer(np.packbits(present, bitorder="little"))

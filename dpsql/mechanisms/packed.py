@@ -23,6 +23,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpsql.mechanisms.base import Read
+from dpsql.mechanisms.outputs import longs
 from dpsql.mechanisms.picked import choose, runs
 from dpsql.noise.entropy import Entropy
 
@@ -191,10 +192,8 @@ class Packed:
 
     def _whole(self, rows: Integers, sums: list[Integers]) -> pa.Table:
         """One row, of every unit."""
-        columns = {
-            t.name: pa.array([int(self._clamp(t, rows, sums).sum())], pa.int64()) for t in self.tallies
-        }
-        return pa.table({**columns, self.units: pa.array([len(rows)], pa.int64())})
+        columns = {t.name: longs(self._clamp(t, rows, sums).sum(keepdims=True)) for t in self.tallies}
+        return pa.table({**columns, self.units: longs(np.array([len(rows)]))})
 
     def _totals(self, codes: Integers, clamped: list[Integers], layout: _Layout | None = None) -> pa.Table:
         size = 0 if layout is None else 1 << layout.group_bits
@@ -204,13 +203,13 @@ class Packed:
         code = present
         for key, least, many in [] if layout is None else layout.fields():
             own = code & ((1 << _bits(many)) - 1)
-            columns[key] = pa.array(own - 1 + least, pa.int64(), mask=own == 0)
+            columns[key] = longs(own - 1 + least, own > 0)
             code = code >> _bits(many)
         for key in self.routes[-1].keys if layout is None else ():
-            columns[key] = pa.array([], pa.int64())
+            columns[key] = longs(present)
         for tally, values in zip(self.tallies, clamped, strict=True):
-            columns[tally.name] = pa.array(add_up(codes, values, size)[present], pa.int64())
-        columns[self.units] = pa.array(units[present], pa.int64())
+            columns[tally.name] = longs(add_up(codes, values, size)[present])
+        columns[self.units] = longs(units[present])
         return pa.table(columns)
 
 
@@ -252,8 +251,10 @@ def _bits(size: int) -> int:
 
 
 def _chunks(table: pa.Table) -> Iterator[Integers]:
-    for chunk in table.column(0).chunks:
-        yield chunk.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    for chunk in table.column(0).cast(pa.int64()).chunks:
+        if len(chunk):
+            whole: Integers = np.from_dlpack(chunk)  # type: ignore[assignment]  # to_numpy would import pandas
+            yield whole
 
 
 def _sorted(table: pa.Table, layout: _Layout) -> tuple[Integers, Integers, list[Integers]]:

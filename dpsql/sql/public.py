@@ -55,12 +55,12 @@ def renamed(tree: exp.Expr, blocks: Sequence[Block], public: Iterable[str]) -> t
     found = []
     for item in tree.expressions:
         node = item.unalias()
-        target = (
-            node.to.sql(dialect="duckdb")
-            if isinstance(node, exp.Cast) and not node.args.get("safe")
-            else None
-        )
-        node = node.this if target is not None else node
+        target = None
+        while isinstance(node, exp.Cast) and not node.args.get("safe"):
+            kind = node.to.sql(dialect="duckdb")
+            if target not in (None, kind):
+                return None
+            target, node = kind, node.this
         if not isinstance(node, exp.Column) or node.name not in kinds or not item.alias_or_name:
             return None
         found.append(Renamed(item.alias_or_name, node.name, target or kinds[node.name]))

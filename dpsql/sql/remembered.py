@@ -1,0 +1,65 @@
+"""Plans of statements that were bound before: asking again costs no parsing of expressions and no proofs of bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from dpsql.engine.finish import Finisher
+from dpsql.plan import Plan
+from dpsql.sql.bind import bind
+from dpsql.sql.catalog import Catalog
+from dpsql.sql.parse import Statement
+
+_MOST = 200
+
+
+class _Watched:
+    """A finisher that tells whether public rows were looked at: what a plan makes of these may be another tomorrow."""
+
+    def __init__(self, finisher: Finisher) -> None:
+        self._finisher = finisher
+        self.looked = False
+
+    def describe(
+        self, sql: str, relations: Mapping[str, Sequence[tuple[str, str]]], public: Iterable[str] = ()
+    ) -> list[tuple[str, str]]:
+        return self._finisher.describe(sql, relations, public)
+
+    def finish(self, sql: str, relations: Mapping[str, pa.Table], public: Iterable[str] = ()) -> pa.Table:
+        self.looked = True
+        return self._finisher.finish(sql, relations, public)
+
+
+class Plans:
+    """Binds statements under one catalog, each text once.
+
+    A plan is a value that depends on the statement's text, the policy and the schema, which a catalog reads once. Whatever
+    depends on more is bound anew: parameters, thresholds, registered functions, public rows. So are refusals.
+    """
+
+    def __init__(self, catalog: Catalog, finisher: Finisher) -> None:
+        self._catalog = catalog
+        self._finisher = finisher
+        self._kept: dict[tuple[str, tuple[int, int]], Plan] = {}
+
+    def bind(self, statement: Statement, catalog: Catalog, declared: dict[str, Any]) -> Plan:
+        """The plan of a query.
+
+        Raises:
+            BindError, PrivacyError: as :func:`dpsql.sql.bind.bind`.
+        """
+        if catalog is not self._catalog or catalog.functions or declared or "$" in statement.source:
+            return bind(statement, catalog, self._finisher, declared)
+        key = (statement.text, statement.span)
+        plan = self._kept.get(key)
+        if plan is None:
+            watched = _Watched(self._finisher)
+            plan = bind(statement, catalog, watched, declared)
+            if not watched.looked and not plan.public and not any(block.inputs for block in plan.blocks):
+                if len(self._kept) >= _MOST:
+                    self._kept.clear()
+                self._kept[key] = plan
+        return plan
