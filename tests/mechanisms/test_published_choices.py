@@ -169,7 +169,7 @@ def test_permute_and_flip_costs_more_zcdp(case: dict) -> None:
             divergence = math.log(float((a**order * b ** (1 - order)).sum())) / (order - 1)
             rho = max(rho, divergence / order)
     epsilon = Fraction(case["eps"])
-    assert 0.99 * case["rho"] < rho < 1.05 * case["rho"]  # the published search was on a coarser grid
+    assert 0.98 * case["rho"] < rho < 1.05 * case["rho"]  # the published search was on a coarser grid
     assert rho <= float(PureDP(epsilon).rho or 0)
     assert case["ratio_to_em"] == pytest.approx(case["rho"] / (case["eps"] ** 2 / 8))
     assert rho > 1.8 * float(
