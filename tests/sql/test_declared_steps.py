@@ -1,0 +1,69 @@
+"""What is declared of a statistic, against sensitivities worked out by hand: bounds below zero, keys with two faces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import duckdb
+import pytest
+
+import dpsql
+from dpsql.mechanisms.above_threshold import AboveThreshold
+from dpsql.sql.bind import bind
+from dpsql.sql.parse import parse
+
+POLICY = """
+[budget]
+epsilon = 1e9
+delta = 1e-3
+accountant = "basic"
+default_epsilon = 1e6
+default_delta = 1e-6
+[tables.t]
+privacy_unit = "u"
+max_rows = 3
+max_groups = 3
+[tables.t.columns]
+loss = { bounds = [-10, 2] }
+x = { bounds = [0, 10] }
+y = { bounds = [0, 10] }
+"""
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[dpsql.Session]:
+    with duckdb.connect() as con:
+        con.execute(
+            "CREATE TABLE t AS SELECT i // 3 AS u, -(i % 11) AS loss, i % 11 AS x, 10 - i % 11 AS y, "
+            "INTERVAL (i) DAY AS gap, i * 0.5::DOUBLE AS d, [i * 0.5::DOUBLE] AS many FROM range(300) AS r(i)"
+        )
+        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
+            yield session
+
+
+def test_a_sum_of_numbers_below_zero_moves_by_the_farther_bound(session: dpsql.Session) -> None:
+    text = "WITH c(b) AS (VALUES (1), (2)) SELECT ABOVE_THRESHOLD(SUM(loss), -100) OVER c FROM t"
+    operator = bind(parse(text)[0], session._catalog, session._finisher).blocks[0].operator
+    assert isinstance(operator, AboveThreshold)
+    assert operator.noise.sensitivity == 30 * operator.steps
+    assert not operator.noise.monotone  # the bounds lie on both sides of zero
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"), [("COVAR_POP(x, y)", None), ("CORR(x, y)", -1.0), ("REGR_SLOPE(y, x)", -1.0)]
+)
+def test_columns_that_go_against_each_other(
+    session: dpsql.Session, call: str, expected: float | None
+) -> None:
+    """Products about the centres are negative then: a unit's own total of them is clamped below zero, not at it."""
+    (found,) = session.sql(f"SELECT {call} AS a FROM t").fetchone() or (None,)
+    if expected is None:
+        plain = duckdb.sql("SELECT COVAR_POP(i % 11, 10 - i % 11) FROM range(300) AS r(i)").fetchall()
+        expected = plain[0][0]
+    assert found == pytest.approx(expected, rel=0.01)
+
+
+@pytest.mark.parametrize("key", ["gap", "d", "many"])
+def test_keys_of_two_faces_are_refused(session: dpsql.Session, key: str) -> None:
+    with pytest.raises(dpsql.PrivacyError, match="stable groups"):
+        session.sql(f"SELECT {key} AS k, COUNT(*) AS n FROM t GROUP BY 1")
