@@ -67,3 +67,20 @@ def test_columns_that_go_against_each_other(
 def test_keys_of_two_faces_are_refused(session: dpsql.Session, key: str) -> None:
     with pytest.raises(dpsql.PrivacyError, match="stable groups"):
         session.sql(f"SELECT {key} AS k, COUNT(*) AS n FROM t GROUP BY 1")
+
+
+def test_both_sides_of_union_all_count(session: dpsql.Session) -> None:
+    """A unit has as many rows as both sides may have: three of each here."""
+    text = "SELECT COUNT(*) AS n FROM (SELECT u, x FROM t UNION ALL SELECT u, x FROM t) AS twice"
+    assert session.sql(text).fetchone() == (600,)
+
+
+def test_the_limit_of_a_query_holds_for_all_of_its_grouping_sets() -> None:
+    policy = dpsql.Policy.loads(POLICY.replace("accountant", "max_epsilon_per_query = 1\naccountant"))
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE t (u INTEGER, loss INTEGER, x INTEGER, y INTEGER)")
+        with dpsql.connect(con, policy=policy) as session:
+            for groups in ("x", "ROLLUP (x, y)", "CUBE (x, y)", "GROUPING SETS ((x), (y), ())"):
+                text = f"SELECT WITH DP OPTIONS (epsilon = 1.5) COUNT(*) AS n FROM t GROUP BY {groups}"
+                with pytest.raises(dpsql.BudgetExceeded, match="per query"):
+                    session.sql(text)
