@@ -27,7 +27,7 @@ from dpsql.sql.joins import From, bind_from, lent
 from dpsql.sql.modes import BLOCKS, is_private_call, readers_of
 from dpsql.sql.options import Options, mode_of, take_mode
 from dpsql.sql.parentheses import without_parentheses
-from dpsql.sql.parse import Statement, canonical
+from dpsql.sql.parse import PIVOTED, Statement, canonical
 from dpsql.sql.per_unit import group_distinct, groups_by_unit, per_unit_rows
 from dpsql.sql.public import Finish, public_columns, renamed
 from dpsql.sql.relation import Field, Names, Relation, column, fold
@@ -90,6 +90,11 @@ class Binder:
             return self.query(tree.this, env, inner)
         if isinstance(tree, exp.Values):
             return None
+        if isinstance(tree, exp.Pivot):
+            raise BindError(
+                "PIVOT and UNPIVOT stand after a relation, with their columns named.",
+                span=span_of(tree), hint=PIVOTED,
+            )  # fmt: skip
         if not isinstance(tree, exp.Select):
             raise BindError(
                 "only SELECT can stand here.",
@@ -132,7 +137,12 @@ class Binder:
                 span=span_of(tree.left),
                 hint="aggregate each side first, then combine the answers.",
             )
-        if tree.args.get("limit") or tree.args.get("order") or tree.args.get("by_name"):
+        if tree.args.get("by_name"):
+            raise PrivacyError(
+                "BY NAME is not known over private rows.", span=span_of(tree.left),
+                hint="write UNION ALL, with the same columns in the same places.",
+            )  # fmt: skip
+        if tree.args.get("limit") or tree.args.get("order"):
             raise PrivacyError("private rows have no order to cut by.", span=span_of(tree.args.get("limit")))
         left, right = sides
         assert left is not None and right is not None
@@ -272,7 +282,9 @@ class Binder:
             raise BindError(
                 "tables have one plain name here.",
                 span=span_of(node),
-                hint=f"write {node.name}; SHOW TABLES lists them.",
+                hint=f"write {node.name}."
+                if any(fold(name) == fold(node.name) for name in self.catalog.policy.tables)
+                else "SHOW TABLES lists them.",
             )
         cte = env.get(fold(node.name))
         if cte is not None:
@@ -287,7 +299,10 @@ class Binder:
         self._refuse_samples(node)
         alias = node.args.get("alias")
         if alias is not None and alias.args.get("columns"):
-            raise PrivacyError("the columns of a private table keep their names.", span=span_of(alias))
+            raise PrivacyError(
+                "the columns of a private table keep their names.", span=span_of(alias),
+                hint=f"rename them in a subquery: (SELECT x AS y FROM {node.name}) AS {alias.name}.",
+            )  # fmt: skip
         return self.catalog.relation(table, node.alias_or_name)
 
     def private_from(self, select: exp.Select, env: Env) -> From:
@@ -308,12 +323,11 @@ class Binder:
     def _refuse_samples(self, node: exp.Expr) -> None:
         for key in ("sample", "pivots", "laterals", "joins"):
             if node.args.get(key):
-                what = {"sample": "a sample", "pivots": "PIVOT"}.get(key, "this")
-                raise PrivacyError(
-                    f"{what} can't be taken of private rows.",
-                    span=span_of(node),
-                    hint="aggregate all of them.",
+                what = {"sample": "a sample can't", "pivots": "PIVOT and UNPIVOT can't"}.get(
+                    key, "this can't"
                 )
+                hint = "aggregate all of them." if key != "pivots" else PIVOTED
+                raise PrivacyError(f"{what} be taken of private rows.", span=span_of(node), hint=hint)
 
     def from_of(self, select: exp.Select, relations: dict[int, Relation | None], env: Env) -> From:
         if select.args.get("laterals"):
@@ -400,8 +414,15 @@ class Binder:
             ("locks", "FOR"),
         ):
             if select.args.get(key):
+                hint = {"sample": "aggregate all of them.", "windows": "write the window after OVER."}.get(
+                    key
+                )
+                found = select.args[key]
+                place = span_of(found[0] if isinstance(found, list) else found)
                 raise PrivacyError(
-                    f"{what} can't be used on private rows.", span=span_of(select.expressions[0])
+                    f"{what} can't be used on private rows.",
+                    span=place or span_of(select.expressions[0]),
+                    hint=hint,
                 )
 
 

@@ -16,12 +16,13 @@ from dpsql.sql.domain import Domain, public_domain
 from dpsql.sql.elsewhere import refuse_elsewhere
 from dpsql.sql.intervals import interval_of, json_report
 from dpsql.sql.joins import From
-from dpsql.sql.naming import fresh_names, label_of
+from dpsql.sql.naming import fresh_names, label_of, spelled
 from dpsql.sql.options import Call, Options, call_of
 from dpsql.sql.registry import TABLE, bind_aggregate
 from dpsql.sql.relation import Names, column, fold
 from dpsql.sql.release import release
 from dpsql.sql.rewrite import Exact, Key
+from dpsql.sql.rows import with_aliases
 from dpsql.sql.types import Typed
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ class Block:
     env: Env
     name: str
     names: Names = field(init=False)
+    named: dict[str, exp.Expr] = field(init=False)
+    """What the SELECT list calls by a name, over the rows."""
     exact: Exact = field(init=False)
     domain: Domain | None = None
     keys: dict[str, Key] = field(default_factory=dict)
@@ -46,18 +49,34 @@ class Block:
 
     def __post_init__(self) -> None:
         self.names = self.bound.names
+        self.named = {
+            fold(item.alias): item.this.copy()
+            for item in self.select.expressions
+            if isinstance(item, exp.Alias) and not self._has_aggregate(item) and not item.find(exp.Window)
+        }
 
     # -- what aggregates ask ------------------------------------------------------------------------------------
 
     def expression(self, node: exp.Expr) -> Typed:
+        node = with_aliases(node, self.named, self.names)
         for inner in node.walk(prune=lambda n: isinstance(n, exp.Query)):
             if (call := call_of(inner)) is not None and call.name in TABLE:
-                raise PrivacyError(
-                    f"{call.name} stands inside another aggregate.",
-                    span=span_of(inner),
-                    hint="aggregate in a subquery first.",
-                )
+                raise self._misplaced(call, inner)
         return self.binder.expression(node, self.names, self.env)[0]
+
+    def _misplaced(self, call: Call, node: exp.Expr) -> PrivacyError:
+        where, hint = "stands inside another aggregate", "aggregate in a subquery first."
+        if node.find_ancestor(exp.Where) is self.select.args.get("where") is not None:
+            where, hint = (
+                "can't stand in WHERE",
+                f"write HAVING {to_sql(call.node)} ..., which looks at the noisy value.",
+            )
+        elif node.find_ancestor(exp.Group) is self.select.args.get("group") is not None:
+            where, hint = (
+                "can't be a group",
+                "group by columns; the noisy value may be a group in an outer SELECT.",
+            )
+        return PrivacyError(f"{call.name} {where}.", span=span_of(node), hint=hint)
 
     def condition(self, node: exp.Expr) -> Typed:
         typed = self.expression(node)
@@ -176,11 +195,14 @@ class Block:
         for node in expressions:
             if node.is_star:
                 raise PrivacyError("rows can't be grouped by all of their columns.", span=span_of(node))
-            if any(self.is_unit(c) for c in node.find_all(exp.Column)):
+            unit = next((c for c in node.find_all(exp.Column) if self.is_unit(c)), None)
+            if unit is not None:
                 raise PrivacyError(
-                    "the privacy unit can't be a group: each group would be one unit.",
+                    "the privacy unit can't be a group: each group would be one unit."
+                    if unit is node
+                    else "groups can't be made of the privacy unit.",
                     span=span_of(node),
-                    hint="COUNT(DISTINCT ...) counts the units.",
+                    hint=f"COUNT(DISTINCT {unit.name}) counts the units; totals per {unit.name} may stand in a subquery.",
                 )
             named = self.names.known(node)
             if named is not None and named.anchors:
@@ -292,6 +314,10 @@ class Block:
             if clause is not None:
                 for node in list(clause.expressions) if key == "order" else [clause]:
                     node.set("this", self.above(node.this, aliases))
+                if key == "qualify" and clause.find(exp.Window) is None:
+                    raise BindError(
+                        "QUALIFY needs a window function.", span=span_of(clause), hint="write HAVING."
+                    )
         self.release()
         for key in ("joins", "where", "group", "having"):
             select.set(key, None)
@@ -316,7 +342,7 @@ class Block:
         if isinstance(node, exp.Column):
             return node.name
         call = call_of(node)
-        return label_of(call) if call is not None and call.name in TABLE else to_sql(node)
+        return label_of(call) if call is not None and call.name in TABLE else spelled(node)
 
     def above(self, node: exp.Expr, aliases: dict[str, exp.Expr]) -> exp.Expr:
         """The expression as the finished statement writes it: keys and aggregates are columns of the release."""
@@ -343,20 +369,43 @@ class Block:
                     span=span_of(node),
                     hint="COUNT(DISTINCT ...) counts the units.",
                 )
-            raise PrivacyError(
-                f"{node.name} must be a group or stand inside an aggregate.",
-                span=span_of(node),
-                hint=f"add GROUP BY {node.name}, or write AVG({node.name}).",
-            )
+            raise self._ungrouped(node)
         if isinstance(node, exp.Anonymous) and node.name.lower().startswith("dpsql__"):
             raise BindError(f"{node.name[7:].upper()} takes no named arguments.", span=span_of(node))
         return self._children(node, aliases)
 
+    def _ungrouped(self, node: exp.Column) -> PrivacyError:
+        grouped = self.select.args.get("group")
+        shown = {fold(item.alias): item for item in self.select.expressions if isinstance(item, exp.Alias)}
+        for key in grouped.expressions if grouped is not None else ():
+            # GROUP BY h, where h is both a column and what the SELECT calls another: the column is meant
+            item = shown.get(fold(key.name)) if isinstance(key, exp.Column) else None
+            if item is not None and any(found is node for found in item.walk()):
+                place = self.select.expressions.index(item) + 1
+                return PrivacyError(
+                    f"GROUP BY {key.name} means the column {key.name}, not what the SELECT calls so.",
+                    span=span_of(key),
+                    hint=f"write GROUP BY {place}, or another name.",
+                )
+        numeric = self.names.find(node).typed.type.numeric
+        one = f"AVG({node.name})" if numeric else f"COUNT(DISTINCT {node.name})"
+        return PrivacyError(
+            f"{node.name} must be a group or stand inside an aggregate.",
+            span=span_of(node),
+            hint=f"write {one}, or {node.name}, COUNT(*) ... GROUP BY {node.name}.",
+        )
+
     def _children(self, node: exp.Expr, aliases: dict[str, exp.Expr]) -> exp.Expr:
-        if isinstance(node, exp.Window) and isinstance(node.this, exp.AggFunc):
+        inner = (
+            node.this.this
+            if isinstance(node, exp.Window) and isinstance(node.this, exp.Filter)
+            else node.this
+        )
+        if isinstance(node, exp.Window) and isinstance(inner, exp.AggFunc):
             # A window above the block: its own function runs over released rows, only its arguments are ours.
             function: exp.Expr | None = node.this
-            for child in list(node.this.iter_expressions()):
+            filtered = [node.this.expression] if node.this is not inner else []
+            for child in [*inner.iter_expressions(), *filtered]:
                 child.replace(self.above(child, aliases))
         else:
             function = None

@@ -42,12 +42,11 @@ class Catalog:
         for table in self.policy.tables.values():
             if fold(table.name) == fold(name):
                 return table
-        raise BindError(
-            f"there is no table {name}.",
-            span=span,
-            hint=did_you_mean(name, [t.name for t in self.policy.tables.values()])
-            or "the policy names no tables yet.",
-        )
+        known = [table.name for table in self.policy.tables.values()]
+        hint = did_you_mean(name, known) or "the policy names no tables yet."
+        if "." in name and not hint.startswith("did you mean"):
+            hint = did_you_mean(name.rpartition(".")[2], known) or hint
+        raise BindError(f"there is no table {name}.", span=span, hint=hint)
 
     def schema(self, table: Table) -> Mapping[str, str]:
         if table.name not in self._schemas:

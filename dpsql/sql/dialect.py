@@ -24,6 +24,7 @@ from sqlglot.errors import TokenError
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from dpsql.errors import ParseError, Span
+from dpsql.sql.google import in_duckdbs_words
 
 MODE = "dpsql__mode"
 NAMED = "dpsql__"
@@ -44,7 +45,7 @@ _BEFORE_OPERAND = {
 
 
 # What opens and what closes a stretch of text that is not read as words.
-_PAIRS = (("'", "'"), ('"', '"'), ("--", "\n"), ("/*", "*/"), ("$$", "$$"))
+_PAIRS = (("'", "'"), ('"', '"'), ("--", "\n"), ("/*", "*/"), ("$$", "$$"), ("`", "`"))
 _TEMPLATE = re.compile(r"\{\{\s*(\w+).*\}\}", re.DOTALL)
 _WRITES = {"INSERT", "UPDATE", "DELETE", "MERGE", "COPY", "CREATE", "DROP", "ALTER"}
 
@@ -59,11 +60,32 @@ def tokenize(text: str) -> list[Token]:
         raise ParseError(f"the statement is longer than {MAX_LENGTH} characters.", hint="split the cell.")
     tokens = None
     with contextlib.suppress(TokenError):
-        tokens = _whole(text)
+        plain = _double_quoted(text)
+        tokens = _whole(plain) if plain is not None else None
     if tokens is None:
         raise ParseError("a quote or a comment does not end.", span=_unfinished(text), text=text)
     _check(tokens, text)
     return tokens
+
+
+def _double_quoted(text: str) -> str | None:
+    """GoogleSQL's `names` as "names", where they stand outside of quotes and comments; None where one does not end."""
+    if "`" not in text:
+        return text
+    out = list(text)
+    at = 0
+    while at < len(text):
+        found = next((pair for pair in _PAIRS if text.startswith(pair[0], at)), None)
+        if found is None:
+            at += 1
+            continue
+        end = text.find(found[1], at + len(found[0]))
+        if found[0] == "`" and (end < 0 or '"' in text[at:end]):
+            return None
+        if found[0] == "`":
+            out[at] = out[end] = '"'
+        at = len(text) if end < 0 else end + len(found[1])
+    return "".join(out)
 
 
 def _unfinished(text: str) -> Span | None:
@@ -108,6 +130,17 @@ def _check(tokens: list[Token], text: str) -> None:
         template = _TEMPLATE.search(token.text) if token.token_type == TokenType.STRING else None
         if template is not None:
             raise _template(template[1], token_span(token), text)
+        ends = after is None or after.token_type in (TokenType.R_PAREN, TokenType.SEMICOLON)
+        if (
+            token.token_type in (TokenType.GROUP_BY, TokenType.ORDER_BY, TokenType.WHERE, TokenType.HAVING)
+            and ends
+        ):
+            raise ParseError(
+                f"nothing follows {token.text.upper()}.",
+                span=token_span(token),
+                hint="finish it, or leave it out.",
+                text=text,
+            )
         _reads(token, before, after, text)
         if token.token_type == TokenType.PLACEHOLDER:
             raise ParseError(
@@ -140,7 +173,7 @@ def _template(name: str, span: Span, text: str) -> ParseError:
 def _reads(token: Token, before: Token | None, after: Token | None, text: str) -> None:
     """Refuses the corners of a query that write: INTO, FOR UPDATE, and a CTE that is no query."""
     word, next_word = token.text.upper(), after.text.upper() if after is not None else ""
-    if token.token_type == TokenType.INTO:
+    if token.token_type == TokenType.INTO and not (after is not None and next_word == "NAME"):
         raise ParseError(
             "an answer is not written into a table.",
             span=token_span(token),
@@ -213,13 +246,32 @@ def _rewrite_modes(tokens: list[Token], text: str) -> list[Token]:
         mode, i = tokens[i], i + 1
         out += [_like(mode, TokenType.VAR, MODE), _like(mode, TokenType.L_PAREN, "(")]
         out.append(_like(mode, TokenType.STRING, mode.text))
+        if _is_open(tokens, i) and i + 2 < len(tokens) and tokens[i + 1].text.upper() in ("EPSILON", "DELTA"):
+            raise ParseError(
+                "the options stand after the word OPTIONS.",
+                span=token_span(tokens[i]),
+                hint=f"write SELECT WITH {mode.text} OPTIONS (epsilon = 0.1) ...",
+                text=text,
+            )
         if i < len(tokens) and tokens[i].text.upper() == "OPTIONS" and _is_open(tokens, i + 1):
             end = _closing(tokens, i + 1)
             inside = tokens[i + 2 : end]
+            _equals(inside, text)
             out += [_like(mode, TokenType.COMMA, ","), *inside] if inside else []
             i = end + 1
         out += [_like(mode, TokenType.R_PAREN, ")"), _like(mode, TokenType.COMMA, ",")]
     return out
+
+
+def _equals(options: list[Token], text: str) -> None:
+    for token in options:
+        if token.token_type in (TokenType.FARROW, TokenType.COLON):
+            raise ParseError(
+                "options are written name = value.",
+                span=token_span(token),
+                hint="write OPTIONS (epsilon = 0.1).",
+                text=text,
+            )
 
 
 def _is_word(token: Token) -> bool:
@@ -285,7 +337,7 @@ def parse_tokens(tokens: list[Token], text: str) -> exp.Expr:
     Raises:
         ParseError: it is not DuckDB SQL with our additions.
     """
-    rewritten = _rename_named_calls(_rewrite_modes(tokens, text))
+    rewritten = _rename_named_calls(_rewrite_modes(in_duckdbs_words(tokens, _like), text))
     try:
         # Its parser logs a warning, with the statement in it, before it gives up on some; we raise instead.
         _LOG.disabled = True
@@ -302,6 +354,13 @@ def parse_tokens(tokens: list[Token], text: str) -> exp.Expr:
     for call in list(tree.find_all(exp.Anonymous)):
         if call.name == DISTINCT:
             call.replace(exp.Distinct(expressions=call.expressions))
+    for place in list(tree.find_all(exp.In)):
+        held = place.args.get("unnest")  # GoogleSQL's x IN UNNEST(list)
+        lists = held.expressions if held is not None else []
+        if len(lists) == 1:
+            written = lists[0] if isinstance(lists[0], exp.Array) else None
+            place.set("unnest", None)
+            place.set(*("expressions", written.expressions) if written is not None else ("field", lists[0]))
     _mark_calls(tree, tokens)
     return tree
 
@@ -319,6 +378,14 @@ def expression_of(sql: str) -> exp.Expr:
     return made
 
 
+_MEANT = (
+    (re.compile(r"(?is)\bSELECT\s+(DIFFERENTIAL_PRIVACY|DP|PTR|SUBSAMPLE)\b"), "the mode stands after WITH: SELECT WITH DP ..."),
+    (re.compile(r"(?is)^(?!.*\bWITH\s+\w+\s+OPTIONS\s*\().*\bOPTIONS\s*\("),
+     "the options stand behind the mode: SELECT WITH DP OPTIONS (epsilon = 0.1) ..."),
+)  # fmt: skip
+"""What the text of a statement that can't be read looks as if it meant."""
+
+
 def _parse_error(error: SqlglotParseError, text: str) -> ParseError:
     detail: dict[str, Any] = error.errors[0] if error.errors else {}
     what = str(detail.get("description") or "this is not SQL that DuckDB or dpsql knows.").rstrip(".")
@@ -329,9 +396,10 @@ def _parse_error(error: SqlglotParseError, text: str) -> ParseError:
         start = text.find(context + highlight)
         start = start + len(context) if start >= 0 else text.find(highlight)
         span = (start, start + len(highlight)) if start >= 0 else None
+    if what.startswith("Required keyword: 'this' missing"):
+        what = "something is missing here"
     what = what.split("<class")[0].split(" Line ")[0].strip().rstrip(".")
-    quoted = span is not None and "`" in text[max(0, span[0] - 1) : span[1] + 1]
-    hint = 'names are quoted by "double quotes".' if quoted else None
+    hint = next((said for pattern, said in _MEANT if pattern.search(text)), None)
     return ParseError(f"can't read this: {what[:1].lower()}{what[1:]}.", span=span, text=text, hint=hint)
 
 
@@ -343,6 +411,7 @@ def _mark_calls(tree: exp.Expr, tokens: list[Token]) -> None:
             i = by_end.get(node.meta["end"])
             if i is not None and _is_open(tokens, i + 1):
                 node.meta["close"] = tokens[_closing(tokens, i + 1)].end
+                node.meta["called"] = tokens[i].text.lower()
 
 
 def span_of(node: exp.Expr | None) -> Span | None:

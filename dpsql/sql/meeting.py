@@ -322,9 +322,12 @@ def _mismatch(given: Sequence[Given], what: str) -> BindError:
     other, place = next(((t.type, p) for t, p in known if t.type.kind != first.kind), (first, known[-1][1]))
     both = {first.kind, other.kind}
     if "TEXT" in both and any(t.numeric for t in (first, other)):
+        words = [p for t, p in known if t.type.kind == "TEXT"]
         hint = "text and numbers are not compared: write '5' for text, or TRY_CAST(... AS INTEGER)."
+        if all(isinstance(p, exp.Literal) for p in words):
+            hint = "text and numbers are not compared: write the number without quotes."
     elif "BOOLEAN" in both:
-        hint = "write CASE WHEN ... THEN 1 ELSE 0 END, or a comparison."
+        hint = "compare with TRUE or FALSE, or write CASE WHEN ... THEN 1 ELSE 0 END."
     else:
         hint = "cast one of the two."
     parent = place.parent

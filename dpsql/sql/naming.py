@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from sqlglot import exp
 
-from dpsql.sql.dialect import to_sql
 from dpsql.sql.options import Call, call_of
 from dpsql.sql.relation import fold
 
@@ -19,8 +19,24 @@ def label_of(call: Call) -> str:
         return call.name.lower()
     if call.name == "COUNT" and (not call.args or call.args[0].is_star) and not call.distinct:
         return "count_star()"
-    inside = ", ".join(to_sql(argument) for argument in call.args)
-    return f"{call.name.lower()}({'DISTINCT ' if call.distinct else ''}{inside})"
+    function = call.node
+    while isinstance(function, exp.Filter | exp.WithinGroup | exp.Window):
+        function = function.this
+    written = function.meta.get("called", call.name.lower())
+    distinct = "DISTINCT " if call.distinct and not isinstance(function, exp.ApproxDistinct) else ""
+    inside = ", ".join(spelled(argument) for argument in call.args)
+    where = f" FILTER (WHERE {spelled(call.where)})" if call.where is not None else ""
+    return f"{written}({distinct}{inside}){where}"
+
+
+_TYPES = {"INT": "INTEGER", "TEXT": "VARCHAR"}
+
+
+def spelled(node: exp.Expr) -> str:
+    """An expression in the words that DuckDB would name its column by."""
+    text = node.sql(dialect="duckdb", comments=False, normalize_functions="lower")
+    text = re.sub(r"\bAS (INT|TEXT)\)", lambda found: f"AS {_TYPES[found[1]]})", text)
+    return text.replace("count(*)", "count_star()")
 
 
 def label_of_item(item: exp.Expr) -> str:

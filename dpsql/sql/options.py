@@ -34,8 +34,9 @@ def number(node: exp.Expr, what: str) -> Fraction:
         inner = inner.this
     if isinstance(inner, exp.Literal) and not inner.is_string and _NUMBER.fullmatch(inner.name):
         return sign * Fraction(inner.name)
+    example = "3" if what.startswith(("max_", "min_")) else "0.1"
     raise BindError(
-        f"{what} must be a number.", span=span_of(node), hint=f"write {what} as a literal, such as 0.1."
+        f"{what} must be a number.", span=span_of(node), hint=f"write {what} as a literal, such as {example}."
     )
 
 
@@ -208,6 +209,10 @@ def read(
     return values, nodes
 
 
+_UNSET = ("max_groups_contributed", "max_rows_contributed", "min_privacy_units_per_group")
+"""Options that GoogleSQL lets be NULL, for none of their own."""
+
+
 def mode_of(select: exp.Select) -> str | None:
     """The mode of a SELECT in capitals, not taken off."""
     call = select.expressions[0] if select.expressions else None
@@ -232,9 +237,10 @@ def take_mode(select: exp.Select, readers_of: Callable[[str], Readers | None]) -
     readers = readers_of(mode)
     if readers is None:
         known = ["DP", "DIFFERENTIAL_PRIVACY", "PTR", "SUBSAMPLE"]
-        raise BindError(
-            f"there is no mode {mode}.", span=span_of(call.expressions[0]), hint=did_you_mean(mode, known)
-        )
+        hint = did_you_mean(mode, known)
+        if mode.upper() == "ANONYMIZATION":
+            hint = "write SELECT WITH DIFFERENTIAL_PRIVACY: ANON_COUNT is COUNT there, kappa is max_groups_contributed."
+        raise BindError(f"there is no mode {mode}.", span=span_of(call.expressions[0]), hint=hint)
     triples: list[tuple[str, exp.Expr, exp.Expr]] = []
     for item in call.expressions[1:]:
         if not isinstance(item, exp.EQ) or not isinstance(item.this, exp.Column):
@@ -243,6 +249,8 @@ def take_mode(select: exp.Select, readers_of: Callable[[str], Readers | None]) -
                 span=span_of(item) or span_of(call),
                 hint="write OPTIONS (epsilon = 0.1).",
             )
+        if isinstance(item.expression, exp.Null) and item.this.name.lower() in _UNSET:
+            continue  # as if it were not written
         triples.append((item.this.name, item.expression, item))
     values, nodes = read(triples, readers, "OPTIONS")
     select.set("expressions", select.expressions[1:])
@@ -275,6 +283,7 @@ _NAMES: dict[type[exp.Expr], str] = {
     exp.CovarPop: "COVAR_POP", exp.CovarSamp: "COVAR_SAMP", exp.Quantile: "QUANTILE_DISC",
     exp.ArgMax: "ARG_MAX", exp.ArgMin: "ARG_MIN", exp.RegrSlope: "REGR_SLOPE", exp.RegrIntercept: "REGR_INTERCEPT",
     exp.RegrR2: "REGR_R2", exp.RegrCount: "REGR_COUNT", exp.RegrAvgx: "REGR_AVGX", exp.RegrAvgy: "REGR_AVGY",
+    exp.ApproxDistinct: "COUNT", exp.ApproxQuantile: "QUANTILE_CONT",
 }  # fmt: skip
 _ALIASES = {"VAR_SAMP": "VARIANCE", "PERCENTILE_CONT": "QUANTILE_CONT", "PERCENTILE_DISC": "QUANTILE_DISC",
             "QUANTILE": "QUANTILE_DISC", "APPROX_QUANTILE": "QUANTILE_CONT", "ABOVETHRESHOLD": "ABOVE_THRESHOLD"}  # fmt: skip
@@ -319,7 +328,8 @@ def call_of(node: exp.Expr) -> Call | None:
     name = _ALIASES.get(name, name)
     if ordered is not None:
         arguments = [ordered, *arguments]
-    distinct = False
+    distinct = isinstance(node, exp.ApproxDistinct) or name == "APPROX_COUNT_DISTINCT"
+    name = "COUNT" if distinct else name
     positional: list[exp.Expr] = []
     named: dict[str, tuple[exp.Expr, exp.Expr]] = {}
     for argument in arguments:

@@ -81,6 +81,8 @@ def _statement(tokens: list[Token], text: str, params: Mapping[str, Any]) -> Sta
     return Statement("query", text, span, tree=_query(tokens, text, params))
 
 
+PIVOTED = "aggregate first: SELECT * FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) PIVOT (SUM(n) FOR k IN ('a', 'b'))."
+_KEPT = "out << SELECT ... keeps an answer in the notebook; WITH name AS (SELECT ...) names a query in a statement."
 _READ_ONLY = "dpsql only answers questions: write a SELECT."
 _REFUSED = dict.fromkeys(
     [
@@ -114,14 +116,26 @@ _REFUSED = dict.fromkeys(
     ],
     _READ_ONLY,
 ) | {
-    "DESCRIBE": "SHOW TABLES lists what the policy names.",
-    "SUMMARIZE": "SHOW TABLES lists what the policy names.",
-    "PIVOT": "group by the column instead.",
+    "PIVOT": PIVOTED,
+    "UNPIVOT": PIVOTED,
+    "TABLE": "write SELECT COUNT(*) FROM the table.",
+    **dict.fromkeys(("PREPARE", "EXECUTE"), "write $name in the SELECT and give its value."),
+    **dict.fromkeys(("CREATE", "INSERT"), _KEPT),
+    **dict.fromkeys(
+        ("COPY", "EXPORT"), "keep the answer, out << SELECT ..., and write out.df() or out.arrow() to a file."
+    ),
+    **dict.fromkeys(
+        ("DESCRIBE", "SUMMARIZE", "DESC"),
+        "SHOW TABLES lists the tables, SHOW POLICY what is known of columns.",
+    ),
 }
 
 
 def _query(tokens: list[Token], text: str, params: Mapping[str, Any]) -> exp.Expr:
     tree = parse_tokens(tokens, text)
+    if isinstance(tree, exp.Values) and not tree.args.get("joins"):
+        tree.set("alias", exp.TableAlias(this=exp.to_identifier("valueslist")))
+        tree = exp.Select(expressions=[exp.Star()]).from_(tree, copy=False)
     while isinstance(tree, exp.Subquery) and not tree.alias and isinstance(tree.this, exp.Query):
         tree = tree.this
     if not isinstance(tree, exp.Query) or isinstance(tree, exp.Table):
@@ -208,6 +222,8 @@ def bind_parameters(tree: exp.Expr, params: Mapping[str, Any], text: str) -> exp
         name = node.name if isinstance(node, exp.Placeholder) else node.this.name
         span = span_of(node) or _find_parameter(text, name)
         if name not in params:
+            if name.isdigit():
+                raise BindError("parameters have names here.", span=span, hint="write $name.", text=text)
             raise BindError(
                 f"the parameter ${name} has no value.",
                 span=span,

@@ -159,10 +159,13 @@ class Names:
             raise BindError(f"{node.name} is ambiguous.", span=span_of(node), hint="write table.column.")
         if not found:
             names = [f.name for a, f in self.fields() if not table or fold(a) == table]
+            quoted = isinstance(node.this, exp.Identifier) and node.this.quoted and not table
             raise BindError(
                 f"there is no column {node.name} here.",
                 span=span_of(node),
-                hint=did_you_mean(node.name, names),
+                hint=f"text stands in single quotes: write '{node.name}'."
+                if quoted
+                else did_you_mean(node.name, names),
             )
         return found[0]
 

@@ -30,7 +30,14 @@ def release(block: Block) -> None:
     private = bool(block.keys) and block.domain is None
     if not aggregates and not private:
         raise PrivacyError(
-            "there is nothing noisy to release here.", span=span_of(block.select), hint="add an aggregate."
+            "there is nothing noisy to release here.",
+            span=span_of(block.select),
+            hint="add an aggregate, such as COUNT(*): "
+            + (
+                "these groups are public, they all appear."
+                if block.keys
+                else "rows themselves are not shown."
+            ),
         )
     gaussian = block.options.get("noise") == "GAUSSIAN"
     noisy = sum(item.build is not None for item in aggregates) if gaussian else 0

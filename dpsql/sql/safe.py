@@ -81,6 +81,10 @@ def _bind(node: exp.Expr, bind: Bind, scope: Scope) -> Typed:
         raise BindError("an operator has nothing to work on.", hint="write the missing operand.")
     if isinstance(node, exp.Column):
         return _column(node, scope)
+    if isinstance(node, exp.EQ) and isinstance(node.expression, exp.Any):
+        held = node.expression.this.unnest()
+        if not isinstance(held, exp.Query):  # x = ANY(list)
+            return _held(node.this, held, bind)
     handler = _HANDLERS.get(type(node))
     if handler is not None:
         return handler(node, bind)
@@ -108,7 +112,7 @@ _HINTS = {
     "attimezone": "ask for a column of type TIMESTAMP.",
     "array": "write x IN (1, 2, 3).",
     "any": "write x IN (1, 2, 3).",
-    "tuple": "compare the columns one by one, with AND.",
+    "tuple": "compare the columns one by one, with AND; to count different rows, COUNT(DISTINCT concat_ws('|', a, b)).",
 }
 
 
@@ -238,13 +242,32 @@ def _is(node: exp.Expr, bind: Bind) -> Typed:
     return boolean(exp.Is(this=atom(left.node), expression=node.expression.copy()), (left,), False)
 
 
+def _held(value: exp.Expr, held: exp.Expr, bind: Bind) -> Typed:
+    """Whether a list has a value: one that is written out, or one of the row's."""
+    if isinstance(held, exp.Array):
+        return operators.within(
+            exp.In(this=value.copy(), expressions=[e.copy() for e in held.expressions]), bind
+        )
+    return calls.contains(exp.ArrayContains(this=held.copy(), expression=value.copy()), bind)
+
+
 def _in(node: exp.Expr, bind: Bind) -> Typed:
+    held = node.args.get("field")
+    if held is not None and not any(node.args.get(key) for key in ("query", "unnest", "expressions")):
+        return _held(node.this, held, bind)
     if not node.expressions or any(node.args.get(key) for key in ("query", "unnest", "field")):
         raise PrivacyError(
             "IN takes a list of values here.", span=span_of(node), hint="write x IN (1, 2, 3)."
         )
     refuse_rest(node, "this", "expressions")
     return operators.within(node, bind)
+
+
+def _safe_divide(node: exp.Expr, bind: Bind) -> Typed:
+    """GoogleSQL's SAFE_DIVIDE: NULL where the divisor is zero."""
+    refuse_rest(node, "this", "expression")
+    divisor = exp.Nullif(this=exp.paren(node.expression.copy()), expression=exp.Literal.number(0))
+    return bind(exp.Div(this=exp.paren(node.this.copy()), expression=divisor))
 
 
 # -- choices ----------------------------------------------------------------------------------------------------
@@ -345,6 +368,7 @@ _HANDLERS: dict[type[exp.Expr], Callable[..., Typed]] = {
     exp.Not: _not,
     exp.Is: _is,
     exp.In: _in,
+    exp.SafeDivide: _safe_divide,
     exp.Case: _case,
     exp.If: _if,
     exp.Nullif: _nullif,

@@ -214,7 +214,7 @@ def test_shares_may_not_overconsume(both: Both, epsilon: str, first: str, second
             "one of the two|per row and per group",
         ),
         (f"{SURE} AVG(days) FROM loans", "needs bounds"),
-        (f"{SURE} COUNT(*) FROM `loans`", "double quotes"),
+        (f"{SURE} COUNT(*) FROM `loans", "does not end"),
         ("SELECT WITH ANONYMIZATION OPTIONS(epsilon=1) COUNT(*) FROM loans", "no mode ANONYMIZATION"),
     ],
 )  # fmt: skip

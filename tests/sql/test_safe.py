@@ -240,7 +240,7 @@ def test_a_pattern_that_versions_read_differently_is_refused() -> None:
         total(expression("t ~ 'a+'"), Columns())
 
 
-@pytest.mark.parametrize("text", ["x BETWEEN SYMMETRIC 1 AND 0", "t LIKE ANY ('a', 'b')", "i = ANY ([1])"])
+@pytest.mark.parametrize("text", ["x BETWEEN SYMMETRIC 1 AND 0", "t LIKE ANY ('a', 'b')", "i < ANY ([1])"])
 def test_parts_that_would_be_dropped_are_refused(text: str) -> None:
     with pytest.raises(Error):
         total(expression(text), Columns())

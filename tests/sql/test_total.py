@@ -198,7 +198,7 @@ REFUSED = [
     ("[x FOR x IN l]", "list"), ("(SELECT 1)", "subquery"), ("EXISTS (SELECT 1)", "EXISTS"),
     ("i IN (SELECT 1)", "list of values"), ("sum(i)", "stand here"), ("count(*)", "stand here"),
     ("sum(i) OVER ()", "window"), ("*", "can't be used"), ("t.*", "released"), ("COLUMNS('a')", "COLUMNS"),
-    ("$x", "parameter"), ("(i, b) = (1, 2)", "row of"), ("i = ANY ([1])", "ANY"), ("s COLLATE NOCASE", "COLLATE"),
+    ("$x", "parameter"), ("(i, b) = (1, 2)", "row of"), ("i > ANY ([1])", "ANY"), ("s COLLATE NOCASE", "COLLATE"),
     ("s->'$.a'", "JSON"), ("s->>'a'", "JSON"), ("e'a'", "escapes"), ("i BETWEEN SYMMETRIC 2 AND 1", "symmetric"),
     ("random()", "rows"), ("now()", "date"), ("uuid()", "rows"), ("getenv('HOME')", "rows"),
     ("read_text('/etc/passwd')", "files"), ("error('x')", "noise"), ("sleep_ms(i)", "noise"),

@@ -94,7 +94,7 @@ SELECT stats(age) FROM visits
 PrivacyError: age must be a group or stand inside an aggregate.
   1 |   SELECT stats(age) FROM visits
                      ^^^
-Hint: add GROUP BY age, or write AVG(age).
+Hint: write AVG(age), or age, COUNT(*) ... GROUP BY age.
 ====
 -- case: a literal beyond all integers
 SELECT COUNT(*) FROM visits WHERE age < 99999999999999999999999999999999999999999999
@@ -120,10 +120,10 @@ Hint: aggregate in a subquery first.
 -- case: an aggregate in WHERE
 SELECT COUNT(*) FROM visits WHERE COUNT(*) > 3
 ----
-PrivacyError: COUNT stands inside another aggregate.
+PrivacyError: COUNT can't stand in WHERE.
   1 |   SELECT COUNT(*) FROM visits WHERE COUNT(*) > 3
                                           ^^^^^^^^
-Hint: aggregate in a subquery first.
+Hint: write HAVING COUNT(*) ..., which looks at the noisy value.
 ====
 -- case: an aggregate that is not offered
 SELECT string_agg(city, ',') FROM visits

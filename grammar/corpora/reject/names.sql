@@ -20,7 +20,7 @@ SELECT * FROM information_schema.tables
 BindError: tables have one plain name here.
   1 |   SELECT * FROM information_schema.tables
                       ^^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: write tables; SHOW TABLES lists them.
+Hint: SHOW TABLES lists them.
 ====
 -- case: a system table
 SELECT * FROM duckdb_settings()
@@ -36,7 +36,7 @@ SELECT COUNT(*) FROM main.visits
 BindError: tables have one plain name here.
   1 |   SELECT COUNT(*) FROM main.visits
                              ^^^^^^^^^^^
-Hint: write visits; SHOW TABLES lists them.
+Hint: write visits.
 ====
 -- case: a misspelled column
 SELECT SUM(amont) FROM visits
@@ -52,7 +52,7 @@ SELECT COUNTT(*) FROM visits
 PrivacyError: there is nothing noisy to release here.
   1 |   SELECT COUNTT(*) FROM visits
                ^^^^^^^^^^^^^^^^^^^^^
-Hint: add an aggregate.
+Hint: add an aggregate, such as COUNT(*): rows themselves are not shown.
 ====
 -- case: a column of the other table
 SELECT COUNT(*) FROM visits JOIN patients USING (patient_id) WHERE patients.city = 'x'

@@ -12,7 +12,7 @@ SELECT age FROM visits
 PrivacyError: age must be a group or stand inside an aggregate.
   1 |   SELECT age FROM visits
                ^^^
-Hint: add GROUP BY age, or write AVG(age).
+Hint: write AVG(age), or age, COUNT(*) ... GROUP BY age.
 ====
 -- case: a column beside a count
 SELECT age, COUNT(*) FROM visits
@@ -20,7 +20,7 @@ SELECT age, COUNT(*) FROM visits
 PrivacyError: age must be a group or stand inside an aggregate.
   1 |   SELECT age, COUNT(*) FROM visits
                ^^^
-Hint: add GROUP BY age, or write AVG(age).
+Hint: write AVG(age), or age, COUNT(*) ... GROUP BY age.
 ====
 -- case: the privacy unit
 SELECT patient_id FROM visits
@@ -36,15 +36,15 @@ SELECT patient_id, COUNT(*) FROM visits GROUP BY patient_id
 PrivacyError: the privacy unit can't be a group: each group would be one unit.
   1 |   SELECT patient_id, COUNT(*) FROM visits GROUP BY patient_id
                                                          ^^^^^^^^^^
-Hint: COUNT(DISTINCT ...) counts the units.
+Hint: COUNT(DISTINCT patient_id) counts the units; totals per patient_id may stand in a subquery.
 ====
 -- case: a key made from the privacy unit
 SELECT patient_id % 10 AS k, COUNT(*) FROM visits GROUP BY k
 ----
-PrivacyError: the privacy unit can't be a group: each group would be one unit.
+PrivacyError: groups can't be made of the privacy unit.
   1 |   SELECT patient_id % 10 AS k, COUNT(*) FROM visits GROUP BY k
                ^^^^^^^^^^^^^^^
-Hint: COUNT(DISTINCT ...) counts the units.
+Hint: COUNT(DISTINCT patient_id) counts the units; totals per patient_id may stand in a subquery.
 ====
 -- case: a sum of the privacy unit
 SELECT SUM(patient_id) FROM visits
@@ -91,7 +91,8 @@ SELECT COUNT(*) FROM visits USING SAMPLE 10
 ----
 PrivacyError: USING SAMPLE can't be used on private rows.
   1 |   SELECT COUNT(*) FROM visits USING SAMPLE 10
-               ^^^^^^^^
+                                                 ^^
+Hint: aggregate all of them.
 ====
 -- case: a window function below the aggregation
 SELECT SUM(r) FROM (SELECT row_number() OVER (ORDER BY age) AS r FROM visits) v
@@ -107,7 +108,7 @@ SELECT rank() OVER (ORDER BY age) FROM visits
 PrivacyError: age must be a group or stand inside an aggregate.
   1 |   SELECT rank() OVER (ORDER BY age) FROM visits
                                      ^^^
-Hint: add GROUP BY age, or write AVG(age).
+Hint: write AVG(age), or age, COUNT(*) ... GROUP BY age.
 ====
 -- case: QUALIFY
 SELECT age FROM visits QUALIFY row_number() OVER (ORDER BY age) = 1
@@ -115,7 +116,7 @@ SELECT age FROM visits QUALIFY row_number() OVER (ORDER BY age) = 1
 PrivacyError: age must be a group or stand inside an aggregate.
   1 |   SELECT age FROM visits QUALIFY row_number() OVER (ORDER BY age) = 1
                ^^^
-Hint: add GROUP BY age, or write AVG(age).
+Hint: write AVG(age), or age, COUNT(*) ... GROUP BY age.
 ====
 -- case: a private table in IN
 SELECT ward FROM wards WHERE ward IN (SELECT ward FROM visits)
@@ -123,7 +124,7 @@ SELECT ward FROM wards WHERE ward IN (SELECT ward FROM visits)
 PrivacyError: ward must be a group or stand inside an aggregate.
   1 |   SELECT ward FROM wards WHERE ward IN (SELECT ward FROM visits)
                                                      ^^^^
-Hint: add GROUP BY ward, or write AVG(ward).
+Hint: write COUNT(DISTINCT ward), or ward, COUNT(*) ... GROUP BY ward.
 ====
 -- case: a private table in EXISTS
 SELECT ward FROM wards WHERE EXISTS (SELECT 1 FROM visits WHERE visits.ward = wards.ward)
@@ -155,7 +156,7 @@ SELECT age FROM visits UNION ALL SELECT income FROM patients
 PrivacyError: age must be a group or stand inside an aggregate.
   1 |   SELECT age FROM visits UNION ALL SELECT income FROM patients
                ^^^
-Hint: add GROUP BY age, or write AVG(age).
+Hint: write AVG(age), or age, COUNT(*) ... GROUP BY age.
 ====
 -- case: a cross join of private tables
 SELECT COUNT(*) FROM visits, patients
@@ -184,10 +185,10 @@ Hint: add a.patient_id = b.patient_id to ON.
 -- case: PIVOT
 SELECT * FROM (PIVOT visits ON ward USING COUNT(*))
 ----
-BindError: only SELECT can stand here.
+BindError: PIVOT and UNPIVOT stand after a relation, with their columns named.
   1 |   SELECT * FROM (PIVOT visits ON ward USING COUNT(*))
                              ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: dpsql only answers questions: write a SELECT.
+Hint: aggregate first: SELECT * FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) PIVOT (SUM(n) FOR k IN ('a', 'b')).
 ====
 -- case: COLUMNS
 SELECT COLUMNS('a.*') FROM visits
@@ -195,7 +196,7 @@ SELECT COLUMNS('a.*') FROM visits
 PrivacyError: there is nothing noisy to release here.
   1 |   SELECT COLUMNS('a.*') FROM visits
                ^^^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: add an aggregate.
+Hint: add an aggregate, such as COUNT(*): rows themselves are not shown.
 ====
 -- case: UNNEST
 SELECT COUNT(*) FROM (SELECT unnest([1, 2, 3]) + 1 FROM visits) v
@@ -218,4 +219,4 @@ SELECT n, age FROM (SELECT WITH DP COUNT(*) AS n FROM visits) s, visits
 PrivacyError: n must be a group or stand inside an aggregate.
   1 |   SELECT n, age FROM (SELECT WITH DP COUNT(*) AS n FROM visits) s, visits
                ^
-Hint: add GROUP BY n, or write AVG(n).
+Hint: write AVG(n), or n, COUNT(*) ... GROUP BY n.

@@ -4,7 +4,7 @@ COPY visits TO 'out.csv'
 ParseError: COPY is not a statement of dpsql.
   1 |   COPY visits TO 'out.csv'
         ^^^^
-Hint: dpsql only answers questions: write a SELECT.
+Hint: keep the answer, out << SELECT ..., and write out.df() or out.arrow() to a file.
 ====
 -- case: COPY (SELECT * FROM visits) TO 'out.csv'
 COPY (SELECT * FROM visits) TO 'out.csv'
@@ -12,7 +12,7 @@ COPY (SELECT * FROM visits) TO 'out.csv'
 ParseError: COPY is not a statement of dpsql.
   1 |   COPY (SELECT * FROM visits) TO 'out.csv'
         ^^^^
-Hint: dpsql only answers questions: write a SELECT.
+Hint: keep the answer, out << SELECT ..., and write out.df() or out.arrow() to a file.
 ====
 -- case: ATTACH 'other.duckdb' AS other
 ATTACH 'other.duckdb' AS other
@@ -76,7 +76,7 @@ CREATE TABLE x AS SELECT 1
 ParseError: CREATE is not a statement of dpsql.
   1 |   CREATE TABLE x AS SELECT 1
         ^^^^^^
-Hint: dpsql only answers questions: write a SELECT.
+Hint: out << SELECT ... keeps an answer in the notebook; WITH name AS (SELECT ...) names a query in a statement.
 ====
 -- case: CREATE VIEW v AS SELECT * FROM visits
 CREATE VIEW v AS SELECT * FROM visits
@@ -84,7 +84,7 @@ CREATE VIEW v AS SELECT * FROM visits
 ParseError: CREATE is not a statement of dpsql.
   1 |   CREATE VIEW v AS SELECT * FROM visits
         ^^^^^^
-Hint: dpsql only answers questions: write a SELECT.
+Hint: out << SELECT ... keeps an answer in the notebook; WITH name AS (SELECT ...) names a query in a statement.
 ====
 -- case: DROP TABLE visits
 DROP TABLE visits
@@ -156,7 +156,7 @@ EXPORT DATABASE 'x'
 ParseError: EXPORT is not a statement of dpsql.
   1 |   EXPORT DATABASE 'x'
         ^^^^^^
-Hint: dpsql only answers questions: write a SELECT.
+Hint: keep the answer, out << SELECT ..., and write out.df() or out.arrow() to a file.
 ====
 -- case: IMPORT DATABASE 'x'
 IMPORT DATABASE 'x'
@@ -172,7 +172,7 @@ PREPARE q AS SELECT 1
 ParseError: PREPARE is not a statement of dpsql.
   1 |   PREPARE q AS SELECT 1
         ^^^^^^^
-Hint: dpsql only answers questions: write a SELECT.
+Hint: write $name in the SELECT and give its value.
 ====
 -- case: EXECUTE q
 EXECUTE q
@@ -180,7 +180,7 @@ EXECUTE q
 ParseError: EXECUTE is not a statement of dpsql.
   1 |   EXECUTE q
         ^^^^^^^
-Hint: dpsql only answers questions: write a SELECT.
+Hint: write $name in the SELECT and give its value.
 ====
 -- case: CALL pragma_version()
 CALL pragma_version()
@@ -228,7 +228,7 @@ DESCRIBE visits
 ParseError: DESCRIBE is not a statement of dpsql.
   1 |   DESCRIBE visits
         ^^^^^^^^
-Hint: SHOW TABLES lists what the policy names.
+Hint: SHOW TABLES lists the tables, SHOW POLICY what is known of columns.
 ====
 -- case: SUMMARIZE visits
 SUMMARIZE visits
@@ -236,7 +236,7 @@ SUMMARIZE visits
 ParseError: SUMMARIZE is not a statement of dpsql.
   1 |   SUMMARIZE visits
         ^^^^^^^^^
-Hint: SHOW TABLES lists what the policy names.
+Hint: SHOW TABLES lists the tables, SHOW POLICY what is known of columns.
 ====
 -- case: PIVOT visits ON ward USING COUNT(*)
 PIVOT visits ON ward USING COUNT(*)
@@ -244,7 +244,7 @@ PIVOT visits ON ward USING COUNT(*)
 ParseError: PIVOT is not a statement of dpsql.
   1 |   PIVOT visits ON ward USING COUNT(*)
         ^^^^^
-Hint: group by the column instead.
+Hint: aggregate first: SELECT * FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) PIVOT (SUM(n) FOR k IN ('a', 'b')).
 ====
 -- case: visits
 visits
@@ -290,7 +290,7 @@ SELECT FROM visits
 PrivacyError: there is nothing noisy to release here.
   1 |   SELECT FROM visits
                     ^^^^^^
-Hint: add an aggregate.
+Hint: add an aggregate, such as COUNT(*): rows themselves are not shown.
 ====
 -- case: a template
 SELECT COUNT(*) FROM visits WHERE city = '{{city}}'
