@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import duckdb
 
 import dpsql
@@ -52,12 +54,21 @@ _WORST = [
 ]
 
 
-def open_neighbours() -> tuple[dpsql.Session, dpsql.Session]:
-    """Sessions on the data with the unit, and without it."""
-    return _open(True), _open(False)
+Opener = Callable[[duckdb.DuckDBPyConnection, dpsql.Policy], dpsql.Session]
 
 
-def _open(bad: bool) -> dpsql.Session:
+def open_neighbours(opened: Opener | None = None) -> tuple[dpsql.Session, dpsql.Session]:
+    """Sessions on the data with the unit, and without it; ``opened`` makes one of tables in DuckDB."""
+    return _open(True, opened), _open(False, opened)
+
+
+def _open(bad: bool, opened: Opener | None) -> dpsql.Session:
+    con = tables(bad)
+    policy = dpsql.Policy.loads(POLICY)
+    return dpsql.connect(con, policy=policy) if opened is None else opened(con, policy)
+
+
+def tables(bad: bool) -> duckdb.DuckDBPyConnection:
     con = duckdb.connect()
     con.execute(f"CREATE TABLE people ({', '.join(f'{name} {kind}' for name, kind in COLUMNS.items())})")
     con.execute(
@@ -76,4 +87,4 @@ def _open(bad: bool) -> dpsql.Session:
         )
     con.execute("CREATE TABLE wards AS SELECT * FROM (VALUES ('A', 10), ('B', 20)) AS v(ward, beds)")
     con.execute("CREATE TABLE hidden AS SELECT 1 AS answer")
-    return dpsql.connect(con, policy=dpsql.Policy.loads(POLICY))
+    return con

@@ -14,11 +14,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import socket
 import threading
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 
@@ -91,7 +93,13 @@ class SparkEngine:
             raise PolicyError("PySpark is not installed.", hint="pip install 'dpsql[spark]'")
         with contextlib.suppress(Exception):
             if address.startswith("sc://"):
-                return SparkSession.builder.remote(address).getOrCreate()
+                from pyspark.sql.connect.session import SparkSession as Remote
+
+                place = urlsplit(address)  # asked first, for Spark's client would go on asking for minutes
+                socket.create_connection((place.hostname or "", place.port or 15002), 10).close()
+                session = Remote.builder.remote(address).create()
+                self._started = True
+                return session
             self._started = SparkSession.getActiveSession() is None
             builder = SparkSession.builder.master(address).appName("dpsql")
             session = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
@@ -122,18 +130,18 @@ class SparkEngine:
         if table.file:
             return self._files(table)
         with contextlib.suppress(Exception):
-            return self._session.table(source)
+            return _there(self._session.table(source))
         with contextlib.suppress(Exception):
             # A temporary view belongs to the session that was given; a global name carries it over to ours.
             shared = f"dpsql_{self._token}_{len(self._lent_globally)}"
             self._given.table(source).createGlobalTempView(shared)
             self._lent_globally.append(shared)
-            return self._session.table(f"global_temp.{shared}")
+            return _there(self._session.table(f"global_temp.{shared}"))
         raise PolicyError(f"the policy names {source}, which Spark does not have.")
 
     def _files(self, table: Table) -> Any:
         with contextlib.suppress(Exception):
-            return self._session.read.parquet(*self._sources[table.name])
+            return _there(self._session.read.parquet(*self._sources[table.name]))
         raise PolicyError(f"the source {table.source} of {table.name} can't be read as parquet.")
 
     def _paths(self, table: Table) -> list[str]:
@@ -316,8 +324,15 @@ class SparkEngine:
         if self._clone is not None:
             self._clone.close()
         if self._started:
-            with contextlib.suppress(Exception):
-                self._given.stop()
+            for session in {id(s): s for s in (self._session, self._given)}.values():
+                with contextlib.suppress(Exception):
+                    session.stop()
+
+
+def _there(frame: Any) -> Any:
+    """The frame, once its columns are known: over Spark Connect, what is missing is noticed only then."""
+    frame.schema  # noqa: B018
+    return frame
 
 
 def _view(table: Table) -> str:

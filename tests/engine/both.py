@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 
 import dpsql
+from dpsql.engine.base import Engine
 from dpsql.engine.duckdb import DuckDBEngine
-from dpsql.engine.spark import SparkEngine
 from dpsql.mechanisms.base import SALT
 from dpsql.noise.entropy import Entropy
 from dpsql.plan import Plan
@@ -36,7 +36,7 @@ class Both:
 
     room = 0
 
-    def __init__(self, here: DuckDBEngine, there: SparkEngine) -> None:
+    def __init__(self, here: DuckDBEngine, there: Engine) -> None:
         self.here, self.there = here, there
         self.lent: Mapping[str, pa.Table] = {}
         self.compared = 0

@@ -25,8 +25,8 @@ from dpsql.sql.catalog import Catalog
 from dpsql.sql.dialect import parse_fragment, to_sql
 from dpsql.sql.relation import Names
 from dpsql.sql.safe import total
-from tests.engine.both import Both, assert_same, plan_of, released
-from tests.test_corpora import CORPORA, POLICIES, Case, cases
+from tests.engine.both import Both, assert_same
+from tests.test_corpora import CORPORA, POLICIES
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -84,21 +84,6 @@ def pair(spark: Any) -> Iterator[Pair]:
             engine = session._engine
             assert isinstance(engine, SparkEngine)
             yield Pair(session, Both(DuckDBEngine(con, SPENT, Path()), engine))
-
-
-ABSENT: dict[str, str] = {}
-"""Corpus statements that Spark refuses, and why."""
-
-
-@pytest.mark.parametrize("case", [*cases("plan"), *cases("explain")], ids=str)
-def test_the_corpora_have_the_same_exact_answers(case: Case, pair: Pair) -> None:
-    text = case.text.removeprefix("EXPLAIN ")
-    if str(case) in ABSENT:
-        with pytest.raises(BindError, match=ABSENT[str(case)]):
-            plan_of(pair.session, text, case.params)
-        return
-    plan = plan_of(pair.session, text, case.params)
-    assert released(pair.session, plan, pair.read) >= 1 or not plan.blocks
 
 
 def test_a_query_that_differs_is_seen(pair: Pair) -> None:
@@ -184,15 +169,6 @@ def chosen(mark: str) -> list[str]:
     return [line.removeprefix("- ") for line in lines if line.startswith("- ") == (mark == "refused")]
 
 
-@pytest.mark.parametrize("start", range(0, len(chosen("equal")), 32))
-def test_expressions_over_nasty_values(nasty: Nasty, start: int) -> None:
-    query = nasty.query(chosen("equal")[start : start + 32])
-    mine, theirs = map(numbered, nasty.answers(query))
-    assert_same(
-        mine, theirs, "\n".join(f"v{i}: {e}" for i, e in enumerate(chosen("equal")[start : start + 32]))
-    )
-
-
 @pytest.mark.parametrize("text", chosen("refused"))
 def test_what_has_no_equal_is_refused_by_name(nasty: Nasty, text: str) -> None:
     with pytest.raises(BindError, match=r"has no equal on Spark"):
@@ -210,16 +186,6 @@ AGGREGATES = [
     "REGR_AVGX(CAST(s AS DOUBLE), CAST(id AS DOUBLE))", "REGR_AVGY(CAST(s AS DOUBLE), CAST(id AS DOUBLE))",
     "SUM(CAST(CASE WHEN ABS(d) < 1e15 THEN d * 1e9 END AS HUGEINT))",
 ]  # fmt: skip
-
-
-def test_aggregates(nasty: Nasty) -> None:
-    table = nasty.spark.relation(nasty.spark._policy.tables["t"])
-    items = ", ".join(f"{text} AS v{i}" for i, text in enumerate(AGGREGATES))
-    for query in (
-        f"SELECT {items} FROM {table} AS t",
-        f"SELECT ok AS k, {items} FROM {table} AS t GROUP BY ok",
-    ):
-        assert_same(*map(numbered, nasty.answers(query)), query)
 
 
 def test_an_order_is_written_out(nasty: Nasty) -> None:
@@ -361,27 +327,6 @@ def test_salted_choices_are_independent(pair: Pair) -> None:
 
 
 # -- whole sessions ---------------------------------------------------------------------------------------------
-
-STATEMENTS = {
-    "counts": "SELECT ward, COUNT(*) AS n, SUM(amount) AS s, AVG(age) AS a FROM visits GROUP BY ward",
-    "private keys": "SELECT WITH DP OPTIONS (epsilon = 4, delta = 1e-3, max_groups_contributed = 1) city, COUNT(*) AS n FROM visits GROUP BY city",
-    "median": "SELECT WITH DP OPTIONS (epsilon = 5) MEDIAN(age) AS m FROM visits",
-    "stable": "SELECT WITH PTR OPTIONS (epsilon = 5, delta = 1e-3) MODE(ward) AS m FROM visits",
-    "blocks": "SELECT WITH SUBSAMPLE OPTIONS (epsilon = 5, blocks = 5, bounds = (0, 120)) AVG(age) AS m FROM visits",
-    "threshold": "SELECT name, ABOVE_THRESHOLD(COUNT(*) FILTER (WHERE disease = name), 5, epsilon => 5) OVER diseases FROM visits",
-    "best": "WITH p(x) AS (VALUES (1.00), (5.00), (9.00)) SELECT EXPMECH(x * COUNT(*) FILTER (WHERE bid >= x), epsilon => 5) OVER p FROM bids",
-    "finish": "SELECT beds, n FROM (SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward) AS n JOIN wards USING (ward) ORDER BY n DESC LIMIT 1",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", STATEMENTS)
-def test_a_statement_end_to_end(pair: Pair, name: str) -> None:
-    before = pair.session.budget().spent
-    result = pair.session.sql(STATEMENTS[name])
-    assert result.shape[1] >= 1 and result.loss
-    assert str(pair.session.budget().spent) != str(before)
-    again = pair.session.sql(STATEMENTS[name])
-    assert again.fetchall() == result.fetchall() and "no charge" in again.cost_line
 
 
 def test_what_is_refused_costs_nothing(pair: Pair) -> None:
