@@ -104,7 +104,11 @@ def _tried(value: Any) -> tuple[str, Any] | None:
 def _column(name: str, value: Any, type: pa.DataType | None) -> Columns:
     if isinstance(value, tuple):
         value = list(value)
-    return {name: pa.array([value], type) if type is not None else pa.array([value])}
+    try:
+        return {name: pa.array([value], type) if type is not None else pa.array([value])}
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):  # such as a list of numbers and texts
+        shown = repr(value).encode("utf-8", "backslashreplace").decode()
+        return {name: pa.array([shown], pa.string())}
 
 
 @dataclass(frozen=True)
@@ -275,6 +279,14 @@ def textbook_sampling(epsilon: Fraction, delta: Fraction, n: int) -> tuple[Fract
         return q, int(mpmath.ceil(mpmath.log(n / small) / exact**2))
 
 
+def _named(result: Any, features: Mapping[str, int]) -> list[str]:
+    """The features in a block's list, each once, in its order."""
+    if not isinstance(result, list | tuple | np.ndarray) or isinstance(result, np.ma.MaskedArray):
+        return []
+    named = (f.item() if isinstance(f, np.generic) else f for f in result)
+    return list(dict.fromkeys(f for f in named if type(f) is str and f in features))
+
+
 @dataclass(frozen=True)
 class FeatureVotes:
     """Lists of features by block, released as votes per feature (one row each), or as the most voted ones.
@@ -330,11 +342,11 @@ class FeatureVotes:
         places = {feature: i for i, feature in enumerate(self.features)}
         counts = [0] * len(self.features)
         for result in results:
-            if not isinstance(result, list | tuple | np.ndarray):
+            try:
+                known = _named(result, places)
+            except Exception:  # an object of somebody's own making: no vote, and no word of it
                 continue
-            named = [f.item() if isinstance(f, np.generic) else f for f in result]
-            known = dict.fromkeys(f for f in named if isinstance(f, str) and f in places)
-            for feature in list(known)[: self.most]:
+            for feature in known[: self.most]:
                 counts[places[feature]] += 1
         return counts
 
