@@ -1,0 +1,122 @@
+# ruff: noqa: E501
+"""How units are dealt into blocks: evenly, anew under each salt and in each round, and never into two blocks at once."""
+
+from __future__ import annotations
+
+import math
+
+import duckdb
+import numpy as np
+import pytest
+
+from dpsql.mechanisms.base import SALT
+from dpsql.mechanisms.blocks import block_number
+from dpsql.noise.entropy import Entropy
+
+UNITS = 60_000
+KINDS = {
+    "numbers in a row": "i",
+    "even numbers": "i * 1024",
+    "far numbers": "i * 70368744177665 - 2000000000000000000",
+}
+TEXTS = {
+    "texts": "'user-' || i",
+    "dates": "DATE '1900-01-01' + i::INTEGER",
+    "long texts": "repeat('x', 40) || i",
+}
+COUNTS = (8, 10, 100)
+
+
+def dealt(expression: str, units: str, salts: tuple[int, int]) -> np.ndarray:
+    """The blocks of every unit under two salts."""
+    one, two = (expression.replace(SALT, str(salt)) for salt in salts)
+    return np.column_stack(
+        list(
+            duckdb.sql(
+                f"SELECT {one} AS a, {two} AS b FROM (SELECT {units} AS u FROM range({UNITS}) r(i)) AS t"
+            )
+            .fetchnumpy()
+            .values()
+        )
+    )
+
+
+def salts() -> tuple[int, int]:
+    one, two = (int(word) >> 1 for word in Entropy().words(2))
+    return one, two
+
+
+def surprise(seen: np.ndarray) -> float:
+    """Chi-square against equal chances, in standard deviations above its mean."""
+    expected, freedom = seen.sum() / seen.size, seen.size - 1
+    return float((((seen - expected) ** 2 / expected).sum() - freedom) / math.sqrt(2 * freedom))
+
+
+def tables(blocks: np.ndarray, m: int) -> tuple[np.ndarray, np.ndarray]:
+    a, b = blocks[:, 0].astype(np.int64), blocks[:, 1].astype(np.int64)
+    return np.bincount(a, minlength=m), np.bincount(a * m + b, minlength=m * m)
+
+
+@pytest.mark.parametrize("m", COUNTS)
+@pytest.mark.parametrize("kind", [*KINDS, *TEXTS])
+def test_two_salts_give_two_independent_partitions(kind: str, m: int) -> None:
+    """Beyond seven deviations is one in a billion; two tries are given to a million runs of these tests."""
+    units, whole = (KINDS[kind], True) if kind in KINDS else (TEXTS[kind], False)
+    expression = block_number("u", m, whole=whole)
+    worst = math.inf
+    for _ in range(2):
+        one, both = tables(dealt(expression, units, salts()), m)
+        assert len(one) == m and len(both) == m * m, "a block beyond the last"
+        worst = min(worst, max(surprise(one), surprise(both)))
+    assert worst < 7
+
+
+@pytest.mark.parametrize(
+    "careless", [f"hash(u, {SALT}) % 8", f"xor(u, {SALT}) % 8", f"xor(hash(u), {SALT}) % 8"]
+)
+def test_a_salt_that_is_not_mixed_in_shows(careless: str) -> None:
+    """The control: under two salts the same partition, with other numbers."""
+    _, both = tables(dealt(careless, "i", salts()), 8)
+    assert surprise(both) > 1000
+
+
+@pytest.mark.parametrize("m", COUNTS)
+@pytest.mark.parametrize("whole", [True, False])
+def test_rounds_are_independent_partitions(m: int, whole: bool) -> None:
+    salt = str(salts()[0])
+    first, second = (block_number("u", m, turn, whole).replace(SALT, salt) for turn in ("0", "1"))
+    rows = duckdb.sql(
+        f"SELECT {first} AS a, {second} AS b FROM (SELECT i AS u FROM range({UNITS}) r(i)) AS t"
+    ).fetchnumpy()
+    one, both = tables(np.column_stack(list(rows.values())), m)
+    assert surprise(one) < 8 and surprise(both) < 8
+
+
+@pytest.mark.parametrize("m", [2, 3, 8, 100, 255, 256, 257, 1000])
+@pytest.mark.parametrize("whole", [True, False])
+def test_every_block_is_used_and_no_other(m: int, whole: bool) -> None:
+    found = duckdb.sql(
+        f"SELECT MIN(b), MAX(b), COUNT(DISTINCT b), COUNT(*) FILTER (WHERE b IS NULL) FROM (SELECT {block_number('u', m, whole=whole)} AS b "
+        f"FROM (SELECT i AS u FROM range(200000) r(i)) AS t)".replace(SALT, str(salts()[0]))
+    ).fetchall()
+    assert found == [(0, m - 1, m, 0)]
+
+
+def test_the_last_place_of_the_scale_is_below_the_number_of_blocks() -> None:
+    """The largest of 2^53 places, for every number of blocks that is dealt by multiplying."""
+    for m in range(2, 256):
+        assert math.trunc((2**53 - 1) * (m / 2**53)) == m - 1
+
+
+def test_one_unit_is_in_one_block_whatever_the_type_of_its_number() -> None:
+    """A join meets units of several integer types: all are dealt as BIGINT."""
+    for m in COUNTS:
+        expression = block_number("u", m, whole=True).replace(SALT, str(salts()[0]))
+        kinds = ("TINYINT", "UTINYINT", "SMALLINT", "INTEGER", "UINTEGER", "BIGINT")
+        found = [
+            duckdb.sql(
+                f"SELECT {expression} AS b FROM (SELECT CAST(i AS {kind}) AS u FROM range(120) r(i)) AS t ORDER BY u"
+            ).fetchall()
+            for kind in kinds
+        ]
+        assert all(blocks == found[0] for blocks in found)
