@@ -100,7 +100,7 @@ REFUSED: list[tuple[str, type[Error], str]] = [
     ("SELECT COUNT(*) FROM visits a JOIN visits b ON a.age = b.age", dpsql.PrivacyError, "a.age = b.age"),
     ("SELECT COUNT(*) FROM visits a, visits b", dpsql.PrivacyError, ""),
     ("SELECT COUNT(*) FROM rows JOIN plans ON rows.age > plans.coinsurance", dpsql.PrivacyError, ""),
-    ("SELECT COUNT(*) FROM visits a ASOF JOIN plans b ON a.age >= b.coinsurance", dpsql.PrivacyError, ""),
+    ("SELECT COUNT(*) FROM visits a POSITIONAL JOIN plans b", dpsql.PrivacyError, ""),
     # names
     ("SELECT COUNT(*) FROM visit", dpsql.BindError, "visit"),
     ("SELECT COUNT(*) FROM main.visits", dpsql.BindError, "main.visits"),
