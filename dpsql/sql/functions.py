@@ -253,7 +253,7 @@ NOT_LISTED = {
     **dict.fromkeys(
         ("epoch_ns", "epoch_us"), "it fails on far dates while the engine still plans; write epoch(x)"
     ),
-    **dict.fromkeys(("hash",), "it differs between versions; write md5(x)"),
+    **dict.fromkeys(("hash",), "it differs between versions; write md5(x::VARCHAR)"),
     "columns": "it stands for several columns; name each",
     "strptime": "it fails on text of another form; write try_strptime(x, '%Y-%m-%d')",
     "unnest": "it makes rows of a row; write FROM t, UNNEST(x) AS u(y)",

@@ -276,6 +276,7 @@ def _join(source: exp.Expr, side: str, kind: str, on: list[exp.Expr], nearest: b
     condition = exp.and_(*on, copy=False) if on else None
     if condition is None:
         return exp.Join(this=source, kind="CROSS")
+    kind = "" if kind == "CROSS" else kind  # it was joined in WHERE
     method = "ASOF" if nearest else None
     return exp.Join(this=source, method=method, side=side or None, kind=kind or None, on=condition)
 

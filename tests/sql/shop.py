@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import duckdb
 
 import dpsql
+
+Shop = tuple[dpsql.Session, duckdb.DuckDBPyConnection]
+"""A session, and plain DuckDB where only owned rows are seen."""
 
 POLICY = """
 [budget]
@@ -81,6 +87,13 @@ CREATE VIEW owned.orders AS SELECT * FROM main.orders WHERE customer IN (SELECT 
 CREATE VIEW owned.items AS SELECT * FROM main.items WHERE order_id IN (SELECT order_id FROM owned.orders);
 CREATE VIEW owned.calls AS SELECT * FROM main.calls WHERE caller IS NOT NULL;
 """
+
+
+def near(ours: Any, theirs: Any) -> bool:
+    """Equal; numbers as far as the little noise of a huge epsilon allows."""
+    if isinstance(theirs, int | float) and not isinstance(theirs, bool) and ours is not None:
+        return math.isclose(float(ours), float(theirs), rel_tol=2e-3, abs_tol=0.3)
+    return bool(ours == theirs)
 
 
 def open_shop() -> tuple[duckdb.DuckDBPyConnection, dpsql.Session, duckdb.DuckDBPyConnection]:

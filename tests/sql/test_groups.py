@@ -3,17 +3,11 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-from typing import Any
-
-import duckdb
 import pytest
-from shop import open_shop
+from shop import Shop, near
 
 import dpsql
 
-Shop = tuple[dpsql.Session, duckdb.DuckDBPyConnection]
 MONTHS = (
     "(SELECT unnest(generate_series(DATE '2024-01-01', DATE '2024-12-01', INTERVAL 1 MONTH)) AS m) AS months"
 )
@@ -60,19 +54,6 @@ ANSWERED = [
     "SELECT kind, COUNT(DISTINCT customer) FROM orders GROUP BY kind",
     "SELECT COUNT(DISTINCT product) FROM items",
 ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def shop() -> Iterator[Shop]:
-    con, session, plain = open_shop()
-    with con, session, plain:
-        yield session, plain
-
-
-def near(ours: Any, theirs: Any) -> bool:
-    if isinstance(theirs, int | float) and not isinstance(theirs, bool) and ours is not None:
-        return math.isclose(float(ours), float(theirs), rel_tol=2e-3, abs_tol=0.3)
-    return bool(ours == theirs)
 
 
 @pytest.mark.parametrize("query", ANSWERED)

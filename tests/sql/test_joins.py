@@ -4,35 +4,16 @@ another's rows."""
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Iterator
-from typing import Any
 
 import duckdb
 import pytest
-from shop import open_shop
+from shop import Shop, near
 
 import dpsql
 from dpsql.mechanisms.base import SALT
 from dpsql.sql.bind import bind
 from dpsql.sql.parse import parse
-
-Shop = tuple[dpsql.Session, duckdb.DuckDBPyConnection]
-
-
-@pytest.fixture(scope="module")
-def shop() -> Iterator[Shop]:
-    con, session, plain = open_shop()
-    with con, session, plain:
-        yield session, plain
-
-
-def near(ours: Any, theirs: Any) -> bool:
-    if isinstance(theirs, int | float) and not isinstance(theirs, bool):
-        return math.isclose(float(ours), float(theirs), rel_tol=2e-3, abs_tol=0.3)
-    return bool(ours == theirs)
-
 
 ANSWERED = [
     # paths: derived without the analyst's joins; rows that lead to no unit are dropped

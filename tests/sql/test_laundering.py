@@ -1,4 +1,3 @@
-# ruff: noqa: E501 - statements are easier to compare when each has one line
 """The privacy unit in disguise: recomputed, renamed, borrowed from a public table, split and mixed.
 
 Each statement runs on two databases at so much epsilon that the noise is gone. They differ in one unit, which has a hundred

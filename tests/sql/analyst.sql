@@ -1,0 +1,1525 @@
+-- section: what an analyst writes
+
+-- answered
+SELECT COUNT(*) FROM visits
+
+-- answered
+SELECT count(*) AS n, sum(cost) AS total, avg(cost) AS mean FROM visits
+
+-- answered
+SELECT ward, COUNT(*) FROM visits GROUP BY ward ORDER BY ward
+
+-- answered
+SELECT ward, COUNT(*) AS n FROM visits GROUP BY 1 ORDER BY 2 DESC LIMIT 2
+
+-- answered
+SELECT ward AS w, COUNT(*) AS n FROM visits GROUP BY w ORDER BY n
+
+-- answered
+SELECT ward, COUNT(*) n FROM visits GROUP BY ALL ORDER BY ALL
+
+-- answered
+FROM visits SELECT ward, COUNT(*) GROUP BY ward
+
+-- answered
+FROM visits SELECT COUNT(*)
+
+-- answered
+FROM (SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward) WHERE n > 3
+
+-- answered
+WITH v AS (FROM visits WHERE urgent) SELECT COUNT(*) FROM v
+
+-- answered
+SELECT COUNT() FROM visits
+
+-- answered
+SELECT COUNT(1) FROM visits
+
+-- answered
+SELECT COUNT_IF(urgent) FROM visits
+
+-- answered, as: SELECT countif(urgent) FROM visits
+SELECT countif(urgent) FROM visits
+
+-- answered
+SELECT SUM(cost) FILTER (WHERE urgent) FROM visits
+
+-- answered
+SELECT SUM(cost) FILTER (urgent) FROM visits
+
+-- answered
+SELECT COUNT(*) FILTER (WHERE ward = 'A') AS a, COUNT(*) FILTER (WHERE ward = 'B') AS b FROM visits
+
+-- answered
+SELECT ward, COUNT(*), FROM visits GROUP BY ward,
+
+-- refused: there is nothing noisy to release here.
+-- hint: add an aggregate, such as COUNT(*): these groups are public, they all appear.
+SELECT DISTINCT ward FROM visits
+
+-- refused: there is nothing noisy to release here.
+-- hint: add an aggregate, such as COUNT(*): these groups are public, they all appear.
+SELECT DISTINCT ward, urgent FROM visits ORDER BY ALL
+
+-- refused: DISTINCT ON chooses rows, and here they are private.
+-- hint: aggregate in a subquery first, and choose from its answer.
+SELECT DISTINCT ON (ward) ward, cost FROM visits ORDER BY cost DESC
+
+-- answered
+SELECT ward, COUNT(*) FROM visits GROUP BY ward LIMIT 2 OFFSET 1
+
+-- refused: rows of visits can't be released.
+-- hint: try SELECT COUNT(*) FROM visits.
+SELECT * FROM visits
+
+-- refused: rows of visits can't be released.
+-- hint: try SELECT COUNT(*) FROM visits.
+SELECT * FROM visits LIMIT 10
+
+-- refused: rows of visits can't be released.
+-- hint: try SELECT COUNT(*) FROM visits.
+SELECT * EXCLUDE (cost) FROM visits
+
+-- answered
+SELECT COUNT(*) FROM (SELECT * EXCLUDE (cost) FROM visits)
+
+-- answered
+SELECT AVG(cost) FROM (SELECT * REPLACE (cost * 2 AS cost) FROM visits)
+
+-- answered
+SELECT AVG(price) FROM (SELECT * RENAME (cost AS price) FROM visits)
+
+-- answered
+SELECT COUNT(*) FROM (SELECT visits.* FROM visits)
+
+-- refused: there is nothing noisy to release here.
+-- hint: add an aggregate, such as COUNT(*): rows themselves are not shown.
+SELECT COLUMNS('co.*') FROM visits
+
+-- refused: columns can't be used on private rows: it stands for several columns; name each.
+SELECT AVG(COLUMNS(['cost','score'])) FROM visits
+
+-- refused: columns can't be used on private rows: it stands for several columns; name each.
+SELECT MIN(COLUMNS(*)) FROM visits
+
+-- refused: USING SAMPLE can't be used on private rows.
+-- hint: aggregate all of them.
+SELECT COUNT(*) FROM visits USING SAMPLE 10%
+
+-- refused: a sample can't be taken of private rows.
+-- hint: aggregate all of them.
+SELECT COUNT(*) FROM visits TABLESAMPLE 10%
+
+-- refused: USING SAMPLE can't be used on private rows.
+-- hint: aggregate all of them.
+SELECT COUNT(*) FROM (SELECT * FROM visits USING SAMPLE 100 ROWS)
+
+-- refused: PIVOT is not a statement of dpsql.
+-- hint: aggregate first: SELECT * FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) PIVOT (SUM(n) FOR k IN ('a', 'b')).
+PIVOT visits ON ward USING COUNT(*)
+
+-- refused: PIVOT and UNPIVOT stand after a relation, with their columns named.
+-- hint: aggregate first: SELECT * FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) PIVOT (SUM(n) FOR k IN ('a', 'b')).
+SELECT * FROM (PIVOT visits ON ward USING COUNT(*) GROUP BY urgent)
+
+-- refused: PIVOT is not a statement of dpsql.
+-- hint: aggregate first: SELECT * FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) PIVOT (SUM(n) FOR k IN ('a', 'b')).
+PIVOT (SELECT ward, urgent, COUNT(*) AS n FROM visits GROUP BY ALL) ON ward USING SUM(n)
+
+-- answered
+SELECT * FROM (SELECT ward, urgent, COUNT(*) AS n FROM visits GROUP BY ALL) PIVOT (SUM(n) FOR ward IN ('A','B'))
+
+-- answered
+FROM (SELECT ward, urgent, COUNT(*) AS n FROM visits GROUP BY ALL) PIVOT (SUM(n) FOR ward IN ('A','B'))
+
+-- answered
+SELECT * FROM (SELECT COUNT(*) AS a, SUM(cost) AS b FROM visits) UNPIVOT (v FOR k IN (a, b))
+
+-- refused: UNPIVOT is not a statement of dpsql.
+-- hint: aggregate first: SELECT * FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) PIVOT (SUM(n) FOR k IN ('a', 'b')).
+UNPIVOT (SELECT COUNT(*) AS a, COUNT(cost) AS b FROM visits) ON a, b INTO NAME k VALUE v
+
+-- refused: UNPIVOT is not a statement of dpsql.
+-- hint: aggregate first: SELECT * FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) PIVOT (SUM(n) FOR k IN ('a', 'b')).
+UNPIVOT visits ON cost, score INTO NAME k VALUE v
+
+-- answered
+SELECT COUNT(*) FROM visits ASOF JOIN months ON visits.day >= months.month
+
+-- refused: POSITIONAL joins match rows by their neighbours, which belong to others.
+-- hint: join on equal columns.
+SELECT COUNT(*) FROM visits POSITIONAL JOIN wards
+
+-- answered
+SELECT COUNT(*) FROM visits WHERE code IS NOT DISTINCT FROM '2'
+
+-- answered
+SELECT COUNT(*) FROM visits WHERE code IS DISTINCT FROM NULL
+
+-- answered
+SELECT SUM(score::INT) FROM visits
+
+-- answered
+SELECT SUM(CAST(score AS INTEGER)) FROM visits
+
+-- answered
+SELECT SUM(TRY_CAST(code AS INTEGER), contribution_bounds_per_row => (0, 4)) FROM visits
+
+-- answered
+SELECT SUM(CAST(code AS INTEGER), contribution_bounds_per_row => (0, 4)) FROM visits
+
+-- answered
+SELECT date_part('month', day) AS m, COUNT(*) FROM visits GROUP BY m
+
+-- answered
+SELECT strftime(day, '%Y-%m') AS m, COUNT(*) FROM visits GROUP BY m
+
+-- answered
+SELECT strftime('%Y-%m', day) AS m, COUNT(*) FROM visits GROUP BY m
+
+-- answered
+SELECT date_trunc('month', day) AS m, COUNT(*) FROM visits GROUP BY m ORDER BY m
+
+-- answered, as: SELECT DATE_TRUNC('MONTH', day) AS m, COUNT(*) FROM visits GROUP BY m
+SELECT DATE_TRUNC(day, MONTH) AS m, COUNT(*) FROM visits GROUP BY m ORDER BY m
+
+-- answered
+SELECT year(day) y, month(day) m, COUNT(*) FROM visits GROUP BY ALL
+
+-- answered
+SELECT EXTRACT(DOW FROM day) AS d, COUNT(*) FROM visits GROUP BY d
+
+-- answered
+SELECT EXTRACT(DAYOFWEEK FROM day) AS d, COUNT(*) FROM visits GROUP BY d
+
+-- refused: GROUP BY h means the column h, not what the SELECT calls so.
+-- hint: write GROUP BY 1, or another name.
+SELECT hour(seen) AS h, COUNT(*) FROM visits GROUP BY h ORDER BY h
+
+-- answered
+SELECT month, COUNT(visit) FROM visits RIGHT JOIN months ON date_trunc('month', day) = month GROUP BY month
+
+-- answered
+SELECT COUNT(*) FROM visits WHERE day BETWEEN '2024-02-01' AND '2024-03-01'
+
+-- answered
+SELECT COUNT(*) FROM visits WHERE day >= DATE '2024-02-01' AND day < DATE '2024-02-01' + INTERVAL 1 MONTH
+
+-- answered
+SELECT COUNT(*) FROM visits WHERE day > '2024-02-01'::DATE - INTERVAL '3 days'
+
+-- answered
+SELECT COUNT(*) FROM visits WHERE seen >= '2024-02-01' AND seen < '2024-02-02 12:00'
+
+-- answered
+SELECT COUNT(*) FROM visits WHERE regexp_matches(doctor, '^C')
+
+-- answered
+SELECT COUNT(*) FROM visits WHERE doctor LIKE '%ob%' OR doctor ILIKE 'cat%'
+
+-- refused: ~ means the whole text in one version of DuckDB and a part of it in another.
+-- hint: write regexp_full_match(text, '...') or regexp_matches(text, '...').
+SELECT COUNT(*) FROM visits WHERE doctor ~ 'b.*y'
+
+-- answered
+SELECT upper(trim(doctor)) AS d, COUNT(*) FROM visits GROUP BY d
+
+-- answered
+SELECT split_part(trim(doctor), ' ', 1) AS d, COUNT(*) FROM visits GROUP BY d
+
+-- answered
+SELECT COUNT(*) FROM visits WHERE tags[1] = 'x0'
+
+-- answered
+SELECT tags[1] AS t, COUNT(*) FROM visits GROUP BY t
+
+-- answered
+SELECT COUNT(*) FROM visits WHERE list_contains(tags, 'y')
+
+-- answered
+SELECT COUNT(*) FROM visits WHERE 'x1' IN tags
+
+-- answered
+SELECT COUNT(*) FROM visits WHERE 'x1' = ANY(tags)
+
+-- answered
+SELECT SUM(len(tags), contribution_bounds_per_row => (0, 5)) FROM visits
+
+-- answered
+SELECT address.city, COUNT(*) FROM visits GROUP BY address.city
+
+-- answered
+SELECT address['city'] AS c, COUNT(*) FROM visits GROUP BY c
+
+-- answered
+SELECT visits.address.zip AS z, COUNT(*) FROM visits GROUP BY 1
+
+-- refused: unnest can't be used on private rows: it makes rows of a row; write FROM t, UNNEST(x) AS u(y).
+SELECT unnest(tags) AS t, COUNT(*) FROM visits GROUP BY t
+
+-- answered
+SELECT t, COUNT(*) FROM (SELECT unnest(tags) AS t FROM visits) GROUP BY t
+
+-- answered
+SELECT t, COUNT(*) FROM visits, unnest(tags) AS u(t) GROUP BY t
+
+-- answered
+SELECT t, COUNT(*) FROM visits CROSS JOIN UNNEST(tags) AS u(t) GROUP BY t
+
+-- answered
+SELECT COUNT(*) FROM visits v, LATERAL (SELECT v.cost * 2 AS c2) l WHERE c2 > 100
+
+-- answered
+SELECT AVG(c2) FROM visits v, LATERAL (SELECT v.cost * 2 AS c2) AS l
+
+-- answered
+SELECT AVG(c2) FROM visits v, (SELECT v.cost * 2 AS c2) AS l
+
+-- answered
+SELECT AVG(c2) FROM visits v CROSS JOIN LATERAL (SELECT v.cost / 2 AS c2) AS l
+
+-- refused: AVG(f) needs bounds for f; the policy declares none.
+-- hint: write AVG(f, contribution_bounds_per_row => (0, 100)), clip it with LEAST(GREATEST(f, 0), 100), or ask the data owner for bounds.
+SELECT COUNT(*), AVG(f) FROM visits v, LATERAL (SELECT floor AS f FROM wards w WHERE w.ward = v.ward) l
+
+-- refused: name the columns of a LATERAL.
+-- hint: write SELECT a, b FROM ...
+SELECT COUNT(*) FROM visits v JOIN LATERAL (SELECT * FROM wards w WHERE w.ward = v.ward) l ON TRUE
+
+-- refused: LATERAL looks at public rows, without aggregates, here.
+-- hint: join the table, or write the subquery in the SELECT list: (SELECT MAX(y) FROM t WHERE ...) AS y.
+SELECT COUNT(*) FROM visits v LEFT JOIN LATERAL (SELECT COUNT(*) AS k FROM tests t WHERE t.visit = v.visit) l ON TRUE WHERE k > 1
+
+-- answered
+SELECT COUNT(*) FROM (patients p JOIN visits v ON p.patient = v.patient) JOIN wards w ON v.ward = w.ward
+
+-- answered
+SELECT COUNT(*) FROM (visits v JOIN wards w USING (ward))
+
+-- answered
+SELECT COUNT(*) FROM patients p JOIN (visits v JOIN tests t USING (visit)) ON p.patient = v.patient
+
+-- answered
+SELECT wing, COUNT(*) FROM visits v LEFT JOIN (wards w JOIN months m ON m.month = DATE '2024-01-01') ON v.ward = w.ward GROUP BY wing
+
+-- answered
+SELECT `ward`, COUNT(*) FROM `visits` GROUP BY `ward`
+
+-- answered, as: SELECT COUNT(DISTINCT patient) FROM visits
+SELECT APPROX_COUNT_DISTINCT(patient) FROM visits
+
+-- answered, as: SELECT COUNT(DISTINCT ward) FROM visits
+SELECT approx_count_distinct(ward) FROM visits
+
+-- refused: APPROX_QUANTILES has no noisy form.
+-- hint: write QUANTILE_CONT(cost, 0.25), QUANTILE_CONT(cost, 0.5) and so on, one for each.
+SELECT APPROX_QUANTILES(cost, 4) FROM visits
+
+-- answered
+SELECT approx_quantile(cost, 0.5) FROM visits
+
+-- answered
+SELECT median(cost), quantile_cont(cost, 0.25), quantile_disc(cost, 0.9) FROM visits
+
+-- answered
+SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY cost) FROM visits
+
+-- answered
+SELECT quantile_cont(cost, [0.25, 0.5, 0.75]) FROM visits
+
+-- answered
+SELECT quantile(cost, 0.5) FROM visits
+
+-- refused: MODE has no noisy form.
+-- hint: SELECT WITH PTR OPTIONS (delta = 1e-6) MODE(ward) gives the most common value, if it is stable.
+SELECT mode(ward) FROM visits
+
+-- refused: ANY_VALUE has no noisy form.
+-- hint: MEDIAN(ward) is a value in the middle; SELECT WITH PTR MODE(ward) is the most common one.
+SELECT ANY_VALUE(ward) FROM visits
+
+-- refused: FIRST has no noisy form.
+-- hint: MEDIAN(ward) is a value in the middle; SELECT WITH PTR MODE(ward) is the most common one.
+SELECT first(ward) FROM visits
+
+-- refused: ARG_MAX has no noisy form.
+-- hint: SELECT WITH SUBSAMPLE takes any aggregate, on blocks of privacy units.
+SELECT arg_max(ward, cost) FROM visits
+
+-- refused: STRING_AGG has no noisy form.
+-- hint: count how often each value occurs: SELECT ward, COUNT(*) ... GROUP BY ward.
+SELECT string_agg(ward, ',') FROM visits
+
+-- refused: LIST has no noisy form.
+-- hint: count how often each value occurs: SELECT ward, COUNT(*) ... GROUP BY ward.
+SELECT list(ward) FROM visits
+
+-- refused: LIST has no noisy form.
+-- hint: count how often each value occurs: SELECT ward, COUNT(*) ... GROUP BY ward.
+SELECT array_agg(ward) FROM visits
+
+-- refused: BOOL_AND has no noisy form.
+-- hint: write COUNT_IF(NOT urgent) <= 0: the noisy count may be compared freely.
+SELECT bool_and(urgent), bool_or(urgent) FROM visits
+
+-- refused: PRODUCT has no noisy form.
+-- hint: SELECT WITH SUBSAMPLE takes any aggregate, on blocks of privacy units.
+SELECT product(cost) FROM visits
+
+-- refused: GEOMEAN has no noisy form.
+-- hint: SELECT WITH SUBSAMPLE takes any aggregate, on blocks of privacy units.
+SELECT geomean(cost) FROM visits
+
+-- refused: SUM(DISTINCT ...) has no bounded sensitivity here.
+-- hint: write SUM without DISTINCT, or COUNT(DISTINCT ...).
+SELECT SUM(DISTINCT cost) FROM visits
+
+-- refused: AVG(DISTINCT ...) has no bounded sensitivity here.
+-- hint: write AVG without DISTINCT, or COUNT(DISTINCT ...).
+SELECT AVG(DISTINCT cost) FROM visits
+
+-- answered
+SELECT COUNT(DISTINCT cost) FROM visits
+
+-- answered
+SELECT COUNT(DISTINCT ward), COUNT(DISTINCT patient) FROM visits
+
+-- refused: a row of values can't be used on private rows.
+-- hint: compare the columns one by one, with AND; to count different rows, COUNT(DISTINCT concat_ws('|', a, b)).
+SELECT COUNT(DISTINCT (ward, urgent)) FROM visits
+
+-- answered
+SELECT COUNT(DISTINCT ward || code) FROM visits
+
+-- answered
+SELECT var_pop(cost), var_samp(cost), variance(cost) FROM visits
+
+-- answered
+SELECT stddev(cost), stddev_pop(cost), stddev_samp(cost) FROM visits
+
+-- answered
+SELECT min(cost), max(cost) FROM visits
+
+-- answered
+SELECT min(day), max(day) FROM visits
+
+-- answered
+SELECT avg(day) FROM visits
+
+-- answered
+SELECT corr(cost, score), covar_pop(cost, score), covar_samp(cost, score) FROM visits
+
+-- answered
+SELECT regr_slope(cost, score) FROM visits
+
+-- answered
+SELECT sum(u8), sum(h), sum(small) FROM visits
+
+-- answered
+SELECT avg(u8), avg(h), avg(small) FROM visits
+
+-- answered
+SELECT sum(fl, contribution_bounds_per_row => (0, 7)), sum(s16, contribution_bounds_per_row => (0, 100)), sum(u64, contribution_bounds_per_row => (0, 1000)) FROM visits
+
+-- answered
+SELECT min(u8), max(h), min(small), max(cost) FROM visits
+
+-- answered
+SELECT sum(urgent) FROM visits
+
+-- answered
+SELECT avg(urgent::INT) FROM visits
+
+-- answered
+SELECT sum(CASE WHEN urgent THEN 1 ELSE 0 END) FROM visits
+
+-- answered
+SELECT sum(if(urgent, cost, 0)) FROM visits
+
+-- answered
+SELECT feeling, COUNT(*) FROM visits GROUP BY feeling
+
+-- answered
+SELECT COUNT(*) FROM visits WHERE feeling = 'sad'
+
+-- answered
+SELECT COUNT(*) FROM visits WHERE feeling > 'sad'
+
+-- answered
+SELECT COUNT(*) FROM visits WHERE uid = '00000000-0000-0000-0000-000000000000'
+
+-- answered
+SELECT COUNT(DISTINCT uid) FROM visits
+
+-- answered
+SELECT COUNT(uid) FROM visits
+
+-- answered
+SELECT small, COUNT(*) FROM visits GROUP BY small
+
+-- refused: numbers with fractions make no stable groups.
+-- hint: group by FLOOR(x)::INTEGER or a CASE of ranges.
+SELECT score, COUNT(*) FROM visits GROUP BY score
+
+-- refused: numbers with fractions make no stable groups.
+-- hint: group by FLOOR(x)::INTEGER or a CASE of ranges.
+SELECT round(score) AS s, COUNT(*) FROM visits GROUP BY s
+
+-- refused: numbers with fractions make no stable groups.
+-- hint: group by FLOOR(x)::INTEGER or a CASE of ranges.
+SELECT floor(cost / 100) * 100 AS bucket, COUNT(*) FROM visits GROUP BY bucket
+
+-- answered
+SELECT (cost // 100)::INT AS bucket, COUNT(*) FROM visits GROUP BY bucket
+
+-- answered
+SELECT cost::INT // 100 AS bucket, COUNT(*) FROM visits GROUP BY bucket
+
+-- refused: equal values of INTERVAL may look different, so they make no stable groups.
+-- hint: group by a number made of it, such as FLOOR(EPOCH(x))::BIGINT of an interval.
+SELECT stay, COUNT(*) FROM visits GROUP BY stay
+
+-- answered
+SELECT tags, COUNT(*) FROM visits GROUP BY tags
+
+-- answered
+SELECT address, COUNT(*) FROM visits GROUP BY address
+
+-- section: more of it, statements that are none, slips
+
+-- refused: PIVOT and UNPIVOT can't be taken of private rows.
+-- hint: aggregate first: SELECT * FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) PIVOT (SUM(n) FOR k IN ('a', 'b')).
+SELECT * FROM visits PIVOT (COUNT(*) FOR ward IN ('A','B'))
+
+-- answered
+SELECT ward, COUNT(*), SUM(COUNT(*)) OVER () FROM visits GROUP BY ward
+
+-- answered
+SELECT ward, COUNT(*) * 100.0 / SUM(COUNT(*)) OVER () AS pct FROM visits GROUP BY ward
+
+-- refused: QUALIFY needs a window function.
+-- hint: write HAVING.
+SELECT ward, COUNT(*) n FROM visits GROUP BY ward QUALIFY n > 249
+
+-- answered
+SELECT ward, COUNT(*) n FROM visits GROUP BY ward HAVING n > 249
+
+-- answered
+SELECT ward, COUNT(*) n FROM visits GROUP BY ward HAVING AVG(cost) > 100 ORDER BY AVG(cost) DESC
+
+-- answered
+SELECT ward, urgent, COUNT(*) FROM visits GROUP BY ROLLUP (ward, urgent)
+
+-- answered
+SELECT ward, urgent, COUNT(*) FROM visits GROUP BY CUBE (ward, urgent)
+
+-- answered
+SELECT ward, urgent, COUNT(*) FROM visits GROUP BY GROUPING SETS ((ward), (urgent), ())
+
+-- answered
+SELECT WITH DP OPTIONS (consistent = TRUE) ward, urgent, COUNT(*) FROM visits GROUP BY ROLLUP (ward, urgent)
+
+-- answered
+SELECT COALESCE(ward, 'all') w, COUNT(*) FROM visits GROUP BY ROLLUP (ward)
+
+-- answered, as: SELECT ward, COUNT(*) FROM visits GROUP BY ward
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e6, delta=1e-9, max_groups_contributed=4, privacy_unit_column=patient) ward, COUNT(*) FROM visits GROUP BY ward
+
+-- answered, as: SELECT ward, COUNT(*) FROM visits GROUP BY ward
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e6, delta=1e-9, max_groups_contributed=NULL, privacy_unit_column=patient) ward, COUNT(*) FROM visits GROUP BY ward
+
+-- refused: there is no mode ANONYMIZATION.
+-- hint: write SELECT WITH DIFFERENTIAL_PRIVACY: ANON_COUNT is COUNT there, kappa is max_groups_contributed.
+SELECT WITH ANONYMIZATION OPTIONS(epsilon=1e6, delta=1e-9, kappa=4) ward, ANON_COUNT(*) FROM visits GROUP BY ward
+
+-- answered, as: SELECT w.ward, COUNT(v.visit) FROM visits v RIGHT OUTER JOIN (VALUES ('A'),('B'),('E')) AS w(ward) ON v.ward = w.ward GROUP BY w.ward
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e6, delta=1e-9, max_groups_contributed=4, group_selection_strategy=PUBLIC_GROUPS) w.ward, COUNT(v.visit) FROM visits v RIGHT OUTER JOIN UNNEST(['A','B','E']) AS w(ward) ON v.ward = w.ward GROUP BY w.ward
+
+-- answered, as: SELECT TRY_CAST(code AS INT) c, COUNT(*) FROM visits GROUP BY c
+SELECT SAFE_CAST(code AS INT64) c, COUNT(*) FROM visits GROUP BY c
+
+-- answered, as: SELECT SUM(cost/2) FROM visits
+SELECT SUM(SAFE_DIVIDE(cost, 2), contribution_bounds_per_row => (0, 300)) FROM visits
+
+-- answered, as: SELECT COUNT_IF(cost > 100) FROM visits
+SELECT COUNTIF(cost > 100) FROM visits
+
+-- answered
+SELECT IFNULL(code, 'none') c, COUNT(*) FROM visits GROUP BY c
+
+-- answered, as: SELECT strftime(day, '%Y-%m') m, COUNT(*) FROM visits GROUP BY m
+SELECT FORMAT_DATE('%Y-%m', day) m, COUNT(*) FROM visits GROUP BY m
+
+-- answered, as: SELECT COUNT(*) FROM visits WHERE day >= DATE '2024-06-01' - INTERVAL 30 DAY
+SELECT COUNT(*) FROM visits WHERE day >= DATE_SUB(DATE '2024-06-01', INTERVAL 30 DAY)
+
+-- answered, as: SELECT COUNT(*) FROM visits WHERE DATE_DIFF('day', day, DATE '2024-06-01') > 30
+SELECT COUNT(*) FROM visits WHERE DATE_DIFF(DATE '2024-06-01', day, DAY) > 30
+
+-- answered, as: SELECT SUM(cost)/COUNT(*) FROM visits
+SELECT SAFE_DIVIDE(SUM(cost), COUNT(*)) FROM visits
+
+-- answered, as: SELECT cost > 100 AS big, COUNT(*) FROM visits GROUP BY big
+SELECT CAST(cost AS FLOAT64) > 100 AS big, COUNT(*) FROM visits GROUP BY big
+
+-- answered, as: SELECT CAST(urgent AS VARCHAR) u, COUNT(*) FROM visits GROUP BY u
+SELECT CAST(urgent AS STRING) u, COUNT(*) FROM visits GROUP BY u
+
+-- refused: BOOL_OR has no noisy form.
+-- hint: write COUNT_IF(urgent) > 0: the noisy count may be compared freely.
+SELECT LOGICAL_OR(urgent) FROM visits
+
+-- answered
+SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward UNION ALL SELECT 'all', COUNT(*) FROM visits
+
+-- answered, as: SELECT COUNT(*) AS n FROM visits UNION ALL SELECT COUNT(*) FROM patients
+SELECT WITH DP OPTIONS (epsilon = 1e5) COUNT(*) AS n FROM visits UNION ALL SELECT WITH DP OPTIONS (epsilon = 1e5) COUNT(*) FROM patients
+
+-- answered
+SELECT COUNT(*) FROM visits UNION SELECT COUNT(*) FROM patients
+
+-- refused: ward must be a group or stand inside an aggregate.
+-- hint: write COUNT(DISTINCT ward), or ward, COUNT(*) ... GROUP BY ward.
+SELECT ward FROM visits EXCEPT SELECT ward FROM wards
+
+-- refused: ward must be a group or stand inside an aggregate.
+-- hint: write COUNT(DISTINCT ward), or ward, COUNT(*) ... GROUP BY ward.
+SELECT ward FROM visits INTERSECT SELECT ward FROM wards
+
+-- refused: ward must be a group or stand inside an aggregate.
+-- hint: write COUNT(DISTINCT ward), or ward, COUNT(*) ... GROUP BY ward.
+SELECT ward FROM visits UNION ALL SELECT ward FROM wards
+
+-- refused: CREATE is not a statement of dpsql.
+-- hint: out << SELECT ... keeps an answer in the notebook; WITH name AS (SELECT ...) names a query in a statement.
+CREATE TABLE t AS SELECT COUNT(*) FROM visits
+
+-- refused: CREATE is not a statement of dpsql.
+-- hint: out << SELECT ... keeps an answer in the notebook; WITH name AS (SELECT ...) names a query in a statement.
+CREATE TABLE t AS SELECT WITH DP OPTIONS (epsilon=1) COUNT(*) FROM visits
+
+-- refused: an answer is not written into a table.
+-- hint: out << SELECT ... keeps it in the notebook.
+INSERT INTO t SELECT WITH DP OPTIONS (epsilon=1) COUNT(*) FROM visits
+
+-- refused: CREATE is not a statement of dpsql.
+-- hint: out << SELECT ... keeps an answer in the notebook; WITH name AS (SELECT ...) names a query in a statement.
+CREATE VIEW v AS SELECT ward FROM visits
+
+-- refused: CREATE is not a statement of dpsql.
+-- hint: out << SELECT ... keeps an answer in the notebook; WITH name AS (SELECT ...) names a query in a statement.
+CREATE TEMP TABLE v AS SELECT ward FROM visits
+
+-- refused: CREATE is not a statement of dpsql.
+-- hint: out << SELECT ... keeps an answer in the notebook; WITH name AS (SELECT ...) names a query in a statement.
+CREATE MACRO f(x) AS x + 1
+
+-- refused: COPY is not a statement of dpsql.
+-- hint: keep the answer, out << SELECT ..., and write out.df() or out.arrow() to a file.
+COPY (SELECT COUNT(*) FROM visits) TO 'out.csv'
+
+-- refused: DESCRIBE is not a statement of dpsql.
+-- hint: SHOW TABLES lists the tables, SHOW POLICY what is known of columns.
+DESCRIBE visits
+
+-- refused: DESCRIBE is not a statement of dpsql.
+-- hint: SHOW TABLES lists the tables, SHOW POLICY what is known of columns.
+DESCRIBE SELECT COUNT(*) FROM visits
+
+-- refused: there is no SHOW ALL.
+-- hint: there is BUDGET, LEDGER, POLICY, TABLES, TRADEOFF.
+SHOW ALL TABLES
+
+-- refused: there is no SHOW visits.
+-- hint: there is BUDGET, LEDGER, POLICY, TABLES, TRADEOFF.
+SHOW visits
+
+-- refused: SUMMARIZE is not a statement of dpsql.
+-- hint: SHOW TABLES lists the tables, SHOW POLICY what is known of columns.
+SUMMARIZE visits
+
+-- refused: SUMMARIZE is not a statement of dpsql.
+-- hint: SHOW TABLES lists the tables, SHOW POLICY what is known of columns.
+SUMMARIZE SELECT COUNT(*) FROM visits
+
+-- refused: PRAGMA is not a statement of dpsql.
+-- hint: dpsql only answers questions: write a SELECT.
+PRAGMA table_info('visits')
+
+-- refused: SET is not a statement of dpsql.
+-- hint: dpsql only answers questions: write a SELECT.
+SET threads = 4
+
+-- refused: USE is not a statement of dpsql.
+-- hint: dpsql only answers questions: write a SELECT.
+USE main
+
+-- refused: CALL is not a statement of dpsql.
+-- hint: dpsql only answers questions: write a SELECT.
+CALL pragma_version()
+
+-- refused: BEGIN is not a statement of dpsql.
+-- hint: dpsql only answers questions: write a SELECT.
+BEGIN
+
+-- refused: PREPARE is not a statement of dpsql.
+-- hint: write $name in the SELECT and give its value.
+PREPARE q AS SELECT COUNT(*) FROM visits
+
+-- refused: TABLE is not a statement of dpsql.
+-- hint: write SELECT COUNT(*) FROM the table.
+TABLE visits
+
+-- answered
+VALUES (1), (2)
+
+-- answered
+SELECT 1
+
+-- answered
+SELECT 1 + 1 AS x, 'a' || 'b' AS y
+
+-- answered
+SELECT * FROM wards
+
+-- answered
+SELECT * EXCLUDE (wing) FROM wards
+
+-- answered
+FROM wards
+
+-- answered
+SELECT wing, COUNT(*) FROM wards GROUP BY wing
+
+-- answered
+SELECT * FROM wards JOIN months ON floor = month(month)
+
+-- answered
+SELECT * FROM range(3)
+
+-- answered
+SELECT * FROM generate_series(1, 3)
+
+-- refused: x.csv can't be read here: tables come from the policy.
+-- hint: ask the data owner to name the data in the policy.
+SELECT * FROM read_csv('x.csv')
+
+-- refused: there is no table x.parquet.
+-- hint: there is patients, visits, tests, people, wards, months.
+SELECT * FROM 'x.parquet'
+
+-- refused: tables have one plain name here.
+-- hint: SHOW TABLES lists them.
+SELECT * FROM information_schema.tables
+
+-- refused: duckdb_tables can't be read here: tables come from the policy.
+-- hint: ask the data owner to name the data in the policy.
+SELECT * FROM duckdb_tables()
+
+-- refused: there is no table sqlite_master.
+-- hint: there is patients, visits, tests, people, wards, months.
+SELECT * FROM sqlite_master
+
+-- refused: tables have one plain name here.
+-- hint: write visits.
+SELECT COUNT(*) FROM main.visits
+
+-- refused: tables have one plain name here.
+-- hint: write visits.
+SELECT COUNT(*) FROM memory.main.visits
+
+-- answered
+SELECT COUNT(*) FROM Visits
+
+-- answered
+SELECT COUNT(*) FROM "VISITS" WHERE "Ward" = 'A'
+
+-- refused: there is no table visit.
+-- hint: did you mean visits?
+SELECT COUNT(*) FROM visit
+
+-- refused: there is no column wrd here.
+-- hint: did you mean ward?
+SELECT COUNT(*) FROM visits WHERE wrd = 'A'
+
+-- refused: there is no column A here.
+-- hint: there is visit, patient, ward, day, seen, cost, score, u8, ....
+SELECT COUNT(*) FROM visits WHERE ward = A
+
+-- refused: there is no column A here.
+-- hint: text stands in single quotes: write 'A'.
+SELECT COUNT(*) FROM visits WHERE ward = "A"
+
+-- refused: the comparison meets DECIMAL(10,2) with VARCHAR.
+-- hint: text and numbers are not compared: write the number without quotes.
+SELECT COUNT(*) FROM visits WHERE cost = 'abc'
+
+-- refused: the comparison meets VARCHAR with INTEGER.
+-- hint: text and numbers are not compared: write '5' for text, or TRY_CAST(... AS INTEGER).
+SELECT COUNT(*) FROM visits WHERE code = 2
+
+-- answered
+SELECT COUNT(*) FROM visits WHERE code = '2'
+
+-- refused: the comparison meets BOOLEAN with INTEGER.
+-- hint: compare with TRUE or FALSE, or write CASE WHEN ... THEN 1 ELSE 0 END.
+SELECT COUNT(*) FROM visits WHERE urgent = 1
+
+-- answered
+SELECT COUNT(*) FROM visits WHERE urgent = TRUE
+
+-- answered
+SELECT COUNT(*) FROM visits WHERE NOT urgent AND cost IS NOT NULL
+
+-- answered
+SELECT COUNT(*) FROM visits WHERE cost BETWEEN 10 AND 20
+
+-- answered
+SELECT COUNT(*) FROM visits WHERE ward IN ('A', 'B') AND cost NOT IN (1, 2)
+
+-- answered
+SELECT COUNT(*) FROM visits WHERE patient = 7
+
+-- answered
+SELECT COUNT(*) FROM visits WHERE patient % 2 = 0
+
+-- refused: hash can't be used on private rows: it differs between versions; write md5(x::VARCHAR).
+SELECT COUNT(*) FROM visits WHERE hash(patient) % 2 = 0
+
+-- refused: the privacy unit can't be a group: each group would be one unit.
+-- hint: COUNT(DISTINCT patient) counts the units; totals per patient may stand in a subquery.
+SELECT patient, COUNT(*) FROM visits GROUP BY patient
+
+-- refused: the privacy unit can't be a group: each group would be one unit.
+-- hint: COUNT(DISTINCT patient) counts the units; totals per patient may stand in a subquery.
+SELECT COUNT(*), patient FROM visits GROUP BY 2
+
+-- refused: patient is the privacy unit: it is never released.
+-- hint: COUNT(DISTINCT ...) counts the units.
+SELECT patient FROM visits
+
+-- refused: MIN(patient) needs bounds for patient; the policy declares none.
+-- hint: write MIN(patient, contribution_bounds_per_row => (0, 100)), clip it with LEAST(GREATEST(patient, 0), 100), or ask the data owner for bounds.
+SELECT MIN(patient), MAX(patient) FROM visits
+
+-- refused: AVG(patient) needs bounds for patient; the policy declares none.
+-- hint: write AVG(patient, contribution_bounds_per_row => (0, 100)), clip it with LEAST(GREATEST(patient, 0), 100), or ask the data owner for bounds.
+SELECT AVG(patient) FROM visits
+
+-- refused: groups can't be made of the privacy unit.
+-- hint: COUNT(DISTINCT patient) counts the units; totals per patient may stand in a subquery.
+SELECT patient % 10 AS p, COUNT(*) FROM visits GROUP BY p
+
+-- refused: ward must be a group or stand inside an aggregate.
+-- hint: write COUNT(DISTINCT ward), or ward, COUNT(*) ... GROUP BY ward.
+SELECT ward, cost FROM visits
+
+-- refused: cost must be a group or stand inside an aggregate.
+-- hint: write AVG(cost), or cost, COUNT(*) ... GROUP BY cost.
+SELECT ward, cost, COUNT(*) FROM visits GROUP BY ward
+
+-- answered
+SELECT AVG(n) FROM (SELECT patient, COUNT(*) AS n FROM visits GROUP BY patient)
+
+-- answered
+SELECT n, COUNT(*) FROM (SELECT patient, COUNT(*) AS n FROM visits GROUP BY patient) GROUP BY n ORDER BY n
+
+-- answered
+SELECT MEDIAN(total) FROM (SELECT patient, SUM(cost) AS total FROM visits GROUP BY patient)
+
+-- answered
+SELECT AVG(total) FROM (SELECT patient, SUM(cost) AS total FROM visits GROUP BY patient HAVING COUNT(*) > 2) t
+
+-- answered
+WITH per AS (SELECT patient, ward, MAX(cost) AS m FROM visits GROUP BY patient, ward) SELECT ward, AVG(m) FROM per GROUP BY ward
+
+-- answered
+WITH firsts AS (SELECT patient, MIN(day) AS d FROM visits GROUP BY patient) SELECT date_trunc('month', d) AS m, COUNT(*) FROM firsts GROUP BY m HAVING COUNT(*) > 2
+
+-- answered
+SELECT COUNT(*) FROM (SELECT DISTINCT patient FROM visits)
+
+-- answered
+SELECT COUNT(*) FROM (SELECT DISTINCT patient, ward FROM visits)
+
+-- answered
+SELECT ward, COUNT(DISTINCT patient) FROM visits GROUP BY ward
+
+-- answered
+SELECT COUNT(*) FROM (SELECT patient, cost, row_number() OVER (PARTITION BY patient ORDER BY day) AS rn FROM visits) WHERE rn = 1
+
+-- answered
+SELECT AVG(cost) FROM (SELECT cost, row_number() OVER (PARTITION BY patient ORDER BY day) AS rn FROM visits) WHERE rn = 1
+
+-- answered
+SELECT AVG(gap, contribution_bounds_per_row => (0, 400)) FROM (SELECT day - lag(day) OVER (PARTITION BY patient ORDER BY day) AS gap FROM visits)
+
+-- refused: patient is the privacy unit: it is never released.
+-- hint: COUNT(DISTINCT ...) counts the units.
+SELECT COUNT(*) FROM visits QUALIFY row_number() OVER (PARTITION BY patient ORDER BY day) = 1
+
+-- answered
+SELECT COUNT(*) FROM (FROM visits QUALIFY row_number() OVER (PARTITION BY patient ORDER BY day) = 1)
+
+-- refused: DISTINCT ON chooses rows, and here they are private.
+-- hint: aggregate in a subquery first, and choose from its answer.
+SELECT DISTINCT ON (patient) patient, cost FROM visits ORDER BY patient, day
+
+-- answered
+SELECT AVG(cost) FROM (SELECT DISTINCT ON (patient) patient, cost FROM visits ORDER BY patient, day)
+
+-- answered
+SELECT p.sex, COUNT(*), AVG(cost) FROM visits v JOIN patients p ON v.patient = p.patient GROUP BY p.sex
+
+-- answered
+SELECT sex, COUNT(*) FROM visits JOIN patients USING (patient) GROUP BY sex
+
+-- answered
+SELECT sex, COUNT(*) FROM visits NATURAL JOIN patients GROUP BY sex
+
+-- answered
+SELECT sex, COUNT(visit) FROM patients LEFT JOIN visits USING (patient) GROUP BY sex
+
+-- answered
+SELECT COUNT(*) FROM patients p WHERE NOT EXISTS (FROM visits v WHERE v.patient = p.patient AND v.urgent)
+
+-- answered
+SELECT COUNT(*) FROM patients WHERE patient IN (SELECT patient FROM visits WHERE urgent)
+
+-- answered
+SELECT COUNT(*) FROM patients p, visits v WHERE p.patient = v.patient AND p.age > 50
+
+-- answered
+SELECT kind, AVG(result) FROM tests GROUP BY kind
+
+-- answered
+SELECT ward, AVG(result) FROM tests t JOIN visits v ON t.visit = v.visit GROUP BY ward
+
+-- answered
+SELECT ward, AVG(result) FROM tests JOIN visits USING (visit) GROUP BY ward
+
+-- answered
+SELECT sex, kind, COUNT(*) FROM tests JOIN visits USING (visit) JOIN patients USING (patient) GROUP BY ALL
+
+-- answered
+SELECT COUNT(*) FROM visits a, visits b WHERE a.patient = b.patient AND a.visit < b.visit
+
+-- refused: private tables are joined on something other than their privacy unit.
+-- hint: add a.patient = b.patient to WHERE.
+SELECT COUNT(*) FROM visits a CROSS JOIN visits b
+
+-- refused: private tables are joined on something other than their privacy unit.
+-- hint: add a.patient = b.patient to ON.
+SELECT COUNT(*) FROM visits a JOIN visits b ON a.ward = b.ward
+
+-- refused: private tables are joined on something other than their privacy unit.
+-- hint: add a.patient = b.patient to ON.
+SELECT COUNT(*) FROM visits a JOIN visits b ON a.patient = b.patient OR a.ward = b.ward
+
+-- refused: rows that are their own privacy unit can't be joined with other private rows.
+-- hint: ask the owner for a privacy unit column, or query the tables one at a time.
+SELECT COUNT(*) FROM visits v JOIN people p ON v.address.city = p.city
+
+-- answered
+SELECT wing, COUNT(*) FROM visits JOIN wards USING (ward) GROUP BY wing
+
+-- answered
+SELECT w.wing, COUNT(v.visit) FROM wards w LEFT JOIN visits v ON v.ward = w.ward GROUP BY w.wing
+
+-- answered
+SELECT city, COUNT(*), AVG(income) FROM people GROUP BY city
+
+-- refused: rows that are their own privacy unit can't be joined with other private rows.
+-- hint: ask the owner for a privacy unit column, or query the tables one at a time.
+SELECT city, COUNT(*) FROM people JOIN visits ON TRUE GROUP BY city
+
+-- answered
+SELECT AVG(cost) / COUNT(*), 1 + AVG(cost), ROUND(AVG(cost), 1) FROM visits
+
+-- answered
+SELECT ROUND(AVG(cost), 1), CAST(SUM(cost) AS INTEGER), SUM(cost)::BIGINT FROM visits
+
+-- answered
+SELECT CASE WHEN COUNT(*) > 10 THEN 'many' ELSE 'few' END AS size FROM visits
+
+-- answered
+SELECT GREATEST(COUNT(*), 0) FROM visits
+
+-- answered
+SELECT 'total' AS label, COUNT(*) FROM visits
+
+-- answered
+SELECT ward, 'x' AS c, COUNT(*) FROM visits GROUP BY ward, c
+
+-- answered
+SELECT ward || '!' AS w, COUNT(*) FROM visits GROUP BY ward
+
+-- answered
+SELECT lower(ward), COUNT(*) FROM visits GROUP BY ward
+
+-- answered
+SELECT COUNT(*) + 1 AS n FROM visits ORDER BY n
+
+-- answered
+SELECT (SELECT COUNT(*) FROM visits) AS a, (SELECT COUNT(*) FROM patients) AS b
+
+-- answered
+SELECT a.n / b.n FROM (SELECT COUNT(*) n FROM visits) a, (SELECT COUNT(*) n FROM patients) b
+
+-- answered
+SELECT COUNT(*) FROM visits WHERE cost > (SELECT AVG(cost) FROM visits)
+
+-- answered
+SELECT COUNT(*) FROM visits WHERE ward IN (SELECT ward FROM wards WHERE wing = 'north')
+
+-- refused: ALL and ANY are not known over private rows.
+-- hint: write x IN (SELECT ...).
+SELECT COUNT(*) FROM visits WHERE ward = ANY (SELECT ward FROM wards WHERE wing = 'north')
+
+-- answered
+SELECT COUNT(*) FROM visits WHERE ward = (SELECT MAX(ward) FROM wards)
+
+-- refused: a subquery over private rows would let one unit decide about the rows of others.
+-- hint: look at rows of the same unit: add w.visit = v.visit to its WHERE.
+SELECT COUNT(*) FROM visits v WHERE cost > (SELECT AVG(cost) FROM visits w WHERE w.ward = v.ward)
+
+-- answered
+SELECT COUNT(*) FROM visits v WHERE cost > (SELECT AVG(cost) FROM visits w WHERE w.patient = v.patient)
+
+-- answered
+WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r WHERE n < 5) SELECT n, (SELECT COUNT(*) FROM visits) AS c FROM r
+
+-- answered
+WITH b AS MATERIALIZED (SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward) SELECT MAX(n) FROM b
+
+-- answered
+SELECT n FROM (SELECT COUNT(*) FROM visits) AS t(n)
+
+-- refused: the columns of a private table keep their names.
+-- hint: rename them in a subquery: (SELECT x AS y FROM visits) AS v.
+SELECT COUNT(*) FROM visits AS v(a, b, c)
+
+-- answered
+SELECT COUNT(*) AS "number of rows" FROM visits
+
+-- answered
+SELECT COUNT(*) AS count, SUM(cost) AS sum FROM visits
+
+-- answered
+SELECT COUNT(*) FILTER (WHERE urgent) / COUNT(*) AS share FROM visits
+
+-- answered
+SELECT AVG(cost) FILTER (WHERE ward = 'A') - AVG(cost) FILTER (WHERE ward = 'B') AS d FROM visits
+
+-- answered
+SELECT SUM(cost * 2 + 1), SUM(LEAST(cost, 100)), SUM(ABS(score)) FROM visits
+
+-- refused: SUM(POWER(score, 2)) needs bounds for POWER(score, 2); the policy declares none.
+-- hint: write SUM(POWER(score, 2), contribution_bounds_per_row => (0, 100)), clip it with LEAST(GREATEST(POWER(score, 2), 0), 100), or ask the data owner for bounds.
+SELECT SUM(POWER(score, 2)) FROM visits
+
+-- answered
+SELECT SUM(score * score) FROM visits
+
+-- answered
+SELECT SUM(cost / 2) FROM visits
+
+-- refused: SUM(cost / u8) needs bounds for cost / u8; the policy declares none.
+-- hint: write SUM(cost / u8, contribution_bounds_per_row => (0, 100)), clip it with LEAST(GREATEST(cost / u8, 0), 100), or ask the data owner for bounds.
+SELECT SUM(cost / u8) FROM visits
+
+-- answered
+SELECT AVG(EXTRACT(EPOCH FROM seen), contribution_bounds_per_row => (1.7e9, 1.8e9)) FROM visits
+
+-- answered
+SELECT AVG(day - DATE '2024-01-01', contribution_bounds_per_row => (0, 400)) FROM visits
+
+-- answered
+SELECT AVG(day - DATE '2024-01-01') FROM visits
+
+-- refused: AVG(DATE_DIFF('DAY', CAST('2024-01-01' AS DATE), day)) needs bounds for DATE_DIFF('DAY', CAST('2024-01-01' AS DATE), day); the policy declares none.
+-- hint: write AVG(DATE_DIFF('DAY', CAST('2024-01-01' AS DATE), day), contribution_bounds_per_row => (0, 100)), clip it with LEAST(GREATEST(DATE_DIFF('DAY', CAST('2024-01-01' AS DATE), day), 0), 100), or ask the data owner for bounds.
+SELECT AVG(date_diff('day', DATE '2024-01-01', day)) FROM visits
+
+-- refused: SUM(visit) needs bounds for visit; the policy declares none.
+-- hint: write SUM(visit, contribution_bounds_per_row => (0, 100)), clip it with LEAST(GREATEST(visit, 0), 100), or ask the data owner for bounds.
+SELECT SUM(visit) FROM visits
+
+-- answered
+SELECT ward, SUM(cost, contribution_bounds_per_row => (0, 500), epsilon => 1000) FROM visits GROUP BY ward
+
+-- refused: epsilon = ... inside a call is a comparison.
+-- hint: write epsilon => ...
+SELECT SUM(cost, epsilon = 1) FROM visits
+
+-- refused: OPTIONS has no eps.
+-- hint: did you mean epsilon?
+SELECT WITH DP OPTIONS (eps = 1) COUNT(*) FROM visits
+
+-- refused: the options stand after the word OPTIONS.
+-- hint: write SELECT WITH DP OPTIONS (epsilon = 0.1) ...
+SELECT WITH DP (epsilon = 1) COUNT(*) FROM visits
+
+-- refused: options are written name = value.
+-- hint: write OPTIONS (epsilon = 0.1).
+SELECT WITH DP OPTIONS (epsilon => 1) COUNT(*) FROM visits
+
+-- refused: options are written name = value.
+-- hint: write OPTIONS (epsilon = 0.1).
+SELECT WITH DP OPTIONS (epsilon: 1) COUNT(*) FROM visits
+
+-- refused: can't read this: expecting ).
+-- hint: the options stand behind the mode: SELECT WITH DP OPTIONS (epsilon = 0.1) ...
+SELECT COUNT(*) FROM visits OPTIONS (epsilon = 1)
+
+-- refused: can't read this: invalid expression / Unexpected token.
+-- hint: the mode stands after WITH: SELECT WITH DP ...
+SELECT DIFFERENTIAL_PRIVACY COUNT(*) FROM visits
+
+-- answered
+SELECT * FROM (SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward) ORDER BY n DESC LIMIT 3
+
+-- answered
+SELECT ward, n FROM (SELECT ward, COUNT(*) AS n, row_number() OVER (ORDER BY COUNT(*) DESC) AS r FROM visits GROUP BY ward) WHERE r <= 2
+
+-- answered
+SELECT max_by(ward, n) FROM (SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward)
+
+-- answered
+SELECT list(ward ORDER BY ward), SUM(n) FROM (SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward)
+
+-- answered
+SELECT ward, bar(n, 0, 300, 10) FROM (SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward)
+
+-- refused: the parameter $w has no value.
+-- hint: assign w first, or pass params.
+SELECT ward, COUNT(*) FROM visits WHERE ward = $w GROUP BY ward
+
+-- refused: parameters have names here.
+-- hint: write $name.
+SELECT COUNT(*) FROM visits WHERE ward = ?
+
+-- refused: :w is not a parameter here.
+-- hint: write $w.
+SELECT COUNT(*) FROM visits WHERE ward = :w
+
+-- refused: there is no column w here.
+-- hint: there is visit, patient, ward, day, seen, cost, score, u8, ....
+SELECT COUNT(*) FROM visits WHERE ward = @w
+
+-- refused: templates are not filled in: they would change the statement after it was priced.
+-- hint: write $w and the notebook's variable w is bound as a value.
+SELECT COUNT(*) FROM visits WHERE ward = '{{w}}'
+
+-- refused: parameters have names here.
+-- hint: write $name.
+SELECT COUNT(*) FROM visits WHERE ward = $1
+
+-- refused: can't read this: invalid expression / Unexpected token.
+SELECT COUNT(*) FORM visits
+
+-- refused: can't read this: expecting ).
+SELECT COUNT(* FROM visits
+
+-- refused: SELEC is not a statement of dpsql.
+-- hint: did you mean SELECT?
+SELEC COUNT(*) FROM visits
+
+-- refused: nothing follows WHERE.
+-- hint: finish it, or leave it out.
+SELECT COUNT(*) FROM visits WHERE
+
+-- refused: can't read this: invalid expression / Unexpected token.
+SELECT ward COUNT(*) FROM visits GROUP BY ward
+
+-- refused: nothing follows GROUP BY.
+-- hint: finish it, or leave it out.
+SELECT COUNT(*) FROM visits GROUP BY
+
+-- answered
+SELECT COUNT(*) FROM visits, WHERE urgent
+
+-- refused: there is no table visits in this FROM.
+-- hint: there is v.
+SELECT COUNT(*) FROM visits v WHERE visits.urgent
+
+-- refused: there is no table x in this FROM.
+-- hint: there is visits.
+SELECT x.a FROM visits
+
+-- refused: COUNT can't stand in WHERE.
+-- hint: write HAVING COUNT(*) ..., which looks at the noisy value.
+SELECT COUNT(*) FROM visits WHERE COUNT(*) > 3
+
+-- refused: SUM stands inside another aggregate.
+-- hint: aggregate in a subquery first.
+SELECT SUM(SUM(cost)) FROM visits
+
+-- refused: there is no column wing here.
+-- hint: there is visit, patient, ward, day, seen, cost, score, u8, ....
+SELECT ward, COUNT(*) FROM visits GROUP BY wing
+
+-- refused: GROUP BY counts the columns of the SELECT from 1.
+SELECT ward, COUNT(*) FROM visits GROUP BY ward, 7
+
+-- refused: COUNT can't be a group.
+-- hint: group by columns; the noisy value may be a group in an outer SELECT.
+SELECT ward, COUNT(*) FROM visits GROUP BY COUNT(*)
+
+-- answered
+SELECT COUNT(*) FROM visits HAVING COUNT(*) > 100000
+
+-- refused: cost must be a group or stand inside an aggregate.
+-- hint: write AVG(cost), or cost, COUNT(*) ... GROUP BY cost.
+SELECT cost, COUNT(*) FROM visits HAVING cost > 3
+
+-- section: within a unit, below the aggregation
+
+-- answered
+SELECT COUNT(*), AVG(score) FROM (SELECT * EXCLUDE (cost) FROM visits)
+
+-- answered
+SELECT AVG(price) FROM (SELECT v.* RENAME (cost AS price) FROM visits v)
+
+-- refused: there is no column nosuch among these.
+-- hint: there is visit, patient, ward, day, seen, cost, score, u8, ....
+SELECT AVG(cost) FROM (SELECT * EXCLUDE (nosuch) FROM visits)
+
+-- refused: there is no table w in this FROM.
+-- hint: there is visits.
+SELECT COUNT(*) FROM (SELECT w.* FROM visits)
+
+-- answered
+SELECT ward, COUNT(*) FROM (SELECT DISTINCT patient, ward FROM visits) GROUP BY ward
+
+-- answered
+SELECT COUNT(*) FROM (SELECT DISTINCT * FROM patients)
+
+-- refused: DISTINCT below the aggregation would make one row of several people's.
+-- hint: keep the unit, as in SELECT DISTINCT patient, ..., or write COUNT(DISTINCT x).
+SELECT COUNT(*) FROM (SELECT DISTINCT ward FROM visits)
+
+-- answered
+SELECT COUNT(*), AVG(cost) FROM (FROM visits QUALIFY row_number() OVER (PARTITION BY patient ORDER BY day) = 1)
+
+-- answered
+SELECT AVG(cost) FROM (SELECT cost FROM visits QUALIFY rank() OVER (PARTITION BY patient ORDER BY cost DESC) <= 2)
+
+-- answered
+SELECT AVG(r) FROM (SELECT cost - avg(cost) OVER (PARTITION BY patient) AS r, cost FROM visits) WHERE r > 0
+
+-- refused: a window function below the aggregation mixes the rows of several units.
+-- hint: write OVER (PARTITION BY patient ...), or aggregate first; windows may follow.
+SELECT COUNT(*) FROM (SELECT row_number() OVER (ORDER BY day) AS rn FROM visits) WHERE rn < 5
+
+-- refused: a window function below the aggregation mixes the rows of several units.
+-- hint: write OVER (PARTITION BY patient ...), or aggregate first; windows may follow.
+SELECT COUNT(*) FROM (SELECT row_number() OVER (PARTITION BY ward ORDER BY day) AS rn FROM visits) WHERE rn < 5
+
+-- answered
+SELECT kind, COUNT(*) FROM (SELECT kind, row_number() OVER (PARTITION BY visit ORDER BY result) AS rn FROM tests) WHERE rn = 1 GROUP BY kind
+
+-- answered
+SELECT COUNT(*) FROM (SELECT cost * 2 AS c, c + 1 AS d FROM visits WHERE c > 100) WHERE d > 200
+
+-- refused: ntile is not known over private rows.
+-- hint: those of one unit take row_number, rank, dense_rank, lag, lead, first_value, count, sum, avg, min, max.
+SELECT COUNT(*) FROM (SELECT ntile(2) OVER (PARTITION BY patient ORDER BY day) AS h FROM visits) WHERE h = 1
+
+-- answered
+SELECT COUNT(*) FROM (SELECT patient, ward, lead(ward) OVER (PARTITION BY patient ORDER BY day, visit) AS nxt FROM visits) WHERE nxt <> ward
+
+-- refused: sum over a window takes whole numbers or DECIMAL(18,...) here: sums of floats depend on their order.
+-- hint: cast the value, as in x::DECIMAL(18,4), or use GROUP BY.
+SELECT AVG(x) FROM (SELECT SUM(score) OVER (PARTITION BY patient) AS x FROM visits)
+
+-- answered
+SELECT AVG(x) FROM (SELECT SUM(small) OVER (PARTITION BY patient) AS x FROM visits)
+
+-- answered
+SELECT COUNT(*) FROM (SELECT first_value(ward) OVER (PARTITION BY patient ORDER BY day) AS w, COUNT(*) FILTER (WHERE urgent) OVER (PARTITION BY patient) AS u FROM visits) WHERE w = 'A' AND u > 1
+
+-- section: FROM
+
+-- answered
+SELECT month, COUNT(*) FROM visits ASOF JOIN months ON visits.day >= months.month GROUP BY month
+
+-- answered
+SELECT COUNT(*), COUNT(month) FROM visits ASOF LEFT JOIN months ON visits.day > months.month
+
+-- refused: an ASOF join here goes from private rows to the nearest public ones.
+-- hint: put the public table after ASOF JOIN; for the nearest of a unit's own rows, join on the unit and keep row_number() OVER (PARTITION BY ... ORDER BY ...) = 1.
+SELECT COUNT(*) FROM months ASOF JOIN visits ON visits.day >= months.month
+
+-- refused: AVG(floor) needs bounds for floor; the policy declares none.
+-- hint: write AVG(floor, contribution_bounds_per_row => (0, 100)), clip it with LEAST(GREATEST(floor, 0), 100), or ask the data owner for bounds.
+SELECT COUNT(*), AVG(floor) FROM people ASOF JOIN wards ON people.age >= wards.floor
+
+-- answered
+SELECT t, COUNT(*) FROM visits v, UNNEST(v.tags) AS u(t) WHERE t <> 'y' GROUP BY t
+
+-- answered
+SELECT u.unnest AS t, COUNT(*) FROM visits v, UNNEST(v.tags) AS u GROUP BY t
+
+-- answered
+SELECT COUNT(*) FROM visits v LEFT JOIN UNNEST(v.tags) AS u(t) ON TRUE
+
+-- answered
+SELECT AVG(l.z) FROM visits v CROSS JOIN LATERAL (SELECT v.cost / 2) AS l(z)
+
+-- answered
+SELECT COUNT(*), AVG(f, contribution_bounds_per_row => (0, 5)) FROM visits v, LATERAL (SELECT floor AS f FROM wards w WHERE w.ward = v.ward) l
+
+-- answered
+SELECT COUNT(*) FROM visits v JOIN LATERAL (SELECT w.wing FROM wards w WHERE w.ward = v.ward) l ON TRUE WHERE wing = 'north'
+
+-- answered
+SELECT COUNT(*), COUNT(wing) FROM visits v LEFT JOIN LATERAL (SELECT w.wing FROM wards w WHERE w.ward = v.ward) l ON TRUE
+
+-- answered
+SELECT COUNT(*) FROM (SELECT (SELECT COUNT(*) FROM tests t WHERE t.visit = v.visit) AS k FROM visits v) WHERE k > 1
+
+-- refused: there is no table w in this FROM.
+-- hint: there is v.
+SELECT w.ward, l.n FROM wards w, LATERAL (SELECT COUNT(*) AS n FROM visits v WHERE v.ward = w.ward) l
+
+-- answered
+SELECT w.ward, l.n FROM wards w, LATERAL (SELECT w.floor + 1 AS n) l
+
+-- answered
+SELECT COUNT(*) FROM ((visits v JOIN wards w USING (ward)))
+
+-- answered
+SELECT COUNT(*) FROM (visits)
+
+-- answered
+SELECT COUNT(*) FROM ((SELECT * FROM visits))
+
+-- answered
+SELECT wing, COUNT(*) FROM ((visits v JOIN wards w USING (ward)) JOIN patients p ON p.patient = v.patient) GROUP BY wing
+
+-- answered
+SELECT COUNT(*) FROM (visits v JOIN wards w USING (ward)) AS q
+
+-- answered
+SELECT COUNT(*) FROM patients p LEFT JOIN (visits v JOIN tests t ON v.visit = t.visit) ON p.patient = v.patient
+
+-- answered
+SELECT COUNT(*), COUNT(t.kind) FROM patients p LEFT JOIN (visits v JOIN tests t ON v.visit = t.visit) ON p.patient = v.patient
+
+-- answered
+SELECT COUNT(*) FROM patients p JOIN visits v ON p.patient = v.patient JOIN (tests t JOIN wards w ON t.kind <> w.ward) ON t.visit = v.visit AND w.ward = v.ward
+
+-- refused: such joins in parentheses are not known here.
+-- hint: write it as a CTE: WITH pair AS (SELECT ... FROM a JOIN b ON ...), then join pair.
+SELECT COUNT(*) FROM patients p JOIN visits v ON p.patient = v.patient LEFT JOIN (wards w JOIN months m ON m.month = DATE '2024-01-01') ON w.ward = v.ward
+
+-- refused: unnest can't be used on private rows: it makes rows of a row; write FROM t, UNNEST(x) AS u(y).
+SELECT COUNT(*) FROM (SELECT unnest(tags) AS t, unnest(tags) AS q FROM visits)
+
+-- refused: unnest can't be used on private rows: it makes rows of a row; write FROM t, UNNEST(x) AS u(y).
+SELECT COUNT(*) FROM (SELECT upper(unnest(tags)) AS t FROM visits)
+
+-- refused: with rows as the privacy unit, each may meet one row of u, and here it may meet several.
+-- hint: join on columns that are unique there, or ask the owner for a privacy unit column.
+SELECT city, COUNT(*) FROM people, UNNEST([1,2]) u(x) GROUP BY city
+
+-- answered
+SELECT COUNT(*) FROM (SELECT AVG(x) FROM (SELECT SUM(score::DECIMAL(18,4)) OVER (PARTITION BY patient) AS x FROM visits))
+
+-- answered
+SELECT AVG(x) FROM (SELECT SUM(score::DECIMAL(18,4)) OVER (PARTITION BY patient) AS x FROM visits)
+
+-- section: GoogleSQL, options, refusals
+
+-- refused: there is no table proj.ds.visits.
+-- hint: did you mean visits?
+SELECT COUNT(*) FROM `proj.ds.visits`
+
+-- answered
+SELECT COUNT(*) FROM visits WHERE doctor = 'a `tick`' OR ward = 'A' -- `x
+
+-- refused: a quote or a comment does not end.
+SELECT COUNT(*) FROM `visits
+
+-- answered, as: SELECT COUNT(DISTINCT patient), COUNT(DISTINCT ward) FROM visits
+SELECT APPROX_COUNT_DISTINCT(patient), approx_count_distinct(ward) FROM visits
+
+-- answered, as: SELECT ward, COUNT(DISTINCT patient) FROM visits GROUP BY ward
+SELECT ward, APPROX_COUNT_DISTINCT(patient) FROM visits GROUP BY ward
+
+-- answered, as: SELECT COUNT(DISTINCT patient) FROM visits
+SELECT APPROX_COUNT_DISTINCT(patient, epsilon => 1000) FROM visits
+
+-- answered, as: SELECT date_trunc('month', day) AS m, COUNT(*) FROM visits GROUP BY m
+SELECT DATE_TRUNC(day, MONTH) AS m, COUNT(*) FROM visits GROUP BY m
+
+-- answered, as: SELECT date_trunc('month', day) AS m, COUNT(*) FROM visits GROUP BY m
+SELECT DATE_TRUNC(v.day, MONTH) AS m, COUNT(*) FROM visits v GROUP BY m
+
+-- answered, as: SELECT SUM(cost/2) FROM visits
+SELECT SUM(SAFE_DIVIDE(cost, 2)) FROM visits
+
+-- answered, as: SELECT COUNT(*) FROM visits WHERE ward IN ('A', 'B')
+SELECT COUNT(*) FROM visits WHERE ward IN UNNEST(['A', 'B'])
+
+-- answered, as: SELECT COUNT(*) FROM visits WHERE 'x1' IN tags
+SELECT COUNT(*) FROM visits WHERE 'x1' IN UNNEST(tags)
+
+-- answered
+SELECT COUNT(*) FROM visits WHERE 'x1' NOT IN tags
+
+-- answered
+SELECT COUNT(*) FROM (SELECT * EXCEPT (cost) FROM visits)
+
+-- refused: the comparison meets DECIMAL(10,2) with VARCHAR.
+-- hint: text and numbers are not compared: write the number without quotes.
+SELECT COUNT(*) FROM visits WHERE cost = '100'
+
+-- answered
+SELECT COUNT(DISTINCT concat_ws('|', ward, urgent)) FROM visits
+
+-- refused: GROUP BY h means the column h, not what the SELECT calls so.
+-- hint: write GROUP BY 1, or another name.
+SELECT hour(seen) AS h, COUNT(*) FROM visits GROUP BY h
+
+-- answered
+SELECT hour(seen) AS h, COUNT(*) FROM visits GROUP BY 1
+
+-- refused: ward must be a group or stand inside an aggregate.
+-- hint: write COUNT(DISTINCT ward), or ward, COUNT(*) ... GROUP BY ward.
+SELECT ward FROM visits
+
+-- answered
+SELECT ward, COUNT(*) FROM visits GROUP BY ward
+
+-- answered
+SELECT cost > 100 AS big, COUNT(*) FILTER (WHERE big) AS n FROM visits GROUP BY big
+
+-- answered
+SELECT ward, SUM(COUNT(*)) FILTER (WHERE ward <> 'A') OVER () AS s FROM visits GROUP BY ward
+
+-- answered
+SELECT * FROM (SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward) PIVOT (SUM(n) FOR ward IN ('A', 'B'))
+
+-- refused: private tables are joined on something other than their privacy unit.
+-- hint: keep the privacy unit's own column on both sides, unchanged, and join on it.
+SELECT COUNT(*) FROM (SELECT ward FROM visits) a JOIN visits b USING (ward)
+
+-- refused: BY NAME is not known over private rows.
+-- hint: write UNION ALL, with the same columns in the same places.
+SELECT COUNT(*) FROM (SELECT patient FROM visits UNION ALL BY NAME SELECT patient FROM patients)
+
+-- refused: ALL and ANY are not known over private rows.
+-- hint: write x IN (SELECT ...).
+SELECT COUNT(*) FROM visits WHERE ward = ANY (SELECT ward FROM wards)
+
+-- section: lists
+
+-- answered
+SELECT COUNT(*) FROM visits WHERE ward = ANY(['A', 'B'])
+
+-- answered
+SELECT COUNT(*) FROM visits WHERE ward IN ['A', 'B']
+
+-- answered
+SELECT COUNT(*) FROM visits WHERE small IN [1, 2, NULL]
+
+-- answered
+SELECT COUNT(*) FROM visits WHERE ward NOT IN ['A', 'B']
+
+-- section: what the hints say, and ordinary questions
+
+-- answered
+SELECT COUNT(*) FROM visits WHERE TRY_CAST(code AS INTEGER) = 2
+
+-- answered
+SELECT COUNT(*) FROM visits WHERE md5(patient::VARCHAR) < '8'
+
+-- answered
+SELECT COUNT_IF(NOT urgent) <= 0 AS every, COUNT_IF(urgent) > 0 AS some FROM visits
+
+-- answered
+SELECT QUANTILE_CONT(cost, 0.25), QUANTILE_CONT(cost, 0.5), QUANTILE_CONT(cost, 0.75) FROM visits
+
+-- answered
+SELECT FLOOR(score)::INTEGER AS s, COUNT(*) FROM visits GROUP BY s
+
+-- answered
+SELECT FLOOR(EPOCH(stay))::BIGINT AS s, COUNT(*) FROM visits GROUP BY s
+
+-- answered
+SELECT CASE WHEN score < 0 THEN 'low' ELSE 'high' END AS band, COUNT(*) FROM visits GROUP BY band
+
+-- answered
+SELECT v, COUNT(*) FROM (SELECT patient, ward || '!' AS v FROM visits) GROUP BY v
+
+-- answered
+SELECT COUNT(*) FROM visits WHERE ward IN (SELECT ward FROM wards)
+
+-- answered
+SELECT COUNT(*) FROM visits a JOIN visits b ON a.ward = b.ward AND a.patient = b.patient AND a.visit < b.visit
+
+-- answered
+SELECT COUNT(*) FROM visits a CROSS JOIN visits b WHERE a.patient = b.patient AND a.visit < b.visit
+
+-- answered
+SELECT COUNT(*) FROM visits v WHERE cost > (SELECT AVG(cost) FROM visits w WHERE w.ward = v.ward AND w.patient = v.patient)
+
+-- answered, as: SELECT AVG(POWER(score, 2)) FROM visits
+SELECT AVG(POWER(score, 2), contribution_bounds_per_row => (0, 25)) FROM visits
+
+-- answered
+SELECT COUNT(*) FROM (SELECT ward AS a, cost AS b FROM visits) AS v WHERE a = 'B' AND b > 10
+
+-- answered
+SELECT * FROM (SELECT ward, urgent, COUNT(*) AS n FROM visits GROUP BY ALL) PIVOT (SUM(n) FOR ward IN ('A', 'B'))
+
+-- answered
+SELECT COUNT(*) FROM (SELECT t.result, row_number() OVER (PARTITION BY v.patient ORDER BY v.day DESC) AS r FROM visits v JOIN tests t ON v.visit = t.visit) WHERE r = 1
+
+-- answered
+SELECT COUNT(*) FROM patients LEFT JOIN (SELECT patient, MAX(cost) AS top FROM visits GROUP BY patient) USING (patient) WHERE top > 200
+
+-- answered
+WITH pair AS (SELECT w.ward, w.wing FROM wards w JOIN months m ON m.month = DATE '2024-01-01') SELECT COUNT(*) FROM patients p JOIN visits v ON p.patient = v.patient LEFT JOIN pair ON pair.ward = v.ward
+
+-- answered
+SELECT n, COUNT(*) FROM (SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward) GROUP BY n
+
+-- answered
+SELECT COALESCE(lag(n) OVER (ORDER BY ward), 0) AS before FROM (SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward)
+
+-- answered, as: SELECT SUM(d) FROM (SELECT COALESCE(lag(cost) OVER (PARTITION BY patient ORDER BY day, visit), 0) AS d FROM visits)
+SELECT SUM(d, contribution_bounds_per_row => (0, 500)) FROM (SELECT COALESCE(lag(cost) OVER (PARTITION BY patient ORDER BY day, visit), 0) AS d FROM visits)
+
+-- answered
+SELECT ward, COUNT(*) FROM visits WHERE day >= DATE '2024-03-01' GROUP BY ward HAVING COUNT(*) > 10 ORDER BY 2 DESC
+
+-- answered
+SELECT COUNT(*) FROM visits v JOIN patients p USING (patient) WHERE p.city = 'Delft' AND v.ward IN ('A', 'C')
+
+-- answered
+SELECT p.city, COUNT(*), COUNT(DISTINCT patient) FROM visits v JOIN patients p USING (patient) GROUP BY p.city
+
+-- answered
+SELECT COUNT(*) FILTER (WHERE score > 0), COUNT(*) FILTER (WHERE score <= 0) FROM visits
+
+-- answered
+SELECT AVG(age), STDDEV(age), MIN(age), MAX(age) FROM patients
+
+-- answered
+SELECT city, AVG(income), COUNT(*) FROM people WHERE age BETWEEN 20 AND 40 GROUP BY city
+
+-- answered
+SELECT COUNT(*) FROM people WHERE number NOT IN (1, 2, 3)
+
+-- answered
+SELECT age // 10 * 10 AS decade, COUNT(*) FROM patients GROUP BY decade HAVING COUNT(*) > 5 ORDER BY decade
+
+-- answered
+SELECT dayname(day) AS d, COUNT(*) FROM visits GROUP BY d
+
+-- answered, as: SELECT AVG(DATE_DIFF('day', day, DATE '2024-12-31')) FROM visits
+SELECT AVG(DATE_DIFF('day', day, DATE '2024-12-31'), contribution_bounds_per_row => (0, 400)) FROM visits

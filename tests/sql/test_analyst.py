@@ -1,0 +1,117 @@
+"""What an analyst of DuckDB or BigQuery would write: answered as plain DuckDB answers, or refused kindly.
+
+The statements stand in ``analyst.sql``, each with its outcome: answered (as another statement, where plain DuckDB doesn't know
+it as it is), or refused with these words and this hint. There is a section of what the hints say to write instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from clinic import open_clinic
+from shop import near
+
+import dpsql
+
+Clinic = tuple[duckdb.DuckDBPyConnection, dpsql.Session]
+_MODE = re.compile(r"(?i)WITH\s+(DP|DIFFERENTIAL_PRIVACY)\s*(OPTIONS\s*\([^()]*(\([^()]*\))?[^()]*\))?")
+_NAMED = re.compile(
+    r",?\s*(epsilon|contribution_bounds_per_row|contribution_bounds_per_group)\s*=>\s*(\([^()]*\)|[\w.]+)"
+)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A statement and its outcome."""
+
+    text: str
+    plain: str = ""
+    message: str = ""
+    hint: str | None = None
+
+
+def read() -> list[Asked]:
+    out = []
+    for chunk in (Path(__file__).parent / "analyst.sql").read_text(encoding="utf-8").split("\n\n"):
+        head, _, rest = chunk.strip().partition("\n")
+        if head.startswith("-- answered"):
+            plain = head.partition(", as: ")[2] or _NAMED.sub("", _MODE.sub("", rest))
+            out.append(Asked(rest, plain=plain))
+        elif head.startswith("-- refused: "):
+            hint, _, text = rest.partition("\n") if rest.startswith("-- hint: ") else ("", "", rest)
+            message = head.removeprefix("-- refused: ")
+            out.append(Asked(text, message=message, hint=hint.removeprefix("-- hint: ") or None))
+    return out
+
+
+ASKED = read()
+ANSWERED = [case for case in ASKED if case.plain]
+REFUSED = [case for case in ASKED if case.message]
+
+
+@pytest.fixture(scope="module")
+def clinic() -> Iterator[Clinic]:
+    con, session = open_clinic()
+    with con, session:
+        yield con, session
+
+
+def ordered(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """By what is not noisy in its last digits."""
+    return sorted(rows, key=lambda row: ["" if isinstance(v, float | Decimal) else str(v) for v in row])
+
+
+def close(ours: Any, theirs: Any) -> bool:
+    if isinstance(theirs, list | tuple):
+        return len(ours) == len(theirs) and all(map(close, ours, theirs))
+    if isinstance(theirs, Decimal):
+        return near(ours, float(theirs))
+    return near(ours, theirs)
+
+
+@pytest.mark.parametrize("case", ANSWERED, ids=[case.text for case in ANSWERED])
+def test_answers_are_plain_duckdbs(clinic: Clinic, case: Asked) -> None:
+    con, session = clinic
+    mine, theirs = ordered(session.sql(case.text).fetchall()), ordered(con.execute(case.plain).fetchall())
+    assert len(mine) == len(theirs)
+    for ours, expected in zip(mine, theirs, strict=True):
+        assert close(ours, expected), (ours, expected)
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=[case.text for case in REFUSED])
+def test_refusals_say_why_and_what_to_write(clinic: Clinic, case: Asked) -> None:
+    with pytest.raises(dpsql.Error) as caught:
+        clinic[1].sql(case.text)
+    assert (caught.value.message, caught.value.hint) == (case.message, case.hint)
+    assert "dpsql__" not in str(caught.value) and "dpsql_" not in caught.value.message
+
+
+def test_each_refusal_points_at_something(clinic: Clinic) -> None:
+    bare = []
+    for case in REFUSED:
+        try:
+            clinic[1].sql(case.text)
+        except dpsql.Error as error:
+            if error.span is None:
+                bare.append(case.text)
+    assert not bare
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("var_samp(age), STDDEV(age), countif(age > 3)", ["var_samp(age)", "stddev(age)", "countif(age > 3)"]),
+        ("SUM(age::INT), COUNT(DISTINCT sex)", ["sum(CAST(age AS INTEGER))", "count(DISTINCT sex)"]),
+        ("SUM(age) FILTER (WHERE age > 3), COUNT(*) * 2", ["sum(age) FILTER (WHERE age > 3)", "count_star() * 2"]),
+        ("Round(AVG(age), 1), median(age)", ["round(avg(age), 1)", "median(age)"]),
+    ],
+)  # fmt: skip
+def test_columns_are_called_as_duckdb_calls_them(clinic: Clinic, text: str, names: list[str]) -> None:
+    assert list(clinic[1].sql(f"SELECT {text} FROM patients").columns) == names
