@@ -82,7 +82,8 @@ class Rank:
         """The scaled rank among ``n`` values; ``inward`` is how many values the ends are passed by."""
         if self.end is None:
             return self.p.numerator * n
-        inner = min(2 * inward, n)
+        # Half a value less: beside a whole rank, every point up to the next value would be as good as the value itself.
+        inner = min(2 * inward - 1, n)
         return inner if self.end == "min" else 2 * n - inner
 
 
@@ -217,7 +218,7 @@ class Quantiles:
     def inward(self) -> int:
         """Values that the least and the greatest are passed by, so that they stay within the data."""
         grid = self.high - self.low + 1
-        return math.ceil(2 * self.rows / float(self.part) * math.log(grid / float(_DOUBT)))
+        return math.ceil(2 * self.rows / float(self.part) * math.log(grid / float(_DOUBT)) + 0.5)
 
     def rate(self, rank: Rank) -> Fraction:
         return self.part / (2 * rank.sensitivity * self.rows)

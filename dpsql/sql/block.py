@@ -18,6 +18,7 @@ from dpsql.sql.intervals import interval_of, json_report
 from dpsql.sql.joins import From
 from dpsql.sql.naming import fresh_names, label_of, spelled
 from dpsql.sql.options import Call, Options, call_of
+from dpsql.sql.quantiles import each_quantile
 from dpsql.sql.registry import TABLE, bind_aggregate
 from dpsql.sql.relation import Names, column, fold
 from dpsql.sql.release import release
@@ -356,7 +357,8 @@ class Block:
                 return found
         call = call_of(node)
         if call is not None and call.name in TABLE and not isinstance(node, exp.Window):
-            return self._aggregate(call)
+            listed = [self.above(one, aliases) for one in each_quantile(node, call)]
+            return exp.Array(expressions=listed) if listed else self._aggregate(call)
         refuse_elsewhere(node)
         if isinstance(node, exp.Column):
             known = aliases.get(fold(node.name)) if not node.table else None

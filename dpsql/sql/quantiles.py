@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from sqlglot import exp
+
 from dpsql.errors import BindError
 from dpsql.mechanisms.quantile import Quantiles, Rank
 from dpsql.sql import grid as grids
@@ -14,7 +16,7 @@ from dpsql.sql.aggregates import Aggregate, bounds_of, rows_bounded
 from dpsql.sql.bounds import Interval
 from dpsql.sql.dialect import span_of, to_sql
 from dpsql.sql.lines import MOMENTS, line
-from dpsql.sql.options import Call, number
+from dpsql.sql.options import Call, call_of, number
 from dpsql.sql.rewrite import Exact
 from dpsql.sql.types import DOUBLE, Typed
 
@@ -90,6 +92,32 @@ def bind_quantile(block: Block, call: Call, name: str, options: dict[str, Any]) 
         Wanted(y, narrow, grid, rank, whole),
         shown=back,
     )
+
+
+def each_quantile(node: exp.Expr, call: Call) -> list[exp.Expr]:
+    """``QUANTILE_CONT(x, [0.25, 0.5])`` as one call for each of the list; nothing where no list is asked for.
+
+    Raises:
+        BindError: the call names a share of epsilon, which would be meant for the whole list.
+    """
+    if not call.name.startswith("QUANTILE") or len(call.args) != 2 or not isinstance(call.args[1], exp.Array):
+        return []
+    if any(isinstance(p, exp.Array) for p in call.args[1].expressions):
+        raise BindError("quantiles are a list of numbers.", span=span_of(call.node))
+    if "epsilon" in call.named:
+        raise BindError(
+            "epsilon => is for one quantile.",
+            span=span_of(call.named["epsilon"][1]),
+            hint="write a call for each, with its own share.",
+        )
+    out = []
+    for p in call.args[1].expressions:
+        one = node.copy()
+        inner = call_of(one)
+        assert inner is not None
+        inner.args[1].replace(p.copy())
+        out.append(one)
+    return out
 
 
 def _type(typed: Typed, low: Fraction, high: Fraction, between: bool) -> str:

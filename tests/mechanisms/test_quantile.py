@@ -134,12 +134,12 @@ def test_far_points_have_their_share(monkeypatch: pytest.MonkeyPatch, reach: int
     monkeypatch.setattr(quantile, "_NEVER", reach - math.log(13))
     entropy, values = fixed("far"), (3, 3, 3, 5, 7, 10)
     rate = Fraction(1, 3)
-    sample = np.array([choose(*histogram(values), 0, 12, rank, rate, entropy, 1) for _ in range(2000)])
-    raw = np.exp(np.array(utilities(values, 0, 12, rank, 1)) / 3)
+    sample = np.array([choose(*histogram(values), 0, 12, rank, rate, entropy, 2) for _ in range(2000)])
+    raw = np.exp(np.array(utilities(values, 0, 12, rank, 2)) / 3)
     law = (raw / raw.sum()).tolist()
     assert p_value(sample, lambda v: law[v] if v < 13 else 0.0, signed=False) > REFUSED
     least = max(0, math.ceil(reach * 3))
-    flat = np.exp(np.maximum(np.array(utilities(values, 0, 12, rank, 1)), -least) / 3)
+    flat = np.exp(np.maximum(np.array(utilities(values, 0, 12, rank, 2)), -least) / 3)
     if least < 6:
         wrong = (flat / flat.sum()).tolist()
         assert p_value(sample, lambda v: wrong[v] if v < 13 else 0.0, signed=False) < REFUSED
@@ -161,7 +161,7 @@ def test_the_ends_stay_within_the_data() -> None:
     part = Quantiles(
         "q", (), ("low", "high"), (Rank.least(), Rank.greatest()), -500_000, 500_000, Fraction(1)
     )
-    entropy = fixed("ends")
+    entropy = fixed("ends of the data")
     for _ in range(40):
         release = part.alone().release(lambda sql: table, entropy).table
         assert 400 <= release.column("low")[0].as_py() <= 410
@@ -277,3 +277,15 @@ def test_wrong_arguments() -> None:
         Quantiles("q", (), ("m",), (RANKS[0],), 5, 4, Fraction(1))
     with pytest.raises(ValueError, match="a name for each"):
         Quantiles("q", (), ("m", "n"), (RANKS[0],), 0, 4, Fraction(1))
+
+
+@pytest.mark.parametrize("values", [(3,), (3, 9), (0, 3, 3, 9, 12), (5, 5), tuple(range(13)), (2, 7, 12)])
+def test_ends_are_exact_for_a_large_epsilon(values: tuple[int, ...]) -> None:
+    """Whatever lies between the least value and the next is no answer: the wanted rank is not a whole one."""
+    part = Quantiles("q", (), ("low", "high"), (Rank.least(), Rank.greatest()), 0, 12, Fraction(10**6))
+    v, c = histogram(values)
+    table = pa.table({"value": v, "count": c})
+    for i in range(5):
+        release = part.alone().release(lambda sql: table, fixed(f"ends {values} {i}")).table
+        assert release.to_pylist() == [{"low": min(values), "high": max(values)}]
+    assert part.inward == 1
