@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+import re
 import types
 import warnings
 from collections.abc import Callable, Sequence
@@ -98,6 +99,30 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True)
+class Turns:
+    """The numbers of independent runs, as a relation in SQL that can be cut into parts.
+
+    >>> Turns(500).cut(f"SELECT turn FROM {Turns(500).text}", 100, 200)
+    'SELECT turn FROM range(100, 200) AS runs(turn)'
+    """
+
+    total: int
+
+    @property
+    def text(self) -> str:
+        return f"range(0, {self.total}) AS runs(turn)"
+
+    def cut(self, query: str, first: int, last: int) -> str:
+        """The query for runs first..last-1 only."""
+        cut, found = re.subn(
+            rf"(?i)range\(0, {self.total}\) AS runs\(turn\)", f"range({first}, {last}) AS runs(turn)", query
+        )
+        if not found:
+            raise ValueError("this query has no runs")
+        return cut
+
+
+@dataclass(frozen=True)
 class LiftedBlocks:
     """One grouped query for all blocks.
 
@@ -106,11 +131,13 @@ class LiftedBlocks:
             a result. A block with several rows has no single result, so it counts as failed.
         columns: the outputs.
         blocks: how many there are.
+        together: the blocks are runs (:class:`Turns`), and so many of them are made at once; None: all.
     """
 
     query: str
     columns: tuple[str, ...]
     blocks: int
+    together: int | None = None
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -124,23 +151,38 @@ class LiftedBlocks:
         return (self.query,)
 
     def results(self, read: Read, entropy: Entropy) -> Results:
-        table = read(salted(self.query, entropy))
-        numbers = table.column(0).to_pylist()
+        query = salted(self.query, entropy)
+        found = Results({name: [None] * self.blocks for name in self.columns}, {})
+        if self.together is None or self.together >= self.blocks:
+            return self._placed(read(query), 0, self.blocks, found)
+        starts = range(0, self.blocks, self.together)
+        for step, first in enumerate(starts):
+            told(step, len(starts))
+            last = min(first + self.together, self.blocks)
+            cut = Turns(self.blocks).cut(query, first, last)
+            part = read(
+                f"SELECT * FROM ({cut}) AS part WHERE part.dpsql_block BETWEEN {first} AND {last - 1}"
+            )
+            found = self._placed(part, first, last, found)
+        told(len(starts), len(starts))
+        return found
+
+    def _placed(self, table: pa.Table, first: int, last: int, found: Results) -> Results:
+        """Puts the results of blocks first..last-1 in their places."""
         seen: dict[int, int] = {}
-        for row, number in enumerate(numbers):
-            if number is not None and 0 <= int(number) < self.blocks:
+        for row, number in enumerate(table.column(0).to_pylist()):
+            if number is not None and first <= int(number) < last:
                 seen[int(number)] = -1 if int(number) in seen else row
-        columns: dict[str, list[Any]] = {}
         for name in self.columns:
             values = cells(table.column(name))
-            columns[name] = [None] * self.blocks
             for number, row in seen.items():
                 if row >= 0:
-                    columns[name][number] = values[row]
-        return Results(columns, {name: table.schema.field(name).type for name in self.columns})
+                    found.columns[name][number] = values[row]
+        return replace(found, types={name: table.schema.field(name).type for name in self.columns})
 
     def sentence(self) -> str:
-        return f"the query runs exactly on each of {self.blocks:,} blocks of privacy units, in one pass."
+        how = "in one pass" if self.together is None else f"{min(self.together, self.blocks):,} at a time"
+        return f"the query runs exactly on each of {self.blocks:,} blocks of privacy units, {how}."
 
 
 @dataclass(frozen=True)

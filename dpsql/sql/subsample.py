@@ -12,7 +12,15 @@ from sqlglot import exp
 from dpsql import plan
 from dpsql.errors import BindError, PrivacyError
 from dpsql.mechanisms.base import SALT, Operator
-from dpsql.mechanisms.blocks import BlockQueries, LiftedBlocks, PythonBlocks, Source, block_number, version_of
+from dpsql.mechanisms.blocks import (
+    BlockQueries,
+    LiftedBlocks,
+    PythonBlocks,
+    Source,
+    Turns,
+    block_number,
+    version_of,
+)
 from dpsql.mechanisms.subsample import SubsampleAggregate
 from dpsql.mechanisms.votes import Participation, textbook_sampling
 from dpsql.sql import safe
@@ -142,11 +150,18 @@ class Textbook(Sampling):
         self.q, self.total = textbook_sampling(epsilon, delta, int(units))
 
     def _drawn(self, key: str) -> str:
-        per_turn = f"hash(xor(hash(turns.turn), CAST({SALT} AS UBIGINT)))"
-        return f"(hash(xor(hash({key}), {per_turn})) >> 2) < {math.floor(self.q * 2**62)}"
+        """A join with the runs that a unit is in: one hash per pair, the coin of a run is made once."""
+        coin = f"hash(xor(hash(runs.turn), CAST({SALT} AS UBIGINT)))"
+        runs = f"(SELECT runs.turn, {coin} AS coin FROM {Turns(self.total).text}) AS turns"
+        return f" JOIN {runs} ON (hash(xor(hash({key}), turns.coin)) >> 2) < {math.floor(self.q * 2**62)}"
 
     def turns(self, relation: Relation, unit: exp.Expr | None) -> str:
-        return f" JOIN range({self.total}) AS turns(turn) ON {self._drawn(self.this.unit(relation, unit))}"
+        return self._drawn(self.this.unit(relation, unit))
+
+    @property
+    def steps(self) -> int:
+        """How many runs are made together: about ten million pairs of a unit and a run."""
+        return max(1, 10_000_000 // max(1, int(self.this.options.get("units", 1))))
 
     def number(self, relation: Relation, unit: exp.Expr | None) -> str:
         return "turns.turn"
@@ -154,12 +169,9 @@ class Textbook(Sampling):
     def participation(self, found: list[tuple[str, str]]) -> Participation:
         """The check that no unit is in too many; ``found``: keys of units, and where they are read."""
         ids = " UNION ".join(
-            f"SELECT {key} AS k FROM {source} WHERE {key} IS NOT NULL" for key, source in found
+            f"SELECT DISTINCT {key} AS k FROM {source} WHERE {key} IS NOT NULL" for key, source in found
         )
-        counted = (
-            f"SELECT ids.k, COUNT(*) AS n FROM ({ids}) AS ids "
-            f"JOIN range({self.total}) AS turns(turn) ON {self._drawn('ids.k')} GROUP BY 1"
-        )
+        counted = f"SELECT ids.k, COUNT(*) AS n FROM ({ids}) AS ids{self._drawn('ids.k')} GROUP BY 1"
         return Participation(f"SELECT MAX(n) AS most FROM ({counted}) AS c", self.q, self.total)
 
 
@@ -268,7 +280,8 @@ def _lifted(this: Subsample, sampling: Sampling) -> Found:
             hint="aggregate to one row, or end with ORDER BY ... LIMIT 1.",
         )
     names = tuple(f.name for f in lifted.fields)
-    source = LiftedBlocks(lifted.sql, names, sampling.total)
+    together = sampling.steps if isinstance(sampling, Textbook) else None
+    source = LiftedBlocks(lifted.sql, names, sampling.total, together)
     return Found(source, lifted.fields, [_unit_of(this, bound) for bound in lifter.bound])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 
 import duckdb
@@ -161,3 +162,43 @@ def test_a_block_that_breaks_duckdb_breaks_no_other() -> None:
             assert sum(value is None for value in found) <= 1 and set(found) <= {1, None}
             assert session.sql("SELECT COUNT(*) AS n FROM t").fetchone() == (901,)
         assert con.execute("SELECT 1").fetchone() == (1,)
+
+
+BERNOULLI = (
+    "SELECT WITH SUBSAMPLE OPTIONS (epsilon = 60, delta = 1e-3, combine = 'stable_mode', sampling = 'bernoulli', units = {}) "
+    "CASE WHEN COUNT(*) > 0 THEN MODE(site) END AS usual FROM t"
+)
+
+
+def test_random_subsamples_are_made_some_at_a_time(session: dpsql.Session) -> None:
+    """The textbook's sampling: progress by steps that are public, and the same subsamples however they are cut."""
+    told: list[tuple[int, int]] = []
+    with reporting(lambda done, steps: told.append((done, steps))):
+        assert session.sql(BERNOULLI.format(60_000)).fetchone() == ("b",)
+    assert told[0][0] == 0 and told[-1] == (told[0][1], told[0][1]) and len(told) > 3
+    found = source(session, BERNOULLI.format(60_000))
+    assert isinstance(found, LiftedBlocks) and found.together is not None
+    entropy = [Entropy(lambda n: bytes(i % 251 for i in range(n))) for _ in range(2)]
+    whole = dataclasses.replace(found, together=None).results(session._reader({}), entropy[0])
+    parts = dataclasses.replace(found, together=77).results(session._reader({}), entropy[1])
+    assert whole == parts and len(set(map(str, whole.columns["usual"]))) > 1
+
+
+def test_stopping_between_random_subsamples(session: dpsql.Session) -> None:
+    def stop(done: int, steps: int) -> None:
+        if done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(dpsql.Interrupted), reporting(stop):
+        session.sql(BERNOULLI.format(60_000))
+    assert session.sql("SHOW BUDGET").dicts()[0]["spent_epsilon"] == 60
+
+
+def test_the_price_of_random_subsamples_is_known_beforehand(session: dpsql.Session) -> None:
+    said = str(
+        session.explain(
+            BERNOULLI.format(100_000).replace("epsilon = 60", "epsilon = 1").replace("1e-3", "1e-6")
+        )
+    )
+    assert "19,801,688 runs" in said and "'rounds' needs far fewer runs" in said
+    assert session.sql("SHOW BUDGET").dicts()[0]["spent_epsilon"] == 0
