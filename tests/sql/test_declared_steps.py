@@ -85,3 +85,11 @@ def test_the_limit_of_a_query_holds_for_all_of_its_grouping_sets() -> None:
                 text = f"SELECT WITH DP OPTIONS (epsilon = 1.5) COUNT(*) AS n FROM t GROUP BY {groups}"
                 with pytest.raises(dpsql.BudgetExceeded, match="per query"):
                     session.sql(text)
+
+
+def test_a_threshold_is_closed_and_settled_at_its_last_hit(session: dpsql.Session) -> None:
+    session.run("DECLARE last ABOVE_THRESHOLD 10 OPTIONS (epsilon = 1000, max_hits = 1)")
+    assert session.sql("SELECT WITH last COUNT(*) FROM t").fetchone() == (True,)
+    assert [e.outcome for e in session.ledger() if "DECLARE last" in e.text] == ["released"]
+    with pytest.raises(dpsql.BindError, match=r"closed|no threshold"):
+        session.sql("SELECT WITH last COUNT(*) FROM t")
