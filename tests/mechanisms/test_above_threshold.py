@@ -435,3 +435,24 @@ def test_scores_at_the_ends_of_64_bits_are_compared_as_numbers(threshold: int, c
     operator = AboveThreshold(("q",), ("v",), None if column else threshold, noise)
     found = operator.release(lambda text, lent=None: table, Entropy()).table.column("v").to_pylist()
     assert found == [i for i, score in enumerate(scores) if score > threshold]
+
+
+@pytest.mark.parametrize("refresh", [False, True])
+def test_an_interactive_threshold_has_the_noise_of_questions_that_move_either_way(refresh: bool) -> None:
+    """Nobody knows which way the next question moves, so the factor 2 stays; all hits share the second part."""
+    stream = Stream(Fraction(1, 2), Fraction(3), 3, refresh, Entropy())
+    assert stream.noise.query_rate * Stream._FINE == Fraction(3) / (2 * 3)
+    assert stream.noise.threshold_rate * Stream._FINE == Fraction(1, 2) / (3 if refresh else 1)
+
+
+def test_how_rarely_an_interactive_threshold_is_passed_from_below() -> None:
+    """Between answers that are one step of sensitivity apart the chance of a hit falls by exp(epsilon2 / 2), no more."""
+
+    def hits(value: int, runs: int = 3000) -> int:
+        return sum(Stream(Fraction(40), Fraction(2), 1, False, entropy).ask(value, 0, 1) for _ in range(runs))
+
+    entropy = Entropy()
+    near, far = hits(0), hits(-1)
+    assert (
+        abs(far / near - math.exp(-1)) < 0.08
+    )  # 6 standard deviations; without the factor 2 it would be 0.14
