@@ -21,15 +21,16 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from dpsql.mechanisms.above_threshold import _answers, scored
 from dpsql.mechanisms.base import Read, Release
-from dpsql.mechanisms.generalised import GRID, SENSITIVITY, generalised_scores
+from dpsql.mechanisms.generalised import GRID, SENSITIVITY, generalised_field, generalised_scores
 from dpsql.mechanisms.perturbation import LaplaceNoise
 from dpsql.mechanisms.sweep import Sweep
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.integers import Integers
-from dpsql.noise.selection import exponential, noisy_max, permute_and_flip
+from dpsql.noise.selection import Field, exponential, noisy_max, permute_and_flip
 from dpsql.privacy.events import BoundedRange, Event, PureDP, compose
 
 Method = Literal["exponential", "permute_and_flip", "noisy_max"]
@@ -108,24 +109,34 @@ class ExponentialChoice:
     def choose(self, scores: Integers, own: Integers | None, entropy: Entropy) -> list[int]:
         """Indices of the winners, best first: peeled off one at a time, each with its part of epsilon."""
         part = self.epsilon / self.top
-        left = np.arange(len(scores))
+        left: NDArray[np.intp] | None = None
         winners: list[int] = []
         for _ in range(min(self.top, len(scores))):
-            mine, factor, sensitivity = scores[left], 1 if self.monotone else 2, self.sensitivity
-            if own is not None and (own[left] != own[left[0]]).any():
-                mine = generalised_scores(mine, own[left], self._margin(self.candidates or len(scores)))
-                factor, sensitivity = 2, SENSITIVITY
-            won = self._one(mine, part / (factor * sensitivity), entropy)
-            winners.append(int(left[won]))
-            left = np.delete(left, won)
+            mine = scores if left is None else scores[left]
+            moved = None if own is None else own if left is None else own[left]
+            if moved is not None and bool((moved != moved[0]).any()):
+                margin = self._margin(self.candidates or len(scores))
+                won = self._one_unequal(mine, moved, margin, part / (2 * SENSITIVITY), entropy)
+            else:
+                won = self._one(mine, part / ((1 if self.monotone else 2) * self.sensitivity), entropy)
+            winners.append(won if left is None else int(left[won]))
+            left = np.delete(np.arange(len(scores)) if left is None else left, won)
         return winners
 
-    def _one(self, scores: Integers, rate: Fraction, entropy: Entropy) -> int:
+    def _one(self, scores: Integers | Field, rate: Fraction, entropy: Entropy) -> int:
         if self.method == "exponential":
             return exponential(scores, rate, entropy)
         if self.method == "noisy_max":
+            assert not isinstance(scores, Field)
             return noisy_max(scores, 1 / rate, entropy)
         return permute_and_flip(scores, rate, entropy)
+
+    def _one_unequal(
+        self, scores: Integers, own: Integers, margin: int, rate: Fraction, entropy: Entropy
+    ) -> int:
+        if self.method == "noisy_max":  # every candidate's noise is drawn
+            return self._one(generalised_scores(scores, own, margin), rate, entropy)
+        return self._one(generalised_field(scores, own, margin, rate), rate, entropy)
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
         """Utility bounds: Dwork and Roth's Theorem 3.11 and Corollary 3.12; for unequal candidates, see :meth:`_ahead`."""

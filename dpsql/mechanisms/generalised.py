@@ -12,12 +12,14 @@ The minimum over all pairs is found in O(n log n): the r' that matter are the up
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.noise.integers import Integers, integers
+from dpsql.noise.selection import FEW, Field, below_top, reach_of
 
 GRID = 1 << 16
 """Steps of a score of 1."""
@@ -61,6 +63,36 @@ def generalised_scores(utilities: Integers, sensitivities: Integers, t: int) -> 
         part = slice(start, start + _BLOCK)
         out[part] = np.floor(np.maximum(hull.least(ahead[part], own[part]), _FLOOR) * GRID)
     return out
+
+
+def generalised_field(utilities: Integers, sensitivities: Integers, t: int, rate: Fraction) -> Field:
+    """The candidates by their scores, of which those far below the best are counted only.
+
+    The best is b, the candidate farthest ahead (a_r = u_r - t D_r is largest): its score is 0. Against b alone a candidate
+    gets at least its score, so one with a_b - a_r > c (D_r + D_b) is more than c below. And no far candidate is what
+    a near one scores least against: as r gets at least -c against b, s gives less only if
+    a_b - a_s <= c (D_b - D_s), and then s is near itself. So the hull of the near ones is enough for their scores.
+    """
+    reach = reach_of(rate)
+    c = reach // GRID + 2
+    most = abs(t) + c
+    fits = utilities.dtype == np.int64 and sensitivities.dtype == np.int64 and len(utilities) >= FEW
+    if fits and c < 1 << 20 and most < 1 << 40:
+        own = np.maximum(sensitivities, 1)
+        size = max(abs(int(utilities.max())), abs(int(utilities.min())))
+        if size + 2 * most * int(own.max()) < 1 << 61:
+            ahead = utilities - own * t
+            best = int(ahead.argmax())
+            ahead += own * c
+            near = np.flatnonzero(ahead >= int(ahead[best]) - 2 * c * int(own[best]))
+            if len(near) < len(utilities):
+                gaps = below_top(generalised_scores(utilities[near], own[near], t))
+
+                def gap_of(i: int) -> int:
+                    return -int(generalised_scores(utilities, own, t)[i])
+
+                return Field(len(utilities), gaps, near, reach, gap_of)
+    return Field(len(utilities), below_top(generalised_scores(utilities, sensitivities, t)))
 
 
 class _Hull:

@@ -6,12 +6,15 @@ certain: each comparison carries a proved error band, and a draw that falls insi
 further random bits against integers computed to as many digits as it takes. So the laws are exact, not
 approximate, and there is no candidate whose probability is rounded to nought (Ilvento 2020; Haney et al. 2022).
 
-The work does not depend on who wins: every candidate is looked at once.
+Candidates that are far below the best are counted, and looked at one by one only when a draw falls on them: how many are
+near depends on the scores, who wins does not change the work but then.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 
@@ -95,41 +98,163 @@ def flips(gaps: Integers, rate: Fraction, entropy: Entropy) -> NDArray[np.bool_]
     return out
 
 
-def permute_and_flip(scores: Integers, rate: Fraction, entropy: Entropy) -> int:
+@dataclass(frozen=True)
+class Field:
+    """Candidates as far below the best as their scores are, of which those far below are counted only.
+
+    ``near`` are the indices of some candidates, ascending, the best among them (None: all of the ``size``), and ``gaps``
+    how far below the best each is. All others are more than ``reach`` below it; how far says ``gap_of``, of an index.
+    """
+
+    size: int
+    gaps: Integers
+    near: NDArray[np.intp] | None = None
+    reach: int = 0
+    gap_of: Callable[[int], int] | None = None
+
+    @classmethod
+    def of(cls, scores: Integers, rate: Fraction) -> Field:
+        """All that are not improbable beyond :data:`FAR` bits are near."""
+        reach = reach_of(rate)
+        if len(scores) < FEW or scores.dtype != np.int64 or reach >= SAFE:
+            return cls(len(scores), below_top(scores))
+        top, low = int(scores.max()), int(scores.min())
+        if top >= SAFE or low <= -SAFE or top - reach <= low:
+            return cls(len(scores), below_top(scores))
+        near = np.flatnonzero(scores >= top - reach)
+        return cls(len(scores), top - scores[near], near, reach, lambda i: top - int(scores[i]))
+
+    @property
+    def far(self) -> int:
+        """How many are not near."""
+        return self.size - len(self.gaps)
+
+    def index(self, i: int) -> int:
+        """The candidate that is the i-th of the near ones."""
+        return i if self.near is None else int(self.near[i])
+
+    def beyond(self, j: int) -> tuple[int, int]:
+        """The j-th of the others, and its gap."""
+        assert self.near is not None and self.gap_of is not None
+        before = self.near - np.arange(len(self.near))  # how many others come before each near one
+        i = j + int(np.searchsorted(before, j, side="right"))
+        return i, self.gap_of(i)
+
+
+FAR = 60
+"""Bits of a probability below which candidates are far."""
+FEW = 1 << 12
+"""Fewer candidates are all near."""
+
+
+def reach_of(rate: Fraction) -> int:
+    """Whatever is more than this below the best has a weight below ``2**-FAR`` of the best one's (ln 2 < 7/10)."""
+    return math.ceil(Fraction(7 * FAR, 10) / rate)
+
+
+def _none_of(coins: int, bits: int) -> Callable[[int], tuple[int, int]]:
+    """The probability that none of so many independent coins of chance ``2**-bits`` shows heads, for :func:`_decide`.
+
+    By inclusion and exclusion: the partial sums of ``(-1)**k C(coins, k) 2**(-bits k)`` lie above and below it in turn.
+    """
+
+    def interval(b: int) -> tuple[int, int]:
+        total, chosen, k = 1, 1, 0  # in units of 2**(-bits k)
+        while True:
+            k += 1
+            chosen = chosen * (coins - k + 1) // k
+            after = (total << bits) + (-chosen if k % 2 else chosen)
+            low, high = sorted((total << bits, after))
+            total, scale = after, bits * k
+            if chosen == 0 or (high - low) << b <= 1 << scale:
+                return max(0, low << b >> scale), min(1 << b, -(-(high << b) >> scale))
+
+    return interval
+
+
+def rare(coins: int, bits: int, entropy: Entropy) -> list[int]:
+    """Which of independent coins, each of chance ``2**-bits``, show heads: exactly, and without tossing each.
+
+    Whether any does is one coin. The first that does is the j-th with a chance proportional to ``(1 - 2**-bits)**j``:
+    drawn evenly, and kept with that probability. What comes after it is independent of what came before.
+    """
+    found: list[int] = []
+    start = 0
+    while start < coins and not _decide(_none_of(coins - start, bits), 0, 0, entropy):
+        while True:
+            j = int(entropy.below(coins - start, 1)[0])
+            if j == 0 or _decide(_none_of(j, bits), 0, 0, entropy):
+                break
+        found.append(start + j)
+        start += j + 1
+    return found
+
+
+def permute_and_flip(scores: Integers | Field, rate: Fraction, entropy: Entropy) -> int:
     """Index chosen by permute-and-flip: walk in random order, stop at the first coin ``exp(-rate * gap)``.
 
     The order of a random walk restricted to the candidates whose coin is heads is uniform, so all coins are
     flipped at once and one of the heads is returned (McKenna-Sheldon 2020). The same law as the index of the
     largest score plus one-sided exponential noise (Ding et al. 2021) - which is *not* the exponential mechanism.
+
+    A far candidate's coin is one of chance ``2**-FAR``, which hardly ever shows heads (:func:`rare`), and then one of
+    what is left of its own chance: together ``exp(-rate * gap)``, as it must be.
     """
-    heads = np.flatnonzero(flips(below_top(scores), rate, entropy))
-    return int(heads[int(entropy.below(len(heads), 1)[0])])
+    field = scores if isinstance(scores, Field) else Field.of(scores, rate)
+    heads = [field.index(int(i)) for i in np.flatnonzero(flips(field.gaps, rate, entropy))]
+    for j in rare(field.far, FAR, entropy) if field.far else ():
+        i, gap = field.beyond(j)
+        exponent = rate * gap
+
+        def left(b: int, exponent: Fraction = exponent) -> tuple[int, int]:
+            return _exp_interval(exponent, b + FAR)
+
+        if _decide(left, 0, 0, entropy):
+            heads.append(i)
+    return heads[int(entropy.below(len(heads), 1)[0])]
 
 
-def exponential(scores: Integers, rate: Fraction, entropy: Entropy, sizes: Integers | None = None) -> int:
+def exponential(
+    scores: Integers | Field, rate: Fraction, entropy: Entropy, sizes: Integers | None = None
+) -> int:
     """Index ``i`` with probability proportional to ``sizes[i] * exp(rate * scores[i])``, exactly.
 
     Exact rejection: an index is proposed from integer weights that are proved to be no smaller than the true
     ones, and kept with the exact ratio of the two. The integers are so close that the first proposal is kept
     all but about once in 2**(41 - 2 log2 n) times, whatever the scores. ``sizes`` (positive integers below
     2**100; default 1) is the number of equal candidates that an entry stands for.
+
+    All far candidates are proposed with one weight, mostly the integer 1, which is above their own.
     """
-    gaps = below_top(scores)
+    if sizes is not None:
+        assert not isinstance(scores, Field)
+        field = Field(len(scores), below_top(scores))
+    else:
+        field = scores if isinstance(scores, Field) else Field.of(scores, rate)
+    gaps = field.gaps
     log_weight = gaps.astype(np.float64) * -float(rate)
     if sizes is not None:
         sizes = integers(sizes)
         log_weight += np.array([_log(int(s)) for s in sizes]) if sizes.dtype == object else np.log(sizes)
-    bits = 61 - len(gaps).bit_length()
+    bits = 61 - field.size.bit_length()
     shift = int(np.ceil(log_weight.max() / np.log(2.0))) + 1  # 2**shift is above the largest weight
     upper = np.exp(log_weight + (bits - shift) * np.log(2.0)) * (1.0 + 2.0**-30)
     ladder = np.cumsum(upper.astype(np.int64) + 1)
-    total = int(ladder[-1])
+    known, each = (
+        int(ladder[-1]),
+        1 << max(0, bits - shift - FAR),
+    )  # above a far one's own, 2**(bits - shift - FAR)
     while True:
-        draw = int(entropy.below(total, 1)[0])
-        i = int(np.searchsorted(ladder, draw, side="right"))
-        size = 1 if sizes is None else int(sizes[i])
-        proposed = int(ladder[i]) - (int(ladder[i - 1]) if i else 0)
-        exponent = rate * int(gaps[i])
+        draw = int(entropy.below(known + field.far * each, 1)[0])
+        if draw < known:
+            i = int(np.searchsorted(ladder, draw, side="right"))
+            index, gap = field.index(i), int(gaps[i])
+            proposed = int(ladder[i]) - (int(ladder[i - 1]) if i else 0)
+            size = 1 if sizes is None else int(sizes[i])
+        else:
+            index, gap = field.beyond((draw - known) // each)
+            proposed, size = each, 1
+        exponent = rate * gap
 
         def ratio(
             b: int, size: int = size, proposed: int = proposed, x: Fraction = exponent
@@ -141,7 +266,7 @@ def exponential(scores: Integers, rate: Fraction, entropy: Entropy, sizes: Integ
             return (low * size << up) // divisor, -((-high * size << up) // divisor)
 
         if _decide(ratio, 0, 0, entropy):
-            return i
+            return index
 
 
 def _log(value: int) -> float:

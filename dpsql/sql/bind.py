@@ -391,10 +391,13 @@ class Binder:
         )
         return Relation(alias, fields, exp.to_table(found.name), private=False, inputs=(found,))
 
-    def known(self, found: Input) -> pa.Table | None:
-        """The rows of a public relation; None when it depends on what is not released yet."""
+    def known(self, found: Input, steady: bool = False) -> pa.Table | None:
+        """The rows of a public relation; None when it depends on what is not released yet. ``steady``: they are always the
+        same."""
         if any(block.name in found.sql for block in self.blocks):
             return None
+        if steady:
+            return self.finish.keep(found.sql, self.public)
         return self.finish.finish(found.sql, {}, self.public)
 
     # -- rows ---------------------------------------------------------------------------------------------------

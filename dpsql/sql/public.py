@@ -31,6 +31,10 @@ class Finish(Protocol):
         """Runs a query over released relations and public tables."""
         ...
 
+    def keep(self, sql: str, public: Iterable[str] = ()) -> pa.Table:
+        """The same over public tables alone, for a query that always gives the same rows: they may be kept."""
+        ...
+
 
 def schemas(blocks: Iterable[Block]) -> dict[str, Schema]:
     return {block.name: block.columns for block in blocks}

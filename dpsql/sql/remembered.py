@@ -32,6 +32,10 @@ class _Watched:
         self.looked = True
         return self._finisher.finish(sql, relations, public)
 
+    def keep(self, sql: str, public: Iterable[str] = ()) -> pa.Table:
+        self.looked = True
+        return self._finisher.keep(sql, public)
+
 
 class Plans:
     """Binds statements under one catalog, each text once.

@@ -134,6 +134,7 @@ class Selection:
     def _candidates(self) -> tuple[Relation, plan.Input, int | None]:
         """The public candidates in their order, with the bounds that their values have."""
         name = self.call.over
+        steady = True
         if name is None:
             if self.call.name == "EXPMECH":
                 raise BindError(
@@ -146,6 +147,7 @@ class Selection:
             table = exp.to_table(name)
             span = span_of(self.call.node)
             cte = self.env.get(fold(name))
+            steady = cte is None
             if (cte is not None and cte.private is not None) or (
                 cte is None and not self.binder.catalog.find(name, span).public
             ):
@@ -160,7 +162,7 @@ class Selection:
         numbered = exp.select("*", f"row_number() OVER () - 1 AS {ORD}").from_(query.subquery("c"))
         relation = self.binder.public_relation(numbered, self.env, CANDIDATE)
         found = relation.inputs[0]
-        values = self.binder.known(found)
+        values = self.binder.known(found, steady)
         if values is not None and values.num_rows == 0:
             raise PrivacyError(f"there are no candidates in {name}.", span=span_of(self.call.node))
         fields = tuple(_bounded(f, values) for f in relation.fields if f.name != ORD)

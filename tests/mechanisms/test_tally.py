@@ -30,8 +30,7 @@ def reader(con: duckdb.DuckDBPyConnection, room: int = 1) -> Reader:
     ("low", "high"), [(0, 50), (-7, 3), (-1000, 1000), (60, 70), (-500, -400), (5, 5), (300, 400)]
 )
 def test_the_same_as_a_grouping(kind: str, low: int, high: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tally, "_BLOCK", 64)
-    monkeypatch.setattr(tally, "_ROWS", 1 << 11)
+    monkeypatch.setattr(tally, "_ROWS", 700)
     least = 0 if kind.startswith("U") else -100
     number = f"CAST({least} + (random() * {100 - least})::INTEGER AS {'INTEGER' if kind == 'DATE' else kind})"
     made = f"DATE '1970-01-01' + {number}" if kind == "DATE" else number
