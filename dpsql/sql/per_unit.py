@@ -54,7 +54,7 @@ def group_distinct(select: exp.Select, bound: From) -> None:
         distinct is None
         or distinct.args.get("on") is not None
         or bound.unit is None
-        or select.find(exp.Window)
+        or any(item.find(exp.Window) for item in select.expressions)
     ):
         return
     items: list[exp.Expr] = []

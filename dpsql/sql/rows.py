@@ -118,7 +118,8 @@ def _choice(select: exp.Select, bound: From) -> exp.Expr | None:
 
 
 def _no_window(node: exp.Expr) -> None:
-    window = node.find(exp.Window)
+    own = (n for n in node.walk(prune=lambda n: isinstance(n, exp.Query)) if isinstance(n, exp.Window))
+    window = next(own, None)
     if window is not None:
         raise BindError(
             "a window function can't stand in WHERE.", span=span_of(window), hint="write QUALIFY."

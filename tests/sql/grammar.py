@@ -155,6 +155,17 @@ _ROWS = [
     "SELECT unit AS u, k, x, n, f FROM t WHERE EXISTS (SELECT 1 FROM g WHERE g.k = t.k AND label < n)",
     "SELECT unit AS u, k, x, (SELECT MAX(label) FROM g WHERE g.k = t.k) AS n, f FROM t",
     "SELECT unit AS u, k, x, n, k IN (SELECT k FROM g) AS f FROM t",
+    "SELECT unit AS u, k, x, row_number() OVER (PARTITION BY unit ORDER BY n DESC, x, k, f)::INTEGER AS n, f FROM t",
+    "SELECT unit AS u, k, lag(x) OVER (PARTITION BY unit ORDER BY n, x, k, f) AS x, n, COUNT(*) OVER (PARTITION BY unit) > 1 AS f FROM t",
+    "SELECT o.unit AS u, i.k, q AS x, rank() OVER (PARTITION BY i.oid ORDER BY q)::INTEGER AS n, q > 1 AS f FROM i JOIN o USING (oid)",
+    "SELECT unit AS u, k, x, n, f FROM t QUALIFY row_number() OVER (PARTITION BY unit ORDER BY x, n, k, f) = 1",
+    "SELECT unit AS u, k, x, n, f FROM t QUALIFY SUM(n) OVER (PARTITION BY unit ORDER BY n, x, k, f ROWS 1 PRECEDING) > 2",
+    "SELECT DISTINCT ON (unit) unit AS u, k, x, n, f FROM t ORDER BY n, x, k, f",
+    "SELECT DISTINCT unit AS u, k, x, n, f FROM t",
+    "SELECT unit AS u, t.k, x, l.label AS n, f FROM t, LATERAL (SELECT label FROM g WHERE g.k = t.k OR t.n > label) l",
+    "SELECT unit AS u, k, l.half AS x, n, f FROM t, LATERAL (SELECT t.x / 2 AS half) l",
+    "SELECT unit AS u, t.k, y::DOUBLE AS x, n, f FROM g JOIN (t JOIN s USING (unit)) ON t.k = g.k",
+    "SELECT unit AS u, t.k, x, w.c AS n, f FROM t, UNNEST([1, 2]) AS w(c)",
 ]  # fmt: skip
 _ALONE = [  # rows that are their own unit
     "SELECT k, x, n, f FROM r",
