@@ -169,13 +169,16 @@ class Quantile:
             f"CAST(upto AS BIGINT) AS upto FROM ({ranked}) AS ranked WHERE {reached}"
         )
 
-    def _texts(self, query: str) -> tuple[str, str]:
+    def _texts(self, query: str, place: int | None = None) -> tuple[str, str]:
         """Ungrouped: the count, then the value of a rank by the engine's own selection. {at} is (rank - 1/2)
-        / n.
+        / n. The engine holds all values for it; where they are too many, ``place`` of them are passed over in a sort,
+        which may spill.
         """
         kept = _present(query, (), self.floating)
         counted = f"SELECT COUNT(*) AS n FROM ({kept}) AS found"
         chosen = f"SELECT PERCENTILE_DISC({{at}}) WITHIN GROUP (ORDER BY v) AS q FROM ({kept}) AS found"
+        if place is not None:
+            chosen = f"SELECT v AS q FROM ({kept}) AS found ORDER BY v LIMIT 1 OFFSET {place}"
         placed = (
             f"SELECT q AS v, COUNT(*) FILTER (WHERE v < q) AS below, COUNT(*) FILTER (WHERE v <= q) AS upto "
             f"FROM ({kept}) AS found CROSS JOIN ({chosen}) AS chosen GROUP BY q"
@@ -198,6 +201,8 @@ class Quantile:
             n = int(read(counted).column("n")[0].as_py())
             # half a rank below the wanted one: no rounding of the engine's can move it to another
             at = (rank(n, self.probability) - 0.5) / n if n else 0.5
+            if 0 < 2 * getattr(read, "room", 0) < n:
+                placed = self._texts(query, rank(n, self.probability) - 1)[1]
             table = read(placed.replace("{at}", repr(at)))
             table = table.append_column("n", pa.array([n] * table.num_rows, pa.int64()))
         columns = (table.column(name).to_pylist() for name in ("n", "below", "upto"))
