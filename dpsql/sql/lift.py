@@ -77,6 +77,8 @@ class Lifter:
     ctes: Ctes = field(default_factory=dict)
     bound: list[From] = field(default_factory=list)
     """Every FROM over private tables, for whoever needs their units."""
+    one: bool = False
+    """Whether the last FROM that was read has one row per block at most."""
 
     def query(self, tree: exp.Expr, env: Env) -> Lifted:
         """Raises PrivacyError for what can't be lifted: the caller may run it block by block."""
@@ -112,6 +114,7 @@ class Lifter:
         if limit is not None and not (isinstance(limit, exp.Limit) and limit.expression.name.isdigit()):
             raise _unliftable(limit, "such a LIMIT")
         names, source, block, owned = self._from(tree, env)
+        one = self.one
         where = tree.args.get("where")
         conditions = [owned] if owned else []
         conditions += [f"({to_sql(safe.condition(where.this, names).node)})"] if where is not None else []
@@ -120,7 +123,8 @@ class Lifter:
             self._aggregate(n) for item in tree.expressions for n in item.walk()
         )
         if not aggregated:
-            return self._rows(tree, names, f"{source}{text}", block)
+            rows = self._rows(tree, names, f"{source}{text}", block)
+            return replace(rows, single=rows.single or one)
         return self._groups(tree, names, f"{source}{text}", block)
 
     def _aggregate(self, node: exp.Expr) -> bool:
@@ -143,10 +147,12 @@ class Lifter:
                 raise _unliftable(item, "such an alias")
             alias = item.alias_or_name or self.binder.name("derived")
             here, self.ctes = self.ctes, cte[1] if cte is not None else self.ctes
-            relation = self.query(inner, env).relation(alias)
+            lifted = self.query(inner, env)
+            relation, self.one = lifted.relation(alias), lifted.single
             self.ctes = here
             return Names((relation,)), f" FROM {to_sql(relation.source)}", to_sql(column(BLOCK, alias)), ""
         bound = self.binder.private_from(tree, env)
+        self.one = False
         self.bound.append(bound)
         text = f" FROM {to_sql(bound.source)}" + "".join(" " + to_sql(join) for join in bound.joins)
         private = holder(bound)

@@ -117,6 +117,7 @@ QUERIES = [
     "WITH per AS (SELECT u, MAX(x) AS most FROM t GROUP BY u) SELECT AVG(most) AS a FROM per",
     "WITH a AS (SELECT site, x FROM t WHERE x > 0), b AS (SELECT site, AVG(x) AS m FROM a GROUP BY 1) SELECT MAX(m) AS m FROM b",
     "SELECT AVG(block) AS block FROM (SELECT x AS block FROM t) AS g", "SELECT COUNT(*) AS n FROM (SELECT x FROM t) AS every",
+    "WITH q AS (SELECT AVG(x) AS a, MAX(x) AS m FROM t) SELECT CASE WHEN a > 10 THEN 'high' ELSE 'low' END AS h FROM q ORDER BY a LIMIT 1",
     "SELECT MAX(a0) AS k0 FROM (SELECT site, MIN(x) AS a0, MAX(x) AS k0 FROM t GROUP BY site) AS g",
     "SELECT AVG(age) AS a FROM t JOIN people USING (u)",
     "SELECT AVG(p.age - t.x) AS a, COUNT(*) AS n FROM t JOIN people AS p ON p.u = t.u",
@@ -144,6 +145,16 @@ def test_both_ways_give_every_block_the_same(session: dpsql.Session, query: str)
         assert all(alike(a, b) for a, b in zip(one, other, strict=True)), (one, other)
     if "FALSE" not in query:
         assert any(value is not None for values in lifted.columns.values() for value in values)
+
+
+def test_a_row_made_of_one_row_is_one_row(session: dpsql.Session) -> None:
+    """Without LIMIT 1, which the other way asks for."""
+    query = (
+        "SELECT CASE WHEN a > b THEN 'x' ELSE 'y' END AS w FROM (SELECT AVG(x) AS a, AVG(d) AS b FROM t) AS q"
+    )
+    assert results(session, query, False) == results(session, query + " ORDER BY a LIMIT 1", False)
+    with pytest.raises(PrivacyError):
+        results(session, "SELECT a FROM (SELECT AVG(x) AS a FROM t GROUP BY site) AS q", False)
 
 
 def test_the_comparison_can_fail(session: dpsql.Session) -> None:
