@@ -108,7 +108,7 @@ STABLE = [
 Some functions have no useful bound on what one person may change: a median, a mode, a spread, a model. Two ways to release
 them all the same. *Propose, test, release*: if the data are far from any table with another answer, the answer may come out
 as it is. *Subsample and aggregate*: run anything on many blocks of people, and combine the blocks' results privately.""",
-    OPEN,
+    OPEN.replace("epsilon = 30", "epsilon = 40"),
     """## The spread of spending
 
 `IQR` is tested on the scale of powers of two, then released with a factor of noise. A test that fails gives NULL, and is
@@ -160,6 +160,97 @@ session.register("best_model", best_model)""",
     """%%dpsql
 SELECT WITH SUBSAMPLE OPTIONS (epsilon = 2, blocks = 64, combine = 'noisy_mode', candidates = ('mean', 'by health', 'line in age'))
        best_model(age, doctor_visits, health) AS model FROM visits""",
+    """## Model selection by a query
+
+A whole query may vote, too: which of three columns says most about the number of doctor visits, by the share of the
+variance that a line in it explains?""",
+    """%%dpsql
+SELECT WITH SUBSAMPLE OPTIONS (epsilon = 2, blocks = 64, combine = 'noisy_mode', candidates = ('age', 'disease_index', 'family_size'))
+       CASE WHEN a >= d AND a >= f THEN 'age' WHEN d >= f THEN 'disease_index' ELSE 'family_size' END AS best_column
+FROM (SELECT REGR_R2(doctor_visits, age) AS a, REGR_R2(doctor_visits, disease_index) AS d, REGR_R2(doctor_visits, family_size) AS f FROM visits)""",
+    """## Feature selection: votes of a lasso
+
+On each block a lasso (least squares with a price on every weight) keeps a few of nine features. One person changes one
+block, and so at most `most` votes each way: all nine counts are released with noise for that, not for nine separate queries.""",
+    """import numpy as np
+
+NAMES = ["age", "family_size", "family_income", "education", "disease_index", "mental_health", "general_health", "coinsurance", "year"]
+
+def kept_by_a_lasso(visits, *columns):
+    x, y = np.column_stack(columns).astype(float), visits.astype(float)
+    rows = np.isfinite(x).all(axis=1) & np.isfinite(y)
+    x, y = x[rows], y[rows]
+    x = (x - x.mean(axis=0)) / np.maximum(x.std(axis=0), 1e-9)
+    y = (y - y.mean()) / max(y.std(), 1e-9)
+    weights, price = np.zeros(x.shape[1]), 0.09
+    for _ in range(50):  # one weight after another, each drawn towards zero
+        for j in range(len(weights)):
+            without = y - x @ weights + x[:, j] * weights[j]
+            pull = x[:, j] @ without / len(y)
+            weights[j] = np.sign(pull) * max(abs(pull) - price, 0)
+    return [NAMES[j] for j in np.argsort(-abs(weights)) if weights[j]]
+
+session.register("kept_by_a_lasso", kept_by_a_lasso)""",
+    """%%dpsql
+votes << SELECT WITH SUBSAMPLE OPTIONS (epsilon = 4, blocks = 32, combine = 'noisy_votes', most = 4, candidates = ('age', 'family_size',
+    'family_income', 'education', 'disease_index', 'mental_health', 'general_health', 'coinsurance', 'year'))
+  kept_by_a_lasso(doctor_visits, age, family_size, family_income, education, disease_index, mental_health, general_health, coinsurance, year)
+  AS feature FROM visits""",
+    """%matplotlib inline
+import matplotlib.pyplot as plt
+
+rows = sorted(votes.dicts(), key=lambda row: row["votes"])
+reach = votes.intervals["votes"][0]
+fig, ax = plt.subplots(figsize=(6, 3.2))
+ax.barh([row["feature"] for row in rows], [row["votes"] for row in rows], xerr=(reach[1] - reach[0]) / 2, color="#7aa6c2", ecolor="gray")
+ax.axvline(32, linestyle=":", color="gray")
+ax.set_xlabel("noisy votes of 32 blocks, with what the noise may be (95%)")
+fig.tight_layout()""",
+    """The same lists give the best features alone: `top = 2` peels them off, whatever the number of features.""",
+    """%%dpsql
+SELECT WITH SUBSAMPLE OPTIONS (epsilon = 4, blocks = 32, combine = 'noisy_votes', top = 2, candidates = ('age', 'family_size',
+    'family_income', 'education', 'disease_index', 'mental_health', 'general_health', 'coinsurance', 'year'))
+  kept_by_a_lasso(doctor_visits, age, family_size, family_income, education, disease_index, mental_health, general_health, coinsurance, year)
+  AS feature FROM visits""",
+    """## Analysts with raw data
+
+Forty analysts get the rows of one block each, do with them what they like, and name the statistics that they find worth
+publishing. No analyst is trusted to be private, and each asks in a way of their own: some look at correlations, some at
+the difference between the sick and the well, some at quantiles. What is released is how many named which.""",
+    """def correlates(visits, column):
+    return abs(np.corrcoef(visits, column)[0, 1]) > 0.15
+
+def separates(visits, column):
+    high = column > np.median(column)
+    return 0 < high.sum() < len(high) and abs(visits[high].mean() - visits[~high].mean()) > 0.25 * visits.std()
+
+def shifts(visits, column):
+    often, never = column[visits >= np.quantile(visits, 0.75)], column[visits == 0]
+    return len(never) > 5 and abs(np.median(often) - np.median(never)) > 0.2 * column.std()
+
+def analyst(visits, *columns):
+    habit = [correlates, separates, shifts][len(visits) % 3]  # who gets a block depends on the block
+    rows = np.isfinite(np.column_stack(columns).astype(float)).all(axis=1)
+    return [name for name, column in zip(NAMES, columns) if habit(visits[rows].astype(float), column[rows].astype(float))]
+
+session.register("analyst", analyst)""",
+    """%%dpsql
+named << SELECT WITH SUBSAMPLE OPTIONS (epsilon = 4, blocks = 40, combine = 'noisy_votes', most = 4, candidates = ('age', 'family_size',
+    'family_income', 'education', 'disease_index', 'mental_health', 'general_health', 'coinsurance', 'year'))
+  analyst(doctor_visits, age, family_size, family_income, education, disease_index, mental_health, general_health, coinsurance, year)
+  AS statistic FROM visits""",
+    """from itertools import islice
+
+rows = sorted(named.dicts(), key=lambda row: -row["votes"])
+reach = named.intervals["votes"][0]
+fig, ax = plt.subplots(figsize=(6, 3))
+ax.bar([row["statistic"] for row in rows], [row["votes"] for row in rows], yerr=(reach[1] - reach[0]) / 2, color="#c2a37a", ecolor="gray")
+ax.set_ylabel("noisy votes of 40 analysts")
+ax.tick_params(axis="x", rotation=30)
+fig.tight_layout()
+print("worth publishing:", ", ".join(row["statistic"] for row in islice(rows, 3)))""",
+    """The statistics themselves are then asked for at a price of their own. With few analysts, an exact winner (`stable_mode`) would
+almost never come out: at ε = 1 and δ = 10⁻⁶ some 37 must agree, however many statistics there are.""",
     """What the textbook's own sampling would take is priced before it runs:""",
     """%%dpsql --explain
 SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, delta = 1e-6, combine = 'stable_mode', sampling = 'bernoulli', units = 5912) MODE(plan) AS plan FROM visits""",
@@ -173,7 +264,7 @@ STORIES = {
 
 
 def _is_code(text: str) -> bool:
-    return text.startswith(("%", "import ", "from "))
+    return text.startswith(("%", "import ", "from ", "def "))
 
 
 def notebook(cells: list[str]) -> nbformat.NotebookNode:
