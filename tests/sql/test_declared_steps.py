@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import duckdb
 import pytest
@@ -93,3 +94,31 @@ def test_a_threshold_is_closed_and_settled_at_its_last_hit(session: dpsql.Sessio
     assert [e.outcome for e in session.ledger() if "DECLARE last" in e.text] == ["released"]
     with pytest.raises(dpsql.BindError, match=r"closed|no threshold"):
         session.sql("SELECT WITH last COUNT(*) FROM t")
+
+
+def test_nothing_is_read_before_the_charge_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed at any point after the data were touched, the ledger knows of it; what does not fit touches nothing."""
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE t (u INTEGER, loss INTEGER, x INTEGER, y INTEGER)")
+        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
+            engine = session._engine
+            read = engine.execute
+            known: list[list[str]] = []
+
+            def watched(sql: str, lent: Any = None) -> Any:
+                known.append([entry.text for entry in session.ledger()])
+                return read(sql, lent)
+
+            monkeypatch.setattr(engine, "execute", watched)
+            text = "SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) AS n FROM t"
+            session.sql(text)
+            assert known and all(text in texts for texts in known)
+            known.clear()
+            with session.plan() as plan:
+                plan.sql(text.replace("= 1)", "= 2)"))
+                plan.sql(text.replace("= 1)", "= 3)"))
+            assert known and all("epsilon = 3" in texts[-1] for texts in known)
+            known.clear()
+            with pytest.raises(dpsql.BudgetExceeded):
+                session.sql(text.replace("= 1)", "= 1e9)"))
+            assert not known
