@@ -25,6 +25,9 @@ class Stream:
     Questions of different sensitivities share the threshold noise: a statistic q of sensitivity D is compared as
     q / D with T / D, so that every question has sensitivity 1; noise is drawn in steps of 1/1024 of that.
     The whole is reserved at DECLARE; the noisy threshold lives here only and dies with the process.
+
+    Which questions will come is not known when the threshold is drawn, and one unit may move some up and some down: so
+    the noise is the one that is right for any questions, even while all that were asked so far are counts.
     """
 
     _FINE = 1024
