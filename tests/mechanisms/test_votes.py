@@ -434,3 +434,14 @@ def test_the_best_features_are_drawn_by_half_the_loss_of_each(top: int) -> None:
     first = sum(voting.release(run, entropy).table.column("feature")[0].as_py() == "a" for _ in range(runs))
     expected = 1 / (1 + math.exp(-1.5))
     assert abs(first / runs - expected) < 0.05  # seven standard deviations; without the half it would be 0.95
+
+
+def test_a_result_of_one_block_is_named_with_at_most_half_of_delta() -> None:
+    """One changed vote may bring a result and take another away: each has half, whatever the choice that follows."""
+    delta, runs, entropy = Fraction(1, 5), 3000, Entropy()
+    mode = NoisyMode("m", ONE, selection=OptimalTest(Fraction(1, 10), delta, groups=2))
+    named = sum(
+        mode.combine(["x", None, None], pa.string(), entropy, 0.95)[0]["m"][0].as_py() == "x"
+        for _ in range(runs)
+    )
+    assert 0.05 < named / runs < 0.14  # 0.1 at most, and 0.2 for two votes
