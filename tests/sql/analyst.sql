@@ -303,7 +303,7 @@ SELECT COUNT(*) FROM patients p JOIN (visits v JOIN tests t USING (visit)) ON p.
 -- answered
 SELECT wing, COUNT(*) FROM visits v LEFT JOIN (wards w JOIN months m ON m.month = DATE '2024-01-01') ON v.ward = w.ward GROUP BY wing
 
--- answered
+-- answered, as: SELECT ward, COUNT(*) FROM visits GROUP BY ward
 SELECT `ward`, COUNT(*) FROM `visits` GROUP BY `ward`
 
 -- answered, as: SELECT COUNT(DISTINCT patient) FROM visits
@@ -1290,7 +1290,7 @@ SELECT w.ward, l.n FROM wards w, LATERAL (SELECT w.floor + 1 AS n) l
 -- answered
 SELECT COUNT(*) FROM ((visits v JOIN wards w USING (ward)))
 
--- answered
+-- answered, as: SELECT COUNT(*) FROM visits
 SELECT COUNT(*) FROM (visits)
 
 -- answered
@@ -1370,7 +1370,7 @@ SELECT COUNT(*) FROM visits WHERE 'x1' IN UNNEST(tags)
 -- answered
 SELECT COUNT(*) FROM visits WHERE 'x1' NOT IN tags
 
--- answered
+-- answered, as: SELECT COUNT(*) FROM visits
 SELECT COUNT(*) FROM (SELECT * EXCEPT (cost) FROM visits)
 
 -- refused: the comparison meets DECIMAL(10,2) with VARCHAR.
@@ -1394,7 +1394,7 @@ SELECT ward FROM visits
 -- answered
 SELECT ward, COUNT(*) FROM visits GROUP BY ward
 
--- answered
+-- answered, as: SELECT cost > 100 AS big, COUNT(*) FILTER (WHERE cost > 100) AS n FROM visits GROUP BY big
 SELECT cost > 100 AS big, COUNT(*) FILTER (WHERE big) AS n FROM visits GROUP BY big
 
 -- answered
