@@ -57,10 +57,16 @@ SELECT n AS family_size, ABOVE_THRESHOLD(COUNT(*) FILTER (WHERE family_size = n)
     """## Range queries: only the large ones
 
 All ranges are counted in one pass over the data, however many there are.""",
-    """%%dpsql
+    """%%dpsql ranges
 WITH ranges(lo, hi) AS (SELECT 5 * i, 5 * i + 5 FROM range(13) AS t(i))
 SELECT lo, hi, ABOVE_THRESHOLD(COUNT(*) FILTER (WHERE age >= lo AND age < hi), 1800, epsilon => 2, max_hits => 6, answer => TRUE)
   OVER ranges AS person_years FROM visits""",
+    """%matplotlib inline
+ax = ranges.plot("lo", "person_years")
+ax.axhline(1800, linestyle=":", color="gray")
+ax.set_xlabel("age, from (five years each)");""",
+    """The answers' whiskers are their own noise; the choice was another one, and near the line it errs on either side. A range
+that was passed over was found too small. After the sixth hit nothing more is asked, so of the ranges behind it nothing is known.""",
     """## A clipping bound, and the mean that uses it
 
 Which power of two cuts off fewer than 200 rows? `AUTO` asks this for you, over a ladder of bounds, inside `SUM` and `AVG`.""",
