@@ -642,7 +642,7 @@ SELECT HISTOGRAM(name) FROM people
 -- verdict: refused
 SELECT ENTROPY(name) FROM people
 
--- verdict: refused
+-- verdict: answered
 SELECT APPROX_COUNT_DISTINCT(name) FROM people
 
 -- verdict: refused
