@@ -75,6 +75,19 @@ def ratio(
     return found
 
 
+PEERS: dict[str, dict[str, float]] = {
+    "W1": {"diffprivlib": 7.6, "SmartNoise": 8.6, "OpenDP": 115, "Qrlew": 713},
+    "W2": {"Qrlew": 9.4, "SmartNoise": 9.6, "OpenDP": 13.8},
+    "W3": {"Qrlew": 5.8, "SmartNoise": 8.5, "OpenDP": 14.4},
+    "W4": {"Qrlew": 16, "OpenDP": 17, "SmartNoise": 77},
+}
+"""What others take for the same work, over the same plain query: measured once, on two cores, with rows like these.
+diffprivlib had the column in memory already."""
+MISSED = {
+    "W1": "measured 2.98x and 3.30x: the query alone takes 2.4 times the plain one, the statement around it the rest"
+}
+"""Targets that are not reached yet."""
+
 CASES = {
     "W1 COUNT, SUM, AVG by row": (
         2.6,
@@ -110,9 +123,14 @@ def test_scans(visits: tuple[duckdb.DuckDBPyConnection, dpsql.Session], name: st
         target,
         lambda: session.sql(ours, fresh=True),
         lambda: con.sql(theirs).fetchall(),
-        3 if "W4" in name else 5,
+        9 if "W1" in name else 5,
     )
-    assert found > 0
+    peers = PEERS[name[:2]]
+    print("peers on the same work: " + ", ".join(f"{peer} {times:g}x" for peer, times in peers.items()))
+    assert found < min(peers.values())
+    if found > target and name[:2] in MISSED:
+        pytest.xfail(MISSED[name[:2]])
+    assert found <= target
 
 
 def test_a_small_statement(visits: tuple[duckdb.DuckDBPyConnection, dpsql.Session]) -> None:

@@ -35,7 +35,7 @@ from grammar import LIMITS, UNITS, Databases, open_databases, statements
 
 Noise = LaplaceNoise | GaussianNoise
 DATABASES = 32
-CASES, SLICES = 20_000, 8
+CASES, SLICES = 20_000, 16
 SMALL = tuple[duckdb.DuckDBPyConnection, dpsql.Session]
 QUIET = settings(
     max_examples=500,
@@ -405,7 +405,7 @@ def test_no_unit_moves_more_than_is_declared_at_length(databases: Databases, sli
         assert check_in(databases, text, number, UNITS) == [], (text, databases.contents(number))
 
     search()
-    assert _BOUND["packed"] > 100
+    assert _BOUND["packed"] > 20  # the other route was taken
 
 
 def test_the_grammar_is_mostly_answered() -> None:
