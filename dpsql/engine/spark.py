@@ -17,6 +17,7 @@ import os
 import socket
 import threading
 import uuid
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -78,8 +79,10 @@ class SparkEngine:
         self._address = database if isinstance(database, str) else "session"
         self._given = self._start(database) if isinstance(database, str) else database
         self._session = self._given.newSession()
-        for setting, value in _SETTINGS.items():
-            self._session.conf.set(setting, value)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # one of them is deprecated, and still decides what a text means
+            for setting, value in _SETTINGS.items():
+                self._session.conf.set(setting, value)
         self._lent_globally: list[str] = []
         self._sources = {table.name: self._paths(table) for table in policy.tables.values() if table.file}
         self._schemas = {table.name: self._open(table) for table in policy.tables.values()}
@@ -116,11 +119,7 @@ class SparkEngine:
         shown, columns = [], {}
         for field in frame.schema.fields:
             name, kind = identifier(field.name), _duckdb_type(field.dataType)
-            text = f"frame.{name}"
-            if kind == "VARCHAR":
-                # People must not become one because their names differ by case or an accent.
-                text = f"collate({name}, 'UTF8_BINARY')"
-            shown.append(text.removeprefix("frame.") + f" AS {name}")
+            shown.append(f"{_total(name, kind)} AS {name}")
             columns[field.name] = kind
         frame.selectExpr(*shown).createOrReplaceTempView(_view(table))
         return columns
@@ -333,6 +332,24 @@ def _there(frame: Any) -> Any:
     """The frame, once its columns are known: over Spark Connect, what is missing is noticed only then."""
     frame.schema  # noqa: B018
     return frame
+
+
+def _total(name: str, kind: str) -> str:
+    """A column as exact queries read it: with values that no function of theirs fails over."""
+    if kind == "VARCHAR":
+        # People must not become one because their names differ by case or an accent.
+        return f"collate({name}, 'UTF8_BINARY')"
+    if kind in _CALENDAR:
+        # Spark holds dates of other years, and fails where it computes with them: one row would be seen.
+        low, high = (_CALENDAR[kind].format(day) for day in ("0001-01-01", "9999-12-31"))
+        return f"CASE WHEN {name} BETWEEN {low} AND {high} THEN {name} END"
+    if kind.removesuffix("[]") in _CALENDAR:
+        return f"transform({name}, v -> {_total('v', kind.removesuffix('[]'))})"
+    return name
+
+
+_CALENDAR = {"DATE": "DATE '{}'", "TIMESTAMP": "TIMESTAMP_NTZ '{} 00:00:00'"}
+"""Types whose values are missing outside the years 1 to 9999, and how a day is written in them."""
 
 
 def _view(table: Table) -> str:

@@ -78,8 +78,15 @@ class Engine:
             return dpsql.connect(policy=dataclasses.replace(policy, tables=tables), resources=limits)
         for name in names:
             rows = con.sql(f"SELECT * FROM {name}").to_arrow_table()
-            self.spark.createDataFrame(rows).createOrReplaceTempView(name)
+            self.spark.createDataFrame(rows, self._columns(rows.schema)).createOrReplaceTempView(name)
         return dpsql.connect(self.spark, policy=policy)
+
+    @staticmethod
+    def _columns(schema: Any) -> Any:
+        """Spark Connect does not look for the types of a table without rows."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        return from_arrow_schema(schema, prefer_timestamp_ntz=True)
 
 
 class Kept:
