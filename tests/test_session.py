@@ -217,6 +217,22 @@ def test_an_answer_is_charged_and_replayed_after_a_restart(policy: Path) -> None
         assert spent(session) == Fraction(2, 10)
 
 
+def test_an_answer_about_older_data_is_not_given_again(policy: Path, tmp_path: Path) -> None:
+    visits, source = DEMO / "visits.parquet", tmp_path / "visits.parquet"
+    policy.write_text(POLICY.replace(str(visits), str(source)))
+    query = "SELECT COUNT(*) FROM visits"
+    duckdb.sql(f"COPY (SELECT * FROM '{visits}') TO '{source}'")
+    with dpsql.connect(policy=policy) as session:
+        session.sql(query)
+    with dpsql.connect(policy=policy) as session:
+        session.sql(query)
+        assert spent(session) == Fraction(1, 10)
+    duckdb.sql(f"COPY (SELECT * FROM '{visits}' LIMIT 7) TO '{source}'")
+    with dpsql.connect(policy=policy) as session:
+        session.sql(query)
+        assert spent(session) == Fraction(2, 10)
+
+
 def test_another_policy_or_parameter_is_another_question(policy: Path) -> None:
     query = "SELECT COUNT(*) FROM visits WHERE age > $age"
     with dpsql.connect(policy=policy) as session:
