@@ -44,6 +44,7 @@ _SETTINGS = {
     "ieee_floating_point_ops": "true",
     "preserve_insertion_order": "false",
     "perfect_ht_threshold": "22",
+    "streaming_buffer_size": "'16MB'",  # a column that is counted here comes twice as fast as through the usual one
 }
 RESOURCES = ("memory_limit", "max_memory", "threads", "temp_directory", "max_temp_directory_size")
 TIME_LIMIT = "time_limit"
