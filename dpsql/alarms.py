@@ -10,7 +10,7 @@ from dpsql.ledger.ledger import Ledger, Ticket
 from dpsql.mechanisms.interactive import Stream
 from dpsql.noise.entropy import Entropy
 from dpsql.plan import Plan
-from dpsql.sql.thresholds import Declaration
+from dpsql.sql.chosen.thresholds import Declaration
 
 
 @dataclass

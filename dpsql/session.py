@@ -26,11 +26,11 @@ from dpsql.privacy.events import Event, compose
 from dpsql.result import Result, upstairs
 from dpsql.show import show
 from dpsql.sql.bind import bind
-from dpsql.sql.catalog import Catalog
+from dpsql.sql.chosen.thresholds import Declaration, bind_declare
 from dpsql.sql.options import epsilon_text
 from dpsql.sql.parse import Statement, parse
+from dpsql.sql.relations.catalog import Catalog
 from dpsql.sql.remembered import Plans
-from dpsql.sql.thresholds import Declaration, bind_declare
 from dpsql.stored import pack, unpack
 
 if TYPE_CHECKING:

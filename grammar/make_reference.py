@@ -17,8 +17,12 @@ from pathlib import Path
 import dpsql
 from dpsql import cli, errors, policy
 from dpsql.notebook import arguments, guide
-from dpsql.sql import aggregates, functions, registry, selection, stable, subsample, thresholds
+from dpsql.sql.chosen import selection, thresholds
+from dpsql.sql.expressions import functions
+from dpsql.sql.noisy import aggregates, registry
 from dpsql.sql.options import COMMON
+from dpsql.sql.stable import ptr as stable
+from dpsql.sql.stable import subsample
 
 HERE = Path(__file__).resolve().parent
 _RULE = re.compile(

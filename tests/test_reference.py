@@ -34,8 +34,11 @@ def test_what_is_documented_is_what_is_completed() -> None:
     """Every option and argument that the binder reads is offered, and nothing else."""
     from dpsql.notebook import guide
     from dpsql.notebook.complete import FUNCTIONS
-    from dpsql.sql import aggregates, registry, selection, stable, subsample, thresholds
+    from dpsql.sql.chosen import selection, thresholds
+    from dpsql.sql.noisy import aggregates, registry
     from dpsql.sql.options import COMMON
+    from dpsql.sql.stable import ptr as stable
+    from dpsql.sql.stable import subsample
 
     readers = (COMMON, stable.OPTIONS, subsample.OPTIONS, thresholds.OPTIONS)
     assert {name for r in readers for name in r} == {*guide.OPTIONS, *guide.MORE_OPTIONS}

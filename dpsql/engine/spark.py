@@ -1,7 +1,7 @@
 """Spark as the engine: the exact aggregates of a plan on a cluster; mechanisms, budget and finishing stay here.
 
 The plan is the same value as for DuckDB. Its queries are bound against DuckDB's empty copy of the schema, which says
-what types their columns have; then they are written in Spark's SQL (:mod:`dpsql.sql.spark`), where whatever has no
+what types their columns have; then they are written in Spark's SQL (:mod:`dpsql.sql.spark.writer`), where whatever has no
 equal is refused before it is paid. What comes back has the size of the answer (groups, bins, order statistics), and is
 brought to the types that DuckDB would have given, so no mechanism knows which engine it reads from.
 
@@ -31,9 +31,9 @@ from dpsql.engine.files import found, stamps
 from dpsql.engine.running import watched
 from dpsql.errors import BindError, PolicyError
 from dpsql.policy import Policy, Table
-from dpsql.sql.spark import spark_sql
-from dpsql.sql.spark_values import identifier, spark_type
-from dpsql.sql.types import Type
+from dpsql.sql.expressions.types import Type
+from dpsql.sql.spark.values import identifier, spark_type
+from dpsql.sql.spark.writer import spark_sql
 
 # What the translation supposes. Ours is a session of its own, so nobody else's settings change.
 _SETTINGS = {

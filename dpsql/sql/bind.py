@@ -16,27 +16,27 @@ from sqlglot import exp
 from dpsql.errors import BindError, Error, PrivacyError, did_you_mean
 from dpsql.mechanisms.consistency import Consistent
 from dpsql.plan import Block, Input, Interval, Plan
-from dpsql.sql.beside import bind_beside, looks_beside, unnest_in_from
-from dpsql.sql.block import Block as NoisyBlock
-from dpsql.sql.block import dp_block
 from dpsql.sql.carried import carried_intervals
-from dpsql.sql.catalog import Catalog
+from dpsql.sql.chosen.selection import mechanism_of, selection_block
 from dpsql.sql.dialect import MODE, parse_fragment, span_of, to_sql
-from dpsql.sql.grouping_sets import bind_sets, has_sets
-from dpsql.sql.joins import From, bind_from, lent
+from dpsql.sql.expressions.types import Typed
 from dpsql.sql.modes import BLOCKS, is_private_call, readers_of
+from dpsql.sql.noisy.block import Block as NoisyBlock
+from dpsql.sql.noisy.block import dp_block
+from dpsql.sql.noisy.grouping_sets import bind_sets, has_sets
 from dpsql.sql.options import Options, mode_of, take_mode
-from dpsql.sql.parentheses import without_parentheses
 from dpsql.sql.parse import PIVOTED, Statement, canonical
-from dpsql.sql.per_unit import group_distinct, groups_by_unit, per_unit_rows
 from dpsql.sql.public import Finish, public_columns, renamed
-from dpsql.sql.relation import Field, Names, Relation, column, fold
-from dpsql.sql.rows import columns_renamed, keep_rows, union_all
-from dpsql.sql.selection import mechanism_of, selection_block
-from dpsql.sql.subqueries import ONCE, expression
-from dpsql.sql.subsample import subsample_block
-from dpsql.sql.types import Typed
-from dpsql.sql.walk import Cte, Env, inner_queries, with_ctes
+from dpsql.sql.relations.beside import bind_beside, looks_beside, unnest_in_from
+from dpsql.sql.relations.catalog import Catalog
+from dpsql.sql.relations.joins import From, bind_from, lent
+from dpsql.sql.relations.parentheses import without_parentheses
+from dpsql.sql.relations.per_unit import group_distinct, groups_by_unit, per_unit_rows
+from dpsql.sql.relations.relation import Field, Names, Relation, column, fold
+from dpsql.sql.relations.rows import columns_renamed, keep_rows, union_all
+from dpsql.sql.relations.subqueries import ONCE, expression
+from dpsql.sql.relations.walk import Cte, Env, inner_queries, with_ctes
+from dpsql.sql.stable.subsample import subsample_block
 
 _BOUND = "dpsql_source"
 _PUBLIC_FUNCTIONS = ("range", "generate_series", "unnest")

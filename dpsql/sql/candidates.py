@@ -20,7 +20,7 @@ from sqlglot import exp
 
 from dpsql.mechanisms.sweep import ORD
 from dpsql.sql.dialect import to_sql
-from dpsql.sql.joins import conjuncts
+from dpsql.sql.relations.joins import conjuncts
 
 Shape = Literal["constant", "equality", "one-sided", "two-sided", "clipped sum", "nested loop"]
 BATCH = 64

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from dpsql.sql.intervals import ends_of
-from dpsql.sql.relation import column, fold
+from dpsql.sql.relations.relation import column, fold
 
 Ends = tuple[str, exp.Expr, exp.Expr]
 """An output column, and the ends of its interval."""

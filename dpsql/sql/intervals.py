@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from sqlglot import exp
 
 from dpsql.sql.dialect import expression_of, to_sql
-from dpsql.sql.relation import column
+from dpsql.sql.relations.relation import column
 
 _DOUBLE = exp.DataType.build("DOUBLE", dialect="duckdb")
 

@@ -7,11 +7,12 @@ from typing import Any
 
 from sqlglot import exp
 
-from dpsql.sql import stable, subsample
-from dpsql.sql.block import dp_block
+from dpsql.sql.chosen.thresholds import PROBE_OPTIONS, probe_block
+from dpsql.sql.noisy.block import dp_block
+from dpsql.sql.noisy.registry import TABLE
 from dpsql.sql.options import COMMON, Readers, call_of
-from dpsql.sql.registry import TABLE
-from dpsql.sql.thresholds import PROBE_OPTIONS, probe_block
+from dpsql.sql.stable import ptr as stable
+from dpsql.sql.stable import subsample
 
 MECHANISMS = ("ABOVE_THRESHOLD", "EXPMECH", "IQR")
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from sqlglot import exp
 
 from dpsql.sql.options import Call, call_of
-from dpsql.sql.relation import fold
+from dpsql.sql.relations.relation import fold
 
 _MECHANISMS = ("ABOVE_THRESHOLD", "EXPMECH")
 

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from dpsql.errors import BindError, Error, did_you_mean
 from dpsql.sql.dialect import MODE, NAMED, span_of
-from dpsql.sql.lines import moment_of
+from dpsql.sql.expressions.lines import moment_of
 
 _NUMBER = re.compile(
     r"[0-9]{1,40}(\.[0-9]{0,40})?([eE][+-]?[0-9]{1,3})?|\.[0-9]{1,40}([eE][+-]?[0-9]{1,3})?", re.ASCII

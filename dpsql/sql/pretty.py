@@ -11,7 +11,7 @@ from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import SqlglotError
 
-from dpsql.sql.relation import UNIT
+from dpsql.sql.relations.relation import UNIT
 
 WIDTH = 100
 """Characters of a line."""

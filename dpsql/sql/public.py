@@ -9,7 +9,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from dpsql.plan import Block, Renamed
-from dpsql.sql.types import Type
+from dpsql.sql.expressions.types import Type
 
 Schema = Sequence[tuple[str, str]]
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 from dpsql.engine.finish import Finisher
 from dpsql.plan import Plan
 from dpsql.sql.bind import bind
-from dpsql.sql.catalog import Catalog
 from dpsql.sql.parse import Statement
+from dpsql.sql.relations.catalog import Catalog
 
 _MOST = 200
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from dpsql.mechanisms.base import SALT
 from dpsql.sql.dialect import to_sql
-from dpsql.sql.joins import From
+from dpsql.sql.relations.joins import From
 
 UNITS = "units"
 _U = "u"

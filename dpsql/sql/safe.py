@@ -2,7 +2,7 @@
 
 An error that depends on the data is an answer without noise, and so is a plan that fails. Every node that is not on a
 list here is refused, and so is every part of a node that its handler does not look at. Types are checked by our own
-rules (:mod:`dpsql.sql.meeting`); integers are widened until their range is proved, or the operation stands in TRY;
+rules (:mod:`dpsql.sql.expressions.meeting`); integers are widened until their range is proved, or the operation stands in TRY;
 casts that may fail become TRY_CAST; constants are read at plan time.
 
 Where plain DuckDB gives a value, the rewritten expression gives the same one.
@@ -17,12 +17,12 @@ from sqlglot import exp
 
 from dpsql.errors import BindError, PrivacyError
 from dpsql.sql import bounds as intervals
-from dpsql.sql import calls, casts, moments, nested, operators, patterns
 from dpsql.sql.bounds import Interval
 from dpsql.sql.dialect import span_of
-from dpsql.sql.lines import MOMENTS
-from dpsql.sql.meeting import ORDERED, Bind, atom, boolean, call, meet, need, refuse_rest, unify
-from dpsql.sql.types import BIGINT, BOOLEAN, Type, Typed
+from dpsql.sql.expressions import calls, casts, moments, nested, operators, patterns
+from dpsql.sql.expressions.lines import MOMENTS
+from dpsql.sql.expressions.meeting import ORDERED, Bind, atom, boolean, call, meet, need, refuse_rest, unify
+from dpsql.sql.expressions.types import BIGINT, BOOLEAN, Type, Typed
 
 DEEPEST = 100
 """Nodes below one another; chains of AND and OR count once."""

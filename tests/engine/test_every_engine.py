@@ -20,9 +20,9 @@ import dpsql
 from dpsql.engine.duckdb import DuckDBEngine
 from dpsql.errors import BindError
 from dpsql.policy import Budget, Policy, Table
-from dpsql.sql.catalog import Catalog
 from dpsql.sql.dialect import parse_fragment, to_sql
-from dpsql.sql.relation import Names
+from dpsql.sql.relations.catalog import Catalog
+from dpsql.sql.relations.relation import Names
 from dpsql.sql.safe import total
 from tests.engine.both import Both, assert_same, plan_of, released
 from tests.engine.engines import Engine, Kept, across

@@ -21,9 +21,9 @@ from dpsql.engine.duckdb import DuckDBEngine
 from dpsql.engine.spark import SparkEngine
 from dpsql.errors import BindError, EngineError, PolicyError
 from dpsql.policy import Budget, Policy, Table
-from dpsql.sql.catalog import Catalog
 from dpsql.sql.dialect import parse_fragment, to_sql
-from dpsql.sql.relation import Names
+from dpsql.sql.relations.catalog import Catalog
+from dpsql.sql.relations.relation import Names
 from dpsql.sql.safe import total
 from tests.engine.both import Both, assert_same
 from tests.test_corpora import CORPORA, POLICIES

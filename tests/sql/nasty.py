@@ -8,8 +8,8 @@ import duckdb
 from sqlglot import exp
 
 from dpsql.errors import BindError
-from dpsql.sql.relation import column
-from dpsql.sql.types import Type, Typed
+from dpsql.sql.expressions.types import Type, Typed
+from dpsql.sql.relations.relation import column
 
 INTEGERS = {
     "ti": ("TINYINT", [0, 1, -1, 127, -128]),

@@ -14,9 +14,9 @@ import dpsql
 from dpsql.errors import PrivacyError
 from dpsql.mechanisms.blocks import BlockQueries, LiftedBlocks, Results
 from dpsql.noise.entropy import Entropy
-from dpsql.sql import subsample
 from dpsql.sql.bind import bind
 from dpsql.sql.parse import parse
+from dpsql.sql.stable import subsample
 
 POLICY = """
 [budget]

@@ -15,9 +15,9 @@ from sqlglot import exp
 
 from dpsql.errors import BindError
 from dpsql.sql.dialect import to_sql
-from dpsql.sql.grid import Grid, choose, value
-from dpsql.sql.lines import line
-from dpsql.sql.types import Type, Typed
+from dpsql.sql.expressions.grid import Grid, choose, value
+from dpsql.sql.expressions.lines import line
+from dpsql.sql.expressions.types import Type, Typed
 
 CON = duckdb.connect()
 

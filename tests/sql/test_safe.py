@@ -14,11 +14,11 @@ from sqlglot import exp
 
 from dpsql.errors import BindError, Error, PrivacyError
 from dpsql.sql.dialect import to_sql
-from dpsql.sql.functions import FUNCTIONS
-from dpsql.sql.moments import PARTS, UNITS
+from dpsql.sql.expressions.functions import FUNCTIONS
+from dpsql.sql.expressions.moments import PARTS, UNITS
+from dpsql.sql.expressions.types import Type, Typed
 from dpsql.sql.parse import parse
 from dpsql.sql.safe import total
-from dpsql.sql.types import Type, Typed
 
 COLUMNS = {
     "ti": ("TINYINT", ["0", "1", "-1", "127", "-128"]),

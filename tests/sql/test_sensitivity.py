@@ -27,9 +27,9 @@ from dpsql.mechanisms.quantile import Quantiles
 from dpsql.mechanisms.together import Part, Together
 from dpsql.noise.entropy import Entropy
 from dpsql.plan import Plan
-from dpsql.sql import joins, subqueries
 from dpsql.sql.bind import bind
 from dpsql.sql.parse import parse
+from dpsql.sql.relations import joins, subqueries
 from dpsql.sql.rewrite import Exact
 from grammar import LIMITS, UNITS, Databases, open_databases, statements
 

@@ -12,8 +12,8 @@ from dpsql.errors import BindError
 from dpsql.mechanisms.base import SALT
 from dpsql.sql.bind import bind
 from dpsql.sql.parse import parse
-from dpsql.sql.spark import spark_sql
-from dpsql.sql.spark_values import identifier, string
+from dpsql.sql.spark.values import identifier, string
+from dpsql.sql.spark.writer import spark_sql
 from tests.test_corpora import CORPORA, POLICIES, Case, cases
 
 TABLE = {

@@ -20,10 +20,10 @@ from dpsql.mechanisms.exponential import ExponentialChoice
 from dpsql.mechanisms.perturbation import Integers
 from dpsql.noise.entropy import Entropy
 from dpsql.plan import Plan
-from dpsql.sql import factors, statistic
 from dpsql.sql.bind import bind
+from dpsql.sql.chosen import factors, statistic
+from dpsql.sql.expressions.types import Typed
 from dpsql.sql.parse import parse
-from dpsql.sql.types import Typed
 
 POLICY = """
 [budget]

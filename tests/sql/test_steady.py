@@ -12,9 +12,9 @@ from dpsql.mechanisms.base import SALT
 from dpsql.sql.bind import bind
 from dpsql.sql.bounds import Interval
 from dpsql.sql.dialect import expression_of
+from dpsql.sql.expressions.types import BIGINT, DOUBLE, Typed
 from dpsql.sql.parse import parse
-from dpsql.sql.steady import steady
-from dpsql.sql.types import BIGINT, DOUBLE, Typed
+from dpsql.sql.stable.steady import steady
 
 POLICY = """
 [budget]

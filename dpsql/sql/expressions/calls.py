@@ -1,0 +1,297 @@
+"""Calls: text, rounding, and the functions of the allow-list by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+from sqlglot import exp
+
+from dpsql.errors import BindError, PrivacyError, did_you_mean
+from dpsql.sql.bounds import Interval
+from dpsql.sql.dialect import NAMED, span_of
+from dpsql.sql.expressions import casts, moments
+from dpsql.sql.expressions.functions import (
+    ALIASES,
+    DATE_PARTS,
+    FUNCTIONS,
+    MOST,
+    NAMES,
+    NOT_LISTED,
+    SHAPES,
+    Function,
+)
+from dpsql.sql.expressions.meeting import (
+    ORDERED,
+    Bind,
+    atom,
+    attempt,
+    boolean,
+    call,
+    cast,
+    double,
+    fits,
+    meet,
+    need,
+    refuse_rest,
+)
+from dpsql.sql.expressions.nested import taken
+from dpsql.sql.expressions.types import (
+    BIGINT,
+    BOOLEAN,
+    DOUBLE,
+    FLOAT,
+    HUGEINT,
+    NULL,
+    TEXT,
+    TINYINT,
+    Type,
+    Typed,
+    decimal,
+)  # fmt: skip
+
+# -- text -------------------------------------------------------------------------------------------------------
+
+
+def concat(node: exp.Expr, bind: Bind) -> Typed:
+    """``||``, which is NULL where a part is."""
+    refuse_rest(node, "this", "expression", "safe")
+    typed = [_written(bind(place), place) for place in (node.this, node.expression)]
+    made = exp.DPipe(this=atom(typed[0].node), expression=atom(typed[1].node))
+    return Typed(made, TEXT, None, all(t.constant for t in typed), nullable=any(t.nullable for t in typed))
+
+
+def _written(typed: Typed, place: exp.Expr) -> Typed:
+    if typed.type.kind == "NULL":
+        return Typed(cast(exp.Null(), TEXT), TEXT)
+    need(typed, place, ORDERED, "only plain values are joined as text")
+    return (
+        typed
+        if typed.type == TEXT
+        else Typed(casts.as_text(typed), TEXT, None, typed.constant, nullable=typed.nullable)
+    )
+
+
+def concatenate(name: str) -> Callable[[exp.Expr, Bind], Typed]:
+    def handle(node: exp.Expr, bind: Bind) -> Typed:
+        refuse_rest(node, "expressions", "safe", "coalesce")
+        typed = [_written(bind(place), place) for place in node.expressions]
+        return Typed(call(name, *(t.node for t in typed)), TEXT, None, all(t.constant for t in typed))
+
+    return handle
+
+
+def trim(node: exp.Expr, bind: Bind) -> Typed:
+    refuse_rest(node, "this", "expression", "position")
+    name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position")), "trim")
+    arguments = [place for place in (node.this, node.args.get("expression")) if place is not None]
+    return _listed(node, name, arguments, bind)
+
+
+# -- numbers ----------------------------------------------------------------------------------------------------
+
+
+def rounding(name: str) -> Callable[[exp.Expr, Bind], Typed]:
+    """floor, ceil, round and trunc keep decimals and floats, and leave integers as DuckDB does."""
+
+    def handle(node: exp.Expr, bind: Bind) -> Typed:
+        refuse_rest(node, "this", "decimals")
+        inner, digits = bind(node.this), _digits(node)
+        need(inner, node.this, ("INTEGER", "DECIMAL", "DOUBLE"), "a number is needed")
+        if inner.type.kind == "NULL":
+            return Typed(cast(exp.Null(), DOUBLE), DOUBLE)
+        if digits is not None and name in ("floor", "ceil"):
+            raise BindError(f"{name} takes one argument.", span=span_of(node))
+        steps = Fraction(10) ** (digits or 0)
+        bounds = inner.bounds
+        if bounds is not None:
+            bounds = (bounds * Interval.point(steps)).rounded() * Interval.point(1 / steps)
+        kind, source = _rounded_type(name, inner, digits), inner.node
+        if kind == DOUBLE or (inner.type.kind == "INTEGER" and kind != inner.type):
+            source = cast(source, kind, not fits(inner, kind))
+        arguments = [source] if digits is None else [source, exp.Literal.number(digits)]
+        return Typed(attempt(call(name, *arguments)), kind, bounds, inner.constant)
+
+    return handle
+
+
+def _digits(node: exp.Expr) -> int | None:
+    place = node.args.get("decimals")
+    if place is None:
+        return None
+    inner = place.this if isinstance(place, exp.Neg) else place
+    if not isinstance(inner, exp.Literal) or not inner.name.isdigit() or int(inner.name) > 38:
+        raise PrivacyError(
+            "the number of digits must be a literal up to 38.", span=span_of(place), hint="write ROUND(x, 2)."
+        )
+    return -int(inner.name) if isinstance(place, exp.Neg) else int(inner.name)
+
+
+def _rounded_type(name: str, inner: Typed, digits: int | None) -> Type:
+    kind = inner.type
+    if kind.kind == "INTEGER":
+        if name in ("floor", "ceil"):
+            return DOUBLE
+        # To tens and hundreds, unsigned integers are rounded as the signed ones that hold them.
+        return (
+            (BIGINT if fits(inner, BIGINT) else HUGEINT)
+            if digits is not None and kind.sql.startswith("U")
+            else kind
+        )
+    if kind.kind == "DOUBLE":
+        return FLOAT if kind == FLOAT else DOUBLE
+    before, after = kind.digits
+    return decimal(before + after, max(0, min(after, digits or 0)))
+
+
+def sign(node: exp.Expr, bind: Bind) -> Typed:
+    refuse_rest(node, "this")
+    inner = bind(node.this)
+    need(inner, node.this, ("INTEGER", "DECIMAL", "DOUBLE"), "a number is needed")
+    return Typed(
+        attempt(call("sign", inner.node)), TINYINT, Interval(Fraction(-1), Fraction(1)), inner.constant
+    )
+
+
+def logarithm(node: exp.Expr, bind: Bind) -> Typed:
+    """LOG(x) is to base ten; sqlglot reads LOG2 and LOG10 as LOG with a base."""
+    refuse_rest(node, "this", "expression")
+    if node.args.get("expression") is None:
+        return _listed(node, "log10", [node.this], bind)
+    if isinstance(node.this, exp.Literal) and node.this.name in ("2", "10") and not node.this.is_string:
+        return _listed(node, f"log{node.this.name}", [node.expression], bind)
+    return _listed(node, "log", [node.this, node.expression], bind)
+
+
+# -- functions by name ------------------------------------------------------------------------------------------
+
+
+def function(node: exp.Expr, bind: Bind) -> Typed:
+    """A call of a function on the allow-list."""
+    if isinstance(node, exp.Anonymous):
+        name = str(node.this).lower().removeprefix(NAMED)
+        arguments = list(node.expressions)
+        kwarg = next((a for a in arguments if isinstance(a, exp.Kwarg | exp.PropertyEQ | exp.Alias)), None)
+        if kwarg is not None:
+            raise BindError(f"{name} takes no named arguments.", span=span_of(kwarg) or span_of(node))
+    elif type(node) in SHAPES:
+        name, keys = SHAPES[type(node)]
+        refuse_rest(node, *keys)
+        arguments = [node.args[key] for key in keys if node.args.get(key) is not None]
+    else:
+        named = node.sql_name().lower() if isinstance(node, exp.Func) else node.key
+        raise _unknown(node, NAMES.get(type(node), named))
+    name = ALIASES.get(name, name)
+    if name in _SPECIAL:
+        return _SPECIAL[name](node, arguments, bind)
+    if name in DATE_PARTS:
+        if len(arguments) != 1:
+            raise BindError(f"{name} takes one argument.", span=span_of(node))
+        return moments.part(node, DATE_PARTS[name], arguments[0], bind)
+    return _listed(node, name, arguments, bind)
+
+
+def _listed(node: exp.Expr, name: str, arguments: list[exp.Expr], bind: Bind) -> Typed:
+    known = FUNCTIONS.get(name)
+    if known is None:
+        raise _unknown(node, name)
+    most, least = len(known.arguments), len(known.arguments) - known.optional
+    if not least <= len(arguments) <= most:
+        count = str(least) if least == most else f"{least} to {most}"
+        raise BindError(f"{name} takes {count} argument{'s' if count != '1' else ''}.", span=span_of(node))
+    typed = [_argument(known, i, place, node, name, bind) for i, place in enumerate(arguments)]
+    result = HUGEINT if known.widens and not all(fits(t, BIGINT) for t in typed) else known.result
+    nodes = [double(t) if known.double else t.node for t in typed]
+    if known.widens:
+        nodes = [cast(t.node, result, not fits(t, result)) for t in typed]
+    made = call(name, *nodes)
+    bounds = known.bounds(typed) if known.bounds is not None else None
+    missing = known.trying or any(t.nullable for t in typed)
+    constant = all(t.constant for t in typed)
+    reach = (
+        bounds
+        if known.reach is None and bounds is not None and bounds.bounded and not known.widens
+        else known.reach
+    )
+    return Typed(attempt(made) if known.trying else made, result, bounds, constant, None, reach, missing)
+
+
+def _argument(known: Function, i: int, place: exp.Expr, node: exp.Expr, name: str, bind: Bind) -> Typed:
+    typed = bind(place)
+    kinds = known.arguments[i]
+    need(
+        typed, place, kinds, f"{name} needs {' or '.join(_KIND_WORDS.get(k, k.lower()) for k in kinds)} here"
+    )
+    if typed.type.kind == "NULL":
+        kind = {"TEXT": TEXT, "INTEGER": BIGINT, "LIST": NULL}.get(kinds[0], DOUBLE)
+        return Typed(typed.node if kind == NULL else cast(typed.node, kind), kind)
+    if i in known.literal:
+        if not typed.constant or not isinstance(typed.node, exp.Literal | exp.Neg):
+            raise PrivacyError(f"{name} needs a literal here.", span=span_of(place) or span_of(node))
+        far = typed.bounds.absolute().high if typed.bounds is not None else None
+        if far is not None and far > MOST:
+            raise BindError(f"this is at most {MOST}.", span=span_of(place))
+    return typed
+
+
+_KIND_WORDS = {
+    "TEXT": "a text", "INTEGER": "a whole number", "DECIMAL": "a decimal", "DOUBLE": "a float", "LIST": "a list",
+}  # fmt: skip
+
+
+def length(node: exp.Expr, bind: Bind) -> Typed:
+    """Of a text in characters, of a list in elements."""
+    refuse_rest(node, "this")
+    inner = bind(node.this)
+    return _listed(node, "len" if inner.type.kind == "LIST" else "length", [node.this], bind)
+
+
+def contains(node: exp.Expr, bind: Bind) -> Typed:
+    """list_contains(list, literal)."""
+    refuse_rest(node, "this", "expression", "ensure_variant", "check_null")
+    inner, sought = bind(node.this), bind(node.expression)
+    need(inner, node.this, ("LIST",), "a list is needed")
+    if inner.type.element is None:
+        return Typed(cast(exp.Null(), BOOLEAN), BOOLEAN)
+    held = taken(Typed(exp.Null(), inner.type.element), node.this)
+    meet([(held, node.this), (sought, node.expression)], "list_contains")
+    if (
+        inner.type.element.sql == "ENUM" or not fits(sought, inner.type.element)
+        if sought.type.numeric
+        else False
+    ):
+        raise BindError("the list holds values of another type.", span=span_of(node.expression))
+    return boolean(attempt(call("list_contains", inner.node, sought.node)), (inner, sought), True)
+
+
+def sha(node: exp.Expr, bind: Bind) -> Typed:
+    refuse_rest(node, "this", "length")
+    if node.args.get("length") is None or node.args["length"].name != "256":
+        raise _unknown(node, "sha2")
+    return _listed(node, "sha256", [node.this], bind)
+
+
+_Special = Callable[[exp.Expr, list[exp.Expr], Bind], Typed]
+_SPECIAL: dict[str, _Special] = {
+    "date_sub": moments.subtract, "datesub": moments.subtract, "date_part": moments.date_part,
+    "datepart": moments.date_part, "try_strptime": moments.from_text,
+}  # fmt: skip
+_ALSO = (
+    "abs", "ceil", "ceiling", "coalesce", "concat", "concat_ws", "date_diff", "date_trunc", "dayname", "epoch",
+    "extract",
+    "floor", "greatest", "if", "ifnull", "last_day", "least", "list_contains", "log", "make_date", "mod", "monthname",
+    "nullif", "regexp_extract", "regexp_full_match", "regexp_matches", "regexp_replace", "round", "sign", "strftime",
+    "time_bucket", "trunc", "xor",
+)  # fmt: skip
+"""Functions with a handler of their own."""
+
+
+def _unknown(node: exp.Expr, name: str) -> PrivacyError:
+    if name in NOT_LISTED:
+        return PrivacyError(f"{name} can't be used on private rows: {NOT_LISTED[name]}.", span=span_of(node))
+    known = {*FUNCTIONS, *ALIASES, *DATE_PARTS, *_SPECIAL, *_ALSO}
+    return PrivacyError(
+        f"the function {name} is not on the list of those that can't fail or leak.",
+        span=span_of(node),
+        hint=did_you_mean(name, sorted(known)),
+    )

@@ -1,0 +1,175 @@
+"""Literals and casts: constants are read at plan time, casts that may fail give NULL."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from sqlglot import exp
+
+from dpsql.errors import BindError, PrivacyError
+from dpsql.sql.bounds import Interval
+from dpsql.sql.dialect import span_of
+from dpsql.sql.expressions.lines import moment_of
+from dpsql.sql.expressions.meeting import Bind, atom, attempt, cast, constant_of, fits, refuse_rest
+from dpsql.sql.expressions.types import BIGINT, DOUBLE, INTEGER, NULL, TEXT, Type, Typed, decimal
+
+_SIMPLE = ("BOOLEAN", "INTEGER", "DECIMAL", "DOUBLE")
+_SOURCES: dict[str, tuple[str, ...]] = {
+    "INTEGER": (*_SIMPLE, "TEXT"), "DECIMAL": (*_SIMPLE, "TEXT"), "DOUBLE": (*_SIMPLE, "TEXT"),
+    "BOOLEAN": (*_SIMPLE, "TEXT"),
+    "TEXT": (*_SIMPLE, "TEXT", "DATE", "TIME", "TIMESTAMP", "INTERVAL", "UUID"),
+    "DATE": ("DATE", "TIMESTAMP", "TEXT"), "TIMESTAMP": ("DATE", "TIMESTAMP", "TEXT"),
+    "TIME": ("TIME", "TIMESTAMP", "TEXT"), "UUID": ("UUID", "TEXT"), "INTERVAL": ("INTERVAL",),
+}  # fmt: skip
+"""What may be cast to what. Text to INTERVAL is left out: no reader of ours agrees with DuckDB's."""
+
+
+def literal(node: exp.Literal) -> Typed:
+    """A number or a text, with DuckDB's own type of it.
+
+    Raises:
+        BindError: it does not fit 64 bits, or is not finite.
+    """
+    if node.is_string:
+        return text(node.name, node)
+    written = node.name
+    if re.fullmatch(r"[0-9]+", written):
+        value = int(written)
+        if value >= 2**63:
+            raise BindError("this number does not fit 64 bits.", span=span_of(node))
+        point = Interval.point(value)
+        return Typed(node.copy(), INTEGER if value < 2**31 else BIGINT, point, True, None, point, False)
+    if not re.fullmatch(r"([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?", written):
+        raise BindError("this is not a number that SQL knows.", span=span_of(node))
+    before, _, after = written.partition(".")
+    if "e" not in written.lower() and len(before) + len(after) <= 38:
+        width = len(before) + len(after)
+        point = Interval.point(Fraction(written + ("0" if not after else "")))
+        return Typed(node.copy(), decimal(max(width, 1), len(after)), point, True, nullable=False)
+    near = float(written)
+    if not abs(near) < float("inf"):
+        raise BindError("this number is too large.", span=span_of(node))
+    return Typed(cast(node.copy(), DOUBLE), DOUBLE, Interval.point(Fraction(near)), True, nullable=False)
+
+
+def text(value: str, node: exp.Expr) -> Typed:
+    if "\x00" in value:
+        raise BindError("a text has no NUL in it.", span=span_of(node))
+    return Typed(exp.Literal.string(value), TEXT, None, True, nullable=False)
+
+
+def conversion(node: exp.Expr, bind: Bind) -> Typed:
+    """CAST, TRY_CAST and ``::``."""
+    refuse_rest(node, "this", "to", "safe")
+    inner = bind(node.this)
+    written = node.args["to"].sql(dialect="duckdb")
+    kind = Type.parse(written)
+    if kind.kind == "OTHER" or kind.sql.startswith("TIMESTAMP_") or written.upper().startswith("ENUM"):
+        raise PrivacyError(
+            f"a cast to {written} is not known here.", span=span_of(node),
+            hint="cast to BIGINT, DOUBLE, DECIMAL(18,2), VARCHAR, BOOLEAN, DATE, TIME, TIMESTAMP or UUID.",
+        )  # fmt: skip
+    if inner.type.kind == "NULL":
+        return Typed(cast(exp.Null(), kind), kind, None, True)
+    if inner.type.kind not in _SOURCES.get(kind.kind, ()):
+        raise BindError(f"there is no cast from {inner.type.sql} to {kind.sql}.", span=span_of(node))
+    if isinstance(inner.node, exp.Literal) and inner.type.kind == "TEXT":
+        return _constant(inner.node, kind, node)
+    return converted(inner, kind)
+
+
+def converted(inner: Typed, kind: Type) -> Typed:
+    """A cast between kinds that may be cast."""
+    if inner.type == kind:
+        return inner
+    if kind.kind == "TEXT":
+        return Typed(as_text(inner), TEXT, None, inner.constant, nullable=inner.nullable)
+    bounds, reach = inner.bounds, inner.reach
+    if inner.type.kind == "BOOLEAN" and kind.numeric:
+        bounds = reach = Interval(Fraction(0), Fraction(1))
+    elif kind.kind == "INTEGER":
+        bounds = None if bounds is None else bounds.rounded()
+        reach = reach if inner.type.kind == "INTEGER" else None
+    elif kind.kind == "DECIMAL" and bounds is not None:
+        bounds = _coarse(bounds, 10 ** kind.digits[1])
+    elif bounds is not None and kind.kind in _DAYS and inner.type.kind in _DAYS:
+        bounds = bounds if kind.kind == "TIMESTAMP" else _whole_days(bounds)
+    elif not kind.numeric:
+        bounds = None
+    if kind.kind != "INTEGER":
+        reach = None
+    safe = inner.type.kind == "BOOLEAN" and kind.kind in ("INTEGER", "DOUBLE")
+    safe = safe or (inner.type.numeric and kind.numeric and fits(inner, kind))
+    if reach is not None and kind.reach is not None and not kind.reach.holds(reach):
+        reach = None
+    made = cast(inner.node, kind, not safe)
+    if kind.kind == "TIME":  # of an infinite timestamp: an error that the cast alone does not catch
+        made = attempt(made)
+    return Typed(made, kind, bounds, inner.constant, None, reach, inner.nullable or not safe)
+
+
+_DAYS = ("DATE", "TIMESTAMP")
+
+
+def _whole_days(bounds: Interval) -> Interval:
+    """Seconds, rounded down to days: what a timestamp's date is."""
+    ends = (None if end is None else end // 86_400 * Fraction(86_400) for end in (bounds.low, bounds.high))
+    return Interval(*ends)
+
+
+def _coarse(bounds: Interval, steps: int) -> Interval:
+    scaled = (bounds * Interval.point(steps)).rounded()
+    return scaled * Interval.point(Fraction(1, steps))
+
+
+_RANGES = {"TIMESTAMP": ("-infinity", "infinity"), "TIME": ("00:00:00", "24:00:00")}
+"""Files can hold times and timestamps out of these ranges; to show one ends the engine's process."""
+
+
+def as_text(inner: Typed) -> exp.Expr:
+    """What DuckDB writes for a value."""
+    if inner.type == TEXT:
+        return inner.node
+    if inner.type.kind not in _RANGES or inner.constant:
+        return cast(inner.node, TEXT)
+    # Inside the cast, for the engine may cast a dictionary's values before it looks at which are wanted.
+    low, high = (cast(exp.Literal.string(end), inner.type) for end in _RANGES[inner.type.kind])
+    sane = exp.Between(this=atom(inner.node), low=low, high=high)
+    return cast(exp.Case(ifs=[exp.If(this=sane, true=inner.node.copy())]), TEXT)
+
+
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+
+
+def _constant(place: exp.Literal, kind: Type, node: exp.Expr) -> Typed:
+    """A text constant, read here: one that can't be read would fail on each row that comes to it."""
+    written = place.name.strip()
+    if kind.kind == "TEXT":
+        return text(place.name, node)
+    if kind.kind in ("DATE", "TIME", "TIMESTAMP", "UUID"):
+        made = constant_of(place, kind, node)
+        known = moment_of(made)
+        bounds = None if known is None else Interval.point(Fraction(known[1]))
+        return Typed(made, kind, bounds, True, nullable=False)
+    if kind.kind == "BOOLEAN":
+        if written.lower() not in ("true", "false", "t", "f", "1", "0", "yes", "no", "y", "n"):
+            raise BindError(
+                f"'{place.name}' is not a BOOLEAN.", span=span_of(node), hint="write TRUE or FALSE."
+            )
+        return Typed(cast(place.copy(), kind, True), kind, None, True)
+    if (
+        kind.numeric
+        and _NUMBER.fullmatch(written)
+        and len(written) <= 60
+        and abs(float(written)) < float("inf")
+    ):
+        near = Fraction(float(written)) if kind.kind == "DOUBLE" else Fraction(written.rstrip("."))
+        bounds = converted(Typed(place, decimal(38, 19), Interval.point(near)), kind).bounds
+        if kind.reach is None or (bounds is not None and kind.reach.holds(bounds)):
+            return Typed(cast(place.copy(), kind, True), kind, bounds, True, nullable=True)
+    raise BindError(f"'{place.name}' is no {kind.sql}.", span=span_of(node))
+
+
+def null() -> Typed:
+    return Typed(exp.Null(), NULL, None, True)

@@ -1,0 +1,261 @@
+"""The allow-list of row functions, by class, each class with the reason why it is total.
+
+A function is listed when it gives a value whatever its arguments hold, or can be made to (TRY turns what would raise
+into NULL). What is not listed is refused: volatile functions and whatever reads files, settings or metadata (their
+answers are not about the rows); functions whose time or memory grows with a value; JSON, bit strings and unions (errors
+that TRY does not catch); functions that raise on purpose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from sqlglot import exp
+
+from dpsql.sql.bounds import Interval
+from dpsql.sql.expressions.moments import PARTS
+from dpsql.sql.expressions.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, TEXT, TINYINT, Kind, Type, Typed
+
+NUM: tuple[Kind, ...] = ("INTEGER", "DECIMAL", "DOUBLE")
+STR: tuple[Kind, ...] = ("TEXT",)
+INT: tuple[Kind, ...] = ("INTEGER",)
+LIST: tuple[Kind, ...] = ("LIST",)
+
+BoundsOf = Callable[[Sequence[Typed]], Interval | None]
+MOST = 1_000_000
+"""Largest absolute value of a literal count or place."""
+
+
+@dataclass(frozen=True)
+class Function:
+    """One entry. ``literal`` are the places of arguments that must be constants."""
+
+    arguments: tuple[tuple[Kind, ...], ...]
+    result: Type
+    optional: int = 0
+    literal: tuple[int, ...] = ()
+    double: bool = False
+    """Numbers are cast to DOUBLE, for which no argument raises (a domain error is NaN or infinite)."""
+    trying: bool = False
+    """The call stands in TRY."""
+    bounds: BoundsOf | None = None
+    reach: Interval | None = None
+    """Integers that the result can't leave."""
+    widens: bool = False
+    """The result is HUGEINT where an argument may not fit BIGINT."""
+
+
+@dataclass(frozen=True)
+class Class:
+    """Functions that are total for one reason."""
+
+    why: str
+    functions: dict[str, Function]
+
+
+def _fixed(low: int, high: int | None) -> BoundsOf:
+    return lambda given: Interval(Fraction(low), None if high is None else Fraction(high))
+
+
+def _real(result: BoundsOf | None = None, count: int = 1) -> Function:
+    return Function((NUM,) * count, DOUBLE, double=True, trying=True, bounds=result)
+
+
+_SAME = Function((STR,), TEXT)
+_ASK = Function((STR, STR), BOOLEAN)
+_COUNTED = Interval(Fraction(0), Fraction(2**40))
+_LENGTH = Function((STR,), BIGINT, bounds=_fixed(0, None), reach=_COUNTED)
+_NEAR = Function((STR, STR), DOUBLE, literal=(1,), bounds=_fixed(0, 1))
+_STRIP = Function((STR, STR), TEXT, optional=1, literal=(1,))
+_CUT = Function((STR, INT), TEXT, literal=(1,))
+_FLOATS = Function((("DOUBLE",),), BOOLEAN)
+
+CLASSES: tuple[Class, ...] = (
+    Class(
+        "Mathematics on DOUBLE: outside the domain the answer is NaN or infinite, which count as missing. TRY is for "
+        "connections whose settings make that an error.",
+        {
+            **{name: _real() for name in (
+                "cbrt", "ln", "log10", "log2", "tan", "asinh", "acosh", "atanh", "sinh", "degrees", "radians",
+                "cot", "gamma", "lgamma",
+            )},
+            **{name: _real(_fixed(-1, 1)) for name in ("sin", "cos", "tanh")},
+            **{name: _real(_fixed(-2, 2)) for name in ("asin", "atan")},
+            **{name: _real(_fixed(0, None)) for name in ("sqrt", "exp")},
+            "acos": _real(_fixed(0, 4)), "cosh": _real(_fixed(1, None)), "even": _real(),
+            "atan2": _real(_fixed(-4, 4), 2), "pow": _real(None, 2), "log": _real(None, 2),
+            "pi": Function((), DOUBLE, bounds=_fixed(3, 4)),
+        },
+    ),
+    Class(
+        "Questions about floating-point values: a test of bits.",
+        {"isnan": _FLOATS, "isinf": _FLOATS, "isfinite": _FLOATS, "signbit": _FLOATS},
+    ),
+    Class(
+        "Whole numbers: TRY, for the answer may not fit.",
+        {
+            "gcd": Function((INT, INT), BIGINT, trying=True, widens=True),
+            "lcm": Function((INT, INT), BIGINT, trying=True, widens=True),
+            "bit_count": Function((INT,), TINYINT, trying=True, bounds=_fixed(0, 128)),
+        },
+    ),
+    Class(
+        "Text: every text is valid UTF-8, and the answers are no longer than their arguments. Counts and places are "
+        "literals of a modest size, for the engine raises on places beyond 32 bits.",
+        {
+            "lower": _SAME, "upper": _SAME, "reverse": _SAME, "strip_accents": _SAME, "nfc_normalize": _SAME,
+            "trim": _STRIP, "ltrim": _STRIP, "rtrim": _STRIP, "length": _LENGTH,
+            "strlen": _LENGTH, "bit_length": _LENGTH,
+            "substring": Function((STR, INT, INT), TEXT, optional=1, literal=(1, 2)), "left": _CUT, "right": _CUT,
+            "replace": Function((STR, STR, STR), TEXT, literal=(1, 2)),
+            "translate": Function((STR, STR, STR), TEXT, literal=(1, 2)),
+            "split_part": Function((STR, STR, INT), TEXT, literal=(1, 2)),
+            "strpos": Function((STR, STR), BIGINT, bounds=_fixed(0, None), reach=_COUNTED),
+            "ascii": Function((STR,), INTEGER, bounds=_fixed(-1, 0x10FFFF)),
+            "unicode": Function((STR,), INTEGER, bounds=_fixed(-1, 0x10FFFF)),
+            "ord": Function((STR,), INTEGER, bounds=_fixed(-1, 0x10FFFF)),
+        },
+    ),
+    Class(
+        "Questions about two texts.",
+        dict.fromkeys(("starts_with", "ends_with", "contains", "prefix", "suffix"), _ASK),
+    ),
+    Class(
+        "Likeness to a literal: the cost is bounded by the literal's length times the text's.",
+        {
+            "levenshtein": Function((STR, STR), BIGINT, literal=(1,), bounds=_fixed(0, None), reach=_COUNTED),
+            "jaro_similarity": _NEAR, "jaro_winkler_similarity": _NEAR,
+        },
+    ),
+    Class(
+        "Digests of a text: of fixed size. (Never of the privacy unit, which is no value here.)",
+        {"md5": _SAME, "sha1": _SAME, "sha256": _SAME},
+    ),
+    Class("Lists: their length.", {"len": Function((LIST,), BIGINT, bounds=_fixed(0, None), reach=_COUNTED)}),
+)  # fmt: skip
+
+FUNCTIONS: dict[str, Function] = {name: item for group in CLASSES for name, item in group.functions.items()}
+
+ALIASES = {
+    "editdist3": "levenshtein", "lcase": "lower", "ucase": "upper", "instr": "strpos", "substr": "substring",
+    "power": "pow", "char_length": "length", "character_length": "length", "array_length": "len",
+    "day_of_month": "dayofmonth",
+}  # fmt: skip
+
+DATE_PARTS = {
+    **{name.lower(): name for name in PARTS if name not in ("DOW", "DOY")},
+    "dayofmonth": "DAY", "weekofyear": "WEEK",
+}  # fmt: skip
+"""Functions that give a part of a date."""
+
+SHAPES: dict[type[exp.Expr], tuple[str, tuple[str, ...]]] = {
+    exp.Sqrt: ("sqrt", ("this",)),
+    exp.Cbrt: ("cbrt", ("this",)),
+    exp.Ln: ("ln", ("this",)),
+    exp.Exp: ("exp", ("this",)),
+    exp.Sin: ("sin", ("this",)),
+    exp.Cos: ("cos", ("this",)),
+    exp.Tan: ("tan", ("this",)),
+    exp.Asin: ("asin", ("this",)),
+    exp.Acos: ("acos", ("this",)),
+    exp.Atan: ("atan", ("this",)),
+    exp.Sinh: ("sinh", ("this",)),
+    exp.Cosh: ("cosh", ("this",)),
+    exp.Tanh: ("tanh", ("this",)),
+    exp.Asinh: ("asinh", ("this",)),
+    exp.Acosh: ("acosh", ("this",)),
+    exp.Atanh: ("atanh", ("this",)),
+    exp.Atan2: ("atan2", ("this", "expression")),
+    exp.Pow: ("pow", ("this", "expression")),
+    exp.Degrees: ("degrees", ("this",)),
+    exp.Radians: ("radians", ("this",)),
+    exp.Cot: ("cot", ("this",)),
+    exp.Pi: ("pi", ()),
+    exp.IsNan: ("isnan", ("this",)),
+    exp.IsInf: ("isinf", ("this",)),
+    exp.Lower: ("lower", ("this",)),
+    exp.Upper: ("upper", ("this",)),
+    exp.Reverse: ("reverse", ("this",)),
+    exp.Substring: ("substring", ("this", "start", "length")),
+    exp.Left: ("left", ("this", "expression")),
+    exp.Right: ("right", ("this", "expression")),
+    exp.Replace: ("replace", ("this", "expression", "replacement")),
+    exp.Translate: ("translate", ("this", "from_", "to")),
+    exp.SplitPart: ("split_part", ("this", "delimiter", "part_index")),
+    exp.StrPosition: ("strpos", ("this", "substr")),
+    exp.Ascii: ("ascii", ("this",)),
+    exp.Unicode: ("unicode", ("this",)),
+    exp.StartsWith: ("starts_with", ("this", "expression")),
+    exp.EndsWith: ("ends_with", ("this", "expression")),
+    exp.Contains: ("contains", ("this", "expression")),
+    exp.Levenshtein: ("levenshtein", ("this", "expression")),
+    exp.JarowinklerSimilarity: ("jaro_winkler_similarity", ("this", "expression")),
+    exp.MD5: ("md5", ("this",)),
+    exp.SHA: ("sha1", ("this",)),
+    exp.ArraySize: ("len", ("this",)),
+    exp.BitLength: ("bit_length", ("this",)),
+    exp.Year: ("year", ("this",)),
+    exp.Month: ("month", ("this",)),
+    exp.Day: ("day", ("this",)),
+    exp.DayOfMonth: ("dayofmonth", ("this",)),
+    exp.Quarter: ("quarter", ("this",)),
+    exp.Week: ("week", ("this",)),
+    exp.WeekOfYear: ("weekofyear", ("this",)),
+    exp.DayOfWeek: ("dayofweek", ("this",)),
+    exp.DayOfWeekIso: ("isodow", ("this",)),
+    exp.DayOfYear: ("dayofyear", ("this",)),
+    exp.Hour: ("hour", ("this",)),
+    exp.Minute: ("minute", ("this",)),
+    exp.Second: ("second", ("this",)),
+    exp.Dayname: ("dayname", ("this",)),
+    exp.Monthname: ("monthname", ("this",)),
+}
+"""Calls that sqlglot has a class for: DuckDB's name, and where its arguments are, in DuckDB's order."""
+
+NAMES: dict[type[exp.Expr], str] = {
+    exp.Pad: "lpad", exp.StrToTime: "strptime", exp.Explode: "unnest", exp.Rand: "random", exp.GenerateSeries: "range",
+    exp.CurrentDate: "current_date", exp.CurrentTimestamp: "current_timestamp", exp.CurrentTime: "current_time",
+}  # fmt: skip
+"""DuckDB's names of some calls that are refused."""
+
+_TELLS = "its answer is not about the rows"
+_COSTS = "its cost depends on the values"
+NOT_LISTED = {
+    **dict.fromkeys(
+        ("random", "rand", "uuid", "gen_random_uuid", "nextval", "currval", "setseed", "rowid"), _TELLS
+    ),
+    **dict.fromkeys(
+        (
+            "now",
+            "current_timestamp",
+            "current_date",
+            "current_time",
+            "today",
+            "get_current_time",
+            "localtimestamp",
+        ),
+        f"{_TELLS}; write a date",
+    ),
+    **dict.fromkeys(
+        ("getenv", "current_setting", "getvariable", "version", "typeof", "stats", "alias"), _TELLS
+    ),
+    **dict.fromkeys(
+        ("read_text", "read_blob", "read_csv", "read_parquet", "glob", "query", "query_table"),
+        "it reads files",
+    ),
+    **dict.fromkeys(
+        ("repeat", "lpad", "rpad", "range", "generate_series", "list_resize", "format", "printf"), _COSTS
+    ),
+    **dict.fromkeys(("error", "assert_true"), "an error would be an answer without noise"),
+    **dict.fromkeys(("sleep_ms", "pg_sleep"), "time would be an answer without noise"),
+    **dict.fromkeys(
+        ("epoch_ns", "epoch_us"), "it fails on far dates while the engine still plans; write epoch(x)"
+    ),
+    **dict.fromkeys(("hash",), "it differs between versions; write md5(x::VARCHAR)"),
+    "columns": "it stands for several columns; name each",
+    "strptime": "it fails on text of another form; write try_strptime(x, '%Y-%m-%d')",
+    "unnest": "it makes rows of a row; write FROM t, UNNEST(x) AS u(y)",
+}
+"""Why some names that come to mind are missing."""

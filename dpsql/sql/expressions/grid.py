@@ -1,0 +1,134 @@
+"""Values as integers on a public grid, clamped exactly: what makes sums exact and their sensitivity a theorem.
+
+The grid is chosen from the bounds alone. A float is multiplied by a power of two and rounded, an integer is kept, a
+decimal is scaled by its power of ten. NULL, NaN, the infinities and what does not fit the grid's integers are missing;
+everything else is clamped. NULL never becomes a bound.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from sqlglot import exp
+
+from dpsql.errors import BindError
+from dpsql.sql.dialect import expression_of, to_sql
+from dpsql.sql.expressions.types import Type, Typed
+
+FINE = 20
+"""About 2^20 grid steps between the bounds: then 32-bit integers leave room for values 2,000 times beyond them."""
+_NARROW = 2**31
+_WIDE = 2**53
+_EXACT = 2**50
+"""Farthest bound, in steps."""
+_FEWEST = 2**10
+"""Steps between the bounds of a float."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """``steps`` to a unit, and the bounds in steps, rounded outward to the grid.
+
+    ``wide`` says that values need 64-bit integers, with what does not fit 2^53 steps missing.
+    """
+
+    steps: Fraction
+    low: int
+    high: int
+    wide: bool = False
+
+    @property
+    def farthest(self) -> Fraction:
+        """Beyond this, values are missing instead of clamped."""
+        return Fraction(_WIDE if self.wide else _NARROW) / self.steps
+
+
+def choose(kind: Type, low: Fraction, high: Fraction, finer: bool = False, fine: int = FINE) -> Grid:
+    """The grid of a column of this type within these bounds.
+
+    Integers are whole steps and decimals keep their digits, so their sums are exact; floats get a power of two steps
+    to a unit, about ``2^fine`` of them between zero and the farther bound. Where that leaves too few between the
+    bounds (they are close together and far from zero), or too many for exact arithmetic, the width decides.
+
+    ``finer`` asks for fractions of a step even for integers (a mean of integers is no integer).
+
+    Raises:
+        BindError: the bounds are too large, or too far from zero for their width, for exact sums.
+    """
+    most = max(abs(low), abs(high))
+    steps = Fraction(1)
+    if kind.kind == "DECIMAL":
+        steps = Fraction(10) ** kind.digits[1]
+    if kind.kind == "DOUBLE" or (kind.kind == "DECIMAL" and most * steps > _EXACT):
+        steps = _power(fine, most)
+        if (high - low) * steps < _FEWEST and high > low:
+            steps = min(_power(fine, high - low), _power(_EXACT.bit_length() - 1, most))
+    grid = Grid(steps, math.floor(low * steps), math.ceil(high * steps))
+    farther = max(abs(grid.low), abs(grid.high))
+    if farther > _EXACT:
+        raise BindError("these bounds are too far apart for exact sums.", hint="declare narrower bounds.")
+    return Grid(steps, grid.low, grid.high, wide=farther >= _NARROW // 64)
+
+
+def _power(bits: int, size: Fraction) -> Fraction:
+    """The largest power of two that gives ``size`` at most ``2^bits`` steps; 1 for nothing."""
+    if size == 0:
+        return Fraction(1)
+    exponent = size.numerator.bit_length() - size.denominator.bit_length()
+    exponent += size > Fraction(2) ** exponent  # now size <= 2^exponent
+    return Fraction(2) ** max(-900, min(bits - exponent, 900))
+
+
+def value(typed: Typed, grid: Grid, narrow: bool = False) -> exp.Expr:
+    """The value in grid steps as BIGINT, NULL when missing; not clamped yet. ``narrow``: in no more bits than it needs.
+
+    NULL, NaN, the infinities and what lies beyond :attr:`Grid.farthest` are missing. Decimals come over DOUBLE, which
+    is exact here: a quotient and a product, each rounded once, are off by less than half a step below 2^50 steps.
+    """
+    text = f"({to_sql(typed.node)})"
+    if typed.type.kind == "INTEGER" and grid.steps == 1:
+        scaled = text
+    else:
+        scaled = f"CAST({text} AS DOUBLE)" + (f" * {_number(grid.steps)}" if grid.steps != 1 else "")
+    if grid.wide:
+        held = f"TRY_CAST({scaled} AS BIGINT)"
+        return expression_of(f"CASE WHEN {held} BETWEEN -{_WIDE} AND {_WIDE} THEN {held} END")
+    small = typed.type.sql in _SMALL and grid.steps == 1
+    held = scaled if small else f"TRY_CAST({scaled} AS INTEGER)"
+    return expression_of(held if narrow else f"CAST({held} AS BIGINT)")
+
+
+_SMALL = ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT")
+
+
+def _number(steps: Fraction) -> str:
+    if steps.denominator == 1:
+        return f"CAST({steps.numerator} AS DOUBLE)" if steps.numerator < 2**62 else repr(float(steps))
+    return repr(float(steps))
+
+
+def doubled_sum(y: str, grid: Grid, centre: int = 0) -> str:
+    """Twice the exact sum of ``y`` clamped to the grid's bounds, less ``centre`` for each; no branch per row.
+
+    For integers, ABS(y - lo) - ABS(y - hi) is 2 clamp(y) - lo - hi. On floats it is not (the differences round), which
+    is why values are put on the grid first. It is even for every row, and so is every sum of it: to halve it late is
+    exact, and a division of wide integers for each of a million units is not free.
+    """
+    low, high = grid.low, grid.high
+    each = low + high - 2 * centre
+    added = f" + COUNT({y}) * CAST({each} AS HUGEINT)" if each else ""
+    return (
+        f"(CAST(COALESCE(SUM(ABS({y} - {_signed(low)}) - ABS({y} - {_signed(high)})), 0) AS HUGEINT){added})"
+    )
+
+
+def clamped(y: str, grid: Grid) -> str:
+    """``y`` clamped to the grid's bounds; NULL stays NULL, where LEAST and GREATEST would make a bound of it."""
+    low, high = grid.low, grid.high
+    return f"((ABS({y} - {_signed(low)}) - ABS({y} - {_signed(high)}) + {_signed(low + high)}) // 2)"
+
+
+def _signed(value: int) -> str:
+    return f"({value})" if value < 0 else str(value)

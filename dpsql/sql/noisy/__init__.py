@@ -1,0 +1,1 @@
+"""SELECT WITH DP: aggregates, groups and the exact query that all of them share."""

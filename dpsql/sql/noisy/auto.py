@@ -1,0 +1,64 @@
+"""``contribution_bounds_per_row => AUTO``: sums and means whose clipping bounds are found privately, in one pass."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING, Literal
+
+from dpsql.errors import BindError
+from dpsql.mechanisms.ladder import PLACES, AutoBounded
+from dpsql.sql.dialect import span_of, to_sql
+from dpsql.sql.expressions.types import Type, Typed
+from dpsql.sql.options import Call
+
+if TYPE_CHECKING:
+    from dpsql.sql.noisy.block import Block
+
+_FRACTIONS = (-30, 64)
+"""Rungs for numbers with fractions: bounds from about a billionth to 2^64."""
+
+
+def ladder_of(kind: Type) -> tuple[int, int]:
+    """The lowest and highest power of two that a type can need."""
+    if kind.kind == "INTEGER" and kind.reach is not None and kind.reach.high is not None:
+        return 0, int(kind.reach.high).bit_length()
+    if kind.kind == "DECIMAL":
+        before, after = kind.digits
+        return -(-after * -10 // 3), before * 10 // 3 + 1
+    return _FRACTIONS
+
+
+def auto_bounded(
+    block: Block, call: Call, name: str, kind: Literal["sum", "avg"], typed: Typed, epsilon: Fraction
+) -> AutoBounded:
+    """The part that finds the bounds and releases the clipped sum or mean."""
+    exact = block.exact
+    keys = tuple(key.name for key in exact.keys)
+    low, high = ladder_of(typed.type)
+    value = f"CAST({block.filtered(call, to_sql(typed.node))} AS DOUBLE)"
+    given = exact.held(value, block.per_unit_groups)
+    held = f"SELECT * FROM ({given}) AS given WHERE ABS(v) < CAST('Infinity' AS DOUBLE)"
+    rung = f"CASE WHEN v = 0 THEN {low} ELSE CAST(LEAST(GREATEST(CEIL(LOG2(ABS(v))), {low}), {high}) AS INTEGER) END"
+    placed = f"SELECT *, CASE WHEN v > 0 THEN 1 WHEN v < 0 THEN -1 ELSE 0 END AS sign, {rung} AS rung FROM ({held}) AS held"
+    steps = f"CAST(LEAST(ROUND(ABS(v) / POW(2.0, rung - {PLACES})), {1 << PLACES}) AS BIGINT)"
+    by = ", ".join([*keys, "sign", "rung"])
+    query = f"SELECT {by}, COUNT(*) AS n, SUM({steps}) AS total FROM ({placed}) AS placed GROUP BY {by}"
+    return AutoBounded(
+        query,
+        keys,
+        name,
+        kind,
+        epsilon,
+        low,
+        high,
+        exact.rows_per_unit,
+        block.per_unit_groups,
+        block.confidence,
+    )
+
+
+def require_number(call: Call, typed: Typed) -> None:
+    if not typed.type.numeric:
+        raise BindError(
+            f"{call.name} needs a number, and this is {typed.type.sql}.", span=span_of(call.args[0])
+        )

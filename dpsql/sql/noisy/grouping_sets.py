@@ -1,0 +1,213 @@
+"""ROLLUP, CUBE and GROUPING SETS: one private block for each grouping set, put together by UNION ALL.
+
+A unit is in a group of every grouping set, so the sets share the block's epsilon and delta in equal parts: what they compose to
+is what one block would cost whose unit touches the groups of all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from itertools import combinations, product
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from dpsql.errors import BindError
+from dpsql.mechanisms.additive import Aggregation, Count, Sum
+from dpsql.mechanisms.consistency import SENTENCE, Adding, Cells, Consistent
+from dpsql.mechanisms.together import Together
+from dpsql.sql.dialect import span_of, to_sql
+from dpsql.sql.naming import fresh_names, label_of_item
+from dpsql.sql.noisy.deal import within_limit
+from dpsql.sql.options import NONNEGATIVE, Options, call_of
+from dpsql.sql.relations.relation import fold
+
+if TYPE_CHECKING:
+    from dpsql.sql.bind import Binder, Env
+    from dpsql.sql.noisy.block import Block
+
+_KINDS = (exp.Rollup, exp.Cube, exp.GroupingSets)
+MOST = 64
+"""Grouping sets in one statement: each costs its part."""
+
+
+def has_sets(select: exp.Select) -> bool:
+    """Whether a SELECT groups by several sets at once."""
+    group = select.args.get("group")
+    return group is not None and any(isinstance(node, _KINDS) for node in _elements(group))
+
+
+def _elements(group: exp.Expr) -> list[exp.Expr]:
+    named = [node for key in ("rollup", "cube", "grouping_sets") for node in group.args.get(key) or []]
+    return [*group.expressions, *(node for node in named if isinstance(node, exp.Expr))]
+
+
+def _members(node: exp.Expr) -> tuple[exp.Expr, ...]:
+    if isinstance(node, exp.Tuple):
+        return tuple(node.expressions)
+    return _members(node.this) if isinstance(node, exp.Paren) else (node,)
+
+
+def _sets_of(node: exp.Expr) -> Iterator[tuple[exp.Expr, ...]]:
+    if isinstance(node, exp.Rollup):
+        for i in range(len(node.expressions), -1, -1):
+            yield tuple(m for item in node.expressions[:i] for m in _members(item))
+    elif isinstance(node, exp.Cube):
+        for i in range(len(node.expressions), -1, -1):
+            for chosen in combinations(node.expressions, i):
+                yield tuple(m for item in chosen for m in _members(item))
+    elif isinstance(node, exp.GroupingSets):
+        for item in node.expressions:
+            yield from _sets_of(item) if isinstance(item, _KINDS) else (_members(item),)
+    else:
+        yield (node,)
+
+
+def bind_sets(binder: Binder, select: exp.Select, options: Options | None, env: Env) -> None:
+    """Replaces the SELECT, in place, by the union of a block for each grouping set.
+
+    Raises:
+        BindError: too many sets, or shares of their own beside them. BudgetExceeded: over the policy's limit per query.
+    """
+    options = options or Options("DP", {}, {})
+    group = select.args["group"]
+    sets = [
+        tuple(m for part in chosen for m in part)
+        for chosen in product(*(list(_sets_of(n)) for n in _elements(group)))
+    ]
+    if len(sets) > MOST:
+        raise BindError(
+            f"these are {len(sets)} grouping sets; at most {MOST} are answered at once.", span=span_of(group)
+        )
+    shared = _shares(binder, options, len(sets), select)
+    everything = list({m.sql(): m for chosen in sets for m in chosen}.values())
+    labels = fresh_names(label_of_item(item) or item.sql() for item in select.expressions)
+    parts = [_part(select, chosen, everything) for chosen in sets]
+    within = _resolved(select, everything) if options.get("consistent") else []
+    blocks = []
+    for part in parts:
+        part.meta["dpsql_within"] = within
+        blocks.append(binder.block_of(part, shared, env))
+        for item, label in zip(part.expressions, labels, strict=True):
+            item.set("alias", exp.to_identifier(label, quoted=True))
+    if within:
+        _adjust(binder, options, blocks, within)
+    union: exp.Query = parts[0]
+    for part in parts[1:]:
+        union = exp.union(union, part, distinct=False, copy=False)
+    for key in ("group", "having", "where", "joins"):
+        select.set(key, None)
+    select.set("expressions", [exp.Star()])
+    select.set("from_", exp.From(this=union.subquery("sets", copy=False)))
+
+
+def _resolved(select: exp.Select, nodes: list[exp.Expr]) -> list[exp.Expr]:
+    """The keys as expressions over rows: what their names or places in the SELECT stand for."""
+    aliases = {fold(item.alias): item.this for item in select.expressions if isinstance(item, exp.Alias)}
+    out = []
+    for node in nodes:
+        if (
+            isinstance(node, exp.Literal)
+            and node.name.isdigit()
+            and 0 < int(node.name) <= len(select.expressions)
+        ):
+            node = select.expressions[int(node.name) - 1].unalias()
+        elif isinstance(node, exp.Column) and not node.table:
+            node = aliases.get(fold(node.name), node)
+        out.append(node.copy())
+    return out
+
+
+def _adjust(binder: Binder, options: Options, blocks: list[Block], within: list[exp.Expr]) -> None:
+    """Has the cells of COUNT and SUM made to add up, after they are released."""
+    sets = tuple(Cells(b.name, _columns(b, within), _adding(binder, b)) for b in blocks)
+    names = {tuple(c.name for c in cells.columns) for cells in sets}
+    if len(names) != 1 or not sets[0].columns:
+        raise options.refuse(
+            "consistent", "there is nothing here that adds up.",
+            "cells of COUNT and of SUM with bounds per row add up; leave consistent out for others.",
+        )  # fmt: skip
+    binder.adjustments.append(Consistent(sets, options.get("consistent") == NONNEGATIVE))
+    last = binder.blocks[-1]
+    binder.blocks[-1] = replace(last, sentences=(*last.sentences, SENTENCE))
+    binder.notes.append("the cells of COUNT and SUM were made to add up")
+
+
+def _columns(block: Block, within: list[exp.Expr]) -> tuple[str | None, ...]:
+    keys = (block.keys.get(block.spelling(node)) for node in within)
+    return tuple(None if key is None else key.name for key in keys)
+
+
+def _adding(binder: Binder, block: Block) -> tuple[Adding, ...]:
+    operator = next(b.operator for b in binder.blocks if b.name == block.name)
+    aggregation = operator.aggregation if isinstance(operator, Together) else operator
+    if not isinstance(aggregation, Aggregation):
+        return ()
+    fixed = {partial.name for partial in block.exact.partials if partial.fixed}
+    found = []
+    for output in aggregation.outputs:
+        if not isinstance(output, Count | Sum) or output.statistic.column in fixed:
+            continue  # a mean, or what one unit counts for once in each cell
+        steps = output.steps if isinstance(output, Sum) else Fraction(1)
+        found.append(Adding(output.name, output.statistic.noise, steps, isinstance(output, Count)))
+    return tuple(found)
+
+
+def _shares(binder: Binder, options: Options, count: int, select: exp.Select) -> Options:
+    budget = binder.catalog.policy.budget
+    for node in select.walk():
+        call = call_of(node) if isinstance(node, exp.Expr) else None
+        if call is not None and "epsilon" in call.named:
+            raise BindError(
+                "shares can't be named beside grouping sets.",
+                span=span_of(node),
+                hint="write OPTIONS (epsilon = ...).",
+            )
+    values = dict(options.values)
+    epsilon = values.get("epsilon", budget.default_epsilon)
+    if epsilon is not None:
+        within_limit(budget, epsilon, options.nodes.get("epsilon"))
+    for name, value in (("epsilon", epsilon), ("delta", values.get("delta", budget.default_delta))):
+        if value is not None:
+            values[name] = value / count
+    return replace(options, values=values)
+
+
+def _part(select: exp.Select, chosen: tuple[exp.Expr, ...], everything: list[exp.Expr]) -> exp.Select:
+    """The SELECT grouped by one set, with NULL for the keys that it does not group by."""
+    part = select.copy()
+    for key in ("order", "limit", "offset", "qualify", "distinct"):
+        part.set(key, None)
+    part.set("group", exp.Group(expressions=[m.copy() for m in chosen]) if chosen else None)
+    kept = [m.sql() for m in chosen]
+    aliases = {fold(item.alias): item.this for item in select.expressions if isinstance(item, exp.Alias)}
+    left_out = [m for m in everything if m.sql() not in kept]
+    kept += [
+        aliases[fold(m.name)].sql() for m in chosen if isinstance(m, exp.Column) and fold(m.name) in aliases
+    ]
+    left_out += [
+        aliases[fold(m.name)] for m in left_out if isinstance(m, exp.Column) and fold(m.name) in aliases
+    ]
+    for item in list(part.expressions):
+        if isinstance(item, exp.Grouping | exp.GroupingId):
+            item.replace(exp.alias_(item.copy(), to_sql(item), quoted=True))
+        elif any(item == m for m in left_out):
+            item.replace(exp.alias_(exp.Null(), item.alias_or_name, quoted=True))
+    for clause in [*part.expressions, *([part.args["having"]] if part.args.get("having") else [])]:
+        _without(clause, left_out, kept)
+    return part
+
+
+def _without(node: exp.Expr, left_out: list[exp.Expr], kept: list[str]) -> None:
+    for child in list(node.iter_expressions()):
+        if isinstance(child, exp.Grouping | exp.GroupingId):
+            bits = "".join("0" if item.sql() in kept else "1" for item in child.expressions)
+            child.replace(exp.Literal.number(int(bits, 2)))
+        elif call_of(child) is not None and isinstance(child, exp.AggFunc):
+            continue
+        elif any(child == m for m in left_out):
+            child.replace(exp.Null())
+        else:
+            _without(child, left_out, kept)

@@ -1,0 +1,352 @@
+"""Queries inside row expressions: EXISTS, IN and scalar subqueries, as far as they tell a row only of its own unit.
+
+* Over public rows, whatever they ask: evaluated apart and lent, or in place where they look at the row around them.
+* A private block: what it releases is public.
+* Over private rows of the same unit: an equality of units, or of a key on the declared path to them, must link the
+  subquery to the row around it. The units' own equality is added, so that no other unit's rows are ever looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from dpsql.errors import BindError, PrivacyError
+from dpsql.plan import Input
+from dpsql.sql import safe
+from dpsql.sql.dialect import parse_fragment, span_of, to_sql
+from dpsql.sql.expressions.meeting import unify
+from dpsql.sql.expressions.types import BOOLEAN, Typed
+from dpsql.sql.modes import is_private_call
+from dpsql.sql.options import mode_of
+from dpsql.sql.relations.joins import From, conjuncts
+from dpsql.sql.relations.relation import Field, Names, Relation, column, fold, meets_exactly
+from dpsql.sql.relations.walk import Env, outer_queries
+from dpsql.sql.stable.lift import Grouped
+
+if TYPE_CHECKING:
+    from dpsql.sql.bind import Binder
+
+ONCE = "dpsql_once"
+"""Marks a query whose copies are to be bound once."""
+_BEYOND = ("group", "having", "qualify", "limit", "offset", "windows", "sample", "laterals")
+
+
+@dataclass(frozen=True)
+class Inner:
+    """A subquery's FROM and WHERE, bound beside the row that it looks at."""
+
+    select: exp.Select
+    bound: From
+    names: Names
+    where: tuple[exp.Expr, ...]
+
+    def sql(self, items: str, more: tuple[exp.Expr, ...] = ()) -> exp.Expr:
+        text = f"SELECT {items} FROM {to_sql(self.bound.source)}"
+        text += "".join(" " + to_sql(join) for join in self.bound.joins)
+        conditions = " AND ".join(f"({to_sql(node)})" for node in (*self.where, *more))
+        return parse_fragment(text + (f" WHERE {conditions}" if conditions else ""))
+
+
+def expression(binder: Binder, node: exp.Expr, names: Names, env: Env) -> tuple[Typed, tuple[Input, ...]]:
+    """A row expression that can't fail, with the public relations that its subqueries are lent.
+
+    Raises:
+        BindError, PrivacyError: as :func:`dpsql.sql.safe.total`; a subquery that tells of other units.
+    """
+    inputs: list[Input] = []
+    node = node.copy()
+    extra = dict(names.extra)
+    for query in list(outer_queries(node)):
+        place, typed, found = _subquery(binder, query, names, env)
+        key = binder.name("subquery")
+        extra[key] = typed
+        inputs += found
+        stand_in = exp.column(key)
+        span = span_of(place)
+        if span:
+            stand_in.this.meta.update(start=span[0], end=span[1] - 1)
+        if place is node:
+            node = stand_in
+        else:
+            place.replace(stand_in)
+    scope = Names(names.relations, names.merged, extra, unit=names.unit, outer=names.outer)
+    typed = safe.total(node, scope)
+    binder.lent_inputs.update(dict.fromkeys(inputs))
+    return typed, tuple(inputs)
+
+
+def _subquery(binder: Binder, query: exp.Expr, names: Names, env: Env) -> tuple[exp.Expr, Typed, list[Input]]:
+    """The node that a subquery answers (itself, IN, EXISTS), what stands there instead, and what that is lent."""
+    holder = query.parent if isinstance(query.parent, exp.Subquery) else query
+    place = holder.parent if isinstance(holder.parent, exp.In | exp.Exists) else holder
+    assert place is not None
+    if isinstance(holder.parent, exp.All | exp.Any):
+        raise PrivacyError(
+            "ALL and ANY are not known over private rows.",
+            span=span_of(holder.parent),
+            hint="write x IN (SELECT ...)."
+            if isinstance(holder.parent, exp.Any) and isinstance(holder.parent.parent, exp.EQ)
+            else "compare with the MIN or MAX.",
+        )
+    key = str(query.meta.get(ONCE, ""))
+    if key in binder.once:
+        return place, *_apart(binder.once[key], place, names)
+    inner = beside(binder, query, names, env)
+    if inner is not None:
+        return place, _in_place(binder, inner, place, names, env), list(inner.bound.inputs)
+    relation = binder.query(query, env, inner=True)
+    if relation is not None:
+        return place, _of_relation(binder, relation, place, names, env), list(relation.inputs)
+    if isinstance(place, exp.Exists):
+        query = exp.Select(expressions=[exp.alias_(exp.Exists(this=query.copy()), "found", quoted=True)])
+    public = binder.public_relation(query, env, "dpsql_sub")
+    if key:
+        binder.once[key] = public
+    return place, *_apart(public, place, names)
+
+
+# -- evaluated in place ------------------------------------------------------------------------------------------
+
+
+def beside(binder: Binder, query: exp.Expr, names: Names, env: Env) -> Inner | None:
+    """A plain SELECT that reads private rows, or looks at the row around it; None where it can stand alone."""
+    if not isinstance(query, exp.Select) or query.args.get("from_") is None or mode_of(query) is not None:
+        return None
+    if query.args.get("with_") or any(query.args.get(key) for key in _BEYOND):
+        return None
+    select = query.copy()
+    before = (len(binder.blocks), dict(binder.public), len(binder.notes))
+    items = [select.args["from_"].this, *(join.this for join in select.args.get("joins") or [])]
+    relations = {id(item): binder.source(item, env) for item in items}
+    private = any(relation is not None for relation in relations.values())
+    fresh: dict[int, Relation | None] = {}
+    for item in items:
+        relation = relations[id(item)]
+        relation = relation if relation is not None else binder.lend(item, env)
+        # Under a name of its own in the exact query: what it is called here may be what another is called around it.
+        fresh[id(item)] = replace(relation.renamed(binder.name("inner")), alias=relation.alias)
+    scope = Names(tuple(r for r in fresh.values() if r is not None), outer=names)
+    looks_out = _looks_out(select, scope)
+    if looks_out if _aggregated(select) else private or looks_out:
+        bound = binder.from_of(select, fresh, env)
+        inside = replace(bound.names, outer=names)
+        where = select.args.get("where")
+        conditions = (expression(binder, where.this, inside, env)[0].node,) if where is not None else ()
+        return Inner(select, bound, inside, conditions)
+    del binder.blocks[before[0] :], binder.notes[before[2] :]
+    binder.public.clear()
+    binder.public.update(before[1])
+    return None
+
+
+def _aggregated(select: exp.Select) -> bool:
+    nodes = (n for item in select.expressions for n in item.walk(prune=lambda n: isinstance(n, exp.Query)))
+    return any(is_private_call(node) for node in nodes)
+
+
+def _looks_out(select: exp.Select, scope: Names) -> bool:
+    """Whether a column named in a SELECT (not in a query inside it) is one of the scope around."""
+    places = [*select.expressions, *([select.args["where"]] if select.args.get("where") else [])]
+    for place in places:
+        for node in place.walk(prune=lambda n: isinstance(n, exp.Query)):
+            if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
+                continue
+            if not scope.elsewhere(node):
+                continue
+            try:
+                scope.find(node)
+            except BindError:
+                continue  # it means nothing around either: the caret comes from whoever binds it
+            return True
+    return False
+
+
+def _in_place(binder: Binder, inner: Inner, place: exp.Expr, names: Names, env: Env) -> Typed:
+    where = inner.select.args.get("where")
+    pairs = [_outward(inner.names, part) for part in conjuncts(where.this if where is not None else None)]
+    more: tuple[exp.Expr, ...] = ()
+    if isinstance(place, exp.In):
+        items = [item.unalias() for item in inner.select.expressions]
+        equal, more = _equal(binder, place, items, names, inner.names, env)
+        pairs += equal
+    if inner.bound.private:
+        more = (*more, _linked(inner.bound.unit, inner.bound.relations, names, pairs, inner.select))
+    if isinstance(place, exp.Exists | exp.In):
+        if _aggregated(inner.select):
+            raise PrivacyError("an aggregate always has a row.", span=span_of(inner.select.expressions[0]))
+        return _exists(inner.sql("1", more), place, names, env, binder)
+    return _scalar(inner, more)
+
+
+def _scalar(inner: Inner, more: tuple[exp.Expr, ...]) -> Typed:
+    """One aggregate over the rows that belong to the row around: it has a value whatever the data."""
+    from dpsql.sql.relations.per_unit import bounds_of_own
+
+    _same_width(1, inner.select.expressions, inner.select)
+    item = inner.select.expressions[0].unalias()
+    if not _aggregated(inner.select):
+        raise PrivacyError(
+            "this subquery may find several rows.",
+            span=span_of(item),
+            hint=f"aggregate them, as in MAX({to_sql(item) if isinstance(item, exp.Column) else 'x'}).",
+        )
+    grouped = Grouped(inner.names, [], {})
+    typed = safe.total(grouped.rewrite(item.copy()), grouped)
+    made = ", ".join(f"{sql} AS {known.node.name}" for sql, known in grouped.made.values())
+    rows = to_sql(inner.sql(made, more))
+    node = parse_fragment(f"SELECT {to_sql(typed.node)} AS value FROM ({rows}) AS g")
+    assert isinstance(node, exp.Select)
+    bounds = typed.bounds if typed.bounds is not None else bounds_of_own(item, grouped, inner.bound)
+    return Typed(node.subquery(), typed.type, bounds, False, None)
+
+
+# -- relations of their own --------------------------------------------------------------------------------------
+
+
+def _of_relation(binder: Binder, relation: Relation, place: exp.Expr, names: Names, env: Env) -> Typed:
+    """``x IN (SELECT ... GROUP BY unit)`` and the like: rows of private queries that stand alone."""
+    if not isinstance(place, exp.In) or relation.unit is None:
+        raise _refusal(place, names, (relation,))
+    relation = relation.renamed(binder.name("inner"))
+    items: list[exp.Expr] = [column(item.name, relation.alias) for item in relation.fields]
+    pairs, same = _equal(binder, place, items, names, Names((relation,)), env)
+    conditions = (*same, _linked(relation.unit, [relation], names, pairs, place))
+    where = " AND ".join(f"({to_sql(node)})" for node in conditions)
+    sql = f"SELECT 1 FROM {to_sql(relation.source)} WHERE {where}"
+    return _exists(parse_fragment(sql), place, names, env, binder)
+
+
+def _apart(relation: Relation, place: exp.Expr, names: Names) -> tuple[Typed, list[Input]]:
+    """A public subquery, evaluated before the exact query runs, and lent to it."""
+    found, items = relation.inputs[0], [column(item.name) for item in relation.fields]
+    inner = exp.Select(expressions=items).from_(exp.to_table(found.name))
+    if not isinstance(place, exp.In):
+        _same_width(1, items, place)
+        return Typed(inner.limit(1).subquery(), relation.fields[0].typed.type, None, False, None), [found]
+    sides = _sides(place)
+    _same_width(len(sides), items, place)
+    nodes = []
+    for side, item in zip(sides, relation.fields, strict=True):
+        left, kind = safe.total(side, names), item.typed.type
+        if left.type.kind != kind.kind and not (left.type.numeric and kind.numeric):
+            raise BindError(
+                "IN compares values of different types.",
+                span=span_of(place),
+                hint="cast the subquery's column.",
+            )
+        nodes.append(left.node)
+        inner = inner.where(exp.Not(this=exp.Is(this=column(item.name), expression=exp.Null())))
+    row = nodes[0] if len(nodes) == 1 else exp.Tuple(expressions=nodes)
+    return Typed(exp.paren(exp.In(this=row, query=inner.subquery())), BOOLEAN, None, False, None), [found]
+
+
+# -- what links a subquery to the row around it -------------------------------------------------------------------
+
+
+def _sides(place: exp.In) -> list[exp.Expr]:
+    """What is looked for: one value, or a row of them."""
+    return list(place.this.expressions) if isinstance(place.this, exp.Tuple) else [place.this]
+
+
+def _same_width(count: int, items: Sequence[exp.Expr], place: exp.Expr) -> None:
+    if len(items) != count or any(item.is_star for item in items):
+        many = "one column" if count == 1 else f"{count} columns"
+        raise BindError(f"the subquery must have {many}.", span=span_of(place))
+
+
+def _equal(
+    binder: Binder, place: exp.In, items: Sequence[exp.Expr], names: Names, inside: Names, env: Env
+) -> tuple[list[tuple[Field, Field] | None], tuple[exp.Expr, ...]]:
+    """``x IN (SELECT y ...)`` as x = y: what the two are, inside first, and the conditions."""
+    sides = _sides(place)
+    _same_width(len(sides), items, place)
+    pairs: list[tuple[Field, Field] | None] = []
+    conditions = []
+    for side, item in zip(sides, items, strict=True):
+        left, right = expression(binder, side, names, env)[0], expression(binder, item, inside, env)[0]
+        nodes, _ = unify([(left, side), (right, item)], "IN")
+        conditions.append(exp.EQ(this=exp.paren(nodes[0].copy()), expression=exp.paren(nodes[1].copy())))
+        here, there = inside.known(item), names.known(side)
+        pairs.append(None if here is None or there is None else (here, there))
+    return pairs, tuple(conditions)
+
+
+def _outward(inside: Names, part: exp.Expr) -> tuple[Field, Field] | None:
+    """The columns that a condition makes equal, the subquery's and the one around it."""
+    if not isinstance(part, exp.EQ):
+        return None
+    ends = [
+        (side, inside.elsewhere(side))
+        for side in (part.this, part.expression)
+        if isinstance(side, exp.Column) and not isinstance(side.this, exp.Star)
+    ]
+    if len(ends) != 2 or ends[0][1] == ends[1][1]:
+        return None
+    here, there = (side for side, _ in sorted(ends, key=lambda end: end[1]))
+    found = inside.known(here), inside.known(there)
+    return None if found[0] is None or found[1] is None else (found[0], found[1])
+
+
+def _unit_around(names: Names | None) -> exp.Expr | None:
+    while names is not None:
+        if names.unit is not None:
+            return names.unit
+        names = names.outer
+    return None
+
+
+def _linked(
+    unit: exp.Expr | None, relations: list[Relation], names: Names, pairs: list[tuple[Field, Field] | None],
+    place: exp.Expr,
+) -> exp.Expr:  # fmt: skip
+    """The equality of the subquery's unit and that of the row around it.
+
+    Raises:
+        PrivacyError: the subquery is not linked to the row by its unit.
+    """
+    around = _unit_around(names)
+    linked = [
+        pair
+        for pair in pairs
+        if pair is not None
+        and pair[0].fixes_unit(pair[1])
+        and (pair[0].anchors & pair[1].anchors or meets_exactly(pair[0].typed.type, pair[1].typed.type))
+    ]
+    if unit is None or around is None or not linked:
+        raise _refusal(place, names, tuple(relations))
+    return exp.EQ(this=exp.paren(unit.copy()), expression=exp.paren(around.copy()))
+
+
+def _refusal(place: exp.Expr, names: Names, relations: tuple[Relation, ...]) -> PrivacyError:
+    hint = "release what is needed first, in a CTE with aggregates, and compare with that."
+    pairs = [
+        (relation.alias, here.name, alias, there.name)
+        for relation in relations
+        for here in relation.fields
+        for alias, there in names.fields()
+        if here.fixes_unit(there)
+    ]
+    if pairs and not relations[0].alias.startswith("dpsql_") and _unit_around(names) is not None:
+        alias, name, around, other = pairs[0]
+        called = f"call it {alias}2 and " if fold(alias) == fold(around) else ""
+        alias = f"{alias}2" if called else alias
+        hint = f"look at rows of the same unit: {called}add {alias}.{name} = {around}.{other} to its WHERE."
+    return PrivacyError(
+        "a subquery over private rows would let one unit decide about the rows of others.",
+        span=span_of(place),
+        hint=hint,
+    )
+
+
+def _exists(query: exp.Expr, place: exp.Expr, names: Names, env: Env, binder: Binder) -> Typed:
+    """EXISTS; IN where the left side is missing is missing itself, which matters only below NOT."""
+    found: exp.Expr = exp.Exists(this=query)
+    if isinstance(place, exp.In) and isinstance(place.parent, exp.Not | exp.Paren):
+        given = [expression(binder, side, names, env)[0].node for side in _sides(place)]
+        known = [exp.Not(this=exp.Is(this=exp.paren(n.copy()), expression=exp.Null())) for n in given]
+        found = exp.Case(ifs=[exp.If(this=exp.and_(*known, copy=False), true=found)])
+    return Typed(exp.paren(found), BOOLEAN, None, False, None)

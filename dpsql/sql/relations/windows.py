@@ -1,0 +1,273 @@
+"""Window functions below the aggregation, over the rows of one privacy unit: OVER (PARTITION BY the unit ORDER BY ...).
+
+What such a window gives a row is a function of its unit's rows alone, so the rows still belong to their units. The unit's
+hidden column is always part of the partition, whatever key stood for it. Ties are broken by all columns: which of two rows
+comes first would else be up to their places in the table, which the rows of others shift.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from dpsql.errors import BindError, PrivacyError
+from dpsql.sql.bounds import Interval
+from dpsql.sql.dialect import expression_of, span_of, to_sql
+from dpsql.sql.expressions.meeting import ORDERED, need
+from dpsql.sql.expressions.types import BIGINT, DOUBLE, TEXT, Typed
+from dpsql.sql.relations.joins import From
+from dpsql.sql.relations.relation import Names, column
+from dpsql.sql.relations.walk import Env
+from dpsql.sql.stable.steady import least_face
+
+if TYPE_CHECKING:
+    from dpsql.sql.bind import Binder
+
+_SEEN = "dpsql_seen"
+_PLACES: dict[type[exp.Expr], str] = {
+    exp.RowNumber: "row_number",
+    exp.Rank: "rank",
+    exp.DenseRank: "dense_rank",
+}
+_TAKEN: dict[type[exp.Expr], str] = {exp.Lag: "lag", exp.Lead: "lead", exp.FirstValue: "first_value"}
+_ADDED: dict[type[exp.Expr], str] = {
+    exp.Count: "count", exp.Sum: "sum", exp.Avg: "avg", exp.Min: "min", exp.Max: "max",
+}  # fmt: skip
+_BY_PLACE: tuple[type[exp.Expr], ...] = (exp.RowNumber, *_TAKEN)
+"""Functions whose answer depends on which of two rows that tie comes first."""
+KNOWN = ", ".join([*_PLACES.values(), *_TAKEN.values(), *_ADDED.values()])
+
+
+@dataclass
+class Windows:
+    """The windows of one SELECT. They are read in a query below it: some functions must stand in TRY, and no window may."""
+
+    binder: Binder
+    bound: From
+    env: Env
+    made: dict[str, exp.Expr] = field(default_factory=dict)
+
+    def read(self, node: exp.Expr) -> tuple[exp.Expr, Names]:
+        """The expression with names in place of its windows, and the scope that knows these.
+
+        Raises:
+            PrivacyError: a window over rows of several units, or of a kind that is not known. BindError: names or types.
+        """
+        names = self.bound.names
+        if node.find(exp.Window) is None:
+            return node, names
+        holder = exp.Paren(this=node.copy())
+        extra = dict(names.extra)
+        for window in list(holder.find_all(exp.Window)):
+            if window.find_ancestor(exp.Window, exp.Query) is not None:
+                continue
+            key = self.binder.name("window")
+            typed = _own(self.binder, window, self.bound, self.env)
+            self.made[key] = typed.node
+            extra[key] = replace(typed, node=column(key, _SEEN))
+            stand_in = exp.column(key)
+            span = span_of(window)
+            if span:
+                stand_in.this.meta.update(start=span[0], end=span[1] - 1)
+            window.replace(stand_in)
+        inner: exp.Expr = holder.this
+        return inner, replace(names, extra=extra)
+
+    def below(self, query: exp.Select, where: exp.Expr | None) -> exp.Select:
+        """The query over one that reads the windows, and the columns that it needs itself.
+
+        ``where`` is the condition that rows meet after their windows are known.
+        """
+        if not self.made:
+            return query if where is None else query.where(where, copy=False)
+        aliases = {relation.alias for relation in self.bound.relations}
+        inner, outer = exp.Select(), exp.Select(expressions=query.expressions)
+        if where is not None:
+            outer.where(where, copy=False)
+        carried: dict[tuple[str, str], str] = {}
+        for node in list(outer.find_all(exp.Column)):
+            if node.table not in aliases:
+                continue
+            name = carried.setdefault((node.table, node.name), f"b{len(carried)}")
+            node.replace(column(name, _SEEN))
+        for (table, name), shown in carried.items():
+            inner.select(exp.alias_(column(name, table), shown, quoted=True), copy=False)
+        for key, made in self.made.items():
+            inner.select(exp.alias_(made, key, quoted=True), copy=False)
+        for key in ("from_", "joins", "where"):
+            inner.set(key, query.args.get(key))
+        return outer.from_(inner.subquery(exp.to_identifier(_SEEN, quoted=True), copy=False), copy=False)
+
+
+def partitioned_by_unit(window: exp.Expr, bound: From) -> bool:
+    """Whether all rows of a partition belong to one unit, by what the policy declares."""
+    found = [bound.names.known(node) for node in window.args.get("partition_by") or []]
+    return bound.unit is not None and any(f is not None and (f.is_unit or f.anchors) for f in found)
+
+
+def first_of_each_unit(qualify: exp.Expr, bound: From) -> bool:
+    """``row_number() OVER (PARTITION BY unit ...) = 1``: one row of each unit."""
+    if not isinstance(qualify, exp.EQ) or not isinstance(qualify.this, exp.Window):
+        return False
+    window, one = qualify.this, qualify.expression
+    if not isinstance(window.this, exp.RowNumber) or not isinstance(one, exp.Literal) or one.name != "1":
+        return False
+    found = [bound.names.known(node) for node in window.args.get("partition_by") or []]
+    return bool(found) and all(f is not None and f.is_unit and not f.optional for f in found)
+
+
+def unit_column(bound: From) -> str | None:
+    """The unit's column as the analyst may write it."""
+    known = sorted(
+        (f for _, f in bound.names.fields() if f.is_unit or f.anchors), key=lambda f: not f.is_unit
+    )
+    return known[0].name if known else None
+
+
+def _own(binder: Binder, window: exp.Window, bound: From, env: Env) -> Typed:
+    if not partitioned_by_unit(window, bound):
+        unit = unit_column(bound) if bound.unit is not None else None
+        raise PrivacyError(
+            "a window function below the aggregation mixes the rows of several units.",
+            span=span_of(window),
+            hint=f"write OVER (PARTITION BY {unit} ...), or aggregate first; windows may follow."
+            if unit is not None
+            else "aggregate first; windows may follow.",
+        )
+    function, where = window.this, None
+    if isinstance(function, exp.Filter):
+        where, function = function.expression.this, function.this
+    name = {**_PLACES, **_TAKEN, **_ADDED}.get(type(function))
+    if name is None or (where is not None and type(function) not in _ADDED):
+        what = function.sql_name().lower() if isinstance(function, exp.Func) else "this window function"
+        raise PrivacyError(
+            f"{what} is not known over private rows.",
+            span=span_of(window),
+            hint=f"those of one unit take {KNOWN}.",
+        )
+    text, typed = _call(binder, function, name, bound, env)
+    if where is not None:
+        condition = binder.expression(where, bound.names, env)[0]
+        need(condition, where, ("BOOLEAN",), "a condition is needed")
+        text += f" FILTER (WHERE {to_sql(condition.node)})"
+    text += f" OVER ({_over(binder, window, function, bound, env)})"
+    return replace(typed, node=expression_of(f"CAST({text} AS DOUBLE)" if name == "sum" else text))
+
+
+def _call(binder: Binder, function: exp.Expr, name: str, bound: From, env: Env) -> tuple[str, Typed]:
+    """The call in SQL, and what it gives."""
+    most = None if bound.max_rows is None else Fraction(bound.max_rows)
+    stand_in = exp.Null()
+    if type(function) in _PLACES:
+        return f"{name}()", Typed(stand_in, BIGINT, Interval(Fraction(1), most), nullable=False)
+    counted = Typed(stand_in, BIGINT, Interval(Fraction(0), most), nullable=False)
+    argument = function.this
+    if name == "count" and (argument is None or argument.is_star):
+        return "count(*)", counted
+    if not isinstance(argument, exp.Expr) or isinstance(argument, exp.Distinct) or function.expressions:
+        raise PrivacyError(f"{name} takes one value here.", span=span_of(function))
+    inner = binder.expression(argument, bound.names, env)[0]
+    own = to_sql(inner.node)
+    if name == "count":
+        return f"count({own})", counted
+    need(inner, argument, ORDERED, f"{name} takes a value with an order")
+    if type(function) in _TAKEN:
+        return _neighbour(function, name, own, inner)
+    if name in ("min", "max"):
+        own = least_face(inner, argument)
+        return f"{name}({own})", Typed(stand_in, inner.type, inner.bounds, nullable=True)
+    return _total(function, name, own, inner, most)
+
+
+def _neighbour(function: exp.Expr, name: str, own: str, inner: Typed) -> tuple[str, Typed]:
+    offset, default = function.args.get("offset"), function.args.get("default")
+    if default is not None:
+        raise BindError(
+            f"{name} takes no default here.",
+            span=span_of(default),
+            hint=f"write COALESCE({name}(...) OVER (...), ...).",
+        )
+    place = ""
+    if offset is not None:
+        if not isinstance(offset, exp.Literal) or not offset.name.isdigit() or int(offset.name) > 1_000_000:
+            raise BindError("the distance must be a literal whole number.", span=span_of(offset))
+        place = f", {int(offset.name)}"
+    return f"{name}({own}{place})", Typed(exp.Null(), inner.type, inner.bounds, nullable=True)
+
+
+def _total(function: exp.Expr, name: str, own: str, inner: Typed, most: Fraction | None) -> tuple[str, Typed]:
+    """A sum or a mean, of numbers that add up to the same in any order."""
+    small = inner.type.kind == "INTEGER" and inner.type.sql not in ("HUGEINT", "UHUGEINT", "UBIGINT")
+    decimal = inner.type.kind == "DECIMAL" and sum(inner.type.digits) <= 18
+    if not (small or decimal):
+        raise PrivacyError(
+            f"{name} over a window takes whole numbers or DECIMAL(18,...) here: sums of floats depend on their order.",
+            span=span_of(function),
+            hint="cast the value, as in x::DECIMAL(18,4), or use GROUP BY.",
+        )
+    bounds = inner.bounds
+    if name == "sum":
+        known = bounds is not None and bounds.bounded and most is not None
+        bounds = bounds * Interval(Fraction(0), most) if known and bounds is not None else None
+    return f"{name}({own})", Typed(exp.Null(), DOUBLE, bounds, nullable=True)
+
+
+def _over(binder: Binder, window: exp.Window, function: exp.Expr, bound: From, env: Env) -> str:
+    assert bound.unit is not None
+    by = [to_sql(bound.unit)]
+    by += [
+        to_sql(binder.expression(node, bound.names, env)[0].node)
+        for node in window.args.get("partition_by") or []
+    ]
+    order = []
+    for item in window.args["order"].expressions if window.args.get("order") is not None else ():
+        typed = binder.expression(item.this, bound.names, env)[0]
+        need(typed, item.this, ORDERED, "rows are ordered by values with an order")
+        nulls = "FIRST" if item.args.get("nulls_first") else "LAST"
+        order.append(f"{to_sql(typed.node)} {'DESC' if item.args.get('desc') else 'ASC'} NULLS {nulls}")
+    frame = _frame(window)
+    if isinstance(function, _BY_PLACE) or frame:
+        order += _ties(bound)
+    text = f"PARTITION BY {', '.join(by)}"
+    return text + (f" ORDER BY {', '.join(order)}" if order else "") + frame
+
+
+def _frame(window: exp.Window) -> str:
+    spec = window.args.get("spec")
+    if spec is None:
+        return ""
+    ends = []
+    for key in ("start", "end"):
+        end, side = spec.args.get(key), spec.args.get(f"{key}_side")
+        text = end if isinstance(end, str) else end.name if isinstance(end, exp.Literal) else None
+        ends.append(None if text is None else f"{text.upper()} {side.upper() if side else ''}".strip())
+    known = all(
+        end is None or end.split()[0] in ("UNBOUNDED", "CURRENT") or end.split()[0].isdigit() for end in ends
+    )
+    if (
+        str(spec.args.get("kind") or "").upper() != "ROWS"
+        or not known
+        or spec.args.get("exclude")
+        or ends[0] is None
+    ):
+        raise PrivacyError(
+            "such a frame is not known over private rows.",
+            span=span_of(window),
+            hint="write ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW, or whole numbers of rows.",
+        )
+    return f" ROWS BETWEEN {ends[0]} AND {ends[1] or 'CURRENT ROW'}"
+
+
+def _ties(bound: From) -> list[str]:
+    """All columns, so that rows that still tie are the same; where equal values may look different, as text."""
+    out = []
+    for _, f in bound.names.fields():
+        kind = f.typed.type
+        if kind.kind == "OTHER":
+            continue
+        text = to_sql(f.typed.node)
+        out.append(f"CAST({text} AS {TEXT.sql})" if kind.two_faced else text)
+    return out

@@ -1,0 +1,1 @@
+"""The same exact queries in Spark's SQL: its own tables of rewrites, with the reason for each."""

@@ -1,0 +1,214 @@
+"""Aggregates and windows of exact queries in Spark's SQL; see :mod:`dpsql.sql.spark.calls`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sqlglot import exp
+
+from dpsql.sql.expressions.types import DOUBLE, HUGEINT, decimal
+from dpsql.sql.spark.values import LONG, Value, Walk, cast_to, convert, is_long, number, refused
+
+# -- aggregates -------------------------------------------------------------------------------------------------
+
+_STATISTICS: dict[type[exp.Expr], str] = {
+    exp.Stddev: "sqrt(s.xx / (s.n - 1D))", exp.StddevSamp: "sqrt(s.xx / (s.n - 1D))",
+    exp.StddevPop: "sqrt(s.xx / s.n)", exp.Variance: "s.xx / (s.n - 1D)", exp.VariancePop: "s.xx / s.n",
+    exp.CovarPop: "s.xy / s.n", exp.CovarSamp: "s.xy / (s.n - 1D)",
+    exp.Corr: "s.xy / (sqrt(s.xx) * sqrt(s.yy))", exp.RegrSlope: "s.xy / s.yy",
+    exp.RegrIntercept: "s.mx - s.xy / s.yy * s.my",
+    exp.RegrR2: "CASE WHEN s.xx = 0D THEN 1D ELSE s.xy * s.xy / (s.xx * s.yy) END",
+    exp.RegrAvgx: "s.other / s.n", exp.RegrAvgy: "s.sum / s.n", exp.Sum: "s.sum", exp.Avg: "s.sum / s.n",
+}  # fmt: skip
+"""From what one pass over the values in their order has: how many, sum, means, squares about them."""
+_ZERO = ("n", "sum", "other", "mx", "my", "xx", "yy", "xy")
+_STEP = {
+    "n": "s.n + 1D", "sum": "s.sum + r.x", "other": "s.other + r.y", "mx": "s.mx + (r.x - s.mx) / (s.n + 1D)",
+    "my": "s.my + (r.y - s.my) / (s.n + 1D)",
+    "xx": "s.xx + (r.x - s.mx) * (r.x - (s.mx + (r.x - s.mx) / (s.n + 1D)))",
+    "yy": "s.yy + (r.y - s.my) * (r.y - (s.my + (r.y - s.my) / (s.n + 1D)))",
+    "xy": "s.xy + (r.x - s.mx) * (r.y - (s.my + (r.y - s.my) / (s.n + 1D)))",
+}  # fmt: skip
+
+
+def _in_order(node: exp.Expr, parts: list[Value], distinct: bool, suffix: str) -> Value:
+    """Aggregates of doubles, added up in the order of the values: Spark adds in the order in which parts of the rows
+    arrive, which depends on other units' rows. A group's values are held by one task.
+    """
+    names = ("x", "y")
+    fields = ", ".join(
+        f"'{n}', {cast_to(p, DOUBLE)}" for n, p in zip(names, [*parts, *parts][:2], strict=True)
+    )
+    known = " AND ".join(f"{p.sql} IS NOT NULL" for p in parts)
+    rows = (
+        f"collect_{'set' if distinct else 'list'}(CASE WHEN {known} THEN named_struct({fields}) END){suffix}"
+    )
+    zero = ", ".join(f"'{n}', 0D" for n in _ZERO)
+    step = ", ".join(f"'{n}', {_STEP[n]}" for n in _ZERO)
+    made, least = _STATISTICS[type(node)], 2 if "(s.n - 1D)" in _STATISTICS[type(node)] else 1
+    divisor: dict[type[exp.Expr], str] = {
+        exp.Corr: "sqrt(s.xx) * sqrt(s.yy)",
+        exp.RegrSlope: "s.yy",
+        exp.RegrIntercept: "s.yy",
+        exp.RegrR2: "s.yy",
+    }
+    flat = divisor.get(type(node))
+    if flat is not None:  # no spread: 0 / 0, or no line, as in DuckDB
+        none = "double('NaN')" if isinstance(node, exp.Corr | exp.RegrSlope) else "NULL"
+        made = f"CASE WHEN {flat} = 0D THEN {none} ELSE {made} END"
+    finish = f"CASE WHEN s.n >= {least}D THEN {made} END"
+    sql = (
+        f"aggregate(sort_array({rows}), named_struct({zero}), (s, r) -> named_struct({step}), s -> {finish})"
+    )
+    return Value(sql, DOUBLE)
+
+
+_BITS = 21
+
+
+def aggregate(values: Walk, node: exp.Expr, suffix: str = "", window: bool = False) -> Value:
+    """An aggregate; ``suffix`` is its FILTER or its window."""
+    inner = _unordered(node.this)
+    second = _unordered(node.args["expression"]) if node.args.get("expression") is not None else None
+    distinct = isinstance(inner, exp.Distinct)
+    if distinct and len(inner.expressions) != 1:
+        raise refused("DISTINCT over several values")
+    word = "DISTINCT " if distinct else ""
+    place = inner.expressions[0] if distinct else inner
+    if isinstance(node, exp.RegrCount) and second is not None:
+        one, two = values.of(place).sql, values.of(second).sql
+        return Value(f"count(CASE WHEN {one} IS NOT NULL THEN {two} END){suffix}", LONG)
+    if isinstance(node, exp.Count):
+        if place is None or isinstance(place, exp.Star):
+            return Value(f"count(1){suffix}", LONG)
+        return Value(f"count({word}{values.of(place).sql}){suffix}", LONG)
+    value = values.of(place)
+    floating = value.type.kind == "DOUBLE"
+    if type(node) in _STATISTICS and (floating or not isinstance(node, exp.Sum | exp.Avg)):
+        if window or not floating:
+            raise refused(f"{node.key.upper()} of {value.type.sql} here")
+        parts = [value, *([values.of(second)] if second is not None else [])]
+        return _in_order(node, parts, distinct, suffix)
+    if isinstance(node, exp.Sum):
+        return _sum(value, word, suffix, plain=window or distinct)
+    if isinstance(node, exp.Avg):
+        total = convert(_sum(value, word, suffix, plain=window or distinct), DOUBLE).sql
+        return Value(f"({total} / nullif(CAST(count({word}{value.sql}){suffix} AS DOUBLE), 0D))", DOUBLE)
+    if isinstance(node, exp.Min | exp.Max):
+        if node.expressions or value.type.kind in ("LIST", "STRUCT"):
+            raise refused(f"{node.sql_name()} of {value.type.sql}")
+        return Value(f"{node.key}({value.sql}){suffix}", value.type)
+    if isinstance(node, exp.Mode):
+        return Value(f"mode({value.sql}, TRUE){suffix}", value.type)  # the least of equals
+    if isinstance(node, exp.ArgMax | exp.ArgMin):
+        return _arg(values, node, value, suffix)
+    if isinstance(node, exp.Median):
+        return Value(f"percentile({cast_to(value, DOUBLE)}, 0.5D){suffix}", DOUBLE)
+    if isinstance(node, exp.PercentileCont | exp.PercentileDisc) and second is not None:
+        return _quantile(node, value, values.of(second), suffix)
+    raise refused(node.sql_name() if isinstance(node, exp.Func) else node.key.upper())
+
+
+def _unordered(node: Any) -> Any:
+    """``x ORDER BY x`` inside an aggregate is x: the order of values is what is taken here anyway."""
+    return node.this if isinstance(node, exp.Order) else node
+
+
+def _sum(value: Value, word: str, suffix: str, plain: bool) -> Value:
+    kind = value.type
+    if kind.kind == "DECIMAL":
+        wide = decimal(38, kind.digits[1])
+        return Value(f"sum({word}CAST({value.sql} AS {wide.sql})){suffix}", wide)
+    if kind.kind == "BOOLEAN":
+        value = Value(f"CAST({value.sql} AS BIGINT)", LONG, 0, 1)
+        kind = LONG
+    if kind.kind != "INTEGER":
+        raise refused(f"SUM of {kind.sql}")
+    if plain or not is_long(kind):
+        return Value(f"sum({word}{cast_to(value, HUGEINT)}){suffix}", HUGEINT)
+    x = number(value).sql
+    if value.low is not None and value.high is not None and -(2**_BITS) < value.low <= value.high < 2**_BITS:
+        return Value(f"CAST(sum({x}){suffix} AS DECIMAL(38,0))", HUGEINT)
+    mask = (1 << _BITS) - 1
+    parts = (f"shiftright({x}, {2 * _BITS})", f"shiftright({x}, {_BITS}) & {mask}L", f"{x} & {mask}L")
+    sums = [f"CAST(sum({part}){suffix} AS DECIMAL(20,0))" for part in parts]
+    made = f"{sums[0]} * {1 << 2 * _BITS}BD + {sums[1]} * {1 << _BITS}BD + {sums[2]}"
+    return Value(f"CAST({made} AS DECIMAL(38,0))", HUGEINT)
+
+
+def _arg(values: Walk, node: exp.Expr, value: Value, suffix: str) -> Value:
+    by = values.of(node.args["expression"])
+    if suffix or node.args.get("count") is not None:
+        raise refused(f"{node.sql_name() if isinstance(node, exp.Func) else node.key} with FILTER")
+    name = "max_by" if isinstance(node, exp.ArgMax) else "min_by"
+    both = f"{value.sql} IS NOT NULL AND {by.sql} IS NOT NULL"
+    order = f"struct({by.sql}, {value.sql})"  # of equals, one that does not depend on the order of rows
+    return Value(f"{name}({value.sql}, {order}) FILTER (WHERE {both})", value.type)
+
+
+def _quantile(node: exp.Expr, value: Value, at: Value, suffix: str) -> Value:
+    if value.type != DOUBLE:
+        raise refused(f"a quantile of {value.type.sql}")
+    name = "percentile_cont" if isinstance(node, exp.PercentileCont) else "percentile_disc"
+    return Value(f"{name}({at.sql}) WITHIN GROUP (ORDER BY {value.sql}){suffix}", DOUBLE)
+
+
+def _filter(values: Walk, node: exp.Expr) -> Value:
+    condition = values.of(node.expression.this)
+    if not isinstance(node.this, exp.AggFunc):
+        raise refused("FILTER of no aggregate")
+    return aggregate(values, node.this, f" FILTER (WHERE {condition.sql})")
+
+
+def _within_group(values: Walk, node: exp.Expr) -> Value:
+    inner, order = node.this, node.expression
+    if not isinstance(inner, exp.PercentileDisc | exp.PercentileCont) or len(order.expressions) != 1:
+        raise refused("WITHIN GROUP")
+    return _quantile(inner, values.of(order.expressions[0].this), values.of(inner.this), "")
+
+
+_RANKS: dict[type[exp.Expr], str] = {
+    exp.RowNumber: "row_number",
+    exp.DenseRank: "dense_rank",
+    exp.Rank: "rank",
+}
+
+
+def _window(values: Walk, node: exp.Expr) -> Value:
+    parts = [values.of(p).sql for p in node.args.get("partition_by") or []]
+    order = node.args.get("order")
+    sorts = [f"{values.of(o.this).sql}{direction(o)}" for o in order.expressions] if order is not None else []
+    over = [f"PARTITION BY {', '.join(parts)}"] if parts else []
+    over += [f"ORDER BY {', '.join(sorts)}"] if sorts else []
+    spec = node.args.get("spec")
+    if spec is not None:
+        ends = [
+            f"{end.name if isinstance(end, exp.Expr) else end} {spec.args.get(f'{key}_side') or ''}".strip().upper()
+            for key in ("start", "end")
+            if (end := spec.args.get(key)) is not None
+        ]
+        if spec.args.get("exclude") or len(ends) != 2:
+            raise refused("this frame of a window")
+        over.append(f"{str(spec.args['kind']).upper()} BETWEEN {ends[0]} AND {ends[1]}")
+    inner, suffix = node.this, f" OVER ({' '.join(over)})"
+    if type(inner) in _RANKS:
+        if not sorts:
+            raise refused("numbers without an order")
+        return Value(f"CAST({_RANKS[type(inner)]}(){suffix} AS BIGINT)", LONG)
+    if isinstance(inner, exp.Lag | exp.Lead):
+        value, offset = values.of(inner.this), inner.args.get("offset")
+        steps = values.of(offset).low if offset is not None else 1
+        return Value(f"{inner.key}({value.sql}, {steps}){suffix}", value.type)
+    return aggregate(values, inner, suffix, window=True)
+
+
+def direction(item: exp.Expr) -> str:
+    """DuckDB puts NULL last in both directions unless told."""
+    word = "FIRST" if item.args.get("nulls_first") else "LAST"
+    return f"{' DESC' if item.args.get('desc') else ' ASC'} NULLS {word}"
+
+
+HANDLERS: dict[type[exp.Expr], Callable[[Walk, exp.Expr], Value]] = {
+    exp.Filter: _filter, exp.WithinGroup: _within_group, exp.Window: _window,
+}  # fmt: skip

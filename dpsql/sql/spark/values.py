@@ -1,0 +1,279 @@
+"""Expressions of exact queries in Spark's SQL: literals, operators, casts, each with its DuckDB type.
+
+The types are DuckDB's. Whole numbers of up to 64 bits are computed as BIGINT and wider ones as DECIMAL(38,0), so
+nothing that DuckDB holds wraps around or is cut; a number of more than 38 digits is missing.
+
+==========================  ==========================================================================================
+DuckDB                      Spark, and why
+==========================  ==========================================================================================
+``a // b``, ``a % b``       ``div`` and ``%``; zero is NULL in the plan already. The least number over -1 is written out
+``a / b``                   ``try_divide``, and where b is zero the infinity or NaN of IEEE, which Spark raises on
+``TRY(a + b)``              ``try_add`` and its kin, then ``try_cast`` to the type in which DuckDB would overflow
+decimals                    always ``try_``; the result keeps DuckDB's digits (``allowPrecisionLoss`` is off)
+float to integer            ``rint`` first: DuckDB rounds to even, a cast in Spark cuts. NaN and infinities are NULL
+decimal to integer          ``round`` first, half away from zero
+``hash(xor(hash(x), s))``   ``xxhash64(xxhash64(x) ^ s)``: each of the two a bijection of 64 bits that mixes all of them
+``xor``, ``>>`` of a hash   ``^``, ``shiftrightunsigned``; ``%`` is ``pmod``, for hashes are signed here
+``NULL`` in an order        written out: DuckDB sorts it last, Spark first. NaN is the greatest number in both
+``-0.0``                    equal to ``0.0`` in both, and one group
+text                        compared byte by byte in both (collated columns are read with UTF8_BINARY)
+``LIKE``                    with its backslashes doubled: Spark's escape, and none in DuckDB
+text to number or date      refused: the two read other texts as numbers
+float to text               refused: ``1e+20`` and ``1.0E20``
+==========================  ==========================================================================================
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from sqlglot import exp
+
+from dpsql.errors import BindError
+from dpsql.sql.expressions.types import (
+    BIGINT,
+    BOOLEAN,
+    DOUBLE,
+    FLOAT,
+    HUGEINT,
+    NULL,
+    TEXT,
+    TIMESTAMP,
+    Type,
+    decimal,
+)
+
+LONG = BIGINT
+HASH = Type("OTHER", "HASH")
+"""64 random bits, a BIGINT to Spark."""
+
+_WIDE = ("HUGEINT", "UBIGINT", "UHUGEINT")
+_NAMES = {
+    "BOOLEAN": "BOOLEAN", "TINYINT": "TINYINT", "SMALLINT": "SMALLINT", "INTEGER": "INT", "BIGINT": "BIGINT",
+    "UTINYINT": "SMALLINT", "USMALLINT": "INT", "UINTEGER": "BIGINT", "UBIGINT": "DECIMAL(38,0)",
+    "HUGEINT": "DECIMAL(38,0)", "UHUGEINT": "DECIMAL(38,0)", "FLOAT": "FLOAT", "DOUBLE": "DOUBLE",
+    "VARCHAR": "STRING", "DATE": "DATE", "TIMESTAMP": "TIMESTAMP_NTZ", "HASH": "BIGINT", "NULL": "VOID",
+}  # fmt: skip
+_LEAST, _MOST = -(2**63), 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Value:
+    """Spark SQL that can stand beside any operator, its DuckDB type, and whole numbers that it lies between."""
+
+    sql: str
+    type: Type
+    low: int | None = None
+    high: int | None = None
+
+
+class Walk(Protocol):
+    """Translates a part of an expression, in the scope at hand."""
+
+    def of(self, node: exp.Expr) -> Value: ...
+
+
+def refused(what: str, hint: str | None = None) -> BindError:
+    return BindError(f"{what} has no equal on Spark.", hint=hint or "compute it in the table, or ask DuckDB.")
+
+
+def identifier(name: str) -> str:
+    if "${" in name:
+        raise refused(f"the name {name}")
+    return "`" + name.replace("`", "``") + "`"
+
+
+def string(text: str) -> str:
+    """A text literal. Whatever Spark's own reader might take for an escape or a variable is written as a number."""
+    return (
+        "'"
+        + "".join(
+            c if c.isascii() and c.isprintable() and c not in "\\'$" else f"\\U{ord(c):08X}" for c in text
+        )
+        + "'"
+    )
+
+
+def spark_type(kind: Type) -> str:
+    """How Spark spells a type.
+
+    Raises:
+        BindError: it has none that holds the same values.
+    """
+    if kind.kind == "DECIMAL":
+        return kind.sql
+    if kind.kind == "LIST" and kind.element is not None:
+        return f"ARRAY<{spark_type(kind.element)}>"
+    name = _NAMES.get(kind.sql)
+    if name is None:
+        raise refused(f"the type {kind.sql}")
+    return name
+
+
+def is_long(kind: Type) -> bool:
+    return kind.kind == "INTEGER" and kind.sql not in _WIDE
+
+
+def meeting(kinds: Iterable[Type]) -> Type:
+    """The common type, as DuckDB's, up to the width of whole numbers."""
+    found = [k for k in dict.fromkeys(kinds) if k.kind != "NULL"]
+    if len(found) <= 1:
+        return found[0] if found else NULL
+    if HASH in found:
+        return HASH
+    if all(k.kind == "INTEGER" for k in found):
+        return LONG if all(map(is_long, found)) else HUGEINT
+    if all(k.numeric for k in found):
+        if any(k.kind == "DOUBLE" for k in found):
+            return DOUBLE if DOUBLE in found else FLOAT
+        before, after = (max(k.digits[i] for k in found) for i in (0, 1))
+        return decimal(min(38, before + after), after)
+    if {k.kind for k in found} == {"DATE", "TIMESTAMP"}:
+        return TIMESTAMP
+    raise refused(f"the meeting of {' and '.join(k.sql for k in found)}")
+
+
+def cast_to(value: Value, kind: Type) -> str:
+    """The value in a type that holds it: the implicit casts of DuckDB, written out."""
+    if value.type.kind == "NULL":
+        return f"CAST(NULL AS {spark_type(kind)})"
+    if spark_type(value.type) == spark_type(kind):
+        return value.sql
+    total = kind.kind != "DECIMAL" and not (kind == FLOAT and value.type == DOUBLE)
+    return f"{'CAST' if total else 'try_cast'}({value.sql} AS {spark_type(kind)})"
+
+
+def number(value: Value) -> Value:
+    """A whole number as it is computed with."""
+    kind = HUGEINT if value.type.sql in _WIDE else LONG
+    return replace(value, sql=cast_to(value, kind), type=kind)
+
+
+# -- casts ------------------------------------------------------------------------------------------------------
+
+
+def constant(text: str, kind: Type) -> Value:
+    """A text literal that plan time has read and found good."""
+    text = text.strip()
+    if kind.kind == "DATE" and re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text):
+        return Value(f"DATE'{text}'", kind)
+    if kind == TIMESTAMP and re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}( [0-9:.]+)?", text):
+        return Value(f"TIMESTAMP_NTZ'{text}'", kind)
+    if kind == TIMESTAMP and text in ("-infinity", "infinity"):  # the ends of what Spark shows
+        return Value(
+            f"TIMESTAMP_NTZ'{'0001-01-01' if text[0] == '-' else '9999-12-31 23:59:59.999999'}'", kind
+        )
+    if kind == DOUBLE and re.fullmatch(r"[-+]?(Infinity|NaN)", text):
+        return Value(f"double('{text}')", DOUBLE)
+    if kind.kind == "DOUBLE" and re.fullmatch(r"[-+0-9.eE]+", text):
+        return convert(Value(f"{float(text)!r}D", DOUBLE), kind)
+    if kind.kind in ("INTEGER", "DECIMAL") and re.fullmatch(r"[-+]?[0-9]{1,38}", text):
+        return convert(Value(f"CAST('{int(text)}' AS DECIMAL(38,0))", HUGEINT), kind)
+    raise refused(f"the text '{text}' as {kind.sql}", "write it as a plain literal.")
+
+
+def convert(value: Value, kind: Type) -> Value:
+    """A cast. It gives NULL for what does not fit, whether the plan proved that it fits or not."""
+    given, name = value.type, spark_type(kind)
+    if given == kind or given.kind == "NULL":
+        return replace(value, sql=cast_to(value, kind), type=kind)
+    made: str | None = None
+    if given == HASH or kind == HASH:
+        made = value.sql if kind.sql == "UBIGINT" else None
+        kind = HASH
+    elif kind.kind == "INTEGER":
+        made = _to_integer(value, kind, name)
+    elif kind.kind == "DECIMAL":
+        made = _to_decimal(value, kind)
+    elif kind == DOUBLE and given.kind in ("INTEGER", "DECIMAL", "DOUBLE", "BOOLEAN"):
+        made = f"CAST({value.sql} AS DOUBLE)"
+    elif kind == FLOAT and given.kind in ("INTEGER", "DECIMAL", "BOOLEAN"):
+        made = f"CAST({value.sql} AS FLOAT)"
+    elif kind == FLOAT and given == DOUBLE:
+        reaches = f"abs({value.sql}) < 3.4028235677973366E38D OR abs({value.sql}) >= double('Infinity')"
+        made = f"(CASE WHEN {reaches} THEN CAST({value.sql} AS FLOAT) END)"
+    elif kind == BOOLEAN and given.numeric:
+        made = f"({value.sql} <> CAST(0 AS {spark_type(given)}))"
+    elif kind == TEXT and given.kind in ("INTEGER", "DECIMAL", "BOOLEAN", "DATE", "TIMESTAMP"):
+        made = f"CAST({value.sql} AS STRING)"
+    elif {given.kind, kind.kind} == {"DATE", "TIMESTAMP"}:
+        made = f"CAST({value.sql} AS {name})"
+    if made is None:
+        raise refused(f"a cast from {given.sql} to {kind.sql}")
+    keeps = kind.kind == "INTEGER" and given.kind == "INTEGER"
+    return Value(made, kind, value.low if keeps else None, value.high if keeps else None)
+
+
+_UNSIGNED = {"UTINYINT": 2**8, "USMALLINT": 2**16, "UINTEGER": 2**32, "UBIGINT": 2**64, "UHUGEINT": 10**38}
+
+
+def _to_integer(value: Value, kind: Type, name: str) -> str | None:
+    given, sql = value.type, value.sql
+    if given.kind == "BOOLEAN":
+        return f"CAST({sql} AS {name})" if name != "DECIMAL(38,0)" else f"CAST(CAST({sql} AS INT) AS {name})"
+    if given.kind == "DOUBLE" and kind.sql in _WIDE:
+        if kind.sql != "HUGEINT":
+            raise refused(f"a cast from {given.sql} to {kind.sql}", "cast to BIGINT.")
+        return _wide(cast_to(value, DOUBLE))
+    if given.kind == "DOUBLE":
+        rounded = f"rint({cast_to(value, DOUBLE)})"
+        if name == "BIGINT":  # 2^63 is a double, and Spark would make it 2^63 - 1
+            rounded = f"CASE WHEN {rounded} < 9.223372036854775807E18D THEN {rounded} END"
+        made = f"try_cast({rounded} AS {name})"
+    elif given.kind == "DECIMAL":
+        made = f"try_cast(round({sql}, 0) AS {name})"
+    elif given.kind == "INTEGER":
+        made = f"{'CAST' if _holds(name, given) else 'try_cast'}({sql} AS {name})"
+    else:
+        return None
+    most = _UNSIGNED.get(kind.sql)
+    return f"(CASE WHEN {made} BETWEEN 0 AND {most - 1} THEN {made} END)" if most is not None else made
+
+
+def _wide(sql: str) -> str:
+    """A float as a whole number, digit by digit: in two parts of 62 bits, for Spark would take the digits that it is
+    shown with."""
+    whole, part = f"rint({sql})", f"{2.0**62!r}D"
+    high = f"CAST({whole} / {part} AS BIGINT)"  # toward zero, so that the rest is exact
+    low = f"CAST({whole} - CAST({high} AS DOUBLE) * {part} AS BIGINT)"
+    made = f"CAST({high} AS DECIMAL(19,0)) * {2**62}BD + CAST({low} AS DECIMAL(19,0))"
+    return f"(CASE WHEN abs({whole}) < 4.2E37D THEN CAST({made} AS DECIMAL(38,0)) END)"
+
+
+def _holds(name: str, given: Type) -> bool:
+    order = ["TINYINT", "SMALLINT", "INT", "BIGINT", "DECIMAL(38,0)"]
+    return order.index(spark_type(given)) <= order.index(name)
+
+
+def _to_decimal(value: Value, kind: Type) -> str | None:
+    given, places = value.type, kind.digits[1]
+    if given.kind == "BOOLEAN":
+        return f"try_cast(CAST({value.sql} AS INT) AS {kind.sql})"
+    if given.kind in ("INTEGER", "DECIMAL"):
+        return f"try_cast({value.sql} AS {kind.sql})"
+    if given.kind != "DOUBLE" or places > 18:
+        return None
+    # DuckDB scales the float and rounds that; Spark would round the digits that the float is shown with.
+    scaled = f"round({cast_to(value, DOUBLE)} * 1.0E{places}D)"
+    whole = f"try_cast(CASE WHEN abs({scaled}) < 9.2E18D THEN {scaled} END AS BIGINT)"
+    step = "1BD" if places == 0 else f"0.{'0' * (places - 1)}1BD"
+    return f"try_cast(CAST({whole} AS DECIMAL(19,0)) * {step} AS {kind.sql})"
+
+
+def quotient(a: str, b: str) -> str:
+    """Division as IEEE has it. The sign of a zero is seen by atan2."""
+    infinite = f"{a} * CASE WHEN atan2({b}, -1D) < 0D THEN double('-Infinity') ELSE double('Infinity') END"
+    zero = f"CASE WHEN {a} = 0D THEN double('NaN') ELSE {infinite} END"
+    return f"(CASE WHEN {b} = 0D THEN {zero} ELSE try_divide({a}, {b}) END)"
+
+
+def bits(value: Value) -> str:
+    """A hash or a salt as 64 bits."""
+    if value.low is not None and value.low == value.high and 0 <= value.low <= _MOST:
+        return f"{value.low}L"
+    if value.type == HASH or is_long(value.type):
+        return cast_to(value, LONG)
+    raise refused(f"the bits of {value.type.sql}")

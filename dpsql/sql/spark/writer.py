@@ -1,0 +1,467 @@
+"""The exact queries of a plan, in Spark's SQL.
+
+Plans are written once, in DuckDB's SQL, by this package; nobody else's text comes here. So the translation is a walk
+over the few shapes that plans have, with a type for every expression, and closed by default: a node without a rewrite
+is refused by its name, before anything is paid. The rewrites, each with its reason, are in the tables of
+:mod:`dpsql.sql.spark.values` (operators and casts) and :mod:`dpsql.sql.spark.calls` (functions and aggregates); here
+are the clauses.
+
+What is written supposes Spark's ANSI mode, in which nothing wraps around: what may not fit is a ``try_`` function,
+which gives NULL like DuckDB's TRY.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from dpsql.errors import BindError
+from dpsql.sql.dialect import parse_fragment, to_sql
+from dpsql.sql.expressions.types import Type
+from dpsql.sql.relations.relation import fold
+from dpsql.sql.spark.aggregates import direction
+from dpsql.sql.spark.expressions import Values
+from dpsql.sql.spark.values import LONG, Value, cast_to, identifier, meeting, refused
+
+Columns = Sequence[tuple[str, str]]
+"""Names of columns, and their types as DuckDB spells them."""
+
+LONGEST = 1 << 20
+"""Characters of a translated query: a value that is needed several times is written several times."""
+
+
+def spark_sql(text: str, relations: Mapping[str, Columns]) -> str:
+    """An exact query of a plan for Spark.
+
+    Args:
+        text: DuckDB SQL as plans have it, salts filled in.
+        relations: every table and lent relation that it may name, by the last part of the name.
+
+    Raises:
+        BindError: Spark has nothing that gives the same rows; the message names what.
+
+    >>> spark_sql("SELECT COUNT(*) AS n FROM t WHERE x // 2 > 1", {"t": [("x", "INTEGER")]})
+    'SELECT count(1) AS `n` FROM `t` AS `t` WHERE ((CAST(`t`.`x` AS BIGINT) div 2L) > 1L)'
+    """
+    known = {
+        fold(name): Query(identifier(name), tuple((n, Type.parse(t)) for n, t in columns))
+        for name, columns in relations.items()
+    }
+    made = _Writer(known).query(parse_fragment(text))
+    if len(made.sql) > LONGEST:
+        raise refused("a query of this length", "compute it in steps.")
+    return made.sql
+
+
+@dataclass(frozen=True)
+class Query:
+    """Spark SQL, and the columns that it gives."""
+
+    sql: str
+    columns: tuple[tuple[str, Type], ...]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A relation in FROM: its alias and columns."""
+
+    alias: str
+    columns: tuple[tuple[str, Type], ...]
+
+
+@dataclass
+class Scope:
+    """What names mean in one SELECT; ``outputs`` are its own columns, where they may be named, ``outer`` what a
+    correlated subquery stands in."""
+
+    sources: list[Source]
+    outputs: dict[str, exp.Expr] = field(default_factory=dict)
+    outer: Scope | None = None
+
+    def column(self, node: exp.Column) -> Value:
+        name, table = fold(node.name), fold(node.table)
+        for source in self.sources:
+            if table in ("", fold(source.alias)):
+                for column, kind in source.columns:
+                    if fold(column) == name:
+                        return Value(f"{identifier(source.alias)}.{identifier(column)}", kind)
+        if self.outer is not None:
+            return self.outer.column(node)
+        raise BindError(f"there is no column {node.name} for Spark.")
+
+
+_RELATION_PARTS = ("this", "alias", "db", "catalog", "joins")
+_SELECT_PARTS = (
+    "with_", "kind", "expressions", "from_", "joins", "where", "group", "having", "qualify", "order", "limit",
+    "distinct", "operation_modifiers",
+)  # fmt: skip
+
+
+def _only(node: exp.Expr, what: str, *known: str) -> None:
+    """A part of a clause that is not looked at must not be there."""
+    for key, value in node.args.items():
+        if key not in known and value not in (None, False, []):
+            raise refused(f"{key.rstrip('_').upper()} in {what}")
+
+
+class _Writer:
+    """Writes queries; ``known`` are the relations that FROM may name, ``outer`` is where a subquery stands."""
+
+    def __init__(self, known: Mapping[str, Query], outer: Scope | None = None) -> None:
+        self._known = dict(known)
+        self._outer = outer
+
+    # -- relations ----------------------------------------------------------------------------------------------
+
+    def query(self, node: exp.Expr) -> Query:
+        if isinstance(node, exp.Subquery):
+            _only(node, "a subquery", "this", "alias")
+            return self.query(node.this)
+        if isinstance(node, exp.Union) and type(node) is exp.Union:
+            return self._union(node)
+        if not isinstance(node, exp.Select):
+            raise refused(node.key.upper())
+        return self._select(node)
+
+    def _union(self, node: exp.Union) -> Query:
+        _only(node, "UNION", "this", "expression", "distinct")
+        left, right = self.query(node.this), self.query(node.expression)
+        if len(left.columns) != len(right.columns):
+            raise refused("a UNION of unlike queries")
+        columns, sides = [], ([], [])  # type: tuple[list[tuple[str, Type]], tuple[list[str], list[str]]]
+        for (name, mine), (other, theirs) in zip(left.columns, right.columns, strict=True):
+            kind = meeting((mine, theirs))
+            columns.append((name, kind))
+            for side, (old, had) in zip(sides, ((name, mine), (other, theirs)), strict=True):
+                side.append(f"{cast_to(Value(identifier(old), had), kind)} AS {identifier(name)}")
+        word = "UNION" if node.args.get("distinct") else "UNION ALL"
+        one, two = (
+            f"SELECT {', '.join(s)} FROM ({q.sql}) AS `u`" for s, q in zip(sides, (left, right), strict=True)
+        )
+        return Query(f"{one} {word} {two}", tuple(columns))
+
+    def _with(self, node: exp.Select) -> tuple[str, _Writer]:
+        """The CTEs as text, and a writer that knows them."""
+        with_ = node.args.get("with_")
+        if with_ is None:
+            return "", self
+        _only(with_, "WITH", "expressions")
+        inner, parts = _Writer(self._known, self._outer), []
+        for cte in with_.expressions:
+            _only(cte, "a CTE", "this", "alias")
+            made = inner.query(cte.this)
+            given = cte.args["alias"].args.get("columns") or []
+            columns = _renamed(made.columns, [c.name for c in given])
+            shown = f" ({', '.join(identifier(name) for name, _ in columns)})" if given else ""
+            parts.append(f"{identifier(cte.alias)}{shown} AS ({made.sql})")
+            inner._known[fold(cte.alias)] = Query(identifier(cte.alias), columns)
+        return f"WITH {', '.join(parts)} ", inner
+
+    def _relation(self, node: exp.Expr) -> tuple[str, Source]:
+        alias = node.args.get("alias")
+        renamed = [c.name for c in alias.args.get("columns") or []] if alias is not None else []
+        name = node.alias_or_name
+        if isinstance(node, exp.Subquery):
+            _only(node, "a subquery", "this", "alias")
+            if isinstance(node.this, exp.Values):
+                made = self._values(node.this)
+            else:
+                made = self.query(node.this)
+            made = Query(f"({made.sql})", made.columns)
+        elif isinstance(node, exp.Values):
+            made = self._values(node)
+            made = Query(f"({made.sql})", made.columns)
+        elif isinstance(node, exp.Table) and isinstance(node.this, exp.Func):
+            made = self._numbers(node.this)
+        elif isinstance(node, exp.Table):
+            _only(node, "FROM", *_RELATION_PARTS)
+            found = self._known.get(fold(node.name))
+            if found is None:
+                raise BindError(f"there is no relation {node.name} for Spark.")
+            made = found
+        else:
+            raise refused(f"{node.key.upper()} in FROM")
+        columns = _renamed(made.columns, renamed)
+        shown = f"{identifier(name)}"
+        if renamed:
+            shown += f"({', '.join(identifier(c) for c, _ in columns)})"
+        return f"{made.sql} AS {shown}", Source(name, columns)
+
+    def _values(self, node: exp.Values) -> Query:
+        _only(node, "VALUES", "expressions", "alias")
+        writer = self._expressions(Scope([]))
+        rows = [[writer.of(item) for item in row.expressions] for row in node.expressions]
+        kinds = [meeting([row[i].type for row in rows]) for i in range(len(rows[0]))]
+        listed = ", ".join(
+            f"({', '.join(cast_to(v, k) for v, k in zip(row, kinds, strict=True))})" for row in rows
+        )
+        names = [f"col{i + 1}" for i in range(len(kinds))]
+        return Query(f"SELECT * FROM VALUES {listed}", tuple(zip(names, kinds, strict=True)))
+
+    def _numbers(self, node: exp.Expr) -> Query:
+        """range(n): the whole numbers below n."""
+        if isinstance(node, exp.GenerateSeries) and node.args.get("is_end_exclusive"):
+            start, end = node.args.get("start"), node.args.get("end")
+            if (
+                isinstance(end, exp.Literal)
+                and (start is None or start.name == "0")
+                and not node.args.get("step")
+            ):
+                return Query(f"range({int(end.name)})", (("range", LONG),))
+        raise refused(f"{node.sql_name()} in FROM" if isinstance(node, exp.Func) else node.key)
+
+    # -- SELECT -------------------------------------------------------------------------------------------------
+
+    def _expressions(self, scope: Scope) -> Values:
+        def nested(node: exp.Expr) -> tuple[str, tuple[tuple[str, Type], ...]]:
+            made = _Writer(self._known, scope).query(node)
+            return made.sql, made.columns
+
+        return Values(scope.column, nested)
+
+    def _select(self, node: exp.Select) -> Query:
+        _only(node, "SELECT", *_SELECT_PARTS)
+        head, writer = self._with(node)
+        return writer._body(_of_distinct_values(node), head)
+
+    def _body(self, node: exp.Select, head: str) -> Query:
+        scope = Scope([], outer=self._outer)
+        text = self._from(node, scope)
+        values = self._expressions(scope)
+        where = node.args.get("where")
+        if where is not None:
+            text += f" WHERE {values.of(where.this).sql}"
+        items = self._items(node, scope, values)
+        for item in node.expressions:
+            if isinstance(item, exp.Alias):
+                scope.outputs.setdefault(fold(item.alias), item.this)
+        text += self._group(node, scope, values)
+        having = node.args.get("having")
+        if having is not None:
+            text += f" HAVING {values.of(having.this).sql}"
+        columns = tuple((name, value.type) for name, value in items)
+        shown = [f"{value.sql} AS {identifier(name)}" for name, value in items]
+        word = "SELECT DISTINCT" if node.args.get("distinct") else "SELECT"
+        if node.args.get("distinct") and node.args["distinct"].args.get("on") is not None:
+            raise refused("DISTINCT ON")
+        qualify = node.args.get("qualify")
+        if qualify is not None:
+            # Spark learns QUALIFY only late: the choice becomes a column, and a condition above it.
+            chosen = values.of(_own_groups(qualify.this)).sql
+            names = ", ".join(identifier(name) for name, _ in columns)
+            inner = f"{word} {', '.join([*shown, f'{chosen} AS `dpsql_chosen`'])}{text}"
+            text = f"SELECT {names} FROM ({inner}) AS `q` WHERE `dpsql_chosen`"
+        else:
+            text = f"{word} {', '.join(shown)}{text}"
+        text += self._order(node, scope, columns, values, qualify is not None)
+        limit = node.args.get("limit")
+        if limit is not None:
+            if not isinstance(limit.expression, exp.Literal):
+                raise refused("a LIMIT that is no literal")
+            text += f" LIMIT {int(limit.expression.name)}"
+        return Query(head + text, columns)
+
+    def _items(self, node: exp.Select, scope: Scope, values: Values) -> list[tuple[str, Value]]:
+        items: list[tuple[str, Value]] = []
+        for item in node.expressions:
+            star = item if isinstance(item, exp.Star) else getattr(item, "this", None)
+            if isinstance(star, exp.Star) and isinstance(item, exp.Star | exp.Column):
+                _only(star, "*")
+                wanted = fold(item.table) if isinstance(item, exp.Column) else ""
+                for source in scope.sources:
+                    if wanted in ("", fold(source.alias)):
+                        items += [
+                            (name, Value(f"{identifier(source.alias)}.{identifier(name)}", kind))
+                            for name, kind in source.columns
+                        ]
+                continue
+            items.append((item.alias_or_name or f"dpsql_{len(items)}", values.of(item.unalias())))
+        return items
+
+    def _from(self, node: exp.Select, scope: Scope) -> str:
+        from_ = node.args.get("from_")
+        if from_ is None:
+            return ""
+        text, source = self._relation(from_.this)
+        scope.sources.append(source)
+        text = f" FROM {text}"
+        for join in node.args.get("joins") or []:
+            text += self._join(join, scope)
+        return text
+
+    def _join(self, join: exp.Join, scope: Scope) -> str:
+        _only(join, "JOIN", "this", "on", "kind", "side", "method")
+        side, method = join.side.upper(), (join.method or "").upper()
+        text, source = self._relation(join.this)
+        on = join.args.get("on")
+        if method == "ASOF":
+            return self._as_of(join, text, source, scope)
+        if (
+            method
+            or side not in ("", "LEFT", "RIGHT", "FULL")
+            or join.kind.upper() not in ("", "INNER", "OUTER", "CROSS")
+        ):
+            raise refused(" ".join(filter(None, (method, side, join.kind.upper(), "JOIN"))))
+        scope.sources.append(source)
+        if on is None:
+            if side:
+                raise refused(f"{side} JOIN without ON")
+            return f" CROSS JOIN {text}"
+        return f" {side + ' ' if side else ''}JOIN {text} ON {self._expressions(scope).of(on).sql}"
+
+    def _as_of(self, join: exp.Join, text: str, source: Source, scope: Scope) -> str:
+        """``x ASOF LEFT JOIN t ON x.x >= t.t``: Spark has none. Each threshold is given its successor; a row then
+        lies between the two. The thresholds are candidates: public, distinct, and few enough to be sent to every task.
+        """
+        on = join.args["on"]
+        simple = isinstance(on, exp.GTE) and isinstance(on.expression, exp.Column)
+        if join.side.upper() != "LEFT" or not simple or fold(on.expression.table) != fold(source.alias):
+            raise refused("an ASOF JOIN of this form")
+        name = identifier(source.alias)
+        at = identifier(on.expression.name)
+        inner = (
+            f"(SELECT *, lead({name}.{at}) OVER (ORDER BY {name}.{at}) AS `dpsql_next` FROM {text}) AS {name}"
+        )
+        scope.sources.append(source)
+        x = self._expressions(scope).of(on.this)
+        kind = meeting((x.type, dict(source.columns)[on.expression.name]))
+        low, high, value = (
+            cast_to(v, kind)
+            for v in (
+                Value(f"{name}.{at}", dict(source.columns)[on.expression.name]),
+                Value(f"{name}.`dpsql_next`", dict(source.columns)[on.expression.name]),
+                x,
+            )
+        )
+        return f" LEFT JOIN {inner} ON {value} >= {low} AND ({name}.`dpsql_next` IS NULL OR {value} < {high})"
+
+    def _group(self, node: exp.Select, scope: Scope, values: Values) -> str:
+        group = node.args.get("group")
+        if group is None:
+            return ""
+        _only(group, "GROUP BY", "expressions")
+        return f" GROUP BY {', '.join(values.of(self._named(g, node, scope)).sql for g in group.expressions)}"
+
+    def _named(self, place: exp.Expr, node: exp.Select, scope: Scope) -> exp.Expr:
+        """What an ordinal or the name of an output column stands for."""
+        if isinstance(place, exp.Literal) and not place.is_string:
+            found: exp.Expr = node.expressions[int(place.name) - 1].unalias()
+            return found
+        if isinstance(place, exp.Column) and not place.table:
+            try:
+                scope.column(place)
+            except BindError:
+                return scope.outputs.get(fold(place.name), place)
+        return place
+
+    def _order(
+        self,
+        node: exp.Select,
+        scope: Scope,
+        columns: tuple[tuple[str, Type], ...],
+        values: Values,
+        wrapped: bool,
+    ) -> str:
+        order = node.args.get("order")
+        if order is None:
+            return ""
+        names = [fold(name) for name, _ in columns]
+        parts = []
+        for item in order.expressions:
+            place, word = item.this, direction(item)
+            if isinstance(place, exp.Literal) and not place.is_string:
+                parts.append(f"{int(place.name)}{word}")
+            elif isinstance(place, exp.Column) and fold(place.name) in names:
+                parts.append(f"{names.index(fold(place.name)) + 1}{word}")
+            elif wrapped:
+                raise refused("ORDER BY something else than an output beside QUALIFY")
+            else:
+                parts.append(f"{values.of(place).sql}{word}")
+        return f" ORDER BY {', '.join(parts)}"
+
+
+def _renamed(columns: Iterable[tuple[str, Type]], names: Sequence[str]) -> tuple[tuple[str, Type], ...]:
+    listed = list(columns)
+    return tuple((names[i] if i < len(names) else name, kind) for i, (name, kind) in enumerate(listed))
+
+
+def _own_groups(node: exp.Expr) -> exp.Expr:
+    """Looks back in one long sort, which plans are written with, as numbers within each unit.
+
+    DuckDB is quick at one long sort; Spark would do it in one task, where every unit can be sorted by itself. That the row
+    n places before is of another u means that fewer than n rows of its u come first; that the first row n groups of
+    peers before is of another u, that fewer than n such groups do. Several columns are another where one of them is;
+    what stands between them in the order is a hash of them.
+    """
+    if isinstance(node, exp.Paren):
+        return _own_groups(node.this)
+    if isinstance(node, exp.And):
+        return exp.And(this=_own_groups(node.this), expression=_own_groups(node.expression))
+    looks = [_look(part) for part in node.flatten()] if isinstance(node, exp.Or) else [_look(node)]
+    if not looks or any(look is None for look in looks):
+        return node
+    (rank, places), *others = {(rank, offset) for rank, offset, _, _ in filter(None, looks)}
+    columns = [column for _, _, column, _ in filter(None, looks)]
+    orders = {to_sql(order) for _, _, _, order in filter(None, looks)}
+    order = next(order for _, _, _, order in filter(None, looks))
+    rest = [item for item in order.expressions if item.this not in columns]
+    if others or len(orders) > 1 or not rest or len(rest) + len(columns) != len(order.expressions):
+        return node
+    first = order.expressions[0].this
+    if first not in columns:
+        return node
+    own = exp.Window(
+        this=exp.DenseRank() if rank else exp.RowNumber(), partition_by=[column.copy() for column in columns],
+        order=exp.Order(expressions=[item.copy() for item in rest]), over="OVER",
+    )  # fmt: skip
+    return exp.LTE(this=own, expression=exp.Literal.number(places))
+
+
+def _look(node: exp.Expr) -> tuple[bool, str, exp.Expr, exp.Order] | None:
+    """One look back: whether it counts groups of peers, how far it goes, the column, and the order."""
+    if not isinstance(node, exp.NullSafeNEQ) or not isinstance(node.this, exp.Window):
+        return None
+    window, column = node.this, node.expression
+    order, spec = window.args.get("order"), window.args.get("spec")
+    if window.args.get("partition_by") or order is None or window.this.this != column:
+        return None
+    if isinstance(window.this, exp.Lag) and spec is None:
+        return False, window.this.args["offset"].name, column, order
+    if not isinstance(window.this, exp.FirstValue) or spec is None:
+        return None
+    ends = [(to_sql(spec.args[end]), spec.args.get(f"{end}_side")) for end in ("start", "end")]
+    if spec.args.get("kind") != "GROUPS" or ends[0] != ends[1] or ends[0][1] != "PRECEDING":
+        return None
+    return True, ends[0][0], column, order
+
+
+def _of_distinct_values(node: exp.Select) -> exp.Select:
+    """``SELECT PERCENTILE_DISC(p) WITHIN GROUP (ORDER BY v) AS q FROM ...``: the first value that p of the rows reach.
+
+    Spark knows it for doubles only, and would hold all values in one task's memory; sums over the distinct values may
+    spill, and take any type.
+    """
+    item = node.expressions[0].unalias() if len(node.expressions) == 1 else None
+    from_ = node.args.get("from_")
+    if (
+        not isinstance(item, exp.WithinGroup)
+        or not isinstance(item.this, exp.PercentileDisc)
+        or from_ is None
+    ):
+        return node
+    if any(
+        node.args.get(key) for key in ("group", "joins", "with_", "qualify", "order", "limit", "distinct")
+    ):
+        return node
+    value, at = to_sql(item.expression.expressions[0].this), to_sql(item.this.this)
+    where = f" AND ({to_sql(node.args['where'].this)})" if node.args.get("where") is not None else ""
+    counted = f"SELECT {value} AS v, COUNT(*) AS c FROM {to_sql(from_.this)} WHERE ({value}) IS NOT NULL{where} GROUP BY 1"
+    summed = f"SELECT v, SUM(c) OVER (ORDER BY v) AS upto, SUM(c) OVER () AS n FROM ({counted}) AS counted"
+    reached = f"CAST(upto AS DOUBLE) >= CAST({at} AS DOUBLE) * CAST(n AS DOUBLE)"
+    made = parse_fragment(
+        f"SELECT MIN(v) AS {node.expressions[0].alias_or_name or 'q'} FROM ({summed}) AS summed WHERE {reached}"
+    )
+    assert isinstance(made, exp.Select)
+    return made

@@ -1,0 +1,128 @@
+"""How block results of a SUBSAMPLE are combined: by the analyst's choice, or by the type of the result."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from dpsql.errors import PrivacyError
+from dpsql.mechanisms.additive import GaussianNoise, LaplaceNoise
+from dpsql.mechanisms.blocks import Source
+from dpsql.mechanisms.ptr import OptimalTest, stability_test
+from dpsql.mechanisms.subsample import (
+    BlockMean,
+    BlockMedian,
+    Combiner,
+    Range,
+    WinsorizedMean,
+)
+from dpsql.mechanisms.votes import FeatureVotes, NoisyMode, Participation, StableMode
+from dpsql.sql.dialect import span_of
+from dpsql.sql.options import Options
+from dpsql.sql.relations.relation import Field
+
+if TYPE_CHECKING:
+    from dpsql.sql.stable.subsample import Subsample
+
+COMBINERS = (
+    "mean", "median", "trimmed_mean", "winsorized_mean", "noisy_mode", "stable_mode", "noisy_votes",
+)  # fmt: skip
+_POINTS = 1 << 16
+
+
+def combiner_name(options: Options, f: Field) -> str:
+    wanted = options.get("combine")
+    if wanted is None:
+        return "median" if f.typed.type.numeric else "noisy_mode"
+    numeric = wanted in ("mean", "median", "trimmed_mean", "winsorized_mean")
+    if numeric and not f.typed.type.numeric:
+        raise options.refuse(
+            "combine", f"{wanted} needs numbers, and {f.name} is {f.typed.type.sql}.", "use 'noisy_mode'."
+        )
+    if wanted == "noisy_votes" and f.typed.type.kind not in ("LIST", "TEXT"):
+        raise options.refuse(
+            "combine", f"noisy_votes are for lists, and {f.name} is {f.typed.type.sql}.", "use 'noisy_mode'."
+        )
+    return str(wanted)
+
+
+def needs_delta(this: Subsample, f: Field, kind: str) -> bool:
+    return kind == "stable_mode" or (kind == "noisy_mode" and candidates_of(this, f) is None)
+
+
+def candidates_of(this: Subsample, f: Field) -> tuple[Any, ...] | None:
+    given = this.options.get("candidates")
+    if given is not None:
+        return tuple(given)
+    if f.typed.values is not None:
+        return tuple(f.typed.values)
+    return (True, False) if f.typed.type.kind == "BOOLEAN" else None
+
+
+def combiner(
+    this: Subsample,
+    f: Field,
+    kind: str,
+    epsilon: Fraction,
+    delta: Fraction,
+    participation: Participation | None,
+) -> Combiner:
+    """The combiner of one output. Raises PrivacyError where it needs a range that was not given."""
+    accountant = this.binder.catalog.accountant
+    if kind == "stable_mode":
+        slack = participation.failure if participation is not None else Fraction(0)
+        rounds = participation.cap if participation is not None else this.rounds
+        return StableMode(f.name, stability_test(accountant, epsilon, delta, slack=slack), rounds)
+    if kind == "noisy_mode":
+        candidates = candidates_of(this, f)
+        exponential = accountant != "basic"
+        if candidates is not None:
+            return NoisyMode(f.name, epsilon, candidates, exponential=exponential)
+        return NoisyMode(f.name, epsilon / 2, None, OptimalTest(epsilon / 2, delta, 2), exponential)
+    bounds = this.options.get("bounds")
+    if bounds is None:
+        raise PrivacyError(
+            f"{f.name} needs the range of its results.",
+            span=span_of(this.options.mode_node),
+            hint="write OPTIONS (bounds = (-1, 1)).",
+        )
+    if bounds[0] == bounds[1]:
+        raise this.options.refuse("bounds", "the bounds leave no room.")
+    grid = Range(bounds[0], bounds[1], _POINTS)
+    if kind == "median":
+        return BlockMedian(f.name, grid, epsilon)
+    if kind == "winsorized_mean":
+        return WinsorizedMean(f.name, grid, epsilon)
+    trim = 0
+    if kind == "trimmed_mean":
+        part = this.options.get("trim", Fraction(1, 10))
+        if part >= Fraction(1, 2):
+            raise this.options.refuse("trim", "trim must lie below 0.5.", "write trim = 0.1.")
+        trim = math.floor(part * this.blocks)
+    noise: LaplaceNoise | GaussianNoise = LaplaceNoise(epsilon, _POINTS)
+    return BlockMean(f.name, grid, noise, trim)
+
+
+def feature_votes(
+    this: Subsample, source: Source, f: Field, epsilon: Fraction, confidence: float
+) -> FeatureVotes:
+    """Lists of names: noisy votes for each of the public names, or the names with most votes."""
+    features = this.options.get("candidates")
+    if features is None or not all(isinstance(name, str) for name in features):
+        raise PrivacyError(
+            f"the names that {f.name} may hold must be public.",
+            span=span_of(this.options.mode_node),
+            hint="write OPTIONS (candidates = ('age', 'income')).",
+        )
+    names = tuple(dict.fromkeys(str(name) for name in features))
+    most = min(int(this.options.get("most", len(names))), len(names))
+    top = this.options.get("top")
+    if top is not None and int(top) > len(names):
+        raise this.options.refuse("top", f"there are {len(names)} candidates.")
+    if top is not None:
+        return FeatureVotes(
+            source, f.name, f.name, names, most, top=int(top), epsilon=epsilon, confidence=confidence
+        )
+    noise = LaplaceNoise(epsilon, 1, 2 * most)
+    return FeatureVotes(source, f.name, f.name, names, most, noise, confidence=confidence)
