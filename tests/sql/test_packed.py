@@ -321,3 +321,16 @@ def test_the_session_takes_the_route(con: duckdb.DuckDBPyConnection) -> None:
         )
         assert answer.shape == (4, 2)
         assert len(asked) == 3 and TOTALS in asked[-1]
+
+
+@pytest.mark.parametrize("by", ["", " GROUP BY k"])
+def test_sums_that_64_bits_may_not_hold_are_left_to_the_query(by: str) -> None:
+    wide = POLICY[: POLICY.index("[tables.t.columns]")].replace("max_rows = 3", "max_rows = 20000")
+    wide += f"[tables.t.columns]\nk = {{ values = [1] }}\nx = {{ bounds = [0, {1 << 50}] }}\n"
+    with duckdb.connect() as con:
+        con.execute(f"CREATE TABLE t AS SELECT i % 2 AS u, 1 AS k, {1 << 50} AS x FROM range(17000) AS r(i)")
+        with dpsql.connect(con, policy=dpsql.Policy.loads(wide)) as session:
+            total = 17000 * (1 << 50)
+            assert total // 2 >= 2**62 * 2  # one unit's own sum
+            answer = max(row[0] for row in session.sql(f"SELECT SUM(x) FROM t{by}").fetchall())
+            assert abs(answer - total) < total / 1000
