@@ -1047,7 +1047,7 @@ SELECT AVG(date_diff('day', DATE '2024-01-01', day)) FROM visits
 SELECT SUM(visit) FROM visits
 
 -- answered
-SELECT ward, SUM(cost, contribution_bounds_per_row => (0, 500), epsilon => 1000) FROM visits GROUP BY ward
+SELECT ward, SUM(cost, contribution_bounds_per_row => (0, 500), epsilon => 1000000) FROM visits GROUP BY ward
 
 -- refused: epsilon = ... inside a call is a comparison.
 -- hint: write epsilon => ...
@@ -1350,7 +1350,7 @@ SELECT APPROX_COUNT_DISTINCT(patient), approx_count_distinct(ward) FROM visits
 SELECT ward, APPROX_COUNT_DISTINCT(patient) FROM visits GROUP BY ward
 
 -- answered, as: SELECT COUNT(DISTINCT patient) FROM visits
-SELECT APPROX_COUNT_DISTINCT(patient, epsilon => 1000) FROM visits
+SELECT APPROX_COUNT_DISTINCT(patient, epsilon => 1000000) FROM visits
 
 -- answered, as: SELECT date_trunc('month', day) AS m, COUNT(*) FROM visits GROUP BY m
 SELECT DATE_TRUNC(day, MONTH) AS m, COUNT(*) FROM visits GROUP BY m
