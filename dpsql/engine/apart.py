@@ -14,7 +14,7 @@ from collections.abc import Mapping
 import duckdb
 import pyarrow as pa
 
-from dpsql.engine.running import Outcome, watched
+from dpsql.engine.running import Outcome, configure, over, watched
 
 
 class Apart:
@@ -38,12 +38,7 @@ class Apart:
             self._con = self._open()
         con = self._con
 
-        def work() -> pa.Table:
-            for name, rows in lent.items():
-                con.register(name, rows)
-            return con.sql(sql).to_arrow_table()
-
-        outcome = watched(work, con.interrupt, stop, limit)
+        outcome = watched(lambda: over(con, sql, lent).to_arrow_table(), con.interrupt, stop, limit)
         if outcome.state != "done":
             self.close()
             return outcome
@@ -53,9 +48,7 @@ class Apart:
 
     def _open(self) -> duckdb.DuckDBPyConnection:
         con = duckdb.connect(":memory:", config=self._config)
-        for setting, value in self._settings.items():
-            with contextlib.suppress(duckdb.Error):
-                con.execute(f"SET {setting} = {value}")
+        configure(con, self._settings)
         con.execute("SET enable_external_access = false")
         con.execute("SET lock_configuration = true")
         return con

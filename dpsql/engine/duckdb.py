@@ -20,7 +20,7 @@ from dpsql.engine.base import ended
 from dpsql.engine.clone import Clone, Columns, quoted
 from dpsql.engine.files import found, stamps
 from dpsql.engine.frames import as_arrow
-from dpsql.engine.running import watched
+from dpsql.engine.running import configure, over, watched
 from dpsql.errors import PolicyError, did_you_mean
 from dpsql.policy import Policy, Table
 
@@ -267,9 +267,7 @@ class DuckDBEngine:
         return [row[0] for row in rows]
 
     def _harden(self) -> None:
-        for setting, value in _SETTINGS.items():
-            with contextlib.suppress(duckdb.Error):
-                self._con.execute(f"SET {setting} = {value}")
+        configure(self._con, _SETTINGS)
         allowed = [path for files in self._sources.values() for path in files or []]
         if allowed:
             listed = ", ".join("'" + path.replace("'", "''") + "'" for path in allowed)
@@ -345,7 +343,7 @@ class DuckDBEngine:
             KeyboardInterrupt: the user stopped it.
         """
         with self._lending(lent or {}):
-            state, table = self._step(lambda: self._whole(sql, lent or {}))
+            state, table = self._step(lambda: over(self._con, sql, lent or {}).to_arrow_table())
         ended(state)
         assert table is not None
         return table
@@ -395,15 +393,8 @@ class DuckDBEngine:
             self._reopen()
         return outcome.state, outcome.table
 
-    def _whole(self, sql: str, lent: Mapping[str, pa.Table]) -> pa.Table:
-        for name, rows in lent.items():
-            self._con.register(name, rows)
-        return self._con.sql(sql).to_arrow_table()
-
     def _begin(self, sql: str, lent: Mapping[str, pa.Table], box: list[Any]) -> pa.Table:
-        for name, rows in lent.items():
-            self._con.register(name, rows)
-        box.append(self._con.sql(sql).to_arrow_reader(_PART))
+        box.append(over(self._con, sql, lent).to_arrow_reader(_PART))
         return _next(box[0]) or box[0].schema.empty_table()
 
     def _reopen(self) -> None:

@@ -6,9 +6,10 @@ ways. So the query runs in a thread of its own, while the caller waits and, once
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import duckdb
@@ -30,6 +31,20 @@ class Outcome:
     def state(self) -> str:
         """``done``, ``stopped`` or ``failed``."""
         return "stopped" if self.stopped else "failed" if self.failure is not None else "done"
+
+
+def configure(con: duckdb.DuckDBPyConnection, settings: Mapping[str, str]) -> None:
+    """Makes these settings; one that this version of DuckDB does not know is left out."""
+    for setting, value in settings.items():
+        with contextlib.suppress(duckdb.Error):
+            con.execute(f"SET {setting} = {value}")
+
+
+def over(con: duckdb.DuckDBPyConnection, sql: str, lent: Mapping[str, pa.Table]) -> duckdb.DuckDBPyRelation:
+    """A query, not yet run, with relations lent to it under their names."""
+    for name, rows in lent.items():
+        con.register(name, rows)
+    return con.sql(sql)
 
 
 def run(

@@ -185,6 +185,15 @@ class LiftedBlocks:
         return f"the query runs exactly on each of {self.blocks:,} blocks of privacy units, {how}."
 
 
+def _by_block(query: str, names: Sequence[str], as_text: Sequence[str] = ()) -> str:
+    """The rows of each block together, ordered by all their columns, and by how some of them are written."""
+    order = ["1", *(str(i + 2) for i in range(len(names)))]
+    order += [f"CAST({quoted(name)} AS VARCHAR)" for name in as_text]
+    return (
+        f"SELECT block, {', '.join(map(quoted, names))} FROM ({query}) AS given ORDER BY {', '.join(order)}"
+    )
+
+
 @dataclass(frozen=True)
 class Rows:
     """The rows of one private table, each with its block.
@@ -202,13 +211,9 @@ class Rows:
     @property
     def ordered(self) -> str:
         """By block and then by all that a row says, so that the order of a block's rows says nothing of other blocks."""
-        names = ", ".join(quoted(name) for name, _ in self.columns)
-        order = "".join(f", {i + 2}" for i in range(len(self.columns)))
         # lists with zeros of two signs are equal, and look different
-        order += "".join(
-            f", CAST({quoted(name)} AS VARCHAR)" for name, kind in self.columns if "DOUBLE[" in kind
-        )
-        return f"SELECT block, {names} FROM ({self.query}) AS given ORDER BY 1{order}"
+        lists = [name for name, kind in self.columns if "DOUBLE[" in kind]
+        return _by_block(self.query, [name for name, _ in self.columns], lists)
 
 
 @dataclass(frozen=True)
@@ -333,9 +338,7 @@ class PythonBlocks:
 
     @property
     def queries(self) -> tuple[str, ...]:
-        names = ", ".join(map(quoted, self.arguments))
-        order = "".join(f", {i + 2}" for i in range(len(self.arguments)))
-        return (f"SELECT block, {names} FROM ({self.query}) AS given ORDER BY 1{order}",)
+        return (_by_block(self.query, self.arguments),)
 
     def results(self, read: Read, entropy: Entropy) -> Results:
         parts = _Parts.of(read(salted(self.queries[0], entropy)), self.blocks)

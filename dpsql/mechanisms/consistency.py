@@ -138,13 +138,13 @@ def fit(values: Sequence[Floats], weights: Sequence[float], places: Sequence[Pla
         return total
 
     table = np.zeros(size)
-    goal = 0.0
-    for again in range(2):  # the second time for what rounding left
+    goal: float | None = None
+    for _ in range(2):  # the second time for what rounding left
         rest = spread(v - s for v, s in zip(values, sums(table), strict=True))
         way, square = rest.copy(), float(rest @ rest)
         if (
-            not again
-        ):  # one goal for both: what is below it is rounding, whose way may lead to where no cell is weighed
+            goal is None
+        ):  # kept for the second: what is below it is rounding, and may lead to where no cell is weighed
             goal = _GOOD**2 * max(square, 1e-300)
         for _ in range(_ROUNDS):
             if square <= goal:
