@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import duckdb
 import pytest
 from shop import Shop, open_shop
+
+import dpsql
 
 
 @pytest.fixture(scope="module")
@@ -14,3 +17,10 @@ def shop() -> Iterator[Shop]:
     con, session, plain = open_shop()
     with con, session, plain:
         yield session, plain
+
+
+@pytest.fixture
+def session(con: duckdb.DuckDBPyConnection, request: pytest.FixtureRequest) -> Iterator[dpsql.Session]:
+    """A session of its own for each test, over its file's ``con`` and under its file's ``POLICY``."""
+    with dpsql.connect(con, policy=dpsql.Policy.loads(request.module.POLICY)) as session:
+        yield session

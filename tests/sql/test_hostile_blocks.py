@@ -57,12 +57,6 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
         yield con
 
 
-@pytest.fixture
-def session(con: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Session]:
-    with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-        yield session
-
-
 def spent(session: dpsql.Session) -> float:
     return float(session.sql("SHOW BUDGET").dicts()[0]["spent_epsilon"])
 

@@ -43,12 +43,6 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
         yield con
 
 
-@pytest.fixture
-def session(con: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Session]:
-    with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-        yield session
-
-
 def source(session: dpsql.Session, text: str) -> object:
     plan = bind(parse(text, None)[0], session._catalog, session._finisher, {})
     return plan.blocks[0].operator.source  # type: ignore[attr-defined]

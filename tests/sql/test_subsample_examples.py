@@ -39,12 +39,6 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
         yield con
 
 
-@pytest.fixture
-def session(con: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Session]:
-    with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-        yield session
-
-
 def test_features_that_a_lasso_keeps(session: dpsql.Session) -> None:
     linear = pytest.importorskip("sklearn.linear_model")
 
