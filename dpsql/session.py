@@ -308,9 +308,9 @@ class Session:
         except Error as error:
             error.span = statement.span
             raise error.located(statement.text) from None
-        return self._said(
-            alarm.declaration.name, f"closed after {alarm.stream.hits} hits", alarm.stream.event, alarm.ticket
-        )
+        hits = alarm.stream.hits
+        status = f"closed after {hits} {'hit' if hits == 1 else 'hits'}"
+        return self._said(alarm.declaration.name, status, alarm.stream.event, alarm.ticket)
 
     def _declare(self, statement: Statement, declaration: Declaration) -> Result:
         try:

@@ -146,7 +146,7 @@ def test_alarms_stand_side_by_side_and_are_settled(con: duckdb.DuckDBPyConnectio
         assert session.sql("SELECT COUNT(*) AS n FROM t").fetchone() == (10,)
         assert session.sql("SELECT WITH two COUNT(*) FROM t").fetchone() == (False,)
         assert session.sql("SELECT WITH one COUNT(*) FROM t WHERE x > 8").fetchone() == (False,)
-        assert session.sql("CLOSE one").fetchone() == ("one", "closed after 1 hits")
+        assert session.sql("CLOSE one").fetchone() == ("one", "closed after 1 hit")
         with pytest.raises(dpsql.BindError, match="is closed"):
             session.sql("SELECT WITH one COUNT(*) FROM t")
     with dpsql.connect(con, policy=policy(), ledger=str(ledger)) as again:
