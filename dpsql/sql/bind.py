@@ -13,12 +13,13 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
-from dpsql.errors import BindError, Error, PrivacyError, did_you_mean
+from dpsql.errors import BindError, Error, PrivacyError
 from dpsql.mechanisms.consistency import Consistent
 from dpsql.plan import Block, Input, Interval, Plan
+from dpsql.sql.binder import Binder
 from dpsql.sql.carried import carried_intervals
 from dpsql.sql.chosen.selection import mechanism_of, selection_block
-from dpsql.sql.dialect import MODE, parse_fragment, span_of, to_sql
+from dpsql.sql.dialect import MODE, span_of, to_sql
 from dpsql.sql.expressions.types import Typed
 from dpsql.sql.modes import BLOCKS, is_private_call, readers_of
 from dpsql.sql.noisy.block import Block as NoisyBlock
@@ -43,13 +44,12 @@ _PUBLIC_FUNCTIONS = ("range", "generate_series", "unnest")
 
 
 @dataclass
-class Binder:
-    """Binds one statement. Holds what the plan will hold, and nothing of the data."""
+class _Binder:
+    """See :class:`dpsql.sql.binder.Binder`."""
 
     catalog: Catalog
     finish: Finish
     thresholds: dict[str, Any] = field(default_factory=dict)
-    """Declared interactive thresholds, by folded name."""
     blocks: list[Block] = field(default_factory=list)
     public: dict[str, None] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -57,7 +57,7 @@ class Binder:
     sources: list[Relation | None] = field(default_factory=list)
     """What FROM items were found to be; the items bear their places here."""
     once: dict[str, Relation] = field(default_factory=dict)
-    """Public subqueries that stand in several copies of one SELECT."""
+    lent_inputs: dict[Input, None] = field(default_factory=dict)
     _count: int = 0
 
     def name(self, kind: str) -> str:
@@ -67,10 +67,6 @@ class Binder:
     # -- queries ------------------------------------------------------------------------------------------------
 
     def query(self, tree: exp.Expr, env: Env, inner: bool) -> Relation | None:
-        """Binds a query in place. Gives the private relation that it keeps, or None when it is public from here on.
-
-        ``inner`` says that the query stands in FROM or a CTE, where private rows may pass through.
-        """
         env = dict(env)
         if isinstance(tree, exp.Select) and mode_of(tree) == "SUBSAMPLE":
             options = take_mode(tree, lambda mode: readers_of(mode, self.thresholds))
@@ -175,7 +171,7 @@ class Binder:
         if sets and mode in ("DP", "DIFFERENTIAL_PRIVACY"):
             for query in inner_queries(select):  # asked once, however many sets there are
                 query.meta[ONCE] = self.name("once")
-            bind_sets(self, select, options, env)
+            bind_sets(self, select, options, env, self._block_of)
             return None
         call = mechanism_of(select)
         if call is not None and mode in ("DP", "DIFFERENTIAL_PRIVACY"):
@@ -185,7 +181,7 @@ class Binder:
         build(self, select, bound, options or Options("DP", {}, {}), env)
         return None
 
-    def block_of(self, select: exp.Select, options: Options, env: Env) -> NoisyBlock:
+    def _block_of(self, select: exp.Select, options: Options, env: Env) -> NoisyBlock:
         """Binds a SELECT that is known to be a noisy block, in place."""
         bound = self.private_from(select, env)
         self._refuse_row_choice(select, bound)
@@ -231,10 +227,6 @@ class Binder:
     # -- sources ------------------------------------------------------------------------------------------------
 
     def source(self, node: exp.Expr, env: Env) -> Relation | None:
-        """The private relation that a FROM item is, or None when it is public.
-
-        It is bound once, in place; copies of it, as one for each of several grouping sets, mean the same.
-        """
         if _BOUND not in node.meta:
             found = self._new_source(node, env)
             node.meta[_BOUND] = len(self.sources)
@@ -306,7 +298,6 @@ class Binder:
         return self.catalog.relation(table, node.alias_or_name)
 
     def private_from(self, select: exp.Select, env: Env) -> From:
-        """The FROM of a SELECT that must read private rows."""
         from_ = select.args.get("from_")
         sources = (
             [from_.this, *(join.this for join in select.args.get("joins") or [])] if from_ is not None else []
@@ -365,7 +356,6 @@ class Binder:
         return bind_from(select, resolve, condition, unique, beside)
 
     def lend(self, node: exp.Expr, env: Env) -> Relation:
-        """A public FROM item as an exact query reads it: a policy table as it is, all else evaluated and lent."""
         if (
             isinstance(node, exp.Table)
             and isinstance(node.this, exp.Identifier)
@@ -381,7 +371,6 @@ class Binder:
         return lent(relation, relation.inputs[0].name, alias)
 
     def public_relation(self, query: exp.Expr, env: Env, alias: str) -> Relation:
-        """A public query, as a relation of its own: with the CTEs it needs, and columns typed by the finisher."""
         sql = to_sql(with_ctes(query, env))
         found = Input(self.name("input"), sql)
         columns = public_columns(self.finish, sql, self.blocks, self.public)
@@ -392,8 +381,6 @@ class Binder:
         return Relation(alias, fields, exp.to_table(found.name), private=False, inputs=(found,))
 
     def known(self, found: Input, steady: bool = False) -> pa.Table | None:
-        """The rows of a public relation; None when it depends on what is not released yet. ``steady``: they are always the
-        same."""
         if any(block.name in found.sql for block in self.blocks):
             return None
         if steady:
@@ -403,10 +390,7 @@ class Binder:
     # -- rows ---------------------------------------------------------------------------------------------------
 
     def expression(self, node: exp.Expr, names: Names, env: Env) -> tuple[Typed, tuple[Input, ...]]:
-        """A row expression that can't fail, with the public relations that its subqueries are lent."""
         return expression(self, node, names, env)
-
-    lent_inputs: dict[Input, None] = field(default_factory=dict)
 
     def _refuse_row_choice(self, select: exp.Select, bound: From) -> None:
         """What chooses rows by other rows, below the aggregation."""
@@ -450,7 +434,7 @@ def bind(
         PrivacyError: it can't be released privately.
     """
     assert statement.tree is not None
-    binder = Binder(catalog, finish, thresholds or {})
+    binder: Binder = _Binder(catalog, finish, thresholds or {})
     tree = statement.tree.copy()
     text = canonical(tree)
     try:
@@ -490,6 +474,3 @@ def _plan(binder: Binder, tree: exp.Expr, text: str) -> Plan:
         text, tuple(binder.blocks), finish, columns, tuple(binder.public), tuple(intervals), confidence,
         tuple(dict.fromkeys(binder.notes)), tuple(binder.adjustments), direct,
     )  # fmt: skip
-
-
-__all__ = ["Binder", "Cte", "Env", "bind", "did_you_mean", "parse_fragment"]

@@ -43,7 +43,8 @@ from dpsql.sql.relations.relation import Field, Relation, column, fold
 from dpsql.sql.rewrite import bounded_rows
 
 if TYPE_CHECKING:
-    from dpsql.sql.bind import Binder, Env
+    from dpsql.sql.binder import Binder
+    from dpsql.sql.relations.walk import Env
 
 MECHANISMS = ("ABOVE_THRESHOLD", "EXPMECH")
 ARGUMENTS: dict[str, Readers] = {

@@ -27,7 +27,8 @@ from dpsql.sql.relations.relation import column
 from dpsql.sql.rewrite import bounded_rows
 
 if TYPE_CHECKING:
-    from dpsql.sql.bind import Binder, Env
+    from dpsql.sql.binder import Binder
+    from dpsql.sql.relations.walk import Env
 
 OPTIONS: Readers = {"epsilon": epsilon_value, "max_hits": whole, "refresh": truth}
 PROBE_OPTIONS: Readers = {"max_rows_contributed": whole}

@@ -27,7 +27,8 @@ from dpsql.sql.relations.rows import with_aliases
 from dpsql.sql.rewrite import Exact, Key
 
 if TYPE_CHECKING:
-    from dpsql.sql.bind import Binder, Env
+    from dpsql.sql.binder import Binder
+    from dpsql.sql.relations.walk import Env
 
 
 @dataclass

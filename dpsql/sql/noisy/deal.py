@@ -14,7 +14,7 @@ from dpsql.sql.dialect import span_of
 from dpsql.sql.options import Options
 
 if TYPE_CHECKING:
-    from dpsql.sql.bind import Binder
+    from dpsql.sql.binder import Binder
 
 
 def _without(options: Options, select: exp.Select) -> str:

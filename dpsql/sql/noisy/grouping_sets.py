@@ -6,7 +6,7 @@ is what one block would cost whose unit touches the groups of all of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations, product
@@ -25,8 +25,9 @@ from dpsql.sql.options import NONNEGATIVE, Options, call_of
 from dpsql.sql.relations.relation import fold
 
 if TYPE_CHECKING:
-    from dpsql.sql.bind import Binder, Env
+    from dpsql.sql.binder import Binder
     from dpsql.sql.noisy.block import Block
+    from dpsql.sql.relations.walk import Env
 
 _KINDS = (exp.Rollup, exp.Cube, exp.GroupingSets)
 MOST = 64
@@ -65,8 +66,11 @@ def _sets_of(node: exp.Expr) -> Iterator[tuple[exp.Expr, ...]]:
         yield (node,)
 
 
-def bind_sets(binder: Binder, select: exp.Select, options: Options | None, env: Env) -> None:
-    """Replaces the SELECT, in place, by the union of a block for each grouping set.
+def bind_sets(
+    binder: Binder, select: exp.Select, options: Options | None, env: Env,
+    block_of: Callable[[exp.Select, Options, Env], Block],
+) -> None:  # fmt: skip
+    """Replaces the SELECT, in place, by the union of a block for each grouping set. ``block_of`` binds one, in place.
 
     Raises:
         BindError: too many sets, or shares of their own beside them. BudgetExceeded: over the policy's limit per query.
@@ -89,7 +93,7 @@ def bind_sets(binder: Binder, select: exp.Select, options: Options | None, env: 
     blocks = []
     for part in parts:
         part.meta["dpsql_within"] = within
-        blocks.append(binder.block_of(part, shared, env))
+        blocks.append(block_of(part, shared, env))
         for item, label in zip(part.expressions, labels, strict=True):
             item.set("alias", exp.to_identifier(label, quoted=True))
     if within:

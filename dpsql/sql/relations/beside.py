@@ -22,7 +22,7 @@ from dpsql.sql.relations.subqueries import beside
 from dpsql.sql.relations.walk import Env
 
 if TYPE_CHECKING:
-    from dpsql.sql.bind import Binder
+    from dpsql.sql.binder import Binder
 
 _ROWS = "with rows as the privacy unit, each counts once, and {what} would make several of it."
 

@@ -27,7 +27,8 @@ from dpsql.sql.stable.lift import KNOWN, Grouped
 from dpsql.sql.stable.steady import grouped_by, one_face
 
 if TYPE_CHECKING:
-    from dpsql.sql.bind import Binder, Env
+    from dpsql.sql.binder import Binder
+    from dpsql.sql.relations.walk import Env
 
 _KEPT = ("MIN", "MAX", "AVG", "MEAN", "MEDIAN", "MODE", "QUANTILE_CONT", "QUANTILE_DISC")
 

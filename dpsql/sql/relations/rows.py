@@ -27,7 +27,7 @@ from dpsql.sql.relations.walk import Env
 from dpsql.sql.relations.windows import Windows, first_of_each_unit, partitioned_by_unit, unit_column
 
 if TYPE_CHECKING:
-    from dpsql.sql.bind import Binder
+    from dpsql.sql.binder import Binder
 
 
 def keep_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> Relation:

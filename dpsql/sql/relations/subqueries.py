@@ -28,7 +28,7 @@ from dpsql.sql.relations.walk import Env, outer_queries
 from dpsql.sql.stable.lift import Grouped
 
 if TYPE_CHECKING:
-    from dpsql.sql.bind import Binder
+    from dpsql.sql.binder import Binder
 
 ONCE = "dpsql_once"
 """Marks a query whose copies are to be bound once."""

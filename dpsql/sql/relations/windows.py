@@ -24,7 +24,7 @@ from dpsql.sql.relations.walk import Env
 from dpsql.sql.stable.steady import least_face
 
 if TYPE_CHECKING:
-    from dpsql.sql.bind import Binder
+    from dpsql.sql.binder import Binder
 
 _SEEN = "dpsql_seen"
 _PLACES: dict[type[exp.Expr], str] = {
@@ -262,12 +262,16 @@ def _frame(window: exp.Window) -> str:
 
 
 def _ties(bound: From) -> list[str]:
-    """All columns, so that rows that still tie are the same; where equal values may look different, as text."""
+    """All columns, so that rows that still tie are the same; where equal values may look different, as text, and of a
+    float, whose two zeros and NaNs have signs, by its sign besides."""
     out = []
     for _, f in bound.names.fields():
         kind = f.typed.type
         if kind.kind == "OTHER":
             continue
         text = to_sql(f.typed.node)
-        out.append(f"CAST({text} AS {TEXT.sql})" if kind.two_faced else text)
+        if kind.kind == "DOUBLE":
+            out += [text, f"signbit({text})"]
+        else:
+            out.append(f"CAST({text} AS {TEXT.sql})" if kind.two_faced else text)
     return out

@@ -27,7 +27,8 @@ from dpsql.sql.relations.relation import Field, Relation, column, fold
 from dpsql.sql.relations.units import whole_unit
 
 if TYPE_CHECKING:
-    from dpsql.sql.bind import Binder, Env
+    from dpsql.sql.binder import Binder
+    from dpsql.sql.relations.walk import Env
 
 Place = Callable[[Relation, exp.Expr | None], str]
 """SQL of something about a private row, from its relation and its privacy unit."""

@@ -24,8 +24,9 @@ from dpsql.sql.relations.units import holder
 from dpsql.sql.stable.steady import grouped_by, least_face, one_face, steady
 
 if TYPE_CHECKING:
-    from dpsql.sql.bind import Binder, Env
+    from dpsql.sql.binder import Binder
     from dpsql.sql.relations.joins import From
+    from dpsql.sql.relations.walk import Env
 
 BLOCK = "dpsql_block"
 """No column of the analyst's is called so, and no name of a level above may be taken for it: it is always qualified."""

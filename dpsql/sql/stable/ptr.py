@@ -36,9 +36,10 @@ from dpsql.sql.relations.relation import column
 from dpsql.sql.rewrite import bounded_rows
 
 if TYPE_CHECKING:
-    from dpsql.sql.bind import Binder, Env
+    from dpsql.sql.binder import Binder
     from dpsql.sql.relations.joins import From
 
+    from dpsql.sql.relations.walk import Env
 OPTIONS: Readers = {
     name: COMMON[name]
     for name in (

@@ -37,7 +37,8 @@ from dpsql.sql.stable.each import Each
 from dpsql.sql.stable.lift import Lifter
 
 if TYPE_CHECKING:
-    from dpsql.sql.bind import Binder, Env
+    from dpsql.sql.binder import Binder
+    from dpsql.sql.relations.walk import Env
 
 
 def _values(node: exp.Expr, what: str) -> tuple[Any, ...]:
