@@ -38,8 +38,8 @@ from dpsql.sql.rewrite import bounded_rows
 if TYPE_CHECKING:
     from dpsql.sql.binder import Binder
     from dpsql.sql.relations.joins import From
-
     from dpsql.sql.relations.walk import Env
+
 OPTIONS: Readers = {
     name: COMMON[name]
     for name in (
