@@ -31,7 +31,7 @@ from dpsql.mechanisms.base import Read, Release, salted_all
 from dpsql.mechanisms.outputs import exact_integers
 from dpsql.mechanisms.perturbation import LaplaceNoise
 from dpsql.mechanisms.progress import told
-from dpsql.mechanisms.sweep import ORD, Scored, Sweep
+from dpsql.mechanisms.sweep import LEVEL, MOVES, ORD, SCORE, Scored, Sweep
 from dpsql.noise.discrete import geometric
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.integers import Integers, integers
@@ -102,8 +102,8 @@ class AboveThreshold:
     """``ABOVE_THRESHOLD(statistic, threshold, ...)`` over candidates, asked in their order.
 
     Args:
-        batches: queries that give, for consecutive candidates, ``columns``, their place ``dpsql_ord``, the statistic ``score``
-            and, unless ``threshold`` is a number, ``threshold``; all integers in grid steps. Later ones are read only while
+        batches: queries that give, for consecutive candidates, ``columns``, their place :data:`ORD`, the statistic :data:`SCORE`
+            and, unless ``threshold`` is a number, :data:`LEVEL`; all integers in grid steps. Later ones are read only while
             hits are wanted.
         columns: the candidate's columns to return.
         sensitivity: what one privacy unit moves any score by.
@@ -181,7 +181,7 @@ class AboveThreshold:
         for found in scored(self.batches, self.sweep, read, entropy):
             table, order, scores = found.table, found.order, integers(found.scores)
             seen.append(table.schema)
-            level = exact_integers(table.column("threshold")) if self.threshold is None else [self.threshold]
+            level = exact_integers(table.column(LEVEL)) if self.threshold is None else [self.threshold]
             # none of it comes near to where int64 would wrap around
             over = integers(scores - integers(level))
             if order is not None:
@@ -254,8 +254,8 @@ def scored(
     for i, text in enumerate(texts[: len(batches)]):
         told(i, len(batches))
         table = read(text)
-        own = exact_integers(table.column("sensitivity")) if varying else None
-        yield Scored(table, exact_integers(table.column(ORD)), exact_integers(table.column("score")), own)
+        own = exact_integers(table.column(MOVES)) if varying else None
+        yield Scored(table, exact_integers(table.column(ORD)), exact_integers(table.column(SCORE)), own)
     told(len(batches), len(batches))
 
 

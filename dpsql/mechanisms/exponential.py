@@ -44,8 +44,8 @@ class ExponentialChoice:
     """``EXPMECH(utility, ...)`` over candidates.
 
     Args:
-        batches: queries that give, for all candidates together, ``columns``, their place ``dpsql_ord``, the utility ``score`` in
-            grid steps, and with ``varying`` each candidate's own ``sensitivity``.
+        batches: queries that give, for all candidates together, ``columns``, their place ``dpsql_ord``, the utility
+            ``dpsql_score`` in grid steps, and with ``varying`` each candidate's own ``dpsql_sensitivity``.
         sensitivity: what one privacy unit moves any utility by, in grid steps.
         epsilon: of the choice; with ``top`` winners, peeled one by one, each gets an equal part.
         answer: name of the fresh utilities' column, and their share of epsilon.

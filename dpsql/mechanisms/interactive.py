@@ -14,6 +14,7 @@ import pyarrow as pa
 from dpsql.mechanisms.above_threshold import Noise, _ThresholdNoise
 from dpsql.mechanisms.base import Read, Release, salted
 from dpsql.mechanisms.outputs import exact_integers
+from dpsql.mechanisms.sweep import SCORE
 from dpsql.noise.discrete import geometric
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import Event, SparseVector
@@ -75,7 +76,7 @@ class Probe:
     """``SELECT WITH alarm COUNT(*) ...``: one question to a declared threshold. It was paid for at DECLARE.
 
     Args:
-        query: gives the exact ``score`` in grid steps. threshold, sensitivity: in the same steps.
+        query: gives the exact ``dpsql_score`` in grid steps. threshold, sensitivity: in the same steps.
         event: what was reserved at DECLARE.
         ask: puts the question to the open threshold, and notes a hit durably before the answer is told.
     """
@@ -94,7 +95,7 @@ class Probe:
         return (self.query,)
 
     def release(self, read: Read, entropy: Entropy) -> Release:
-        score = int(exact_integers(read(salted(self.query, entropy)).column("score"))[0])
+        score = int(exact_integers(read(salted(self.query, entropy)).column(SCORE))[0])
         above = self.ask(score, self.threshold, self.sensitivity)
         note = "a noisy comparison: near the threshold it can be wrong either way"
         return Release(pa.table({"above": pa.array([above])}), self.event, (note,))

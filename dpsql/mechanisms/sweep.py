@@ -30,6 +30,10 @@ ORD = "dpsql_ord"
 """The candidates' column of their place."""
 BASE = "dpsql_base"
 """The candidates' column of what is added to every score."""
+SCORE, LEVEL, MOVES = "dpsql_score", "dpsql_threshold", "dpsql_sensitivity"
+"""Columns that queries put beside the candidates' own: the statistic, and each candidate's threshold and sensitivity."""
+TAKEN = "dpsql_"
+"""How no column of the candidates may begin: they keep every other name, ``threshold`` too."""
 
 _SAFE = 1 << 61
 _INT64 = (1 << 63) - 1

@@ -18,7 +18,7 @@ from typing import Literal
 
 from sqlglot import exp
 
-from dpsql.mechanisms.sweep import ORD
+from dpsql.mechanisms.sweep import ORD, SCORE
 from dpsql.sql.dialect import to_sql
 from dpsql.sql.relations.joins import conjuncts
 
@@ -152,7 +152,7 @@ def _faces(ranges: tuple[Range, ...]) -> bool:
 def statistic_sql(
     rows: str, candidates: str, columns: tuple[str, ...], alias: str, terms: list[Term], constant: str
 ) -> str:
-    """One query: the candidates' columns, their order, and the statistic as an integer ``score``.
+    """One query: the candidates' columns, their order, and the statistic as an integer :data:`SCORE`.
 
     ``rows`` is a query of the bounded private rows, under whose columns the terms are written; ``candidates`` the lent
     relation; ``alias`` the name that the terms use for it.
@@ -163,7 +163,7 @@ def statistic_sql(
     joins = " ".join(f"LEFT JOIN t{i} ON t{i}.{ORD} = {alias}.{ORD}" for i in range(len(terms)))
     total = " + ".join([constant, *(f"({t.factor}) * COALESCE(t{i}.v, 0)" for i, t in enumerate(terms))])
     shown = ", ".join(
-        [*(f"{alias}.{c}" for c in columns), f"{alias}.{ORD}", f"CAST({total} AS HUGEINT) AS score"]
+        [*(f"{alias}.{c}" for c in columns), f"{alias}.{ORD}", f"CAST({total} AS HUGEINT) AS {SCORE}"]
     )
     return f"WITH {', '.join(parts)} SELECT {shown} FROM {alias} {joins} ORDER BY {alias}.{ORD}"
 
@@ -187,7 +187,7 @@ def nested_sql(
     looped = f"SELECT {alias}.{ORD} AS o, {sums} FROM {alias} CROSS JOIN rows GROUP BY {alias}.{ORD}"
     total = " + ".join([constant, *(f"({t.factor}) * COALESCE(looped.v{i}, 0)" for i, t in enumerate(terms))])
     shown = ", ".join(
-        [*(f"{alias}.{c}" for c in columns), f"{alias}.{ORD}", f"CAST({total} AS HUGEINT) AS score"]
+        [*(f"{alias}.{c}" for c in columns), f"{alias}.{ORD}", f"CAST({total} AS HUGEINT) AS {SCORE}"]
     )
     return (
         f"WITH rows AS ({rows}), {inside}, looped AS ({looped}) "

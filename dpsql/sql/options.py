@@ -178,6 +178,20 @@ class Options:
     def get(self, name: str, default: Any = None) -> Any:
         return self.values.get(name, default)
 
+    @property
+    def confidence(self) -> float:
+        """The level of the intervals shown.
+
+        Raises:
+            BindError: it is no probability between 0 and 1 that a float can tell from them.
+        """
+        value = float(self.get("confidence", Fraction(95, 100)))
+        if not 0 < value < 1:
+            raise self.refuse(
+                "confidence", "confidence must lie between 0 and 1.", "write confidence = 0.95."
+            )
+        return value
+
     def refuse(
         self, name: str, message: str, hint: str | None = None, kind: type[Error] = BindError
     ) -> Error:

@@ -20,6 +20,7 @@ from dpsql.mechanisms.above_threshold import AboveThreshold, Noise, split
 from dpsql.mechanisms.exponential import ExponentialChoice
 from dpsql.mechanisms.ladder import AutoBounded
 from dpsql.mechanisms.quantile import Quantiles, Rank
+from dpsql.mechanisms.sweep import MOVES, SCORE
 from dpsql.noise.entropy import Entropy
 
 pytestmark = pytest.mark.benchmark
@@ -47,7 +48,7 @@ def median_seconds(job: Callable[[], object], runs: int = 7) -> float:
 
 def candidates(scores: np.ndarray) -> pa.Table:
     place = np.arange(len(scores))
-    return pa.table({"k": place, "dpsql_ord": place, "score": scores})
+    return pa.table({"k": place, "dpsql_ord": place, SCORE: scores})
 
 
 @pytest.mark.parametrize("refresh", [False, True])
@@ -75,9 +76,7 @@ def test_a_million_unequal_candidates(say: Print) -> None:
     """W7 with prices, which differ in sensitivity."""
     prices = np.arange(1, N + 1)
     bids = np.sort(np.random.default_rng(1).lognormal(np.log(N / 5), 1, N))
-    table = candidates(prices * (N - np.searchsorted(bids, prices))).append_column(
-        "sensitivity", pa.array(prices)
-    )
+    table = candidates(prices * (N - np.searchsorted(bids, prices))).append_column(MOVES, pa.array(prices))
     operator = ExponentialChoice(("q",), ("k",), N, Fraction(1), True, "permute_and_flip", varying=True)
     each = median_seconds(lambda: operator.release(lambda sql: table, Entropy()), 3) / N * 1e9
     say(f"W7 generalised: {each:.1f} ns a candidate")

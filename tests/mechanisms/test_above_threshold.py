@@ -17,6 +17,7 @@ import pytest
 
 from dpsql.mechanisms.above_threshold import AboveThreshold, Noise, split
 from dpsql.mechanisms.interactive import Stream
+from dpsql.mechanisms.sweep import LEVEL, SCORE
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import DiscreteLaplace, SparseVector, compose
 from tests.stochastic.goodness import REFUSED, fixed, p_value
@@ -202,7 +203,7 @@ def relation(scores: list[int | None], **columns: list[object]) -> pa.Table:
         {
             **table,
             "dpsql_ord": pa.array(range(len(scores)), pa.int64()),
-            "score": pa.array(scores, pa.int64()),
+            SCORE: pa.array(scores, pa.int64()),
         }
     )
 
@@ -223,7 +224,7 @@ def test_hits_in_order_and_cut_off() -> None:
 
 
 def test_thresholds_of_candidates_and_steps() -> None:
-    table = relation([10, 10, 10], threshold=[20, 5, 10])
+    table = relation([10, 10, 10], **{LEVEL: [20, 5, 10]})
     release = operator(SHARP, None, gap="g", steps=Fraction(4)).release(lambda sql: table, Entropy())
     assert release.table.to_pydict() == {"k": ["c1", "c2"], "g": [1.25, 0.0]}
 
@@ -288,7 +289,7 @@ def test_a_stream_of_one_is_true_or_false() -> None:
 
 def test_scores_beyond_64_bits() -> None:
     wide = pa.table(
-        {"k": ["a", "b"], "dpsql_ord": [0, 1], "score": pa.array([-(10**30), 10**30], pa.decimal128(38, 0))}
+        {"k": ["a", "b"], "dpsql_ord": [0, 1], SCORE: pa.array([-(10**30), 10**30], pa.decimal128(38, 0))}
     )
     assert operator(SHARP).release(lambda sql: wide, Entropy()).table.column("k").to_pylist() == ["b"]
 
@@ -429,7 +430,7 @@ def test_scores_at_the_ends_of_64_bits_are_compared_as_numbers(threshold: int, c
         pytest.skip("a column of thresholds holds 64 bits")
     scores = [-(1 << 63), -9 * 10**18, -5 * 10**18, 5 * 10**18, (1 << 63) - 1]
     table = pa.table(
-        {"v": range(5), "dpsql_ord": range(5), "score": scores, "threshold": [min(threshold, 1 << 62)] * 5}
+        {"v": range(5), "dpsql_ord": range(5), SCORE: scores, LEVEL: [min(threshold, 1 << 62)] * 5}
     )
     noise = Noise(4 * 10**15, Fraction(1), Fraction(1), 5, True)
     operator = AboveThreshold(("q",), ("v",), None if column else threshold, noise)

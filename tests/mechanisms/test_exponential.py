@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from dpsql.mechanisms.exponential import ExponentialChoice
 from dpsql.mechanisms.generalised import GRID, SENSITIVITY, generalised_scores
+from dpsql.mechanisms.sweep import SCORE
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import exponential, flips, integers, noisy_max, permute_and_flip
 from dpsql.privacy.events import BoundedRange, DiscreteLaplace, PureDP, compose
@@ -355,7 +356,7 @@ def relation(scores: list[int | None], names: list[str | None] | None = None) ->
         {
             "k": pa.array(names or [f"c{i}" for i in range(len(scores))], pa.string()),
             "dpsql_ord": pa.array(range(len(scores)), pa.int64()),
-            "score": pa.array(scores, pa.int64()),
+            SCORE: pa.array(scores, pa.int64()),
         }
     )
 

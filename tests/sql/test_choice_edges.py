@@ -16,6 +16,7 @@ import dpsql
 from dpsql.mechanisms.above_threshold import AboveThreshold
 from dpsql.mechanisms.exponential import ExponentialChoice
 from dpsql.mechanisms.generalised import SENSITIVITY, generalised_scores
+from dpsql.mechanisms.sweep import LEVEL, MOVES, SCORE
 from dpsql.noise.selection import integers
 from dpsql.sql.bind import bind
 from dpsql.sql.parse import parse
@@ -188,18 +189,18 @@ class Law:
             (row for sql in self.operator.batches for row in self.con.sql(sql).to_arrow_table().to_pylist()),
             key=lambda row: int(row["dpsql_ord"]),
         )
-        scores = [int(row["score"]) for row in table]
+        scores = [int(row[SCORE]) for row in table]
         op = self.operator
         if isinstance(op, AboveThreshold):
             n = op.noise
-            levels = [op.threshold if op.threshold is not None else int(row["threshold"]) for row in table]
+            levels = [op.threshold if op.threshold is not None else int(row[LEVEL]) for row in table]
             over = tuple(s - level - n.centre for s, level in zip(scores, levels, strict=True))
             a, b = (Fraction(math.exp(-r)) for r in (n.threshold_rate, n.query_rate))
             law = refreshed if n.refresh else probability
             return [float(law(a, b, over, answers)) for answers in paths(len(over), n.max_hits)]
         factor, sensitivity = 1 if op.monotone else 2, op.sensitivity
         if op.varying:
-            own = integers([int(row["sensitivity"]) for row in table])
+            own = integers([int(row[MOVES]) for row in table])
             scores = [int(s) for s in generalised_scores(integers(scores), own, op._margin(len(scores)))]
             factor, sensitivity = 2, SENSITIVITY
         rate = float(op.epsilon) / factor / sensitivity

@@ -8,6 +8,7 @@ import pytest
 import dpsql
 from dpsql.mechanisms.base import SALT
 from dpsql.mechanisms.exponential import ExponentialChoice
+from dpsql.mechanisms.sweep import SCORE
 from dpsql.sql.bind import bind
 from dpsql.sql.parse import parse
 
@@ -49,7 +50,7 @@ def _scores(kind: str, rows: str, candidates: str, condition: str) -> list[int]:
             {item.name: session._finisher.lend(item.sql, {}, plan.public) for item in plan.blocks[0].inputs}
         )
         tables = [read(query.replace(SALT, "7")) for query in operator.batches]
-        return [int(score) for table in tables for score in table.column("score").to_pylist()]
+        return [int(score) for table in tables for score in table.column(SCORE).to_pylist()]
 
 
 @pytest.mark.parametrize("condition", ["v = k", "v >= k", "v BETWEEN k AND k"])

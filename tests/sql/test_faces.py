@@ -12,6 +12,7 @@ import dpsql
 from dpsql.errors import PrivacyError
 from dpsql.mechanisms.base import SALT
 from dpsql.mechanisms.exponential import ExponentialChoice
+from dpsql.mechanisms.sweep import SCORE
 from dpsql.mechanisms.together import groups_of
 from dpsql.sql.bind import bind
 from dpsql.sql.parse import parse
@@ -169,7 +170,7 @@ def test_clips_that_round_apart(b: int, w: int) -> None:
         lent = {
             item.name: session._finisher.finish(item.sql, {}, plan.public) for item in plan.blocks[0].inputs
         }
-        scores = session._reader(lent)(operator.batches[0].replace(SALT, "7")).column("score").to_pylist()
+        scores = session._reader(lent)(operator.batches[0].replace(SALT, "7")).column(SCORE).to_pylist()
     assert all(abs(int(score)) <= operator.sensitivity for score in scores)
     assert (b, w) != (-2, 4) or abs(
         int(scores[0])

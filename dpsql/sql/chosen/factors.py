@@ -9,15 +9,20 @@ random, or from a clock) change the statistic, never its sensitivity. A missing 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from sqlglot import exp
 
 from dpsql.errors import PrivacyError, Span
+from dpsql.mechanisms.sweep import LEVEL
 from dpsql.sql.bounds import Interval
 from dpsql.sql.dialect import to_sql
 from dpsql.sql.expressions.types import Typed
+from dpsql.sql.relations.relation import Field
 
 FINE = 20
 _FAR = 1 << 62
@@ -129,3 +134,28 @@ def _scale(typed: Typed) -> Fraction:
         return _digits(typed)
     size = top.numerator.bit_length() - top.denominator.bit_length()
     return Fraction(2) ** max(0, FINE - size - (top > Fraction(2) ** size))
+
+
+def bounded(f: Field, values: Any) -> Field:
+    """The field with the range of its values, which are public."""
+    if values is None or not f.typed.type.numeric:
+        return f
+    column = values.column(f.name)
+    if pa.types.is_floating(column.type):
+        column = column.filter(pc.is_finite(column))
+    ends = pc.min_max(column).as_py()
+    bounds = (
+        Interval.point(0) if ends["min"] is None else Interval(Fraction(ends["min"]), Fraction(ends["max"]))
+    )
+    return replace(f, typed=replace(f.typed, bounds=bounds))
+
+
+def level_of(threshold: Typed, steps: Fraction) -> tuple[int | None, dict[str, str]]:
+    """The threshold in grid steps: a number, or a column of each candidate."""
+    bounds = threshold.bounds
+    if threshold.constant and bounds is not None and bounds.low is not None:
+        return math.ceil(bounds.low * steps), {}
+    # A count reaches 2.5 at 3; on a finer grid a step more or less is nothing, and doubles may be a step off.
+    whole = "CEIL" if steps == 1 else "ROUND"
+    held = f"TRY_CAST({whole}(CAST({to_sql(threshold.node)} AS DOUBLE) * {float(steps)!r}) AS BIGINT)"
+    return None, {LEVEL: f"COALESCE({held}, CAST(4611686018427387904 AS BIGINT))"}

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from sqlglot import exp
 
 from dpsql import plan
 from dpsql.errors import BindError, PrivacyError
 from dpsql.mechanisms.above_threshold import AboveThreshold, Noise, split
 from dpsql.mechanisms.exponential import ExponentialChoice, Method
-from dpsql.mechanisms.sweep import ORD, Sweep
+from dpsql.mechanisms.sweep import MOVES, ORD, TAKEN, Sweep
 from dpsql.sql import safe
-from dpsql.sql.bounds import Interval
 from dpsql.sql.candidates import BATCH, nested_sql, statistic_sql
+from dpsql.sql.chosen.factors import bounded, level_of
 from dpsql.sql.chosen.statistic import CANDIDATE, ROWS, RowNames, Statistic, bind_statistic
 from dpsql.sql.chosen.swept import sweep_of
 from dpsql.sql.dialect import span_of, to_sql
-from dpsql.sql.expressions.types import Typed
 from dpsql.sql.intervals import interval_of
-from dpsql.sql.naming import fresh_names
+from dpsql.sql.naming import fresh_names, spelled
 from dpsql.sql.noisy.block import protected
 from dpsql.sql.noisy.deal import deal
 from dpsql.sql.options import (
@@ -40,6 +36,7 @@ from dpsql.sql.options import (
 )
 from dpsql.sql.relations.joins import From
 from dpsql.sql.relations.relation import Field, Relation, column, fold
+from dpsql.sql.relations.units import same_unit
 from dpsql.sql.rewrite import bounded_rows
 
 if TYPE_CHECKING:
@@ -121,6 +118,13 @@ class Selection:
                     span=span_of(self.select.args[key]),
                     hint="the candidates are the groups; filter the answer in a query above.",
                 )
+        same_unit(self.options, self.bound.names, self.bound.subject)
+        if self.options.get("noise") == "GAUSSIAN":
+            raise self.options.refuse(
+                "noise",
+                f"{call.name} has noise of its own.",
+                "leave noise out: its answers have Laplace noise.",
+            )
         candidate, found, count = self._candidates()
         names = RowNames((*self.bound.relations, candidate), dict(self.bound.merged), {}, candidate)
         statistic = bind_statistic(call.args[0], names)
@@ -145,7 +149,7 @@ class Selection:
                 )
             query: exp.Select = exp.select(exp.alias_(exp.Literal.number(1), _ONE))
         else:
-            table = exp.to_table(name)
+            table = exp.Table(this=exp.to_identifier(name, quoted=True))
             span = span_of(self.call.node)
             cte = self.env.get(fold(name))
             steady = cte is None
@@ -166,7 +170,14 @@ class Selection:
         values = self.binder.known(found, steady)
         if values is not None and values.num_rows == 0:
             raise PrivacyError(f"there are no candidates in {name}.", span=span_of(self.call.node))
-        fields = tuple(_bounded(f, values) for f in relation.fields if f.name != ORD)
+        taken = [f.name for f in relation.fields[:-1] if fold(f.name).startswith(TAKEN)]
+        if name is not None and taken:
+            raise BindError(
+                f"names that begin with {TAKEN} are taken: {taken[0]} is a column of {name}.",
+                span=span_of(self.call.node),
+                hint=f"write WITH c AS (SELECT {taken[0]} AS k, ... FROM {name}).",
+            )
+        fields = tuple(bounded(f, values) for f in relation.fields if f.name != ORD)
         return (
             replace(relation, alias=name or CANDIDATE, fields=fields),
             found,
@@ -240,7 +251,7 @@ class Selection:
                 span=span_of(self.call.args[1]),
                 hint="release a noisy threshold first, in a block of its own.",
             )
-        level, extra = _level(threshold, statistic.steps)
+        level, extra = level_of(threshold, statistic.steps)
         hits = given.get("max_hits", 1)
         answers = bool(given.get("answer"))
         own = epsilon / 2 if answers else epsilon
@@ -261,7 +272,7 @@ class Selection:
         gap = fresh_names([*columns, "gap"])[-1] if given.get("gap") else None
         batches = self._batches(statistic, rows, found, columns, extra, count)
         operator = AboveThreshold(
-            batches, columns, level, noise, statistic.steps, answer, gap, flag, self._confidence, count,
+            batches, columns, level, noise, statistic.steps, answer, gap, flag, self.options.confidence, count,
             self._sweep(statistic, names, rows, found, columns, extra),
         )  # fmt: skip
         made = [(flag, "BOOLEAN")] if flag else []
@@ -285,11 +296,11 @@ class Selection:
         answer = (fresh_names([*columns, "answer"])[-1], epsilon - own) if given.get("answer") else None
         rows_per = self._per_unit()
         varying = statistic.varying
-        extra = {"sensitivity": f"CAST({varying} * {rows_per} AS HUGEINT)"} if varying else {}
+        extra = {MOVES: f"CAST({varying} * {rows_per} AS HUGEINT)"} if varying else {}
         batches = self._batches(statistic, rows, found, columns, extra, count)
         operator = ExponentialChoice(
             batches, columns, statistic.sensitivity * rows_per, own, statistic.monotone, method, top, bool(varying),
-            statistic.steps, answer, count, self._confidence,
+            statistic.steps, answer, count, self.options.confidence,
             self._sweep(statistic, names, rows, found, columns, {}),
         )  # fmt: skip
         made = _answer_columns(answer[0], statistic.steps) if answer is not None else []
@@ -302,10 +313,6 @@ class Selection:
             f"({statistic.shape}); one privacy unit moves it by at most {float(moved):g}"
             + (", always the same way." if statistic.monotone else ".")
         )
-
-    @property
-    def _confidence(self) -> float:
-        return float(self.options.get("confidence", Fraction(95, 100)))
 
     # -- what stands above --------------------------------------------------------------------------------------
 
@@ -349,7 +356,7 @@ class Selection:
         inputs = tuple(dict.fromkeys((*self.bound.inputs, *self.binder.lent_inputs, found)))
         sentences = (*protected(self.bound, self._per_unit()), said)
         self.binder.blocks.append(
-            plan.Block(name, operator, tuple(schema), inputs, sentences, self._confidence)
+            plan.Block(name, operator, tuple(schema), inputs, sentences, self.options.confidence)
         )
         shown: list[tuple[exp.Expr, str]] = []
         visible = [n for n, _ in made if not n.endswith(("__low", "__high"))]
@@ -365,14 +372,16 @@ class Selection:
                     first = None
                 continue
             above = self._above_block(item.unalias().copy(), candidate, columns, visible)
-            shown.append((above, alias or item.alias_or_name or self.call.name.lower()))
+            bare = item.name if isinstance(item, exp.Column) else spelled(item)
+            shown.append((above, alias or (self.call.name.lower() if _holds_mechanism(item) else bare)))
         order = self.select.args.get("order")
+        labels = fresh_names(label for _, label in shown)
         for node in order.expressions if order is not None else ():
-            node.set("this", self._above_block(node.this, candidate, columns, visible))
+            if not _one_of(node.this, labels):  # what the SELECT calls so comes first, as in SQL
+                node.set("this", self._above_block(node.this, candidate, columns, visible))
         for key in ("joins", "where"):
             self.select.set(key, None)
         self.select.set("from_", exp.From(this=exp.to_table(name)))
-        labels = fresh_names(label for _, label in shown)
         self.select.set(
             "expressions", [exp.alias_(e, n, quoted=True) for (e, _), n in zip(shown, labels, strict=True)]
         )
@@ -394,7 +403,17 @@ class Selection:
                     hint="add answer => TRUE.",
                 )
             return column(visible[0])
-        if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
+        if isinstance(node, exp.Query):
+            if self.binder.query(node, self.env, inner=False) is not None:
+                raise PrivacyError("private rows can't stand here.", span=span_of(node))
+            return node
+        if node.is_star:
+            raise PrivacyError(
+                f"* is no column beside {self.call.name}.",
+                span=span_of(node),
+                hint="name columns of the candidates; all of them are shown where none is named.",
+            )
+        if isinstance(node, exp.Column):
             for c in columns:
                 if self._names(node, next(f for f in candidate.fields if f.name == c)):
                     return column(c)
@@ -429,37 +448,20 @@ def _calls_mechanism(node: exp.Expr) -> bool:
     return call is not None and call.name in MECHANISMS
 
 
+def _holds_mechanism(node: exp.Expr) -> bool:
+    return any(_calls_mechanism(n) for n in node.walk(prune=lambda n: isinstance(n, exp.Query)))
+
+
+def _one_of(node: exp.Expr, labels: list[str]) -> bool:
+    return isinstance(node, exp.Column) and not node.table and fold(node.name) in map(fold, labels)
+
+
 def _answer_columns(name: str, steps: Fraction) -> list[tuple[str, str]]:
     return [
         (name, "BIGINT" if steps == 1 else "DOUBLE"),
         (f"{name}__low", "DOUBLE"),
         (f"{name}__high", "DOUBLE"),
     ]
-
-
-def _bounded(f: Field, values: Any) -> Field:
-    """The field with the range of its values, which are public."""
-    if values is None or not f.typed.type.numeric:
-        return f
-    column = values.column(f.name)
-    if pa.types.is_floating(column.type):
-        column = column.filter(pc.is_finite(column))
-    ends = pc.min_max(column).as_py()
-    bounds = (
-        Interval.point(0) if ends["min"] is None else Interval(Fraction(ends["min"]), Fraction(ends["max"]))
-    )
-    return replace(f, typed=replace(f.typed, bounds=bounds))
-
-
-def _level(threshold: Typed, steps: Fraction) -> tuple[int | None, dict[str, str]]:
-    """The threshold in grid steps: a number, or a column of each candidate."""
-    bounds = threshold.bounds
-    if threshold.constant and bounds is not None and bounds.low is not None:
-        return math.ceil(bounds.low * steps), {}
-    # A count reaches 2.5 at 3; on a finer grid a step more or less is nothing, and doubles may be a step off.
-    whole = "CEIL" if steps == 1 else "ROUND"
-    held = f"TRY_CAST({whole}(CAST({to_sql(threshold.node)} AS DOUBLE) * {float(steps)!r}) AS BIGINT)"
-    return None, {"threshold": f"COALESCE({held}, CAST(4611686018427387904 AS BIGINT))"}
 
 
 def selection_block(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -132,7 +133,7 @@ def probe_block(binder: Binder, select: exp.Select, bound: From, options: Option
         text, f"(SELECT 0 AS {ORD}) AS one", (), CANDIDATE, list(statistic.terms), statistic.constant
     )
     name = binder.name("block")
-    threshold = round(declared.threshold * statistic.steps)
+    threshold = math.ceil(declared.threshold * statistic.steps)  # a count is above 2.5 from 3 on
     operator = Probe(
         query, threshold, statistic.sensitivity * rows, declared.name, declared.event, declared.put
     )

@@ -24,6 +24,7 @@ from dpsql.sql.relations.elsewhere import refuse_elsewhere
 from dpsql.sql.relations.joins import From
 from dpsql.sql.relations.relation import Names, column, fold
 from dpsql.sql.relations.rows import with_aliases
+from dpsql.sql.relations.units import same_unit
 from dpsql.sql.rewrite import Exact, Key
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ class Block:
         if within:
             condition = self._inside(within, condition)
         expressions = self._group_expressions()
-        self._check_unit_option()
+        same_unit(self.options, self.names, self.bound.subject)
         keys, typed = self._keys(expressions)
         self.domain = public_domain(self, typed) if keys else None
         self._check_strategy()
@@ -246,17 +247,6 @@ class Block:
                     return to_sql(exact)
                 found.replace(exact)
         return to_sql(node)
-
-    def _check_unit_option(self) -> None:
-        named = self.options.get("privacy_unit_column")
-        if named is None:
-            return
-        units = {fold(f.name) for _, f in self.names.fields() if f.is_unit}
-        if fold(named) not in units:
-            raise self.options.refuse(
-                "privacy_unit_column", f"{named} is not the privacy unit of {self.bound.subject}.",
-                "the policy declares the unit; a query can restate it, never change it.", PrivacyError,
-            )  # fmt: skip
 
     def _check_strategy(self) -> None:
         strategy = self.options.get("group_selection_strategy")
@@ -452,12 +442,7 @@ class Block:
 
     @property
     def confidence(self) -> float:
-        value = self.options.get("confidence", Fraction(95, 100))
-        if not 0 < value < 1:
-            raise self.options.refuse(
-                "confidence", "confidence must lie between 0 and 1.", "write confidence = 0.95."
-            )
-        return float(value)
+        return self.options.confidence
 
     def release(self) -> None:
         """Deals out the budget, makes the operator, and gives the block to the plan."""

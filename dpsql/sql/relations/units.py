@@ -1,9 +1,11 @@
-"""What is known of privacy units beyond their names: whether they are small integers, which hash faster."""
+"""What is known of privacy units beyond their names, and whether a query names the right one."""
 
 from __future__ import annotations
 
+from dpsql.errors import PrivacyError
+from dpsql.sql.options import Options
 from dpsql.sql.relations.joins import From
-from dpsql.sql.relations.relation import Relation
+from dpsql.sql.relations.relation import Names, Relation, fold
 
 WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
 """SQL types of integers that fit BIGINT."""
@@ -18,3 +20,18 @@ def holder(bound: From) -> Relation:
     """The private relation whose unit has the widest type: after an outer join, any of them may give a row its unit."""
     private = [relation for relation in bound.relations if relation.private]
     return next((relation for relation in private if not whole_unit(relation)), private[0])
+
+
+def same_unit(options: Options, names: Names, subject: str) -> None:
+    """A query may restate the privacy unit of what it reads (``subject``).
+
+    Raises:
+        PrivacyError: ``privacy_unit_column`` names anything else.
+    """
+    named = options.get("privacy_unit_column")
+    if named is None or fold(named) in {fold(f.name) for _, f in names.fields() if f.is_unit}:
+        return
+    raise options.refuse(
+        "privacy_unit_column", f"{named} is not the privacy unit of {subject}.",
+        "the policy declares the unit; a query can restate it, never change it.", PrivacyError,
+    )  # fmt: skip

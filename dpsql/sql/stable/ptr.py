@@ -33,6 +33,7 @@ from dpsql.sql.options import (
     refuse_equals,
 )
 from dpsql.sql.relations.relation import column
+from dpsql.sql.relations.units import same_unit
 from dpsql.sql.rewrite import bounded_rows
 
 if TYPE_CHECKING:
@@ -228,7 +229,7 @@ class PtrBlock(Block):
                 span=span_of(distinct) or span_of(self.select),
                 hint="one row comes out, or one for each public group.",
             )
-        self._check_unit_option()
+        same_unit(self.options, self.names, self.bound.subject)
         keys, typed = self._keys(self._group_expressions())
         self.domain = public_domain(self, typed) if keys else None
         if keys and self.domain is None:

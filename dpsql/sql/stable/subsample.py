@@ -201,9 +201,7 @@ def subsample_block(binder: Binder, select: exp.Select, options: Options, env: E
     if select.args.get("order") and select.args.get("limit") is None:
         select.set("order", None)
     kinds = [combiner_name(options, f) for f in fields]
-    confidence = float(options.get("confidence", Fraction(95, 100)))
-    if not 0 < confidence < 1:
-        raise options.refuse("confidence", "confidence must lie between 0 and 1.", "write confidence = 0.95.")
+    confidence = options.confidence
     deltas = sum(needs_delta(this, f, kind) for f, kind in zip(fields, kinds, strict=True))
     share = deal(binder, options, select, [(None, None)] * len(fields), deltas)
     if not deltas and share.delta:

@@ -1,0 +1,135 @@
+"""What stands around a private choice: names that clash, stars, aliases, subqueries and options, through a session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import duckdb
+import pytest
+
+import dpsql
+
+POLICY = """
+[budget]
+epsilon = 1e12
+delta = 0.5
+accountant = "basic"
+default_epsilon = 1e6
+[tables.t]
+privacy_unit = "u"
+max_rows = 2
+[tables.t.columns]
+w = { bounds = [-2, 2] }
+[tables.c]
+public = true
+"""
+MANY = "COUNT(*) FILTER (WHERE s = k)"
+EITHER = "COUNT(*) FILTER (WHERE s = k OR s = 'none')"  # candidate by candidate
+
+
+@pytest.fixture
+def con() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE t (u INTEGER, s VARCHAR, x INTEGER, w DOUBLE)")
+        rows = [
+            (1, "a", 1, 0.5),
+            (2, "b", 2, 1.5),
+            (3, "b", 2, -1.0),
+            (4, None, None, None),
+            (5, "c", 3, 2.0),
+        ]
+        con.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", rows)
+        con.execute("CREATE TABLE c AS FROM (VALUES ('a', 1), ('b', 2), ('c', 3)) AS v(k, n)")
+        yield con
+
+
+NAMED = "WITH d(k, n, threshold, sensitivity, score, answer) AS (VALUES ('b', 2, 1.5, 2.5, 7, 8), ('a', 1, 0.5, 1.5, 5, 6)) "
+
+
+@pytest.mark.parametrize("statistic", [MANY, EITHER, "COUNT(*) FILTER (WHERE x = n)"])
+def test_candidates_keep_their_names_and_their_values(session: dpsql.Session, statistic: str) -> None:
+    all_of_them = [("b", 2, 1.5, 2.5, 7, 8), ("a", 1, 0.5, 1.5, 5, 6)]
+    text = f"{NAMED} SELECT ABOVE_THRESHOLD({statistic}, threshold, max_hits => 2) OVER d FROM t"
+    assert [
+        tuple(float(v) if i > 0 else v for i, v in enumerate(row)) for row in session.sql(text).fetchall()
+    ] == (all_of_them)
+    text = (
+        f"{NAMED} SELECT threshold, score, sensitivity, EXPMECH(sensitivity * {statistic}, answer => TRUE) OVER d "
+        "AS best FROM t"
+    )
+    row = session.sql(text).dicts()[0]
+    assert (float(row["threshold"]), row["score"], float(row["sensitivity"])) == (1.5, 7, 2.5)
+    assert row["best"] == pytest.approx(5, abs=0.01)
+
+
+def test_names_that_are_taken_are_refused_before_anything_is_paid(session: dpsql.Session) -> None:
+    with pytest.raises(dpsql.BindError, match="dpsql_ord is a column of d") as caught:
+        session.sql(f"WITH d(k, dpsql_ord) AS (FROM c) SELECT k, EXPMECH({MANY}) OVER d FROM t")
+    assert "^" in "\n".join(caught.value.lines())
+    assert session.budget().spent_epsilon == 0
+
+
+BEST = f"EXPMECH({MANY}, answer => TRUE) OVER c"
+AROUND: list[tuple[str, list[str], list[tuple[Any, ...]]]] = [
+    (f"SELECT k, {BEST} AS a FROM t ORDER BY a DESC, 1 LIMIT 1", ["k", "a"], [("b", 2)]),
+    (f"SELECT upper(k), {BEST} AS a FROM t", ["upper(k)", "a"], [("B", 2)]),
+    (f"SELECT k || '!' AS n, 1 + {BEST} FROM t ORDER BY n", ["n", "expmech"], [("b!", 3)]),
+    (f"SELECT (SELECT MAX(n) FROM c) AS most, {BEST} FROM t", ["most", "answer"], [(3, 2)]),
+    (f"SELECT (SELECT COUNT(*) FROM t) AS most, {BEST} FROM t", ["most", "answer"], [(5, 2)]),
+    (
+        f"SELECT c.k, row_number() OVER (ORDER BY c.k) AS r, {BEST} FROM t",
+        ["k", "r", "answer"],
+        [("b", 1, 2)],
+    ),
+    # what the SELECT calls so, though the candidates have a column of that name
+    (
+        f"SELECT -n AS n, ABOVE_THRESHOLD({MANY}, 0.5, max_hits => 3) OVER c FROM t ORDER BY n",
+        ["n"],
+        [(-3,), (-2,), (-1,)],
+    ),
+    (
+        f"""WITH "a""b.c"("x y") AS (VALUES ('b')) SELECT "x y", EXPMECH({MANY.replace("k", '"x y"')}) """
+        """OVER "a""b.c" FROM t""",
+        ["x y"],
+        [("b",)],
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "columns", "rows"), AROUND)
+def test_around_a_choice(session: dpsql.Session, text: str, columns: list[str], rows: list[Any]) -> None:
+    result = session.sql(text)
+    assert (result.columns, result.fetchall()) == (columns, rows)
+
+
+REFUSED = [
+    (f"SELECT *, {BEST} FROM t", "* is no column"),
+    (f"SELECT c.*, {BEST} FROM t", "* is no column"),
+    (f"SELECT WITH DP OPTIONS (epsilon = 1, privacy_unit_column = x) {BEST} FROM t", "not the privacy unit"),
+    (f"SELECT WITH DP OPTIONS (epsilon = 1, noise = GAUSSIAN) {BEST} FROM t", "noise of its own"),
+    (f"SELECT WITH DP OPTIONS (epsilon = 1, confidence = 1) {BEST} FROM t", "between 0 and 1"),
+    (
+        f"SELECT WITH DP OPTIONS (epsilon = 1, confidence = 0.99999999999999999999) {BEST} FROM t",
+        "between 0 and 1",
+    ),
+    (f"SELECT k, (SELECT s FROM t LIMIT 1) AS l, {BEST} FROM t", None),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), REFUSED)
+def test_refused_before_it_is_charged(session: dpsql.Session, text: str, said: str | None) -> None:
+    with pytest.raises(dpsql.Error) as caught:
+        session.sql(text)
+    assert said is None or said in caught.value.message
+    assert "^" in "\n".join(caught.value.lines())
+    assert session.budget().spent_epsilon == 0
+
+
+@pytest.mark.parametrize(("threshold", "above"), [("3.5", True), ("4", True), ("4.5", False), ("5", False)])
+def test_a_declared_threshold_between_two_counts(session: dpsql.Session, threshold: str, above: bool) -> None:
+    """As in ABOVE_THRESHOLD itself: a count of 4 is not above 4.5."""
+    session.sql(f"DECLARE alarm ABOVE_THRESHOLD {threshold}")
+    assert session.sql("SELECT WITH alarm COUNT(*) FROM t WHERE s IS NOT NULL").fetchone() == (above,)
+    plain = session.sql(f"SELECT ABOVE_THRESHOLD(COUNT(*), {threshold}) FROM t WHERE s IS NOT NULL")
+    assert plain.fetchone() == (above,)
