@@ -15,8 +15,8 @@ from dpsql.alarms import Alarms
 from dpsql.declared import DeclaredStatements
 from dpsql.engine.choose import open_engine
 from dpsql.engine.finish import Finisher
-from dpsql.errors import BudgetExceeded, EngineError, Error, Interrupted, PolicyError, PrivacyError
-from dpsql.explain import Explanation, explain_plan
+from dpsql.errors import BindError, BudgetExceeded, EngineError, Error, Interrupted, PolicyError, PrivacyError
+from dpsql.explain import Explanation, explain_declaration, explain_plan
 from dpsql.ledger.ledger import Ledger
 from dpsql.mechanisms.base import SALT, Read, Reader, Release
 from dpsql.noise.entropy import Entropy
@@ -171,7 +171,11 @@ class Session:
     def _answer(self, statement: Statement, plan: Plan | Declaration | None, fresh: bool) -> Result:
         if not isinstance(plan, Plan):
             return self._other(statement, plan)
-        self._alarms.require(plan)
+        try:
+            self._alarms.require(plan)
+        except BindError as error:
+            error.span = statement.span
+            raise error.located(statement.text) from None
         key = plan.key(self._fingerprint, self._engine.version())
         stored = None if fresh or plan.event is None else self._ledger.replay(key)
         if stored is not None:
@@ -298,7 +302,7 @@ class Session:
 
     def _other(self, statement: Statement, declaration: Declaration | None) -> Result:
         if statement.kind == "show":
-            return show(self, statement.name)
+            return show(self.policy, self._ledger, statement.name)
         if statement.kind == "explain":
             return self._explain(statement).result()
         if declaration is not None:
@@ -337,6 +341,8 @@ class Session:
         return self._explain(statements[-1])
 
     def _explain(self, statement: Statement) -> Explanation:
+        if statement.name:
+            return explain_declaration(bind_declare(statement, self._catalog), self._ledger, statement.json)
         plan = bind(statement, self._catalog, self._finisher, self._alarms.declared)
         return explain_plan(plan, self._ledger, self.policy.budget, as_json=statement.json)
 
@@ -372,7 +378,7 @@ class Session:
 
     def tables(self) -> Result:
         """The tables that the policy names."""
-        return show(self, "TABLES")
+        return show(self.policy, self._ledger, "TABLES")
 
     def register(self, name: str, function: Callable[..., object]) -> None:
         """Makes a Python function known to ``SELECT WITH SUBSAMPLE``: it is run on each block's rows."""

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
 
 import pyarrow as pa
 
+from dpsql.ledger.display import budget_rows, entry_rows
+from dpsql.ledger.ledger import Ledger
+from dpsql.policy import Policy
 from dpsql.result import Result
 
-if TYPE_CHECKING:
-    from dpsql.session import Session
 
-
-def show(session: Session, what: str) -> Result:
+def show(policy: Policy, ledger: Ledger, what: str) -> Result:
     """The relation that ``SHOW <what>`` displays."""
-    columns: dict[str, list[Any]] = _SHOWN[what](session)
+    columns = _SHOWN[what](policy, ledger)
     return Result(pa.table(columns), cost_line="no charge")
 
 
-def _tables(session: Session) -> dict[str, list[Any]]:
+def _tables(policy: Policy, ledger: Ledger) -> dict[str, list[Any]]:
     rows = []
-    for table in session.policy.tables.values():
+    for table in policy.tables.values():
         unit = "" if table.public else str(table.privacy_unit)
         rows.append(
             (table.name, "public" if table.public else "private", unit, table.max_rows, table.max_groups)
@@ -29,10 +31,10 @@ def _tables(session: Session) -> dict[str, list[Any]]:
     return _columns(names, rows)
 
 
-def _policy(session: Session) -> dict[str, list[Any]]:
-    budget = session.policy.budget
+def _policy(policy: Policy, ledger: Ledger) -> dict[str, list[Any]]:
+    budget = policy.budget
     rows = [("budget", name, _text(getattr(budget, name))) for name in budget.__dataclass_fields__]
-    for table in session.policy.tables.values():
+    for table in policy.tables.values():
         for name, column in table.columns.items():
             if column.bounds is not None:
                 rows.append(
@@ -43,20 +45,18 @@ def _policy(session: Session) -> dict[str, list[Any]]:
     return _columns(("where", "name", "declared"), rows)
 
 
-def _budget(session: Session) -> dict[str, list[Any]]:
-    names, rows = session._ledger.relation_budget()
-    return _columns(names, rows)
+def _budget(policy: Policy, ledger: Ledger) -> dict[str, list[Any]]:
+    return _columns(*budget_rows(ledger.state()))
 
 
-def _ledger(session: Session) -> dict[str, list[Any]]:
-    names, rows = session._ledger.relation_entries()
-    return _columns(names, rows)
+def _ledger(policy: Policy, ledger: Ledger) -> dict[str, list[Any]]:
+    return _columns(*entry_rows(ledger.entries()))
 
 
-def _tradeoff(session: Session) -> dict[str, list[Any]]:
+def _tradeoff(policy: Policy, ledger: Ledger) -> dict[str, list[Any]]:
     from dpsql.privacy import tradeoff
 
-    budget = session.policy.budget
+    budget = policy.budget
     epsilon = min(float(budget.epsilon), 500.0)  # beyond that, nothing is hidden
     curve = tradeoff.from_epsilon_delta(epsilon, budget.delta)
     alphas = [i / 50 for i in range(51)]
@@ -68,9 +68,13 @@ def _columns(names: tuple[str, ...], rows: list[Any]) -> dict[str, list[Any]]:
 
 
 def _text(value: Any) -> str:
-    from fractions import Fraction
-
     return f"{float(value):g}" if isinstance(value, Fraction) else "" if value is None else str(value)
 
 
-_SHOWN = {"TABLES": _tables, "POLICY": _policy, "BUDGET": _budget, "LEDGER": _ledger, "TRADEOFF": _tradeoff}
+_SHOWN: dict[str, Callable[[Policy, Ledger], dict[str, list[Any]]]] = {
+    "TABLES": _tables,
+    "POLICY": _policy,
+    "BUDGET": _budget,
+    "LEDGER": _ledger,
+    "TRADEOFF": _tradeoff,
+}

@@ -340,18 +340,6 @@ class Ledger:
         """The terms that rule this session."""
         return self._book.account.terms
 
-    def relation_entries(self) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-        """Column names and rows of ``SHOW LEDGER``."""
-        from dpsql.ledger.display import entry_rows
-
-        return entry_rows(self.entries())
-
-    def relation_budget(self) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-        """Column names and rows of ``SHOW BUDGET``."""
-        from dpsql.ledger.display import budget_rows
-
-        return budget_rows(self.state())
-
     def close(self) -> None:
         """Closes the file. Open reservations stay charged."""
         self._book.close()

@@ -15,10 +15,11 @@ from IPython.display import display
 from traitlets import Enum, Int, Unicode, observe
 
 from dpsql import __version__
-from dpsql.errors import BindError, Error, ParseError, PolicyError, did_you_mean
+from dpsql.errors import Error, ParseError, PolicyError, did_you_mean
 from dpsql.notebook import arguments, guide, panels, render, settings
 from dpsql.notebook.arguments import Options
 from dpsql.notebook.progress import Progress, in_kernel, in_terminal
+from dpsql.notebook.sessions import Sessions
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -30,25 +31,6 @@ _SQL = ("SELECT", "WITH", "FROM", "VALUES", "EXPLAIN", "SHOW", "DECLARE", "CLOSE
 _PARAMETER = re.compile(r"\$([A-Za-z_]\w*)")
 _TEMPLATE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
 _KEPT = "_dpsql_sessions"
-
-
-class Sessions(dict[str, "Session"]):
-    """The open sessions by name. It belongs to the shell, so that reloading the extension keeps it."""
-
-    current: str = "main"
-
-    def get_open(self, name: str | None = None) -> Session:
-        """The session of that name, else the current one.
-
-        Raises:
-            BindError: there is none; the hint says how to open one.
-        """
-        wanted = name or self.current
-        if wanted not in self:
-            if name and self:
-                raise BindError(f"there is no open session {name}.", hint=did_you_mean(name, self))
-            raise BindError("no session is open yet.", hint=guide.NO_SESSION)
-        return self[wanted]
 
 
 @magics_class

@@ -11,7 +11,7 @@ import pytest
 
 from dpsql.errors import BudgetExceeded, LedgerError
 from dpsql.ledger.account import within
-from dpsql.ledger.display import budget_html, budget_text
+from dpsql.ledger.display import budget_html, budget_rows, budget_text, entry_rows
 from dpsql.ledger.ledger import Ledger
 from dpsql.privacy.events import (
     Composed,
@@ -201,7 +201,7 @@ def test_a_share_and_the_whole_must_both_admit(path: Path) -> None:
         bob.reserve(PureDP(Fraction(2, 10)), "beyond the whole")
     nobody = Ledger.open(path, policy, "d")
     assert nobody.state().left_epsilon == Fraction(1, 10)
-    assert [row[0] for row in alice.relation_budget()[1]] == ["whole", "alice"]
+    assert [row[0] for row in budget_rows(alice.state())[1]] == ["whole", "alice"]
     with pytest.raises(LedgerError, match="no share to 'alcie'") as told:
         Ledger.open(path, policy, "d", "alcie")
     assert told.value.hint == "did you mean alice?"
@@ -263,10 +263,10 @@ def test_html_is_escaped(ledger: Ledger) -> None:
 def test_relations(ledger: Ledger) -> None:
     ask(ledger)
     ledger.refuse("SELECT *", "no rows")
-    names, rows = ledger.relation_entries()
+    names, rows = entry_rows(ledger.entries())
     assert names[0] == "statement" and [row[0] for row in rows] == [1, 2]
     assert [row[names.index("epsilon")] for row in rows] == [0.1, 0.0]
-    names, rows = ledger.relation_budget()
+    names, rows = budget_rows(ledger.state())
     assert dict(zip(names, rows[0], strict=True))["left_epsilon"] == 0.9
 
 
