@@ -6,6 +6,7 @@ conversions have DuckDB's names and give DuckDB's types.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import importlib
 import json
@@ -13,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dpsql.errors import Error
 
@@ -25,8 +27,9 @@ if TYPE_CHECKING:
 
 Pair = tuple[float, float]
 """Low and high end of an interval, in units of the column."""
+Ends = tuple[pa.ChunkedArray, pa.ChunkedArray]
+"""The low and the high ends of a column's intervals, as doubles; NULL where there is none."""
 
-_INT64 = (-(2**63), 2**63 - 1)
 _META = b"dpsql.result"
 
 
@@ -36,8 +39,9 @@ class Result:
     Args:
         table: the visible columns. Whole decimals (DuckDB's HUGEINT arrives as one) become 64-bit integers
             where every value fits.
-        intervals: for a column with error bars, one ``(low, high)`` per row, None where a value has none.
-            They are in units of the column and cover the noise, not what clamping to bounds removed.
+        intervals: for a column with error bars, one ``(low, high)`` per row, None where a value has none; or the low
+            and the high ends as two Arrow columns. They are in units of the column and cover the noise, not what clamping
+            to bounds removed.
         loss: what it cost, as people read it: ``"ε=0.1"``; empty for a public statement.
         event: what the ledger settled; None for a public statement.
         notes: sentences that belong under the table.
@@ -71,13 +75,13 @@ class Result:
     cost_line: str
     confidence: float
     whole: bool
-    _intervals: tuple[tuple[str, tuple[Pair | None, ...]], ...]
+    _intervals: tuple[tuple[str, Ends], ...]
 
     def __init__(
         self,
         table: pa.Table,
         *,
-        intervals: Mapping[str, Sequence[Pair | None]] | None = None,
+        intervals: Mapping[str, Sequence[Pair | None] | Ends] | None = None,
         loss: str = "",
         event: Event | None = None,
         notes: Iterable[str] = (),
@@ -88,7 +92,7 @@ class Result:
     ) -> None:
         put = object.__setattr__
         put(self, "table", _whole_numbers(table))
-        put(self, "_intervals", tuple((c, tuple(pairs)) for c, pairs in (intervals or {}).items()))
+        put(self, "_intervals", tuple((c, _ends(given)) for c, given in (intervals or {}).items()))
         put(self, "loss", loss)
         put(self, "event", event)
         put(self, "notes", tuple(notes))
@@ -106,9 +110,9 @@ class Result:
         ``table`` has the visible ``columns`` first, in order, then the low and high columns of ``intervals``.
         ``rest`` is what the constructor takes besides ``table`` and ``intervals``.
         """
-        pairs = {i.column: interval_pairs(table, i.low, i.high) for i in intervals}
+        ends = {i.column: _both(table.column(i.low), table.column(i.high)) for i in intervals}
         visible = table.select(list(range(len(columns)))).rename_columns(list(columns))
-        return cls(visible, intervals={c: p for c, p in pairs.items() if any(p)}, **rest)
+        return cls(visible, intervals={c: e for c, e in ends.items() if e[0].null_count < len(e[0])}, **rest)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"a Result does not change; {name} can't be set")
@@ -145,9 +149,20 @@ class Result:
     def intervals(self) -> dict[str, list[Pair | None]]:
         """For each column with error bars, one ``(low, high)`` per row (None where a value has none).
 
-        A choice and a comparison have none: there is no number to put it around.
+        A choice and a comparison have none: there is no number to put it around. Of many millions of rows take
+        :attr:`ends`.
         """
-        return {column: list(pairs) for column, pairs in self._intervals}
+        return {column: _pairs(*ends) for column, ends in self._intervals}
+
+    @property
+    def ends(self) -> dict[str, Ends]:
+        """The same as two Arrow columns of doubles each, low and high, NULL where a value has no interval.
+
+        >>> low, high = Result(pa.table({"n": [7]}), intervals={"n": [(5.0, 9.0)]}).ends["n"]
+        >>> low.to_pylist(), high.to_pylist()
+        ([5.0], [9.0])
+        """
+        return dict(self._intervals)
 
     def arrow(self) -> pa.Table:
         """The rows as an Arrow table."""
@@ -246,10 +261,9 @@ class Result:
     def serialise(self) -> bytes:
         """Everything as one Arrow IPC stream, for the ledger's replay; :func:`deserialise` reads it."""
         table = self.table
-        for i, (_, pairs) in enumerate(self._intervals):
-            for end in (0, 1):
-                values = [None if pair is None else float(pair[end]) for pair in pairs]
-                table = table.append_column(f"{i}.{end}", pa.array(values, pa.float64()))
+        for i, (_, ends) in enumerate(self._intervals):
+            for end, values in enumerate(ends):
+                table = table.append_column(f"{i}.{end}", values)
         meta = {
             "columns": self.table.num_columns,
             "intervals": [column for column, _ in self._intervals],
@@ -292,7 +306,7 @@ def deserialise(stored: bytes) -> Result:
     meta = json.loads(table.schema.metadata[_META])
     visible = meta["columns"]
     intervals = {
-        column: _pairs(table.column(visible + 2 * i), table.column(visible + 2 * i + 1))
+        column: (table.column(visible + 2 * i), table.column(visible + 2 * i + 1))
         for i, column in enumerate(meta["intervals"])
     }
     return Result(
@@ -321,24 +335,38 @@ def upstairs(module: str) -> Any:
     return importlib.import_module(f"dpsql.notebook.{module}")
 
 
-def interval_pairs(table: pa.Table, low: str, high: str) -> list[Pair | None]:
-    """The intervals that stand in two columns of a relation; None where either end is NULL."""
-    return _pairs(table.column(low), table.column(high))
+def _ends(given: Sequence[Pair | None] | Ends) -> Ends:
+    """Arrow columns as they are, pairs as two of them."""
+    if isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], pa.ChunkedArray):
+        low, high = given
+        return low, high
+    ends = ([None if pair is None else float(pair[i]) for pair in given] for i in (0, 1))
+    low, high = (pa.chunked_array([pa.array(values, pa.float64())]) for values in ends)
+    return low, high
+
+
+def _both(low: pa.ChunkedArray, high: pa.ChunkedArray) -> Ends:
+    """As doubles, NULL where either is."""
+    low, high = low.cast(pa.float64(), safe=False), high.cast(pa.float64(), safe=False)
+    if low.null_count or high.null_count:
+        known = pc.and_(pc.is_valid(low), pc.is_valid(high))
+        nothing = pa.scalar(None, pa.float64())
+        low, high = pc.if_else(known, low, nothing), pc.if_else(known, high, nothing)
+    return low, high
 
 
 def _pairs(low: pa.ChunkedArray, high: pa.ChunkedArray) -> list[Pair | None]:
     ends = zip(low.to_pylist(), high.to_pylist(), strict=True)
-    return [None if a is None or b is None else (float(a), float(b)) for a, b in ends]
+    return [None if a is None or b is None else (a, b) for a, b in ends]
 
 
 def _whole_numbers(table: pa.Table) -> pa.Table:
     """Decimals of scale 0 (DuckDB's HUGEINT) as int64 where all values fit; no other change."""
     for i, field in enumerate(table.schema):
         if pa.types.is_decimal(field.type) and field.type.scale == 0:
-            values = [None if v is None else int(v) for v in table.column(i).to_pylist()]
-            if all(v is None or _INT64[0] <= v <= _INT64[1] for v in values):
-                array = pa.chunked_array([pa.array(values, pa.int64())])
-                table = table.set_column(i, pa.field(field.name, pa.int64()), array)
+            with contextlib.suppress(pa.ArrowInvalid):  # one that does not fit
+                whole = table.column(i).cast(pa.int64())
+                table = table.set_column(i, pa.field(field.name, pa.int64()), whole)
     return table
 
 

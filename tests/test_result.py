@@ -6,6 +6,7 @@ import builtins
 import datetime
 import decimal
 import pickle
+import tracemalloc
 from typing import Any
 
 import duckdb
@@ -159,3 +160,36 @@ def test_dates_stay_dates() -> None:
     assert Result(pa.table({"d": pa.array([datetime.date(2020, 2, 29)])})).fetchall() == [
         (datetime.date(2020, 2, 29),)
     ]
+
+
+def test_intervals_are_columns_and_pairs_only_where_they_are_asked_for() -> None:
+    low, high = full().ends["m"]
+    assert (low.to_pylist(), high.to_pylist()) == ([float("-inf"), None], [2.0, None])
+    table = pa.table({"n": [1, 2, 3], "l": [0.0, None, 2.0], "h": [4, None, None]})
+    result = Result.finished(table, ["n"], (Interval("n", "l", "h"),))
+    assert result.intervals == {"n": [(0.0, 4.0), None, None]}, "half an interval is none"
+    assert result.ends["n"][0].null_count == 2
+    rows = 200_000
+    numbers = pa.array(range(rows), pa.float64())
+    given = pa.table({"n": range(rows), "l": numbers, "h": numbers})
+    tracemalloc.start()
+    many = Result.finished(given, ["n"], (Interval("n", "l", "h"),))
+    held = tracemalloc.get_traced_memory()[0]
+    pairs = many.intervals["n"]
+    asked = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert len(pairs) == rows and asked > 50 * rows > 100 * held, (
+        "a Python object for each, once they are asked for"
+    )
+
+
+def test_a_display_of_many_rows_looks_at_few_of_them() -> None:
+    rows = 1_000_000
+    numbers = pa.array(range(rows), pa.int64())
+    ends = (pa.chunked_array([numbers.cast(pa.float64())]),) * 2
+    result = Result(pa.table({"k": numbers, "n": numbers}), intervals={"n": ends}, loss="ε=1")
+    tracemalloc.start()
+    shown = repr(result)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert "1 000 000 rows" in shown and peak < 1 << 20, peak

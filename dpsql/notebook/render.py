@@ -144,11 +144,14 @@ def of_result(result: Result, rows: int | None = None) -> Sheet:
     gap = limit // 2 if total > limit else None
     kept = list(range(total)) if gap is None else [*range(gap), *range(total - (limit - gap), total)]
     table = result.table.take(kept) if gap is not None else result.table
-    intervals = result.intervals
+    intervals = result.ends
     columns: list[Column] = []
     for name, values in zip(result.columns, table.columns, strict=True):
         if name in intervals:
-            pairs = [intervals[name][i] for i in kept]
+            ends = (end.take(kept).to_pylist() for end in intervals[name])
+            pairs = [
+                None if low is None or high is None else (low, high) for low, high in zip(*ends, strict=True)
+            ]
             columns += _with_interval(name, values.to_pylist(), pairs, result.confidence)
         else:
             columns.append(_plain(name, values))
@@ -166,7 +169,7 @@ def caption(result: Result, shown: int | None = None) -> tuple[str, ...]:
     below = _below_zero(result)
     if below is not None:
         parts.append(f"{below} below 0 is noise around 0; GREATEST(..., 0) is free")
-    if result.intervals:
+    if result.ends:
         parts.append(NOISE_ONLY)
     elif result.event is not None and not result.notes and _measures(result):
         parts.append(NO_INTERVAL)
@@ -176,14 +179,14 @@ def caption(result: Result, shown: int | None = None) -> tuple[str, ...]:
 def _below_zero(result: Result) -> str | None:
     """The first column of whole numbers with one below 0 that the noise alone may have made."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
-    for name, pairs in result.intervals.items():
+    for name, (_, high) in result.ends.items():
         column = result.table.column(name)
-        if pa.types.is_integer(column.type) and any(
-            value is not None and pair is not None and value < 0 <= pair[1]
-            for value, pair in zip(column.to_pylist(), pairs, strict=True)
-        ):
-            return name
+        if pa.types.is_integer(column.type):
+            below = pc.and_(pc.less(column, pa.scalar(0, column.type)), pc.greater_equal(high, 0.0))
+            if pc.any(below).as_py():
+                return name
     return None
 
 
