@@ -329,7 +329,7 @@ class DuckDBEngine:
         with self._lock:
             if self._clone is None:
                 tables = self._policy.tables.values()
-                self._clone = Clone((self._places[t.name], list(self.schema(t).items())) for t in tables)
+                self._clone = Clone.of((self._places[t.name], list(self.schema(t).items())) for t in tables)
             self._clone.check(sql, lent)
 
     def lendable(self, table: pa.Table) -> None:
@@ -415,7 +415,8 @@ class DuckDBEngine:
         if self._con is not self._database:
             self._con.close()
         if self._clone is not None:
-            self._clone.close()
+            self._clone.put_away()
+            self._clone = None
         self._scratch.close()
 
 

@@ -6,7 +6,7 @@ import contextlib
 import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import duckdb
 import pyarrow as pa
@@ -17,6 +17,7 @@ from dpsql.errors import BindError
 from dpsql.policy import Policy, Table
 
 _LOST = re.compile("UUID|HUGEINT")
+_FATAL = (duckdb.FatalException, duckdb.InternalException)
 _KEPT, _LARGEST = 4, 1 << 26
 """Public relations that are kept, and their bytes."""
 
@@ -33,19 +34,26 @@ class Finisher:
     """Binds and runs public SQL.
 
     Statements are bound against empty relations before anything is paid; they are run over what was released.
-    Both databases are in memory, without access to files, network or settings.
+    One database in memory, without access to files, network or settings, does both: each of its connections has temporary
+    tables and views of its own, and those of the one that binds are empty. It is opened when it is first needed, for that
+    takes longer than most statements, and many need none.
     """
 
     def __init__(self, engine: PublicSource, policy: Policy) -> None:
         self._engine = engine
         self._tables = {table.name: table for table in policy.tables.values() if table.public}
         self._lock = threading.RLock()
-        self._binding, _ = _closed()
-        self._running, self._lending = _closed()
+        self._opened: _Connections | None = None
         self._bound: set[str] = set()
         self._loaded: set[str] = set()
         self._described: dict[str, list[tuple[str, str]]] = {}
         self._kept: dict[str, pa.Table] = {}
+
+    @property
+    def _open(self) -> _Connections:
+        if self._opened is None:
+            self._opened = _connections()
+        return self._opened
 
     def describe(
         self, sql: str, relations: Mapping[str, Sequence[tuple[str, str]]], public: Iterable[str] = ()
@@ -59,17 +67,19 @@ class Finisher:
         with self._lock:
             if key in self._described:
                 return self._described[key]
+            con = self._open.binding
             for name in public:
                 if name not in self._bound:
                     columns = list(self._engine.schema(self._tables[name]).items())
-                    self._binding.execute(f"CREATE TABLE {quoted(name)} AS {empty(columns)}")
+                    con.execute(f"CREATE TEMP TABLE {quoted(name)} AS {empty(columns)}")
                     self._bound.add(name)
             for name, given in relations.items():
-                self._binding.execute(f"CREATE OR REPLACE TEMP VIEW {quoted(name)} AS {empty(given)}")
+                con.execute(f"CREATE OR REPLACE TEMP VIEW {quoted(name)} AS {empty(given)}")
             try:
-                rows = self._binding.execute(f"DESCRIBE {sql}").fetchall()
+                rows = con.execute(f"DESCRIBE {sql}").fetchall()
             except duckdb.Error as error:
                 message = _cleaned(str(error))
+                self._anew(type(error))
             else:
                 message = ""
             if message:
@@ -85,7 +95,7 @@ class Finisher:
         Raises:
             BindError: it failed on them; the message may be shown, for nothing here is private.
         """
-        return self._run(self._running, sql, relations, public)
+        return self._run("running", sql, relations, public)
 
     def keep(self, sql: str, public: Iterable[str] = ()) -> pa.Table:
         """The rows of a query over public tables that says the same whenever it is asked, kept for the session where they
@@ -108,11 +118,11 @@ class Finisher:
         Raises:
             BindError: as above.
         """
-        return self._run(self._lending, sql, relations, public)
+        return self._run("lending", sql, relations, public)
 
     def _run(
         self,
-        con: duckdb.DuckDBPyConnection,
+        which: Literal["running", "lending"],
         sql: str,
         relations: Mapping[str, pa.Table],
         public: Iterable[str],
@@ -120,12 +130,14 @@ class Finisher:
         with self._lock:
             if not relations and sql in self._kept:
                 return self._kept[sql]
+            con: duckdb.DuckDBPyConnection = getattr(self._open, which)
             self._load(public)
             for name, table in relations.items():
                 con.register(name, table)
             outcome = run(con, sql, threading.Event())
             for name in relations:
                 con.unregister(name)
+            self._anew(outcome.failure)
         if outcome.stopped:
             raise KeyboardInterrupt
         if outcome.table is None:
@@ -134,10 +146,19 @@ class Finisher:
             )
         return outcome.table
 
+    def _anew(self, failure: type[BaseException] | None) -> None:
+        """After what invalidates DuckDB's whole instance, the next statement gets a new one."""
+        if failure is not None and issubclass(failure, _FATAL):
+            self.close()
+            self._opened = None
+            self._bound.clear()
+            self._loaded.clear()
+
     def _load(self, public: Iterable[str]) -> None:
+        con = self._open.running
         for name in public:
             if name not in self._loaded:
-                self._running.register("dpsql_loading", self._engine.public(self._tables[name]))
+                con.register("dpsql_loading", self._engine.public(self._tables[name]))
                 # Arrow knows no UUID and no 128-bit integers: what the schema says, they are again.
                 lost = {
                     c: kind
@@ -146,18 +167,24 @@ class Finisher:
                 }
                 casts = ", ".join(f"CAST({quoted(c)} AS {kind}) AS {quoted(c)}" for c, kind in lost.items())
                 columns = f"* REPLACE ({casts})" if casts else "*"
-                self._running.execute(f"CREATE TABLE {quoted(name)} AS SELECT {columns} FROM dpsql_loading")
-                self._running.unregister("dpsql_loading")
+                con.execute(f"CREATE TABLE {quoted(name)} AS SELECT {columns} FROM dpsql_loading")
+                con.unregister("dpsql_loading")
                 self._loaded.add(name)
 
     def close(self) -> None:
-        self._binding.close()
-        self._lending.close()
-        self._running.close()
+        for con in self._opened or ():
+            con.close()
 
 
-def _closed() -> tuple[duckdb.DuckDBPyConnection, duckdb.DuckDBPyConnection]:
-    """A database of its own, and a second connection to it whose Arrow tables keep DuckDB's types."""
+class _Connections(NamedTuple):
+    """Connections to one database. The Arrow tables of ``lending`` keep DuckDB's types."""
+
+    running: duckdb.DuckDBPyConnection
+    lending: duckdb.DuckDBPyConnection
+    binding: duckdb.DuckDBPyConnection
+
+
+def _connections() -> _Connections:
     con = duckdb.connect(
         ":memory:",
         config={
@@ -174,7 +201,7 @@ def _closed() -> tuple[duckdb.DuckDBPyConnection, duckdb.DuckDBPyConnection]:
     exact = con.cursor()
     exact.execute("SET SESSION arrow_lossless_conversion = true")
     con.execute("SET lock_configuration = true")
-    return con, exact
+    return _Connections(con, exact, con.cursor())
 
 
 def _plain(kind: pa.DataType) -> bool:

@@ -233,7 +233,7 @@ class SparkEngine:
     def _shapes(self) -> Clone:
         if self._clone is None:
             tables = self._policy.tables.values()
-            self._clone = Clone((_place(t), list(self._schemas[t.name].items())) for t in tables)
+            self._clone = Clone.of((_place(t), list(self._schemas[t.name].items())) for t in tables)
         return self._clone
 
     def execute(self, sql: str, lent: Mapping[str, pa.Table] | None = None) -> pa.Table:
@@ -321,7 +321,8 @@ class SparkEngine:
             for name in self._lent_globally:
                 self._session.catalog.dropGlobalTempView(name)
         if self._clone is not None:
-            self._clone.close()
+            self._clone.put_away()
+            self._clone = None
         if self._started:
             for session in {id(s): s for s in (self._session, self._given)}.values():
                 with contextlib.suppress(Exception):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+import weakref
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -13,7 +15,7 @@ import pytest
 
 from dpsql.engine.clone import Clone, empty, quoted
 from dpsql.engine.finish import Finisher
-from dpsql.engine.running import run
+from dpsql.engine.running import run, watched
 from dpsql.errors import BindError
 from dpsql.policy import Budget, Policy, Table
 
@@ -98,7 +100,7 @@ def test_failures_at_run_time_say_what_is_wrong(finisher: Finisher) -> None:
 
 def test_binding_is_quick_and_remembered(finisher: Finisher) -> None:
     finisher.describe("SELECT n FROM b", {"b": TYPES})
-    finisher._binding.close()  # a second look asks nobody
+    finisher._open.binding.close()  # a second look asks nobody
     assert finisher.describe("SELECT n FROM b", {"b": TYPES}) == [("n", "BIGINT")]
 
 
@@ -117,6 +119,65 @@ def test_a_clone_has_names_and_no_rows() -> None:
     with pytest.raises(BindError):
         clone.check("SELECT * FROM read_csv('/etc/passwd')", {})
     clone.close()
+
+
+def test_a_clone_that_was_put_away_serves_the_same_tables_only_and_keeps_nothing_that_was_lent() -> None:
+    tables = [(("memory", "main", "kept"), [("a", "INTEGER")])]
+    clone = Clone.of(tables)
+    clone.check("SELECT a, k FROM kept, lent", {"lent": [("k", "BIGINT")]})
+    clone.put_away()
+    other = Clone.of([(("memory", "main", "kept"), [("a", "BIGINT")])])
+    again = Clone.of(tables)
+    assert again is clone and other is not clone
+    assert Clone.of(tables) is not clone, "one clone for two sessions"
+    with pytest.raises(BindError, match="can't run"):
+        again.check("SELECT k FROM lent", {})
+    again.check("SELECT k FROM lent", {"lent": [("k", "DATE")]})
+
+
+def test_no_more_than_a_few_clones_wait() -> None:
+    made = [Clone.of([(("memory", "main", f"t{i}"), [("a", "INTEGER")])]) for i in range(6)]
+    for clone in made:
+        clone.put_away()
+    with pytest.raises(duckdb.Error, match="losed"):
+        made[0].shape("SELECT 1", {})
+    assert len(made[-1].shape("SELECT a FROM t5", {})) == 1
+
+
+def test_a_finisher_that_breaks_is_opened_anew(finisher: Finisher) -> None:
+    assert finisher._opened is None, "nothing was asked"
+    sql = "SELECT beds FROM b JOIN wards USING (ward)"
+    finisher.describe(sql, {"b": TYPES}, ["wards"])
+    before = finisher.finish(sql, {"b": RELEASED}, ["wards"])
+    opened = finisher._opened
+    finisher._anew(duckdb.BinderException)
+    assert finisher._opened is opened
+    finisher._anew(duckdb.FatalException)
+    assert finisher._opened is None
+    assert finisher.finish(sql, {"b": RELEASED}, ["wards"]).equals(before)
+    assert len(finisher.describe(f"{sql} LIMIT 1", {"b": TYPES}, ["wards"])) == 1
+
+
+def test_queries_share_a_thread_unless_they_run_at_once() -> None:
+    def ask(work: Callable[[], Any]) -> Any:
+        return watched(work, lambda: None, threading.Event()).table
+
+    seen = {ask(threading.get_ident) for _ in range(20)}
+    assert len(seen) == 1 and threading.get_ident() not in seen
+    outer, inner = ask(lambda: (threading.get_ident(), ask(threading.get_ident)))
+    assert outer != inner, "a query waits for itself"
+
+
+def test_a_thread_that_waits_holds_nothing_of_its_last_query() -> None:
+    class Rows:
+        pass
+
+    rows = Rows()
+    seen = weakref.ref(rows)
+    outcome = watched(lambda rows=rows: rows, lambda: None, threading.Event())  # type: ignore[misc]
+    assert outcome.table is rows  # type: ignore[comparison-overlap]
+    del rows, outcome
+    assert seen() is None
 
 
 def test_names_are_quoted() -> None:
