@@ -29,6 +29,8 @@ class Alarms:
         self._ledger, self._entropy = ledger, entropy
         self.declared: dict[str, Declaration] = {}
         self._open: dict[str, Alarm] = {}
+        self._used: dict[str, Alarm] = {}
+        """Those that closed themselves at their last hit, and were not CLOSEd since."""
 
     def open(self, declaration: Declaration, text: str) -> Ticket:
         """Reserves the whole and draws the noisy threshold.
@@ -50,6 +52,7 @@ class Alarms:
             alarm, value, threshold, sensitivity
         )
         self._open[key] = alarm
+        self._used.pop(key, None)
         self.declared[key] = declaration
         return ticket
 
@@ -59,16 +62,19 @@ class Alarms:
         # can't be written tells neither.
         alarm.ticket.update(alarm.stream.event)
         if alarm.stream.exhausted:
-            self.close(alarm.declaration.name)
+            self._used[alarm.declaration.name.lower()] = self.close(alarm.declaration.name)
         return above
 
     def close(self, name: str) -> Alarm:
-        """Settles a threshold by the hits found.
+        """Settles a threshold by the hits found. One that closed itself at its last hit is settled already, and is given
+        once more: whether CLOSE finds it open must not depend on the answers.
 
         Raises:
             BindError: no such threshold is open.
         """
         key = name.lower()
+        if key in self._used:
+            return self._used.pop(key)
         if key not in self._open:
             names = [alarm.declaration.name for alarm in self._open.values()]
             raise BindError(f"no threshold {name} is open.", hint=did_you_mean(name, names))

@@ -14,6 +14,7 @@ from dpsql.plan import Plan
 from dpsql.policy import Budget
 from dpsql.privacy.rounding import text
 from dpsql.result import Result
+from dpsql.sql.chosen.thresholds import Declaration
 from dpsql.sql.pretty import pretty
 
 FACTORS = tuple(Fraction(n, 10) for n in (1, 2, 5, 10, 20, 50, 100))
@@ -121,9 +122,11 @@ def explain_plan(plan: Plan, ledger: Ledger, budget: Budget, as_json: bool = Fal
     """The explanation of a plan, priced in the session's accountant."""
     sentences = [s for block in plan.blocks for s in block.explain()]
     event = plan.event
-    if event is None:
+    if not plan.blocks:
         price = "It reads nothing private and costs nothing."
         sentences = ["This statement reads public data only."]
+    elif event is None:
+        price = f"Would cost nothing more: it was reserved at DECLARE; {ledger.state().sentence}. No private data were read."
     else:
         state = ledger.state()
         price = f"Would cost {event.sentence()}; {state.sentence}. Nothing has been spent and no private data were read."
@@ -131,3 +134,10 @@ def explain_plan(plan: Plan, ledger: Ledger, budget: Budget, as_json: bool = Fal
     return Explanation(
         tuple(dict.fromkeys(sentences)), price, queries, plan.finish, as_json, errors_of(plan, budget)
     )
+
+
+def explain_declaration(declared: Declaration, ledger: Ledger, as_json: bool = False) -> Explanation:
+    """What DECLARE would reserve, and how its questions would be answered."""
+    event, state = declared.event, ledger.state()
+    price = f"Would reserve {event.sentence()}; {state.sentence}. Nothing has been spent and no private data were read."
+    return Explanation(declared.sentences(), price, (), "", as_json)

@@ -335,7 +335,7 @@ class Session:
 
     def explain(self, text: str, params: Mapping[str, Any] | None = None) -> Explanation:
         """What a statement would do and cost. Spends nothing and reads no private data."""
-        statements = [s for s in parse(text, params) if s.kind in ("query", "explain")]
+        statements = [s for s in parse(text, params) if s.kind in ("query", "explain", "declare")]
         if not statements:
             raise PrivacyError("there is no query to explain.")
         return self._explain(statements[-1])

@@ -133,3 +133,42 @@ def test_a_declared_threshold_between_two_counts(session: dpsql.Session, thresho
     assert session.sql("SELECT WITH alarm COUNT(*) FROM t WHERE s IS NOT NULL").fetchone() == (above,)
     plain = session.sql(f"SELECT ABOVE_THRESHOLD(COUNT(*), {threshold}) FROM t WHERE s IS NOT NULL")
     assert plain.fetchone() == (above,)
+
+
+def test_close_does_not_depend_on_the_answers(session: dpsql.Session) -> None:
+    """A cell that opens, asks and closes runs through, whether or not the last hit closed the threshold before."""
+    for threshold, hits in ((3, 1), (30, 0)):
+        cell = f"DECLARE alarm ABOVE_THRESHOLD {threshold}; SELECT WITH alarm COUNT(*) FROM t; CLOSE alarm"
+        *_, closed = session.run(cell)
+        assert closed.dicts()[0]["status"].startswith(f"closed after {hits} hit")
+        with pytest.raises(dpsql.BindError, match="no threshold alarm is open"):
+            session.sql("CLOSE alarm")
+    spent = [float(entry.event.basic[0]) for entry in session.ledger()]
+    assert spent[0] == 1e6 and spent[1] < 1e6  # the second found no hit
+
+
+def test_a_threshold_that_an_earlier_statement_of_the_cell_used_up_is_pointed_at(
+    session: dpsql.Session,
+) -> None:
+    ask = "SELECT WITH alarm COUNT(*) FROM t"
+    with pytest.raises(dpsql.BindError, match="is closed") as caught:
+        session.run(f"DECLARE alarm ABOVE_THRESHOLD 3; {ask}; {ask}")
+    assert "^" * len(ask) in "\n".join(caught.value.lines())
+
+
+def test_explain_says_what_a_threshold_reserves_and_that_it_reads_private_rows(
+    session: dpsql.Session,
+) -> None:
+    declare = "DECLARE alarm ABOVE_THRESHOLD 3 OPTIONS (epsilon = 2, max_hits = 4)"
+    for said in (
+        str(session.explain(declare)),
+        "\n".join(r[0] for r in session.sql(f"EXPLAIN {declare}").fetchall()),
+    ):
+        assert "Would reserve ε=2" in said and "at most 4 hits" in said and "public" not in said
+    with pytest.raises(dpsql.BindError, match="no epsilom"):
+        session.explain("DECLARE alarm ABOVE_THRESHOLD 3 OPTIONS (epsilom = 2)")
+    assert session.budget().spent_epsilon == 0
+    session.sql(declare)
+    said = str(session.explain("SELECT WITH alarm COUNT(*) FROM t"))
+    assert "reserved at DECLARE" in said and "is protected" in said and "public data only" not in said
+    assert "public data only" in str(session.explain("SELECT COUNT(*) FROM c"))

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from dpsql import plan
 from dpsql.errors import BindError, BudgetExceeded, Error, PrivacyError
-from dpsql.mechanisms.above_threshold import split
+from dpsql.mechanisms.above_threshold import Noise, split
 from dpsql.mechanisms.interactive import Probe
 from dpsql.mechanisms.sweep import ORD
 from dpsql.privacy.events import SparseVector
@@ -52,6 +52,20 @@ class Declaration:
     def event(self) -> SparseVector:
         """What DECLARE reserves."""
         return SparseVector(self.epsilon1, self.epsilon2, self.max_hits, None, self.refresh)
+
+    def sentences(self, confidence: float = 0.95) -> tuple[str, ...]:
+        """For EXPLAIN: before any question is known, in units of what one privacy unit may move its statistic by."""
+        noise = Noise(1, self.epsilon1, self.epsilon2, self.max_hits, monotone=False, refresh=self.refresh)
+        kind = "a fresh threshold for each round" if self.refresh else "one noisy threshold"
+        return (
+            f"Open the threshold {self.name}: statistics that are asked for one after another are compared with "
+            f"{float(self.threshold):g}, by {kind} that stays in memory (ε={float(self.epsilon1 + self.epsilon2):g}, "
+            f"at most {self.max_hits} hit{'s' if self.max_hits > 1 else ''}).",
+            f"A comparison is right beyond {noise.reach(confidence, 1):.4g} times what one privacy unit may move its "
+            f"statistic by, at {confidence:.0%}.",
+            "CLOSE, the last hit or the end of the session settles it: hits that were not found are not paid for "
+            + ("under any accountant." if self.refresh else "under basic composition."),
+        )
 
     def put(self, value: int, threshold: int, sensitivity: int) -> bool:
         """Asks; raises BindError when the threshold is not open."""
