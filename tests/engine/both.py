@@ -23,12 +23,41 @@ from dpsql.plan import Plan
 from dpsql.sql.bind import bind
 from dpsql.sql.parse import parse
 
-_UNIT = r'"\w+"\."dpsql_unit"'
-_DEALT = re.compile(
-    rf"hash\(xor\((hash\({_UNIT}\)|CAST\({_UNIT} AS BIGINT\)), (?:CAST\()?\d+(?: AS UBIGINT\))?\)\)"
+_UNIT = r'(?:hash\((?P<of>"\w+"\."dpsql_unit")\)|CAST\((?P<cast>"\w+"\."dpsql_unit") AS BIGINT\))'
+_SALT = r"(?:CAST\(\d+ AS UBIGINT\)|\d+)"
+_HASH = rf"hash\(xor\(hash\((?P<{{0}}>[\w.\"]+)\), {_SALT}\)\)"
+_TURN = rf"(?:CAST\({_HASH.format('turn')} >> 1 AS BIGINT\)|{_HASH.format('its')})"
+_MIXED = rf"hash\(xor\({_UNIT}, (?:{_TURN}|{_SALT})\)\)"
+_BLOCK = (
+    re.compile(rf"TRUNC\(CAST\({_MIXED} >> 11 AS DOUBLE\) \* (?P<scale>[0-9.e-]+)\)", re.IGNORECASE),
+    re.compile(rf"{_MIXED} >> (?P<shift>\d+)", re.IGNORECASE),
+    re.compile(rf"{_MIXED} % (?P<blocks>\d+)", re.IGNORECASE),
 )
-_SCALED = re.compile(rf"TRUNC\(CAST\({_DEALT.pattern} >> 11 AS DOUBLE\) \* [-0-9.e]+\)")
-"""A block as a part of the hash's range: here the remainder of the unit."""
+"""The number of a unit's block, as :func:`dpsql.mechanisms.blocks.block_number` writes it; a lifted query's is printed anew,
+with other capitals."""
+_DRAWN = re.compile(rf"\(hash\(xor\({_UNIT}, turns\.coin\)\) >> 2\) < \d+", re.IGNORECASE)
+"""Whether a unit takes part in a run."""
+
+
+def _dealt(found: re.Match[str]) -> str:
+    """The remainder of the unit, a turn further on in each turn."""
+    parts = found.groupdict()
+    if parts.get("scale") is not None:
+        blocks = round(float(parts["scale"]) * 2**53)
+    else:
+        blocks = int(parts["blocks"]) if parts.get("blocks") is not None else 1 << 64 - int(parts["shift"])
+    turn = parts["turn"] or parts["its"]
+    unit = f"CAST({parts['of'] or parts['cast']} AS BIGINT)"
+    return f"({unit} + {turn}) % {blocks}" if turn else f"{unit} % {blocks}"
+
+
+def dealt(sql: str) -> str:
+    """The query with its blocks dealt by the unit's own number, alike on every engine."""
+    for form in _BLOCK:
+        sql = form.sub(_dealt, sql)
+    sql = _DRAWN.sub(lambda m: f"(CAST({m['of'] or m['cast']} AS BIGINT) + turns.turn) % 2 = 0", sql)
+    assert not re.search(rf"xor\({_UNIT}", sql, re.IGNORECASE), f"a block is chosen by a hash: {sql}"
+    return sql
 
 
 class Both:
@@ -43,14 +72,7 @@ class Both:
 
     def __call__(self, sql: str, lent: Mapping[str, pa.Table] | None = None, /) -> pa.Table:
         lent = {**self.lent, **(lent or {})}
-        while found := _SCALED.search(sql):
-            unit = re.search(_UNIT, found[1])
-            assert unit is not None
-            sql = sql[: found.start()] + f"CAST({unit[0]} AS BIGINT) % 100" + sql[found.end() :]
-        while found := _DEALT.search(sql):
-            unit = re.search(_UNIT, found[1])
-            assert unit is not None
-            sql = sql[: found.start()] + f"CAST({unit[0]} AS BIGINT)" + sql[found.end() :]
+        sql = dealt(sql)
         mine, theirs = self.here.execute(self.ours(sql), lent), self.there.execute(sql, lent)
         assert_same(mine, theirs, sql)
         self.compared += 1
@@ -101,4 +123,4 @@ def released(session: dpsql.Session, plan: Plan, read: Both) -> int:
     return read.compared - before
 
 
-__all__ = ["SALT", "Both", "assert_same", "plan_of", "released"]
+__all__ = ["SALT", "Both", "assert_same", "dealt", "plan_of", "released"]

@@ -93,8 +93,13 @@ def aggregate(values: Walk, node: exp.Expr, suffix: str = "", window: bool = Fal
     if isinstance(node, exp.Sum):
         return _sum(value, word, suffix, plain=window or distinct)
     if isinstance(node, exp.Avg):
-        total = convert(_sum(value, word, suffix, plain=window or distinct), DOUBLE).sql
-        return Value(f"({total} / nullif(CAST(count({word}{value.sql}){suffix} AS DOUBLE), 0D))", DOUBLE)
+        total = _sum(value, word, suffix, plain=window or distinct)
+        counted = f"CAST(count({word}{value.sql}){suffix} AS DOUBLE)"
+        if value.type.kind == "DECIMAL" and (places := value.type.digits[1]):
+            # one division of two whole numbers, as in DuckDB: the sum's digits without their point
+            whole = f"CAST(replace(CAST({total.sql} AS STRING), '.', '') AS DOUBLE)"
+            return Value(f"({whole} / nullif({counted} * 1.0E{places}D, 0D))", DOUBLE)
+        return Value(f"({convert(total, DOUBLE).sql} / nullif({counted}, 0D))", DOUBLE)
     if isinstance(node, exp.Min | exp.Max):
         if node.expressions or value.type.kind in ("LIST", "STRUCT"):
             raise refused(f"{node.sql_name()} of {value.type.sql}")
@@ -192,6 +197,8 @@ def _window(values: Walk, node: exp.Expr) -> Value:
             raise refused("this frame of a window")
         over.append(f"{str(spec.args['kind']).upper()} BETWEEN {ends[0]} AND {ends[1]}")
     inner, suffix = node.this, f" OVER ({' '.join(over)})"
+    if isinstance(inner, exp.Filter):
+        inner = _of_those(inner)
     if type(inner) in _RANKS:
         if not sorts:
             raise refused("numbers without an order")
@@ -200,7 +207,21 @@ def _window(values: Walk, node: exp.Expr) -> Value:
         value, offset = values.of(inner.this), inner.args.get("offset")
         steps = values.of(offset).low if offset is not None else 1
         return Value(f"{inner.key}({value.sql}, {steps}){suffix}", value.type)
+    if isinstance(inner, exp.FirstValue):
+        value = values.of(inner.this)
+        return Value(f"first_value({value.sql}){suffix}", value.type)
     return aggregate(values, inner, suffix, window=True)
+
+
+def _of_those(node: exp.Filter) -> exp.Expr:
+    """An aggregate over the rows that meet a condition: NULL for the others, as Spark has no FILTER in a window."""
+    made = node.this.copy()
+    given = made.this if isinstance(made.this, exp.Expr) and not isinstance(made.this, exp.Star) else None
+    if isinstance(given, exp.Distinct | exp.Order) or (given is None and not isinstance(made, exp.Count)):
+        raise refused("this FILTER in a window")
+    one = exp.Literal.number(1) if given is None else given
+    made.set("this", exp.Case(ifs=[exp.If(this=node.expression.this.copy(), true=one)]))
+    return made
 
 
 def direction(item: exp.Expr) -> str:

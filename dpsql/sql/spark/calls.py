@@ -20,7 +20,9 @@ aggregates of doubles        over the sorted values of a group, by one task: Spa
 ``substring(x, 0, n)``       one character less: DuckDB counts from the place before the first
 regular expressions          refused: Java's backtrack, and time must not depend on a row
 ``reverse``, ``levenshtein`` refused: by characters there, by graphemes or bytes in DuckDB
-``strftime``, ``strptime``   refused: other letters, other rules
+``strftime``                 its numbers put together, with zeros before; other letters, and ``strptime``, are refused
+``list[n]``                  ``get``, which counts from 0 and gives NULL outside
+``signbit(x)``               the half plane of ``atan2``; the sign of a NaN is not seen
 ===========================  =========================================================================================
 
 ``lower`` and ``upper`` follow Java's rules where one letter becomes two (ß, İ) or depends on its place (final sigma);
@@ -46,7 +48,7 @@ from dpsql.sql.expressions.types import (
     Type,
     decimal,
 )
-from dpsql.sql.spark.dates import PARTS, between, epoch, interval, moment, part, truncated
+from dpsql.sql.spark.dates import PARTS, between, epoch, interval, moment, part, shown, truncated
 from dpsql.sql.spark.values import (
     HASH,
     LONG,
@@ -296,6 +298,15 @@ def _contains(given: list[Value]) -> Value:
     return Value(f"coalesce(array_contains({held.sql}, {item}), {rest})", BOOLEAN)
 
 
+def _element(given: list[Value]) -> Value:
+    """By its place, a literal; from the end where it is negative. There is none at 0."""
+    held, place = given[0], given[1].low
+    if held.type.element is None or place is None:
+        raise refused(f"an element of {held.type.sql}")
+    at = f"{place - 1}" if place > 0 else f"size({held.sql}) - {-place}" if place < 0 else "-1"
+    return Value(f"get({held.sql}, {at})", held.type.element)
+
+
 _FUNCTIONS: dict[str, Callable[[list[Value]], Value]] = {
     "hash": _hash, "xor": lambda g: Value(f"({bits(g[0])} ^ {bits(g[1])})", HASH if HASH in (g[0].type, g[1].type) else LONG),
     **{name: _real(name + "({0})") for name in (
@@ -320,7 +331,8 @@ _FUNCTIONS: dict[str, Callable[[list[Value]], Value]] = {
     "contains": _texts("contains({0}, {1})", BOOLEAN),
     "md5": _texts("md5({0})"), "sha1": _texts("sha1({0})"), "sha256": _texts("sha2({0}, 256)"),
     "concat": _concat, "concat_ws": lambda g: Value(f"concat_ws({', '.join(v.sql for v in g)})", TEXT),
-    "list_contains": _contains, "date_part": part, "date_trunc": truncated, "date_diff": between,
+    "signbit": _asked("coalesce({0} < 0D OR ({0} = 0D AND atan2({0}, -1D) < 0D), CASE WHEN {0} IS NOT NULL THEN FALSE END)"),
+    "list_contains": _contains, "list_extract": _element, "date_part": part, "date_trunc": truncated, "date_diff": between,
     "epoch": epoch, "last_day": lambda g: Value(f"last_day({moment(g[0])})", DATE),
     "dayname": lambda g: Value(f"date_format({moment(g[0])}, 'EEEE')", TEXT),
     "monthname": lambda g: Value(f"date_format({moment(g[0])}, 'MMMM')", TEXT),
@@ -363,6 +375,7 @@ _HANDLERS: dict[type[exp.Expr], Callable[[Walk, exp.Expr], Value]] = {
     exp.SHA2: _one("sha256", "this"), exp.ArrayContains: _one("list_contains", "this", "expression"),
     exp.Concat: _concatenated("concat"), exp.ConcatWs: _concatenated("concat_ws"), exp.DPipe: _joined,
     exp.Like: _like, exp.ILike: _like, exp.Escape: _escaped,
+    exp.TimeToStr: lambda values, node: shown(values.of(node.this), node.args["format"]),
     exp.Extract: _extract, exp.TimeToUnix: _one("epoch", "this"), exp.LastDay: _one("last_day", "this"),
     exp.Dayname: _one("dayname", "this"), exp.Monthname: _one("monthname", "this"),
     exp.TimestampTrunc: _unit("date_trunc", "this"), exp.DateTrunc: _unit("date_trunc", "this"),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from sqlglot import exp
 
-from dpsql.sql.expressions.types import DATE, DOUBLE, INTERVAL, TIMESTAMP
-from dpsql.sql.spark.values import LONG, Value, Walk, number, refused
+from dpsql.sql.expressions.types import DATE, DOUBLE, INTERVAL, TEXT, TIMESTAMP
+from dpsql.sql.spark.values import LONG, Value, Walk, number, refused, string
 
 # -- dates ------------------------------------------------------------------------------------------------------
 
@@ -62,6 +64,31 @@ def between(given: list[Value]) -> Value:
     else:
         raise refused(f"date_diff in a {unit}")
     return Value(f"CAST({made} AS BIGINT)", LONG)
+
+
+_LETTERS = {
+    "Y": ("year", 4), "m": ("month", 2), "d": ("day", 2), "H": ("hour", 2), "M": ("minute", 2), "S": ("second", 2),
+    "j": ("doy", 3), "w": ("dow", 1), "u": ("isodow", 1), "V": ("week", 2),
+}  # fmt: skip
+_NAMES = {"A": "EEEE", "a": "EEE", "B": "MMMM", "b": "MMM"}
+
+
+def shown(value: Value, form: exp.Expr) -> Value:
+    """strftime: by its letters, each a number of so many digits or a name; plain text between them."""
+    at, named = f"CAST({value.sql} AS TIMESTAMP_NTZ)", moment(value)
+    parts = []
+    for text, bare, letter in re.findall(r"([^%]+)|%(-?)(.?)", form.name, re.DOTALL):
+        if text or (letter == "%" and not bare):
+            parts.append(string(text or "%"))
+        elif letter in _NAMES and not bare:
+            parts.append(f"date_format({named}, '{_NAMES[letter]}')")
+        elif letter in _LETTERS:
+            unit, digits = _LETTERS[letter]
+            digit = f"CAST({PARTS[unit].format(at)} AS STRING)"
+            parts.append(digit if bare else f"lpad({digit}, {digits}, '0')")
+        else:
+            raise refused(f"strftime with %{bare}{letter}")
+    return Value(f"concat({', '.join(parts)})", TEXT)
 
 
 def epoch(given: list[Value]) -> Value:

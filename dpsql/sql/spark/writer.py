@@ -18,11 +18,12 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from dpsql.errors import BindError
-from dpsql.sql.dialect import parse_fragment, to_sql
+from dpsql.sql.dialect import parse_fragment
 from dpsql.sql.expressions.types import Type
 from dpsql.sql.relations.relation import fold
 from dpsql.sql.spark.aggregates import direction
-from dpsql.sql.spark.expressions import Values
+from dpsql.sql.spark.expressions import Values, compared
+from dpsql.sql.spark.shapes import of_distinct_values, own_groups
 from dpsql.sql.spark.values import LONG, Value, cast_to, identifier, meeting, refused
 
 Columns = Sequence[tuple[str, str]]
@@ -92,6 +93,10 @@ class Scope:
         raise BindError(f"there is no column {node.name} for Spark.")
 
 
+_AS_OF: dict[type[exp.Expr], tuple[str, str]] = {
+    exp.EQ: ("=", "="), exp.GTE: (">=", "<="), exp.GT: (">", "<"), exp.LTE: ("<=", ">="), exp.LT: ("<", ">"),
+}  # fmt: skip
+"""Comparisons of an ASOF JOIN, and what they are with their sides exchanged."""
 _RELATION_PARTS = ("this", "alias", "db", "catalog", "joins")
 _SELECT_PARTS = (
     "with_", "kind", "expressions", "from_", "joins", "where", "group", "having", "qualify", "order", "limit",
@@ -201,15 +206,11 @@ class _Writer:
         return Query(f"SELECT * FROM VALUES {listed}", tuple(zip(names, kinds, strict=True)))
 
     def _numbers(self, node: exp.Expr) -> Query:
-        """range(n): the whole numbers below n."""
+        """range(n), range(m, n): the whole numbers below n, from m on."""
         if isinstance(node, exp.GenerateSeries) and node.args.get("is_end_exclusive"):
-            start, end = node.args.get("start"), node.args.get("end")
-            if (
-                isinstance(end, exp.Literal)
-                and (start is None or start.name == "0")
-                and not node.args.get("step")
-            ):
-                return Query(f"range({int(end.name)})", (("range", LONG),))
+            ends = [node.args[key] for key in ("start", "end") if node.args.get(key) is not None]
+            if all(isinstance(end, exp.Literal) for end in ends) and not node.args.get("step"):
+                return Query(f"range({', '.join(str(int(end.name)) for end in ends)})", (("range", LONG),))
         raise refused(f"{node.sql_name()} in FROM" if isinstance(node, exp.Func) else node.key)
 
     # -- SELECT -------------------------------------------------------------------------------------------------
@@ -224,7 +225,7 @@ class _Writer:
     def _select(self, node: exp.Select) -> Query:
         _only(node, "SELECT", *_SELECT_PARTS)
         head, writer = self._with(node)
-        return writer._body(_of_distinct_values(node), head)
+        return writer._body(of_distinct_values(node), head)
 
     def _body(self, node: exp.Select, head: str) -> Query:
         scope = Scope([], outer=self._outer)
@@ -249,7 +250,7 @@ class _Writer:
         qualify = node.args.get("qualify")
         if qualify is not None:
             # Spark learns QUALIFY only late: the choice becomes a column, and a condition above it.
-            chosen = values.of(_own_groups(qualify.this)).sql
+            chosen = values.of(own_groups(qualify.this)).sql
             names = ", ".join(identifier(name) for name, _ in columns)
             inner = f"{word} {', '.join([*shown, f'{chosen} AS `dpsql_chosen`'])}{text}"
             text = f"SELECT {names} FROM ({inner}) AS `q` WHERE `dpsql_chosen`"
@@ -294,13 +295,14 @@ class _Writer:
     def _join(self, join: exp.Join, scope: Scope) -> str:
         _only(join, "JOIN", "this", "on", "kind", "side", "method")
         side, method = join.side.upper(), (join.method or "").upper()
-        text, source = self._relation(join.this)
+        beside = isinstance(join.this, exp.Lateral | exp.Unnest)
+        text, source = self._beside(join.this, scope) if beside else self._relation(join.this)
         on = join.args.get("on")
-        if method == "ASOF":
-            return self._as_of(join, text, source, scope)
+        if method == "ASOF" and on is not None and side in ("", "LEFT"):
+            return self._as_of(on, side, text, source, scope)
         if (
             method
-            or side not in ("", "LEFT", "RIGHT", "FULL")
+            or side not in ("", "LEFT", *(() if beside else ("RIGHT", "FULL")))
             or join.kind.upper() not in ("", "INNER", "OUTER", "CROSS")
         ):
             raise refused(" ".join(filter(None, (method, side, join.kind.upper(), "JOIN"))))
@@ -311,31 +313,61 @@ class _Writer:
             return f" CROSS JOIN {text}"
         return f" {side + ' ' if side else ''}JOIN {text} ON {self._expressions(scope).of(on).sql}"
 
-    def _as_of(self, join: exp.Join, text: str, source: Source, scope: Scope) -> str:
-        """``x ASOF LEFT JOIN t ON x.x >= t.t``: Spark has none. Each threshold is given its successor; a row then
-        lies between the two. The thresholds are candidates: public, distinct, and few enough to be sent to every task.
+    def _beside(self, node: exp.Expr, scope: Scope) -> tuple[str, Source]:
+        """UNNEST of a list and LATERAL, which look at the row beside them."""
+        alias = node.args["alias"]
+        name, renamed = alias.name, [column.name for column in alias.args.get("columns") or []]
+        if isinstance(node, exp.Unnest):
+            _only(node, "UNNEST", "expressions", "alias")
+            (argument,) = (self._expressions(scope).of(item) for item in node.expressions)
+            if argument.type.element is None:
+                raise refused(f"UNNEST of {argument.type.sql}")
+            column = renamed[0] if renamed else "unnest"
+            text = f"LATERAL explode({argument.sql}) AS {identifier(name)}({identifier(column)})"
+            return text, Source(name, ((column, argument.type.element),))
+        _only(node, "LATERAL", "this", "alias")
+        made = _Writer(self._known, scope).query(node.this)
+        return f"LATERAL ({made.sql}) AS {identifier(name)}", Source(name, _renamed(made.columns, renamed))
+
+    def _as_of(self, on: exp.Expr, side: str, text: str, source: Source, scope: Scope) -> str:
+        """``x ASOF JOIN t ON x.k = t.k AND x.x >= t.t``: Spark has none. Each row of t is given its neighbour among those
+        with its k; a row of x then lies between the two. Rows of t are public, and no two have equal k and t.
         """
-        on = join.args["on"]
-        simple = isinstance(on, exp.GTE) and isinstance(on.expression, exp.Column)
-        if join.side.upper() != "LEFT" or not simple or fold(on.expression.table) != fold(source.alias):
+        equal: list[tuple[exp.Expr, exp.Expr]] = []
+        nearest: list[tuple[exp.Expr, exp.Expr, str]] = []
+        for part in on.flatten() if isinstance(on, exp.And) else [on]:
+            while isinstance(part, exp.Paren):
+                part = part.this
+            word, turned = _AS_OF.get(type(part), ("", ""))
+            theirs = [
+                {fold(c.table) for c in s.find_all(exp.Column)} == {fold(source.alias)}
+                for s in (part.this, part.args.get("expression"))
+                if word and isinstance(s, exp.Expr)
+            ]
+            if theirs.count(True) != 1:
+                raise refused("an ASOF JOIN of this form")
+            own, at = (part.this, part.expression) if theirs[1] else (part.expression, part.this)
+            if word == "=":
+                equal.append((own, at))
+            else:
+                nearest.append((own, at, word if theirs[1] else turned))
+        if len(nearest) != 1:
             raise refused("an ASOF JOIN of this form")
-        name = identifier(source.alias)
-        at = identifier(on.expression.name)
-        inner = (
-            f"(SELECT *, lead({name}.{at}) OVER (ORDER BY {name}.{at}) AS `dpsql_next` FROM {text}) AS {name}"
-        )
+        own, at, word = nearest[0]
+        inside, outside = self._expressions(Scope([source])), self._expressions(scope)
+        there, here = inside.of(at), outside.of(own)
+        over = f"ORDER BY {there.sql} ASC NULLS FIRST"
+        if equal:
+            over = f"PARTITION BY {', '.join(inside.of(theirs).sql for _, theirs in equal)} {over}"
+        name, look = identifier(source.alias), "lead" if word[0] == ">" else "lag"
+        inner = f"(SELECT *, {look}({there.sql}) OVER ({over}) AS `dpsql_next` FROM {text}) AS {name}"
         scope.sources.append(source)
-        x = self._expressions(scope).of(on.this)
-        kind = meeting((x.type, dict(source.columns)[on.expression.name]))
-        low, high, value = (
-            cast_to(v, kind)
-            for v in (
-                Value(f"{name}.{at}", dict(source.columns)[on.expression.name]),
-                Value(f"{name}.`dpsql_next`", dict(source.columns)[on.expression.name]),
-                x,
-            )
-        )
-        return f" LEFT JOIN {inner} ON {value} >= {low} AND ({name}.`dpsql_next` IS NULL OR {value} < {high})"
+        following = Value(f"{name}.`dpsql_next`", there.type)
+        tests = [compared(outside.of(own), "=", inside.of(theirs)) for own, theirs in equal]
+        tests.append(compared(here, word, there))
+        beyond = {">=": "<", ">": "<=", "<=": ">", "<": ">="}[word]
+        tests.append(f"({following.sql} IS NULL OR {compared(here, beyond, following)})")
+        return f" {side + ' ' if side else ''}JOIN {inner} ON {' AND '.join(tests)}"
 
     def _group(self, node: exp.Select, scope: Scope, values: Values) -> str:
         group = node.args.get("group")
@@ -385,83 +417,3 @@ class _Writer:
 def _renamed(columns: Iterable[tuple[str, Type]], names: Sequence[str]) -> tuple[tuple[str, Type], ...]:
     listed = list(columns)
     return tuple((names[i] if i < len(names) else name, kind) for i, (name, kind) in enumerate(listed))
-
-
-def _own_groups(node: exp.Expr) -> exp.Expr:
-    """Looks back in one long sort, which plans are written with, as numbers within each unit.
-
-    DuckDB is quick at one long sort; Spark would do it in one task, where every unit can be sorted by itself. That the row
-    n places before is of another u means that fewer than n rows of its u come first; that the first row n groups of
-    peers before is of another u, that fewer than n such groups do. Several columns are another where one of them is;
-    what stands between them in the order is a hash of them.
-    """
-    if isinstance(node, exp.Paren):
-        return _own_groups(node.this)
-    if isinstance(node, exp.And):
-        return exp.And(this=_own_groups(node.this), expression=_own_groups(node.expression))
-    looks = [_look(part) for part in node.flatten()] if isinstance(node, exp.Or) else [_look(node)]
-    if not looks or any(look is None for look in looks):
-        return node
-    (rank, places), *others = {(rank, offset) for rank, offset, _, _ in filter(None, looks)}
-    columns = [column for _, _, column, _ in filter(None, looks)]
-    orders = {to_sql(order) for _, _, _, order in filter(None, looks)}
-    order = next(order for _, _, _, order in filter(None, looks))
-    rest = [item for item in order.expressions if item.this not in columns]
-    if others or len(orders) > 1 or not rest or len(rest) + len(columns) != len(order.expressions):
-        return node
-    first = order.expressions[0].this
-    if first not in columns:
-        return node
-    own = exp.Window(
-        this=exp.DenseRank() if rank else exp.RowNumber(), partition_by=[column.copy() for column in columns],
-        order=exp.Order(expressions=[item.copy() for item in rest]), over="OVER",
-    )  # fmt: skip
-    return exp.LTE(this=own, expression=exp.Literal.number(places))
-
-
-def _look(node: exp.Expr) -> tuple[bool, str, exp.Expr, exp.Order] | None:
-    """One look back: whether it counts groups of peers, how far it goes, the column, and the order."""
-    if not isinstance(node, exp.NullSafeNEQ) or not isinstance(node.this, exp.Window):
-        return None
-    window, column = node.this, node.expression
-    order, spec = window.args.get("order"), window.args.get("spec")
-    if window.args.get("partition_by") or order is None or window.this.this != column:
-        return None
-    if isinstance(window.this, exp.Lag) and spec is None:
-        return False, window.this.args["offset"].name, column, order
-    if not isinstance(window.this, exp.FirstValue) or spec is None:
-        return None
-    ends = [(to_sql(spec.args[end]), spec.args.get(f"{end}_side")) for end in ("start", "end")]
-    if spec.args.get("kind") != "GROUPS" or ends[0] != ends[1] or ends[0][1] != "PRECEDING":
-        return None
-    return True, ends[0][0], column, order
-
-
-def _of_distinct_values(node: exp.Select) -> exp.Select:
-    """``SELECT PERCENTILE_DISC(p) WITHIN GROUP (ORDER BY v) AS q FROM ...``: the first value that p of the rows reach.
-
-    Spark knows it for doubles only, and would hold all values in one task's memory; sums over the distinct values may
-    spill, and take any type.
-    """
-    item = node.expressions[0].unalias() if len(node.expressions) == 1 else None
-    from_ = node.args.get("from_")
-    if (
-        not isinstance(item, exp.WithinGroup)
-        or not isinstance(item.this, exp.PercentileDisc)
-        or from_ is None
-    ):
-        return node
-    if any(
-        node.args.get(key) for key in ("group", "joins", "with_", "qualify", "order", "limit", "distinct")
-    ):
-        return node
-    value, at = to_sql(item.expression.expressions[0].this), to_sql(item.this.this)
-    where = f" AND ({to_sql(node.args['where'].this)})" if node.args.get("where") is not None else ""
-    counted = f"SELECT {value} AS v, COUNT(*) AS c FROM {to_sql(from_.this)} WHERE ({value}) IS NOT NULL{where} GROUP BY 1"
-    summed = f"SELECT v, SUM(c) OVER (ORDER BY v) AS upto, SUM(c) OVER () AS n FROM ({counted}) AS counted"
-    reached = f"CAST(upto AS DOUBLE) >= CAST({at} AS DOUBLE) * CAST(n AS DOUBLE)"
-    made = parse_fragment(
-        f"SELECT MIN(v) AS {node.expressions[0].alias_or_name or 'q'} FROM ({summed}) AS summed WHERE {reached}"
-    )
-    assert isinstance(made, exp.Select)
-    return made
