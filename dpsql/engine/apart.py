@@ -3,6 +3,9 @@
 The query of a subsample block is the analyst's, and may do what makes DuckDB give up its whole instance. On the private
 connection that would be seen by every later block and statement, so one unit's row would speak for all of them. Here
 the next block finds a new instance.
+
+It has one thread: with more, which rows come first (and in which order doubles are added) is decided by how work is cut,
+which rows of other blocks may do.
 """
 
 from __future__ import annotations
@@ -47,7 +50,7 @@ class Apart:
         return outcome
 
     def _open(self) -> duckdb.DuckDBPyConnection:
-        con = duckdb.connect(":memory:", config=self._config)
+        con = duckdb.connect(":memory:", config={**self._config, "threads": "1"})
         configure(con, self._settings)
         con.execute("SET enable_external_access = false")
         con.execute("SET lock_configuration = true")

@@ -212,7 +212,7 @@ class Rows:
     def ordered(self) -> str:
         """By block and then by all that a row says, so that the order of a block's rows says nothing of other blocks."""
         # lists with zeros of two signs are equal, and look different
-        lists = [name for name, kind in self.columns if "DOUBLE[" in kind]
+        lists = [name for name, kind in self.columns if "DOUBLE[" in kind or "FLOAT[" in kind]
         return _by_block(self.query, [name for name, _ in self.columns], lists)
 
 
@@ -237,7 +237,8 @@ class _Parts:
         return self.ends[number] - self.starts[number]
 
     def rows(self, number: int) -> pa.Table:
-        return self.table.slice(self.starts[number], self.size(number))
+        """In one piece: where the table's pieces end is up to the other blocks, and a query over them would show it."""
+        return self.table.slice(self.starts[number], self.size(number)).combine_chunks()
 
 
 @dataclass(frozen=True)
@@ -328,6 +329,8 @@ class PythonBlocks:
     column: str
     function: Callable[..., Any] = field(compare=False, repr=False)
     version: str = ""
+    as_text: tuple[str, ...] = ()
+    """Arguments whose equal values may look different: they are sorted by how they are written, too."""
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -338,7 +341,7 @@ class PythonBlocks:
 
     @property
     def queries(self) -> tuple[str, ...]:
-        return (_by_block(self.query, self.arguments),)
+        return (_by_block(self.query, self.arguments, self.as_text),)
 
     def results(self, read: Read, entropy: Entropy) -> Results:
         parts = _Parts.of(read(salted(self.queries[0], entropy)), self.blocks)

@@ -25,6 +25,7 @@ from dpsql.sql.options import call_of
 from dpsql.sql.public import Schema, schemas
 from dpsql.sql.relations.relation import Field, Relation, column, fold
 from dpsql.sql.relations.units import whole_unit
+from dpsql.sql.stable.steady import one_face
 
 if TYPE_CHECKING:
     from dpsql.sql.binder import Binder
@@ -117,6 +118,7 @@ class Each:
         if not self.rows:
             raise PrivacyError("a query inside SUBSAMPLE needs private rows.", span=span_of(tree))
         _one_kind_of_unit(self.private, tree)
+        _one_kind_of_row(self.private, tree)
         sql = to_sql(tree)
         try:
             found = self.binder.finish.describe(sql, self._schemas(), self.binder.public)
@@ -208,11 +210,8 @@ class Each:
             if f.hidden or lent is None or (self._names is not None and fold(f.name) not in self._names):
                 continue
             name = to_sql(exp.to_identifier(f.name, quoted=True))
-            sql = to_sql(f.typed.node)
+            sql = to_sql(one_face(f.typed).node)  # equals have no order to sort them by
             back = lent == f.typed.type.sql
-            sql = (
-                f"{sql} + 0.0" if lent == "DOUBLE" else sql
-            )  # -0.0 is 0.0: equals have no order to sort them by
             items.append(f"{sql if back else f'CAST({sql} AS VARCHAR)'} AS {name}")
             kept.append(f"{name if back else f'CAST({name} AS {f.typed.type.sql})'} AS {name}")
             columns.append((f.name, lent))
@@ -320,3 +319,17 @@ def _one_kind_of_unit(private: list[Relation], tree: exp.Expr) -> None:
             span=span_of(tree.args["from_"]) if tree.args.get("from_") else None,
             hint="ask the owner for units of one type, or query the tables one at a time.",
         )
+
+
+def _one_kind_of_row(private: list[Relation], tree: exp.Expr) -> None:
+    """A row that is its own unit is dealt by all that it says: read twice, with other columns, it would be in two blocks."""
+    kinds: dict[str, tuple[str, ...]] = {}
+    for relation in (r.renamed("same") for r in private if r.unit is None):
+        said = (to_sql(relation.source), *(to_sql(f.typed.node) for f in relation.fields))
+        for table in relation.tables:
+            if kinds.setdefault(table.name, said) != said:
+                raise PrivacyError(
+                    f"each row of {table.name} is a privacy unit, and is read here with other columns than there.",
+                    span=span_of(tree.args.get("from_") or tree.expressions[0]),
+                    hint=f"name {table.name} itself in both places, or ask the owner for a privacy unit column.",
+                )

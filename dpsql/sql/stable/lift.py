@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from dpsql.errors import BindError, PrivacyError
 from dpsql.sql import safe
-from dpsql.sql.dialect import expression_of, parse_fragment, span_of, to_sql
+from dpsql.sql.dialect import parse_fragment, span_of, to_sql
 from dpsql.sql.expressions.types import BIGINT, DOUBLE, Type, Typed
 from dpsql.sql.naming import fresh_names, label_of
 from dpsql.sql.options import Call, call_of
@@ -250,7 +250,7 @@ class Lifter:
         limit = tree.args.get("limit")
         if limit is not None:
             count = limit.expression.name
-            ties = [*ordered, *(f"g.{name}" for name, _, _ in keys)]
+            ties = [*ordered, *(part for name, t, _ in keys for part in _all_of(f"g.{name}", t))]
             text += f" QUALIFY row_number() OVER (PARTITION BY g.{BLOCK} ORDER BY {', '.join(ties) or '1'}) <= {int(count)}"
         single = not keys or (limit is not None and limit.expression.name == "1")
         return Lifted(text, tuple(Field(n, t) for n, t in outputs), single)
@@ -269,7 +269,8 @@ class Lifter:
             items.append(f"{to_sql(safe.total(node.this, names).node)} {_direction(node)}")
         if not items:
             raise PrivacyError("LIMIT inside SUBSAMPLE needs ORDER BY.", span=span_of(limit))
-        items += [to_sql(f.typed.node) for f in fields]  # among equals, not the first that comes
+        for f in fields:  # among equals, not the first that comes
+            items += _all_of(to_sql(f.typed.node), f.typed)
         whole = int(limit.expression.name)
         # The block as an expression of this FROM: by its name it would be that of the level above, seen sideways.
         text += f" QUALIFY row_number() OVER (PARTITION BY {block} ORDER BY {', '.join(items)}) <= {whole}"
@@ -322,13 +323,9 @@ class Grouped:
         return self.made[text][1].node.copy()
 
 
-def _one_faced(typed: Typed, place: exp.Expr) -> Typed:
-    """A value that looks like all its equals: which of them is shown would depend on which row came first."""
-    if typed.type.kind == "DOUBLE":
-        return replace(typed, node=expression_of(f"({to_sql(typed.node)}) + 0.0"))
-    if typed.type.two_faced:
-        raise _unliftable(place, typed.type.sql)
-    return typed
+def _all_of(sql: str, typed: Typed) -> list[str]:
+    """What a value is sorted by so that none but the same are equal: how it is written, where equals may look different."""
+    return [sql, f"CAST({sql} AS VARCHAR)"] if typed.type.two_faced else [sql]
 
 
 def _direction(node: exp.Expr) -> str:

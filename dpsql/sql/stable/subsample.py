@@ -35,6 +35,7 @@ from dpsql.sql.relations.units import holder, whole_unit
 from dpsql.sql.stable.combine import COMBINERS, combiner, combiner_name, feature_votes, needs_delta
 from dpsql.sql.stable.each import Each
 from dpsql.sql.stable.lift import Lifter
+from dpsql.sql.stable.steady import one_face
 
 if TYPE_CHECKING:
     from dpsql.sql.binder import Binder
@@ -322,10 +323,11 @@ def _python(this: Subsample, found: tuple[str, exp.Expr], sampling: Sampling) ->
     names = bound.names
     private = holder(bound)
     items = [f"{sampling.number(private, bound.unit)} AS block"]
-    arguments = []
+    arguments, as_text = [], []
     for i, place in enumerate(call.expressions):
         typed = safe.total(place, names)
         arguments.append(f"x{i}")
+        as_text += [f"x{i}"] if typed.type.two_faced and typed.type.kind != "DOUBLE" else []
         items.append(f"{_argument(typed)} AS x{i}")
     if not arguments:
         raise BindError(
@@ -339,7 +341,14 @@ def _python(this: Subsample, found: tuple[str, exp.Expr], sampling: Sampling) ->
     text += f" WHERE {' AND '.join(conditions)}" if conditions else ""
     function = this.binder.catalog.functions[call.name.lower()]
     made = PythonBlocks(
-        text, tuple(arguments), sampling.total, call.name.lower(), name, function, version_of(function)
+        text,
+        tuple(arguments),
+        sampling.total,
+        call.name.lower(),
+        name,
+        function,
+        version_of(function),
+        tuple(as_text),
     )
     kind = DOUBLE if this.options.get("bounds") is not None else TEXT
     return Found(made, (Field(name, Typed(column(name), kind)),), [(key, source)])
@@ -349,6 +358,6 @@ def _argument(typed: Typed) -> str:
     """As numpy takes it: numbers beyond 64 bits and exact decimals become doubles."""
     wide = typed.type.kind == "DECIMAL" or typed.type.sql in ("HUGEINT", "UHUGEINT")
     sql = to_sql(typed.node)
-    if typed.type.kind == "DOUBLE":
-        return f"{sql} + 0.0"  # -0.0 is 0.0: the rows of a block are sorted, and equals have no order
+    if typed.type.kind == "DOUBLE":  # one zero, one NaN: the rows of a block are sorted, and equals are not
+        return to_sql(one_face(typed).node)
     return f"CAST({sql} AS DOUBLE)" if wide else sql
