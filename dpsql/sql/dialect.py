@@ -427,5 +427,29 @@ def span_of(node: exp.Expr | None) -> Span | None:
     return None if start is None else (start, end + 1)
 
 
-def to_sql(tree: exp.Expr, dialect: str = "duckdb") -> str:
-    return tree.sql(dialect=dialect, comments=False, normalize_functions=False)
+def to_sql(tree: exp.Expr) -> str:
+    return _DUCKDB.generate(_bare(tree), copy=False, comments=False, normalize_functions=False)
+
+
+def _bare(tree: exp.Expr) -> exp.Expr:
+    """A copy that a generator may change, without positions and comments: a quarter of the time of ``tree.copy()``."""
+    root = tree.__class__()
+    stack = [(tree, root)]
+    while stack:
+        node, copy = stack.pop()
+        copy._type = node._type
+        for key, value in node.args.items():
+            if isinstance(value, exp.Expr):
+                child = copy.args[key] = value.__class__()
+                child.parent, child.arg_key = copy, key
+                stack.append((value, child))
+            elif type(value) is list:
+                copy.args[key] = held = list(value)
+                for i, item in enumerate(value):
+                    if isinstance(item, exp.Expr):
+                        child = held[i] = item.__class__()
+                        child.parent, child.arg_key, child.index = copy, key, i
+                        stack.append((item, child))
+            else:
+                copy.args[key] = value
+    return root

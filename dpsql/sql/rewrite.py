@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from dpsql.mechanisms.base import SALT
 from dpsql.sql.dialect import to_sql
@@ -116,18 +117,22 @@ class Exact:
         items += [f"({sql}) AS {name}" for sql, name in self._values.items()]
         items += list(extra)
         conditions = [self.where] if self.where else []
-        if self.bound.unit is not None:
-            unit = to_sql(self.bound.unit)
+        unit, source = self._from
+        if unit is not None:
             items.insert(0, f"{unit} AS {_U}")
             conditions.append(f"{unit} IS NOT NULL")
         if inside and self.domain is not None and self.groups is not None:
             names = ", ".join(f"({key.sql})" for key in self.keys)
             conditions.append(f"({names}) IN (SELECT ({', '.join(key.name for key in self.keys)}) FROM domain)"
                               if len(self.keys) > 1 else f"{names} IN (SELECT {self.keys[0].name} FROM domain)")  # fmt: skip
-        text = f"SELECT {', '.join(items) or '1 AS one'} FROM {to_sql(self.bound.source)}"
-        for join in self.bound.joins:
-            text += " " + to_sql(join)
+        text = f"SELECT {', '.join(items) or '1 AS one'} FROM {source}"
         return text + (f" WHERE {' AND '.join(f'({c})' for c in conditions)}" if conditions else "")
+
+    @cached_property
+    def _from(self) -> tuple[str | None, str]:
+        """The unit and the FROM clause, written once for all the queries that read these rows."""
+        unit = to_sql(self.bound.unit) if self.bound.unit is not None else None
+        return unit, " ".join(map(to_sql, (self.bound.source, *self.bound.joins)))
 
     def held(self, value: str, groups: int) -> str:
         """The rows themselves, for mechanisms that need them: the keys, and ``value`` as ``v``."""
