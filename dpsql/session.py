@@ -22,7 +22,7 @@ from dpsql.mechanisms.base import SALT, Read, Reader, Release
 from dpsql.noise.entropy import Entropy
 from dpsql.plan import Plan
 from dpsql.policy import Policy
-from dpsql.privacy.events import Event, compose
+from dpsql.privacy.events import Event, charged, compose
 from dpsql.result import Result, upstairs
 from dpsql.show import show
 from dpsql.sql.bind import bind
@@ -216,11 +216,12 @@ class Session:
             schemas = {b.name: b.columns for b in plan.blocks}
             lent = {i.name: self._finisher.describe(i.sql, schemas, plan.public) for i in block.inputs}
             lent |= getattr(block.operator, "lends", {})
+            apart = getattr(block.operator, "apart", ())
             for item in block.inputs if not self._engine.lossless else ():
                 if not any(name in item.sql for name in schemas):
                     self._engine.lendable(self._finisher.finish(item.sql, {}, plan.public))
             for query in getattr(block.operator, "checked", block.operator.queries):
-                self._engine.check(query.replace(SALT, "0"), lent)
+                self._engine.check(query.replace(SALT, "0"), lent, query in apart)
 
     def _reserve(self, statement: Statement, plan: Plan, key: str) -> Any:
         if plan.event is None:
@@ -278,7 +279,7 @@ class Session:
             table,
             plan.columns,
             plan.intervals,
-            loss=event.sentence() if event is not None else "",
+            loss=self._charge(event),
             event=event,
             notes=(*plan.notes, *notes),
             statement_id=ticket.statement_id
@@ -296,7 +297,11 @@ class Session:
         left = self._ledger.state().sentence
         if stored is not None:
             return f"from {stored.when_text}, no charge · {left}"
-        return f"cost {event.sentence()} · {left}"
+        return f"cost {self._charge(event)} · {left}"
+
+    def _charge(self, event: Event | None) -> str:
+        """What the session's accountant charges, in words."""
+        return charged(event, self.policy.budget.accountant).sentence() if event is not None else ""
 
     # -- everything else ----------------------------------------------------------------------------------------
 
@@ -327,7 +332,7 @@ class Session:
     def _said(self, name: str, status: str, event: Event, ticket: Any) -> Result:
         return Result(
             pa.table({"threshold": [name], "status": [status]}),
-            loss=event.sentence(),
+            loss=self._charge(event),
             event=event,
             statement_id=ticket.statement_id,
             cost_line=self._cost_line(event, None),

@@ -26,7 +26,7 @@ the session's relation:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar
@@ -47,6 +47,7 @@ __all__ = [
     "RoundedGaussian",
     "SparseVector",
     "StableTest",
+    "charged",
     "compose",
 ]
 
@@ -414,6 +415,20 @@ def compose(events: Iterable[Event]) -> Event:
     if not flat:
         raise ValueError("nothing happened: there is no event to compose")
     return flat[0] if len(flat) == 1 else Composed(flat)
+
+
+def charged(event: Event, accountant: str) -> Event:
+    """What an accountant charges: hits that one noisy threshold did not find are free in ``basic`` alone.
+
+    >>> found = SparseVector(Fraction(1), Fraction(1), 10, hits=3)
+    >>> charged(found, "basic").sentence(), charged(found, "zcdp").sentence()
+    ('ε=1.3', 'ε=2')
+    """
+    if isinstance(event, Composed):
+        return Composed(tuple(charged(part, accountant) for part in event.events))
+    if isinstance(event, SparseVector) and accountant != "basic" and not event.refresh:
+        return replace(event, hits=None)
+    return event
 
 
 def _repeated(count: int, mu: Fraction) -> Fraction:

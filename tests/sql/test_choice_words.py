@@ -172,3 +172,20 @@ def test_explain_says_what_a_threshold_reserves_and_that_it_reads_private_rows(
     said = str(session.explain("SELECT WITH alarm COUNT(*) FROM t"))
     assert "reserved at DECLARE" in said and "is protected" in said and "public data only" not in said
     assert "public data only" in str(session.explain("SELECT COUNT(*) FROM c"))
+
+
+@pytest.mark.parametrize(("accountant", "whole"), [("basic", False), ("zcdp", True), ("gdp", True)])
+def test_the_cost_that_is_shown_is_what_is_charged(
+    con: duckdb.DuckDBPyConnection, accountant: str, whole: bool
+) -> None:
+    """Hits that were not found are free in a basic session only, and so it says; rounds that never began are anywhere."""
+    policy = dpsql.Policy.loads(POLICY.replace('"basic"', f'"{accountant}"'))
+    with dpsql.connect(con, policy=policy) as session:
+        choice = f"SELECT ABOVE_THRESHOLD({MANY}, 1.5, max_hits => 10, epsilon => 1000) OVER c FROM t"
+        found = session.sql(choice)
+        assert found.shape[0] == 1
+        assert (found.loss == "ε=1000") == whole
+        assert f"cost {found.loss} " in found.cost_line
+        assert session.sql(choice.replace("10,", "10, refresh => TRUE,")).loss == "ε=200"
+        session.sql("DECLARE a ABOVE_THRESHOLD 50 OPTIONS (epsilon = 1000, max_hits = 2)")
+        assert (session.sql("CLOSE a").loss == "ε=1000") == whole
