@@ -46,8 +46,10 @@ class Engine(Protocol):
         """A fingerprint of the data as the owner published them; changes when files change."""
         ...
 
-    def check(self, sql: str, lent: Mapping[str, Sequence[tuple[str, str]]]) -> None:
+    def check(self, sql: str, lent: Mapping[str, Sequence[tuple[str, str]]], apart: bool = False) -> None:
         """Binds an exact query against empty relations, before anything is paid.
+
+        ``apart``: it reads lent relations alone, and is run away from the private data.
 
         Raises BindError when the engine would refuse it whatever the data are.
         """

@@ -57,6 +57,11 @@ _ENUM = re.compile(r"ENUM\((?:'(?:[^']|'')*'(?:, *)?)*\)")
 _LENGTH = re.compile(r"\[\d+\]")
 
 
+def beside(resources: Mapping[str, str] | None = None) -> Apart:
+    """A database for queries over lent relations alone, with the settings that plans rely on."""
+    return Apart({**_CONFIG, **(resources or {})}, _SETTINGS)
+
+
 class DuckDBEngine:
     """See :class:`dpsql.engine.base.Engine`.
 
@@ -101,7 +106,7 @@ class DuckDBEngine:
         self._database = ":memory:" if isinstance(database, Mapping) else database
         self._token = uuid.uuid4().hex
         self._clone: Clone | None = None
-        self._scratch = Apart({**_CONFIG, **self._resources}, _SETTINGS)
+        self._scratch = beside(self._resources)
         self._stop = threading.Event()
         self._room: int | None = None
         self._sources = {t.name: self._files(t) for t in policy.tables.values() if t.source is not None}
@@ -320,7 +325,7 @@ class DuckDBEngine:
             parts.append(self._token)
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
-    def check(self, sql: str, lent: Mapping[str, Columns]) -> None:
+    def check(self, sql: str, lent: Mapping[str, Columns], apart: bool = False) -> None:
         """Binds an exact query against an empty copy of the schema, before anything is paid.
 
         Raises:

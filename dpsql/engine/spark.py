@@ -27,6 +27,7 @@ import pyarrow as pa
 
 from dpsql.engine.base import ended
 from dpsql.engine.clone import Clone, Columns, empty, quoted
+from dpsql.engine.duckdb import beside
 from dpsql.engine.files import found, stamps
 from dpsql.engine.running import watched
 from dpsql.errors import BindError, PolicyError
@@ -84,6 +85,7 @@ class SparkEngine:
             for setting, value in _SETTINGS.items():
                 self._session.conf.set(setting, value)
         self._lent_globally: list[str] = []
+        self._scratch = beside()
         self._sources = {table.name: self._paths(table) for table in policy.tables.values() if table.file}
         self._schemas = {table.name: self._open(table) for table in policy.tables.values()}
 
@@ -184,14 +186,18 @@ class SparkEngine:
         parts += [] if sure else [self._token]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
-    def check(self, sql: str, lent: Mapping[str, Columns]) -> None:
+    def check(self, sql: str, lent: Mapping[str, Columns], apart: bool = False) -> None:
         """Binds an exact query in DuckDB and in Spark, on nothing, before anything is paid.
+
+        One that is run apart, over the rows of one block that are here already, is DuckDB's alone.
 
         Raises:
             BindError: one of them would refuse it whatever the data are, or the other has no equal of it.
         """
         with self._lock:
             self._shapes().check(sql, lent)
+            if apart:
+                return
             # Lent as they will be: in the types that Arrow gives them, which are not those of the text.
             lend = {
                 name: self._shapes().shape(empty(columns), {}).empty_table() for name, columns in lent.items()
@@ -245,6 +251,19 @@ class SparkEngine:
         """
         tables = list(self.batches(sql, lent, None))
         return tables[0]
+
+    def apart(self, sql: str, lent: Mapping[str, pa.Table]) -> pa.Table:
+        """Runs a query that reads lent relations only, in a DuckDB of its own: what is lent is here, and small.
+
+        Raises:
+            EngineError, KeyboardInterrupt: as for ``execute``.
+        """
+        with self._lock:
+            self._stop.clear()
+            outcome = self._scratch.run(sql, lent, self._stop, None)
+        ended(outcome.state)
+        assert outcome.table is not None
+        return outcome.table
 
     def batches(
         self, sql: str, lent: Mapping[str, pa.Table] | None = None, rows: int | None = BATCH
@@ -320,6 +339,7 @@ class SparkEngine:
             self._forget({_view(table): None for table in self._policy.tables.values()})
             for name in self._lent_globally:
                 self._session.catalog.dropGlobalTempView(name)
+        self._scratch.close()
         if self._clone is not None:
             self._clone.put_away()
             self._clone = None

@@ -271,6 +271,11 @@ class BlockQueries:
         return (*(rows.ordered for rows in self.rows), self.query)
 
     @property
+    def apart(self) -> tuple[str, ...]:
+        """What runs over the rows of one block, which are here by then."""
+        return (self.query,)
+
+    @property
     def lends(self) -> dict[str, tuple[tuple[str, str], ...]]:
         """What the query reads besides the plan's public inputs."""
         return {rows.name: rows.columns for rows in self.rows}

@@ -337,6 +337,11 @@ class FeatureVotes:
         """Relations of its own that its queries read: names and columns."""
         return getattr(self.source, "lends", {})
 
+    @property
+    def apart(self) -> tuple[str, ...]:
+        """Those of its queries that are run away from the private data, over relations that it lends."""
+        return getattr(self.source, "apart", ())
+
     def counts(self, results: Sequence[Any]) -> list[int]:
         """Exact votes per feature, in the order of ``features``."""
         places = {feature: i for i, feature in enumerate(self.features)}

@@ -35,8 +35,6 @@ _BLOCK = (
 )
 """The number of a unit's block, as :func:`dpsql.mechanisms.blocks.block_number` writes it; a lifted query's is printed anew,
 with other capitals."""
-_DRAWN = re.compile(rf"\(hash\(xor\({_UNIT}, turns\.coin\)\) >> 2\) < \d+", re.IGNORECASE)
-"""Whether a unit takes part in a run."""
 
 
 def _dealt(found: re.Match[str]) -> str:
@@ -55,7 +53,6 @@ def dealt(sql: str) -> str:
     """The query with its blocks dealt by the unit's own number, alike on every engine."""
     for form in _BLOCK:
         sql = form.sub(_dealt, sql)
-    sql = _DRAWN.sub(lambda m: f"(CAST({m['of'] or m['cast']} AS BIGINT) + turns.turn) % 2 = 0", sql)
     assert not re.search(rf"xor\({_UNIT}", sql, re.IGNORECASE), f"a block is chosen by a hash: {sql}"
     return sql
 
@@ -76,6 +73,13 @@ class Both:
         mine, theirs = self.here.execute(self.ours(sql), lent), self.there.execute(sql, lent)
         assert_same(mine, theirs, sql)
         self.compared += 1
+        return mine
+
+    def apart(self, sql: str, lent: Mapping[str, pa.Table], /) -> pa.Table:
+        """What is run away from the private data: compared too, each engine's own way of doing it."""
+        lent = {**self.lent, **lent}
+        mine, theirs = self.here.apart(sql, lent), self.there.apart(sql, lent)
+        assert_same(mine, theirs, sql)
         return mine
 
     def ours(self, sql: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from sqlglot import exp
 
 from dpsql.sql.expressions.types import DOUBLE, HUGEINT, decimal
-from dpsql.sql.spark.values import LONG, Value, Walk, cast_to, convert, is_long, number, refused
+from dpsql.sql.spark.values import LONG, Value, Walk, cast_to, convert, is_long, number, refused, spark_type
 
 # -- aggregates -------------------------------------------------------------------------------------------------
 
@@ -143,13 +143,28 @@ def _sum(value: Value, word: str, suffix: str, plain: bool) -> Value:
 
 
 def _arg(values: Walk, node: exp.Expr, value: Value, suffix: str) -> Value:
-    by = values.of(node.args["expression"])
+    place, order = node.args["expression"], None
+    if isinstance(place, exp.Order):
+        place, order = place.this, place.expressions
+    by = values.of(place)
     if suffix or node.args.get("count") is not None:
         raise refused(f"{node.sql_name() if isinstance(node, exp.Func) else node.key} with FILTER")
     name = "max_by" if isinstance(node, exp.ArgMax) else "min_by"
     both = f"{value.sql} IS NOT NULL AND {by.sql} IS NOT NULL"
-    order = f"struct({by.sql}, {value.sql})"  # of equals, one that does not depend on the order of rows
-    return Value(f"{name}({value.sql}, {order}) FILTER (WHERE {both})", value.type)
+    if order is None:
+        pair = f"struct({by.sql}, {value.sql})"  # of equals, one that does not depend on the order of rows
+        return Value(f"{name}({value.sql}, {pair}) FILTER (WHERE {both})", value.type)
+    if len(order) != 1 or order[0].this != node.this or order[0].args.get("desc"):
+        raise refused("this order of equals")
+    # the least of equals, beside the greatest: neither max_by nor min_by of a pair; a group's values are held by one task
+    empty = (
+        f"named_struct('b', CAST(NULL AS {spark_type(by.type)}), 'v', CAST(NULL AS {spark_type(value.type)}))"
+    )
+    pairs = f"collect_list(CASE WHEN {both} THEN named_struct('b', {by.sql}, 'v', {value.sql}) END)"
+    better = f"s.b IS NULL OR r.b {'>' if name == 'max_by' else '<'} s.b OR (r.b = s.b AND r.v < s.v)"
+    return Value(
+        f"aggregate({pairs}, {empty}, (s, r) -> CASE WHEN {better} THEN r ELSE s END, s -> s.v)", value.type
+    )
 
 
 def _quantile(node: exp.Expr, value: Value, at: Value, suffix: str) -> Value:
@@ -215,7 +230,7 @@ def _window(values: Walk, node: exp.Expr) -> Value:
 
 def _of_those(node: exp.Filter) -> exp.Expr:
     """An aggregate over the rows that meet a condition: NULL for the others, as Spark has no FILTER in a window."""
-    made = node.this.copy()
+    made: exp.Expr = node.this.copy()
     given = made.this if isinstance(made.this, exp.Expr) and not isinstance(made.this, exp.Star) else None
     if isinstance(given, exp.Distinct | exp.Order) or (given is None and not isinstance(made, exp.Count)):
         raise refused("this FILTER in a window")

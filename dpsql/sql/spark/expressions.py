@@ -271,7 +271,22 @@ def _whole(values: Values, node: exp.Expr) -> Value:
     if right.low == right.high == 2:  # Spark's div gives 64 bits; half of what is even is exact in decimals
         wide = cast_to(left, HUGEINT)
         return Value(f"CAST(({wide} - {wide} % 2BD) * 0.5BD AS DECIMAL(38,0))", HUGEINT)
+    if is_long(right.type):
+        return Value(
+            _long_division(cast_to(left, HUGEINT), f"CAST({number(right).sql} AS DECIMAL(19,0))"), HUGEINT
+        )
     raise refused("// between HUGEINT", "cast to BIGINT first.")
+
+
+def _long_division(a: str, b: str) -> str:
+    """38 digits by 19, toward zero: first the upper 20 of them, then what is left with the lower 18, for no quotient of
+    Spark's has both so many digits and none after the point. A value that is needed again is the argument of a lambda."""
+    radix = f"1{'0' * 18}BD"
+    upper = f"CAST((s.a - s.a % {radix}) * 0.{'0' * 17}1BD AS DECIMAL(20,0))"
+    split = f"transform(array(named_struct('a', {a}, 'b', {b})), s -> named_struct('h', {upper}, 'l', s.a % {radix}, 'b', s.b))"
+    left = f"transform({split}, s -> named_struct('h', s.h, 'x', s.h % s.b * {radix} + s.l, 'b', s.b))"
+    high, low = (f"CAST(({v} - {v} % s.b) / s.b AS DECIMAL(20,0))" for v in ("s.h", "s.x"))
+    return f"element_at(transform({left}, s -> CAST({high} * {radix} + {low} AS DECIMAL(38,0))), 1)"
 
 
 def _remainder(values: Values, node: exp.Expr) -> Value:

@@ -7,6 +7,7 @@ nothing that DuckDB holds wraps around or is cut; a number of more than 38 digit
 DuckDB                      Spark, and why
 ==========================  ==========================================================================================
 ``a // b``, ``a % b``       ``div`` and ``%``; zero is NULL in the plan already. The least number over -1 is written out
+``HUGEINT // BIGINT``       by hand, in two steps: the quotient of decimals has digits after its point
 ``a / b``                   ``try_divide``, and where b is zero the infinity or NaN of IEEE, which Spark raises on
 ``TRY(a + b)``              ``try_add`` and its kin, then ``try_cast`` to the type in which DuckDB would overflow
 decimals                    always ``try_``; the result keeps DuckDB's digits (``allowPrecisionLoss`` is off)
