@@ -389,7 +389,10 @@ def python_values(column: pa.ChunkedArray) -> list[Any]:
     """Python values as DuckDB's ``fetchall`` gives them: whole decimals as ints, intervals as timedeltas,
     maps as dicts.
     """
-    values: list[Any] = column.to_pylist()
+    try:
+        values: list[Any] = column.to_pylist()
+    except (OverflowError, ValueError):  # dates that Python does not have
+        values = [_beyond(scalar) for scalar in column]
     if pa.types.is_decimal(column.type) and column.type.scale == 0:
         return [None if v is None else int(v) for v in values]
     if pa.types.is_interval(column.type):
@@ -401,3 +404,21 @@ def python_values(column: pa.ChunkedArray) -> list[Any]:
 
 def _timedelta(value: Any) -> datetime.timedelta:
     return datetime.timedelta(days=value.months * 30 + value.days, microseconds=value.nanoseconds // 1000)
+
+
+def _beyond(scalar: Any) -> Any:
+    """A date or a time that Python may not have, as DuckDB's ``fetchall`` gives it: the last or first for infinity, else
+    text.
+    """
+    try:
+        return scalar.as_py()
+    except (OverflowError, ValueError):
+        number, kind = scalar.value, scalar.type
+    last = 2**31 - 1 if pa.types.is_date(kind) else 2**63 - 1
+    ends = datetime.date if pa.types.is_date(kind) else datetime.datetime
+    if abs(number) == last:
+        return ends.max if number > 0 else ends.min
+    import numpy as np
+
+    text = str(np.datetime64(number, "D" if pa.types.is_date(kind) else kind.unit)).removeprefix("+")
+    return text.replace("T", " ").rstrip("0").rstrip(".") if "." in text else text

@@ -214,12 +214,16 @@ class WinsorizedMean:
     moves the sum by at most their distance, and Laplace noise for that is added at epsilon / 2. Composition:
     epsilon. (Limits taken from the results themselves would make the sensitivity of the mean (m+1)R/k.)
     ``widening`` is public, 2 k^(1/3) by Smith's rate if None.
+
+    With ``trim`` (public, below 1/2) a and b are the quantiles of ``trim`` and ``1 - trim`` instead, and are the limits
+    as they are: the mean whose farthest results on either side are moved to where the others end. The same composition.
     """
 
     name: str
     bounds: Range
     epsilon: Fraction
     widening: int | None = None
+    trim: Fraction | None = None
 
     @property
     def event(self) -> Event:
@@ -234,11 +238,9 @@ class WinsorizedMean:
     ) -> Combined:
         places = [self.bounds.place(v) for v in values]
         points = self.bounds.points
-        a, b = (
-            grid_quantile(places, p, points, self.epsilon / 4, entropy)
-            for p in (Fraction(1, 4), Fraction(3, 4))
-        )
-        reach = self._widening(len(places)) * max(b - a, 1)
+        part = Fraction(1, 4) if self.trim is None else self.trim
+        a, b = (grid_quantile(places, p, points, self.epsilon / 4, entropy) for p in (part, 1 - part))
+        reach = self._widening(len(places)) * max(b - a, 1) if self.trim is None else abs(b - a) // 2
         low = min(max((a + b) // 2 - reach, 0), points - 1)
         high = max(min(-(-(a + b) // 2) + reach, points), low + 1)
         noise = LaplaceNoise(self.epsilon / 2, high - low)
@@ -250,10 +252,13 @@ class WinsorizedMean:
         return _with_interval(self.name, mean, least, most)
 
     def sentences(self, confidence: float, blocks: int) -> tuple[str, ...]:
+        limits = f"{self._widening(blocks)} interquartile ranges either side of the middle"
+        if self.trim is not None:
+            limits = f"the {float(self.trim):.4g} and {float(1 - self.trim):.4g} quantiles"
         return (
             f"{self.name}: the mean of {blocks:,} block results held to private limits inside "
             f"{_shown(self.bounds)}: "
-            f"{self._widening(blocks)} interquartile ranges either side of the middle, found with ε/2; the "
+            f"{limits}, found with ε/2; the "
             f"noise uses "
             f"the other half and fits those limits.",
         )
@@ -300,9 +305,19 @@ class SubsampleAggregate:
         return getattr(self.source, "lends", {})
 
     @property
+    def apart(self) -> tuple[str, ...]:
+        """Those of its queries that are run away from the private data, over relations that it lends."""
+        return getattr(self.source, "apart", ())
+
+    @property
     def queries(self) -> tuple[str, ...]:
         check = (self.participation.query,) if self.participation else ()
         return (*check, *self.source.queries)
+
+    @property
+    def checked(self) -> tuple[str, ...]:
+        """All that may be read: the queries, and a shorter way to what they give."""
+        return tuple(dict.fromkeys((*self.queries, *getattr(self.source, "checked", ()))))
 
     def release(self, read: Read, entropy: Entropy) -> Release:
         source, fits = self.source, True

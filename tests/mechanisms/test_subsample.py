@@ -166,6 +166,22 @@ def test_winsorized_limits_come_from_private_quantiles() -> None:
     assert at_the_end["a"][0].as_py() == pytest.approx(1000, abs=5)
 
 
+@pytest.mark.parametrize("trim", [Fraction(1, 10), Fraction(3, 10)])
+def test_a_winsorized_mean_holds_what_is_beyond_the_quantiles_that_were_asked_for(trim: Fraction) -> None:
+    places = [0, 3, 5, 6, 7, 8, 9, 10, 60, 100]
+    combiner = WinsorizedMean("a", Range(Fraction(0), Fraction(100), 100), Fraction(10**6), trim=trim)
+    least, most = places[int(trim * 10) - 1], places[9 - int(trim * 10)]
+    found = {combiner.combine(places, None, Entropy(), 0.95)[0]["a"][0].as_py() for _ in range(20)}
+    # a quantile may be anywhere between two neighbours of the same rank
+    nearest = {
+        sum(min(max(v, low), high) for v in places) / 10
+        for low in range(least, places[int(trim * 10)] + 1)
+        for high in range(most, places[10 - int(trim * 10)] + 1)
+    }
+    assert found <= nearest and combiner.event == WinsorizedMean("a", combiner.bounds, combiner.epsilon).event
+    assert "0.1 and 0.9" in combiner.sentences(0.95, 10)[0] or trim != Fraction(1, 10)
+
+
 def test_a_winsorized_mean_with_the_naive_noise_gives_itself_away() -> None:
     """range / k instead of (m + 1) range / k: the loss of the Laplace mechanism is three times what it
     claims.

@@ -219,3 +219,38 @@ def test_rows_stay_below(con: duckdb.DuckDBPyConnection, items: str) -> None:
         with pytest.raises(dpsql.PrivacyError):
             session.sql(f"SELECT WITH PTR {items} FROM t")
         assert spent(session) == 0
+
+
+def test_an_argmax_counts_what_it_is_asked_to_count(con: duckdb.DuckDBPyConnection) -> None:
+    """Most rows are of Leiden; those with what is asked for, of Delft."""
+    with dpsql.connect(con, policy=policy("basic")) as session:
+        text = (
+            "SELECT WITH PTR OPTIONS (epsilon = 100) ARG_MAX(city, COUNT(*)) AS a, "
+            "ARG_MAX(city, COUNT(CASE WHEN city = 'Delft' OR usual > 50 THEN 1 END)) AS b, "
+            "ARG_MAX(city, COUNT(*) FILTER (WHERE city = 'Delft')) AS c, "
+            "ARG_MAX(city, SUM(usual)) FILTER (WHERE city = 'Delft') AS d FROM t"
+        )
+        assert session.sql(text).fetchone() == ("Leiden", "Delft", "Delft", "Delft")
+
+
+@pytest.mark.parametrize(
+    "call", ["COUNT(DISTINCT usual)", "SUM(DISTINCT usual)", "SUM(usual, epsilon => 1)", "AVG(usual)"]
+)
+def test_an_argmax_takes_plain_sums_and_counts(session: dpsql.Session, call: str) -> None:
+    with pytest.raises(dpsql.BindError):
+        session.sql(f"SELECT WITH PTR ARG_MAX(city, {call}) AS a FROM t")
+    assert spent(session) == 0
+
+
+def test_dates_that_python_does_not_have() -> None:
+    with duckdb.connect() as con:
+        con.execute(
+            "CREATE TABLE t AS SELECT "
+            "'infinity'::TIMESTAMP AS a, '-infinity'::DATE AS b, '290000-01-01 00:00:01'::TIMESTAMP AS c, "
+            "'5000000-01-01'::DATE AS d, DATE '2024-01-01' AS e, 0 AS steep, 0 AS usual, 'f' AS sex FROM range(100)"
+        )
+        items = ", ".join(f"MODE({name}) AS {name}, MEDIAN({name}) AS {name}m" for name in "abcde")
+        with dpsql.connect(con, policy=policy("basic")) as session:
+            found = session.sql(f"SELECT WITH PTR OPTIONS (epsilon = 500) {items} FROM t").fetchone()
+        columns = ", ".join(f"{name}, {name} AS {name}m" for name in "abcde")
+        assert found == con.execute(f"SELECT {columns} FROM t LIMIT 1").fetchone()

@@ -131,6 +131,17 @@ def test_blocks_without_rows_give_the_default(session: dpsql.Session) -> None:
         "SELECT WITH SUBSAMPLE OPTIONS (bounds = (0, 1)) x FROM t",
         "SELECT WITH SUBSAMPLE AVG(x) FROM t",
         "SELECT WITH SUBSAMPLE OPTIONS (bounds = (0, 1), blocks = 0) AVG(x) FROM t",
+        # options that nothing would read
+        "SELECT WITH SUBSAMPLE OPTIONS (bounds = (0, 1), trim = 0.1) AVG(x) FROM t",
+        "SELECT WITH SUBSAMPLE OPTIONS (bounds = (0, 1), rounds = 3) AVG(x) FROM t",
+        "SELECT WITH SUBSAMPLE OPTIONS (combine = 'stable_mode', sampling = 'partition', rounds = 3) MODE(site) FROM t",
+        "SELECT WITH SUBSAMPLE OPTIONS (bounds = (0, 1), units = 3) AVG(x) FROM t",
+        "SELECT WITH SUBSAMPLE OPTIONS (bounds = (0, 1), top = 3) AVG(x) FROM t",
+        "SELECT WITH SUBSAMPLE OPTIONS (most = 3) MODE(site) FROM t",
+        "SELECT WITH SUBSAMPLE OPTIONS (bounds = (0, 1), combine = 'winsorized_mean', trim = 0.5) AVG(x) FROM t",
+        # so few random subsamples that nothing of delta is left
+        "SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1000, combine = 'stable_mode', sampling = 'bernoulli', units = 50) "
+        "MODE(site) FROM t",
     ],
 )
 def test_what_is_refused_costs_nothing(session: dpsql.Session, text: str) -> None:
@@ -196,3 +207,24 @@ def test_the_price_of_random_subsamples_is_known_beforehand(session: dpsql.Sessi
     )
     assert "19,801,688 runs" in said and "'rounds' needs far fewer runs" in said
     assert session.sql("SHOW BUDGET").dicts()[0]["spent_epsilon"] == 0
+
+
+@pytest.mark.parametrize(
+    "items",
+    ["AVG(x) FROM t", "f(x) FROM t", "AVG(d) FROM (SELECT x - LAG(x) OVER (ORDER BY y) AS d, u FROM t)"],
+)
+def test_a_query_can_restate_the_unit_and_never_change_it(session: dpsql.Session, items: str) -> None:
+    session.register("f", lambda x: float(x.mean()))
+    for unit in ("u", "U"):
+        session.sql(f"SELECT WITH SUBSAMPLE OPTIONS (bounds = (0, 1), privacy_unit_column = {unit}) {items}")
+    with pytest.raises(dpsql.PrivacyError, match="x is not the privacy unit of t"):
+        session.sql(f"SELECT WITH SUBSAMPLE OPTIONS (bounds = (0, 1), privacy_unit_column = x) {items}")
+
+
+def test_both_ways_name_an_output_alike(session: dpsql.Session) -> None:
+    options = "OPTIONS (bounds = (0, 100), combine = 'mean')"
+    lifted = session.sql(f"SELECT WITH SUBSAMPLE {options} COUNT(*), AVG(x), SUM(x) AS s FROM t")
+    single = session.sql(
+        f"SELECT WITH SUBSAMPLE {options} COUNT(*), AVG(x), SUM(x) AS s FROM (SELECT DISTINCT x, y, u FROM t) AS d"
+    )
+    assert lifted.columns == single.columns == ["count_star()", "avg(x)", "s"]

@@ -72,6 +72,13 @@ def combiner(
     accountant = this.binder.catalog.accountant
     if kind == "stable_mode":
         slack = participation.failure if participation is not None else Fraction(0)
+        if slack >= delta:
+            raise this.options.refuse(
+                "sampling",
+                f"with {participation.runs if participation else 0:,} runs, a unit may be in too many of them more often "
+                "than delta allows.",
+                "write a smaller epsilon (which makes more runs), or sampling = 'rounds'.",
+            )
         rounds = participation.cap if participation is not None else this.rounds
         return StableMode(f.name, stability_test(accountant, epsilon, delta, slack=slack), rounds)
     if kind == "noisy_mode":
@@ -92,14 +99,12 @@ def combiner(
     grid = Range(bounds[0], bounds[1], _POINTS)
     if kind == "median":
         return BlockMedian(f.name, grid, epsilon)
+    part = this.options.get("trim")
+    if part is not None and part >= Fraction(1, 2):
+        raise this.options.refuse("trim", "trim must lie below 0.5.", "write trim = 0.1.")
     if kind == "winsorized_mean":
-        return WinsorizedMean(f.name, grid, epsilon)
-    trim = 0
-    if kind == "trimmed_mean":
-        part = this.options.get("trim", Fraction(1, 10))
-        if part >= Fraction(1, 2):
-            raise this.options.refuse("trim", "trim must lie below 0.5.", "write trim = 0.1.")
-        trim = math.floor(part * this.blocks)
+        return WinsorizedMean(f.name, grid, epsilon, trim=part)
+    trim = math.floor((part or Fraction(1, 10)) * this.blocks) if kind == "trimmed_mean" else 0
     noise: LaplaceNoise | GaussianNoise = LaplaceNoise(epsilon, _POINTS)
     return BlockMean(f.name, grid, noise, trim)
 

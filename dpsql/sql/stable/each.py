@@ -232,12 +232,12 @@ class Each:
 
 def _label(item: exp.Expr) -> str:
     """The name of an output, as the analyst wrote it."""
+    call = None if item.alias else call_of(item)
+    if call is not None:
+        return label_of(call)
     if item.alias_or_name:
         return str(item.alias_or_name)
-    call = call_of(item)
-    return (
-        label_of(call) if call is not None else to_sql(item.this if isinstance(item, exp.Subquery) else item)
-    )
+    return to_sql(item.this if isinstance(item, exp.Subquery) else item)
 
 
 def _allow(node: exp.Expr) -> None:

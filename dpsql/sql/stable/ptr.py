@@ -168,7 +168,15 @@ class StableBlock:
                 span=span_of(call.args[1]),
                 hint="write ARG_MAX(ward, COUNT(*)) or ARG_MAX(ward, SUM(amount)).",
             )
+        if inner.distinct or inner.named or len(inner.args) > 1:
+            raise BindError(
+                f"inside ARG_MAX, {inner.name} takes one value, of every row, and no options.",
+                span=span_of(inner.node),
+                hint="write epsilon => ... after it, inside ARG_MAX." if inner.named else None,
+            )
         amount, bound = "1", 1
+        if inner.name == "COUNT" and inner.args and not inner.args[0].is_star:
+            amount = f"CASE WHEN {to_sql(self.block.expression(inner.args[0]).node)} IS NOT NULL THEN 1 END"
         if inner.name == "SUM":
             from dpsql.sql.expressions import grid as grids
 
@@ -190,7 +198,7 @@ class StableBlock:
         v = to_sql(group.node)
         if group.type.kind == "DOUBLE":  # -0.0 is the same group, and is shown as the same
             v = f"({v}) + 0.0"
-        values = {"v": v, "amount": self._filtered(inner, amount)}
+        values = {"v": v, "amount": self._filtered(call, self._filtered(inner, amount))}
         return Asked(
             name, call, options.get("epsilon"), values, group.type.sql,
             lambda query, epsilon, delta: proposals.ArgMax(name, query, bound, self.test(epsilon, delta), self.rows), False,

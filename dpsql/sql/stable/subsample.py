@@ -21,7 +21,8 @@ from dpsql.mechanisms.blocks import (
     block_number,
     version_of,
 )
-from dpsql.mechanisms.subsample import SubsampleAggregate
+from dpsql.mechanisms.near import NearBlocks
+from dpsql.mechanisms.subsample import BlockMean, BlockMedian, Combiner, SubsampleAggregate, WinsorizedMean
 from dpsql.mechanisms.votes import Participation, textbook_sampling
 from dpsql.sql import safe
 from dpsql.sql.dialect import span_of, to_sql
@@ -30,11 +31,12 @@ from dpsql.sql.intervals import interval_of
 from dpsql.sql.noisy.deal import deal
 from dpsql.sql.options import COMMON, Options, Readers, number, one_of, pair, positive, whole
 from dpsql.sql.relations.joins import From
-from dpsql.sql.relations.relation import Field, Relation, column
-from dpsql.sql.relations.units import holder, whole_unit
+from dpsql.sql.relations.relation import Field, Names, Relation, column
+from dpsql.sql.relations.units import holder, same_unit, whole_unit
 from dpsql.sql.stable.combine import COMBINERS, combiner, combiner_name, feature_votes, needs_delta
 from dpsql.sql.stable.each import Each
 from dpsql.sql.stable.lift import Lifter
+from dpsql.sql.stable.near import near
 from dpsql.sql.stable.steady import one_face
 
 if TYPE_CHECKING:
@@ -67,6 +69,14 @@ OPTIONS: Readers = {
     "most": whole,
     "top": whole,
 }
+_FOR: dict[str, tuple[str, tuple[str, ...]]] = {
+    "trim": ("combine", ("trimmed_mean", "winsorized_mean")),
+    "most": ("combine", ("noisy_votes",)),
+    "top": ("combine", ("noisy_votes",)),
+    "rounds": ("sampling", ("rounds",)),
+    "units": ("sampling", ("bernoulli",)),
+}
+"""Options that mean something with others only: an option that nobody reads is not what was meant."""
 BLOCKS = 128
 """Subsample blocks where the analyst does not say: public, and a power of two, which groups fastest."""
 ROUNDS = 4
@@ -185,6 +195,8 @@ class Found:
     fields: tuple[Field, ...]
     units: list[tuple[str, str]]
     """Keys of privacy units, and where they are read."""
+    bound: tuple[From, ...] = ()
+    """Every FROM over private rows, where the query was lifted."""
 
 
 def subsample_block(binder: Binder, select: exp.Select, options: Options, env: Env) -> None:
@@ -194,6 +206,11 @@ def subsample_block(binder: Binder, select: exp.Select, options: Options, env: E
         PrivacyError: not one row per block, or something that can't run inside a block.
     """
     this = Subsample(binder, select, options, env)
+    for option, (other, values) in _FOR.items():
+        given = this.sampling if other == "sampling" else options.get(other)
+        if options.get(option) is not None and given not in values:
+            listed = " or ".join(f"'{value}'" for value in values)
+            raise options.refuse(option, f"{option} goes with {other} = {listed}.")
     name = binder.name("block")
     sampling = Textbook(this) if this.sampling == "bernoulli" else Sampling(this)
     found = _exact(this, sampling)
@@ -225,7 +242,8 @@ def subsample_block(binder: Binder, select: exp.Select, options: Options, env: E
                      participation)
             for f, kind, part in zip(fields, kinds, share.parts, strict=True)
         )  # fmt: skip
-        operator = SubsampleAggregate(found.source, combiners, confidence, participation)
+        source = _nearer(this, found, sampling, combiners)
+        operator = SubsampleAggregate(source, combiners, confidence, participation)
         for f, kind in zip(fields, kinds, strict=True):
             numeric = kind in ("mean", "trimmed_mean", "winsorized_mean")
             columns.append((f.name, "DOUBLE" if numeric or kind == "median" else f.typed.type.sql))
@@ -266,6 +284,8 @@ def _exact(this: Subsample, sampling: Sampling) -> Found:
         sql, fields = each.query(this.select)
     except (BindError, PrivacyError) as error:
         raise (refused if isinstance(refused, BindError) else error) from None
+    for relation in each.private:
+        same_unit(this.options, Names((relation,)), ", ".join(t.name for t in relation.tables))
     source = BlockQueries(tuple(each.rows), sql, tuple(f.name for f in fields), sampling.total)
     return Found(source, fields, [(this.unit(r, r.unit), to_sql(r.source)) for r in each.private])
 
@@ -279,10 +299,26 @@ def _lifted(this: Subsample, sampling: Sampling) -> Found:
             span=span_of(this.select.args.get("group")) or span_of(this.select.expressions[0]),
             hint="aggregate to one row, or end with ORDER BY ... LIMIT 1.",
         )
+    for bound in lifter.bound:
+        same_unit(this.options, bound.names, bound.subject)
     names = tuple(f.name for f in lifted.fields)
     together = sampling.steps if isinstance(sampling, Textbook) else None
     source = LiftedBlocks(lifted.sql, names, sampling.total, together)
-    return Found(source, lifted.fields, [_unit_of(this, bound) for bound in lifter.bound])
+    return Found(source, lifted.fields, [_unit_of(this, b) for b in lifter.bound], tuple(lifter.bound))
+
+
+def _nearer(this: Subsample, found: Found, sampling: Sampling, combiners: tuple[Combiner, ...]) -> Source:
+    """The source, by the shorter way where its one output has one and is looked at through a grid."""
+    source = found.source
+    if not isinstance(source, LiftedBlocks) or sampling.total != this.blocks or len(found.bound) != 1:
+        return source
+    if this.sampling != "partition" or len(combiners) != 1:
+        return source
+    combiner = combiners[0]
+    if not isinstance(combiner, BlockMean | BlockMedian | WinsorizedMean):
+        return source
+    nearer = near(this.select, found.bound[0], sampling.number, combiner.bounds)
+    return source if nearer is None else NearBlocks(source, nearer)
 
 
 def _unit_of(this: Subsample, bound: From) -> tuple[str, str]:
@@ -322,6 +358,7 @@ def _python(this: Subsample, found: tuple[str, exp.Expr], sampling: Sampling) ->
     bound = this.binder.private_from(this.select, this.env)
     names = bound.names
     private = holder(bound)
+    same_unit(this.options, names, bound.subject)
     items = [f"{sampling.number(private, bound.unit)} AS block"]
     arguments, as_text = [], []
     for i, place in enumerate(call.expressions):
