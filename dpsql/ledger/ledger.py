@@ -240,7 +240,8 @@ class Ledger:
             event: the reserved event, or a cheaper one as the mechanism says. Unless the outcome is
             ``released``
                 the reserved event stays charged, whatever is given here.
-            release: the released values as bytes (an Arrow stream), never anything exact; None keeps nothing.
+            release: the released values as bytes (an Arrow stream), never anything exact; None keeps nothing, and what
+                SQLite can't hold (a gigabyte) is not kept: then asking again is a new answer, which is charged.
             outcome: ``released``, ``failed`` or ``interrupted``.
 
         Raises:
@@ -297,6 +298,8 @@ class Ledger:
             entry = self._book.account.entries[number]
             told = _settled(entry)
             if told is None:
+                if release is not None and len(release) > replay.LARGEST:
+                    release = None
                 kept = None if release is None else replay.digest(release)
                 write("settle", number, {"outcome": outcome, "event": event.to_json(), "release": kept})
                 if release is not None and entry.key:

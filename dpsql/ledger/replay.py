@@ -14,6 +14,10 @@ from dpsql.errors import LedgerError
 from dpsql.ledger.account import Entry, local
 from dpsql.privacy.events import Event
 
+_PIECE = 1 << 24
+LARGEST = 999_000_000
+"""Bytes of a release that is kept: SQLite has no larger values."""
+
 
 @dataclass(frozen=True)
 class Stored:
@@ -34,7 +38,16 @@ def put(connection: sqlite3.Connection, key: str, statement: int, release: bytes
     """Keeps a release, inside the transaction that settles it. A fresh answer takes the place of an older
     one.
     """
-    connection.execute("INSERT OR REPLACE INTO replay VALUES (?, ?, ?)", (key, statement, release))
+    if len(release) <= _PIECE:
+        connection.execute("INSERT OR REPLACE INTO replay VALUES (?, ?, ?)", (key, statement, release))
+        return
+    # a value that is bound is copied once more: the release of ten million groups is written piece by piece
+    made = connection.execute(
+        "INSERT OR REPLACE INTO replay VALUES (?, ?, zeroblob(?))", (key, statement, len(release))
+    )
+    with connection.blobopen("replay", "release", made.lastrowid or 0) as blob:
+        for start in range(0, len(release), _PIECE):
+            blob.write(release[start : start + _PIECE])
 
 
 def get(connection: sqlite3.Connection, key: str) -> tuple[int, bytes] | None:

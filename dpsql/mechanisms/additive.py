@@ -9,6 +9,7 @@ the distinct units of each group, and that a unit touches at most as many groups
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -89,12 +90,12 @@ class Aggregation:
 
     def released(self, read: Read, entropy: Entropy) -> pa.Table:
         """The released columns."""
-        kept = [self._selected(part, entropy) for part in self._totals(read, entropy)]
-        table = pa.concat_tables(kept) if len(kept) > 1 else kept[0]
+        table = _together(self._selected(part, entropy) for part in self._totals(read, entropy))
         if self.keys:
             table = by_key(table, self.keys)
         noisy = {s: s.noise.add(self._exact(table, s.column), entropy) for s in self.statistics}
         columns: dict[str, Any] = {key: table.column(key) for key in self.keys}
+        del table  # of ten million groups: the exact columns are as large as what is released
         for output in self.outputs:
             shown = output.show(noisy, self.confidence)
             columns[output.name] = shown.value
@@ -111,10 +112,19 @@ class Aggregation:
         return parts(read, query) if self.selection is not None else iter((read(query),))
 
     def _selected(self, table: pa.Table, entropy: Entropy) -> pa.Table:
+        """The groups that are kept, and of them what is needed further."""
+        needed = list(dict.fromkeys([*self.keys, *(s.column for s in self.statistics)]))
         if self.selection is None:
-            return table
+            return table.select(needed)
         units = exact_integers(table.column(self.selection.column))
-        return table.filter(pa.array(self.selection.keep(units, entropy)))
+        table = table.select(needed).filter(pa.array(self.selection.keep(units, entropy)))
+        for place, name in enumerate(needed):
+            if name not in self.keys and pa.types.is_decimal(table.schema.field(name).type):
+                with contextlib.suppress(
+                    pa.ArrowInvalid
+                ):  # 128 bits are twice as much to hold, and seldom needed
+                    table = table.set_column(place, name, table.column(name).cast(pa.int64()))
+        return table
 
     def _exact(self, table: pa.Table, column: str) -> Any:
         if not self.keys and table.num_rows == 0:
@@ -130,6 +140,17 @@ class Aggregation:
 
 
 _ROUTE = "Where rows fit memory as one integer each, they are added up here instead of grouped there: the same totals, sooner."
+
+
+def _together(parts: Iterable[pa.Table]) -> pa.Table:
+    """One table; where an integer of some part takes 128 bits, all parts hold it so."""
+    held = list(parts)
+    schema = held[0].schema
+    for part in held:
+        for place, field in enumerate(part.schema):
+            if pa.types.is_decimal(field.type) and pa.types.is_integer(schema.field(place).type):
+                schema = schema.set(place, field)
+    return pa.concat_tables([part.cast(schema) for part in held]) if len(held) > 1 else held[0]
 
 
 def by_key(table: pa.Table, keys: tuple[str, ...]) -> pa.Table:

@@ -175,6 +175,29 @@ def test_an_answer_is_replayed_after_a_restart(ledger: Ledger, reopen: Reopen) -
     assert again.state().spent_epsilon == Fraction(1, 10) and len(again.entries()) == 1
 
 
+@pytest.mark.parametrize("size", [999, 1000, 1001, 2000, 4321])
+def test_a_large_answer_is_written_piece_by_piece(
+    ledger: Ledger, reopen: Reopen, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr("dpsql.ledger.replay._PIECE", 1000)
+    for turn in range(2):  # the second takes the place of the first
+        release = bytes((7 * i + turn) % 251 for i in range(size))
+        ledger.settle(ledger.reserve(TENTH, "q", "key"), TENTH, release, "released")
+    stored = reopen().replay("key")
+    assert stored is not None and stored.release == release
+
+
+def test_what_the_store_can_not_hold_is_answered_all_the_same(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dpsql.ledger.replay.LARGEST", 10)
+    ledger.settle(ledger.reserve(TENTH, "q", "key"), TENTH, b"0123456789", "released")
+    assert ledger.replay("key") is not None
+    ledger.settle(ledger.reserve(TENTH, "q", "more"), TENTH, b"0123456789a", "released")
+    assert ledger.replay("more") is None and ledger.state().spent_epsilon == Fraction(2, 10)
+    assert [entry.outcome for entry in ledger.entries()] == ["released", "released"]
+
+
 def test_a_fresh_answer_takes_the_place_of_the_old(ledger: Ledger) -> None:
     for release in (b"first", b"second"):
         ledger.settle(ledger.reserve(TENTH, "q", "key"), TENTH, release, "released")

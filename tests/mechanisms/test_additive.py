@@ -22,7 +22,7 @@ from dpsql.mechanisms.additive import (
     Sum,
     Variance,
 )
-from dpsql.mechanisms.base import SALT, Operator, Read
+from dpsql.mechanisms.base import SALT, Operator, Read, Reader
 from dpsql.mechanisms.partition import GroupSelection
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import compose
@@ -289,3 +289,43 @@ def test_sentences_name_every_statistic() -> None:
 def test_unknown_kind_of_variance() -> None:
     with pytest.raises(ValueError, match="var_pop"):
         Variance("v", Q, S, N, Fraction(1), Fraction(0), (Fraction(0), Fraction(1)), "kurtosis")
+
+
+class TestParts:
+    """A query that is read part by part, as groups are selected."""
+
+    @staticmethod
+    def released(parts: list[pa.Table]) -> pa.Table:
+        sure = GroupSelection("n", Fraction(60), Fraction(1, 10**6))
+        operator = Aggregation("q", ("k",), (Count("n", N), Sum("s", S)), sure)
+        return operator.released(
+            Reader(lambda sql, lent: parts[0], {}, 0, lambda sql, lent: iter(parts)), Entropy()
+        )
+
+    def test_parts_are_one_table(self) -> None:
+        kind = pa.decimal128(38, 0)
+        parts = [
+            pa.table(
+                {
+                    "k": [3, 1],
+                    "n": [50, 50],
+                    "s": pa.array([Decimal(7), Decimal(-8)], kind),
+                    "more": ["x", "y"],
+                }
+            ),
+            pa.table({"k": [2], "n": [60], "s": pa.array([Decimal(9)], kind), "more": ["z"]}),
+        ]
+        table = self.released(parts)
+        assert table.select(["k", "n", "s"]).to_pylist() == [
+            {"k": 1, "n": 50, "s": -8}, {"k": 2, "n": 60, "s": 9}, {"k": 3, "n": 50, "s": 7}
+        ]  # fmt: skip
+        assert table.schema.field("s").type == pa.int64() and "more" not in table.column_names
+
+    @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+    def test_an_integer_of_128_bits_in_one_part_only(self, order: tuple[int, int]) -> None:
+        kind = pa.decimal128(38, 0)
+        parts = [
+            pa.table({"k": [1], "n": [50], "s": pa.array([Decimal(2**70)], kind)}),
+            pa.table({"k": [2], "n": [60], "s": pa.array([Decimal(9)], kind)}),
+        ]
+        assert self.released([parts[i] for i in order]).column("s").to_pylist() == [2**70, 9]
