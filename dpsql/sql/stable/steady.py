@@ -16,6 +16,7 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpsql.errors import PrivacyError
+from dpsql.sql.bounds import Interval
 from dpsql.sql.dialect import expression_of, span_of, to_sql
 from dpsql.sql.expressions.types import Typed
 
@@ -43,20 +44,32 @@ def steady(name: str, typed: Sequence[Typed], values: Sequence[str], distinct: s
         kind, bounds = typed[0].type, typed[0].bounds
         own = to_sql(typed[0].node)
         if kind.kind == "INTEGER" and kind.sql not in ("HUGEINT", "UHUGEINT", "UBIGINT"):
-            return _exact(name, f"CAST({own} AS BIGINT)", "", distinct, where)
+            # DuckDB keeps the sum behind an average of 32-bit integers in 128 bits, too
+            wide = name == "AVG" and kind.sql == "INTEGER"
+            return _exact(name, own if wide else f"CAST({own} AS BIGINT)", "", distinct, where)
         if kind.kind == "DECIMAL" and sum(kind.digits) <= 18:
             return _exact(name, own, "", distinct, where)
         if bounds is not None and bounds.low is not None and bounds.high is not None:
-            most = max(abs(bounds.low), abs(bounds.high), Fraction(1, 2**200))
-            if most > _MOST:
+            fine = fine_steps(bounds)
+            if fine is None:
                 return ordered
-            steps = repr(2.0 ** (_FINE - most.numerator.bit_length() + most.denominator.bit_length()))
+            steps = repr(fine)
             # not a number, infinite, or too far: the cast gives NULL, at no cost of its own
             held = f"TRY_CAST(CAST({own} AS DOUBLE) * {steps} AS BIGINT)"
             return _exact(name, held, f" / {steps}", distinct, where)
         if kind.kind == "DOUBLE" and not distinct:
             return _halves(name, own, values[0], where)
     return ordered
+
+
+def fine_steps(bounds: Interval | None) -> float | None:
+    """Steps to a unit of the grid on which doubles within these bounds are added; None where there is no such grid."""
+    if bounds is None or bounds.low is None or bounds.high is None:
+        return None
+    most = max(abs(bounds.low), abs(bounds.high), Fraction(1, 2**200))
+    if most > _MOST:
+        return None
+    return float(2.0 ** (_FINE - most.numerator.bit_length() + most.denominator.bit_length()))
 
 
 _TINY, _HUGE = repr(2.0**-10), repr(2.0**61)

@@ -138,8 +138,8 @@ class Sampling:
         key, blocks = self.this.unit(relation, unit), self.this.blocks
         whole = unit is not None and whole_unit(relation)
         if self.this.rounds > 1:
-            return f"turns.turn * {blocks} + {block_number(key, blocks, 'turns.turn', whole)}"
-        return block_number(key, blocks, whole=whole)
+            return f"turns.turn * {blocks} + {block_number(key, blocks, 'turns.turn', whole, unit is None)}"
+        return block_number(key, blocks, whole=whole, hashed=unit is None)
 
 
 @dataclass
