@@ -189,3 +189,20 @@ def test_the_cost_that_is_shown_is_what_is_charged(
         assert session.sql(choice.replace("10,", "10, refresh => TRUE,")).loss == "ε=200"
         session.sql("DECLARE a ABOVE_THRESHOLD 50 OPTIONS (epsilon = 1000, max_hits = 2)")
         assert (session.sql("CLOSE a").loss == "ε=1000") == whole
+
+
+@pytest.mark.parametrize("statistic", [MANY, EITHER])
+def test_thresholds_that_are_always_or_never_reached(session: dpsql.Session, statistic: str) -> None:
+    values = [
+        ("a", "-1e30"),
+        ("b", "'-inf'"),
+        ("c", "-3"),
+        ("a", "1e30"),
+        ("b", "'inf'"),
+        ("c", "'nan'"),
+        ("a", "NULL"),
+    ]
+    listed = ", ".join(f"('{k}', {v}::DOUBLE)" for k, v in values)
+    call = f"ABOVE_THRESHOLD({statistic}, limit_, max_hits => 7) OVER d"
+    found = session.sql(f"WITH d(k, limit_) AS (VALUES {listed}) SELECT k, {call} FROM t").fetchall()
+    assert found == [("a",), ("b",), ("c",)]

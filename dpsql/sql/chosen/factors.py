@@ -157,5 +157,8 @@ def level_of(threshold: Typed, steps: Fraction) -> tuple[int | None, dict[str, s
         return math.ceil(bounds.low * steps), {}
     # A count reaches 2.5 at 3; on a finer grid a step more or less is nothing, and doubles may be a step off.
     whole = "CEIL" if steps == 1 else "ROUND"
-    held = f"TRY_CAST({whole}(CAST({to_sql(threshold.node)} AS DOUBLE) * {float(steps)!r}) AS BIGINT)"
-    return None, {LEVEL: f"COALESCE({held}, CAST(4611686018427387904 AS BIGINT))"}
+    # Minus infinity is always reached; what is missing never is (GREATEST passes over a NULL, NaN is above all numbers).
+    scaled = (
+        f"COALESCE({whole}(CAST({to_sql(threshold.node)} AS DOUBLE) * {float(steps)!r}), {float(_FAR)!r})"
+    )
+    return None, {LEVEL: f"CAST(LEAST(GREATEST({scaled}, -{float(_FAR)!r}), {float(_FAR)!r}) AS BIGINT)"}
