@@ -29,7 +29,7 @@ _HASH = rf"hash\(xor\(hash\((?P<{{0}}>[\w.\"]+)\), {_SALT}\)\)"
 _TURN = rf"(?:CAST\({_HASH.format('turn')} >> 1 AS BIGINT\)|{_HASH.format('its')})"
 _MIXED = rf"hash\(xor\({_UNIT}, (?:{_TURN}|{_SALT})\)\)"
 _BLOCK = (
-    re.compile(rf"TRUNC\(CAST\({_MIXED} >> 11 AS DOUBLE\) \* (?P<scale>[0-9.e-]+)\)", re.IGNORECASE),
+    re.compile(rf"{_MIXED} // (?P<size>\d+)", re.IGNORECASE),
     re.compile(rf"{_MIXED} >> (?P<shift>\d+)", re.IGNORECASE),
     re.compile(rf"{_MIXED} % (?P<blocks>\d+)", re.IGNORECASE),
 )
@@ -40,8 +40,8 @@ with other capitals."""
 def _dealt(found: re.Match[str]) -> str:
     """The remainder of the unit, a turn further on in each turn."""
     parts = found.groupdict()
-    if parts.get("scale") is not None:
-        blocks = round(float(parts["scale"]) * 2**53)
+    if parts.get("size") is not None:
+        blocks = (2**64 - 1) // int(parts["size"]) + 1
     else:
         blocks = int(parts["blocks"]) if parts.get("blocks") is not None else 1 << 64 - int(parts["shift"])
     turn = parts["turn"] or parts["its"]

@@ -15,10 +15,10 @@ from typing import Any
 
 import duckdb
 import pytest
-from clinic import open_clinic
-from shop import near
 
 import dpsql
+from tests.sql.clinic import open_clinic
+from tests.sql.shop import near
 
 Clinic = tuple[duckdb.DuckDBPyConnection, dpsql.Session]
 _MODE = re.compile(r"(?i)WITH\s+(DP|DIFFERENTIAL_PRIVACY)\s*(OPTIONS\s*\([^()]*(\([^()]*\))?[^()]*\))?")

@@ -64,6 +64,7 @@ def written(expression: str) -> str:
         ("x = 'a''b\\c${d}'", r"(`t`.`x` = 'a\U00000027b\U0000005Cc\U00000024{d}')"),
         ("b IS DISTINCT FROM 1", "(NOT `t`.`b` <=> 1L)"),
         ("hash(xor(hash(u, x), CAST(7 AS UBIGINT)))", "xxhash64((xxhash64(`t`.`u`, `t`.`x`) ^ 7L))"),
+        ("hash(b) // 6148914691236517206", "pmod(xxhash64(`t`.`b`), 3L)"),
         ("hash(b) % 8", "pmod(xxhash64(`t`.`b`), 8L)"),
         (
             "LEAST(GREATEST(h, 0), 10)",
@@ -76,6 +77,12 @@ def written(expression: str) -> str:
 )  # fmt: skip
 def test_rewrites(text: str, spark: str) -> None:
     assert written(text) == spark
+
+
+def test_runs_can_be_cut_into_parts() -> None:
+    assert "FROM range(100, 200) AS `runs`(`turn`)" in spark_sql(
+        "SELECT turn FROM range(100, 200) AS runs(turn)", {}
+    )
 
 
 def test_a_sum_of_integers_is_three() -> None:
@@ -107,12 +114,19 @@ def test_the_first_groups_of_a_unit_are_numbered_within_it() -> None:
         ("SELECT DISTINCT ON (u) b FROM t", "DISTINCT ON"),
         ("SELECT * EXCLUDE (u) FROM t", r"EXCEPT in \*"),
         ("SELECT [u] AS v FROM t", "ARRAY"),
-        ("SELECT h // 3 AS v FROM t", "between HUGEINT"),
+        ("SELECT h // h AS v FROM t", "between HUGEINT"),
         ("SELECT * FROM read_parquet('x')", "in FROM"),
         ("SELECT * FROM nobody", "there is no relation nobody"),
         ("SELECT y FROM t", "there is no column y"),
         ("SELECT SUM(d) OVER (ORDER BY u) AS v FROM t", "SUM of DOUBLE here"),
         ('SELECT u AS "${x}" FROM t', "the name"),
+        ("SELECT * FROM t ASOF JOIN t AS s ON t.u >= s.u OR t.b > s.b", "ASOF JOIN of this form"),
+        ("SELECT * FROM t ASOF RIGHT JOIN t AS s ON t.u >= s.u", "ASOF RIGHT"),
+        ("SELECT * FROM t RIGHT JOIN LATERAL (SELECT t.u + 1 AS y) AS l ON TRUE", "RIGHT JOIN"),
+        ("SELECT * FROM t, UNNEST(t.u) AS l(y)", "UNNEST of INTEGER"),
+        ("SELECT SUM(DISTINCT b) FILTER (WHERE u > 1) OVER () AS v FROM t", "this FILTER in a window"),
+        ("SELECT strftime(CAST('2020-01-01' AS DATE), '%G') AS v FROM t", "strftime with %G"),
+        ("SELECT ARG_MAX(x, b ORDER BY u) AS v FROM t", "this order of equals"),
         ("INSERT INTO t SELECT * FROM t", "INSERT"),
     ],
 )

@@ -260,6 +260,11 @@ def _divide(values: Values, node: exp.Expr) -> Value:
 def _whole(values: Values, node: exp.Expr) -> Value:
     """``//``: toward zero. Between floats and decimals it is plain division, as in DuckDB."""
     left, right = values.both(node)
+    if left.type == HASH and right.low is not None and right.low == right.high and right.low > 0:
+        parts = (
+            2**64 - 1
+        ) // right.low + 1  # in which of so many equal parts of 64 bits it is: any of them does
+        return Value(f"pmod({left.sql}, {parts}L)", LONG, 0, parts - 1)
     kind = meeting((left.type, right.type))
     if kind.kind != "INTEGER":
         return _divide(values, node)

@@ -14,7 +14,8 @@ decimals                    always ``try_``; the result keeps DuckDB's digits (`
 float to integer            ``rint`` first: DuckDB rounds to even, a cast in Spark cuts. NaN and infinities are NULL
 decimal to integer          ``round`` first, half away from zero
 ``hash(xor(hash(x), s))``   ``xxhash64(xxhash64(x) ^ s)``: each of the two a bijection of 64 bits that mixes all of them
-``xor``, ``>>`` of a hash   ``^``, ``shiftrightunsigned``; ``%`` is ``pmod``, for hashes are signed here
+``xor``, ``>>`` of a hash   ``^``, ``shiftrightunsigned``; ``%`` is ``pmod``, for hashes are signed here, and so is ``//``, by
+                            which a hash is put into one of some equal parts
 ``NULL`` in an order        written out: DuckDB sorts it last, Spark first. NaN is the greatest number in both
 ``-0.0``                    equal to ``0.0`` in both, and one group
 text                        compared byte by byte in both (collated columns are read with UTF8_BINARY)

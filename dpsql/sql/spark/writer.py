@@ -300,6 +300,11 @@ class _Writer:
         on = join.args.get("on")
         if method == "ASOF" and on is not None and side in ("", "LEFT"):
             return self._as_of(on, side, text, source, scope)
+        if join.kind.upper() in ("SEMI", "ANTI") and on is not None and not (side or method or beside):
+            within = Scope(
+                [*scope.sources, source], scope.outputs, scope.outer
+            )  # its columns are seen here alone
+            return f" LEFT {join.kind.upper()} JOIN {text} ON {self._expressions(within).of(on).sql}"
         if (
             method
             or side not in ("", "LEFT", *(() if beside else ("RIGHT", "FULL")))
