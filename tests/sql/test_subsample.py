@@ -228,3 +228,53 @@ def test_both_ways_name_an_output_alike(session: dpsql.Session) -> None:
         f"SELECT WITH SUBSAMPLE {options} COUNT(*), AVG(x), SUM(x) AS s FROM (SELECT DISTINCT x, y, u FROM t) AS d"
     )
     assert lifted.columns == single.columns == ["count_star()", "avg(x)", "s"]
+
+
+@pytest.mark.parametrize(
+    ("made", "candidates", "expected"),
+    [
+        ("1.5::DECIMAL(9, 2)", "(0.5, 1.5, 2.5)", "Decimal('1.50')"),
+        ("-2::BIGINT", "(-1, -2, -3)", "-2"),
+        ("2.0::DOUBLE", "(1, 2, 3)", "2.0"),
+        ("0.1::FLOAT", "(0.1, 0.2, 0.3)", "0.10000000149011612"),
+        ("7::HUGEINT", "(6, 7, 8)", "7"),
+        ("DATE '2024-01-02'", "('2024-01-01', '2024-01-02', '2024-01-03')", "datetime.date(2024, 1, 2)"),
+        ("TIME '12:00'", "('11:00', '12:00', '13:00')", "datetime.time(12, 0)"),
+        ("TRUE", "(0, 1, 0)", "True"),
+        ("'a'", "('b', 'a', 'c')", "'a'"),
+    ],
+)
+def test_candidates_are_of_the_type_of_the_results(made: str, candidates: str, expected: str) -> None:
+    """Else no block would vote for any of them, and the answer would be drawn by lot."""
+    with duckdb.connect() as con:
+        con.execute(f"CREATE TABLE t AS SELECT range AS u, 1 AS x, {made} AS v FROM range(200)")
+        policy = dpsql.Policy.loads(POLICY.replace("[tables.named]\npublic = true", ""))
+        with dpsql.connect(con, policy=policy) as session:
+            text = (
+                f"SELECT WITH SUBSAMPLE OPTIONS (blocks = 8, candidates = {candidates}) MODE(v) AS m FROM t"
+            )
+            text = text.replace("blocks = 8", "blocks = 8, combine = 'noisy_mode'")
+            assert {repr(session.sql(text, fresh=True).fetchall()[0][0]) for _ in range(6)} == {expected}
+
+
+@pytest.mark.parametrize(
+    ("items", "candidates"),
+    [
+        ("MODE(x)", "(1.5, 2)"),
+        ("MODE(x)", "('a')"),
+        ("MODE(CAST('2024-01-01' AS DATE))", "('a')"),
+        ("MODE(x)", "(x)"),
+    ],
+)
+def test_candidates_of_another_type_are_refused(session: dpsql.Session, items: str, candidates: str) -> None:
+    with pytest.raises(dpsql.BindError):
+        session.sql(
+            f"SELECT WITH SUBSAMPLE OPTIONS (combine = 'noisy_mode', candidates = {candidates}) {items} FROM t"
+        )
+    assert session.sql("SHOW BUDGET").dicts()[0]["spent_epsilon"] == 0
+
+
+def test_candidates_of_a_function_are_as_python_reads_them(session: dpsql.Session) -> None:
+    session.register("f", lambda x: 1.0 if x.mean() > 0 else 2.0)
+    text = "SELECT WITH SUBSAMPLE OPTIONS (candidates = (0.5, 1.0, 2.0)) f(x) AS m FROM t"
+    assert {session.sql(text, fresh=True).fetchone() for _ in range(6)} == {(1.0,)}

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from dpsql.errors import PrivacyError
+from sqlglot import exp
+
+from dpsql.errors import Error, PrivacyError
 from dpsql.mechanisms.additive import GaussianNoise, LaplaceNoise
 from dpsql.mechanisms.blocks import Source
+from dpsql.mechanisms.order import cells
 from dpsql.mechanisms.ptr import OptimalTest, stability_test
 from dpsql.mechanisms.subsample import (
     BlockMean,
@@ -54,10 +58,27 @@ def needs_delta(this: Subsample, f: Field, kind: str) -> bool:
 def candidates_of(this: Subsample, f: Field) -> tuple[Any, ...] | None:
     given = this.options.get("candidates")
     if given is not None:
-        return tuple(given)
+        return tuple(given) if this.by_function else _as_results(this, f, given)
     if f.typed.values is not None:
         return tuple(f.typed.values)
     return (True, False) if f.typed.type.kind == "BOOLEAN" else None
+
+
+def _as_results(this: Subsample, f: Field, given: Sequence[Any]) -> tuple[Any, ...]:
+    """Candidates as blocks will give them: a vote for 1.50 is one for a decimal, and not for a double."""
+    kind = f.typed.type
+    parts = ", ".join(f"CAST({exp.Literal.string(str(v)).sql('duckdb')} AS {kind.sql})" for v in given)
+    try:
+        table = this.binder.finish.finish(f"SELECT UNNEST([{parts}]) AS v", {}, {})
+        values = cells(table.column("v"))
+        same = kind.kind not in ("INTEGER", "DECIMAL") or all(
+            Fraction(v) == Fraction(str(w)) for v, w in zip(values, given, strict=True)
+        )
+    except (Error, ValueError):
+        same = False
+    if not same:
+        raise this.options.refuse("candidates", f"{f.name} is {kind.sql}, which not all candidates are.")
+    return tuple(values)
 
 
 def combiner(

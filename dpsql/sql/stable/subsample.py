@@ -47,13 +47,14 @@ if TYPE_CHECKING:
 def _values(node: exp.Expr, what: str) -> tuple[Any, ...]:
     """A tuple of literals: the results that may win a vote."""
     items = node.expressions if isinstance(node, exp.Tuple | exp.Array) else [node]
-    if not all(isinstance(item, exp.Literal) for item in items):
+    if not all(isinstance(item.this if isinstance(item, exp.Neg) else item, exp.Literal) for item in items):
         raise BindError(f"{what} must be literals.", span=span_of(node), hint=f"write {what} = ('a', 'b').")
-    return tuple(item.name if item.is_string else _plain(number(item, what)) for item in items)
+    return tuple(item.name if item.is_string else _plain(number(item, what), to_sql(item)) for item in items)
 
 
-def _plain(value: Fraction) -> int | float:
-    return int(value) if value.denominator == 1 else float(value)
+def _plain(value: Fraction, text: str) -> int | float:
+    """As Python would read it: 1 is whole, 1.0 is not."""
+    return int(value) if text.lstrip("- ").isdigit() else float(value)
 
 
 OPTIONS: Readers = {
@@ -111,6 +112,11 @@ class Subsample:
     @property
     def rounds(self) -> int:
         return int(self.options.get("rounds", ROUNDS)) if self.sampling == "rounds" else 1
+
+    @property
+    def by_function(self) -> bool:
+        """Whether results are Python's, of types that nobody knows beforehand."""
+        return _registered(self) is not None
 
     def unit(self, relation: Relation, unit: exp.Expr | None) -> str:
         """What decides a row's block: its privacy unit, or for rows that are units, all that the row says."""
