@@ -109,7 +109,7 @@ class Finisher:
         if plain and table.nbytes <= _LARGEST and sql not in self._kept:
             while len(self._kept) >= _KEPT:
                 self._kept.pop(next(iter(self._kept)))
-            self._kept[sql] = table
+            self._kept[sql] = table = table.combine_chunks()
         return table
 
     def lend(self, sql: str, relations: Mapping[str, pa.Table], public: Iterable[str] = ()) -> pa.Table:

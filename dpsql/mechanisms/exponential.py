@@ -15,6 +15,7 @@ multiple t of their own sensitivities; its score moves by at most 1 whatever t i
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
@@ -24,8 +25,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpsql.mechanisms.above_threshold import _answers, scored
-from dpsql.mechanisms.base import Read, Release
+from dpsql.mechanisms.base import Read, Release, salted_all
 from dpsql.mechanisms.generalised import GRID, SENSITIVITY, generalised_field, generalised_scores
+from dpsql.mechanisms.narrowing import Narrowed, Rates, narrowed
 from dpsql.mechanisms.perturbation import LaplaceNoise
 from dpsql.mechanisms.sweep import Sweep
 from dpsql.noise.entropy import Entropy
@@ -86,6 +88,10 @@ class ExponentialChoice:
         return self.batches[:1] if self.sweep is None else self.sweep.queries
 
     def release(self, read: Read, entropy: Entropy) -> Release:
+        few = self._few(read, entropy)
+        if few is not None:
+            winner = self._one(few.field, few.rate, entropy)
+            return self._released(few.table, [winner], few.utility, entropy)
         found = list(scored(self.batches, self.sweep, read, entropy, self.varying))
         table = found[0].table if len(found) == 1 else pa.concat_tables([f.table for f in found])
         scores, own = found[0].scores, found[0].sensitivities
@@ -97,28 +103,45 @@ class ExponentialChoice:
                 else None
             )
         winners = self.choose(scores, own, entropy)
-        columns: dict[str, Any] = {
-            name: table.column(name).take(pa.array(winners, pa.int64())) for name in self.columns
-        }
+        return self._released(table, winners, lambda i: int(scores[i]), entropy)
+
+    def _few(self, read: Read, entropy: Entropy) -> Narrowed | None:
+        """Only candidates near the best, where others need no look: to draw noise for each, or to peel, takes all."""
+        if self.sweep is None or self.top > 1 or self.method == "noisy_max":
+            return None
+        texts = salted_all(self.sweep.queries, entropy)
+        return narrowed(self.sweep, texts, read, self._rates, self.varying)
+
+    def _released(
+        self, table: pa.Table, winners: list[int], utility: Callable[[int], int], entropy: Entropy
+    ) -> Release:
+        won = pa.concat_tables([table.slice(i, 1) for i in winners] or [table.slice(0, 0)]).combine_chunks()
+        columns: dict[str, Any] = {name: won.column(name) for name in self.columns}
         fresh = self._answers
         if fresh is not None and self.answer is not None:
-            noisy = fresh.add([int(scores[i]) for i in winners], entropy)
+            noisy = fresh.add([utility(i) for i in winners], entropy)
             columns |= _answers(self.answer[0], noisy, fresh.half_width(self.confidence), self.steps)
         return Release(pa.table(columns), self.event, ("a private choice: the best, or one near it",))
 
+    @property
+    def _rates(self) -> Rates:
+        """Of one winner."""
+        part = self.epsilon / self.top
+        equal = part / ((1 if self.monotone else 2) * self.sensitivity)
+        return Rates(equal, part / (2 * SENSITIVITY), lambda size: self._margin(self.candidates or size))
+
     def choose(self, scores: Integers, own: Integers | None, entropy: Entropy) -> list[int]:
         """Indices of the winners, best first: peeled off one at a time, each with its part of epsilon."""
-        part = self.epsilon / self.top
+        rates = self._rates
         left: NDArray[np.intp] | None = None
         winners: list[int] = []
         for _ in range(min(self.top, len(scores))):
             mine = scores if left is None else scores[left]
             moved = None if own is None else own if left is None else own[left]
             if moved is not None and bool((moved != moved[0]).any()):
-                margin = self._margin(self.candidates or len(scores))
-                won = self._one_unequal(mine, moved, margin, part / (2 * SENSITIVITY), entropy)
+                won = self._one_unequal(mine, moved, rates.margin(len(scores)), rates.unequal, entropy)
             else:
-                won = self._one(mine, part / ((1 if self.monotone else 2) * self.sensitivity), entropy)
+                won = self._one(mine, rates.equal, entropy)
             winners.append(won if left is None else int(left[won]))
             left = np.delete(np.arange(len(scores)) if left is None else left, won)
         return winners

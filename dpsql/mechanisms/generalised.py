@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.noise.integers import Integers, integers
+from dpsql.noise.integers import Integers, integers, largest
 from dpsql.noise.selection import FEW, Field, below_top, reach_of
 
 GRID = 1 << 16
@@ -33,6 +33,7 @@ to at most 2**24 units, or 2**40 steps.
 """
 
 _FLOOR = -float(1 << 24)
+_FAR = 1 << 39
 _PASSES = 60
 _WHOLE = 1 << 53
 _BLOCK = 1 << 14  # candidates per pass: what stays in the cache of one core
@@ -73,26 +74,38 @@ def generalised_field(utilities: Integers, sensitivities: Integers, t: int, rate
     a near one scores least against: as r gets at least -c against b, s gives less only if
     a_b - a_s <= c (D_b - D_s), and then s is near itself. So the hull of the near ones is enough for their scores.
     """
-    reach = reach_of(rate)
-    c = reach // GRID + 2
-    most = abs(t) + c
-    fits = utilities.dtype == np.int64 and sensitivities.dtype == np.int64 and len(utilities) >= FEW
-    if fits and c < 1 << 20 and most < 1 << 40:
+    c = spread_of(rate)
+    if (
+        c is not None
+        and utilities.dtype == np.int64
+        and sensitivities.dtype == np.int64
+        and len(utilities) >= FEW
+    ):
         own = np.maximum(sensitivities, 1)
-        size = max(abs(int(utilities.max())), abs(int(utilities.min())))
-        if size + 2 * most * int(own.max()) < 1 << 61:
-            ahead = utilities - own * t
-            best = int(ahead.argmax())
-            ahead += own * c
-            near = np.flatnonzero(ahead >= int(ahead[best]) - 2 * c * int(own[best]))
+        if abs(t) < _FAR and largest(utilities) + 2 * (abs(t) + c) * int(own.max()) < 1 << 61:
+            near = nearest(utilities, own, t, c)
             if len(near) < len(utilities):
                 gaps = below_top(generalised_scores(utilities[near], own[near], t))
 
                 def gap_of(i: int) -> int:
                     return -int(generalised_scores(utilities, own, t)[i])
 
-                return Field(len(utilities), gaps, near, reach, gap_of)
+                return Field(len(utilities), gaps, near, reach_of(rate), gap_of)
     return Field(len(utilities), below_top(generalised_scores(utilities, sensitivities, t)))
+
+
+def spread_of(rate: Fraction) -> int | None:
+    """The c of :func:`generalised_field`: whole scores that are more than what is within reach. None: too many for doubles."""
+    c = reach_of(rate) // GRID + 2
+    return c if c < 1 << 20 else None
+
+
+def nearest(utilities: Integers, own: Integers, t: int, c: int) -> NDArray[np.intp]:
+    """The candidates that are not ``a_b - a_r > c (D_r + D_b)`` behind, b among them."""
+    ahead = utilities - own * t
+    best = int(ahead.argmax())
+    ahead += own * c
+    return np.flatnonzero(ahead >= int(ahead[best]) - 2 * c * int(own[best]))
 
 
 class _Hull:

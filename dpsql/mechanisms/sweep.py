@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from dpsql.mechanisms.base import Read
 from dpsql.mechanisms.outputs import exact_integers
 from dpsql.mechanisms.tally import tallied
-from dpsql.noise.integers import SAFE, Integers, integers
+from dpsql.noise.integers import SAFE, Integers, integers, largest, plus, times
 
 ORD = "dpsql_ord"
 """The candidates' column of their place."""
@@ -37,7 +37,10 @@ TAKEN = "dpsql_"
 
 _SAFE = 1 << 61
 _INT64 = (1 << 63) - 1
-_LOWER, _UPPER = (">", ">="), ("<", "<=")
+LOWER = (">", ">=")
+"""Operators between x and a bound from below."""
+AFTER = (">", "<=")
+"""Those for which x is on the lower side of the bound where it is equal to it."""
 
 
 MOST = 1 << 22
@@ -60,7 +63,7 @@ class Public:
         if self.column is None:
             return self.times
         held = np.clip(_whole(table.column(self.column)), self.low, self.high)
-        return held if self.times == 1 else _times(held, self.times)
+        return held if self.times == 1 else np.asarray(times(held, self.times))
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,12 @@ class Swept:
     bounds: tuple[tuple[str, str], ...] = ()
     clip: str | None = None
     row: int = 1
+
+    def moved(self, factor: Integers | int) -> Integers | int:
+        """How far one row moves candidates of these factors."""
+        size: Integers | int = abs(factor) if isinstance(factor, int) else np.abs(factor)
+        moved: Integers | int = times(size, self.row)
+        return moved
 
 
 @dataclass(frozen=True)
@@ -134,13 +143,12 @@ class Sweep:
         """The candidates with their scores; None for types that are not compared here, and where a histogram has more
         than :data:`MOST` bins. ``texts``: the salted :attr:`queries`. ``varying``: with their own sensitivities.
         """
-        table = self._candidates(texts[0], read)
-        names = dict.fromkeys(c for t in self.terms for c in _columns(t))
-        ends = {name: end for name in names if (end := _End.of(table.column(name))) is not None}
-        if len(ends) < len(names):
+        met = self.met(texts[0], read)
+        if met is None:
             return None
+        table, ends = met
         columns = iter(texts[1 + len(self.histograms) :])
-        runs: list[_Running] = []
+        runs: list[Running] = []
         for i, (counted, text) in enumerate(zip(self.histograms, texts[1:], strict=False)):
             mine = [ends[c] for t in self.terms if t.histogram == i for c in _columns(t)]
             column = next(columns) if counted.column is not None else None
@@ -153,19 +161,34 @@ class Sweep:
             if not all(run.meets(end) for end in mine):
                 return None
             runs.append(run)
+        return self.scored(table, ends, runs, varying)
+
+    def met(self, text: str, read: Read) -> tuple[pa.Table, Mapping[str, End]] | None:
+        """The candidates, and their thresholds by column; None for types that are not compared here."""
+        table = self._candidates(text, read)
+        ends = self.ends(table)
+        return None if ends is None else (table, ends)
+
+    def ends(self, table: pa.Table) -> Mapping[str, End] | None:
+        names = dict.fromkeys(c for t in self.terms for c in _columns(t))
+        ends = {name: end for name in names if (end := End.of(table.column(name))) is not None}
+        return None if len(ends) < len(names) else ends
+
+    def scored(self, table: pa.Table, ends: Mapping[str, End], runs: list[Running], varying: bool) -> Scored:
+        """The statistic of candidates whose thresholds are ``ends``, out of what was counted for each histogram."""
         score: Integers | int = 0 if self.base is None else exact_integers(table.column(self.base))
-        sensitivity: Integers | int = 0
+        own: Integers | int = 0
         for term in self.terms:
             factor = term.factor.of(table)
-            score = _added(score, _times(factor, _aggregate(term, runs[term.histogram], ends)))
-            if varying:
-                sensitivity = _added(
-                    sensitivity,
-                    _times(np.abs(factor) if not isinstance(factor, int) else abs(factor), term.row),
-                )
-        own = _times(np.maximum(_spread(sensitivity, table.num_rows), 1), self.rows) if varying else None
-        places = exact_integers(table.column(ORD))
-        return Scored(table, places, _spread(score, table.num_rows), None if own is None else _spread(own, 0))
+            score = plus(score, times(factor, _aggregate(term, runs[term.histogram], ends)))
+            own = plus(own, term.moved(factor)) if varying else own
+        places, size = exact_integers(table.column(ORD)), table.num_rows
+        mine = self.moved(_spread(own, size)) if varying else None
+        return Scored(table, places, _spread(score, size), mine)
+
+    def moved(self, rows: Integers | int) -> Integers:
+        """How far one unit moves candidates that one row moves so far: a step at least."""
+        return _spread(times(np.maximum(np.atleast_1d(rows), 1), self.rows), 0)
 
     def _candidates(self, text: str, read: Read) -> pa.Table:
         if self.lent is not None:
@@ -176,7 +199,7 @@ class Sweep:
         return read(text)
 
 
-def _aggregate(term: Swept, run: _Running, found: Mapping[str, _End]) -> Integers | int:
+def _aggregate(term: Swept, run: Running, found: Mapping[str, End]) -> Integers | int:
     if term.clip is not None:
         return run.clipped(found[term.clip])
     if not term.bounds:
@@ -186,10 +209,10 @@ def _aggregate(term: Swept, run: _Running, found: Mapping[str, _End]) -> Integer
     for op, end in ends:
         if op == "=":
             low, high = run.place(end, after=False), run.place(end, after=True)
-        elif op in _LOWER:
-            low = run.place(end, after=op == ">")
+        elif op in LOWER:
+            low = run.place(end, after=op in AFTER)
         else:
-            high = run.place(end, after=op == "<=")
+            high = run.place(end, after=op in AFTER)
     score: Integers
     if high is None:
         score = run.total - run.sums[low]
@@ -224,7 +247,7 @@ def _plainly(kind: pa.DataType) -> bool:
 
 
 @dataclass(frozen=True)
-class _End:
+class End:
     """Thresholds: doubles, or integers of ``scale`` places (NULL: any number)."""
 
     values: NDArray[Any]
@@ -232,7 +255,7 @@ class _End:
     missing: NDArray[np.bool_] | None = None
 
     @classmethod
-    def of(cls, column: pa.ChunkedArray) -> _End | None:
+    def of(cls, column: pa.ChunkedArray) -> End | None:
         """None for what is not compared here: other types, and decimals beyond 64 bits."""
         if not _comparable(column.type):
             return None
@@ -262,7 +285,7 @@ class _End:
 
 
 @dataclass(frozen=True)
-class _Running:
+class Running:
     """The values in order, and sums over those before each (and over all): of what is added, and of rows.
 
     ``first``: the values are ``first``, ``first + 1``, ..., with what lies beyond counted at the ends.
@@ -274,6 +297,12 @@ class _Running:
     digits: int
     first: int | None = None
 
+    @classmethod
+    def dense(cls, counts: NDArray[np.int64], low: int, digits: int) -> Running:
+        """How often each of ``low``, ``low + 1``, ... occurs."""
+        sums = _cumulative(counts)
+        return cls(np.arange(low, low + len(counts)), sums, sums, digits, low)
+
     @property
     def total(self) -> int:
         return int(self.sums[-1])
@@ -282,11 +311,11 @@ class _Running:
     def floats(self) -> bool:
         return bool(self.x.dtype.kind == "f")
 
-    def meets(self, end: _End) -> bool:
+    def meets(self, end: End) -> bool:
         """Whether such thresholds are compared with the values as the engine would."""
         return not end.scale if self.floats else not (self.digits and end.floats)
 
-    def place(self, end: _End, after: bool) -> NDArray[np.intp]:
+    def place(self, end: End, after: bool) -> NDArray[np.intp]:
         """How many of the values are below each threshold, or at most it (``after``). NULL: anything."""
         side: Literal["left", "right"] = "right" if after else "left"
         if self.floats or end.floats:
@@ -303,12 +332,12 @@ class _Running:
         np.cumsum(table, out=table)
         return np.asarray(table[_from(edge, first, width, after)], dtype=np.intp)
 
-    def clipped(self, end: _End) -> Integers:
+    def clipped(self, end: End) -> Integers:
         """The sum of the values, each held to at most b (b NULL: 0): values are integers here."""
         at = self.place(end, after=True)
-        weighed = _cumulative(_times(integers(self.x), integers(self.counts[1:] - self.counts[:-1])))
+        weighed = _cumulative(times(integers(self.x), integers(self.counts[1:] - self.counts[:-1])))
         beyond = integers(self.counts[-1] - self.counts[at])
-        score: Integers = _added(integers(weighed[at]), _times(end.values, beyond))
+        score: Integers = plus(integers(weighed[at]), times(end.values, beyond))
         return score if end.missing is None else np.where(end.missing, 0, score)
 
 
@@ -318,28 +347,29 @@ def _from(edge: NDArray[np.int64], first: int, width: int, after: bool) -> NDArr
     return np.clip(near + 1 if after else near, 0, width)
 
 
-def _dense(counted: Counted, text: str, ends: list[_End], read: Read) -> _Running | None:
-    """From the column itself, where all thresholds are near each other."""
+def span(counted: Counted, ends: list[End]) -> tuple[int, int] | None:
+    """The integers between which all thresholds lie; None where they can't be counted one by one."""
     if not ends or any(end.floats or not len(end.values) for end in ends):
         return None
     low = min(int(end.edge(counted.digits, after=False).min()) for end in ends) - 1
     high = max(int(end.edge(counted.digits, after=True).max()) for end in ends) + 1
     if counted.least is not None:
         low, high = counted.least, max(counted.least, high)
-    if max(-low, high) >= SAFE:
-        return None
-    counts = tallied(read, text, low, high)
-    if counts is None:
-        return None
-    sums = _cumulative(counts)
-    return _Running(np.arange(low, high + 1), sums, sums, counted.digits, low)
+    return None if max(-low, high) >= SAFE else (low, high)
 
 
-def _sparse(counted: Counted, table: pa.Table) -> _Running:
+def _dense(counted: Counted, text: str, ends: list[End], read: Read) -> Running | None:
+    """From the column itself, where all thresholds are near each other."""
+    between = span(counted, ends)
+    counts = None if between is None else tallied(read, text, *between)
+    return None if between is None or counts is None else Running.dense(counts, between[0], counted.digits)
+
+
+def _sparse(counted: Counted, table: pa.Table) -> Running:
     x, n = _plain(table.column("x")), exact_integers(table.column("n"))
     v = exact_integers(table.column("v")) if "v" in table.column_names else n
     order = _order(x)
-    return _Running(x[order], _cumulative(v[order]), _cumulative(n[order]), counted.digits)
+    return Running(x[order], _cumulative(v[order]), _cumulative(n[order]), counted.digits)
 
 
 def _plain(column: pa.ChunkedArray) -> NDArray[Any]:
@@ -382,46 +412,10 @@ def _order(x: NDArray[Any]) -> NDArray[np.intp]:
 
 def _cumulative(v: Integers) -> Integers:
     """Sums before each place, and the whole."""
-    wide = v.dtype == object or _most(v) * len(v) >= _SAFE
+    wide = v.dtype == object or largest(v) * len(v) >= _SAFE
     out = np.zeros(len(v) + 1, dtype=object if wide else np.int64)
     np.cumsum(v.astype(object) if wide else v, out=out[1:])
     return out
-
-
-def _most(v: Integers | int) -> int:
-    if isinstance(v, int):
-        return abs(v)
-    return max(abs(int(v.max())), abs(int(v.min()))) if len(v) else 0
-
-
-def _wide(*numbers: Integers | int) -> bool:
-    return any(not isinstance(v, int) and v.dtype == object for v in numbers)
-
-
-def _objects(v: Integers | int) -> Any:
-    return v if isinstance(v, int) else v.astype(object)
-
-
-def _times(a: Integers | int, b: Integers | int) -> Any:
-    if isinstance(a, int) and isinstance(b, int):
-        return a * b
-    if isinstance(a, int) and a == 1:
-        return b
-    if isinstance(b, int) and b == 1:
-        return a
-    if _wide(a, b) or _most(a) * _most(b) >= _SAFE:
-        return _objects(a) * _objects(b)
-    return a * b
-
-
-def _added(a: Integers | int, b: Integers | int) -> Any:
-    if isinstance(a, int) and isinstance(b, int):
-        return a + b
-    if isinstance(a, int) and a == 0:
-        return b
-    if _wide(a, b) or _most(a) + _most(b) >= _SAFE:
-        return integers(_objects(a) + _objects(b))
-    return a + b
 
 
 def _spread(v: Integers | int, size: int) -> Integers:

@@ -8,6 +8,7 @@ public, and on where the data are.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -35,19 +36,29 @@ def tallied(read: Read, sql: str, low: int, high: int) -> NDArray[np.int64] | No
     """
     if not near(read) or high - low >= MOST:
         return None
+    return counted(streamed(read, sql), low, high)
+
+
+def streamed(read: Read, sql: str) -> Iterator[NDArray[Any]]:
+    """The column in arrays of the integers it has, without NULLs."""
+    for part in parts(read, sql):
+        for chunk in part.column(0).chunks:
+            yield _plain(chunk)
+
+
+def counted(arrays: Iterable[NDArray[Any]], low: int, high: int) -> NDArray[np.int64]:
+    """How many of the integers are each of ``low`` to ``high``; those beyond are counted at the ends."""
     counts = np.zeros(high - low + 1, dtype=np.int64)
     places = np.empty(_ROWS, dtype=np.int64)
     held = 0
-    for part in parts(read, sql):
-        for chunk in part.column(0).chunks:
-            values = _plain(chunk)
-            for start in range(0, len(values), _ROWS):
-                some = values[start : start + _ROWS]
-                if held + len(some) > _ROWS:
-                    counts += np.bincount(places[:held], minlength=len(counts))
-                    held = 0
-                _place(some, low, high, places[held : held + len(some)])
-                held += len(some)
+    for values in arrays:
+        for start in range(0, len(values), _ROWS):
+            some = values[start : start + _ROWS]
+            if held + len(some) > _ROWS:
+                counts += np.bincount(places[:held], minlength=len(counts))
+                held = 0
+            place(some, low, high, places[held : held + len(some)])
+            held += len(some)
     counts += np.bincount(places[:held], minlength=len(counts))
     return counts
 
@@ -65,7 +76,7 @@ def _plain(chunk: pa.Array) -> NDArray[Any]:
     return values
 
 
-def _place(values: NDArray[Any], low: int, high: int, out: NDArray[np.int64]) -> None:
+def place(values: NDArray[Any], low: int, high: int, out: NDArray[np.int64]) -> None:
     """``clip(values, low, high) - low``, held to what the values' own type has before it is widened."""
     own = np.iinfo(values.dtype)
     if low > own.max or high < own.min:  # every value is beyond the same end

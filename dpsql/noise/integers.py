@@ -14,6 +14,8 @@ Integers = NDArray[Any]
 
 SAFE = 1 << 62
 """Two numbers below this in size add up within int64."""
+_NARROW = 1 << 61
+"""Below this int64 is kept to: the result of one more step fits it too."""
 
 
 def integers(values: Sequence[int] | Integers) -> Integers:
@@ -40,3 +42,46 @@ def integers(values: Sequence[int] | Integers) -> Integers:
         except TypeError:
             raise TypeError("an exact statistic must be an integer") from None
     return wide.astype(np.int64) if all(-SAFE < v < SAFE for v in wide) else wide
+
+
+def times(a: Integers | int, b: Integers | int) -> Any:
+    """The product, of numbers or of arrays of one length, in int64 where all of it certainly fits.
+
+    >>> times(integers([3, 4]), 1 << 60).tolist() == [3 << 60, 4 << 60]
+    True
+    """
+    if isinstance(a, int) and isinstance(b, int):
+        return a * b
+    if isinstance(a, int) and a == 1:
+        return b
+    if isinstance(b, int) and b == 1:
+        return a
+    if _wide(a, b) or largest(a) * largest(b) >= _NARROW:
+        return _objects(a) * _objects(b)
+    return a * b
+
+
+def plus(a: Integers | int, b: Integers | int) -> Any:
+    """The sum, likewise."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a + b
+    if isinstance(a, int) and a == 0:
+        return b
+    if _wide(a, b) or largest(a) + largest(b) >= _NARROW:
+        return integers(_objects(a) + _objects(b))
+    return a + b
+
+
+def largest(v: Integers | int) -> int:
+    """How far from 0 they go."""
+    if isinstance(v, int):
+        return abs(v)
+    return max(abs(int(v.max())), abs(int(v.min()))) if len(v) else 0
+
+
+def _wide(*numbers: Integers | int) -> bool:
+    return any(not isinstance(v, int) and v.dtype == object for v in numbers)
+
+
+def _objects(v: Integers | int) -> Any:
+    return v if isinstance(v, int) else v.astype(object)

@@ -462,7 +462,7 @@ def _plan(binder: Binder, tree: exp.Expr, text: str) -> Plan:
             intervals.append(Interval(name, *keys))
     finish = to_sql(tree)
     assert MODE not in finish, "a mode leaked into the public SQL"
-    direct = renamed(tree, binder.blocks, binder.public) if not binder.adjustments else None
+    direct = renamed(tree, binder.blocks) if not binder.adjustments else None
     if direct is not None:
         shown = [item.name for item in direct]
     else:

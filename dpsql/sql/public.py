@@ -47,9 +47,9 @@ def public_columns(
     return [(name, Type.parse(kind)) for name, kind in finish.describe(sql, schemas(blocks), public)]
 
 
-def renamed(tree: exp.Expr, blocks: Sequence[Block], public: Iterable[str]) -> tuple[Renamed, ...] | None:
+def renamed(tree: exp.Expr, blocks: Sequence[Block]) -> tuple[Renamed, ...] | None:
     """The output columns, where a statement only gives one release's columns other names; None where it does more."""
-    if not isinstance(tree, exp.Select) or len(blocks) != 1 or any(True for _ in public):
+    if not isinstance(tree, exp.Select) or len(blocks) != 1:
         return None
     source = tree.args.get("from_")
     clauses = [key for key, value in tree.args.items() if value and key not in ("expressions", "from_")]

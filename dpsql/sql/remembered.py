@@ -17,11 +17,19 @@ _MOST = 200
 
 
 class _Watched:
-    """A finisher that tells whether public rows were looked at: what a plan makes of these may be another tomorrow."""
+    """A finisher that tells whether public rows were looked at: what a plan makes of these may be another tomorrow. Those
+    that are kept are the same for the whole session; ``kept`` are the queries of them, and the tables that they read.
+    """
 
     def __init__(self, finisher: Finisher) -> None:
         self._finisher = finisher
         self.looked = False
+        self.kept: set[str] = set()
+
+    def steady(self, plan: Plan) -> bool:
+        """Whether a plan that was made with this would be the same again."""
+        needed = {*plan.public, *(item.sql for block in plan.blocks for item in block.inputs)}
+        return not self.looked and needed <= self.kept
 
     def describe(
         self, sql: str, relations: Mapping[str, Sequence[tuple[str, str]]], public: Iterable[str] = ()
@@ -33,7 +41,7 @@ class _Watched:
         return self._finisher.finish(sql, relations, public)
 
     def keep(self, sql: str, public: Iterable[str] = ()) -> pa.Table:
-        self.looked = True
+        self.kept |= {sql, *public}
         return self._finisher.keep(sql, public)
 
 
@@ -41,7 +49,8 @@ class Plans:
     """Binds statements under one catalog, each text once.
 
     A plan is a value that depends on the statement's text, the policy and the schema, which a catalog reads once. Whatever
-    depends on more is bound anew: parameters, thresholds, registered functions, public rows. So are refusals.
+    depends on more is bound anew: parameters, thresholds, registered functions, public rows but for those that a session
+    reads once. So are refusals.
     """
 
     def __init__(self, catalog: Catalog, finisher: Finisher) -> None:
@@ -62,7 +71,7 @@ class Plans:
         if plan is None:
             watched = _Watched(self._finisher)
             plan = bind(statement, catalog, watched, declared)
-            if not watched.looked and not plan.public and not any(block.inputs for block in plan.blocks):
+            if watched.steady(plan):
                 if len(self._kept) >= _MOST:
                     self._kept.clear()
                 self._kept[key] = plan

@@ -1,0 +1,245 @@
+"""Candidates that rough counts rule out: the others have their exact gaps, and these are as far as they are said to be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dpsql.mechanisms import cells, exponential, generalised, narrowing
+from dpsql.mechanisms.cells import Cells
+from dpsql.mechanisms.exponential import ExponentialChoice
+from dpsql.mechanisms.generalised import GRID, generalised_scores
+from dpsql.mechanisms.narrowing import Narrowed, Rates, narrowed
+from dpsql.mechanisms.sweep import ORD, Counted, Public, Sweep, Swept
+from dpsql.mechanisms.tally import counted
+from dpsql.noise import selection
+from tests.stochastic.goodness import REFUSED, fixed, p_value
+
+
+@dataclass
+class Rows:
+    """A reader of candidates ``c``, and of the column ``x`` in parts."""
+
+    candidates: pa.Table
+    column: np.ndarray
+    room: int = 1 << 20
+    asked: list[str] = field(default_factory=list)
+    lent: Mapping[str, pa.Table] = field(default_factory=dict)
+
+    def __call__(self, sql: str, lent: Mapping[str, pa.Table] | None = None, /) -> pa.Table:
+        assert sql == "c"
+        return self.candidates
+
+    def parts(self, sql: str) -> Iterator[pa.Table]:
+        self.asked.append(sql)
+        for some in np.array_split(self.column, 3):
+            yield pa.table({"x": some})
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int16, np.int32, np.int64])
+@pytest.mark.parametrize(("low", "high"), [(0, 99), (-40, 30), (7, 7), (90, 400), (-300, -200), (0, 63)])
+@pytest.mark.parametrize("room", [0, 1 << 20])
+def test_cells_and_what_is_in_them(
+    kind: type, low: int, high: int, room: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cells, "_BITS", 3)
+    monkeypatch.setattr(cells, "_BLOCK", 100)
+    dice = np.random.default_rng(high + 500)
+    x = dice.integers(0 if kind is np.uint8 else -100, 120, 1000).astype(kind)
+    wanted = counted([x], low, high)
+    found = Cells(low, high, iter(np.array_split(x, 4)), room)
+    assert len(found.counts) <= 8 and found.counts.sum() == 1000
+    for first in range(len(found.counts)):
+        for last in range(first + 1, len(found.counts) + 1):
+            counts, least = found.fine(first, last)
+            start, stop = first << found.shift, min(last << found.shift, len(wanted))
+            assert least == low + start - 1
+            assert counts[1:-1].tolist() == wanted[start:stop].tolist()
+            assert (counts[0], counts[-1]) == (wanted[:start].sum(), wanted[stop:].sum())
+
+
+def test_rows_that_must_stay_are_not_read() -> None:
+    assert Cells.read(Rows(pa.table({}), np.arange(3), room=0), "x", 0, 9) is None
+    assert Cells.read(Rows(pa.table({}), np.arange(3)), "x", 0, 1 << 22) is None
+
+
+FACTORS = {
+    "count": Public(1),
+    "minus": Public(-3),
+    "price": Public(1, "f", 0, 50),
+    "cost": Public(-2, "f", 0, 50),
+}
+
+
+def made(seed: int, op: str, factor: str, shuffled: bool) -> tuple[Sweep, Rows]:
+    dice = np.random.default_rng(seed)
+    n = 150
+    v = np.sort(dice.integers(-5, 60, n))
+    v = dice.permutation(v) if shuffled else v
+    # a price that is the threshold, and one that has nothing to do with it
+    f = v if seed % 2 else dice.integers(-3, 60, n)
+    table = pa.table({"v": v.astype(np.int32), "f": f, ORD: np.arange(n)})
+    x = dice.integers(-20, 80, 400) if seed % 3 else np.repeat(dice.integers(0, 50, 4), 100)
+    sweep = Sweep("c", (Counted("h", "x"),), (Swept(0, FACTORS[factor], ((op, "v"),)),), rows=1 + seed % 2)
+    return sweep, Rows(table, x.astype(np.int32), room=1 << 20 if seed % 5 else 1)
+
+
+def looked_at(seed: int, op: str, factor: str, shuffled: bool) -> int:
+    """How many candidates are near, once they are found to be what they are said to be."""
+    sweep, rows = made(seed, op, factor, shuffled)
+    rates = Rates(Fraction(1, 40 + seed), Fraction(1 + seed % 3, 2 * GRID), lambda size: seed % 4)
+    found = narrowed(sweep, ["c", "h", "x"], rows, rates, varying=True)
+    assert isinstance(found, Narrowed) and rows.asked == ["x"]
+    exact = sweep.score(["c", "h", "x"], rows, varying=True)
+    assert exact is not None and exact.sensitivities is not None
+    scores = exact.scores
+    if len(set(exact.sensitivities.tolist())) > 1:
+        scores = generalised_scores(exact.scores, exact.sensitivities, seed % 4)
+        assert found.rate == rates.unequal
+    gaps = int(scores.max()) - scores
+    near = np.arange(len(gaps)) if found.field.near is None else found.field.near
+    assert (near[1:] > near[:-1]).all() and 0 in found.field.gaps
+    assert gaps[near].tolist() == found.field.gaps.tolist()
+    assert found.field.size == len(gaps)
+    far = [found.field.beyond(j) for j in range(found.field.far)]
+    assert sorted([*near.tolist(), *(i for i, _ in far)]) == list(range(len(gaps)))
+    assert all(gap == gaps[i] > found.field.reach for i, gap in far)
+    assert [found.utility(i) for i in range(len(gaps))] == exact.scores.tolist()
+    assert rows.asked == ["x", "x"]  # ours once: whatever is counted, it is of the same rows
+    return len(near)
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small cells, small groups of neighbours, and far begins near."""
+    monkeypatch.setattr(narrowing, "FEW", 0)
+    monkeypatch.setattr(narrowing, "_TOGETHER", 4)
+    monkeypatch.setattr(cells, "_BITS", 5)
+    monkeypatch.setattr(selection, "FAR", 2)
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+@pytest.mark.parametrize("factor", FACTORS)
+@pytest.mark.parametrize("op", [">=", ">", "<=", "<"])
+def test_the_field_is_what_all_exact_scores_give(small: None, op: str, factor: str, shuffled: bool) -> None:
+    near = [looked_at(seed, op, factor, shuffled) for seed in range(12)]
+    assert min(near) < 75
+
+
+@pytest.mark.parametrize("factor", ["count", "price"])
+def test_bounds_that_forget_something_are_found_out(
+    small: None, factor: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Negative control: what is within reach, or what one unit moves candidates by, left out of what may be near."""
+    monkeypatch.setattr(narrowing, "_TOGETHER", 1)
+    monkeypatch.setattr(cells, "_BITS", 12)
+    looked_at(1, ">=", factor, False)
+    kind = narrowing._Equal if factor == "count" else narrowing._Unequal
+
+    def strict(self: Any, bounds: Any) -> Any:
+        if factor == "count":
+            return bounds.high >= bounds.low.max()
+        return bounds.high - self.t * bounds.least >= (bounds.low - self.t * bounds.most).max()
+
+    monkeypatch.setattr(kind, "may", strict)
+    with pytest.raises(AssertionError):
+        looked_at(1, ">=", factor, False)
+
+
+def test_wide_numbers(small: None) -> None:
+    """Utilities that int64 does not hold."""
+    sweep, rows = made(1, ">=", "price", False)
+    table = rows.candidates.set_column(1, "f", pa.array(1 + np.arange(150) * (1 << 54)))
+    term = Swept(0, Public(1 << 12, "f", 0, 1 << 62), ((">=", "v"),))
+    wide = Sweep("c", sweep.histograms, (term,))
+    rows = Rows(table, rows.column)
+    rates = Rates(Fraction(1, 40), Fraction(1, 2 * GRID), lambda size: 1)
+    found = narrowed(wide, ["c", "h", "x"], rows, rates, varying=True)
+    exact = wide.score(["c", "h", "x"], rows, varying=True)
+    assert found is not None and exact is not None and exact.scores.dtype == object
+    assert exact.sensitivities is not None
+    gaps = -generalised_scores(exact.scores, exact.sensitivities, 1)
+    assert found.field.near is not None and gaps[found.field.near].tolist() == found.field.gaps.tolist()
+
+
+@pytest.mark.parametrize(
+    "term",
+    [
+        Swept(0, Public(1), (("=", "v"),)),
+        Swept(0, Public(1), ((">=", "v"), ("<=", "f"))),
+        Swept(0, Public(1), (), "v"),
+        Swept(0, Public(1, "f", -9, 9), ((">=", "v"),)),
+    ],
+)
+def test_what_is_not_known_is_not_read(small: None, term: Swept) -> None:
+    _, rows = made(0, ">=", "count", False)
+    sweep = Sweep("c", (Counted("h", "x"),), (term,))
+    rates = Rates(Fraction(1), Fraction(1), lambda size: 1)
+    assert narrowed(sweep, ["c", "h", "x"], rows, rates, varying=True) is None
+    assert rows.asked == []
+
+
+@pytest.mark.parametrize("method", ["exponential", "permute_and_flip"])
+@pytest.mark.parametrize("factor", ["count", "price"])
+def test_the_law(small: None, method: Any, factor: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is chosen has the law of all exact scores, with most candidates far and drawn now and then all the same."""
+    monkeypatch.setattr(exponential, "salted_all", lambda texts, entropy: list(texts))
+    n = 12
+    v = np.arange(n) * 5
+    table = pa.table({"v": v, "f": v // 5 + 1, ORD: np.arange(n)})
+    rows = Rows(table, np.repeat(np.arange(60), 1))
+    sweep = Sweep("c", (Counted("h", "x"),), (Swept(0, FACTORS[factor], ((">=", "v"),)),))
+    varying = factor == "price"
+    choice = ExponentialChoice(("c",), ("v",), 1, Fraction(1, 10), True, method, sweep=sweep, varying=varying)
+    if varying:  # a larger epsilon, and no margin: scores that differ
+        choice = ExponentialChoice(
+            ("c",), ("v",), 12, Fraction(1, 2), False, method, sweep=sweep, varying=True
+        )
+        monkeypatch.setattr(ExponentialChoice, "_margin", lambda self, size: 2)
+    exact = sweep.score(["c", "h", "x"], rows, varying)
+    assert exact is not None
+    scores, rate = exact.scores, choice._rates.equal
+    if varying:
+        assert exact.sensitivities is not None
+        scores, rate = generalised_scores(exact.scores, exact.sensitivities, 2), choice._rates.unequal
+    weights = [math.exp(float(rate) * (int(s) - int(scores.max()))) for s in scores]
+    law = [w / sum(weights) for w in weights] if method == "exponential" else flipped(weights)
+    entropy = fixed("narrowed")
+    few = choice._few(rows, entropy)
+    assert few is not None and few.field.far > 2
+    places = np.argsort(law)[::-1].tolist()
+    drawn = [choice.release(rows, entropy).table.column("v")[0].as_py() // 5 for _ in range(400)]
+    sample = np.array([places.index(i) for i in drawn])
+    assert p_value(sample, lambda k: law[places[k]] if k < n else 0.0, signed=False) > REFUSED
+    # Negative controls: who forgets the far ones never draws them; and not everything passes.
+    assert few.field.near is not None and set(drawn) > set(few.field.near.tolist())
+    even = p_value(sample, lambda k: 1 / n if k < n else 0.0, signed=False)
+    assert even < REFUSED
+
+
+def flipped(w: list[float]) -> list[float]:
+    """The law of permute-and-flip: by elementary symmetric polynomials of the others' weights."""
+    law = []
+    for r, mine in enumerate(w):
+        e = [1.0]
+        for i, x in enumerate(w):
+            if i != r:
+                e = [a + x * b for a, b in zip([*e, 0.0], [0.0, *e], strict=True)]
+        law.append(mine * sum((-1) ** k / (k + 1) * c for k, c in enumerate(e)))
+    return law
+
+
+def test_generalised_near_ones_alone_would_not_do() -> None:
+    """The scores of some candidates, without those that are near: not theirs (so near ones must be found first)."""
+    dice = np.random.default_rng(3)
+    own, utilities = dice.integers(1, 200, 400), dice.integers(-(10**6), 10**6, 400)
+    whole = generalised.generalised_scores(utilities, own, 5)
+    some = np.flatnonzero(whole < np.sort(whole)[200])
+    assert generalised.generalised_scores(utilities[some], own[some], 5).tolist() != whole[some].tolist()
