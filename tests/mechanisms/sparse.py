@@ -12,6 +12,8 @@ import itertools
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
+import numpy as np
+
 Answers = tuple[bool, ...]
 
 
@@ -83,6 +85,21 @@ def _at(
         else:
             out *= survival
     return out
+
+
+def gapped(a: float, b: float, c: float, over: Sequence[int], answers: Answers, gap: int) -> float:
+    """Of these answers, the last of them a hit that is ``gap`` above the noisy threshold, in floats.
+
+    ``c``: the base of the gap's noise. It is b where that is what is left of the comparison's own; anything else is broken.
+    """
+    z = np.arange(400)
+    out = (1 - a) * a**z
+    for q, above in zip(over, answers, strict=True):
+        survival = b ** np.maximum(0, z - q)
+        left = gap - np.maximum(0, q - z)
+        noise = np.where(left >= 0, (1 - c) * c ** np.maximum(0, left), 0.0)
+        out = out * (survival * noise if above else 1 - survival)
+    return float(out.sum())
 
 
 def refreshed(a: Fraction, b: Fraction, over: tuple[int, ...], answers: Answers) -> Fraction:

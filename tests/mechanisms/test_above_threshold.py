@@ -15,14 +15,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from dpsql.mechanisms import above_threshold
 from dpsql.mechanisms.above_threshold import AboveThreshold, Noise, split
 from dpsql.mechanisms.interactive import Stream
 from dpsql.mechanisms.sweep import LEVEL, SCORE
+from dpsql.noise.discrete import geometric
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import DiscreteLaplace, SparseVector, compose
 from tests.stochastic.goodness import REFUSED, fixed, p_value
 
-from .sparse import Answers, neighbours, paths, probability, refreshed
+from .sparse import Answers, gapped, neighbours, paths, probability, refreshed
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "vectors_svt.json").read_text())
 HALF = Fraction(1, 2)
@@ -149,6 +151,20 @@ class TestBrokenVariants:
         k = 30
         lost = loss((0,) * k + (0,), (1,) * k + (0,), (False,) * k + (True,), self.a, self.b, value=4)
         assert lost > 1.5
+
+    @pytest.mark.parametrize(("power", "least", "most"), [(1, 0.99, 1 + 1e-9), (2, 1.49, 1.51), (40, 6, 1e9)])
+    def test_gap_with_less_noise(self, power: float, least: float, most: float) -> None:
+        """Half of it, and hardly any: the gap alone then says more than the comparison was charged. The right one does not."""
+        lost = 0.0
+        a, b = float(self.a), float(self.b)
+        path = (0, 1, -2), (False, False, True)
+        assert gapped(a, b, b, *path, 3) == pytest.approx(float(probability(self.a, self.b, *path, (3,))))
+        for q, k, gap in ((-3, 60, 21), (30, 5, 39), (30, 5, 24), (3, 5, 0), (8, 0, 9)):
+            for d in (-1, 1):
+                said = (False,) * k + (True,)
+                p = gapped(a, b, b**power, (0,) * k + (q,), said, gap)
+                lost = max(lost, abs(math.log(p / gapped(a, b, b**power, (-d,) * k + (q + d,), said, gap))))
+        assert least < lost < most
 
     def test_monotone_noise_for_what_is_not_monotone(self) -> None:
         b = Fraction(math.exp(-0.5))
@@ -332,19 +348,33 @@ def test_releases_follow_the_exact_law(monotone: bool, refresh: bool, n: int) ->
     assert p_value(sample, lambda i: control[i] if i < len(law) else 0.0, signed=False) < REFUSED
 
 
-def test_gaps_follow_the_exact_law() -> None:
-    noise = Noise(1, Fraction(1, 2), Fraction(1, 2), 1, monotone=True)
+@pytest.mark.parametrize("wrong", ["nothing", "half the noise", "no noise", "from the threshold itself"])
+def test_gaps_follow_the_exact_law(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And gaps that are made otherwise do not: those with less noise, and those that give the threshold's noise away."""
+    noise = Noise(1, Fraction(1, 2), Fraction(1, 3), 1, monotone=True)
     op, entropy = operator(noise, threshold=0, gap="gap"), fixed("gaps")
+    levels: list[int] = []
+
+    def drawn(rate: Fraction, n: int, entropy: Entropy) -> np.ndarray:
+        if rate == noise.threshold_rate:
+            levels.append(noise.centre + int(geometric(rate, 1, entropy)[0]))
+            return np.array([levels[-1] - noise.centre])
+        if wrong == "from the threshold itself":
+            return np.asarray(geometric(rate, n, entropy) + levels[-1])
+        return np.asarray(geometric(rate * {"half the noise": 2, "no noise": 99}.get(wrong, 1), n, entropy))
+
+    monkeypatch.setattr(above_threshold, "geometric", drawn)
     a, b = (Fraction(math.exp(-r)) for r in (noise.threshold_rate, noise.query_rate))
-    gaps = []
-    while len(gaps) < 1500:
-        table = op.release(lambda sql: relation([2]), entropy).table
+    gaps: list[int] = []
+    while len(gaps) < 1000:
+        table = op.release(lambda sql: relation([6]), entropy).table
         gaps += [int(g) for g in table.column("gap").to_pylist()]
-    whole = float(probability(a, b, (2 - noise.centre,), (True,)))
-    law = [float(probability(a, b, (2 - noise.centre,), (True,), (g,))) / whole for g in range(60)]
-    sample = np.array(gaps)
-    assert p_value(sample, lambda g: law[g] if g < 60 else 0.0, signed=False) > REFUSED
-    assert p_value(sample + 1, lambda g: law[g] if g < 60 else 0.0, signed=False) < REFUSED
+    whole = float(probability(a, b, (6 - noise.centre,), (True,)))
+    law = [float(probability(a, b, (6 - noise.centre,), (True,), (g,))) / whole for g in range(60)]
+    places = np.argsort(law)[::-1].tolist()
+    sample = np.array([places.index(g) if g < 60 else g for g in gaps])
+    fits = p_value(sample, lambda k: law[places[k]] if k < 60 else 0.0, signed=False) > REFUSED
+    assert fits is (wrong == "nothing")
 
 
 def test_the_stated_reach_holds() -> None:
