@@ -1,0 +1,148 @@
+"""One unit with far more rows than count: what it really moves is what the noise was made for, no less and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import duckdb
+import pytest
+
+import dpsql
+from dpsql.mechanisms.base import SALT
+from dpsql.mechanisms.ladder import AutoBounded
+from dpsql.mechanisms.quantile import Quantiles
+from dpsql.mechanisms.sweep import MOVES, SCORE
+from dpsql.mechanisms.together import Together
+from dpsql.plan import Plan
+from dpsql.sql.bind import bind
+from dpsql.sql.parse import parse
+
+ROWS, GROUPS = 3, 2
+POLICY = f"""
+[budget]
+epsilon = 1e9
+delta = 0.5
+accountant = "zcdp"
+default_epsilon = 1
+[tables.t]
+privacy_unit = "u"
+max_rows = {ROWS}
+max_groups = {GROUPS}
+[tables.t.columns]
+x = {{ bounds = [0, 10] }}
+g = {{ values = ["a", "b", "c", "d"] }}
+[tables.c]
+public = true
+"""
+HEAVY = 7
+
+
+@pytest.fixture
+def con() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE t (u INTEGER, g VARCHAR, x INTEGER)")
+        con.execute("INSERT INTO t VALUES (1, 'a', 2), (2, 'b', 5), (3, 'c', 1)")
+        con.execute("CREATE TABLE c AS FROM (VALUES (1), (4)) AS v(p)")
+        yield con
+
+
+def both(con: duckdb.DuckDBPyConnection, session: dpsql.Session, text: str, query: str) -> tuple[Any, Any]:
+    """What an exact query gives without the heavy unit, and with it."""
+    plan = planned(session, text)
+    lent = {
+        item.name: session._finisher.lend(item.sql, {}, plan.public)
+        for block in plan.blocks
+        for item in block.inputs
+    }
+    read = session._reader(lent)
+    without = read(query.replace(SALT, "7")).to_pylist()
+    con.execute(
+        f"INSERT INTO t SELECT {HEAVY}, g, 10 FROM range(9), (VALUES ('a'), ('b'), ('c'), ('d')) AS v(g)"
+    )
+    return without, read(query.replace(SALT, "7")).to_pylist()
+
+
+def planned(session: dpsql.Session, text: str) -> Plan:
+    (statement,) = parse(text)
+    return bind(statement, session._catalog, session._finisher, session._alarms.declared)
+
+
+PARTS = [
+    "SELECT {} MEDIAN(x) FROM t {}",
+    "SELECT {} MIN(x) FROM t {}",
+    "SELECT {} QUANTILE_DISC(x, 0.9) FROM t {}",
+    "SELECT {} SUM(x, contribution_bounds_per_row => AUTO) FROM t {}",
+    "SELECT {} AVG(x, contribution_bounds_per_row => AUTO) FROM t {}",
+]
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("text", PARTS)
+def test_rows_that_are_kept(
+    con: duckdb.DuckDBPyConnection, session: dpsql.Session, text: str, grouped: bool
+) -> None:
+    text = text.format("g," if grouped else "", "GROUP BY g" if grouped else "")
+    operator = planned(session, text).blocks[0].operator
+    assert isinstance(operator, Together)
+    (part,) = operator.parts
+    assert isinstance(part, Quantiles | AutoBounded)
+    count = "count" if isinstance(part, Quantiles) else "n"
+
+    def rows(found: list[dict[str, Any]]) -> dict[Any, int]:
+        out: dict[Any, int] = {}
+        for row in found:
+            key = row[part.keys[0]] if part.keys else None
+            out[key] = out.get(key, 0) + (row[count] or 0)
+        return out
+
+    without, with_it = map(rows, both(con, session, text, part.query))
+    moved = [n for key in with_it if (n := with_it[key] - without.get(key, 0))]
+    assert moved == [part.rows] * part.groups == [ROWS] * (GROUPS if grouped else 1)
+
+
+TEN = "COUNT(*) FILTER (WHERE x >= p)"
+CHOICES = [
+    (f"ABOVE_THRESHOLD({TEN}, 2) OVER c", ROWS),
+    (f"ABOVE_THRESHOLD(p * {TEN}, 2) OVER c", 4 * ROWS),
+    ("ABOVE_THRESHOLD(COUNT(*), 2)", ROWS),
+    ("ABOVE_THRESHOLD(SUM(x) FILTER (WHERE x >= p OR g = 'z'), 2) OVER c", 10 * ROWS),
+    (f"EXPMECH({TEN}, answer => TRUE) OVER c", ROWS),
+    (f"EXPMECH(p * {TEN}, answer => TRUE) OVER c", 4 * ROWS),
+    ("EXPMECH(p * COUNT(*) FILTER (WHERE x >= p OR g = 'z')) OVER c", 4 * ROWS),
+]
+
+
+@pytest.mark.parametrize(("call", "most"), CHOICES)
+def test_statistics_of_a_choice(
+    con: duckdb.DuckDBPyConnection, session: dpsql.Session, call: str, most: int
+) -> None:
+    text = f"SELECT {call} FROM t"
+    operator: Any = planned(session, text).blocks[0].operator
+    sensitivity = operator.noise.sensitivity if hasattr(operator, "noise") else operator.sensitivity
+    without, with_it = both(con, session, text, operator.batches[0])
+    moved = [int(b[SCORE]) - int(a[SCORE]) for a, b in zip(without, with_it, strict=True)]
+    assert max(moved) == most == sensitivity
+    if MOVES in with_it[0]:  # each candidate's own
+        assert [int(row[MOVES]) for row in with_it] == moved == [ROWS, 4 * ROWS]
+        scored = operator.sweep and operator.sweep.score(
+            [q.replace(SALT, "7") for q in operator.sweep.queries],
+            session._reader(
+                {
+                    i.name: session._finisher.lend(i.sql, {}, ("c",))
+                    for i in planned(session, text).blocks[0].inputs
+                }
+            ),
+            True,
+        )
+        assert not scored or scored.sensitivities.tolist() == moved
+
+
+def test_a_question_to_a_declared_threshold(con: duckdb.DuckDBPyConnection, session: dpsql.Session) -> None:
+    session.sql("DECLARE alarm ABOVE_THRESHOLD 5")
+    text = "SELECT WITH alarm 2 * COUNT(*) - 1 FROM t"
+    operator: Any = planned(session, text).blocks[0].operator
+    (without,), (with_it,) = both(con, session, text, operator.query)
+    assert int(with_it[SCORE]) - int(without[SCORE]) == 2 * ROWS == operator.sensitivity
+    declared = session._alarms.declared["alarm"]
+    assert declared.epsilon1 + declared.epsilon2 == 1
