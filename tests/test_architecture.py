@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -64,9 +65,10 @@ def modules() -> Iterator[tuple[str, Path]]:
 MODULES = dict(modules())
 
 
-def imports(path: Path) -> Iterator[tuple[str, bool, bool, int]]:
+@cache
+def imports(path: Path) -> tuple[tuple[str, bool, bool, int], ...]:
     """Imported name, whether at import time, whether for type checkers only, line."""
-    yield from _walk(ast.parse(path.read_text()), True, False)
+    return tuple(_walk(ast.parse(path.read_text()), True, False))
 
 
 def _walk(node: ast.AST, at_import: bool, typing_only: bool) -> Iterator[tuple[str, bool, bool, int]]:

@@ -147,12 +147,17 @@ CLOSE = {
 
 
 @pytest.mark.parametrize(("engine", "text"), across(CLOSE, lambda _: False), indirect=["engine"])
-def test_with_hardly_any_noise_the_answers_are_near(engine: Engine, text: str, usual: Opened) -> None:
+def test_with_hardly_any_noise_the_answers_are_near(engine: Engine, text: str, kept: Kept) -> None:
     rich = dataclasses.replace(SPENT, budget=Budget(10**6, SPENT.budget.delta, accountant="basic"))
-    with duckdb.connect() as con:
+
+    def make(stack: ExitStack) -> tuple[dpsql.Session, dpsql.Session]:
+        con = stack.enter_context(duckdb.connect())
         fill(con)
-        with dpsql.connect(con, policy=rich) as here, engine.session(con, rich) as there:
-            mine, theirs = here.sql(text).fetchall(), there.sql(text).fetchall()
+        here = stack.enter_context(dpsql.connect(con, policy=rich))
+        return here, stack.enter_context(engine.session(con, rich))
+
+    here, there = kept.once(("rich", engine.name), make)
+    mine, theirs = here.sql(text).fetchall(), there.sql(text).fetchall()
     for one, two in zip(mine, theirs, strict=True):
         for a, b in zip(one, two, strict=True):
             assert a == b or abs(a - b) <= CLOSE[text]

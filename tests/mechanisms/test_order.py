@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -14,6 +13,7 @@ import pytest
 from dpsql.mechanisms import order
 from dpsql.mechanisms.order import order_statistics, spacing
 from dpsql.mechanisms.stability import rank
+from tests.mechanisms.connections import fresh
 
 QUARTILES = (Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
 REACH = 20
@@ -55,10 +55,10 @@ SHAPES = [spread_out, heavy, tied, nearly_constant, ordered_already, periodic]
 
 
 def reading(values: np.ndarray, groups: int = 1) -> Callable[[str], pa.Table]:
-    connection = duckdb.connect()
+    connection = fresh()
     table = pa.table({"k": np.arange(len(values)) % groups, "v": values})
     connection.register("given", table)
-    connection.execute("CREATE TABLE t AS SELECT * FROM given")
+    connection.execute("CREATE TEMP TABLE t AS SELECT * FROM given")
     return lambda sql: connection.sql(sql).to_arrow_table()
 
 

@@ -40,6 +40,7 @@ from dpsql.mechanisms.ptr import (
 from dpsql.mechanisms.scale import GRID, Ordered, bin_distance, interquartile_range, scale_radius, steps
 from dpsql.mechanisms.stability import Relation, gap_radius
 from dpsql.noise.entropy import Entropy
+from tests.mechanisms.connections import fresh
 
 VECTORS = Path(__file__).parent.parent / "vectors"
 ONE = Fraction(1)
@@ -53,8 +54,8 @@ def reader(connection: duckdb.DuckDBPyConnection) -> Callable[[str], pa.Table]:
 
 
 def column(values: Sequence[object], kind: str = "DOUBLE") -> Callable[[str], pa.Table]:
-    connection = duckdb.connect()
-    connection.execute(f"CREATE TABLE t (v {kind})")
+    connection = fresh()
+    connection.execute(f"CREATE TEMP TABLE t (v {kind})")
     if values:
         connection.execute("INSERT INTO t SELECT unnest(?)", [list(values)])
     return reader(connection)
@@ -372,9 +373,9 @@ def test_proposed_median() -> None:
 
 
 def test_groups_are_the_public_ones_and_stand_apart() -> None:
-    connection = duckdb.connect()
+    connection = fresh()
     connection.execute(
-        "CREATE TABLE t AS SELECT i % 3 AS k, CASE i % 3 WHEN 0 THEN 7.0 WHEN 1 THEN i ELSE NULL END AS v "
+        "CREATE TEMP TABLE t AS SELECT i % 3 AS k, CASE i % 3 WHEN 0 THEN 7.0 WHEN 1 THEN i ELSE NULL END AS v "
         "FROM range(900) r(i)"
     )
     test = OptimalTest(Fraction(5), Fraction(1, 10**20), groups=1)

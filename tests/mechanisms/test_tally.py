@@ -13,6 +13,7 @@ import dpsql
 from dpsql.mechanisms import tally
 from dpsql.mechanisms.base import Reader
 from dpsql.mechanisms.tally import MOST, tallied
+from tests.mechanisms.connections import fresh
 
 KINDS = ["TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "DATE"]
 
@@ -34,9 +35,9 @@ def test_the_same_as_a_grouping(kind: str, low: int, high: int, monkeypatch: pyt
     least = 0 if kind.startswith("U") else -100
     number = f"CAST({least} + (random() * {100 - least})::INTEGER AS {'INTEGER' if kind == 'DATE' else kind})"
     made = f"DATE '1970-01-01' + {number}" if kind == "DATE" else number
-    with duckdb.connect() as con:
+    with fresh() as con:
         con.execute(
-            f"CREATE TABLE t AS SELECT CASE WHEN random() < 0.9 THEN {made} END AS x FROM range(5000)"
+            f"CREATE TEMP TABLE t AS SELECT CASE WHEN random() < 0.9 THEN {made} END AS x FROM range(5000)"
         )
         plain = "x - DATE '1970-01-01'" if kind == "DATE" else "CAST(x AS BIGINT)"
         query = f"SELECT LEAST(GREATEST({plain}, {low}), {high}) AS v, COUNT(*) FROM t WHERE x IS NOT NULL GROUP BY 1"

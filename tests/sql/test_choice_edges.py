@@ -184,7 +184,8 @@ class Law:
     def __call__(self, rows: tuple[tuple[int | None, int | None], ...]) -> list[float]:
         self.con.execute("DELETE FROM t")
         if rows:
-            self.con.executemany("INSERT INTO t VALUES (?, ?)", list(rows))
+            listed = ", ".join(f"({x}, {w})" for x, w in rows).replace("None", "NULL")
+            self.con.execute(f"INSERT INTO t VALUES {listed}")
         table = sorted(
             (row for sql in self.operator.batches for row in self.con.sql(sql).to_arrow_table().to_pylist()),
             key=lambda row: int(row["dpsql_ord"]),
