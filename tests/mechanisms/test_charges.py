@@ -1,0 +1,86 @@
+"""What is charged is what was done: every part of a loss is in the event, and every part of a mechanism keeps to its share."""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from dpsql.mechanisms import subsample
+from dpsql.mechanisms.perturbation import LaplaceNoise, noise_multiplier
+from dpsql.mechanisms.ptr import OptimalTest, ThresholdTest, stability_test
+from dpsql.mechanisms.subsample import Range, WinsorizedMean
+from dpsql.noise.entropy import Entropy
+
+EPSILON, DELTA = Fraction(3, 2), Fraction(1, 10**5)
+
+
+@pytest.mark.parametrize("accountant", ["basic", "zcdp", "gdp"])
+@pytest.mark.parametrize("groups", [1, 3])
+@pytest.mark.parametrize("slack", [Fraction(0), DELTA / 4])
+def test_a_test_is_charged_for_all_its_groups_and_for_what_may_go_wrong_outside(
+    accountant: str, groups: int, slack: Fraction
+) -> None:
+    test = stability_test(accountant, EPSILON, DELTA, groups, slack)
+    assert test.event.basic == (EPSILON, DELTA) and test.event.delta == DELTA
+    if isinstance(test, ThresholdTest):
+        share = EPSILON / groups, (DELTA - slack) / groups
+        # one group: hides a distance of 1, and a radius of 0 passes rarely enough
+        assert test.sigma >= noise_multiplier(*share) and test.delta == share[1]
+        assert test.event.rho is not None and test.event.rho >= groups / (2 * test.sigma**2)
+        assert float(test.event.rho) == pytest.approx(float(groups / (2 * test.sigma**2)))
+        if slack == 0:  # what is set aside is no one's loss that deviations measure
+            alone = stability_test(accountant, share[0], share[1])
+            assert isinstance(alone, ThresholdTest) and alone.sigma == test.sigma
+    else:
+        assert isinstance(test, OptimalTest) and accountant == "basic"
+        assert test.share.delta * groups + slack == DELTA and test.share.epsilon * groups == EPSILON
+
+
+@pytest.mark.parametrize("trim", [None, Fraction(1, 5)])
+def test_a_winsorised_mean_pays_for_its_limits_and_for_noise_that_fits_them(trim: Fraction | None) -> None:
+    """For all limits: one result moves what noise is added to by at most what the noise is made for."""
+    points, blocks = 6, 3
+    mean = WinsorizedMean("a", Range(Fraction(0), Fraction(points), points), EPSILON, widening=1, trim=trim)
+    asked: list[tuple[Fraction, Fraction]] = []
+    made: list[tuple[Fraction, int, int]] = []
+
+    class Noise(LaplaceNoise):
+        def add(self, values: Any, entropy: Entropy) -> Any:
+            made.append((self.epsilon, self.sensitivity, int(values[0])))
+            return np.array(values)
+
+    def summed(places: tuple[int, ...], limits: tuple[int, int]) -> tuple[Fraction, int, int]:
+        left = list(limits)
+
+        def drawn(places: Any, p: Fraction, points: int, epsilon: Fraction, entropy: Entropy) -> int:
+            asked.append((p, epsilon))
+            return left.pop(0)
+
+        asked.clear()
+        with (
+            mock.patch.object(subsample, "grid_quantile", drawn),
+            mock.patch.object(subsample, "LaplaceNoise", Noise),
+        ):
+            mean.combine(places, None, Entropy(), 0.95)
+        return made[-1]
+
+    part = Fraction(1, 4) if trim is None else trim
+    tight = 0
+    for limits in itertools.product((0, 1, 4, points), repeat=2):
+        sums = {z: summed(z, limits) for z in itertools.product((0, 3, points), repeat=blocks)}
+        assert [p for p, _ in asked] == [part, 1 - part]
+        for z, (epsilon, sensitivity, total) in sums.items():
+            assert epsilon + sum(e for _, e in asked) == EPSILON
+            for v in (0, 3, points):
+                moved = abs(sums[(*z[:-1], v)][2] - total)
+                assert moved <= sensitivity
+                tight += moved == sensitivity
+    assert tight, "the noise is for more than one result can move"
+    assert mean.event.epsilon is not None and EPSILON <= mean.event.epsilon <= EPSILON * (
+        1 + Fraction(1, 10**9)
+    )
