@@ -404,8 +404,18 @@ def _parse_error(error: SqlglotParseError, text: str) -> ParseError:
 
 
 def _mark_calls(tree: exp.Expr, tokens: list[Token]) -> None:
-    """Gives each call the position of its closing parenthesis, so that a caret can cover the whole of it."""
+    """Gives each call the position of its closing parenthesis, so that a caret can cover the whole of it; and each named
+    argument that of its name.
+    """
     by_end = {token.end: i for i, token in enumerate(tokens)}
+    by_start = {token.start: i for i, token in enumerate(tokens)}
+    for argument in tree.find_all(exp.Kwarg):
+        value = span_of(argument.expression)
+        i = by_start.get(value[0]) if value is not None else None
+        while i is not None and i > 1 and tokens[i - 1].token_type in (TokenType.L_PAREN, TokenType.DASH):
+            i -= 1
+        if i is not None and i > 1 and tokens[i - 1].token_type == TokenType.FARROW:
+            argument.meta["start"], argument.meta["end"] = tokens[i - 2].start, tokens[i - 2].end
     for node in tree.walk():
         if "end" in node.meta and isinstance(node, exp.Func):
             i = by_end.get(node.meta["end"])

@@ -286,7 +286,11 @@ class Call:
 
     def read(self, readers: Readers) -> dict[str, Any]:
         triples = [(name, value, place) for name, (value, place) in self.named.items()]
-        return read(triples, readers, self.name)[0]
+        try:
+            return read(triples, readers, self.name)[0]
+        except BindError as error:  # TRUE and NULL have no place of their own
+            error.span = error.span or span_of(self.node)
+            raise
 
 
 _NAMES: dict[type[exp.Expr], str] = {
@@ -351,7 +355,9 @@ def call_of(node: exp.Expr) -> Call | None:
             continue
         if isinstance(argument, exp.Kwarg):
             if argument.this.name.lower() in named:
-                raise BindError(f"{argument.this.name} is given twice.", span=span_of(argument))
+                raise BindError(
+                    f"{argument.this.name} is given twice.", span=span_of(argument) or span_of(place)
+                )
             named[argument.this.name.lower()] = (argument.expression, argument)
         elif isinstance(argument, exp.Distinct):
             distinct = True

@@ -206,3 +206,23 @@ def test_thresholds_that_are_always_or_never_reached(session: dpsql.Session, sta
     call = f"ABOVE_THRESHOLD({statistic}, limit_, max_hits => 7) OVER d"
     found = session.sql(f"WITH d(k, limit_) AS (VALUES {listed}) SELECT k, {call} FROM t").fetchall()
     assert found == [("a",), ("b",), ("c",)]
+
+
+CARETS = [
+    ("max_hit => 6", "max_hit => 6"),
+    ("max_hits => 1.5", "1.5"),
+    ("max => (7)", "max => (7"),
+    ("gap => TRUE, gap => TRUE", None),
+    ("answer => NULL", None),
+    ("epsilon => 0", "0"),
+]
+
+
+@pytest.mark.parametrize(("argument", "place"), CARETS)
+def test_carets_of_named_arguments(session: dpsql.Session, argument: str, place: str | None) -> None:
+    call = f"ABOVE_THRESHOLD({MANY}, 5, {argument}) OVER c"
+    with pytest.raises(dpsql.BindError) as caught:
+        session.sql(f"SELECT {call} FROM t")
+    assert caught.value.span is not None and caught.value.text is not None
+    pointed = caught.value.text[slice(*caught.value.span)]
+    assert pointed == place or (place is None and call.removesuffix(" OVER c") in pointed)

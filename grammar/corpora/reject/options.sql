@@ -182,7 +182,7 @@ SELECT SUM(amount, epsilom => 1) FROM visits
 ----
 BindError: SUM has no epsilom.
   1 |   SELECT SUM(amount, epsilom => 1) FROM visits
-                                      ^
+                           ^^^^^^^^^^^^
 Hint: did you mean epsilon?
 ====
 -- case: reversed bounds
