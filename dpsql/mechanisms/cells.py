@@ -1,14 +1,18 @@
-"""A column of private integers, counted roughly as it streams by, and finely only where that is asked for.
+"""A column of private numbers, counted roughly as it streams by, and finely only where that is asked for.
 
 A count of each of a million integers wants as many places in memory, and every row goes to another of them. A few thousand
-cells of neighbouring integers stay in the processor's cache: half the time. The rows that came are held, so that
-the integers of a few cells can be told apart afterwards; where they are more than may be held, all integers are
-counted as ever. Nothing is read twice: whatever is counted, it is of the same rows.
+cells of neighbouring numbers stay in the processor's cache: half the time. The rows that came are held, so that
+those of a few cells can be told apart afterwards. Nothing is read twice: whatever is counted, it is of the same rows.
+
+A number's cell never falls as the number grows, be it a row's or a threshold: below a threshold are all rows of the cells
+before its own, and some of those in its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any
 
@@ -16,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.mechanisms.base import Read
+from dpsql.mechanisms.sweep import Counted, End, Running, span
 from dpsql.mechanisms.tally import MOST, counted, near, place, streamed
 
 _BITS = 12
@@ -23,71 +28,143 @@ _BITS = 12
 _BLOCK = 1 << 15  # rows at once, for the same reason
 
 
-class Cells:
-    """How many rows have each of ``low`` to ``high``, by cells of ``2**shift`` integers; those beyond are counted at the ends.
+class Cells(ABC):
+    """Cells of numbers; ``counts`` says how many rows are in each."""
 
-    ``counts`` are the rows of each cell.
-    """
-
-    def __init__(self, low: int, high: int, arrays: Iterator[NDArray[Any]], room: int) -> None:
-        """``room``: bytes that may be held."""
-        self.low, self.size = low, high - low + 1
-        self.shift = max(0, self.size.bit_length() - _BITS)
+    def __init__(self, count: int) -> None:
+        self.counts = np.zeros(count, dtype=np.int64)
         self._held: list[NDArray[Any]] = []
-        self._fine: NDArray[np.int64] | None = None
-        self.counts = np.zeros((self.size - 1 >> self.shift) + 1, dtype=np.int64)
-        places = np.empty(_BLOCK, dtype=np.int64)
+
+    def count(self, arrays: Iterator[NDArray[Any]], room: int) -> bool:
+        """Counts what comes. False where that is more bytes than ``room``: then not all of it was."""
         for values in arrays:
             self._held.append(values)
             room -= values.nbytes
             if room < 0:
-                self._count_all(arrays)
-                return
+                return False
             for part in _blocks(values):
-                at = places[: len(part)]
-                place(part, low, high, at)
-                np.right_shift(at, self.shift, out=at)
-                self.counts += np.bincount(at, minlength=len(self.counts))
+                self.counts += np.bincount(self._numbers(part), minlength=len(self.counts))
+        return True
 
-    def _count_all(self, more: Iterator[NDArray[Any]]) -> None:
-        self._fine = counted(chain(self._held, more), self.low, self.low + self.size - 1)
-        self._held.clear()
-        self.counts = np.add.reduceat(self._fine, np.arange(0, self.size, 1 << self.shift))
+    @abstractmethod
+    def of(self, end: End, after: bool) -> NDArray[np.int64]:
+        """The cells of thresholds. ``after``: rows that are at most a threshold are asked for, not those below it."""
+
+    @abstractmethod
+    def run(self, first: int, last: int) -> Running:
+        """The rows of the cells from ``first`` on, up to ``last``, which is not among them, told apart; those beyond count at
+        the ends."""
+
+    @abstractmethod
+    def _numbers(self, part: NDArray[Any]) -> NDArray[np.int64]:
+        """The cells of some rows."""
+
+    def _around(self, first: int, last: int, inside: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Counts, and at either end those of what lies beyond."""
+        return np.concatenate([[self.counts[:first].sum()], inside, [self.counts[last:].sum()]])
+
+
+def cells(counted: Counted, end: End, read: Read, text: str) -> Cells | None:
+    """The column ``text`` of what is counted, in cells for its thresholds. None where rows must stay where they are, or
+    thresholds are too far apart for them; or where there are more doubles than may be held.
+    """
+    made = Doubles.between(end) if counted.doubles else Whole.between(counted, end)
+    if not near(read) or made is None:
+        return None
+    room = 8 * int(getattr(read, "room", 0))
+    return made if made.count(streamed(read, text, counted.doubles), room) else None
+
+
+class Whole(Cells):
+    """Of the integers from ``low`` on, ``2**shift`` to a cell; what lies beyond is in the cells at the ends."""
+
+    def __init__(self, low: int, high: int, digits: int) -> None:
+        self.low, self.size, self._digits = low, high - low + 1, digits
+        self.shift = max(0, self.size.bit_length() - _BITS)
+        self._fine: NDArray[np.int64] | None = None
+        self._places = np.empty(_BLOCK, dtype=np.int64)
+        super().__init__((self.size - 1 >> self.shift) + 1)
 
     @classmethod
-    def read(cls, read: Read, sql: str, low: int, high: int) -> Cells | None:
-        """The only column of ``sql``, without its NULLs; None as in :func:`dpsql.mechanisms.tally.tallied`."""
-        if not near(read) or high - low >= MOST:
-            return None
-        return cls(low, high, streamed(read, sql), 8 * getattr(read, "room", 0))
+    def between(cls, counted: Counted, end: End) -> Whole | None:
+        ends = span(counted, [end])
+        return None if ends is None or ends[1] - ends[0] >= MOST else cls(*ends, counted.digits)
 
-    def fine(self, first: int, last: int) -> tuple[NDArray[np.int64], int]:
-        """How many rows have each of the integers of the cells from ``first`` on, up to ``last``, which is not among them; and
-        of one integer more at either end, which stands for all beyond it. The second answer is the first of the integers.
-        """
+    def count(self, arrays: Iterator[NDArray[Any]], room: int) -> bool:
+        """Always True: what is too much to be held is counted one by one, as it comes."""
+        if not super().count(arrays, room):
+            self._fine = counted(chain(self._held, arrays), self.low, self.low + self.size - 1)
+            self._held.clear()
+            self.counts = np.add.reduceat(self._fine, np.arange(0, self.size, 1 << self.shift))
+        return True
+
+    def of(self, end: End, after: bool) -> NDArray[np.int64]:
+        cell: NDArray[np.int64] = end.edge(self._digits, after) - (self.low - after)
+        return np.right_shift(cell, self.shift, out=cell)
+
+    def run(self, first: int, last: int) -> Running:
         start, stop = first << self.shift, min(last << self.shift, self.size)
         if self._fine is not None:
             inside = self._fine[start:stop]
         else:
-            # what is beyond the ends of all is counted at the ends
             least = self.low + start if first else None
             most = self.low + stop - 1 if stop < self.size else None
-            inside = counted(_within(self._held, least, most), self.low + start, self.low + stop - 1)
-        ends = self.counts[:first].sum(), self.counts[last:].sum()
-        return np.concatenate([ends[:1], inside, ends[1:]]), self.low + start - 1
+            inside = counted(self._within(least, most), self.low + start, self.low + stop - 1)
+        return Running.dense(self._around(first, last, inside), self.low + start - 1, self._digits)
+
+    def _numbers(self, part: NDArray[Any]) -> NDArray[np.int64]:
+        numbers = self._places[: len(part)]
+        place(part, self.low, self.low + self.size - 1, numbers)
+        return np.right_shift(numbers, self.shift, out=numbers)
+
+    def _within(self, least: int | None, most: int | None) -> Iterable[NDArray[Any]]:
+        """The rows from ``least`` to ``most``. None: without an end."""
+        if least is None and most is None:
+            return self._held
+        blocks = chain.from_iterable(map(_blocks, self._held))
+        if least is None:
+            return (part[part <= most] for part in blocks)
+        if most is None:
+            return (part[part >= least] for part in blocks)
+        return (part[(part >= least) & (part <= most)] for part in blocks)
 
 
-def _blocks(values: NDArray[Any]) -> Iterator[NDArray[Any]]:
+class Doubles(Cells):
+    """Of doubles, in cells of one width from ``low`` on. To take ``low`` off, to multiply and to round down never changes the
+    order of two numbers; infinities are in the cells at the ends, and NaN, the greatest value, is in the last.
+    """
+
+    def __init__(self, low: float, scale: float) -> None:
+        self._low, self._scale = low, scale
+        super().__init__(1 << _BITS)
+
+    @classmethod
+    def between(cls, end: End) -> Doubles | None:
+        values = end.values[np.isfinite(end.values)]
+        if end.scale or not len(values):
+            return None
+        low, width = float(values.min()), float(values.max()) - float(values.min())
+        scale = (1 << _BITS) / width if width else 0.0
+        return cls(low, scale) if 0 < scale < math.inf else None
+
+    def of(self, end: End, after: bool) -> NDArray[np.int64]:
+        return self._numbers(end.values.astype(np.float64))
+
+    def run(self, first: int, last: int) -> Running:
+        parts = [
+            part[(numbers >= first) & (numbers < last)]
+            for part in chain.from_iterable(map(_blocks, self._held))
+            for numbers in [self._numbers(part)]
+        ]
+        x = np.sort(np.concatenate([*parts, np.empty(0)]))
+        around = self._around(first, last, np.ones(len(x), dtype=np.int64))
+        return Running.of(np.concatenate([[-np.inf], x, [np.nan]]), around)
+
+    def _numbers(self, part: NDArray[Any]) -> NDArray[np.int64]:
+        with np.errstate(over="ignore"):
+            number = (part - self._low) * self._scale
+        return np.fmax(np.fmin(number, len(self.counts) - 1), 0).astype(np.int64)
+
+
+def _blocks(values: NDArray[Any]) -> Iterable[NDArray[Any]]:
     return (values[start : start + _BLOCK] for start in range(0, len(values), _BLOCK))
-
-
-def _within(arrays: list[NDArray[Any]], least: int | None, most: int | None) -> Iterator[NDArray[Any]]:
-    """The values from ``least`` to ``most``. None: without an end."""
-    if least is None and most is None:
-        yield from arrays
-        return
-    for part in chain.from_iterable(map(_blocks, arrays)):
-        inside = np.ones(len(part), dtype=bool) if least is None else part >= least
-        if most is not None:
-            inside &= part <= most
-        yield part[inside]

@@ -25,13 +25,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpsql.mechanisms.base import Read
-from dpsql.mechanisms.cells import Cells
+from dpsql.mechanisms.cells import Cells, cells
 from dpsql.mechanisms.generalised import generalised_scores, nearest, spread_of
-from dpsql.mechanisms.sweep import AFTER, LOWER, End, Running, Scored, Sweep, Swept, span
+from dpsql.mechanisms.sweep import AFTER, LOWER, End, Scored, Sweep, Swept
 from dpsql.noise.integers import SAFE, Integers, integers, largest, plus, times
 from dpsql.noise.selection import FEW, Field, below_top, reach_of
 
-_TOGETHER = 1 << 9
+_TOGETHER = 1 << 7
 """Candidates that are near, or far, together."""
 _CLOSE = 8
 """Neighbours are close within so many times what they would be apart, were all thresholds spread evenly and in order."""
@@ -61,8 +61,9 @@ class Narrowed:
 def narrowed(sweep: Sweep, texts: list[str], read: Read, rates: Rates, varying: bool) -> Narrowed | None:
     """The candidates of a sweep, as few of them looked at as it takes. ``texts``: its salted queries.
 
-    None where that is not worth it or not known how, by what is public: then no private row was read. It is known for one
-    count per candidate, of rows on one side of its threshold, times factors of one sign.
+    None where that is not worth it or not known how, by what is public; or where the rows are doubles, and more than may be
+    held: then nothing that was read is used. It is known for one count per candidate, of rows on one side of its threshold,
+    times factors of one sign.
     """
     term, counted = sweep.terms[0], sweep.histograms[0]
     if len(sweep.terms) > 1 or sweep.base is not None or len(term.bounds) != 1 or term.bounds[0][0] == "=":
@@ -72,10 +73,9 @@ def narrowed(sweep: Sweep, texts: list[str], read: Read, rates: Rates, varying: 
         return None
     table, ends = met
     end = ends[term.bounds[0][1]]
-    between = span(counted, [end]) if end.missing is None else None
     factor = np.broadcast_to(term.factor.of(table), table.num_rows)
     least, most = int(factor.min()), int(factor.max())
-    if between is None or least < 0 < most:
+    if end.missing is not None or least < 0 < most:
         return None
     near: _Near = _Equal(rates.equal)
     one, other = (int(sweep.moved(term.moved(f))[0]) for f in (least, most))
@@ -84,8 +84,8 @@ def narrowed(sweep: Sweep, texts: list[str], read: Read, rates: Rates, varying: 
         if c is None:
             return None
         near = _Unequal(rates.unequal, rates.margin(table.num_rows), c)
-    cells = Cells.read(read, texts[-1], *between)
-    return None if cells is None else _Rough(sweep, table, end, factor, cells, varying).narrowed(near)
+    found = cells(counted, end, read, texts[-1])
+    return None if found is None else _Rough(sweep, table, end, factor, found, varying).narrowed(near)
 
 
 @dataclass(frozen=True)
@@ -119,40 +119,42 @@ class _Rough:
     def _term(self) -> Swept:
         return self.sweep.terms[0]
 
+    @property
+    def _after(self) -> bool:
+        return self._term.bounds[0][0] in AFTER
+
     def _exact(self, table: pa.Table, first: int, last: int) -> Scored:
         """Of candidates whose thresholds are in the cells from ``first`` on, up to ``last``, which is not among them."""
         ends = self.sweep.ends(table)
         assert ends is not None  # as those of all were
-        run = Running.dense(*self.cells.fine(first, last), self.sweep.histograms[0].digits)
-        return self.sweep.scored(table, ends, [run], self.varying)
+        return self.sweep.scored(table, ends, [self.cells.run(first, last)], self.varying)
 
-    @property
-    def _edge(self) -> Integers:
-        """How many integers, from the first that has a cell on, are below each threshold, or at most it."""
-        after = self._term.bounds[0][0] in AFTER
-        return self.end.edge(self.sweep.histograms[0].digits, after) - (self.cells.low - after)
-
-    def _groups(self, edge: Integers) -> tuple[Integers | None, Integers]:
-        """Neighbours with thresholds close to each other: the order that makes them so, as far as cells tell them apart (None:
-        as they come), and where each group starts. Where one run of candidates ends and another begins, each stands alone.
+    def _groups(self) -> tuple[NDArray[np.intp] | None, NDArray[np.intp]]:
+        """Neighbours with thresholds in cells close to each other: the order that makes them so (None: as they come), and where
+        each group starts. Where one run of candidates ends and another begins, each stands alone.
         """
-        starts = np.arange(0, len(edge), _TOGETHER)
-        spread = np.maximum.reduceat(edge, starts) - np.minimum.reduceat(edge, starts)
-        wide = spread > _CLOSE * (self.cells.size // len(starts) + 1)
+        size = self.table.num_rows
+        starts = np.arange(0, size, _TOGETHER)
+        lowest, highest = self._between(self.end, starts)
+        wide = highest - lowest > _CLOSE * (len(self.cells.counts) // len(starts) + 1)
         if np.count_nonzero(wide) * _CLOSE > len(starts):
-            return np.argsort((edge >> self.cells.shift).astype(np.uint16), kind="stable"), starts
-        alone = np.flatnonzero(np.repeat(wide, _TOGETHER)[: len(edge)])
-        return None, np.union1d(starts, alone)
+            return np.argsort(self.cells.of(self.end, self._after).astype(np.uint16), kind="stable"), starts
+        return None, np.union1d(starts, np.flatnonzero(np.repeat(wide, _TOGETHER)[:size]))
 
-    def _kept(self, near: _Near) -> tuple[Integers, int, int]:
-        """The candidates that may be near, groups at a time, and the cells that their thresholds are in."""
-        edge, factor = self._edge, self.factor
-        order, starts = self._groups(edge)
-        if order is not None:
-            edge, factor = edge[order], factor[order]
-        lowest, highest = (
-            pick.reduceat(edge, starts) >> self.cells.shift for pick in (np.minimum, np.maximum)
+    def _between(self, end: End, starts: NDArray[np.intp]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The cells of the least and the greatest threshold of each group: NaN is the greatest."""
+        lowest, highest = (pick.reduceat(end.values, starts) for pick in (np.fmin, np.maximum))
+        return (
+            self.cells.of(End(lowest, end.scale), self._after),
+            self.cells.of(End(highest, end.scale), self._after),
         )
+
+    def _kept(self, near: _Near) -> tuple[NDArray[np.intp], int, int]:
+        """The candidates that may be near, groups at a time, and the cells that their thresholds are in."""
+        (order, starts), end, factor = self._groups(), self.end, self.factor
+        if order is not None:
+            end, factor = End(end.values[order], end.scale), factor[order]
+        lowest, highest = self._between(end, starts)
         below = np.concatenate([[0], np.cumsum(self.cells.counts)])
         counts = [below[lowest], below[highest + 1]]
         if self._term.bounds[0][0] in LOWER:
@@ -165,7 +167,7 @@ class _Rough:
                 np.minimum.reduce(corners), np.maximum.reduce(corners), np.minimum(*moved), np.maximum(*moved)
             )
         )
-        kept = np.flatnonzero(np.repeat(may, np.diff(starts, append=len(edge))))
+        kept = np.flatnonzero(np.repeat(may, np.diff(starts, append=len(factor))))
         return (
             kept if order is None else np.sort(order[kept]),
             int(lowest[may].min()),

@@ -13,7 +13,7 @@ depends on types only, never on values. Which route the histogram takes depends 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -62,7 +62,9 @@ class Public:
     def of(self, table: pa.Table) -> Integers | int:
         if self.column is None:
             return self.times
-        held = np.clip(_whole(table.column(self.column)), self.low, self.high)
+        held = _whole(table.column(self.column))
+        if len(held) and not (self.low <= int(held.min()) and int(held.max()) <= self.high):
+            held = np.clip(held, self.low, self.high)
         return held if self.times == 1 else np.asarray(times(held, self.times))
 
 
@@ -72,13 +74,15 @@ class Counted:
 
     ``query`` gives the distinct ``x``, how many rows have it ``n`` and, unless rows are counted, the sum of ``v``.
     ``column``, where there is one, gives the x of every row, of which only counts are wanted. Either may be scaled:
-    ``digits`` places of a decimal were made whole. ``least``: x is held to it from below (in a clipped sum).
+    ``digits`` places of a decimal were made whole. ``least``: x is held to it from below (in a clipped sum). ``doubles``: the
+    column has these, and else integers or dates.
     """
 
     query: str
     column: str | None = None
     digits: int = 0
     least: int | None = None
+    doubles: bool = False
 
 
 @dataclass(frozen=True)
@@ -155,7 +159,8 @@ class Sweep:
             run = _dense(counted, column, mine, read) if column is not None else None
             if run is None:
                 found = read(f"SELECT * FROM ({text}) AS histogram LIMIT {MOST + 1}")
-                if found.num_rows > MOST or not _comparable(found.schema.field("x").type):
+                kind = found.schema.field("x").type  # decimals hold HUGEINTs here, which may not fit 64 bits
+                if found.num_rows > MOST or not _comparable(kind) or _decimal(kind):
                     return None
                 run = _sparse(counted, found)
             if not all(run.meets(end) for end in mine):
@@ -300,8 +305,13 @@ class Running:
     @classmethod
     def dense(cls, counts: NDArray[np.int64], low: int, digits: int) -> Running:
         """How often each of ``low``, ``low + 1``, ... occurs."""
+        return replace(cls.of(np.arange(low, low + len(counts)), counts, digits), first=low)
+
+    @classmethod
+    def of(cls, x: NDArray[Any], counts: NDArray[np.int64], digits: int = 0) -> Running:
+        """How many rows have each of these values, which are in order."""
         sums = _cumulative(counts)
-        return cls(np.arange(low, low + len(counts)), sums, sums, digits, low)
+        return cls(x, sums, sums, digits)
 
     @property
     def total(self) -> int:
@@ -349,7 +359,7 @@ def _from(edge: NDArray[np.int64], first: int, width: int, after: bool) -> NDArr
 
 def span(counted: Counted, ends: list[End]) -> tuple[int, int] | None:
     """The integers between which all thresholds lie; None where they can't be counted one by one."""
-    if not ends or any(end.floats or not len(end.values) for end in ends):
+    if counted.doubles or not ends or any(end.floats or not len(end.values) for end in ends):
         return None
     low = min(int(end.edge(counted.digits, after=False).min()) for end in ends) - 1
     high = max(int(end.edge(counted.digits, after=True).max()) for end in ends) + 1

@@ -39,11 +39,11 @@ def tallied(read: Read, sql: str, low: int, high: int) -> NDArray[np.int64] | No
     return counted(streamed(read, sql), low, high)
 
 
-def streamed(read: Read, sql: str) -> Iterator[NDArray[Any]]:
-    """The column in arrays of the integers it has, without NULLs."""
+def streamed(read: Read, sql: str, doubles: bool = False) -> Iterator[NDArray[Any]]:
+    """The column in arrays of the integers that it has (``doubles``: of these), without NULLs."""
     for part in parts(read, sql):
         for chunk in part.column(0).chunks:
-            yield _plain(chunk)
+            yield _doubles(chunk) if doubles else _plain(chunk)
 
 
 def counted(arrays: Iterable[NDArray[Any]], low: int, high: int) -> NDArray[np.int64]:
@@ -73,6 +73,13 @@ def _plain(chunk: pa.Array) -> NDArray[Any]:
     if not pa.types.is_integer(chunk.type) or chunk.type == pa.uint64():
         raise TypeError("what is counted must be an integer column")
     values: NDArray[Any] = chunk.to_numpy()
+    return values
+
+
+def _doubles(chunk: pa.Array) -> NDArray[np.float64]:
+    if chunk.type != pa.float64():
+        raise TypeError("what is counted must be a column of doubles")
+    values: NDArray[np.float64] = chunk.drop_null().to_numpy()
     return values
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import duckdb
 import pytest
 
 import dpsql
-from dpsql.mechanisms import sweep, tally
+from dpsql.mechanisms import exponential, narrowing, sweep, tally
 
 POLICY = """
 [budget]
@@ -101,6 +102,33 @@ def test_equals_duckdb_by_both_routes(
     """Counted as it streams by, and grouped by the engine."""
     monkeypatch.setattr(tally, "near", lambda read: here)
     test_equals_duckdb(con, session, statistic)
+
+
+@pytest.mark.parametrize("op", [">=", ">", "<=", "<"])
+@pytest.mark.parametrize("x", ["i", "d", "day", "price", "fine", "small"])
+@pytest.mark.parametrize("times", ["", "c.id * ", "-2 * "])
+def test_the_best_of_few_equals_duckdbs(
+    con: duckdb.DuckDBPyConnection, session: dpsql.Session, x: str, op: str, times: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Most candidates are ruled out by rough counts: the best, and its utility, are those of all exact counts."""
+    found: list[object] = []
+
+    def watched(*given: Any) -> object:
+        found.append(narrowing.narrowed(*given))
+        return found[-1]
+
+    monkeypatch.setattr(narrowing, "FEW", 0)
+    monkeypatch.setattr(narrowing, "_TOGETHER", 2)
+    monkeypatch.setattr(exponential, "narrowed", watched)
+    statistic = f"{times}COUNT(*) FILTER (WHERE t.{x} {op} c.{x})"
+    over = f"(SELECT id + 1 AS id, {x} FROM c WHERE {x} IS NOT NULL)"
+    query = f"WITH c AS {over} SELECT id, EXPMECH({statistic}, answer => TRUE) OVER c FROM t"
+    row = session.sql(query, fresh=True).dicts()[0]
+    asked = f"SELECT c.id, {statistic} AS n FROM {over} AS c CROSS JOIN t GROUP BY c.id"
+    expected = dict(con.execute(asked).fetchall())
+    assert found[0] is not None
+    assert row["answer"] == expected[row["id"]] == max(expected.values())
 
 
 @pytest.mark.parametrize("statistic", ELSE)

@@ -119,32 +119,34 @@ def _counted(
     compared = _compared(x, publics, types)
     if compared is None:
         return None
-    scaled, digits, bars = compared
+    scaled, digits, kind = compared
     query = f"{head} {scaled} AS x, COUNT(*) AS n{added} {tail} AND ({x}) IS NOT NULL GROUP BY 1"
-    return Counted(query, f"{head} {scaled} AS x {tail}" if bars and not added else None, digits)
+    column = f"{head} {scaled} AS x {tail}" if kind and not added else None
+    return Counted(query, column, digits, doubles=column is not None and kind == "doubles")
 
 
 def _compared(
     x: str, publics: Sequence[str], types: Mapping[tuple[str, str], Type]
-) -> tuple[str, int, bool] | None:
-    """A private side in SQL, its places that are made whole, and whether it is a column of integers for certain. None where
-    it and the public sides are not all numbers that are compared here, or all dates.
+) -> tuple[str, int, str] | None:
+    """A private side in SQL, its places that are made whole, and whether it is a column of ``whole`` numbers or ``doubles`` for
+    certain (else nothing). None where it and the public sides are not all numbers that are compared here, or all dates.
     """
     kinds = {kind for side in publics for kind in _kinds(side, types)}
     mine, node = _kinds(x, types), _bare(x)
     own = types.get((node.table, node.name)) if node is not None else None
     if mine == {"DATE"}:
-        return (x, 0, own is not None) if kinds <= {"DATE"} else None
+        return (x, 0, "whole" if own is not None else "") if kinds <= {"DATE"} else None
     if not kinds <= _NUMBERS:
         return None
     if mine <= {"INTEGER", "DOUBLE", "NULL"}:
         exact = mine <= _INTEGERS
-        return (x, 0, exact and own is not None) if exact or "DECIMAL" not in kinds else None
+        kind = "" if own is None else "whole" if exact else "doubles"
+        return (x, 0, kind) if exact or "DECIMAL" not in kinds else None
     if own is None or own.kind != "DECIMAL" or sum(own.digits) > _EXACT_DIGITS or "DOUBLE" in kinds:
         return None
     narrow = "INTEGER" if sum(own.digits) <= _NARROW_DIGITS else "BIGINT"
     places = own.digits[1]
-    return f"CAST(CAST({x} AS DOUBLE) * {10**places} AS {narrow})", places, True
+    return f"CAST(CAST({x} AS DOUBLE) * {10**places} AS {narrow})", places, "whole"
 
 
 def _kinds(side: str, types: Mapping[tuple[str, str], Type]) -> set[str]:
