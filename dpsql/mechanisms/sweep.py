@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from dpsql.mechanisms.base import Read
 from dpsql.mechanisms.outputs import exact_integers
-from dpsql.mechanisms.tally import tallied
+from dpsql.mechanisms.tally import streamed, tallied
 from dpsql.noise.integers import SAFE, Integers, integers, largest, plus, times
 
 ORD = "dpsql_ord"
@@ -42,6 +42,9 @@ LOWER = (">", ">=")
 AFTER = (">", "<=")
 """Those for which x is on the lower side of the bound where it is equal to it."""
 
+
+_SOME = 1 << 15
+"""Rows that say whether most doubles differ."""
 
 MOST = 1 << 22
 """Bins that are held here; where there are more, the engine joins them with the candidates."""
@@ -156,7 +159,11 @@ class Sweep:
         for i, (counted, text) in enumerate(zip(self.histograms, texts[1:], strict=False)):
             mine = [ends[c] for t in self.terms if t.histogram == i for c in _columns(t)]
             column = next(columns) if counted.column is not None else None
-            run = _dense(counted, column, mine, read) if column is not None else None
+            run = (
+                None
+                if column is None
+                else _dense(counted, column, mine, read) or _sorted(counted, column, read)
+            )
             if run is None:
                 found = read(f"SELECT * FROM ({text}) AS histogram LIMIT {MOST + 1}")
                 kind = found.schema.field("x").type  # decimals hold HUGEINTs here, which may not fit 64 bits
@@ -373,6 +380,23 @@ def _dense(counted: Counted, text: str, ends: list[End], read: Read) -> Running 
     between = span(counted, ends)
     counts = None if between is None else tallied(read, text, *between)
     return None if between is None or counts is None else Running.dense(counts, between[0], counted.digits)
+
+
+def _sorted(counted: Counted, text: str, read: Read) -> Running | None:
+    """From the column itself, where its doubles mostly differ: there would be as many groups as rows, nearly."""
+    room = 8 * int(getattr(read, "room", 0)) if counted.doubles else 0
+    held: list[NDArray[Any]] = []
+    for values in streamed(read, text, doubles=True) if room else ():
+        some, room = values[:_SOME], room - values.nbytes
+        if room < 0 or (not held and 2 * len(np.unique(some)) < len(some)):
+            return None
+        held.append(values)
+    if not held:
+        return None
+    x = np.concatenate(held)
+    x.sort()
+    sums = np.arange(len(x) + 1)
+    return Running(x, sums, sums, 0)
 
 
 def _sparse(counted: Counted, table: pa.Table) -> Running:

@@ -99,9 +99,20 @@ def test_equals_duckdb_by_both_routes(
     con: duckdb.DuckDBPyConnection, session: dpsql.Session, statistic: str, here: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    """Counted as it streams by, and grouped by the engine."""
+    """Counted as it streams by, or sorted here, and grouped by the engine."""
+    sorted_here: list[bool] = []
+    inner = sweep._sorted
+
+    def watched(*given: Any) -> object:
+        run = inner(*given)
+        sorted_here.append(run is not None)
+        return run
+
     monkeypatch.setattr(tally, "near", lambda read: here)
+    monkeypatch.setattr(sweep, "_sorted", watched)
+    monkeypatch.setattr(sweep, "_SOME", 0 if here else 80)  # most of these doubles are equal
     test_equals_duckdb(con, session, statistic)
+    assert any(sorted_here) is (here and "t.d " in statistic)
 
 
 @pytest.mark.parametrize("op", [">=", ">", "<=", "<"])
