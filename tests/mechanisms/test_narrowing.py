@@ -155,9 +155,7 @@ def looked_at(seed: int, op: str, factor: str, shuffled: bool, doubles: bool = F
     assert sorted([*near.tolist(), *(i for i, _ in far)]) == list(range(len(gaps)))
     assert all(gap == gaps[i] > found.field.reach for i, gap in far)
     assert [found.utility(i) for i in range(len(gaps))] == exact.scores.tolist()
-    assert (
-        rows.asked == ["x"] if doubles else ["x", "x"]
-    )  # ours once: whatever is counted, it is of the same rows
+    assert rows.asked == ["x", "x"]  # for what is narrowed once: whatever is counted, it is of the same rows
     return len(near)
 
 
