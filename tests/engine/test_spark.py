@@ -176,7 +176,7 @@ def test_what_has_no_equal_is_refused_by_name(nasty: Nasty, text: str) -> None:
 
 
 AGGREGATES = [
-    "SUM(b)", "SUM(s)", "SUM(c)", "SUM(b) // 2", "COUNT(*)", "COUNT(d)", "COUNT(DISTINCT x)", "MIN(d)", "MAX(d)", "MIN(x)",
+    "SUM(b)", "SUM(s)", "SUM(c)", "SUM(b) // 2", "SUM(b) // GREATEST(COUNT(b), 1)", "AVG(c)", "COUNT(*)", "COUNT(d)", "COUNT(DISTINCT x)", "MIN(d)", "MAX(d)", "MIN(x)",
     "MAX(day)", "SUM(s) FILTER (WHERE ok)", "COUNT(*) FILTER (WHERE d > 0)", "AVG(b)", "AVG(s)", "ARG_MAX(x, b)",
     "ARG_MIN(x, b)", "MEDIAN(CAST(s AS DOUBLE))", "QUANTILE_CONT(CAST(s AS DOUBLE), 0.25)",
     "STDDEV_SAMP(CAST(s AS DOUBLE) ORDER BY 1)", "VAR_POP(CAST(s AS DOUBLE) ORDER BY 1)",
