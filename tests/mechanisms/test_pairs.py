@@ -66,7 +66,7 @@ def test_without_noise_they_are_numpys(kind: str) -> None:
 def test_intervals_hold_the_exact_value(kind: str, n: int, epsilon: Fraction) -> None:
     item = pair(kind, epsilon)
     y, x = sample(n, 2)
-    exact, wanted, runs = moments(y, x), truth(kind, y, x), 300
+    exact, wanted, runs = moments(y, x), truth(kind, y, x), 3000
     entropy = Entropy()
     noisy = {s: s.noise.add([exact[s.column]] * runs, entropy) for s in item.statistics}
     shown = item.show(noisy, 0.95)
@@ -79,7 +79,8 @@ def test_intervals_hold_the_exact_value(kind: str, n: int, epsilon: Fraction) ->
         held += low <= wanted <= high
     assert known == runs or kind in ("regr_slope", "regr_intercept", "corr", "regr_r2")
     # Where there is no interval nothing was promised: the doubt is over all runs, not over those that show one.
-    assert runs - (known - held) >= 0.93 * runs, "fewer than were promised"
+    # Just 0.95 of 3,000 would be below this once in a hundred million runs.
+    assert runs - (known - held) >= 0.925 * runs, "fewer than were promised"
     if n == 5000 and epsilon == 20:
         assert known > 0.9 * runs
         narrow = np.array([h - w for h, w in zip(shown.high.to_pylist(), shown.low.to_pylist(), strict=True)])

@@ -192,7 +192,7 @@ def test_each_choice_is_as_likely_whoever_else_is_there() -> None:
             assert kept is not None and kept[:3].sum() == 1
             seen[int(np.flatnonzero(kept[:3])[0])] += 1
         expected = sum(seen.values()) / 3
-        assert sum((seen[i] - expected) ** 2 / expected for i in range(3)) < 25  # 1e-5 of all runs
+        assert sum((seen[i] - expected) ** 2 / expected for i in range(3)) < 32  # 1e-7 of all runs
     crowd = choose(among, 2, entropy)
     assert crowd is not None
     assert np.bincount(among[crowd]).tolist() == [2] * 400
@@ -207,7 +207,7 @@ def test_every_set_of_groups_is_as_likely(few: int, monkeypatch: pytest.MonkeyPa
     assert kept is not None
     seen = Counter(tuple(np.flatnonzero(row).tolist()) for row in kept.reshape(people, 5))
     assert len(seen) == 10 and all(len(pair) == 2 for pair in seen)
-    assert sum((n - people / 10) ** 2 / (people / 10) for n in seen.values()) < 45  # 1e-6 of all runs
+    assert sum((n - people / 10) ** 2 / (people / 10) for n in seen.values()) < 50  # 1e-7 of all runs
 
 
 def test_numbers_below_bounds_of_their_own_have_no_bias() -> None:
