@@ -1,9 +1,12 @@
-"""For every test: the register of ledgers is a throwaway one, also in the processes that a test starts."""
+"""For every test: the register of ledgers is a throwaway one, also in the processes that a test starts; DuckDB has one thread."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from typing import Any
 
+import duckdb
 import pytest
 from hypothesis import settings
 
@@ -17,3 +20,28 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 def state_apart(tmp_path_factory: pytest.TempPathFactory) -> None:
     patch = pytest.MonkeyPatch()
     patch.setenv("DPSQL_STATE", str(tmp_path_factory.mktemp("state")))
+
+
+# A table of fewer than 122,880 rows is read by one thread anyway: others cost a fifth of the time, and more where the cores
+# are busy. These tests have larger tables, or are about threads, memory and the order in which rows come.
+SEVERAL_THREADS = {
+    "test_bounding", "test_dealing", "test_duckdb", "test_each_block", "test_little_memory", "test_packed", "test_sources", "test_steady", "test_tpch",
+    "test_whose_block",
+}  # fmt: skip
+_connect = duckdb.connect
+
+
+def _with_one_thread(*given: Any, **named: Any) -> duckdb.DuckDBPyConnection:
+    con = _connect(*given, **named)
+    if "threads" not in (named.get("config") or {}):
+        con.execute("SET threads = 1")
+    return con
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread(request: pytest.FixtureRequest) -> Iterator[None]:
+    module = request.module.__name__
+    with pytest.MonkeyPatch.context() as patch:
+        if module.split(".")[-1] not in SEVERAL_THREADS and "benchmarks" not in str(request.path):
+            patch.setattr(duckdb, "connect", _with_one_thread)
+        yield
