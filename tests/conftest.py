@@ -25,8 +25,8 @@ def state_apart(tmp_path_factory: pytest.TempPathFactory) -> None:
 # A table of fewer than 122,880 rows is read by one thread anyway: others cost a fifth of the time, and more where the cores
 # are busy. These tests have larger tables, or are about threads, memory and the order in which rows come.
 SEVERAL_THREADS = {
-    "test_bounding", "test_dealing", "test_duckdb", "test_each_block", "test_little_memory", "test_packed", "test_sources", "test_steady", "test_tpch",
-    "test_whose_block",
+    "test_bounding", "test_dealing", "test_duckdb", "test_each_block", "test_little_memory", "test_packed",
+    "test_sources", "test_steady", "test_tpch", "test_whose_block",
 }  # fmt: skip
 _connect = duckdb.connect
 
