@@ -8,6 +8,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from dpsql.errors import EngineError
+from dpsql.mechanisms.base import NoRoom
 from dpsql.policy import Table
 
 WITHHELD = "the engine failed while it read private data; why is withheld."
@@ -79,9 +80,11 @@ def ended(state: str) -> None:
 
     Raises:
         KeyboardInterrupt: it was stopped.
-        EngineError: it failed, always in the same words.
+        EngineError: it failed, always in the same words. NoRoom: so too, and for want of memory.
     """
     if state == "stopped":
         raise KeyboardInterrupt
+    if state == "full":
+        raise NoRoom(WITHHELD)
     if state == "failed":
         raise EngineError(WITHHELD)

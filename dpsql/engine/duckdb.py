@@ -48,6 +48,10 @@ _SETTINGS = {
 }
 RESOURCES = ("memory_limit", "max_memory", "threads", "temp_directory", "max_temp_directory_size")
 TIME_LIMIT = "time_limit"
+EACH = 256 << 20
+"""Memory for each thread of a query that groups or sorts more than memory holds: DuckDB keeps two blocks in memory for each
+of 256 parts of a hash table of texts (128 MiB, and half of it for numbers), whatever is spilled, and a query may have two
+such steps at once."""
 # Settings that change what SQL means: two people must not become one because their names differ by case.
 _MEANING = {"default_collation": "", "integer_division": "false", "python_enable_replacements": "false"}
 _PART = 1 << 20
@@ -71,7 +75,8 @@ class DuckDBEngine:
         policy: its sources become views, before the connection is locked.
         base: the folder that relative sources start from.
         resources: DuckDB's settings of :data:`RESOURCES`, such as ``{"memory_limit": "1GiB"}``: what does not fit is
-            spilled to ``temp_directory``, private rows and all. Not with an open connection, which has its own.
+            spilled to ``temp_directory``, private rows and all. Without ``threads``, as many run as have :data:`EACH` of
+            the limit. Not with an open connection, which has its own.
 
     Raises:
         PolicyError: the database or a source does not exist or can't be read.
@@ -267,12 +272,21 @@ class DuckDBEngine:
                 hint="write them with the same columns.",
             )
 
+    def _threads(self) -> int:
+        """As many as there are, but no more than the memory limit has room for."""
+        rows = self._con.execute(
+            "SELECT current_setting('threads'), current_setting('memory_limit')"
+        ).fetchall()
+        return min(int(rows[0][0]), max(1, _bytes(rows[0][1]) // EACH))
+
     def _existing(self) -> list[str]:
         rows = self._con.execute("SELECT table_name FROM information_schema.tables").fetchall()
         return [row[0] for row in rows]
 
     def _harden(self) -> None:
         configure(self._con, _SETTINGS)
+        if "threads" not in self._resources:
+            self._con.execute(f"SET threads = {self._threads()}")
         allowed = [path for files in self._sources.values() for path in files or []]
         if allowed:
             listed = ", ".join("'" + path.replace("'", "''") + "'" for path in allowed)

@@ -31,8 +31,10 @@ class Outcome:
 
     @property
     def state(self) -> str:
-        """``done``, ``stopped`` or ``failed``."""
-        return "stopped" if self.stopped else "failed" if self.failure is not None else "done"
+        """``done``, ``stopped``, ``full`` (it wanted more memory than it may have) or ``failed``."""
+        if self.stopped or self.failure is None:
+            return "stopped" if self.stopped else "done"
+        return "full" if issubclass(self.failure, duckdb.OutOfMemoryException) else "failed"
 
 
 def configure(con: duckdb.DuckDBPyConnection, settings: Mapping[str, str]) -> None:

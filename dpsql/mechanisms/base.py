@@ -12,11 +12,17 @@ from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 
+from dpsql.errors import EngineError
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import Event
 
 SALT = "__dpsql_salt__"
 """Where a plan's SQL wants a fresh secret integer: the token stays in the plan, a release fills it in."""
+
+
+class NoRoom(EngineError):
+    """The engine may not take as much memory as a query wants. Said in the same words as any failure of it: only an
+    operator that can ask for less at a time looks at the difference."""
 
 
 class Read(Protocol):

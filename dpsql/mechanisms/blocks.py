@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpsql.errors import EngineError
-from dpsql.mechanisms.base import SALT, Read, salted, salted_all
+from dpsql.mechanisms.base import SALT, NoRoom, Read, salted, salted_all
 from dpsql.mechanisms.order import cells, quoted
 from dpsql.mechanisms.progress import told
 from dpsql.noise.entropy import Entropy
@@ -128,6 +128,10 @@ class Turns:
         return cut
 
 
+_FEWER = 4
+"""Into how many parts blocks are divided, and these again, where memory does not hold them."""
+
+
 @dataclass(frozen=True)
 class LiftedBlocks:
     """One grouped query for all blocks.
@@ -160,18 +164,43 @@ class LiftedBlocks:
         query = salted(self.query, entropy)
         found = Results({name: [None] * self.blocks for name in self.columns}, {})
         if self.together is None or self.together >= self.blocks:
-            return self._placed(read(query), 0, self.blocks, found)
+            with contextlib.suppress(NoRoom):
+                return self._placed(read(query), 0, self.blocks, found)
+            return self._in_turn(read, query, found)
         starts = range(0, self.blocks, self.together)
         for step, first in enumerate(starts):
             told(step, len(starts))
             last = min(first + self.together, self.blocks)
             cut = Turns(self.blocks).cut(query, first, last)
-            part = read(
-                f"SELECT * FROM ({cut}) AS part WHERE part.dpsql_block BETWEEN {first} AND {last - 1}"
-            )
-            found = self._placed(part, first, last, found)
+            found = self._placed(self._some(read, cut, first, last), first, last, found)
         told(len(starts), len(starts))
         return found
+
+    def _in_turn(self, read: Read, query: str, found: Results) -> Results:
+        """An aggregate that holds its values, as a median does, of some blocks and then of others: where all of them at
+        once were more than the engine has memory for. What a block gives does not depend on which others are read.
+
+        Raises:
+            EngineError: few of them are too much as well.
+        """
+        first, many = 0, -(-self.blocks // _FEWER)
+        while first < self.blocks:
+            told(first, self.blocks)
+            last = min(first + many, self.blocks)
+            try:
+                found = self._placed(self._some(read, query, first, last), first, last, found)
+                first = last
+            except NoRoom:
+                if many <= max(1, self.blocks // _FEWER**3):
+                    raise
+                many = -(-many // _FEWER)
+        told(self.blocks, self.blocks)
+        return found
+
+    @staticmethod
+    def _some(read: Read, query: str, first: int, last: int) -> pa.Table:
+        """The results of blocks first..last-1. The engine leaves the rows of others out as it reads them."""
+        return read(f"SELECT * FROM ({query}) AS part WHERE part.dpsql_block BETWEEN {first} AND {last - 1}")
 
     def _placed(self, table: pa.Table, first: int, last: int, found: Results) -> Results:
         """Puts the results of blocks first..last-1 in their places."""

@@ -35,6 +35,7 @@ Key = tuple[object, ...]
 FETCH = 1 << 25
 """Rows that may be fetched and sorted in memory (16 bytes each)."""
 
+_LEAST = 1 << 22
 _BINS = 4096
 _SAMPLE = 1 << 15
 _SLACK = 6 * 181  # six standard deviations of a sampled rank, and more at the ends
@@ -99,12 +100,13 @@ def order_statistics(
     Args:
         query: gives a numeric column ``v`` and the key columns; salts filled in.
         centres: quantiles in [0, 1]; rank ``max(1, ceil(p n))``.
-        fetch: how many rows may be held in memory.
+        fetch: how many rows may be held in memory; fewer where the engine has little, see :func:`_held`.
 
     Returns:
         One :class:`Ordered` per group that has a finite value.
     """
     counted, values = order_queries(query, keys)
+    fetch = _held(read, fetch)
     n = int(read(counted).column("n")[0].as_py())
     if n == 0:
         return {}
@@ -117,6 +119,12 @@ def order_statistics(
     if keys:
         return _ranked_groups(read(_window_query(values, keys, centres, reach)), keys)
     return {(): Ordered(n, tuple(_narrow(read, values, n, *_window(n, p, reach), fetch) for p in centres))}
+
+
+def _held(read: Read, fetch: int) -> int:
+    """Rows that may be held: at 16 bytes each, half of what the engine beside us may take, or 64 MiB."""
+    room = int(getattr(read, "room", 0))
+    return min(fetch, max(_LEAST, 4 * room)) if room else fetch
 
 
 def _window(n: int, centre: Fraction, reach: int) -> tuple[int, int]:

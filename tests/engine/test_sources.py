@@ -1,10 +1,8 @@
-"""Where data may come from: files, globs, databases, frames by name; and more of it than memory holds."""
+"""Where data may come from: files, globs, databases, frames by name."""
 
 from __future__ import annotations
 
 import gzip
-import resource
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -180,80 +178,7 @@ def test_parquet_files_of_different_types_are_refused(tmp_path: Path) -> None:
         dpsql.connect(policy=tmp_path / "policy.toml")
 
 
-# -- more than memory holds -----------------------------------------------------------------------------------------
-
-
-def generated(folder: Path, rows: int, files: int) -> int:
-    """Parquet of rows with a text of their own; gives its size in bytes when it is read."""
-    with duckdb.connect() as con:
-        for i in range(files):
-            con.execute(
-                f"COPY (SELECT hash(i, 1) % {rows} AS unit, (hash(i, 2) % 100000)::INTEGER AS item, "
-                f"(hash(i, 3) % 4000) / 100.0::DOUBLE AS amount, md5(i::VARCHAR) AS note "
-                f"FROM range({i * rows // files}, {(i + 1) * rows // files}) AS s(i)) TO '{folder}/part{i}.parquet'"
-            )
-    return rows * (8 + 4 + 8 + 48)
-
-
-LARGE = (
-    policy("part*.parquet")
-    .replace("max_rows = 3", "max_rows = 8")
-    .replace("default_epsilon", "delta = 0.5\ndefault_delta = 1e-9\ndefault_epsilon")
-)
-STATEMENTS = (
-    "SELECT COUNT(*), SUM(amount), AVG(amount) FROM visits",
-    "SELECT WITH DP OPTIONS (max_groups_contributed = 3, epsilon = 1) item, COUNT(*) AS n FROM visits GROUP BY item",
-    "SELECT COUNT(DISTINCT note) AS notes FROM visits",
-    "SELECT MEDIAN(amount) AS middle FROM visits",
-)
-
-
-def larger_than_memory(folder: Path, rows: int, limit: int, files: int = 4) -> None:
-    """Every statement, with a limit below what the rows take; the process itself stays near it."""
-    size = generated(folder, rows, files)
-    assert size > 1.3 * limit, "the rows would fit"
-    (folder / "policy.toml").write_text(LARGE)
-    resources = {"memory_limit": f"{limit >> 20}MiB", "threads": 2, "temp_directory": str(folder / "spilled")}
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with dpsql.connect(policy=folder / "policy.toml", resources=resources) as session:
-        answers = [session.sql(statement, fresh=True) for statement in STATEMENTS]
-    count, total, mean = answers[0].fetchone() or (0, 0, 0)
-    assert (
-        0.99 * rows < count <= rows
-        and mean == pytest.approx(20, abs=0.1)
-        and total == pytest.approx(20 * count, rel=0.01)
-    )
-    assert (answers[2].fetchone() or (0,))[0] == pytest.approx(rows, rel=0.01)
-    assert (answers[3].fetchone() or (0,))[0] == pytest.approx(20, abs=0.2)
-    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * (
-        1024 if sys.platform == "linux" else 1
-    )
-    assert grown < 2.5 * limit, f"{grown >> 20} MiB for a limit of {limit >> 20}"
-
-
-def test_larger_than_memory(tmp_path: Path) -> None:
-    larger_than_memory(tmp_path, 1_650_000, 80 << 20)
-
-
-@pytest.mark.benchmark
-def test_ten_times_the_memory(tmp_path: Path) -> None:
-    """256 MiB over ten times as much, as 1 GiB over 10 GiB."""
-    larger_than_memory(tmp_path, 40_000_000, 256 << 20, files=16)
-
-
-def test_a_limit_that_nothing_fits_says_nothing_of_the_data(tmp_path: Path) -> None:
-    generated(tmp_path, 400_000, 2)
-    (tmp_path / "policy.toml").write_text(LARGE)
-    resources = {
-        "memory_limit": "8MiB",
-        "threads": 1,
-        "max_temp_directory_size": "1MiB",
-        "temp_directory": str(tmp_path / "t"),
-    }
-    with dpsql.connect(policy=tmp_path / "policy.toml", resources=resources) as session:
-        with pytest.raises(dpsql.EngineError) as caught:
-            session.sql(STATEMENTS[2])
-        assert "withheld" in str(caught.value) and caught.value.__cause__ is None
+# -- resources --------------------------------------------------------------------------------------------------------
 
 
 def test_resources_are_few_and_known(tmp_path: Path) -> None:

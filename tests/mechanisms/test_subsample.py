@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 
 from dpsql.errors import EngineError, Interrupted
-from dpsql.mechanisms.base import SALT
+from dpsql.mechanisms.base import SALT, NoRoom
 from dpsql.mechanisms.blocks import BlockQueries, LiftedBlocks, PythonBlocks, Rows
 from dpsql.mechanisms.perturbation import LaplaceNoise
 from dpsql.mechanisms.progress import reporting
@@ -272,6 +272,31 @@ def test_a_failing_block_has_no_result(read: Callable[[str], pa.Table]) -> None:
     assert found[2] is None and sum(v is None for v in found) == 1
     made = SubsampleAggregate(source, (BlockMedian("a", Range(Fraction(0), Fraction(9), 90), ONE),))
     assert made.release(read, Entropy()).table.num_rows == 1
+
+
+def test_blocks_that_are_too_much_at_once_are_read_in_turn(read: Callable[[str], pa.Table]) -> None:
+    """The same results, of ever fewer blocks at a time; those that memory can't hold one by one fail."""
+    query = f"SELECT {HASHED.replace(SALT, '1')} AS dpsql_block, MEDIAN(v) AS a FROM t GROUP BY 1"
+    source = LiftedBlocks(query, ("a",), 20)
+    asked: list[int] = []
+
+    def small(most: int) -> Callable[[str], pa.Table]:
+        def found(sql: str) -> pa.Table:
+            table = read(sql)
+            asked.append(table.num_rows)
+            if table.num_rows > most:
+                raise NoRoom("no more than a few blocks")
+            return table
+
+        return found
+
+    whole = source.results(read, Entropy())
+    for most, parts in ((20, 1), (5, 5), (2, 14)):
+        asked.clear()
+        assert source.results(small(most), Entropy()) == whole
+        assert len(asked) <= parts and max(asked[1:], default=0) <= 5
+    with pytest.raises(NoRoom):
+        source.results(small(0), Entropy())
 
 
 def test_several_rows_for_a_block_and_numbers_out_of_range_do_not_count(

@@ -1,0 +1,190 @@
+"""More rows than memory holds: every kind of statement ends, in a process that stays small. Each run is a process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import dpsql
+
+POLICY = """
+[budget]
+epsilon = 1e9
+delta = 0.5
+accountant = "basic"
+default_delta = 1e-6
+[tables.visits]
+source = "part*.parquet"
+privacy_unit = "unit"
+max_rows = 8
+columns.amount = { bounds = [0, 40] }
+[tables.prices]
+public = true
+source = "prices.csv"
+"""
+PTR = "SELECT WITH PTR OPTIONS (max_rows_contributed = 2, epsilon = 100)"
+BLOCKS = "SELECT WITH SUBSAMPLE OPTIONS (epsilon = 100, bounds = (0, 40), {more}combine = 'mean')"
+STATEMENTS = {
+    "AVG": "SELECT WITH DP OPTIONS (epsilon = 100) COUNT(*), SUM(amount), AVG(amount) FROM visits",
+    "MEDIAN": "SELECT WITH DP OPTIONS (epsilon = 100) MEDIAN(amount) FROM visits",
+    "COUNT(DISTINCT)": "SELECT WITH DP OPTIONS (epsilon = 100) COUNT(DISTINCT note) FROM visits",
+    "groups": "SELECT WITH DP OPTIONS (max_groups_contributed = 3, epsilon = 100) item, COUNT(*) AS n FROM visits GROUP BY item",
+    "groups of texts": (
+        "SELECT WITH DP OPTIONS (max_groups_contributed = 3, epsilon = 1) note, COUNT(*) AS n FROM visits GROUP BY note"
+    ),
+    "EXPMECH": (
+        "SELECT WITH EXPMECH OPTIONS (max_rows_contributed = 2, epsilon = 100) c.price FROM prices AS c "
+        "ORDER BY c.price * (SELECT COUNT(*) FROM visits AS v WHERE v.amount >= c.price) DESC LIMIT 1"
+    ),
+    "IQR": f"{PTR} IQR(amount) FROM visits",
+    "MODE": f"{PTR} MODE(note) FROM visits",
+    "QUANTILE": f"{PTR} QUANTILE_DISC(amount, 0.5) FROM visits",
+    "blocks of AVG": f"{BLOCKS.format(more='')} AVG(amount) FROM visits",
+    "blocks of MEDIAN": f"{BLOCKS.format(more='')} MEDIAN(amount) FROM visits",
+}
+ONE_PASS = ("blocks of AVG",)
+"""What needs no more memory than it has answers: nothing of it is spilled."""
+
+CHILD = """
+import json, os, resource, sys, threading, time
+import dpsql
+import dpsql.session
+folder, limit, statements = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+place = os.path.join(folder, "spilled")
+most = [0]
+def watch():
+    while True:
+        time.sleep(0.002)
+        size = 0
+        for root, _, names in os.walk(place):
+            for name in names:
+                try:
+                    size += os.stat(os.path.join(root, name)).st_blocks * 512
+                except OSError:
+                    pass
+        most[0] = max(most[0], size)
+threading.Thread(target=watch, daemon=True).start()
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1024 if sys.platform == "linux" else 1)
+found = {}
+resources = {"memory_limit": limit, "temp_directory": place}
+with dpsql.connect(policy=os.path.join(folder, "policy.toml"), resources=resources) as session:
+    before = peak()
+    for name, text in statements.items():
+        most[0], start = 0, time.monotonic()
+        result = session.sql(text, fresh=True)
+        row = [str(v) for v in result.fetchone() or ()]
+        found[name] = {"row": row, "rows": len(result), "spilled": most[0], "peak": peak() - before,
+                       "seconds": round(time.monotonic() - start, 1)}
+print(json.dumps(found), flush=True)
+os._exit(0)
+"""
+
+
+def generated(folder: Path, rows: int, files: int, group: int = 122_880) -> int:
+    """Parquet of rows with a text of their own, four to a unit; gives its bytes."""
+    size = 0
+    with duckdb.connect() as con:
+        for i in range(files):
+            path = folder / f"part{i}.parquet"
+            con.execute(
+                f"COPY (SELECT hash(i, 1) % {rows // 4} AS unit, (hash(i, 2) % {rows // 120})::INTEGER AS item, "
+                "(hash(i, 3) % 4000) / 100.0::DOUBLE AS amount, IF(i % 50 = 0, 'often', md5(i::VARCHAR)) AS note "
+                f"FROM range({i * rows // files}, {(i + 1) * rows // files}) AS s(i)) "
+                f"TO '{path}' (ROW_GROUP_SIZE {group})"
+            )
+            size += path.stat().st_size
+    (folder / "prices.csv").write_text("price\n" + "\n".join(str(i / 10) for i in range(1, 401)))
+    (folder / "policy.toml").write_text(POLICY)
+    return size
+
+
+def asked(folder: Path, rows: int, limit: int, names: list[str], more: int) -> None:
+    """Each statement ends, spills, is right, and leaves the process below ``limit`` and ``more`` above what it began with."""
+    statements = {name: STATEMENTS[name] for name in names}
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, str(folder), f"{limit >> 20}MiB", json.dumps(statements)],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(done.stdout)
+    for name, one in found.items():
+        mib = {key: one[key] >> 20 for key in ("spilled", "peak")}
+        print(f"{limit >> 20} MiB, {name}: {one['seconds']} s, {mib} MiB, {one['rows']} rows, {one['row']}")
+    right = {
+        "AVG": lambda row: abs(int(row[0]) - rows) < 0.03 * rows and abs(float(row[2]) - 20) < 0.2,
+        "MEDIAN": lambda row: abs(float(row[0]) - 20) < 0.5,
+        "COUNT(DISTINCT)": lambda row: abs(int(row[0]) - 0.97 * rows) < 0.03 * rows,
+        "groups": lambda row: 50 < int(row[1]) < 150,
+        "groups of texts": lambda row: row[0] == "often" and 0 < int(row[1]) < rows / 50,
+        "EXPMECH": lambda row: abs(float(row[0]) - 20) < 1,
+        "IQR": lambda row: abs(float(row[0]) - 20) < 2,
+        "MODE": lambda row: row[0] == "often",
+        "QUANTILE": lambda row: abs(float(row[0]) - 20) < 0.2,
+        "blocks of AVG": lambda row: abs(float(row[0]) - 20) < 0.5,
+        "blocks of MEDIAN": lambda row: abs(float(row[0]) - 20) < 1,
+    }
+    for name, one in found.items():
+        assert one["row"] and "None" not in one["row"] and right[name](one["row"]), (name, one)
+        assert one["peak"] < limit + more, (name, one)
+        assert one["spilled"] > 0 or name.startswith("blocks"), (name, one)
+        assert not (one["spilled"] and name in ONE_PASS), (name, one)
+
+
+def test_little_memory(tmp_path: Path) -> None:
+    """A short form: what was wanting, with a limit of 32 MiB over rows that take 40 when they are read, and more once they
+    are sorted beside their hashes."""
+    generated(tmp_path, 600_000, 2, 20_000)
+    asked(
+        tmp_path,
+        600_000,
+        32 << 20,
+        ["MEDIAN", "COUNT(DISTINCT)", "groups", "MODE", "blocks of MEDIAN"],
+        80 << 20,
+    )
+
+
+def test_a_limit_that_nothing_fits_says_nothing_of_the_data(tmp_path: Path) -> None:
+    generated(tmp_path, 200_000, 2)
+    resources = {
+        "memory_limit": "8MiB", "threads": 1, "max_temp_directory_size": "1MiB", "temp_directory": str(tmp_path / "t"),
+    }  # fmt: skip
+    with dpsql.connect(policy=tmp_path / "policy.toml", resources=resources) as session:
+        with pytest.raises(dpsql.EngineError) as caught:
+            session.sql(STATEMENTS["COUNT(DISTINCT)"])
+        assert "withheld" in str(caught.value) and caught.value.__cause__ is None
+        assert type(caught.value) is dpsql.EngineError, "what was wanting is not said"
+
+
+def test_threads_go_with_the_memory_limit(tmp_path: Path) -> None:
+    """A thread for each 256 MiB; those that were asked for are taken as they are."""
+    generated(tmp_path, 1_200, 1)
+
+    def threads(**resources: str | int) -> int:
+        with dpsql.connect(policy=tmp_path / "policy.toml", resources=resources) as session:
+            return int(
+                session._engine.execute("SELECT current_setting('threads') AS n").column("n")[0].as_py()
+            )
+
+    there = os.cpu_count() or 1
+    assert threads(memory_limit="300MiB") == 1 == threads(memory_limit="10MiB")
+    assert threads(memory_limit="520MiB") == min(2, there)
+    assert threads(memory_limit="10MiB", threads=2) == 2
+
+
+@pytest.mark.benchmark
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_ten_times_the_memory(tmp_path_factory: pytest.TempPathFactory, name: str) -> None:
+    """256 MiB over 2.5 GiB of Parquet (4.2 GB when they are read), as 1 GiB over 10."""
+    folder = tmp_path_factory.getbasetemp() / "ten_times"
+    if not folder.exists():
+        folder.mkdir()
+        assert generated(folder, 62_400_000, 32) > 9.8 * (256 << 20)
+    asked(folder, 62_400_000, 256 << 20, [name], 256 << 20)
