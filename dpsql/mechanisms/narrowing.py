@@ -129,32 +129,32 @@ class _Rough:
         assert ends is not None  # as those of all were
         return self.sweep.scored(table, ends, [self.cells.run(first, last)], self.varying)
 
-    def _groups(self) -> tuple[NDArray[np.intp] | None, NDArray[np.intp]]:
-        """Neighbours with thresholds in cells close to each other: the order that makes them so (None: as they come), and where
-        each group starts. Where one run of candidates ends and another begins, each stands alone.
-        """
+    def _groups(self) -> _Groups:
+        """Neighbours with thresholds in cells close to each other. Where one run of candidates ends and another begins, each
+        stands alone; where there is no order in them, they are put in order as far as cells tell them apart."""
         size = self.table.num_rows
         starts = np.arange(0, size, _TOGETHER)
-        lowest, highest = self._between(self.end, starts)
-        wide = highest - lowest > _CLOSE * (len(self.cells.counts) // len(starts) + 1)
+        found = self._grouped(None, starts)
+        wide = found.highest - found.lowest > _CLOSE * (len(self.cells.counts) // len(starts) + 1)
         if np.count_nonzero(wide) * _CLOSE > len(starts):
-            return np.argsort(self.cells.of(self.end, self._after).astype(np.uint16), kind="stable"), starts
-        return None, np.union1d(starts, np.flatnonzero(np.repeat(wide, _TOGETHER)[:size]))
+            order = np.argsort(self.cells.of(self.end, self._after).astype(np.uint16), kind="stable")
+            return self._grouped(order, starts)
+        if not wide.any():
+            return found
+        alone = np.repeat(wide, _TOGETHER)[:size]
+        alone[starts] = True
+        return self._grouped(None, np.flatnonzero(alone))
 
-    def _between(self, end: End, starts: NDArray[np.intp]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The cells of the least and the greatest threshold of each group: NaN is the greatest."""
-        lowest, highest = (pick.reduceat(end.values, starts) for pick in (np.fmin, np.maximum))
-        return (
-            self.cells.of(End(lowest, end.scale), self._after),
-            self.cells.of(End(highest, end.scale), self._after),
-        )
+    def _grouped(self, order: NDArray[np.intp] | None, starts: NDArray[np.intp]) -> _Groups:
+        values = self.end.values if order is None else self.end.values[order]
+        picked = (pick.reduceat(values, starts) for pick in (np.fmin, np.maximum))  # NaN is the greatest
+        return _Groups(order, starts, *(self.cells.of(End(v, self.end.scale), self._after) for v in picked))
 
     def _kept(self, near: _Near) -> tuple[NDArray[np.intp], int, int]:
         """The candidates that may be near, groups at a time, and the cells that their thresholds are in."""
-        (order, starts), end, factor = self._groups(), self.end, self.factor
-        if order is not None:
-            end, factor = End(end.values[order], end.scale), factor[order]
-        lowest, highest = self._between(end, starts)
+        groups = self._groups()
+        order, starts, lowest, highest = groups.order, groups.starts, groups.lowest, groups.highest
+        factor = self.factor if order is None else self.factor[order]
         below = np.concatenate([[0], np.cumsum(self.cells.counts)])
         counts = [below[lowest], below[highest + 1]]
         if self._term.bounds[0][0] in LOWER:
@@ -173,6 +173,17 @@ class _Rough:
             int(lowest[may].min()),
             int(highest[may].max()) + 1,
         )
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """Candidates in their order (None: as they come), where each group of them starts, and the cells that thresholds of
+    each are between."""
+
+    order: NDArray[np.intp] | None
+    starts: NDArray[np.intp]
+    lowest: NDArray[np.int64]
+    highest: NDArray[np.int64]
 
 
 def _rows(table: pa.Table, rows: Integers) -> pa.Table:
