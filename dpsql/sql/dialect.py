@@ -372,6 +372,11 @@ def parse_fragment(sql: str) -> exp.Expr:
     return trees[0]
 
 
+def table_named(name: str) -> exp.Table:
+    """A table by a plain name of dpsql's own, without parsing it."""
+    return exp.Table(this=exp.to_identifier(name))
+
+
 def expression_of(sql: str) -> exp.Expr:
     """A tree of an expression that dpsql wrote itself."""
     made: exp.Expr = parse_fragment(f"SELECT {sql}").expressions[0]

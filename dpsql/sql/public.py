@@ -9,6 +9,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from dpsql.plan import Block, Renamed
+from dpsql.sql.dialect import table_named
 from dpsql.sql.expressions.types import Type
 
 Schema = Sequence[tuple[str, str]]
@@ -53,7 +54,7 @@ def renamed(tree: exp.Expr, blocks: Sequence[Block]) -> tuple[Renamed, ...] | No
         return None
     source = tree.args.get("from_")
     clauses = [key for key, value in tree.args.items() if value and key not in ("expressions", "from_")]
-    if clauses or source is None or source.this != exp.to_table(blocks[0].name):
+    if clauses or source is None or source.this != table_named(blocks[0].name):
         return None
     kinds = dict(blocks[0].columns)
     found = []

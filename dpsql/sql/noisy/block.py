@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpsql.errors import BindError, PrivacyError
-from dpsql.sql.dialect import expression_of, span_of, to_sql
+from dpsql.sql.dialect import expression_of, span_of, table_named, to_sql
 from dpsql.sql.expressions.types import Typed
 from dpsql.sql.intervals import interval_of, json_report
 from dpsql.sql.naming import fresh_names, label_of, spelled
@@ -313,7 +313,7 @@ class Block:
         self.release()
         for key in ("joins", "where", "group", "having"):
             select.set(key, None)
-        select.set("from_", exp.From(this=exp.to_table(self.name)))
+        select.set("from_", exp.From(this=table_named(self.name)))
         if where:
             select.set("where", exp.Where(this=where[0]))
         names = fresh_names(labels)
