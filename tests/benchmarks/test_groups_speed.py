@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -48,26 +49,33 @@ release = operator().release(stream(GROUPS, lambda dice, n: np.minimum(dice.zipf
 report(start, kept=release.table.num_rows)
 """
 
-_DUCKDB = """
-import duckdb, dpsql, tempfile
-con = duckdb.connect()
-con.execute("SET memory_limit = '1GB'; SET threads = 2; SET preserve_insertion_order = false")
-con.execute(f"SET temp_directory = '{tempfile.mkdtemp()}'")
-con.execute("CREATE TABLE t AS SELECT i AS u, (i * 7919) % 10000019 AS k FROM range(12000000) AS r(i)")
-policy = dpsql.Policy.loads('''
+_SESSION = """
+import os, tempfile
+import duckdb, dpsql
+place = tempfile.mkdtemp()
+with duckdb.connect(place + "/data.duckdb") as con:
+    con.execute("SET memory_limit = '256MiB'; SET preserve_insertion_order = false")
+    con.execute("CREATE TABLE t AS SELECT i AS u, (i // 2 * 7919) % 10000019 AS k FROM range(20000000) AS r(i)")
+with open(place + "/policy.toml", "w") as file:
+    file.write('''
 [budget]
-epsilon = 10
+epsilon = 1000
 delta = 1e-3
 default_delta = 1e-6
+accountant = "basic"
 [tables.t]
 privacy_unit = "u"
 max_rows = 1
 max_groups = 1
 ''')
-with dpsql.connect(con, policy=policy) as session:
+resources = {"memory_limit": "512MiB", "temp_directory": place + "/spilled"}
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+with dpsql.connect(place + "/data.duckdb", policy=place + "/policy.toml", resources=resources) as session:
     start = time.perf_counter()
-    result = session.sql("SELECT WITH DP OPTIONS (epsilon = 1) k, COUNT(*) AS n FROM t GROUP BY k")
-    report(start, kept=result.shape[0])
+    result = session.sql("SELECT WITH DP OPTIONS (epsilon = 60) k, COUNT(*) AS n FROM t GROUP BY k")
+    shown, numbers, ends = repr(result), result.fetchnumpy(), result.ends["n"]
+    assert "10 000 000 rows" in shown and len(numbers["n"]) == len(ends[0]) == result.shape[0]
+    report(start, kept=result.shape[0], before=before)
 """
 
 
@@ -86,16 +94,30 @@ def test_ten_million_groups_that_are_all_kept() -> None:
     assert found["peak_gib"] < 2
 
 
-def test_ten_million_groups_of_a_table() -> None:
-    found = measured(_DUCKDB)
-    print(f"10 million groups of 12 million rows in DuckDB (1 GB): {found}")
+def test_ten_million_groups_of_a_session() -> None:
+    """From the text of a statement to a result that is shown and taken over by numpy, the ledger's copy included."""
+    found = measured(_SESSION)
+    print(f"10 million groups of 20 million rows, all released by a session: {found}")
+    assert found["kept"] > 9_990_000
+    assert found["before"] < 1.5, "making the table took more than what is measured"
     assert found["peak_gib"] < 2
 
 
-def test_a_billion_groups_by_extrapolation() -> None:
-    """Ten times the groups take ten times the time and the same memory, apart from what is kept."""
-    few, many = (measured(_RARE.replace("GROUPS", str(groups))) for groups in (10**7, 10**8))
-    each = (many["seconds"] - few["seconds"]) / (9 * 10**7)
-    print(f"10^7 groups: {few}, 10^8 groups: {many}; 10^9 in {each * 10**9 / 60:.0f} minutes of one core")
-    assert many["peak_gib"] < few["peak_gib"] + 0.3
-    assert 0 < many["kept"] < 10**7
+def test_a_billion_groups() -> None:
+    """Ten times the groups take ten times the time and the same memory, apart from what is kept.
+
+    ``DPSQL_GROUPS=1000000000`` runs them all (6 minutes of a core, 2.3 GiB: 25 million are kept); by default 10^8.
+    """
+    groups = int(os.environ.get("DPSQL_GROUPS", 10**8))
+    few, many = (measured(_RARE.replace("GROUPS", str(n))) for n in (groups // 10, groups))
+    each = (many["seconds"] - few["seconds"]) / (groups - groups // 10)
+    print(
+        f"{groups // 10:,} groups: {few}, {groups:,} groups: {many}; 10^9 in {each * 10**9 / 60:.0f} minutes of a core"
+    )
+    more = many["kept"] - few["kept"]
+    assert many["peak_gib"] < few["peak_gib"] + 0.1 + more * _KEPT_BYTES / 2**30
+    assert 0 < many["kept"] < groups // 10
+
+
+_KEPT_BYTES = 100
+"""Of a group that is kept: two integers as they come, and once more in order; noise, and an interval's two ends."""
