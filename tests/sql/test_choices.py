@@ -32,7 +32,7 @@ public = true
 """)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def con() -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect() as made:
         made.execute(

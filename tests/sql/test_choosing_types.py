@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import duckdb
 import pytest
 
@@ -37,11 +39,19 @@ TYPES = {
 }
 
 
-def _scores(kind: str, rows: str, candidates: str, condition: str) -> list[int]:
-    con = duckdb.connect()
-    con.execute(f"CREATE TABLE t (u INTEGER, v {kind})")
-    con.execute(f"INSERT INTO t {rows}")
-    with con, dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
+@pytest.fixture(scope="module")
+def con() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as con:
+        yield con
+
+
+def _scores(
+    con: duckdb.DuckDBPyConnection, kind: str, candidates: str, condition: str, *fillings: str
+) -> list[list[int]]:
+    """The candidates' scores, for each of the queries that fill the table."""
+    con.execute(f"CREATE OR REPLACE TABLE t (u INTEGER, v {kind})")
+    found = []
+    with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
         text = f"WITH c(k) AS ({candidates}) SELECT k, EXPMECH(COUNT(*) FILTER (WHERE {condition})) OVER c FROM t"
         plan = bind(parse(text)[0], session._catalog, session._finisher)
         operator = plan.blocks[0].operator
@@ -49,28 +59,32 @@ def _scores(kind: str, rows: str, candidates: str, condition: str) -> list[int]:
         read = session._reader(
             {item.name: session._finisher.lend(item.sql, {}, plan.public) for item in plan.blocks[0].inputs}
         )
-        tables = [read(query.replace(SALT, "7")) for query in operator.batches]
-        return [int(score) for table in tables for score in table.column(SCORE).to_pylist()]
+        for rows in fillings:
+            con.execute(f"DELETE FROM t; INSERT INTO t {rows}")
+            tables = [read(query.replace(SALT, "7")) for query in operator.batches]
+            found.append([int(score) for table in tables for score in table.column(SCORE).to_pylist()])
+    return found
 
 
 @pytest.mark.parametrize("condition", ["v = k", "v >= k", "v BETWEEN k AND k"])
 @pytest.mark.parametrize("kind", TYPES)
-def test_every_type(kind: str, condition: str) -> None:
+def test_every_type(con: duckdb.DuckDBPyConnection, kind: str, condition: str) -> None:
     """With and without rows there is an answer, and a number for each candidate."""
     one, other = (f"CAST({value} AS {kind})" for value in TYPES[kind])
     candidates = f"SELECT {one} UNION ALL SELECT {other} UNION ALL SELECT {one}"
     rows = f"SELECT n, {one} FROM range(3) r(n) UNION ALL SELECT 9, {other} UNION ALL SELECT 10, NULL"
-    assert _scores(kind, "SELECT 1, NULL WHERE FALSE", candidates, condition) == [0, 0, 0]
-    first, second, third = _scores(kind, rows, candidates, condition)
+    nothing = "SELECT 1, NULL WHERE FALSE"
+    none, (first, second, third) = _scores(con, kind, candidates, condition, nothing, rows)
+    assert none == [0, 0, 0]
     assert first == third >= 3 and second >= 1
 
 
 @pytest.mark.parametrize("condition", ["v - TIMESTAMP '2020-01-01' >= k", "v - k >= INTERVAL 1 DAY"])
-def test_lengths_of_time(condition: str) -> None:
+def test_lengths_of_time(con: duckdb.DuckDBPyConnection, condition: str) -> None:
     kind = "INTERVAL" if condition.endswith("k") else "TIMESTAMP"
     value = "INTERVAL 1 DAY" if kind == "INTERVAL" else "TIMESTAMP '2020-01-01'"
     rows = "SELECT n, TIMESTAMP '2020-01-01' + n * INTERVAL 1 DAY FROM range(3) r(n)"
-    assert _scores("TIMESTAMP", rows, f"SELECT {value}", condition) == [2]
+    assert _scores(con, "TIMESTAMP", f"SELECT {value}", condition, rows) == [[2]]
 
 
 def test_the_engine_fails_once_there_is_a_row() -> None:
@@ -92,13 +106,12 @@ def test_the_engine_fails_once_there_is_a_row() -> None:
 @pytest.mark.parametrize(
     ("kind", "wide"), [("BIGINT", "DOUBLE"), ("HUGEINT", "FLOAT"), ("DECIMAL(38,0)", "DOUBLE")]
 )
-def test_values_that_are_one_double(kind: str, wide: str) -> None:
+def test_values_that_are_one_double(con: duckdb.DuckDBPyConnection, kind: str, wide: str) -> None:
     """Many integers are equal to one double: that candidate still stands in the list once."""
     rows = "SELECT n, 9007199254740992 + n FROM range(4) r(n)"
     candidates = f"SELECT 9007199254740992::{wide} UNION ALL SELECT 5"
-    scores = _scores(kind, rows, candidates, "v = k")
-    con = duckdb.connect()
-    con.execute(f"CREATE TABLE t AS SELECT CAST(v AS {kind}) AS v FROM ({rows}) AS r(u, v)")
+    (scores,) = _scores(con, kind, candidates, "v = k", rows)
+    con.execute(f"CREATE OR REPLACE TABLE t AS SELECT CAST(v AS {kind}) AS v FROM ({rows}) AS r(u, v)")
     equal = con.execute(f"SELECT COUNT(*) FROM t WHERE v = 9007199254740992::{wide}").fetchone()
     assert equal is not None and equal[0] > 1 and scores == [equal[0], 0]
 
