@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
 from typing import Any
 
 import duckdb
@@ -146,3 +147,16 @@ def test_a_question_to_a_declared_threshold(con: duckdb.DuckDBPyConnection, sess
     assert int(with_it[SCORE]) - int(without[SCORE]) == 2 * ROWS == operator.sensitivity
     declared = session._alarms.declared["alarm"]
     assert declared.epsilon1 + declared.epsilon2 == 1
+
+
+@pytest.mark.parametrize("more", ["", ", answer => TRUE", ", answer => TRUE, {many} => 2", ", {many} => 2"])
+@pytest.mark.parametrize("name", ["ABOVE_THRESHOLD", "EXPMECH"])
+def test_all_that_is_asked_for_comes_out_of_one_epsilon(session: dpsql.Session, name: str, more: str) -> None:
+    above = name == "ABOVE_THRESHOLD"
+    more = more.format(many="max_hits" if above else "top")
+    for last in (
+        ["", ", refresh => TRUE", ", gap => TRUE"] if above else ["", ", method => 'permute_and_flip'"]
+    ):
+        call = f"{name}({TEN}{', 2' if above else ''}, epsilon => 0.3{more}{last}) OVER c"
+        event = planned(session, f"SELECT {call} FROM t").event
+        assert event is not None and event.basic == (Fraction(3, 10), 0) and event.pure == Fraction(3, 10)
