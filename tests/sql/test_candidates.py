@@ -119,10 +119,10 @@ def test_shape_equals_a_query_per_candidate(con: duckdb.DuckDBPyConnection, stat
     dice = random.Random(statistic)
     for size, many in ((0, 1), (12, 5)):
         candidates = _candidates(dice, many)
-        session = _tables(con, _rows(dice, size), candidates)
         query = f"SELECT id, EXPMECH({statistic}, top => {many}, answer => TRUE) OVER c FROM t"
-        assert f"({SHAPES[statistic]})" in str(session.explain(query))
-        got: dict[Any, Any] = {row["id"]: row["answer"] for row in session.sql(query).dicts()}
+        with _tables(con, _rows(dice, size), candidates) as session:
+            assert f"({SHAPES[statistic]})" in str(session.explain(query))
+            got: dict[Any, Any] = {row["id"]: row["answer"] for row in session.sql(query).dicts()}
         wanted = {c[0]: _brute(con, statistic, c) for c in candidates}
         assert {i: round(float(v)) for i, v in got.items()} == wanted
 
@@ -133,8 +133,8 @@ def test_one_row_moves_it_by_no_more_than_the_sensitivity(
 ) -> None:
     dice = random.Random("neighbours" + statistic)
     candidates = _candidates(dice, 4)
-    session = _tables(con, [], candidates)
-    said = str(session.explain(f"SELECT id, EXPMECH({statistic}) OVER c FROM t"))
+    with _tables(con, [], candidates) as session:
+        said = str(session.explain(f"SELECT id, EXPMECH({statistic}) OVER c FROM t"))
     found = re.search(r"one privacy unit moves it by at most ([0-9.e+]+)(, always the same way)?\.", said)
     assert found is not None, said
     most, moves = float(found[1]), set()
