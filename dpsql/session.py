@@ -60,7 +60,8 @@ def connect(
             Python and no path, the budget lasts for this process only.
         analyst: who asks, where the policy gives analysts shares of their own.
         resources: for DuckDB: ``{"memory_limit": "1GiB", "threads": 2, "temp_directory": "/scratch"}``. What does not
-            fit the memory is spilled to files there, private rows and all. ``"time_limit": 60`` stops an exact query
+            fit the memory is spilled to files there, private rows and all; without ``threads``, there is one for each
+            256 MiB at most. ``"time_limit": 60`` stops an exact query
             after so many seconds. A statement that reaches a limit fails like any other: it stays charged, and the
             message is the same.
 

@@ -272,12 +272,13 @@ class DuckDBEngine:
                 hint="write them with the same columns.",
             )
 
-    def _threads(self) -> int:
-        """As many as there are, but no more than the memory limit has room for."""
-        rows = self._con.execute(
-            "SELECT current_setting('threads'), current_setting('memory_limit')"
-        ).fetchall()
-        return min(int(rows[0][0]), max(1, _bytes(rows[0][1]) // EACH))
+    def _spare(self) -> None:
+        """No more threads than the memory limit has room for."""
+        asked = "SELECT current_setting('threads'), current_setting('memory_limit')"
+        threads, limit = self._con.execute(asked).fetchall()[0]
+        most = max(1, _bytes(limit) // EACH)
+        if most < threads:
+            self._con.execute(f"SET threads = {most}")
 
     def _existing(self) -> list[str]:
         rows = self._con.execute("SELECT table_name FROM information_schema.tables").fetchall()
@@ -286,7 +287,7 @@ class DuckDBEngine:
     def _harden(self) -> None:
         configure(self._con, _SETTINGS)
         if "threads" not in self._resources:
-            self._con.execute(f"SET threads = {self._threads()}")
+            self._spare()
         allowed = [path for files in self._sources.values() for path in files or []]
         if allowed:
             listed = ", ".join("'" + path.replace("'", "''") + "'" for path in allowed)
