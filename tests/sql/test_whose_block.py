@@ -15,6 +15,7 @@ import dpsql
 from dpsql.engine.duckdb import DuckDBEngine
 from dpsql.errors import PrivacyError
 from dpsql.mechanisms import blocks
+from dpsql.mechanisms.base import salted_all
 from dpsql.mechanisms.blocks import BlockQueries, Rows
 from dpsql.noise.entropy import Entropy
 from dpsql.sql.bind import bind
@@ -130,6 +131,43 @@ def test_it_would_be_in_two_by_what_each_mention_shows_of_it() -> None:
     with mock.patch.object(each, "_one_kind_of_row"):
         all_, fewer = (results([PEOPLE.format(n)], TWICE, "ROW", 16) for n in (101, 100))
     assert sum(a != b for a, b in zip(all_, fewer, strict=True)) == 2
+
+
+# -- random subsamples over two tables --------------------------------------------------------------------------
+
+WIDTHS = ["CREATE TABLE t AS SELECT -5::INTEGER AS u", "CREATE TABLE p AS SELECT -5::BIGINT AS u"]
+
+
+def _together(patched: bool = False) -> set[tuple[int, int]]:
+    """In how many of the two tables one unit is seen by a run, over all runs."""
+    text = (
+        "SELECT WITH SUBSAMPLE OPTIONS (epsilon = 50, delta = 0.01, combine = 'stable_mode', sampling = 'bernoulli', units = 2) "
+        "(SELECT COUNT(*) FROM t) + 2 * (SELECT COUNT(*) FROM p) AS n"
+    )
+    policy = POLICY.format(unit="u", rows=1) + '[tables.p]\nprivacy_unit = "u"\nmax_rows = 1\n'
+    plain = subsample.Subsample.unit if patched else subsample.Subsample.hashed
+    with duckdb.connect() as con, mock.patch.object(subsample.Subsample, "hashed", plain):
+        for statement in WIDTHS:
+            con.execute(statement)
+        with dpsql.connect(con, policy=dpsql.Policy.loads(policy)) as session:
+            plan = bind(parse(text, None)[0], session._catalog, session._finisher, {})
+            operator: Any = plan.blocks[0].operator
+            source, most = operator.source, operator.participation.query
+            _, *texts = salted_all((most, *source.texts), fixed())
+            read = session._reader({})
+            seen = source.asking(texts).results(read, fixed()).columns["n"]
+            counted = read(salted_all((most, *source.texts), fixed())[0]).column("most")[0].as_py()
+            return {(n, counted - sum(v > 0 for v in seen)) for n in seen}
+
+
+def test_a_unit_of_two_tables_is_in_the_same_random_subsamples() -> None:
+    found = _together()
+    assert {n for n, _ in found} == {0, 3} and {missed for _, missed in found} == {0}
+
+
+def test_it_would_be_in_more_than_are_counted_if_types_were_hashed_as_they_are() -> None:
+    found = _together(patched=True)
+    assert {1, 2} <= {n for n, _ in found} and all(missed < 0 for _, missed in found)
 
 
 # -- equal values that look different ---------------------------------------------------------------------------

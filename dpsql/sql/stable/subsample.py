@@ -124,6 +124,11 @@ class Subsample:
             return to_sql(unit)
         return f"hash({', '.join(to_sql(f.typed.node) for f in relation.fields)})"
 
+    def hashed(self, relation: Relation, unit: exp.Expr | None) -> str:
+        """The same where it is hashed as it is: DuckDB's hashes of -5 in 32 and in 64 bits differ, and the unit is one."""
+        made = self.unit(relation, unit)
+        return f"CAST({made} AS BIGINT)" if unit is not None and whole_unit(relation) else made
+
 
 @dataclass
 class Sampling:
@@ -174,7 +179,7 @@ class Textbook(Sampling):
         return f" JOIN {runs} ON (hash(xor(hash({key}), turns.coin)) >> 2) < {math.floor(self.q * 2**62)}"
 
     def turns(self, relation: Relation, unit: exp.Expr | None) -> str:
-        return self._drawn(self.this.unit(relation, unit))
+        return self._drawn(self.this.hashed(relation, unit))
 
     @property
     def steps(self) -> int:
@@ -293,7 +298,7 @@ def _exact(this: Subsample, sampling: Sampling) -> Found:
     for relation in each.private:
         same_unit(this.options, Names((relation,)), ", ".join(t.name for t in relation.tables))
     source = BlockQueries(tuple(each.rows), sql, tuple(f.name for f in fields), sampling.total)
-    return Found(source, fields, [(this.unit(r, r.unit), to_sql(r.source)) for r in each.private])
+    return Found(source, fields, [(this.hashed(r, r.unit), to_sql(r.source)) for r in each.private])
 
 
 def _lifted(this: Subsample, sampling: Sampling) -> Found:
@@ -330,7 +335,7 @@ def _nearer(this: Subsample, found: Found, sampling: Sampling, combiners: tuple[
 def _unit_of(this: Subsample, bound: From) -> tuple[str, str]:
     private = holder(bound)
     joins = "".join(" " + to_sql(join) for join in bound.joins)
-    return this.unit(private, bound.unit), f"{to_sql(bound.source)}{joins}"
+    return this.hashed(private, bound.unit), f"{to_sql(bound.source)}{joins}"
 
 
 def _said(this: Subsample) -> str:
