@@ -7,12 +7,14 @@ from fractions import Fraction
 from typing import Any
 from unittest import mock
 
+import duckdb
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from dpsql.mechanisms import subsample
+from dpsql.mechanisms import proposals, subsample
 from dpsql.mechanisms.perturbation import LaplaceNoise, noise_multiplier
-from dpsql.mechanisms.ptr import OptimalTest, ThresholdTest, stability_test
+from dpsql.mechanisms.ptr import Item, OptimalTest, Stable, ThresholdTest, stability_test
 from dpsql.mechanisms.subsample import Range, WinsorizedMean
 from dpsql.noise.entropy import Entropy
 
@@ -84,3 +86,40 @@ def test_a_winsorised_mean_pays_for_its_limits_and_for_noise_that_fits_them(trim
     assert mean.event.epsilon is not None and EPSILON <= mean.event.epsilon <= EPSILON * (
         1 + Fraction(1, 10**9)
     )
+
+
+VALUES = "SELECT CASE WHEN i < 200 THEN 5 + i % 3 / 100 ELSE i END AS v, 1 + (i < 200)::INTEGER AS amount FROM range(300) t(i)"
+TEST = OptimalTest(Fraction(1, 10), DELTA)  # knows distances of some two hundred
+
+
+def _items(rows: int) -> list[Item]:
+    group = VALUES.replace("i % 3 / 100", "i % 2 * 0")
+    noise = LaplaceNoise(EPSILON, 100 * rows)
+    return [
+        proposals.Quantile("a", group, Fraction(1, 2), TEST, rows),
+        proposals.Mode("a", group, TEST, rows),
+        proposals.ArgMax("a", group, 2, TEST, rows),
+        proposals.Iqr("a", VALUES, TEST, LaplaceNoise(EPSILON, proposals.iqr_sensitivity()), rows),
+        proposals.ProposedMedian("a", VALUES, Fraction(1, 2), 100 * rows, TEST, noise, rows),
+    ]
+
+
+@pytest.mark.parametrize("which", range(5))
+def test_distances_are_in_units_where_a_unit_has_several_rows(which: int) -> None:
+    with duckdb.connect() as con:
+
+        def read(sql: str, lent: object = None, /) -> pa.Table:
+            return con.sql(sql).to_arrow_table()
+
+        def radius(rows: int) -> int:
+            _, found = _items(rows)[which].measure(read, Entropy(), ())  # type: ignore[arg-type]
+            return found[()].radius
+
+        one = radius(1)
+        assert one > 12 and [radius(rows) for rows in (2, 3, 7)] == [one // 2, one // 3, one // 7]
+
+
+def test_all_items_of_a_block_are_charged() -> None:
+    items = tuple(_items(1))
+    assert Stable(items).event.basic[1] == 5 * DELTA
+    assert Stable(items).event.basic[0] >= 5 * TEST.epsilon + 2 * EPSILON
