@@ -23,8 +23,8 @@ from dpsql.mechanisms.base import Read
 from dpsql.mechanisms.sweep import Counted, End, Running, span
 from dpsql.mechanisms.tally import MOST, counted, near, place, streamed
 
-_BITS = 12
-"""There are up to ``2**_BITS`` cells: their counts fit the cache next to the core."""
+_BITS = 13
+"""There are up to ``2**_BITS`` cells: their counts stay in a cache of the core."""
 _BLOCK = 1 << 17  # rows at once: what stays in a cache, or nearly
 
 

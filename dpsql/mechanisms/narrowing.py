@@ -1,7 +1,7 @@
 """Which of a million candidates may be the best or near it, out of rough counts: only those are counted finely.
 
 How many rows are at or above a threshold falls as the threshold rises. So the counts at the ends of a cell of neighbouring
-integers (mechanisms/cells.py) are bounds for every candidate whose threshold is in it. Some hundred neighbours at a time are
+integers (mechanisms/cells.py) are bounds for every candidate whose threshold is in it. Some dozen neighbours at a time are
 bounded so; together with the range of their factors, these are bounds of their utilities from both sides. Candidates
 that would not be near the best at their upper bounds, were the best no better than at its lower bound, are far.
 
@@ -31,7 +31,7 @@ from dpsql.mechanisms.sweep import AFTER, LOWER, End, Scored, Sweep, Swept
 from dpsql.noise.integers import SAFE, Integers, integers, largest, plus, times
 from dpsql.noise.selection import FEW, Field, below_top, reach_of
 
-_TOGETHER = 1 << 7
+_TOGETHER = 1 << 6
 """Candidates that are near, or far, together."""
 _CLOSE = 8
 """Neighbours are close within so many times what they would be apart, were all thresholds spread evenly and in order."""
