@@ -13,6 +13,8 @@ import pyarrow as pa
 import pytest
 
 from dpsql.mechanisms.ladder import FINE, PLACES, AutoBounded, Ladder
+from dpsql.mechanisms.perturbation import LaplaceNoise
+from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import DiscreteLaplace, SparseVector, compose
 from tests.stochastic.goodness import REFUSED, fixed, p_value
 
@@ -218,3 +220,35 @@ def test_sentences_are_public() -> None:
 def test_wrong_ladders() -> None:
     with pytest.raises(ValueError, match="needs a rung"):
         Ladder(3, 2, Fraction(1), 1)
+
+
+def test_groups_and_rows_share_the_noise() -> None:
+    part = AutoBounded("q", ("g",), "a", "avg", Fraction(1), -4, 20, rows=3, groups=2)
+    third = SparseVector(Fraction(1, 6), Fraction(1, 6), 1)
+    noisy = [DiscreteLaplace(Fraction(1, 3), 3 << FINE, 2), DiscreteLaplace(Fraction(1, 3), 3, 2)]
+    assert part.event == compose([third, *noisy])
+    assert part.ladder.rates == (Fraction(1, 36), Fraction(1, 36))
+
+
+@pytest.mark.parametrize("kind", ["sum", "avg"])
+@pytest.mark.parametrize(
+    "ends", [(Fraction(0), Fraction(8)), (Fraction(-8), Fraction(2)), (Fraction(-4), Fraction(0))]
+)
+def test_a_row_moves_what_gets_the_noise_by_its_sensitivity(
+    kind: str, ends: tuple[Fraction, Fraction], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One more row at an end of the bounds, or anywhere between them: as far as the noise was made for, and no farther."""
+    added: list[int] = []
+
+    def add(noise: LaplaceNoise, values: list[int], entropy: Entropy) -> np.ndarray:
+        if noise.sensitivity == 1 << FINE:
+            added.append(int(values[0]))
+        return np.array([int(v) for v in values], dtype=object)
+
+    monkeypatch.setattr(LaplaceNoise, "add", add)
+    part = auto(kind)
+    for total, rows in [(Fraction(7, 3), 4), *((Fraction(7, 3) + x, 5) for x in (*ends, sum(ends) / 2))]:
+        part._shown([total], [rows], *ends, Entropy())
+    moved = [abs(after - added[0]) for after in added[1:]]
+    assert max(moved) <= 1 << FINE
+    assert max(moved) >= (1 << FINE) - 1
