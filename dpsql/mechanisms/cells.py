@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from typing import Any
 
@@ -36,15 +37,24 @@ class Cells(ABC):
         self._held: list[NDArray[Any]] = []
 
     def count(self, arrays: Iterator[NDArray[Any]], room: int) -> bool:
-        """Counts what comes. False where that is more bytes than ``room``: then not all of it was."""
-        for values in arrays:
-            self._held.append(values)
-            room -= values.nbytes
-            if room < 0:
-                return False
-            for part in _blocks(values):
-                self.counts += np.bincount(self._numbers(part), minlength=len(self.counts))
-        return True
+        """Counts what comes, beside the thread that fetches it. False where that is more bytes than ``room``: then not all of
+        it was counted.
+        """
+        done = []
+        with ThreadPoolExecutor(1) as beside:
+            for values in arrays:
+                self._held.append(values)
+                room -= values.nbytes
+                if room < 0:
+                    break
+                done.append(beside.submit(self._count, values))
+        for task in done:
+            task.result()
+        return room >= 0
+
+    def _count(self, values: NDArray[Any]) -> None:
+        for part in _blocks(values):
+            self.counts += np.bincount(self._numbers(part), minlength=len(self.counts))
 
     @abstractmethod
     def of(self, end: End, after: bool) -> NDArray[np.int64]:
