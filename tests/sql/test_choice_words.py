@@ -226,3 +226,12 @@ def test_carets_of_named_arguments(session: dpsql.Session, argument: str, place:
     assert caught.value.span is not None and caught.value.text is not None
     pointed = caught.value.text[slice(*caught.value.span)]
     assert pointed == place or (place is None and call.removesuffix(" OVER c") in pointed)
+
+
+@pytest.mark.parametrize(
+    ("accountant", "method"), [("basic", "permute and flip"), ("zcdp", "exponential"), ("gdp", "exponential")]
+)
+def test_the_method_that_costs_least(con: duckdb.DuckDBPyConnection, accountant: str, method: str) -> None:
+    policy = dpsql.Policy.loads(POLICY.replace('"basic"', f'"{accountant}"'))
+    with dpsql.connect(con, policy=policy) as session:
+        assert f"candidates by {method} (" in str(session.explain(f"SELECT {BEST} FROM t"))
