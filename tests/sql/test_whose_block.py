@@ -73,18 +73,26 @@ def _joined(cut: int) -> list[Any]:
         }
     )
     pieces = pa.concat_tables([table.slice(0, cut), table.slice(cut)])
-    query = (
-        "SELECT LIST(y + z)[1500] AS a, SUM(y * z) AS b "
-        "FROM t JOIN (SELECT range % 7 AS x, range::DOUBLE AS z FROM range(21)) AS w USING (x)"
+    few = pa.table(
+        {
+            "block": pa.array([0] * 21, pa.uint8()),
+            "x": pa.array([i % 7 for i in range(21)]),
+            "z": pa.array([float(i) for i in range(21)]),
+        }
     )
-    source = BlockQueries((Rows("t", "SELECT t", (("x", "BIGINT"), ("y", "DOUBLE"))),), query, ("a", "b"), 1)
+    rows = (
+        Rows("t", "SELECT t", (("x", "BIGINT"), ("y", "DOUBLE"))),
+        Rows("w", "SELECT w", (("x", "BIGINT"), ("z", "DOUBLE"))),
+    )
+    query = "SELECT LIST(y + z)[1500] AS a, SUM(y * z) AS b FROM t JOIN w USING (x)"
+    source = BlockQueries(rows, query, ("a", "b"), 1)
     engine = DuckDBEngine(":memory:", dpsql.Policy.loads('[budget]\nepsilon = 1\naccountant = "basic"'), None)  # type: ignore[arg-type]
 
     class Read:
         apart = staticmethod(engine.apart)
 
         def __call__(self, sql: str, lent: object = None, /) -> pa.Table:
-            return pieces
+            return pieces if "SELECT t" in sql else few
 
     found = source.results(Read(), fixed()).columns  # type: ignore[arg-type]
     engine.close()
@@ -197,6 +205,10 @@ FACES = [
 ]
 
 
+SHOWS = int(duckdb.__version__.split(".")[0]) >= 2
+"""Whether so few rows come in the order they were kept: the older DuckDB happens to give both orders alike."""
+
+
 def _looks(faces: tuple[list[Any], list[Any]]) -> tuple[str, str]:
     return repr(faces[0]), repr(faces[1])
 
@@ -207,6 +219,7 @@ def test_which_of_two_equal_values_came_first_is_not_seen(kind: str, query: str)
     assert one == other and "None, None, None, None" not in one
 
 
+@pytest.mark.skipif(not SHOWS, reason="the comparison needs an order that is kept")
 @pytest.mark.parametrize(("kind", "query"), FACES)
 def test_it_would_be_if_equals_were_left_as_they_come(kind: str, query: str) -> None:
     plain: Callable[..., str] = lambda query, names, as_text=(): (  # noqa: E731
@@ -235,4 +248,4 @@ def test_nor_by_a_function(kind: str) -> None:
         mock.patch.object(blocks, "_by_block", lambda q, names, as_text=(): f"SELECT block, x0 FROM ({q}) ORDER BY 1, 2"),
     ):  # fmt: skip
         one, other = _looks(_orders(kind, query, first))
-        assert one != other, "the comparison can't fail"
+        assert one != other or not SHOWS, "the comparison can't fail"
