@@ -49,9 +49,8 @@ _SETTINGS = {
 RESOURCES = ("memory_limit", "max_memory", "threads", "temp_directory", "max_temp_directory_size")
 TIME_LIMIT = "time_limit"
 EACH = 256 << 20
-"""Memory for each thread of a query that groups or sorts more than memory holds: DuckDB keeps two blocks in memory for each
-of 256 parts of a hash table of texts (128 MiB, and half of it for numbers), whatever is spilled, and a query may have two
-such steps at once."""
+"""Memory for each thread, so that a query which groups or sorts more than memory holds may end: each thread of it keeps
+some that no spilling lowers. With two threads, what ended with one in 96 MiB wanted twice as much."""
 # Settings that change what SQL means: two people must not become one because their names differ by case.
 _MEANING = {"default_collation": "", "integer_division": "false", "python_enable_replacements": "false"}
 _PART = 1 << 20
