@@ -32,13 +32,14 @@ def spark() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def remote() -> Iterator[tuple[str, Any]]:
+def remote(kept: Kept) -> Iterator[tuple[str, Any]]:
     """The address of a Spark Connect server, and a session there."""
     with connect_server() as address:
         from pyspark.sql.connect.session import SparkSession
 
         session = SparkSession.builder.remote(address).create()
         yield address, session
+        kept.close()  # while there is a server: the client would ask a lost one again for minutes
         session.stop()
 
 

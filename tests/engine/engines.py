@@ -97,6 +97,10 @@ class Kept:
         self._stack = stack
         self._made: dict[Any, Any] = {}
 
+    def close(self) -> None:
+        self._stack.close()
+        self._made.clear()
+
     def once(self, key: Any, make: Callable[[ExitStack], Any]) -> Any:
         if key not in self._made:
             self._made[key] = make(self._stack)
