@@ -57,7 +57,8 @@ CARRIED = {
     "SELECT v.n FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) AS v": ["n"],
     "SELECT n FROM (SELECT n FROM (SELECT COUNT(*) AS n FROM t))": ["n"],
     A + "SELECT k, n, (SELECT MAX(n) FROM a) AS most, RANK() OVER (ORDER BY n) AS place FROM a": ["n"],
-    A + "SELECT k, n FROM a WHERE n >= (SELECT AVG(n) FROM a)": ["n"],  # never empty, as > is where all are equal
+    # >= is never empty, as > is where all are equal
+    A + "SELECT k, n FROM a WHERE n >= (SELECT AVG(n) FROM a)": ["n"],
     A + 'SELECT "N" FROM A': ["n"],
 }
 NOT_CARRIED = [
