@@ -82,9 +82,12 @@ def parser() -> argparse.ArgumentParser:
 
     policy = commands.add_parser("policy", help="for the data owner")
     actions = policy.add_subparsers(required=True, metavar="action")
-    check = actions.add_parser("check", help="what a policy declares, and what is missing; reads no rows")
+    check = actions.add_parser("check", help="what a policy declares, and what is missing; shows no rows")
     check.add_argument("policy", type=Path)
     check.add_argument("data", nargs="?", default=":memory:", help="the database that the policy speaks of")
+    check.add_argument(
+        "--data", dest="rows", action="store_true", help="count what does not fit, for the owner's eyes"
+    )
     check.set_defaults(run=_policy_check)
     taken = actions.add_parser("import", help="make a policy of SmartNoise's metadata YAML")
     taken.add_argument("metadata", type=Path, help="the YAML file (or JSON)")
@@ -224,6 +227,8 @@ def _report(given: argparse.Namespace) -> None:
             "give the ledger, or the policy that it lies beside.", hint="dpsql report x.ledger -o report.html"
         )
     with Ledger.read(place or _beside(given.policy)) as ledger:
+        for warning in ledger.warnings:
+            print(f"WARNING: {warning}", file=sys.stderr)
         if given.output is None:
             print(report_text(ledger, accountant=given.accountant), end="")
         else:
@@ -254,7 +259,7 @@ def _policy_check(given: argparse.Namespace) -> int:
 
     if not given.policy.exists():
         raise PolicyError(f"there is no policy file {given.policy}.")
-    findings = check(given.policy, given.data)
+    findings = check(given.policy, given.data, given.rows)
     for line in findings.lines():
         print(line)
     return 1 if findings.missing else 0

@@ -6,20 +6,17 @@ promises less than it says.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
-from dpsql.errors import BindError, BudgetExceeded
+from dpsql.errors import BindError
 from dpsql.plan import Plan
+from dpsql.prepared import Prepared
 from dpsql.privacy.events import Event, compose
 from dpsql.privacy.plan_loss import declare
 from dpsql.result import Result
 from dpsql.sql.parse import Statement, parse
-from dpsql.stored import pack, unpack
 
 if TYPE_CHECKING:
     from dpsql.session import Session
@@ -78,6 +75,11 @@ class DeclaredStatements:
         return found[-1]
 
     def _add(self, statement: Statement) -> Planned:
+        if statement.keep:
+            raise BindError(
+                "a declared statement has no answer yet that could be kept.", span=statement.span, text=statement.text,
+                hint="leave the with block, then session.keep(name, result).",
+            )  # fmt: skip
         if self._ran:
             raise BindError("the plan has run already.", hint="open another: with session.plan() as plan:")
         plan = self._session._bind(statement, dict(self._session._alarms.declared))
@@ -95,19 +97,26 @@ class DeclaredStatements:
 
     @property
     def event(self) -> Event | None:
-        """What the whole costs: the composed event, or under ``basic`` its privacy loss distribution where that is less."""
-        events = [planned.plan.event for planned in self._planned if planned.plan.event is not None]
+        """What the whole costs: the composed event, or under ``basic`` its privacy loss distribution where that is less.
+
+        Blocks that are stored are free, and equal blocks are paid once.
+        """
+        return self._price([planned.plan for planned in self._planned])[1]
+
+    def _price(self, plans: list[Plan]) -> tuple[list[Prepared], Event | None]:
+        prepared = self._session._prepare(plans)
+        events = [one.event for one in prepared if one.event is not None]
         if not events:
-            return None
+            return prepared, None
         whole = compose(events)
         budget = self._session.policy.budget
         if budget.accountant != "basic" or len(events) == 1:
-            return whole
+            return prepared, whole
         delta = budget.default_delta or budget.delta / 10
         if delta <= 0 or not whole.delta < delta:
-            return whole
+            return prepared, whole
         declared = declare(events, Fraction(delta))
-        return declared if declared.basic[0] < whole.basic[0] else whole
+        return prepared, declared if declared.basic[0] < whole.basic[0] else whole
 
     def run(self) -> list[Result]:
         """Reserves the whole as one event, runs every statement, settles.
@@ -117,53 +126,15 @@ class DeclaredStatements:
             EngineError, Interrupted: the whole stays charged.
         """
         self._ran = True
-        session, event = self._session, self.event
-        keys = [p.plan.key(session.policy.fingerprint, session._engine.version()) for p in self._planned]
-        key = hashlib.sha256("\n".join(["plan", *keys]).encode()).hexdigest()
-        stored = session._ledger.replay(key) if event is not None else None
-        if stored is not None:
-            self._answer(unpack(stored.release), None, stored)
-            return self.results
-        ticket = self._reserve(event, key)
-        released: dict[str, pa.Table] = {}
-        notes: list[str] = []
-        for i, planned in enumerate(self._planned):
-            releases, outcome = session._release(planned.plan)
-            if releases is None:
-                session._fail(ticket, planned.plan, outcome, event)
-            released |= {f"{i}:{name}": release.table for name, release in releases.items()}
-            notes += [f"{i}:{note}" for release in releases.values() for note in release.notes]
+        session = self._session
+        prepared, event = self._price([planned.plan for planned in self._planned])
+        ticket = session._reserve("; ".join(p.statement.source for p in self._planned), event)
+        session._release(prepared, ticket, event)
         if ticket is not None and event is not None:
-            session._ledger.settle(ticket, event, pack(released, tuple(notes)), "released")
-        self._answer((released, tuple(notes)), ticket, None)
+            session._ledger.settle(ticket, event, None, "released", session._preparer.kept(prepared))
+        for planned, one in zip(self._planned, prepared, strict=True):
+            planned._result = session._finish(one, ticket, ("one of a declared plan",))
         return self.results
-
-    def _reserve(self, event: Event | None, key: str) -> Any:
-        if event is None:
-            return None
-        text = "; ".join(planned.statement.source for planned in self._planned)
-        try:
-            return self._session._ledger.reserve(event, text, key)
-        except BudgetExceeded as error:
-            self._session._ledger.refuse(text, error.message, event)
-            raise error from None
-
-    def _answer(
-        self, released: tuple[Mapping[str, pa.Table], tuple[str, ...]], ticket: Any, stored: Any
-    ) -> None:
-        tables, notes = released
-        for i, planned in enumerate(self._planned):
-            mine = {
-                name.split(":", 1)[1]: table for name, table in tables.items() if name.startswith(f"{i}:")
-            }
-            said = tuple(note.split(":", 1)[1] for note in notes if note.startswith(f"{i}:"))
-            planned._result = self._session._finish(
-                planned.plan,
-                (mine, (*said, "one of a declared plan")),
-                used=planned.plan.event,
-                ticket=ticket,
-                stored=stored,
-            )
 
     def __enter__(self) -> DeclaredStatements:
         self._session._collecting = self

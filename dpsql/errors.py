@@ -90,7 +90,12 @@ class ParseError(Error):
 
 
 class BindError(Error):
-    """A table, column, function, option or type does not exist or does not fit. Nothing was charged."""
+    """A table, column, function, option or type does not exist or does not fit. Nothing was charged.
+
+    ``name`` is the function that the sentence speaks of, where whoever raised it did not know the analyst's text.
+    """
+
+    name: str | None = None
 
 
 class PrivacyError(Error):

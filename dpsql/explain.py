@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
 import pyarrow as pa
 
-from dpsql.ledger.ledger import Ledger
+from dpsql.ledger.ledger import BudgetState, Ledger
 from dpsql.mechanisms.expected import expected
-from dpsql.plan import Plan
+from dpsql.plan import Block, Plan
 from dpsql.policy import Budget
+from dpsql.prepared import Prepared
+from dpsql.privacy.events import Event, charged, compose
 from dpsql.privacy.rounding import text
 from dpsql.result import Result
 from dpsql.sql.chosen.thresholds import Declaration
@@ -20,10 +23,13 @@ from dpsql.sql.pretty import pretty
 FACTORS = tuple(Fraction(n, 10) for n in (1, 2, 5, 10, 20, 50, 100))
 """Epsilons of the table of expected errors, in parts of the statement's own."""
 
+_NOTHING_SPENT = "Nothing has been spent and no private data were read."
+
 
 @dataclass(frozen=True)
 class Explanation:
-    """A plan in words. ``str()`` is the text; ``.sql`` the exact queries; ``.json()`` all of it for programs.
+    """A plan in words. ``str()`` is the text; ``.sql`` the exact queries; ``.json()`` all of it for programs. Of several
+    statements, ``parts`` are the explanations of each, and ``price`` is that of all together.
 
     ``errors`` are the expected errors on a small grid of epsilons: ``errors.epsilons`` and, for each answer, its name
     and one error per epsilon.
@@ -35,8 +41,13 @@ class Explanation:
     finish: str
     as_json: bool = False
     errors: Errors | None = None
+    event: Event | None = None
+    parts: tuple[Explanation, ...] = ()
 
     def __str__(self) -> str:
+        if self.parts:
+            told = [f"Statement {i} of {len(self.parts)}:\n{part}" for i, part in enumerate(self.parts, 1)]
+            return "\n\n".join([*told, self.price])
         rows = [f"{i}. {sentence}" for i, sentence in enumerate(self.sentences, 1)]
         rows.append(self.price)
         if self.errors is not None:
@@ -48,7 +59,12 @@ class Explanation:
     __repr__ = __str__
 
     def json(self) -> str:
-        """The same as a JSON object: sentences, price, sql, finish, errors by epsilon."""
+        """The same as a JSON object: sentences, price, sql, finish, errors by epsilon; of several statements, a list of
+        these under ``statements``, and the price of all.
+        """
+        if self.parts:
+            each = [json.loads(part.json()) for part in self.parts]
+            return json.dumps({"statements": each, "price": self.price}, indent=2)
         said = {"sentences": self.sentences, "price": self.price, "sql": self.sql, "finish": self.finish}
         errors = self.errors.json() if self.errors is not None else {}
         return json.dumps({**said, "errors": errors}, indent=2)
@@ -118,26 +134,59 @@ def errors_of(plan: Plan, budget: Budget) -> Errors | None:
     return Errors(tuple(own * f for f in factors), rows, own, plan.confidence) if rows else None
 
 
-def explain_plan(plan: Plan, ledger: Ledger, budget: Budget, as_json: bool = False) -> Explanation:
-    """The explanation of a plan, priced in the session's accountant."""
-    sentences = [s for block in plan.blocks for s in block.explain()]
-    event = plan.event
+Written = Callable[[Block, str], str]
+"""The text that the engine gets for a query of a block's operator."""
+
+
+def explain_plan(
+    prepared: Prepared, ledger: Ledger, budget: Budget, written: Written, as_json: bool = False
+) -> Explanation:
+    """The explanation of a plan, priced in the session's accountant; what is stored is free."""
+    plan = prepared.plan
+    sentences = [*(s for block in plan.blocks for s in block.explain()), *plan.limits, *prepared.sentences()]
+    event = prepared.event
     if not plan.blocks:
         price = "It reads nothing private and costs nothing."
         sentences = ["This statement reads public data only."]
+    elif event is None and prepared.stored:
+        price = f"Would cost nothing: it is stored since {prepared.since}; {ledger.state().sentence}. No private data were read."
+    elif event is None and any(item.same is not None for item in prepared.asked):
+        price = f"Would cost nothing: the same is asked before; {ledger.state().sentence}. No private data were read."
     elif event is None:
         price = f"Would cost nothing more: it was reserved at DECLARE; {ledger.state().sentence}. No private data were read."
     else:
         state = ledger.state()
-        price = f"Would cost {event.sentence()}; {state.sentence}. Nothing has been spent and no private data were read."
-    queries = tuple(dict.fromkeys(q for block in plan.blocks for q in block.operator.queries))
+        price = f"Would cost {_charge(event, state)}; {state.sentence}. {_NOTHING_SPENT}"
+    queries = tuple(dict.fromkeys(written(block, q) for block in plan.blocks for q in block.operator.queries))
     return Explanation(
-        tuple(dict.fromkeys(sentences)), price, queries, plan.finish, as_json, errors_of(plan, budget)
+        tuple(dict.fromkeys(sentences)), price, queries, plan.finish, as_json, errors_of(plan, budget), event
     )
 
 
 def explain_declaration(declared: Declaration, ledger: Ledger, as_json: bool = False) -> Explanation:
     """What DECLARE would reserve, and how its questions would be answered."""
     event, state = declared.event, ledger.state()
-    price = f"Would reserve {event.sentence()}; {state.sentence}. Nothing has been spent and no private data were read."
-    return Explanation(declared.sentences(), price, (), "", as_json)
+    price = f"Would reserve {_charge(event, state)}; {state.sentence}. {_NOTHING_SPENT}"
+    return Explanation(declared.sentences(), price, (), "", as_json, event=event)
+
+
+def explain_all(parts: list[Explanation], ledger: Ledger) -> Explanation:
+    """The explanations of several statements, which are paid one after another, and what they cost together."""
+    if len(parts) == 1:
+        return parts[0]
+    events = [part.event for part in parts if part.event is not None]
+    if not events:
+        price = f"Together they would cost nothing; {ledger.state().sentence}. No private data were read."
+    else:
+        before, after = ledger.state(), ledger.state(events)
+        fits = ledger.would_admit(events)
+        left = f"then {after.sentence}" if fits else f"that is more than there is: {before.sentence}"
+        price = f"Together they would cost {_charge(compose(events), before)}; {left}. {_NOTHING_SPENT}"
+    sentences = tuple(sentence for part in parts for sentence in part.sentences)
+    queries = tuple(dict.fromkeys(query for part in parts for query in part.sql))
+    return Explanation(sentences, price, queries, "", any(p.as_json for p in parts), parts=tuple(parts))
+
+
+def _charge(event: Event, state: BudgetState) -> str:
+    """What the accountant would charge, as the line of cost will say it."""
+    return charged(event, state.accountant).sentence()

@@ -96,6 +96,8 @@ class Plan:
     """What is made of the releases before ``finish`` runs over them: post-processing."""
     renamed: tuple[Renamed, ...] | None = None
     """What ``finish`` gives, where it only gives columns their names."""
+    limits: tuple[str, ...] = ()
+    """Sentences of EXPLAIN on what of a unit's rows counts."""
 
     def direct(self, relations: Mapping[str, pa.Table]) -> pa.Table | None:
         """The finished relation, where no SQL is needed for it: the columns have the types that they are shown in."""

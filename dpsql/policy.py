@@ -35,6 +35,7 @@ from dpsql.policy_checks import (
     distinct,
     fold,
     name_of,
+    part,
     path_of,
     positive,
     probability,
@@ -43,29 +44,52 @@ from dpsql.policy_checks import (
     whole,
 )
 from dpsql.policy_toml import Document, Keys, parse, write
+from dpsql.policy_types import Format, has_length, type_of
+from dpsql.privacy.filters import MECHANISM_SHARE
 
-__all__ = ["Analyst", "Budget", "Column", "Hop", "Names", "Policy", "Table", "Value", "fold"]
+__all__ = ["Analyst", "Budget", "Column", "Format", "Hop", "Names", "Policy", "Table", "Value", "fold"]
 
 V = TypeVar("V")
 
 ACCOUNTANTS = ("zcdp", "basic", "gdp")
-FILES = (".parquet", ".csv", ".csv.gz", ".tsv", ".tsv.gz", ".json", ".jsonl", ".ndjson")
+TEXTS = {
+    ".csv": "csv", ".csv.gz": "csv", ".tsv": "tsv", ".tsv.gz": "tsv",
+    ".json": "json", ".jsonl": "json", ".ndjson": "json",
+}  # fmt: skip
+"""Endings of text files, whose types are not in them, and what kind of text it is."""
+FILES = (".parquet", *TEXTS)
 
 
 @dataclass(frozen=True)
 class Column:
-    """What the owner says of one column: its range, or the list of its public values, or both.
+    """What the owner says of one column: its type, its range, the list of its public values.
 
     Args:
+        type: DuckDB's type of it. A value that does not fit is NULL. Sources whose types would be inferred from rows
+            (CSV, JSON, columns of Python objects, several Parquet files) must have it.
         bounds: the lowest and the highest value that count; rows beyond are clamped. Numbers (of an INTERVAL column,
             seconds), or dates or times without a zone, which are kept as :class:`dpsql.policy_checks.Moment`.
         values: every value there can be, in the order in which groups are shown. Keys over it cost no delta.
+        max_length: letters of a text (items of a list) that count, 65,536 where it is left out; where an expression needs
+            a length, a longer value is NULL.
     """
 
     bounds: tuple[Fraction, Fraction] | None = None
     values: tuple[Value, ...] | None = None
+    type: str | None = None
+    max_length: int | None = None
 
     def __post_init__(self) -> None:
+        if self.type is not None:
+            settle(self, "type", type_of(self.type))
+        if self.max_length is not None:
+            whole("max_length", self.max_length)
+        if self.max_length is not None and self.type is not None and not has_length(self.type):
+            raise PolicyError(
+                f"max_length is for texts and lists, not for {self.type}.",
+                keys=("max_length",),
+                hint="remove max_length.",
+            )
         if self.bounds is not None:
             settle(self, "bounds", bounds_of(self.bounds))
         if self.values is not None:
@@ -85,7 +109,12 @@ class Table:
             user_id is the unit).
         max_rows: how many rows of one unit count in one group (1 where the unit is ROW).
         max_groups: how many groups one unit counts in, where a query does not say.
-        columns: bounds and public values, by column name.
+        columns: types, bounds and public values, by column name.
+        format: how a text source is written.
+        version: which version of the data this is, for instance a date; without it, the files' sizes and times.
+        max_fan_out: how many public rows one private row may meet; 10,000 where it is left out.
+        max_unit_rows: how many rows one unit may become where its own rows meet each other; a million where it is left
+            out.
     """
 
     name: str
@@ -95,6 +124,10 @@ class Table:
     max_rows: int | None = None
     max_groups: int | None = None
     columns: Mapping[str, Column] = field(default_factory=dict)
+    format: Format | None = None
+    version: str | None = None
+    max_fan_out: int | None = None
+    max_unit_rows: int | None = None
 
     def __post_init__(self) -> None:
         name_of(self.name)
@@ -102,13 +135,16 @@ class Table:
         settle(self, "columns", Names(self.columns))
         if not isinstance(self.public, bool):
             raise PolicyError("public is true or false.", keys=("public",))
-        for key in ("source", "privacy_unit"):
+        for key in ("source", "privacy_unit", "version"):
             text = getattr(self, key)
             if text is not None and (not isinstance(text, str) or not text.strip()):
                 raise PolicyError(f"{key} is text in quotes.", keys=(key,))
-        for key in ("max_rows", "max_groups"):
+        for key in ("max_rows", "max_groups", "max_fan_out", "max_unit_rows"):
             if getattr(self, key) is not None:
                 whole(key, getattr(self, key))
+        if self.format is not None:
+            self.format.fit(self.source, self.text)
+            settle(self, "format", None if self.format == Format() else self.format)
         if self.source is not None and "://" in self.source:
             raise PolicyError(
                 f"the source of {self.name} is not a local file or table.",
@@ -116,7 +152,7 @@ class Table:
                 hint="copy it beside the policy, or into the database.",
             )
         if self.public:
-            for key in ("privacy_unit", "max_rows", "max_groups"):
+            for key in ("privacy_unit", "max_rows", "max_groups", "max_fan_out", "max_unit_rows"):
                 if getattr(self, key) is not None:
                     raise PolicyError(
                         f"the table {self.name} is public, so it has no {key}.",
@@ -167,6 +203,17 @@ class Table:
         source = "" if self.source is None else self.source.lower()
         return source.endswith(FILES) or "/" in source or "*" in source
 
+    @property
+    def text(self) -> str | None:
+        """What kind of text the source is (``"csv"``, ``"tsv"`` or ``"json"``); None where it has types of its own."""
+        source = "" if self.source is None else self.source.lower()
+        return next((kind for ending, kind in TEXTS.items() if source.endswith(ending)), None)
+
+    @property
+    def several(self) -> bool:
+        """Whether the source is a pattern, which may find any number of files."""
+        return self.file and any(letter in (self.source or "") for letter in "*?[")
+
     def path(self, base: Path | None) -> Path:
         """Where the source file is, relative to the policy's folder."""
         return (base or Path()) / Path(self.source or "").expanduser()
@@ -182,6 +229,9 @@ class Budget:
             and delta) or ``"gdp"`` (Gaussian).
         max_epsilon_per_query: no block may ask for more.
         default_epsilon, default_delta: what a block costs that does not say.
+        mechanism_delta_share: the part of delta for mechanisms that have a delta of their own (groups with private
+            keys, stability tests); the rest pays for the conversion of zcdp and gdp. ``basic`` sums all deltas and
+            takes no notice of it. A ledger keeps the share that it was opened with.
 
     Numbers may be ints, Fractions, or floats (taken by the digits that print them).
 
@@ -195,6 +245,7 @@ class Budget:
     max_epsilon_per_query: Fraction | None = None
     default_epsilon: Fraction | None = None
     default_delta: Fraction | None = None
+    mechanism_delta_share: Fraction = MECHANISM_SHARE
 
     def __post_init__(self) -> None:
         settle(self, "epsilon", positive("epsilon", self.epsilon))
@@ -208,6 +259,7 @@ class Budget:
         for key in ("max_epsilon_per_query", "default_epsilon"):
             if getattr(self, key) is not None:
                 settle(self, key, positive(key, getattr(self, key)))
+        settle(self, "mechanism_delta_share", part("mechanism_delta_share", self.mechanism_delta_share))
         if self.default_delta is not None:
             settle(self, "default_delta", probability("default_delta", self.default_delta))
         for key, limit in (
@@ -222,6 +274,11 @@ class Budget:
                     keys=(key,),
                     hint=f"make {key} smaller, or {limit} larger.",
                 )
+
+    @property
+    def mechanism_delta(self) -> Fraction:
+        """The delta of all mechanisms that have one of their own, together."""
+        return self.delta if self.accountant == "basic" else self.delta * self.mechanism_delta_share
 
 
 @dataclass(frozen=True)
@@ -330,9 +387,9 @@ class Policy:
         """TOML that :meth:`loads` reads back as an equal policy."""
         return write(
             {
-                "budget": _given(self.budget),
-                "tables": {name: _given(table) for name, table in self.tables.items()},
-                "analysts": {name: _given(analyst) for name, analyst in self.analysts.items()},
+                "budget": given_fields(self.budget),
+                "tables": {name: given_fields(table) for name, table in self.tables.items()},
+                "analysts": {name: given_fields(analyst) for name, analyst in self.analysts.items()},
             }
         )
 
@@ -383,9 +440,13 @@ def _table(document: Document, name: str) -> Table:
     for column in _section(document, (*keys, "columns")) if "columns" in given else ():
         here = (*keys, "columns", column)
         said = _section(document, here)
-        _known(document, here, said, ("bounds", "values"))
+        _known(document, here, said, tuple(Column.__dataclass_fields__))
         columns[column] = _made(document, here, Column, said)
     given["columns"] = columns
+    if "format" in given:
+        place = (*keys, "format")
+        _known(document, place, _section(document, place), tuple(Format.__dataclass_fields__))
+        given["format"] = _made(document, place, Format, given["format"])
     return _made(document, keys, Table, {"name": name, **given})
 
 
@@ -415,13 +476,15 @@ def _known(document: Document, keys: Keys, given: Mapping[str, Any], known: tupl
             raise document.error((*keys, key), f"unknown key {key} in {place}.", did_you_mean(key, known))
 
 
-def _given(value: Budget | Table | Analyst | Column) -> dict[str, Any]:
-    """The fields that say something, in order, without a table's name (its section has it)."""
+def given_fields(value: Budget | Table | Analyst | Column | Format) -> dict[str, Any]:
+    """Collect the fields that say something, in order, without a table's name (its section has it)."""
     said: dict[str, Any] = {}
     for key, declared in type(value).__dataclass_fields__.items():
         item = getattr(value, key)
         if key == "columns":
-            item = {name: _given(column) for name, column in item.items()}
+            item = {name: given_fields(column) for name, column in item.items()}
+        if isinstance(item, Format):
+            item = given_fields(item)
         if key != "name" and item is not None and item != {} and item != declared.default:
             said[key] = item
     return said

@@ -131,6 +131,14 @@ def probability(key: str, value: object) -> Fraction:
     return number
 
 
+def part(key: str, value: object) -> Fraction:
+    """A part of a whole: at least 0, and less than 1."""
+    number = fraction(key, value)
+    if not 0 <= number < 1:
+        raise PolicyError(f"{key} must be at least 0 and less than 1.", keys=(key,), hint=f"{key} = 0.5")
+    return number
+
+
 def whole(key: str, value: object) -> None:
     """Refuses what is not a whole number of at least 1."""
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**31:

@@ -28,6 +28,7 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _KEY = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')"""
 _DOTTED = re.compile(rf"\s*{_KEY}(?:\s*\.\s*{_KEY})*\s*")
 _PART = re.compile(_KEY)
+_LEAF = {"type", "bounds", "values", "max_length"}
 
 
 class NotExact:
@@ -191,8 +192,8 @@ def _section(data: Mapping[str, Any], keys: Keys, lines: list[str]) -> None:
 
 
 def _is_section(value: Any) -> bool:
-    """A mapping that is not a leaf: leaves (a column's bounds and values) are written on one line."""
-    return isinstance(value, Mapping) and not ({"bounds", "values"} >= set(value) and bool(value))
+    """A mapping that is not a leaf: leaves (what is said of a column) are written on one line."""
+    return isinstance(value, Mapping) and not (set(value) <= _LEAF and bool(value))
 
 
 def _name(key: str) -> str:

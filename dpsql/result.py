@@ -42,8 +42,9 @@ class Result:
         intervals: for a column with error bars, one ``(low, high)`` per row, None where a value has none; or the low
             and the high ends as two Arrow columns. They are in units of the column and cover the noise, not what clamping
             to bounds removed.
-        loss: what it cost, as people read it: ``"ε=0.1"``; empty for a public statement.
-        event: what the ledger settled; None for a public statement.
+        loss: what it cost, as people read it: ``"ε=0.1"``; ``"no charge"`` where all of it was stored, empty for a public
+            statement.
+        event: what the ledger settled; None where nothing was charged.
         notes: sentences that belong under the table.
         statement_id: the ledger's number of the charge; None when there is none.
         cost_line: cost and what is left, ``"cost ε=0.1 · ε=0.8 of ε=1 left"``.

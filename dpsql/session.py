@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -12,30 +12,38 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pyarrow as pa
 
 from dpsql.alarms import Alarms
+from dpsql.block_keys import BlockKeys
 from dpsql.declared import DeclaredStatements
 from dpsql.engine.choose import open_engine
 from dpsql.engine.finish import Finisher
-from dpsql.errors import BindError, BudgetExceeded, EngineError, Error, Interrupted, PolicyError, PrivacyError
-from dpsql.explain import Explanation, explain_declaration, explain_plan
+from dpsql.engine.parser import serialise
+from dpsql.errors import BindError, BudgetExceeded, EngineError, Error, Interrupted, PrivacyError
+from dpsql.explain import Explanation, explain_all, explain_declaration, explain_plan
+from dpsql.kept import KeptResults
 from dpsql.ledger.ledger import Ledger
-from dpsql.mechanisms.base import SALT, Read, Reader, Release
+from dpsql.mechanisms.base import Read, Reader, filled
+from dpsql.mechanisms.returned import Registered
 from dpsql.noise.entropy import Entropy
-from dpsql.plan import Plan
+from dpsql.plan import Block, Plan
 from dpsql.policy import Policy
-from dpsql.privacy.events import Event, charged, compose
+from dpsql.prepared import FREE, Prepared, Preparer, cost_line
+from dpsql.privacy.events import Event, charged
 from dpsql.result import Result, upstairs
 from dpsql.show import show
 from dpsql.sql.bind import bind
 from dpsql.sql.chosen.thresholds import Declaration, bind_declare
+from dpsql.sql.exact.gate import Gate
 from dpsql.sql.options import epsilon_text
 from dpsql.sql.parse import Statement, parse
 from dpsql.sql.relations.catalog import Catalog
 from dpsql.sql.remembered import Plans
-from dpsql.stored import pack, unpack
+from dpsql.sql.stable.registered import registered
 
 if TYPE_CHECKING:
     from dpsql.engine.base import Engine
 
+_STAND_INS = {"salt": 0, "first": 0, "last": 1}
+"""Values of parameters, where a text is only bound."""
 _LIMITS = "dpsql.connect(resources=...) sets how much memory and time a query may take."
 _WITHHELD = "the engine failed while it read private data; the statement stays charged, and why is withheld."
 
@@ -60,8 +68,9 @@ def connect(
             Python and no path, the budget lasts for this process only.
         analyst: who asks, where the policy gives analysts shares of their own.
         resources: for DuckDB: ``{"memory_limit": "1GiB", "threads": 2, "temp_directory": "/scratch"}``. What does not
-            fit the memory is spilled to files there, private rows and all; without ``threads``, there is one for each
-            256 MiB at most. ``"time_limit": 60`` stops an exact query
+            fit the memory is spilled, private rows and all, to a directory below it (by default below the user's state
+            directory) that nobody else may enter and that is removed with the session; without ``threads``, there is
+            one for each 256 MiB at most. ``"time_limit": 60`` stops an exact query
             after so many seconds. A statement that reaches a limit fails like any other: it stays charged, and the
             message is the same.
 
@@ -89,14 +98,19 @@ class Session:
 
     def __init__(self, policy: Policy, engine: Engine, ledger: Ledger) -> None:
         self.policy = policy
-        self._fingerprint = policy.fingerprint
         self._engine = engine
         self._ledger = ledger
         self._entropy = Entropy()
-        self._functions: dict[str, Callable[..., object]] = {}
-        self._catalog = Catalog(policy, engine, policy.budget.accountant, self._functions)
+        self._functions: dict[str, Registered] = {}
         self._finisher = Finisher(engine, policy)
+        self._kept = KeptResults(policy, self._finisher)
+        self._catalog = self._catalog_of(policy)
+        self._gate = Gate(self._catalog, serialise)
         self._plans = Plans(self._catalog, self._finisher)
+        self._preparer = Preparer(
+            BlockKeys(policy, engine, self._gate, self._catalog.schema), ledger, self._lend,
+            lambda plan, block: _names(self._lent(plan, block)), engine.version,
+        )  # fmt: skip
         self._alarms = Alarms(ledger, self._entropy)
         self._collecting: DeclaredStatements | None = None
 
@@ -135,15 +149,36 @@ class Session:
         statements = parse(text, params)
         declared = dict(self._alarms.declared)
         with self._defaulting(epsilon):
-            plans = [self._bind(statement, declared) for statement in statements]
+            plans = self._bind_all(statements, declared)
         results: list[Result] = []
+        kept = False
         try:
             for statement, plan in zip(statements, plans, strict=True):
+                if kept:  # what was foretold is known by now
+                    with self._defaulting(epsilon):
+                        plan = self._bind(statement, declared)
                 results.append(self._answer(statement, plan, fresh))
+                if statement.keep:
+                    self._kept.keep(statement.keep, results[-1])
+                    kept = True
         except Error as error:
             error.answered = tuple(results)
             raise
         return results
+
+    def _bind_all(
+        self, statements: list[Statement], declared: dict[str, Declaration]
+    ) -> list[Plan | Declaration | None]:
+        """Binds the statements of a cell, those after ``out << SELECT ...`` to what it will give."""
+        plans = []
+        with self._kept.foretelling():
+            for statement in statements:
+                if statement.keep:
+                    self._kept.check_statement(statement)
+                plans.append(self._bind(statement, declared))
+                if statement.keep and isinstance(plans[-1], Plan):
+                    self._kept.foretell(statement.keep, plans[-1])
+        return plans
 
     @contextlib.contextmanager
     def _defaulting(self, epsilon: str | Fraction | None) -> Iterator[None]:
@@ -155,11 +190,17 @@ class Session:
         kept = self._catalog
         budget = replace(self.policy.budget, default_epsilon=value)
         policy = replace(self.policy, budget=budget)
-        self._catalog = Catalog(policy, self._engine, budget.accountant, self._functions)
+        self._catalog = self._catalog_of(policy)
         try:
             yield
         finally:
             self._catalog = kept
+
+    def _catalog_of(self, policy: Policy) -> Catalog:
+        left = lambda: self._ledger.state().left_delta  # noqa: E731 - a hint asks only when it is given
+        return Catalog(
+            policy, self._engine, policy.budget.accountant, self._functions, left, self._kept.by_name
+        )
 
     def plan(self) -> DeclaredStatements:
         """``with session.plan() as plan:``: statements are declared, priced together as one event, then run.
@@ -177,21 +218,18 @@ class Session:
         except BindError as error:
             error.span = statement.span
             raise error.located(statement.text) from None
-        key = plan.key(self._fingerprint, self._engine.version())
-        stored = None if fresh or plan.event is None else self._ledger.replay(key)
-        if stored is not None:
-            return self._finish(plan, unpack(stored.release), stored=stored)
-        ticket = self._reserve(statement, plan, key)
-        releases, outcome = self._release(plan)
-        if releases is None:
-            self._fail(ticket, plan, outcome)
-        paid = [releases[block.name].event for block in plan.blocks if not block.prepaid]
-        used = compose(paid) if paid else None
-        relations = {name: release.table for name, release in releases.items()}
-        notes = tuple(note for release in releases.values() for note in release.notes)
-        if ticket is not None and used is not None:
-            self._ledger.settle(ticket, used, pack(relations, notes), "released")
-        return self._finish(plan, (relations, notes), used=used, ticket=ticket)
+        prepared = self._prepare([plan], fresh)
+        ticket = self._reserve(statement.source, prepared[0].event, statement)
+        self._release(prepared, ticket, prepared[0].event)
+        if ticket is not None:
+            used = prepared[0].used
+            assert used is not None
+            self._ledger.settle(ticket, used, None, "released", self._preparer.kept(prepared))
+        return self._finish(prepared[0], ticket)
+
+    def _prepare(self, plans: Sequence[Plan], fresh: bool = False) -> list[Prepared]:
+        """Looks up which blocks of statements are stored, and so are free."""
+        return self._preparer.prepare(plans, fresh)
 
     def _bind(self, statement: Statement, declared: dict[str, Declaration]) -> Plan | Declaration | None:
         """The plan of a query, or what it declares; None for the other statements. Refusals are logged, at no cost."""
@@ -200,7 +238,9 @@ class Session:
             declared[declaration.name.lower()] = declaration
             return declaration
         if statement.kind == "explain":
-            self._explain(statement)  # what it would refuse is refused before anything is paid
+            self._explain(
+                statement, dict(declared)
+            )  # what it would refuse is refused before anything is paid
         if statement.kind != "query":
             return None
         try:
@@ -213,92 +253,89 @@ class Session:
 
     def _check(self, plan: Plan) -> None:
         """What the engine would refuse on any data is refused before it is paid."""
+        released = {b.name for b in plan.blocks}
         for block in plan.blocks:
-            schemas = {b.name: b.columns for b in plan.blocks}
-            lent = {i.name: self._finisher.describe(i.sql, schemas, plan.public) for i in block.inputs}
-            lent |= getattr(block.operator, "lends", {})
+            lent = self._lent(plan, block)
             apart = getattr(block.operator, "apart", ())
             for item in block.inputs if not self._engine.lossless else ():
-                if not any(name in item.sql for name in schemas):
+                if not any(name in item.sql for name in released):
                     self._engine.lendable(self._finisher.finish(item.sql, {}, plan.public))
+            self._gate.prove(block.operator, _names({i.name: lent[i.name] for i in block.inputs}))
             for query in getattr(block.operator, "checked", block.operator.queries):
-                self._engine.check(query.replace(SALT, "0"), lent, query in apart)
+                text = query if query in apart else self._gate.exact(query, _names(lent))
+                self._engine.check(filled(text, _STAND_INS), lent, query in apart)
 
-    def _reserve(self, statement: Statement, plan: Plan, key: str) -> Any:
-        if plan.event is None:
+    def _lent(self, plan: Plan, block: Block) -> dict[str, Sequence[tuple[str, str]]]:
+        """Names and columns of the public relations that a block's exact queries read."""
+        schemas = {b.name: b.columns for b in plan.blocks}
+        lent = {i.name: self._finisher.describe(i.sql, schemas, plan.public) for i in block.inputs}
+        return {**lent, **getattr(block.operator, "lends", {})}
+
+    def _reserve(self, text: str, event: Event | None, statement: Statement | None = None) -> Any:
+        if event is None:
             return None
         try:
-            return self._ledger.reserve(plan.event, statement.source, key)
+            return self._ledger.reserve(event, text)
         except BudgetExceeded as error:
-            self._ledger.refuse(statement.source, error.message, plan.event)
-            raise error.located(statement.text) from None
+            self._ledger.refuse(text, error.message, event)
+            raise error.located(statement.text) if statement is not None else error from None
 
-    def _release(self, plan: Plan) -> tuple[dict[str, Release] | None, str]:
-        """Runs the blocks. Never raises: no traceback of it, whose frames hold exact values, is ever seen."""
-        releases: dict[str, Release] = {}
+    def _release(self, prepared: Sequence[Prepared], ticket: Any, event: Event | None) -> None:
+        """Runs the blocks that are not stored.
+
+        Raises:
+            EngineError, Interrupted: in words of ours. No traceback of what went wrong, whose frames hold exact values,
+                is ever seen.
+        """
+        outcome = self._preparer.draw_all(
+            prepared,
+            lambda block, lent: block.operator.release(self._reader(lent, block.operator), self._entropy),
+        )
+        if outcome != "released":
+            self._fail(ticket, outcome, event)
+
+    def _lend(self, sql: str, relations: Mapping[str, pa.Table], public: tuple[str, ...]) -> pa.Table:
         lend = self._finisher.lend if self._engine.lossless else self._finisher.finish
-        try:
-            for block in plan.blocks:
-                relations = {name: release.table for name, release in releases.items()}
-                lent = {item.name: lend(item.sql, relations, plan.public) for item in block.inputs}
-                releases[block.name] = block.operator.release(self._reader(lent), self._entropy)
-        except KeyboardInterrupt:
-            return None, "interrupted"
-        except Exception:
-            return None, "failed"
-        return releases, "released"
+        return lend(sql, relations, public)
 
-    def _reader(self, lent: Mapping[str, pa.Table]) -> Read:
+    def _reader(self, lent: Mapping[str, pa.Table], operator: object = None) -> Read:
         stream = getattr(self._engine, "batches", None)
         apart = getattr(self._engine, "apart", None)
-        return Reader(self._engine.execute, lent, getattr(self._engine, "room", 0), stream, apart)
+        room = getattr(self._engine, "room", 0)
+        return Reader(self._engine.execute, lent, room, stream, apart, self._gate.reading(operator))
 
-    def _fail(self, ticket: Any, plan: Plan, outcome: str, event: Event | None = None) -> NoReturn:
-        event = event or plan.event
+    def _fail(self, ticket: Any, outcome: str, event: Event | None) -> NoReturn:
         if ticket is not None and event is not None:
             self._ledger.settle(ticket, event, None, outcome)
         if outcome == "interrupted":
-            loss = f" {event.sentence()} stays charged." if event is not None else ""
+            loss = f" {self._charge(event)} stays charged." if event is not None else ""
             raise Interrupted(f"the statement was stopped.{loss}")
         raise EngineError(_WITHHELD, hint=_LIMITS)
 
-    def _finish(
-        self,
-        plan: Plan,
-        released: tuple[Mapping[str, pa.Table], tuple[str, ...]],
-        used: Event | None = None,
-        ticket: Any = None,
-        stored: Any = None,
-    ) -> Result:
+    def _finish(self, prepared: Prepared, ticket: Any = None, notes: tuple[str, ...] = ()) -> Result:
         """The outer SQL, over what was released: post-processing, free."""
-        relations, notes = released
+        plan, relations = prepared.plan, prepared.relations
         table = plan.direct(relations)
         if table is None:
             table = self._finisher.finish(plan.finish, plan.adjusted(relations), plan.public)
-        event = used if used is not None else stored.event if stored is not None else None
+        event = prepared.used
+        statements = [ticket.statement_id] if event is not None else [s.statement_id for s in prepared.stored]
         return Result.finished(
             table,
             plan.columns,
             plan.intervals,
-            loss=self._charge(event),
+            loss=FREE if event is None and prepared.stored else self._charge(event),
             event=event,
-            notes=(*plan.notes, *notes),
-            statement_id=ticket.statement_id
-            if ticket is not None
-            else stored.statement_id
-            if stored
-            else None,
-            cost_line=self._cost_line(event, stored),
+            notes=(*plan.notes, *prepared.notes, *notes),
+            statement_id=max(statements, default=None),
+            cost_line=self._cost_line(event, prepared.since),
             confidence=plan.confidence,
         )
 
-    def _cost_line(self, event: Event | None, stored: Any) -> str:
-        if event is None:
-            return "no charge"
-        left = self._ledger.state().sentence
-        if stored is not None:
-            return f"from {stored.when_text}, no charge · {left}"
-        return f"cost {self._charge(event)} · {left}"
+    def _cost_line(self, event: Event | None, since: str = "") -> str:
+        if event is None and not since:
+            return FREE
+        return cost_line(self._charge(event), since, self._ledger.state().sentence)
 
     def _charge(self, event: Event | None) -> str:
         """What the session's accountant charges, in words."""
@@ -308,7 +345,7 @@ class Session:
 
     def _other(self, statement: Statement, declaration: Declaration | None) -> Result:
         if statement.kind == "show":
-            return show(self.policy, self._ledger, statement.name)
+            return show(self.policy, self._ledger, statement.name, self._kept.names)
         if statement.kind == "explain":
             return self._explain(statement).result()
         if declaration is not None:
@@ -336,21 +373,36 @@ class Session:
             loss=self._charge(event),
             event=event,
             statement_id=ticket.statement_id,
-            cost_line=self._cost_line(event, None),
+            cost_line=self._cost_line(event),
         )
 
     def explain(self, text: str, params: Mapping[str, Any] | None = None) -> Explanation:
-        """What a statement would do and cost. Spends nothing and reads no private data."""
+        """What statements would do and cost, each and all together. Spends nothing and reads no private data."""
         statements = [s for s in parse(text, params) if s.kind in ("query", "explain", "declare")]
         if not statements:
             raise PrivacyError("there is no query to explain.")
-        return self._explain(statements[-1])
+        declared = dict(self._alarms.declared)
+        paid: dict[str, Any] = {}
+        return explain_all([self._explain(s, declared, paid) for s in statements], self._ledger)
 
-    def _explain(self, statement: Statement) -> Explanation:
+    def _explain(
+        self, statement: Statement, declared: dict[str, Declaration] | None = None,
+        paid: dict[str, Any] | None = None,
+    ) -> Explanation:  # fmt: skip
+        """The explanation of one statement; what it declares, and which blocks it pays, is known to those after it."""
+        declared = dict(self._alarms.declared) if declared is None else declared
         if statement.name:
-            return explain_declaration(bind_declare(statement, self._catalog), self._ledger, statement.json)
-        plan = bind(statement, self._catalog, self._finisher, self._alarms.declared)
-        return explain_plan(plan, self._ledger, self.policy.budget, as_json=statement.json)
+            declaration = bind_declare(statement, self._catalog)
+            declared[declaration.name.lower()] = declaration
+            return explain_declaration(declaration, self._ledger, statement.json)
+        plan = bind(statement, self._catalog, self._finisher, declared)
+
+        def written(block: Block, query: str) -> str:
+            apart = query in getattr(block.operator, "apart", ())
+            return query if apart else self._gate.shown(query, _names(self._lent(plan, block)))
+
+        (prepared,) = self._preparer.prepare([plan], paid=paid)
+        return explain_plan(prepared, self._ledger, self.policy.budget, written, as_json=statement.json)
 
     def budget(self) -> Any:
         """What is left, what was spent, and on what: :meth:`dpsql.ledger.ledger.Ledger.state`."""
@@ -371,7 +423,8 @@ class Session:
         Raises:
             BindError: the policy names no such table.
         """
-        return self._catalog.schema(self._catalog.find(table, None))
+        kept = self._kept.schema(table)
+        return kept if kept is not None else self._catalog.schema(self._catalog.find(table, None))
 
     def plot(self, what: str = "budget") -> Any:
         """A picture, as a matplotlib Axes: what is left after each charge (``"budget"``), or what the budget promises
@@ -383,22 +436,40 @@ class Session:
         return upstairs("plots").of_account(self._ledger, what)
 
     def tables(self) -> Result:
-        """The tables that the policy names."""
-        return show(self.policy, self._ledger, "TABLES")
+        """The tables that the policy names, and the results that are kept."""
+        return show(self.policy, self._ledger, "TABLES", self._kept.names)
 
-    def register(self, name: str, function: Callable[..., object]) -> None:
-        """Makes a Python function known to ``SELECT WITH SUBSAMPLE``: it is run on each block's rows."""
-        if not name.isidentifier():
-            raise PolicyError(f"{name!r} can't be the name of a function.")
-        self._functions[name.lower()] = function
+    def keep(self, name: str, result: Any) -> None:
+        """Keep a result as a public relation of later statements, as ``name << SELECT ...`` does; another is replaced.
 
-    @contextlib.contextmanager
-    def _interruptible(self) -> Iterator[None]:
-        try:
-            yield
-        except KeyboardInterrupt:
-            self._engine.interrupt()
-            raise
+        Args:
+            name: a word; not the name of a private table. result: a :class:`Result`, or a pandas, polars or Arrow table.
+
+        Raises:
+            BindError: a name that can't be taken, or no table.
+        """
+        self._kept.keep(name, result)
+
+    def check_name(self, name: str) -> None:
+        """Refuse a name that no result can be kept by, with a BindError: no word, or the name of a private table."""
+        self._kept.check(name)
+
+    def register(
+        self, name: str, function: Callable[..., object], *, returns: Any = None, length: int | None = None
+    ) -> None:
+        """Makes a Python function known to ``SELECT WITH SUBSAMPLE``: it is run on each block's rows.
+
+        Args:
+            name: what SQL calls it. function: takes the columns as numpy arrays.
+            returns: what it returns: a SQL type (``"DOUBLE"``, ``"VARCHAR[]"``) or a Python type (``float``,
+                ``list[str]``). Where it is declared, a combiner that it does not fit is refused before anything is paid.
+            length: the result is a list of so many values of that type. Numbers are then combined coordinate by
+                coordinate.
+
+        Raises:
+            PolicyError, BindError: a name, a type or a length that a function can't have.
+        """
+        self._functions[name.lower()] = registered(name, function, returns, length)
 
     def close(self) -> None:
         """Closes the engine and the ledger. The charges stay."""
@@ -413,3 +484,7 @@ class Session:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+def _names(lent: Mapping[str, Sequence[tuple[str, str]]]) -> dict[str, list[str]]:
+    return {name: [column for column, _ in columns] for name, columns in lent.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from typing import Any
 
@@ -14,9 +14,13 @@ from dpsql.policy import Policy
 from dpsql.result import Result
 
 
-def show(policy: Policy, ledger: Ledger, what: str) -> Result:
-    """The relation that ``SHOW <what>`` displays."""
+def show(policy: Policy, ledger: Ledger, what: str, kept: Iterable[str] = ()) -> Result:
+    """Makes the relation that ``SHOW <what>`` displays; ``kept`` are the names of kept results."""
     columns = _SHOWN[what](policy, ledger)
+    if what == "TABLES":
+        for name in kept:
+            for values, value in zip(columns.values(), (name, "kept result", "", None, None), strict=True):
+                values.append(value)
     return Result(pa.table(columns), cost_line="no charge")
 
 
@@ -50,7 +54,7 @@ def _budget(policy: Policy, ledger: Ledger) -> dict[str, list[Any]]:
 
 
 def _ledger(policy: Policy, ledger: Ledger) -> dict[str, list[Any]]:
-    return _columns(*entry_rows(ledger.entries()))
+    return _columns(*entry_rows(ledger.entries(), ledger.terms.accountant))
 
 
 def _tradeoff(policy: Policy, ledger: Ledger) -> dict[str, list[Any]]:

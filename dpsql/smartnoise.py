@@ -17,7 +17,7 @@ from fractions import Fraction
 from typing import Any
 
 from dpsql.errors import PolicyError, did_you_mean
-from dpsql.policy import Budget, Column, Policy, Table
+from dpsql.policy import TEXTS, Budget, Column, Policy, Table
 from dpsql.result import MissingLibrary
 
 _TABLE = (
@@ -35,6 +35,10 @@ _COLUMN = (
     "cardinality", "bounded", "auto_lower", "auto_upper",
 )  # fmt: skip
 _NUMBERS = ("int", "float", "integer", "number", "decimal")
+_TYPES = {
+    "int": "BIGINT", "integer": "BIGINT", "float": "DOUBLE", "number": "DOUBLE", "decimal": "DOUBLE",
+    "string": "VARCHAR", "boolean": "BOOLEAN", "datetime": "TIMESTAMP",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -149,6 +153,12 @@ def _fold(name: str) -> str:
     return name.lower()
 
 
+def _type(source: str | None, item: Mapping[str, Any]) -> str | None:
+    """The type of a column, where the source is text, which has none of its own."""
+    text = source is not None and source.lower().endswith(tuple(TEXTS))
+    return _TYPES.get(str(item.get("type", "")).lower()) if text else None
+
+
 def _table(
     name: str, path: tuple[str, ...], node: Mapping[str, Any], source: str | None, notes: list[str]
 ) -> Table | None:
@@ -165,12 +175,15 @@ def _table(
         if not isinstance(item, Mapping):
             continue
         column = _bare(str(item.get("name") or key))
+        kind = _type(source, item)
+        if kind is not None:
+            columns[column] = Column(type=kind)
         if item.get("private_id") or item.get("is_key"):
             units.append(column)
             continue
         bounds = _bounds(f"{name}.{column}", item, notes)
         if bounds is not None:
-            columns[column] = Column(bounds=bounds)
+            columns[column] = Column(bounds=bounds, type=kind)
     for option, said in (
         ("sample_max_ids", "rows over the limit of a unit are always held back here"),
         ("clamp_columns", "values are always clamped to their bounds here"),

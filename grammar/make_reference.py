@@ -61,7 +61,10 @@ def reference() -> str:
         _signature("dpsql.connect", dpsql.connect),
         *(_class(kind) for kind in (dpsql.Session, dpsql.Result)),
         "## The policy",
-        *(_fields(kind) for kind in (policy.Budget, policy.Table, policy.Column, policy.Analyst)),
+        *(
+            _fields(kind)
+            for kind in (policy.Budget, policy.Table, policy.Column, policy.Format, policy.Analyst)
+        ),
         "## Errors\n\n```\n" + _tree() + "\n```",
         "## The command line\n\n```\n" + _commands() + "\n```",
     ]

@@ -23,9 +23,10 @@ demo = Path(dpsql.__file__).parent / "demo"
 text = (demo / "policy.toml").read_text()
 text = text.replace("epsilon = 3\\n", "epsilon = 30\\n").replace('max_epsilon_per_query = 2', 'max_epsilon_per_query = 5')
 text = text.replace('"visits.parquet"', f'"{demo}/visits.parquet"').replace('"plans.parquet"', f'"{demo}/plans.parquet"')
-Path("policy.toml").write_text(text)
+Path("NAME.toml").write_text(text)
 %load_ext dpsql
-%dpsql connect --policy policy.toml"""
+%dpsql connect --policy NAME.toml"""
+"""NAME is the notebook's own, so that the ledger beside the policy is its own too."""
 
 # A line that starts with "# " is prose; any other is a cell. Cells are told apart by blank lines.
 CHOOSING = [
@@ -36,7 +37,7 @@ bound cuts off little. Releasing a noisy number for every candidate would pay fo
 technique pays for the hits only, and the exponential mechanism for one choice.
 
 The policy is the demo's, with a larger budget, so that all of these fit in one notebook.""",
-    OPEN,
+    OPEN.replace("NAME", "choosing"),
     """## The first candidate above a threshold
 
 Candidates are a public table or a CTE; they are asked in its order. Which age is the first from which fewer than
@@ -114,7 +115,7 @@ STABLE = [
 Some functions have no useful bound on what one person may change: a median, a mode, a spread, a model. Two ways to release
 them all the same. *Propose, test, release*: if the data are far from any table with another answer, the answer may come out
 as it is. *Subsample and aggregate*: run anything on many blocks of people, and combine the blocks' results privately.""",
-    OPEN.replace("epsilon = 30", "epsilon = 40"),
+    OPEN.replace("NAME", "stable_answers").replace("epsilon = 30", "epsilon = 40"),
     """## The spread of spending
 
 `IQR` is tested on the scale of powers of two, then released with a factor of noise. A test that fails gives NULL, and is

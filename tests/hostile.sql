@@ -232,7 +232,7 @@ SELECT COUNT(*) FROM people WHERE NULLIF(name, 5) = '5'
 -- verdict: refused
 SELECT COUNT(*) FROM people WHERE GREATEST(name, 5) = '5'
 
--- verdict: refused
+-- verdict: answered
 SELECT COUNT(*) FROM people WHERE age = '5'
 
 -- verdict: refused
@@ -1231,22 +1231,22 @@ SELECT COUNT(*) FROM people WHERE year(name) = 2020
 
 -- class: public functions, names, shapes of FROM, subqueries in public places
 
--- verdict: answered
+-- verdict: refused
 SELECT current_setting('threads')
 
--- verdict: answered
+-- verdict: refused
 SELECT getvariable('x')
 
--- verdict: answered
+-- verdict: refused
 SELECT current_query()
 
--- verdict: answered
+-- verdict: refused
 SELECT version()
 
--- verdict: answered
+-- verdict: refused
 SELECT current_database()
 
--- verdict: answered
+-- verdict: refused
 SELECT pg_get_viewdef(1)
 
 -- verdict: refused
@@ -1363,7 +1363,7 @@ SELECT ARRAY(SELECT name FROM people)
 -- verdict: refused
 VALUES ((SELECT name FROM people LIMIT 1))
 
--- verdict: refused
+-- verdict: answered
 SELECT * FROM (VALUES ((SELECT MAX(age) FROM people))) v(x)
 
 -- verdict: refused
@@ -1480,8 +1480,8 @@ SELECT * FROM dpsql_loading
 -- verdict: refused
 EXPLAIN (ANALYZE) SELECT COUNT(*) FROM people
 
--- verdict: refused
-SELECT COUNT(*) FROM people LIMIT (SELECT COUNT(*) FROM visits)
+-- verdict: answered
+SELECT COUNT(*) FROM people LIMIT (SELECT ABS(COUNT(*)) + 1 FROM visits)
 
 -- verdict: refused
 SELECT beds FROM wards LIMIT (SELECT age FROM people WHERE person_id = 666)
@@ -1510,7 +1510,7 @@ SELECT CASE WHEN EXISTS (SELECT 1 FROM people WHERE age > 118) THEN 1 ELSE 1 // 
 -- verdict: refused
 SELECT error((SELECT MAX(name) FROM people))
 
--- verdict: refused
+-- verdict: answered
 SELECT COUNT(*) FROM range((SELECT MAX(age) FROM people))
 
 -- verdict: refused

@@ -15,11 +15,22 @@ PACKAGE = Path(__file__).resolve().parents[1] / "dpsql"
 # From the ground up. A room imports from its own floor and from those below it.
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("errors",),
-    ("policy", "policy_checks", "policy_toml", "noise", "privacy"),
+    ("policy", "policy_checks", "policy_toml", "policy_types", "policy_columns", "noise", "privacy"),
     ("mechanisms", "ledger"),
     ("plan",),
     ("sql", "engine"),
-    ("result", "stored", "explain", "show", "alarms", "declared", "session"),
+    (
+        "result",
+        "stored",
+        "explain",
+        "show",
+        "alarms",
+        "declared",
+        "kept",
+        "prepared",
+        "block_keys",
+        "session",
+    ),
     ("notebook", "cli", "check", "smartnoise", "dbapi", "demo"),
 )
 FLOOR = {room: height for height, rooms in enumerate(FLOORS) for room in rooms}

@@ -177,6 +177,59 @@ def test_policy_check_names_what_is_missing(run: Run, tmp_path: Path) -> None:
     assert not re.search(r"64\.28|39182", out), "nothing is looked up in the rows"
 
 
+CSV = """
+[budget]
+epsilon = 1
+default_epsilon = 0.1
+[tables.visits]
+source = "visits.{ending}"
+privacy_unit = "person"
+max_rows = 5
+{more}
+"""
+
+
+def test_policy_check_proposes_types_of_a_source_that_has_none(run: Run, tmp_path: Path) -> None:
+    """What it prints is what has to be pasted: with it, nothing is missing."""
+    (tmp_path / "visits.csv").write_text("person,Age,day,note\n1,33,2024-01-02,x\n2,44,2024-01-03,y\n")
+    policy = tmp_path / "p.toml"
+    policy.write_text(CSV.format(ending="csv", more="columns.age = { bounds = [0, 120] }"))
+    status, out, _ = run("policy", "check", str(policy))
+    assert status == 1 and "the types of its columns, which visits.csv does not say" in out
+    assert 'age = { type = "BIGINT", bounds = [0, 120] }' in out and 'day = { type = "DATE" }' in out
+    pasted = out.split("and paste:")[1].split("From public knowledge")[0]
+    policy.write_text(CSV.format(ending="csv", more="\n".join(line.strip() for line in pasted.splitlines())))
+    status, out, _ = run("policy", "check", str(policy))
+    assert status == 0 and "Nothing is missing" in out
+
+
+def test_policy_check_counts_what_does_not_fit(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "visits.csv").write_bytes(b'person,age\n1,33\n2,old\n3,"44\n')
+    typed = 'columns.person.type = "BIGINT"\ncolumns.age.type = "INTEGER"'
+    policy = tmp_path / "p.toml"
+    policy.write_text(CSV.format(ending="csv", more=typed))
+    status, out, _ = run("policy", "check", str(policy))
+    assert status == 0 and "3 rows" not in out
+    status, out, _ = run("policy", "check", str(policy), "--data")
+    assert status == 0 and "3 rows, 1 of them with no value at all" in out and "visits.age: 2 NULL" in out
+
+
+def test_policy_check_warns_where_one_record_may_change_others(run: Run, tmp_path: Path) -> None:
+    typed = 'columns.person.type = "BIGINT"\ncolumns.persom.type = "BIGINT"\n'
+    (tmp_path / "visits.csv").write_text("person\n1\n")
+    (tmp_path / "visits.json").write_text('[{"person": 1}]')
+    policy = tmp_path / "p.toml"
+    policy.write_text(CSV.format(ending="csv", more=typed + "format.quoted_newlines = true"))
+    status, out, _ = run("policy", "check", str(policy))
+    assert status == 1 and "one stray quote changes the rows after it" in out
+    assert "visits.persom is in the policy but not in visits.csv. Did you mean person?" in out
+    policy.write_text(CSV.format(ending="json", more=typed))
+    assert "looks like one array" in run("policy", "check", str(policy))[1]
+    policy.write_text(CSV.format(ending="json", more=typed + 'format.records = "array"'))
+    status, out, _ = run("policy", "check", str(policy))
+    assert "looks like one array" not in out and "one bad record ends the file" in out
+
+
 def test_report_of_a_ledger_under_another_accountant(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +18,57 @@ ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs(path: Path, tmp_path: Path) -> None:
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where somebody tried the demo, and then opens one notebook after another."""
+    place = tmp_path_factory.mktemp("notebooks")
+    demo(place)
+    return place
+
+
+def demo(place: Path) -> None:
+    command = [sys.executable, "-m", "dpsql.cli", "demo"]
+    done = subprocess.run(command, cwd=place, env=environment(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "path", [*NOTEBOOKS, *reversed(NOTEBOOKS)],
+    ids=[path.stem for path in NOTEBOOKS] + [f"{path.stem}, once more" for path in reversed(NOTEBOOKS)],
+)  # fmt: skip
+def test_a_notebook_runs(path: Path, folder: Path) -> None:
+    """All in one folder, after the demo; and once more in another order, as on the next day."""
+    run(path, folder)
+
+
+def run(path: Path, place: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-    resources = {"metadata": {"path": str(tmp_path)}}
-    NotebookClient(notebook, timeout=300, resources=resources).execute(env=environment)
+    resources = {"metadata": {"path": str(place)}}
+    NotebookClient(notebook, timeout=300, resources=resources).execute(env=environment())
     for cell in notebook.cells:
         expected = "raises-exception" in cell.metadata.get("tags", [])
         failed = cell.cell_type == "code" and any(o.output_type == "error" for o in cell.outputs)
         assert failed == expected, cell.source
+
+
+def test_the_demo_runs_once_more(folder: Path) -> None:
+    demo(folder)
+
+
+def test_each_notebook_has_a_ledger_of_its_own() -> None:
+    """So that they may be run in any order, and none spends what another needs."""
+    named = re.compile(r"%dpsql (?:connect|demo)([^\\\n]*)")
+    ledgers: dict[str, str] = {}
+    for path in NOTEBOOKS:
+        for line in named.findall("\n".join(c.source for c in nbformat.read(path, as_version=4).cells)):
+            ledger, policy = (re.search(rf"--{word} (\S+)", line) for word in ("ledger", "policy"))
+            used = ledger[1] if ledger else f"{policy[1]}.ledger" if policy else "dpsql-demo.ledger"
+            assert ledgers.setdefault(used, path.name) == path.name, used
+    assert len(ledgers) == 6, ledgers
 
 
 def test_the_quick_start_is_the_demo() -> None:

@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 from dpsql.demo import POLICY
 from dpsql.errors import PolicyError
-from dpsql.policy import Analyst, Budget, Column, Hop, Policy, Table
+from dpsql.policy import Analyst, Budget, Column, Format, Hop, Policy, Table
 
 BUDGET = "[budget]\nepsilon = 3\n"
 VISITS = BUDGET + '[tables.visits]\nprivacy_unit = "patient_id"\n'
+TEXT = VISITS + 'source = "visits.csv"\n'
 
 FULL = """
 [budget]
@@ -38,6 +39,8 @@ amount = { bounds = [0, 500.25] }
 ward = { values = ["A", "B", "C \\" \\n"] }
 day = { values = [2024-01-01, 2024-01-02] }
 score = { values = [0.5, 1, 1.5], bounds = [-1, 1e3] }
+age = { type = "int", bounds = [0, 120] }
+note = { type = "text", max_length = 200 }
 "odd name" = { values = [true, false] }
 
 [tables.lines]
@@ -46,6 +49,18 @@ privacy_unit = "order_id -> orders.id, user_id"
 privacy_unit = "user_id"
 [tables.wards]
 public = true
+
+[tables.notes]
+source = "notes.csv"
+privacy_unit = "patient_id"
+version = "2024-05"
+max_fan_out = 50
+max_unit_rows = 1000
+format = { delimiter = ";", null = "NA", date_format = "%d.%m.%Y" }
+[tables.notes.columns]
+patient_id = { type = "BIGINT" }
+tags = { type = "varchar [ ]" }
+place = { type = 'STRUCT(x DOUBLE, "odd, y" decimal(8,2))' }
 
 [analysts.ann]
 epsilon = 0.5
@@ -77,6 +92,15 @@ def test_a_policy_says_what_it_says() -> None:
     assert policy.tables["lines"].unit_path == (Hop("lines", "", "order_id"), Hop("orders", "id", "user_id"))
     assert policy.tables["lines"].unit_domain == policy.tables["orders"].unit_domain != visits.unit_domain
     assert policy.tables["wards"].public
+    assert (visits.columns["age"].type, visits.columns["age"].max_length) == ("INTEGER", None)
+    assert (visits.columns["note"].type, visits.columns["note"].max_length) == ("VARCHAR", 200)
+    assert (visits.max_fan_out, visits.max_unit_rows, visits.version) == (None, None, None)
+    notes = policy.tables["notes"]
+    assert (notes.max_fan_out, notes.max_unit_rows, notes.version) == (50, 1000, "2024-05")
+    assert notes.format == Format(delimiter=";", null="NA", date_format="%d.%m.%Y")
+    assert [column.type for column in notes.columns.values()] == [
+        "BIGINT", "VARCHAR[]", 'STRUCT("x" DOUBLE, "odd, y" DECIMAL(8,2))',
+    ]  # fmt: skip
     assert policy.analysts["bob b"] == Analyst(1, Fraction(1, 10**7))
     assert policy.table("nothing") is None
 
@@ -157,6 +181,31 @@ def test_row_level() -> None:
         (VISITS + 'columns.x = { values = [1, "1"] }', "mixes numbers and text", "values", None),
         (VISITS + "columns.x = { values = [[1]] }", "not text", "values", None),
         (VISITS + "columns = { x = {}, X = {} }", "twice", None, None),
+        (VISITS + 'columns.x = { type = "INTEGR" }', "no type", "type", "did you mean INTEGER?"),
+        (VISITS + 'columns.x = { type = "ENUM(1)" }', "no type", "type", "BOOLEAN, TINYINT"),
+        (VISITS + "columns.x = { type = 3 }", "no type", "type", None),
+        (VISITS + "columns.x = { max_length = 0 }", "whole number", "max_length", None),
+        (VISITS + 'columns.x = { type = "DATE", max_length = 9 }', "not for DATE", "max_length", None),
+        (VISITS + "max_fan_out = 0", "whole number", "max_fan_out = 0", None),
+        (VISITS + "max_unit_rows = 1.5", "whole number", "max_unit_rows = 1.5", None),
+        (VISITS + "version = 3", "text in quotes", "version = 3", None),
+        (VISITS + "format = 3", "not a section", "format = 3", None),
+        (VISITS + "format = { }", "only a text file", None, None),
+        (VISITS + 'source = "a.parquet"\nformat = { quote = "" }', "format of its own", None, "remove"),
+        (
+            TEXT + "format = { delimeter = ';' }",
+            "unknown key delimeter",
+            "delimeter",
+            "did you mean delimiter?",
+        ),
+        (TEXT + "format = { delimiter = ';;' }", "one letter", "delimiter", "';'"),
+        (TEXT + "format = { quote = ',' }", "the same", None, None),
+        (TEXT + "format = { encoding = 'utf-7' }", "no encoding", "encoding", "latin-1"),
+        (TEXT + "format = { date_format = '%Q' }", "means nothing", "date_format", "%Y"),
+        (TEXT + "format = { date_format = 'ymd' }", "a pattern", "date_format", None),
+        (TEXT + "format = { quoted_newlines = 1 }", "true or false", "quoted_newlines", None),
+        (TEXT + "format = { records = 'array' }", "CSV has no records", None, "remove"),
+        (TEXT.replace("csv", "jsonl") + "format = { header = false }", "JSON has no header", None, "remove"),
         (VISITS + "[tables.Visits]\npublic = true", "twice", "tables.Visits", None),
         (BUDGET + '[tables."a b"]\npublic = true', "name of a table", 'tables."a b"', None),
         (BUDGET + '[tables.v]\nprivacy_unit = "ROW"\nmax_rows = 2', "max_rows is 1", "max_rows = 2", None),

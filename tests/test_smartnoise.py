@@ -185,3 +185,19 @@ def test_the_command_makes_a_policy_that_answers(
     ):
         assert cli.main(["policy", "import", "meta.yaml", *wrong]) == 1
     assert cli.main(["policy", "import", "nothing.yaml", "--epsilon", "1"]) == 1
+
+
+def test_types_are_carried_over_for_a_source_that_has_none(tmp_path: Path) -> None:
+    text = {"": {"": {"visits": {
+        "person": {"type": "int", "private_id": True},
+        "age": {"type": "float", "lower": 0, "upper": 110},
+        "seen": {"type": "datetime"},
+    }}}}  # fmt: skip
+    (tmp_path / "visits.csv").write_text("person,age,seen\n1,3,2024-01-01\n")
+    made = from_smartnoise(json.dumps(text), 10, 0, {"visits": str(tmp_path / "visits.csv")}).policy
+    types = {name: column.type for name, column in made.tables["visits"].columns.items()}
+    assert types == {"person": "BIGINT", "age": "DOUBLE", "seen": "TIMESTAMP"}
+    with dpsql.connect(policy=made) as session:
+        assert len(session.sql("SELECT WITH DP OPTIONS (epsilon = 1) SUM(age) AS s FROM visits")) == 1
+    untyped = from_smartnoise(json.dumps(text), 10, 0, {"visits": "visits.parquet"}).policy
+    assert {column.type for column in untyped.tables["visits"].columns.values()} == {None}

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 import duckdb
 import pyarrow as pa
 
-from dpsql.engine.running import Outcome, configure, over, watched
+from dpsql.engine.running import Outcome, configure, run
 
 
 class Apart:
@@ -36,12 +36,12 @@ class Apart:
     def run(
         self, sql: str, lent: Mapping[str, pa.Table], stop: threading.Event, limit: float | None
     ) -> Outcome:
-        """Runs one query, as :func:`dpsql.engine.running.watched`. After a failure the next one starts anew."""
+        """Runs one query, as :func:`dpsql.engine.running.run`. After a failure the next one starts anew."""
         if self._con is None:
             self._con = self._open()
         con = self._con
 
-        outcome = watched(lambda: over(con, sql, lent).to_arrow_table(), con.interrupt, stop, limit)
+        outcome = run(con, sql, lent, stop, limit)
         if outcome.state != "done":
             self.close()
             return outcome

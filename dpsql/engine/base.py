@@ -24,6 +24,16 @@ class Engine(Protocol):
     """Whether what is lent may hold DuckDB's own Arrow types, which keep a UUID and a 128-bit integer as they are."""
 
     @property
+    def versions(self) -> Mapping[str, str]:
+        """For each table of the policy a text that changes when its data do, as it was when the session began."""
+        ...
+
+    @property
+    def time_zone(self) -> str:
+        """The time zone in which exact queries read and show moments."""
+        ...
+
+    @property
     def room(self) -> int:
         """Rows of eight bytes that an operator may hold at once; 0 where rows must stay where they are."""
         ...

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import duckdb
 import pyarrow as pa
 
+from dpsql.engine.running import FATAL, configure
 from dpsql.errors import BindError
 
 Columns = Sequence[tuple[str, str]]
@@ -28,13 +29,22 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def literal(text: str) -> str:
+    """Write a text as SQL has it.
+
+    >>> literal("it's")
+    "'it''s'"
+    """
+    return "'" + text.replace("'", "''") + "'"
+
+
 def empty(columns: Iterable[tuple[str, str]]) -> str:
     """A query of no rows with these columns."""
-    items = ", ".join(f"CAST(NULL AS {kind}) AS {quoted(name)}" for name, kind in columns)
+    typed = ((name, "INTEGER" if kind.strip('"') == "NULL" else kind) for name, kind in columns)
+    items = ", ".join(f"CAST(NULL AS {kind}) AS {quoted(name)}" for name, kind in typed)
     return f"SELECT {items} WHERE FALSE"
 
 
-_FATAL = (duckdb.FatalException, duckdb.InternalException)
 _MOST = 4
 """Copies that are kept for sessions to come."""
 _SPARE: dict[tuple[object, ...], Clone] = {}
@@ -67,10 +77,7 @@ class Clone:
     def _open(self) -> duckdb.DuckDBPyConnection:
         config: dict[str, str | bool | int | float | list[str]] = {"python_enable_replacements": "false"}
         con = duckdb.connect(":memory:", config=config)
-        with contextlib.suppress(
-            duckdb.Error
-        ):  # in a kernel without ipywidgets there is no bar to switch off
-            con.execute("SET enable_progress_bar = false")
+        configure(con, {"enable_progress_bar": "false"})
         attached = {"memory", "temp"}
         for (catalog, schema, name), columns in self._tables:
             if catalog not in attached:
@@ -101,7 +108,7 @@ class Clone:
             self._con.execute(f"PREPARE dpsql_check AS {sql}")
         except duckdb.Error as error:
             message = str(error).split("\n")[0]
-            if isinstance(error, _FATAL):  # it invalidates the whole instance
+            if isinstance(error, FATAL):
                 self.close()
                 self._con = self._open()
         if message:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import re
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -16,19 +15,17 @@ import duckdb
 import pyarrow as pa
 
 from dpsql.engine.apart import Apart
+from dpsql.engine.attached import attach
 from dpsql.engine.base import ended
 from dpsql.engine.clone import Clone, Columns, quoted
-from dpsql.engine.files import found, stamps
-from dpsql.engine.frames import as_arrow
-from dpsql.engine.running import configure, over, watched
+from dpsql.engine.files import found, once, version_of, versions_of
+from dpsql.engine.frames import as_arrow, objects_of
+from dpsql.engine.running import FATAL, configure, over, settings_of, watched
+from dpsql.engine.sources import open_again, open_files, open_frame, open_table, view_of
+from dpsql.engine.spill import SpillDirectory, spill_below
 from dpsql.errors import PolicyError, did_you_mean
-from dpsql.policy import Policy, Table
+from dpsql.policy import FILES, Names, Policy, Table
 
-_READERS = {
-    ".parquet": "read_parquet",
-    ".csv": "read_csv", ".csv.gz": "read_csv", ".tsv": "read_csv", ".tsv.gz": "read_csv",
-    ".json": "read_json", ".jsonl": "read_json", ".ndjson": "read_json",
-}  # fmt: skip
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -55,14 +52,12 @@ some that no spilling lowers. With two threads, what ended with one in 96 MiB wa
 _MEANING = {"default_collation": "", "integer_division": "false", "python_enable_replacements": "false"}
 _PART = 1 << 20
 """Rows of a result that are held at once, where it is read in parts."""
-_FATAL = (duckdb.FatalException, duckdb.InternalException)
-_ENUM = re.compile(r"ENUM\((?:'(?:[^']|'')*'(?:, *)?)*\)")
-_LENGTH = re.compile(r"\[\d+\]")
 
 
-def beside(resources: Mapping[str, str] | None = None) -> Apart:
-    """A database for queries over lent relations alone, with the settings that plans rely on."""
-    return Apart({**_CONFIG, **(resources or {})}, _SETTINGS)
+def beside(spill: SpillDirectory, resources: Mapping[str, str] | None = None) -> Apart:
+    """Return a database for queries over lent relations alone, with the settings that plans rely on."""
+    place = {"temp_directory": spill.subdirectory("apart")}
+    return Apart({**_CONFIG, **(resources or {}), **place}, _SETTINGS)
 
 
 class DuckDBEngine:
@@ -74,8 +69,9 @@ class DuckDBEngine:
         policy: its sources become views, before the connection is locked.
         base: the folder that relative sources start from.
         resources: DuckDB's settings of :data:`RESOURCES`, such as ``{"memory_limit": "1GiB"}``: what does not fit is
-            spilled to ``temp_directory``, private rows and all. Without ``threads``, as many run as have :data:`EACH` of
-            the limit. Not with an open connection, which has its own.
+            spilled, private rows and all, to a directory below ``temp_directory`` that nobody else may enter (see
+            :mod:`dpsql.engine.spill`). Without ``threads``, as many run as have :data:`EACH` of the limit. Not with an
+            open connection, which has its own, and spills where its own settings say.
 
     Raises:
         PolicyError: the database or a source does not exist or can't be read.
@@ -108,12 +104,16 @@ class DuckDBEngine:
         if isinstance(database, Mapping):
             self._frames = {str(name): as_arrow(str(name), frame) for name, frame in database.items()}
         self._database = ":memory:" if isinstance(database, Mapping) else database
-        self._token = uuid.uuid4().hex
+        self._token, self._zone = uuid.uuid4().hex, ""
         self._clone: Clone | None = None
-        self._scratch = beside(self._resources)
+        self._spill = spill_below(self._resources.pop("temp_directory", None))
+        self._scratch = beside(self._spill, self._resources)
         self._stop = threading.Event()
         self._room: int | None = None
         self._sources = {t.name: self._files(t) for t in policy.tables.values() if t.source is not None}
+        digests = once()
+        self._version = version_of(policy.tables.values(), self._files_of, self._token, digests)
+        self.versions = versions_of(policy.tables.values(), self._files_of, self._token, digests)
         self._open()
 
     @property
@@ -133,7 +133,14 @@ class DuckDBEngine:
         row = self._con.execute("SELECT current_database(), current_schema()").fetchone()
         assert row is not None
         self._home: tuple[str, str] = (row[0], row[1])
-        self._places = {table.name: self._place(table) for table in self._policy.tables.values()}
+        self._places: dict[str, tuple[str, str, str]] = {}
+        for table in self._policy.tables.values():
+            place = self._place(table)
+            if (
+                place in self._places.values()
+            ):  # two tables of one source may have two privacy units: each has its own name
+                place = open_again(self._con, table, ".".join(map(quoted, place)))
+            self._places[table.name] = place
         if not self._attached:
             self._harden()
 
@@ -143,14 +150,17 @@ class DuckDBEngine:
             raise PolicyError(
                 f"there is no database {self._database}.", hint="give the path of a DuckDB file."
             )
+        con: duckdb.DuckDBPyConnection | None = None
         with contextlib.suppress(duckdb.Error):
-            config = {**_CONFIG, **self._resources}
-            return duckdb.connect(path or ":memory:", read_only=path is not None, config=config)
-        if self._resources:
+            config = {**_CONFIG, **self._resources, "temp_directory": self._spill.subdirectory("data")}
+            con = duckdb.connect(":memory:", config=config)
+        if con is None:
             raise PolicyError(
-                f"{self._database} can't be opened with {self._resources}.",
-                hint='resources={"memory_limit": "1GiB"}',
+                f"DuckDB can't be opened with {self._resources}.", hint='resources={"memory_limit": "1GiB"}'
             )
+        if path is None or attach(con, path):
+            return con
+        con.close()
         raise PolicyError(
             f"{self._database} can't be opened as a DuckDB database.",
             hint="where it is open in this process already, pass that connection instead of the path.",
@@ -183,18 +193,20 @@ class DuckDBEngine:
         assert table.source is not None
         if not table.file:
             return None
-        if _reader(table.source) is None:
+        if not table.source.lower().endswith(FILES):
             raise PolicyError(
                 f"the source {table.source} of {table.name} is not a kind of file that is read here.",
-                hint=f"known endings are {', '.join(_READERS)}.",
+                hint=f"known endings are {', '.join(FILES)}.",
             )
         return found(table, self._base)
 
     def _place(self, table: Table) -> tuple[str, str, str]:
         """Catalog, schema and name under which exact queries find a table."""
         files = self._sources.get(table.name)
+        if files is not None:
+            open_files(self._con, self._policy, table, files)
+            return ("temp", "main", view_of(table))
         name = table.source or table.name
-        reader = _reader(name) or ""
         parts = name.split(".")
         if _exists(self._con, name, temporary=True):
             place = ("temp", "main", name)
@@ -202,44 +214,32 @@ class DuckDBEngine:
             catalog, schema, last = (*self._home[: max(0, 3 - len(parts))], *parts[-3:])
             place = (catalog, schema, last)
         body = ".".join(map(quoted, place))
-        if files is not None:
-            listed = ", ".join("'" + path.replace("'", "''") + "'" for path in files)
-            body = f"{reader}([{listed}]{'' if reader == 'read_parquet' else ', sample_size = -1'})"
         described = None
         with contextlib.suppress(duckdb.Error):
             described = self._con.execute(f"DESCRIBE SELECT * FROM {body}").fetchall()
-        if files is not None and reader == "read_parquet":
-            self._of_one_shape(table, files)
-        if described is None and files is not None:
-            raise PolicyError(f"the source {name} of {table.name} can't be read as {reader[5:]}.")
         if described is None:
             raise PolicyError(
                 f"the policy names {name}, which the database does not have.",
                 hint=did_you_mean(name, self._existing()),
             )
-        # The labels of an ENUM are data: a column of one shows its text only.
-        # An array of fixed length is a list: some of what DuckDB does with arrays fails once there is a row.
-        plain = {row[0]: _LENGTH.sub("[]", _ENUM.sub("VARCHAR", row[1])) for row in described}
-        kinds = {row[0]: plain[row[0]] for row in described if plain[row[0]] != row[1]}
+        columns = {row[0]: row[1] for row in described}
         # A text is compared as it is: where a collation makes two texts equal, one row would say how all are shown.
-        texts = [row[0] for row in described if row[1] == "VARCHAR"]
-        collated = [name for name in texts if files is None and self._collated(body, name)]
-        if files is None and not kinds and not collated:
-            return place
-        read = [f"CAST({quoted(column)} AS {kind}) AS {quoted(column)}" for column, kind in kinds.items()]
-        read += [f'{quoted(column)} COLLATE "C" AS {quoted(column)}' for column in collated]
-        star = f"* REPLACE ({', '.join(read)})" if read else "*"
-        view = f"dpsql_source_{table.name}"
-        # Parquet has its types in it. Text is read once, here: a row that does not fit its column must fail
-        # before any statement, never within one.
-        kind = "VIEW" if files is None or reader == "read_parquet" else "TABLE"
-        made = False
-        with contextlib.suppress(duckdb.Error):
-            self._con.execute(f"CREATE OR REPLACE TEMP {kind} {quoted(view)} AS SELECT {star} FROM {body}")
-            made = True
-        if not made:
-            raise PolicyError(f"the source {name} of {table.name} can't be read.")
-        return ("temp", "main", view)
+        collated = [
+            column for column, kind in columns.items() if kind == "VARCHAR" and self._collated(body, column)
+        ]
+        frame = Names(self._frames).get(name)
+        if frame is not None or self._of_objects(place):
+            open_frame(self._con, self._policy, table, body, columns, objects_of(frame))
+            return ("temp", "main", view_of(table))
+        made = open_table(self._con, table, body, columns, collated, not self._attached)
+        return ("temp", "main", view_of(table)) if made else place
+
+    def _of_objects(self, place: tuple[str, str, str]) -> bool:
+        """Whether a relation is a pandas frame that was registered, whose types DuckDB infers from some of its rows."""
+        rows = self._con.execute(
+            "SELECT sql FROM duckdb_views() WHERE (database_name, schema_name, view_name) = (?, ?, ?)", place
+        ).fetchall()
+        return any("pandas_scan(" in row[0] for row in rows)
 
     def _collated(self, body: str, name: str) -> bool:
         """Whether different texts are equal in a column. Reads no row of it: its type meets texts of ours."""
@@ -251,37 +251,17 @@ class DuckDBEngine:
         ).fetchall()
         return bool(rows[0][0] < 7)
 
-    def _of_one_shape(self, table: Table, files: list[str]) -> None:
-        """Refuses Parquet files of different columns: a cast between them may fail on some row of some statement."""
-        if len(files) < 2:
-            return
-        listed = ", ".join("'" + path.replace("'", "''") + "'" for path in files)
-        column = "concat_ws(':', name, type, converted_type, logical_type, precision, scale)"
-        shapes: list[Any] = []
-        with contextlib.suppress(duckdb.Error):
-            shapes = self._con.execute(
-                f"SELECT MIN(file_name) FROM (SELECT file_name, string_agg({column}, ',' ORDER BY name, type) AS shape "
-                f"FROM parquet_schema([{listed}]) WHERE num_children IS NULL OR num_children = 0 GROUP BY file_name) AS f "
-                "GROUP BY shape ORDER BY 1"
-            ).fetchall()
-        if len(shapes) > 1:
-            names = " and ".join(Path(row[0]).name for row in shapes[:2])
-            raise PolicyError(
-                f"the files of {table.name} have different columns or types: {names}.",
-                hint="write them with the same columns.",
-            )
-
     def _spare(self) -> None:
         """No more threads than the memory limit has room for."""
-        asked = "SELECT current_setting('threads'), current_setting('memory_limit')"
-        threads, limit = self._con.execute(asked).fetchall()[0]
+        threads, limit = settings_of(self._con, "threads", "memory_limit")
         most = max(1, _bytes(limit) // EACH)
         if most < threads:
             self._con.execute(f"SET threads = {most}")
 
     def _existing(self) -> list[str]:
-        rows = self._con.execute("SELECT table_name FROM information_schema.tables").fetchall()
-        return [row[0] for row in rows]
+        return [
+            row[0] for row in self._con.execute("SELECT table_name FROM information_schema.tables").fetchall()
+        ]
 
     def _harden(self) -> None:
         configure(self._con, _SETTINGS)
@@ -293,6 +273,7 @@ class DuckDBEngine:
             self._con.execute(f"SET allowed_paths = [{listed}]")
         self._con.execute("SET enable_external_access = false")
         self._con.execute("SET lock_configuration = true")
+        self._zone = settings_of(self._con, "TimeZone")[0]
 
     # -- the protocol ------------------------------------------------------------------------------------
 
@@ -312,9 +293,13 @@ class DuckDBEngine:
     def room(self) -> int:
         """A sixteenth of DuckDB's memory limit, sorted in place and counted with a few arrays beside it."""
         if self._room is None:
-            rows = self._con.execute("SELECT current_setting('memory_limit')").fetchall()
-            self._room = _bytes(rows[0][0]) // (16 * 8)
+            self._room = _bytes(settings_of(self._con, "memory_limit")[0]) // (16 * 8)
         return self._room
+
+    @property
+    def time_zone(self) -> str:
+        """In which moments are read; that of an attached connection may change at any time."""
+        return self._zone or str(settings_of(self._con, "TimeZone")[0])
 
     @property
     def dataset(self) -> str:
@@ -332,12 +317,14 @@ class DuckDBEngine:
         return [*listed, self._path] if self._path is not None else listed
 
     def version(self) -> str:
-        """Changes when a file changes. An attached connection's data are taken for new in each session."""
-        parts = stamps(self._known())
-        elsewhere = any(self._sources.get(name) is None for name in self._places)
-        if elsewhere and self._path is None:
-            parts.append(self._token)
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+        """Return a text that changes when the content of a file or a declared version does; as it was when the session
+        began. An attached connection's data are taken for new in each session.
+        """
+        return self._version
+
+    def _files_of(self, table: Table) -> list[str] | None:
+        held = self._sources.get(table.name)
+        return held if held is not None or self._path is None else [self._path]
 
     def check(self, sql: str, lent: Mapping[str, Columns], apart: bool = False) -> None:
         """Binds an exact query against an empty copy of the schema, before anything is paid.
@@ -408,7 +395,7 @@ class DuckDBEngine:
     def _step(self, work: Callable[[], pa.Table | None]) -> tuple[str, pa.Table | None]:
         """What became of it. DuckDB's message dies with this frame."""
         outcome = watched(work, self._con.interrupt, self._stop, self._limit)
-        if outcome.failure is not None and issubclass(outcome.failure, _FATAL):
+        if outcome.failure is not None and issubclass(outcome.failure, FATAL):
             self._reopen()
         return outcome.state, outcome.table
 
@@ -437,6 +424,7 @@ class DuckDBEngine:
             self._clone.put_away()
             self._clone = None
         self._scratch.close()
+        self._spill.close()
 
 
 def _next(reader: Any) -> pa.Table | None:
@@ -466,10 +454,6 @@ def _bytes(text: str) -> int:
         return int(float(number) * _SIZES.get(unit, 0))
     except ValueError:
         return 0
-
-
-def _reader(source: str) -> str | None:
-    return next((reader for ending, reader in _READERS.items() if source.lower().endswith(ending)), None)
 
 
 def _exists(con: duckdb.DuckDBPyConnection, name: str, temporary: bool = False) -> bool:

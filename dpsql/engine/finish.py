@@ -11,15 +11,18 @@ from typing import Literal, NamedTuple, Protocol
 import duckdb
 import pyarrow as pa
 
-from dpsql.engine.clone import empty, quoted
-from dpsql.engine.running import run
+from dpsql.engine.clone import Columns, empty, quoted
+from dpsql.engine.public_sql import check_public
+from dpsql.engine.running import FATAL, run
+from dpsql.engine.spill import SpillDirectory, spill_below
 from dpsql.errors import BindError
 from dpsql.policy import Policy, Table
 
 _LOST = re.compile("UUID|HUGEINT")
-_FATAL = (duckdb.FatalException, duckdb.InternalException)
 _KEPT, _LARGEST = 4, 1 << 26
 """Public relations that are kept, and their bytes."""
+_NUMBERS = 1000
+"""Relations of one row that are kept beside those."""
 
 
 class PublicSource(Protocol):
@@ -47,12 +50,16 @@ class Finisher:
         self._bound: set[str] = set()
         self._loaded: set[str] = set()
         self._described: dict[str, list[tuple[str, str]]] = {}
+        self._checked: set[tuple[str, ...]] = set()
+        self._spill: SpillDirectory | None = None
         self._kept: dict[str, pa.Table] = {}
+        self._held: dict[str, pa.Table | Columns] = {}
 
     @property
     def _open(self) -> _Connections:
         if self._opened is None:
-            self._opened = _connections()
+            self._spill = self._spill or spill_below(None)
+            self._opened = _connections(self._spill.subdirectory("data"))
         return self._opened
 
     def describe(
@@ -68,10 +75,11 @@ class Finisher:
             if key in self._described:
                 return self._described[key]
             con = self._open.binding
+            public = tuple(public)
+            self._check(sql, {name: [c for c, _ in columns] for name, columns in relations.items()}, public)
             for name in public:
                 if name not in self._bound:
-                    columns = list(self._engine.schema(self._tables[name]).items())
-                    con.execute(f"CREATE TEMP TABLE {quoted(name)} AS {empty(columns)}")
+                    con.execute(f"CREATE TEMP TABLE {quoted(name)} AS {empty(self._columns(name))}")
                     self._bound.add(name)
             for name, given in relations.items():
                 con.execute(f"CREATE OR REPLACE TEMP VIEW {quoted(name)} AS {empty(given)}")
@@ -88,6 +96,23 @@ class Finisher:
                 self._described.clear()
             self._described[key] = [(row[0], row[1]) for row in rows]
             return self._described[key]
+
+    def _columns(self, name: str) -> Columns:
+        """Names and SQL types of a public table, or of what is held under that name."""
+        held = self._held.get(name)
+        if held is None:
+            return list(self._engine.schema(self._tables[name]).items())
+        if not isinstance(held, pa.Table):
+            return held
+        with self._open.binding.cursor() as con:
+            con.register("dpsql_loading", held.slice(0, 0))
+            found = [(row[0], row[1]) for row in con.execute("DESCRIBE FROM dpsql_loading").fetchall()]
+        return found
+
+    def hold(self, name: str, relation: pa.Table | Columns) -> None:
+        """Makes a relation known by a name, as public tables are; columns alone are one without rows."""
+        with self._lock:
+            self._held.setdefault(name, relation)
 
     def finish(self, sql: str, relations: Mapping[str, pa.Table], public: Iterable[str] = ()) -> pa.Table:
         """Runs a query over released relations and public tables.
@@ -107,8 +132,10 @@ class Finisher:
         table = self.finish(sql, {}, public)
         plain = all(_plain(field.type) for field in table.schema)
         if plain and table.nbytes <= _LARGEST and sql not in self._kept:
-            while len(self._kept) >= _KEPT:
-                self._kept.pop(next(iter(self._kept)))
+            single = table.num_rows == 1
+            alike = [key for key, held in self._kept.items() if (held.num_rows == 1) == single]
+            if len(alike) >= (_NUMBERS if single else _KEPT):
+                self._kept.pop(alike[0])
             self._kept[sql] = table = table.combine_chunks()
         return table
 
@@ -131,10 +158,10 @@ class Finisher:
             if not relations and sql in self._kept:
                 return self._kept[sql]
             con: duckdb.DuckDBPyConnection = getattr(self._open, which)
+            public = tuple(public)
+            self._check(sql, {name: table.column_names for name, table in relations.items()}, public)
             self._load(public)
-            for name, table in relations.items():
-                con.register(name, table)
-            outcome = run(con, sql, threading.Event())
+            outcome = run(con, sql, relations, threading.Event())
             for name in relations:
                 con.unregister(name)
             self._anew(outcome.failure)
@@ -146,18 +173,40 @@ class Finisher:
             )
         return outcome.table
 
+    def _check(self, sql: str, relations: Mapping[str, Sequence[str]], public: Sequence[str]) -> None:
+        """Refuse what does more than compute from these relations, whoever wrote it."""
+        key = (sql, *sorted(repr((name, tuple(names))) for name, names in relations.items()), *sorted(public))
+        if key in self._checked:
+            return
+        columns = [column for names in relations.values() for column in names]
+        for name in public:
+            columns += [column for column, _ in self._columns(name)]
+        check_public(self._open.binding, sql, (*relations, *public), columns)
+        if len(self._checked) > 1000:
+            self._checked.clear()
+        self._checked.add(key)
+
     def _anew(self, failure: type[BaseException] | None) -> None:
         """After what invalidates DuckDB's whole instance, the next statement gets a new one."""
-        if failure is not None and issubclass(failure, _FATAL):
-            self.close()
-            self._opened = None
+        if failure is not None and issubclass(failure, FATAL):
+            self._close_connections()
             self._bound.clear()
             self._loaded.clear()
 
     def _load(self, public: Iterable[str]) -> None:
         con = self._open.running
         for name in public:
-            if name not in self._loaded:
+            held = self._held.get(name)
+            if name not in self._loaded and held is not None:
+                made = held if isinstance(held, pa.Table) else None
+                if made is not None:
+                    con.register("dpsql_loading", made)
+                    con.execute(f"CREATE TABLE {quoted(name)} AS FROM dpsql_loading")
+                    con.unregister("dpsql_loading")
+                else:
+                    con.execute(f"CREATE TABLE {quoted(name)} AS {empty(self._columns(name))}")
+                self._loaded.add(name)
+            elif name not in self._loaded:
                 con.register("dpsql_loading", self._engine.public(self._tables[name]))
                 # Arrow knows no UUID and no 128-bit integers: what the schema says, they are again.
                 lost = {
@@ -172,8 +221,14 @@ class Finisher:
                 self._loaded.add(name)
 
     def close(self) -> None:
+        self._close_connections()
+        if self._spill is not None:
+            self._spill.close()
+
+    def _close_connections(self) -> None:
         for con in self._opened or ():
             con.close()
+        self._opened = None
 
 
 class _Connections(NamedTuple):
@@ -184,7 +239,7 @@ class _Connections(NamedTuple):
     binding: duckdb.DuckDBPyConnection
 
 
-def _connections() -> _Connections:
+def _connections(spill: str) -> _Connections:
     con = duckdb.connect(
         ":memory:",
         config={
@@ -194,6 +249,7 @@ def _connections() -> _Connections:
             "allow_unsigned_extensions": "false",
             "python_enable_replacements": "false",
             "enable_external_access": "false",
+            "temp_directory": spill,
         },
     )
     with contextlib.suppress(duckdb.Error):  # in a kernel without ipywidgets DuckDB has no bar to switch off

@@ -13,10 +13,13 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from queue import SimpleQueue
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 
+FATAL = (duckdb.FatalException, duckdb.InternalException)
+"""What invalidates DuckDB's whole instance: the next query needs a new one."""
 _POLL = 0.1  # seconds between two looks at whether somebody wants the query stopped
 
 
@@ -37,6 +40,13 @@ class Outcome:
         return "full" if issubclass(self.failure, duckdb.OutOfMemoryException) else "failed"
 
 
+def settings_of(con: duckdb.DuckDBPyConnection, *names: str) -> tuple[Any, ...]:
+    """What a connection's settings are."""
+    asked = ", ".join(f"current_setting('{name}')" for name in names)
+    row: tuple[Any, ...] = con.execute(f"SELECT {asked}").fetchall()[0]
+    return row
+
+
 def configure(con: duckdb.DuckDBPyConnection, settings: Mapping[str, str]) -> None:
     """Makes these settings; one that this version of DuckDB does not know is left out."""
     for setting, value in settings.items():
@@ -52,14 +62,16 @@ def over(con: duckdb.DuckDBPyConnection, sql: str, lent: Mapping[str, pa.Table])
 
 
 def run(
-    con: duckdb.DuckDBPyConnection, sql: str, stop: threading.Event, limit: float | None = None
-) -> Outcome:
-    """Runs a query; never raises. ``stop`` is the wish of another thread; the stop button is seen here.
+    con: duckdb.DuckDBPyConnection, sql: str, lent: Mapping[str, pa.Table], stop: threading.Event,
+    limit: float | None = None,
+) -> Outcome:  # fmt: skip
+    """Runs a query, with relations lent to it; never raises. ``stop`` is the wish of another thread; the stop button is
+    seen here.
 
     The outcome of a query over private data may quote values: it stays inside the engine. One that took longer than
     ``limit`` seconds failed, like any other.
     """
-    return watched(lambda: con.sql(sql).to_arrow_table(), con.interrupt, stop, limit)
+    return watched(lambda: over(con, sql, lent).to_arrow_table(), con.interrupt, stop, limit)
 
 
 def watched(

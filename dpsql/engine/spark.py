@@ -28,8 +28,9 @@ import pyarrow as pa
 from dpsql.engine.base import ended
 from dpsql.engine.clone import Clone, Columns, empty, quoted
 from dpsql.engine.duckdb import beside
-from dpsql.engine.files import found, stamps
+from dpsql.engine.files import found, version_of, versions_of
 from dpsql.engine.running import watched
+from dpsql.engine.spill import spill_below
 from dpsql.errors import BindError, PolicyError
 from dpsql.policy import Policy, Table
 from dpsql.sql.expressions.types import Type
@@ -68,6 +69,7 @@ class SparkEngine:
     lossless = False
     room = 0
     """Rows stay on the cluster."""
+    time_zone = _SETTINGS["spark.sql.session.timeZone"]
 
     def __init__(self, database: Any, policy: Policy, base: Path) -> None:
         self._policy = policy
@@ -85,8 +87,11 @@ class SparkEngine:
             for setting, value in _SETTINGS.items():
                 self._session.conf.set(setting, value)
         self._lent_globally: list[str] = []
-        self._scratch = beside()
+        self._spill = spill_below(None)
+        self._scratch = beside(self._spill)
         self._sources = {table.name: self._paths(table) for table in policy.tables.values() if table.file}
+        self._version = version_of(policy.tables.values(), self._files_of, self._token)
+        self.versions = versions_of(policy.tables.values(), self._files_of, self._token)
         self._schemas = {table.name: self._open(table) for table in policy.tables.values()}
 
     def _start(self, address: str) -> Any:
@@ -177,14 +182,14 @@ class SparkEngine:
         return hashlib.sha256("\n".join(sorted(parts)).encode()).hexdigest()[:32]
 
     def version(self) -> str:
-        """Changes when a file of this machine changes. Other data are taken for new in each session."""
-        parts, sure = [], True
-        for table in self._policy.tables.values():
-            paths = self._sources.get(table.name, [])
-            sure = sure and bool(paths) and all(os.path.isfile(path) for path in paths)
-            parts += stamps(path for path in paths if "://" not in path)
-        parts += [] if sure else [self._token]
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+        """Return a text that changes with the content of this machine's files, or with the version that the policy
+        declares. Other data are taken for new in each session.
+        """
+        return self._version
+
+    def _files_of(self, table: Table) -> list[str] | None:
+        paths = self._sources.get(table.name, [])
+        return paths if paths and all(os.path.isfile(path) for path in paths) else None
 
     def check(self, sql: str, lent: Mapping[str, Columns], apart: bool = False) -> None:
         """Binds an exact query in DuckDB and in Spark, on nothing, before anything is paid.
@@ -340,6 +345,7 @@ class SparkEngine:
             for name in self._lent_globally:
                 self._session.catalog.dropGlobalTempView(name)
         self._scratch.close()
+        self._spill.close()
         if self._clone is not None:
             self._clone.put_away()
             self._clone = None

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
 from dpsql.ledger.chain import START, Row, damaged, says
 from dpsql.ledger.terms import Terms
-from dpsql.privacy.events import Composed, DeclaredPlan, Event, SparseVector
-from dpsql.privacy.filters import Filter, Spent, open_filter
+from dpsql.privacy.events import Composed, DeclaredPlan, Event, SparseVector, charged
+from dpsql.privacy.filters import Filter
+from dpsql.privacy.spent import Spent
 
 OUTCOMES = ("released", "failed", "interrupted")
 """How a reservation can end. One that did not end is shown as ``open``, or ``unsettled`` when its process is
@@ -49,11 +49,23 @@ class Entry:
     process: str = ""
     progress: Event | None = None
     release: str | None = None
+    blocks: Mapping[str, str] = field(default_factory=dict)
+    """Digests of the answers of its private blocks that were kept, by their keys."""
+
+    def kept(self, key: str) -> str | None:
+        """The digest of the answer that it kept under a key; None where it kept none."""
+        if self.outcome != "released":
+            return None
+        return self.blocks.get(key) or (self.release if key == self.key else None)
 
     @property
     def loss(self) -> str:
         """The charge as people read it; ``"0"`` for what was refused."""
         return "0" if self.event is None else self.event.sentence()
+
+    def charged(self, accountant: str) -> Event | None:
+        """The charge as an accountant counts it; None for what was refused."""
+        return None if self.event is None else charged(self.event, accountant)
 
     @property
     def when_text(self) -> str:
@@ -66,8 +78,8 @@ class Purse:
     shrink.
     """
 
-    def __init__(self, accountant: str, epsilon: Fraction, delta: Fraction) -> None:
-        self.filter: Filter = open_filter(accountant, epsilon, delta)
+    def __init__(self, rule: Filter) -> None:
+        self.filter = rule
         self._base: Spent = self.filter.start
         self._open: dict[int, Event] = {}
         self._folded: dict[int, Event] = {}
@@ -81,6 +93,13 @@ class Purse:
             for event in self._open.values():
                 self._sum = self.filter.add(self._sum, event)
         return self._sum
+
+    def after(self, events: Iterable[Event]) -> Spent:
+        """What counts, with further events in it."""
+        spent = self.spent
+        for event in events:
+            spent = self.filter.add(spent, event)
+        return spent
 
     def admits(self, event: Event) -> bool:
         return bool(self.filter.admits(self.spent, event))
@@ -120,6 +139,7 @@ class Account:
         self._asked = terms
         self._last = ""
         self._purses: dict[str | None, Purse] | None = None
+        self._kept: dict[str | None, Purse] | None = None
 
     @property
     def terms(self) -> Terms:
@@ -127,15 +147,59 @@ class Account:
         terms = self._asked or self.granted
         if terms is None:
             raise damaged("it has no beginning")
-        return terms
+        return terms if self.granted is None else terms.under(self.granted)
 
     def purses(self, analyst: str | None) -> dict[str | None, Purse]:
         """The filters that must all admit: the whole's under None, and the analyst's own where there is a
         share.
         """
         if self._purses is None:
-            self._purses = self._filled()
-        return {name: p for name, p in self._purses.items() if name is None or name == analyst}
+            self._purses = self._filled(self.terms)
+        return _of(self._purses, analyst)
+
+    def kept(self, analyst: str | None) -> dict[str | None, Purse]:
+        """The filters of the granted terms, which must admit as well, where a session runs under others.
+
+        A filter of a smaller budget looks at another order, so what it admits is not sure to be what the granted one
+        would. Both together stop no later than either. (Empty where they count alike, and for another accountant's
+        reading.)
+        """
+        granted = self.granted
+        if (
+            granted is None
+            or granted.accountant != self.terms.accountant
+            or granted.limits() == self.terms.limits()
+        ):
+            return {}
+        if self._kept is None:
+            self._kept = self._filled(granted)
+        return _of(self._kept, analyst)
+
+    def refusing(self, analyst: str | None, event: Event) -> tuple[str | None, Purse] | None:
+        """The first filter that does not admit an event, and whose it is; None when all admit it."""
+        for purses in (self.purses(analyst), self.kept(analyst)):
+            for whose, purse in purses.items():
+                if not purse.admits(event):
+                    return whose, purse
+        return None
+
+    def would_admit(self, analyst: str | None, events: Iterable[Event]) -> bool:
+        """Whether all filters would admit these events, one after another."""
+        asked = tuple(events)
+        for purses in (self.purses(analyst), self.kept(analyst)):
+            for purse in purses.values():
+                spent = purse.spent
+                for event in asked:
+                    if not purse.filter.admits(spent, event):
+                        return False
+                    spent = purse.filter.add(spent, event)
+        return True
+
+    def _counting(self, analyst: str) -> list[Purse]:
+        return [*self.purses(analyst).values(), *self.kept(analyst).values()]
+
+    def _forget(self) -> None:
+        self._purses = self._kept = None
 
     def apply(self, rows: Iterable[Row]) -> None:
         """Folds further rows in.
@@ -171,7 +235,7 @@ class Account:
         self.granted = Terms.from_json(body["terms"])
         self.policy = self.granted.policy
         self.notices.append(f"{row.at[:10]} the owner changed the terms: {'; '.join(body['changes'])}")
-        self._purses = None
+        self._forget()
 
     def _on_policy(self, row: Row, body: Mapping[str, Any]) -> None:
         self.policy = str(body["policy"])
@@ -182,7 +246,7 @@ class Account:
     def _on_reserve(self, row: Row, body: Mapping[str, Any]) -> None:
         event = read_event(body["event"])
         entry = self._entry(row, body, "reserved", event, event)
-        for purse in self.purses(entry.analyst).values():
+        for purse in self._counting(entry.analyst):
             purse.reserve(row.statement, event)
         self.entries[row.statement] = entry
 
@@ -196,12 +260,17 @@ class Account:
         entry = self._reserved(row)
         event, outcome, release = read_event(body["event"]), body["outcome"], body["release"]
         self._check_cheaper(entry, event)
+        blocks = body.get("blocks", {})  # none in the ledgers of versions that kept whole statements
         if outcome not in OUTCOMES or not isinstance(release, str | None):
             raise ValueError(outcome)
-        purses = self.purses(entry.analyst).values()
-        self.entries[row.statement] = replace(entry, event=event, outcome=outcome, release=release)
+        if not all(isinstance(text, str) for pair in blocks.items() for text in pair):
+            raise TypeError("text expected")
+        purses = self._counting(entry.analyst)
+        self.entries[row.statement] = replace(
+            entry, event=event, outcome=outcome, release=release, blocks=dict(blocks)
+        )
         if not all(purse.settle(row.statement, event) for purse in purses):
-            self._purses = None
+            self._forget()
 
     def _on_refuse(self, row: Row, body: Mapping[str, Any]) -> None:
         asked = None if body["event"] is None else read_event(body["event"])
@@ -232,12 +301,11 @@ class Account:
         if entry.asked is None or not within(event, entry.asked):
             raise ValueError("more was used than reserved")
 
-    def _filled(self) -> dict[str | None, Purse]:
-        """Fresh purses, with everything so far charged to them."""
-        terms = self.terms
-        purses: dict[str | None, Purse] = {None: Purse(terms.accountant, terms.epsilon, terms.delta)}
+    def _filled(self, terms: Terms) -> dict[str | None, Purse]:
+        """Fresh purses of these terms, with everything so far charged to them."""
+        purses: dict[str | None, Purse] = {None: Purse(terms.open_filter(terms.epsilon, terms.delta))}
         for name, (epsilon, delta) in terms.shares.items():
-            purses[name] = Purse(terms.accountant, epsilon, delta)
+            purses[name] = Purse(terms.open_filter(epsilon, delta))
         for entry in self.entries.values():
             for whose, purse in purses.items():
                 if entry.event is not None and whose in (None, entry.analyst):
@@ -245,6 +313,10 @@ class Account:
                     if entry.outcome != "reserved":
                         purse.settle(entry.statement_id, entry.event)
         return purses
+
+
+def _of(purses: dict[str | None, Purse], analyst: str | None) -> dict[str | None, Purse]:
+    return {name: purse for name, purse in purses.items() if name is None or name == analyst}
 
 
 def within(used: Event, reserved: Event) -> bool:

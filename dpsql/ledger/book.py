@@ -61,6 +61,11 @@ class Book:
             schema.found(self._connected(), first)
         _OPEN.add(self)
 
+    @property
+    def charges(self) -> bool:
+        """Whether something can be charged here: not to a copy, nor to what is only read."""
+        return self.path is not None and not self._read_only
+
     def copy(self, terms: Terms) -> Book:
         """The rows as they are now, in memory, to be read under other terms. Nothing can be charged to a
         copy.
@@ -121,6 +126,7 @@ class Book:
             if durable and rows and self.path is not None:
                 mark = witness.Mark(self.account.ledger_id, rows[-1].seq, rows[-1].hash)
                 witness.write_mark(self.path, mark)
+                witness.renew(self.path, mark)
 
     def _check_kept(self) -> None:
         """After a commit: the rows must be in files that still have their names."""

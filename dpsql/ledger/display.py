@@ -19,20 +19,21 @@ BAR = 20
 _CELL = 48
 
 
-def entry_rows(entries: list[Entry]) -> tuple[tuple[str, ...], Rows]:
-    """Columns and rows of ``SHOW LEDGER``: times are the session's, ``epsilon`` and ``delta`` what was
+def entry_rows(entries: list[Entry], accountant: str) -> tuple[tuple[str, ...], Rows]:
+    """Columns and rows of ``SHOW LEDGER``: times are the session's, ``epsilon`` and ``delta`` what the accountant
     charged.
     """
     names = ("statement", "when", "analyst", "charge", "epsilon", "delta", "outcome", "text", "reason")
     rows: Rows = []
     for entry in entries:
-        epsilon, delta = entry.event.basic if entry.event is not None else (0, 0)
+        event = entry.charged(accountant)
+        epsilon, delta = event.basic if event is not None else (0, 0)
         rows.append(
             (
                 entry.statement_id,
                 datetime.fromisoformat(entry.when).astimezone().isoformat(" ", "seconds"),
                 who(entry),
-                entry.loss,
+                "0" if event is None else event.sentence(),
                 float(epsilon),
                 float(delta),
                 entry.outcome,
@@ -55,6 +56,8 @@ def budget_rows(state: BudgetState) -> tuple[tuple[str, ...], Rows]:
         "left_epsilon",
         "left_delta",
         "more_at_default",
+        "mechanism_delta",
+        "rule_used",
     )
     shown = [state] if state.whole is None else [state.whole, state]
     rows: Rows = [
@@ -68,6 +71,8 @@ def budget_rows(state: BudgetState) -> tuple[tuple[str, ...], Rows]:
             float(s.left_epsilon),
             float(s.left_delta),
             s.about,
+            float(s.mechanism_delta),
+            None if s.rule_used is None else float(s.rule_used),
         )
         for s in shown
     ]
@@ -81,7 +86,9 @@ def budget_text(ledger: Ledger, last: int = 20) -> str:
     if ledger.path is None:
         lines.append("this budget lasts for this process only")
     entries = ledger.entries()
-    shown = [(e.when_text, e.loss, e.outcome, _clip(e.text)) for e in entries[-last:]] if last else []
+    shown = (
+        [(e.when_text, _charge(e, state), e.outcome, _clip(e.text)) for e in entries[-last:]] if last else []
+    )
     if shown:
         head = ("when", "charge", "outcome", "cell")
         widths = [max(len(row[i]) for row in [head, *shown]) for i in range(4)]
@@ -115,7 +122,7 @@ def budget_html(ledger: Ledger, last: int = 20) -> str:
     if entries[-last:]:
         head = "".join(f"<th scope='col' {_LEFT}>{h}</th>" for h in ("when", "charge", "outcome", "cell"))
         body = "".join(
-            f"<tr><td>{escape(e.when_text)}</td><td {_LEFT}>{escape(e.loss)}</td><td {_LEFT}>{escape(e.outcome)}</td>"
+            f"<tr><td>{escape(e.when_text)}</td><td {_LEFT}>{escape(_charge(e, state))}</td><td {_LEFT}>{escape(e.outcome)}</td>"
             f"<td {_LEFT}><code>{escape(_clip(e.text, 200))}</code></td></tr>"
             for e in entries[-last:]
         )
@@ -149,11 +156,17 @@ def _title(state: BudgetState) -> str:
 
 
 def _amounts(state: BudgetState) -> str:
+    """What was spent and what is left, in the figures that every other place says."""
     if state.accountant == "basic":
         amounts = f"{state.spent} spent, {state.left} left"
     else:
-        amounts = f"{state.detail}, room for one more of {state.left}"
+        amounts = f"{state.detail}; {state.sentence}"
     return ", ".join(filter(None, [amounts, state.about_text]))
+
+
+def _charge(entry: Entry, state: BudgetState) -> str:
+    event = entry.charged(state.accountant)
+    return "0" if event is None else event.sentence()
 
 
 def _clip(text: str, width: int = _CELL) -> str:

@@ -10,6 +10,7 @@ read an old ledger.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,7 +27,7 @@ from dpsql.ledger.terms import Terms
 from dpsql.policy import ACCOUNTANTS, Policy
 from dpsql.privacy.events import Event
 
-__all__ = ["BudgetState", "Entry", "Ledger", "Stored", "Ticket"]
+__all__ = ["BudgetState", "Entry", "Kept", "Ledger", "Stored", "Ticket"]
 
 _TEXT_LIMIT = 100_000
 
@@ -54,6 +55,16 @@ class Ticket:
         self._ledger._progress(self, event)
 
 
+@dataclass(frozen=True)
+class Kept:
+    """What a settlement keeps of private blocks: ``releases`` as bytes, by the blocks' keys; and by their questions what
+    they were asked about, so that it can be said later what has changed.
+    """
+
+    releases: Mapping[str, bytes] = field(default_factory=dict)
+    questions: Mapping[str, bytes] = field(default_factory=dict)
+
+
 class Ledger:
     """An open ledger. Safe for threads, processes and forks; made by :meth:`open`.
 
@@ -66,6 +77,8 @@ class Ledger:
         self.policy = policy
         self.analyst = analyst
         self._book = book
+        self.warnings: tuple[str, ...] = ()
+        """What is wrong with a ledger that is only read: it was rolled back, or another one took its place."""
 
     # -- opening ----------------------------------------------------------------------------------
 
@@ -117,14 +130,21 @@ class Ledger:
 
     @classmethod
     def read(cls, path: str | Path) -> Ledger:
-        """A ledger to read only, under the terms and the policy that it holds itself: for the owner's report.
+        """Open a ledger to read only, under the terms and the policy that it holds itself: for the owner's
+        report.
+
+        One that was rolled back or replaced can still be read; :attr:`warnings` say so.
 
         Raises:
             LedgerError: there is no such ledger, or it can't be trusted.
         """
-        book = Book(_existing(path), None, read_only=True)
+        where = _existing(path)
+        book = Book(where, None, read_only=True)
         try:
-            return cls(book, _policy_kept(book.current().policy))
+            ledger = cls(book, _policy_kept(book.current().policy))
+            replaced = _replaced(where, book)
+            ledger.warnings = (replaced.message,) if replaced else ()
+            return ledger
         except BaseException:
             book.close()
             raise
@@ -140,7 +160,7 @@ class Ledger:
                 f"There is no accountant {accountant!r}.", hint=did_you_mean(accountant, ACCOUNTANTS)
             )
         copy = Ledger(self._book.copy(replace(self.terms, accountant=accountant)), self.policy, self.analyst)
-        copy.path = self.path
+        copy.path, copy.warnings = self.path, self.warnings
         copy._book.current()
         return copy
 
@@ -163,9 +183,10 @@ class Ledger:
         try:
             account = book.current()
             terms, granted = Terms.of(policy, dataset), account.terms
-            changes = granted.grants(terms)
+            changes = granted.grants(terms, adopting=True)
             if _replaced(where, book):
                 changes.append("this copy was put in place of a newer or another one")
+                witness.forget(where, account.ledger_id)
             if changes:
                 body = {"terms": granted.adopting(terms).to_json(), "changes": changes, "user": book.user}
                 with book.writing() as (write, _):
@@ -195,9 +216,12 @@ class Ledger:
             if entry.outcome == "reserved" and entry.progress and process.certainly_gone(entry.process):
                 with suppress(LedgerError):
                     self._settle(entry.statement_id, entry.progress, None, "interrupted")
-        if witness.read_mark(path) is None:
-            witness.write_mark(path, witness.Mark(account.ledger_id, 1, str(self._book.hash_at(1))))
-        mark = witness.Mark(account.ledger_id, account.seq, account.head)
+        mark = witness.read_mark(path)
+        if mark is None or mark.ledger != account.ledger_id:
+            first = witness.Mark(account.ledger_id, 1, str(self._book.hash_at(1)))
+            if mark is None:
+                witness.write_mark(path, first)
+            mark = first
         for text in witness.register(path, terms.dataset, mark):
             if text not in account.notices:
                 self._try_write("notice", {"text": text})
@@ -217,14 +241,14 @@ class Ledger:
                 charged.
             LedgerError: the charge could not be made durable. The data must not be touched.
         """
+        self._check_continued()
         refusal: BudgetExceeded | None = None
         with self._book.writing() as (write, _):
             account = self._book.account
             number = len(account.entries) + 1
-            for name, purse in account.purses(self.analyst).items():
-                if not purse.admits(event):
-                    refusal = exceeded(purse, event, name)
-                    break
+            refusing = account.refusing(self.analyst, event)
+            if refusing is not None:
+                refusal = exceeded(refusing[1], event, refusing[0])
             else:
                 body = {"process": self._book.process, "key": key, "event": event.to_json()}
                 write("reserve", number, self._who(text) | body)
@@ -232,7 +256,9 @@ class Ledger:
             raise refusal
         return Ticket(number, event, key, account.ledger_id, self)
 
-    def settle(self, ticket: Ticket, event: Event, release: bytes | None, outcome: str) -> None:
+    def settle(
+        self, ticket: Ticket, event: Event, release: bytes | None, outcome: str, kept: Kept | None = None
+    ) -> None:
         """Ends a reservation: what was really used, and the release for replay.
 
         Args:
@@ -243,6 +269,7 @@ class Ledger:
             release: the released values as bytes (an Arrow stream), never anything exact; None keeps nothing, and what
                 SQLite can't hold (a gigabyte) is not kept: then asking again is a new answer, which is charged.
             outcome: ``released``, ``failed`` or ``interrupted``.
+            kept: the releases of the statement's private blocks, each to be found under a key of its own.
 
         Raises:
             LedgerError: settled before, more used than reserved, or not written: what was reserved stays
@@ -255,8 +282,8 @@ class Ledger:
         if not within(event, ticket.event):
             raise _more()
         if outcome != "released":
-            event, release = ticket.event, None
-        self._settle(ticket.statement_id, event, release, outcome)
+            event, release, kept = ticket.event, None, None
+        self._settle(ticket.statement_id, event, release, outcome, kept or Kept())
 
     def refuse(self, text: str, reason: str, event: Event | None = None) -> None:
         """Logs a refused statement, at no cost: the owner's best sign that a bound is missing.
@@ -279,6 +306,14 @@ class Ledger:
             entries = self._book.account.entries
         return None if found is None else replay.stored(entries.get(found[0]), key, found[1])
 
+    def asked(self, question: str) -> tuple[Entry, bytes] | None:
+        """The last statement that asked a question and was answered, and what :class:`Kept` noted of it then."""
+        with self._book.reading() as connection:
+            found = replay.remembered(connection, question)
+            entries = self._book.account.entries
+        entry = entries.get(found[0]) if found is not None else None
+        return None if found is None or entry is None else (entry, found[1])
+
     def _progress(self, ticket: Ticket, event: Event) -> None:
         told: LedgerError | None
         with self._book.writing() as (write, _):
@@ -293,7 +328,9 @@ class Ledger:
         if told is not None:
             raise told
 
-    def _settle(self, number: int, event: Event, release: bytes | None, outcome: str) -> None:
+    def _settle(
+        self, number: int, event: Event, release: bytes | None, outcome: str, blocks: Kept | None = None
+    ) -> None:
         with self._book.writing(durable=False) as (write, connection):
             entry = self._book.account.entries[number]
             told = _settled(entry)
@@ -301,7 +338,16 @@ class Ledger:
                 if release is not None and len(release) > replay.LARGEST:
                     release = None
                 kept = None if release is None else replay.digest(release)
-                write("settle", number, {"outcome": outcome, "event": event.to_json(), "release": kept})
+                blocks = blocks or Kept()
+                fitting = {k: held for k, held in blocks.releases.items() if len(held) <= replay.LARGEST}
+                body = {"outcome": outcome, "event": event.to_json(), "release": kept}
+                if fitting:
+                    body["blocks"] = {k: replay.digest(held) for k, held in fitting.items()}
+                write("settle", number, body)
+                for key, held in fitting.items():
+                    replay.put(connection, key, number, held)
+                for question, items in blocks.questions.items():
+                    replay.remember(connection, question, number, items)
                 if release is not None and entry.key:
                     replay.put(connection, entry.key, number, release)
         if told is not None:
@@ -309,16 +355,33 @@ class Ledger:
 
     # -- reading ----------------------------------------------------------------------------------
 
-    def state(self) -> BudgetState:
-        """What is left, of the whole and of the analyst's own share, as other sessions left it by now."""
+    def state(self, after: Iterable[Event] = ()) -> BudgetState:
+        """What is left, of the whole and of the analyst's own share, as other sessions left it by now.
+
+        Args:
+            after: what would be left with these events charged as well, admitted or not.
+
+        Raises:
+            LedgerError: the ledger can't be read, or was replaced since it was opened.
+        """
+        self._check_continued()
         with self._book.reading():
             account = self._book.account
-            return state_of(account.terms, account.purses(self.analyst), self.policy, self.analyst)
+            return state_of(account, self.policy, self.analyst, after)
+
+    def would_admit(self, events: Iterable[Event]) -> bool:
+        """Whether events would be admitted one after another, as the budget is now. Charges nothing."""
+        with self._book.reading():
+            return self._book.account.would_admit(self.analyst, events)
 
     def entries(self) -> list[Entry]:
         """Every charge and refusal, in order. What has not ended is ``open``, or ``unsettled`` once its
         process died.
+
+        Raises:
+            LedgerError: the ledger can't be read, or was replaced since it was opened.
         """
+        self._check_continued()
         return [_shown(entry) for entry in list(self._book.current().entries.values())]
 
     @property
@@ -329,9 +392,9 @@ class Ledger:
         account = self._book.account
         kept = account.granted.accountant if account.granted else ""
         if kept == account.terms.accountant:
-            return tuple(account.notices)
+            return (*self.warnings, *account.notices)
         recount = f"counted as {account.terms.accountant} would have; the budget is kept by {kept}"
-        return (recount, *account.notices)
+        return (*self.warnings, recount, *account.notices)
 
     @property
     def dataset(self) -> str:
@@ -352,6 +415,20 @@ class Ledger:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+    def _check_continued(self) -> None:
+        """Refuse to show or charge a ledger that was rolled back while it was open: the mark was not."""
+        if self.path is None or not self._book.charges:
+            return
+        mark = witness.read_mark(self.path)
+        if mark is None:
+            return
+        there = self._book.hash_at(mark.seq)
+        told = witness.rolled_back(
+            self.path, mark, self._book.account.ledger_id, self._book.account.seq, there
+        )
+        if told is not None:
+            raise told
 
     def _who(self, text: str) -> dict[str, Any]:
         return {"analyst": self.analyst or "", "user": self._book.user, "text": text[:_TEXT_LIMIT]}
@@ -387,11 +464,14 @@ def _existing(path: str | Path) -> Path:
 
 
 def _replaced(path: Path, book: Book) -> LedgerError | None:
-    mark = witness.read_mark(path)
-    if mark is None:
-        return None
-    there = book.hash_at(mark.seq)  # after the mark was read, so that the ledger is never behind its own mark
-    return witness.rolled_back(path, mark, book.account.ledger_id, book.account.seq, there)
+    """The error for a ledger that does not continue what its mark and the register saw of it."""
+    seen = [witness.read_mark(path), *witness.read_register(path, book.account.ledger_id)]
+    for mark in filter(None, seen):
+        there = book.hash_at(mark.seq)  # read after the mark, so that the ledger is never behind its own mark
+        told = witness.rolled_back(path, mark, book.account.ledger_id, book.account.seq, there)
+        if told is not None:
+            return told
+    return None
 
 
 def _settled(entry: Entry) -> LedgerError | None:

@@ -39,7 +39,8 @@ code { font: .84rem/1.45 ui-monospace, SFMono-Regular, Menlo, Consolas, monospac
 .reason { display: block; color: var(--quiet); margin-top: .2rem; }
 .promise { font-size: 1.3rem; line-height: 1.45; max-width: 46rem; margin: 0 0 .8rem; }
 .note { border-left: 3px solid var(--second); padding: .2rem 0 .2rem .9rem; margin: 1.4rem 0 0; }
-.gallery { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 27rem), 1fr)); gap: 1.2rem;
+.warning { border: 2px solid var(--second); border-radius: 10px; padding: .7rem 1rem; margin: 1.4rem 0;
+font-weight: 620; } .gallery { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 27rem), 1fr)); gap: 1.2rem;
 } figure { margin: 0; padding: 1rem 1.1rem .8rem; border: 1px solid var(--line); border-radius: 10px;
 background: var(--card); } figure.wide { grid-column: 1 / -1; }
 figcaption { color: var(--quiet); font-size: .88rem; margin-bottom: .4rem; }
@@ -74,6 +75,7 @@ def page(data: dict[str, Any]) -> str:
         f"{inner}\n</section>"
         for name, title, inner in sections
     )
+    warnings = "".join(f'<p class="warning" role="alert">{escape(text)}</p>\n' for text in data["warnings"])
     name = data["ledger"] or "a ledger in memory"
     written = data["written"][:16].replace("T", " ")
     return (
@@ -82,7 +84,7 @@ def page(data: dict[str, Any]) -> str:
         f"<title>Privacy budget: {escape(name)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n"
         f"<header><h1>Privacy budget of {escape(name)}</h1>"
         f"<p>data set {escape(data['dataset'])} · written {escape(written)} UTC</p>"
-        f"</header>\n{body}\n<footer>Written by dpsql from the ledger alone; no private data were read. "
+        f"</header>\n{warnings}{body}\n<footer>Written by dpsql from the ledger alone; no private data were read. "
         "Charges cover the noise of every answer given; an answer shown again is free.</footer>\n"
         "</main>\n</body>\n</html>\n"
     )

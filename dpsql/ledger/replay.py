@@ -1,5 +1,8 @@
 """The store of releases: what was answered once may be shown again, for that is post-processing.
 
+Each private block's release is kept under a key of its own; ledgers of older versions hold whole statements' releases
+under the statements' keys, and these are found as they were.
+
 It holds what mechanisms let out and nothing else; the bytes come in with the settlement, in the same
 transaction, and the settlement's row holds their digest, so a changed answer shows.
 """
@@ -15,13 +18,14 @@ from dpsql.ledger.account import Entry, local
 from dpsql.privacy.events import Event
 
 _PIECE = 1 << 24
+_ASKED = "asked "
 LARGEST = 999_000_000
 """Bytes of a release that is kept: SQLite has no larger values."""
 
 
 @dataclass(frozen=True)
 class Stored:
-    """A release that was paid for: its bytes, when, by which statement, and what it cost then."""
+    """A release that was paid for: its bytes, when, by which statement, and what that cost then."""
 
     release: bytes
     when: str
@@ -56,19 +60,25 @@ def get(connection: sqlite3.Connection, key: str) -> tuple[int, bytes] | None:
     return None if row is None else (row[0], bytes(row[1]))
 
 
+def remember(connection: sqlite3.Connection, question: str, statement: int, items: bytes) -> None:
+    """Keeps what a question was asked about. It decides nothing: it only says later what has changed."""
+    connection.execute(
+        "INSERT OR REPLACE INTO replay VALUES (?, ?, ?)", (_ASKED + question, statement, items)
+    )
+
+
+def remembered(connection: sqlite3.Connection, question: str) -> tuple[int, bytes] | None:
+    """Statement and items kept for a question."""
+    return get(connection, _ASKED + question)
+
+
 def stored(entry: Entry | None, key: str, release: bytes) -> Stored:
     """The release, when the log knows it as released, under this key, with these bytes.
 
     Raises:
         LedgerError: it was changed, or never paid for.
     """
-    if (
-        entry is None
-        or entry.event is None
-        or entry.outcome != "released"
-        or entry.key != key
-        or entry.release != digest(release)
-    ):
+    if entry is None or entry.event is None or entry.kept(key) != digest(release):
         raise LedgerError(
             "The stored answer of this statement does not fit the ledger's record of it.",
             hint="--fresh (in Python: fresh=True) pays for a new answer.",

@@ -21,10 +21,13 @@ from dpsql.ledger.book import now
 from dpsql.ledger.display import entry_rows, who
 from dpsql.ledger.ledger import Ledger
 from dpsql.ledger.page import page
+from dpsql.ledger.private_files import write_private
 from dpsql.ledger.state import BudgetState
 from dpsql.policy import Policy
 from dpsql.policy_checks import Moment
-from dpsql.privacy.filters import open_filter
+from dpsql.privacy.events import Event
+from dpsql.privacy.filters import Filter
+from dpsql.privacy.spent import percent
 
 FORMAT = 1
 _STEPS = 400
@@ -52,13 +55,16 @@ def report(ledger: Ledger, policy: Policy | None = None) -> dict[str, Any]:
         "written": now(),
         "ledger": None if ledger.path is None else ledger.path.name,
         "dataset": ledger.dataset,
-        "notices": list(ledger.notices),
+        "warnings": list(ledger.warnings),
+        "notices": [notice for notice in ledger.notices if notice not in ledger.warnings],
         "left": _left(whole, entries),
         "asked": _asked(ledger, entries, whole.accountant),
-        "refused": [_entry(e) | {"reason": e.reason} for e in entries if e.outcome == "refused"],
+        "refused": [
+            _entry(e, whole.accountant) | {"reason": e.reason} for e in entries if e.outcome == "refused"
+        ],
         "guarantee": _guarantee(whole, policy),
         "assumptions": _assumptions(policy),
-        "pictures": _pictures(whole, entries),
+        "pictures": _pictures(ledger, whole, entries),
     }
 
 
@@ -86,7 +92,7 @@ def write_report(
             text = _written(other, policy or ledger.policy, path.suffix.lower())
     told = None
     try:
-        path.write_text(text, encoding="utf-8", newline="")
+        write_private(path, text)
     except OSError as error:
         told = Error(f"The report {path} can't be written: {error.strerror}.", hint="give another file name.")
     if told is not None:
@@ -101,7 +107,8 @@ def report_text(ledger: Ledger, policy: Policy | None = None, *, accountant: str
             return report_text(other, policy or ledger.policy)
     data = report(ledger, policy)
     left, promise = data["left"], data["guarantee"]
-    lines = [f"{data['ledger'] or 'ledger in memory'} · {data['dataset']} · {data['written'][:16]}Z", ""]
+    lines = [f"WARNING: {warning}" for warning in data["warnings"]]
+    lines += [f"{data['ledger'] or 'ledger in memory'} · {data['dataset']} · {data['written'][:16]}Z", ""]
     lines += [left["sentence"] + (f" ({left['about_text']})" if left["about_text"] else ""), ""]
     lines += ["Asked:"] + [
         f"  {e['when_text']}  {e['who']:<12} {e['charge']:<16} {e['outcome']:<11} {_clip(e['text'])}"
@@ -122,7 +129,7 @@ def _written(ledger: Ledger, policy: Policy | None, suffix: str) -> str:
     if suffix == ".json":
         return json.dumps(report(ledger, policy), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     if suffix == ".csv":
-        names, rows = entry_rows(ledger.entries())
+        names, rows = entry_rows(ledger.entries(), ledger.terms.accountant)
         sheet = io.StringIO()
         csv.writer(sheet).writerows([names, *rows])
         return sheet.getvalue()
@@ -140,6 +147,9 @@ def _left(whole: BudgetState, entries: list[Entry]) -> dict[str, Any]:
         "limit": {"epsilon": float(whole.limit_epsilon), "delta": float(whole.limit_delta)},
         "spent": {"epsilon": float(whole.spent_epsilon), "delta": float(whole.spent_delta)},
         "share_spent": float(whole.share),
+        "mechanism_delta": float(whole.mechanism_delta),
+        "rule_used": None if whole.rule_used is None else float(whole.rule_used),
+        "rule_text": whole.rule_text,
         "about": whole.about,
         "about_text": whole.about_text,
         "default_epsilon": None if whole.default_epsilon is None else float(whole.default_epsilon),
@@ -150,12 +160,14 @@ def _left(whole: BudgetState, entries: list[Entry]) -> dict[str, Any]:
 
 def _asked(ledger: Ledger, entries: list[Entry], accountant: str) -> dict[str, Any]:
     charged = [e for e in entries if e.event is not None]
+    rule = ledger.terms.open_filter(ledger.terms.epsilon, ledger.terms.delta)
     people: dict[str, dict[str, Any]] = {}
     for entry in charged:
-        assert entry.event is not None
+        event = entry.charged(accountant)
+        assert event is not None
         told = people.setdefault(who(entry), {"who": who(entry), "statements": 0, "sum": Fraction(0)})
         told["statements"] += 1
-        told["sum"] += entry.event.basic[0]
+        told["sum"] += event.basic[0]
     for told in people.values():
         told["epsilon"] = float(told.pop("sum"))
         share = ledger.terms.shares.get(told["who"])
@@ -163,20 +175,29 @@ def _asked(ledger: Ledger, entries: list[Entry], accountant: str) -> dict[str, A
     return {
         "people": list(people.values()),
         "statements": [
-            _entry(e) | {"price": "" if e.event is None else e.event.price(accountant)} for e in charged
+            _entry(e, accountant) | {"price": _price(rule, e.charged(accountant))} for e in charged
         ],
     }
 
 
-def _entry(entry: Entry) -> dict[str, Any]:
-    charged = entry.event.basic if entry.event is not None else (Fraction(0), Fraction(0))
+def _price(rule: Filter, event: Event | None) -> str:
+    """The charge, and the part of the rule's limit that it uses: a statement that fits by either is admitted."""
+    if event is None:
+        return ""
+    part = rule.part(event)
+    return event.sentence() if part is None else f"{percent(part)} of the rule"
+
+
+def _entry(entry: Entry, accountant: str) -> dict[str, Any]:
+    event = entry.charged(accountant)
+    charged = (Fraction(0), Fraction(0)) if event is None else event.basic
     return {
         "statement": entry.statement_id,
         "when": entry.when,
         "when_text": datetime.fromisoformat(entry.when).astimezone().strftime("%Y-%m-%d %H:%M"),
         "who": who(entry),
         "text": entry.text,
-        "charge": entry.loss,
+        "charge": "0" if event is None else event.sentence(),
         "epsilon": float(charged[0]),
         "delta": float(charged[1]),
         "asked": None if entry.asked is None else entry.asked.sentence(),
@@ -218,12 +239,24 @@ def _guarantee(whole: BudgetState, policy: Policy | None) -> dict[str, Any]:
             f"All answers together, chosen one after another in any way, are "
             f"({pair(whole.limit_epsilon, whole.limit_delta)})-differentially private, when "
             f"{unit} {verb} added or removed. The sums are kept by the accountant {whole.accountant}."
+            + _parts(whole)
         ),
         "groups": [
             dict(zip(("size", "epsilon", "delta"), (k, *guarantee.group(epsilon, delta, k)), strict=True))
             for k in range(1, 6)
         ],
     }
+
+
+def _parts(whole: BudgetState) -> str:
+    """What delta is for, where it is for two things."""
+    if not 0 < whole.mechanism_delta < whole.limit_delta:
+        return ""
+    rest = whole.limit_delta - whole.mechanism_delta
+    return (
+        f" Of δ, {short(whole.mechanism_delta)} is for mechanisms that have one of their own and {short(rest)} for the "
+        "rule. A statement is admitted while the plain sum of ε or the rule has room for it."
+    )
 
 
 def _assumptions(policy: Policy | None) -> dict[str, Any]:
@@ -265,7 +298,7 @@ def _assumptions(policy: Policy | None) -> dict[str, Any]:
     return {"sentences": sentences, "tables": tables}
 
 
-def _pictures(whole: BudgetState, entries: list[Entry]) -> dict[str, Any]:
+def _pictures(ledger: Ledger, whole: BudgetState, entries: list[Entry]) -> dict[str, Any]:
     epsilon, delta = float(whole.limit_epsilon), float(whole.limit_delta)
     events = [e.event for e in entries if e.event is not None]
     promise = guarantee.approximate(epsilon, delta)
@@ -273,7 +306,7 @@ def _pictures(whole: BudgetState, entries: list[Entry]) -> dict[str, Any]:
     grid = [1.5 * epsilon * i / 150 for i in range(151)]
     now_at = min(epsilon, float(whole.limit_epsilon - whole.left_epsilon))
     return {
-        "burn_down": _burn_down(whole, entries),
+        "burn_down": _burn_down(ledger, entries),
         "epsilon_delta": {
             "epsilon": grid,
             "promise": [promise(x) for x in grid],
@@ -297,11 +330,11 @@ def _pictures(whole: BudgetState, entries: list[Entry]) -> dict[str, Any]:
     }
 
 
-def _burn_down(whole: BudgetState, entries: list[Entry]) -> dict[str, Any]:
+def _burn_down(ledger: Ledger, entries: list[Entry]) -> dict[str, Any]:
     """What one more statement might have cost, after each charge; refused statements at the level they asked
     for.
     """
-    rule = open_filter(whole.accountant, whole.limit_epsilon, whole.limit_delta)
+    rule = ledger.terms.open_filter(ledger.terms.epsilon, ledger.terms.delta)
     charges = sum(e.event is not None for e in entries)
     every = max(1, charges // _STEPS)
     spent, left, count = rule.start, rule.epsilon, 0
@@ -316,7 +349,7 @@ def _burn_down(whole: BudgetState, entries: list[Entry]) -> dict[str, Any]:
         elif entry.asked is not None and len(refused) < _STEPS:
             level = float(left - entry.asked.basic[0])
             refused.append({"charges": count, "level": level, "text": _clip(entry.text)})
-    return {"limit": float(whole.limit_epsilon), "charges": charges, "steps": steps, "refused": refused}
+    return {"limit": float(rule.epsilon), "charges": charges, "steps": steps, "refused": refused}
 
 
 def _clip(text: str) -> str:

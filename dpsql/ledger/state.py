@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
 from dpsql.errors import BudgetExceeded
-from dpsql.ledger.account import Purse
+from dpsql.ledger.account import Account, Purse
 from dpsql.ledger.amounts import DOWN, UP, pair, short
 from dpsql.ledger.terms import Terms
 from dpsql.policy import Policy
 from dpsql.privacy.events import Event, PureDP
 from dpsql.privacy.filters import MANY
+from dpsql.privacy.spent import left_sentence, percent
 
 
 @dataclass(frozen=True)
@@ -20,10 +21,12 @@ class BudgetState:
     """The budget at one moment: of the whole, or of an analyst's share (then ``whole`` is the state of the
     whole).
 
-    ``spent_epsilon`` and ``spent_delta`` are plain sums over everything charged; under ``basic`` they are
-    what is compared with the limit. ``left_epsilon`` is, under every accountant, the largest epsilon that one
-    further statement may have (of a share: that both allow). ``about`` counts further statements at the
-    default epsilon.
+    ``spent_epsilon`` is the plain sum over everything charged; ``spent_delta`` the sum of the deltas that mechanisms
+    have of their own (under ``basic``: of all deltas), of which ``mechanism_delta`` is the limit. ``left_epsilon`` is,
+    under every accountant, the largest epsilon that one further statement may have (of a share: that both allow).
+    ``about`` counts further statements at the default epsilon. ``rule_used`` is the part that is gone of what zcdp or
+    gdp allow by their rule, None where there is no rule but the sum; ``rule`` is the same where the rule, and not the
+    plain sum, says what is left.
     """
 
     accountant: str
@@ -38,6 +41,9 @@ class BudgetState:
     default_epsilon: Fraction | None = None
     about: int | None = None
     whole: BudgetState | None = None
+    mechanism_delta: Fraction = Fraction(0)
+    rule: Fraction | None = None
+    rule_used: Fraction | None = None
 
     @property
     def share(self) -> Fraction:
@@ -61,9 +67,14 @@ class BudgetState:
 
     @property
     def sentence(self) -> str:
-        """``"ε=0.8 of ε=1 left"``, with whose share it is."""
+        """``"ε=0.8 of ε=1 left"``, with whose share it is; and the part of the rule, where the rule says what is left."""
         mine = f"{self.analyst}'s " if self.analyst else ""
-        return f"{self.left} of {mine}ε={short(self.limit_epsilon)} left"
+        return left_sentence(self.left_epsilon, self.limit_epsilon, self.rule, mine)
+
+    @property
+    def rule_text(self) -> str:
+        """``"21%"`` of the rule used; empty where there is no rule but the sum."""
+        return "" if self.rule_used is None else percent(self.rule_used)
 
     @property
     def about_text(self) -> str:
@@ -75,14 +86,25 @@ class BudgetState:
 
 
 def state_of(
-    terms: Terms, purses: Mapping[str | None, Purse], policy: Policy | None, analyst: str | None
+    account: Account, policy: Policy | None, analyst: str | None, after: Iterable[Event] = ()
 ) -> BudgetState:
-    """The state of an analyst's share where there is one (with the whole inside), else of the whole."""
+    """The state of an analyst's share where there is one (with the whole inside), else of the whole.
+
+    Args:
+        account: the log so far.
+        policy: for the default epsilon.
+        analyst: who asks.
+        after: further events, counted as if they had been charged.
+    """
     default = policy.budget.default_epsilon if policy is not None else None
-    whole = _state(terms, purses[None], None, default, None)
-    if analyst is None or analyst not in purses:
-        return whole
-    return _state(terms, purses[analyst], analyst, default, whole)
+    held, kept, events = account.purses(analyst), account.kept(analyst), tuple(after)
+
+    def of(whose: str | None, whole: BudgetState | None) -> BudgetState:
+        purses = [purses[whose] for purses in (held, kept) if whose in purses]
+        return _state(account.terms, purses, whose, default, whole, events)
+
+    whole = of(None, None)
+    return whole if analyst is None or analyst not in held else of(analyst, whole)
 
 
 def exceeded(purse: Purse, event: Event, analyst: str | None) -> BudgetExceeded:
@@ -90,42 +112,61 @@ def exceeded(purse: Purse, event: Event, analyst: str | None) -> BudgetExceeded:
     whose = f"{analyst}'s " if analyst else ""
     room = purse.filter.room(purse.spent)
     epsilon, delta = event.basic
+    own = delta if purse.filter.name == "basic" else event.delta
     where = "%dpsql budget shows where it went."
-    if delta and delta <= room.delta_left and epsilon and purse.admits(PureDP(epsilon)):
-        # pure statements may go on by their plain sum where one with a delta is held by rho or mu
-        message = f"without its delta it would fit, with it the {purse.filter.name} sum is too large."
-        fits = f"without delta, epsilon => {short(room.epsilon_left, DOWN)} would fit."
-    elif delta > room.delta_left:
+    left = short(room.epsilon_left, DOWN)
+    if own > room.delta_left:
         left = short(room.delta_left, DOWN)
-        message = f"δ={left} of {whose}δ={short(purse.filter.delta)} is left for it."
+        message = f"δ={left} of {whose}δ={short(purse.filter.mechanism_delta)} is left for it."
         fits = f"delta = {left} would fit." if room.delta_left else "a statement without delta may still fit."
+    elif event.epsilon is None and epsilon and purse.admits(PureDP(epsilon)):
+        # Gaussian noise has no largest loss, so the plain sum can't hold it: the rule must
+        message = f"Laplace noise of that epsilon would fit, Gaussian noise does not fit the {purse.filter.name} rule."
+        fits = "noise = 'laplace' would fit."
     else:
-        left = short(room.epsilon_left, DOWN)
         message = f"ε={left} of {whose}ε={short(purse.filter.epsilon)} is left."
         fits = f"epsilon => {left} would fit." if room.epsilon_left else "stored answers are still free."
     return BudgetExceeded(f"This query costs {event.sentence()}; {message}", hint=f"{fits}  {where}")
 
 
 def _state(
-    terms: Terms, purse: Purse, analyst: str | None, default: Fraction | None, whole: BudgetState | None
+    terms: Terms,
+    purses: list[Purse],
+    analyst: str | None,
+    default: Fraction | None,
+    whole: BudgetState | None,
+    after: tuple[Event, ...],
 ) -> BudgetState:
-    room = purse.filter.room(purse.spent)
-    about = None if default is None else purse.filter.more(purse.spent, PureDP(default))
-    left = room.epsilon_left
+    """The state of the first purse; of what is left, the least that one of them says."""
+    spents = [purse.after(after) for purse in purses]
+    rooms = [purse.filter.room(spent) for purse, spent in zip(purses, spents, strict=True)]
+    room = min(rooms, key=lambda room: room.epsilon_left)
+    about = None
+    if default is not None:
+        event = PureDP(default)
+        about = min(p.filter.more(spent, event) for p, spent in zip(purses, spents, strict=True))
+    left, rule = room.epsilon_left, room.rule
+    delta_left = min(room.delta_left for room in rooms)
     if whole is not None:  # both must admit
-        left = min(left, whole.left_epsilon)
+        if whole.left_epsilon < left:
+            left, rule = whole.left_epsilon, whole.rule
+        delta_left = min(delta_left, whole.left_delta)
         about = None if about is None or whole.about is None else min(about, whole.about)
+    held, spent = purses[0].filter, spents[0]
     return BudgetState(
         accountant=terms.accountant,
-        limit_epsilon=purse.filter.epsilon,
-        limit_delta=purse.filter.delta,
-        spent_epsilon=purse.spent.epsilon,
-        spent_delta=purse.spent.delta,
+        limit_epsilon=held.epsilon,
+        limit_delta=held.delta,
+        spent_epsilon=spent.epsilon,
+        spent_delta=spent.delta if terms.accountant == "basic" else spent.aside,
         left_epsilon=left,
-        left_delta=room.delta_left,
-        detail=purse.filter.sentence(purse.spent),
+        left_delta=delta_left,
+        detail=held.sentence(spent),
         analyst=analyst,
         default_epsilon=default,
         about=about,
         whole=whole,
+        mechanism_delta=held.mechanism_delta,
+        rule=rule,
+        rule_used=held.used(spent),
     )

@@ -8,7 +8,7 @@ the log: ``Ledger.adopt``, or ``dpsql ledger adopt``.
 | in the policy | a session may | only the owner, by adopting |
 |---|---|---|
 | budget epsilon, delta | lower | raise |
-| accountant | | change |
+| accountant, the share of delta for mechanisms | | change |
 | private tables | leave out | add, change their privacy unit, make public |
 | public tables, bounds, values, row limits, defaults | change | |
 | an analyst's share | lower, give to a new name | raise, remove |
@@ -18,16 +18,20 @@ the log: ``Ledger.adopt``, or ``dpsql ledger adopt``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 from dpsql.ledger.amounts import amount, short
 from dpsql.ledger.chain import damaged
 from dpsql.policy import Policy
+from dpsql.privacy.filters import MECHANISM_SHARE, Filter, open_filter
 
 Share = tuple[Fraction, Fraction]
 """Epsilon and delta of one analyst."""
+
+OLDER_SHARE = Fraction(1, 10)
+"""The share of delta for mechanisms before an owner could choose it."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,8 @@ class Terms:
     public: tuple[str, ...]
     shares: Mapping[str, Share]
     policy: str
+    delta_share: Fraction | None = None
+    """The part of delta for mechanisms with one of their own; None in a ledger that is older than the choice."""
 
     @classmethod
     def of(cls, policy: Policy, dataset: str) -> Terms:
@@ -60,7 +66,22 @@ class Terms:
                 for name, analyst in sorted(policy.analysts.items())
             },
             policy=policy.dumps(),
+            delta_share=budget.mechanism_delta_share,
         )
+
+    @property
+    def mechanism_share(self) -> Fraction:
+        """The share that counts: a tenth in ledgers that are older than the choice, for so they were opened."""
+        return OLDER_SHARE if self.delta_share is None else self.delta_share
+
+    def open_filter(self, epsilon: Fraction, delta: Fraction) -> Filter:
+        """The filter of these terms, for the whole or for a share."""
+        return open_filter(self.accountant, epsilon, delta, self.mechanism_share)
+
+    def limits(self) -> tuple[object, ...]:
+        """All that a filter is solved from: two terms with equal limits count alike."""
+        share = self.mechanism_share if self._splits else None
+        return self.accountant, self.epsilon, self.delta, share, dict(self.shares)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -72,6 +93,7 @@ class Terms:
             "public": list(self.public),
             "shares": {name: [str(e), str(d)] for name, (e, d) in self.shares.items()},
             "policy": self.policy,
+            **({} if self.delta_share is None else {"mechanism_delta_share": str(self.delta_share)}),
         }
 
     @classmethod
@@ -91,20 +113,28 @@ class Terms:
                 public=tuple(_text(name) for name in body["public"]),
                 shares={_text(n): (amount(e), amount(d)) for n, (e, d) in body["shares"].items()},
                 policy=_text(body["policy"]),
+                delta_share=_share(body.get("mechanism_delta_share")),
             )
         except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError):
             pass
         raise damaged("the terms it was opened for can't be read")
 
-    def grants(self, asked: Terms) -> list[str]:
+    def grants(self, asked: Terms, *, adopting: bool = False) -> list[str]:
         """What ``asked`` wants beyond these granted terms, as sentences; empty when a session may run under
         it.
+
+        A ledger that is older than the choice of a share of delta goes on with a tenth under a policy that does not
+        choose either; when the owner adopts a policy, that is the choice.
         """
         wants = []
         if asked.dataset != self.dataset:
             wants.append(f"it belongs to the data set {self.dataset}, not {asked.dataset}")
         if asked.accountant != self.accountant:
             wants.append(f"the accountant was {self.accountant} and is now {asked.accountant}")
+        left_alone = self.delta_share is None and asked.mechanism_share == MECHANISM_SHARE and not adopting
+        if asked.mechanism_share != self.mechanism_share and self._splits and not left_alone:
+            was, now = (short(terms.mechanism_share) for terms in (self, asked))
+            wants.append(f"the share of delta for mechanisms was {was} and is now {now}")
         if asked.epsilon > self.epsilon:
             wants.append(f"the budget was ε={short(self.epsilon)} and is now ε={short(asked.epsilon)}")
         if asked.delta > self.delta:
@@ -124,6 +154,14 @@ class Terms:
                 wants.append(f"the share of {name} was raised")
         return wants
 
+    @property
+    def _splits(self) -> bool:
+        return self.accountant != "basic" and self.delta > 0
+
+    def under(self, granted: Terms) -> Terms:
+        """These terms as a session runs under them, in a ledger with the ``granted`` ones."""
+        return replace(self, delta_share=None) if granted.delta_share is None and granted._splits else self
+
     def adopting(self, asked: Terms) -> Terms:
         """The terms after an owner adopted ``asked``: a table that was ever private stays known as such."""
         kept = {name: unit for name, unit in self.units.items() if name not in asked.public}
@@ -134,6 +172,15 @@ def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(value)
     return value
+
+
+def _share(value: object) -> Fraction | None:
+    if value is None:
+        return None
+    share = amount(value)
+    if share >= 1:
+        raise ValueError(value)
+    return share
 
 
 def _unit(unit: str | None) -> str:

@@ -3,17 +3,17 @@
 Two small memories outside the ledger, both best effort, neither ever needed for a charge to hold:
 
 * the *mark*, a file ``<ledger>-id`` beside the ledger, with the ledger's number and its last row. A ledger
-that
-  is missing although its mark is there was deleted or moved; one that ends before its mark was rolled back.
-* the *register*, one SQLite file in the user's state directory (``$DPSQL_STATE``, else
-``$XDG_STATE_HOME/dpsql``,
-  else ``~/.local/state/dpsql``), with a line per ledger that this user opened: data set, number, path, last
-  row. It notices a second ledger for the same data, a copy of a ledger, and a ledger deleted together with
-  its mark.
+  that is missing although its mark is there was deleted or moved; one that ends before its mark was rolled
+  back.
+* the *register*, one SQLite file in the user's state directory (see :mod:`dpsql.ledger.private_files`), with
+  a line per ledger that this user opened: data set, number, path, last row. It notices a second ledger for
+  the same data, a copy of a ledger, a ledger deleted together with its mark, and a ledger that was rolled
+  back together with its mark or without one.
 
-What neither notices: a ledger that was deleted on another machine, by another user, or with its mark and the
-register; a set of files restored together. Against that only the owner's own backups help, or keeping data
-and ledger under another user of the operating system.
+Both are renewed after each charge. Whoever opens a ledger compares it with both and is refused where it does
+not continue what was seen; whoever only reads it is told. What neither notices: a ledger that was deleted on
+another machine, by another user, or with its mark and the register; a set of files restored together. Against
+that only the owner's own backups help, or keeping data and ledger under another user of the operating system.
 """
 
 from __future__ import annotations
@@ -21,13 +21,22 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from dpsql.errors import LedgerError
+from dpsql.ledger.private_files import (
+    find_state_directory,
+    make_private_file,
+    mode_of,
+    state_directory,
+    write_private,
+)
 
 _KEEP = 2000
+_REGISTER = "ledgers.sqlite"
 
 
 @dataclass(frozen=True)
@@ -60,11 +69,14 @@ def read_mark(path: Path) -> Mark | None:
 
 
 def write_mark(path: Path, mark: Mark) -> None:
-    """Renews the mark. Its loss loses a warning, not a charge: failures are ignored."""
+    """Renew the mark, as private as the ledger itself. Its loss loses a warning, not a charge: failures are
+    ignored.
+    """
     target = mark_path(path)
     draft = target.with_name(f".{target.name}.{os.getpid()}")
+    text = json.dumps({"ledger": mark.ledger, "seq": mark.seq, "hash": mark.hash}) + "\n"
     try:
-        draft.write_text(json.dumps({"ledger": mark.ledger, "seq": mark.seq, "hash": mark.hash}) + "\n")
+        write_private(draft, text, mode_of(path))
         draft.replace(target)
     except OSError:
         with suppress(OSError):
@@ -102,22 +114,75 @@ def rolled_back(path: Path, mark: Mark, ledger: str, seq: int, hash_there: objec
 
 
 def register(path: Path, dataset: str, mark: Mark) -> list[str]:
-    """Enters a ledger into this user's register, and tells what is odd about it, in sentences."""
-    with suppress(OSError, sqlite3.Error):
-        home = _state()
-        home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with closing(sqlite3.connect(home / "ledgers.sqlite", timeout=1.0, isolation_level=None)) as known:
-            return _register(known, str(path), dataset, mark)
+    """Enter a ledger into this user's register, and tell what is odd about it, in sentences.
+
+    Args:
+        path: where the ledger is.
+        dataset: the data that it is for.
+        mark: the last row that is certainly on the disk; a later one may be lost in a power cut.
+    """
+    with suppress(OSError, sqlite3.Error), _opened() as known:
+        return _register(known, str(path), dataset, mark)
     return []
 
 
+def renew(path: Path, mark: Mark) -> None:
+    """Note in the register how far a ledger has come. As with the mark, failures are ignored."""
+    with suppress(OSError, sqlite3.Error), _opened() as known:
+        known.execute(
+            "UPDATE ledgers SET seq = ?, hash = ? WHERE ledger = ? AND path = ? AND seq < ?",
+            (mark.seq, mark.hash, mark.ledger, str(path), mark.seq),
+        )
+
+
+def forget(path: Path, ledger: str) -> None:
+    """Take a ledger out of the register, by the owner's word: what was seen of it does not hold any more."""
+    with suppress(OSError, sqlite3.Error), _opened() as known:
+        for where, _ in _continued(known, str(path), ledger):
+            known.execute("DELETE FROM ledgers WHERE ledger = ? AND path = ?", (ledger, where))
+
+
+def read_register(path: Path, ledger: str) -> list[Mark]:
+    """Return what the register knows of a ledger: how far it had come at this path, and at paths that are
+    gone.
+    """
+    if not (find_state_directory() / _REGISTER).exists():
+        return []  # reading makes nothing
+    with suppress(OSError, sqlite3.Error), _opened() as known:
+        return [mark for _, mark in _continued(known, str(path), ledger)]
+    return []
+
+
+def _continued(known: sqlite3.Connection, path: str, ledger: str) -> list[tuple[str, Mark]]:
+    rows = known.execute("SELECT path, seq, hash FROM ledgers WHERE ledger = ?", (ledger,)).fetchall()
+    return [
+        (where, Mark(ledger, seq, digest))
+        for where, seq, digest in rows
+        if where == path or not Path(where).exists()
+    ]
+
+
+@contextmanager
+def _opened() -> Iterator[sqlite3.Connection]:
+    """The register, open.
+
+    Raises:
+        OSError, sqlite3.Error: it can't be opened, or is none.
+    """
+    file = state_directory() / _REGISTER
+    with suppress(OSError):  # made by somebody else: SQLite says whether it can be used
+        make_private_file(file)
+    with closing(sqlite3.connect(file, timeout=1.0, isolation_level=None)) as known:
+        known.execute("PRAGMA synchronous = OFF")
+        known.execute(
+            "CREATE TABLE IF NOT EXISTS ledgers "
+            "(ledger TEXT, path TEXT, dataset TEXT, seq INTEGER, hash TEXT, seen INTEGER, "
+            "PRIMARY KEY (ledger, path))"
+        )
+        yield known
+
+
 def _register(known: sqlite3.Connection, path: str, dataset: str, mark: Mark) -> list[str]:
-    known.execute("PRAGMA synchronous = OFF")
-    known.execute(
-        "CREATE TABLE IF NOT EXISTS ledgers "
-        "(ledger TEXT, path TEXT, dataset TEXT, seq INTEGER, hash TEXT, seen INTEGER, "
-        "PRIMARY KEY (ledger, path))"
-    )
     known.execute("BEGIN IMMEDIATE")
     told = []
     for ledger, where in known.execute(
@@ -144,13 +209,11 @@ def _register(known: sqlite3.Connection, path: str, dataset: str, mark: Mark) ->
         told.append(
             "an earlier ledger of the same data was at this path and was replaced; their losses add up"
         )
-    last = known.execute(
-        "SELECT seq FROM ledgers WHERE ledger = ? AND path = ?", (mark.ledger, path)
+    seen = known.execute(
+        "SELECT seq, hash FROM ledgers WHERE ledger = ? AND path = ?", (mark.ledger, path)
     ).fetchone()
-    if last is not None and last[0] > mark.seq:
-        told.append(
-            f"this ledger ended at row {last[0]} when it was opened before; now it ends at {mark.seq}"
-        )
+    if seen is not None and seen[0] > mark.seq:  # the mark was lost, the register knows more
+        mark = Mark(mark.ledger, *seen)
     known.execute(
         "INSERT OR REPLACE INTO ledgers VALUES (?, ?, ?, ?, ?, strftime('%s', 'now'))",
         (mark.ledger, path, dataset, mark.seq, mark.hash),
@@ -161,11 +224,3 @@ def _register(known: sqlite3.Connection, path: str, dataset: str, mark: Mark) ->
     )
     known.execute("COMMIT")
     return told
-
-
-def _state() -> Path:
-    chosen = os.environ.get("DPSQL_STATE")
-    if chosen:
-        return Path(chosen)
-    state = os.environ.get("XDG_STATE_HOME")
-    return (Path(state) if state else Path.home() / ".local" / "state") / "dpsql"

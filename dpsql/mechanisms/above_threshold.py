@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dpsql.mechanisms.base import Read, Release, salted_all
+from dpsql.mechanisms.base import Read, Release, salted
 from dpsql.mechanisms.outputs import exact_integers
 from dpsql.mechanisms.perturbation import LaplaceNoise
 from dpsql.mechanisms.progress import told
@@ -246,12 +246,12 @@ def scored(
 ) -> Iterator[Scored]:
     """The candidates with their scores (``varying``: and sensitivities): from the sweep where there is one that fits, else
     batch by batch."""
-    texts = salted_all((*batches, *(() if sweep is None else sweep.queries)), entropy)
-    swept = None if sweep is None else sweep.score(texts[len(batches) :], read, varying)
+    read = salted(read, (*batches, *(() if sweep is None else sweep.queries)), entropy)
+    swept = None if sweep is None else sweep.score(read, varying)
     if swept is not None:
         yield swept
         return
-    for i, text in enumerate(texts[: len(batches)]):
+    for i, text in enumerate(batches):
         told(i, len(batches))
         table = read(text)
         own = exact_integers(table.column(MOVES)) if varying else None

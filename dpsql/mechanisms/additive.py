@@ -18,12 +18,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpsql.mechanisms.base import Read, Release, parts, salted
-from dpsql.mechanisms.outputs import Count, Mean, Output, Sum, Variance, exact_integers
+from dpsql.mechanisms.base import Read, Release, parts, room_of, salted
+from dpsql.mechanisms.outputs import Count, Mean, Noisy, Output, Sum, Variance, exact_integers, longs
 from dpsql.mechanisms.packed import Packed
 from dpsql.mechanisms.partition import GroupSelection
 from dpsql.mechanisms.perturbation import GaussianNoise, LaplaceNoise, Statistic
 from dpsql.noise.entropy import Entropy
+from dpsql.noise.integers import Integers, integers
 from dpsql.privacy.events import Event, compose
 
 __all__ = [
@@ -86,16 +87,45 @@ class Aggregation:
         return not self.outputs and self.selection is None
 
     def release(self, read: Read, entropy: Entropy) -> Release:
-        return Release(self.released(read, entropy), self.event)
+        table, noisy = self.drawn(read, entropy)
+        return Release(table, self.event, (), noisy)
+
+    @property
+    def shows(self) -> bool:
+        return True
+
+    def shown(self, released: pa.Table, noisy: pa.Table | None) -> pa.Table:
+        """The released columns at this operator's confidence, out of the noisy integers behind them."""
+        keys = {key: released.column(key) for key in self.keys}
+        if noisy is None:  # what is shown of a count or of a whole sum is the noisy integer itself
+            found = {o.statistics[0]: exact_integers(released.column(o.name)) for o in self.outputs}
+        else:
+            found = {s: _unwritten(noisy.column(i)) for i, s in enumerate(self.statistics)}
+        return self._shown(keys, found)
 
     def released(self, read: Read, entropy: Entropy) -> pa.Table:
         """The released columns."""
+        return self.drawn(read, entropy)[0]
+
+    def drawn(self, read: Read, entropy: Entropy) -> tuple[pa.Table, pa.Table | None]:
+        """The released columns, and the noisy integers behind them where the columns do not hold these themselves."""
         table = _together(self._selected(part, entropy) for part in self._totals(read, entropy))
         if self.keys:
             table = by_key(table, self.keys)
         noisy = {s: s.noise.add(self._exact(table, s.column), entropy) for s in self.statistics}
         columns: dict[str, Any] = {key: table.column(key) for key in self.keys}
         del table  # of ten million groups: the exact columns are as large as what is released
+        shown = self._shown(columns, noisy)
+        plain = all(isinstance(o, Count) or (isinstance(o, Sum) and o.whole) for o in self.outputs)
+        # A count of 2**63 and more is shown as the most that a BIGINT holds.
+        plain = plain and all(values.dtype == np.int64 for values in noisy.values())
+        kept = (
+            None if plain else pa.table({str(i): _written(noisy[s]) for i, s in enumerate(self.statistics)})
+        )
+        return shown, kept
+
+    def _shown(self, columns: dict[str, Any], noisy: Noisy) -> pa.Table:
+        columns = dict(columns)
         for output in self.outputs:
             shown = output.show(noisy, self.confidence)
             columns[output.name] = shown.value
@@ -104,12 +134,12 @@ class Aggregation:
 
     def _totals(self, read: Read, entropy: Entropy) -> Iterator[pa.Table]:
         """In parts where groups are selected: those that are not kept never are in memory together."""
-        if self.packed is not None and getattr(read, "room", 0) > 0:
+        if self.packed is not None and room_of(read):
             table = self.packed.table(read, entropy)
             if table is not None:
                 return iter((table,))
-        query = salted(self.query, entropy)
-        return parts(read, query) if self.selection is not None else iter((read(query),))
+        read = salted(read, (self.query,), entropy)
+        return parts(read, self.query) if self.selection is not None else iter((read(self.query),))
 
     def _selected(self, table: pa.Table, entropy: Entropy) -> pa.Table:
         """The groups that are kept, and of them what is needed further."""
@@ -137,6 +167,17 @@ class Aggregation:
         said = () if self.selection is None else (self.selection.sentence(),)
         route = () if self.packed is None else (_ROUTE,)
         return (*said, *(line for output in self.outputs for line in output.sentences(confidence)), *route)
+
+
+def _written(values: Integers) -> pa.Array:
+    """Noisy integers as they are kept: as text where some take more than 64 bits."""
+    return longs(values) if values.dtype == np.int64 else pa.array([str(int(v)) for v in values], pa.string())
+
+
+def _unwritten(column: pa.ChunkedArray) -> Integers:
+    if pa.types.is_string(column.type):
+        return integers([int(v) for v in column.to_pylist()])
+    return exact_integers(column)
 
 
 _ROUTE = "Where rows fit memory as one integer each, they are added up here instead of grouped there: the same totals, sooner."

@@ -6,9 +6,10 @@ any data are touched, and turns exact relations into a :class:`Release`. It hold
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -16,8 +17,8 @@ from dpsql.errors import EngineError
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import Event
 
-SALT = "__dpsql_salt__"
-"""Where a plan's SQL wants a fresh secret integer: the token stays in the plan, a release fills it in."""
+SALT = "$salt"
+"""The parameter of a plan's SQL that is a fresh secret integer: it stays in the plan, a release fills it in."""
 
 
 class NoRoom(EngineError):
@@ -50,17 +51,33 @@ class Reader:
     room: int = 0
     stream: Callable[[str, Mapping[str, pa.Table]], Iterator[pa.Table]] | None = None
     scratch: Callable[[str, Mapping[str, pa.Table]], pa.Table] | None = None
+    exact: Callable[[str, Mapping[str, pa.Table]], str] | None = None
+    """What becomes of a text, with the relations lent to it, before the engine sees it: its normal form, checked."""
+    values: Mapping[str, int] = field(default_factory=dict)
+    """Integers for the parameters of texts."""
 
     def apart(self, sql: str, lent: Mapping[str, pa.Table]) -> pa.Table:
         """As a call, for a query that reads lent relations only: away from the private data, where there is such a place."""
         return (self.scratch or self.execute)(sql, {**self.lent, **lent})
 
     def __call__(self, sql: str, lent: Mapping[str, pa.Table] | None = None, /) -> pa.Table:
-        return self.execute(sql, {**self.lent, **(lent or {})})
+        given = {**self.lent, **(lent or {})}
+        return self.execute(self._text(sql, given), given)
 
     def parts(self, sql: str) -> Iterator[pa.Table]:
         """The rows in parts of a million or so, each held only while it is looked at."""
-        return iter((self(sql),)) if self.stream is None else self.stream(sql, self.lent)
+        return (
+            iter((self(sql),)) if self.stream is None else self.stream(self._text(sql, self.lent), self.lent)
+        )
+
+    def _text(self, sql: str, lent: Mapping[str, pa.Table]) -> str:
+        text = sql if self.exact is None else self.exact(sql, lent)
+        return filled(text, self.values) if self.values else text
+
+
+def room_of(read: Read) -> int:
+    """How many rows of one integer may come here, where the data are beside us; 0 where they must stay where they are."""
+    return int(getattr(read, "room", 0))
 
 
 def parts(read: Read, sql: str) -> Iterator[pa.Table]:
@@ -85,6 +102,24 @@ class Release:
     table: pa.Table
     event: Event
     notes: tuple[str, ...] = ()
+    noisy: pa.Table | None = None
+    """Noisy integers that the columns were made of, where an operator can show them again at another confidence: they
+    are what the mechanism let out, so keeping them costs nothing.
+    """
+
+
+@runtime_checkable
+class Shows(Protocol):
+    """An operator that shows again what it released, at another confidence: post-processing."""
+
+    @property
+    def shows(self) -> bool:
+        """Whether this one can: intervals of some kinds rest on more than what is kept."""
+        ...
+
+    def shown(self, released: pa.Table, noisy: pa.Table | None) -> pa.Table:
+        """The released columns as this operator would have shown them, with its own confidence."""
+        ...
 
 
 @runtime_checkable
@@ -110,29 +145,55 @@ class Operator(Protocol):
         ...
 
 
-def salted(sql: str, entropy: Entropy) -> str:
-    """``sql`` with every :data:`SALT` token replaced by one fresh non-negative 63-bit integer literal.
+def filled(sql: str, values: Mapping[str, int]) -> str:
+    """Return ``sql`` with the integers of ``values`` for its parameters; what stands in quotes is left as it is.
 
-    A plan is a fixed text, but rows, groups and blocks are chosen by ``hash(salt, privacy unit, ...)`` with a
-    salt that nobody knows and that changes with every release. All tokens of one text get the same number, so
-    that two mentions of a hash agree; an operator that reads several queries which must agree fills them
-    through :func:`salted_all`. Text without the token comes back unchanged and costs no entropy.
+    >>> filled("SELECT hash($salt) AS a, '$salt' AS b", {"salt": 7})
+    "SELECT hash(7) AS a, '$salt' AS b"
+    """
+    return _TOKENS.sub(lambda found: str(values[found[1]]) if found[1] in values else found[0], sql)
+
+
+_TOKENS = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\$([a-z]+)\b""")
+
+
+@dataclass(frozen=True)
+class _Filling:
+    """A reader of filled texts, over one that knows nothing of parameters."""
+
+    read: Read
+    values: Mapping[str, int]
+
+    def __call__(self, sql: str, lent: Mapping[str, pa.Table] | None = None, /) -> pa.Table:
+        text = filled(sql, self.values)
+        return self.read(text) if lent is None else self.read(text, lent)
+
+    def __getattr__(self, name: str) -> Any:
+        """What else the reader can do, with texts filled in where it takes them."""
+        found = getattr(self.read, name)
+        return (lambda sql: found(filled(sql, self.values))) if name == "parts" else found
+
+
+def filling(read: Read, values: Mapping[str, int]) -> Read:
+    """Return a reader that puts these integers in the places of parameters."""
+    known = getattr(read, "values", {})
+    if isinstance(read, Reader):
+        return replace(read, values={**known, **values})
+    return _Filling(read.read if isinstance(read, _Filling) else read, {**known, **values})
+
+
+def salted(read: Read, texts: Iterable[str], entropy: Entropy) -> Read:
+    """Return a reader that puts one fresh secret integer of 63 bits into every place of :data:`SALT`.
+
+    A plan is a fixed text, but rows, groups and blocks are chosen by a hash of the privacy unit and of a salt that nobody
+    knows and that changes with every release. All texts of one release get the same number, so that two mentions of a hash
+    agree; a reader that has a salt keeps it. Where no text has a place for one, no entropy is used.
 
     Mix the salt in *before* hashing: ``hash(xor(hash(unit), salt))``. DuckDB combines the hashes of several arguments
     by a multiplication and an exclusive or, so ``hash(unit, salt) % m`` gives the same blocks under every salt, with
     other numbers (m a power of two), and several rounds of it one and the same partition.
-
-    >>> salted("SELECT 1", Entropy())
-    'SELECT 1'
     """
-    if SALT not in sql:
-        return sql
-    return sql.replace(SALT, str(int(entropy.words(1)[0]) >> 1))
-
-
-_MARK = "\x00"
-
-
-def salted_all(texts: Sequence[str], entropy: Entropy) -> list[str]:
-    """The texts, with one fresh salt for all of them: queries that must agree on which rows or blocks are chosen."""
-    return salted(_MARK.join(texts), entropy).split(_MARK)
+    name = SALT.removeprefix("$")
+    if name in getattr(read, "values", {}) or not any(SALT in text for text in texts):
+        return read
+    return filling(read, {name: int(entropy.words(1)[0]) >> 1})

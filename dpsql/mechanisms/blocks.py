@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
-import re
 import types
 import warnings
 from collections.abc import Callable, Sequence
@@ -26,9 +25,10 @@ import numpy as np
 import pyarrow as pa
 
 from dpsql.errors import EngineError
-from dpsql.mechanisms.base import SALT, NoRoom, Read, salted, salted_all
-from dpsql.mechanisms.order import cells, quoted
+from dpsql.mechanisms.base import SALT, NoRoom, Read, filling, salted
+from dpsql.mechanisms.order import cells
 from dpsql.mechanisms.progress import told
+from dpsql.mechanisms.returned import Returns
 from dpsql.noise.entropy import Entropy
 
 
@@ -85,15 +85,6 @@ class Source(Protocol):
     """Gives one result per block and output column."""
 
     @property
-    def texts(self) -> tuple[str, ...]:
-        """The queries that may hold the salt; they must all get the same."""
-        ...
-
-    def asking(self, texts: Sequence[str]) -> Source:
-        """The same with these in their place."""
-        ...
-
-    @property
     def blocks(self) -> int: ...
 
     @property
@@ -104,28 +95,13 @@ class Source(Protocol):
     def sentence(self) -> str: ...
 
 
-@dataclass(frozen=True)
-class Turns:
-    """The numbers of independent runs, as a relation in SQL that can be cut into parts.
+RUNS = "range($first, $last) AS runs(turn)"
+"""The numbers of independent runs, as a relation in SQL: from the first one to before the last."""
 
-    >>> Turns(500).cut(f"SELECT turn FROM {Turns(500).text}", 100, 200)
-    'SELECT turn FROM range(100, 200) AS runs(turn)'
-    """
 
-    total: int
-
-    @property
-    def text(self) -> str:
-        return f"range(0, {self.total}) AS runs(turn)"
-
-    def cut(self, query: str, first: int, last: int) -> str:
-        """The query for runs first..last-1 only."""
-        cut, found = re.subn(
-            rf"(?i)range\(0, {self.total}\) AS runs\(turn\)", f"range({first}, {last}) AS runs(turn)", query
-        )
-        if not found:
-            raise ValueError("this query has no runs")
-        return cut
+def _all_runs(read: Read, total: int) -> Read:
+    """Reads texts that may hold :data:`RUNS` for all of them."""
+    return filling(read, {"first": 0, "last": total})
 
 
 _FEWER = 4
@@ -139,9 +115,9 @@ class LiftedBlocks:
     Args:
         query: gives the block, an integer in [0, blocks), and the output columns; one row per block that has
             a result. A block with several rows has no single result, so it counts as failed.
-        columns: the outputs.
+        columns: the outputs, in the order of the query's columns behind the block.
         blocks: how many there are.
-        together: the blocks are runs (:class:`Turns`), and so many of them are made at once; None: all.
+        together: the blocks are runs (:data:`RUNS`), and so many of them are made at once; None: all.
     """
 
     query: str
@@ -150,18 +126,12 @@ class LiftedBlocks:
     together: int | None = None
 
     @property
-    def texts(self) -> tuple[str, ...]:
-        return (self.query,)
-
-    def asking(self, texts: Sequence[str]) -> LiftedBlocks:
-        return replace(self, query=texts[0])
-
-    @property
     def queries(self) -> tuple[str, ...]:
         return (self.query,)
 
     def results(self, read: Read, entropy: Entropy) -> Results:
-        query = salted(self.query, entropy)
+        read, query = salted(read, (self.query,), entropy), self.query
+        read = _all_runs(read, self.blocks)
         found = Results({name: [None] * self.blocks for name in self.columns}, {})
         if self.together is None or self.together >= self.blocks:
             with contextlib.suppress(NoRoom):
@@ -171,8 +141,8 @@ class LiftedBlocks:
         for step, first in enumerate(starts):
             told(step, len(starts))
             last = min(first + self.together, self.blocks)
-            cut = Turns(self.blocks).cut(query, first, last)
-            found = self._placed(self._some(read, cut, first, last), first, last, found)
+            cut = filling(read, {"first": first, "last": last})
+            found = self._placed(self._some(cut, query, first, last), first, last, found)
         told(len(starts), len(starts))
         return found
 
@@ -208,12 +178,13 @@ class LiftedBlocks:
         for row, number in enumerate(table.column(0).to_pylist()):
             if number is not None and first <= int(number) < last:
                 seen[int(number)] = -1 if int(number) in seen else row
-        for name in self.columns:
-            values = cells(table.column(name))
+        for place, name in enumerate(self.columns):
+            values = cells(table.column(place + 1))
             for number, row in seen.items():
                 if row >= 0:
                     found.columns[name][number] = values[row]
-        return replace(found, types={name: table.schema.field(name).type for name in self.columns})
+        types = {name: table.schema.field(place + 1).type for place, name in enumerate(self.columns)}
+        return replace(found, types=types)
 
     def sentence(self) -> str:
         how = "in one pass" if self.together is None else f"{min(self.together, self.blocks):,} at a time"
@@ -222,11 +193,8 @@ class LiftedBlocks:
 
 def _by_block(query: str, names: Sequence[str], as_text: Sequence[str] = ()) -> str:
     """The rows of each block together, ordered by all their columns, and by how some of them are written."""
-    order = ["1", *(str(i + 2) for i in range(len(names)))]
-    order += [f"CAST({quoted(name)} AS VARCHAR)" for name in as_text]
-    return (
-        f"SELECT block, {', '.join(map(quoted, names))} FROM ({query}) AS given ORDER BY {', '.join(order)}"
-    )
+    order = ["block", *names, *(f"CAST({name} AS VARCHAR)" for name in as_text)]
+    return f"SELECT block, {', '.join(names)} FROM ({query}) AS given ORDER BY {', '.join(order)}"
 
 
 @dataclass(frozen=True)
@@ -235,7 +203,7 @@ class Rows:
 
     Args:
         name: what the query for one block calls them.
-        query: gives ``block`` and the columns; no row that belongs to nobody.
+        query: gives ``block`` and the columns, called ``c0``, ``c1`` ...; no row that belongs to nobody.
         columns: names and SQL types, as the query for one block sees them.
     """
 
@@ -247,8 +215,14 @@ class Rows:
     def ordered(self) -> str:
         """By block and then by all that a row says, so that the order of a block's rows says nothing of other blocks."""
         # lists with zeros of two signs are equal, and look different
-        lists = [name for name, kind in self.columns if "DOUBLE[" in kind or "FLOAT[" in kind]
-        return _by_block(self.query, [name for name, _ in self.columns], lists)
+        names = [f"c{place}" for place in range(len(self.columns))]
+        kinds = zip(names, self.columns, strict=True)
+        lists = [name for name, (_, kind) in kinds if "DOUBLE[" in kind or "FLOAT[" in kind]
+        return _by_block(self.query, names, lists)
+
+    def parted(self, table: pa.Table, blocks: int) -> _Parts:
+        """The table of :attr:`ordered`, under the names that the query for one block knows."""
+        return _Parts.of(table.rename_columns(["block", *(name for name, _ in self.columns)]), blocks)
 
 
 @dataclass(frozen=True)
@@ -295,13 +269,6 @@ class BlockQueries:
     blocks: int
 
     @property
-    def texts(self) -> tuple[str, ...]:
-        return tuple(rows.query for rows in self.rows)
-
-    def asking(self, texts: Sequence[str]) -> BlockQueries:
-        return replace(self, rows=tuple(replace(r, query=t) for r, t in zip(self.rows, texts, strict=True)))
-
-    @property
     def queries(self) -> tuple[str, ...]:
         return (*(rows.ordered for rows in self.rows), self.query)
 
@@ -316,8 +283,8 @@ class BlockQueries:
         return {rows.name: rows.columns for rows in self.rows}
 
     def results(self, read: Read, entropy: Entropy) -> Results:
-        texts = salted_all([rows.ordered for rows in self.rows], entropy)
-        parts = {r.name: _Parts.of(read(text), self.blocks) for r, text in zip(self.rows, texts, strict=True)}
+        read = _all_runs(salted(read, (rows.ordered for rows in self.rows), entropy), self.blocks)
+        parts = {r.name: r.parted(read(r.ordered), self.blocks) for r in self.rows}
         columns: dict[str, list[Any]] = {name: [None] * self.blocks for name in self.columns}
         run = getattr(read, "apart", read)
         types = self._types(run, {name: part.table.slice(0, 0) for name, part in parts.items()})
@@ -328,8 +295,8 @@ class BlockQueries:
             except EngineError:
                 continue
             if table.num_rows == 1:
-                for name in self.columns:
-                    columns[name][number] = cells(table.column(name))[0]
+                for place, name in enumerate(self.columns):
+                    columns[name][number] = cells(table.column(place))[0]
         told(self.blocks, self.blocks)
         return Results(columns, types)
 
@@ -339,7 +306,7 @@ class BlockQueries:
             schema = read(f"SELECT * FROM ({self.query}) AS shape LIMIT 0", nothing).schema
         except EngineError:
             return {}
-        return {name: schema.field(name).type for name in self.columns}
+        return {name: schema.field(place).type for place, name in enumerate(self.columns)}
 
     def sentence(self) -> str:
         return f"the query runs exactly on each of {self.blocks:,} blocks of privacy units, block by block."
@@ -371,27 +338,26 @@ class PythonBlocks:
     version: str = ""
     as_text: tuple[str, ...] = ()
     """Arguments whose equal values may look different: they are sorted by how they are written, too."""
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        return (self.query,)
-
-    def asking(self, texts: Sequence[str]) -> PythonBlocks:
-        return replace(self, query=texts[0])
+    returns: Returns | None = None
+    """The declared type of a result; what does not fit it is no result."""
 
     @property
     def queries(self) -> tuple[str, ...]:
         return (_by_block(self.query, self.arguments, self.as_text),)
 
     def results(self, read: Read, entropy: Entropy) -> Results:
-        parts = _Parts.of(read(salted(self.queries[0], entropy)), self.blocks)
+        (query,) = self.queries
+        read = _all_runs(salted(read, (query,), entropy), self.blocks)
+        parts = _Parts.of(read(query), self.blocks)
         results: list[Any] = [None] * self.blocks
         for number in range(self.blocks):
             told(number, self.blocks)
             if parts.size(number):
                 results[number] = self._call(parts.rows(number))
         told(self.blocks, self.blocks)
-        return Results({self.column: results}, {})
+        if self.returns is None:
+            return Results({self.column: results}, {})
+        return Results({self.column: list(map(self.returns.fit, results))}, {self.column: self.returns.arrow})
 
     def _call(self, rows: pa.Table) -> Any:
         """The result of one block. Its rows are converted by themselves: numpy's type for integers says whether one of

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.base import Read
+from dpsql.mechanisms.base import Read, room_of
 from dpsql.mechanisms.sweep import Counted, End, Running, span
-from dpsql.mechanisms.tally import MOST, counted, near, place, streamed
+from dpsql.mechanisms.tally import MOST, counted, place, streamed
 
 _BITS = 13
 """There are up to ``2**_BITS`` cells: their counts stay in a cache of the core."""
@@ -79,10 +79,9 @@ def cells(counted: Counted, end: End, read: Read, text: str) -> Cells | None:
     thresholds are too far apart for them; or where there are more doubles than may be held.
     """
     made = Doubles.between(end) if counted.doubles else Whole.between(counted, end)
-    if not near(read) or made is None:
+    if not room_of(read) or made is None:
         return None
-    room = 8 * int(getattr(read, "room", 0))
-    return made if made.count(streamed(read, text, counted.doubles), room) else None
+    return made if made.count(streamed(read, text, counted.doubles), 8 * room_of(read)) else None
 
 
 class Whole(Cells):

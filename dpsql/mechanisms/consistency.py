@@ -142,9 +142,8 @@ def fit(values: Sequence[Floats], weights: Sequence[float], places: Sequence[Pla
     for _ in range(2):  # the second time for what rounding left
         rest = spread(v - s for v, s in zip(values, sums(table), strict=True))
         way, square = rest.copy(), float(rest @ rest)
-        if (
-            goal is None
-        ):  # kept for the second: what is below it is rounding, and may lead to where no cell is weighed
+        # The goal of the first is the second's too: what is below it is rounding, and may lead to where no cell is weighed.
+        if goal is None:
             goal = _GOOD**2 * max(square, 1e-300)
         for _ in range(_ROUNDS):
             if square <= goal:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from dpsql.mechanisms.outputs import Count, exact_integers
+from dpsql.mechanisms.outputs import Count, Noisy, exact_integers
 from dpsql.mechanisms.perturbation import LaplaceNoise, Statistic
 from dpsql.mechanisms.together import Answered, Group, rows_of
 from dpsql.noise.entropy import Entropy
@@ -45,11 +45,15 @@ class DistinctCount:
         nothing = np.zeros(0, dtype=np.intp)
         exact = [int(sum(int(counts[i]) for i in rows.get(group, nothing))) for group in groups]
         noisy = {self.statistic: self.noise.add(integers(exact), entropy)}
+        return Answered(self._shown(noisy), self.event)
+
+    def shown_again(self, released: pa.Table) -> dict[str, pa.Array]:
+        """The released counts, with intervals at this part's confidence."""
+        return self._shown({self.statistic: exact_integers(released.column(self.name))})
+
+    def _shown(self, noisy: Noisy) -> dict[str, pa.Array]:
         shown = Count(self.name, self.statistic).show(noisy, self.confidence)
-        return Answered(
-            {self.name: shown.value, f"{self.name}__low": shown.low, f"{self.name}__high": shown.high},
-            self.event,
-        )
+        return {self.name: shown.value, f"{self.name}__low": shown.low, f"{self.name}__high": shown.high}
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
         return Count(self.name, self.statistic).sentences(confidence)

@@ -104,8 +104,8 @@ def _output(output: Output, factor: Fraction, confidence: float) -> Iterator[Exp
     elif isinstance(output, Mean):
         part = 1 - (1 - confidence) / 2
         low, high = (float(end) for end in output.bounds)
-        total = _width(output.total, factor, part) / float(output.steps)
-        count = _width(output.count, factor, part)
+        total = _width(output.total, factor, part) / float(output.steps * output.whole)
+        count = _width(output.count, factor, part) / output.whole
         off = (total + (high - low) / 2 * count) / max(ROWS - count, 1.0)
         yield Expected(f"{output.name}, of {ROWS} rows", min(off, high - low))
 

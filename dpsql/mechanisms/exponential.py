@@ -25,7 +25,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpsql.mechanisms.above_threshold import _answers, scored
-from dpsql.mechanisms.base import Read, Release, salted_all
+from dpsql.mechanisms.base import Read, Release, salted
 from dpsql.mechanisms.generalised import GRID, SENSITIVITY, generalised_field, generalised_scores
 from dpsql.mechanisms.narrowing import Narrowed, Rates, narrowed
 from dpsql.mechanisms.perturbation import LaplaceNoise
@@ -109,8 +109,8 @@ class ExponentialChoice:
         """Only candidates near the best, where others need no look: to draw noise for each, or to peel, takes all."""
         if self.sweep is None or self.top > 1 or self.method == "noisy_max":
             return None
-        texts = salted_all(self.sweep.queries, entropy)
-        return narrowed(self.sweep, texts, read, self._rates, self.varying)
+        read = salted(read, self.sweep.queries, entropy)
+        return narrowed(self.sweep, read, self._rates, self.varying)
 
     def _released(
         self, table: pa.Table, winners: list[int], utility: Callable[[int], int], entropy: Entropy

@@ -95,7 +95,7 @@ class Probe:
         return (self.query,)
 
     def release(self, read: Read, entropy: Entropy) -> Release:
-        score = int(exact_integers(read(salted(self.query, entropy)).column(SCORE))[0])
+        score = int(exact_integers(salted(read, self.queries, entropy)(self.query).column(SCORE))[0])
         above = self.ask(score, self.threshold, self.sensitivity)
         note = "a noisy comparison: near the threshold it can be wrong either way"
         return Release(pa.table({"above": pa.array([above])}), self.event, (note,))

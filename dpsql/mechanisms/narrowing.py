@@ -58,8 +58,8 @@ class Narrowed:
     utility: Callable[[int], int]
 
 
-def narrowed(sweep: Sweep, texts: list[str], read: Read, rates: Rates, varying: bool) -> Narrowed | None:
-    """The candidates of a sweep, as few of them looked at as it takes. ``texts``: its salted queries.
+def narrowed(sweep: Sweep, read: Read, rates: Rates, varying: bool) -> Narrowed | None:
+    """The candidates of a sweep, as few of them looked at as it takes.
 
     None where that is not worth it or not known how, by what is public; or where the rows are doubles, and more than may be
     held: then nothing that was read is used. It is known for one count per candidate, of rows on one side of its threshold,
@@ -68,8 +68,8 @@ def narrowed(sweep: Sweep, texts: list[str], read: Read, rates: Rates, varying: 
     term, counted = sweep.terms[0], sweep.histograms[0]
     if len(sweep.terms) > 1 or sweep.base is not None or len(term.bounds) != 1 or term.bounds[0][0] == "=":
         return None
-    met = sweep.met(texts[0], read) if counted.column is not None else None
-    if met is None or met[0].num_rows < FEW:
+    met = sweep.met(read) if counted.column is not None else None
+    if met is None or met[0].num_rows < FEW or counted.column is None:
         return None
     table, ends = met
     end = ends[term.bounds[0][1]]
@@ -84,7 +84,7 @@ def narrowed(sweep: Sweep, texts: list[str], read: Read, rates: Rates, varying: 
         if c is None:
             return None
         near = _Unequal(rates.unequal, rates.margin(table.num_rows), c)
-    found = cells(counted, end, read, texts[-1])
+    found = cells(counted, end, read, counted.column)
     return None if found is None else _Rough(sweep, table, end, factor, found, varying).narrowed(near)
 
 

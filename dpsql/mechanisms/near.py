@@ -13,15 +13,14 @@ partitions that were certain, which is a choice made by everybody's rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 
-from dpsql.mechanisms.base import Read, salted_all
+from dpsql.mechanisms.base import Read, room_of, salted
 from dpsql.mechanisms.blocks import LiftedBlocks, Results
 from dpsql.mechanisms.subsample import Range
 from dpsql.noise.entropy import Entropy
@@ -129,14 +128,6 @@ class NearBlocks:
     near: Near
 
     @property
-    def texts(self) -> tuple[str, ...]:
-        return (*self.exact.texts, self.near.query)
-
-    def asking(self, texts: Sequence[str]) -> NearBlocks:
-        *exact, query = texts
-        return NearBlocks(self.exact.asking(exact), replace(self.near, query=query))
-
-    @property
     def blocks(self) -> int:
         return self.exact.blocks
 
@@ -150,10 +141,10 @@ class NearBlocks:
         return (*self.exact.queries, *self.near.queries)
 
     def results(self, read: Read, entropy: Entropy) -> Results:
-        *exact, query = salted_all(self.texts, entropy)
-        places = self.near.places(read, query, self.blocks) if getattr(read, "room", 0) > 0 else None
+        read = salted(read, self.checked, entropy)
+        places = self.near.places(read, self.near.query, self.blocks) if room_of(read) else None
         if places is None:
-            return self.exact.asking(exact).results(read, entropy)
+            return self.exact.results(read, entropy)
         bounds = self.near.bounds
         values: list[Any] = [None if place is None else bounds.low + bounds.step * place for place in places]
         return Results({self.exact.columns[0]: values}, {self.exact.columns[0]: pa.float64()})

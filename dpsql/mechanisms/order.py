@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.base import Read
+from dpsql.mechanisms.base import Read, room_of
 from dpsql.mechanisms.scale import Ordered
 from dpsql.mechanisms.stability import rank
 from dpsql.mechanisms.together import groups_of
@@ -123,7 +123,7 @@ def order_statistics(
 
 def _held(read: Read, fetch: int) -> int:
     """Rows that may be held: at 16 bytes each, half of what the engine beside us may take, or 64 MiB."""
-    room = int(getattr(read, "room", 0))
+    room = room_of(read)
     return min(fetch, max(_LEAST, 4 * room)) if room else fetch
 
 
@@ -214,7 +214,7 @@ def _narrow(
             f"SELECT CAST(FLOOR((v / 2 - {_number(low / 2)}) * {_number(scale)}) AS BIGINT) AS bin, "
             f"COUNT(*) AS n, "
             f"MIN(v) AS low, MAX(v) AS high FROM ({values}) AS found "
-            f"WHERE v BETWEEN {_number(low)} AND {_number(high)} GROUP BY 1 ORDER BY 1"
+            f"WHERE v BETWEEN {_number(low)} AND {_number(high)} GROUP BY bin ORDER BY bin"
         )
         counts = np.cumsum(np.asarray(bins.column("n"), dtype=np.int64)) + below
         start = int(np.searchsorted(counts, first))

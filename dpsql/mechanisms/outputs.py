@@ -1,12 +1,13 @@
 """What an aggregate shows of its noisy integers: a value and an interval, all of it post-processing.
 
 Intervals cover the noise, not the bias that bounds may cause: the exact (clamped) aggregate lies inside
-with at least the stated confidence. Where several noisy numbers meet, each gets an equal part of the doubt
-(Bonferroni).
+with at least the stated confidence; where rows are weighed, that is the aggregate of the weighted rows. Where several
+noisy numbers meet, each gets an equal part of the doubt (Bonferroni).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -146,6 +147,11 @@ class Sum:
     def statistics(self) -> tuple[Statistic, ...]:
         return (self.statistic,)
 
+    @property
+    def whole(self) -> bool:
+        """Whether its value is the noisy integer itself."""
+        return self.steps == 1 and not self.offset
+
     def show(self, noisy: Noisy, confidence: float) -> Shown:
         values, steps = noisy[self.statistic], self.steps
         if self.offset:
@@ -174,7 +180,9 @@ class Mean:
     """A noisy total over a noisy count: ``centre + total / (max(count, 1) * steps)``, held to the bounds.
 
     ``total`` is the sum of what is averaged, about ``centre``, in grid steps. What is averaged may be rows,
-    or one mean per privacy unit: then ``count`` counts units.
+    or one mean per privacy unit: then ``count`` counts units. Where rows are weighed, both are in parts of a row,
+    ``whole`` to each. Over a noisy count of 0 or less (of less than half a row) there is no mean: NULL, as of nothing,
+    with the bounds for an interval.
     """
 
     name: str
@@ -183,6 +191,7 @@ class Mean:
     steps: Fraction
     centre: Fraction
     bounds: tuple[Fraction, Fraction]
+    whole: int = 1
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:
@@ -193,8 +202,10 @@ class Mean:
 
     def show(self, noisy: Noisy, confidence: float) -> Shown:
         centre, steps, part = float(self.centre), float(self.steps), part_of(confidence, 2)
-        value = centre + floats(noisy[self.total]) / (np.maximum(floats(noisy[self.count]), 1.0) * steps)
-        least, most = (np.maximum(end, 1.0) for end in span_of_noise(noisy, self.count, part))
+        count, one = floats(noisy[self.count]), float(self.whole)
+        known = 2 * count >= one
+        value = centre + floats(noisy[self.total]) / (np.maximum(count, one) * steps)
+        least, most = (np.maximum(end, one) for end in span_of_noise(noisy, self.count, part))
         low, high = span_of_noise(noisy, self.total, part)
         below = centre + low / np.where(low < 0, least, most) / steps
         above = centre + high / np.where(high < 0, most, least) / steps
@@ -202,13 +213,20 @@ class Mean:
         # the ends are rounded more than once; a relative 1e-12 is far more than that adds up to
         slack = 1e-12 * (np.abs(value) + abs(centre))
         below, above = np.minimum(below - slack, value), np.maximum(above + slack, value)
-        return Shown(doubles(value), doubles(self._held(below)), doubles(self._held(above)))
+        below, above = np.where(known, below, -np.inf), np.where(known, above, np.inf)
+        return Shown(doubles(value, known), doubles(self._held(below)), doubles(self._held(above)))
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
         part = part_of(confidence, 2)
         return (
-            named(self.name, f"a total about {float(self.centre):g} with", self.total, part, self.steps),
-            named(self.name, "divided by a count with", self.count, part),
+            named(
+                self.name,
+                f"a total about {float(self.centre):g} with",
+                self.total,
+                part,
+                self.steps * self.whole,
+            ),
+            named(self.name, "divided by a count with", self.count, part, Fraction(self.whole)),
         )
 
 
@@ -219,8 +237,11 @@ KINDS = ("var_pop", "var_samp", "stddev_pop", "stddev_samp")
 class Variance:
     """Variance or standard deviation from noisy moments about ``centre``, never negative and never NaN.
 
+    Where the noisy count is of less than half a row (of a sample: of less than one and a half), there is none: NULL, as
+    :class:`Mean` has it, with all that the bounds allow for an interval.
+
     ``squares`` is the sum of squared deviations from ``centre``, in ``square_steps`` per squared unit
-    (``steps**2`` unless given); ``total`` and ``count`` are as in :class:`Mean`. ``kind`` is one of KINDS.
+    (``steps**2`` unless given); ``total``, ``count`` and ``whole`` are as in :class:`Mean`. ``kind`` is one of KINDS.
     """
 
     name: str
@@ -232,6 +253,7 @@ class Variance:
     bounds: tuple[Fraction, Fraction]
     kind: str = "var_samp"
     square_steps: Fraction | None = None
+    whole: int = 1
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -242,8 +264,17 @@ class Variance:
         return self.squares, self.total, self.count
 
     @property
+    def _fewest(self) -> float:
+        """The noisy count of rows from which on there is a value."""
+        return 1.5 if self.kind.endswith("samp") else 0.5
+
+    @property
     def _per_square(self) -> Fraction:
-        return self.square_steps or self.steps**2
+        return (self.square_steps or self.steps**2) * self.whole
+
+    @property
+    def _per_unit(self) -> Fraction:
+        return self.steps * self.whole
 
     def _finished(self, population: Floats, count: Floats) -> Floats:
         """From the population variance to what ``kind`` asks for, held to what the bounds allow."""
@@ -254,12 +285,14 @@ class Variance:
         return np.sqrt(variance) if self.kind.startswith("stddev") else variance
 
     def show(self, noisy: Noisy, confidence: float) -> Shown:
-        part, steps, per_square = part_of(confidence, 3), float(self.steps), float(self._per_square)
-        count = np.maximum(floats(noisy[self.count]), 1.0)
+        part, steps, per_square = part_of(confidence, 3), float(self._per_unit), float(self._per_square)
+        rows = floats(noisy[self.count]) / self.whole
+        known = rows >= self._fewest
+        count = np.maximum(rows, 1.0)
         mean = floats(noisy[self.total]) / (count * steps)
         value = self._finished(floats(noisy[self.squares]) / (count * per_square) - mean**2, count)
 
-        least, most = (np.maximum(end, 1.0) for end in span_of_noise(noisy, self.count, part))
+        least, most = (np.maximum(end / self.whole, 1.0) for end in span_of_noise(noisy, self.count, part))
         s_low, s_high = (
             np.maximum(end, 0.0) / per_square for end in span_of_noise(noisy, self.squares, part)
         )
@@ -273,10 +306,12 @@ class Variance:
         reach = float(self.bounds[1] - self.bounds[0]) ** 2
         high = self._finished(s_high / least - nearest**2, np.maximum(least, 2.0))
         ceiling = reach / 2 if self.kind.endswith("samp") else reach / 4
-        high = np.where(least < 2, np.sqrt(ceiling) if self.kind.startswith("stddev") else ceiling, high)
+        ceiling = math.sqrt(ceiling) if self.kind.startswith("stddev") else ceiling
+        high = np.where((least < 2) | ~known, ceiling, high)
+        low = np.where(known, low, 0.0)
         slack = 1e-9 * value
         return Shown(
-            doubles(value),
+            doubles(value, known),
             doubles(np.maximum(np.minimum(low, value) - slack, 0.0)),
             doubles(np.maximum(high, value) + slack),
         )
@@ -285,8 +320,8 @@ class Variance:
         part = part_of(confidence, 3)
         return (
             named(self.name, "a sum of squares with", self.squares, part, self._per_square),
-            named(self.name, f"a total about {float(self.centre):g} with", self.total, part, self.steps),
-            named(self.name, "and a count with", self.count, part),
+            named(self.name, f"a total about {float(self.centre):g} with", self.total, part, self._per_unit),
+            named(self.name, "and a count with", self.count, part, Fraction(self.whole)),
         )
 
 

@@ -5,7 +5,7 @@ millions, which is what costs most. Where the unit, the group and the values of 
 array says the same in a third of the time; and where units alone are numbers without wide gaps, counting by them needs
 no sorting either. It holds a few times eight bytes a row, so it is for engines on this machine and for as many rows as
 their memory allows; else the plan's own query is read, which may spill. Both give totals that are bounded alike: per
-unit clamped, and at most ``groups`` groups of each unit, chosen by random numbers of its own.
+unit clamped or weighed, and at most ``groups`` groups of each unit, chosen by random numbers of its own.
 
 What the route depends on (ranges, the number of rows) is exact and stays in here: both routes release the same
 distribution, and read as often.
@@ -14,7 +14,7 @@ distribution, and read as often.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.base import Read
+from dpsql.mechanisms.base import Read, room_of
 from dpsql.mechanisms.outputs import longs
 from dpsql.mechanisms.picked import choose, runs
 from dpsql.noise.entropy import Entropy
@@ -55,6 +55,10 @@ class Tally:
     """One exact integer per group: what a unit's rows in it add up to, clamped to ``[low, high]``.
 
     ``value`` None counts rows; else the rows that have it, or (``adds``) the sum of it, each less ``less``.
+
+    With ``rows``, it is weighed instead of clamped: each of a unit's n rows that have the value weighs
+    ``floor(scale * min(1, rows / n))``, where ``scale`` is a power of two. Such a total may be too wide for 64 bits, so it
+    is two: of wholes, and of what is left of each unit's below one (:attr:`columns`).
     """
 
     name: str
@@ -63,6 +67,31 @@ class Tally:
     value: int | None = None
     adds: bool = False
     less: int = 0
+    rows: int | None = None
+    scale: int = 1
+
+    @property
+    def far(self) -> int:
+        """How far one unit moves it, in parts where it is weighed."""
+        return self.scale * max(abs(self.low), abs(self.high))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of its total: one, or the wholes and the rest."""
+        return (self.name,) if self.rows is None else (self.name, f"{self.name}_rest")
+
+    def total(self, whole: int, rest: int = 0) -> int:
+        """The total, of what its columns hold."""
+        return whole * self.scale + rest
+
+    @property
+    def sql(self) -> str:
+        """The same in SQL."""
+        return (
+            self.name
+            if self.rows is None
+            else f"CAST({self.name} AS HUGEINT) * {self.scale} + {self.name}_rest"
+        )
 
 
 @dataclass(frozen=True)
@@ -109,7 +138,7 @@ class Packed:
     @property
     def lends(self) -> Mapping[str, list[tuple[str, str]]]:
         keys = dict.fromkeys(key for route in self.routes for key in route.keys)
-        names = [*keys, *(t.name for t in self.tallies), self.units]
+        names = [*keys, *(c for t in self.tallies for c in t.columns), self.units]
         return {TOTALS: [(name, "BIGINT") for name in names]} if keys else {}
 
     def table(self, read: Read, entropy: Entropy) -> pa.Table | None:
@@ -117,9 +146,8 @@ class Packed:
         layout = self._layout(read)
         if layout is None:
             if self.routes[-1].keys:
-                nothing = self._totals(
-                    np.empty(0, dtype=np.int64), [np.empty(0, dtype=np.int64)] * len(self.tallies)
-                )
+                none = np.empty(0, dtype=np.int64)
+                nothing = self._totals(none, [none for tally in self.tallies for _ in tally.columns])
                 read(self.routes[-1].final, {TOTALS: nothing})
             return None
         rows = read(self._rows(layout))
@@ -132,7 +160,7 @@ class Packed:
             kept = choose(pairs >> layout.group_bits, self.groups, entropy)
             if kept is not None:
                 codes, count, sums = codes[kept], count[kept], [s[kept] for s in sums]
-        clamped = [self._clamp(tally, count, sums) for tally in self.tallies]
+        clamped = [part for _, part in _contributions(self.tallies, count, sums)]
         return read(layout.route.final, {TOTALS: self._totals(codes, clamped, layout)})
 
     # -- packing ------------------------------------------------------------------------------------------------
@@ -140,10 +168,10 @@ class Packed:
     def _layout(self, read: Read) -> _Layout | None:
         row = read(self.ranges).to_pylist()[0]
         n, low, high = row["n"], row["u_low"], row["u_high"]
-        if not n or n > getattr(read, "room", 0) or low is None:
+        if not n or n > room_of(read) or low is None:
             return None
         most = max([1, *(v.most for v in self.values), *(max(abs(t.low), abs(t.high)) for t in self.tallies)])
-        if n * most >= _SAFE:
+        if n * most >= _SAFE or any(t.far >= _SAFE for t in self.tallies):
             return None
         bits = tuple(v.most.bit_length() for v in self.values)
         units = int(high) - int(low) + 1
@@ -181,18 +209,10 @@ class Packed:
 
     # -- adding up ----------------------------------------------------------------------------------------------
 
-    def _clamp(self, tally: Tally, rows: Integers, sums: list[Integers]) -> Integers:
-        if tally.value is None:
-            exact = rows
-        elif tally.adds:
-            exact = sums[2 * tally.value + 1] - tally.less * sums[2 * tally.value]
-        else:
-            exact = sums[2 * tally.value]
-        return np.clip(exact, tally.low, tally.high)
-
     def _whole(self, rows: Integers, sums: list[Integers]) -> pa.Table:
         """One row, of every unit."""
-        columns = {t.name: longs(self._clamp(t, rows, sums).sum(keepdims=True)) for t in self.tallies}
+        totals = {name: int(part.sum()) for name, part in _contributions(self.tallies, rows, sums)}
+        columns = {t.name: _integer(t.total(*(totals[name] for name in t.columns))) for t in self.tallies}
         return pa.table({**columns, self.units: longs(np.array([len(rows)]))})
 
     def _totals(self, codes: Integers, clamped: list[Integers], layout: _Layout | None = None) -> pa.Table:
@@ -207,10 +227,45 @@ class Packed:
             code = code >> _bits(many)
         for key in self.routes[-1].keys if layout is None else ():
             columns[key] = longs(present)
-        for tally, values in zip(self.tallies, clamped, strict=True):
-            columns[tally.name] = longs(add_up(codes, values, size)[present])
+        names = [name for tally in self.tallies for name in tally.columns]
+        for name, values in zip(names, clamped, strict=True):
+            columns[name] = longs(add_up(codes, values, size)[present])
         columns[self.units] = longs(units[present])
         return pa.table(columns)
+
+
+def _contributions(
+    tallies: Sequence[Tally], rows: Integers, sums: list[Integers]
+) -> Iterator[tuple[str, Integers]]:
+    """What each unit adds to each column of the tallies."""
+    weights: dict[tuple[int | None, int, int], tuple[NDArray[np.intp], Integers]] = {}
+    for tally in tallies:
+        many = rows if tally.value is None else sums[2 * tally.value]
+        exact = many
+        if tally.adds and tally.value is not None:
+            exact = sums[2 * tally.value + 1] - tally.less * many
+        if tally.rows is None:
+            yield tally.name, np.clip(exact, tally.low, tally.high)
+            continue
+        key = (tally.value, tally.rows, tally.scale)
+        if key not in weights:
+            above = np.flatnonzero(many > tally.rows)
+            weights[key] = above, tally.scale * tally.rows // many[above]
+        above, weight = weights[key]
+        # All of a unit's rows together weigh ``scale * rows`` at most, so this is at most ``tally.far``: within 62 bits.
+        weighed = exact[above] * weight
+        whole, rest = exact, np.zeros(len(exact), dtype=np.int64)
+        if len(above):
+            whole = exact.copy()
+            whole[above] = weighed >> (tally.scale.bit_length() - 1)
+            rest[above] = weighed & (tally.scale - 1)
+        yield from zip(tally.columns, (whole, rest), strict=True)
+
+
+def _integer(value: int) -> pa.Array:
+    """A column of one integer, in 64 bits where it fits them."""
+    wide = not -_SAFE < value < _SAFE
+    return pa.array([value], type=pa.decimal128(38, 0)) if wide else longs(np.array([value]))
 
 
 @dataclass(frozen=True)
@@ -336,7 +391,7 @@ def add_up(codes: Integers, values: Integers, size: int) -> Integers:
     below 2**26 or 2**36 in size, and a partial sum stays below 2**53 for up to 2**27 terms; more are taken in turns.
     """
     out = np.zeros(size, dtype=np.int64)
-    if not len(values):
+    if not values.any():
         return out
     if max(int(values.max()), -int(values.min())) * len(values) < _EXACT:
         return np.bincount(codes, weights=values, minlength=size).astype(np.int64)

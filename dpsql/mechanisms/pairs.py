@@ -3,7 +3,7 @@
 Relation: ADD_REMOVE. Sensitivity: that of each moment (a count, sums of ``y`` and ``x`` about their centres, of their
 product and of their squares), as its noise declares. Guarantee: what the events of the noises compose to; what is
 computed from the noisy moments, intervals too, is post-processing. The caller must ensure that every moment runs over
-the same rows, those where both columns are there, with both clamped to their bounds.
+the same rows, those where both columns are there, with both clamped to their bounds and each row weighing the same in all.
 
 Intervals are interval arithmetic over those of the moments, each of which gets an equal part of the doubt: wider than
 need be, never narrower. A correlation or a slope whose spread may be nothing is not known at all, and says so: the
@@ -70,7 +70,10 @@ def _held(a: Ends, low: float, high: float) -> Ends:
 
 @dataclass(frozen=True)
 class Pair:
-    """``kind`` of KINDS, of ``y`` and ``x`` in SQL's order: a regression is of y on x."""
+    """``kind`` of KINDS, of ``y`` and ``x`` in SQL's order: a regression is of y on x.
+
+    All moments are in parts of a row, ``whole`` to each.
+    """
 
     name: str
     kind: str
@@ -78,6 +81,7 @@ class Pair:
     y: Axis
     x: Axis
     product: Statistic
+    whole: int = 1
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -89,10 +93,13 @@ class Pair:
         return tuple(s for s in own if s is not None)
 
     def show(self, noisy: Noisy, confidence: float) -> Shown:
-        exact = {s: (floats(noisy[s]), floats(noisy[s])) for s in self.statistics}
+        exact = {s: (floats(noisy[s]) / self.whole,) * 2 for s in self.statistics}
         value, known = self._value(exact)
         part = part_of(confidence, len(self.statistics))
-        low, high, bounded = self._ends({s: span_of_noise(noisy, s, part) for s in self.statistics})
+        spans = {s: span_of_noise(noisy, s, part) for s in self.statistics}
+        low, high, bounded = self._ends(
+            {s: (least / self.whole, most / self.whole) for s, (least, most) in spans.items()}
+        )
         slack = _SLACK * np.maximum(np.abs(value), np.maximum(np.abs(low), np.abs(high)))
         low, high = np.minimum(low - slack, value), np.maximum(high + slack, value)
         if self.kind in ("corr", "regr_r2"):
@@ -133,7 +140,9 @@ class Pair:
     def _value(self, exact: dict[Statistic, Ends]) -> tuple[Floats, Known]:
         """The value, and where there is one."""
         cov = self._covariance(exact)[0]
-        known = np.ones(len(cov), dtype=np.bool_)
+        # of less than half a row there is no covariance, and of less than two rows nothing else
+        enough = exact[self.count][0] >= (0.5 if self.kind == "covar_pop" else 1.5)
+        known = enough
         if self.kind == "covar_pop":
             return cov, known
         if self.kind == "covar_samp":
@@ -143,11 +152,11 @@ class Pair:
         var_x = self._variance(self.x, exact)[0]
         if self.kind in ("corr", "regr_r2"):
             spread = np.sqrt(var_x * self._variance(self.y, exact)[0])
-            known = spread > 0
-            r = np.clip(cov / np.where(known, spread, 1.0), -1.0, 1.0)
+            known = enough & (spread > 0)
+            r = np.clip(cov / np.where(spread > 0, spread, 1.0), -1.0, 1.0)
             return (r**2 if self.kind == "regr_r2" else r), known
-        known = var_x > 0
-        slope = cov / np.where(known, var_x, 1.0)
+        known = enough & (var_x > 0)
+        slope = cov / np.where(var_x > 0, var_x, 1.0)
         if self.kind == "regr_slope":
             return slope, known
         return self._at_zero((slope, slope), exact)[0], known
@@ -187,16 +196,17 @@ class Pair:
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
         part = part_of(confidence, len(self.statistics))
-        said = [
-            named(self.name, "a sum of products with", self.product, part, self.y.steps * self.x.steps),
-            named(
-                self.name, f"a total about {float(self.y.centre):g} with", self.y.total, part, self.y.steps
+
+        def said(what: str, statistic: Statistic, steps: Fraction = Fraction(1)) -> str:
+            return named(self.name, what, statistic, part, steps * self.whole)
+
+        return (
+            said("a sum of products with", self.product, self.y.steps * self.x.steps),
+            *(said(f"a total about {float(a.centre):g} with", a.total, a.steps) for a in (self.y, self.x)),
+            *(
+                said("a sum of squares with", a.squares, a.steps**2)
+                for a in (self.y, self.x)
+                if a.squares is not None
             ),
-            named(
-                self.name, f"a total about {float(self.x.centre):g} with", self.x.total, part, self.x.steps
-            ),
-        ]
-        for axis in (self.y, self.x):
-            if axis.squares is not None:
-                said.append(named(self.name, "a sum of squares with", axis.squares, part, axis.steps**2))
-        return (*said, named(self.name, "and a count with", self.count, part))
+            said("and a count with", self.count),
+        )

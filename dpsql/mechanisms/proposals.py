@@ -20,7 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpsql.mechanisms.base import Read, salted
+from dpsql.mechanisms.base import Read, room_of, salted
 from dpsql.mechanisms.order import (
     Key,
     key_rows,
@@ -72,7 +72,8 @@ class Iqr:
     Proposal: no neighbour's log2 IQR is 1 or more away. Tested by the Scale statistic
     (``scale.scale_radius``, a single test on the larger of two discretisations). Released on a grid of 1/1024
     of log2, where near pairs differ by at most 1025 steps, the sensitivity that ``noise`` must have
-    (:func:`iqr_sensitivity`). A stable range of 0 is released as 0.
+    (:func:`iqr_sensitivity`). A stable range of 0 is released as 0. What the noise makes wider than ``widest``, the
+    distance of declared bounds, is shown as ``widest``: that changes what was released already, and reads nothing.
     Loss: test + noise.
     """
 
@@ -81,6 +82,7 @@ class Iqr:
     test: Test
     noise: Noise
     rows: int = 1
+    widest: Fraction | None = None
 
     @property
     def event(self) -> Event:
@@ -92,7 +94,9 @@ class Iqr:
     def measure(self, read: Read, entropy: Entropy, keys: tuple[str, ...]) -> Radii:
         cap = (self.test.cap + 1) * self.rows
         quartiles = (Fraction(1, 4), Fraction(3, 4))
-        found = order_statistics(read, salted(self.values, entropy), keys, quartiles, reach(cap + 1))
+        found = order_statistics(
+            salted(read, (self.values,), entropy), self.values, keys, quartiles, reach(cap + 1)
+        )
         return pa.float64(), {
             key: Measured(per_unit(scale_radius(data, cap), self.rows), interquartile_range(data))
             for key, data in found.items()
@@ -111,10 +115,21 @@ class Iqr:
                 rows.append((0.0, 0.0, 0.0))
             else:
                 s = int(step)
-                rows.append((from_steps(s), from_steps(s - width), from_steps(s + width)))
+                value, low, high = (self._held(from_steps(step)) for step in (s, s - width, s + width))
+                rows.append((value, low, high))
         return _intervals(self.name, rows)
 
+    def _held(self, spread: float) -> float:
+        if self.widest is None or spread <= self.widest:
+            return spread
+        return float(self.widest)
+
     def sentences(self, confidence: float) -> tuple[str, ...]:
+        held = (
+            "No bounds are declared, so nothing else holds it."
+            if self.widest is None
+            else f"It is held to {float(self.widest):g}, the width of the declared bounds."
+        )
         factor = 2 ** (self.noise.half_width(confidence) / GRID)
         return (
             f"{self.name}: proposed is that one unit changes the interquartile range by less than a factor "
@@ -122,7 +137,7 @@ class Iqr:
             f"{self.test.sentence()}.",
             f"{self.name}: then the range is released times 2 to the power of noise, within a factor of "
             f"{factor:.3g} at "
-            f"{confidence:.0%}. A range of 0 is released as 0.",
+            f"{confidence:.0%}. A range of 0 is released as 0. {held}",
         )
 
 
@@ -169,41 +184,40 @@ class Quantile:
             f"CAST(upto AS BIGINT) AS upto FROM ({ranked}) AS ranked WHERE {reached}"
         )
 
-    def _texts(self, query: str, place: int | None = None) -> tuple[str, str]:
-        """Ungrouped: the count, then the value of a rank by the engine's own selection. {at} is (rank - 1/2)
-        / n. The engine holds all values for it; where they are too many, ``place`` of them are passed over in a sort,
-        which may spill.
+    @property
+    def _counted(self) -> str:
+        """How many values there are."""
+        return f"SELECT COUNT(*) AS n FROM ({_present(self.values, (), self.floating)}) AS found"
+
+    def _placed(self, at: float, place: int | None = None) -> str:
+        """The value of a rank by the engine's own selection: ``at`` is (rank - 1/2) / n. The engine holds all values for it;
+        where they are too many, ``place`` of them are passed over in a sort, which may spill.
         """
-        kept = _present(query, (), self.floating)
-        counted = f"SELECT COUNT(*) AS n FROM ({kept}) AS found"
-        chosen = f"SELECT PERCENTILE_DISC({{at}}) WITHIN GROUP (ORDER BY v) AS q FROM ({kept}) AS found"
+        kept = _present(self.values, (), self.floating)
+        chosen = f"SELECT PERCENTILE_DISC({at!r}) WITHIN GROUP (ORDER BY v) AS q FROM ({kept}) AS found"
         if place is not None:
             chosen = f"SELECT v AS q FROM ({kept}) AS found ORDER BY v LIMIT 1 OFFSET {place}"
-        placed = (
+        return (
             f"SELECT q AS v, COUNT(*) FILTER (WHERE v < q) AS below, COUNT(*) FILTER (WHERE v <= q) AS upto "
             f"FROM ({kept}) AS found CROSS JOIN ({chosen}) AS chosen GROUP BY q"
         )
-        return counted, placed
 
     def queries(self, keys: tuple[str, ...]) -> tuple[str, ...]:
         if keys:
             return (self._text(self.values, keys),)
-        counted, placed = self._texts(self.values)
-        return counted, placed.replace("{at}", str(float(self.probability)))
+        return self._counted, self._placed(float(self.probability))
 
     def measure(self, read: Read, entropy: Entropy, keys: tuple[str, ...]) -> Radii:
-        query = salted(self.values, entropy)
+        read = salted(read, (self.values,), entropy)
         cap = (self.test.cap + 1) * self.rows
         if keys:
-            table = read(self._text(query, keys))
+            table = read(self._text(self.values, keys))
         else:
-            counted, placed = self._texts(query)
-            n = int(read(counted).column("n")[0].as_py())
+            n = int(read(self._counted).column("n")[0].as_py())
             # half a rank below the wanted one: no rounding of the engine's can move it to another
             at = (rank(n, self.probability) - 0.5) / n if n else 0.5
-            if 0 < 2 * getattr(read, "room", 0) < n:
-                placed = self._texts(query, rank(n, self.probability) - 1)[1]
-            table = read(placed.replace("{at}", repr(at)))
+            place = rank(n, self.probability) - 1 if 0 < 2 * room_of(read) < n else None
+            table = read(self._placed(at, place))
             table = table.append_column("n", pa.array([n] * table.num_rows, pa.int64()))
         columns = (table.column(name).to_pylist() for name in ("n", "below", "upto"))
         found = {}
@@ -262,7 +276,7 @@ class Mode:
         return (self._text(self.values, keys),)
 
     def measure(self, read: Read, entropy: Entropy, keys: tuple[str, ...]) -> Radii:
-        table = read(self._text(salted(self.values, entropy), keys))
+        table = salted(read, (self.values,), entropy)(self._text(self.values, keys))
         columns = (table.column(name).to_pylist() for name in ("c", "place", "size"))
         leading: dict[Key, dict[int, tuple[Any, int, int]]] = {}
         for key, v, c, place, size in zip(key_rows(table, keys), table.column("v"), *columns, strict=True):
@@ -323,7 +337,7 @@ class ArgMax:
         return (self._text(self.values, keys),)
 
     def measure(self, read: Read, entropy: Entropy, keys: tuple[str, ...]) -> Radii:
-        table = read(self._text(salted(self.values, entropy), keys))
+        table = salted(read, (self.values,), entropy)(self._text(self.values, keys))
         columns = (table.column(name).to_pylist() for name in ("total", "place"))
         leading: dict[Key, dict[int, tuple[Any, int]]] = {}
         for key, v, total, place in zip(key_rows(table, keys), table.column("v"), *columns, strict=True):
@@ -382,9 +396,9 @@ class ProposedMedian:
 
     def measure(self, read: Read, entropy: Entropy, keys: tuple[str, ...]) -> Radii:
         cap = (self.test.cap + 1) * self.rows
-        query = salted(self.values, entropy)
+        read = salted(read, (self.values,), entropy)
         found = {}
-        for key, data in order_statistics(read, query, keys, (Fraction(1, 2),), cap + 3).items():
+        for key, data in order_statistics(read, self.values, keys, (Fraction(1, 2),), cap + 3).items():
             n = data.n
             first, last = max(1, n // 2 - cap - 2), min(n, n // 2 + cap + 3)
             # held within 2**60 steps (monotone too), so that noisy values fit 64 bits

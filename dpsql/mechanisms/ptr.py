@@ -50,6 +50,11 @@ class Test(Protocol):
         ...
 
     @property
+    def groups(self) -> int:
+        """How many groups one unit may touch."""
+        ...
+
+    @property
     def slack(self) -> Fraction: ...
 
     @property
@@ -241,6 +246,11 @@ class Item(Protocol):
 
     @property
     def test(self) -> Test: ...
+
+    @property
+    def rows(self) -> int:
+        """Rows of one unit in a group."""
+        ...
 
     @property
     def event(self) -> Event: ...

@@ -31,6 +31,7 @@ from dpsql.mechanisms.base import Read
 from dpsql.mechanisms.outputs import exact_integers
 from dpsql.mechanisms.tally import tallied
 from dpsql.mechanisms.together import Answered, Group, Together, rows_of
+from dpsql.noise import enclosure
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.integers import Integers
 from dpsql.noise.selection import exponential, flips
@@ -44,6 +45,8 @@ SURE = 0.95
 
 _DOUBT = Fraction(1, 1000)
 """Chance, about, that a least or greatest value falls outside the data after all."""
+OUTSIDE = Fraction(1, 10**9)
+"""Chance that another quantile falls outside the data, from :meth:`Quantiles.held_by` rows on."""
 _SMALL = 1 << 61
 _NEVER = 30
 """Grid points whose utility is so low that all of them together are drawn once in exp(30) times are looked at only then."""
@@ -223,6 +226,23 @@ class Quantiles:
     def rate(self, rank: Rank) -> Fraction:
         return self.part / (2 * rank.sensitivity * self.rows)
 
+    def held_by(self, rank: Rank) -> int | None:
+        """Compute how many rows hold the answer between the least and the greatest value; None: no number does.
+
+        Grid points outside the data have a scaled utility of -n times ``p`` or ``1 - p``, the nearer of which is meant, and
+        some point has 0: so they are chosen with a chance of at most ``grid exp(-rate miss n)``, at most :data:`OUTSIDE`.
+        The least and the greatest value pass so many rows by that it is at most a thousandth, if there are that many.
+        """
+        if rank.end:
+            return 2 * self.inward - 1
+        miss = min(rank.p.numerator, rank.p.denominator - rank.p.numerator)
+        if not miss:
+            return None
+        grid = self.high - self.low + 1
+        bits = 128 + max(0, self.rate(rank).denominator.bit_length())
+        ratio = enclosure.log(enclosure.rational(grid / OUTSIDE, bits), bits)[1]
+        return math.ceil(enclosure.fraction(ratio) / (self.rate(rank) * miss))
+
     def off(self, rank: Rank, confidence: float) -> float:
         """How many rows the answer's rank may be off by (Dwork and Roth, corollary 3.12)."""
         log = math.log(self.high - self.low + 1) - math.log(1 - confidence)
@@ -301,7 +321,19 @@ class Quantiles:
                     f"a value with about {self.inward} rows {side} it (half of the rows, if there are fewer)"
                 )
             said.append(f"{name}: {which}, within {off:.4g} rows, with {confidence:.4g} probability.")
+            said.append(self._strays(name, rank))
         return tuple(said)
+
+    def _strays(self, name: str, rank: Rank) -> str:
+        """How far from all rows an answer may fall: the utility bound of the exponential mechanism is all that holds it."""
+        rows = self.held_by(rank)
+        if rows is None:
+            return f"{name}: it may be anywhere between the bounds and the data; MIN and MAX stay within the data."
+        chance = float(_DOUBT if rank.end else OUTSIDE)
+        return (
+            f"{name}: from {rows} rows on, it falls outside the data with a chance of at most {chance:g}; with fewer "
+            f"it may fall anywhere between the bounds."
+        )
 
     def alone(self) -> Together:
         """An operator that releases just these, ungrouped."""

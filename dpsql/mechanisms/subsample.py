@@ -23,7 +23,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from dpsql.mechanisms.base import Read, Release, salted_all
+from dpsql.mechanisms.base import Read, Release, filling, salted
 from dpsql.mechanisms.blocks import Source
 from dpsql.mechanisms.perturbation import GaussianNoise, LaplaceNoise
 from dpsql.mechanisms.votes import Combined, Participation, StableMode
@@ -264,6 +264,39 @@ class WinsorizedMean:
         )
 
 
+@dataclass(frozen=True)
+class Coordinates:
+    """Vectors of public length, combined coordinate by coordinate into one.
+
+    ``parts`` combine one coordinate each, with a share of the loss; they compose, for a changed block changes all. A block
+    without a vector counts as the default in each.
+    """
+
+    name: str
+    parts: tuple[BlockMean | BlockMedian | WinsorizedMean, ...]
+
+    @property
+    def event(self) -> Event:
+        return compose([part.event for part in self.parts])
+
+    def combine(
+        self, values: Sequence[Any], type: pa.DataType | None, entropy: Entropy, confidence: float
+    ) -> Combined:
+        found, ends = [], []
+        for i, part in enumerate(self.parts):
+            own = [value[i] if value is not None else None for value in values]
+            made = {name: c[0].as_py() for name, c in part.combine(own, None, entropy, confidence)[0].items()}
+            found.append(made[part.name])
+            if f"{part.name}__low" in made:
+                ends.append(f"[{made[f'{part.name}__low']:.4g}, {made[f'{part.name}__high']:.4g}]")
+        said = (f"{self.name}, at {confidence:.0%} each: {', '.join(ends)}",) if ends else ()
+        return {self.name: pa.array([found], pa.list_(pa.float64()))}, said
+
+    def sentences(self, confidence: float, blocks: int) -> tuple[str, ...]:
+        each = self.parts[0].sentences(confidence, blocks)[0].partition(": ")[2]
+        return (f"{self.name}: each of {len(self.parts)} coordinates by itself, with an equal share: {each}",)
+
+
 def _shown(bounds: Range) -> str:
     return f"[{float(bounds.low):.6g}, {float(bounds.high):.6g}]"
 
@@ -320,12 +353,13 @@ class SubsampleAggregate:
         return tuple(dict.fromkeys((*self.queries, *getattr(self.source, "checked", ()))))
 
     def release(self, read: Read, entropy: Entropy) -> Release:
-        source, fits = self.source, True
+        fits = True
         if self.participation:
             # one salt for all texts: the check must count the very subsamples that are run
-            check, *texts = salted_all((self.participation.query, *source.texts), entropy)
-            source, fits = source.asking(texts), self.participation.holds(read, check)
-        results = source.results(read, entropy)
+            read = salted(read, self.checked, entropy)
+            every = filling(read, {"first": 0, "last": self.participation.runs})
+            fits = self.participation.holds(every, self.participation.query)
+        results = self.source.results(read, entropy)
         columns: dict[str, pa.Array] = {}
         notes: list[str] = []
         for combiner in self.combiners:

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.base import Read
+from dpsql.mechanisms.base import Read, room_of
 from dpsql.mechanisms.outputs import exact_integers
 from dpsql.mechanisms.tally import streamed, tallied
 from dpsql.noise.integers import SAFE, Integers, integers, largest, plus, times
@@ -32,9 +32,6 @@ BASE = "dpsql_base"
 """The candidates' column of what is added to every score."""
 SCORE, LEVEL, MOVES = "dpsql_score", "dpsql_threshold", "dpsql_sensitivity"
 """Columns that queries put beside the candidates' own: the statistic, and each candidate's threshold and sensitivity."""
-TAKEN = "dpsql_"
-"""How no column of the candidates may begin: they keep every other name, ``threshold`` too."""
-
 _SAFE = 1 << 61
 _INT64 = (1 << 63) - 1
 LOWER = (">", ">=")
@@ -146,26 +143,25 @@ class Sweep:
         columns = (h.column for h in self.histograms if h.column is not None)
         return (self.candidates, *(h.query for h in self.histograms), *columns)
 
-    def score(self, texts: list[str], read: Read, varying: bool = False) -> Scored | None:
+    def score(self, read: Read, varying: bool = False) -> Scored | None:
         """The candidates with their scores; None for types that are not compared here, and where a histogram has more
-        than :data:`MOST` bins. ``texts``: the salted :attr:`queries`. ``varying``: with their own sensitivities.
+        than :data:`MOST` bins. ``varying``: with their own sensitivities.
         """
-        met = self.met(texts[0], read)
+        met = self.met(read)
         if met is None:
             return None
         table, ends = met
-        columns = iter(texts[1 + len(self.histograms) :])
         runs: list[Running] = []
-        for i, (counted, text) in enumerate(zip(self.histograms, texts[1:], strict=False)):
+        for i, counted in enumerate(self.histograms):
             mine = [ends[c] for t in self.terms if t.histogram == i for c in _columns(t)]
-            column = next(columns) if counted.column is not None else None
+            column = counted.column
             run = (
                 None
                 if column is None
                 else _dense(counted, column, mine, read) or _sorted(counted, column, read)
             )
             if run is None:
-                found = read(f"SELECT * FROM ({text}) AS histogram LIMIT {MOST + 1}")
+                found = read(f"SELECT * FROM ({counted.query}) AS histogram LIMIT {MOST + 1}")
                 kind = found.schema.field("x").type  # decimals hold HUGEINTs here, which may not fit 64 bits
                 if found.num_rows > MOST or not _comparable(kind) or _decimal(kind):
                     return None
@@ -175,9 +171,9 @@ class Sweep:
             runs.append(run)
         return self.scored(table, ends, runs, varying)
 
-    def met(self, text: str, read: Read) -> tuple[pa.Table, Mapping[str, End]] | None:
+    def met(self, read: Read) -> tuple[pa.Table, Mapping[str, End]] | None:
         """The candidates, and their thresholds by column; None for types that are not compared here."""
-        table = self._candidates(text, read)
+        table = self._candidates(read)
         ends = self.ends(table)
         return None if ends is None else (table, ends)
 
@@ -202,13 +198,13 @@ class Sweep:
         """How far one unit moves candidates that one row moves so far: a step at least."""
         return _spread(times(np.maximum(np.atleast_1d(rows), 1), self.rows), 0)
 
-    def _candidates(self, text: str, read: Read) -> pa.Table:
+    def _candidates(self, read: Read) -> pa.Table:
         if self.lent is not None:
             name, columns = self.lent
             here: pa.Table | None = getattr(read, "lent", {}).get(name)
             if here is not None and all(_plainly(here.schema.field(c).type) for c in columns):
                 return here.select(columns)
-        return read(text)
+        return read(self.candidates)
 
 
 def _aggregate(term: Swept, run: Running, found: Mapping[str, End]) -> Integers | int:
@@ -384,7 +380,7 @@ def _dense(counted: Counted, text: str, ends: list[End], read: Read) -> Running 
 
 def _sorted(counted: Counted, text: str, read: Read) -> Running | None:
     """From the column itself, where its doubles mostly differ: there would be as many groups as rows, nearly."""
-    room = 8 * int(getattr(read, "room", 0)) if counted.doubles else 0
+    room = 8 * room_of(read) if counted.doubles else 0
     held: list[NDArray[Any]] = []
     for values in streamed(read, text, doubles=True) if room else ():
         some, room = values[:_SOME], room - values.nbytes

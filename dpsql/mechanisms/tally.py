@@ -15,17 +15,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.base import Read, parts
+from dpsql.mechanisms.base import Read, parts, room_of
 
 MOST = 1 << 22
 """Integers in a range that is counted here."""
 
 _ROWS = 1 << 23  # counted at once: each time an array as long as the range is made and added
-
-
-def near(read: Read) -> bool:
-    """Whether rows may come here."""
-    return getattr(read, "room", 0) > 0
 
 
 def tallied(read: Read, sql: str, low: int, high: int) -> NDArray[np.int64] | None:
@@ -34,7 +29,7 @@ def tallied(read: Read, sql: str, low: int, high: int) -> NDArray[np.int64] | No
     ``sql`` gives one column of integers or dates. None where rows must stay where they are, or the range is too wide:
     nothing has been read then.
     """
-    if not near(read) or high - low >= MOST:
+    if not room_of(read) or high - low >= MOST:
         return None
     return counted(streamed(read, sql), low, high)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -20,7 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpsql.mechanisms.additive import Aggregation
-from dpsql.mechanisms.base import Read, Release, salted_all
+from dpsql.mechanisms.base import Read, Release, salted
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import Event, compose
 
@@ -59,6 +59,13 @@ class Part(Protocol):
         ...
 
     def sentences(self, confidence: float) -> tuple[str, ...]: ...
+
+
+@runtime_checkable
+class Redrawn(Protocol):
+    """A part whose intervals can be made again from what it released, at its own confidence."""
+
+    def shown_again(self, released: pa.Table) -> Mapping[str, pa.Array]: ...
 
 
 @runtime_checkable
@@ -151,24 +158,23 @@ class Together:
         return (*first, *dict.fromkeys([*(part.query for part in self.parts), *columns]))
 
     def release(self, read: Read, entropy: Entropy) -> Release:
-        texts = [self.aggregation.query] if self.aggregation is not None else []
-        texts += [part.query for part in self.parts] + [_column(part) for part in self.parts]
-        filled = salted_all(texts, entropy)
+        read = salted(read, self.queries, entropy)
         columns: dict[str, Any] = {}
         events: list[Event] = []
         notes: list[str] = []
         groups: list[Group] = [()]
+        noisy: pa.Table | None = None
         if self.aggregation is not None:
-            first = replace(self.aggregation, query=filled.pop(0))
-            table = first.released(read, entropy)
+            first = self.aggregation
+            table, noisy = first.drawn(read, entropy)
             columns = {name: table.column(name) for name in table.column_names}
             events += [] if first.free else [first.event]
             if first.keys:
                 groups = groups_of(table, first.keys)
         seen: dict[str, pa.Table] = {}
         counts: dict[str, NDArray[np.int64] | None] = {}
-        half = len(self.parts)
-        for part, text, column in zip(self.parts, filled[:half], filled[half:], strict=True):
+        for part in self.parts:
+            text, column = part.query, _column(part)
             if column and isinstance(part, Countable):
                 if (
                     text not in counts
@@ -183,7 +189,23 @@ class Together:
             columns |= answered.columns
             events.append(answered.event)
             notes += answered.notes
-        return Release(pa.table(columns), compose(events), tuple(dict.fromkeys(notes)))
+        return Release(pa.table(columns), compose(events), tuple(dict.fromkeys(notes)), noisy)
+
+    @property
+    def shows(self) -> bool:
+        """A part shows itself again, or has no intervals."""
+        return all(isinstance(part, Redrawn) or not hasattr(part, "confidence") for part in self.parts)
+
+    def shown(self, released: pa.Table, noisy: pa.Table | None) -> pa.Table:
+        """The released columns at this operator's confidence."""
+        columns = {name: released.column(name) for name in released.column_names}
+        if self.aggregation is not None:
+            table = self.aggregation.shown(released, noisy)
+            columns |= {name: table.column(name) for name in table.column_names}
+        for part in self.parts:
+            if isinstance(part, Redrawn):
+                columns |= part.shown_again(released)
+        return pa.table(columns)
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
         first = () if self.aggregation is None else self.aggregation.sentences(confidence)

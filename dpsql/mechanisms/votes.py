@@ -280,7 +280,9 @@ def textbook_sampling(epsilon: Fraction, delta: Fraction, n: int) -> tuple[Fract
 
 
 def _named(result: Any, features: Mapping[str, int]) -> list[str]:
-    """The features in a block's list, each once, in its order."""
+    """The features in a block's list, each once, in its order. A text is a list of one."""
+    if isinstance(result, str):
+        result = [result]
     if not isinstance(result, list | tuple | np.ndarray) or isinstance(result, np.ma.MaskedArray):
         return []
     named = (f.item() if isinstance(f, np.generic) else f for f in result)
@@ -292,7 +294,7 @@ class FeatureVotes:
     """Lists of features by block, released as votes per feature (one row each), or as the most voted ones.
 
     Args:
-        source: its ``column`` holds a list of features per block.
+        source: its ``column`` holds a list of features per block, or one.
         features: the public list; a block votes for at most ``most`` distinct ones, in the order of its list.
         noise: for all the counts: one block changes at most 2 ``most`` counts by 1 each (L1 2s, squared L2
             2s, largest 1), so it must be made with ``sensitivity = 1`` and ``groups = 2 * most``. Rows in the

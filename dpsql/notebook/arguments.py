@@ -23,7 +23,7 @@ class Flag:
 
 
 RUN_FLAGS = (
-    Flag("-o", "name", "keep the result as a variable, show only its cost"),
+    Flag("-o", "name", "keep the result as a variable and a relation, show only its cost"),
     Flag("--show", None, "with -o: show the table as well"),
     Flag("--explain", None, "say in sentences what would run and what it would cost; spends nothing"),
     Flag("--dry-run", None, "the same as --explain"),

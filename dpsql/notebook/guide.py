@@ -14,7 +14,8 @@ COMMANDS = {
     "budget": "how much is left, and what each cell cost",
     "ledger": "every charge: when, who, cell, loss, outcome (also: %dpsql log)",
     "log": "the same as ledger",
-    "tables": "the tables that the policy names",
+    "tables": "the tables that the policy names, and kept results",
+    "keep": "the last result, or a variable's, as a relation of later cells: %dpsql keep out",
     "columns": "the columns of a table: %dpsql columns visits",
     "policy": "what the data owner declared",
     "mechanisms": "every way to get an answer, with an example",
@@ -138,7 +139,7 @@ def _flags(flags: tuple[Flag, ...]) -> str:
 USAGE = f"""Differentially private answers to SQL.
 
     %%dpsql [name] [flags]        SQL below; %%dpsql must be the first line of its cell
-    out << SELECT ...             as first words of the SQL: keep the result, show nothing
+    out << SELECT ...             as first words of the SQL: keep the result, show nothing; SELECT ... FROM out reads it
     %dpsql [flags] SELECT ...     one line;  x = %dpsql SELECT ...  keeps the result
     %dpsql <command>              {", ".join(name for name in COMMANDS)}
 

@@ -15,16 +15,16 @@ from IPython.display import display
 from traitlets import Enum, Int, Unicode, observe
 
 from dpsql import __version__
-from dpsql.errors import Error, ParseError, PolicyError, did_you_mean
+from dpsql.errors import BindError, Error, ParseError, PolicyError, did_you_mean
 from dpsql.notebook import arguments, guide, panels, render, settings
 from dpsql.notebook.arguments import Options
 from dpsql.notebook.progress import Progress, in_kernel, in_terminal
 from dpsql.notebook.sessions import Sessions
+from dpsql.result import Result
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from dpsql.result import Result
     from dpsql.session import Session
 
 _SQL = ("SELECT", "WITH", "FROM", "VALUES", "EXPLAIN", "SHOW", "DECLARE", "CLOSE")
@@ -48,6 +48,7 @@ class DpsqlMagic(Magics):
     def __init__(self, shell: InteractiveShell, sessions: Sessions) -> None:
         super().__init__(shell)
         self.sessions = sessions
+        self._last: Result | None = None
 
     @observe("rows")
     def _rows_changed(self, change: Mapping[str, Any]) -> None:
@@ -109,6 +110,8 @@ class DpsqlMagic(Magics):
         session = self.sessions.get_open(options.session)
         params = self._parameters(options, text, local)
         try:
+            if name is not None and not options.explain:
+                session.check_name(name)  # before anything is paid
             if options.explain:
                 return panels.explanation(session.explain(text, params))
             results = self._answers(session, text, params, options)
@@ -122,11 +125,15 @@ class DpsqlMagic(Magics):
             return None
         for result in results[:-1]:
             display(result)  # type: ignore[no-untyped-call]
+        for kept, result in panels.kept(text, params, results):
+            self.shell.push({kept: self._converted(result)})  # type: ignore[union-attr]
+        self._last = results[-1]
         value = self._converted(results[-1])
         if name is None:
             if value is not results[-1]:
                 self._cost(results[-1])
             return value
+        session.keep(name, results[-1])
         self.shell.push({name: value})  # type: ignore[union-attr]
         if options.show:
             display(results[-1])  # type: ignore[no-untyped-call]
@@ -189,6 +196,7 @@ class DpsqlMagic(Magics):
             "session": lambda rest: self.sessions.get_open(rest or None),
             "report": lambda rest: panels.report(self.sessions.get_open(), rest),
             "close": self._close,
+            "keep": self._keep,
             "help": self._help,
         }
 
@@ -235,6 +243,18 @@ class DpsqlMagic(Magics):
         self.sessions[name] = session
         self.sessions.current = name
         print(panels.one_line(session))
+
+    def _keep(self, rest: str) -> None:
+        """The Result that a variable holds, or else the last one, as a relation of later cells."""
+        words = rest.split()
+        if len(words) != 1:
+            raise ParseError("%dpsql keep takes one name.", hint="%dpsql keep out")
+        held = self.shell.user_ns.get(words[0])  # type: ignore[union-attr]
+        result = held if isinstance(held, Result) else self._last
+        if result is None:
+            raise BindError("there is no result yet that could be kept.", hint="run a %%dpsql cell first.")
+        self.sessions.get_open().keep(words[0], result)
+        self.shell.push({words[0]: held if isinstance(held, Result) else self._converted(result)})  # type: ignore[union-attr]
 
     def _sessions(self, rest: str) -> render.Sheet:
         if rest:

@@ -24,6 +24,15 @@ def ask(session: Session, text: str, params: dict[str, Any], options: Options) -
     return session.run(text, params, fresh=options.fresh, epsilon=options.epsilon)
 
 
+def kept(text: str, params: dict[str, Any], results: list[Result]) -> list[tuple[str, Result]]:
+    """The results that a cell's own statements keep by name."""
+    from dpsql.sql.parse import parse
+
+    statements = parse(text, params)
+    pairs = zip(statements, results, strict=True) if len(statements) == len(results) else ()
+    return [(statement.keep, result) for statement, result in pairs if statement.keep]
+
+
 def explanation(explained: Any) -> Lines:
     """A plan in sentences, in fixed width."""
     return Lines(tuple(str(explained).splitlines()))
@@ -58,11 +67,8 @@ def default_epsilon(session: Session) -> str | None:
 
 
 def schema(session: Session) -> dict[str, list[str]]:
-    """Tables of the policy and their columns, for completion. No rows are read."""
-    found = {}
-    for table in session.policy.tables.values():
-        found[table.name] = list(session.columns(table.name))
-    return found
+    """Tables and kept results with their columns, for completion. No private rows are read."""
+    return {name: list(session.columns(name)) for name, *_ in session.tables().fetchall()}
 
 
 def columns(session: Session, name: str) -> Sheet:
@@ -75,6 +81,14 @@ def columns(session: Session, name: str) -> Sheet:
     if not name:
         raise BindError("which table?", hint=f"%dpsql columns {example_table(session) or 'visits'}")
     table = next((t for t in tables.values() if t.name.lower() == name.lower()), None)
+    listed = {row[0].lower(): row for row in session.tables().fetchall() if row[1] == "kept result"}
+    if name.lower() in listed:
+        shown = session.columns(name)
+        return of_rows(
+            ("column", "type", "declared"),
+            [(c, kind, "") for c, kind in shown.items()],
+            (f"{name}: a kept result",),
+        )
     if table is None:
         raise BindError(f"there is no table {name}.", hint=did_you_mean(name, tables))
     declared = {column.lower(): told for column, told in table.columns.items()}

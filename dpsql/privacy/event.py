@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpsql.privacy import constants
-from dpsql.privacy.rounding import text
+from dpsql.privacy.rounding import bounded, text
 
 _AMOUNT = re.compile(r"[0-9]+(/0*[1-9][0-9]*)?")
 
@@ -48,6 +48,21 @@ class Event:
         return constants.pure_rho(self._near())
 
     @property
+    def repeats(self) -> int:
+        """Of how many mechanisms with equal shares of epsilon it consists."""
+        return 1
+
+    def renyi(self, order: Fraction) -> Fraction:
+        """The Renyi divergence of one order (above 1), rounded up: what rho allows, or what epsilon allows where that is
+        less. Delta is set aside, as for rho.
+        """
+        by_rho = order * self.rho
+        if self.epsilon is None:
+            return bounded(by_rho)
+        share = constants.pure_renyi(self.epsilon / self.repeats, order)
+        return bounded(min(by_rho, self.repeats * share))
+
+    @property
     def mu(self) -> Fraction:
         """The Gaussian-DP loss, rounded up; from the pure loss where nothing sharper is known."""
         return constants.pure_mu(self._near())
@@ -72,16 +87,6 @@ class Event:
         """The loss as people read it: ``ε=0.1`` or ``ε=0.1, δ=1e-07``, rounded up."""
         epsilon, delta = self.basic
         return f"ε={text(epsilon)}" + (f", δ={text(delta)}" if delta else "")
-
-    def price(self, accountant: str) -> str:
-        """The loss in the words of an accountant: ``ρ=0.004996`` under zcdp, ``μ=0.1254`` under gdp.
-
-        >>> from dpsql.privacy.events import PureDP
-        >>> PureDP(Fraction(1, 10)).price("zcdp")
-        'ρ=0.004996'
-        """
-        said = {"basic": "", "zcdp": f"ρ={text(self.rho)}", "gdp": f"μ={text(self.mu)}"}[accountant]
-        return said + (f", δ={text(self.delta)}" if self.delta else "") if said else self.sentence()
 
     def to_json(self) -> dict[str, Any]:
         """A dictionary of strings, ints, nulls and booleans; fractions as ``"1/10"``."""

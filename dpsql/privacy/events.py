@@ -6,13 +6,15 @@ stored, hence a contract with the future: kinds and field names never change the
 is an int or a :class:`~fractions.Fraction`.
 
 Each event states its cost in every currency, always rounded up, for every pair of neighbouring data sets of
-the session's relation:
+the session's relation. Epsilon, delta, rho and mu speak of one decomposition: outside an event of probability
+``delta`` (the same under both data sets), the losses are at most ``epsilon``, and ``rho`` and ``mu`` hold.
 
 ``pure``     pure differential privacy, or None where there is none
 ``delta``    set aside by the approximate currencies: the mechanism is ``delta``-approximately ``rho``-zCDP,
              and
              ``delta``-approximately ``mu``-GDP (it dominates ``G_mu`` composed with ``f_{0, delta}``)
 ``rho``      zero-concentrated DP: ``D_alpha <= alpha * rho`` for all ``alpha > 1``
+``renyi``    the divergence ``D_alpha`` of one order: never more than ``alpha * rho``
 ``mu``       Gaussian DP
 ``basic``    the pair (epsilon, delta) that basic composition adds up
 ``profile``  ``x -> sup HS_{e^x}``, for curves and plots (a float, never a decision)
@@ -74,6 +76,10 @@ class DiscreteLaplace(Event):
             self.epsilon > 0 and self.sensitivity > 0 and self.count > 0,
             "epsilon, sensitivity, count: above 0",
         )
+
+    @property
+    def repeats(self) -> int:
+        return self.count
 
     @property
     def rho(self) -> Fraction:
@@ -138,6 +144,10 @@ class BoundedRange(Event):
         require(self.epsilon > 0 and self.count > 0, "epsilon, count: above 0")
 
     @property
+    def repeats(self) -> int:
+        return self.count
+
+    @property
     def rho(self) -> Fraction:
         return self.count * constants.bounded_range_rho(self.epsilon / self.count)
 
@@ -198,6 +208,10 @@ class SparseVector(Event):
         return self.round * self.rounds if self.refresh else self.round
 
     @property
+    def repeats(self) -> int:
+        return self.rounds if self.refresh else 1
+
+    @property
     def rho(self) -> Fraction:
         return constants.pure_rho(self.round) * (self.rounds if self.refresh else 1)
 
@@ -234,6 +248,10 @@ class GroupSelection(Event):
             self.epsilon > 0 and 0 <= self.delta < 1 and self.groups > 0,
             "epsilon, delta, groups: out of range",
         )
+
+    @property
+    def repeats(self) -> int:
+        return self.groups
 
     @property
     def rho(self) -> Fraction:
@@ -325,6 +343,9 @@ class Composed(Event):
     def rho(self) -> Fraction:
         return bounded(sum((event.rho for event in self.events), _NOTHING))
 
+    def renyi(self, order: Fraction) -> Fraction:
+        return bounded(sum((event.renyi(order) for event in self.events), _NOTHING))
+
     @cached_property
     def mu(self) -> Fraction:
         return root(bounded(sum((event.mu**2 for event in self.events), _NOTHING)))
@@ -387,6 +408,9 @@ class DeclaredPlan(Event):
     def rho(self) -> Fraction:
         return self.whole.rho
 
+    def renyi(self, order: Fraction) -> Fraction:
+        return self.whole.renyi(order)
+
     @property
     def mu(self) -> Fraction:
         return self.whole.mu
@@ -425,7 +449,8 @@ def charged(event: Event, accountant: str) -> Event:
     ('ε=1.3', 'ε=2')
     """
     if isinstance(event, Composed):
-        return Composed(tuple(charged(part, accountant) for part in event.events))
+        parts = tuple(charged(part, accountant) for part in event.events)
+        return event if parts == event.events else Composed(parts)
     if isinstance(event, SparseVector) and accountant != "basic" and not event.refresh:
         return replace(event, hits=None)
     return event

@@ -10,18 +10,36 @@ admits an event only while they stay below limits that are solved once, when it 
 ``zcdp``   the sum of rho, and of the deltas set aside (Feldman-Zrnic 2021; Whitehouse et al. 2023)
 ``gdp``    the sum of mu squared, and of the deltas set aside (Smith-Thakurta 2022; Koskela et al. 2023)
 
-Under ``zcdp`` and ``gdp`` a path that holds pure mechanisms only may also go on while the plain sum of its
-epsilons is at most epsilon: *pure sum OR the rule*. Proof. Split any set S of outcomes by paths: B, on which
-the rule holds at the end, and the rest, which are pure with a sum of at most epsilon. On the rest the
-likelihood ratio is at most
-``e^epsilon``, so it adds nothing to ``P(S) - e^epsilon Q(S)``. The sums only grow, so the paths of B satisfy
-the rule all along: they are paths, with the same probabilities, of the mechanism that the rule alone would
-have stopped, hence ``P(S and B) - e^epsilon Q(S and B) <= delta``. Other unions of filters are *not* valid in
-general, and "admit while the composed privacy loss distribution so far is fine" is not a filter at all (the
-tests exceed it by 47 %).
+Under ``zcdp`` and ``gdp`` delta has two parts: ``aside`` for mechanisms with a delta of their own, the rest for
+the conversion of the rule. The next event is admitted when, with it counted, the deltas fit ``aside`` and
 
-Of delta, a tenth is kept for mechanisms that have one of their own; the rest pays for the conversion. Without
-delta only pure mechanisms are admitted.
+    the plain sum of the epsilons is at most epsilon, OR the rule holds.
+
+The plain sum counts the epsilon of every event, also of those with a delta; an event that has none (Gaussian
+noise) ends it for good. All deltas together are at most ``aside``, whichever of the two admits.
+
+Proof. Every event comes apart in the same way under two neighbouring data sets: with a probability of at most
+its delta something happens that may betray all; otherwise the answer has the likelihood ratios that epsilon
+and rho (or mu) describe. So a whole session goes well with a probability w of at least ``1 - aside``, w being
+the same under both. What is left to show is that sessions in which all went well are (epsilon, rest)-close.
+Those that end with the plain sum within epsilon have a likelihood ratio of at most ``e^epsilon`` and add
+nothing to ``P(S) - e^epsilon Q(S)``. Those that end with the rule within its limit had it there all along, for
+its sums only grow: they happen, with the same probabilities, in a session that the rule alone would have
+stopped, and add at most what that one is promised to. A session ends in at least one of the two ways, hence
+``delta <= 1 - (1 - aside)(1 - rest) <= aside + rest``.
+
+The same proof takes any rule whose sums only grow. Of zCDP's conversion to (epsilon, delta) only one order
+counts: the one at which it allows the most. ``zcdp`` therefore fixes this order when it is opened, and sums the
+Renyi divergences of that order instead of rho: never more than order times rho, and for one large pure loss
+far less, which is where rho is wasteful. What the sum of rho would admit is always admitted.
+
+What must not be done, for an analyst who knows the rule gets more than delta (the tests play these games): give
+all of delta to the plain sum as well as to the rule; solve the limit anew from the delta that is left; pass
+over Gaussian noise in the plain sum, or count its declared epsilon there while its declared delta shares
+``aside``; go on while any of several orders has room; go on while the composed privacy loss distribution so far
+is fine.
+
+Without delta only pure mechanisms are admitted.
 
 >>> budget = open_filter("basic", Fraction(1), Fraction(0))
 >>> spent = budget.start
@@ -35,92 +53,27 @@ delta only pure mechanisms are admitted.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterable
+from dataclasses import dataclass
 from fractions import Fraction
 from statistics import NormalDist
-from typing import Any, Protocol
+from typing import Protocol
 
 from dpsql.privacy import constants, zcdp
-from dpsql.privacy.events import DeclaredPlan, Event, PureDP, SparseVector
-from dpsql.privacy.rounding import bounded, significant, text
+from dpsql.privacy.events import DeclaredPlan, Event, PureDP, SparseVector, charged
+from dpsql.privacy.rounding import significant, text
+from dpsql.privacy.spent import Room, Spent, percent
 
 ACCOUNTANTS = ("zcdp", "basic", "gdp")
 """The names that a policy may write; the first is the default."""
+
+MECHANISM_SHARE = Fraction(1, 2)
+"""The part of delta that is kept for mechanisms with a delta of their own, where the owner does not say."""
 
 MANY = 10**9
 """What :meth:`Filter.more` answers for an event that never uses anything up."""
 
 _NOTHING = Fraction(0)
-
-
-@dataclass(frozen=True)
-class Spent:
-    """The running sums of everything charged so far: all that any accountant needs, of any number of
-    statements.
-
-    ``epsilon`` and ``delta`` are what basic composition adds; ``pure`` the sum of pure losses, None once a
-                mechanism had
-    none; ``rho``, ``mu_squared`` the concentrated currencies, and ``aside`` the deltas set aside by both.
-    """
-
-    count: int = 0
-    epsilon: Fraction = _NOTHING
-    delta: Fraction = _NOTHING
-    pure: Fraction | None = _NOTHING
-    rho: Fraction = _NOTHING
-    mu_squared: Fraction = _NOTHING
-    aside: Fraction = _NOTHING
-
-    def plus(self, event: Event) -> Spent:
-        """The sums with one more event in them. Exact where the numbers are short, else rounded up.
-
-        Raises:
-            TypeError: it is not an event: an approximation, say, which nothing may be charged by.
-        """
-        if not isinstance(event, Event):
-            raise TypeError(f"only events are charged, not a {type(event).__name__}")
-        epsilon, delta = event.basic
-        pure = None if self.pure is None or event.pure is None else bounded(self.pure + event.pure)
-        return Spent(
-            self.count + 1,
-            bounded(self.epsilon + epsilon),
-            bounded(self.delta + delta),
-            pure,
-            bounded(self.rho + event.rho),
-            bounded(self.mu_squared + event.mu**2),
-            bounded(self.aside + event.delta),
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """Strings, an int and perhaps a null."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {name: str(v) if isinstance(v, Fraction) else v for name, v in values.items()}
-
-    @staticmethod
-    def from_json(body: Mapping[str, Any]) -> Spent:
-        """The sums that :meth:`to_json` wrote; KeyError or ValueError for anything else."""
-        pure = None if body["pure"] is None else Fraction(body["pure"])
-        numbers = {name: Fraction(body[name]) for name in ("epsilon", "delta", "rho", "mu_squared", "aside")}
-        spent = Spent(int(body["count"]), pure=pure, **numbers)
-        if spent.count < 0 or min(*numbers.values(), pure or _NOTHING) < 0:
-            raise ValueError("nobody spends less than nothing")
-        return spent
-
-
-@dataclass(frozen=True)
-class Room:
-    """What is left: ``epsilon_left`` is the largest pure epsilon that one more statement may have.
-
-    Under ``zcdp`` many small statements fit where one large one does not, so this is not what a thousand more
-    would add up to: ask :meth:`Filter.more` for that.
-    """
-
-    epsilon: Fraction
-    epsilon_spent: Fraction
-    epsilon_left: Fraction
-    delta_left: Fraction
-    sentence: str
 
 
 class Filter(Protocol):
@@ -136,6 +89,11 @@ class Filter(Protocol):
     def delta(self) -> Fraction: ...
 
     @property
+    def mechanism_delta(self) -> Fraction:
+        """The limit of the deltas that mechanisms have of their own."""
+        ...
+
+    @property
     def start(self) -> Spent:
         """Nothing spent."""
         ...
@@ -146,6 +104,18 @@ class Filter(Protocol):
 
     def add(self, spent: Spent, event: Event) -> Spent:
         """The sums after it ran, admitted or not (a log is folded as it is)."""
+        ...
+
+    def fold(self, events: Iterable[Event]) -> Spent:
+        """The sums of a list of events, for reading a log."""
+        ...
+
+    def part(self, event: Event) -> Fraction | None:
+        """The part of the rule's limit that an event uses; None for an accountant that has no rule beside the sum."""
+        ...
+
+    def used(self, spent: Spent) -> Fraction | None:
+        """The part of the rule's limit that is used; None for an accountant that has no rule beside the sum."""
         ...
 
     def fits(self, spent: Spent) -> Fraction:
@@ -180,28 +150,23 @@ class _Sums:
     def add(self, spent: Spent, event: Event) -> Spent:
         return spent.plus(event)
 
+    def fold(self, events: Iterable[Event]) -> Spent:
+        spent = self.start
+        for event in events:
+            spent = self.add(spent, event)
+        return spent
+
     def admits(self, spent: Spent, event: Event) -> bool:
-        after = spent.plus(event)
-        return self._pure_holds(after) or self._rule_holds(after) or self._whole_plan(spent, event)
+        return self._holds(self.add(spent, event)) or self._whole_plan(spent, event)
 
     def fits(self, spent: Spent) -> Fraction:
-        exact = self.epsilon - spent.pure if spent.pure is not None else _NOTHING
-        return max(_NOTHING, exact, self._largest(spent))
-
-    def more(self, spent: Spent, event: Event) -> int:
-        by_rule, by_pure = self._copies(spent, event), 0
-        if spent.pure is not None and event.pure is not None:
-            by_pure = _times(self.epsilon - spent.pure, event.pure)
-        return max(by_rule, by_pure)
+        return max(_NOTHING, self._by_sum(spent), self._by_rule(spent))
 
     def room(self, spent: Spent) -> Room:
-        left = self.fits(spent)
-        sentence = f"ε={text(left, up=False)} of ε={text(self.epsilon)} left"
-        delta_left = max(_NOTHING, self._delta_left(spent))
-        return Room(self.epsilon, self.epsilon - left, left, delta_left, sentence)
-
-    def _pure_holds(self, after: Spent) -> bool:
-        return after.pure is not None and after.pure <= self.epsilon
+        by_sum, by_rule = self._by_sum(spent), self._by_rule(spent)
+        left = max(_NOTHING, by_sum, by_rule)
+        rule = self.used(spent) if by_rule > max(by_sum, _NOTHING) else None
+        return Room(self.epsilon, self.epsilon - left, left, max(_NOTHING, self._delta_left(spent)), rule)
 
     def _whole_plan(self, spent: Spent, event: Event) -> bool:
         """A plan declared before anything was spent may be charged by its loss distribution, and be the whole
@@ -218,13 +183,18 @@ class _Sums:
         epsilon, delta = event.basic
         return epsilon <= self.epsilon and delta <= self.delta
 
-    def _rule_holds(self, after: Spent) -> bool:
+    def _holds(self, after: Spent) -> bool:
         raise NotImplementedError
 
-    def _largest(self, spent: Spent) -> Fraction:
+    def _by_sum(self, spent: Spent) -> Fraction:
+        """The largest pure epsilon that the plain sum still admits."""
         raise NotImplementedError
 
-    def _copies(self, spent: Spent, event: Event) -> int:
+    def _by_rule(self, spent: Spent) -> Fraction:
+        """The largest pure epsilon that the rule still admits."""
+        raise NotImplementedError
+
+    def used(self, spent: Spent) -> Fraction | None:
         raise NotImplementedError
 
     def _delta_left(self, spent: Spent) -> Fraction:
@@ -237,78 +207,160 @@ class Basic(_Sums):
 
     name: str = "basic"
 
-    def _pure_holds(self, after: Spent) -> bool:
-        return False  # the rule below is never weaker
+    @property
+    def mechanism_delta(self) -> Fraction:
+        return self.delta
 
-    def _rule_holds(self, after: Spent) -> bool:
-        return after.epsilon <= self.epsilon and after.delta <= self.delta
+    def part(self, event: Event) -> Fraction | None:
+        return None
 
-    def _largest(self, spent: Spent) -> Fraction:
-        return self.epsilon - spent.epsilon if spent.delta <= self.delta else _NOTHING
-
-    def fits(self, spent: Spent) -> Fraction:
-        return max(_NOTHING, self._largest(spent))
+    def used(self, spent: Spent) -> Fraction | None:
+        return None
 
     def more(self, spent: Spent, event: Event) -> int:
-        return self._copies(spent, event)
-
-    def _copies(self, spent: Spent, event: Event) -> int:
         epsilon, delta = event.basic
         return min(_times(self.epsilon - spent.epsilon, epsilon), _times(self.delta - spent.delta, delta))
-
-    def _delta_left(self, spent: Spent) -> Fraction:
-        return self.delta - spent.delta
 
     def sentence(self, spent: Spent) -> str:
         used = f"ε={text(spent.epsilon)} of {text(self.epsilon)} used"
         return used + (f", δ={text(spent.delta)} of {text(self.delta)} used" if self.delta else "")
 
+    def _holds(self, after: Spent) -> bool:
+        return after.epsilon <= self.epsilon and after.delta <= self.delta
+
+    def _by_sum(self, spent: Spent) -> Fraction:
+        return self.epsilon - spent.epsilon if spent.delta <= self.delta else _NOTHING
+
+    def _by_rule(self, spent: Spent) -> Fraction:
+        return _NOTHING
+
+    def _delta_left(self, spent: Spent) -> Fraction:
+        return self.delta - spent.delta
+
 
 @dataclass(frozen=True)
 class Concentrated(_Sums):
-    """Pure sum OR the sum of rho (``zcdp``) or of mu squared (``gdp``), and the deltas set aside."""
+    """The plain sum OR the rule, and the deltas set aside within theirs: see the head of this module.
+
+    Args:
+        limit: of rho (``zcdp``) or of mu squared (``gdp``); 0 where there is no delta to convert with.
+        aside: the delta of all mechanisms that have one of their own.
+        order: the Renyi order whose divergences ``zcdp`` sums, up to ``order * limit``; None for the sum of rho itself.
+    """
 
     limit: Fraction = _NOTHING
     aside: Fraction = _NOTHING
+    order: Fraction | None = None
+
+    @property
+    def start(self) -> Spent:
+        return Spent(order=self.order)
+
+    def add(self, spent: Spent, event: Event) -> Spent:
+        """As the rule counts it: hits that a sparse vector did not find are not free.
+
+        Raises:
+            ValueError: the sums were begun for another filter, whose order is not this one's.
+        """
+        return self._own(spent).plus(charged(event, self.name) if isinstance(event, Event) else event)
+
+    @property
+    def mechanism_delta(self) -> Fraction:
+        return self.aside
+
+    def part(self, event: Event) -> Fraction | None:
+        return None if self.limit == 0 else self._cost(event) / self._limit
+
+    def used(self, spent: Spent) -> Fraction | None:
+        return None if self.limit == 0 else self._sum(spent) / self._limit
+
+    def more(self, spent: Spent, event: Event) -> int:
+        by_sum = 0
+        if spent.near is not None and event.epsilon is not None:
+            by_sum = _times(self.epsilon - spent.near, event.epsilon)
+        by_rule = 0 if self.limit == 0 else _times(self._limit - self._sum(spent), self._cost(event))
+        return min(max(by_sum, by_rule), _times(self.aside - spent.aside, event.delta))
+
+    def sentence(self, spent: Spent) -> str:
+        parts = []
+        if spent.near is not None:
+            parts.append(f"sum of ε {text(spent.near)} of {text(self.epsilon)}")
+        if self.limit:
+            parts.append(f"{percent(self._sum(spent) / self._limit)} of the rule ({self._rule_text})")
+        if self.aside:
+            parts.append(f"δ of mechanisms {text(spent.aside)} of {text(self.aside)}")
+        return ", ".join(parts) + " used" if parts else "a mechanism without pure loss ran without delta"
 
     @property
     def _gaussian(self) -> bool:
         return self.name == "gdp"
 
-    def _used(self, spent: Spent) -> Fraction:
-        return spent.mu_squared if self._gaussian else spent.rho
+    @property
+    def _limit(self) -> Fraction:
+        return self.limit if self.order is None else self.order * self.limit
+
+    @property
+    def _rule_text(self) -> str:
+        if self.order is not None:
+            return f"Rényi divergence of order {text(self.order)}, {text(self._limit, up=False)} in all"
+        return f"{'μ²' if self._gaussian else 'ρ'}, {text(self.limit, up=False)} in all"
+
+    def _own(self, spent: Spent) -> Spent:
+        """The sums, if they are of this filter's order: others would seem to have used nothing."""
+        if spent.order == self.order:
+            return spent
+        if spent.count:
+            raise ValueError("these sums were begun for another filter: fold the events anew")
+        return self.start
+
+    def _sum(self, spent: Spent) -> Fraction:
+        spent = self._own(spent)
+        return spent.mu_squared if self._gaussian else spent.rho if self.order is None else spent.renyi
 
     def _cost(self, event: Event) -> Fraction:
-        return event.mu**2 if self._gaussian else event.rho
+        if self._gaussian:
+            return event.mu**2
+        return event.rho if self.order is None else event.renyi(self.order)
 
-    def _rule_holds(self, after: Spent) -> bool:
-        return self.limit > 0 and self._used(after) <= self.limit and after.aside <= self.aside
+    def _holds(self, after: Spent) -> bool:
+        if after.aside > self.aside:
+            return False
+        plain = after.near is not None and after.near <= self.epsilon
+        return plain or (self.limit > 0 and self._sum(after) <= self._limit)
 
-    def _copies(self, spent: Spent, event: Event) -> int:
-        if self.limit == 0:
-            return 0
-        within = _times(self.limit - self._used(spent), self._cost(event))
-        return min(within, _times(self.aside - spent.aside, event.delta))
+    def _by_sum(self, spent: Spent) -> Fraction:
+        return _NOTHING if spent.near is None or spent.aside > self.aside else self.epsilon - spent.near
 
-    def _largest(self, spent: Spent) -> Fraction:
-        if self.limit == 0 or spent.aside > self.aside:
-            return _NOTHING
-        left = self.limit - self._used(spent)
-        return _largest_pure(self._gaussian, left) if left > 0 else _NOTHING
+    def _by_rule(self, spent: Spent) -> Fraction:
+        left = self._limit - self._sum(spent)
+        return _NOTHING if self.limit == 0 or left <= 0 or spent.aside > self.aside else self._largest(left)
 
     def _delta_left(self, spent: Spent) -> Fraction:
         return self.aside - spent.aside
 
-    def sentence(self, spent: Spent) -> str:
-        currency = "μ²" if self._gaussian else "ρ"
-        parts = []
-        if spent.pure is not None:
-            parts.append(f"sum of ε {text(spent.pure)} of {text(self.epsilon)}")
-        if self.limit:
-            parts.append(f"{currency}={text(self._used(spent))} of {text(self.limit, up=False)}")
-        if self.aside:
-            parts.append(f"δ of mechanisms {text(spent.aside)} of {text(self.aside)}")
-        return ", ".join(parts) + " used" if parts else "a mechanism without pure loss ran without delta"
+    def _largest(self, left: Fraction) -> Fraction:
+        """The largest four-digit pure epsilon within what is left: guessed with floats, decided exactly."""
+        low, high, about = 0.0, 64.0, float(left)
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self._guess(middle) <= about else (low, middle)
+        epsilon = significant(Fraction(low))
+        while epsilon > 0 and self._cost(PureDP(epsilon)) > left:
+            epsilon = (
+                significant(epsilon * Fraction(9995, 10000)) if epsilon > Fraction(1, 10**9) else _NOTHING
+            )
+        return epsilon
+
+    def _guess(self, epsilon: float) -> float:
+        """What a pure epsilon costs by this rule, nearly."""
+        if self._gaussian:
+            return 4 * NormalDist().inv_cdf(max(1 / (1 + math.exp(epsilon)), 1e-300)) ** 2
+        rho = epsilon * math.tanh(epsilon / 2)
+        if self.order is None:
+            return rho
+        order = float(self.order)
+        lost = math.log1p(math.exp(-epsilon)) - math.log1p(math.exp(-(2 * order - 1) * epsilon))
+        return min(order * rho, epsilon - lost / (order - 1))
 
 
 @dataclass(frozen=True)
@@ -343,41 +395,36 @@ class Share:
         return min(self.own.room(own), self.whole.room(whole), key=lambda room: room.epsilon_left)
 
 
-def open_filter(accountant: str, epsilon: Fraction, delta: Fraction) -> Filter:
+def open_filter(
+    accountant: str, epsilon: Fraction, delta: Fraction, share: Fraction = MECHANISM_SHARE
+) -> Filter:
     """A filter for a budget; its limits are solved here, once, and never at a time that depends on data.
 
     Args:
         accountant: one of :data:`ACCOUNTANTS`.
         epsilon, delta: the guarantee for the whole session. With delta 0 only pure mechanisms are admitted.
+        share: the part of delta for mechanisms that have one of their own (``basic`` sums all deltas and needs none).
 
     Raises:
-        ValueError: an unknown accountant, an epsilon that is not above 0, a delta outside [0, 1).
+        ValueError: an unknown accountant, an epsilon that is not above 0, a delta or a share outside [0, 1).
 
     >>> open_filter("zcdp", Fraction(1), Fraction(1, 10**6)).more(Spent(), PureDP(Fraction("0.01")))
-    482
+    462
     """
     if accountant not in ACCOUNTANTS:
         raise ValueError(f"there is no accountant {accountant!r}; there is {', '.join(ACCOUNTANTS)}")
-    if epsilon <= 0 or not 0 <= delta < 1:
-        raise ValueError("a budget needs epsilon > 0 and 0 <= delta < 1")
+    if epsilon <= 0 or not 0 <= delta < 1 or not 0 <= share < 1:
+        raise ValueError("a budget needs epsilon > 0, 0 <= delta < 1 and 0 <= share < 1")
     if accountant == "basic":
         return Basic(epsilon, delta)
     if delta == 0:
         return Concentrated(epsilon, delta, accountant)
-    aside = delta / 10
-    if accountant == "zcdp":
-        limit = zcdp.largest_rho(epsilon, delta - aside)
-    else:
-        limit = constants.gaussian_mu(epsilon, delta - aside) ** 2
-    return Concentrated(epsilon, delta, accountant, limit, aside)
-
-
-def spend(events: Iterable[Event]) -> Spent:
-    """The sums of a list of events, for reading a ledger under any accountant."""
-    spent = Spent()
-    for event in events:
-        spent = spent.plus(event)
-    return spent
+    aside = delta * share
+    rest = delta - aside
+    if accountant == "gdp":
+        return Concentrated(epsilon, delta, "gdp", constants.gaussian_mu(epsilon, rest) ** 2, aside)
+    order = zcdp.best_order(epsilon, rest)
+    return Concentrated(epsilon, delta, "zcdp", zcdp.largest_rho(epsilon, rest), aside, order)
 
 
 def _flat(events: Iterable[Event]) -> Iterable[Event]:
@@ -393,17 +440,3 @@ def _times(left: Fraction, each: Fraction) -> int:
     if left < 0:
         return 0
     return MANY if each <= 0 else min(MANY, int(left // each))
-
-
-def _largest_pure(gaussian: bool, limit: Fraction) -> Fraction:
-    """The largest four-digit pure epsilon within ``limit``: guessed with floats, decided exactly."""
-    low, high = 0.0, 64.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        tail = NormalDist().inv_cdf(max(1 / (1 + math.exp(middle)), 1e-300)) if gaussian else 0.0
-        cost = 4 * tail * tail if gaussian else middle * math.tanh(middle / 2)
-        low, high = (middle, high) if cost <= limit else (low, middle)
-    epsilon = significant(Fraction(low))
-    while epsilon > 0 and (PureDP(epsilon).mu ** 2 if gaussian else PureDP(epsilon).rho) > limit:
-        epsilon = significant(epsilon * Fraction(9995, 10000)) if epsilon > Fraction(1, 10**9) else _NOTHING
-    return epsilon

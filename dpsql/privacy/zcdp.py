@@ -15,18 +15,21 @@ import math
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from dpsql.privacy.constants import exp, ln
 from dpsql.privacy.rounding import EXACT, ceiling, floor, to_decimal
 
 
 @lru_cache(maxsize=256)
-def largest_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """The largest rho (rounded down) such that rho-zCDP is certain to imply (epsilon, delta)-DP.
+def best_order(epsilon: Fraction, delta: Fraction) -> Fraction:
+    """The order alpha at which the conversion to (epsilon, delta) allows the most rho, to eight digits of alpha - 1.
 
-    >>> round(float(largest_rho(Fraction(1), Fraction(1, 10**6))), 8)
-    0.02435597
+    Any order is safe, but a ledger must be folded at the same one on every machine. So floats only say where to look, and
+    exact values decide which of the numbers with eight digits is the best.
+
+    >>> round(float(best_order(Fraction(1), Fraction(9, 10**7))), 2)
+    22.18
 
     Raises:
         ValueError: delta is not strictly between 0 and 1, or epsilon is not above 0.
@@ -40,9 +43,36 @@ def largest_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
         alpha = 1 + math.exp(order)
         return (e - math.log1p(-1 / alpha) + (log_delta + math.log(alpha)) / (alpha - 1)) / alpha
 
-    alpha = _order(_maximum(reached))
-    rest = EXACT.subtract(to_decimal(epsilon), _overhead(alpha, delta))
-    return max(Fraction(0), floor(EXACT.divide(rest, to_decimal(alpha))))
+    guess, exponent = f"{math.exp(_maximum(reached)):.7e}".split("e")
+    unit = Fraction(10) ** (int(exponent) - 7)
+
+    @cache
+    def exactly(digits: int) -> Decimal:
+        return _rho_at(1 + digits * unit, epsilon, delta) if digits > 0 else Decimal("-Infinity")
+
+    best = int(guess.replace(".", ""))
+    for step in (1 << k for k in range(20, -1, -1)):
+        while exactly(best + step) > exactly(best):
+            best += step
+        while exactly(best - step) > exactly(best):
+            best -= step
+    return 1 + best * unit
+
+
+@lru_cache(maxsize=256)
+def largest_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
+    """The largest rho (rounded down) such that rho-zCDP is certain to imply (epsilon, delta)-DP.
+
+    A mechanism whose Renyi divergence of order ``best_order(epsilon, delta)`` is at most that order times this rho is
+    (epsilon, delta)-DP too: the conversion looks at one order only.
+
+    >>> round(float(largest_rho(Fraction(1), Fraction(1, 10**6))), 8)
+    0.02435597
+
+    Raises:
+        ValueError: delta is not strictly between 0 and 1, or epsilon is not above 0.
+    """
+    return max(Fraction(0), floor(_rho_at(best_order(epsilon, delta), epsilon, delta)))
 
 
 @lru_cache(maxsize=4096)
@@ -97,6 +127,11 @@ def _overhead(alpha: Fraction, delta: Fraction) -> Decimal:
     """``ln(1 - 1/alpha) - ln(delta * alpha) / (alpha - 1)`` with all digits."""
     gain = ln(to_decimal((alpha - 1) / alpha))
     return EXACT.subtract(gain, EXACT.divide(ln(to_decimal(delta * alpha)), to_decimal(alpha - 1)))
+
+
+def _rho_at(alpha: Fraction, epsilon: Fraction, delta: Fraction) -> Decimal:
+    """The rho that the conversion to (epsilon, delta) allows at one order, with all digits; it may be below 0."""
+    return EXACT.divide(EXACT.subtract(to_decimal(epsilon), _overhead(alpha, delta)), to_decimal(alpha))
 
 
 def _order(log_excess: float) -> Fraction:

@@ -19,8 +19,10 @@ from dpsql.plan import Block, Input, Interval, Plan
 from dpsql.sql.binder import Binder
 from dpsql.sql.carried import carried_intervals
 from dpsql.sql.chosen.selection import mechanism_of, selection_block
-from dpsql.sql.dialect import MODE, span_of, to_sql
+from dpsql.sql.dialect import MODE, span_of, span_of_word, to_sql, without_modes
+from dpsql.sql.expressions.lengths import one_statement
 from dpsql.sql.expressions.types import Typed
+from dpsql.sql.kept import FORETOLD, Named, named_in, put_before
 from dpsql.sql.modes import BLOCKS, is_private_call, readers_of
 from dpsql.sql.noisy.block import Block as NoisyBlock
 from dpsql.sql.noisy.block import dp_block
@@ -30,13 +32,16 @@ from dpsql.sql.parse import PIVOTED, Statement, canonical
 from dpsql.sql.public import Finish, public_columns, renamed
 from dpsql.sql.relations.beside import bind_beside, looks_beside, unnest_in_from
 from dpsql.sql.relations.catalog import Catalog
+from dpsql.sql.relations.cuts import refuse_cuts, refuse_row_choice, refuse_samples
 from dpsql.sql.relations.joins import From, bind_from, lent
+from dpsql.sql.relations.limits import counted
+from dpsql.sql.relations.meetings import held_columns, meeting_of
 from dpsql.sql.relations.parentheses import without_parentheses
 from dpsql.sql.relations.per_unit import group_distinct, groups_by_unit, per_unit_rows
-from dpsql.sql.relations.relation import Field, Names, Relation, column, fold
+from dpsql.sql.relations.relation import Field, Names, Relation, column, fold, own
 from dpsql.sql.relations.rows import columns_renamed, keep_rows, union_all
 from dpsql.sql.relations.subqueries import ONCE, expression
-from dpsql.sql.relations.walk import Cte, Env, inner_queries, with_ctes
+from dpsql.sql.relations.walk import Cte, Env, inner_queries, outer_queries, with_ctes
 from dpsql.sql.stable.subsample import subsample_block
 
 _BOUND = "dpsql_source"
@@ -53,11 +58,13 @@ class _Binder:
     blocks: list[Block] = field(default_factory=list)
     public: dict[str, None] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    limits: list[str] = field(default_factory=list)
     adjustments: list[Consistent] = field(default_factory=list)
     sources: list[Relation | None] = field(default_factory=list)
     """What FROM items were found to be; the items bear their places here."""
     once: dict[str, Relation] = field(default_factory=dict)
     lent_inputs: dict[Input, None] = field(default_factory=dict)
+    held: frozenset[str] | None = frozenset({"*"})  # of rows that have met
     _count: int = 0
 
     def name(self, kind: str) -> str:
@@ -83,8 +90,12 @@ class _Binder:
         if isinstance(tree, exp.Subquery):
             if tree.args.get("alias") and not isinstance(tree.parent, exp.From | exp.Join):
                 tree.set("alias", None)
-            return self.query(tree.this, env, inner)
+            relation = self.query(tree.this, env, inner)
+            if relation is not None:
+                refuse_cuts(tree)
+            return relation
         if isinstance(tree, exp.Values):
+            self._inside(tree, env)
             return None
         if isinstance(tree, exp.Pivot):
             raise BindError(
@@ -160,7 +171,7 @@ class _Binder:
         if bound is None:
             self._public_select(select, env, options)
             return None
-        self._refuse_row_choice(select, bound)
+        refuse_row_choice(select)
         if options is None and inner and not _aggregates(select):
             group_distinct(select, bound)
         if options is None and inner and not _aggregates(select):
@@ -171,7 +182,7 @@ class _Binder:
         if sets and mode in ("DP", "DIFFERENTIAL_PRIVACY"):
             for query in inner_queries(select):  # asked once, however many sets there are
                 query.meta[ONCE] = self.name("once")
-            bind_sets(self, select, options, env, self._block_of)
+            bind_sets(self, select, options, env, self._block_of, bound.names)
             return None
         call = mechanism_of(select)
         if call is not None and mode in ("DP", "DIFFERENTIAL_PRIVACY"):
@@ -184,7 +195,7 @@ class _Binder:
     def _block_of(self, select: exp.Select, options: Options, env: Env) -> NoisyBlock:
         """Binds a SELECT that is known to be a noisy block, in place."""
         bound = self.private_from(select, env)
-        self._refuse_row_choice(select, bound)
+        refuse_row_choice(select)
         return dp_block(self, select, bound, options, env)
 
     def _public_select(self, select: exp.Select, env: Env, options: Options | None) -> None:
@@ -197,7 +208,7 @@ class _Binder:
                 )  # fmt: skip
         for item in select.expressions:
             if isinstance(item, exp.Subquery) and not item.alias:
-                item.replace(exp.alias_(item.copy(), to_sql(item)[1:-1], quoted=True))
+                item.replace(exp.alias_(item.copy(), to_sql(without_modes(item))[1:-1], quoted=True))
         for query in inner_queries(select):
             if isinstance(query.parent, exp.Exists) and isinstance(query, exp.Select):
                 self._refuse_existence(query, env)
@@ -244,15 +255,24 @@ class _Binder:
             names = (
                 [item.name for item in (node.args["alias"].args.get("columns") or [])] if node.alias else []
             )
-            self._refuse_samples(node)
-            return (columns_renamed(relation, names, node) if names else relation).renamed(alias)
+            refuse_samples(node)
+            refuse_cuts(node)
+            named = columns_renamed(relation, names, node) if names else relation
+            return named.renamed(alias, self.name("derived"))
         if isinstance(node, exp.Values | exp.Unnest):
+            self._inside(node, env)
             return None
         if isinstance(node, exp.Lateral):
             return None  # bound beside the rows before it
         raise BindError(
             "this can't stand in FROM.", span=span_of(node), hint="name a table or write a subquery."
         )
+
+    def _inside(self, node: exp.Expr, env: Env) -> None:
+        """Binds the queries in the arguments of what stands in FROM, so that it is made of their answers."""
+        for query in list(outer_queries(node)):
+            if self.query(query, env, inner=False) is not None:
+                raise PrivacyError("private rows can't stand here.", span=span_of(query))
 
     def _table(self, node: exp.Table, env: Env) -> Relation | None:
         if not isinstance(node.this, exp.Identifier):
@@ -264,6 +284,7 @@ class _Binder:
             elif isinstance(node.this, exp.GenerateSeries):
                 name = "range"
             if name.lower() in _PUBLIC_FUNCTIONS:
+                self._inside(node.this, env)
                 return None
             raise BindError(
                 f"{name.lower()} can't be read here: tables come from the policy.",
@@ -282,20 +303,20 @@ class _Binder:
         if cte is not None:
             if cte.private is None:
                 return None
-            self._refuse_samples(node)
-            return cte.private.renamed(node.alias_or_name)
+            refuse_samples(node)
+            return cte.private.renamed(node.alias_or_name, self.name("cte"))
         table = self.catalog.find(node.name, span_of(node))
         if table.public:
             self.public[table.name] = None
             return None
-        self._refuse_samples(node)
+        refuse_samples(node)
         alias = node.args.get("alias")
         if alias is not None and alias.args.get("columns"):
             raise PrivacyError(
                 "the columns of a private table keep their names.", span=span_of(alias),
                 hint=f"rename them in a subquery: (SELECT x AS y FROM {node.name}) AS {alias.name}.",
             )  # fmt: skip
-        return self.catalog.relation(table, node.alias_or_name)
+        return self.catalog.relation(table, node.alias_or_name, self.name("table"))
 
     def private_from(self, select: exp.Select, env: Env) -> From:
         from_ = select.args.get("from_")
@@ -311,16 +332,9 @@ class _Binder:
             )
         return self.from_of(select, relations, env)
 
-    def _refuse_samples(self, node: exp.Expr) -> None:
-        for key in ("sample", "pivots", "laterals", "joins"):
-            if node.args.get(key):
-                what = {"sample": "a sample can't", "pivots": "PIVOT and UNPIVOT can't"}.get(
-                    key, "this can't"
-                )
-                hint = "aggregate all of them." if key != "pivots" else PIVOTED
-                raise PrivacyError(f"{what} be taken of private rows.", span=span_of(node), hint=hint)
-
-    def from_of(self, select: exp.Select, relations: dict[int, Relation | None], env: Env) -> From:
+    def from_of(
+        self, select: exp.Select, relations: dict[int, Relation | None], env: Env, outer: Names | None = None
+    ) -> From:
         if select.args.get("laterals"):
             raise PrivacyError(
                 "LATERAL VIEW is not known here.", span=span_of(select.args["laterals"][0]),
@@ -335,25 +349,38 @@ class _Binder:
             typed, _ = self.expression(node, names, env)
             return typed.node
 
-        def unique(node: exp.Expr, relation: Relation, keys: list[str]) -> bool:
-            found = (
-                relation.inputs[0].sql
-                if relation.inputs
-                else f"SELECT * FROM {to_sql(exp.to_table(node.name))}"
+        def public_rows(node: exp.Expr, relation: Relation) -> str:
+            inputs = relation.inputs
+            return (
+                inputs[0].sql
+                if inputs
+                else f"SELECT * FROM {to_sql(exp.to_identifier(node.name, quoted=True))}"
             )
-            if any(block.name in found for block in self.blocks):
+
+        def unique(node: exp.Expr, relation: Relation, keys: list[Field]) -> bool:
+            found = public_rows(node, relation)
+            names = [key.typed.node.name if relation.inputs else key.name for key in keys]
+            if self._unreleased(found):
                 return False  # its rows are not known before it is released
-            columns = ", ".join(to_sql(column(key)) for key in keys)
-            known = " AND ".join(f"{to_sql(column(key))} IS NOT NULL" for key in keys)
-            text = (
-                f"SELECT 1 FROM ({found}) AS t WHERE {known} GROUP BY {columns} HAVING COUNT(*) > 1 LIMIT 1"
-            )
+            by = ", ".join(to_sql(column(name)) for name in names)
+            known = " AND ".join(f"{to_sql(column(name))} IS NOT NULL" for name in names)
+            text = f"SELECT 1 FROM ({found}) AS t WHERE {known} GROUP BY {by} HAVING COUNT(*) > 1 LIMIT 1"
             return int(self.finish.finish(text, {}, self.public).num_rows) == 0
 
         def beside(node: exp.Expr, bound: From) -> Relation | None:
             return bind_beside(self, node, bound, env) if looks_beside(node) else None
 
-        return bind_from(select, resolve, condition, unique, beside)
+        def most(node: exp.Expr, relation: Relation, keys: list[Field]) -> int | None:
+            found = public_rows(node, relation)
+            if any(block.name in found for block in self.blocks):
+                return None  # its rows are not known before it is released
+            names = [key.typed.node.name if relation.inputs else key.name for key in keys]
+            return counted(self.finish, self.public, found, names)
+
+        meeting = meeting_of(select, outer, env, self.catalog, self.held, _aggregates(select))
+        bound = bind_from(select, resolve, condition, unique, most, beside, outer, meeting)
+        self.limits += bound.notes
+        return bound
 
     def lend(self, node: exp.Expr, env: Env) -> Relation:
         if (
@@ -361,27 +388,32 @@ class _Binder:
             and isinstance(node.this, exp.Identifier)
             and fold(node.name) not in env
         ):
-            return self.catalog.relation(self.catalog.find(node.name, span_of(node)), node.alias_or_name)
+            table = self.catalog.find(node.name, span_of(node))
+            return self.catalog.relation(table, node.alias_or_name, self.name("table"))
         alias = node.alias_or_name or self.name("public")
         source = node.copy()
         if isinstance(source, exp.Subquery):
             source.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
         query = exp.Select(expressions=[exp.Star()]).from_(source)
-        relation = self.public_relation(query, env, alias)
-        return lent(relation, relation.inputs[0].name, alias)
+        return lent(self.public_relation(query, env, self.name("lent")), alias)
 
-    def public_relation(self, query: exp.Expr, env: Env, alias: str) -> Relation:
+    def public_relation(self, query: exp.Expr, env: Env, name: str) -> Relation:
         sql = to_sql(with_ctes(query, env))
-        found = Input(self.name("input"), sql)
         columns = public_columns(self.finish, sql, self.blocks, self.public)
+        listed = ", ".join(own(place) for place in range(len(columns)))
+        found = Input(self.name("input"), f"SELECT * FROM ({sql}) AS given({listed})")
         fields = tuple(
-            Field(name, Typed(column(name, alias), kind, None, False, None), public=True)
-            for name, kind in columns
+            Field(label, Typed(column(own(place), name), kind, None, False, None), public=True)
+            for place, (label, kind) in enumerate(columns)
         )
-        return Relation(alias, fields, exp.to_table(found.name), private=False, inputs=(found,))
+        return Relation(name, name, fields, exp.to_table(found.name), private=False, inputs=(found,))
+
+    def _unreleased(self, sql: str) -> bool:
+        """Whether a public query reads what is not known before something is released."""
+        return FORETOLD in sql or any(block.name in sql for block in self.blocks)
 
     def known(self, found: Input, steady: bool = False) -> pa.Table | None:
-        if any(block.name in found.sql for block in self.blocks):
+        if self._unreleased(found.sql):
             return None
         if steady:
             return self.finish.keep(found.sql, self.public)
@@ -391,26 +423,6 @@ class _Binder:
 
     def expression(self, node: exp.Expr, names: Names, env: Env) -> tuple[Typed, tuple[Input, ...]]:
         return expression(self, node, names, env)
-
-    def _refuse_row_choice(self, select: exp.Select, bound: From) -> None:
-        """What chooses rows by other rows, below the aggregation."""
-        for key, what in (
-            ("sample", "USING SAMPLE"),
-            ("cluster", "CLUSTER BY"),
-            ("windows", "WINDOW"),
-            ("locks", "FOR"),
-        ):
-            if select.args.get(key):
-                hint = {"sample": "aggregate all of them.", "windows": "write the window after OVER."}.get(
-                    key
-                )
-                found = select.args[key]
-                place = span_of(found[0] if isinstance(found, list) else found)
-                raise PrivacyError(
-                    f"{what} can't be used on private rows.",
-                    span=place or span_of(select.expressions[0]),
-                    hint=hint,
-                )
 
 
 def _aggregates(select: exp.Select) -> bool:
@@ -434,34 +446,45 @@ def bind(
         PrivacyError: it can't be released privately.
     """
     assert statement.tree is not None
-    binder: Binder = _Binder(catalog, finish, thresholds or {})
     tree = statement.tree.copy()
+    binder: Binder = _Binder(catalog, finish, thresholds or {}, held=held_columns(tree))
     text = canonical(tree)
+    kept = named_in(tree, catalog.kept)
+    binder.public.update((item.kept.table, None) for item in kept)
+    env = {fold(item.cte.alias): Cte(item.cte.alias, tree=item.cte) for item in kept}
     try:
-        if tree.find(exp.Into) or any(
-            isinstance(n, exp.DML | exp.Command | exp.Create | exp.Copy) for n in tree.walk()
-        ):
+        if tree.find(exp.Into, exp.DML, exp.Command, exp.Create, exp.Copy):
             raise BindError("only SELECT is answered.", hint="dpsql only answers questions: write a SELECT.")
-        if binder.query(tree, {}, inner=False) is not None:
-            raise AssertionError("private rows left the statement")
-        return _plan(binder, tree, text)
+        with one_statement():
+            if binder.query(tree, env, inner=False) is not None:
+                raise AssertionError("private rows left the statement")
+            return _plan(binder, tree, text, kept)
     except RecursionError:
         raise BindError("the statement is nested too deeply.", text=statement.text) from None
     except Error as error:
+        if isinstance(error, BindError) and error.name is not None and error.span is None:
+            error.span = span_of_word(statement.text, error.name)
         raise error.located(statement.text) from None
 
 
-def _plan(binder: Binder, tree: exp.Expr, text: str) -> Plan:
+def _plan(binder: Binder, tree: exp.Expr, text: str, kept: list[Named]) -> Plan:
+    put_before(tree, kept)
+    levels = {item.kept.confidence for item in kept}
     intervals: list[Interval] = []
     if isinstance(tree, exp.Select):
-        one_level = len({block.confidence for block in binder.blocks}) == 1
+        one_level = len({block.confidence for block in binder.blocks} | levels) == 1
         for name, low, high in carried_intervals(tree, below=one_level):
             keys = (binder.name("low"), binder.name("high"))
             for key, node in zip(keys, (low, high), strict=True):
                 tree.select(exp.alias_(node, key, quoted=True), copy=False)
             intervals.append(Interval(name, *keys))
+    left = next((node for node in tree.find_all(exp.Anonymous) if node.name == MODE), None)
+    if left is not None:
+        raise BindError(
+            "a private SELECT can't stand here.", span=span_of(left),
+            hint="write it in a CTE: WITH r AS (SELECT WITH DP ...), and use r.",
+        )  # fmt: skip
     finish = to_sql(tree)
-    assert MODE not in finish, "a mode leaked into the public SQL"
     direct = renamed(tree, binder.blocks) if not binder.adjustments else None
     if direct is not None:
         shown = [item.name for item in direct]
@@ -469,8 +492,9 @@ def _plan(binder: Binder, tree: exp.Expr, text: str) -> Plan:
         shown = [name for name, _ in public_columns(binder.finish, finish, binder.blocks, binder.public)]
     hidden_names = {key for item in intervals for key in (item.low, item.high)}
     columns = tuple(name for name in shown if name not in hidden_names)
-    confidence = binder.blocks[-1].confidence if binder.blocks else 0.95
+    confidence = binder.blocks[-1].confidence if binder.blocks else next(iter(levels), 0.95)
     return Plan(
         text, tuple(binder.blocks), finish, columns, tuple(binder.public), tuple(intervals), confidence,
         tuple(dict.fromkeys(binder.notes)), tuple(binder.adjustments), direct,
+        limits=tuple(dict.fromkeys(binder.limits)),
     )  # fmt: skip

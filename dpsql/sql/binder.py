@@ -31,6 +31,8 @@ class Binder(Protocol):
     blocks: list[Block]
     public: dict[str, None]
     notes: list[str]
+    limits: list[str]
+    """Sentences of EXPLAIN on what of a unit's rows counts."""
     adjustments: list[Consistent]
     lent_inputs: dict[Input, None]
     """Public relations that the exact queries are lent."""
@@ -59,16 +61,19 @@ class Binder(Protocol):
         """The FROM of a SELECT that must read private rows."""
         ...
 
-    def from_of(self, select: exp.Select, relations: dict[int, Relation | None], env: Env) -> From:
-        """The FROM of a SELECT whose items have been found to be these."""
+    def from_of(
+        self, select: exp.Select, relations: dict[int, Relation | None], env: Env, outer: Names | None = None
+    ) -> From:
+        """The FROM of a SELECT whose items have been found to be these, beside a row of ``outer`` if there is one."""
         ...
 
     def lend(self, node: exp.Expr, env: Env) -> Relation:
         """A public FROM item as an exact query reads it: a policy table as it is, all else evaluated and lent."""
         ...
 
-    def public_relation(self, query: exp.Expr, env: Env, alias: str) -> Relation:
-        """A public query, as a relation of its own: with the CTEs it needs, and columns typed by the finisher."""
+    def public_relation(self, query: exp.Expr, env: Env, name: str) -> Relation:
+        """A public query, as a relation of its own: with the CTEs it needs, and columns typed by the finisher. Its columns are
+        lent under names of ours."""
         ...
 
     def known(self, found: Input, steady: bool = False) -> pa.Table | None:

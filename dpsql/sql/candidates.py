@@ -20,7 +20,7 @@ from sqlglot import exp
 
 from dpsql.mechanisms.sweep import ORD, SCORE
 from dpsql.sql.dialect import to_sql
-from dpsql.sql.relations.joins import conjuncts
+from dpsql.sql.relations.limits import conjuncts
 
 Shape = Literal["constant", "equality", "one-sided", "two-sided", "clipped sum", "nested loop"]
 BATCH = 64
@@ -206,9 +206,12 @@ def _term_ctes(name: str, term: Term, alias: str) -> list[str]:
         return [f"{name} AS (SELECT {alias}.{ORD}, one.v FROM {alias} CROSS JOIN ({one}) AS one)"]
     if term.equal is not None:
         x, key = term.equal
-        grouped = f"SELECT {x} AS k, SUM({term.amount}) AS v FROM rows WHERE {where} GROUP BY 1"
+        grouped = f"SELECT {x} AS k, SUM({term.amount}) AS v FROM rows WHERE {where} GROUP BY k"
         # Two values of x may be equal to one key (integers that are one double): still one number for each candidate.
-        met = f"SELECT {alias}.{ORD}, SUM({name}_g.v) AS v FROM {alias} JOIN {name}_g ON {name}_g.k = {key} GROUP BY 1"
+        met = (
+            f"SELECT {alias}.{ORD}, SUM({name}_g.v) AS v FROM {alias} JOIN {name}_g ON {name}_g.k = {key} "
+            f"GROUP BY {alias}.{ORD}"
+        )
         return [f"{name}_g AS ({grouped})", f"{name} AS ({met})"]
     if term.shape == "clipped sum":
         assert term.clip is not None
@@ -260,13 +263,13 @@ def _running(name: str, x: str, where: str, thresholds: list[str], alias: str, a
     union = " UNION ".join(f"SELECT {t} AS t FROM {alias} WHERE ({t}) IS NOT NULL" for t in thresholds)
     binned = (
         f"SELECT {name}_t.t AS t, {name}_x.x = {name}_t.t AS edge, SUM({name}_x.v) AS s, SUM({name}_x.n) AS n "
-        f"FROM {name}_x ASOF LEFT JOIN {name}_t ON {name}_x.x >= {name}_t.t GROUP BY 1, 2"
+        f"FROM {name}_x ASOF LEFT JOIN {name}_t ON {name}_x.x >= {name}_t.t GROUP BY {name}_t.t, edge"
     )
     sums = (
         f"SELECT {name}_t.t AS t, COALESCE(SUM(s) FILTER (WHERE edge), 0) AS own, "
         f"COALESCE(SUM(s) FILTER (WHERE NOT edge), 0) AS after, COALESCE(SUM(n) FILTER (WHERE edge), 0) AS n_own, "
         f"COALESCE(SUM(n) FILTER (WHERE NOT edge), 0) AS n_after "
-        f"FROM {name}_t LEFT JOIN {name}_b ON {name}_b.t = {name}_t.t GROUP BY 1"
+        f"FROM {name}_t LEFT JOIN {name}_b ON {name}_b.t = {name}_t.t GROUP BY {name}_t.t"
     )
     before = "OVER (ORDER BY t ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
     first = f"(SELECT COALESCE(SUM(s), 0) FROM {name}_b WHERE t IS NULL)"
@@ -279,7 +282,7 @@ def _running(name: str, x: str, where: str, thresholds: list[str], alias: str, a
     return [
         f"{name}_t AS (SELECT DISTINCT t FROM ({union}) AS u)",
         f"{name}_x AS (SELECT {x} AS x, SUM({amount}) AS v, COUNT(*) AS n FROM rows "
-        f"WHERE {where} AND ({x}) IS NOT NULL GROUP BY 1)",
+        f"WHERE {where} AND ({x}) IS NOT NULL GROUP BY x)",
         f"{name}_b AS ({binned})",
         f"{name}_s AS ({sums})",
         f"{name}_at AS ({running})",

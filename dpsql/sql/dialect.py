@@ -427,6 +427,22 @@ def _mark_calls(tree: exp.Expr, tokens: list[Token]) -> None:
             if i is not None and _is_open(tokens, i + 1):
                 node.meta["close"] = tokens[_closing(tokens, i + 1)].end
                 node.meta["called"] = tokens[i].text.lower()
+    for kind in (exp.CurrentDate, exp.CurrentTime, exp.CurrentTimestamp):  # words that are calls
+        words = [token for token in tokens if token.text.lower() == kind.sql_name().lower()]
+        for node, word in zip(tree.find_all(kind, bfs=False), words, strict=False):
+            node.meta.setdefault("start", word.start)
+            node.meta.setdefault("end", word.end)
+
+
+def without_modes(node: exp.Expr) -> exp.Expr:
+    """The expression as DuckDB would know it: a copy without the modes of the queries inside it."""
+    if node.find(exp.Query) is None:
+        return node
+    node = node.copy()
+    for call in list(node.find_all(exp.Anonymous)):
+        if call.name == MODE and isinstance(call.parent, exp.Select):
+            call.pop()
+    return node
 
 
 def span_of(node: exp.Expr | None) -> Span | None:
@@ -440,6 +456,12 @@ def span_of(node: exp.Expr | None) -> Span | None:
             start = part.meta["start"] if start is None else min(start, part.meta["start"])
             end = max(end, part.meta["end"], part.meta.get("close", -1))
     return None if start is None else (start, end + 1)
+
+
+def span_of_word(text: str, word: str) -> Span | None:
+    """Return where a word first stands in a cell, outside of texts and comments."""
+    found = (token for token in tokenize(text) if token.token_type != TokenType.STRING)
+    return next((token_span(token) for token in found if token.text.lower() == word), None)
 
 
 def to_sql(tree: exp.Expr) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from sqlglot import exp
 
+from dpsql.sql.dialect import without_modes
 from dpsql.sql.options import Call, call_of
 from dpsql.sql.relations.relation import fold
 
@@ -34,7 +35,7 @@ _TYPES = {"INT": "INTEGER", "TEXT": "VARCHAR"}
 
 def spelled(node: exp.Expr) -> str:
     """An expression in the words that DuckDB would name its column by."""
-    text = node.sql(dialect="duckdb", comments=False, normalize_functions="lower")
+    text = without_modes(node).sql(dialect="duckdb", comments=False, normalize_functions="lower")
     text = re.sub(r"\bAS (INT|TEXT)\)", lambda found: f"AS {_TYPES[found[1]]})", text)
     return text.replace("count(*)", "count_star()")
 

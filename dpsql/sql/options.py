@@ -263,6 +263,11 @@ def take_mode(select: exp.Select, readers_of: Callable[[str], Readers | None]) -
                 span=span_of(item) or span_of(call),
                 hint="write OPTIONS (epsilon = 0.1).",
             )
+        if item.this.table:
+            raise BindError(
+                "an option has a plain name.", span=span_of(item.this) or span_of(item),
+                hint="write OPTIONS (epsilon = 0.1), without a table.",
+            )  # fmt: skip
         if isinstance(item.expression, exp.Null) and item.this.name.lower() in _UNSET:
             continue  # as if it were not written
         triples.append((item.this.name, item.expression, item))

@@ -6,13 +6,14 @@ import datetime
 import decimal
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from sqlglot import exp
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from dpsql.errors import BindError, ParseError, Span, did_you_mean
+from dpsql.sql.clauses import check_known, check_order, opened, put_joins_in_place
 from dpsql.sql.dialect import _like, parse_tokens, span_of, to_sql, token_span, tokenize
 
 Kind = Literal["query", "explain", "show", "declare", "close"]
@@ -25,7 +26,8 @@ class Statement:
     """One statement of a cell.
 
     ``text`` is the cell it stands in and ``span`` its place there; ``tree`` the query (of a query or an EXPLAIN), or
-    the options and the threshold of a DECLARE; ``name`` what SHOW, DECLARE and CLOSE speak of.
+    the options and the threshold of a DECLARE; ``name`` what SHOW, DECLARE and CLOSE speak of; ``keep`` the name that its
+    result is kept by.
     """
 
     kind: Kind
@@ -34,6 +36,7 @@ class Statement:
     tree: exp.Expr | None = field(default=None, compare=False)
     name: str = ""
     json: bool = False
+    keep: str = ""
 
     @property
     def source(self) -> str:
@@ -59,6 +62,12 @@ def parse(text: str, params: Mapping[str, Any] | None = None) -> list[Statement]
 
 
 def _statement(tokens: list[Token], text: str, params: Mapping[str, Any]) -> Statement:
+    if _is_kept(tokens):
+        if len(tokens) == 3:
+            raise ParseError(
+                "a statement follows <<.", span=(tokens[0].start, tokens[2].end + 1), hint=_KEPT, text=text
+            )
+        return replace(_statement(tokens[3:], text, params), keep=tokens[0].text)
     span = (tokens[0].start, tokens[-1].end + 1)
     word = tokens[0].text.upper()
     if word == "EXPLAIN":
@@ -81,8 +90,16 @@ def _statement(tokens: list[Token], text: str, params: Mapping[str, Any]) -> Sta
     return Statement("query", text, span, tree=_query(tokens, text, params))
 
 
+def _is_kept(tokens: list[Token]) -> bool:
+    """Whether a statement is written ``name << ...``."""
+    shift = (
+        len(tokens) > 2 and tokens[1].text == tokens[2].text == "<" and tokens[2].start == tokens[1].end + 1
+    )
+    return shift and (tokens[0].text.isidentifier() or tokens[0].token_type == TokenType.IDENTIFIER)
+
+
 PIVOTED = "aggregate first: SELECT * FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) PIVOT (SUM(n) FOR k IN ('a', 'b'))."
-_KEPT = "out << SELECT ... keeps an answer in the notebook; WITH name AS (SELECT ...) names a query in a statement."
+_KEPT = "out << SELECT ... keeps an answer, as the relation out; WITH name AS (SELECT ...) names a query in a statement."
 _READ_ONLY = "dpsql only answers questions: write a SELECT."
 _REFUSED = dict.fromkeys(
     [
@@ -132,12 +149,15 @@ _REFUSED = dict.fromkeys(
 
 
 def _query(tokens: list[Token], text: str, params: Mapping[str, Any]) -> exp.Expr:
+    check_order(tokens, text)
     tree = parse_tokens(tokens, text)
+    check_known(tree, text)
+    put_joins_in_place(tree)
     if isinstance(tree, exp.Values) and not tree.args.get("joins"):
         tree.set("alias", exp.TableAlias(this=exp.to_identifier("valueslist")))
         tree = exp.Select(expressions=[exp.Star()]).from_(tree, copy=False)
     while isinstance(tree, exp.Subquery) and not tree.alias and isinstance(tree.this, exp.Query):
-        tree = tree.this
+        tree = opened(tree, text)
     if not isinstance(tree, exp.Query) or isinstance(tree, exp.Table):
         raise ParseError("only queries are answered here.", span=span_of(tree), hint=_READ_ONLY, text=text)
     return bind_parameters(tree, params, text)

@@ -1,4 +1,4 @@
-"""Exact queries as people read them: indented, without needless quotes and parentheses, with the columns that are used.
+"""Exact queries as people read them: indented, without needless quotes and parentheses.
 
 What is shown means what is run, word for word; only the spelling differs.
 """
@@ -10,8 +10,6 @@ import re
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import SqlglotError
-
-from dpsql.sql.relations.relation import UNIT
 
 WIDTH = 100
 """Characters of a line."""
@@ -39,7 +37,7 @@ _LOOSE = (exp.Alias, exp.Where, exp.Paren, exp.Having, exp.Qualify, exp.Tuple, e
 def pretty(sql: str) -> str:
     """The same query, laid out on lines.
 
-    >>> print(pretty('SELECT ("u"."x") AS x FROM (SELECT "b".* FROM "t" AS "b") AS "u"'))
+    >>> print(pretty('SELECT ("u"."x") AS x FROM (SELECT "b".x FROM "t" AS "b") AS "u"'))
     SELECT u.x AS x
     FROM (SELECT b.x FROM t AS b) AS u
     """
@@ -50,7 +48,6 @@ def pretty(sql: str) -> str:
     if len(trees) != 1 or trees[0] is None:
         return sql
     tree = trees[0]
-    _name_columns(tree)
     for paren in list(tree.find_all(exp.Paren)):
         if _stands_alone(paren.this) or (isinstance(paren.parent, _LOOSE) and _holds_apart(paren.parent)):
             paren.replace(paren.this)
@@ -99,51 +96,3 @@ def _folded(lines: list[str]) -> list[str]:
 
 def _depth(line: str) -> int:
     return len(line) - len(line.lstrip(" "))
-
-
-def _name_columns(tree: exp.Expr) -> None:
-    """Writes out ``base.*`` of a derived table as the columns that are asked of it."""
-    for derived in tree.find_all(exp.Subquery):
-        inner = derived.this
-        if (
-            not isinstance(inner, exp.Select)
-            or not derived.alias
-            or not isinstance(derived.parent, exp.From | exp.Join)
-        ):
-            continue
-        star = next((i for i in inner.expressions if isinstance(i, exp.Column) and i.is_star), None)
-        outer = derived.find_ancestor(exp.Select)
-        if star is None or outer is None or not star.table:
-            continue
-        asked = _asked(outer, derived.alias)
-        if asked is None:
-            continue
-        given = {item.alias_or_name for item in inner.expressions if item is not star}
-        wanted = [
-            exp.column(exp.to_identifier(name, quoted=True), exp.to_identifier(star.table, quoted=True))
-            for name in asked
-            if name not in given and name != UNIT
-        ]
-        rest = [item for item in inner.expressions if item is not star]
-        inner.set("expressions", [*wanted, *rest])
-
-
-def _asked(outer: exp.Select, alias: str) -> list[str] | None:
-    """The columns of a derived table that a SELECT names; None where it may mean others (a star, a bare name)."""
-    names: dict[str, None] = {}
-    for node in outer.find_all(exp.Column, exp.Star):
-        if isinstance(node, exp.Star):
-            holder = node.parent
-            counted = isinstance(holder, exp.Count)
-            inside = node.find_ancestor(exp.Select) is not outer
-            if counted or inside or (isinstance(holder, exp.Column) and holder.table != alias):
-                continue
-            return None
-        assert isinstance(node, exp.Column)
-        if node.table == alias:
-            if isinstance(node.this, exp.Star):
-                return None
-            names[node.name] = None
-        elif not node.table and node.find_ancestor(exp.Select) is outer:
-            return None
-    return list(names)

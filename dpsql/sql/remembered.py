@@ -49,8 +49,8 @@ class Plans:
     """Binds statements under one catalog, each text once.
 
     A plan is a value that depends on the statement's text, the policy and the schema, which a catalog reads once. Whatever
-    depends on more is bound anew: parameters, thresholds, registered functions, public rows but for those that a session
-    reads once. So are refusals.
+    depends on more is bound anew: parameters, thresholds, registered functions, kept results, public rows but for those
+    that a session reads once. So are refusals.
     """
 
     def __init__(self, catalog: Catalog, finisher: Finisher) -> None:
@@ -64,7 +64,13 @@ class Plans:
         Raises:
             BindError, PrivacyError: as :func:`dpsql.sql.bind.bind`.
         """
-        if catalog is not self._catalog or catalog.functions or declared or "$" in statement.source:
+        if (
+            catalog is not self._catalog
+            or catalog.functions
+            or catalog.kept
+            or declared
+            or "$" in statement.source
+        ):
             return bind(statement, catalog, self._finisher, declared)
         key = (statement.text, statement.span)
         plan = self._kept.get(key)

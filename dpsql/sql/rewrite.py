@@ -5,7 +5,7 @@ Written in DuckDB's SQL and translated for other engines. The shapes, from the i
     rows     one line per private row: its unit, its group, the grid integers and conditions that aggregates need
     units    one line per unit and group: the unit's own aggregates
     kept     at most L0 groups per unit, chosen by a secret hash of the group (never by row order)
-    totals   one line per group: each unit's aggregates clamped, then added; and how many units there are
+    totals   one line per group: each unit's aggregates clamped or weighed, then added; and how many units there are
     domain   with public groups: every one of them, those without rows too
 """
 
@@ -15,21 +15,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from dpsql.mechanisms.base import SALT
 from dpsql.sql.dialect import to_sql
 from dpsql.sql.relations.joins import From
+from dpsql.sql.relations.limits import secret_hash
 
 UNITS = "units"
 _U = "u"
 
 
 def secret_order(names: Iterable[str]) -> str:
-    """A number that orders a unit's own groups or rows in a way that nobody can foresee, for each unit its own.
-
-    The salt is mixed in between two hashes: DuckDB combines the hashes of several arguments by multiplication and
-    exclusive or, which would leave the order much the same under every salt.
-    """
-    return f"hash(xor(hash({', '.join([_U, *names])}), CAST({SALT} AS UBIGINT)))"
+    """A number that orders a unit's own groups or rows in a way that nobody can foresee, for each unit its own."""
+    return secret_hash([_U, *names])
 
 
 @dataclass(frozen=True)
@@ -42,11 +38,53 @@ class Key:
 
 
 @dataclass(frozen=True)
+class Weighing:
+    """The weight of a unit's rows in the moments of one aggregate.
+
+    Let n be the unit's rows in the group that enter the moment (those in which the column ``y`` is not NULL), and m the
+    rows of it that may count. Each of the n rows weighs ``w = floor(scale * min(1, m / n))``, in parts of ``scale``. All
+    moments of an aggregate (count, sum, squares, products) have the same ``y`` and ``scale``, so they describe the same
+    weighted rows: a mean is never drawn towards a bound by a cap, only the unit's say in it is smaller.
+
+    Sensitivity: a unit adds w times the sum of n terms, each of size at most ``most``. So it moves a moment by at most
+    ``n * w * most <= n * floor(scale * m / n) * most <= scale * m * most``: the weight is rounded, once for a unit and
+    downwards, and nothing is rounded after it (a doubled sum is even: to halve it is exact). Where n <= m, w is ``scale``
+    and ``n * scale <= m * scale``. Under a row budget m is what is left of the budget in the group: these add up to the
+    budget at most, and so do the changes.
+    """
+
+    y: str
+    scale: int
+
+    @property
+    def rows(self) -> str:
+        """The column of a unit's rows that enter the moment."""
+        return f"{self.y}_rows"
+
+    @property
+    def weight(self) -> str:
+        """The column of what each of them weighs."""
+        return f"{self.y}_weight{self.scale.bit_length() - 1}"
+
+    def sql(self, many: str, most: int | str) -> str:
+        """Write what each of ``many`` rows weighs where ``most`` count: rounded down, in parts of ``scale``."""
+        whole = self.scale * most if isinstance(most, int) else f"({self.scale} * {most})"
+        return f"{whole} // GREATEST({many}, {most})"
+
+
+FINEST_WEIGHT = 1 << 20
+"""Parts of a row that weights are whole numbers of. A unit of a million times the rows that count weighs nothing."""
+_UNIT_BITS = 92
+"""What one unit adds to a moment takes at most so many bits: 128 hold the sum over more units than there are people."""
+
+
+@dataclass(frozen=True)
 class Partial:
     """One exact integer per group.
 
     ``inner`` aggregates the rows of a unit (or of the group, where rows are units). A unit's value is clamped to
-    ``[low, high]`` when ``fixed``, else to that range times the unit's rows that count.
+    ``[low, high]`` when ``fixed``, else to that range times the unit's rows that count. With a ``weighing`` it is not
+    clamped but weighed, and a row's part of it lies in ``[low, high]``.
     """
 
     name: str
@@ -58,6 +96,14 @@ class Partial:
     """Whether ``inner`` is twice the integer: it is halved once per group, not once per unit."""
     adds: tuple[str, int, int, int] | None = None
     """Where ``inner`` is a sum of clamped values: the value, its bounds, and what is taken off each."""
+    weighing: Weighing | None = None
+    nullable: bool = False
+    """Whether ``inner`` is NULL for a unit without values. It then adds nothing, even where 0 is not within the bounds."""
+
+    @property
+    def counts_weighed_rows(self) -> bool:
+        """Whether it is the count of the rows by which it is weighed."""
+        return self.weighing is not None and self.inner == f"COUNT({self.weighing.y})"
 
 
 @dataclass
@@ -75,8 +121,10 @@ class Exact:
     """Rows of one unit that count over all groups (``max_rows_contributed``)."""
     domain: str | None = None
     """A query of the public groups, with the keys' names as columns."""
+    nullable: bool = False
+    """Whether a key of a public group may be NULL."""
     _values: dict[str, str] = field(default_factory=dict)
-    _partials: dict[tuple[str, int, int, bool, bool], Partial] = field(default_factory=dict)
+    _partials: dict[tuple[str, int, int, bool, bool, Weighing | None], Partial] = field(default_factory=dict)
 
     def value(self, sql: str) -> str:
         """A column of the rows; equal expressions share one."""
@@ -84,12 +132,27 @@ class Exact:
 
     def partial(
         self, inner: str, low: int, high: int, fixed: bool = False, doubled: bool = False,
-        adds: tuple[str, int, int, int] | None = None,
+        adds: tuple[str, int, int, int] | None = None, weighing: Weighing | None = None,
+        nullable: bool = False,
     ) -> Partial:  # fmt: skip
-        key = (inner, low, high, fixed, doubled)
+        key = (inner, low, high, fixed, doubled, weighing)
         if key not in self._partials:
-            self._partials[key] = Partial(f"p{len(self._partials)}", inner, low, high, fixed, doubled, adds)
+            name = f"p{len(self._partials)}"
+            self._partials[key] = Partial(name, inner, low, high, fixed, doubled, adds, weighing, nullable)
         return self._partials[key]
+
+    def weighing(self, y: str, most: int) -> Weighing | None:
+        """Return the weighing of moments over the rows in which ``y`` is not NULL; None where a unit is one row.
+
+        Args:
+            y: a column of the rows, as :meth:`value` names it.
+            most: the largest size of one row's part in any of the moments, in grid steps.
+        """
+        if self.bound.unit is None:
+            return None
+        bits = _UNIT_BITS - (2 * max(1, most) * self.rows_per_unit).bit_length()
+        scale = min(FINEST_WEIGHT, 1 << max(0, min(bits, 62 - self.rows_per_unit.bit_length())))
+        return Weighing(y, scale)
 
     @property
     def partials(self) -> tuple[Partial, ...]:
@@ -105,8 +168,13 @@ class Exact:
         return rows
 
     def sensitivity(self, partial: Partial) -> int:
-        """What one unit moves in one group, in grid steps (over all groups under a row budget)."""
+        """What one unit moves in one group, in grid steps (over all groups under a row budget).
+
+        A weighed partial is in parts of a step: as many as its weighing has to a row.
+        """
         most = max(abs(partial.low), abs(partial.high))
+        if partial.weighing is not None:
+            most *= partial.weighing.scale
         return most if partial.fixed else most * self.rows_per_unit
 
     # -- writing ------------------------------------------------------------------------------------------------
@@ -122,9 +190,9 @@ class Exact:
             items.insert(0, f"{unit} AS {_U}")
             conditions.append(f"{unit} IS NOT NULL")
         if inside and self.domain is not None and self.groups is not None:
-            names = ", ".join(f"({key.sql})" for key in self.keys)
-            conditions.append(f"({names}) IN (SELECT ({', '.join(key.name for key in self.keys)}) FROM domain)"
-                              if len(self.keys) > 1 else f"{names} IN (SELECT {self.keys[0].name} FROM domain)")  # fmt: skip
+            conditions.append(
+                among([f"({k.sql})" for k in self.keys], [k.name for k in self.keys], "domain", self.nullable)
+            )
         text = f"SELECT {', '.join(items) or '1 AS one'} FROM {source}"
         return text + (f" WHERE {' AND '.join(f'({c})' for c in conditions)}" if conditions else "")
 
@@ -138,7 +206,14 @@ class Exact:
         """The rows themselves, for mechanisms that need them: the keys, and ``value`` as ``v``."""
         most = groups if self.keys else None
         return bounded_rows(
-            self.bound, self.where, self.keys, {"v": value}, self.rows_per_unit, most, self.domain
+            self.bound,
+            self.where,
+            self.keys,
+            {"v": value},
+            self.rows_per_unit,
+            most,
+            self.domain,
+            self.nullable,
         )
 
     def sql(self) -> str:
@@ -150,7 +225,7 @@ class Exact:
         columns = [f"domain.{name}" for name in names]
         columns += [f"COALESCE(totals.{p.name}, 0) AS {p.name}" for p in self.partials]
         columns += [f"COALESCE(totals.{UNITS}, 0) AS {UNITS}"]
-        on = " AND ".join(f"domain.{name} = totals.{name}" for name in names)
+        on = " AND ".join(f"domain.{name} {same(self.nullable)} totals.{name}" for name in names)
         return f"WITH {head}, totals AS ({totals}) SELECT {', '.join(columns)} FROM domain LEFT JOIN totals ON {on}"
 
     def _row_level(self, names: list[str]) -> str:
@@ -162,8 +237,13 @@ class Exact:
         return f"SELECT {', '.join(items)} FROM ({self.rows()}) AS rows{group}"
 
     def _user_level(self, names: list[str]) -> str:
-        items = [_U, *names, *(f"{p.inner} AS {p.name}" for p in self.partials)]
+        items = [_U, *names]
+        items += [f"{p.inner} AS {p.name}" for p in self.partials if not p.counts_weighed_rows]
         budgeted = self.row_budget is not None and bool(names)
+        weighings = dict.fromkeys(p.weighing for p in self.partials if p.weighing is not None)
+        items += dict.fromkeys(f"COUNT({w.y}) AS {w.rows}" for w in weighings)
+        if not budgeted:
+            items += [f"{w.sql(f'COUNT({w.y})', self.rows_per_unit)} AS {w.weight}" for w in weighings]
         if budgeted:
             items.append("COUNT(*) AS n")
         text = f"SELECT {', '.join(items)} FROM ({self.rows()}) AS rows GROUP BY {', '.join([_U, *names])}"
@@ -171,7 +251,7 @@ class Exact:
         if budgeted:
             # How many of the unit's rows may still count in this group, taking its groups in a secret order.
             before = f"SUM(n) OVER (PARTITION BY {_U} ORDER BY {chosen} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
-            most = f"LEAST(n, GREATEST({self.row_budget} - COALESCE({before}, 0), 0))"
+            most = f"CAST(LEAST(n, GREATEST({self.row_budget} - COALESCE({before}, 0), 0)) AS BIGINT)"
             text = f"SELECT * FROM (SELECT *, {most} AS counted FROM ({text}) AS units) AS kept WHERE counted > 0"
         elif self.groups is not None and names:
             text = (
@@ -181,13 +261,30 @@ class Exact:
         items = [
             *names,
             *(
-                f"COALESCE(SUM({self._clamp(p, budgeted)}), 0){' // 2' if p.doubled else ''} AS {p.name}"
+                f"COALESCE(SUM({self._bounded(p, budgeted)}), 0){' // 2' if p.doubled else ''} AS {p.name}"
                 for p in self.partials
             ),
         ]
         items.append(f"COUNT(*) AS {UNITS}")
         group = f" GROUP BY {', '.join(names)}" if names else ""
         return f"SELECT {', '.join(items)} FROM ({text}) AS kept{group}"
+
+    def _bounded(self, partial: Partial, budgeted: bool) -> str:
+        """A unit's own value, bounded: weighed where it has a weighing, else clamped."""
+        weighing = partial.weighing
+        if weighing is None:
+            return self._clamp(partial, budgeted)
+        value = weighing.rows if partial.counts_weighed_rows else partial.name
+        weight = f"({weighing.sql(weighing.rows, 'counted')})" if budgeted else weighing.weight
+        weighed = f"{value} * {weight}"
+        if not budgeted:
+            return weighed
+        # Never reached, by the argument of Weighing; it bounds the text for a reader who does not know that.
+        low, high = (
+            f"{end * weighing.scale * (2 if partial.doubled else 1)} * CAST(counted AS HUGEINT)"
+            for end in (partial.low, partial.high)
+        )
+        return f"LEAST(GREATEST({weighed}, {low}), {high})"
 
     def _clamp(self, partial: Partial, budgeted: bool) -> str:
         least, most = (end * (2 if partial.doubled else 1) for end in (partial.low, partial.high))
@@ -200,12 +297,30 @@ class Exact:
         value = partial.name
         if not (partial.low == 0 and not partial.fixed and partial.inner.startswith("COUNT")):
             value = f"GREATEST({value}, {low})"
-        return f"LEAST({value}, {high})"
+        clamped = f"LEAST({value}, {high})"
+        return f"CASE WHEN {partial.name} IS NOT NULL THEN {clamped} END" if partial.nullable else clamped
+
+
+def same(nullable: bool) -> str:
+    """The comparison of keys: null-safe where a key may be NULL."""
+    return "IS NOT DISTINCT FROM" if nullable else "="
+
+
+def among(values: list[str], names: list[str], groups: str, nullable: bool) -> str:
+    """Whether these values are those of a row of ``groups``; ``nullable`` says that NULL is a value there."""
+    if nullable:
+        same = " AND ".join(
+            f"g.{name} IS NOT DISTINCT FROM {v}" for v, name in zip(values, names, strict=True)
+        )
+        return f"EXISTS (SELECT 1 FROM {groups} AS g WHERE {same})"
+    if len(values) == 1:
+        return f"{values[0]} IN (SELECT {names[0]} FROM {groups})"
+    return f"({', '.join(values)}) IN (SELECT ({', '.join(names)}) FROM {groups})"
 
 
 def bounded_rows(
     bound: From, where: str | None, keys: tuple[Key, ...], values: dict[str, str], rows: int | None, groups: int | None,
-    domain: str | None = None,
+    domain: str | None = None, nullable: bool = False,
 ) -> str:  # fmt: skip
     """Private rows as they are, at most ``rows`` of one unit in a group and at most ``groups`` groups of it.
 
@@ -229,8 +344,13 @@ def bounded_rows(
     if conditions:
         text += f" WHERE {' AND '.join(conditions)}"
     if domain is not None and names:
-        inside = f"({', '.join(names)})" if len(names) > 1 else names[0]
-        text = f"SELECT * FROM ({text}) AS rows WHERE {inside} IN (SELECT {inside} FROM ({domain}) AS domain)"
+        inside = among(
+            [f"rows.{n}" for n in names],
+            names,
+            f"({domain})" if nullable else f"({domain}) AS domain",
+            nullable,
+        )
+        text = f"SELECT * FROM ({text}) AS rows WHERE {inside}"
     if bound.unit is None:
         return text
     # One long sort, by which a unit's groups and a group's rows stand together, and a look back in it: a twentieth of

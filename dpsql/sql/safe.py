@@ -11,6 +11,7 @@ Where plain DuckDB gives a value, the rewritten expression gives the same one.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
 
 from sqlglot import exp
@@ -19,7 +20,7 @@ from dpsql.errors import BindError, PrivacyError
 from dpsql.sql import bounds as intervals
 from dpsql.sql.bounds import Interval
 from dpsql.sql.dialect import span_of
-from dpsql.sql.expressions import calls, casts, moments, nested, operators, patterns
+from dpsql.sql.expressions import calls, casts, lengths, moments, nested, operators, patterns
 from dpsql.sql.expressions.lines import MOMENTS
 from dpsql.sql.expressions.meeting import ORDERED, Bind, atom, boolean, call, meet, need, refuse_rest, unify
 from dpsql.sql.expressions.types import BIGINT, BOOLEAN, Type, Typed
@@ -43,7 +44,8 @@ def total(node: exp.Expr, scope: Scope) -> Typed:
         BindError: names or types that don't fit; a constant that can't be read.
         PrivacyError: something that is not on the allow-list; the hint says what is.
     """
-    return _Walk(scope).bind(node)
+    with lengths.one_statement():
+        return _Walk(scope).bind(node)
 
 
 class _Walk:
@@ -73,7 +75,8 @@ def condition(node: exp.Expr, scope: Scope) -> Typed:
     Raises:
         BindError: it is not a condition, or as for :func:`total`.
     """
-    return _truth(node, _Walk(scope).bind)
+    with lengths.one_statement():
+        return _truth(node, _Walk(scope).bind)
 
 
 def _bind(node: exp.Expr, bind: Bind, scope: Scope) -> Typed:
@@ -313,7 +316,10 @@ def _chosen(
         reach = intervals.union(v.span for v in values if v.type.kind != "NULL")
     shown = plain if plain != kind else None
     kept = bounds if kind.numeric or kind.kind in MOMENTS else None
-    return Typed(made, kind, kept, constant, None, reach, missing, shown)
+    length, unchecked = None, False
+    if kind.kind in ("TEXT", "LIST"):
+        length, unchecked = max(lengths.length_of(v) for v in values), any(v.unchecked for v in values)
+    return Typed(made, kind, kept, constant, None, reach, missing, shown, length, unchecked)
 
 
 def _if(node: exp.Expr, bind: Bind) -> Typed:
@@ -349,9 +355,8 @@ def _nullif(node: exp.Expr, bind: Bind) -> Typed:
     # Written out, so that the value keeps its own type in every version.
     same = exp.EQ(this=atom(met.nodes[0].copy()), expression=atom(met.nodes[1]))
     made = exp.Case(ifs=[exp.If(this=same, true=exp.Null())], default=left.node)
-    return Typed(
-        made, left.type, left.bounds, left.constant and right.constant, None, left.reach, True, left.plain
-    )
+    constant = left.constant and right.constant
+    return replace(left, node=made, constant=constant, values=None, nullable=True)
 
 
 _HANDLERS: dict[type[exp.Expr], Callable[..., Typed]] = {

@@ -1,5 +1,7 @@
 """Two engines behind one reader: every exact query of a plan runs on both, and their rows are compared.
 
+What runs is what a session sends: the proved text in its normal form, with the values of its parameters.
+
 Rows and groups that a salted hash chooses are others on each engine, so the tables below are such that nothing is cut:
 no unit has more rows or groups than the policy allows. Blocks are dealt by a salted hash too; there the hash is replaced
 by the unit itself.
@@ -17,13 +19,14 @@ import pyarrow as pa
 import dpsql
 from dpsql.engine.base import Engine
 from dpsql.engine.duckdb import DuckDBEngine
-from dpsql.mechanisms.base import SALT
+from dpsql.mechanisms.base import SALT, Reader
 from dpsql.noise.entropy import Entropy
 from dpsql.plan import Plan
 from dpsql.sql.bind import bind
 from dpsql.sql.parse import parse
 
-_UNIT = r'(?:hash\((?P<of>"\w+"\."dpsql_unit")\)|CAST\((?P<cast>"\w+"\."dpsql_unit") AS BIGINT\))'
+_CARRIED = r'"?\w+"?\."?(?:dpsql_unit|unit_\w+)"?'
+_UNIT = rf"(?:hash\((?P<of>{_CARRIED})\)|CAST\((?P<cast>{_CARRIED}) AS BIGINT\))"
 _SALT = r"(?:CAST\(\d+ AS UBIGINT\)|\d+)"
 _HASH = rf"hash\(xor\(hash\((?P<{{0}}>[\w.\"]+)\), {_SALT}\)\)"
 _TURN = rf"(?:CAST\({_HASH.format('turn')} >> 1 AS BIGINT\)|{_HASH.format('its')})"
@@ -33,8 +36,8 @@ _BLOCK = (
     re.compile(rf"{_MIXED} >> (?P<shift>\d+)", re.IGNORECASE),
     re.compile(rf"{_MIXED} % (?P<blocks>\d+)", re.IGNORECASE),
 )
-"""The number of a unit's block, as :func:`dpsql.mechanisms.blocks.block_number` writes it; a lifted query's is printed anew,
-with other capitals."""
+"""The number of a unit's block, as :func:`dpsql.mechanisms.blocks.block_number` writes it; a text in normal form is printed
+anew, with other capitals, and the unit's column has a secret name there."""
 
 
 def _dealt(found: re.Match[str]) -> str:
@@ -123,7 +126,9 @@ def released(session: dpsql.Session, plan: Plan, read: Both) -> int:
     for block in plan.blocks:
         tables = {name: release.table for name, release in releases.items()}
         read.lent = {i.name: session._finisher.finish(i.sql, tables, plan.public) for i in block.inputs}
-        releases[block.name] = block.operator.release(read, Entropy())
+        exact = session._gate.reading(block.operator)
+        reader = Reader(read, read.lent, read.room, None, read.apart, exact)
+        releases[block.name] = block.operator.release(reader, Entropy())
     return read.compared - before
 
 

@@ -282,7 +282,7 @@ def nasty_values(engine: Engine, kept: Kept) -> tuple[Both, Names]:
         con.execute(NASTY)
         session = stack.enter_context(engine.session(con, policy))
         catalog = Catalog(session.policy, session._engine, "basic")
-        relation = catalog.relation(session.policy.tables["t"], "t")
+        relation = catalog.relation(session.policy.tables["t"], "t", "t")
         return Both(DuckDBEngine(con, policy, Path()), session._engine), Names((relation,))
 
     found: tuple[Both, Names] = kept.once(("nasty", engine.name), make)
@@ -299,8 +299,8 @@ def test_expressions_over_nasty_values(engine: Engine, start: int, nasty_values:
     for i, text in enumerate(texts):
         typed = total(parse_fragment(f"SELECT {text}").expressions[0].unalias(), names)
         items.append(f"({to_sql(typed.node)}) AS v{i}")
-    table = both.there.relation(both.here._policy.tables["t"])
-    query = f'SELECT "t"."id" AS id, {", ".join(items)} FROM {table} AS "t"'
+    (relation,) = names.relations
+    query = f"SELECT {to_sql(relation.fields[0].typed.node)} AS id, {', '.join(items)} FROM {to_sql(relation.source)}"
     mine, theirs = both.here.execute(both.ours(query)), both.there.execute(query)
     assert_same(numbered(mine), numbered(theirs), "\n".join(f"v{i}: {e}" for i, e in enumerate(texts)))
 

@@ -190,8 +190,8 @@ def test_names_are_quoted() -> None:
 def test_a_run_is_an_outcome_whatever_happens() -> None:
     with duckdb.connect() as con:
         never = threading.Event()
-        assert run(con, "SELECT 1 AS a", never).table.to_pylist() == [{"a": 1}]
-        failed = run(con, "SELECT nothing", never)
+        assert run(con, "SELECT 1 AS a", {}, never).table.to_pylist() == [{"a": 1}]
+        failed = run(con, "SELECT nothing", {}, never)
         assert failed.table is None
         assert failed.failure is not None
         assert issubclass(failed.failure, duckdb.BinderException)
@@ -199,5 +199,5 @@ def test_a_run_is_an_outcome_whatever_happens() -> None:
         stop.set()
         begun = time.monotonic()
         slow = "SELECT SUM(a.range * b.range % 7) FROM range(300000) a, range(300000) b"
-        assert run(con, slow, stop).stopped
+        assert run(con, slow, {}, stop).stopped
         assert time.monotonic() - begun < 20

@@ -23,7 +23,10 @@ default_delta = 1e-6
 source = "part*.parquet"
 privacy_unit = "unit"
 max_rows = 8
-columns.amount = { bounds = [0, 40] }
+columns.unit = { type = "UBIGINT" }
+columns.item = { type = "INTEGER" }
+columns.amount = { type = "DOUBLE", bounds = [0, 40] }
+columns.note = { type = "VARCHAR" }
 [tables.prices]
 public = true
 source = "prices.parquet"

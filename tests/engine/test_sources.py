@@ -26,11 +26,15 @@ ROWS = {
 SUMS = (6, 64.0)
 
 
-def policy(source: str | None) -> str:
+TYPES = {"unit": "BIGINT", "amount": "DOUBLE", "kind": "VARCHAR"}
+
+
+def policy(source: str | None, types: dict[str, str] | None = None) -> str:
     named = f"source = '{source}'\n" if source else ""
+    typed = "".join(f"columns.{name}.type = '{kind}'\n" for name, kind in (types or {}).items())
     return (
         "[budget]\nepsilon = 1e9\naccountant = 'basic'\ndefault_epsilon = 1e7\n[tables.visits]\n"
-        f"{named}privacy_unit = 'unit'\nmax_rows = 3\ncolumns.amount.bounds = [0, 40]\n"
+        f"{named}privacy_unit = 'unit'\nmax_rows = 3\ncolumns.amount.bounds = [0, 40]\n{typed}"
     )
 
 
@@ -91,7 +95,7 @@ def _jsonl(folder: Path) -> str:
 def test_files(tmp_path: Path, make: Callable[[Path], str]) -> None:
     """Relative to the policy's folder, wherever the session is opened."""
     source = make(tmp_path)
-    (tmp_path / "policy.toml").write_text(policy(source))
+    (tmp_path / "policy.toml").write_text(policy(source, None if make is _parquet else TYPES))
     with dpsql.connect(policy=tmp_path / "policy.toml") as session:
         asked(session)
 
@@ -140,7 +144,8 @@ def test_frames_by_name(kind: str, source: str | None) -> None:
 def test_frames_that_an_open_connection_has(kind: str) -> None:
     with duckdb.connect() as con:
         con.register("mine", FRAMES[kind]())
-        with dpsql.connect(con, policy=dpsql.Policy.loads(policy("mine"))) as session:
+        types = TYPES if kind == "pandas" else None
+        with dpsql.connect(con, policy=dpsql.Policy.loads(policy("mine", types))) as session:
             asked(session)
 
 
@@ -158,7 +163,7 @@ def test_several_frames_meet() -> None:
 @pytest.mark.parametrize(
     ("frame", "message"),
     [
-        (pd.DataFrame({"unit": [1, 2], "amount": [1.0, "x"]}), "several types"),
+        (pd.DataFrame({"unit": [1, 2], "amount": [1.0, "x"]}), "amount has none in the policy"),
         ([1, 2, 3], "is a list"),
         ("visits.parquet", "is a str"),
     ],
@@ -169,13 +174,15 @@ def test_frames_that_can_not_be_read(frame: object, message: str) -> None:
         dpsql.connect({"visits": frame}, policy=dpsql.Policy.loads(policy(None)))
 
 
-def test_parquet_files_of_different_types_are_refused(tmp_path: Path) -> None:
+def test_parquet_files_of_different_types_are_read_as_the_policy_says(tmp_path: Path) -> None:
     pyarrow.parquet.write_table(table(), tmp_path / "a.parquet")
-    text = table().set_column(1, "amount", pa.array(["1", "2", "x", "4", "5", "6"]))
+    text = table().set_column(1, "amount", pa.array(["1", "2", "x", "4", "5", "6"])).drop_columns(["kind"])
+    text = text.set_column(0, "unit", pa.array([11, 11, 12, 13, 14, 15]))
     pyarrow.parquet.write_table(text, tmp_path / "b.parquet")
-    (tmp_path / "policy.toml").write_text(policy("*.parquet"))
-    with pytest.raises(dpsql.PolicyError, match=r"a\.parquet and b\.parquet"):
-        dpsql.connect(policy=tmp_path / "policy.toml")
+    (tmp_path / "policy.toml").write_text(policy("*.parquet", TYPES))
+    with dpsql.connect(policy=tmp_path / "policy.toml") as session:
+        row = session.sql("SELECT COUNT(*), COUNT(amount), SUM(amount), COUNT(kind) FROM visits").fetchone()
+        assert row is not None and (row[0], row[1], round(row[2], 3), row[3]) == (12, 11, 82, 5)
 
 
 # -- resources --------------------------------------------------------------------------------------------------------

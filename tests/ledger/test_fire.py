@@ -179,9 +179,9 @@ def test_rows_that_no_ledger_writes_are_refused_even_in_a_good_chain(
         reopen()
 
 
-def test_a_chain_recomputed_shows_by_the_mark(spent: Path, reopen: Reopen) -> None:
-    """Somebody who rewrites everything must also rewrite the mark; without it, this is what is not
-    noticed.
+def test_a_chain_recomputed_shows_by_the_mark(spent: Path, reopen: Reopen, register: Path) -> None:
+    """Somebody who rewrites everything must also rewrite the mark and the register; without both, this is what
+    is not noticed.
     """
     with reopen() as again:
         again.reserve(TENTH, "third")
@@ -189,6 +189,9 @@ def test_a_chain_recomputed_shows_by_the_mark(spent: Path, reopen: Reopen) -> No
     with pytest.raises(LedgerError, match="is not the one that was written"):
         reopen()
     spent.with_name(spent.name + "-id").unlink()
+    with pytest.raises(LedgerError, match="is not the one that was written"):
+        reopen()
+    (register / "ledgers.sqlite").unlink()
     assert reopen().entries()[0].text == "nothing to see"
 
 

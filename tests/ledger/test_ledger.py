@@ -13,6 +13,7 @@ from dpsql.errors import BudgetExceeded, LedgerError
 from dpsql.ledger.account import within
 from dpsql.ledger.display import budget_html, budget_rows, budget_text, entry_rows
 from dpsql.ledger.ledger import Ledger
+from dpsql.privacy import constants
 from dpsql.privacy.events import (
     Composed,
     DiscreteLaplace,
@@ -286,7 +287,7 @@ def test_html_is_escaped(ledger: Ledger) -> None:
 def test_relations(ledger: Ledger) -> None:
     ask(ledger)
     ledger.refuse("SELECT *", "no rows")
-    names, rows = entry_rows(ledger.entries())
+    names, rows = entry_rows(ledger.entries(), "basic")
     assert names[0] == "statement" and [row[0] for row in rows] == [1, 2]
     assert [row[names.index("epsilon")] for row in rows] == [0.1, 0.0]
     names, rows = budget_rows(ledger.state())
@@ -298,9 +299,10 @@ def test_state_under_zcdp(path: Path) -> None:
         for _ in range(60):
             ask(ledger, PureDP(Fraction(1, 50)))
         state = ledger.state()
-        assert state.spent_epsilon == Fraction(60, 50)  # beyond the plain sum: rho still has room
+        assert state.spent_epsilon == Fraction(60, 50)  # beyond the plain sum: the rule still has room
         assert 0 < state.left_epsilon < Fraction(1, 2)
-        assert "ρ=" in budget_text(ledger)
+        assert state.rule is not None and f"{state.rule_text} of the rule used" in state.sentence
+        assert state.sentence in budget_text(ledger)
         ledger.reserve(PureDP(state.left_epsilon), "what was said to fit")
 
 
@@ -344,7 +346,7 @@ def test_another_accountant_reads_the_same_events(path: Path) -> None:
         assert ledger.state().left_epsilon == Fraction(1, 5)
         with ledger.under("zcdp") as other:
             assert other.state().spent_epsilon == Fraction(4, 5)
-            assert "ρ=" in other.state().detail
+            assert "of the rule" in other.state().detail
             assert "counted as zcdp would have" in other.notices[0]
             with pytest.raises(LedgerError):
                 other.reserve(TENTH, "a copy can't be charged")
@@ -355,14 +357,18 @@ def test_another_accountant_reads_the_same_events(path: Path) -> None:
         owner.reserve(TENTH, "reading only")
 
 
-def test_the_refusal_where_only_the_delta_is_in_the_way(path: Path) -> None:
-    """Under zcdp pure statements may go on by their plain sum where one with a delta is held by rho."""
+def test_a_refusal_says_what_is_in_the_way(path: Path) -> None:
     with Ledger.open(path, policy_of(accountant="zcdp"), "d") as ledger:
         ask(ledger, PureDP(Fraction(1, 5)))
+        ask(ledger, GroupSelection(Fraction(1, 5), Fraction(4, 10**7)))
         with pytest.raises(BudgetExceeded) as told:
-            ledger.reserve(GroupSelection(Fraction(1, 5), Fraction(1, 10**8)), "groups")
-        assert told.value.message.endswith(
-            "without its delta it would fit, with it the zcdp sum is too large."
-        )
-        assert str(told.value.hint).startswith("without delta, epsilon => 0.8 would fit.")
-        ledger.reserve(PureDP(Fraction(4, 5)), "what was said to fit")
+            ledger.reserve(GroupSelection(Fraction(1, 5), Fraction(2, 10**7)), "groups")
+        assert told.value.message.endswith("δ=1e-07 of δ=5e-07 is left for it.")
+        assert str(told.value.hint).startswith("delta = 1e-07 would fit.")
+        epsilon, delta = Fraction(3, 5), Fraction(1, 10**6)
+        noise = RoundedGaussian(constants.gaussian_sigma(epsilon, delta), 1, epsilon, delta)
+        with pytest.raises(BudgetExceeded) as told:
+            ledger.reserve(noise, "Gaussian noise")
+        assert told.value.message.endswith("Gaussian noise does not fit the zcdp rule.")
+        assert str(told.value.hint).startswith("noise = 'laplace' would fit.")
+        ledger.reserve(PureDP(Fraction(3, 5)), "what was said to fit")

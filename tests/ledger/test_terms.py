@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from dpsql.errors import BudgetExceeded, LedgerError
+from dpsql.errors import BudgetExceeded, LedgerError, PolicyError
 from dpsql.ledger.ledger import Ledger
 from dpsql.ledger.terms import Terms
 from dpsql.policy import Policy
-from dpsql.privacy.events import PureDP
+from dpsql.privacy.events import Event, GroupSelection, PureDP
 from tests.ledger.conftest import policy_of
 
 Reopen = Callable[..., Ledger]
@@ -199,3 +199,115 @@ def test_a_ledger_through_a_symbolic_link_is_the_same(ledger: Ledger, path: Path
     with Ledger.open(link, policy_of(), "visits.duckdb") as same:
         assert same.path == path and same.notices == ()
         assert same.state().spent_epsilon == Fraction(1, 10)
+
+
+# -- the share of delta for mechanisms --------------------------------------------------------
+
+
+def split(share: str = "", epsilon: str = "1", delta: str = "1e-6", more: str = "") -> Policy:
+    text = policy_of(epsilon, delta, "zcdp", more).dumps()
+    return Policy.loads(
+        text.replace("[budget]", f"[budget]\nmechanism_delta_share = {share}") if share else text
+    )
+
+
+def grouping(epsilon: str, delta: str) -> GroupSelection:
+    return GroupSelection(Fraction(epsilon), Fraction(delta))
+
+
+def charge(ledger: Ledger, *events: Event) -> None:
+    for event in events:
+        ledger.settle(ledger.reserve(event, "q"), event, None, "released")
+
+
+def test_the_share_of_delta_is_the_owners(path: Path) -> None:
+    with Ledger.open(path, split(), "d") as ledger:
+        assert ledger.state().mechanism_delta == Fraction(1, 2) / 10**6
+    for share in ("0.1", "0.6"):  # either way: what was admitted under one is not what the other would have
+        with pytest.raises(LedgerError, match=f"share of delta for mechanisms was 0.5 and is now {share}"):
+            Ledger.open(path, split(share), "d")
+    assert Ledger.adopt(path, split("0.1"), "d") == (
+        "the share of delta for mechanisms was 0.5 and is now 0.1",
+    )
+    with Ledger.open(path, split("0.1"), "d") as ledger:
+        assert ledger.state().mechanism_delta == Fraction(1, 10**7)
+    with Ledger.read(path) as ledger:
+        assert ledger.state().mechanism_delta == Fraction(1, 10**7)
+
+
+@pytest.fixture
+def older(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A ledger from before an owner could choose the share, with charges that were admitted then."""
+    told = Terms.to_json
+    with monkeypatch.context() as then:
+        then.setattr(
+            Terms, "to_json", lambda t: {k: v for k, v in told(t).items() if k != "mechanism_delta_share"}
+        )
+        with Ledger.open(path, split(), "d") as ledger:
+            charge(ledger, PureDP(Fraction(1, 10)), grouping("0.1", "1e-8"))
+    return path
+
+
+def test_an_older_ledger_is_folded_anew_and_keeps_its_tenth(older: Path) -> None:
+    with Ledger.open(older, split(), "d") as ledger:
+        state = ledger.state()
+        assert state.mechanism_delta == Fraction(1, 10**7) and state.left_delta == Fraction(9, 10**8)
+        assert state.left_epsilon == Fraction(8, 10)  # the plain sum goes on, though a delta was used
+        with pytest.raises(BudgetExceeded):
+            ledger.reserve(grouping("0.1", "2e-7"), "more delta than a tenth")
+        charge(ledger, PureDP(Fraction(8, 10)))
+    with Ledger.open(older, split("0.1"), "d") as ledger:  # said, and the same
+        assert ledger.state().left_epsilon == 0
+    with pytest.raises(LedgerError, match=r"was 0\.1 and is now 0\.3"):
+        Ledger.open(older, split("0.3"), "d")
+    assert Ledger.adopt(older, split(), "d") == ("the share of delta for mechanisms was 0.1 and is now 0.5",)
+    with Ledger.open(older, split(), "d") as ledger:
+        assert ledger.state().left_delta == Fraction(49, 10**8)
+
+
+def test_an_older_ledger_of_sums_has_no_share(ledger: Ledger, path: Path) -> None:
+    policy = Policy.loads(policy_of().dumps().replace("[budget]", "[budget]\nmechanism_delta_share = 0.2"))
+    with Ledger.open(path, policy, "visits.duckdb") as again:
+        assert again.state().mechanism_delta == Fraction(1, 10**6)
+
+
+def test_a_session_under_a_smaller_budget_is_held_by_the_granted_one_too(path: Path) -> None:
+    """Each looks at an order of its own: what one admits, the other might not."""
+    Ledger.open(path, split(epsilon="1", delta="1e-6"), "d").close()
+    tight = split(epsilon="1", delta="1e-9")
+    with Ledger.open(path, tight, "d") as ledger:
+        account = ledger._book.account
+        (own,), (kept,) = account.purses(None).values(), account.kept(None).values()
+        assert own.filter.order > kept.filter.order
+        event = PureDP(Fraction(1, 100))
+        for _ in range(30):
+            charge(ledger, event)
+        assert own.spent.count == kept.spent.count == 30
+        state = ledger.state()
+        assert state.about == min(p.filter.more(p.spent, PureDP(Fraction(1, 10))) for p in (own, kept))
+        assert state.left_epsilon == min(p.filter.fits(p.spent) for p in (own, kept))
+    with Ledger.open(path, split(), "d") as ledger:
+        assert not ledger._book.account.kept(None) and ledger.state().spent_epsilon == Fraction(3, 10)
+
+
+def test_what_only_the_granted_terms_refuse_is_refused(path: Path) -> None:
+    """A session that was opened before the owner lowered what is granted."""
+    with Ledger.open(path, split(epsilon="2"), "d") as ledger:
+        charge(ledger, PureDP(Fraction(1, 2)))
+        body = {"terms": Terms.of(split(epsilon="1"), "d").to_json(), "changes": ["lower"], "user": ""}
+        with ledger._book.writing() as (write, _):
+            write("adopt", 0, body)
+        assert ledger.state().left_epsilon == Fraction(1, 2)
+        with pytest.raises(BudgetExceeded, match=r"ε=0\.5 of ε=1 is left"):
+            ledger.reserve(PureDP(Fraction(1)), "within its own terms")
+        assert not ledger.would_admit([PureDP(Fraction(1, 4))] * 3) and ledger.would_admit(
+            [PureDP(Fraction(1, 4))] * 2
+        )
+
+
+def test_a_share_of_delta_that_makes_no_sense() -> None:
+    for share in ("1", "-0.1", "2", '"half"'):
+        with pytest.raises(PolicyError, match="mechanism_delta_share"):
+            split(share)
+    assert split("0").budget.mechanism_delta == 0
+    assert split("0.5").dumps() == split().dumps() and "mechanism_delta_share = 0.1" in split("0.1").dumps()

@@ -74,10 +74,11 @@ def test_the_release_has_exactly_the_promised_columns_and_types() -> None:
 
 
 @pytest.mark.parametrize("data", [{"n": [None], "s": [None], "q": [None]}, {"n": [], "s": [], "q": []}])
-def test_null_and_nothing_are_zero(data: dict[str, list[int | None]]) -> None:
+def test_null_and_nothing_are_zero_and_have_no_mean(data: dict[str, list[int | None]]) -> None:
     typed = {k: pa.array(v, type=pa.int64()) for k, v in data.items()}
     (row,) = released(ALL, typed).to_pylist()
-    assert (row["n"], row["s"], row["m"], row["v"]) == (0, 0.0, 10.0, 0.0)
+    assert (row["n"], row["s"], row["m"], row["v"]) == (0, 0.0, None, None)
+    assert (row["m__low"], row["m__high"]) == (0.0, 20.0)  # its bounds: nothing is known
 
 
 def test_an_empty_grouped_relation_gives_typed_nothing() -> None:
@@ -234,18 +235,21 @@ def coverage(
     return found
 
 
-def test_intervals_cover_the_exact_value() -> None:
-    n, s, q = (Statistic(c, LaplaceNoise(Fraction(1, 5), d)) for c, d in (("n", 1), ("s", 40), ("q", 1600)))
+@pytest.mark.parametrize("whole", [1, 1 << 20], ids=["of rows", "of parts of rows"])
+def test_intervals_cover_the_exact_value(whole: int) -> None:
+    n, s, q = (
+        Statistic(c, LaplaceNoise(Fraction(1, 5), d * whole)) for c, d in (("n", 1), ("s", 40), ("q", 1600))
+    )
     bounds, centre, steps = (Fraction(0), Fraction(20)), Fraction(10), Fraction(4)
     outputs: tuple[Output, ...] = (
-        Count("count", n), Sum("sum", s, steps), Mean("mean", s, n, steps, centre, bounds),
-        Variance("var", q, s, n, steps, centre, bounds, "var_samp"),
-        Variance("dev", q, s, n, steps, centre, bounds, "stddev_pop"),
+        Count("count", n), Sum("sum", s, steps * whole), Mean("mean", s, n, steps, centre, bounds, whole),
+        Variance("var", q, s, n, steps, centre, bounds, "var_samp", whole=whole),
+        Variance("dev", q, s, n, steps, centre, bounds, "stddev_pop", whole=whole),
     )  # fmt: skip
     rows = np.random.default_rng(5).integers(-40, 41, 300)
-    data = {"n": 300, "s": int(rows.sum()), "q": int((rows**2).sum())}
+    data = {"n": 300 * whole, "s": int(rows.sum()) * whole, "q": int((rows**2).sum()) * whole}
     truth = {
-        "count": 300, "sum": rows.sum() / 4, "mean": 10 + rows.mean() / 4,
+        "count": 300 * whole, "sum": rows.sum() / 4, "mean": 10 + rows.mean() / 4,
         "var": float(np.var(rows / 4, ddof=1)), "dev": float(np.std(rows / 4)),
     }  # fmt: skip
     found = coverage(outputs, data, truth)
@@ -260,7 +264,7 @@ def test_intervals_cover_the_exact_value() -> None:
 def test_outputs_stay_in_bounds_and_are_never_nan() -> None:
     n, s, q = (Statistic(c, LaplaceNoise(Fraction(1, 100), d)) for c, d in (("n", 1), ("s", 40), ("q", 1600)))
     bounds = Fraction(0), Fraction(20)
-    outputs: list[Output] = [Mean("m", s, n, Fraction(4), Fraction(10), bounds)]
+    outputs: list[Output] = [Count("n", n), Mean("m", s, n, Fraction(4), Fraction(10), bounds)]
     outputs += [
         Variance(k, q, s, n, Fraction(4), Fraction(10), bounds, k)
         for k in ("var_pop", "var_samp", "stddev_pop", "stddev_samp")
@@ -270,10 +274,41 @@ def test_outputs_stay_in_bounds_and_are_never_nan() -> None:
     ceilings = {"m": 20, "var_pop": 100, "var_samp": 200, "stddev_pop": 10, "stddev_samp": 200**0.5}
     for name, most in ceilings.items():
         for column in (name, f"{name}__low", f"{name}__high"):
-            values = np.array(table.column(column).to_pylist(), dtype=float)
+            values = np.array([v for v in table.column(column).to_pylist() if v is not None], dtype=float)
+            assert len(values) == len(data["k"]) or column == name, "an interval is always there"
             assert np.isfinite(values).all()
             assert values.min() >= 0
             assert values.max() <= most * (1 + 1e-6)
+    rows = table.to_pylist()
+    for name, fewest in (("var_pop", 1), ("stddev_pop", 1), ("var_samp", 2), ("stddev_samp", 2)):
+        assert all((row[name] is None) == (row["n"] < fewest) for row in rows), name
+        absent = [row for row in rows if row[name] is None]
+        assert all(row[f"{name}__low"] == 0.0 for row in absent)
+        assert all(row[f"{name}__high"] == pytest.approx(ceilings[name]) for row in absent)
+    nothing = [row for row in rows if row["n"] <= 0]
+    assert 500 < len(nothing) < 1500
+    assert all((row["m"], row["m__low"], row["m__high"]) == (None, 0.0, 20.0) for row in nothing)
+    assert all(row["m"] is not None for row in rows if row["n"] > 0)
+
+
+def test_weighed_moments_are_those_of_rows() -> None:
+    """The same numbers in parts of a row, 16 to each: the same answers, and a count of less than a row is one of a row."""
+    noise = LaplaceNoise(Fraction(10**9), 1)
+    n, s, q = (Statistic(c, noise) for c in "nsq")
+    shape = (Fraction(4), Fraction(10), (Fraction(0), Fraction(20)))
+    given = {"k": [0, 1], "n": [50, 1], "s": [-120, 4], "q": [9000, 16]}
+    plain = released((Mean("m", s, n, *shape), Variance("v", q, s, n, *shape, "var_samp")), given, ("k",))
+    weighed = released(
+        (Mean("m", s, n, *shape, 16), Variance("v", q, s, n, *shape, "var_samp", whole=16)),
+        {"k": [0, 1], **{c: [16 * v for v in given[c]] for c in "nsq"}}, ("k",),
+    )  # fmt: skip
+    assert weighed.select(["m", "v"]) == plain.select(["m", "v"])
+    half = released((Mean("m", s, n, *shape, 16),), {"n": [8], "s": [16 * 4]})
+    assert half.column("m").to_pylist() == [11.0]
+    less = released((Mean("m", s, n, *shape, 16),), {"n": [7], "s": [0]})  # nothing, and a little noise
+    assert [less.column(c).to_pylist() for c in ("m", "m__low", "m__high")] == [[None], [0.0], [20.0]]
+    told = Mean("m", s, n, *shape, 16).sentences(0.9)
+    assert "scale 1.5625e-11 " in told[0] and "scale 6.25e-11 " in told[1]
 
 
 def test_sentences_name_every_statistic() -> None:

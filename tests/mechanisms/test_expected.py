@@ -107,16 +107,20 @@ def test_explain_is_never_cut(session: dpsql.Session) -> None:
     assert json.loads(row[0])["errors"]
 
 
-def test_the_error_of_a_mean_covers_what_noise_does() -> None:
+@pytest.mark.parametrize("whole", [1, 1 << 20], ids=["of rows", "of parts of rows"])
+def test_the_error_of_a_mean_covers_what_noise_does(whole: int) -> None:
     """A thousand rows, noise drawn a few thousand times: off by more than said in no more than 5 of 100."""
-    count = Statistic("n", LaplaceNoise(Fraction(1, 10), 1))
-    total = Statistic("s", LaplaceNoise(Fraction(1, 10), 10))
-    mean = Mean("m", total, count, Fraction(1), Fraction(10), (Fraction(0), Fraction(20)))
+    count = Statistic("n", LaplaceNoise(Fraction(1, 10), whole))
+    total = Statistic("s", LaplaceNoise(Fraction(1, 10), 10 * whole))
+    mean = Mean("m", total, count, Fraction(1), Fraction(10), (Fraction(0), Fraction(20)), whole)
     from dpsql.mechanisms.additive import Aggregation
 
     (said,) = expected(Aggregation("", (), (mean,)), Fraction(1), 0.95)
     entropy, draws = Entropy(), 4000
-    exact_total, exact_count = np.full(draws, 7 * ROWS), np.full(draws, ROWS)  # all rows at 17, about 10
+    exact_total, exact_count = (
+        np.full(draws, 7 * ROWS * whole),
+        np.full(draws, ROWS * whole),
+    )  # all rows at 17, about 10
     noisy = {total: total.noise.add(exact_total, entropy), count: count.noise.add(exact_count, entropy)}
     off = np.abs(np.asarray(mean.show(noisy, 0.95).value) - 17.0)
     assert (off > said.error).mean() < 0.05

@@ -15,15 +15,16 @@ NAMES = ("n", "y", "x", "yx", "yy", "xx")
 STEPS, CENTRE_Y, CENTRE_X = Fraction(64), 5, 2
 
 
-def pair(kind: str, epsilon: Fraction) -> Pair:
-    s = {name: Statistic(name, LaplaceNoise(epsilon, 320**2 if len(name) == 2 else 320)) for name in NAMES}
+def pair(kind: str, epsilon: Fraction, whole: int = 1) -> Pair:
+    reach = {name: whole * (320**2 if len(name) == 2 else 320) for name in NAMES}
+    s = {name: Statistic(name, LaplaceNoise(epsilon, reach[name])) for name in NAMES}
     both = kind in ("corr", "regr_r2")
     y = Axis(STEPS, Fraction(CENTRE_Y), (Fraction(0), Fraction(10)), s["y"], s["yy"] if both else None)
     x = Axis(
         STEPS, Fraction(CENTRE_X), (Fraction(-3), Fraction(7)), s["x"],
         None if kind.startswith("covar") else s["xx"],
     )  # fmt: skip
-    return Pair("r", kind, s["n"], y, x, s["yx"])
+    return Pair("r", kind, s["n"], y, x, s["yx"], whole)
 
 
 def sample(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -62,13 +63,16 @@ def test_without_noise_they_are_numpys(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("n", "epsilon"), [(60, Fraction(1)), (5000, Fraction(1)), (5000, Fraction(20))])
-def test_intervals_hold_the_exact_value(kind: str, n: int, epsilon: Fraction) -> None:
-    item = pair(kind, epsilon)
+@pytest.mark.parametrize(
+    ("n", "epsilon", "whole"),
+    [(60, Fraction(1), 1), (5000, Fraction(1), 1), (5000, Fraction(20), 1), (5000, Fraction(20), 1 << 20)],
+)
+def test_intervals_hold_the_exact_value(kind: str, n: int, epsilon: Fraction, whole: int) -> None:
+    item = pair(kind, epsilon, whole)
     y, x = sample(n, 2)
     exact, wanted, runs = moments(y, x), truth(kind, y, x), 3000
     entropy = Entropy()
-    noisy = {s: s.noise.add([exact[s.column]] * runs, entropy) for s in item.statistics}
+    noisy = {s: s.noise.add([exact[s.column] * whole] * runs, entropy) for s in item.statistics}
     shown = item.show(noisy, 0.95)
     held = known = 0
     for value, low, high in zip(*(column.to_pylist() for column in shown), strict=True):
@@ -77,7 +81,8 @@ def test_intervals_hold_the_exact_value(kind: str, n: int, epsilon: Fraction) ->
         known += 1
         assert low <= value <= high
         held += low <= wanted <= high
-    assert known == runs or kind in ("regr_slope", "regr_intercept", "corr", "regr_r2")
+    if n > 60 or kind not in ("covar_pop", "covar_samp"):  # of 60 rows, noise makes none now and then
+        assert known == runs or kind in ("regr_slope", "regr_intercept", "corr", "regr_r2")
     # Where there is no interval nothing was promised: the doubt is over all runs, not over those that show one.
     # Just 0.95 of 3,000 would be below this once in a hundred million runs.
     assert runs - (known - held) >= 0.925 * runs, "fewer than were promised"

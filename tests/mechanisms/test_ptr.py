@@ -453,3 +453,19 @@ def test_counter_of_notes_says_nothing_new() -> None:
         column([1, 2], "INTEGER"), Entropy()
     )
     assert Counter(v is None for v in made.table.column("m").to_pylist())[True] == len(made.notes)
+
+
+def test_iqr_is_held_to_the_declared_width() -> None:
+    """Noise of many octaves: without bounds it runs away, with them no value or end of an interval is wider."""
+    wild = LaplaceNoise(Fraction(1, 20), iqr_sensitivity())
+    read = column(list(range(1, 401)))
+    free, held = (
+        Stable((Iqr("spread", "SELECT v FROM t", GENEROUS, wild, 1, widest),))
+        for widest in (None, Fraction(400))
+    )
+    assert max(free.release(read, Entropy()).table.column("spread__high")[0].as_py() for _ in range(3)) > 400
+    for _ in range(30):
+        row = held.release(read, Entropy()).table.to_pylist()[0]
+        assert row["spread__low"] <= row["spread"] <= row["spread__high"] <= 400
+    assert free.event == held.event
+    assert "held to 400, the width of the declared bounds" in " ".join(held.sentences(0.95))

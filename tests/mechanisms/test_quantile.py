@@ -289,3 +289,25 @@ def test_ends_are_exact_for_a_large_epsilon(values: tuple[int, ...]) -> None:
         release = part.alone().release(lambda sql: table, fixed(f"ends {values} {i}")).table
         assert release.to_pylist() == [{"low": min(values), "high": max(values)}]
     assert part.inward == 1
+
+
+@pytest.mark.parametrize("rank", [Rank(Fraction(1, 2)), Rank(Fraction(9, 10)), Rank.least(), Rank.greatest()])
+def test_as_many_rows_as_said_hold_the_answer(rank: Rank) -> None:
+    """The chance of a point outside the data, added up over the grid: all rows are at one point in its middle."""
+    part = Quantiles("q", (), ("m",), (rank,), 0, 10**6, Fraction(1))
+    promised = 1e-3 if rank.end else 1e-9
+
+    def outside(n: int) -> float:
+        starts, sizes, utility = segments(*histogram([500_000] * n), 0, 10**6, rank, part.inward)
+        weight = sizes * np.exp(float(part.rate(rank)) * utility.astype(float))
+        return float(weight[starts != 500_000].sum() / weight.sum())
+
+    rows = part.held_by(rank)
+    assert rows is not None and outside(rows) <= promised < outside(rows // 2)
+    assert f"from {rows} rows on" in " ".join(part.sentences(0.95))
+
+
+def test_no_number_of_rows_holds_the_ends() -> None:
+    part = Quantiles("q", (), ("m",), (Rank(Fraction(1)),), 0, 1000, Fraction(1))
+    assert part.held_by(part.ranks[0]) is None
+    assert "anywhere between the bounds" in part.sentences(0.95)[-1]

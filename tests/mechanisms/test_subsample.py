@@ -246,7 +246,7 @@ def read() -> Callable[[str], pa.Table]:
 
 
 def rows(blocks: int) -> tuple[Rows, ...]:
-    text = f"SELECT unit % {blocks} AS block, unit, v FROM t"
+    text = f"SELECT unit % {blocks} AS block, unit AS c0, v AS c1 FROM t"
     return (Rows("own", text, (("unit", "BIGINT"), ("v", "DOUBLE"))),)
 
 
@@ -371,7 +371,7 @@ def test_one_block_that_succeeds_is_not_seen_in_the_types() -> None:
     mode = NoisyMode("a", ONE, selection=OptimalTest(ONE, Fraction(1, 10**12), groups=2))
     types = []
     for last in (8, 9):  # unit 8 is the only one whose block does not fail
-        text = f"SELECT unit AS block, unit FROM range({last}) AS t(unit)"
+        text = f"SELECT unit AS block, unit AS c0 FROM range({last}) AS t(unit)"
         only = "SELECT CASE WHEN MAX(unit) = 8 THEN 1 ELSE error('secret')::INTEGER END AS a FROM own"
         source = BlockQueries((Rows("own", text, (("unit", "BIGINT"),)),), only, ("a",), 9)
         found = source.results(run, Entropy())

@@ -410,14 +410,10 @@ class Counted:
     """Blocks of which ``ahead`` more vote for a than for b; nothing is read."""
 
     queries: tuple[str, ...] = ()
-    texts: tuple[str, ...] = ()
 
     def __init__(self, ahead: int) -> None:
         self.blocks = ahead
         self._votes = [["a"]] * ahead
-
-    def asking(self, texts: Sequence[str]) -> Counted:
-        return self
 
     def results(self, read: Any, entropy: Entropy) -> Results:
         return Results({"f": self._votes}, {})

@@ -59,12 +59,22 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "tables": "%dpsql tables",
         "columns": "%dpsql columns visits",
         "policy": "%dpsql policy",
-        "ledger": "%dpsql ledger",
         "mechanisms": "%dpsql mechanisms",
         "too much": "%%dpsql\nSELECT WITH DP OPTIONS (epsilon = 2) COUNT(*) AS a FROM visits;\n"
-        "SELECT WITH DP OPTIONS (epsilon = 2) COUNT(*) AS b FROM visits",
+        "SELECT WITH DP OPTIONS (epsilon = 2) COUNT(*) AS b FROM visits WHERE age > 30",
         "caught": "import dpsql\ntry:\n    %dpsql SELECT * FROM visits\n"
         "except dpsql.PrivacyError as e:\n    print('caught')",
+        "keep": f"%%dpsql\ncounts << {PER_PLAN}",
+        "reads kept": "%%dpsql\nSELECT plan, n FROM counts JOIN plans USING (plan)",
+        "keeps below": "%%dpsql\nSELECT 1 AS a; two << SELECT 2 AS b",
+        "two": "print(two.fetchall())\n%dpsql SELECT b + 1 AS c FROM two",
+        "private name": "%%dpsql\nvisits << SELECT WITH DP OPTIONS (epsilon = 0.01) COUNT(*) AS never FROM visits",
+        "keep command": "%dpsql SELECT 5 AS five\n%dpsql keep last\n%dpsql SELECT five FROM last",
+        "keep variable": "%dpsql keep counts\n%dpsql SELECT COUNT(*) AS plans FROM counts",
+        "keep wrong": "%dpsql keep visits",
+        "listed": "%dpsql tables",
+        "kept columns": "%dpsql columns counts",
+        "ledger": "%dpsql ledger",
         "reload": "%reload_ext dpsql",
         "after reload": "%dpsql tables",
         "modules": "import sys\nprint([m for m in ('matplotlib', 'polars') if m in sys.modules])",
@@ -72,6 +82,21 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "unloaded": "%dpsql budget",
     }
     return dict(zip(cells, run(list(cells.values()), folder), strict=True))
+
+
+def test_kept_results_are_relations_of_later_cells(story: dict[str, Any]) -> None:
+    assert story["keep"] == []
+    assert "±" in text(story["reads kept"]) and "no charge" in text(story["reads kept"])
+    assert "(2,)" in text(story["two"]) and "3" in text(story["two"])
+    assert "5" in text(story["keep command"]) and "plans" in text(story["keep variable"])
+    assert "counts" in text(story["listed"]) and "kept result" in text(story["listed"])
+    assert "plan" in text(story["kept columns"]) and "kept result" in text(story["kept columns"])
+
+
+def test_a_private_name_is_refused_before_anything_is_paid(story: dict[str, Any]) -> None:
+    for cell in ("private name", "keep wrong"):
+        assert story[cell][0].ename == "BindError" and "private table" in story[cell][0].traceback[0]
+    assert "never" not in text(story["ledger"])
 
 
 def test_loading_says_one_line_and_how_to_begin(story: dict[str, Any]) -> None:
@@ -124,7 +149,9 @@ def test_conversion_of_the_last_result(story: dict[str, Any]) -> None:
 
 
 def test_keeping_a_result_shows_nothing_or_its_cost(story: dict[str, Any]) -> None:
-    assert story["arrows"] == [] and "Result ε=0.1 1" in text(story["out"])
+    assert story["arrows"] == [] and "Result no charge 1" in text(
+        story["out"]
+    )  # asked before, without a name
     assert "no charge" in text(story["out flag"]) and "people" not in text(story["out flag"])
     assert "people" in text(story["out show"])
     assert story["line"] == [] and "True" in text(story["x"])
@@ -154,7 +181,7 @@ def test_a_cell_is_bound_before_any_of_it_is_paid(story: dict[str, Any]) -> None
 
 def test_explaining_spends_nothing(story: dict[str, Any]) -> None:
     assert re.search(r"^ ?1\. ", text(story["explain"]), re.M) and "Exact SQL" in text(story["explain"])
-    assert "ε=0.1" in text(story["explain"]) and "othing has been spent" in text(story["explain"])
+    assert "Would cost nothing: it is stored since" in text(story["explain"])
 
 
 def test_a_file(story: dict[str, Any]) -> None:

@@ -560,7 +560,7 @@ SELECT COUNT(*) FROM visits WHERE DATE_DIFF(DATE '2024-06-01', day, DAY) > 30
 -- answered, as: SELECT SUM(cost)/COUNT(*) FROM visits
 SELECT SAFE_DIVIDE(SUM(cost), COUNT(*)) FROM visits
 
--- answered, as: SELECT cost > 100 AS big, COUNT(*) FROM visits GROUP BY big
+-- answered, as: SELECT cost > 100 AS big, COUNT(*) FROM visits GROUP BY big UNION ALL SELECT NULL, 0
 SELECT CAST(cost AS FLOAT64) > 100 AS big, COUNT(*) FROM visits GROUP BY big
 
 -- answered, as: SELECT CAST(urgent AS VARCHAR) u, COUNT(*) FROM visits GROUP BY u
@@ -592,11 +592,11 @@ SELECT ward FROM visits INTERSECT SELECT ward FROM wards
 SELECT ward FROM visits UNION ALL SELECT ward FROM wards
 
 -- refused: CREATE is not a statement of dpsql.
--- hint: out << SELECT ... keeps an answer in the notebook; WITH name AS (SELECT ...) names a query in a statement.
+-- hint: out << SELECT ... keeps an answer, as the relation out; WITH name AS (SELECT ...) names a query in a statement.
 CREATE TABLE t AS SELECT COUNT(*) FROM visits
 
 -- refused: CREATE is not a statement of dpsql.
--- hint: out << SELECT ... keeps an answer in the notebook; WITH name AS (SELECT ...) names a query in a statement.
+-- hint: out << SELECT ... keeps an answer, as the relation out; WITH name AS (SELECT ...) names a query in a statement.
 CREATE TABLE t AS SELECT WITH DP OPTIONS (epsilon=1) COUNT(*) FROM visits
 
 -- refused: an answer is not written into a table.
@@ -604,15 +604,15 @@ CREATE TABLE t AS SELECT WITH DP OPTIONS (epsilon=1) COUNT(*) FROM visits
 INSERT INTO t SELECT WITH DP OPTIONS (epsilon=1) COUNT(*) FROM visits
 
 -- refused: CREATE is not a statement of dpsql.
--- hint: out << SELECT ... keeps an answer in the notebook; WITH name AS (SELECT ...) names a query in a statement.
+-- hint: out << SELECT ... keeps an answer, as the relation out; WITH name AS (SELECT ...) names a query in a statement.
 CREATE VIEW v AS SELECT ward FROM visits
 
 -- refused: CREATE is not a statement of dpsql.
--- hint: out << SELECT ... keeps an answer in the notebook; WITH name AS (SELECT ...) names a query in a statement.
+-- hint: out << SELECT ... keeps an answer, as the relation out; WITH name AS (SELECT ...) names a query in a statement.
 CREATE TEMP TABLE v AS SELECT ward FROM visits
 
 -- refused: CREATE is not a statement of dpsql.
--- hint: out << SELECT ... keeps an answer in the notebook; WITH name AS (SELECT ...) names a query in a statement.
+-- hint: out << SELECT ... keeps an answer, as the relation out; WITH name AS (SELECT ...) names a query in a statement.
 CREATE MACRO f(x) AS x + 1
 
 -- refused: COPY is not a statement of dpsql.
@@ -1373,9 +1373,8 @@ SELECT COUNT(*) FROM visits WHERE 'x1' NOT IN tags
 -- answered, as: SELECT COUNT(*) FROM visits
 SELECT COUNT(*) FROM (SELECT * EXCEPT (cost) FROM visits)
 
--- refused: the comparison meets DECIMAL(10,2) with VARCHAR.
--- hint: text and numbers are not compared: write the number without quotes.
-SELECT COUNT(*) FROM visits WHERE cost = '100'
+-- answered
+SELECT COUNT(*) FROM visits WHERE cost = '100' OR '200.5' <= cost OR cost IN ('30', ' 40 ') OR cost BETWEEN '5' AND '6'
 
 -- answered
 SELECT COUNT(DISTINCT concat_ws('|', ward, urgent)) FROM visits
@@ -1394,8 +1393,8 @@ SELECT ward FROM visits
 -- answered
 SELECT ward, COUNT(*) FROM visits GROUP BY ward
 
--- answered, as: SELECT cost > 100 AS big, COUNT(*) FILTER (WHERE cost > 100) AS n FROM visits GROUP BY big
-SELECT cost > 100 AS big, COUNT(*) FILTER (WHERE big) AS n FROM visits GROUP BY big
+-- answered, as: SELECT cost > 100 AS big, COUNT(*) FILTER (WHERE cost > 100) AS n FROM visits WHERE cost IS NOT NULL GROUP BY big
+SELECT cost > 100 AS big, COUNT(*) FILTER (WHERE big) AS n FROM visits WHERE big IS NOT NULL GROUP BY big
 
 -- answered
 SELECT ward, SUM(COUNT(*)) FILTER (WHERE ward <> 'A') OVER () AS s FROM visits GROUP BY ward

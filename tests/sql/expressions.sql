@@ -368,7 +368,7 @@ mod(d,0.5)
 mod(i,3)
 month(dt)
 monthname(ts)
-nfc_normalize(s)
+nfc_normalize(left(s, 5000))
 not (i=1 or p)
 not null
 not p

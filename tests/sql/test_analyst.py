@@ -6,6 +6,7 @@ it as it is), or refused with these words and this hint. There is a section of w
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -73,6 +74,8 @@ def close(ours: Any, theirs: Any) -> bool:
         return len(ours) == len(theirs) and all(map(close, ours, theirs))
     if isinstance(theirs, Decimal):
         return near(ours, float(theirs))
+    if isinstance(theirs, datetime.datetime):  # a mean of dates has the little noise of a huge epsilon
+        return abs(ours - theirs) < datetime.timedelta(minutes=1)
     return near(ours, theirs)
 
 

@@ -13,10 +13,10 @@ MONTHS = (
 )
 ANSWERED = [
     # expressions, positions, aliases, ALL
-    "SELECT amount > 0 AS gain, COUNT(*) FROM orders GROUP BY gain",
+    "SELECT COALESCE(amount > 0, FALSE) AS gain, COUNT(*) FROM orders GROUP BY gain",
     "SELECT CASE WHEN amount > 20 THEN 'high' WHEN amount > 0 THEN 'low' ELSE 'none' END AS band, COUNT(*) FROM orders GROUP BY 1",
     "SELECT upper(kind), COUNT(*), SUM(amount) FROM orders GROUP BY upper(kind)",
-    "SELECT kind || '!' AS k, amount > 0 AS p, COUNT(*) FROM orders GROUP BY ALL",
+    "SELECT kind || '!' AS k, COALESCE(amount > 0, FALSE) AS p, COUNT(*) FROM orders GROUP BY ALL",
     "SELECT amount // 20 AS b, COUNT(*) FROM orders GROUP BY b HAVING b IN (0, 1)",
     "SELECT DISTINCT product FROM items",
     "SELECT COUNT(*) FROM orders GROUP BY kind",
@@ -27,11 +27,11 @@ ANSWERED = [
     f"SELECT m, COUNT(order_id) FROM orders RIGHT JOIN {MONTHS} ON date_trunc('month', day) = m GROUP BY m",
     "SELECT m, COUNT(order_id) FROM (SELECT range::INTEGER AS m FROM range(1, 13)) AS c LEFT JOIN orders ON month(day) = m GROUP BY m",
     # several sets at once
-    "SELECT kind, amount > 0 AS p, COUNT(*) FROM orders GROUP BY ROLLUP (kind, p)",
-    "SELECT kind, amount > 0 AS p, COUNT(*) FROM orders GROUP BY CUBE (kind, p)",
-    "SELECT kind, amount > 0 AS p, COUNT(*), SUM(amount) FROM orders GROUP BY GROUPING SETS ((kind), (p), (kind, p), ())",
+    "SELECT kind, COALESCE(amount > 0, FALSE) AS p, COUNT(*) FROM orders GROUP BY ROLLUP (kind, p)",
+    "SELECT kind, COALESCE(amount > 0, FALSE) AS p, COUNT(*) FROM orders GROUP BY CUBE (kind, p)",
+    "SELECT kind, COALESCE(amount > 0, FALSE) AS p, COUNT(*), SUM(amount) FROM orders GROUP BY GROUPING SETS ((kind), (p), (kind, p), ())",
     "SELECT GROUPING(kind), kind, COUNT(*) FROM orders GROUP BY ROLLUP (kind)",
-    "SELECT GROUPING_ID(kind, amount > 0) AS id, kind, amount > 0 AS p, COUNT(*) FROM orders GROUP BY CUBE (kind, p)",
+    "SELECT GROUPING_ID(kind, COALESCE(amount > 0, FALSE)) AS id, kind, COALESCE(amount > 0, FALSE) AS p, COUNT(*) FROM orders GROUP BY CUBE (kind, p)",
     "SELECT kind, COUNT(*) FROM orders GROUP BY ROLLUP (kind) HAVING GROUPING(kind) = 1 OR COUNT(*) > 29",
     "SELECT kind, city IS NULL AS lost, COUNT(*) FROM orders o JOIN customers c ON o.customer = c.id GROUP BY ROLLUP (kind, lost)",
     "SELECT kind, COUNT(*) FROM orders JOIN (SELECT kind FROM orders GROUP BY kind HAVING COUNT(*) > 29) USING (kind) GROUP BY ROLLUP (kind) "
@@ -42,7 +42,7 @@ ANSWERED = [
     "SELECT kind, COUNT(*) FROM orders GROUP BY kind QUALIFY rank() OVER (ORDER BY COUNT(*)) <= 2",
     "SELECT kind, COUNT(*) - SUM(COUNT(*)) OVER () AS rest FROM orders GROUP BY kind",
     "SELECT kind, COUNT(*) AS n, LAG(COUNT(*)) OVER (ORDER BY kind) AS before FROM orders GROUP BY kind",
-    "SELECT kind, amount > 0 AS p, COUNT(*), SUM(COUNT(*)) OVER (PARTITION BY kind) FROM orders GROUP BY kind, p",
+    "SELECT kind, COALESCE(amount > 0, FALSE) AS p, COUNT(*), SUM(COUNT(*)) OVER (PARTITION BY kind) FROM orders GROUP BY kind, p",
     "SELECT MAX(n), MIN(n), list(kind ORDER BY kind) FROM (SELECT kind, COUNT(*) AS n FROM orders GROUP BY kind)",
     "SELECT kind, n FROM (SELECT kind, COUNT(*) AS n FROM orders GROUP BY kind) WHERE n > 29 ORDER BY n DESC, kind LIMIT 1",
     "SELECT a.kind, a.n, b.n FROM (SELECT kind, COUNT(*) AS n FROM orders GROUP BY kind) a "

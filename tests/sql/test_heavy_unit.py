@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.mechanisms.base import SALT
+from dpsql.mechanisms.base import SALT, filling
 from dpsql.mechanisms.ladder import AutoBounded
 from dpsql.mechanisms.quantile import Quantiles
 from dpsql.mechanisms.sweep import MOVES, SCORE
@@ -127,12 +127,14 @@ def test_statistics_of_a_choice(
     if MOVES in with_it[0]:  # each candidate's own
         assert [int(row[MOVES]) for row in with_it] == moved == [ROWS, 4 * ROWS]
         scored = operator.sweep and operator.sweep.score(
-            [q.replace(SALT, "7") for q in operator.sweep.queries],
-            session._reader(
-                {
-                    i.name: session._finisher.lend(i.sql, {}, ("c",))
-                    for i in planned(session, text).blocks[0].inputs
-                }
+            filling(
+                session._reader(
+                    {
+                        i.name: session._finisher.lend(i.sql, {}, ("c",))
+                        for i in planned(session, text).blocks[0].inputs
+                    }
+                ),
+                {"salt": 7},
             ),
             True,
         )

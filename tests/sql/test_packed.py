@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections import Counter
 from collections.abc import Iterator
+from fractions import Fraction
 from typing import Any
 
 import duckdb
@@ -16,7 +18,7 @@ import dpsql
 from dpsql.mechanisms import packed as packing
 from dpsql.mechanisms.additive import Aggregation
 from dpsql.mechanisms.base import SALT, Reader
-from dpsql.mechanisms.packed import TOTALS, add_up
+from dpsql.mechanisms.packed import TOTALS, Packed, Route, Tally, Value, add_up
 from dpsql.mechanisms.picked import below_each, choose, runs
 from dpsql.noise.entropy import Entropy
 from dpsql.sql.bind import bind
@@ -334,3 +336,58 @@ def test_sums_that_64_bits_may_not_hold_are_left_to_the_query(by: str) -> None:
             assert total // 2 >= 2**62 * 2  # one unit's own sum
             answer = max(row[0] for row in session.sql(f"SELECT SUM(x) FROM t{by}").fetchall())
             assert abs(answer - total) < total / 1000
+
+
+@pytest.mark.parametrize("by", ["", "k"])
+def test_weighed_totals_of_more_than_64_bits_are_the_same_by_both_routes(by: str) -> None:
+    far = 1 << 38
+    policy = (
+        POLICY[: POLICY.index("ward =")]
+        + f"k = {{ values = [0, 1, 2, 3] }}\nx = {{ bounds = [{-far}, {far}] }}"
+    )
+    with duckdb.connect() as con:
+        con.execute(
+            f"CREATE TABLE t AS SELECT i % 40 AS u, i % 40 % 4 AS k, CASE WHEN i % 7 > 0 THEN {far} - i END AS x "
+            "FROM range(1000) AS r(i)"
+        )
+        with dpsql.connect(con, policy=dpsql.Policy.loads(policy)) as session:
+            text = f"SELECT {by + ', ' if by else ''}AVG(x), SUM(x) FROM t" + (
+                f" GROUP BY {by}" if by else ""
+            )
+            found = bind(parse(text, None)[0], session._catalog, session._finisher).blocks[0].operator
+            assert isinstance(found, Aggregation) and found.packed is not None
+            packed = rows(found.packed.table(reader(con), Entropy()), found.keys)
+            query = rows(con.sql(found.query.replace(SALT, "12345")).to_arrow_table(), found.keys)
+            assert packed == query
+            total, count = (s.column for s in found.outputs[0].statistics)
+            assert by or max(row[total] for row in packed.values()) > 2**63
+            mean = dict(con.sql(f"SELECT {by or 0}, AVG(x) FROM t GROUP BY ALL").fetchall())
+            for key, row in packed.items():
+                assert row[count] % (1 << 20)  # there was something to weigh
+                assert row[total] / row[count] == pytest.approx(mean[key[0] if key else 0], rel=1e-6)
+
+
+def test_what_one_unit_may_add_keeps_within_62_bits() -> None:
+    """A unit's weighed total is computed in 64 bits: where it may not fit, the query is read."""
+    tally = Tally("p", -3 << 41, 3 << 41, 0, True, 0, 3, 1 << 20)
+    assert tally.far >= 2**62
+    found = Packed("", (Route((), "", ""),), (Value("v", 9),), (tally,), "units", None)
+    known = pa.table({"n": [10], "u_low": [0], "u_high": [3]})
+    assert found.table(Reader(lambda sql, lent: known, {}, 10**6), Entropy()) is None
+    near = dataclasses.replace(found, tallies=(dataclasses.replace(tally, low=-3 << 30, high=3 << 30),))
+    assert near._layout(Reader(lambda sql, lent: known, {}, 10**6)) is not None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_weights_are_floors_of_exact_fractions(seed: int) -> None:
+    dice = np.random.default_rng(seed)
+    most, scale = int(dice.integers(1, 30)), 1 << 20
+    many = dice.integers(0, 200, 50)
+    total = dice.integers(-10_000, 10_000, 50)
+    tallies = (Tally("n", 0, most, 0, rows=most, scale=scale), Tally("s", -9, 9, 0, True, 0, most, scale))
+    parts = dict(packing._contributions(tallies, many, [many, total]))
+    for i, n in enumerate(many.tolist()):
+        weight = scale if n <= most else int(Fraction(scale * most, n))
+        assert parts["n"][i] * scale + parts["n_rest"][i] == n * weight <= scale * most
+        assert parts["s"][i] * scale + parts["s_rest"][i] == int(total[i]) * weight
+        assert 0 <= parts["s_rest"][i] < scale

@@ -52,13 +52,12 @@ def test_what_is_shown_is_what_is_run(session: dpsql.Session) -> None:
 
 def test_only_the_columns_that_are_asked_for(session: dpsql.Session) -> None:
     (query,) = session.explain("SELECT SUM(amount) FROM visits WHERE ward = 'A'").sql
-    assert ".*" in query
     text = pretty(query)
-    inner = text[: text.index(" AS dpsql_unit")]
-    assert {"dpsql_base.ward", "dpsql_base.amount"} <= set(inner.replace(",", "").split())
+    inner = text[: text.index(" AS dpsql_unit")].replace(",", "").split()
+    assert {"r3.ward", "r3.amount"} <= set(inner)
     assert "note" not in text and "patient_id AS dpsql_unit" in text
     assert ".*" not in text and '"' not in text
-    assert all(len(line) <= WIDTH + 20 for line in text.splitlines())
+    assert all(len(line) <= WIDTH + 40 for line in text.splitlines())
 
 
 @pytest.mark.parametrize(

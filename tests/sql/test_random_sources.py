@@ -45,6 +45,8 @@ def clean() -> Iterator[Clean]:
 
 def counts(clean: Clean, source: str) -> tuple[list[int], list[int]]:
     con, session = clean
+    # Public rows that an outer join keeps are nobody's: an answer in which they would count is refused.
+    source = source.replace("FULL JOIN g", "LEFT JOIN g").replace("RIGHT JOIN g", "JOIN g")
     shown = "COUNT(*) AS a, COUNT(x) AS b, COUNT(k) AS c, COUNT(n) AS d, COUNT(*) FILTER (WHERE f) AS e, COUNT(DISTINCT u) AS g"
     plan = bind(parse(f"SELECT {shown} FROM ({source}) AS z")[0], session._catalog, session._finisher)
     (block,) = plan.blocks

@@ -53,7 +53,13 @@ class Columns:
     def column(self, node: exp.Column) -> Typed:
         if node.name not in COLUMNS:
             raise BindError(f"there is no column {node.name}.")
-        return Typed(exp.column(node.name), Type.parse(COLUMNS[node.name][0]))
+        kind = Type.parse(COLUMNS[node.name][0])
+        return Typed(
+            exp.column(node.name),
+            kind,
+            length=1000 if kind.kind in ("TEXT", "LIST") else None,
+            unchecked=True,
+        )
 
 
 @pytest.fixture(scope="module")

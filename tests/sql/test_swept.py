@@ -108,7 +108,7 @@ def test_equals_duckdb_by_both_routes(
         sorted_here.append(run is not None)
         return run
 
-    monkeypatch.setattr(tally, "near", lambda read: here)
+    monkeypatch.setattr(tally, "room_of", lambda read: 1 << 20 if here else 0)
     monkeypatch.setattr(sweep, "_sorted", watched)
     monkeypatch.setattr(sweep, "_SOME", 0 if here else 80)  # most of these doubles are equal
     test_equals_duckdb(con, session, statistic)

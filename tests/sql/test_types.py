@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import duckdb
 import pytest
-from test_sensitivity import read, violations
+from moves import read, violations
 
 import dpsql
 from dpsql.mechanisms.additive import Aggregation
@@ -364,7 +364,7 @@ def test_bounded_dates_are_public_groups(both: Both, key: str) -> None:
     """Each of them appears, empty or not, and no delta is spent; those that have rows are as DuckDB counts them."""
     con, session = both
     query = f"SELECT {key} AS k, COUNT(*) AS n FROM t WHERE ({key}) IS NOT NULL GROUP BY 1 ORDER BY 1"
-    result = session.sql(query)
+    result = session.sql(query, fresh=True)
     mine = result.fetchall()
     assert result.event.delta == 0
     assert [row for row in mine if row[1]] == con.sql(query).fetchall()

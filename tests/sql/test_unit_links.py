@@ -70,15 +70,25 @@ def exact(session: dpsql.Session, operator: Any) -> int:
 SIGNS = "SUM(CASE WHEN rows.x IS NULL THEN -100 ELSE 100 END, contribution_bounds_per_row => (-100, 100))"
 
 
-@pytest.mark.parametrize("join", ["rows RIGHT JOIN keys ON rows.k = keys.k", "keys LEFT JOIN rows ON rows.k = keys.k",
-                                  "rows FULL JOIN keys ON rows.k = keys.k"])  # fmt: skip
+OUTER = ["rows RIGHT JOIN keys ON rows.k = keys.k", "keys LEFT JOIN rows ON rows.k = keys.k"]
+
+
+@pytest.mark.parametrize("join", OUTER)
 def test_public_rows_that_no_row_meets_belong_to_none(con: duckdb.DuckDBPyConnection, join: str) -> None:
     """A row more takes an unmatched public row away as well: counted, both would move the sum."""
     with session(con) as ours:
-        asked = operator(ours, f"SELECT {SIGNS} AS s FROM {join}")
+        asked = operator(ours, f"SELECT keys.k, {SIGNS} AS s FROM {join} WHERE keys.k = 1 GROUP BY keys.k")
         before = exact(ours, asked)
         con.execute("INSERT INTO rows VALUES (1, 1, 1)")
         assert 0 < abs(exact(ours, asked) - before) <= asked.statistics[0].noise.sensitivity
+
+
+@pytest.mark.parametrize("join", [*OUTER, "rows FULL JOIN keys ON rows.k = keys.k"])
+def test_public_rows_that_no_row_meets_are_not_counted(con: duckdb.DuckDBPyConnection, join: str) -> None:
+    with session(con) as ours, pytest.raises(dpsql.PrivacyError) as caught:
+        operator(ours, f"SELECT {SIGNS} AS s FROM {join}")
+    assert caught.value.message.startswith("public rows that no private row meets would count here")
+    assert caught.value.span is not None
 
 
 def test_a_public_table_that_changes_meanwhile_meets_each_row_once(con: duckdb.DuckDBPyConnection) -> None:

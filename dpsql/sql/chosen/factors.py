@@ -140,7 +140,7 @@ def bounded(f: Field, values: Any) -> Field:
     """The field with the range of its values, which are public."""
     if values is None or not f.typed.type.numeric:
         return f
-    column = values.column(f.name)
+    column = values.column(f.typed.node.name)
     if pa.types.is_floating(column.type):
         column = column.filter(pc.is_finite(column))
     ends = pc.min_max(column).as_py()

@@ -12,7 +12,7 @@ from dpsql import plan
 from dpsql.errors import BindError, PrivacyError
 from dpsql.mechanisms.above_threshold import AboveThreshold, Noise, split
 from dpsql.mechanisms.exponential import ExponentialChoice, Method
-from dpsql.mechanisms.sweep import MOVES, ORD, TAKEN, Sweep
+from dpsql.mechanisms.sweep import MOVES, ORD, Sweep
 from dpsql.sql import safe
 from dpsql.sql.candidates import BATCH, nested_sql, statistic_sql
 from dpsql.sql.chosen.factors import bounded, level_of
@@ -20,8 +20,8 @@ from dpsql.sql.chosen.statistic import CANDIDATE, ROWS, RowNames, Statistic, bin
 from dpsql.sql.chosen.swept import sweep_of
 from dpsql.sql.dialect import span_of, to_sql
 from dpsql.sql.intervals import interval_of
+from dpsql.sql.kept import cte_of
 from dpsql.sql.naming import fresh_names, spelled
-from dpsql.sql.noisy.block import protected
 from dpsql.sql.noisy.deal import deal
 from dpsql.sql.options import (
     Call,
@@ -35,8 +35,9 @@ from dpsql.sql.options import (
     whole,
 )
 from dpsql.sql.relations.joins import From
+from dpsql.sql.relations.limits import refuse_fan_out
 from dpsql.sql.relations.relation import Field, Relation, column, fold
-from dpsql.sql.relations.units import same_unit
+from dpsql.sql.relations.units import protected, same_unit
 from dpsql.sql.rewrite import bounded_rows
 
 if TYPE_CHECKING:
@@ -151,8 +152,10 @@ class Selection:
         else:
             table = exp.Table(this=exp.to_identifier(name, quoted=True))
             span = span_of(self.call.node)
-            cte = self.env.get(fold(name))
+            cte = self.env.get(fold(name)) or self.env.get(cte_of(name))
             steady = cte is None
+            if cte is not None:
+                table = exp.Table(this=exp.to_identifier(cte.name, quoted=True))
             if (cte is not None and cte.private is not None) or (
                 cte is None and not self.binder.catalog.find(name, span).public
             ):
@@ -164,22 +167,17 @@ class Selection:
             if cte is None:
                 self.binder.public[self.binder.catalog.find(name, span).name] = None
             query = exp.select("*").from_(table)
-        numbered = exp.select("*", f"row_number() OVER () - 1 AS {ORD}").from_(query.subquery("c"))
-        relation = self.binder.public_relation(numbered, self.env, CANDIDATE)
-        found = relation.inputs[0]
+        relation = self.binder.public_relation(query, self.env, CANDIDATE)
+        given = relation.inputs[0]
+        found = plan.Input(
+            given.name, f"SELECT *, row_number() OVER () - 1 AS {ORD} FROM ({given.sql}) AS given"
+        )
         values = self.binder.known(found, steady)
         if values is not None and values.num_rows == 0:
             raise PrivacyError(f"there are no candidates in {name}.", span=span_of(self.call.node))
-        taken = [f.name for f in relation.fields[:-1] if fold(f.name).startswith(TAKEN)]
-        if name is not None and taken:
-            raise BindError(
-                f"names that begin with {TAKEN} are taken: {taken[0]} is a column of {name}.",
-                span=span_of(self.call.node),
-                hint=f"write WITH c AS (SELECT {taken[0]} AS k, ... FROM {name}).",
-            )
-        fields = tuple(bounded(f, values) for f in relation.fields if f.name != ORD)
+        fields = tuple(bounded(f, values) for f in relation.fields)
         return (
-            replace(relation, alias=name or CANDIDATE, fields=fields),
+            replace(relation, alias=name or CANDIDATE, fields=fields, inputs=(found,)),
             found,
             None if values is None else values.num_rows,
         )
@@ -213,7 +211,7 @@ class Selection:
     ) -> Sweep | None:  # fmt: skip
         assert names.candidate is not None
         types = {(ROWS, name): kind for name, kind in names.types.items()}
-        types |= {(CANDIDATE, f.name): f.typed.type for f in names.candidate.fields}
+        types |= {(CANDIDATE, _exact(f)): f.typed.type for f in names.candidate.fields}
         return sweep_of(rows, found.name, columns, CANDIDATE, statistic, types, self._per_unit(), extra)
 
     def _batches(
@@ -221,20 +219,22 @@ class Selection:
         count: int | None,
     ) -> tuple[str, ...]:  # fmt: skip
         source = _source(found, extra)
-        terms, quoted = (
-            list(statistic.terms),
-            tuple(to_sql(exp.to_identifier(c, quoted=True)) for c in columns),
-        )
+        terms = list(statistic.terms)
         if statistic.shape != "nested loop":
-            return (statistic_sql(rows, source, (*quoted, *extra), CANDIDATE, terms, statistic.constant),)
+            return (statistic_sql(rows, source, (*columns, *extra), CANDIDATE, terms, statistic.constant),)
         if count is None:
             raise PrivacyError(
                 "this shape is computed candidate by candidate, and how many there are is not known yet.",
                 span=span_of(self.call.node),
                 hint="compare with =, >= or BETWEEN, or list the candidates.",
             )
+        refuse_fan_out(
+            count * self.bound.fan_out,
+            (table for r in self.bound.relations for table in r.tables),
+            self.call.node,
+        )
         return tuple(
-            nested_sql(rows, source, (*quoted, *extra), CANDIDATE, terms, statistic.constant, first)
+            nested_sql(rows, source, (*columns, *extra), CANDIDATE, terms, statistic.constant, first)
             for first in range(0, max(count, 1), BATCH)
         )
 
@@ -260,7 +260,7 @@ class Selection:
         noise = Noise(
             statistic.sensitivity * rows_per, e1, e2, hits, statistic.monotone, bool(given.get("refresh"))
         )
-        columns = self._wanted(names.candidate)
+        columns = tuple(_exact(f) for f in self._wanted(names.candidate))
         flag = "above_threshold" if self.call.over is None else None
         if flag is not None and (answers or given.get("gap") or hits != 1):
             raise BindError(
@@ -292,7 +292,7 @@ class Selection:
         if count is not None and top > count:
             raise BindError(f"there are only {count} candidates.", span=span_of(self.call.named["top"][1]))
         own = epsilon / 2 if given.get("answer") else epsilon
-        columns = self._wanted(names.candidate)
+        columns = tuple(_exact(f) for f in self._wanted(names.candidate))
         answer = (fresh_names([*columns, "answer"])[-1], epsilon - own) if given.get("answer") else None
         rows_per = self._per_unit()
         varying = statistic.varying
@@ -316,17 +316,14 @@ class Selection:
 
     # -- what stands above --------------------------------------------------------------------------------------
 
-    def _wanted(self, candidate: Relation | None) -> tuple[str, ...]:
+    def _wanted(self, candidate: Relation | None) -> tuple[Field, ...]:
         """The candidate's columns to return: those that the SELECT names, else all."""
         assert candidate is not None
         if self.call.over is None:
             return ()
-        named = [
-            f.name
-            for f in candidate.fields
-            if any(self._names(c, f) for item in self._others() for c in item.find_all(exp.Column))
-        ]
-        return tuple(named or [f.name for f in candidate.fields])
+        others = [c for item in self._others() for c in item.find_all(exp.Column)]
+        named = [f for f in candidate.fields if any(self._names(c, f) for c in others)]
+        return tuple(named or candidate.fields)
 
     def _others(self) -> list[exp.Expr]:
         """Everything above the mechanism that may name a candidate's column."""
@@ -350,7 +347,8 @@ class Selection:
         said: str,
     ) -> None:  # fmt: skip
         name = self.binder.name("block")
-        kinds = {f.name: f.typed.type for f in candidate.fields}
+        wanted = self._wanted(candidate)
+        kinds = {_exact(f): f.typed.type for f in candidate.fields}
         types = {name: "INTEGER" if kind.kind == "NULL" else kind.sql for name, kind in kinds.items()}
         schema = [(c, types[c]) for c in columns] + made
         inputs = tuple(dict.fromkeys((*self.bound.inputs, *self.binder.lent_inputs, found)))
@@ -362,7 +360,7 @@ class Selection:
         visible = [n for n, _ in made if not n.endswith(("__low", "__high"))]
         named = any(not _is_mechanism(item) for item in self.select.expressions)
         if not named:
-            shown += [(column(c), c) for c in columns]
+            shown += [(column(_exact(f)), f.name) for f in wanted]
         for item in self.select.expressions:
             alias = item.alias if isinstance(item, exp.Alias) else ""
             if _is_mechanism(item):
@@ -371,14 +369,14 @@ class Selection:
                     shown.append((column(n), first or n))
                     first = None
                 continue
-            above = self._above_block(item.unalias().copy(), candidate, columns, visible)
+            above = self._above_block(item.unalias().copy(), wanted, visible)
             bare = item.name if isinstance(item, exp.Column) else spelled(item)
             shown.append((above, alias or (self.call.name.lower() if _holds_mechanism(item) else bare)))
         order = self.select.args.get("order")
         labels = fresh_names(label for _, label in shown)
         for node in order.expressions if order is not None else ():
             if not _one_of(node.this, labels):  # what the SELECT calls so comes first, as in SQL
-                node.set("this", self._above_block(node.this, candidate, columns, visible))
+                node.set("this", self._above_block(node.this, wanted, visible))
         for key in ("joins", "where"):
             self.select.set(key, None)
         self.select.set("from_", exp.From(this=exp.to_table(name)))
@@ -392,9 +390,7 @@ class Selection:
             if (ends := interval_of(e, known)) is not None
         ]
 
-    def _above_block(
-        self, node: exp.Expr, candidate: Relation, columns: tuple[str, ...], visible: list[str]
-    ) -> exp.Expr:
+    def _above_block(self, node: exp.Expr, wanted: tuple[Field, ...], visible: list[str]) -> exp.Expr:
         if _is_mechanism(node):
             if not visible:
                 raise BindError(
@@ -414,21 +410,28 @@ class Selection:
                 hint="name columns of the candidates; all of them are shown where none is named.",
             )
         if isinstance(node, exp.Column):
-            for c in columns:
-                if self._names(node, next(f for f in candidate.fields if f.name == c)):
-                    return column(c)
+            for f in wanted:
+                if self._names(node, f):
+                    return column(_exact(f))
             if fold(node.name) in [fold(v) for v in visible] and not node.table:
                 return node
             raise PrivacyError(
                 f"{node.name} is not a column of the candidates.",
                 span=span_of(node),
-                hint="only what is chosen is released: " + (", ".join(columns) or "TRUE or FALSE") + ".",
+                hint="only what is chosen is released: "
+                + (", ".join(f.name for f in wanted) or "TRUE or FALSE")
+                + ".",
             )
         for child in list(node.iter_expressions()):
-            new = self._above_block(child, candidate, columns, visible)
+            new = self._above_block(child, wanted, visible)
             if new is not child:
                 child.replace(new)
         return node
+
+
+def _exact(candidate: Field) -> str:
+    """What a column of the candidates is called in exact queries and in the release."""
+    return candidate.typed.node.name
 
 
 def _source(found: plan.Input, extra: dict[str, str]) -> str:

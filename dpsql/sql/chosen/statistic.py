@@ -166,7 +166,7 @@ def _lengths(condition: exp.Expr | None, names: RowNames) -> bool:
         return False
     kinds = {(ROWS, name): kind for name, kind in names.types.items()}
     if names.candidate is not None:
-        kinds |= {(CANDIDATE, f.name): f.typed.type for f in names.candidate.fields}
+        kinds |= {(CANDIDATE, f.typed.node.name): f.typed.type for f in names.candidate.fields}
 
     def has(node: exp.Expr, *wanted: str) -> bool:
         found = (kinds.get((c.table, c.name)) for c in node.find_all(exp.Column))

@@ -111,7 +111,7 @@ def _counted(
         return Counted(f"{head} 0 AS x, COUNT(*) AS n{added} {tail}")
     if bare is not None:  # DuckDB knows more of the range of this than of the amount, which passes NULL on
         x = f"GREATEST({bare.value}, {bare.low})"
-        query = f"{head} {x} AS x, COUNT(*) AS n {tail} AND ({bare.value}) IS NOT NULL GROUP BY 1"
+        query = f"{head} {x} AS x, COUNT(*) AS n {tail} AND ({bare.value}) IS NOT NULL GROUP BY x"
         return Counted(query, f"{head} {_narrow(bare.value, types)} AS x {tail}", 0, bare.low)
     x, publics = (term.equal[0], [term.equal[1]]) if term.equal is not None else (
         term.ranges[0].value, [r.threshold for r in term.ranges]
@@ -120,7 +120,7 @@ def _counted(
     if compared is None:
         return None
     scaled, digits, kind = compared
-    query = f"{head} {scaled} AS x, COUNT(*) AS n{added} {tail} AND ({x}) IS NOT NULL GROUP BY 1"
+    query = f"{head} {scaled} AS x, COUNT(*) AS n{added} {tail} AND ({x}) IS NOT NULL GROUP BY x"
     column = f"{head} {scaled} AS x {tail}" if kind and not added else None
     return Counted(query, column, digits, doubles=column is not None and kind == "doubles")
 

@@ -19,12 +19,12 @@ from dpsql.privacy.events import SparseVector
 from dpsql.sql.candidates import statistic_sql
 from dpsql.sql.chosen.statistic import CANDIDATE, RowNames, bind_statistic
 from dpsql.sql.dialect import span_of, to_sql
-from dpsql.sql.noisy.block import protected
 from dpsql.sql.options import Options, Readers, epsilon_value, number, take_mode, truth, whole
 from dpsql.sql.parse import Statement
 from dpsql.sql.relations.catalog import Catalog
 from dpsql.sql.relations.joins import From
 from dpsql.sql.relations.relation import column
+from dpsql.sql.relations.units import protected
 from dpsql.sql.rewrite import bounded_rows
 
 if TYPE_CHECKING:

@@ -21,6 +21,7 @@ from dpsql.sql.expressions.functions import (
     SHAPES,
     Function,
 )
+from dpsql.sql.expressions.lengths import hold, length_of, walk_through, write
 from dpsql.sql.expressions.meeting import (
     ORDERED,
     Bind,
@@ -57,26 +58,29 @@ def concat(node: exp.Expr, bind: Bind) -> Typed:
     """``||``, which is NULL where a part is."""
     refuse_rest(node, "this", "expression", "safe")
     typed = [_written(bind(place), place) for place in (node.this, node.expression)]
+    length = write("||", sum(length_of(t) for t in typed), node)
     made = exp.DPipe(this=atom(typed[0].node), expression=atom(typed[1].node))
-    return Typed(made, TEXT, None, all(t.constant for t in typed), nullable=any(t.nullable for t in typed))
+    missing = any(t.nullable for t in typed)
+    return Typed(made, TEXT, None, all(t.constant for t in typed), nullable=missing, length=length)
 
 
 def _written(typed: Typed, place: exp.Expr) -> Typed:
     if typed.type.kind == "NULL":
-        return Typed(cast(exp.Null(), TEXT), TEXT)
+        return Typed(cast(exp.Null(), TEXT), TEXT, length=0)
     need(typed, place, ORDERED, "only plain values are joined as text")
-    return (
-        typed
-        if typed.type == TEXT
-        else Typed(casts.as_text(typed), TEXT, None, typed.constant, nullable=typed.nullable)
-    )
+    return hold(casts.converted(typed, TEXT))
 
 
 def concatenate(name: str) -> Callable[[exp.Expr, Bind], Typed]:
     def handle(node: exp.Expr, bind: Bind) -> Typed:
         refuse_rest(node, "expressions", "safe", "coalesce")
         typed = [_written(bind(place), place) for place in node.expressions]
-        return Typed(call(name, *(t.node for t in typed)), TEXT, None, all(t.constant for t in typed))
+        written = sum(length_of(t) for t in typed)
+        if name == "concat_ws" and typed:  # the first stands between all others
+            written += length_of(typed[0]) * max(0, len(typed) - 3)
+        length = write(name, written, node)
+        made = call(name, *(t.node for t in typed))
+        return Typed(made, TEXT, None, all(t.constant for t in typed), length=length)
 
     return handle
 
@@ -200,6 +204,7 @@ def _listed(node: exp.Expr, name: str, arguments: list[exp.Expr], bind: Bind) ->
         count = str(least) if least == most else f"{least} to {most}"
         raise BindError(f"{name} takes {count} argument{'s' if count != '1' else ''}.", span=span_of(node))
     typed = [_argument(known, i, place, node, name, bind) for i, place in enumerate(arguments)]
+    typed, length = _sized(name, known, typed, node)
     result = HUGEINT if known.widens and not all(fits(t, BIGINT) for t in typed) else known.result
     nodes = [double(t) if known.double else t.node for t in typed]
     if known.widens:
@@ -213,7 +218,24 @@ def _listed(node: exp.Expr, name: str, arguments: list[exp.Expr], bind: Bind) ->
         if known.reach is None and bounds is not None and bounds.bounded and not known.widens
         else known.reach
     )
-    return Typed(attempt(made) if known.trying else made, result, bounds, constant, None, reach, missing)
+    return Typed(
+        attempt(made) if known.trying else made, result, bounds, constant, None, reach, missing, length=length
+    )
+
+
+def _sized(name: str, known: Function, typed: list[Typed], node: exp.Expr) -> tuple[list[Typed], int | None]:
+    """The arguments, within their public lengths where the call needs that, and the length of its answer."""
+    text = known.result == TEXT
+    most = known.cut(typed) if known.cut is not None else None
+    if (text and most is None) or known.steps is not None:
+        typed = [hold(t) for t in typed]
+    if known.steps is not None:
+        walk_through(name, known.steps(typed), node)
+    if not text:
+        return typed, None
+    if most is None:
+        most = length_of(typed[0]) if known.length is None else known.length(typed)
+    return typed, write(name, most, node, known.weight)
 
 
 def _argument(known: Function, i: int, place: exp.Expr, node: exp.Expr, name: str, bind: Bind) -> Typed:
@@ -224,7 +246,7 @@ def _argument(known: Function, i: int, place: exp.Expr, node: exp.Expr, name: st
     )
     if typed.type.kind == "NULL":
         kind = {"TEXT": TEXT, "INTEGER": BIGINT, "LIST": NULL}.get(kinds[0], DOUBLE)
-        return Typed(typed.node if kind == NULL else cast(typed.node, kind), kind)
+        return Typed(typed.node if kind == NULL else cast(typed.node, kind), kind, length=0)
     if i in known.literal:
         if not typed.constant or not isinstance(typed.node, exp.Literal | exp.Neg):
             raise PrivacyError(f"{name} needs a literal here.", span=span_of(place) or span_of(node))

@@ -10,6 +10,7 @@ from sqlglot import exp
 from dpsql.errors import BindError, PrivacyError
 from dpsql.sql.bounds import Interval
 from dpsql.sql.dialect import span_of
+from dpsql.sql.expressions.lengths import length_of
 from dpsql.sql.expressions.lines import moment_of
 from dpsql.sql.expressions.meeting import Bind, atom, attempt, cast, constant_of, fits, refuse_rest
 from dpsql.sql.expressions.types import BIGINT, DOUBLE, INTEGER, NULL, TEXT, Type, Typed, decimal
@@ -56,7 +57,7 @@ def literal(node: exp.Literal) -> Typed:
 def text(value: str, node: exp.Expr) -> Typed:
     if "\x00" in value:
         raise BindError("a text has no NUL in it.", span=span_of(node))
-    return Typed(exp.Literal.string(value), TEXT, None, True, nullable=False)
+    return Typed(exp.Literal.string(value), TEXT, None, True, nullable=False, length=len(value))
 
 
 def conversion(node: exp.Expr, bind: Bind) -> Typed:
@@ -71,11 +72,11 @@ def conversion(node: exp.Expr, bind: Bind) -> Typed:
             hint="cast to BIGINT, DOUBLE, DECIMAL(18,2), VARCHAR, BOOLEAN, DATE, TIME, TIMESTAMP or UUID.",
         )  # fmt: skip
     if inner.type.kind == "NULL":
-        return Typed(cast(exp.Null(), kind), kind, None, True)
+        return Typed(cast(exp.Null(), kind), kind, None, True, length=0)
     if inner.type.kind not in _SOURCES.get(kind.kind, ()):
         raise BindError(f"there is no cast from {inner.type.sql} to {kind.sql}.", span=span_of(node))
     if isinstance(inner.node, exp.Literal) and inner.type.kind == "TEXT":
-        return _constant(inner.node, kind, node)
+        return read_constant(inner.node, kind, node)
     return converted(inner, kind)
 
 
@@ -84,7 +85,9 @@ def converted(inner: Typed, kind: Type) -> Typed:
     if inner.type == kind:
         return inner
     if kind.kind == "TEXT":
-        return Typed(as_text(inner), TEXT, None, inner.constant, nullable=inner.nullable)
+        return Typed(
+            as_text(inner), TEXT, None, inner.constant, nullable=inner.nullable, length=length_of(inner)
+        )
     bounds, reach = inner.bounds, inner.reach
     if inner.type.kind == "BOOLEAN" and kind.numeric:
         bounds = reach = Interval(Fraction(0), Fraction(1))
@@ -142,8 +145,8 @@ def as_text(inner: Typed) -> exp.Expr:
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
-def _constant(place: exp.Literal, kind: Type, node: exp.Expr) -> Typed:
-    """A text constant, read here: one that can't be read would fail on each row that comes to it."""
+def read_constant(place: exp.Literal, kind: Type, node: exp.Expr) -> Typed:
+    """Read a text constant as a value of a type: one that can't be read would fail on each row that comes to it."""
     written = place.name.strip()
     if kind.kind == "TEXT":
         return text(place.name, node)

@@ -2,19 +2,20 @@
 
 A function is listed when it gives a value whatever its arguments hold, or can be made to (TRY turns what would raise
 into NULL). What is not listed is refused: volatile functions and whatever reads files, settings or metadata (their
-answers are not about the rows); functions whose time or memory grows with a value; JSON, bit strings and unions (errors
+answers are not about the rows); functions whose time or memory grows with a number; JSON, bit strings and unions (errors
 that TRY does not catch); functions that raise on purpose.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from sqlglot import exp
 
 from dpsql.sql.bounds import Interval
+from dpsql.sql.expressions.lengths import length_of
 from dpsql.sql.expressions.moments import PARTS
 from dpsql.sql.expressions.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, TEXT, TINYINT, Kind, Type, Typed
 
@@ -24,6 +25,8 @@ INT: tuple[Kind, ...] = ("INTEGER",)
 LIST: tuple[Kind, ...] = ("LIST",)
 
 BoundsOf = Callable[[Sequence[Typed]], Interval | None]
+CountOf = Callable[[Sequence[Typed]], int]
+CutOf = Callable[[Sequence[Typed]], int | None]
 MOST = 1_000_000
 """Largest absolute value of a literal count or place."""
 
@@ -45,6 +48,14 @@ class Function:
     """Integers that the result can't leave."""
     widens: bool = False
     """The result is HUGEINT where an argument may not fit BIGINT."""
+    length: CountOf | None = None
+    """The longest text that comes of arguments within their bounds; without it, the first argument's."""
+    cut: CutOf | None = None
+    """The longest text that comes of any arguments, however long; None where there is no such bound."""
+    weight: int = 1
+    """Characters that the call keeps in memory for each that it gives."""
+    steps: CountOf | None = None
+    """Steps for one row, where they are more than a few for a character."""
 
 
 @dataclass(frozen=True)
@@ -63,13 +74,47 @@ def _real(result: BoundsOf | None = None, count: int = 1) -> Function:
     return Function((NUM,) * count, DOUBLE, double=True, trying=True, bounds=result)
 
 
+def _times(weight: int, share: int = 1) -> CountOf:
+    """Steps that grow with the product of two texts."""
+    return lambda given: weight * length_of(given[0]) * length_of(given[1]) // share
+
+
+def _whole(typed: Typed) -> int | None:
+    """A literal whole number."""
+    point = typed.bounds
+    return None if point is None or point.low is None or point.low != point.high else int(point.low)
+
+
+def _first(given: Sequence[Typed]) -> int | None:
+    """What left and right keep; where the number is negative, all but so many."""
+    kept = _whole(given[1])
+    return kept if kept is not None and kept >= 0 else None
+
+
+def _middle(given: Sequence[Typed]) -> int | None:
+    kept = _whole(given[2]) if len(given) > 2 else None
+    return None if kept is None else abs(kept)
+
+
+def _replaced(given: Sequence[Typed]) -> int:
+    """Each occurrence takes the place of another; an empty text occurs nowhere."""
+    text, sought, by = (length_of(item) for item in given)
+    return text if sought == 0 else text + text // sought * max(0, by - sought)
+
+
+def _digest(size: int) -> CutOf:
+    return lambda given: size
+
+
 _SAME = Function((STR,), TEXT)
+_COMPOSED = Function((STR,), TEXT, length=lambda given: 3 * length_of(given[0]))
+"""Of one code point, three at most are made."""
 _ASK = Function((STR, STR), BOOLEAN)
 _COUNTED = Interval(Fraction(0), Fraction(2**40))
 _LENGTH = Function((STR,), BIGINT, bounds=_fixed(0, None), reach=_COUNTED)
-_NEAR = Function((STR, STR), DOUBLE, literal=(1,), bounds=_fixed(0, 1))
+_NEAR = Function((STR, STR), DOUBLE, literal=(1,), bounds=_fixed(0, 1), steps=_times(1, 16))
 _STRIP = Function((STR, STR), TEXT, optional=1, literal=(1,))
-_CUT = Function((STR, INT), TEXT, literal=(1,))
+_CUT = Function((STR, INT), TEXT, literal=(1,), cut=_first)
 _FLOATS = Function((("DOUBLE",),), BOOLEAN)
 
 CLASSES: tuple[Class, ...] = (
@@ -102,17 +147,19 @@ CLASSES: tuple[Class, ...] = (
         },
     ),
     Class(
-        "Text: every text is valid UTF-8, and the answers are no longer than their arguments. Counts and places are "
-        "literals of a modest size, for the engine raises on places beyond 32 bits.",
+        "Text: every text is valid UTF-8, and the answers have a public bound. Counts and places are literals of a "
+        "modest size, for the engine raises on places beyond 32 bits.",
         {
-            "lower": _SAME, "upper": _SAME, "reverse": _SAME, "strip_accents": _SAME, "nfc_normalize": _SAME,
+            "lower": _SAME, "upper": _SAME, "reverse": _SAME, "strip_accents": _COMPOSED,
+            # Marks are put in order one by one.
+            "nfc_normalize": replace(_COMPOSED, steps=lambda given: 2 * length_of(given[0]) ** 2),
             "trim": _STRIP, "ltrim": _STRIP, "rtrim": _STRIP, "length": _LENGTH,
             "strlen": _LENGTH, "bit_length": _LENGTH,
-            "substring": Function((STR, INT, INT), TEXT, optional=1, literal=(1, 2)), "left": _CUT, "right": _CUT,
-            "replace": Function((STR, STR, STR), TEXT, literal=(1, 2)),
+            "substring": Function((STR, INT, INT), TEXT, optional=1, literal=(1, 2), cut=_middle), "left": _CUT, "right": _CUT,
+            "replace": Function((STR, STR, STR), TEXT, literal=(1, 2), length=_replaced, steps=_times(1, 64)),
             "translate": Function((STR, STR, STR), TEXT, literal=(1, 2)),
-            "split_part": Function((STR, STR, INT), TEXT, literal=(1, 2)),
-            "strpos": Function((STR, STR), BIGINT, bounds=_fixed(0, None), reach=_COUNTED),
+            "split_part": Function((STR, STR, INT), TEXT, literal=(1, 2), weight=5),
+            "strpos": Function((STR, STR), BIGINT, bounds=_fixed(0, None), reach=_COUNTED, steps=_times(1, 64)),
             "ascii": Function((STR,), INTEGER, bounds=_fixed(-1, 0x10FFFF)),
             "unicode": Function((STR,), INTEGER, bounds=_fixed(-1, 0x10FFFF)),
             "ord": Function((STR,), INTEGER, bounds=_fixed(-1, 0x10FFFF)),
@@ -120,18 +167,23 @@ CLASSES: tuple[Class, ...] = (
     ),
     Class(
         "Questions about two texts.",
-        dict.fromkeys(("starts_with", "ends_with", "contains", "prefix", "suffix"), _ASK),
+        {
+            **dict.fromkeys(("starts_with", "ends_with", "prefix", "suffix"), _ASK),
+            "contains": replace(_ASK, steps=_times(1, 64)),
+        },
     ),
     Class(
         "Likeness to a literal: the cost is bounded by the literal's length times the text's.",
         {
-            "levenshtein": Function((STR, STR), BIGINT, literal=(1,), bounds=_fixed(0, None), reach=_COUNTED),
+            "levenshtein": Function(
+                (STR, STR), BIGINT, literal=(1,), bounds=_fixed(0, None), reach=_COUNTED, steps=_times(2)
+            ),
             "jaro_similarity": _NEAR, "jaro_winkler_similarity": _NEAR,
         },
     ),
     Class(
         "Digests of a text: of fixed size. (Never of the privacy unit, which is no value here.)",
-        {"md5": _SAME, "sha1": _SAME, "sha256": _SAME},
+        {name: replace(_SAME, cut=_digest(size)) for name, size in (("md5", 32), ("sha1", 40), ("sha256", 64))},
     ),
     Class("Lists: their length.", {"len": Function((LIST,), BIGINT, bounds=_fixed(0, None), reach=_COUNTED)}),
 )  # fmt: skip

@@ -45,14 +45,12 @@ class Grid:
         return Fraction(_WIDE if self.wide else _NARROW) / self.steps
 
 
-def choose(kind: Type, low: Fraction, high: Fraction, finer: bool = False, fine: int = FINE) -> Grid:
+def choose(kind: Type, low: Fraction, high: Fraction, fine: int = FINE) -> Grid:
     """The grid of a column of this type within these bounds.
 
     Integers are whole steps and decimals keep their digits, so their sums are exact; floats get a power of two steps
     to a unit, about ``2^fine`` of them between zero and the farther bound. Where that leaves too few between the
     bounds (they are close together and far from zero), or too many for exact arithmetic, the width decides.
-
-    ``finer`` asks for fractions of a step even for integers (a mean of integers is no integer).
 
     Raises:
         BindError: the bounds are too large, or too far from zero for their width, for exact sums.
@@ -70,6 +68,20 @@ def choose(kind: Type, low: Fraction, high: Fraction, finer: bool = False, fine:
     if farther > _EXACT:
         raise BindError("these bounds are too far apart for exact sums.", hint="declare narrower bounds.")
     return Grid(steps, grid.low, grid.high, wide=farther >= _NARROW // 64)
+
+
+PRODUCT_BITS = 30
+"""Products of two values are added about their centre: bounds that many bits apart leave them 60, and weights the rest."""
+
+
+def coarsen_for_products(grid: Grid, low: Fraction, high: Fraction) -> Grid:
+    """Return the grid, made coarser by a power of two where sums of products of its steps might not fit 128 bits."""
+    beyond = (grid.high - grid.low).bit_length() - PRODUCT_BITS
+    if beyond <= 0:
+        return grid
+    steps = grid.steps / (1 << beyond)
+    first, last = math.floor(low * steps), math.ceil(high * steps)
+    return Grid(steps, first, last, wide=max(abs(first), abs(last)) >= _NARROW // 64)
 
 
 def _power(bits: int, size: Fraction) -> Fraction:

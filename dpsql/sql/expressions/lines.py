@@ -76,7 +76,8 @@ def line(typed: Typed, low: Fraction, high: Fraction) -> Line:
         back = lambda text: f"(CAST('{stamp}' AS TIMESTAMP) + {_length(text)})"  # noqa: E731
     elif kind == "TIME":
         last = DAY - 1e-6  # the time after it is midnight again
-        back = lambda text: f"(CAST('00:00:00' AS TIME) + {_length(f'LEAST({text}, {last})')})"  # noqa: E731
+        held = "CASE WHEN {0} > {1} THEN {1} ELSE {0} END"  # LEAST would make a time of NULL
+        back = lambda text: f"(CAST('00:00:00' AS TIME) + {_length(held.format(text, last))})"  # noqa: E731
     else:
         back = _length
     return Line(Typed(node, DOUBLE), low - start, high - start, back, back, told)

@@ -12,6 +12,7 @@ from sqlglot import exp
 from dpsql.errors import BindError, PrivacyError, did_you_mean
 from dpsql.sql.bounds import Interval
 from dpsql.sql.dialect import span_of
+from dpsql.sql.expressions.lengths import write
 from dpsql.sql.expressions.meeting import Bind, attempt, call, cast, fits, meet, need, refuse_rest
 from dpsql.sql.expressions.types import (
     BIGINT,
@@ -47,6 +48,8 @@ _SPELLINGS = {
     "DAY_OF_WEEK": "DAYOFWEEK", "DAY_OF_YEAR": "DAYOFYEAR", "DAYOFWEEKISO": "ISODOW", "DAYOFWEEK_ISO": "ISODOW",
 }  # fmt: skip
 _FORMATS = set("aAwdbBmyYHIpMSgfjUWcxXGVun%")
+_WIDEST = 20
+"""Characters that one character of a format can stand for: %c writes a whole timestamp, of 6-digit years at most."""
 
 
 def _unit(place: exp.Expr | None, known: tuple[str, ...], node: exp.Expr) -> str:
@@ -149,7 +152,7 @@ def named(name: str) -> Callable[[exp.Expr, Bind], Typed]:
     def handle(node: exp.Expr, bind: Bind) -> Typed:
         refuse_rest(node, "this", "abbreviated")
         inner = _moment(node.this, bind)
-        return Typed(attempt(call(name, inner.node)), TEXT, None, inner.constant)
+        return Typed(attempt(call(name, inner.node)), TEXT, None, inner.constant, length=9)
 
     return handle
 
@@ -268,7 +271,9 @@ def to_text(node: exp.Expr, bind: Bind) -> Typed:
         places = (places[1], places[0])  # DuckDB takes both orders
     assert places[0] is not None
     inner = _moment(places[0], bind)
-    return Typed(attempt(call("strftime", inner.node, _format(places[1], node))), TEXT, None, inner.constant)
+    form = _format(places[1], node)
+    length = write("strftime", _WIDEST * len(form.name), node)
+    return Typed(attempt(call("strftime", inner.node, form)), TEXT, None, inner.constant, length=length)
 
 
 def from_text(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sqlglot import exp
 
 from dpsql.errors import BindError, PrivacyError, did_you_mean
 from dpsql.sql.dialect import span_of
+from dpsql.sql.expressions import lengths
 from dpsql.sql.expressions.functions import MOST
 from dpsql.sql.expressions.meeting import Bind, call, cast, need, refuse_rest
 from dpsql.sql.expressions.types import TEXT, TIMESTAMP, Typed
@@ -20,14 +23,12 @@ def taken(typed: Typed, node: exp.Expr) -> Typed:
         )
     made = typed.node.copy()
     if kind.sql == "ENUM":
-        return Typed(cast(made, TEXT), TEXT, None, typed.constant, typed.values)
+        return lengths.read(Typed(cast(made, TEXT), TEXT, None, typed.constant, typed.values))
     if (
         kind.kind == "TIMESTAMP" and kind.sql != "TIMESTAMP"
     ):  # to microseconds; far ones of another unit don't fit
         return Typed(cast(made, TIMESTAMP, trying=True), TIMESTAMP, typed.bounds, typed.constant)
-    return Typed(
-        made, kind, typed.bounds, typed.constant, typed.values, typed.reach, typed.nullable, typed.plain
-    )
+    return lengths.read(replace(typed, node=made))
 
 
 def field(typed: Typed, name: str, node: exp.Expr) -> Typed:

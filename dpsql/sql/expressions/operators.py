@@ -7,6 +7,7 @@ numbers, and infinite or NaN for others, in all of them.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -16,6 +17,7 @@ from sqlglot import exp
 from dpsql.errors import BindError
 from dpsql.sql.bounds import UNKNOWN, Interval
 from dpsql.sql.dialect import span_of
+from dpsql.sql.expressions.casts import read_constant
 from dpsql.sql.expressions.meeting import (
     Bind,
     atom,
@@ -50,7 +52,7 @@ _MOMENTS = {"DATE", "TIMESTAMP", "INTERVAL", "TIME"}
 
 def compare(node: exp.Expr, bind: Bind) -> Typed:
     refuse_rest(node, "this", "expression")
-    left, right = bind(node.this), bind(node.expression)
+    left, right = _numbers_read([bind(node.this), bind(node.expression)], [node.this, node.expression])
     met = meet([(left, node.this), (right, node.expression)], "the comparison", compared=True)
     made = type(node)(this=atom(met.nodes[0]), expression=atom(met.nodes[1]))
     never = isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ) and met.safe
@@ -60,7 +62,7 @@ def compare(node: exp.Expr, bind: Bind) -> Typed:
 def between(node: exp.Expr, bind: Bind) -> Typed:
     refuse_rest(node, "this", "low", "high")
     places = [node.this, node.args["low"], node.args["high"]]
-    parts = [bind(place) for place in places]
+    parts = _numbers_read([bind(place) for place in places], places)
     met = meet(list(zip(parts, places, strict=True)), "BETWEEN", compared=True)
     value, low, high = (atom(part) for part in met.nodes)
     return boolean(exp.Between(this=value, low=low, high=high), parts, None if met.safe else True)
@@ -68,11 +70,28 @@ def between(node: exp.Expr, bind: Bind) -> Typed:
 
 def within(node: exp.Expr, bind: Bind) -> Typed:
     places = [node.this, *node.expressions]
-    parts = [bind(place) for place in places]
+    parts = _numbers_read([bind(place) for place in places], places)
     met = meet(list(zip(parts, places, strict=True)), "IN", compared=True)
     return boolean(
         exp.In(this=atom(met.nodes[0]), expressions=met.nodes[1:]), parts, None if met.safe else True
     )
+
+
+def _numbers_read(parts: list[Typed], places: list[exp.Expr]) -> list[Typed]:
+    """The values, with numbers in quotes read as DuckDB reads them beside one value that is no constant: of its type.
+
+    They are read here, once, so that no row can fail. What is no number of that type stays text, and is refused later.
+    """
+    asked = [part for part in parts if not part.constant]
+    if len(asked) != 1 or not asked[0].type.numeric:
+        return parts
+    out = []
+    for part, place in zip(parts, places, strict=True):
+        if part.constant and part.type.kind == "TEXT" and isinstance(part.node, exp.Literal):
+            with contextlib.suppress(BindError):
+                part = read_constant(part.node, asked[0].shown, place)
+        out.append(part)
+    return out
 
 
 # -- plus, minus, times -----------------------------------------------------------------------------------------

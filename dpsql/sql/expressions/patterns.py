@@ -1,23 +1,34 @@
 """Patterns: LIKE, GLOB, SIMILAR TO and regular expressions, with literals that are checked before anything runs.
 
 A pattern that the engine can't read raises, inside TRY too; so each is read here first. Regular expressions are
-held to what RE2 and this reader agree upon. RE2 takes time linear in the text, whatever the pattern.
+held to what RE2 and this reader agree upon. RE2 takes time linear in the text, times the pattern's size; where all
+matches are replaced, it may read the rest of the text again after each. An engine may match the wildcards of LIKE by
+trying every place for each. All this is bounded for one row by :mod:`dpsql.sql.expressions.lengths`.
 """
 
 from __future__ import annotations
 
+import math
 import re
+from dataclasses import replace
 
 from sqlglot import exp
 
 from dpsql.errors import BindError, PrivacyError
 from dpsql.sql.dialect import span_of
+from dpsql.sql.expressions.lengths import count, hold, length_of, walk_through, write
 from dpsql.sql.expressions.meeting import Bind, atom, boolean, call, need, refuse_rest
 from dpsql.sql.expressions.types import TEXT, Typed
 
 LONGEST = 1000
 """Characters of a pattern."""
 _MOST_REPEATS = 1000
+_WILD_WEIGHT = 4
+_REGULAR_WEIGHT = 12
+"""Nanoseconds for one character of the text and one of the pattern, as measured in the worst case."""
+_REGULAR_MEMORY = 2**18
+"""Characters that one regular expression's automaton stands for in memory."""
+_SHORTER = "write LEFT(x, 1000) for x, a simpler pattern, or ask the owner for a max_length of the column in the policy."
 
 
 def _literal(place: exp.Expr | None, what: str, node: exp.Expr) -> str:
@@ -44,11 +55,47 @@ def like(node: exp.Expr, bind: Bind) -> Typed:
     """LIKE, ILIKE and GLOB know no pattern that fails."""
     refuse_rest(node, "this", "expression", "negate")
     left = _text(node.this, bind)
-    pattern = exp.Literal.string(_literal(node.expression, "a pattern", node))
-    made: exp.Expr = type(node)(this=atom(left.node), expression=pattern)
+    text = _literal(node.expression, "a pattern", node)
+    star, one = ("*", "?[") if isinstance(node, exp.Glob) else ("%", "_")
+    plain = not any(sign in text for sign in one)
+    kind, pattern = type(node), exp.Literal.string(text)
+    if isinstance(node, exp.ILike) and plain and _wildcards(text, star) > 1:
+        # What the engine does for ILIKE itself, but in words for which every version takes one pass.
+        left = hold(left)
+        left = replace(left, node=call("lower", left.node))
+        write("ILIKE", length_of(left), node)
+        made: exp.Expr = exp.Like(this=left.node, expression=call("lower", pattern))
+    else:
+        if not (plain and kind is exp.Like):
+            left = _tried(left, text, star, node)
+        made = kind(this=atom(left.node), expression=pattern)
     if node.args.get("negate"):
         made = exp.Not(this=exp.Paren(this=made))
     return boolean(made, (left,))
+
+
+def _wildcards(pattern: str, star: str) -> int:
+    """Wildcards that stand before something, so that there are places to try."""
+    return len(re.findall(rf"{re.escape(star)}+(?!$|{re.escape(star)})", pattern))
+
+
+def _tried(left: Typed, pattern: str, star: str, node: exp.Expr) -> Typed:
+    """The text, where each wildcard is tried at every place.
+
+    Raises:
+        PrivacyError: there are too many places.
+    """
+    name = "ILIKE" if isinstance(node, exp.ILike) else "GLOB" if isinstance(node, exp.Glob) else "LIKE"
+    places, longest = _wildcards(pattern, star), max(map(len, pattern.split(star)))
+    if places > 1:
+        left = hold(left)
+    steps = _WILD_WEIGHT * math.comb(length_of(left) + places, places) * max(1, longest) if places else 0
+    walk_through(
+        name, steps, node,
+        "write regexp_full_match(x, '...'), LEFT(x, 1000) for x, or one wildcard in the middle."
+        if places > 1 else _SHORTER,
+    )  # fmt: skip
+    return left
 
 
 def escape(node: exp.Expr, bind: Bind) -> Typed:
@@ -73,7 +120,7 @@ def escape(node: exp.Expr, bind: Bind) -> Typed:
             span=span_of(inner.expression),
             hint=f"write '{mark}%'.",
         )
-    left = _text(inner.this, bind)
+    left = _tried(_text(inner.this, bind), pattern, "%", inner)
     shape = type(inner)(this=atom(left.node), expression=exp.Literal.string(pattern))
     made: exp.Expr = exp.Escape(this=shape, expression=exp.Literal.string(mark))
     if inner.args.get("negate"):
@@ -93,6 +140,7 @@ def regular(node: exp.Expr, bind: Bind) -> Typed:
     pattern = _expression(node.expression, node)
     full = not isinstance(node, exp.RegexpLike)
     extra = _flags(node.args.get("flag") or node.args.get("options"), node)
+    left = _searched("a regular expression", left, pattern.name, node)
     made = call("regexp_full_match" if full else "regexp_matches", left.node, pattern, *extra)
     return boolean(made, (left,))
 
@@ -111,8 +159,11 @@ def extract(node: exp.Expr, bind: Bind) -> Typed:
         raise BindError(
             f"the pattern has {_groups(pattern.name)} groups.", span=span_of(group) or span_of(node)
         )
+    left = _searched("regexp_extract", left, pattern.name, node)
+    length = write("regexp_extract", length_of(left), node)
     arguments = [left.node, pattern, *([exp.Literal.number(number)] if group is not None else [])]
-    return Typed(call("regexp_extract", *arguments), TEXT, None, left.constant, nullable=left.nullable)
+    made = call("regexp_extract", *arguments)
+    return Typed(made, TEXT, None, left.constant, nullable=left.nullable, length=length)
 
 
 def substitute(node: exp.Expr, bind: Bind) -> Typed:
@@ -127,8 +178,31 @@ def substitute(node: exp.Expr, bind: Bind) -> Typed:
             "the replacement names a group that the pattern has not.", span=span_of(node.args["replacement"])
         )
     extra = _flags(node.args.get("modifiers"), node, "g")
+    every = any("g" in flags.name for flags in extra)
+    left = _searched("regexp_replace", left, pattern.name, node)
+    if every and _reads_on(pattern.name):
+        walk_through("regexp_replace with 'g'", 2 * length_of(left) ** 2, node, _SHORTER)
+    length = write("regexp_replace", _substituted(length_of(left), by, every), node)
     made = call("regexp_replace", left.node, pattern, exp.Literal.string(by), *extra)
-    return Typed(made, TEXT, None, left.constant, nullable=left.nullable)
+    return Typed(made, TEXT, None, left.constant, nullable=left.nullable, length=length)
+
+
+def _substituted(length: int, by: str, every: bool) -> int:
+    """The longest text: matches do not overlap, and there may be an empty one at each end of each character."""
+    groups = len(re.findall(r"\\[0-9]", by.replace("\\\\", "")))
+    return length * (1 + groups) + (length + 1 if every else 1) * len(by)
+
+
+def _searched(name: str, left: Typed, pattern: str, node: exp.Expr) -> Typed:
+    """The text, within its public length, where a regular expression is not too large for it.
+
+    Raises:
+        PrivacyError: it is.
+    """
+    left = hold(left)
+    walk_through(name, _REGULAR_WEIGHT * length_of(left) * _size(pattern), node, _SHORTER)
+    count("a regular expression", _REGULAR_MEMORY, node)
+    return left
 
 
 def _flags(place: exp.Expr | None, node: exp.Expr, more: str = "") -> list[exp.Expr]:
@@ -160,6 +234,65 @@ _PIECE = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+
+
+def _pieces(pattern: str) -> list[str]:
+    return [found[0] for found in _PIECE.finditer(pattern)]
+
+
+_REPEAT = re.compile(r"([*+?])|\{(\d+)(,?)(\d*)\}")
+
+
+def _size(pattern: str) -> int:
+    """The characters that a pattern stands for with its repeats written out. One of several bytes counts for five.
+
+    Words without wildcards, classes and repeats need an automaton no larger than they are: they count once for all.
+    """
+    pieces = _pieces(pattern)
+    if not any(piece[0] in "\\[.*+?{(" and piece != "(?:" for piece in pieces) and pattern.isascii():
+        return 1 + len(pattern) // 64
+    stack, last = [0], 0
+    for piece in pieces:
+        repeat = _REPEAT.match(piece)
+        if repeat is not None:
+            times = max(int(repeat[2] or 1), int(repeat[4] or 0)) + (1 if repeat[3] and not repeat[4] else 0)
+            stack[-1] += last * (max(1, times) - 1)
+            last *= max(1, times)
+        elif piece.startswith("("):
+            stack.append(0)
+        elif piece == ")":
+            last = stack.pop()
+            stack[-1] += last
+        elif piece not in "|^$":
+            last = (
+                5 if piece == "." or piece.startswith("[^") or not piece.isascii() or piece in _NEGATED else 1
+            )
+            stack[-1] += last
+    return max(1, sum(stack))
+
+
+_NEGATED = (r"\D", r"\W", r"\S")
+
+
+def _reads_on(pattern: str) -> bool:
+    """Whether a search may look far beyond the end of the match that it finds.
+
+    It may where a part without an end can be left out or chosen among others; else what lies beyond a match is read
+    again at most once.
+    """
+    pieces, endless, inside = _pieces(pattern), False, [False]
+    for i, piece in enumerate(pieces):
+        repeat = _REPEAT.match(piece)
+        if repeat is not None and (repeat[1] in ("*", "+") or (repeat[3] and not repeat[4])):
+            endless = inside[-1] = True
+        elif piece.startswith("("):
+            inside.append(False)
+        elif piece == ")":
+            closed = inside.pop()
+            inside[-1] = inside[-1] or closed
+            if closed and i + 1 < len(pieces) and _REPEAT.match(pieces[i + 1]):
+                return True
+    return endless and "|" in pieces
 
 
 def _expression(place: exp.Expr | None, node: exp.Expr) -> exp.Expr:

@@ -201,6 +201,10 @@ class Typed:
     reach: Interval | None = None
     nullable: bool = True
     plain: Type | None = None
+    length: int | None = None
+    """The longest text or list that counts; see :mod:`dpsql.sql.expressions.lengths`."""
+    unchecked: bool = False
+    """True where the engine may hold a longer value: ``lengths.hold`` makes it NULL."""
 
     @property
     def span(self) -> Interval | None:

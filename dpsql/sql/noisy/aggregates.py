@@ -20,7 +20,7 @@ from dpsql.sql.expressions.lines import MOMENTS, Line, line, moment_of
 from dpsql.sql.expressions.types import Typed
 from dpsql.sql.noisy.auto import auto_bounded, require_number
 from dpsql.sql.options import Call, Readers, bounds_or_auto, epsilon_value, one_of, pair
-from dpsql.sql.rewrite import Partial
+from dpsql.sql.rewrite import Partial, Weighing
 
 if TYPE_CHECKING:
     from dpsql.sql.noisy.block import Block
@@ -261,9 +261,12 @@ def _of_one_kind(typed: Typed, node: exp.Expr) -> None:
 
 
 def bounded(
-    block: Block, call: Call, options: dict[str, Any], typed: Typed, finer: bool = False, kinds: Sequence[str] = ()
+    block: Block, call: Call, options: dict[str, Any], typed: Typed, multiplied: bool = False,
+    kinds: Sequence[str] = (),
 ) -> Bounded:  # fmt: skip
     """The argument on a grid chosen from its bounds: named first, then derived from the policy.
+
+    ``multiplied`` says that products of two such values are added, which a coarser grid leaves room for.
 
     Raises:
         PrivacyError: there are no bounds.
@@ -274,19 +277,43 @@ def bounded(
     place = line(typed, low, high)
     if place.between is not None and options.get("report_format"):
         raise BindError(f"{typed.type.sql} has no JSON report.", span=span_of(call.node))
-    grid = grids.choose(place.typed.type, place.low, place.high, finer=finer)
+    grid = grids.choose(place.typed.type, place.low, place.high)
+    if multiplied:
+        grid = grids.coarsen_for_products(grid, place.low, place.high)
     y = block.exact.value(block.filtered(call, to_sql(grids.value(place.typed, grid))))
     return Bounded(place.typed, y, grid, per_group, origin, place)
 
 
-def total_about(block: Block, item: Bounded, centre: int = 0) -> Partial:
-    """The sum about a centre, in grid steps, as a partial whose clamp is its sensitivity."""
+def total_about(
+    block: Block, item: Bounded, centre: int = 0, weighing: Weighing | None = None
+) -> Partial:  # fmt: skip
+    """The sum about a centre, in grid steps, as a partial whose clamp or weighing gives its sensitivity."""
     low, high = item.grid.low, item.grid.high
     if item.per_group:
-        return block.exact.partial(f"CAST(COALESCE(SUM({item.y}), 0) AS HUGEINT)", low, high, fixed=True)
+        return block.exact.partial(f"CAST(SUM({item.y}) AS HUGEINT)", low, high, fixed=True, nullable=True)
     inner = grids.doubled_sum(item.y, item.grid, centre)
     adds = (item.y, low, high, centre)
-    return block.exact.partial(inner, min(0, low - centre), max(0, high - centre), doubled=True, adds=adds)
+    return block.exact.partial(
+        inner, min(0, low - centre), max(0, high - centre), doubled=True, adds=adds, weighing=weighing
+    )
+
+
+def parts_of_a_row(weighing: Weighing | None) -> int:
+    """Return how many parts of a row weighed moments are counted in."""
+    return 1 if weighing is None else weighing.scale
+
+
+def say_weighing(block: Block, weighing: Weighing | None) -> str:
+    """Say in a note and for EXPLAIN that a cap may cut; whether it does depends on private rows, and is not said."""
+    if weighing is None:
+        return ""
+    rows = block.exact.rows_per_unit
+    where = "in one group" if block.keys and block.exact.row_budget is None else "in all"
+    many = f"{rows} row{'s' if rows != 1 else ''} {where}"
+    note = f"a privacy unit with more than {many} counts as {rows} in averages and other moments: its rows weigh less"
+    if note not in block.binder.notes:
+        block.binder.notes.append(note)
+    return f"; the rows of a privacy unit with more than {many} weigh less, and count as {rows} together"
 
 
 def deviation(item: Bounded, centre: int) -> str:
@@ -354,9 +381,9 @@ def _avg(block: Block, call: Call, name: str, options: dict[str, Any]) -> Aggreg
     typed = _one_argument(block, call)
     if options.get("contribution_bounds_per_row") == "AUTO":
         return _auto(block, call, name, options, typed, "avg")
-    item = bounded(block, call, options, typed, finer=True, kinds=MOMENTS)
+    item = bounded(block, call, options, typed, kinds=MOMENTS)
     low, high, steps = item.grid.low, item.grid.high, Fraction(item.grid.steps)
-    centre = (low + high) // 2
+    centre, weighing = (low + high) // 2, None
     if item.per_group:  # the mean of the units' own means, which are no whole steps: so they get finer ones
         finer = max(1, _OWN_STEPS // max(1, high - low))
         low, high, centre, steps = low * finer, high * finer, centre * finer, steps * finer
@@ -367,31 +394,25 @@ def _avg(block: Block, call: Call, name: str, options: dict[str, Any]) -> Aggreg
         count = block.exact.partial(f"COUNT({item.y})", 0, 1, fixed=True)
     else:
         rows_bounded(block, call)
-        total = total_about(block, item, centre)
-        count = block.exact.partial(f"COUNT({item.y})", 0, 1)
+        weighing = block.exact.weighing(item.y, max(high - centre, centre - low))
+        total = total_about(block, item, centre, weighing)
+        count = block.exact.partial(f"COUNT({item.y})", 0, 1, weighing=weighing)
 
     def build(noise: NoiseOf) -> additive.Output:
         return additive.Mean(
             name, noise(total, 2), noise(count, 2), steps, Fraction(centre) / steps,
-            (Fraction(low) / steps, Fraction(high) / steps),
+            (Fraction(low) / steps, Fraction(high) / steps), parts_of_a_row(weighing),
         )  # fmt: skip
 
     unit = "" if item.line is None or item.line.between is None else f", in {item.line.unit}"
     said = (
         f"average {block.source(call.args[0])}, held to {range_text(item)} ({item.origin}), "
-        f"as a noisy sum over a noisy count{unit}"
+        f"as a noisy sum over a noisy count{unit}{say_weighing(block, weighing)}"
     )
     return Aggregate(
-        name,
-        call,
-        options.get("epsilon"),
-        build,
-        "DOUBLE",
-        block.label(call),
-        said,
-        options.get("report_format"),
+        name, call, options.get("epsilon"), build, "DOUBLE", block.label(call), said, options.get("report_format"),
         shown=_back(item),
-    )
+    )  # fmt: skip
 
 
 def _spread(kind: str) -> Callable[[Block, Call, str, dict[str, Any]], Aggregate]:
@@ -400,32 +421,29 @@ def _spread(kind: str) -> Callable[[Block, Call, str, dict[str, Any]], Aggregate
         if options.get("contribution_bounds_per_group") is not None:
             raise BindError(f"{call.name} takes bounds per row only.", span=span_of(call.node))
         rows_bounded(block, call)
-        item = bounded(block, call, options, typed, finer=True)
+        item = bounded(block, call, options, typed, multiplied=True)
         low, high, steps = item.grid.low, item.grid.high, Fraction(item.grid.steps)
         centre = (low + high) // 2
-        total = total_about(block, item, centre)
         away = deviation(item, centre)
         most = max(high - centre, centre - low) ** 2
-        squares = block.exact.partial(sum_of_products(away, away), 0, most)
-        count = block.exact.partial(f"COUNT({item.y})", 0, 1)
+        weighing = block.exact.weighing(item.y, most)
+        total = total_about(block, item, centre, weighing)
+        squares = block.exact.partial(sum_of_products(away, away), 0, most, weighing=weighing)
+        count = block.exact.partial(f"COUNT({item.y})", 0, 1, weighing=weighing)
 
         def build(noise: NoiseOf) -> additive.Output:
             return additive.Variance(
                 name, noise(squares, 3), noise(total, 3), noise(count, 3), steps, Fraction(centre) / steps,
-                (Fraction(low) / steps, Fraction(high) / steps), kind,
+                (Fraction(low) / steps, Fraction(high) / steps), kind, whole=parts_of_a_row(weighing),
             )  # fmt: skip
 
-        said = f"{call.name} of {block.source(call.args[0])}, held to {range_text(item)} ({item.origin}), from noisy moments"
-        return Aggregate(
-            name,
-            call,
-            options.get("epsilon"),
-            build,
-            "DOUBLE",
-            block.label(call),
-            said,
-            options.get("report_format"),
+        said = (
+            f"{call.name} of {block.source(call.args[0])}, held to {range_text(item)} ({item.origin}), from noisy moments"
+            f"{say_weighing(block, weighing)}"
         )
+        return Aggregate(
+            name, call, options.get("epsilon"), build, "DOUBLE", block.label(call), said, options.get("report_format"),
+        )  # fmt: skip
 
     return bind
 

@@ -17,19 +17,22 @@ from dpsql.sql.naming import fresh_names, label_of, spelled
 from dpsql.sql.noisy.aggregates import Aggregate
 from dpsql.sql.noisy.domain import Domain, public_domain
 from dpsql.sql.noisy.quantiles import each_quantile
+from dpsql.sql.noisy.quotients import read_as_mean
+from dpsql.sql.noisy.refusals import refuse_nobody, ungrouped
 from dpsql.sql.noisy.registry import TABLE, bind_aggregate
 from dpsql.sql.noisy.release import release
 from dpsql.sql.options import Call, Options, call_of
 from dpsql.sql.relations.elsewhere import refuse_elsewhere
 from dpsql.sql.relations.joins import From
+from dpsql.sql.relations.limits import conjuncts
 from dpsql.sql.relations.relation import Names, column, fold
 from dpsql.sql.relations.rows import with_aliases
-from dpsql.sql.relations.units import same_unit
-from dpsql.sql.rewrite import Exact, Key
+from dpsql.sql.relations.units import protected, same_unit
+from dpsql.sql.relations.walk import Env, outer_queries
+from dpsql.sql.rewrite import Exact, Key, among
 
 if TYPE_CHECKING:
     from dpsql.sql.binder import Binder
-    from dpsql.sql.relations.walk import Env
 
 
 @dataclass
@@ -49,6 +52,10 @@ class Block:
     domain: Domain | None = None
     keys: dict[str, Key] = field(default_factory=dict)
     aggregates: dict[str, Aggregate] = field(default_factory=dict)
+    conditions: list[exp.Expr] = field(default_factory=list)
+    """What WHERE asks of every row, in terms of the exact query."""
+    key_nodes: list[exp.Expr] = field(default_factory=list)
+    """The keys in terms of the exact query."""
 
     def __post_init__(self) -> None:
         self.names = self.bound.names
@@ -87,6 +94,15 @@ class Block:
             raise BindError(f"a condition is needed, and this is {typed.type.sql}.", span=span_of(node))
         return typed
 
+    def where(self) -> str | None:
+        """The WHERE of the exact query, which may say something of public groups."""
+        where = self.select.args.get("where")
+        if where is None:
+            return None
+        node = self.condition(where.this).node
+        self.conditions = conjuncts(node)
+        return to_sql(node)
+
     def filtered(self, call: Call, sql: str) -> str:
         """The expression where the FILTER holds, NULL elsewhere."""
         if call.where is None:
@@ -115,8 +131,7 @@ class Block:
 
     def bind(self) -> None:
         """Keys first (they decide the bounding), then every clause above them."""
-        where = self.select.args.get("where")
-        condition = to_sql(self.condition(where.this).node) if where else None
+        condition = self.where()
         distinct = self.select.args.get("distinct")
         if distinct is not None and distinct.args.get("on") is not None:
             raise PrivacyError(
@@ -143,6 +158,7 @@ class Block:
         self.exact = Exact(
             self.bound, condition, keys, self.bound.max_rows, None if free or not keys else groups, rows,
             self.domain.sql if self.domain is not None else None,
+            self.domain is not None and self.domain.nullable,
         )  # fmt: skip
         if rows is not None and not self.bound.row_level and not keys:
             self.exact.groups = None
@@ -160,12 +176,9 @@ class Block:
                 "consistent", "cells are made to add up only where all groups are public.",
                 "leave consistent out, or ask the owner to declare the columns' values.", PrivacyError,
             )  # fmt: skip
-        keys, names = (
-            ", ".join(items) for items in zip(*((f"({k.sql})", k.name) for k, _ in pairs), strict=True)
-        )
-        inside = f"({keys}) IN (SELECT ({names}) FROM ({domain.sql}) AS within)"
-        if len(pairs) == 1:
-            inside = f"{keys} IN (SELECT {names} FROM ({domain.sql}) AS within)"
+        values, names = [f"({k.sql})" for k, _ in pairs], [k.name for k, _ in pairs]
+        groups = f"({domain.sql})" if domain.nullable else f"({domain.sql}) AS within"
+        inside = among(values, names, groups, domain.nullable)
         return f"({condition}) AND {inside}" if condition else inside
 
     def _group_expressions(self) -> list[exp.Expr]:
@@ -232,6 +245,7 @@ class Block:
                 key = Key(f"k{len(self.keys)}", to_sql(typed.node), typed.type.sql)
                 self.keys[text] = key
                 pairs.append((key, typed))
+        self.key_nodes = [typed.node for _, typed in pairs]
         return tuple(key for key, _ in pairs), pairs
 
     def spelling(self, node: exp.Expr) -> str:
@@ -255,6 +269,11 @@ class Block:
                 "group_selection_strategy", "these groups are not public.",
                 "join a public table of the groups with RIGHT JOIN, or ask the owner to declare the column's values.",
                 PrivacyError,
+            )  # fmt: skip
+        if "min_privacy_units_per_group" in self.options.values and self.keys and self.domain is not None:
+            raise self.options.refuse(
+                "min_privacy_units_per_group", "these groups are public: all of them appear, however few units they have.",
+                "leave it out, or write HAVING COUNT(DISTINCT ...) >= 10, which looks at the noisy number.",
             )  # fmt: skip
 
     def _groups(self) -> int | None:
@@ -310,6 +329,10 @@ class Block:
                     raise BindError(
                         "QUALIFY needs a window function.", span=span_of(clause), hint="write HAVING."
                     )
+        for query in [
+            q for key in ("limit", "offset") for q in outer_queries(select.args.get(key) or exp.Null())
+        ]:
+            self.above(query, {})
         self.release()
         for key in ("joins", "where", "group", "having"):
             select.set(key, None)
@@ -346,6 +369,8 @@ class Block:
             found = self._key(node)
             if found is not None:
                 return found
+        mean = read_as_mean(self, node)
+        node = node if mean is None else mean
         call = call_of(node)
         if call is not None and call.name in TABLE and not isinstance(node, exp.Window):
             listed = [self.above(one, aliases) for one in each_quantile(node, call)]
@@ -362,31 +387,10 @@ class Block:
                     span=span_of(node),
                     hint="COUNT(DISTINCT ...) counts the units.",
                 )
-            raise self._ungrouped(node)
+            raise ungrouped(self, node)
         if isinstance(node, exp.Anonymous) and node.name.lower().startswith("dpsql__"):
             raise BindError(f"{node.name[7:].upper()} takes no named arguments.", span=span_of(node))
         return self._children(node, aliases)
-
-    def _ungrouped(self, node: exp.Column) -> PrivacyError:
-        grouped = self.select.args.get("group")
-        shown = {fold(item.alias): item for item in self.select.expressions if isinstance(item, exp.Alias)}
-        for key in grouped.expressions if grouped is not None else ():
-            # GROUP BY h, where h is both a column and what the SELECT calls another: the column is meant
-            item = shown.get(fold(key.name)) if isinstance(key, exp.Column) else None
-            if item is not None and any(found is node for found in item.walk()):
-                place = self.select.expressions.index(item) + 1
-                return PrivacyError(
-                    f"GROUP BY {key.name} means the column {key.name}, not what the SELECT calls so.",
-                    span=span_of(key),
-                    hint=f"write GROUP BY {place}, or another name.",
-                )
-        numeric = self.names.find(node).typed.type.numeric
-        one = f"AVG({node.name})" if numeric else f"COUNT(DISTINCT {node.name})"
-        return PrivacyError(
-            f"{node.name} must be a group or stand inside an aggregate.",
-            span=span_of(node),
-            hint=f"write {one}, or {node.name}, COUNT(*) ... GROUP BY {node.name}.",
-        )
 
     def _children(self, node: exp.Expr, aliases: dict[str, exp.Expr]) -> exp.Expr:
         inner = (
@@ -422,6 +426,7 @@ class Block:
     def _aggregate(self, call: Call) -> exp.Expr:
         text = self._spelling_of_call(call)
         if text not in self.aggregates:
+            refuse_nobody(self, call)
             taken = [*(key.name for key in self.keys.values()), *(a.name for a in self.aggregates.values())]
             self.aggregates[text] = bind_aggregate(self, call, fresh_names([*taken, label_of(call)])[-1])
         found = self.aggregates[text]
@@ -459,20 +464,6 @@ class Block:
         if self.domain is not None:
             return (f"Groups are public ({self.domain.origin}): all of them appear; {limit}.",)
         return (f"Groups are private: each is shown by the number of its privacy units; {limit}.",)
-
-
-def protected(bound: From, max_rows: int | None, row_budget: int | None = None) -> tuple[str, ...]:
-    """Who is protected, in a sentence."""
-    if bound.row_level:
-        return (f"Each row of {bound.subject} is protected.",)
-    ends = [t.unit_path[-1] for r in bound.relations for t in r.tables if t.unit_path]
-    direct = all(len(t.unit_path) == 1 for r in bound.relations for t in r.tables)
-    units = " and ".join(dict.fromkeys(e.column if direct else f"{e.table}.{e.column}" for e in ends))
-    rows = row_budget if row_budget is not None else max_rows
-    counted = f", with at most {rows} row{'s' if rows != 1 else ''}" + (
-        " in all" if row_budget else " in one group"
-    )
-    return (f"Each {units} in {bound.subject} is protected{counted if rows is not None else ''}.",)
 
 
 def dp_block(binder: Binder, select: exp.Select, bound: From, options: Options, env: Env) -> Block:

@@ -10,6 +10,8 @@ from sqlglot import exp
 
 from dpsql.errors import BindError, BudgetExceeded, PrivacyError
 from dpsql.policy import Budget
+from dpsql.privacy.rounding import text
+from dpsql.privacy.spent import sensible_delta
 from dpsql.sql.dialect import span_of
 from dpsql.sql.options import Options
 
@@ -22,6 +24,19 @@ def _without(options: Options, select: exp.Select) -> str:
     if options.get("noise") == "GAUSSIAN":
         return "Gaussian noise"
     return "private groups" if select.args.get("group") is not None else "an answer that is tested first"
+
+
+def _hint(binder: Binder, grouped: bool) -> str:
+    """What to write instead, with a delta that is sized from what is left for it."""
+    catalog = binder.catalog
+    left = catalog.delta_left() if catalog.delta_left else catalog.policy.budget.mechanism_delta
+    delta = sensible_delta(left)
+    if not delta:
+        declared = ": declare the groups' values in the policy." if grouped else "."
+        return f"no delta is left for it{declared}"
+    return f"write OPTIONS (delta = {text(delta)})" + (
+        ", or declare the groups' values in the policy." if grouped else "."
+    )
 
 
 @dataclass
@@ -90,7 +105,6 @@ def deal(
                 f"this needs a delta: {_without(options, select)} can't be released without one.",
                 span=span_of(options.nodes.get("delta")) or span_of(options.mode_node)
                 or span_of(select.args.get("group")) or span_of(select),
-                hint="write OPTIONS (delta = 1e-7)"
-                + (", or declare the groups' values in the policy." if select.args.get("group") is not None else "."),
+                hint=_hint(binder, select.args.get("group") is not None),
             )  # fmt: skip
     return Share(epsilon, Fraction(delta), parts, deltas)

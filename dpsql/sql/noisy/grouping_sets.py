@@ -18,11 +18,12 @@ from dpsql.errors import BindError
 from dpsql.mechanisms.additive import Aggregation, Count, Sum
 from dpsql.mechanisms.consistency import SENTENCE, Adding, Cells, Consistent
 from dpsql.mechanisms.together import Together
-from dpsql.sql.dialect import span_of, to_sql
+from dpsql.sql.dialect import span_of, to_sql, without_modes
 from dpsql.sql.naming import fresh_names, label_of_item
+from dpsql.sql.noisy.above_sets import lift_windows, sort_items, spell_alike
 from dpsql.sql.noisy.deal import within_limit
 from dpsql.sql.options import NONNEGATIVE, Options, call_of
-from dpsql.sql.relations.relation import fold
+from dpsql.sql.relations.relation import Names, column, fold
 
 if TYPE_CHECKING:
     from dpsql.sql.binder import Binder
@@ -68,14 +69,17 @@ def _sets_of(node: exp.Expr) -> Iterator[tuple[exp.Expr, ...]]:
 
 def bind_sets(
     binder: Binder, select: exp.Select, options: Options | None, env: Env,
-    block_of: Callable[[exp.Select, Options, Env], Block],
+    block_of: Callable[[exp.Select, Options, Env], Block], names: Names,
 ) -> None:  # fmt: skip
     """Replaces the SELECT, in place, by the union of a block for each grouping set. ``block_of`` binds one, in place.
+    ``names`` is the scope of its rows.
 
     Raises:
         BindError: too many sets, or shares of their own beside them. BudgetExceeded: over the policy's limit per query.
     """
     options = options or Options("DP", {}, {})
+    written = [label_of_item(item) or without_modes(item).sql() for item in select.expressions]
+    spell_alike(select, names)
     group = select.args["group"]
     sets = [
         tuple(m for part in chosen for m in part)
@@ -87,15 +91,21 @@ def bind_sets(
         )
     shared = _shares(binder, options, len(sets), select)
     everything = list({m.sql(): m for chosen in sets for m in chosen}.values())
-    labels = fresh_names(label_of_item(item) or item.sql() for item in select.expressions)
+    windows = lift_windows(select, binder)
+    sorts = sort_items(select, binder, {fold(select.expressions[i].alias) for i in windows})
+    asked, hidden = len(written), select.expressions[len(written) :]
+    labels = fresh_names([*written, *(item.alias for item in hidden)])
+    for place, node in sorts:
+        node.set("this", column(labels[place]))
     parts = [_part(select, chosen, everything) for chosen in sets]
     within = _resolved(select, everything) if options.get("consistent") else []
     blocks = []
     for part in parts:
         part.meta["dpsql_within"] = within
         blocks.append(block_of(part, shared, env))
-        for item, label in zip(part.expressions, labels, strict=True):
-            item.set("alias", exp.to_identifier(label, quoted=True))
+        for i, (item, label) in enumerate(zip(part.expressions, labels, strict=True)):
+            inner = f"dpsql_above_{i}" if i in windows else label
+            item.set("alias", exp.to_identifier(inner, quoted=True))
     if within:
         _adjust(binder, options, blocks, within)
     union: exp.Query = parts[0]
@@ -103,7 +113,11 @@ def bind_sets(
         union = exp.union(union, part, distinct=False, copy=False)
     for key in ("group", "having", "where", "joins"):
         select.set(key, None)
-    select.set("expressions", [exp.Star()])
+    shown = [
+        exp.alias_(windows[i], labels[i], quoted=True) if i in windows else column(labels[i])
+        for i in range(asked)
+    ]
+    select.set("expressions", shown if hidden or windows else [exp.Star()])
     select.set("from_", exp.From(this=union.subquery("sets", copy=False)))
 
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from dpsql.mechanisms.base import SALT
 from dpsql.mechanisms.packed import TOTALS, Packed, Route, Tally, Value
 from dpsql.sql.relations.units import WHOLE
-from dpsql.sql.rewrite import UNITS
+from dpsql.sql.rewrite import UNITS, same
 
 if TYPE_CHECKING:
     from dpsql.sql.rewrite import Exact, Partial
@@ -34,6 +35,7 @@ def packed(exact: Exact) -> Packed | None:
         or not plain
         or kind is None
         or kind.sql not in WHOLE
+        or SALT in exact.rows(inside=False)  # rows that are chosen by a secret hash are read once
     ):
         return None
     whole = all(key.type in WHOLE for key in exact.keys)
@@ -57,6 +59,8 @@ def packed(exact: Exact) -> Packed | None:
         head = ""
     else:
         head = f"WITH domain AS ({exact.domain}), {_LISTED} "
+        # NULL is no integer: where it is a group, groups are numbered
+        whole = whole and not exact.nullable
         routes = [*([_public(exact, tallies)] if whole else []), _coded(exact, tallies)]
         known += [
             f"(SELECT COUNT(*) FROM listed) AS listed, 0 AS {_CODE}_low, (SELECT COUNT(*) - 1 FROM listed) AS {_CODE}_high"
@@ -80,7 +84,8 @@ def _ends(name: str) -> str:
 def _private(exact: Exact, tallies: list[Tally]) -> Route:
     """Private groups of integers, or no groups."""
     columns = [f"CAST({key.name} AS {key.type}) AS {key.name}" for key in exact.keys]
-    final = f"SELECT {', '.join([*columns, *(t.name for t in tallies), UNITS])} FROM {TOTALS}"
+    columns += [f"{t.sql} AS {t.name}" if t.rows is not None else t.name for t in tallies]
+    final = f"SELECT {', '.join([*columns, UNITS])} FROM {TOTALS}"
     return Route(tuple(key.name for key in exact.keys), exact.rows(inside=False), final)
 
 
@@ -99,7 +104,7 @@ def _coded(exact: Exact, tallies: list[Tally]) -> Route:
     listed = ", ".join(key.name for key in exact.keys)
     codes = f"codes AS (SELECT row_number() OVER (ORDER BY {listed}) - 1 AS {_CODE}, * FROM listed)"
     head = f"WITH domain AS ({exact.domain}), {_LISTED}, {codes}"
-    on = " AND ".join(f"rows.{key.name} = codes.{key.name}" for key in exact.keys)
+    on = " AND ".join(f"rows.{key.name} {same(exact.nullable)} codes.{key.name}" for key in exact.keys)
     source = f"{head} SELECT * FROM ({exact.rows(inside=False)}) AS rows JOIN codes ON {on}"
     final = _all_groups(exact, tallies, "codes", f"{TOTALS}.{_CODE} = codes.{_CODE}")
     return Route((_CODE,), source, f"{head} {final}")
@@ -107,7 +112,8 @@ def _coded(exact: Exact, tallies: list[Tally]) -> Route:
 
 def _all_groups(exact: Exact, tallies: list[Tally], groups: str, on: str) -> str:
     columns = [f"{groups}.{key.name}" for key in exact.keys]
-    columns += [f"COALESCE({TOTALS}.{name}, 0) AS {name}" for name in (*(t.name for t in tallies), UNITS)]
+    totals = [(t.sql if t.rows is not None else f"{TOTALS}.{t.name}", t.name) for t in tallies]
+    columns += [f"COALESCE({sql}, 0) AS {name}" for sql, name in (*totals, (f"{TOTALS}.{UNITS}", UNITS))]
     return f"SELECT {', '.join(columns)} FROM {groups} LEFT JOIN {TOTALS} ON {on}"
 
 
@@ -122,9 +128,13 @@ def _tally(exact: Exact, partial: Partial, values: dict[Held, Value]) -> Tally |
     if rows is None:
         return None
     low, high = partial.low * rows, partial.high * rows
+    weighing = partial.weighing
+    most, scale = (None, 1) if weighing is None else (rows, weighing.scale)
     if partial.adds is not None:
         held, centre = partial.adds[:3], partial.adds[3]
-        return Tally(partial.name, low, high, list(values).index(held), True, centre + 1 - held[1])
+        return Tally(
+            partial.name, low, high, list(values).index(held), True, centre + 1 - held[1], most, scale
+        )
     if partial.inner == "COUNT(*)":
         return Tally(partial.name, low, high)
     found = _PRESENT.match(partial.inner)
@@ -133,4 +143,4 @@ def _tally(exact: Exact, partial: Partial, values: dict[Held, Value]) -> Tally |
     y = found[1]
     held = next((known for known in values if known[0] == y), (y, 0, 0))
     values.setdefault(held, Value(f"CASE WHEN {y} IS NULL THEN 0 ELSE 1 END", 1))
-    return Tally(partial.name, low, high, list(values).index(held))
+    return Tally(partial.name, low, high, list(values).index(held), rows=most, scale=scale)

@@ -17,13 +17,15 @@ from dpsql.sql.noisy.aggregates import (
     NoiseOf,
     bounds_of,
     deviation,
+    parts_of_a_row,
     range_text,
     rows_bounded,
+    say_weighing,
     sum_of_products,
     total_about,
 )
 from dpsql.sql.options import Call
-from dpsql.sql.rewrite import Partial
+from dpsql.sql.rewrite import Partial, Weighing
 
 if TYPE_CHECKING:
     from dpsql.sql.noisy.block import Block
@@ -43,10 +45,14 @@ def _pair(kind: str) -> Callable[[Block, Call, str, dict[str, Any]], Aggregate]:
         dy, dx = deviation(y, y.centre), deviation(x, x.centre)
         ends = [p * q for p in (y.grid.low - y.centre, y.grid.high - y.centre)
                 for q in (x.grid.low - x.centre, x.grid.high - x.centre)]  # fmt: skip
-        count = block.exact.partial(f"COUNT({y.y})", 0, 1)
-        product = block.exact.partial(sum_of_products(dy, dx), min(0, *ends), max(0, *ends))
+        farthest = max(max(item.grid.high - item.centre, item.centre - item.grid.low) ** 2 for item in (y, x))
+        weighing = block.exact.weighing(y.y, farthest)  # y is there where x is: both are weighed alike
+        count = block.exact.partial(f"COUNT({y.y})", 0, 1, weighing=weighing)
+        product = block.exact.partial(
+            sum_of_products(dy, dx), min(0, *ends), max(0, *ends), weighing=weighing
+        )
         squares = [
-            _squares(block, item) if wanted else None
+            _squares(block, item, weighing) if wanted else None
             for item, wanted in zip((y, x), _SQUARES.get(kind, (False, False)), strict=True)
         ]
         parts = 4 + sum(item is not None for item in squares)
@@ -56,22 +62,30 @@ def _pair(kind: str) -> Callable[[Block, Call, str, dict[str, Any]], Aggregate]:
                 pairs.Axis(
                     item.grid.steps, Fraction(item.centre) / item.grid.steps,
                     (Fraction(item.grid.low) / item.grid.steps, Fraction(item.grid.high) / item.grid.steps),
-                    noise(total_about(block, item, item.centre), parts),
+                    noise(total_about(block, item, item.centre, weighing), parts),
                     None if partial is None else noise(partial, parts),
                 )
                 for item, partial in zip((y, x), squares, strict=True)
             ]  # fmt: skip
-            return pairs.Pair(name, kind, noise(count, parts), axes[0], axes[1], noise(product, parts))
+            return pairs.Pair(
+                name,
+                kind,
+                noise(count, parts),
+                axes[0],
+                axes[1],
+                noise(product, parts),
+                parts_of_a_row(weighing),
+            )
 
         for item in (y, x):
-            total_about(block, item, item.centre)
+            total_about(block, item, item.centre, weighing)
         said = " and ".join(
             f"{block.source(arg)} held to {range_text(item)} ({item.origin})"
             for arg, item in zip(call.args, (y, x), strict=True)
         )
         return Aggregate(
             name, call, options.get("epsilon"), build, "DOUBLE", block.label(call),
-            f"{call.name} from {parts} noisy moments, {said}", options.get("report_format"),
+            f"{call.name} from {parts} noisy moments, {said}{say_weighing(block, weighing)}", options.get("report_format"),
         )  # fmt: skip
 
     return bind
@@ -98,20 +112,19 @@ def _columns(block: Block, call: Call, options: dict[str, Any]) -> tuple[Bounded
     for place in call.args:
         typed = block.expression(place)
         low, high, origin = bounds_of(block, call, options, typed, place)
-        grid = grids.choose(typed.type, low, high, finer=True)
+        grid = grids.coarsen_for_products(grids.choose(typed.type, low, high), low, high)
         items.append(Bounded(typed, to_sql(grids.value(typed, grid)), grid, False, origin))
     both = " AND ".join(f"({item.y}) IS NOT NULL" for item in items)
-    y, x = (
-        replace(item, y=block.exact.value(block.filtered(call, f"CASE WHEN {both} THEN {item.y} END")))
-        for item in items
-    )
+    if call.where is not None:
+        both = f"({to_sql(block.condition(call.where).node)}) AND {both}"
+    y, x = (replace(item, y=block.exact.value(f"CASE WHEN {both} THEN {item.y} END")) for item in items)
     return y, x
 
 
-def _squares(block: Block, item: Bounded) -> Partial:
+def _squares(block: Block, item: Bounded, weighing: Weighing | None) -> Partial:
     away = deviation(item, item.centre)
     most = max(item.grid.high - item.centre, item.centre - item.grid.low) ** 2
-    return block.exact.partial(sum_of_products(away, away), 0, most)
+    return block.exact.partial(sum_of_products(away, away), 0, most, weighing=weighing)
 
 
 TABLE: dict[str, Callable[[Any, Call, str, dict[str, Any]], Aggregate]] = {

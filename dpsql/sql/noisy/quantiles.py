@@ -63,7 +63,8 @@ def bind_quantile(block: Block, call: Call, name: str, options: dict[str, Any]) 
         p = number(call.args[1], "the quantile")
         if not 0 <= p <= 1:
             raise BindError("a quantile lies between 0 and 1.", span=span_of(call.args[1]))
-        rank = Rank(p)
+        # The quantiles of 0 and 1 are the ends: at such a rank, every point beyond the data would be as good.
+        rank = {Fraction(0): Rank.least(), Fraction(1): Rank.greatest()}.get(p, Rank(p))
     rows_bounded(block, call)
     typed = block.expression(call.args[0])
     between = call.name in ("MEDIAN", "QUANTILE_CONT")

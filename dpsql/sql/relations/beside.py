@@ -13,11 +13,13 @@ from sqlglot import exp
 
 from dpsql.errors import BindError, PrivacyError
 from dpsql.sql.dialect import span_of, to_sql
+from dpsql.sql.expressions.lengths import hold
 from dpsql.sql.expressions.meeting import need
 from dpsql.sql.expressions.types import Typed
 from dpsql.sql.naming import label_of_item
 from dpsql.sql.relations.joins import From
-from dpsql.sql.relations.relation import Field, Relation, column
+from dpsql.sql.relations.limits import list_length
+from dpsql.sql.relations.relation import Field, Relation, column, own
 from dpsql.sql.relations.subqueries import beside
 from dpsql.sql.relations.walk import Env
 
@@ -32,7 +34,9 @@ def looks_beside(node: exp.Expr) -> bool:
     if isinstance(node, exp.Lateral):
         return True
     if isinstance(node, exp.Unnest):
-        return node.find(exp.Column) is not None
+        return any(
+            isinstance(n, exp.Column) for n in node.walk(prune=lambda n: isinstance(n, exp.Query))
+        )  # those of a query inside are its own
     inner = node.this if isinstance(node, exp.Subquery) else None
     plain = isinstance(inner, exp.Select) and inner.args.get("from_") is None
     return plain and node.find(exp.Column) is not None
@@ -80,7 +84,7 @@ def bind_beside(binder: Binder, node: exp.Expr, bound: From, env: Env) -> Relati
         if any(inner.args.get(key) for key in ("group", "having", "qualify", "limit", "offset", "distinct")):
             raise PrivacyError("LATERAL takes columns and WHERE here.", span=span_of(node))
         query = exp.Select()
-        return _relation(query, alias, values, renamed, condition, node)
+        return _relation(binder, query, alias, values, renamed, condition, node)
     if bound.row_level:
         raise PrivacyError(
             _ROWS.format(what="LATERAL"), span=span_of(node), hint="join a table where the keys are unique."
@@ -103,14 +107,15 @@ def bind_beside(binder: Binder, node: exp.Expr, bound: From, env: Env) -> Relati
     rows = found.sql("1")
     assert isinstance(rows, exp.Select)
     rows.set("expressions", [])
-    made = _relation(rows, alias, values, renamed, None, node)
-    return replace(made, inputs=found.bound.inputs)
+    made = _relation(binder, rows, alias, values, renamed, None, node)
+    return replace(made, inputs=found.bound.inputs, fan_out=found.bound.fan_out)
 
 
 def _relation(
-    query: exp.Select, alias: str, values: list[tuple[str, Typed]], renamed: list[str], condition: exp.Expr | None,
-    node: exp.Expr,
+    binder: Binder, query: exp.Select, alias: str, values: list[tuple[str, Typed]], renamed: list[str],
+    condition: exp.Expr | None, node: exp.Expr,
 ) -> Relation:  # fmt: skip
+    own_name = binder.name("beside")
     fields: list[Field] = []
     for i, (label, typed) in enumerate(values):
         name = renamed[i] if i < len(renamed) else label
@@ -120,13 +125,13 @@ def _relation(
                 span=span_of(node),
                 hint="write x + 1 AS y.",
             )
-        query.select(exp.alias_(typed.node.copy(), name, quoted=True), copy=False)
-        fields.append(Field(name, replace(typed, node=column(name, alias), constant=False)))
+        query.select(exp.alias_(typed.node.copy(), own(i)), copy=False)
+        fields.append(Field(name, replace(typed, node=column(own(i), own_name), constant=False)))
     if condition is not None:
         query.where(condition, copy=False)
-    named = exp.TableAlias(this=exp.to_identifier(alias, quoted=True))
+    named = exp.TableAlias(this=exp.to_identifier(own_name))
     source = exp.Lateral(this=exp.Subquery(this=query), alias=named)
-    return Relation(alias, tuple(fields), source, private=False)
+    return Relation(alias, own_name, tuple(fields), source, private=False)
 
 
 def _unnested(binder: Binder, node: exp.Unnest, bound: From, env: Env) -> Relation:
@@ -141,16 +146,18 @@ def _unnested(binder: Binder, node: exp.Unnest, bound: From, env: Env) -> Relati
     argument = node.expressions[0]
     typed = binder.expression(argument, bound.names, env)[0]
     need(typed, argument, ("LIST",), "UNNEST takes a list")
-    if typed.type.element is None:
+    held = typed.type.element
+    if held is None:
         raise BindError("UNNEST takes a list.", span=span_of(argument))
     alias = node.alias_or_name or binder.name("unnest")
     columns = node.args["alias"].args.get("columns") if node.args.get("alias") else None
     name = columns[0].name if columns else "unnest"
-    named = exp.TableAlias(
-        this=exp.to_identifier(alias, quoted=True), columns=[exp.to_identifier(name, quoted=True)]
-    )
-    source = exp.Unnest(expressions=[typed.node.copy()], alias=named)
+    own_name = binder.name("unnest")
+    named = exp.TableAlias(this=exp.to_identifier(own_name), columns=[exp.to_identifier(own(0))])
+    longest = list_length(typed, [table for relation in bound.relations for table in relation.tables])
+    # A longer list is NULL, of which no rows come.
+    typed = hold(replace(typed, node=typed.node.copy()), longest)
+    source = exp.Unnest(expressions=[typed.node], alias=named)
     assert to_sql(source)
-    return Relation(
-        alias, (Field(name, Typed(column(name, alias), typed.type.element)),), source, private=False
-    )
+    element = Typed(column(own(0), own_name), held)
+    return Relation(alias, own_name, (Field(name, element),), source, private=False, fan_out=longest)

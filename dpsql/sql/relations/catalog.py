@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 
 from sqlglot import exp
 
 from dpsql.engine.base import Engine
 from dpsql.errors import BindError, PolicyError, Span, did_you_mean
+from dpsql.mechanisms.returned import Registered
 from dpsql.policy import Policy, Table
+from dpsql.policy_checks import Hop
 from dpsql.sql.bounds import Interval
+from dpsql.sql.expressions.lengths import column_length
 from dpsql.sql.expressions.lines import declared as declared_bounds
 from dpsql.sql.expressions.types import Type, Typed
-from dpsql.sql.relations.relation import UNIT, Field, Relation, column, fold, meets_exactly
+from dpsql.sql.kept import Kept
+from dpsql.sql.relations.relation import UNIT, Field, Relation, column, fold, meets_exactly, moved, own
 
+_BASE, _KEY, _FOUND = "base", "path_key", "path_unit"
 Describe = Callable[[str], list[tuple[str, str]]]
 """Names and SQL types of a public query's columns; runs over no private data."""
 
@@ -27,10 +33,14 @@ class Catalog:
     policy: Policy
     engine: Engine
     accountant: str
-    functions: Mapping[str, Callable[..., object]] = field(default_factory=dict)
+    functions: Mapping[str, Registered] = field(default_factory=dict)
+    delta_left: Callable[[], Fraction] | None = None
+    """What is left for mechanisms with a delta of their own, for a refusal's hint; without it, what the policy has."""
+    kept: Mapping[str, Kept] = field(default_factory=dict)
+    """Kept results, by folded name."""
     _schemas: dict[str, Mapping[str, str]] = field(default_factory=dict)
-    _fields: dict[tuple[str, str], tuple[Field, ...]] = field(default_factory=dict)
-    """By table and alias. Nobody changes a field's nodes in place: they are copied where they are used."""
+    _fields: dict[str, tuple[Field, ...]] = field(default_factory=dict)
+    """By table. Nobody changes a field's nodes in place: they are copied where they are used."""
     _named_as: dict[str, exp.Expr] = field(default_factory=dict)
 
     def find(self, name: str, span: Span | None) -> Table:
@@ -53,15 +63,31 @@ class Catalog:
             self._schemas[table.name] = self.engine.schema(table)
         return self._schemas[table.name]
 
-    def fields(self, table: Table, alias: str) -> tuple[Field, ...]:
-        """The table's columns under an alias, with the bounds and values that the policy declares."""
-        if (table.name, alias) not in self._fields:
-            if len(self._fields) > 500:
-                self._fields.clear()
-            self._fields[table.name, alias] = self._declared(table, alias)
-        return self._fields[table.name, alias]
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """What tables, columns and struct fields of the policy's data are called, folded."""
+        found = set()
+        for table in self.policy.tables.values():
+            found.add(fold(table.name))
+            kinds = []
+            for name, kind in self.schema(table).items():
+                found.add(fold(name))
+                kinds.append(Type.parse(kind))
+            while kinds:
+                last = kinds.pop()
+                found |= {fold(name) for name, _ in last.fields}
+                kinds += [*(inner for _, inner in last.fields), *((last.element,) if last.element else ())]
+        return frozenset(found)
 
-    def _declared(self, table: Table, alias: str) -> tuple[Field, ...]:
+    def fields(self, table: Table, name: str) -> tuple[Field, ...]:
+        """The table's columns, under its name in the exact query, with the bounds and values that the policy declares."""
+        if table.name not in self._fields:
+            self._fields[table.name] = self._declared(table)
+        return tuple(
+            replace(f, typed=replace(f.typed, node=moved(f, name))) for f in self._fields[table.name]
+        )
+
+    def _declared(self, table: Table) -> tuple[Field, ...]:
         schema = self.schema(table)
         folded = {fold(name): name for name in schema}
         for name in table.columns:
@@ -76,7 +102,7 @@ class Catalog:
         start = {fold(path[0].column): (fold(path[1].table), fold(path[1].key))} if len(path) > 1 else {}
         keys = set() if table.public else self._keys(table)
         fields = []
-        for name, sql_type in schema.items():
+        for place, (name, sql_type) in enumerate(schema.items()):
             item = declared.get(fold(name))
             kind = Type.parse(sql_type)
             given = item.bounds if item is not None else None
@@ -89,7 +115,8 @@ class Catalog:
             ):
                 numbers = [Fraction(v) for v in values if isinstance(v, int | float)]
                 bounds = Interval(min(numbers), max(numbers))
-            typed = Typed(column(name, alias), kind, bounds, False, values)
+            length = column_length(item) if kind.kind in ("TEXT", "LIST") else None
+            typed = Typed(column(own(place)), kind, bounds, False, values, length=length, unchecked=True)
             folded_name = fold(name)
             key = folded_name in keys
             anchors = {start[folded_name]} if folded_name in start else set()
@@ -111,48 +138,83 @@ class Catalog:
                 return Type.parse(sql_type)
         raise PolicyError(f"{name}, on a path to a privacy unit, is not a column of {table.name}.")
 
-    def relation(self, table: Table, alias: str) -> Relation:
-        """A base table as it stands in an exact FROM; a private one carries its unit under the hidden name."""
-        fields = self.fields(table, alias)
+    def relation(self, table: Table, alias: str, name: str) -> Relation:
+        """A base table as it stands in an exact FROM, with names of ours; a private one carries its unit under the hidden name.
+
+        Args:
+            alias: what the analyst calls it. name: what it is called in the exact query.
+        """
+        fields = self.fields(table, name)
+        items = [exp.alias_(column(n, _BASE), own(i)) for i, n in enumerate(self.schema(table))]
+        inner = exp.Select(expressions=items).from_(self._named(table, _BASE), copy=False)
+        as_named = exp.TableAlias(this=exp.to_identifier(name))
         if table.public:
-            return Relation(alias, fields, self._named(table, alias), private=False)
+            return Relation(alias, name, fields, exp.Subquery(this=inner, alias=as_named), private=False)
         if table.row_level:
-            return Relation(alias, fields, self._named(table, alias), True, None, (table,), row_level=True)
-        inner = exp.Select()
-        base = "dpsql_base"
-        inner = inner.select(
-            exp.Column(this=exp.Star(), table=exp.to_identifier(base, quoted=True)), copy=False
-        )
-        inner = inner.from_(self._named(table, base), copy=False)
-        holder = base
-        for hop, after in zip(table.unit_path, table.unit_path[1:], strict=False):
-            # Each hop follows a foreign key to the row that knows more about the unit. Were a key to match several
-            # rows, the row would count once for each of their units: every derived row still belongs to one unit.
-            target = self.find(after.table, None)
-            name = f"dpsql_hop_{after.table}"
-            here, there = self._type(self.find(hop.table, None), hop.column), self._type(target, after.key)
-            if not meets_exactly(here, there):
-                raise PolicyError(
-                    f"{hop.table}.{hop.column} is {here.sql}, and {after.table}.{after.key} is {there.sql}: "
-                    f"the path to the privacy unit of {table.name} needs the same type.",
-                    hint="give both columns one type in the data.",
-                )
-            on = exp.EQ(this=column(hop.column, holder), expression=column(after.key, name))
-            inner = inner.join(self._named(target, name), on=on, copy=False)
-            holder = name
-        unit = column(table.unit_path[-1].column, holder)
-        inner = inner.select(exp.alias_(unit, UNIT, quoted=True), copy=False)
+            source = exp.Subquery(this=inner, alias=as_named)
+            return Relation(alias, name, fields, source, True, None, (table,), row_level=True)
+        path = table.unit_path
+        if len(path) > 1:
+            on = self._follows(path[0], path[1], _BASE, 0, table)
+            inner = inner.join(self._units_of_keys(path[1:], 0, table), on=on, copy=False)
+        unit = column(path[0].column, _BASE) if len(path) == 1 else column(_FOUND, _hop(0))
+        inner = inner.select(exp.alias_(unit, UNIT), copy=False)
         inner = inner.where(exp.Not(this=exp.Is(this=unit.copy(), expression=exp.Null())), copy=False)
-        source = inner.subquery(exp.to_identifier(alias, quoted=True), copy=False)
-        last = table.unit_path[-1]
+        last = path[-1]
         kind = self._type(self.find(last.table, None), last.column)
-        return Relation(alias, fields, source, True, column(UNIT, alias), (table,), unit_type=kind)
+        return Relation(
+            alias, name, fields, exp.Subquery(this=inner, alias=as_named), True, column(UNIT, name), (table,),
+            unit_type=kind,
+        )  # fmt: skip
+
+    def _units_of_keys(self, path: Sequence[Hop], place: int, subject: Table) -> exp.Subquery:
+        """The units that a path finds by the keys of its first table: each pair of a key and a unit once.
+
+        Each hop follows a foreign key to the row that knows more about the unit. Were a key to stand in several rows, the
+        row that follows it would count once for each of their units, and not once for each row: every derived row belongs
+        to one unit, and no unit has more of them than there are rows to start from.
+        """
+        hop = path[0]
+        base = f"{_BASE}{place}"
+        key = column(hop.key, base)
+        query = exp.Select().from_(self._named(self.find(hop.table, None), base), copy=False)
+        unit = column(hop.column, base)
+        if len(path) > 1:
+            on = self._follows(hop, path[1], base, place + 1, subject)
+            query = query.join(self._units_of_keys(path[1:], place + 1, subject), on=on, copy=False)
+            unit = column(_FOUND, _hop(place + 1))
+        query = query.select(
+            exp.alias_(key, _KEY, quoted=True), exp.alias_(unit, _FOUND, quoted=True), copy=False
+        )
+        query = query.where(exp.Not(this=exp.Is(this=unit.copy(), expression=exp.Null())), copy=False)
+        query = query.group_by(key.copy(), unit.copy(), copy=False)
+        return exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier(_hop(place))))
+
+    def _follows(self, hop: Hop, after: Hop, holder: str, place: int, subject: Table) -> exp.Expr:
+        """The equality by which a row finds the next on its path.
+
+        Raises:
+            PolicyError: the two columns are of different types.
+        """
+        here = self._type(self.find(hop.table, None), hop.column)
+        there = self._type(self.find(after.table, None), after.key)
+        if not meets_exactly(here, there):
+            raise PolicyError(
+                f"{hop.table}.{hop.column} is {here.sql}, and {after.table}.{after.key} is {there.sql}: "
+                f"the path to the privacy unit of {subject.name} needs the same type.",
+                hint="give both columns one type in the data.",
+            )
+        return exp.EQ(this=column(hop.column, holder), expression=column(_KEY, _hop(place)))
 
     def _named(self, table: Table, alias: str) -> exp.Expr:
         if table.name not in self._named_as:
             text = self.engine.relation(table)
             self._named_as[table.name] = exp.maybe_parse(text, into=exp.Table, dialect=self.engine.dialect)
         return exp.alias_(self._named_as[table.name], alias, table=True, quoted=True)
+
+
+def _hop(place: int) -> str:
+    return f"hop{place}"
 
 
 def _unit_column(table: Table) -> str | None:

@@ -21,11 +21,13 @@ from dpsql.plan import Input
 from dpsql.sql.dialect import parse_fragment, span_of, to_sql
 from dpsql.sql.expressions.meeting import unify
 from dpsql.sql.expressions.types import Type
-from dpsql.sql.relations.relation import Field, Names, Relation, column, fold, meets_exactly
+from dpsql.sql.relations.limits import Meeting, Met, Most, conjuncts, limit_own, limit_public
+from dpsql.sql.relations.relation import Field, Names, Relation, fold, meets_exactly, places_lost
+from dpsql.sql.relations.unmatched import Unmatched, after_join
 
 Resolve = Callable[[exp.Expr], Relation]
 Safe = Callable[[exp.Expr, Names], exp.Expr]
-Unique = Callable[[exp.Expr, Relation, list[str]], bool]
+Unique = Callable[[exp.Expr, Relation, list[Field]], bool]
 """Whether a public FROM item has one row at most for each value of these columns; None of its rows is private."""
 Beside = Callable[[exp.Expr, "From"], Relation | None]
 """A FROM item that looks at the row beside it (UNNEST, LATERAL); None for all others."""
@@ -44,12 +46,22 @@ class From:
     merged: dict[str, Field] = field(default_factory=dict)
     unit: exp.Expr | None = None
     row_level: bool = False
+    fan_out: int = 1
+    """Public rows that one private row meets, at most."""
+    sides: tuple[Relation, ...] = ()
+    """The private relations as they were joined."""
+    notes: list[str] = field(default_factory=list)
+    """What EXPLAIN says of this FROM."""
     matched: set[str] = field(default_factory=set)
     """Aliases of private tables that others reach by their key: they add no rows."""
+    keys: dict[str, list[Field]] = field(default_factory=dict)
+    """Of these tables, by their names in the exact query, the keys."""
+    unmatched: Unmatched | None = None
+    """The outer join that keeps public rows which no private row meets, if there is one."""
 
     @property
     def names(self) -> Names:
-        return Names(tuple(self.relations), self.merged, unit=self.unit)
+        return Names(tuple(self.relations), self.merged, unit=self.unit, fan_out=self.fan_out)
 
     @property
     def private(self) -> bool:
@@ -71,61 +83,88 @@ class From:
     @property
     def max_groups(self) -> int | None:
         """Groups that a unit counts in, where a query does not say: as many as the widest of its tables allows."""
-        known = [r.max_groups for r in self.relations if r.private and r.max_groups is not None]
-        return max(known) if known else None
+        return max(
+            (r.max_groups for r in self.relations if r.private and r.max_groups is not None), default=None
+        )
 
     @property
     def unit_type(self) -> Type | None:
         return next((r.unit_type for r in self.relations if r.private), None)
 
     @property
+    def conditions(self) -> tuple[exp.Expr, ...]:
+        """What holds of every row by what its relations are; of none where an outer join may leave one of them out."""
+        if any(join.args.get("side") for join in self.joins):
+            return ()
+        return tuple(node for relation in self.relations for node in relation.conditions)
+
+    @property
     def subject(self) -> str:
         return " and ".join(dict.fromkeys(t.name for r in self.relations for t in r.tables))
 
 
-def conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
-    if condition is None:
-        return []
-    if isinstance(condition, exp.Paren):
-        return conjuncts(condition.this)
-    if isinstance(condition, exp.And):
-        return [*conjuncts(condition.left), *conjuncts(condition.right)]
-    return [condition]
-
-
 def _pair(part: exp.Expr) -> tuple[exp.Column, exp.Column] | None:
-    if (
-        isinstance(part, exp.EQ)
-        and isinstance(part.this, exp.Column)
-        and isinstance(part.expression, exp.Column)
-    ):
-        return part.this, part.expression
-    return None
+    sides = (part.this, part.expression) if isinstance(part, exp.EQ) else ()
+    return sides if all(isinstance(side, exp.Column) for side in sides) and sides else None
 
 
 def bind_from(
-    select: exp.Select, resolve: Resolve, safe: Safe, unique: Unique, beside: Beside | None = None
-) -> From:
+    select: exp.Select, resolve: Resolve, safe: Safe, unique: Unique, most: Most, beside: Beside | None = None,
+    outer: Names | None = None, meeting: Meeting | None = None,
+) -> From:  # fmt: skip
     """Binds the FROM of a SELECT that reads private data.
+
+    Args:
+        outer: the scope of the row that this SELECT stands beside, where it stands beside one.
+        meeting: what it does with rows of one unit that meet.
 
     Raises:
         BindError: names or join conditions that don't fit.
-        PrivacyError: a join that would let one unit's rows depend on another's.
+        PrivacyError: a join that would let one unit's rows depend on another's, or in which one row meets too many.
     """
-    first = resolve(select.args["from_"].this)
-    bound = From([first], first.source, unit=first.unit, row_level=first.row_level)
+    from_ = select.args["from_"]
+    first = resolve(from_.this)
+    bound = From([first], first.source, unit=first.unit, row_level=first.row_level, unmatched=first.unmatched)
     where = conjuncts(select.args["where"].this) if select.args.get("where") else []
-    for join in select.args.get("joins") or []:
+    joins = list(select.args.get("joins") or [])
+    bound.sides = (first,) if first.private else ()
+    public = [] if first.private else [Met(first)]
+    for join in joins:
         lateral = beside(join.this, bound) if beside is not None else None
         if lateral is not None:
             _add_beside(bound, join, lateral, safe)
+            bound.fan_out *= lateral.fan_out
             continue
         right = resolve(join.this)
         if bound.row_level or right.row_level:
-            item = join.this if not right.private else select.args["from_"].this
+            item = join.this if not right.private else from_.this
             right = _at_most_one(bound, right, item, where, join, unique)
+        method = str(join.args.get("method") or "").upper()
+        ties = _tied(bound, right, _using(join, method, list(bound.relations), right))
+        if not right.private and method != "ASOF":  # which finds one row
+            public.append(Met(right, join, ties))
+        elif right.private:
+            back = [(name, fold(right.alias), owner) for name, owner in ties]
+            public = [
+                replace(m, ties=(*m.ties, *((n, r) for n, r, o in back if o == fold(m.relation.alias))))
+                for m in public
+            ]
         _add(bound, join, right, where, safe)
+        bound.sides += (right,) if right.private else ()
+    limit_public(bound, public, joins, where, most, from_.this, outer)
+    limit_own(bound, meeting or Meeting())
     return bound
+
+
+def _tied(bound: From, right: Relation, using: list[str]) -> tuple[tuple[str, str], ...]:
+    """The columns of USING whose values meet exactly, each with the relation on the left that has it."""
+    ties = []
+    for name in using:
+        here, there = _of(bound, name), next(f for f in right.fields if fold(f.name) == name)
+        owners = [fold(r.alias) for r in bound.relations for f in r.fields if f is here]
+        if len(owners) == 1 and meets_exactly(here.typed.type, there.typed.type):
+            ties.append((name, owners[0]))
+    return tuple(ties)
 
 
 def _add_beside(bound: From, join: exp.Join, right: Relation, safe: Safe) -> None:
@@ -194,9 +233,9 @@ def _without_ties(public: Relation, on: list[exp.Expr], join: exp.Join) -> Relat
             if isinstance(part, exp.EQ | exp.GT | exp.GTE | exp.LT | exp.LTE)
             else []
         )
-        own = [{fold(c.table) for c in side.find_all(exp.Column)} for side in sides]
-        theirs = [side for side, tables in zip(sides, own, strict=True) if tables == {fold(public.alias)}]
-        if len(theirs) != 1 or any(fold(public.alias) in tables and len(tables) > 1 for tables in own):
+        read = [{c.table for c in side.find_all(exp.Column)} for side in sides]
+        theirs = [side for side, tables in zip(sides, read, strict=True) if tables == {public.name}]
+        if len(theirs) != 1 or any(public.name in tables and len(tables) > 1 for tables in read):
             raise BindError(
                 f"ASOF joins compare columns of {public.alias} with those of the rows before it.",
                 span=span_of(join.args.get("on") or join),
@@ -208,7 +247,7 @@ def _without_ties(public: Relation, on: list[exp.Expr], join: exp.Join) -> Relat
     text = f"SELECT * FROM {to_sql(public.source)} QUALIFY {chosen}"
     query = parse_fragment(text)
     assert isinstance(query, exp.Select)
-    return replace(public, source=query.subquery(exp.to_identifier(public.alias, quoted=True), copy=False))
+    return replace(public, source=query.subquery(exp.to_identifier(public.name), copy=False))
 
 
 def _add(bound: From, join: exp.Join, right: Relation, where: list[exp.Expr], safe: Safe) -> None:
@@ -254,6 +293,10 @@ def _add(bound: From, join: exp.Join, right: Relation, where: list[exp.Expr], sa
     if method == "ASOF":
         right = _without_ties(right, on, join)
     bound.joins.append(_join(right.source, _kept(side, bound, right), kind, on, method == "ASOF"))
+    privacy = (left_private, right.private)
+    bound.unmatched = after_join(
+        bound.unmatched or right.unmatched, join, on, privacy, places_lost(names.relations)
+    )
     if side in ("LEFT", "FULL"):
         right = _optional(right)
     if side in ("RIGHT", "FULL"):
@@ -265,8 +308,8 @@ def _add(bound: From, join: exp.Join, right: Relation, where: list[exp.Expr], sa
         bound.relations = [replace(r, public_preserved=True) for r in bound.relations]
     if kind not in ("SEMI", "ANTI"):
         bound.relations.append(right)
-    elif right.private:
-        # Rows of the right side no longer show, but its table still takes part in the unit's rows.
+    else:
+        # Rows of the right side no longer show, but its table still takes part in the unit's rows, or is lent.
         bound.relations.append(replace(right, fields=()))
     bound.unit = _unit(bound.unit, right.unit if kind not in ("SEMI", "ANTI") else None, side)
     bound.row_level = bound.row_level or right.row_level
@@ -339,8 +382,10 @@ def _same_unit(
     if linked:
         if any(there.key for _, there in linked):
             bound.matched.add(fold(right.alias))
+            bound.keys[right.name] = [there for _, there in linked if there.key][:1]
         else:
             keys = [here for here, _ in linked if here.key]
+            bound.keys |= {r.name: [k] for k in keys for r in bound.relations for f in r.fields if f is k}
             bound.matched |= {
                 fold(r.alias) for r in bound.relations for f in r.fields if any(f is k for k in keys)
             }
@@ -422,7 +467,7 @@ def _at_most_one(
     pairs = [pair for part in parts if (pair := _fields(names, right, part)) is not None]
     pairs += [(_of(bound, name), next(f for f in right.fields if fold(f.name) == name)) for name in using]
     keys = [
-        (there if public is right else here).name
+        there if public is right else here
         for here, there in pairs
         if meets_exactly(here.typed.type, there.typed.type)
     ]
@@ -432,28 +477,24 @@ def _at_most_one(
             span=span_of(join.args.get("on") or join),
             hint="join on columns that are unique there, or ask the owner for a privacy unit column.",
         )
-    held = _one_row_each(public, list(dict.fromkeys(keys)))
+    held = _one_row_each(public, keys)
     if public is right:
         return held
     bound.relations, bound.source = [held], held.source
     return right
 
 
-def _one_row_each(public: Relation, keys: list[str]) -> Relation:
+def _one_row_each(public: Relation, keys: list[Field]) -> Relation:
     """The public relation, held to one row for each value of its keys, whatever becomes of it in the meantime."""
-    inner = public.source.copy()
-    inner.set("alias", exp.TableAlias(this=exp.to_identifier("dpsql_base", quoted=True)))
-    columns = ", ".join(to_sql(column(key, "dpsql_base")) for key in keys)
-    text = f"SELECT * FROM {to_sql(inner)} QUALIFY row_number() OVER (PARTITION BY {columns} ORDER BY {columns}) = 1"
-    query = parse_fragment(text)
+    columns = ", ".join(dict.fromkeys(to_sql(key.typed.node) for key in keys))
+    chosen = f"row_number() OVER (PARTITION BY {columns} ORDER BY {columns}) = 1"
+    query = parse_fragment(f"SELECT * FROM {to_sql(public.source)} QUALIFY {chosen}")
     assert isinstance(query, exp.Select)
-    return replace(public, source=query.subquery(exp.to_identifier(public.alias, quoted=True), copy=False))
+    return replace(public, source=query.subquery(exp.to_identifier(public.name), copy=False))
 
 
-def lent(relation: Relation, name: str, alias: str) -> Relation:
+def lent(relation: Relation, alias: str) -> Relation:
     """A public relation as it stands in an exact query: read from the engine under a lent name."""
-    fields = tuple(
-        replace(f, typed=replace(f.typed, node=column(f.name, alias)), public=True) for f in relation.fields
-    )
-    source = exp.alias_(exp.to_table(name, dialect="duckdb"), alias, table=True, quoted=True)
+    fields = tuple(replace(f, public=True) for f in relation.fields)
+    source = exp.alias_(exp.to_table(relation.inputs[0].name, dialect="duckdb"), relation.name, table=True)
     return replace(relation, alias=alias, fields=fields, source=source)

@@ -22,7 +22,7 @@ from dpsql.sql.expressions.types import Typed
 from dpsql.sql.naming import fresh_names, label_of_item
 from dpsql.sql.options import Call, call_of
 from dpsql.sql.relations.joins import From
-from dpsql.sql.relations.relation import UNIT, Field, Relation, column, fold
+from dpsql.sql.relations.relation import UNIT, Field, Relation, column, fold, own
 from dpsql.sql.stable.lift import KNOWN, Grouped
 from dpsql.sql.stable.steady import grouped_by, one_face
 
@@ -152,17 +152,15 @@ def per_unit_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> 
     inner_sql = f"SELECT {', '.join(items)} FROM {source} WHERE {' AND '.join(conditions)} GROUP BY {by}"
     alias = binder.name("rows")
     names_out = fresh_names(label_of_item(item) for item in select.expressions)
-    shown = [
-        f"{to_sql(t.node)} AS {to_sql(exp.to_identifier(n, quoted=True))}"
-        for n, t in zip(names_out, outputs, strict=True)
-    ]
+    shown = [f"{to_sql(typed.node)} AS {own(place)}" for place, typed in enumerate(outputs)]
     text = f"SELECT {', '.join([*shown, f'g.{UNIT} AS {UNIT}'])} FROM ({inner_sql}) AS g"
     text += f" WHERE {condition}" if condition else ""
     fields = []
-    for name, typed, item in zip(names_out, outputs, select.expressions, strict=True):
+    listed = zip(names_out, outputs, select.expressions, strict=True)
+    for place, (name, typed, item) in enumerate(listed):
         same = known.get(typed.node.name) if isinstance(typed.node, exp.Column) else None
         bounds = typed.bounds if typed.bounds is not None else bounds_of_own(item.unalias(), grouped, bound)
-        there = replace(typed, node=column(name, alias), bounds=bounds, constant=False)
+        there = replace(typed, node=column(own(place), alias), bounds=bounds, constant=False)
         fields.append(
             Field(name, there)
             if same is None
@@ -171,10 +169,11 @@ def per_unit_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> 
     tables = tuple(dict.fromkeys(t for r in bound.relations for t in r.tables))
     inner = parse_fragment(text)
     assert isinstance(inner, exp.Select)
-    subquery = inner.subquery(exp.to_identifier(alias, quoted=True), copy=False)
+    subquery = inner.subquery(exp.to_identifier(alias), copy=False)
+    alone = all(f is not None and f.is_unit for f in known.values())
     return Relation(
-        alias, tuple(fields), subquery, True, column(UNIT, alias), tables, bound.inputs, False,
-        bound.max_rows, all(f is not None and f.is_unit for f in known.values()), unit_type=bound.unit_type,
+        alias, alias, tuple(fields), subquery, True, column(UNIT, alias), tables, bound.inputs, False,
+        bound.max_rows, alone, unit_type=bound.unit_type, fan_out=1 if alone else bound.fan_out,
     )  # fmt: skip
 
 

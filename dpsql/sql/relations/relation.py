@@ -16,6 +16,7 @@ from dpsql.plan import Input
 from dpsql.policy import Table
 from dpsql.sql.dialect import span_of
 from dpsql.sql.expressions.types import Type, Typed
+from dpsql.sql.relations.unmatched import Lost, Unmatched, fails, is_null
 
 UNIT = "dpsql_unit"
 """Hidden name of the privacy unit in exact queries."""
@@ -36,6 +37,17 @@ def column(name: str, table: str | None = None) -> exp.Column:
     return made
 
 
+def own(place: int) -> str:
+    """The name of a derived relation's column in the exact query: by its place, whatever the analyst calls it."""
+    return f"c{place}"
+
+
+def moved(field: Field, name: str) -> exp.Column:
+    """A relation's column, where the relation stands under another name in the exact query."""
+    assert isinstance(field.typed.node, exp.Column)
+    return column(field.typed.node.name, name)
+
+
 @dataclass(frozen=True)
 class Field:
     """A column of a relation: the name that the analyst writes, and what it is in the exact query."""
@@ -51,6 +63,8 @@ class Field:
     """True when such a value stands in one row only: it is the key that paths lead to."""
     optional: bool = False
     """A unit's column that an outer join may leave empty, in rows that are another table's."""
+    lost: bool = False
+    """NULL in the rows of nobody of its relation."""
 
     def fixes_unit(self, other: Field) -> bool:
         """Whether rows in which the two are equal belong to one unit, by what the policy declares."""
@@ -61,11 +75,13 @@ class Field:
 class Relation:
     """One item of a FROM clause, or a whole joined FROM.
 
+    ``alias`` is what the analyst calls it, ``name`` what the exact query does: the binder's own, in one statement once.
     ``source`` stands in the exact FROM; ``unit`` is the unit's column there (None where each row is its own unit, or
     where the relation is public). ``tables`` are the private tables below, ``inputs`` the public relations lent.
     """
 
     alias: str
+    name: str
     fields: tuple[Field, ...]
     source: exp.Expr
     private: bool
@@ -80,8 +96,14 @@ class Relation:
     wheres: tuple[exp.Expr, ...] = ()
     """Conditions that joins add (units that must be equal)."""
     unit_type: Type | None = None
+    fan_out: int = 1
+    """Public rows that one private row of the tables below has met, at most."""
+    conditions: tuple[exp.Expr, ...] = ()
+    """What holds of every row, in terms of the fields' nodes: it may leave public groups out."""
     public_preserved: bool = False
     """True when rows of a public table stay without a match: its columns can be public keys."""
+    unmatched: Unmatched | None = None
+    """The outer join inside that keeps rows of nobody, which its rows are without."""
 
     @property
     def max_rows(self) -> int | None:
@@ -99,11 +121,11 @@ class Relation:
         known = [table.max_groups for table in self.tables if table.max_groups is not None]
         return max(known) if known else None
 
-    def renamed(self, alias: str) -> Relation:
-        """The same relation under another alias: its columns now hang on that name."""
-        fields = tuple(replace(f, typed=replace(f.typed, node=column(f.name, alias))) for f in self.fields)
-        unit = None if self.unit is None else column(UNIT, alias)
-        named = exp.TableAlias(this=exp.to_identifier(alias, quoted=True))
+    def renamed(self, alias: str, name: str) -> Relation:
+        """The same relation under another alias and name: its columns now hang on that name."""
+        fields = tuple(replace(f, typed=replace(f.typed, node=moved(f, name))) for f in self.fields)
+        unit = None if self.unit is None else column(UNIT, name)
+        named = exp.TableAlias(this=exp.to_identifier(name))
         if isinstance(self.source, exp.Subquery):
             source: exp.Expr = exp.Subquery(
                 this=self.source.this, alias=named
@@ -111,7 +133,58 @@ class Relation:
         else:
             source = self.source.copy()
             source.set("alias", named)
-        return replace(self, alias=alias, fields=fields, source=source, unit=unit)
+        pairs = [(f.typed.node, g.typed.node) for f, g in zip(self.fields, fields, strict=True)]
+        conditions = restated(self.conditions, pairs)
+        return replace(
+            self, alias=alias, name=name, fields=fields, source=source, unit=unit, conditions=conditions
+        )
+
+
+def places_lost(relations: Iterable[Relation]) -> Lost:
+    """Return the columns of private relations that are NULL in rows of nobody."""
+    private = [relation for relation in relations if relation.private]
+    nodes = [f.typed.node for r in private for f in r.fields if r.unmatched is None or f.lost]
+    nodes += [r.unit for r in private if r.unit is not None]
+    return frozenset((node.table, node.name) for node in nodes if isinstance(node, exp.Column))
+
+
+def with_unmatched(
+    relation: Relation,
+    found: Unmatched | None,
+    lost: Lost,
+    values: Iterable[exp.Expr],
+    conditions: Iterable[exp.Expr],
+) -> Relation:
+    """Return the relation that a subquery is, with what is known of rows of nobody.
+
+    Args:
+        found: the outer join that keeps them in the subquery.
+        lost: the columns of the subquery's FROM that are NULL in them.
+        values: what the relation's fields are in the subquery.
+        conditions: what it asks of its rows.
+    """
+    if found is None or any(fails(node, lost) for node in conditions):
+        return relation
+    pairs = zip(relation.fields, values, strict=True)
+    fields = tuple(replace(f, lost=is_null(value, lost)) for f, value in pairs)
+    return replace(relation, fields=fields, unmatched=replace(found, inside=True))
+
+
+def restated(
+    conditions: Iterable[exp.Expr], pairs: Iterable[tuple[exp.Expr, exp.Expr]]
+) -> tuple[exp.Expr, ...]:
+    """The conditions in terms of other columns, by pairs of the old and the new; without those that name still others."""
+    known = {(old.table, old.name): new for old, new in pairs if isinstance(old, exp.Column)}
+    found = []
+    for node in conditions:
+        holder = exp.Paren(this=node.copy())
+        inside = {"", *(table.alias_or_name for table in holder.find_all(exp.Table))}
+        columns = [c for c in holder.find_all(exp.Column) if c.table not in inside]
+        if columns and all((c.table, c.name) in known for c in columns):
+            for c in columns:
+                c.replace(known[c.table, c.name].copy())
+            found.append(holder.this)
+    return tuple(found)
 
 
 @dataclass
@@ -125,6 +198,8 @@ class Names:
     """Expressions bound beforehand under made-up names (subqueries)."""
     unit: exp.Expr | None = field(default=None, kw_only=True)
     """The unit of the rows in scope, where subqueries may ask for rows of the same unit."""
+    fan_out: int = field(default=1, kw_only=True)
+    """Public rows that one private row of this scope has met, at most."""
     outer: Names | None = field(default=None, kw_only=True)
     """The scope around a subquery: what a name means that means nothing inside."""
 

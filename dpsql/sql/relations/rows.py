@@ -10,9 +10,11 @@ from sqlglot import exp
 
 from dpsql.errors import BindError, PrivacyError, did_you_mean
 from dpsql.sql.dialect import span_of
+from dpsql.sql.expressions.lengths import length_of
 from dpsql.sql.expressions.meeting import need
 from dpsql.sql.expressions.types import Typed
 from dpsql.sql.relations.joins import From
+from dpsql.sql.relations.limits import conjuncts
 from dpsql.sql.relations.relation import (
     UNIT,
     Field,
@@ -21,7 +23,11 @@ from dpsql.sql.relations.relation import (
     column,
     fold,
     meets_exactly,
+    own,
+    places_lost,
+    restated,
     unit_domain,
+    with_unmatched,
 )
 from dpsql.sql.relations.walk import Env
 from dpsql.sql.relations.windows import Windows, first_of_each_unit, partitioned_by_unit, unit_column
@@ -43,13 +49,16 @@ def keep_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> Rela
     fields: list[Field] = []
     aliases: dict[str, exp.Expr] = {}
     windows = Windows(binder, bound, env)
-    for name, typed, same in _items(windows, select, aliases):
+    pairs: list[tuple[exp.Expr, exp.Expr]] = []
+    conditions = [*bound.conditions]
+    for place, (name, typed, same) in enumerate(_items(windows, select, aliases)):
         if any(fold(f.name) == fold(name) for f in fields):
             raise BindError(
                 f"two columns are called {name}.", span=span_of(select), hint="give one an alias."
             )
-        query = query.select(exp.alias_(typed.node.copy(), name, quoted=True), copy=False)
-        there = replace(typed, node=column(name, alias), constant=False)
+        query = query.select(exp.alias_(typed.node.copy(), own(place)), copy=False)
+        there = replace(typed, node=column(own(place), alias), constant=False)
+        pairs.append((typed.node, there.node))
         fields.append(
             Field(name, there)
             if same is None
@@ -58,14 +67,16 @@ def keep_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> Rela
             )
         )
     if bound.unit is not None:
-        query = query.select(exp.alias_(bound.unit.copy(), UNIT, quoted=True), copy=False)
+        query = query.select(exp.alias_(bound.unit.copy(), UNIT), copy=False)
     query = query.from_(bound.source.copy(), copy=False)
     for join in bound.joins:
         query = query.join(join.copy(), copy=False)
     if select.args.get("where"):
         inner = with_aliases(select.args["where"].this, aliases, bound.names)
         _no_window(inner)
-        query = query.where(binder.expression(inner, bound.names, env)[0].node, copy=False)
+        holds = binder.expression(inner, bound.names, env)[0].node
+        conditions += conjuncts(holds)
+        query = query.where(holds, copy=False)
     kept = None
     if qualify is not None:
         inner, scope = windows.read(with_aliases(qualify, aliases, bound.names))
@@ -76,11 +87,13 @@ def keep_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> Rela
     unit = None if bound.unit is None else column(UNIT, alias)
     tables = tuple(dict.fromkeys(t for r in bound.relations for t in r.tables))
     relation = Relation(
-        alias, tuple(fields), query.subquery(exp.to_identifier(alias, quoted=True), copy=False), True, unit, tables,
+        alias, alias, tuple(fields), query.subquery(exp.to_identifier(alias), copy=False), True, unit, tables,
         bound.inputs, bound.row_level, None if bound.row_level else bound.max_rows, unit_type=bound.unit_type,
-        per_unit=qualify is not None and first_of_each_unit(qualify, bound),
+        per_unit=qualify is not None and first_of_each_unit(qualify, bound), fan_out=bound.fan_out,
+        conditions=restated(conditions, pairs),
     )  # fmt: skip
-    return relation
+    values = [value for value, _ in pairs]
+    return with_unmatched(relation, bound.unmatched, places_lost(bound.relations), values, conditions)
 
 
 def _choice(select: exp.Select, bound: From) -> exp.Expr | None:
@@ -233,17 +246,8 @@ def columns_renamed(relation: Relation, names: list[str], place: exp.Expr) -> Re
     names = [*names, *(f.name for f in relation.fields[len(names) :])]
     if len({fold(name) for name in names}) < len(names):
         raise BindError("two columns have one name.", span=span, hint="give each its own.")
-    query = exp.Select()
-    fields = []
-    for name, f in zip(names, relation.fields, strict=True):
-        query = query.select(exp.alias_(f.typed.node.copy(), name, quoted=True), copy=False)
-        fields.append(replace(f, name=name, typed=replace(f.typed, node=column(name, relation.alias))))
-    if relation.unit is not None:
-        query = query.select(exp.alias_(relation.unit.copy(), UNIT, quoted=True), copy=False)
-    query = query.from_(relation.source.copy(), copy=False)
-    source = query.subquery(exp.to_identifier(relation.alias, quoted=True), copy=False)
-    unit = None if relation.unit is None else column(UNIT, relation.alias)
-    return replace(relation, fields=tuple(fields), source=source, unit=unit)
+    fields = tuple(replace(f, name=name) for name, f in zip(names, relation.fields, strict=True))
+    return replace(relation, fields=fields)
 
 
 def union_all(left: Relation, right: Relation, tree: exp.Expr, alias: str) -> Relation:
@@ -256,7 +260,7 @@ def union_all(left: Relation, right: Relation, tree: exp.Expr, alias: str) -> Re
     if len(left.fields) != len(right.fields):
         raise BindError("the two sides of UNION ALL have different numbers of columns.", span=span_of(tree))
     fields, halves = [], [exp.Select(), exp.Select()]
-    for mine, other in zip(left.fields, right.fields, strict=True):
+    for place, (mine, other) in enumerate(zip(left.fields, right.fields, strict=True)):
         if mine.typed.type.kind != other.typed.type.kind or mine.is_unit != other.is_unit:
             raise PrivacyError(
                 f"{mine.name} is not the same kind of column on both sides.",
@@ -266,23 +270,29 @@ def union_all(left: Relation, right: Relation, tree: exp.Expr, alias: str) -> Re
         bounds = None
         if mine.typed.bounds is not None and other.typed.bounds is not None:
             bounds = mine.typed.bounds.union(other.typed.bounds)
-        typed = replace(mine.typed, node=column(mine.name, alias), bounds=bounds, values=None)
+        typed = replace(mine.typed, node=column(own(place), alias), bounds=bounds, values=None)
+        if mine.typed.type.kind in ("TEXT", "LIST"):
+            sides = (mine.typed, other.typed)
+            longest = max(length_of(side) for side in sides)
+            sure = all(side.length is not None and not side.unchecked for side in sides)
+            typed = replace(typed, length=longest, unchecked=not sure)
         anchors, optional = mine.anchors & other.anchors, mine.optional or other.optional
-        fields.append(replace(mine, typed=typed, anchors=anchors, key=False, optional=optional))
+        lost = all(f.lost or side.unmatched is None for f, side in ((mine, left), (other, right)))
+        fields.append(replace(mine, typed=typed, anchors=anchors, key=False, optional=optional, lost=lost))
         for half, f in zip(halves, (mine, other), strict=True):
-            half.select(exp.alias_(f.typed.node.copy(), mine.name, quoted=True), copy=False)
+            half.select(exp.alias_(f.typed.node.copy(), own(place)), copy=False)
     for half, side in zip(halves, (left, right), strict=True):
         assert side.unit is not None
-        half.select(exp.alias_(side.unit.copy(), UNIT, quoted=True), copy=False)
+        half.select(exp.alias_(side.unit.copy(), UNIT), copy=False)
         half.from_(side.source.copy(), copy=False)
     source = exp.union(halves[0], halves[1], distinct=False, copy=False).subquery(
-        exp.to_identifier(alias, quoted=True), copy=False
+        exp.to_identifier(alias), copy=False
     )
     tables = tuple(dict.fromkeys((*left.tables, *right.tables)))
     inputs = tuple(dict.fromkeys((*left.inputs, *right.inputs)))
     known = [side.max_rows for side in (left, right)]
     rows = None if None in known else sum(r for r in known if r is not None)
     return Relation(
-        alias, tuple(fields), source, True, column(UNIT, alias), tables, inputs, rows_bound=rows,
-        unit_type=left.unit_type,
+        alias, alias, tuple(fields), source, True, column(UNIT, alias), tables, inputs, rows_bound=rows,
+        unit_type=left.unit_type, fan_out=max(left.fan_out, right.fan_out), unmatched=left.unmatched or right.unmatched,
     )  # fmt: skip

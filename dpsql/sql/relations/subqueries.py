@@ -22,8 +22,9 @@ from dpsql.sql.expressions.meeting import unify
 from dpsql.sql.expressions.types import BOOLEAN, Typed
 from dpsql.sql.modes import is_private_call
 from dpsql.sql.options import mode_of
-from dpsql.sql.relations.joins import From, conjuncts
-from dpsql.sql.relations.relation import Field, Names, Relation, column, fold, meets_exactly
+from dpsql.sql.relations.joins import From, lent
+from dpsql.sql.relations.limits import conjuncts
+from dpsql.sql.relations.relation import Field, Names, Relation, column, fold, meets_exactly, own
 from dpsql.sql.relations.walk import Env, outer_queries
 from dpsql.sql.stable.lift import Grouped
 
@@ -103,7 +104,7 @@ def _subquery(binder: Binder, query: exp.Expr, names: Names, env: Env) -> tuple[
         return place, _of_relation(binder, relation, place, names, env), list(relation.inputs)
     if isinstance(place, exp.Exists):
         query = exp.Select(expressions=[exp.alias_(exp.Exists(this=query.copy()), "found", quoted=True)])
-    public = binder.public_relation(query, env, "dpsql_sub")
+    public = binder.public_relation(query, env, binder.name("lent"))
     if key:
         binder.once[key] = public
     return place, *_apart(public, place, names)
@@ -127,12 +128,11 @@ def beside(binder: Binder, query: exp.Expr, names: Names, env: Env) -> Inner | N
     for item in items:
         relation = relations[id(item)]
         relation = relation if relation is not None else binder.lend(item, env)
-        # Under a name of its own in the exact query: what it is called here may be what another is called around it.
-        fresh[id(item)] = replace(relation.renamed(binder.name("inner")), alias=relation.alias)
+        fresh[id(item)] = relation.renamed(relation.alias, binder.name("inner"))
     scope = Names(tuple(r for r in fresh.values() if r is not None), outer=names)
     looks_out = _looks_out(select, scope)
     if looks_out if _aggregated(select) else private or looks_out:
-        bound = binder.from_of(select, fresh, env)
+        bound = binder.from_of(select, fresh, env, names)
         inside = replace(bound.names, outer=names)
         where = select.args.get("where")
         conditions = (expression(binder, where.this, inside, env)[0].node,) if where is not None else ()
@@ -211,7 +211,8 @@ def _of_relation(binder: Binder, relation: Relation, place: exp.Expr, names: Nam
     """``x IN (SELECT ... GROUP BY unit)`` and the like: rows of private queries that stand alone."""
     if not isinstance(place, exp.In) or relation.unit is None:
         raise _refusal(place, names, (relation,))
-    relation = relation.renamed(binder.name("inner"))
+    name = binder.name("inner")
+    relation = relation.renamed(name, name)
     items: list[exp.Expr] = [column(item.name, relation.alias) for item in relation.fields]
     pairs, same = _equal(binder, place, items, names, Names((relation,)), env)
     conditions = (*same, _linked(relation.unit, [relation], names, pairs, place))
@@ -222,8 +223,9 @@ def _of_relation(binder: Binder, relation: Relation, place: exp.Expr, names: Nam
 
 def _apart(relation: Relation, place: exp.Expr, names: Names) -> tuple[Typed, list[Input]]:
     """A public subquery, evaluated before the exact query runs, and lent to it."""
-    found, items = relation.inputs[0], [column(item.name) for item in relation.fields]
-    inner = exp.Select(expressions=items).from_(exp.to_table(found.name))
+    found, items = relation.inputs[0], [item.typed.node.copy() for item in relation.fields]
+    named = [exp.alias_(item, own(place)) for place, item in enumerate(items)]
+    inner = exp.Select(expressions=named).from_(lent(relation, relation.alias).source)
     if not isinstance(place, exp.In):
         _same_width(1, items, place)
         return Typed(inner.limit(1).subquery(), relation.fields[0].typed.type, None, False, None), [found]
@@ -239,7 +241,7 @@ def _apart(relation: Relation, place: exp.Expr, names: Names) -> tuple[Typed, li
                 hint="cast the subquery's column.",
             )
         nodes.append(left.node)
-        inner = inner.where(exp.Not(this=exp.Is(this=column(item.name), expression=exp.Null())))
+        inner = inner.where(exp.Not(this=exp.Is(this=item.typed.node.copy(), expression=exp.Null())))
     row = nodes[0] if len(nodes) == 1 else exp.Tuple(expressions=nodes)
     return Typed(exp.paren(exp.In(this=row, query=inner.subquery())), BOOLEAN, None, False, None), [found]
 

@@ -35,3 +35,16 @@ def same_unit(options: Options, names: Names, subject: str) -> None:
         "privacy_unit_column", f"{named} is not the privacy unit of {subject}.",
         "the policy declares the unit; a query can restate it, never change it.", PrivacyError,
     )  # fmt: skip
+
+
+def protected(bound: From, max_rows: int | None, row_budget: int | None = None) -> tuple[str, ...]:
+    """Who is protected, in a sentence."""
+    if bound.row_level:
+        return (f"Each row of {bound.subject} is protected.",)
+    ends = [t.unit_path[-1] for r in bound.relations for t in r.tables if t.unit_path]
+    direct = all(len(t.unit_path) == 1 for r in bound.relations for t in r.tables)
+    units = " and ".join(dict.fromkeys(e.column if direct else f"{e.table}.{e.column}" for e in ends))
+    rows = row_budget if row_budget is not None else max_rows
+    where = "in all" if row_budget else "in one group"
+    counted = f", with at most {rows} row{'s' if rows != 1 else ''} {where}"
+    return (f"Each {units} in {bound.subject} is protected{counted if rows is not None else ''}.",)

@@ -83,7 +83,7 @@ class Windows:
         """
         if not self.made:
             return query if where is None else query.where(where, copy=False)
-        aliases = {relation.alias for relation in self.bound.relations}
+        aliases = {relation.name for relation in self.bound.relations}
         inner, outer = exp.Select(), exp.Select(expressions=query.expressions)
         if where is not None:
             outer.where(where, copy=False)

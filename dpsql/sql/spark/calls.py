@@ -95,8 +95,25 @@ def named(name: str, given: list[Value]) -> Value:
 
 
 def _hash(given: list[Value]) -> Value:
-    """Of one hash, mixed again; of values, mixed one after another."""
-    return Value(f"xxhash64({', '.join(bits(v) if v.type == HASH else v.sql for v in given)})", HASH)
+    """Of one hash, mixed again; of values, mixed one after another.
+
+    Spark passes over what is missing and over the ends of lists, so where there are several values, which of them are
+    missing is mixed in too. Else (NULL, 1) and (1, NULL) had one hash, and the order in which rows arrive, which other
+    units' rows can change, would choose between them.
+    """
+    parts = [bits(v) if v.type == HASH else v.sql for v in given]
+    shapes = [shape for v in given for shape in _shape(v.sql, v.type)]
+    if len(given) > 1 or shapes:
+        parts += [f"({v.sql} IS NULL)" for v in given if v.type != HASH]
+    return Value(f"xxhash64({', '.join([*parts, *shapes])})", HASH)
+
+
+def _shape(text: str, kind: Type) -> list[str]:
+    """How long a list is, and which of its elements are missing."""
+    if kind.element is None:
+        return []
+    within = ["v IS NULL", *_shape("v", kind.element)]
+    return [f"size({text})", *(f"transform({text}, v -> {part})" for part in within)]
 
 
 # -- numbers ----------------------------------------------------------------------------------------------------

@@ -156,8 +156,10 @@ def _in(values: Values, node: exp.Expr) -> Value:
     select = query.this if isinstance(query, exp.Subquery) else query
     if isinstance(node.this, exp.Tuple):  # a row of values is one column in DuckDB and several in Spark
         select = select.copy()
-        if len(select.expressions) == 1 and isinstance(select.expressions[0], exp.Tuple):
-            select.set("expressions", [item.copy() for item in select.expressions[0].expressions])
+        row = select.expressions[0].unalias() if len(select.expressions) == 1 else None
+        if isinstance(row, exp.Tuple):
+            named = [exp.alias_(item.copy(), f"o{i}") for i, item in enumerate(row.expressions)]
+            select.set("expressions", named)
         left = ", ".join(values.of(item).sql for item in node.this.expressions)
         return Value(f"(({left}) IN ({values.nested(select)[0]}))", BOOLEAN)
     value = values.of(node.this)

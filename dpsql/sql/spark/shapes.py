@@ -63,19 +63,15 @@ def of_distinct_values(node: exp.Select) -> exp.Select:
     Spark knows it for doubles only, and would hold all values in one task's memory; sums over the distinct values may
     spill, and take any type.
     """
-    item = node.expressions[0].unalias() if len(node.expressions) == 1 else None
+    asked = _quantile_of(node.expressions[0].unalias()) if len(node.expressions) == 1 else None
     from_ = node.args.get("from_")
-    if (
-        not isinstance(item, exp.WithinGroup)
-        or not isinstance(item.this, exp.PercentileDisc)
-        or from_ is None
-    ):
+    if asked is None or from_ is None:
         return node
     if any(
         node.args.get(key) for key in ("group", "joins", "with_", "qualify", "order", "limit", "distinct")
     ):
         return node
-    value, at = to_sql(item.expression.expressions[0].this), to_sql(item.this.this)
+    value, at = map(to_sql, asked)
     where = f" AND ({to_sql(node.args['where'].this)})" if node.args.get("where") is not None else ""
     counted = f"SELECT {value} AS v, COUNT(*) AS c FROM {to_sql(from_.this)} WHERE ({value}) IS NOT NULL{where} GROUP BY 1"
     summed = f"SELECT v, SUM(c) OVER (ORDER BY v) AS upto, SUM(c) OVER () AS n FROM ({counted}) AS counted"
@@ -85,3 +81,15 @@ def of_distinct_values(node: exp.Select) -> exp.Select:
     )
     assert isinstance(made, exp.Select)
     return made
+
+
+def _quantile_of(item: exp.Expr) -> tuple[exp.Expr, exp.Expr] | None:
+    """The value and the share: as plans have it, and ``QUANTILE_DISC(v, p ORDER BY v)``, as it is in normal form."""
+    if isinstance(item, exp.WithinGroup) and isinstance(item.this, exp.PercentileDisc):
+        return item.expression.expressions[0].this, item.this.this
+    if not isinstance(item, exp.PercentileDisc) or not isinstance(item.expression, exp.Order):
+        return None
+    (by, *more) = item.expression.expressions
+    if more or by.args.get("desc") or by.this != item.this:
+        return None
+    return item.this, item.expression.this

@@ -18,12 +18,12 @@ from dpsql.mechanisms.subsample import (
     BlockMean,
     BlockMedian,
     Combiner,
+    Coordinates,
     Range,
     WinsorizedMean,
 )
 from dpsql.mechanisms.votes import FeatureVotes, NoisyMode, Participation, StableMode
 from dpsql.sql.dialect import span_of
-from dpsql.sql.options import Options
 from dpsql.sql.relations.relation import Field
 
 if TYPE_CHECKING:
@@ -35,18 +35,48 @@ COMBINERS = (
 _POINTS = 1 << 16
 
 
-def combiner_name(options: Options, f: Field) -> str:
-    wanted = options.get("combine")
+NUMERIC = ("mean", "median", "trimmed_mean", "winsorized_mean")
+
+
+def width(this: Subsample, f: Field) -> int | None:
+    """How many coordinates a result has; None where it is no vector of public length."""
+    element = f.typed.type.element
+    known = this.returns.length if this.returns is not None else None
+    return known if element is not None and element.numeric else None
+
+
+def combiner_name(this: Subsample, f: Field) -> str:
+    """The combiner of one output, which its type must fit.
+
+    Raises:
+        BindError: it does not.
+    """
+    options, wanted = this.options, this.options.get("combine")
+    vector = width(this, f) is not None
     if wanted is None:
-        return "median" if f.typed.type.numeric else "noisy_mode"
-    numeric = wanted in ("mean", "median", "trimmed_mean", "winsorized_mean")
-    if numeric and not f.typed.type.numeric:
+        return "median" if f.typed.type.numeric or vector else "noisy_mode"
+    element = f.typed.type.element
+    if (
+        wanted in NUMERIC
+        and this.returns is not None
+        and element is not None
+        and element.numeric
+        and not vector
+    ):
+        raise options.refuse(
+            "combine", f"{wanted} needs to know how long the lists of {f.name} are.",
+            "register the function with length = ..., the same for every block.",
+        )  # fmt: skip
+    if wanted in NUMERIC and not f.typed.type.numeric and not vector:
         raise options.refuse(
             "combine", f"{wanted} needs numbers, and {f.name} is {f.typed.type.sql}.", "use 'noisy_mode'."
         )
-    if wanted == "noisy_votes" and f.typed.type.kind not in ("LIST", "TEXT"):
+    kind = element if element is not None else f.typed.type
+    if wanted == "noisy_votes" and kind.kind != "TEXT":
         raise options.refuse(
-            "combine", f"noisy_votes are for lists, and {f.name} is {f.typed.type.sql}.", "use 'noisy_mode'."
+            "combine",
+            f"noisy_votes are for texts and lists of them, and {f.name} is {f.typed.type.sql}.",
+            "use 'noisy_mode'.",
         )
     return str(wanted)
 
@@ -58,7 +88,8 @@ def needs_delta(this: Subsample, f: Field, kind: str) -> bool:
 def candidates_of(this: Subsample, f: Field) -> tuple[Any, ...] | None:
     given = this.options.get("candidates")
     if given is not None:
-        return tuple(given) if this.by_function else _as_results(this, f, given)
+        known = not this.by_function or (this.returns is not None and not this.returns.many)
+        return _as_results(this, f, given) if known else tuple(given)
     if f.typed.values is not None:
         return tuple(f.typed.values)
     return (True, False) if f.typed.type.kind == "BOOLEAN" else None
@@ -118,6 +149,16 @@ def combiner(
     if bounds[0] == bounds[1]:
         raise this.options.refuse("bounds", "the bounds leave no room.")
     grid = Range(bounds[0], bounds[1], _POINTS)
+    if (many := width(this, f)) is not None:
+        share = epsilon / many
+        return Coordinates(f.name, tuple(_numeric(this, f, kind, grid, share) for _ in range(many)))
+    return _numeric(this, f, kind, grid, epsilon)
+
+
+def _numeric(
+    this: Subsample, f: Field, kind: str, grid: Range, epsilon: Fraction
+) -> BlockMean | BlockMedian | WinsorizedMean:
+    """What combines numbers, or one coordinate of vectors."""
     if kind == "median":
         return BlockMedian(f.name, grid, epsilon)
     part = this.options.get("trim")

@@ -17,13 +17,14 @@ from sqlglot import exp
 from dpsql.errors import BindError, PrivacyError
 from dpsql.mechanisms.blocks import Rows
 from dpsql.sql import safe
-from dpsql.sql.dialect import parse_fragment, span_of, to_sql
+from dpsql.sql.dialect import parse_fragment, span_of, to_sql, without_modes
 from dpsql.sql.expressions.functions import ALIASES, DATE_PARTS, FUNCTIONS, NOT_LISTED, SHAPES
 from dpsql.sql.expressions.types import Type, Typed
 from dpsql.sql.naming import fresh_names, label_of
 from dpsql.sql.options import call_of
 from dpsql.sql.public import Schema, schemas
-from dpsql.sql.relations.relation import Field, Relation, column, fold
+from dpsql.sql.relations.joins import lent
+from dpsql.sql.relations.relation import Field, Relation, column, fold, own
 from dpsql.sql.relations.units import whole_unit
 from dpsql.sql.stable.steady import one_face
 
@@ -131,7 +132,7 @@ class Each:
             Field(name, Typed(column(name), Type.parse(kind)))
             for name, (_, kind) in zip(names, found, strict=True)
         )
-        listed = ", ".join(to_sql(exp.to_identifier(name, quoted=True)) for name in names)
+        listed = ", ".join(own(place) for place in range(len(names)))
         return f"SELECT * FROM ({sql}) AS answer({listed})", fields
 
     def _schemas(self) -> dict[str, Schema]:
@@ -185,38 +186,44 @@ class Each:
         """A private relation, or None where the name is public."""
         cte = self.env.get(fold(node.name))
         if cte is not None:
-            return None if cte.private is None else cte.private.renamed(self.binder.name("source"))
+            return None if cte.private is None else self._named(cte.private)
         table = self.binder.catalog.find(node.name, span_of(node))
         if table.public:
             self.binder.public[table.name] = None
             return None
-        return self.binder.catalog.relation(table, self.binder.name("source"))
+        name = self.binder.name("source")
+        return self.binder.catalog.relation(table, name, name)
+
+    def _named(self, relation: Relation) -> Relation:
+        name = self.binder.name("source")
+        return relation.renamed(name, name)
 
     def _public(self, node: exp.Table, alias: exp.Expr) -> exp.Expr:
-        plain = exp.to_table(node.name, dialect="duckdb")
+        plain = exp.Table(this=exp.to_identifier(node.name, quoted=True))
         query = exp.Select(expressions=[exp.Star()]).from_(plain)
         relation = self.binder.public_relation(query, self.env, self.binder.name("public"))
         self.binder.lent_inputs.update(dict.fromkeys(relation.inputs))
-        made = exp.to_table(relation.inputs[0].name, dialect="duckdb")
-        made.set("alias", alias.copy())
-        return made
+        listed = [exp.alias_(f.typed.node.copy(), f.name, quoted=True) for f in relation.fields]
+        inner = exp.Select(expressions=listed).from_(lent(relation, relation.alias).source)
+        return exp.Subquery(this=inner, alias=alias.copy())
 
     def _block(self, relation: Relation, alias: exp.Expr) -> exp.Expr:
         """The block's rows of a private relation; what is asked twice is read once."""
         self.private.append(relation)
-        items, kept, columns = [f"{self.number(relation, relation.unit)} AS block"], [], []
+        items, kept = [f"{self.number(relation, relation.unit)} AS block"], []
+        columns: list[tuple[str, str]] = []
         for f in relation.fields:
-            lent = _lent_as(f.typed.type)
-            if f.hidden or lent is None or (self._names is not None and fold(f.name) not in self._names):
+            kind = _lent_as(f.typed.type)
+            if f.hidden or kind is None or (self._names is not None and fold(f.name) not in self._names):
                 continue
             name = to_sql(exp.to_identifier(f.name, quoted=True))
             sql = to_sql(one_face(f.typed).node)  # equals have no order to sort them by
-            back = lent == f.typed.type.sql
-            items.append(f"{sql if back else f'CAST({sql} AS VARCHAR)'} AS {name}")
+            back = kind == f.typed.type.sql
+            items.append(f"{sql if back else f'CAST({sql} AS VARCHAR)'} AS {own(len(columns))}")
             kept.append(f"{name if back else f'CAST({name} AS {f.typed.type.sql})'} AS {name}")
-            columns.append((f.name, lent))
+            columns.append((f.name, kind))
         if not columns:  # only that there are rows matters
-            items.append("TRUE AS present")
+            items.append(f"TRUE AS {own(0)}")
             kept, columns = ["present"], [("present", "BOOLEAN")]
         text = (
             f"SELECT {', '.join(items)} FROM {to_sql(relation.source)}{self.turns(relation, relation.unit)}"
@@ -237,7 +244,7 @@ def _label(item: exp.Expr) -> str:
         return label_of(call)
     if item.alias_or_name:
         return str(item.alias_or_name)
-    return to_sql(item.this if isinstance(item, exp.Subquery) else item)
+    return to_sql(without_modes(item.this if isinstance(item, exp.Subquery) else item))
 
 
 def _allow(node: exp.Expr) -> None:
@@ -324,7 +331,7 @@ def _one_kind_of_unit(private: list[Relation], tree: exp.Expr) -> None:
 def _one_kind_of_row(private: list[Relation], tree: exp.Expr) -> None:
     """A row that is its own unit is dealt by all that it says: read twice, with other columns, it would be in two blocks."""
     kinds: dict[str, tuple[str, ...]] = {}
-    for relation in (r.renamed("same") for r in private if r.unit is None):
+    for relation in (r.renamed("same", "same") for r in private if r.unit is None):
         said = (to_sql(relation.source), *(to_sql(f.typed.node) for f in relation.fields))
         for table in relation.tables:
             if kinds.setdefault(table.name, said) != said:

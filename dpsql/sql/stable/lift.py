@@ -19,7 +19,7 @@ from dpsql.sql.dialect import parse_fragment, span_of, to_sql
 from dpsql.sql.expressions.types import BIGINT, DOUBLE, Type, Typed
 from dpsql.sql.naming import fresh_names, label_of
 from dpsql.sql.options import Call, call_of
-from dpsql.sql.relations.relation import Field, Names, Relation, column, fold
+from dpsql.sql.relations.relation import Field, Names, Relation, column, fold, own
 from dpsql.sql.relations.units import holder
 from dpsql.sql.stable.steady import grouped_by, least_face, one_face, steady
 
@@ -46,17 +46,20 @@ KNOWN = frozenset({*_NUMERIC, *_ANY, "COUNT", "COUNT_IF", "MEAN"})
 
 @dataclass(frozen=True)
 class Lifted:
-    """A query whose first column is the block, and its other columns."""
+    """A query whose first column is the block, and its other columns: in SQL they are called by their places."""
 
     sql: str
     fields: tuple[Field, ...]
     single: bool
     """One row per block, by its form."""
 
-    def relation(self, alias: str) -> Relation:
-        fields = tuple(replace(f, typed=replace(f.typed, node=column(f.name, alias))) for f in self.fields)
-        source: exp.Expr = parse_fragment(f"SELECT * FROM ({self.sql}) AS {alias}").args["from_"].this
-        return Relation(alias, fields, source, True)
+    def relation(self, alias: str, name: str) -> Relation:
+        fields = tuple(
+            replace(f, typed=replace(f.typed, node=column(own(place), name)))
+            for place, f in enumerate(self.fields)
+        )
+        source: exp.Expr = parse_fragment(f"SELECT * FROM ({self.sql}) AS {name}").args["from_"].this
+        return Relation(alias, name, fields, source, True)
 
 
 Ctes = dict[str, tuple[exp.Expr, "Ctes"]]
@@ -149,9 +152,10 @@ class Lifter:
             alias = item.alias_or_name or self.binder.name("derived")
             here, self.ctes = self.ctes, cte[1] if cte is not None else self.ctes
             lifted = self.query(inner, env)
-            relation, self.one = lifted.relation(alias), lifted.single
+            name = self.binder.name("lifted")
+            relation, self.one = lifted.relation(alias, name), lifted.single
             self.ctes = here
-            return Names((relation,)), f" FROM {to_sql(relation.source)}", to_sql(column(BLOCK, alias)), ""
+            return Names((relation,)), f" FROM {to_sql(relation.source)}", to_sql(column(BLOCK, name)), ""
         bound = self.binder.private_from(tree, env)
         self.one = False
         self.bound.append(bound)
@@ -163,7 +167,7 @@ class Lifter:
         return bound.names, text + self.turns(private, bound.unit), self.number(private, bound.unit), owned
 
     def _rows(self, tree: exp.Select, names: Names, source: str, block: str) -> Lifted:
-        items, fields = [f"{block} AS {BLOCK}"], []
+        items, fields = [f"{block} AS {BLOCK}"], list[Field]()
         for item in tree.expressions:
             if item.is_star:
                 if len([value for value in item.args.values() if value]) > (
@@ -171,14 +175,12 @@ class Lifter:
                 ):
                     raise _unliftable(item, "such a *")
                 for _alias, f in names.fields():
-                    items.append(
-                        f"{to_sql(f.typed.node)} AS {to_sql(exp.to_identifier(f.name, quoted=True))}"
-                    )
+                    items.append(f"{to_sql(f.typed.node)} AS {own(len(fields))}")
                     fields.append(f)
                 continue
             typed = safe.total(item.unalias(), names)
             name = item.alias_or_name or self.binder.name("column")
-            items.append(f"{to_sql(typed.node)} AS {to_sql(exp.to_identifier(name, quoted=True))}")
+            items.append(f"{to_sql(typed.node)} AS {own(len(fields))}")
             fields.append(Field(name, typed))
         text = f"SELECT {', '.join(items)}{source}"
         return self._cut(tree, text, tuple(fields), names, block)
@@ -245,7 +247,7 @@ class Lifter:
             every = f"range({self.blocks}) AS every({BLOCK}) LEFT JOIN {grouped} ON g.{BLOCK} = every.{BLOCK}"
             grouped = f"(SELECT {', '.join([f'every.{BLOCK}', *also])} FROM {every}) AS g"
         shown = [f"g.{BLOCK} AS {BLOCK}"]
-        shown += [f"{to_sql(t.node)} AS {to_sql(exp.to_identifier(n, quoted=True))}" for n, t in outputs]
+        shown += [f"{to_sql(t.node)} AS {own(place)}" for place, (_, t) in enumerate(outputs)]
         text = f"SELECT {', '.join(shown)} FROM {grouped}" + (f" WHERE {condition}" if condition else "")
         limit = tree.args.get("limit")
         if limit is not None:
@@ -289,7 +291,7 @@ class Grouped:
     made: dict[str, tuple[str, Typed]]
 
     def column(self, node: exp.Column) -> Typed:
-        if node.table == "g":
+        if node.meta.get(_ABOVE):
             for name, typed, _ in self.keys:
                 if name == node.name:
                     return replace(typed, node=node.copy(), constant=False)
@@ -305,7 +307,7 @@ class Grouped:
     def rewrite(self, node: exp.Expr) -> exp.Expr:
         for name, _, key in self.keys:
             if node == key:
-                return column(name, "g")
+                return _above(name)
         call = call_of(node)
         if call is not None and call.name in KNOWN:
             return self._made(call)
@@ -319,8 +321,18 @@ class Grouped:
         text = to_sql(call.node)
         if text not in self.made:
             sql, kind = aggregate_sql(call, self.names)
-            self.made[text] = (sql, Typed(column(f"a{len(self.made)}", "g"), kind))
+            self.made[text] = (sql, Typed(_above(f"a{len(self.made)}"), kind))
         return self.made[text][1].node.copy()
+
+
+_ABOVE = "dpsql_above"
+
+
+def _above(name: str) -> exp.Column:
+    """A column of the aggregation: known by a mark of ours, so that an analyst's alias ``g`` is not taken for it."""
+    made = column(name, "g")
+    made.meta[_ABOVE] = True
+    return made
 
 
 def _all_of(sql: str, typed: Typed) -> list[str]:

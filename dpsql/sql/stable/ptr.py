@@ -17,9 +17,10 @@ from dpsql.mechanisms.ptr import Item, Stable, Test, stability_test
 from dpsql.sql.dialect import span_of, to_sql
 from dpsql.sql.expressions.types import Typed
 from dpsql.sql.naming import fresh_names, label_of
-from dpsql.sql.noisy.block import Block, protected
+from dpsql.sql.noisy.block import Block
 from dpsql.sql.noisy.deal import deal
 from dpsql.sql.noisy.domain import public_domain
+from dpsql.sql.noisy.refusals import refuse_nobody
 from dpsql.sql.noisy.registry import TABLE
 from dpsql.sql.options import (
     COMMON,
@@ -33,7 +34,7 @@ from dpsql.sql.options import (
     refuse_equals,
 )
 from dpsql.sql.relations.relation import column
-from dpsql.sql.relations.units import same_unit
+from dpsql.sql.relations.units import protected, same_unit
 from dpsql.sql.rewrite import bounded_rows
 
 if TYPE_CHECKING:
@@ -121,11 +122,15 @@ class StableBlock:
             if not typed.type.numeric:
                 raise BindError("IQR needs a number.", span=span_of(call.args[0]))
             values = {"v": f"CAST({values['v']} AS DOUBLE)"}
+            ends = typed.bounds
+            widest = None
+            if ends is not None and ends.low is not None and ends.high is not None:
+                widest = min(ends.high - ends.low, Fraction(2) ** 1023)
 
             def iqr(query: str, epsilon: Fraction, delta: Fraction) -> Item:
                 noise = self._noise(epsilon / 2, delta / 2, proposals.iqr_sensitivity())
                 return proposals.Iqr(
-                    name, query, self.test(epsilon / 2, self._test_delta(delta)), noise, rows
+                    name, query, self.test(epsilon / 2, self._test_delta(delta)), noise, rows, widest
                 )
 
             return Asked(*common, values, "DOUBLE", iqr, True)
@@ -228,8 +233,7 @@ class PtrBlock(Block):
     condition_sql: str | None = None
 
     def bind(self) -> None:
-        where = self.select.args.get("where")
-        self.condition_sql = to_sql(self.condition(where.this).node) if where else None
+        self.condition_sql = self.where()
         distinct = self.select.args.get("distinct")
         if distinct is not None:
             raise BindError(
@@ -280,6 +284,7 @@ class PtrBlock(Block):
     def _aggregate(self, call: Call) -> exp.Expr:
         text = self._spelling_of_call(call)
         if text not in self.asked:
+            refuse_nobody(self, call)
             taken = [*(key.name for key in self.keys.values()), *(a.name for a in self.asked.values())]
             name = fresh_names([*taken, self.aliases.get(text, label_of(call))])[-1]
             self.asked[text] = self.stable.ask(call, name)
@@ -303,7 +308,10 @@ class PtrBlock(Block):
         rows, groups = self.stable.rows, self.stable.groups if keys else None
         made = []
         for part, found in zip(share.parts, asked, strict=True):
-            query = bounded_rows(self.bound, self.condition_sql, keys, found.values, rows, groups, domain)
+            query = bounded_rows(
+                self.bound, self.condition_sql, keys, found.values, rows, groups, domain,
+                self.domain is not None and self.domain.nullable,
+            )  # fmt: skip
             made.append(found.make(query, part, share.delta / len(asked)))
         operator = Stable(tuple(made), tuple(key.name for key in keys), domain, self.confidence)
         columns = [(key.name, key.type) for key in keys]

@@ -13,15 +13,16 @@ from dpsql import plan
 from dpsql.errors import BindError, PrivacyError
 from dpsql.mechanisms.base import SALT, Operator
 from dpsql.mechanisms.blocks import (
+    RUNS,
     BlockQueries,
     LiftedBlocks,
     PythonBlocks,
     Source,
-    Turns,
     block_number,
     version_of,
 )
 from dpsql.mechanisms.near import NearBlocks
+from dpsql.mechanisms.returned import Returns
 from dpsql.mechanisms.subsample import BlockMean, BlockMedian, Combiner, SubsampleAggregate, WinsorizedMean
 from dpsql.mechanisms.votes import Participation, textbook_sampling
 from dpsql.sql import safe
@@ -33,10 +34,11 @@ from dpsql.sql.options import COMMON, Options, Readers, number, one_of, pair, po
 from dpsql.sql.relations.joins import From
 from dpsql.sql.relations.relation import Field, Names, Relation, column
 from dpsql.sql.relations.units import holder, same_unit, whole_unit
-from dpsql.sql.stable.combine import COMBINERS, combiner, combiner_name, feature_votes, needs_delta
+from dpsql.sql.stable.combine import COMBINERS, combiner, combiner_name, feature_votes, needs_delta, width
 from dpsql.sql.stable.each import Each
 from dpsql.sql.stable.lift import Lifter
 from dpsql.sql.stable.near import near
+from dpsql.sql.stable.registered import sql_type
 from dpsql.sql.stable.steady import one_face
 
 if TYPE_CHECKING:
@@ -118,6 +120,12 @@ class Subsample:
         """Whether results are Python's, of types that nobody knows beforehand."""
         return _registered(self) is not None
 
+    @property
+    def returns(self) -> Returns | None:
+        """What a registered function is declared to return."""
+        found = _registered(self)
+        return self.binder.catalog.functions[found[1].name.lower()].returns if found is not None else None
+
     def unit(self, relation: Relation, unit: exp.Expr | None) -> str:
         """What decides a row's block: its privacy unit, or for rows that are units, all that the row says."""
         if unit is not None:
@@ -175,7 +183,7 @@ class Textbook(Sampling):
     def _drawn(self, key: str) -> str:
         """A join with the runs that a unit is in: one hash per pair, the coin of a run is made once."""
         coin = f"hash(xor(hash(runs.turn), CAST({SALT} AS UBIGINT)))"
-        runs = f"(SELECT runs.turn, {coin} AS coin FROM {Turns(self.total).text}) AS turns"
+        runs = f"(SELECT runs.turn, {coin} AS coin FROM {RUNS}) AS turns"
         return f" JOIN {runs} ON (hash(xor(hash({key}), turns.coin)) >> 2) < {math.floor(self.q * 2**62)}"
 
     def turns(self, relation: Relation, unit: exp.Expr | None) -> str:
@@ -194,7 +202,7 @@ class Textbook(Sampling):
         ids = " UNION ".join(
             f"SELECT DISTINCT {key} AS k FROM {source} WHERE {key} IS NOT NULL" for key, source in found
         )
-        counted = f"SELECT ids.k, COUNT(*) AS n FROM ({ids}) AS ids{self._drawn('ids.k')} GROUP BY 1"
+        counted = f"SELECT ids.k, COUNT(*) AS n FROM ({ids}) AS ids{self._drawn('ids.k')} GROUP BY ids.k"
         return Participation(f"SELECT MAX(n) AS most FROM ({counted}) AS c", self.q, self.total)
 
 
@@ -229,7 +237,7 @@ def subsample_block(binder: Binder, select: exp.Select, options: Options, env: E
     fields = found.fields
     if select.args.get("order") and select.args.get("limit") is None:
         select.set("order", None)
-    kinds = [combiner_name(options, f) for f in fields]
+    kinds = [combiner_name(this, f) for f in fields]
     confidence = options.confidence
     deltas = sum(needs_delta(this, f, kind) for f, kind in zip(fields, kinds, strict=True))
     share = deal(binder, options, select, [(None, None)] * len(fields), deltas)
@@ -256,14 +264,21 @@ def subsample_block(binder: Binder, select: exp.Select, options: Options, env: E
         source = _nearer(this, found, sampling, combiners)
         operator = SubsampleAggregate(source, combiners, confidence, participation)
         for f, kind in zip(fields, kinds, strict=True):
-            numeric = kind in ("mean", "trimmed_mean", "winsorized_mean")
-            columns.append((f.name, "DOUBLE" if numeric or kind == "median" else f.typed.type.sql))
+            numeric = kind in ("mean", "trimmed_mean", "winsorized_mean") and width(this, f) is None
+            columns.append(
+                (
+                    f.name,
+                    "DOUBLE"
+                    if numeric or (kind == "median" and width(this, f) is None)
+                    else f.typed.type.sql,
+                )
+            )
             if numeric:
                 columns += [(f"{f.name}__low", "DOUBLE"), (f"{f.name}__high", "DOUBLE")]
                 shown[f.name] = True
-    binder.blocks.append(
-        plan.Block(name, operator, tuple(columns), tuple(binder.lent_inputs), (_said(this),), confidence)
-    )
+    own = (item for bound in found.bound for item in bound.inputs)
+    inputs = tuple(dict.fromkeys((*binder.lent_inputs, *own)))
+    binder.blocks.append(plan.Block(name, operator, tuple(columns), inputs, (_said(this),), confidence))
     outputs = [column(f.name) for f in fields]
     for key in ("joins", "where", "group", "having", "order", "limit", "with_", "qualify", "distinct"):
         select.set(key, None)
@@ -394,11 +409,20 @@ def _python(this: Subsample, found: tuple[str, exp.Expr], sampling: Sampling) ->
         sampling.total,
         call.name.lower(),
         name,
-        function,
-        version_of(function),
+        function.function,
+        version_of(function.function),
         tuple(as_text),
+        function.returns,
     )
-    kind = DOUBLE if this.options.get("bounds") is not None else TEXT
+    if function.returns is not None:
+        kind = sql_type(function.returns)
+    else:
+        kind = DOUBLE if this.options.get("bounds") is not None else TEXT
+        if kind is DOUBLE:
+            this.binder.notes.append(
+                f"what {call.name.lower()} returns is not declared: a result that is not one number counts as the middle of "
+                "the bounds; register it with returns=... to have that checked"
+            )
     return Found(made, (Field(name, Typed(column(name), kind)),), [(key, source)])
 
 

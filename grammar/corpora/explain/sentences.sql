@@ -16,15 +16,15 @@ SELECT WITH DP OPTIONS (epsilon = 1) ward, AVG(amount) AS mean FROM visits GROUP
 ----
 1. Each patient_id in visits is protected, with at most 10 rows in one group.
 2. Groups are public (declared by the policy): all of them appear; one privacy unit counts in at most 3 of them.
-3. avg(amount): average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count.
+3. avg(amount): average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than 10 rows in one group weigh less, and count as 10 together.
 4. avg(amount): a total about 250 with discrete Laplace noise of scale 15000 (ε=0.5, over 3 groups); within ±55333.2 with 0.975 probability.
-5. avg(amount): divided by a count with discrete Laplace noise of scale 60 (ε=0.5, over 3 groups); within ±221 with 0.975 probability.
+5. avg(amount): divided by a count with discrete Laplace noise of scale 60 (ε=0.5, over 3 groups); within ±221.333 with 0.975 probability.
 6. Where rows fit memory as one integer each, they are added up here instead of grouped there: the same totals, sooner.
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 
 Expected error, with 0.95 probability, at other epsilons:
-                              ε=0.1   ε=0.2    ε=0.5   [ε=1]      ε=2      ε=5
-  avg(amount), of 1000 rows    ±500    ±500   ±397.5    ±142   ±62.34   ±23.08
+                              ε=0.1   ε=0.2    ε=0.5    [ε=1]      ε=2      ε=5
+  avg(amount), of 1000 rows    ±500    ±500   ±397.1   ±142.1   ±62.22   ±23.16
 ====
 -- case: private keys
 SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6) city, COUNT(*) AS n FROM visits GROUP BY city
@@ -92,11 +92,11 @@ EXPLAIN SELECT WITH DP OPTIONS (epsilon = 1) HISTOGRAM(ward) AS h, COVAR_POP(age
 ----
 1. Each patient_id in visits is protected, with at most 10 rows in one group.
 2. histogram(ward): count the rows with ward in 3 bins (declared by the policy); all of them are shown.
-3. covar_pop(age, amount): COVAR_POP from 4 noisy moments, age held to [0, 120] (from the policy) and amount held to [0, 500] (from the policy).
+3. covar_pop(age, amount): COVAR_POP from 4 noisy moments, age held to [0, 120] (from the policy) and amount held to [0, 500] (from the policy); the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together.
 4. covar_pop(age, amount): a sum of products with discrete Laplace noise of scale 1.2e+06 (ε=0.125); within ±5.25843e+06 with 0.9875 probability.
-5. covar_pop(age, amount): a total about 60 with discrete Laplace noise of scale 4800 (ε=0.125); within ±21034 with 0.9875 probability.
+5. covar_pop(age, amount): a total about 60 with discrete Laplace noise of scale 4800 (ε=0.125); within ±21033.7 with 0.9875 probability.
 6. covar_pop(age, amount): a total about 250 with discrete Laplace noise of scale 20000 (ε=0.125); within ±87640.5 with 0.9875 probability.
-7. covar_pop(age, amount): and a count with discrete Laplace noise of scale 80 (ε=0.125); within ±351 with 0.9875 probability.
+7. covar_pop(age, amount): and a count with discrete Laplace noise of scale 80 (ε=0.125); within ±350.562 with 0.9875 probability.
 8. histogram(ward): the count of each of 3 bins with discrete Laplace noise of scale 20 (ε=0.5); within ±60 with 0.95 probability.
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 

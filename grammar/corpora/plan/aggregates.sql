@@ -39,14 +39,24 @@ SELECT WITH DP OPTIONS (epsilon = 1) AVG(amount) AS mean FROM visits
 ----
 columns: mean
 cost: ε=1
-block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 5120000}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}], "kind": "composed"}
+block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 5368709120000}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10485760}], "kind": "composed"}
+note: a privacy unit with more than 10 rows in all counts as 10 in averages and other moments: its rows weigh less
 ====
 -- case: a spread
 SELECT WITH DP OPTIONS (epsilon = 1) STDDEV(age) AS spread FROM visits
 ----
 columns: spread
 cost: ε=1
-block: Aggregation {"events": [{"count": 1, "epsilon": "1/3", "kind": "discrete_laplace", "sensitivity": 36000}, {"count": 1, "epsilon": "1/3", "kind": "discrete_laplace", "sensitivity": 600}, {"count": 1, "epsilon": "1/3", "kind": "discrete_laplace", "sensitivity": 10}], "kind": "composed"}
+block: Aggregation {"events": [{"count": 1, "epsilon": "1/3", "kind": "discrete_laplace", "sensitivity": 37748736000}, {"count": 1, "epsilon": "1/3", "kind": "discrete_laplace", "sensitivity": 629145600}, {"count": 1, "epsilon": "1/3", "kind": "discrete_laplace", "sensitivity": 10485760}], "kind": "composed"}
+note: a privacy unit with more than 10 rows in all counts as 10 in averages and other moments: its rows weigh less
+====
+-- case: a sum over a count of the same rows is their mean
+SELECT WITH DP OPTIONS (epsilon = 1) SUM(amount) FILTER (WHERE age > 18) / COUNT(amount) FILTER (WHERE age > 18) AS mean FROM visits
+----
+columns: mean
+cost: ε=1
+block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 5368709120000}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10485760}], "kind": "composed"}
+note: a privacy unit with more than 10 rows in all counts as 10 in averages and other moments: its rows weigh less
 ====
 -- case: Gaussian noise
 SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, noise = 'GAUSSIAN') COUNT(*) AS n FROM visits
@@ -218,8 +228,9 @@ WITH m AS (SELECT WITH DP OPTIONS (epsilon = 1) AVG(age) AS a FROM visits) SELEC
 ----
 columns: older
 cost: ε=2
-block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 600}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}], "kind": "composed"}
+block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 629145600}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10485760}], "kind": "composed"}
 block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10}
+note: a privacy unit with more than 10 rows in all counts as 10 in averages and other moments: its rows weigh less
 ====
 -- case: a table may be read in several CTEs
 WITH a AS (SELECT * FROM visits WHERE urgent), b AS (SELECT patient_id, amount FROM a WHERE age > 18) SELECT WITH DP OPTIONS (epsilon = 1) SUM(amount) AS total FROM b
@@ -233,14 +244,16 @@ SELECT WITH DP OPTIONS (epsilon = 1) CORR(age, amount) AS r FROM visits
 ----
 columns: r
 cost: ε=1
-block: Aggregation {"events": [{"count": 1, "epsilon": "1/6", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 1, "epsilon": "1/6", "kind": "discrete_laplace", "sensitivity": 600}, {"count": 1, "epsilon": "1/6", "kind": "discrete_laplace", "sensitivity": 5120000}, {"count": 1, "epsilon": "1/6", "kind": "discrete_laplace", "sensitivity": 307200000}, {"count": 1, "epsilon": "1/6", "kind": "discrete_laplace", "sensitivity": 36000}, {"count": 1, "epsilon": "1/6", "kind": "discrete_laplace", "sensitivity": 2621440000000}], "kind": "composed"}
+block: Aggregation {"events": [{"count": 1, "epsilon": "1/6", "kind": "discrete_laplace", "sensitivity": 10485760}, {"count": 1, "epsilon": "1/6", "kind": "discrete_laplace", "sensitivity": 629145600}, {"count": 1, "epsilon": "1/6", "kind": "discrete_laplace", "sensitivity": 5368709120000}, {"count": 1, "epsilon": "1/6", "kind": "discrete_laplace", "sensitivity": 322122547200000}, {"count": 1, "epsilon": "1/6", "kind": "discrete_laplace", "sensitivity": 37748736000}, {"count": 1, "epsilon": "1/6", "kind": "discrete_laplace", "sensitivity": 2748779069440000000}], "kind": "composed"}
+note: a privacy unit with more than 10 rows in all counts as 10 in averages and other moments: its rows weigh less
 ====
 -- case: a regression by public keys
 SELECT WITH DP OPTIONS (epsilon = 1) ward, REGR_SLOPE(amount, age) AS slope FROM visits GROUP BY ward
 ----
 columns: ward, slope
 cost: ε=1
-block: Aggregation {"events": [{"count": 3, "epsilon": "1/5", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 3, "epsilon": "1/5", "kind": "discrete_laplace", "sensitivity": 5120000}, {"count": 3, "epsilon": "1/5", "kind": "discrete_laplace", "sensitivity": 600}, {"count": 3, "epsilon": "1/5", "kind": "discrete_laplace", "sensitivity": 307200000}, {"count": 3, "epsilon": "1/5", "kind": "discrete_laplace", "sensitivity": 36000}], "kind": "composed"}
+block: Aggregation {"events": [{"count": 3, "epsilon": "1/5", "kind": "discrete_laplace", "sensitivity": 10485760}, {"count": 3, "epsilon": "1/5", "kind": "discrete_laplace", "sensitivity": 5368709120000}, {"count": 3, "epsilon": "1/5", "kind": "discrete_laplace", "sensitivity": 629145600}, {"count": 3, "epsilon": "1/5", "kind": "discrete_laplace", "sensitivity": 322122547200000}, {"count": 3, "epsilon": "1/5", "kind": "discrete_laplace", "sensitivity": 37748736000}], "kind": "composed"}
+note: a privacy unit with more than 10 rows in one group counts as 10 in averages and other moments: its rows weigh less
 ====
 -- case: a histogram of declared values
 SELECT WITH DP OPTIONS (epsilon = 1) HISTOGRAM(ward) AS h FROM visits
@@ -261,7 +274,8 @@ SELECT WITH DP OPTIONS (epsilon = 1) AVG(day, contribution_bounds_per_row => (DA
 ----
 columns: d
 cost: ε=1
-block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 1830}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}], "kind": "composed"}
+block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 1918894080}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10485760}], "kind": "composed"}
+note: a privacy unit with more than 10 rows in all counts as 10 in averages and other moments: its rows weigh less
 ====
 -- case: cells that add up
 SELECT WITH DP OPTIONS (epsilon = 1, consistent = TRUE) ward, COUNT(*) AS n FROM visits GROUP BY ROLLUP (ward)

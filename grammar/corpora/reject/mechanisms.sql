@@ -76,7 +76,7 @@ SELECT WITH PTR OPTIONS (epsilon = 1) MEDIAN(age) FROM visits
 PrivacyError: this needs a delta: an answer that is tested first can't be released without one.
   1 |   SELECT WITH PTR OPTIONS (epsilon = 1) MEDIAN(age) FROM visits
                     ^^^
-Hint: write OPTIONS (delta = 1e-7).
+Hint: write OPTIONS (delta = 2e-07).
 ====
 -- case: SUBSAMPLE without bounds
 SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, blocks = 10, combine = 'mean') CORR(age, amount) FROM visits

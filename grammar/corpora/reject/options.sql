@@ -114,6 +114,14 @@ BindError: options are name = value.
                                 ^^^^^^^
 Hint: write OPTIONS (epsilon = 0.1).
 ====
+-- case: a threshold for groups that are public
+SELECT WITH DP OPTIONS (epsilon = 1, min_privacy_units_per_group = 10) ward, COUNT(*) FROM visits GROUP BY ward
+----
+BindError: these groups are public: all of them appear, however few units they have.
+  1 |   SELECT WITH DP OPTIONS (epsilon = 1, min_privacy_units_per_group = 10) ward, COUNT(*) FROM visits GR
+                                             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: leave it out, or write HAVING COUNT(DISTINCT ...) >= 10, which looks at the noisy number.
+====
 -- case: an option of another mode
 SELECT WITH DP OPTIONS (epsilon = 1, blocks = 10) COUNT(*) FROM visits
 ----
@@ -225,7 +233,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) city, COUNT(*) FROM visits GROUP BY city
 PrivacyError: this needs a delta: private groups can't be released without one.
   1 |   SELECT WITH DP OPTIONS (epsilon = 1) city, COUNT(*) FROM visits GROUP BY city
                     ^^
-Hint: write OPTIONS (delta = 1e-7), or declare the groups' values in the policy.
+Hint: write OPTIONS (delta = 2e-07), or declare the groups' values in the policy.
 ====
 -- case: Gaussian noise without delta
 -- policy: strict
@@ -234,7 +242,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, noise = 'GAUSSIAN') COUNT(*) FROM visits
 PrivacyError: this needs a delta: Gaussian noise can't be released without one.
   1 |   SELECT WITH DP OPTIONS (epsilon = 1, noise = 'GAUSSIAN') COUNT(*) FROM visits
                     ^^
-Hint: write OPTIONS (delta = 1e-7).
+Hint: write OPTIONS (delta = 2e-07).
 ====
 -- case: more than is left
 -- policy: spent

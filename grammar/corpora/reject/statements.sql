@@ -76,7 +76,7 @@ CREATE TABLE x AS SELECT 1
 ParseError: CREATE is not a statement of dpsql.
   1 |   CREATE TABLE x AS SELECT 1
         ^^^^^^
-Hint: out << SELECT ... keeps an answer in the notebook; WITH name AS (SELECT ...) names a query in a statement.
+Hint: out << SELECT ... keeps an answer, as the relation out; WITH name AS (SELECT ...) names a query in a statement.
 ====
 -- case: CREATE VIEW v AS SELECT * FROM visits
 CREATE VIEW v AS SELECT * FROM visits
@@ -84,7 +84,7 @@ CREATE VIEW v AS SELECT * FROM visits
 ParseError: CREATE is not a statement of dpsql.
   1 |   CREATE VIEW v AS SELECT * FROM visits
         ^^^^^^
-Hint: out << SELECT ... keeps an answer in the notebook; WITH name AS (SELECT ...) names a query in a statement.
+Hint: out << SELECT ... keeps an answer, as the relation out; WITH name AS (SELECT ...) names a query in a statement.
 ====
 -- case: DROP TABLE visits
 DROP TABLE visits

@@ -1,0 +1,305 @@
+"""What makes two private blocks the same: the key under which a block's answer is kept.
+
+Equal blocks ask the same of the same data under the same rules, however they are written and wherever they stand. The key
+holds the operator with its caps, epsilon, delta and noise; its exact texts in normal form, with the values of parameters in
+them; the time zone; of the tables that these texts read what the policy says of them and which version of the data they
+are; and the content of each public relation. Names that an analyst chose are not in it, nor the names that were made
+while binding; nor is the confidence where intervals can be made again.
+
+Relation and guarantee: none of its own. To show again what was released is post-processing, whatever the key: one that is
+too coarse would give a wrong answer, one that is too fine a charge that need not be.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpsql.engine.base import Engine
+from dpsql.engine.files import DECLARED, IN_NO_FILE
+from dpsql.errors import Error
+from dpsql.mechanisms import (
+    blocks,
+    distinct,
+    histogram,
+    ladder,
+    outputs,
+    pairs,
+    proposals,
+    quantile,
+    subsample,
+    votes,
+)  # fmt: skip
+from dpsql.mechanisms.additive import Aggregation
+from dpsql.mechanisms.base import Shows
+from dpsql.plan import Block
+from dpsql.policy import Policy, Table, fold
+from dpsql.sql.exact.forms import Forms
+from dpsql.sql.exact.gate import Gate
+from dpsql.sql.exact.query import UnresolvedName
+
+_FORM = "block 1"
+"""Goes into every key: another meaning of keys gets another number."""
+_NAMING = {
+    **{
+        module.__name__: ("name", "names")
+        for module in (outputs, pairs, distinct, histogram, ladder, proposals, quantile, subsample, votes)
+    },
+    f"{blocks.__name__}.LiftedBlocks": ("columns",),
+    f"{blocks.__name__}.BlockQueries": ("columns",),
+    f"{blocks.__name__}.PythonBlocks": ("column",),
+    f"{votes.__name__}.FeatureVotes": ("name", "column"),
+}
+"""Fields that only say what output columns are called, by module or class: exact texts name columns by their places."""
+_UNRELATED = {"name", "source", "version", "public", "columns"}
+"""Of a table in the policy: what is no rule about it, or is looked at apart."""
+_QUERY = re.compile(r"\s*\(*\s*(SELECT|WITH|FROM|VALUES)\b", re.IGNORECASE)
+_KEPT = 200
+_MOST_SORTED = 100_000
+"""Rows that are put into an order before they are compared; more stand in the order that they came in."""
+
+Lent = Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What is known of a block before any public relation is looked at.
+
+    ``text`` is the operator, canonically; ``items`` say by name what it rests on: rules of the policy, versions of the data.
+    ``columns`` are the names of its output columns, in order. ``again`` says whether confidence is left out.
+    """
+
+    text: str
+    items: Mapping[str, str]
+    columns: tuple[str, ...]
+    again: bool
+    public: Mapping[str, str] = field(default_factory=dict)
+    """Versions of the public tables that its exact texts read, by name; their content stands in ``text``."""
+
+
+@dataclass
+class BlockKeys:
+    """Makes the keys of a session's blocks."""
+
+    policy: Policy
+    engine: Engine
+    gate: Gate
+    schema: Callable[[Table], Mapping[str, str]]
+    _shapes: dict[int, tuple[Block, Shape]] = field(default_factory=dict)
+    _contents: dict[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def forms(self) -> Forms:
+        return Forms(self.gate, self.policy, self.engine, self.public_content)
+
+    def shape(self, block: Block, lent: Callable[[], Lent]) -> Shape:
+        """The canonical form of a block, made once for each that is remembered.
+
+        Args:
+            lent: gives the columns of what its texts read besides tables.
+        """
+        known = self._shapes.get(id(block))
+        if known is not None and known[0] is block:
+            return known[1]
+        made = self._shape(block, lent())
+        if len(self._shapes) >= _KEPT:
+            self._shapes.clear()
+        self._shapes[id(block)] = (block, made)
+        return made
+
+    def key(self, shape: Shape, contents: Iterable[str]) -> str:
+        """The key of a block whose public relations hold this."""
+        return _digest(_FORM, shape.text, self.engine.time_zone, repr(sorted(shape.items.items())), *contents)
+
+    def items(self, shape: Shape, contents: Iterable[str]) -> dict[str, str]:
+        """What an answer rests on, by names for people, each as a short digest: what has changed when they differ."""
+        budget = self.policy.budget
+        said = {
+            **shape.items,
+            **{f"the public data of {name}": version for name, version in shape.public.items()},
+            "the time zone": self.engine.time_zone,
+            "default_epsilon": str(budget.default_epsilon),
+            "default_delta": str(budget.default_delta),
+            "the accountant": budget.accountant,
+            "what the public relations hold": "\n".join(contents),
+        }
+        return {name: _digest(name, value)[:16] for name, value in said.items()}
+
+    # -- the operator -------------------------------------------------------------------------------------------
+
+    def _shape(self, block: Block, lent: Lent) -> Shape:
+        operator = block.operator
+        inputs = {item.name: place for place, item in enumerate(block.inputs)}
+        names = {name: place for place, (name, _) in enumerate(block.columns)}
+        again = (isinstance(operator, Shows) and operator.shows) or not _has_intervals(block)
+        writer = _Writer(self, lent, inputs, names, set(_texts(operator)), again)
+        text = repr((writer.value(operator), tuple(kind for _, kind in block.columns)))
+        if not again:
+            text += repr(block.confidence)
+        private = [table for table in writer.read.values() if not table.public]
+        read: Collection[Table] = writer.read.values() if private else self.policy.tables.values()
+        items: dict[str, str] = {}
+        for table in read:
+            columns = writer.columns if private else None
+            items |= self._rules(table, columns)
+        public = {t.name: self.public_content(t) for t in writer.read.values() if t.public}
+        return Shape(text, items, tuple(names), again, public)
+
+    def _rules(self, table: Table, columns: set[str] | None) -> dict[str, str]:
+        """What the policy and the data's owner say of a table, and of those of its columns that are read."""
+        name = table.name
+        version = self.engine.versions[name]
+        if table.public:  # its content stands in the text, where its name was
+            return {}
+        items = {f"the data of {name}": version}
+        if not table.file:
+            items[f"source of {name}"] = str(table.source)
+        for item in fields(table):
+            if item.name not in _UNRELATED:
+                items[f"{item.name} of {name}"] = repr(getattr(table, item.name))
+        kinds = {fold(column): kind for column, kind in self.schema(table).items()}
+        declared = {fold(column): rules for column, rules in table.columns.items()}
+        for column in sorted(kinds):
+            if columns is not None and column not in columns:
+                continue
+            items[f"type of {name}.{column}"] = kinds[column]
+            rules = declared.get(column)
+            for rule in fields(rules) if rules is not None else ():
+                items[f"{rule.name} of {name}.{column}"] = repr(getattr(rules, rule.name))
+        return items
+
+    def public_content(self, table: Table) -> str:
+        """What a public table holds, as the session found it: its rows where no file and no declared version say it."""
+        if table.name not in self._contents:
+            version = self.engine.versions[table.name]
+            if version.startswith(IN_NO_FILE):
+                version = content_of(self.engine.public(table))
+            elif version.startswith(DECLARED):
+                version = f"{table.name} {version}"
+            self._contents[table.name] = version
+        return self._contents[table.name]
+
+
+@dataclass
+class _Writer:
+    """Writes an operator canonically, and notes which tables and columns its texts read."""
+
+    keys: BlockKeys
+    lent: Lent
+    inputs: Mapping[str, int]
+    names: Mapping[str, int]
+    texts: set[str]
+    again: bool
+    read: dict[str, Table] = field(default_factory=dict)
+    columns: set[str] = field(default_factory=set)
+
+    def value(self, value: Any) -> Any:
+        """A value of plain tuples and texts, equal for equal operators."""
+        if is_dataclass(value) and not isinstance(value, type):
+            kind = type(value)
+            whole = f"{kind.__module__}.{kind.__qualname__}"
+            naming = _NAMING.get(whole, _NAMING.get(kind.__module__, ()))
+            out: list[Any] = [whole]
+            for item in fields(value):
+                if not item.compare or (item.name == "confidence" and self.again):
+                    continue
+                if isinstance(value, Aggregation) and item.name == "packed":
+                    continue  # another route to the rows of its query: the same totals
+                found = getattr(value, item.name)
+                if item.name in naming:
+                    out.append((item.name, self._called(found)))
+                else:
+                    out.append((item.name, self.value(found)))
+            return tuple(out)
+        if isinstance(value, str):
+            return self._text(value)
+        if isinstance(value, Mapping):
+            return ("mapping", *((self.value(k), self.value(v)) for k, v in value.items()))
+        if isinstance(value, tuple | list):
+            return tuple(self.value(item) for item in value)
+        if isinstance(value, set | frozenset):
+            return ("set", *sorted(repr(self.value(item)) for item in value))
+        return ("value", type(value).__name__, repr(value))
+
+    def _called(self, name: Any) -> Any:
+        if isinstance(name, str):
+            return ("column", self.names[name]) if name in self.names else name
+        return tuple(self._called(one) for one in name)
+
+    def _text(self, text: str) -> Any:
+        if text in self.inputs:
+            return ("input", self.inputs[text])
+        if text not in self.texts and not _QUERY.match(text):
+            return text
+        try:
+            return ("query", self._query(text))
+        except (UnresolvedName, Error):
+            if text in self.texts:  # which tables it reads is not known: all of them, then
+                self.read |= {table.name: table for table in self.keys.policy.tables.values()}
+                self.columns |= {
+                    fold(c)
+                    for t in self.keys.policy.tables.values()
+                    if not t.public
+                    for c in self.keys.schema(t)
+                }
+            return text
+
+    def _query(self, text: str) -> str:
+        form = self.keys.forms.of(text, self.lent, tuple(self.inputs))
+        self.read |= {name: self.keys.policy.tables[name] for name in form.tables}
+        self.columns |= form.columns
+        return form.text
+
+
+def _texts(operator: Any) -> list[str]:
+    return [*operator.queries, *getattr(operator, "checked", ())]
+
+
+def _has_intervals(block: Block) -> bool:
+    """Whether it shows the level of its intervals: in columns, or for a list in a note."""
+    return any(name.endswith("__low") or kind.endswith("]") for name, kind in block.columns)
+
+
+def content_of(table: pa.Table) -> str:
+    """A digest of a relation's rows and types: of its columns by place, and of its rows in whatever order.
+
+    >>> one, other = pa.table({"a": [1, 2]}), pa.table({"b": [2, 1]})
+    >>> content_of(one) == content_of(other), content_of(one) == content_of(one.slice(1))
+    (True, False)
+    """
+    table = table.rename_columns([str(place) for place in range(table.num_columns)])
+    table = table.replace_schema_metadata(None).unify_dictionaries().combine_chunks()
+    if 1 < table.num_rows <= _MOST_SORTED and all(_sorts(kind) for kind in table.schema.types):
+        order = [(name, "ascending") for name in table.column_names]
+        table = table.take(pc.sort_indices(table, sort_keys=order)).combine_chunks()
+    found = hashlib.sha256(str(table.num_rows).encode())
+    for column in table.columns:
+        found.update(repr(str(column.type)).encode())
+        sink = pa.BufferOutputStream()
+        plain = pa.table({"0": column})
+        with pa.ipc.new_stream(sink, plain.schema) as writer:
+            writer.write_table(plain)
+        found.update(memoryview(sink.getvalue()))
+    return found.hexdigest()
+
+
+def _sorts(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_string(kind) or pa.types.is_boolean(kind)
+        or pa.types.is_date(kind) or pa.types.is_timestamp(kind) or pa.types.is_decimal(kind)
+    )  # fmt: skip
+
+
+def _digest(*parts: str) -> str:
+    found = hashlib.sha256()
+    for part in parts:
+        held = part.encode(errors="surrogatepass")
+        found.update(len(held).to_bytes(8, "big") + held)
+    return found.hexdigest()

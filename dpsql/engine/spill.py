@@ -1,0 +1,189 @@
+"""Where an engine puts what does not fit memory: private rows, in a directory that nobody else may enter.
+
+DuckDB makes its spill files with mode 0644, in a directory with mode 0755 that it leaves behind when the process
+is killed. So each engine gets a directory of its own with mode 0700, which is removed when the engine is closed.
+
+What a killed process left behind is removed by the next engine that spills below the same place. Beside each
+directory lies a file that its process holds locked: the operating system lets go of the lock when the process
+ends, however it ends, and process numbers that come round mean nothing to it. The file is made and locked before
+the directory, and is removed after it, so that there is never a directory without its lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import stat
+import tempfile
+import weakref
+from pathlib import Path
+
+from dpsql.errors import PolicyError
+from dpsql.ledger.private_files import OWNER_ONLY, make_private_directory, state_directory
+
+try:
+    import fcntl
+except ImportError:  # Windows, where a file that is open can't be removed: that is lock enough
+    fcntl = None  # type: ignore[assignment]
+
+PREFIX = "dpsql-spill-"
+_LOCK = ".lock"
+_FLAGS = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+
+
+class SpillDirectory:
+    """A directory for the spilled files of one engine, private to this user, gone when it is closed.
+
+    Args:
+        parent: below which directory; None for the state directory, else the one for temporary files.
+
+    Raises:
+        OSError: it can't be made.
+    """
+
+    def __init__(self, parent: str | Path | None = None) -> None:
+        self.path = _make(_default_parent() if parent is None else Path(parent).expanduser())
+        self._finalizer = weakref.finalize(self, _remove, self.path, _HELD[self.path], os.getpid())
+
+    def subdirectory(self, name: str) -> str:
+        """Return the path of a directory within, made with mode 0700: two instances of DuckDB need one each."""
+        inner = self.path / name
+        make_private_directory(inner)
+        return str(inner)
+
+    def close(self) -> None:
+        """Remove the directory with all that is in it. Closing twice is harmless."""
+        self._finalizer()
+
+
+def spill_below(place: str | None) -> SpillDirectory:
+    """Make a spill directory below a place, by default below the state directory.
+
+    Raises:
+        PolicyError: there can be none.
+    """
+    with contextlib.suppress(OSError):
+        return SpillDirectory(place)
+    raise PolicyError(
+        f"there can be no directory for what does not fit memory below {place or 'the state directory'}.",
+        hint='resources={"temp_directory": "/scratch"} names one that you may write to.',
+    )
+
+
+_HELD: dict[Path, int] = {}
+"""The directories of this process, with the open files whose locks say so."""
+
+
+def _default_parent() -> Path:
+    with contextlib.suppress(OSError):
+        parent = state_directory() / "spill"
+        make_private_directory(parent)
+        if os.access(parent, os.W_OK | os.X_OK):
+            return parent
+    return Path(tempfile.gettempdir())
+
+
+def _make(parent: Path) -> Path:
+    if not parent.is_dir():
+        make_private_directory(parent)
+    parent = parent.resolve()
+    _sweep(parent)
+    while True:
+        path = parent / f"{PREFIX}{secrets.token_hex(8)}"
+        lock = _lock_path(path)
+        descriptor = os.open(lock, _FLAGS | os.O_CREAT | os.O_EXCL, OWNER_ONLY)
+        if _is_held_elsewhere(descriptor) or not _is_same(descriptor, lock):
+            os.close(descriptor)  # another process sweeps the file between the two steps
+            continue
+        try:
+            path.mkdir(mode=0o700)
+            path.chmod(0o700)
+        except OSError:
+            _remove(path, descriptor, os.getpid())
+            raise
+        _HELD[path] = descriptor
+        return path
+
+
+def _sweep(parent: Path) -> None:
+    """Remove the directories of processes that are gone. What can't be removed is left for another time."""
+    with contextlib.suppress(OSError):
+        for lock in list(parent.glob(f"{PREFIX}*{_LOCK}")):
+            path = lock.with_name(lock.name.removesuffix(_LOCK))
+            if path not in _HELD:
+                with contextlib.suppress(OSError):
+                    _sweep_one(path, lock)
+
+
+def _sweep_one(path: Path, lock: Path) -> None:
+    found = os.lstat(lock)
+    if not stat.S_ISREG(found.st_mode) or (hasattr(os, "getuid") and found.st_uid != os.getuid()):
+        return
+    if fcntl is None:
+        lock.unlink()  # fails while its process has it open
+        shutil.rmtree(path, ignore_errors=True)
+        return
+    descriptor = os.open(lock, _FLAGS)
+    if _is_locked(descriptor) and _is_same(descriptor, lock):
+        _remove(path, descriptor, os.getpid())
+    else:
+        os.close(descriptor)
+
+
+def _is_locked(descriptor: int) -> bool:
+    """Whether this process holds the lock now. A file system without locks says no: then nothing is swept."""
+    return not _is_held_elsewhere(descriptor, unknown=True)
+
+
+def _is_held_elsewhere(descriptor: int, unknown: bool = False) -> bool:
+    """Take the lock, or tell that another process has it; ``unknown`` where there are no locks."""
+    if fcntl is None:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return unknown
+    return False
+
+
+def _is_same(descriptor: int, lock: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.lstat(lock))
+    except OSError:
+        return False
+
+
+def _remove(path: Path, descriptor: int, pid: int) -> None:
+    if pid != os.getpid():
+        return  # a forked process: the directory is its parent's
+    _HELD.pop(path, None)
+    with contextlib.suppress(OSError):
+        if stat.S_ISDIR(os.lstat(path).st_mode):  # never through a link
+            shutil.rmtree(path, ignore_errors=True)
+    if fcntl is None:
+        os.close(descriptor)
+    if not path.exists():
+        with contextlib.suppress(OSError):
+            _lock_path(path).unlink()
+    if fcntl is not None:
+        os.close(descriptor)
+
+
+def _lock_path(path: Path) -> Path:
+    return path.with_name(path.name + _LOCK)
+
+
+def _in_child() -> None:
+    """A forked process holds no lock: else a directory would be taken for in use when its own process is gone."""
+    for descriptor in _HELD.values():
+        with contextlib.suppress(OSError):
+            os.close(descriptor)
+    _HELD.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)

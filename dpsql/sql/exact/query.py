@@ -1,0 +1,444 @@
+"""The normal form of exact queries: every name in the text is made here, and resolving it needs no rules.
+
+The rest of the house writes exact queries in whatever way reads well. Before one is checked and run it is rewritten:
+
+* every FROM item gets an alias that nothing else in the text has, and that no column, field or table is called;
+* every column reference is ``alias.column``; ``*`` is written out, and so are output names used as values;
+* the column that carries the privacy unit gets a name that nobody can foresee;
+* columns of derived tables that nothing reads are left out.
+
+References are resolved as SQL does it: the FROM around an expression first, then the query around that; a derived table
+sees nothing of what stands beside it unless it is LATERAL. What can't be resolved, or in two ways, is an error of ours.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from dpsql.sql.dialect import parse_fragment, to_sql
+from dpsql.sql.relations.relation import UNIT, fold
+from dpsql.sql.relations.walk import inner_queries
+
+Columns = Callable[[tuple[str, ...]], Sequence[str] | None]
+"""The columns of a table that the engine knows, by the parts of its name; None where they are not known."""
+
+
+class UnresolvedName(Exception):
+    """A text of ours names something that is not there, or that is there twice."""
+
+
+def normal_form(
+    sql: str,
+    columns: Columns | None = None,
+    reserved: Collection[str] = (),
+    unit: str = UNIT,
+) -> str:
+    """Return an exact query in normal form.
+
+    Args:
+        sql: the query as the binder or an operator wrote it.
+        columns: the columns of base and lent tables, for queries that read all of them.
+        reserved: folded names that no alias may have: those of tables, columns and struct fields.
+        unit: the name of the columns that carry the privacy unit.
+
+    Raises:
+        UnresolvedName: the text is wrong, which no statement of an analyst can bring about.
+
+    >>> normal_form('SELECT n FROM (SELECT COUNT(*) AS n, u FROM (SELECT t.a AS u FROM m.s.t AS t) AS rows GROUP BY u) AS g')
+    'SELECT r0.n AS n FROM (SELECT COUNT(*) AS n, r1.u AS u FROM (SELECT r2.a AS u FROM m.s.t AS r2) AS r1 GROUP BY r1.u) AS r0'
+    """
+    tree = parse_fragment(sql)
+    writer = _Writer(columns or (lambda parts: None), frozenset(reserved), unit)
+    writer.query(tree, None, {})
+    _drop_unread(tree, None)
+    return to_sql(tree)
+
+
+def without_values(sql: str) -> tuple[str, list[str]]:
+    """Return a text with parameters in the place of its values, and the values: names do not depend on these.
+
+    Values that are part of the syntax stay: of a typed literal, in a type, at the ends of a frame.
+
+    >>> without_values("SELECT a + 1.5 AS b1 FROM t WHERE c = 'x' AND d > DATE '2020-01-01'")
+    ("SELECT a + $value0 AS b1 FROM t WHERE c = $value1 AND d > DATE '2020-01-01'", ['1.5', "'x'"])
+    """
+    values: list[str] = []
+
+    def parameter(found: re.Match[str]) -> str:
+        if found["value"] is None:
+            return found[0]
+        values.append(found["value"])
+        return f"$value{len(values) - 1}"
+
+    return _VALUES.sub(parameter, sql), values
+
+
+def with_values(sql: str, values: Sequence[str]) -> str:
+    """Return a text with its values back in their places."""
+    return _PARAMETERS.sub(lambda found: values[int(found[1])] if found[1] else found[0], sql)
+
+
+_QUOTED = r"'(?:[^']|'')*'|" + r'"(?:[^"]|"")*"'
+_VALUES = re.compile(
+    r"""(?ix)
+    \b(?:date|time|timestamp|timestamptz|interval)\s+'(?:[^']|'')*'
+    | \b(?:decimal|numeric|varchar)\s*\([^)]*\)
+    | \b\d+\s+(?:preceding|following)\b
+    | "(?:[^"]|"")*"
+    | \$?[a-z_][a-z0-9_]*
+    | (?P<value>'(?:[^']|'')*' | \d+(?:\.\d*)?(?:e[+-]?\d+)? | \.\d+(?:e[+-]?\d+)?)
+    """
+)
+_PARAMETERS = re.compile(rf"{_QUOTED}|\$value(\d+)\b")
+
+
+@dataclass
+class _Source:
+    """A FROM item: its alias in the text, its columns (None: not known), and whether they are the engine's own."""
+
+    alias: str
+    columns: dict[str, str] | None
+    """Names in the text, by folded name."""
+
+
+@dataclass
+class _Scope:
+    """The sources that expressions of one SELECT may name, by folded alias; and the scope around it."""
+
+    outer: _Scope | None
+    sources: dict[str, _Source] = field(default_factory=dict)
+
+    def find(self, table: str) -> _Source | None:
+        scope: _Scope | None = self
+        while scope is not None:
+            if table in scope.sources:
+                return scope.sources[table]
+            scope = scope.outer
+        return None
+
+
+_Ctes = Mapping[str, tuple[str, "dict[str, str] | None"]]
+"""What WITH named: the name in the text, and the columns, by folded name."""
+
+
+@dataclass
+class _Writer:
+    """Rewrites one text in place."""
+
+    columns: Columns
+    reserved: frozenset[str]
+    unit: str
+    count: int = 0
+
+    def alias(self) -> str:
+        while True:
+            name = f"r{self.count}"
+            self.count += 1
+            if name not in self.reserved:
+                return name
+
+    def named(self, name: str) -> str:
+        """The name of a derived column in the text."""
+        return self.unit if fold(name) == UNIT else name
+
+    # -- queries ----------------------------------------------------------------------------------------------------
+
+    def query(self, tree: exp.Expr, outer: _Scope | None, ctes: _Ctes) -> dict[str, str] | None:
+        """Rewrites a query. Gives its output columns, in order."""
+        with_ = tree.args.get("with_")
+        if with_ is not None:
+            if with_.args.get("recursive"):
+                raise UnresolvedName("a recursive CTE")
+            here = dict(ctes)
+            for cte in with_.expressions:
+                found = self.query(cte.this, None, here)
+                listed = [item.name for item in cte.args["alias"].args.get("columns") or []]
+                if listed:
+                    found = {fold(name): name for name in listed}
+                name = self.alias()
+                here[fold(cte.alias)] = (name, found)
+                cte.set("alias", _alias_of(name, listed))
+            ctes = here
+        if isinstance(tree, exp.Subquery):
+            if tree.args.get("joins"):
+                raise UnresolvedName("joins in parentheses")
+            return self.query(tree.this, outer, ctes)
+        if isinstance(tree, exp.SetOperation):
+            left = self.query(tree.left, outer, ctes)
+            self.query(tree.right, outer, ctes)
+            return left
+        if isinstance(tree, exp.Values):
+            for item in tree.expressions:
+                self.expression(item, _Scope(outer), ctes)
+            return None
+        if not isinstance(tree, exp.Select):
+            raise UnresolvedName(f"a query of the kind {tree.key}")
+        return self.select(tree, outer, ctes)
+
+    def select(self, select: exp.Select, outer: _Scope | None, ctes: _Ctes) -> dict[str, str]:
+        scope = _Scope(outer)
+        from_ = select.args.get("from_")
+        if from_ is not None:
+            self.source(from_.this, scope, ctes)
+        for join in select.args.get("joins") or []:
+            if join.args.get("using") or str(join.args.get("method") or "") not in ("", "ASOF"):
+                raise UnresolvedName("a join by names or places")
+            self.source(join.this, scope, ctes)
+        written = self.items(select, scope)
+        for join in select.args.get("joins") or []:
+            if join.args.get("on") is not None:
+                self.expression(join.args["on"], scope, ctes)
+        for item in select.expressions:
+            self.expression(item, scope, ctes)
+        outputs: dict[str, str] = {}
+        for place, item in enumerate(list(select.expressions)):
+            name = item.alias_or_name if isinstance(item, exp.Alias | exp.Column) else ""
+            made = self.named(name) if name else f"o{place}"
+            while fold(made) in outputs:  # two sources have a column of that name, and * took both
+                made = f"{made}_1"
+            if isinstance(item, exp.Alias):
+                item.set("alias", exp.to_identifier(made, quoted=_is_quoted(item)))
+            else:
+                quoted = isinstance(item, exp.Column) and bool(item.this.args.get("quoted"))
+                item.replace(exp.alias_(item.copy(), made, quoted=quoted))
+            outputs[UNIT if made == self.unit else fold(made)] = made
+        for key in ("where", "group", "having", "qualify", "order", "distinct"):
+            clause = select.args.get(key)
+            if clause is not None:
+                self.clause(clause, scope, ctes, written if key not in ("where", "distinct") else {}, key)
+        return outputs
+
+    def items(self, select: exp.Select, scope: _Scope) -> dict[str, exp.Expr]:
+        """Writes out every ``*``. Gives what the SELECT list calls by a name, for the clauses that may use it."""
+        items: list[exp.Expr] = []
+        for item in select.expressions:
+            star = item.this if isinstance(item, exp.Column) else item
+            if not isinstance(star, exp.Star):
+                items.append(item)
+                continue
+            if any(star.args.values()):
+                raise UnresolvedName("a * with changes")
+            of = fold(item.table) if isinstance(item, exp.Column) else ""
+            for name, source in scope.sources.items():
+                if of and name != of:
+                    continue
+                if source.columns is None:
+                    raise UnresolvedName("all columns of a table that is not known")
+                items += [
+                    exp.column(column, table=exp.to_identifier(name, quoted=True))
+                    for column in source.columns
+                ]
+        select.set("expressions", items)
+        return {fold(item.alias): item.this for item in items if isinstance(item, exp.Alias)}
+
+    def clause(
+        self, clause: exp.Expr, scope: _Scope, ctes: _Ctes, written: Mapping[str, exp.Expr], key: str
+    ) -> None:
+        """Resolves a clause behind the SELECT list, in which output names may stand for values."""
+        select = clause.parent
+        assert isinstance(select, exp.Select)
+        if key in ("group", "order"):
+            for node in list(clause.expressions):
+                held = node.this if isinstance(node, exp.Ordered) else node
+                if isinstance(held, exp.Literal):
+                    raise UnresolvedName("a place among the outputs")
+                if isinstance(held, exp.Column) and not held.table:
+                    meant = written.get(fold(held.name))
+                    if meant is not None and self.resolve(held, scope) is None:
+                        done = next(i for i in select.expressions if fold(i.alias) == fold(held.name))
+                        held.replace(_whole(done.unalias().copy()))
+        elif written:
+            for column in list(_own_columns(clause)):
+                if not column.table and self.resolve(column, scope) is None:
+                    meant = written.get(fold(column.name))
+                    if meant is not None:
+                        done = next(i for i in select.expressions if fold(i.alias) == fold(column.name))
+                        column.replace(exp.paren(_whole(done.unalias().copy()), copy=False))
+        self.expression(clause, scope, ctes)
+
+    # -- sources ----------------------------------------------------------------------------------------------------
+
+    def source(self, node: exp.Expr, scope: _Scope, ctes: _Ctes) -> None:
+        """Names one FROM item and adds it to the scope."""
+        alias = self.alias()
+        old = node.args.get("alias")
+        listed = [item.name for item in old.args.get("columns") or []] if old is not None else []
+        called = old.name if old is not None and old.args.get("this") is not None else ""
+        columns: dict[str, str] | None
+        if isinstance(node, exp.Table):
+            called = called or node.name
+            columns = self.table(node, scope, ctes)
+        elif isinstance(node, exp.Subquery):
+            columns = self.query(node.this, scope.outer, ctes)
+        elif isinstance(node, exp.Lateral):
+            columns = self.query(node.this, scope, ctes)
+        elif isinstance(node, exp.Unnest):
+            for item in node.expressions:
+                self.expression(item, scope, ctes)
+            columns = {"unnest": "unnest"}
+        elif isinstance(node, exp.Values):
+            for item in node.expressions:
+                self.expression(item, _Scope(None), ctes)
+            columns = None
+        else:
+            raise UnresolvedName(f"a source of the kind {node.key}")
+        if listed:
+            rest = list((columns or {}).values())[len(listed) :]
+            columns = {fold(name): name for name in [*listed, *rest]}
+        if fold(called) in scope.sources:
+            raise UnresolvedName("two sources of one name")
+        scope.sources[fold(called) or alias] = _Source(alias, columns)
+        node.set("alias", _alias_of(alias, listed))
+
+    def table(self, node: exp.Table, scope: _Scope, ctes: _Ctes) -> dict[str, str] | None:
+        if not isinstance(node.this, exp.Identifier):  # range(...)
+            self.expression(node.this, scope, ctes)
+            return None
+        if node.args.get("db") is None and fold(node.name) in ctes:
+            name, columns = ctes[fold(node.name)]
+            node.set("this", exp.to_identifier(name))
+            return columns
+        parts = tuple(part.name for part in node.parts)
+        found = self.columns(parts)
+        return None if found is None else {fold(name): name for name in found}
+
+    # -- expressions ------------------------------------------------------------------------------------------------
+
+    def resolve(self, node: exp.Column, scope: _Scope) -> tuple[str, str] | None:
+        """The alias and the column that a reference means; None where nothing of that name is in scope."""
+        name, table = fold(node.name), fold(node.table)
+        if node.args.get("db") is not None:
+            raise UnresolvedName("a name of three parts")
+        if table:
+            source = scope.find(table)
+            if source is None:
+                return None
+            if source.columns is None:
+                return source.alias, node.name
+            return None if name not in source.columns else (source.alias, source.columns[name])
+        around: _Scope | None = scope
+        while around is not None:
+            known = [s for s in around.sources.values() if s.columns is not None and name in s.columns]
+            unknown = [s for s in around.sources.values() if s.columns is None]
+            if len(known) + len(unknown) > 1 and (len(known) > 1 or unknown):
+                raise UnresolvedName("a column that several sources have")
+            if known:
+                assert known[0].columns is not None
+                return known[0].alias, known[0].columns[name]
+            if unknown:
+                return unknown[0].alias, node.name
+            around = around.outer
+        return None
+
+    def expression(self, node: exp.Expr, scope: _Scope, ctes: _Ctes) -> None:
+        """Resolves every column of an expression in place; queries inside it see its scope around them."""
+        stack = [node]
+        while stack:
+            part = stack.pop()
+            if isinstance(part, exp.Query) and not isinstance(part, exp.Subquery | exp.Table):
+                self.query(part, scope, ctes)
+                continue
+            if isinstance(part, exp.Column) and not isinstance(part.this, exp.Star):
+                if part.meta.get(_DONE):
+                    continue
+                found = self.resolve(part, scope)
+                if found is None:
+                    raise UnresolvedName("a column that no source has")
+                part.set("table", exp.to_identifier(found[0]))
+                part.set(
+                    "this", exp.to_identifier(found[1], quoted=part.this.quoted or found[1] == self.unit)
+                )
+                part.meta[_DONE] = True
+                continue
+            stack.extend(part.iter_expressions())
+
+
+_DONE = "dpsql_resolved"
+
+
+def _alias_of(name: str, columns: Sequence[str]) -> exp.TableAlias:
+    listed = [exp.to_identifier(column, quoted=True) for column in columns]
+    return exp.TableAlias(this=exp.to_identifier(name), columns=listed or None)
+
+
+def _is_quoted(item: exp.Alias) -> bool:
+    identifier = item.args.get("alias")
+    return bool(isinstance(identifier, exp.Identifier) and identifier.args.get("quoted"))
+
+
+def _whole(node: exp.Expr) -> exp.Expr:
+    """A copy of a value that was resolved where it stands."""
+    for column in node.find_all(exp.Column):
+        column.meta[_DONE] = True
+    return node
+
+
+def _own_columns(node: exp.Expr) -> Iterator[exp.Column]:
+    for part in node.walk(prune=lambda n: isinstance(n, exp.Query)):
+        if isinstance(part, exp.Column) and not isinstance(part.this, exp.Star):
+            yield part
+
+
+# -- columns that nothing reads --------------------------------------------------------------------------------------
+
+
+def _drop_unread(tree: exp.Expr, read: set[str] | None) -> None:
+    """Leaves out the columns of derived tables that nothing reads. ``read``: those of this query; None: all."""
+    if isinstance(tree, exp.Subquery):
+        _drop_unread(tree.this, read)
+        return
+    if isinstance(tree, exp.SetOperation):
+        _drop_unread(tree.left, None)
+        _drop_unread(tree.right, None)
+        return
+    if not isinstance(tree, exp.Select):
+        return
+    if read is not None and _is_plain(tree):
+        kept = [item for item in tree.expressions if item.alias in read]
+        tree.set("expressions", kept or tree.expressions[-1:])
+    inside = _columns_read(tree)
+    with_ = tree.args.get("with_")
+    for cte in with_.expressions if with_ is not None else ():
+        _drop_unread(cte.this, None)
+    for query in inner_queries(tree):
+        _drop_unread(query, None)
+    items = [tree.args["from_"].this] if tree.args.get("from_") is not None else []
+    items += [join.this for join in tree.args.get("joins") or []]
+    for item in items:
+        if isinstance(item, exp.Subquery | exp.Lateral):
+            alias = item.args["alias"]
+            _drop_unread(item.this, None if alias.args.get("columns") else inside.get(alias.name, set()))
+
+
+def _is_plain(select: exp.Select) -> bool:
+    """Whether leaving out a column changes nothing but that column."""
+    if any(select.args.get(key) for key in ("group", "distinct", "having", "order", "limit")):
+        return False
+    return not any(item.find(exp.AggFunc) for item in select.expressions)
+
+
+def _columns_read(select: exp.Select) -> dict[str, set[str]]:
+    """The columns that a SELECT reads, by alias: in its own clauses, in queries inside them, in LATERAL items."""
+    found: dict[str, set[str]] = {}
+    stack: list[exp.Expr] = []
+    for key, value in select.args.items():
+        if key in ("with_", "from_"):
+            continue
+        for node in value if isinstance(value, list) else [value]:
+            if isinstance(node, exp.Join):
+                if node.args.get("on") is not None:
+                    stack.append(node.args["on"])
+                if isinstance(node.this, exp.Lateral | exp.Unnest | exp.Table):
+                    stack.append(node.this)
+            elif isinstance(node, exp.Expr):
+                stack.append(node)
+    while stack:
+        node = stack.pop()
+        if isinstance(node, exp.Column):
+            found.setdefault(node.table, set()).add(node.name)
+        stack.extend(node.iter_expressions())
+    return found

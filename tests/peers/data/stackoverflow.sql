@@ -1,0 +1,6 @@
+-- Posts, votes and comments of 70 users of a site of questions; tags and kinds of posts are public.
+CREATE TABLE users AS SELECT i AS id, 1 + (i * 37) % 5000 AS reputation, DATE '2010-01-01' + (i * 11)::INTEGER AS joined, CASE WHEN i % 4 = 0 THEN NULL ELSE ['Delft', 'Berlin', 'Paris'][1 + i % 3] END AS place, (i * 3) % 40 AS upvotes, i % 5 AS downvotes FROM range(70) AS r(i);
+CREATE TABLE posts AS SELECT i AS id, i % 70 AS owner, 1 + i % 2 AS kind, (i * 7) % 30 - 3 AS score, CASE WHEN i % 2 = 0 THEN (i * 13) % 2000 ELSE NULL END AS views, DATE '2015-01-01' + (i * 3 % 700)::INTEGER AS created, ['sql', 'python', 'privacy', 'rust'][1 + (i // 2 * 3) % 4] AS tag, CASE WHEN i % 2 = 1 THEN (i - 1) ELSE NULL END AS parent, i % 4 AS answers, repeat('x', (i % 50)::INTEGER) AS body FROM range(420) AS r(i);
+CREATE TABLE comments AS SELECT (i * 3) % 70 AS user_id, (i * 7) % 420 AS post_id, i % 6 AS score, 'comment ' || i AS body FROM range(300) AS r(i);
+CREATE TABLE badges AS SELECT i % 70 AS user_id, ['Teacher', 'Student', 'Editor'][1 + i % 3] AS badge, DATE '2016-01-01' + (i % 365)::INTEGER AS given FROM range(180) AS r(i);
+CREATE TABLE kinds AS SELECT * FROM (VALUES (1, 'Question'), (2, 'Answer'), (3, 'Wiki')) AS t(kind, name);

@@ -1,0 +1,105 @@
+"""How far one privacy unit moves the exact statistics of a plan's operators: the measure that noise is held against."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import duckdb
+
+from dpsql.mechanisms.additive import Aggregation, GaussianNoise, LaplaceNoise
+from dpsql.mechanisms.base import SALT
+from dpsql.mechanisms.distinct import DistinctCount
+from dpsql.mechanisms.histogram import Histogram
+from dpsql.mechanisms.quantile import Quantiles
+from dpsql.mechanisms.together import Part
+
+Noise = LaplaceNoise | GaussianNoise
+
+
+def read(con: duckdb.DuckDBPyConnection, operator: Aggregation) -> dict[tuple[Any, ...], dict[str, int]]:
+    """The exact statistics by group, under a fixed salt."""
+    return rows_by_key(con, operator.query, operator.keys)
+
+
+def rows_by_key(
+    con: duckdb.DuckDBPyConnection, query: str, keys: tuple[str, ...]
+) -> dict[tuple[Any, ...], dict[str, int]]:
+    return {
+        tuple(row[k] for k in keys): {c: int(v or 0) for c, v in row.items() if c not in keys}
+        for row in dicts(con, query.replace(SALT, "12345"))
+    }
+
+
+def dicts(con: duckdb.DuckDBPyConnection, query: str) -> list[dict[str, Any]]:
+    """Rows, without a detour over Arrow: these are small and many."""
+    found = con.execute(query)
+    names = [column[0] for column in found.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+
+def moved(before: dict[Any, dict[str, int]], after: dict[Any, dict[str, int]], column: str) -> list[int]:
+    keys = before.keys() | after.keys()
+    changes = (before.get(key, {}).get(column, 0) - after.get(key, {}).get(column, 0) for key in keys)
+    return [abs(change) for change in changes if change]
+
+
+def histogram(
+    con: duckdb.DuckDBPyConnection, query: str, keys: tuple[str, ...], columns: tuple[str, str] = ("value", "count")
+) -> dict[tuple[Any, ...], dict[Any, int]]:  # fmt: skip
+    """How many rows have each value, by group: what quantiles are chosen from, and what bins count."""
+    value, count = columns
+    found: dict[tuple[Any, ...], dict[Any, int]] = {}
+    for row in dicts(con, query.replace(SALT, "12345")):
+        found.setdefault(tuple(row[key] for key in keys), {})[row[value]] = int(row[count] or 0)
+    return found
+
+
+def violations(
+    operator: Aggregation, before: dict[Any, Any], after: dict[Any, Any], budgeted: bool
+) -> list[str]:
+    """What moves more than the noise declares."""
+    found = []
+    for statistic in operator.statistics:
+        changes = moved(before, after, statistic.column)
+        found += beyond(statistic.noise, changes, statistic.column, budgeted)
+    if operator.selection is not None:
+        changes = moved(before, after, operator.selection.column)
+        if len(changes) > operator.selection.groups or max(changes, default=0) > 1:
+            found.append(f"units move by {changes}")
+    elif operator.keys and before.keys() != after.keys():
+        found.append("public groups depend on the data")
+    return found
+
+
+def beyond(noise: Noise, changes: list[int], name: str, budgeted: bool) -> list[str]:
+    found = []
+    if not budgeted and len(changes) > noise.groups:
+        found.append(f"{name} moves in {len(changes)} groups, not {noise.groups}")
+    if max(changes, default=0) > noise.sensitivity:
+        found.append(f"{name} moves by {max(changes)} in a group, not {noise.sensitivity}")
+    if isinstance(noise, GaussianNoise):
+        if sum(c * c for c in changes) > noise.sensitivity**2 * noise.groups:
+            found.append(f"{name} moves too far in L2")
+    elif sum(changes) > noise.sensitivity * noise.groups:
+        found.append(f"{name} moves too far in L1")
+    return found
+
+
+def violations_of_part(part: Part, before: dict[Any, Any], after: dict[Any, Any]) -> list[str]:
+    """The same for values that are counted, and for the rows that quantiles are chosen from."""
+    if isinstance(part, DistinctCount):
+        return beyond(part.noise, moved(before, after, "n"), "COUNT(DISTINCT)", False)
+    assert isinstance(part, Quantiles | Histogram)
+    groups, most = (
+        (part.groups, part.rows)
+        if isinstance(part, Quantiles)
+        else (part.noise.groups, part.noise.sensitivity)
+    )
+    changes = []
+    for key in before.keys() | after.keys():
+        here, there = before.get(key, {}), after.get(key, {})
+        rows = sum(abs(here.get(value, 0) - there.get(value, 0)) for value in here.keys() | there.keys())
+        changes += [rows] if rows else []
+    if len(changes) > groups or max(changes, default=0) > most:
+        return [f"the rows of a quantile or a histogram move by {changes}"]
+    return []

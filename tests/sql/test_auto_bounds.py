@@ -1,0 +1,95 @@
+"""AUTO in statements: declared bounds end the search and hold the values, too few rows give NULL, and EXPLAIN says so."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import dpsql
+
+AUTO = "contribution_bounds_per_row => AUTO"
+
+POLICY = """
+[budget]
+epsilon = 1000
+delta = 0.000001
+default_epsilon = 1
+
+[tables.t]
+privacy_unit = "id"
+max_rows = 1
+max_groups = 1
+columns.id = {}
+columns.age = { bounds = [17, 90] }
+columns.free = {}
+columns.g = { values = [0, 1] }
+"""
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Iterator[dpsql.Session]:
+    (tmp_path / "policy.toml").write_text(POLICY)
+    with duckdb.connect() as con:
+        # One age is against the policy, and stays so: it must weigh no more than the declared 90.
+        con.execute(
+            "CREATE TABLE t AS SELECT i AS id, CASE WHEN i = 7 THEN 1e12 ELSE 17 + (i * 7919) % 74 END AS age, "
+            "CASE WHEN i = 7 THEN NULL ELSE 40::DOUBLE + i % 20 END AS free, i % 2 AS g FROM range(30000) r(i)"
+        )
+        with dpsql.connect(con, policy=tmp_path / "policy.toml") as made:
+            yield made
+
+
+def test_declared_bounds_end_the_search(session: dpsql.Session) -> None:
+    got = session.sql(f"SELECT AVG(age, {AUTO}) AS mean, SUM(age, {AUTO}) AS total FROM t")
+    (row,) = got.dicts()
+    assert row["mean"] == pytest.approx(53.5, abs=1)
+    assert row["total"] == pytest.approx(53.5 * 30_000, rel=0.02)
+    assert any("[0, 90]" in note for note in got.notes)
+    said = str(session.explain(f"SELECT AVG(age, {AUTO}) FROM t"))
+    assert "up to 90 and none below 0, by the declared bounds" in said
+    assert re.search(r"LEAST\(r\d+\.v, CAST\('90\.0' AS DOUBLE\)\)", said)
+
+
+def test_bounds_of_an_expression(session: dpsql.Session) -> None:
+    said = str(session.explain(f"SELECT SUM(-2 * age, {AUTO}) FROM t"))
+    assert "none above 0 and down to -180, by the declared bounds" in said
+
+
+def test_nothing_declared(session: dpsql.Session) -> None:
+    (row,) = session.sql(f"SELECT AVG(free, {AUTO}) AS mean FROM t").dicts()
+    assert row["mean"] == pytest.approx(49.5, abs=1)
+    said = str(session.explain(f"SELECT AVG(free, {AUTO}) FROM t"))
+    assert "AUTO needs about 204 rows of a sign beyond a bound" in said
+    assert "has a chance of at most 1.2e-10" in said and "the answer is NULL" in said
+
+
+@pytest.mark.parametrize("where", ["id < 60", "id < 0", "id = 7"])
+@pytest.mark.parametrize("kind", ["SUM", "AVG"])
+def test_too_few_rows(session: dpsql.Session, where: str, kind: str) -> None:
+    enough = session.sql(f"SELECT {kind}(free, {AUTO}) AS a FROM t")
+    got = session.sql(f"SELECT {kind}(free, {AUTO}) AS a FROM t WHERE {where}")
+    assert got.fetchall() == [(None,)] and got.event == enough.event
+    assert [note for note in got.notes if "is NULL" in note and "about 204 rows" in note]
+
+
+def test_too_few_rows_in_groups(session: dpsql.Session) -> None:
+    got = session.sql(
+        f"SELECT g, SUM(free, {AUTO}) AS a, 1 + AVG(free, {AUTO}) AS b FROM t WHERE id < 40 GROUP BY g"
+    )
+    assert sorted(got.fetchall()) == [(0, None, None), (1, None, None)]
+
+
+def test_all_of_a_statement_share_the_chance(session: dpsql.Session) -> None:
+    """Twenty in one statement, whether in one block or in as many."""
+    calls = ", ".join(f"AVG(free + {i}, {AUTO}) AS a{i}" for i in range(20))
+    ctes = ", ".join(f"b{i} AS (SELECT WITH DP AVG(free + {i}, {AUTO}) AS a FROM t)" for i in range(20))
+    for text in (f"SELECT {calls} FROM t", f"WITH {ctes} SELECT b0.a, b19.a FROM b0, b19"):
+        said = re.findall(r"has a chance of at most (\S+)\.$", str(session.explain(text)), re.MULTILINE)
+        chances = [float(chance) for chance in said]
+        assert len(chances) == 20 and math.fsum(chances) < 1.001e-9  # as printed, in two digits
+    assert sum(20 * [1.2e-10]) > 1e-9  # what each has in a statement of few
