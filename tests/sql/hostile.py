@@ -11,6 +11,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+from sqlglot import exp
 
 import dpsql
 from dpsql.errors import Error
@@ -230,7 +231,8 @@ class Neighbours:
     def read(self, plan: Plan, block: Block, query: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         names = {name: [c for c, _ in columns] for name, columns in self.session._lent(plan, block).items()}
         text = filled(self.session._gate.exact(query, names), {"salt": 12345, "first": 0, "last": 8})
-        lent = {i.name: self.session._finisher.finish(i.sql, {}, plan.public) for i in block.inputs}
+        released = {earlier.name: self._stand_in(earlier) for earlier in plan.blocks}
+        lent = {i.name: self.session._finisher.finish(i.sql, released, plan.public) for i in block.inputs}
         found = []
         for con in (self.one, self.other):
             for name, table in lent.items():
@@ -241,6 +243,14 @@ class Neighbours:
             for name in lent:
                 con.unregister(name)
         return found[0], found[1]
+
+    def _stand_in(self, block: Block) -> pa.Table:
+        """Return one row of a release: the same beside both databases, as a release that was drawn before is."""
+        values = ", ".join(
+            f"TRY_CAST(12 AS {kind}) AS {exp.to_identifier(name, quoted=True).sql('duckdb')}"
+            for name, kind in block.columns
+        )
+        return self.one.execute(f"SELECT {values}").to_arrow_table()
 
     def faults(self, plan: Plan, block: Block) -> list[str]:
         operator: Any = block.operator
