@@ -25,20 +25,18 @@ import pyarrow.compute as pc
 from dpsql.engine.base import Engine
 from dpsql.engine.files import DECLARED, IN_NO_FILE
 from dpsql.errors import Error
-from dpsql.mechanisms import (
-    blocks,
-    distinct,
-    histogram,
-    ladder,
-    outputs,
-    pairs,
-    proposals,
-    quantile,
-    subsample,
-    votes,
-)  # fmt: skip
 from dpsql.mechanisms.additive import Aggregation
 from dpsql.mechanisms.base import Shows
+from dpsql.mechanisms.blocks import BlockQueries, LiftedBlocks, PythonBlocks
+from dpsql.mechanisms.distinct import DistinctCount
+from dpsql.mechanisms.histogram import Histogram
+from dpsql.mechanisms.ladder import AutoBounded
+from dpsql.mechanisms.outputs import Count, Mean, Sum, Variance
+from dpsql.mechanisms.pairs import Pair
+from dpsql.mechanisms.proposals import ArgMax, Iqr, Mode, ProposedMedian, Quantile
+from dpsql.mechanisms.quantile import Quantiles
+from dpsql.mechanisms.subsample import BlockMean, BlockMedian, Coordinates, WinsorizedMean
+from dpsql.mechanisms.votes import FeatureVotes, NoisyMode, StableMode
 from dpsql.plan import Block
 from dpsql.policy import Policy, Table, fold
 from dpsql.sql.exact.forms import Forms
@@ -47,17 +45,19 @@ from dpsql.sql.exact.query import UnresolvedName
 
 _FORM = "block 1"
 """Goes into every key: another meaning of keys gets another number."""
-_NAMING = {
-    **{
-        module.__name__: ("name", "names")
-        for module in (outputs, pairs, distinct, histogram, ladder, proposals, quantile, subsample, votes)
-    },
-    f"{blocks.__name__}.LiftedBlocks": ("columns",),
-    f"{blocks.__name__}.BlockQueries": ("columns",),
-    f"{blocks.__name__}.PythonBlocks": ("column",),
-    f"{votes.__name__}.FeatureVotes": ("name", "column"),
+_LABELS: Mapping[type, tuple[str, ...]] = {
+    **dict.fromkeys((Count, Sum, Mean, Variance, Pair, DistinctCount, Histogram, AutoBounded), ("name",)),
+    **dict.fromkeys((Iqr, Quantile, Mode, ArgMax, ProposedMedian), ("name",)),
+    **dict.fromkeys((BlockMean, BlockMedian, WinsorizedMean, Coordinates, NoisyMode, StableMode), ("name",)),
+    Quantiles: ("names",),
+    FeatureVotes: ("name", "column"),
+    PythonBlocks: ("column",),
+    LiftedBlocks: ("columns",),
+    BlockQueries: ("columns",),
 }
-"""Fields that only say what output columns are called, by module or class: exact texts name columns by their places."""
+"""Fields that only say what output columns are called: exact texts name columns by their places."""
+_KIND_IN_KEYS: Mapping[type, str] = {}
+"""The name under which a class stands in stored keys, where it was renamed since: old answers keep their keys."""
 _UNRELATED = {"name", "source", "version", "public", "columns"}
 """Of a table in the policy: what is no rule about it, or is looked at apart."""
 _QUERY = re.compile(r"\s*\(*\s*(SELECT|WITH|FROM|VALUES)\b", re.IGNORECASE)
@@ -204,16 +204,15 @@ class _Writer:
         """A value of plain tuples and texts, equal for equal operators."""
         if is_dataclass(value) and not isinstance(value, type):
             kind = type(value)
-            whole = f"{kind.__module__}.{kind.__qualname__}"
-            naming = _NAMING.get(whole, _NAMING.get(kind.__module__, ()))
-            out: list[Any] = [whole]
+            labels = _LABELS.get(kind, ())
+            out: list[Any] = [_KIND_IN_KEYS.get(kind, kind.__qualname__)]
             for item in fields(value):
                 if not item.compare or (item.name == "confidence" and self.again):
                     continue
                 if isinstance(value, Aggregation) and item.name == "packed":
                     continue  # another route to the rows of its query: the same totals
                 found = getattr(value, item.name)
-                if item.name in naming:
+                if item.name in labels:
                     out.append((item.name, self._called(found)))
                 else:
                     out.append((item.name, self.value(found)))
