@@ -1,0 +1,42 @@
+"""What an earlier version released and wrote: the same bits under the same entropy, and its ledger goes on."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import dpsql
+from tests.earlier_version.make import ANSWERS, BITS, LEDGER, STATEMENTS, bits, fixed, policy, released
+
+WRITTEN_ON = 2
+"""DuckDB's major version when the bits were written: others may hash rows differently."""
+
+
+@pytest.mark.skipif(int(duckdb.__version__.split(".")[0]) != WRITTEN_ON, reason="other hashes of rows")
+def test_released_bits_are_equal_under_a_fixed_entropy() -> None:
+    assert bits() == json.loads(BITS.read_text(encoding="utf-8"))
+
+
+def test_other_entropy_gives_other_bits() -> None:
+    text = STATEMENTS[0]
+    with dpsql.connect(":memory:", policy=policy()) as session:
+        session._entropy = fixed("another")
+        assert released(text, session.sql(text, fresh=True).dicts()) != json.loads(BITS.read_text())[text]
+
+
+def test_a_ledger_of_an_earlier_version_opens_replays_and_adds_up(tmp_path: Path) -> None:
+    path = tmp_path / "kept.ledger"
+    shutil.copy(LEDGER, path)
+    written = json.loads(ANSWERS.read_text(encoding="utf-8"))
+    with dpsql.connect(":memory:", policy=policy(), ledger=path) as session:
+        assert str(session.budget()) == written["budget"]
+        for text, rows in written["answers"].items():
+            answer = session.sql(text)
+            assert json.loads(json.dumps(answer.dicts(), default=str, ensure_ascii=False)) == rows, text
+        assert str(session.budget()) == written["budget"]  # nothing was paid again
+        session.sql("SELECT COUNT(*) AS n FROM visits WHERE age > 41")
+        assert str(session.budget()) != written["budget"]
