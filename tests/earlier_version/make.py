@@ -17,7 +17,7 @@ from dpsql.noise.entropy import Entropy
 
 HERE = Path(__file__).parent
 STATEMENTS = (HERE / "statements.sql").read_text(encoding="utf-8").splitlines()
-BITS, LEDGER, ANSWERS = HERE / "released_bits.json", HERE / "earlier.ledger", HERE / "answers.json"
+BITS, LEDGER, ANSWERS = HERE / "released_bits.json", HERE / "ledger.sqlite", HERE / "answers.json"
 
 
 def fixed(text: str) -> Entropy:
