@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 
 import dpsql
 from dpsql.demo import POLICY
@@ -31,9 +32,13 @@ def policy() -> dpsql.Policy:
     text = POLICY.read_text(encoding="utf-8")
     text = text.replace("epsilon = 3\n", "epsilon = 300\n", 1).replace("delta = 1e-6", "delta = 1e-3", 1)
     text = text.replace("max_epsilon_per_query = 2", "max_epsilon_per_query = 50")
-    for name in ("visits", "plans"):
-        text = text.replace(f'"{name}.parquet"', f'"{POLICY.parent / name}.parquet"')
     return dpsql.Policy.loads(text)
+
+
+def connect(ledger: Path | None = None) -> dpsql.Session:
+    """Return a session over the demo's tables in memory: wherever the checkout lies, they are the same data set."""
+    tables = {name: pq.read_table(POLICY.parent / f"{name}.parquet") for name in ("visits", "plans")}
+    return dpsql.connect(tables, policy=policy(), ledger=ledger)
 
 
 def released(text: str, rows: list[dict[str, object]]) -> str:
@@ -44,7 +49,7 @@ def released(text: str, rows: list[dict[str, object]]) -> str:
 def bits() -> dict[str, str]:
     """Return the digest of each statement's release under a fixed entropy, or the class of its refusal."""
     found = {}
-    with dpsql.connect(":memory:", policy=policy()) as session:
+    with connect() as session:
         for text in STATEMENTS:
             session._entropy = fixed(text)
             try:
@@ -62,7 +67,7 @@ def main() -> None:
         return
     LEDGER.unlink(missing_ok=True)
     answers = {}
-    with dpsql.connect(":memory:", policy=policy(), ledger=LEDGER) as session:
+    with connect(LEDGER) as session:
         for text in STATEMENTS:
             try:
                 answers[text] = session.sql(text).dicts()

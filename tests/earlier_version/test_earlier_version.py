@@ -9,8 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-import dpsql
-from tests.earlier_version.make import ANSWERS, BITS, LEDGER, STATEMENTS, bits, fixed, policy, released
+from tests.earlier_version.make import ANSWERS, BITS, LEDGER, STATEMENTS, bits, connect, fixed, released
 
 WRITTEN_ON = 2
 """DuckDB's major version when the bits were written: others may hash rows differently."""
@@ -23,7 +22,7 @@ def test_released_bits_are_equal_under_a_fixed_entropy() -> None:
 
 def test_other_entropy_gives_other_bits() -> None:
     text = STATEMENTS[0]
-    with dpsql.connect(":memory:", policy=policy()) as session:
+    with connect() as session:
         session._entropy = fixed("another")
         assert released(text, session.sql(text, fresh=True).dicts()) != json.loads(BITS.read_text())[text]
 
@@ -32,7 +31,7 @@ def test_a_ledger_of_an_earlier_version_opens_replays_and_adds_up(tmp_path: Path
     path = tmp_path / "kept.ledger"
     shutil.copy(LEDGER, path)
     written = json.loads(ANSWERS.read_text(encoding="utf-8"))
-    with dpsql.connect(":memory:", policy=policy(), ledger=path) as session:
+    with connect(path) as session:
         assert str(session.budget()) == written["budget"]
         for text, rows in written["answers"].items():
             answer = session.sql(text)
