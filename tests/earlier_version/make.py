@@ -33,7 +33,7 @@ def policy() -> dpsql.Policy:
     text = text.replace("epsilon = 3\n", "epsilon = 300\n", 1).replace("delta = 1e-6", "delta = 1e-3", 1)
     text = text.replace("max_epsilon_per_query = 2", "max_epsilon_per_query = 50")
     for name in ("visits", "plans"):
-        text = text.replace(f'source = "{name}.parquet"\n', "")
+        text = text.replace(f'source = "{name}.parquet"', 'version = "1993"')
     return dpsql.Policy.loads(text)
 
 
