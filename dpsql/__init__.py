@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from dpsql import dbapi as dbapi
-    from dpsql import privacy as privacy
+    from dpsql import dbapi, privacy
     from dpsql.errors import (
         BindError,
         BudgetExceeded,
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
         PolicyError,
         PrivacyError,
     )
-    from dpsql.policy import Policy
+    from dpsql.policy.model import Policy
     from dpsql.result import Result
     from dpsql.session import Session, connect
 
@@ -38,7 +37,7 @@ _HOMES = {
     "connect": "dpsql.session",
     "Session": "dpsql.session",
     "Result": "dpsql.result",
-    "Policy": "dpsql.policy",
+    "Policy": "dpsql.policy.model",
     **dict.fromkeys(
         (
             "Error",

@@ -26,21 +26,19 @@ from dpsql.engine.base import Engine
 from dpsql.engine.files import DECLARED, IN_NO_FILE
 from dpsql.errors import Error
 from dpsql.mechanisms.additive import Aggregation
+from dpsql.mechanisms.auto_bounds import AutoBounded
 from dpsql.mechanisms.base import Shows
-from dpsql.mechanisms.blocks import BlockQueries, LiftedBlocks, PythonBlocks
-from dpsql.mechanisms.distinct import DistinctCount
-from dpsql.mechanisms.histogram import Histogram
-from dpsql.mechanisms.ladder import AutoBounded
-from dpsql.mechanisms.outputs import Count, Mean, Sum, Variance
-from dpsql.mechanisms.pairs import Pair
-from dpsql.mechanisms.proposals import ArgMax, Iqr, Mode, ProposedMedian, Quantile
+from dpsql.mechanisms.bivariate import Pair
+from dpsql.mechanisms.estimators import Count, Mean, Sum, Variance
+from dpsql.mechanisms.histograms import DistinctCount, Histogram
+from dpsql.mechanisms.ptr.ptr_statistics import ArgMax, Iqr, Mode, ProposedMedian, Quantile
 from dpsql.mechanisms.quantile import Quantiles
-from dpsql.mechanisms.subsample import BlockMean, BlockMedian, Coordinates, WinsorizedMean
-from dpsql.mechanisms.votes import FeatureVotes, NoisyMode, StableMode
+from dpsql.mechanisms.subsample.blocks import BlockQueries, LiftedBlocks, PythonBlocks
+from dpsql.mechanisms.subsample.subsample import BlockMean, BlockMedian, Coordinates, WinsorizedMean
+from dpsql.mechanisms.subsample.votes import FeatureVotes, NoisyMode, StableMode
 from dpsql.plan import Block
-from dpsql.policy import Policy, Table, fold
-from dpsql.sql.exact.forms import Forms
-from dpsql.sql.exact.gate import Gate
+from dpsql.policy.model import Policy, Table, fold
+from dpsql.sql.exact.gate import Forms, Gate
 from dpsql.sql.exact.query import UnresolvedName
 
 _FORM = "block 1"

@@ -219,7 +219,7 @@ def _explain(given: argparse.Namespace) -> None:
 
 def _report(given: argparse.Namespace) -> None:
     from dpsql.ledger.ledger import Ledger
-    from dpsql.ledger.report import report_text, write_report
+    from dpsql.report.data import report_text, write_report
 
     place = given.place or given.ledger
     if (place is None) == (given.policy is None) or (given.place and given.ledger):
@@ -238,7 +238,7 @@ def _report(given: argparse.Namespace) -> None:
 def _adopt(given: argparse.Namespace) -> None:
     from dpsql.engine.duckdb import DuckDBEngine
     from dpsql.ledger.ledger import Ledger
-    from dpsql.policy import Policy
+    from dpsql.policy.model import Policy
 
     policy = Policy.load(given.policy)
     engine = DuckDBEngine(given.database, policy, given.policy.parent)
@@ -255,7 +255,7 @@ def _beside(policy: Path) -> Path:
 
 
 def _policy_check(given: argparse.Namespace) -> int:
-    from dpsql.check import check
+    from dpsql.policy.lint import check
 
     if not given.policy.exists():
         raise PolicyError(f"there is no policy file {given.policy}.")
@@ -268,7 +268,7 @@ def _policy_check(given: argparse.Namespace) -> int:
 def _policy_import(given: argparse.Namespace) -> None:
     from fractions import Fraction
 
-    from dpsql.smartnoise import from_smartnoise
+    from dpsql.policy.smartnoise import from_smartnoise
 
     try:
         text = given.metadata.read_text(encoding="utf-8")

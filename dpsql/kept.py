@@ -9,15 +9,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpsql.engine.finish import Finisher
 from dpsql.engine.frames import as_arrow
+from dpsql.engine.postprocess import Finisher
 from dpsql.errors import BindError, PolicyError, Span
 from dpsql.plan import Plan
-from dpsql.policy import Policy
+from dpsql.policy.model import Policy
 from dpsql.result import Result
-from dpsql.sql.kept import FORETOLD, Kept
-from dpsql.sql.naming import fresh_names
-from dpsql.sql.parse import Statement
+from dpsql.sql.normalize import fresh_names
+from dpsql.sql.parse.statements import Statement
+from dpsql.sql.relations.kept_results import FORETOLD, Kept
 from dpsql.sql.relations.relation import fold
 
 

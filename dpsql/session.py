@@ -11,33 +11,32 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 
-from dpsql.alarms import Alarms
+from dpsql.batch import DeclaredStatements
 from dpsql.block_keys import BlockKeys
-from dpsql.declared import DeclaredStatements
 from dpsql.engine.choose import open_engine
-from dpsql.engine.finish import Finisher
-from dpsql.engine.parser import serialise
+from dpsql.engine.postprocess import Finisher
+from dpsql.engine.sandbox import serialise
 from dpsql.errors import BindError, BudgetExceeded, EngineError, Error, Interrupted, PrivacyError
-from dpsql.explain import Explanation, explain_all, explain_declaration, explain_plan
+from dpsql.explain import Explanation, explain_all, explain_declaration, explain_plan, show
 from dpsql.kept import KeptResults
 from dpsql.ledger.ledger import Ledger
 from dpsql.mechanisms.base import Read, Reader, filled
-from dpsql.mechanisms.returned import Registered
+from dpsql.mechanisms.subsample.blocks import Registered
 from dpsql.noise.entropy import Entropy
+from dpsql.pipeline import FREE, Prepared, Preparer, cost_line
 from dpsql.plan import Block, Plan
-from dpsql.policy import Policy
-from dpsql.prepared import FREE, Prepared, Preparer, cost_line
+from dpsql.policy.model import Policy
 from dpsql.privacy.events import Event, charged
 from dpsql.result import Result, upstairs
-from dpsql.show import show
 from dpsql.sql.bind import bind
-from dpsql.sql.chosen.thresholds import Declaration, bind_declare
 from dpsql.sql.exact.gate import Gate
-from dpsql.sql.options import epsilon_text
-from dpsql.sql.parse import Statement, parse
+from dpsql.sql.parse.options import epsilon_text
+from dpsql.sql.parse.statements import Statement, parse
+from dpsql.sql.plan_cache import Plans
 from dpsql.sql.relations.catalog import Catalog
-from dpsql.sql.remembered import Plans
-from dpsql.sql.stable.registered import registered
+from dpsql.sql.selection.thresholds import Declaration, bind_declare
+from dpsql.sql.subsample.combiners import registered
+from dpsql.thresholds import Alarms
 
 if TYPE_CHECKING:
     from dpsql.engine.base import Engine

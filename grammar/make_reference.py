@@ -15,14 +15,16 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import dpsql
-from dpsql import cli, errors, policy
+from dpsql import cli, errors
 from dpsql.notebook import arguments, guide
-from dpsql.sql.chosen import selection, thresholds
+from dpsql.policy import model
+from dpsql.sql.dp import aggregates, registry
 from dpsql.sql.expressions import functions
-from dpsql.sql.noisy import aggregates, registry
-from dpsql.sql.options import COMMON
-from dpsql.sql.stable import ptr as stable
-from dpsql.sql.stable import subsample
+from dpsql.sql.parse.options import COMMON
+from dpsql.sql.ptr import block as ptr
+from dpsql.sql.selection import block as selection
+from dpsql.sql.selection import thresholds
+from dpsql.sql.subsample import block as subsample
 
 HERE = Path(__file__).resolve().parent
 _RULE = re.compile(
@@ -61,10 +63,7 @@ def reference() -> str:
         _signature("dpsql.connect", dpsql.connect),
         *(_class(kind) for kind in (dpsql.Session, dpsql.Result)),
         "## The policy",
-        *(
-            _fields(kind)
-            for kind in (policy.Budget, policy.Table, policy.Column, policy.Format, policy.Analyst)
-        ),
+        *(_fields(kind) for kind in (model.Budget, model.Table, model.Column, model.Format, model.Analyst)),
         "## Errors\n\n```\n" + _tree() + "\n```",
         "## The command line\n\n```\n" + _commands() + "\n```",
     ]
@@ -88,7 +87,7 @@ def _rules() -> Iterator[str]:
 def _options() -> str:
     modes = {
         "DP": COMMON,
-        "PTR": stable.OPTIONS,
+        "PTR": ptr.OPTIONS,
         "SUBSAMPLE": subsample.OPTIONS,
         "DECLARE": thresholds.OPTIONS,
     }
@@ -102,7 +101,7 @@ def _options() -> str:
 
 
 def _arguments() -> str:
-    calls = {"aggregates": aggregates.ARGUMENTS, "PTR": stable.ARGUMENTS, **selection.ARGUMENTS}
+    calls = {"aggregates": aggregates.ARGUMENTS, "PTR": ptr.ARGUMENTS, **selection.ARGUMENTS}
     names = list(dict.fromkeys(name for readers in calls.values() for name in readers))
     rows = (
         (

@@ -16,7 +16,7 @@ import pytest
 
 import dpsql
 from dpsql.sql.bind import bind
-from dpsql.sql.parse import canonical, parse
+from dpsql.sql.parse.statements import canonical, parse
 
 CORPORA = Path(__file__).resolve().parents[1] / "grammar" / "corpora"
 WRITE = os.environ.get("DPSQL_CORPORA") == "write"

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 import dpsql
-from dpsql.check import check
 from dpsql.errors import BindError, BudgetExceeded, PrivacyError
-from dpsql.ledger.display import budget_html, budget_text
-from dpsql.ledger.page import page
-from dpsql.ledger.report import report, report_text
+from dpsql.policy.lint import check
+from dpsql.report.budget_tables import budget_html, budget_text
+from dpsql.report.data import report, report_text
+from dpsql.report.html import page
 
 DEMO = Path(dpsql.__file__).parent / "demo"
 POLICY = """

@@ -38,8 +38,8 @@ WATCHED = (
     "alarms.py",
     "plan.py",
     "mechanisms/additive.py",
-    "mechanisms/packed.py",
-    "mechanisms/exponential.py",
+    "mechanisms/fast/packed_aggregation.py",
+    "mechanisms/selection/exponential.py",
 )
 
 

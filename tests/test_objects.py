@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import dpsql
-from dpsql.engine.running import Outcome
+from dpsql.engine.interruptible import Outcome
 from tests.neighbours import CANARY, open_neighbours
 
 

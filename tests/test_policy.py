@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from dpsql.demo import POLICY
 from dpsql.errors import PolicyError
-from dpsql.policy import Analyst, Budget, Column, Format, Hop, Policy, Table
+from dpsql.policy.model import Analyst, Budget, Column, Format, Hop, Policy, Table
 
 BUDGET = "[budget]\nepsilon = 3\n"
 VISITS = BUDGET + '[tables.visits]\nprivacy_unit = "patient_id"\n'

@@ -34,15 +34,16 @@ def test_what_is_documented_is_what_is_completed() -> None:
     """Every option and argument that the binder reads is offered, and nothing else."""
     from dpsql.notebook import guide
     from dpsql.notebook.complete import FUNCTIONS
-    from dpsql.sql.chosen import selection, thresholds
-    from dpsql.sql.noisy import aggregates, registry
-    from dpsql.sql.options import COMMON
-    from dpsql.sql.stable import ptr as stable
-    from dpsql.sql.stable import subsample
+    from dpsql.sql.dp import aggregates, registry
+    from dpsql.sql.parse.options import COMMON
+    from dpsql.sql.ptr import block as ptr
+    from dpsql.sql.selection import block as selection
+    from dpsql.sql.selection import thresholds
+    from dpsql.sql.subsample import block as subsample
 
-    readers = (COMMON, stable.OPTIONS, subsample.OPTIONS, thresholds.OPTIONS)
+    readers = (COMMON, ptr.OPTIONS, subsample.OPTIONS, thresholds.OPTIONS)
     assert {name for r in readers for name in r} == {*guide.OPTIONS, *guide.MORE_OPTIONS}
-    calls = (aggregates.ARGUMENTS, stable.ARGUMENTS, *selection.ARGUMENTS.values())
+    calls = (aggregates.ARGUMENTS, ptr.ARGUMENTS, *selection.ARGUMENTS.values())
     assert {name for r in calls for name in r} == set(guide.ARGUMENTS)
-    known = {*registry.TABLE, *selection.MECHANISMS, *stable.KNOWN}
+    known = {*registry.TABLE, *selection.MECHANISMS, *ptr.KNOWN}
     assert known <= {*FUNCTIONS, "COUNT_IF", "MEAN"}, known - set(FUNCTIONS)

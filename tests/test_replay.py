@@ -17,8 +17,8 @@ import pytest
 import dpsql
 from dpsql.block_keys import content_of
 from dpsql.mechanisms.base import Release
-from dpsql.sql.parse import parse
-from dpsql.stored import pack
+from dpsql.pipeline import pack
+from dpsql.sql.parse.statements import parse
 
 POLICY = """
 [budget]

@@ -13,8 +13,8 @@ import pytest
 
 import dpsql
 from dpsql import cli
+from dpsql.policy.smartnoise import from_smartnoise
 from dpsql.result import MissingLibrary
-from dpsql.smartnoise import from_smartnoise
 
 pytest.importorskip("yaml")
 

@@ -1,0 +1,1 @@
+"""Engines: where private data lie, and where public SQL runs."""

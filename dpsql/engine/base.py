@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from dpsql.errors import EngineError
 from dpsql.mechanisms.base import NoRoom
-from dpsql.policy import Table
+from dpsql.policy.model import Table
 
 WITHHELD = "the engine failed while it read private data; why is withheld."
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpsql.engine.duckdb import DuckDBEngine
 from dpsql.errors import PolicyError
-from dpsql.policy import Policy
+from dpsql.policy.model import Policy
 
 if TYPE_CHECKING:
     from dpsql.engine.spark import SparkEngine

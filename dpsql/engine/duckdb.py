@@ -14,17 +14,16 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from dpsql.engine.apart import Apart
-from dpsql.engine.attached import attach
 from dpsql.engine.base import ended
-from dpsql.engine.clone import Clone, Columns, quoted
-from dpsql.engine.files import found, once, version_of, versions_of
+from dpsql.engine.files import attach, found, once, version_of, versions_of
 from dpsql.engine.frames import as_arrow, objects_of
-from dpsql.engine.running import FATAL, configure, over, settings_of, watched
+from dpsql.engine.interruptible import FATAL, configure, over, settings_of, watched
+from dpsql.engine.sandbox import Apart
+from dpsql.engine.schema_replica import Clone, Columns, quoted
 from dpsql.engine.sources import open_again, open_files, open_frame, open_table, view_of
 from dpsql.engine.spill import SpillDirectory, spill_below
 from dpsql.errors import PolicyError, did_you_mean
-from dpsql.policy import FILES, Names, Policy, Table
+from dpsql.policy.model import FILES, Names, Policy, Table
 
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",

@@ -1,4 +1,9 @@
-"""Tables in memory as Arrow, once, when a session opens: what an engine would stop at is NULL, and no value makes a type.
+"""Arrow columns without the values that make DuckDB fail: texts that are not UTF-8, times beyond a day, and so on.
+
+DuckDB takes Arrow's values on trust: one text that is not UTF-8 ends its whole instance. What is good is passed on as
+it is, without a copy.
+
+Tables in memory as Arrow, once, when a session opens: what an engine would stop at is NULL, and no value makes a type.
 
 A column of Python objects has the type of its values, so one person's value would decide it. Here it becomes text,
 value by value, and the policy says what type it is read as.
@@ -16,9 +21,144 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from dpsql.engine.clean import cleaned
 from dpsql.errors import PolicyError
+
+_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
+_EACH = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_FIRST, _LAST = -9_223_372_022_400, 9_223_372_036_854
+"""The first and the last whole second of DuckDB's TIMESTAMP."""
+_FIRST_NS = -9_223_286_400_000_000_000
+_LAST_DAY = 2**31 - 1
+_INFINITE = 2**63 - 1
+_TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+
+
+def cleaned(table: pa.Table) -> pa.Table:
+    """Return the same table, where values that DuckDB can't take are NULL."""
+    for index, field in enumerate(table.schema):
+        column = table.column(index)
+        held = column.chunks
+        chunks = [clean(chunk) for chunk in held]
+        if any(new is not old for new, old in zip(chunks, held, strict=True)):
+            table = table.set_column(index, field.with_nullable(True), pa.chunked_array(chunks, field.type))
+    return table
+
+
+def clean(array: pa.Array) -> pa.Array:
+    """Return the same array (itself, where all of it is good), where values that DuckDB can't take are NULL."""
+    kind = array.type
+    if isinstance(kind, pa.ExtensionType):
+        held = array.storage
+        storage = clean(held)
+        return array if storage is held else pa.ExtensionArray.from_storage(kind, storage)
+    if any(is_text(kind) for is_text in _TEXTS):
+        return array if _valid(array) else _text(array)
+    ends = _ends(kind)
+    if ends is not None:
+        return _within(array, *ends)
+    if pa.types.is_decimal(kind):
+        return array if _valid(array) else _decimal(array)
+    if pa.types.is_dictionary(kind):
+        held = array.dictionary
+        inner = clean(held)
+        return array if inner is held else _without(array, inner)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        held = array.values
+        inner = clean(held)
+        if inner is held:
+            return array
+        if array.offset:  # a mask wants an array that begins at its beginning
+            return clean(array.take(pa.array(np.arange(len(array)))))
+        made = pa.LargeListArray if pa.types.is_large_list(kind) else pa.ListArray
+        return made.from_arrays(array.offsets, inner, type=kind, mask=array.is_null())
+    if pa.types.is_struct(kind):
+        parts = array.flatten()
+        inner = [clean(part) for part in parts]
+        if all(new is old for new, old in zip(inner, parts, strict=True)):
+            return array
+        return pa.StructArray.from_arrays(inner, fields=list(kind), mask=array.is_null())
+    # Of the rest no expression takes a value (maps, unions): where one is wrong, the column shows nothing.
+    return array if _valid(array) else pa.nulls(len(array), kind)
+
+
+def _ends(kind: pa.DataType) -> tuple[pa.DataType, int, int] | None:
+    """The whole numbers that stand for moments, and the least and greatest that are finite in DuckDB."""
+    if pa.types.is_time(kind):
+        return (pa.int32() if kind.bit_width == 32 else pa.int64()), 0, _DAY[kind.unit]
+    if pa.types.is_date32(kind):
+        return pa.int32(), -_LAST_DAY, _LAST_DAY
+    if pa.types.is_date64(kind):
+        return pa.int64(), -_LAST_DAY * _DAY["ms"], _LAST_DAY * _DAY["ms"]
+    if pa.types.is_duration(kind) or pa.types.is_timestamp(kind):
+        each = _EACH[kind.unit]
+        least = _FIRST_NS if kind.unit == "ns" else _FIRST * each
+        return pa.int64(), least, min(_INFINITE - 1, _LAST * each + each - 1)
+    return None
+
+
+def _within(array: pa.Array, whole: pa.DataType, least: int, most: int) -> pa.Array:
+    numbers = array.view(whole)
+    ends = pc.min_max(numbers)
+    low, high = ends["min"].as_py(), ends["max"].as_py()
+    if low is None or (least <= low and high <= most):
+        return array
+    inside = pc.and_(pc.greater_equal(numbers, least), pc.less_equal(numbers, most))
+    if pa.types.is_timestamp(array.type):  # DuckDB's infinite ones
+        ends = pa.array([-_INFINITE, _INFINITE], whole)
+        inside = pc.or_(inside, pc.is_in(numbers, value_set=ends))
+    if pc.all(inside).as_py():
+        return array
+    return pc.if_else(inside, numbers, pa.scalar(None, whole)).view(array.type)
+
+
+def _valid(array: pa.Array) -> bool:
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _without(array: pa.DictionaryArray, words: pa.Array) -> pa.Array:
+    """A dictionary's array, NULL where its word is; no other row has another word than before."""
+    good = words.drop_null()
+    if len(good) == 0:
+        return pa.nulls(len(array), array.type)
+    there = words.is_valid().take(array.indices)
+    indices = pc.if_else(there, array.indices, pa.scalar(None, array.indices.type))
+    return pa.DictionaryArray.from_arrays(indices, pc.fill_null(words, good[0]), ordered=array.type.ordered)
+
+
+def _text(array: pa.Array) -> pa.Array:
+    large = (
+        array.cast(pa.large_binary())
+        if not pa.types.is_string_view(array.type)
+        else array.cast(pa.binary_view())
+    )
+    texts: list[str | None] = []
+    for value in large.to_pylist():
+        try:
+            texts.append(None if value is None else value.decode())
+        except UnicodeDecodeError:
+            texts.append(None)
+    return pa.array(texts, array.type)
+
+
+def _decimal(array: pa.Array) -> pa.Array:
+    size = array.type.bit_width // 8
+    held = array.buffers()[1]
+    most = 10**array.type.precision
+    good = np.zeros(len(array), bool)
+    if held is not None:
+        for index in range(len(array)):
+            place = (array.offset + index) * size
+            good[index] = (
+                abs(int.from_bytes(held[place : place + size].to_pybytes(), "little", signed=True)) < most
+            )
+    return pc.if_else(pa.array(good), array, pa.scalar(None, array.type))
+
 
 _OBJECTS = b"dpsql objects"
 
@@ -100,13 +240,13 @@ def text_of(value: Any) -> str | None:
     ('2.5', 'true', '[1, "a"]', None, None)
     """
     try:
-        text = _text(value)
+        text = _text_frames(value)
         return text if text is None or text.isascii() or text.encode() else None
     except Exception:  # whatever a value of somebody's class does
         return None
 
 
-def _text(value: Any) -> str | None:
+def _text_frames(value: Any) -> str | None:
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, str):
@@ -132,5 +272,5 @@ def _text(value: Any) -> str | None:
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if isinstance(value, list | tuple | dict):
-        return json.dumps(value, default=_text)
+        return json.dumps(value, default=_text_frames)
     return None

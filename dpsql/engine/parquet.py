@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 import duckdb
 import pyarrow as pa
 
-from dpsql.engine.clean import clean
-from dpsql.engine.clone import literal, quoted
+from dpsql.engine.frames import clean
+from dpsql.engine.schema_replica import literal, quoted
 from dpsql.errors import PolicyError
 from dpsql.ledger.private_files import make_private_directory, state_directory, write_private
 

@@ -1,4 +1,6 @@
-"""Sources that are files, as relations of a session: their columns are the policy's, or the file's own types.
+"""Types that the rows of an untyped source suggest. For the data owner's eyes only: they tell about the rows.
+
+Sources that are files, as relations of a session: their columns are the policy's, or the file's own types.
 
 What is read through a private copy (all text; a Parquet file with values that DuckDB can't take) is read once, when the
 session opens. The copy is a temporary table of the session's own database in memory: no other process sees it, it is
@@ -15,12 +17,40 @@ from urllib.parse import unquote
 
 import duckdb
 
-from dpsql.engine.clone import literal, quoted
 from dpsql.engine.parquet import bad_columns, copy_cleaned, described, inside, scan
-from dpsql.engine.texts import read_text
+from dpsql.engine.schema_replica import literal, quoted
+from dpsql.engine.text_sources import read_text
 from dpsql.errors import PolicyError
-from dpsql.policy import Policy, Table, fold
-from dpsql.policy_columns import needs_types, types_of
+from dpsql.policy.columns import needs_types, types_of
+from dpsql.policy.model import Format, Policy, Table, fold
+from dpsql.policy.source_types import type_of
+
+
+def propose_types(table: Table, files: list[str]) -> dict[str, str]:
+    """Read a source whose types the policy must declare, and give what its rows look like; empty where they can't be read."""
+    listed = f"[{', '.join(map(literal, files))}]"
+    text = (table.format or Format()).fit(table.source, table.text) if table.text is not None else Format()
+    if table.text is None:
+        body = f"read_parquet({listed}, union_by_name = true, hive_partitioning = true)"
+    elif table.text == "json":
+        body = f"read_json({listed}, sample_size = -1, union_by_name = true, ignore_errors = true, format = 'auto')"
+    else:
+        quotes = f"quote = {literal(text.quote)}, escape = {literal(text.escape or '')}"
+        body = (
+            f"read_csv({listed}, sample_size = -1, union_by_name = true, ignore_errors = true, null_padding = true, "
+            f"delim = {literal(text.delimiter or ',')}, {quotes}, header = {text.header}, nullstr = {literal(text.null)})"
+        )
+    with contextlib.suppress(duckdb.Error), duckdb.connect(":memory:", config={"temp_directory": ""}) as con:
+        rows = con.execute(f"DESCRIBE SELECT * FROM {body}").fetchall()
+        return {row[0]: _known(row[1]) for row in rows}
+    return {}
+
+
+def _known(kind: str) -> str:
+    with contextlib.suppress(PolicyError):
+        return type_of(kind)
+    return "VARCHAR"
+
 
 _ENUM = re.compile(r"ENUM\((?:'(?:[^']|'')*'(?:, *)?)*\)")
 _LENGTH = re.compile(r"\[\d+\]")

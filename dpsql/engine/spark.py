@@ -26,13 +26,13 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 
 from dpsql.engine.base import ended
-from dpsql.engine.clone import Clone, Columns, empty, quoted
 from dpsql.engine.duckdb import beside
 from dpsql.engine.files import found, version_of, versions_of
-from dpsql.engine.running import watched
+from dpsql.engine.interruptible import watched
+from dpsql.engine.schema_replica import Clone, Columns, empty, quoted
 from dpsql.engine.spill import spill_below
 from dpsql.errors import BindError, PolicyError
-from dpsql.policy import Policy, Table
+from dpsql.policy.model import Policy, Table
 from dpsql.sql.expressions.types import Type
 from dpsql.sql.spark.values import identifier, spark_type
 from dpsql.sql.spark.writer import spark_sql

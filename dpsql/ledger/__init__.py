@@ -1,0 +1,1 @@
+"""The durable ledger: what was granted, reserved, charged and released."""

@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Any, Self
 
 from dpsql.errors import BudgetExceeded, LedgerError, PolicyError, did_you_mean
-from dpsql.ledger import process, replay, schema, witness
-from dpsql.ledger.account import OUTCOMES, Entry, within
-from dpsql.ledger.book import Book, now
-from dpsql.ledger.chain import START, Row, link
+from dpsql.ledger import replay, rollback_detection, schema, store
+from dpsql.ledger.accounts import OUTCOMES, Entry, within
+from dpsql.ledger.hash_chain import START, Row, link
 from dpsql.ledger.replay import Stored
 from dpsql.ledger.state import BudgetState, exceeded, state_of
+from dpsql.ledger.store import Book, now
 from dpsql.ledger.terms import Terms
-from dpsql.policy import ACCOUNTANTS, Policy
+from dpsql.policy.model import ACCOUNTANTS, Policy
 from dpsql.privacy.events import Event
 
 __all__ = ["BudgetState", "Entry", "Kept", "Ledger", "Stored", "Ticket"]
@@ -116,7 +116,7 @@ class Ledger:
         if where is None:
             return cls(Book(None, terms, first=first), policy, analyst)
         if not where.exists():
-            gone = witness.missing(where)
+            gone = rollback_detection.missing(where)
             if gone and not where.exists():  # not just made by another process
                 raise gone
             schema.create(where, first)
@@ -176,7 +176,7 @@ class Ledger:
         where = Path(path).expanduser().resolve()
         if fresh and not where.exists():
             with suppress(OSError):
-                witness.mark_path(where).unlink()
+                rollback_detection.mark_path(where).unlink()
             cls.open(where, policy, dataset).close()
             return ("a new ledger was begun",)
         book = Book(_existing(where), None)
@@ -186,7 +186,7 @@ class Ledger:
             changes = granted.grants(terms, adopting=True)
             if _replaced(where, book):
                 changes.append("this copy was put in place of a newer or another one")
-                witness.forget(where, account.ledger_id)
+                rollback_detection.forget(where, account.ledger_id)
             if changes:
                 body = {"terms": granted.adopting(terms).to_json(), "changes": changes, "user": book.user}
                 with book.writing() as (write, _):
@@ -213,16 +213,16 @@ class Ledger:
         if account.policy != terms.policy:  # a harmless change: the report shows the policy that holds
             self._try_write("policy", {"policy": terms.policy})
         for entry in list(account.entries.values()):
-            if entry.outcome == "reserved" and entry.progress and process.certainly_gone(entry.process):
+            if entry.outcome == "reserved" and entry.progress and store.certainly_gone(entry.process):
                 with suppress(LedgerError):
                     self._settle(entry.statement_id, entry.progress, None, "interrupted")
-        mark = witness.read_mark(path)
+        mark = rollback_detection.read_mark(path)
         if mark is None or mark.ledger != account.ledger_id:
-            first = witness.Mark(account.ledger_id, 1, str(self._book.hash_at(1)))
+            first = rollback_detection.Mark(account.ledger_id, 1, str(self._book.hash_at(1)))
             if mark is None:
-                witness.write_mark(path, first)
+                rollback_detection.write_mark(path, first)
             mark = first
-        for text in witness.register(path, terms.dataset, mark):
+        for text in rollback_detection.register(path, terms.dataset, mark):
             if text not in account.notices:
                 self._try_write("notice", {"text": text})
 
@@ -420,11 +420,11 @@ class Ledger:
         """Refuse to show or charge a ledger that was rolled back while it was open: the mark was not."""
         if self.path is None or not self._book.charges:
             return
-        mark = witness.read_mark(self.path)
+        mark = rollback_detection.read_mark(self.path)
         if mark is None:
             return
         there = self._book.hash_at(mark.seq)
-        told = witness.rolled_back(
+        told = rollback_detection.rolled_back(
             self.path, mark, self._book.account.ledger_id, self._book.account.seq, there
         )
         if told is not None:
@@ -440,7 +440,7 @@ class Ledger:
 
 
 def _first(terms: Terms) -> Row:
-    body = {"ledger": secrets.token_hex(16), "terms": terms.to_json(), "user": process.user()}
+    body = {"ledger": secrets.token_hex(16), "terms": terms.to_json(), "user": store.user()}
     return link(START, 1, "open", 0, now(), body)
 
 
@@ -459,16 +459,19 @@ def _resolved(path: str | Path | None) -> Path | None:
 def _existing(path: str | Path) -> Path:
     where = Path(path).expanduser().resolve()
     if not where.exists():
-        raise witness.missing(where) or LedgerError(f"There is no ledger {where}.")
+        raise rollback_detection.missing(where) or LedgerError(f"There is no ledger {where}.")
     return where
 
 
 def _replaced(path: Path, book: Book) -> LedgerError | None:
     """The error for a ledger that does not continue what its mark and the register saw of it."""
-    seen = [witness.read_mark(path), *witness.read_register(path, book.account.ledger_id)]
+    seen = [
+        rollback_detection.read_mark(path),
+        *rollback_detection.read_register(path, book.account.ledger_id),
+    ]
     for mark in filter(None, seen):
         there = book.hash_at(mark.seq)  # read after the mark, so that the ledger is never behind its own mark
-        told = witness.rolled_back(path, mark, book.account.ledger_id, book.account.seq, there)
+        told = rollback_detection.rolled_back(path, mark, book.account.ledger_id, book.account.seq, there)
         if told is not None:
             return told
     return None
@@ -487,4 +490,4 @@ def _more() -> LedgerError:
 def _shown(entry: Entry) -> Entry:
     if entry.outcome != "reserved":
         return entry
-    return replace(entry, outcome="unsettled" if process.certainly_gone(entry.process) else "open")
+    return replace(entry, outcome="unsettled" if store.certainly_gone(entry.process) else "open")

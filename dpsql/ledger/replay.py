@@ -14,7 +14,7 @@ import sqlite3
 from dataclasses import dataclass
 
 from dpsql.errors import LedgerError
-from dpsql.ledger.account import Entry, local
+from dpsql.ledger.accounts import Entry, local
 from dpsql.privacy.events import Event
 
 _PIECE = 1 << 24

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dpsql.errors import LedgerError
-from dpsql.ledger.chain import Row, damaged
+from dpsql.ledger.hash_chain import Row, damaged
 
 APPLICATION = 0x6470_736C  # "dpsl": tells a ledger from any other SQLite file
 VERSION = 1

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpsql.errors import BudgetExceeded
-from dpsql.ledger.account import Account, Purse
-from dpsql.ledger.amounts import DOWN, UP, pair, short
+from dpsql.ledger.accounts import Account, Purse
 from dpsql.ledger.terms import Terms
-from dpsql.policy import Policy
+from dpsql.numerics.rounding import DOWN, UP, pair, short
+from dpsql.policy.model import Policy
 from dpsql.privacy.events import Event, PureDP
 from dpsql.privacy.filters import MANY
 from dpsql.privacy.spent import left_sentence, percent

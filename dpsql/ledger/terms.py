@@ -22,9 +22,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from dpsql.ledger.amounts import amount, short
-from dpsql.ledger.chain import damaged
-from dpsql.policy import Policy
+from dpsql.ledger.hash_chain import damaged
+from dpsql.numerics.rounding import amount, short
+from dpsql.policy.model import Policy
 from dpsql.privacy.filters import MECHANISM_SHARE, Filter, open_filter
 
 Share = tuple[Fraction, Fraction]

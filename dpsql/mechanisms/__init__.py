@@ -1,0 +1,1 @@
+"""Mechanisms: exact statistics in, private answers and their events out."""

@@ -18,13 +18,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpsql.mechanisms.additive_noise import GaussianNoise, LaplaceNoise, Statistic
 from dpsql.mechanisms.base import Read, Release, parts, room_of, salted
-from dpsql.mechanisms.outputs import Count, Mean, Noisy, Output, Sum, Variance, exact_integers, longs
-from dpsql.mechanisms.packed import Packed
-from dpsql.mechanisms.partition import GroupSelection
-from dpsql.mechanisms.perturbation import GaussianNoise, LaplaceNoise, Statistic
+from dpsql.mechanisms.estimators import Count, Mean, Noisy, Output, Sum, Variance, exact_integers, longs
+from dpsql.mechanisms.fast.packed_aggregation import Packed
+from dpsql.mechanisms.group_selection import GroupSelection
 from dpsql.noise.entropy import Entropy
-from dpsql.noise.integers import Integers, integers
+from dpsql.numerics.integers import Integers, integers
 from dpsql.privacy.events import Event, compose
 
 __all__ = [

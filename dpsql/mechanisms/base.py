@@ -1,4 +1,9 @@
-"""What a mechanism is to the rest of the house.
+"""How far a release has come, for whoever watches: told by mechanisms that work in steps, one block or batch at a time.
+
+What is told is public: how many steps there are is, and a step counts as done whatever became of it. (A search that
+stops early stops where its released hit says.)
+
+What a mechanism is to the rest of the house.
 
 An :class:`Operator` is a frozen value inside a plan: it names the exact queries it needs, knows its cost before
 any data are touched, and turns exact relations into a :class:`Release`. It holds no connection and no data.
@@ -6,8 +11,10 @@ any data are touched, and turns exact relations into a :class:`Release`. It hold
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
@@ -16,6 +23,34 @@ import pyarrow as pa
 from dpsql.errors import EngineError
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import Event
+
+Listener = Callable[[int, int], None]
+"""Told (steps done, steps in all). It may raise KeyboardInterrupt to end the release."""
+
+_listener: ContextVar[Listener | None] = ContextVar("dpsql_progress", default=None)
+
+
+@contextlib.contextmanager
+def reporting(listener: Listener) -> Iterator[None]:
+    """Whatever is released in this thread meanwhile tells ``listener`` how far it is.
+
+    >>> with reporting(lambda done, steps: print(f"{done} of {steps}")):
+    ...     told(3, 128)
+    3 of 128
+    """
+    token = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+
+
+def told(done: int, steps: int) -> None:
+    """Tells the listener, if there is one."""
+    listener = _listener.get()
+    if listener is not None:
+        listener(done, steps)
+
 
 SALT = "$salt"
 """The parameter of a plan's SQL that is a fresh secret integer: it stays in the plan, a release fills it in."""

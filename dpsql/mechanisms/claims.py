@@ -1,14 +1,38 @@
 """What an operator says of each exact text that it may read, in the numbers that its noise is made of.
 
-The second lock (:mod:`dpsql.sql.exact.check`) derives the same numbers from the text and compares: a text may do less
+The second lock (:mod:`dpsql.sql.lock.check`) derives the same numbers from the text and compares: a text may do less
 than its claim allows, never more. A claim is built from the noise, never from the text.
+
+What each operator says of the exact texts that it may read: see :mod:`dpsql.mechanisms.claims`.
+
+Every claim is made of the numbers that calibrate the operator's noise, so that what the second lock compares with is what
+is charged. An operator that is not known here claims nothing, and may read nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import singledispatch
 from typing import Protocol
+
+from dpsql.errors import PrivacyError
+from dpsql.mechanisms.additive import Aggregation
+from dpsql.mechanisms.auto_bounds import ROWS, TOTAL, AutoBounded
+from dpsql.mechanisms.composite import Together
+from dpsql.mechanisms.fast.block_means import NearBlocks
+from dpsql.mechanisms.fast.candidate_scores import ORD, Sweep
+from dpsql.mechanisms.fast.packed_aggregation import TOTALS, Packed
+from dpsql.mechanisms.histograms import COUNT, DistinctCount, Histogram
+from dpsql.mechanisms.order_statistics import order_queries
+from dpsql.mechanisms.ptr.ptr_statistics import ArgMax, Iqr, ProposedMedian
+from dpsql.mechanisms.ptr.stability_test import Stable
+from dpsql.mechanisms.quantile import Quantiles
+from dpsql.mechanisms.selection.above_threshold import AboveThreshold, Probe
+from dpsql.mechanisms.selection.exponential import ExponentialChoice
+from dpsql.mechanisms.subsample.blocks import BlockQueries, LiftedBlocks, PythonBlocks
+from dpsql.mechanisms.subsample.subsample import SubsampleAggregate
+from dpsql.mechanisms.subsample.votes import FeatureVotes, StableMode
 
 
 class Noisy(Protocol):
@@ -134,3 +158,171 @@ class Claimed:
     text: str
     claim: Claim
     lent: Mapping[str, Totals | Sequence[str]] = field(default_factory=dict)
+
+
+_BLOCK = "dpsql_block"
+
+
+def claims_of(operator: object) -> tuple[Claimed, ...]:
+    """Every text that an operator may read beside those that run apart, with its claim."""
+    return tuple(_claims(operator))
+
+
+@singledispatch
+def _claims(operator: object) -> Iterable[Claimed]:
+    raise PrivacyError("nothing is known of what this statement would read.")
+
+
+# -- sums -------------------------------------------------------------------------------------------------------------
+
+
+@_claims.register
+def _(operator: Aggregation) -> Iterator[Claimed]:
+    charged = _charged(operator)
+    claim = Sums(operator.keys, charged, operator.selection is not None)
+    yield Claimed(operator.query, claim)
+    if operator.packed is not None:
+        yield from _packed(operator.packed, claim)
+
+
+def _charged(operator: Aggregation) -> tuple[tuple[str, Moves], ...]:
+    noisy = [(s.column, Moves.of(s.noise)) for s in operator.statistics]
+    if operator.selection is not None:  # a unit counts once in a group
+        noisy.append((operator.selection.column, Moves(1, operator.selection.groups)))
+    return tuple(dict.fromkeys(noisy))
+
+
+def _packed(packed: Packed, claim: Sums) -> Iterator[Claimed]:
+    ranges, *texts = packed.queries
+    yield Claimed(ranges, Choice())
+    tallies = (*((t.name, t.far) for t in packed.tallies), (packed.units, 1))
+    halves = {t.name: (t.columns[1], t.scale) for t in packed.tallies if len(t.columns) > 1}
+    for route in packed.routes:
+        values = tuple(v.most for v in packed.values)
+        yield Claimed(texts.pop(0), Packing(len(route.keys), values, tallies, claim.columns, packed.groups))
+        if route.keys:
+            lent = {TOTALS: Totals(route.keys, dict(tallies), packed.groups, halves)}
+            yield Claimed(texts.pop(0), claim, lent)
+
+
+@_claims.register
+def _(operator: Together) -> Iterator[Claimed]:
+    if operator.aggregation is not None:
+        yield from _claims(replace(operator.aggregation, packed=None))  # the other route is not taken here
+    for part in operator.parts:
+        yield from _claims(part)
+
+
+# -- rows -------------------------------------------------------------------------------------------------------------
+
+
+@_claims.register
+def _(operator: Histogram) -> Iterator[Claimed]:
+    noise = operator.noise
+    yield Claimed(operator.query, Rows(noise.sensitivity, noise.groups, operator.keys, moves=((COUNT, 1),)))
+
+
+@_claims.register
+def _(operator: DistinctCount) -> Iterator[Claimed]:
+    noise = operator.noise
+    yield Claimed(operator.query, Rows(noise.sensitivity, noise.groups, operator.keys, moves=(("n", 1),)))
+
+
+@_claims.register
+def _(operator: Quantiles) -> Iterator[Claimed]:
+    claim = Rows(operator.rows, operator.groups, operator.keys)
+    yield Claimed(operator.query, claim)
+    if operator.column is not None:
+        yield Claimed(operator.column, claim)
+
+
+@_claims.register
+def _(operator: AutoBounded) -> Iterator[Claimed]:
+    moves = ((ROWS, 1), (TOTAL, 1 << 20))
+    yield Claimed(operator.query, Rows(operator.rows, operator.groups, operator.keys, moves=moves))
+
+
+@_claims.register
+def _(operator: Stable) -> Iterator[Claimed]:
+    if operator.groups is not None:
+        yield Claimed(operator.groups, Public())
+    for item in operator.items:
+        claim = Rows(item.rows, item.test.groups, operator.keys)
+        if isinstance(item, Iqr | ProposedMedian):
+            counted, values = order_queries(item.values, operator.keys)
+            yield Claimed(counted, Choice() if operator.keys else claim)
+            yield Claimed(values, claim)
+            continue
+        for text in item.queries(operator.keys):
+            yield Claimed(text, claim)
+        if isinstance(item, ArgMax):
+            bounded = Rows(item.rows, item.test.groups, operator.keys, within=(("amount", item.bound),))
+            yield Claimed(item.values, bounded)
+
+
+# -- candidates -------------------------------------------------------------------------------------------------------
+
+
+def _chosen(batches: tuple[str, ...], sweep: Sweep | None, sensitivity: int) -> Iterator[Claimed]:
+    rows = sensitivity if sweep is None else sweep.rows
+    for text in batches:
+        yield Claimed(text, Rows(rows, each=ORD))
+    if sweep is not None:
+        yield Claimed(sweep.candidates, Public())
+        for place, counted in enumerate(sweep.histograms):
+            moved = max((t.row for t in sweep.terms if t.histogram == place and t.clip is None), default=None)
+            sums = (("v", moved),) if moved is not None and " AS v " in counted.query else ()
+            yield Claimed(counted.query, Rows(rows, moves=(("n", 1), *sums)))
+            if counted.column is not None:
+                yield Claimed(counted.column, Rows(rows))
+
+
+@_claims.register
+def _(operator: ExponentialChoice) -> Iterator[Claimed]:
+    yield from _chosen(operator.batches, operator.sweep, operator.sensitivity)
+
+
+@_claims.register
+def _(operator: AboveThreshold) -> Iterator[Claimed]:
+    yield from _chosen(operator.batches, operator.sweep, operator.noise.sensitivity)
+
+
+@_claims.register
+def _(operator: Probe) -> Iterator[Claimed]:
+    yield Claimed(operator.query, Rows(operator.sensitivity, each=ORD))
+
+
+# -- blocks -----------------------------------------------------------------------------------------------------------
+
+
+@_claims.register
+def _(operator: SubsampleAggregate) -> Iterator[Claimed]:
+    rounds = [c.rounds for c in operator.combiners if isinstance(c, StableMode)]
+    most = min(rounds) if len(rounds) == len(operator.combiners) else 1
+    if operator.participation is not None:
+        yield Claimed(operator.participation.query, Participates())
+        yield from _source(operator.source, None)
+        return
+    yield from _source(operator.source, most)
+
+
+@_claims.register
+def _(operator: FeatureVotes) -> Iterator[Claimed]:
+    yield from _source(operator.source, 1)
+
+
+def _source(source: object, most: int | None) -> Iterator[Claimed]:
+    if isinstance(source, LiftedBlocks):
+        yield Claimed(source.query, Blocks(_BLOCK, most))
+    elif isinstance(source, NearBlocks):
+        yield from _source(source.exact, most)
+        yield Claimed(source.near.beyond, Choice())
+        yield Claimed(source.near.query, Blocks(_BLOCK, most))
+    elif isinstance(source, BlockQueries):
+        for rows in source.rows:
+            yield Claimed(rows.ordered, Blocks("block", most))
+    elif isinstance(source, PythonBlocks):
+        for text in source.queries:
+            yield Claimed(text, Blocks("block", most))
+    else:
+        raise PrivacyError("nothing is known of what this statement would read.")

@@ -20,9 +20,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.perturbation import LaplaceNoise, Noise
-from dpsql.mechanisms.together import Group, groups_of
-from dpsql.noise.integers import Integers
+from dpsql.mechanisms.additive_noise import LaplaceNoise, Noise
+from dpsql.mechanisms.composite import Group, groups_of
+from dpsql.numerics.integers import Integers
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.intp]

@@ -28,13 +28,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpsql.mechanisms.base import Read
-from dpsql.mechanisms.outputs import exact_integers
-from dpsql.mechanisms.tally import tallied
-from dpsql.mechanisms.together import Answered, Group, Together, rows_of
-from dpsql.noise import enclosure
+from dpsql.mechanisms.composite import Answered, Group, Together, rows_of
+from dpsql.mechanisms.estimators import exact_integers
+from dpsql.mechanisms.fast.stream_counts import tallied
 from dpsql.noise.entropy import Entropy
-from dpsql.noise.integers import Integers
 from dpsql.noise.selection import exponential, flips
+from dpsql.numerics import interval_arithmetic as ia
+from dpsql.numerics.integers import Integers
 from dpsql.privacy.events import BoundedRange, Event
 
 VALUE, COUNT = "value", "count"
@@ -240,8 +240,8 @@ class Quantiles:
             return None
         grid = self.high - self.low + 1
         bits = 128 + max(0, self.rate(rank).denominator.bit_length())
-        ratio = enclosure.log(enclosure.rational(grid / OUTSIDE, bits), bits)[1]
-        return math.ceil(enclosure.fraction(ratio) / (self.rate(rank) * miss))
+        ratio = ia.log(ia.rational(grid / OUTSIDE, bits), bits)[1]
+        return math.ceil(ia.fraction(ratio) / (self.rate(rank) * miss))
 
     def off(self, rank: Rank, confidence: float) -> float:
         """How many rows the answer's rank may be off by (Dwork and Roth, corollary 3.12)."""

@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.noise import enclosure
-from dpsql.noise.enclosure import Interval, Uniform
-from dpsql.noise.entropy import Entropy
-from dpsql.noise.gaussian import rounded_gaussian
-from dpsql.noise.inversion import ABSOLUTE, INT64, RELATIVE, Floats, accepted, floor_of
+from dpsql.noise.entropy import Entropy, Uniform
+from dpsql.noise.gaussian import ABSOLUTE, INT64, RELATIVE, Floats, accepted, floor_of, rounded_gaussian
+from dpsql.numerics import interval_arithmetic as ia
+from dpsql.numerics.interval_arithmetic import Interval
 
 __all__ = ["bernoulli", "bernoulli_exp", "discrete_laplace", "geometric", "rounded_gaussian"]
 
@@ -94,10 +93,10 @@ def _decays(values: NDArray[Any], rate: Fraction, entropy: Entropy) -> NDArray[n
         while gamma:
             low, high = u.interval()
             bits = u.bits + 64
-            p = enclosure.exp(enclosure.rational(-gamma, bits), bits)
-            if enclosure.below(high, p[0]):
+            p = ia.exp(ia.rational(-gamma, bits), bits)
+            if ia.below(high, p[0]):
                 return True
-            if enclosure.below(p[1], low):
+            if ia.below(p[1], low):
                 return False
             u.draw()
         return True
@@ -176,17 +175,19 @@ def _inverted_exponential(
 
     def exact(u: Interval, bits: int) -> tuple[int, int]:
         bits += max(0, math.ceil(1 / rate).bit_length()) + 16
-        x = enclosure.subtract((enclosure.dyadic(0, 0),) * 2, enclosure.log(u, bits), bits)
+        x = ia.subtract((ia.dyadic(0, 0),) * 2, ia.log(u, bits), bits)
         if two_sided:
-            one, two = (enclosure.dyadic(1, 0),) * 2, (enclosure.dyadic(2, 0),) * 2
-            decay = enclosure.exp(enclosure.rational(-min(rate, Fraction(FASTEST)), bits), bits)
+            one, two = (ia.dyadic(1, 0),) * 2, (ia.dyadic(2, 0),) * 2
+            decay = ia.exp(ia.rational(-min(rate, Fraction(FASTEST)), bits), bits)
             if rate > FASTEST:
-                decay = enclosure.dyadic(0, 0), decay[1]
-            x = enclosure.add(
-                x, enclosure.log(enclosure.divide(two, enclosure.add(one, decay, bits), bits), bits), bits
+                decay = ia.dyadic(0, 0), decay[1]
+            x = ia.add(
+                x,
+                ia.log(ia.divide(two, ia.add(one, decay, bits), bits), bits),
+                bits,
             )
-        x = enclosure.divide(x, enclosure.rational(rate, bits), bits)
-        return max(0, enclosure.floor(x[0])), max(0, enclosure.floor(x[1]))
+        x = ia.divide(x, ia.rational(rate, bits), bits)
+        return max(0, ia.floor(x[0])), max(0, ia.floor(x[1]))
 
     return floor_of(n, entropy, estimate, exact)
 

@@ -1,4 +1,4 @@
-"""Uniform words and integers from the operating system.
+"""Uniform words, integers and reals from the operating system.
 
 Everything random in a release comes through here. There is no seed: an :class:`Entropy` reads
 ``os.urandom`` unless a test constructs one with a source of its own.
@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from dpsql.numerics import interval_arithmetic as ia
 
 BLOCK = 1 << 16
 """Bytes asked of the source at once; larger requests are served directly."""
@@ -107,3 +109,21 @@ class Entropy:
         if len(raw) != n * 8:
             raise OSError("the entropy source gave too few bytes")
         return np.frombuffer(bytearray(raw), dtype=np.uint64)
+
+
+class Uniform:
+    """A uniform real in [0, 1), some leading bits of which are known; further ones are drawn on demand."""
+
+    def __init__(self, known: int, bits: int, entropy: Entropy) -> None:
+        self.known = known
+        self.bits = bits
+        self._entropy = entropy
+
+    def draw(self) -> None:
+        """Learns 64 more bits."""
+        self.known = self.known << 64 | int(self._entropy.words(1)[0])
+        self.bits += 64
+
+    def interval(self) -> ia.Interval:
+        """The smallest interval known to contain the number."""
+        return ia.dyadic(self.known, -self.bits), ia.dyadic(self.known + 1, -self.bits)

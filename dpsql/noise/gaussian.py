@@ -1,4 +1,9 @@
-"""The rounded Gaussian: ``round(N(0, sigma**2))``, exactly.
+"""Integers as decreasing functions of a uniform real: quickly where floats are certain, else exactly.
+
+A distribution gives two views of the same function ``U -> floor(x(U))``: ``estimate``, in floats with an
+error band, and ``exact``, on an interval of U. The band decides all but a few draws in a million.
+
+The rounded Gaussian: ``round(N(0, sigma**2))``, exactly.
 
 For an integer A, ``A + round(N) = round(A + N)``: releasing it is post-processing of the continuous Gaussian
 mechanism, so it has that mechanism's guarantee whole. (The discrete Gaussian, with ``Pr[k]`` proportional to
@@ -15,10 +20,95 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.noise import enclosure
-from dpsql.noise.enclosure import Interval, Uniform
-from dpsql.noise.entropy import Entropy
-from dpsql.noise.inversion import ABSOLUTE, INT64, RELATIVE, TINY, Floats, accepted, floor_of
+from dpsql.noise.entropy import Entropy, Uniform
+from dpsql.numerics import interval_arithmetic as ia
+from dpsql.numerics.interval_arithmetic import Interval
+
+Floats = NDArray[np.float64]
+
+CHUNK = 1 << 15
+"""Draws made at once: few enough to stay in the processor's cache."""
+
+RELATIVE = 2.0**-46
+"""Error granted to a float computation, relative to its result: some 64 units in the last place, where
+numpy's log, exp and sqrt are documented to stay within 4."""
+
+ABSOLUTE = 2.0**-50
+"""Error granted to a probability, and to the logarithm of one near 1. It covers the 2**-53 by which the
+middle of a cell of uniforms differs from its ends."""
+
+TINY = 2.0**-35
+"""Uniforms below this are always decided exactly: a float knows too few of their leading bits."""
+
+INT64 = 1 << 62
+"""Results at or above this leave int64, so that a later sum can't overflow."""
+
+
+def floor_of(
+    n: int,
+    entropy: Entropy,
+    estimate: Callable[[Floats], tuple[Floats, Floats]],
+    exact: Callable[[Interval, int], tuple[int, int]],
+) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Draws ``n`` values of ``floor(x(U))``, U uniform in (0, 1), ``x >= 0``, and a fair bit beside each.
+
+    Args:
+        estimate: gives ``x(u)`` and a bound of its error over all U within 2**-53 of ``u``, for u >= TINY.
+        exact: given an interval of U and a precision in bits, the least and greatest value of the floor.
+
+    Returns an int64 array (object where a value does not fit) and a boolean array.
+    """
+    out: NDArray[Any] = np.empty(n, dtype=np.int64)
+    bits = np.empty(n, dtype=np.bool_)
+    for start in range(0, n, CHUNK):
+        words = entropy.words(min(CHUNK, n - start))
+        stop = start + len(words)
+        bits[start:stop] = words & np.uint64(1)
+        cells = words >> np.uint64(12)
+        u = cells.astype(np.float64)
+        u += 0.5
+        u *= 2.0**-52
+        x, band = estimate(u)
+        np.maximum(x, 0.5, out=x)  # x(U) is never negative: 0 has no lower edge to be near to
+        whole = np.floor(x)
+        x -= whole
+        x -= 0.5
+        np.abs(x, out=x)
+        x += band
+        out[start:stop] = whole
+        for i in np.flatnonzero((x >= 0.5) | (u < TINY)):
+            value = _refined(Uniform(int(cells[i]), 52, entropy), exact)
+            if value >= INT64 and out.dtype != object:
+                out = out.astype(object)
+            out[start + int(i)] = value
+    return out, bits
+
+
+def _refined(u: Uniform, exact: Callable[[Interval, int], tuple[int, int]]) -> int:
+    while True:
+        if u.known:
+            least, greatest = exact(u.interval(), u.bits + 64)
+            if least == greatest:
+                return least
+        u.draw()
+
+
+def accepted(
+    p: Floats, band: Floats, n: int, entropy: Entropy, exact: Callable[[int, Uniform], bool]
+) -> NDArray[np.bool_]:
+    """Draws ``n`` booleans, TRUE with a probability within ``band`` of ``p``; ``exact`` settles the close."""
+    out = np.empty(n, dtype=np.bool_)
+    for start in range(0, n, CHUNK):
+        words = entropy.words(min(CHUNK, n - start))
+        stop = start + len(words)
+        cells = words >> np.uint64(12)
+        u = (cells.astype(np.float64) + 0.5) * 2.0**-52
+        u -= p[start:stop]
+        out[start:stop] = u < 0
+        for i in np.flatnonzero(np.abs(u) <= band[start:stop]):
+            out[start + int(i)] = exact(start + int(i), Uniform(int(cells[i]), 52, entropy))
+    return out
+
 
 WIDEST = 1 << 22
 """Deviations from here on are drawn in two digits: a float would leave too many draws undecided."""
@@ -110,17 +200,15 @@ def _half_normal_floor(
             low, high = 0, most
             while low < high:
                 middle = (low + high + 1) // 2
-                at = enclosure.rational((middle - shift) / sigma, bits)
-                if reached(enclosure.tail(at, bits)):
+                at = ia.rational((middle - shift) / sigma, bits)
+                if reached(ia.tail(at, bits)):
                     low = middle
                 else:
                     high = middle - 1
             return low
 
-        half = enclosure.shifted(u[0], -1), enclosure.shifted(u[1], -1)
-        return count(lambda t: enclosure.below(half[1], t[0])), count(
-            lambda t: enclosure.below(half[0], t[1])
-        )
+        half = ia.shifted(u[0], -1), ia.shifted(u[1], -1)
+        return count(lambda t: ia.below(half[1], t[0])), count(lambda t: ia.below(half[0], t[1]))
 
     return floor_of(n, entropy, estimate, exact)
 
@@ -167,15 +255,13 @@ def _accepted(
         position = Uniform(int(t[i]), width, entropy)
         while True:
             bits = max(u.bits, position.bits) + 64 + int(cell[i]).bit_length()
-            at, twice = position.interval(), enclosure.rational(Fraction(2 * int(cell[i])), bits)
-            square = enclosure.rational(-2 * s * s, bits)
-            gamma = enclosure.divide(
-                enclosure.multiply(at, enclosure.add(at, twice, bits), bits), square, bits
-            )
-            p, (low, high) = enclosure.exp(gamma, bits), u.interval()
-            if enclosure.below(high, p[0]):
+            at, twice = position.interval(), ia.rational(Fraction(2 * int(cell[i])), bits)
+            square = ia.rational(-2 * s * s, bits)
+            gamma = ia.divide(ia.multiply(at, ia.add(at, twice, bits), bits), square, bits)
+            p, (low, high) = ia.exp(gamma, bits), u.interval()
+            if ia.below(high, p[0]):
                 return True
-            if enclosure.below(p[1], low):
+            if ia.below(p[1], low):
                 return False
             u.draw()
             position.draw()

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from dpsql.noise.discrete import discrete_laplace
 from dpsql.noise.entropy import Entropy
-from dpsql.noise.integers import SAFE, Integers, integers
+from dpsql.numerics.integers import SAFE, Integers, integers
 
 _LANES = 4  # 16-bit lanes in a random word: enough to decide all but about three in 65,536 comparisons
 _BLOCK = 1 << 15  # candidates per pass: what stays in the cache of one core

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from IPython.core.completer import CompletionContext, SimpleMatcherResult
     from IPython.core.interactiveshell import InteractiveShell
 
-    from dpsql.notebook.sessions import Sessions
+    from dpsql.notebook.settings import Sessions
 
 _KEYWORDS = """
     SELECT WITH DIFFERENTIAL_PRIVACY DP PTR SUBSAMPLE OPTIONS FROM WHERE GROUP BY HAVING ORDER LIMIT

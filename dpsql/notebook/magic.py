@@ -19,7 +19,7 @@ from dpsql.errors import BindError, Error, ParseError, PolicyError, did_you_mean
 from dpsql.notebook import arguments, guide, panels, render, settings
 from dpsql.notebook.arguments import Options
 from dpsql.notebook.progress import Progress, in_kernel, in_terminal
-from dpsql.notebook.sessions import Sessions
+from dpsql.notebook.settings import Sessions
 from dpsql.result import Result
 
 if TYPE_CHECKING:
@@ -276,7 +276,7 @@ class DpsqlMagic(Magics):
 
 def _says_anything(text: str) -> bool:
     """Whether there is more than comments, blanks and semicolons. Unreadable text does say something."""
-    from dpsql.sql.dialect import tokenize
+    from dpsql.sql.parse.dialect import tokenize
 
     try:
         return any(token.text != ";" for token in tokenize(text))

@@ -8,7 +8,7 @@ from dpsql import __version__
 from dpsql.errors import BindError, did_you_mean
 from dpsql.notebook.arguments import Options
 from dpsql.notebook.render import Lines, Panel, Sheet, of_rows
-from dpsql.policy_checks import bound_text
+from dpsql.policy.validate import bound_text
 
 if TYPE_CHECKING:
     from dpsql.result import Result
@@ -26,7 +26,7 @@ def ask(session: Session, text: str, params: dict[str, Any], options: Options) -
 
 def kept(text: str, params: dict[str, Any], results: list[Result]) -> list[tuple[str, Result]]:
     """The results that a cell's own statements keep by name."""
-    from dpsql.sql.parse import parse
+    from dpsql.sql.parse.statements import parse
 
     statements = parse(text, params)
     pairs = zip(statements, results, strict=True) if len(statements) == len(results) else ()
@@ -49,7 +49,7 @@ def one_line(session: Session) -> str:
 
 def budget(session: Session) -> Panel:
     """The bar, and the latest charges."""
-    from dpsql.ledger.display import budget_html, budget_text
+    from dpsql.report.budget_tables import budget_html, budget_text
 
     return Panel(budget_text(session.account), budget_html(session.account))
 
@@ -108,7 +108,7 @@ def columns(session: Session, name: str) -> Sheet:
 
 def report(session: Session, path: str) -> Lines:
     """The owner's report as text, or written to a file (by its ending .html, .csv, .json, else text)."""
-    from dpsql.ledger.report import report_text, write_report
+    from dpsql.report.data import report_text, write_report
 
     if not path:
         return Lines(tuple(report_text(session.account, session.policy).splitlines()))

@@ -83,7 +83,7 @@ def of_account(account: Ledger, what: str) -> Axes:
     Raises:
         BindError: there is no picture of that name.
     """
-    from dpsql.ledger.report import report
+    from dpsql.report.data import report
 
     if what not in ("budget", "tradeoff"):
         raise BindError(f"there is no picture of {what}.", hint=did_you_mean(what, ("budget", "tradeoff")))

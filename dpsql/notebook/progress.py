@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from uuid import uuid4
 
-from dpsql.mechanisms.progress import reporting
+from dpsql.mechanisms.base import reporting
 
 PATIENCE = 1.0
 """Seconds before anything is shown."""

@@ -1,12 +1,40 @@
-"""``[tool.dpsql]`` in pyproject.toml: where the data and the policy are, and how results are shown."""
+"""Which sessions a notebook has open, and which of them its cells mean.
+
+``[tool.dpsql]`` in pyproject.toml: where the data and the policy are, and how results are shown.
+"""
 
 from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from dpsql.errors import PolicyError, did_you_mean
+from dpsql.errors import BindError, PolicyError, did_you_mean
+from dpsql.notebook import guide
+
+if TYPE_CHECKING:
+    from dpsql.session import Session
+
+
+class Sessions(dict[str, "Session"]):
+    """The open sessions by name. It belongs to the shell, so that reloading the extension keeps it."""
+
+    current: str = "main"
+
+    def get_open(self, name: str | None = None) -> Session:
+        """The session of that name, else the current one.
+
+        Raises:
+            BindError: there is none; the hint says how to open one.
+        """
+        wanted = name or self.current
+        if wanted not in self:
+            if name and self:
+                raise BindError(f"there is no open session {name}.", hint=did_you_mean(name, self))
+            raise BindError("no session is open yet.", hint=guide.NO_SESSION)
+        return self[wanted]
+
 
 _PATHS = ("database", "policy", "ledger")
 _WORDS = ("analyst", "output")

@@ -22,7 +22,7 @@ from fractions import Fraction
 from functools import lru_cache
 from statistics import NormalDist
 
-from dpsql.privacy.rounding import DIGITS, EXACT, GRID, ceiling, floor, root, to_decimal
+from dpsql.numerics.rounding import DIGITS, EXACT, GRID, ceiling, floor, root, to_decimal
 
 _HALF = Decimal("0.5")
 _PI = Decimal(

@@ -33,9 +33,9 @@ from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar
 
+from dpsql.numerics.rounding import bounded, root, text
 from dpsql.privacy import constants
-from dpsql.privacy.event import Event, require
-from dpsql.privacy.rounding import bounded, root, text
+from dpsql.privacy.event_base import Event, require
 
 __all__ = [
     "BoundedRange",
@@ -367,7 +367,7 @@ class DeclaredPlan(Event):
     ``basic`` is the declared pair, which the construction checks against the privacy loss distribution of all
               parts:
     that bound holds for a list fixed in advance, and not when the next part depends on earlier answers. The
-    other currencies add up as for :class:`Composed`. Made by :func:`dpsql.privacy.plan_loss.declare`.
+    other currencies add up as for :class:`Composed`. Made by :func:`dpsql.privacy.pld.declare`.
 
     Raises:
         ValueError: the plan costs more than the declared pair.
@@ -379,7 +379,7 @@ class DeclaredPlan(Event):
     declared_delta: Fraction
 
     def __post_init__(self) -> None:
-        from dpsql.privacy.plan_loss import holds
+        from dpsql.privacy.pld import holds
 
         require(bool(self.events), "a plan has at least one event")
         require(

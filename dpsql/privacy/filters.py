@@ -59,9 +59,9 @@ from fractions import Fraction
 from statistics import NormalDist
 from typing import Protocol
 
+from dpsql.numerics.rounding import significant, text
 from dpsql.privacy import constants, zcdp
 from dpsql.privacy.events import DeclaredPlan, Event, PureDP, SparseVector, charged
-from dpsql.privacy.rounding import significant, text
 from dpsql.privacy.spent import Room, Spent, percent
 
 ACCOUNTANTS = ("zcdp", "basic", "gdp")

@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any
 
+from dpsql.numerics.rounding import bounded, significant, text
 from dpsql.privacy.events import Event
-from dpsql.privacy.rounding import bounded, significant, text
 
 _NOTHING = Fraction(0)
 

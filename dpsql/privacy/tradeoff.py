@@ -30,7 +30,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpsql.privacy import constants
-from dpsql.privacy.curves import (
+from dpsql.privacy.events import Event
+from dpsql.privacy.pld import loss_of
+from dpsql.privacy.tradeoff_functions import (
     EpsilonDelta,
     Gaussian,
     Laplace,
@@ -40,8 +42,6 @@ from dpsql.privacy.curves import (
     TradeOff,
     atoms_of,
 )
-from dpsql.privacy.events import Event
-from dpsql.privacy.plan_loss import loss_of
 
 
 def gaussian(mu: Real) -> TradeOff:

@@ -17,8 +17,8 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import cache, lru_cache
 
+from dpsql.numerics.rounding import EXACT, ceiling, floor, to_decimal
 from dpsql.privacy.constants import exp, ln
-from dpsql.privacy.rounding import EXACT, ceiling, floor, to_decimal
 
 
 @lru_cache(maxsize=256)

@@ -16,33 +16,32 @@ from sqlglot import exp
 from dpsql.errors import BindError, Error, PrivacyError
 from dpsql.mechanisms.consistency import Consistent
 from dpsql.plan import Block, Input, Interval, Plan
-from dpsql.sql.binder import Binder
-from dpsql.sql.carried import carried_intervals
-from dpsql.sql.chosen.selection import mechanism_of, selection_block
-from dpsql.sql.dialect import MODE, span_of, span_of_word, to_sql, without_modes
+from dpsql.sql.dp.block import Block as NoisyBlock
+from dpsql.sql.dp.block import dp_block
+from dpsql.sql.dp.grouping_sets import bind_sets, has_sets
 from dpsql.sql.expressions.lengths import one_statement
 from dpsql.sql.expressions.types import Typed
-from dpsql.sql.kept import FORETOLD, Named, named_in, put_before
 from dpsql.sql.modes import BLOCKS, is_private_call, readers_of
-from dpsql.sql.noisy.block import Block as NoisyBlock
-from dpsql.sql.noisy.block import dp_block
-from dpsql.sql.noisy.grouping_sets import bind_sets, has_sets
-from dpsql.sql.options import Options, mode_of, take_mode
-from dpsql.sql.parse import PIVOTED, Statement, canonical
-from dpsql.sql.public import Finish, public_columns, renamed
-from dpsql.sql.relations.beside import bind_beside, looks_beside, unnest_in_from
+from dpsql.sql.normalize import Cte, Env, inner_queries, outer_queries, with_ctes, without_parentheses
+from dpsql.sql.parse.dialect import MODE, span_of, span_of_word, to_sql, without_modes
+from dpsql.sql.parse.options import Options, mode_of, take_mode
+from dpsql.sql.parse.statements import PIVOTED, Statement, canonical
+from dpsql.sql.public_side import Finish, public_columns, renamed
 from dpsql.sql.relations.catalog import Catalog
-from dpsql.sql.relations.cuts import refuse_cuts, refuse_row_choice, refuse_samples
+from dpsql.sql.relations.context import Binder
+from dpsql.sql.relations.group_by_unit import group_distinct, groups_by_unit, per_unit_rows
+from dpsql.sql.relations.intervals import carried_intervals
 from dpsql.sql.relations.joins import From, bind_from, lent
+from dpsql.sql.relations.kept_results import FORETOLD, Named, named_in, put_before
+from dpsql.sql.relations.lateral import bind_beside, looks_beside, unnest_in_from
 from dpsql.sql.relations.limits import counted
-from dpsql.sql.relations.meetings import held_columns, meeting_of
-from dpsql.sql.relations.parentheses import without_parentheses
-from dpsql.sql.relations.per_unit import group_distinct, groups_by_unit, per_unit_rows
+from dpsql.sql.relations.projections import columns_renamed, keep_rows, union_all
 from dpsql.sql.relations.relation import Field, Names, Relation, column, fold, own
-from dpsql.sql.relations.rows import columns_renamed, keep_rows, union_all
 from dpsql.sql.relations.subqueries import ONCE, expression
-from dpsql.sql.relations.walk import Cte, Env, inner_queries, outer_queries, with_ctes
-from dpsql.sql.stable.subsample import subsample_block
+from dpsql.sql.relations.unit_meetings import held_columns, meeting_of
+from dpsql.sql.relations.windows import refuse_cuts, refuse_row_choice, refuse_samples
+from dpsql.sql.selection.block import mechanism_of, selection_block
+from dpsql.sql.subsample.block import subsample_block
 
 _BOUND = "dpsql_source"
 _PUBLIC_FUNCTIONS = ("range", "generate_series", "unnest")
@@ -50,7 +49,7 @@ _PUBLIC_FUNCTIONS = ("range", "generate_series", "unnest")
 
 @dataclass
 class _Binder:
-    """See :class:`dpsql.sql.binder.Binder`."""
+    """See :class:`dpsql.sql.relations.context.Binder`."""
 
     catalog: Catalog
     finish: Finish

@@ -7,12 +7,12 @@ from typing import Any
 
 from sqlglot import exp
 
-from dpsql.sql.chosen.thresholds import PROBE_OPTIONS, probe_block
-from dpsql.sql.noisy.block import dp_block
-from dpsql.sql.noisy.registry import TABLE
-from dpsql.sql.options import COMMON, Readers, call_of
-from dpsql.sql.stable import ptr as stable
-from dpsql.sql.stable import subsample
+from dpsql.sql.dp.block import dp_block
+from dpsql.sql.dp.registry import TABLE
+from dpsql.sql.parse.options import COMMON, Readers, call_of
+from dpsql.sql.ptr import block as ptr
+from dpsql.sql.selection.thresholds import PROBE_OPTIONS, probe_block
+from dpsql.sql.subsample import block as subsample
 
 MECHANISMS = ("ABOVE_THRESHOLD", "EXPMECH", "IQR")
 
@@ -37,7 +37,7 @@ def readers_of(mode: str, thresholds: Mapping[str, Any]) -> Readers | None:
     known = {
         "DP": COMMON,
         "DIFFERENTIAL_PRIVACY": COMMON,
-        "PTR": stable.OPTIONS,
+        "PTR": ptr.OPTIONS,
         "SUBSAMPLE": subsample.OPTIONS,
     }
     if mode.lower() in thresholds:
@@ -48,6 +48,6 @@ def readers_of(mode: str, thresholds: Mapping[str, Any]) -> Readers | None:
 BLOCKS: dict[str, Callable[..., object]] = {
     "DP": dp_block,
     "DIFFERENTIAL_PRIVACY": dp_block,
-    "PTR": stable.ptr_block,
+    "PTR": ptr.ptr_block,
     "PROBE": probe_block,
 }

@@ -10,7 +10,7 @@ import pytest
 
 from dpsql.privacy.events import DiscreteLaplace, Event, PureDP
 from dpsql.privacy.filters import ACCOUNTANTS, open_filter
-from dpsql.privacy.plan_loss import declare
+from dpsql.privacy.pld import declare
 
 pytestmark = pytest.mark.benchmark
 

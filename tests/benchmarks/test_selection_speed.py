@@ -16,11 +16,11 @@ import pyarrow as pa
 import pytest
 
 import dpsql
-from dpsql.mechanisms.above_threshold import AboveThreshold, Noise, split
-from dpsql.mechanisms.exponential import ExponentialChoice
-from dpsql.mechanisms.ladder import AutoBounded
+from dpsql.mechanisms.auto_bounds import AutoBounded
+from dpsql.mechanisms.fast.candidate_scores import MOVES, SCORE
 from dpsql.mechanisms.quantile import Quantiles, Rank
-from dpsql.mechanisms.sweep import MOVES, SCORE
+from dpsql.mechanisms.selection.above_threshold import AboveThreshold, Noise, split
+from dpsql.mechanisms.selection.exponential import ExponentialChoice
 from dpsql.noise.entropy import Entropy
 
 pytestmark = pytest.mark.benchmark

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 import dpsql
+from dpsql.mechanisms.additive_noise import LaplaceNoise
 from dpsql.mechanisms.base import Operator
-from dpsql.mechanisms.perturbation import LaplaceNoise
-from dpsql.mechanisms.proposals import Iqr, iqr_sensitivity
-from dpsql.mechanisms.ptr import OptimalTest, Stable
+from dpsql.mechanisms.ptr.ptr_statistics import Iqr, iqr_sensitivity
+from dpsql.mechanisms.ptr.stability_test import OptimalTest, Stable
 from dpsql.noise.entropy import Entropy
 
 pytestmark = pytest.mark.benchmark

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpsql.demo import POLICY, make
-from dpsql.policy import Policy
+from dpsql.policy.model import Policy
 
 HERE = POLICY.parent
 

@@ -23,7 +23,7 @@ from dpsql.mechanisms.base import SALT, Reader
 from dpsql.noise.entropy import Entropy
 from dpsql.plan import Plan
 from dpsql.sql.bind import bind
-from dpsql.sql.parse import parse
+from dpsql.sql.parse.statements import parse
 
 _CARRIED = r'"?\w+"?\."?(?:dpsql_unit|unit_\w+)"?'
 _UNIT = rf"(?:hash\((?P<of>{_CARRIED})\)|CAST\((?P<cast>{_CARRIED}) AS BIGINT\))"
@@ -36,8 +36,8 @@ _BLOCK = (
     re.compile(rf"{_MIXED} >> (?P<shift>\d+)", re.IGNORECASE),
     re.compile(rf"{_MIXED} % (?P<blocks>\d+)", re.IGNORECASE),
 )
-"""The number of a unit's block, as :func:`dpsql.mechanisms.blocks.block_number` writes it; a text in normal form is printed
-anew, with other capitals, and the unit's column has a secret name there."""
+"""The number of a unit's block, as :func:`dpsql.mechanisms.subsample.blocks.block_number` writes it;
+a text in normal form is printed anew, with other capitals, and the unit's column has a secret name there."""
 
 
 def _dealt(found: re.Match[str]) -> str:

@@ -26,7 +26,7 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.policy import Policy
+from dpsql.policy.model import Policy
 
 ENGINES = ("duckdb", "parquet", "spark", "connect")
 

@@ -11,7 +11,7 @@ import pytest
 import dpsql
 from dpsql.mechanisms.base import SALT
 from dpsql.sql.bind import bind
-from dpsql.sql.parse import parse
+from dpsql.sql.parse.statements import parse
 
 POLICY = """
 [budget]

@@ -18,7 +18,7 @@ import pytest
 from dpsql.engine.base import WITHHELD
 from dpsql.engine.duckdb import DuckDBEngine
 from dpsql.errors import BindError, EngineError, PolicyError
-from dpsql.policy import Budget, Column, Policy, Table
+from dpsql.policy.model import Budget, Column, Policy, Table
 
 SECRET = "not-a-number-4711"
 

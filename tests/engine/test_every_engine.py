@@ -19,11 +19,11 @@ import pytest
 import dpsql
 from dpsql.engine.duckdb import DuckDBEngine
 from dpsql.errors import BindError
-from dpsql.policy import Budget, Policy, Table
-from dpsql.sql.dialect import parse_fragment, to_sql
+from dpsql.policy.model import Budget, Policy, Table
+from dpsql.sql.expressions.total_expressions import total
+from dpsql.sql.parse.dialect import parse_fragment, to_sql
 from dpsql.sql.relations.catalog import Catalog
 from dpsql.sql.relations.relation import Names
-from dpsql.sql.safe import total
 from tests.engine.both import Both, assert_same, plan_of, released
 from tests.engine.engines import Engine, Kept, across
 from tests.engine.test_spark import AGGREGATES, NASTY, SPENT, chosen, fill, numbered

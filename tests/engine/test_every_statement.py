@@ -21,8 +21,8 @@ from dpsql.engine.duckdb import DuckDBEngine
 from dpsql.engine.spark import SparkEngine
 from dpsql.errors import BindError
 from dpsql.mechanisms.base import SALT
-from dpsql.mechanisms.blocks import block_number
-from dpsql.sql.dialect import parse_fragment, to_sql
+from dpsql.mechanisms.subsample.blocks import block_number
+from dpsql.sql.parse.dialect import parse_fragment, to_sql
 from tests import test_equals_duckdb as demo
 from tests.engine.both import Both, dealt, plan_of, released
 from tests.engine.engines import Engine, Kept, across

@@ -13,11 +13,11 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from dpsql.engine.clone import Clone, empty, quoted
-from dpsql.engine.finish import Finisher
-from dpsql.engine.running import run, watched
+from dpsql.engine.interruptible import run, watched
+from dpsql.engine.postprocess import Finisher
+from dpsql.engine.schema_replica import Clone, empty, quoted
 from dpsql.errors import BindError
-from dpsql.policy import Budget, Policy, Table
+from dpsql.policy.model import Budget, Policy, Table
 
 WARDS = Table("wards", public=True)
 VISITS = Table("visits", privacy_unit="person")

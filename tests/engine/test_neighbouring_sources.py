@@ -433,20 +433,20 @@ def test_no_bytes_of_a_line_change_another(tmp_path: Path, ending: str, bad: byt
 
 
 def test_bytes_between_blocks_make_no_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dpsql.engine import lines
+    from dpsql.engine import text_sources
 
     path = tmp_path / "v.csv"
     long = b"x" * 50
     path.write_bytes(b"unit,note\n1,a\n2," + long + b"\n\n3,\xff\r\n4," + long * 3 + b"\n5,e")
-    form = dpsql.policy.Format().fit("v.csv", "csv")
+    form = dpsql.policy.model.Format().fit("v.csv", "csv")
     whole = None
-    monkeypatch.setattr(lines, "LONGEST", 100)
+    monkeypatch.setattr(text_sources, "LONGEST", 100)
     for size in (1, 2, 3, 7, 20, 64, 1000):
-        monkeypatch.setattr(lines, "BLOCK", size)
-        found = lines.records(str(path), form, True).read_all().column(0).to_pylist()
+        monkeypatch.setattr(text_sources, "BLOCK", size)
+        found = text_sources.records(str(path), form, True).read_all().column(0).to_pylist()
         assert whole in (None, found)
         whole = found
-    assert whole == ["1,a", "2," + "x" * 50, "3," + lines.BAD, None, "5,e"]
+    assert whole == ["1,a", "2," + "x" * 50, "3," + text_sources.BAD, None, "5,e"]
 
 
 def test_quoted_newlines_are_read_where_the_policy_says_so(tmp_path: Path) -> None:

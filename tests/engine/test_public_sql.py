@@ -10,10 +10,9 @@ import pyarrow as pa
 import pytest
 
 import dpsql
-from dpsql.engine.public_functions import FUNCTIONS, NAMES_OF_THE_SESSION, RELATIONS
-from dpsql.engine.public_sql import check_public
+from dpsql.engine.public_sql import FUNCTIONS, NAMES_OF_THE_SESSION, RELATIONS, check_public
 from dpsql.errors import BindError
-from dpsql.policy import Policy
+from dpsql.policy.model import Policy
 
 POLICY = """
 [budget]

@@ -13,8 +13,8 @@ import pytest
 import dpsql
 from dpsql.engine.duckdb import DuckDBEngine
 from dpsql.errors import PolicyError
-from dpsql.ledger import file_digests
-from dpsql.policy import Policy
+from dpsql.ledger import private_files
+from dpsql.policy.model import Policy
 
 POLICY = """
 [budget]
@@ -207,9 +207,9 @@ def test_a_session_reads_each_file_once_and_outside_of_statements(
     folder: Path, connect: Callable[..., dpsql.Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
-    digest = file_digests._Digests.digest
+    digest = private_files._Digests.digest
     monkeypatch.setattr(
-        file_digests._Digests, "digest", lambda self, path: read.append(path) or digest(self, path)
+        private_files._Digests, "digest", lambda self, path: read.append(path) or digest(self, path)
     )
     with connect("other.toml") as session:
         assert sorted(read) == sorted(
@@ -227,11 +227,11 @@ def test_a_digest_is_kept_for_the_next_session(folder: Path, monkeypatch: pytest
     read: list[object] = []
     real = hashlib.file_digest
     monkeypatch.setattr(
-        file_digests.hashlib, "file_digest", lambda file, name: read.append(file.name) or real(file, name)
+        private_files.hashlib, "file_digest", lambda file, name: read.append(file.name) or real(file, name)
     )
     first = version(folder)
     assert version(folder) == first and len(read) == 2, "files of this second are not trusted"
-    monkeypatch.setattr(file_digests, "_SETTLED", -(10**18))
+    monkeypatch.setattr(private_files, "_SETTLED", -(10**18))
     assert version(folder) == first and len(read) == 3
     assert version(folder) == first and len(read) == 3
     os.utime(folder / "clinic.duckdb", (1, 1))

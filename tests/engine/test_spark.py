@@ -20,11 +20,11 @@ import dpsql
 from dpsql.engine.duckdb import DuckDBEngine
 from dpsql.engine.spark import SparkEngine
 from dpsql.errors import BindError, EngineError, PolicyError
-from dpsql.policy import Budget, Policy, Table
-from dpsql.sql.dialect import parse_fragment, to_sql
+from dpsql.policy.model import Budget, Policy, Table
+from dpsql.sql.expressions.total_expressions import total
+from dpsql.sql.parse.dialect import parse_fragment, to_sql
 from dpsql.sql.relations.catalog import Catalog
 from dpsql.sql.relations.relation import Names
-from dpsql.sql.safe import total
 from tests.engine.both import Both, assert_same
 from tests.test_corpora import CORPORA, POLICIES
 

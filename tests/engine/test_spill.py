@@ -21,7 +21,7 @@ from dpsql.engine import spill
 from dpsql.engine.duckdb import DuckDBEngine
 from dpsql.engine.spill import PREFIX, SpillDirectory
 from dpsql.errors import PolicyError
-from dpsql.policy import Policy
+from dpsql.policy.model import Policy
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="modes and signals are those of POSIX")
 

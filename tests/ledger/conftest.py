@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dpsql.ledger.ledger import Ledger
-from dpsql.policy import Policy
+from dpsql.policy.model import Policy
 
 POLICY = """
 [budget]

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from dpsql.errors import BudgetExceeded, LedgerError
-from dpsql.ledger.account import within
-from dpsql.ledger.display import budget_html, budget_rows, budget_text, entry_rows
+from dpsql.ledger.accounts import within
 from dpsql.ledger.ledger import Ledger
 from dpsql.privacy import constants
 from dpsql.privacy.events import (
@@ -23,6 +22,7 @@ from dpsql.privacy.events import (
     SparseVector,
     StableTest,
 )
+from dpsql.report.budget_tables import budget_html, budget_rows, budget_text, entry_rows
 from tests.ledger.conftest import policy_of
 
 Reopen = Callable[..., Ledger]

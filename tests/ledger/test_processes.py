@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from dpsql.errors import BudgetExceeded, LedgerError
-from dpsql.ledger import process
-from dpsql.ledger.account import Entry, Purse
+from dpsql.ledger import store
+from dpsql.ledger.accounts import Entry, Purse
 from dpsql.ledger.ledger import Ledger
 from dpsql.privacy.events import PureDP, SparseVector
 from tests.ledger.conftest import policy_of
@@ -295,17 +295,17 @@ def test_a_threshold_dies_with_its_kernel(path: Path, progress: int | None, spen
 
 
 def test_who_is_gone() -> None:
-    me = process.identity()
-    assert not process.certainly_gone(me)
+    me = store.identity()
+    assert not store.certainly_gone(me)
     host, boot, space, pid, started = me.split("|")
-    assert process.certainly_gone("|".join([host, boot, space, pid, "1"])) == bool(boot)
+    assert store.certainly_gone("|".join([host, boot, space, pid, "1"])) == bool(boot)
     for doubtful in (
         "",
         "x",
         "|".join(["elsewhere", boot, space, pid, "1"]),
         "|".join([host, "b", space, pid, "1"]),
     ):
-        assert not process.certainly_gone(doubtful)
+        assert not store.certainly_gone(doubtful)
     child = in_child(lambda: None)
     wait(child)
-    assert process.certainly_gone("|".join([host, boot, space, str(child), started])) == bool(boot)
+    assert store.certainly_gone("|".join([host, boot, space, str(child), started])) == bool(boot)

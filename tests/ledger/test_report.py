@@ -18,11 +18,11 @@ from pathlib import Path
 import pytest
 
 from dpsql.errors import BudgetExceeded, Error, LedgerError
-from dpsql.ledger import guarantee, pictures
 from dpsql.ledger.ledger import Ledger
-from dpsql.ledger.page import page
-from dpsql.ledger.report import SECTIONS, report, report_text, write_report
 from dpsql.privacy.events import Composed, DiscreteLaplace, GroupSelection, PureDP
+from dpsql.report import charts, interpretation
+from dpsql.report.data import SECTIONS, report, report_text, write_report
+from dpsql.report.html import page
 from tests.ledger.conftest import policy_of
 
 SHARES = "[analysts.alice]\nepsilon = 0.6\n[analysts.bob]\nepsilon = 0.8\n[tables.wards]\npublic = true\n"
@@ -219,35 +219,35 @@ def test_the_burn_down_of_many_charges_stays_small(path: Path) -> None:
         burn = report(ledger)["pictures"]["burn_down"]
     assert len(burn["steps"]) <= 502 and burn["steps"][-1] == {"charges": 1000, "left": 9.0, "text": "q"}
     assert all(a["left"] >= b["left"] for a, b in pairwise(burn["steps"]))
-    assert len(pictures.burn_down(burn).svg()) < 40_000
+    assert len(charts.burn_down(burn).svg()) < 40_000
 
 
 # -- the numbers behind the pictures ------------------------------------------------------------
 
 
 def test_profiles_against_closed_forms() -> None:
-    assert guarantee.approximate(1.0, 0.0)(0.0) == pytest.approx(math.tanh(0.5))
-    assert guarantee.approximate(1.0, 1e-6)(1.0) == 1e-6 == guarantee.approximate(1.0, 1e-6)(7.0)
-    assert guarantee.gaussian(1.0)(0.0) == pytest.approx(0.38292492254802624)
-    assert guarantee.gaussian(1.0)(1.0) == pytest.approx(0.12693673750664392)  # Phi(-0.5) - e Phi(-1.5)
+    assert interpretation.approximate(1.0, 0.0)(0.0) == pytest.approx(math.tanh(0.5))
+    assert interpretation.approximate(1.0, 1e-6)(1.0) == 1e-6 == interpretation.approximate(1.0, 1e-6)(7.0)
+    assert interpretation.gaussian(1.0)(0.0) == pytest.approx(0.38292492254802624)
+    assert interpretation.gaussian(1.0)(1.0) == pytest.approx(0.12693673750664392)  # Phi(-0.5) - e Phi(-1.5)
     for mu in (0.5, 1.0, 2.0):  # mu-GDP is mu^2/2-zCDP, so the zCDP bound lies above the exact curve
         for x in (0.5, 1.0, 3.0):
-            exact, bound = guarantee.gaussian(mu)(x), guarantee.concentrated(mu * mu / 2)(x)
+            exact, bound = interpretation.gaussian(mu)(x), interpretation.concentrated(mu * mu / 2)(x)
             assert exact <= bound <= 40 * exact + 1e-9
 
 
 def test_the_tradeoff_of_randomised_response() -> None:
     """f_{epsilon, 0}: the two lines through (0, 1) and (1, 0), which meet at 1 / (1 + e^epsilon)."""
-    for alpha, beta in guarantee.tradeoff(guarantee.approximate(1.0, 0.0), 1.0):
+    for alpha, beta in interpretation.tradeoff(interpretation.approximate(1.0, 0.0), 1.0):
         expected = max(0.0, 1 - math.e * alpha, (1 - alpha) / math.e)
         assert beta == pytest.approx(expected, abs=2e-3) and beta <= expected + 1e-12
 
 
 def test_groups() -> None:
-    epsilon, delta = guarantee.group(1.0, 1e-6, 3)
+    epsilon, delta = interpretation.group(1.0, 1e-6, 3)
     assert (epsilon, delta) == (3.0, pytest.approx(1e-6 * (math.exp(3) - 1) / (math.e - 1)))
-    assert guarantee.group(1e6, 1e-6, 5) == (5e6, 1.0)
-    assert guarantee.certainty(math.log(3)) == pytest.approx(0.75)
+    assert interpretation.group(1e6, 1e-6, 5) == (5e6, 1.0)
+    assert interpretation.certainty(math.log(3)) == pytest.approx(0.75)
 
 
 # -- in a browser -------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import pytest
 from dpsql.errors import BudgetExceeded, LedgerError, PolicyError
 from dpsql.ledger.ledger import Ledger
 from dpsql.ledger.terms import Terms
-from dpsql.policy import Policy
+from dpsql.policy.model import Policy
 from dpsql.privacy.events import Event, GroupSelection, PureDP
 from tests.ledger.conftest import policy_of
 

@@ -14,10 +14,10 @@ import pytest
 from dpsql.cli import main
 from dpsql.errors import LedgerError
 from dpsql.ledger import private_files
-from dpsql.ledger.display import budget_html, budget_text
 from dpsql.ledger.ledger import Ledger
-from dpsql.ledger.report import report, report_text, write_report
 from dpsql.privacy.events import PureDP
+from dpsql.report.budget_tables import budget_html, budget_text
+from dpsql.report.data import report, report_text, write_report
 from tests.ledger.conftest import policy_of
 
 Reopen = Callable[..., Ledger]

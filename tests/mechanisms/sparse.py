@@ -15,7 +15,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpsql.mechanisms.ladder import Ladder
+from dpsql.mechanisms.auto_bounds import Ladder
 
 Answers = tuple[bool, ...]
 

@@ -15,10 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpsql.mechanisms import above_threshold
-from dpsql.mechanisms.above_threshold import AboveThreshold, Noise, split
-from dpsql.mechanisms.interactive import Stream
-from dpsql.mechanisms.sweep import LEVEL, SCORE
+from dpsql.mechanisms.fast.candidate_scores import LEVEL, SCORE
+from dpsql.mechanisms.selection import above_threshold
+from dpsql.mechanisms.selection.above_threshold import AboveThreshold, Noise, Stream, split
 from dpsql.noise.discrete import geometric
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import DiscreteLaplace, SparseVector, compose

@@ -23,7 +23,7 @@ from dpsql.mechanisms.additive import (
     Variance,
 )
 from dpsql.mechanisms.base import SALT, Operator, Read, Reader
-from dpsql.mechanisms.partition import GroupSelection
+from dpsql.mechanisms.group_selection import GroupSelection
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import compose
 

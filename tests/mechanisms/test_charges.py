@@ -12,10 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpsql.mechanisms import proposals, subsample
-from dpsql.mechanisms.perturbation import LaplaceNoise, noise_multiplier
-from dpsql.mechanisms.ptr import Item, OptimalTest, Stable, ThresholdTest, stability_test
-from dpsql.mechanisms.subsample import Range, WinsorizedMean
+from dpsql.mechanisms.additive_noise import LaplaceNoise, noise_multiplier
+from dpsql.mechanisms.ptr import ptr_statistics
+from dpsql.mechanisms.ptr.stability_test import Item, OptimalTest, Stable, ThresholdTest, stability_test
+from dpsql.mechanisms.subsample import subsample
+from dpsql.mechanisms.subsample.subsample import Range, WinsorizedMean
 from dpsql.noise.entropy import Entropy
 
 EPSILON, DELTA = Fraction(3, 2), Fraction(1, 10**5)
@@ -96,11 +97,11 @@ def _items(rows: int) -> list[Item]:
     group = VALUES.replace("i % 3 / 100", "i % 2 * 0")
     noise = LaplaceNoise(EPSILON, 100 * rows)
     return [
-        proposals.Quantile("a", group, Fraction(1, 2), TEST, rows),
-        proposals.Mode("a", group, TEST, rows),
-        proposals.ArgMax("a", group, 2, TEST, rows),
-        proposals.Iqr("a", VALUES, TEST, LaplaceNoise(EPSILON, proposals.iqr_sensitivity()), rows),
-        proposals.ProposedMedian("a", VALUES, Fraction(1, 2), 100 * rows, TEST, noise, rows),
+        ptr_statistics.Quantile("a", group, Fraction(1, 2), TEST, rows),
+        ptr_statistics.Mode("a", group, TEST, rows),
+        ptr_statistics.ArgMax("a", group, 2, TEST, rows),
+        ptr_statistics.Iqr("a", VALUES, TEST, LaplaceNoise(EPSILON, ptr_statistics.iqr_sensitivity()), rows),
+        ptr_statistics.ProposedMedian("a", VALUES, Fraction(1, 2), 100 * rows, TEST, noise, rows),
     ]
 
 

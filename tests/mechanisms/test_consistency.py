@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from dpsql.mechanisms.additive_noise import GaussianNoise, LaplaceNoise
 from dpsql.mechanisms.consistency import Adding, Cells, Consistent, fit, held_at_zero, rounded
-from dpsql.mechanisms.perturbation import GaussianNoise, LaplaceNoise
 
 SHAPES = [
     ((3, 4), [(0, 1), (0,), ()]),

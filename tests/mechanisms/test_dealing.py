@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpsql.mechanisms.base import SALT
-from dpsql.mechanisms.blocks import block_number
+from dpsql.mechanisms.subsample.blocks import block_number
 from dpsql.noise.entropy import Entropy
 
 UNITS = 60_000

@@ -19,8 +19,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.scale import NEVER, Ordered, bin_distance, scale_radius
-from dpsql.mechanisms.stability import (
+from dpsql.mechanisms.ptr.iqr_stability import NEVER, Ordered, bin_distance, scale_radius
+from dpsql.mechanisms.ptr.stability_radius import (
     Relation,
     argmax_radius,
     gap_radius,

@@ -12,8 +12,8 @@ import pytest
 
 import dpsql
 from dpsql.mechanisms.additive import Count, Mean
-from dpsql.mechanisms.expected import ROWS, expected
-from dpsql.mechanisms.perturbation import LaplaceNoise, Statistic
+from dpsql.mechanisms.additive_noise import LaplaceNoise, Statistic
+from dpsql.mechanisms.expected_error import ROWS, expected
 from dpsql.noise.entropy import Entropy
 
 POLICY = """

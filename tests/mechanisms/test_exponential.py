@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpsql.mechanisms.exponential import ExponentialChoice
-from dpsql.mechanisms.generalised import GRID, SENSITIVITY, generalised_scores
-from dpsql.mechanisms.sweep import SCORE
+from dpsql.mechanisms.fast.candidate_scores import SCORE
+from dpsql.mechanisms.selection.exponential import ExponentialChoice
+from dpsql.mechanisms.selection.generalised_exponential import GRID, SENSITIVITY, generalised_scores
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import exponential, flips, integers, noisy_max, permute_and_flip
 from dpsql.privacy.events import BoundedRange, DiscreteLaplace, PureDP, compose

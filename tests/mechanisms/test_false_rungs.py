@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.ladder import (
+from dpsql.mechanisms.auto_bounds import (
     ANYWHERE,
     DECLARED,
     SHARED,
@@ -23,8 +23,8 @@ from dpsql.mechanisms.ladder import (
 )
 from dpsql.noise.discrete import geometric
 from dpsql.noise.entropy import Entropy
-from dpsql.noise.integers import integers
 from dpsql.noise.selection import flips
+from dpsql.numerics.integers import integers
 from tests.stochastic.goodness import fixed
 
 from .sparse import law_in_floats

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpsql.mechanisms.above_threshold import AboveThreshold, Noise
-from dpsql.mechanisms.exponential import ExponentialChoice
-from dpsql.mechanisms.perturbation import LaplaceNoise
-from dpsql.mechanisms.sweep import ORD, SCORE
+from dpsql.mechanisms.additive_noise import LaplaceNoise
+from dpsql.mechanisms.fast.candidate_scores import ORD, SCORE
+from dpsql.mechanisms.selection.above_threshold import AboveThreshold, Noise
+from dpsql.mechanisms.selection.exponential import ExponentialChoice
 from dpsql.noise.entropy import Entropy
 
 SHARE, SENSITIVITY = Fraction(1, 4), 7

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpsql.mechanisms.ladder import FINE, PLACES, AutoBounded, Ladder
-from dpsql.mechanisms.perturbation import LaplaceNoise
+from dpsql.mechanisms.additive_noise import LaplaceNoise
+from dpsql.mechanisms.auto_bounds import FINE, PLACES, AutoBounded, Ladder
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import DiscreteLaplace, SparseVector, compose
 from tests.stochastic.goodness import REFUSED, fixed, p_value

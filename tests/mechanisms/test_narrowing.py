@@ -12,13 +12,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpsql.mechanisms import cells, generalised, narrowing
-from dpsql.mechanisms.cells import Doubles, Whole
-from dpsql.mechanisms.exponential import ExponentialChoice
-from dpsql.mechanisms.generalised import GRID, generalised_scores
-from dpsql.mechanisms.narrowing import Narrowed, Rates, narrowed
-from dpsql.mechanisms.sweep import ORD, Counted, End, Public, Sweep, Swept
-from dpsql.mechanisms.tally import counted
+from dpsql.mechanisms.fast import binned_counts, candidate_pruning
+from dpsql.mechanisms.fast.binned_counts import Doubles, Whole
+from dpsql.mechanisms.fast.candidate_pruning import Narrowed, Rates, narrowed
+from dpsql.mechanisms.fast.candidate_scores import ORD, Counted, End, Public, Sweep, Swept
+from dpsql.mechanisms.fast.stream_counts import counted
+from dpsql.mechanisms.selection import generalised_exponential
+from dpsql.mechanisms.selection.exponential import ExponentialChoice
+from dpsql.mechanisms.selection.generalised_exponential import GRID, generalised_scores
 from dpsql.noise import selection
 from tests.stochastic.goodness import REFUSED, fixed, p_value
 
@@ -52,8 +53,8 @@ class Rows:
 def test_cells_and_what_is_in_them(
     kind: type, low: int, high: int, room: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cells, "_BITS", 3)
-    monkeypatch.setattr(cells, "_BLOCK", 100)
+    monkeypatch.setattr(binned_counts, "_BITS", 3)
+    monkeypatch.setattr(binned_counts, "_BLOCK", 100)
     dice = np.random.default_rng(high + 500)
     x = dice.integers(0 if kind is np.uint8 else -100, 120, 1000).astype(kind)
     wanted = counted([x], low, high)
@@ -74,8 +75,8 @@ NAN, INF = math.nan, math.inf
 
 def test_cells_of_doubles(monkeypatch: pytest.MonkeyPatch) -> None:
     """NaN is the greatest value and equal to itself, 0.0 is -0.0, and huge numbers are in the cells at the ends."""
-    monkeypatch.setattr(cells, "_BITS", 3)
-    monkeypatch.setattr(cells, "_BLOCK", 10)
+    monkeypatch.setattr(binned_counts, "_BITS", 3)
+    monkeypatch.setattr(binned_counts, "_BLOCK", 10)
     x = np.array([NAN, -INF, INF, 0.0, -0.0, 1e308, -1e308, 5e-324, 0.1, 0.3, 0.9, 1.0, NAN, 1.1, -0.1] * 3)
     thresholds = np.array([0.0, -0.0, 0.3, 1.0, 0.30000000000000004, NAN, INF, -INF, 5e-324])
     found = Doubles.between(End(thresholds))
@@ -102,13 +103,13 @@ def test_thresholds_that_no_cells_are_between(values: list[float]) -> None:
 
 def test_rows_that_must_stay_or_are_too_many() -> None:
     end, far = End(np.array([0, 9])), End(np.array([0, 1 << 22]))
-    assert cells.cells(Counted("h", "x"), end, Rows(pa.table({}), np.arange(3), room=0), "x") is None
-    assert cells.cells(Counted("h", "x"), far, Rows(pa.table({}), np.arange(3)), "x") is None
+    assert binned_counts.cells(Counted("h", "x"), end, Rows(pa.table({}), np.arange(3), room=0), "x") is None
+    assert binned_counts.cells(Counted("h", "x"), far, Rows(pa.table({}), np.arange(3)), "x") is None
     doubles, held = Counted("h", "x", doubles=True), End(np.array([0.0, 9.0]))
-    assert cells.cells(doubles, held, Rows(pa.table({}), np.arange(30.0), room=29), "x") is None
-    assert cells.cells(doubles, held, Rows(pa.table({}), np.arange(30.0), room=30), "x") is not None
+    assert binned_counts.cells(doubles, held, Rows(pa.table({}), np.arange(30.0), room=29), "x") is None
+    assert binned_counts.cells(doubles, held, Rows(pa.table({}), np.arange(30.0), room=30), "x") is not None
     with pytest.raises(TypeError):
-        cells.cells(doubles, held, Rows(pa.table({}), np.arange(30)), "x")
+        binned_counts.cells(doubles, held, Rows(pa.table({}), np.arange(30)), "x")
 
 
 FACTORS = {
@@ -162,9 +163,9 @@ def looked_at(seed: int, op: str, factor: str, shuffled: bool, doubles: bool = F
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small cells, small groups of neighbours, and far begins near."""
-    monkeypatch.setattr(narrowing, "FEW", 0)
-    monkeypatch.setattr(narrowing, "_TOGETHER", 4)
-    monkeypatch.setattr(cells, "_BITS", 5)
+    monkeypatch.setattr(candidate_pruning, "FEW", 0)
+    monkeypatch.setattr(candidate_pruning, "_TOGETHER", 4)
+    monkeypatch.setattr(binned_counts, "_BITS", 5)
     monkeypatch.setattr(selection, "FAR", 2)
 
 
@@ -188,10 +189,10 @@ def test_bounds_that_forget_something_are_found_out(
     small: None, factor: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Negative control: what is within reach, or what one unit moves candidates by, left out of what may be near."""
-    monkeypatch.setattr(narrowing, "_TOGETHER", 1)
-    monkeypatch.setattr(cells, "_BITS", 12)
+    monkeypatch.setattr(candidate_pruning, "_TOGETHER", 1)
+    monkeypatch.setattr(binned_counts, "_BITS", 12)
     looked_at(1, ">=", factor, False)
-    kind = narrowing._Equal if factor == "count" else narrowing._Unequal
+    kind = candidate_pruning._Equal if factor == "count" else candidate_pruning._Unequal
 
     def strict(self: Any, bounds: Any) -> Any:
         if factor == "count":
@@ -289,6 +290,9 @@ def test_generalised_near_ones_alone_would_not_do() -> None:
     """The scores of some candidates, without those that are near: not theirs (so near ones must be found first)."""
     dice = np.random.default_rng(3)
     own, utilities = dice.integers(1, 200, 400), dice.integers(-(10**6), 10**6, 400)
-    whole = generalised.generalised_scores(utilities, own, 5)
+    whole = generalised_exponential.generalised_scores(utilities, own, 5)
     some = np.flatnonzero(whole < np.sort(whole)[200])
-    assert generalised.generalised_scores(utilities[some], own[some], 5).tolist() != whole[some].tolist()
+    assert (
+        generalised_exponential.generalised_scores(utilities[some], own[some], 5).tolist()
+        != whole[some].tolist()
+    )

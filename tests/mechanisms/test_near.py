@@ -15,12 +15,12 @@ import pytest
 
 import dpsql
 from dpsql.mechanisms.base import SALT, Reader
-from dpsql.mechanisms.blocks import block_number
-from dpsql.mechanisms.near import Near, NearBlocks
-from dpsql.mechanisms.subsample import Range
+from dpsql.mechanisms.fast.block_means import Near, NearBlocks
+from dpsql.mechanisms.subsample.blocks import block_number
+from dpsql.mechanisms.subsample.subsample import Range
 from dpsql.noise.entropy import Entropy
 from dpsql.sql.bind import bind
-from dpsql.sql.parse import parse
+from dpsql.sql.parse.statements import parse
 
 TINY = Fraction(1, 2**200)
 

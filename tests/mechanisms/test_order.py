@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpsql.mechanisms import order
-from dpsql.mechanisms.order import order_statistics, spacing
-from dpsql.mechanisms.stability import rank
+from dpsql.mechanisms import order_statistics as order
+from dpsql.mechanisms.order_statistics import order_statistics, spacing
+from dpsql.mechanisms.ptr.stability_radius import rank
 from tests.mechanisms.connections import fresh
 
 QUARTILES = (Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))

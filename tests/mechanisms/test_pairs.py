@@ -7,8 +7,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.pairs import KINDS, Axis, Pair
-from dpsql.mechanisms.perturbation import LaplaceNoise, Statistic
+from dpsql.mechanisms.additive_noise import LaplaceNoise, Statistic
+from dpsql.mechanisms.bivariate import KINDS, Axis, Pair
 from dpsql.noise.entropy import Entropy
 
 NAMES = ("n", "y", "x", "yx", "yy", "xx")

@@ -14,7 +14,12 @@ import mpmath
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.partition import GroupSelection, delta_per_key, keep_probabilities, laplace_threshold
+from dpsql.mechanisms.group_selection import (
+    GroupSelection,
+    delta_per_key,
+    keep_probabilities,
+    laplace_threshold,
+)
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy import events
 

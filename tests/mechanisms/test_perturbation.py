@@ -12,7 +12,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.perturbation import GaussianNoise, LaplaceNoise, integers, noise_multiplier
+from dpsql.mechanisms.additive_noise import GaussianNoise, LaplaceNoise, integers, noise_multiplier
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy import events
 

@@ -20,7 +20,15 @@ import pytest
 
 from dpsql.mechanisms.additive import LaplaceNoise
 from dpsql.mechanisms.base import SALT
-from dpsql.mechanisms.proposals import (
+from dpsql.mechanisms.ptr.iqr_stability import (
+    GRID,
+    Ordered,
+    bin_distance,
+    interquartile_range,
+    scale_radius,
+    steps,
+)
+from dpsql.mechanisms.ptr.ptr_statistics import (
     ArgMax,
     Iqr,
     Mode,
@@ -29,7 +37,8 @@ from dpsql.mechanisms.proposals import (
     iqr_sensitivity,
     median_grid,
 )
-from dpsql.mechanisms.ptr import (
+from dpsql.mechanisms.ptr.stability_radius import Relation, gap_radius
+from dpsql.mechanisms.ptr.stability_test import (
     NOT_STABLE,
     Item,
     OptimalTest,
@@ -37,8 +46,6 @@ from dpsql.mechanisms.ptr import (
     ThresholdTest,
     stability_test,
 )
-from dpsql.mechanisms.scale import GRID, Ordered, bin_distance, interquartile_range, scale_radius, steps
-from dpsql.mechanisms.stability import Relation, gap_radius
 from dpsql.noise.entropy import Entropy
 from tests.mechanisms.connections import fresh
 

@@ -15,10 +15,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.ptr import OptimalTest
-from dpsql.mechanisms.scale import Ordered, bin_distance, edges, interquartile_range, quartile_ranks
-from dpsql.mechanisms.stability import Relation, mode_radius, quantile_radius, rank, votes_radius
-from dpsql.mechanisms.votes import Participation, textbook_sampling
+from dpsql.mechanisms.ptr.iqr_stability import (
+    Ordered,
+    bin_distance,
+    edges,
+    interquartile_range,
+    quartile_ranks,
+)
+from dpsql.mechanisms.ptr.stability_radius import Relation, mode_radius, quantile_radius, rank, votes_radius
+from dpsql.mechanisms.ptr.stability_test import OptimalTest
+from dpsql.mechanisms.subsample.votes import Participation, textbook_sampling
 
 AR, SUB = Relation.ADD_REMOVE, Relation.SUBSTITUTE
 STEPS = 64  # grid steps per unit of log2, for noise that is added to a logarithm

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.generalised import GRID, SENSITIVITY, generalised_scores
+from dpsql.mechanisms.selection.generalised_exponential import GRID, SENSITIVITY, generalised_scores
 from dpsql.privacy.events import BoundedRange, PureDP
 
 from .test_exponential import choice, em, laplace, pf

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.above_threshold import Noise, split
+from dpsql.mechanisms.selection.above_threshold import Noise, split
 from dpsql.privacy.events import SparseVector
 
 from .sparse import neighbours, paths, probability

@@ -16,9 +16,9 @@ import pytest
 
 from dpsql.mechanisms import quantile
 from dpsql.mechanisms.additive import Aggregation, Count, LaplaceNoise, Statistic
-from dpsql.mechanisms.partition import GroupSelection
+from dpsql.mechanisms.composite import Together, groups_of
+from dpsql.mechanisms.group_selection import GroupSelection
 from dpsql.mechanisms.quantile import Quantiles, Rank, choose, segments
-from dpsql.mechanisms.together import Together, groups_of
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import BoundedRange, compose
 from tests.stochastic.goodness import REFUSED, fixed, p_value

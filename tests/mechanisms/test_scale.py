@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpsql.mechanisms import scale
-from dpsql.mechanisms.scale import NEVER, Ordered, bin_distance, scale_radius
-from dpsql.mechanisms.stability import Relation
+from dpsql.mechanisms.ptr import iqr_stability
+from dpsql.mechanisms.ptr.iqr_stability import NEVER, Ordered, bin_distance, scale_radius
+from dpsql.mechanisms.ptr.stability_radius import Relation
 
 from .exhaustive import edits_to_another_answer
 
@@ -46,7 +46,7 @@ def exact_bin(values: tuple[float, ...], which: int) -> float:
 @pytest.mark.parametrize("case", json.loads((VECTORS / "vectors_iqr_scale.json").read_text())["vectors"])
 def test_equals_published_distances(case: dict) -> None:
     data = ordered(case["x"])
-    assert scale.interquartile_range(data) == case["iqr"]
+    assert iqr_stability.interquartile_range(data) == case["iqr"]
     for which in (1, 2):
         for relation, name in ((SUB, "sub"), (AR, "addrem")):
             expected = case[f"A0_{name}_disc{which}"]
@@ -114,11 +114,11 @@ def test_one_edit_moves_the_radius_by_at_most_one_and_the_range_by_a_factor_of_t
         assert scale_radius(a, 4) == min(first, 4)
         moved += first != second
         if first >= 1:
-            p, q = scale.interquartile_range(a), scale.interquartile_range(b)
+            p, q = iqr_stability.interquartile_range(a), iqr_stability.interquartile_range(b)
             assert (p == 0) == (q == 0)
             if p:
                 assert max(p, q) / min(p, q) < 2
-                assert abs(scale.steps(p) - scale.steps(q)) <= scale.GRID + 1
+                assert abs(iqr_stability.steps(p) - iqr_stability.steps(q)) <= iqr_stability.GRID + 1
     assert moved > 40
 
 
@@ -146,9 +146,9 @@ def test_windows_are_enough() -> None:
     values = np.sort(rng.normal(size=5001))
     whole = ordered(values)
     for cap in (1, 5, 40):
-        width = scale.reach(cap + 1)
+        width = iqr_stability.reach(cap + 1)
         parts = []
-        for r in scale.quartile_ranks(whole.n):
+        for r in iqr_stability.quartile_ranks(whole.n):
             parts.append((r - width, values[r - width - 1 : r + width]))
         assert scale_radius(Ordered(whole.n, tuple(parts)), cap) == scale_radius(whole, cap)
 
@@ -158,20 +158,20 @@ def test_extremes() -> None:
     assert scale_radius(ordered([]), 9) == scale_radius(ordered([4.0]), 9) == 0
     assert scale_radius(ordered([7.0] * 200), 9) == 9
     overflow = ordered([-big] * 50 + [big] * 50)
-    assert math.isinf(scale.interquartile_range(overflow))
+    assert math.isinf(iqr_stability.interquartile_range(overflow))
     assert scale_radius(overflow, 9) == 9
-    assert scale.from_steps(scale.steps(math.inf)) < math.inf
+    assert iqr_stability.from_steps(iqr_stability.steps(math.inf)) < math.inf
     tiny = ordered([0.0] * 50 + [5e-324] * 50)
     assert scale_radius(tiny, 9) >= 0
-    assert scale.steps(5e-324) == scale.steps(2.0**-1021)
-    assert scale.from_steps(scale.steps(20.0)) == pytest.approx(20, rel=1e-3)
+    assert iqr_stability.steps(5e-324) == iqr_stability.steps(2.0**-1021)
+    assert iqr_stability.from_steps(iqr_stability.steps(20.0)) == pytest.approx(20, rel=1e-3)
 
 
 def test_edges_are_exact() -> None:
     for j in (-40, -1, 0, 1, 52):
         low = math.ldexp(1.4142135623730951, j)
         below = math.nextafter(low, 0)
-        assert scale.edges(low, 2) == (low, 2 * low)
-        assert scale.edges(below, 2) == (low / 2, low)
-        assert scale.edges(2.0**j, 1) == (2.0**j, 2.0 ** (j + 1))
-        assert scale.edges(math.nextafter(2.0**j, 0), 1) == (2.0 ** (j - 1), 2.0**j)
+        assert iqr_stability.edges(low, 2) == (low, 2 * low)
+        assert iqr_stability.edges(below, 2) == (low / 2, low)
+        assert iqr_stability.edges(2.0**j, 1) == (2.0**j, 2.0 ** (j + 1))
+        assert iqr_stability.edges(math.nextafter(2.0**j, 0), 1) == (2.0 ** (j - 1), 2.0**j)

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.stability import (
+from dpsql.mechanisms.ptr.stability_radius import (
     Relation,
     argmax_radius,
     gap_radius,

@@ -19,12 +19,11 @@ import pyarrow as pa
 import pytest
 
 from dpsql.errors import EngineError, Interrupted
-from dpsql.mechanisms.base import SALT, NoRoom
-from dpsql.mechanisms.blocks import BlockQueries, LiftedBlocks, PythonBlocks, Rows
-from dpsql.mechanisms.perturbation import LaplaceNoise
-from dpsql.mechanisms.progress import reporting
-from dpsql.mechanisms.ptr import OptimalTest
-from dpsql.mechanisms.subsample import (
+from dpsql.mechanisms.additive_noise import LaplaceNoise
+from dpsql.mechanisms.base import SALT, NoRoom, reporting
+from dpsql.mechanisms.ptr.stability_test import OptimalTest
+from dpsql.mechanisms.subsample.blocks import BlockQueries, LiftedBlocks, PythonBlocks, Rows
+from dpsql.mechanisms.subsample.subsample import (
     BlockMean,
     BlockMedian,
     Range,
@@ -32,7 +31,7 @@ from dpsql.mechanisms.subsample import (
     WinsorizedMean,
     grid_quantile,
 )
-from dpsql.mechanisms.votes import NoisyMode, StableMode
+from dpsql.mechanisms.subsample.votes import NoisyMode, StableMode
 from dpsql.noise.entropy import Entropy
 
 VECTORS = Path(__file__).parent.parent / "vectors"

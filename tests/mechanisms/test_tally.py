@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 import dpsql
-from dpsql.mechanisms import tally
 from dpsql.mechanisms.base import Reader
-from dpsql.mechanisms.tally import MOST, tallied
+from dpsql.mechanisms.fast import stream_counts
+from dpsql.mechanisms.fast.stream_counts import MOST, tallied
 from tests.mechanisms.connections import fresh
 
 KINDS = ["TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "DATE"]
@@ -31,7 +31,7 @@ def reader(con: duckdb.DuckDBPyConnection, room: int = 1) -> Reader:
     ("low", "high"), [(0, 50), (-7, 3), (-1000, 1000), (60, 70), (-500, -400), (5, 5), (300, 400)]
 )
 def test_the_same_as_a_grouping(kind: str, low: int, high: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tally, "_ROWS", 700)
+    monkeypatch.setattr(stream_counts, "_ROWS", 700)
     least = 0 if kind.startswith("U") else -100
     number = f"CAST({least} + (random() * {100 - least})::INTEGER AS {'INTEGER' if kind == 'DATE' else kind})"
     made = f"DATE '1970-01-01' + {number}" if kind == "DATE" else number
@@ -107,7 +107,7 @@ def test_quantiles_by_both_routes(table: str, x: str, monkeypatch: pytest.Monkey
     if table == "u" and x in "bdm":
         pytest.skip("declared for t")
     routes: list[bool] = []
-    inner = tally.tallied
+    inner = stream_counts.tallied
 
     def watched(read: object, *given: object) -> object:
         found = None if routes else inner(read, *given)  # type: ignore[arg-type]

@@ -19,13 +19,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from dpsql.mechanisms.additive_noise import LaplaceNoise
 from dpsql.mechanisms.base import SALT
-from dpsql.mechanisms.blocks import LiftedBlocks, PythonBlocks, Results
-from dpsql.mechanisms.perturbation import LaplaceNoise
-from dpsql.mechanisms.ptr import NOT_STABLE, OptimalTest, stability_test
-from dpsql.mechanisms.stability import votes_radius
-from dpsql.mechanisms.subsample import BlockMedian, Range, SubsampleAggregate
-from dpsql.mechanisms.votes import (
+from dpsql.mechanisms.ptr.stability_radius import votes_radius
+from dpsql.mechanisms.ptr.stability_test import NOT_STABLE, OptimalTest, stability_test
+from dpsql.mechanisms.subsample.blocks import LiftedBlocks, PythonBlocks, Results
+from dpsql.mechanisms.subsample.subsample import BlockMedian, Range, SubsampleAggregate
+from dpsql.mechanisms.subsample.votes import (
     FeatureVotes,
     NoisyMode,
     Participation,

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dpsql.noise import gaussian
 from dpsql.noise.discrete import bernoulli, bernoulli_exp, discrete_laplace, geometric, rounded_gaussian
 from dpsql.noise.entropy import Entropy
-from dpsql.noise.inversion import RELATIVE
+from dpsql.noise.gaussian import RELATIVE
 
 ZEROS, ONES = 0, (1 << 64) - 1
 
@@ -206,7 +206,7 @@ def test_fast_decisions_agree_with_exact_ones(sigma: Fraction, monkeypatch: pyte
     """The same words, once with floats deciding, once with everything left to intervals."""
     raw = Entropy().words(60).tolist()
     fast = [discrete_laplace(sigma, 60, scripted(raw, 0)), rounded_gaussian(sigma, 60, scripted(raw, 0))]
-    monkeypatch.setattr("dpsql.noise.inversion.TINY", 2.0)
+    monkeypatch.setattr("dpsql.noise.gaussian.TINY", 2.0)
     exact = [discrete_laplace(sigma, 60, scripted(raw, 0)), rounded_gaussian(sigma, 60, scripted(raw, 0))]
     for a, b in zip(fast, exact, strict=True):
         assert a.tolist() == b.tolist()

@@ -10,8 +10,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpsql.mechanisms import generalised
-from dpsql.mechanisms.generalised import GRID, generalised_field, generalised_scores
+from dpsql.mechanisms.selection import generalised_exponential
+from dpsql.mechanisms.selection.generalised_exponential import GRID, generalised_field, generalised_scores
 from dpsql.noise import selection
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import Field, exponential, permute_and_flip, rare, reach_of
@@ -102,7 +102,7 @@ def test_places_of_the_far_ones() -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_unequal_candidates(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The near ones' scores are those of all together; the others are farther than they are said to be."""
-    monkeypatch.setattr(generalised, "FEW", 0)
+    monkeypatch.setattr(generalised_exponential, "FEW", 0)
     dice = np.random.default_rng(seed)
     own = dice.integers(0, 200, 400)
     utilities = dice.integers(-(10**6), 10**6, 400) if seed % 2 else own * dice.integers(0, 10**4, 400)

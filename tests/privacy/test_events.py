@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpsql.numerics.rounding import bounded, ceiling, floor, root, text
 from dpsql.privacy import constants
 from dpsql.privacy.events import (
     BoundedRange,
@@ -25,8 +26,7 @@ from dpsql.privacy.events import (
     StableTest,
     compose,
 )
-from dpsql.privacy.plan_loss import declare
-from dpsql.privacy.rounding import bounded, ceiling, floor, root, text
+from dpsql.privacy.pld import declare
 from tests.privacy.vectors import exact, vectors
 
 ONE = Fraction(1)

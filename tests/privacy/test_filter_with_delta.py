@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from dpsql.numerics.rounding import root
 from dpsql.privacy import constants, zcdp
 from dpsql.privacy.events import (
     BoundedRange,
@@ -25,7 +26,6 @@ from dpsql.privacy.events import (
     compose,
 )
 from dpsql.privacy.filters import Concentrated, open_filter
-from dpsql.privacy.rounding import root
 from dpsql.privacy.spent import Spent, percent, sensible_delta
 from tests.privacy.games import Counts, Play, Rule, answered, worst
 from tests.privacy.vectors import exact, vectors

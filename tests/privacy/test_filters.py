@@ -24,7 +24,7 @@ from dpsql.privacy.events import (
     compose,
 )
 from dpsql.privacy.filters import ACCOUNTANTS, MANY, Concentrated, Filter, Share, open_filter
-from dpsql.privacy.plan_loss import declare
+from dpsql.privacy.pld import declare
 from dpsql.privacy.spent import Spent
 from dpsql.privacy.tradeoff import approx_clt_mu, from_epsilon_delta, gaussian
 from dpsql.privacy.tradeoff import compose as curves

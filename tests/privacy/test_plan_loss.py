@@ -25,7 +25,7 @@ from dpsql.privacy.events import (
     StableTest,
     compose,
 )
-from dpsql.privacy.plan_loss import FINE_POINTS, cost, declare, from_profile, loss_of
+from dpsql.privacy.pld import FINE_POINTS, cost, declare, from_profile, loss_of
 from dpsql.privacy.tradeoff import compose as curves
 from dpsql.privacy.tradeoff import from_epsilon_delta, gaussian
 from tests.privacy.vectors import exact, vectors

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpsql.privacy import constants, tradeoff
-from dpsql.privacy.curves import PiecewiseLinear, TradeOff
 from dpsql.privacy.events import BoundedRange, DiscreteLaplace, PureDP, StableTest
 from dpsql.privacy.tradeoff import (
     approx_clt_mu,
@@ -23,6 +22,7 @@ from dpsql.privacy.tradeoff import (
     laplace,
     limit_law,
 )
+from dpsql.privacy.tradeoff_functions import PiecewiseLinear, TradeOff
 from tests.privacy.vectors import exact, vectors
 
 GDP = vectors("gdp")
@@ -127,7 +127,7 @@ def test_the_limit_under_reports_rare_events(row: dict[str, float]) -> None:
 
 @pytest.mark.parametrize("row", GDP["laplace_clt_vs_pld"], ids=lambda r: f"{r['n']}-{r['eps0']}-{r['delta']}")
 def test_laplace_compositions(row: dict[str, float]) -> None:
-    from dpsql.privacy.plan_loss import FINE_POINTS, loss_of
+    from dpsql.privacy.pld import FINE_POINTS, loss_of
 
     events = [DiscreteLaplace(exact(row["eps0"]), 10**9)] * row["n"]
     epsilon = loss_of(events, points=FINE_POINTS).epsilon(row["delta"])

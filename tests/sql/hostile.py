@@ -15,21 +15,20 @@ from sqlglot import exp
 
 import dpsql
 from dpsql.errors import Error
-from dpsql.mechanisms.above_threshold import AboveThreshold
 from dpsql.mechanisms.additive import Aggregation
+from dpsql.mechanisms.auto_bounds import AutoBounded
 from dpsql.mechanisms.base import filled
-from dpsql.mechanisms.distinct import DistinctCount
-from dpsql.mechanisms.exponential import ExponentialChoice
-from dpsql.mechanisms.histogram import Histogram
-from dpsql.mechanisms.ladder import AutoBounded
-from dpsql.mechanisms.ptr import Stable
+from dpsql.mechanisms.composite import Together
+from dpsql.mechanisms.fast.candidate_scores import SCORE
+from dpsql.mechanisms.histograms import DistinctCount, Histogram
+from dpsql.mechanisms.ptr.stability_test import Stable
 from dpsql.mechanisms.quantile import Quantiles
-from dpsql.mechanisms.subsample import SubsampleAggregate
-from dpsql.mechanisms.sweep import SCORE
-from dpsql.mechanisms.together import Together
+from dpsql.mechanisms.selection.above_threshold import AboveThreshold
+from dpsql.mechanisms.selection.exponential import ExponentialChoice
+from dpsql.mechanisms.subsample.subsample import SubsampleAggregate
 from dpsql.plan import Block, Plan
 from dpsql.sql.bind import bind
-from dpsql.sql.parse import parse
+from dpsql.sql.parse.statements import parse
 from tests.sql.moves import Noise, beyond, violations, violations_of_part
 
 PERSON = 4242

@@ -8,10 +8,9 @@ import duckdb
 
 from dpsql.mechanisms.additive import Aggregation, GaussianNoise, LaplaceNoise
 from dpsql.mechanisms.base import SALT
-from dpsql.mechanisms.distinct import DistinctCount
-from dpsql.mechanisms.histogram import Histogram
+from dpsql.mechanisms.composite import Part
+from dpsql.mechanisms.histograms import DistinctCount, Histogram
 from dpsql.mechanisms.quantile import Quantiles
-from dpsql.mechanisms.together import Part
 
 Noise = LaplaceNoise | GaussianNoise
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpsql.sql import bounds
-from dpsql.sql.bounds import Interval
+from dpsql.sql.expressions import bounds
+from dpsql.sql.expressions.bounds import Interval
 
 numbers = st.fractions(min_value=-50, max_value=50, max_denominator=8)
 

@@ -13,13 +13,13 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.mechanisms.above_threshold import AboveThreshold
-from dpsql.mechanisms.exponential import ExponentialChoice
-from dpsql.mechanisms.generalised import SENSITIVITY, generalised_scores
-from dpsql.mechanisms.sweep import LEVEL, MOVES, SCORE
+from dpsql.mechanisms.fast.candidate_scores import LEVEL, MOVES, SCORE
+from dpsql.mechanisms.selection.above_threshold import AboveThreshold
+from dpsql.mechanisms.selection.exponential import ExponentialChoice
+from dpsql.mechanisms.selection.generalised_exponential import SENSITIVITY, generalised_scores
 from dpsql.noise.selection import integers
 from dpsql.sql.bind import bind
-from dpsql.sql.parse import parse
+from dpsql.sql.parse.statements import parse
 from tests.mechanisms.sparse import paths, probability, refreshed
 from tests.mechanisms.test_exponential import em, laplace, pf
 

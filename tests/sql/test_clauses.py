@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.sql.parse import parse
+from dpsql.sql.parse.statements import parse
 
 CLAUSES = [
     "WHERE a > 0", "GROUP BY a", "HAVING count(*) > 0", "QUALIFY row_number() OVER () = 1", "WINDOW w AS (ORDER BY a)",

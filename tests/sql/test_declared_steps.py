@@ -9,9 +9,9 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.mechanisms.above_threshold import AboveThreshold
+from dpsql.mechanisms.selection.above_threshold import AboveThreshold
 from dpsql.sql.bind import bind
-from dpsql.sql.parse import parse
+from dpsql.sql.parse.statements import parse
 
 POLICY = """
 [budget]

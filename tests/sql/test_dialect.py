@@ -10,7 +10,7 @@ import pytest
 from sqlglot import exp
 
 import dpsql
-from dpsql.sql.dialect import MODE, parse_tokens, span_of, to_sql, tokenize
+from dpsql.sql.parse.dialect import MODE, parse_tokens, span_of, to_sql, tokenize
 
 
 def read(text: str) -> exp.Expression:

@@ -12,11 +12,11 @@ import pytest
 
 import dpsql
 from dpsql.errors import PrivacyError
-from dpsql.mechanisms.blocks import BlockQueries, LiftedBlocks, Results
+from dpsql.mechanisms.subsample.blocks import BlockQueries, LiftedBlocks, Results
 from dpsql.noise.entropy import Entropy
 from dpsql.sql.bind import bind
-from dpsql.sql.parse import parse
-from dpsql.sql.stable import subsample
+from dpsql.sql.parse.statements import parse
+from dpsql.sql.subsample import block as subsample
 
 POLICY = """
 [budget]

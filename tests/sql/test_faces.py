@@ -11,11 +11,11 @@ import pytest
 import dpsql
 from dpsql.errors import PrivacyError
 from dpsql.mechanisms.base import SALT
-from dpsql.mechanisms.exponential import ExponentialChoice
-from dpsql.mechanisms.sweep import SCORE
-from dpsql.mechanisms.together import groups_of
+from dpsql.mechanisms.composite import groups_of
+from dpsql.mechanisms.fast.candidate_scores import SCORE
+from dpsql.mechanisms.selection.exponential import ExponentialChoice
 from dpsql.sql.bind import bind
-from dpsql.sql.parse import parse
+from dpsql.sql.parse.statements import parse
 
 POLICY = """
 [budget]

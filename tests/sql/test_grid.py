@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from sqlglot import exp
 
 from dpsql.errors import BindError
-from dpsql.sql.dialect import to_sql
-from dpsql.sql.expressions.grid import Grid, choose, clamped, doubled_sum, value
+from dpsql.sql.expressions.fixed_point import Grid, choose, clamped, doubled_sum, value
 from dpsql.sql.expressions.types import Type, Typed
+from dpsql.sql.parse.dialect import to_sql
 
 CON = duckdb.connect()
 ends = st.fractions(min_value=-(10**6), max_value=10**6, max_denominator=1000)

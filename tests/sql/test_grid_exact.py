@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from sqlglot import exp
 
 from dpsql.errors import BindError
-from dpsql.sql.dialect import to_sql
-from dpsql.sql.expressions.grid import Grid, choose, value
-from dpsql.sql.expressions.lines import line
+from dpsql.sql.expressions.fixed_point import Grid, choose, line, value
 from dpsql.sql.expressions.types import Type, Typed
+from dpsql.sql.parse.dialect import to_sql
 
 CON = duckdb.connect()
 

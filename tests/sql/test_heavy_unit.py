@@ -10,14 +10,14 @@ import duckdb
 import pytest
 
 import dpsql
+from dpsql.mechanisms.auto_bounds import AutoBounded
 from dpsql.mechanisms.base import SALT, filling
-from dpsql.mechanisms.ladder import AutoBounded
+from dpsql.mechanisms.composite import Together
+from dpsql.mechanisms.fast.candidate_scores import MOVES, SCORE
 from dpsql.mechanisms.quantile import Quantiles
-from dpsql.mechanisms.sweep import MOVES, SCORE
-from dpsql.mechanisms.together import Together
 from dpsql.plan import Plan
 from dpsql.sql.bind import bind
-from dpsql.sql.parse import parse
+from dpsql.sql.parse.statements import parse
 
 ROWS, GROUPS = 3, 2
 POLICY = f"""

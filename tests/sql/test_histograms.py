@@ -9,13 +9,13 @@ import duckdb
 import pytest
 
 import dpsql
+from dpsql.mechanisms.additive_noise import LaplaceNoise
 from dpsql.mechanisms.base import SALT
-from dpsql.mechanisms.histogram import Histogram
-from dpsql.mechanisms.perturbation import LaplaceNoise
-from dpsql.mechanisms.together import Together
+from dpsql.mechanisms.composite import Together
+from dpsql.mechanisms.histograms import Histogram
 from dpsql.privacy.events import DiscreteLaplace, PureDP
 from dpsql.sql.bind import bind
-from dpsql.sql.parse import parse
+from dpsql.sql.parse.statements import parse
 
 POLICY = """
 [budget]

@@ -17,14 +17,14 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql.mechanisms.blocks import BlockQueries, PythonBlocks
-from dpsql.mechanisms.perturbation import LaplaceNoise
-from dpsql.mechanisms.ptr import OptimalTest
-from dpsql.mechanisms.subsample import BlockMean, BlockMedian, Range, WinsorizedMean
-from dpsql.mechanisms.votes import FeatureVotes, NoisyMode, StableMode
+from dpsql.mechanisms.additive_noise import LaplaceNoise
+from dpsql.mechanisms.ptr.stability_test import OptimalTest
+from dpsql.mechanisms.subsample.blocks import BlockQueries, PythonBlocks
+from dpsql.mechanisms.subsample.subsample import BlockMean, BlockMedian, Range, WinsorizedMean
+from dpsql.mechanisms.subsample.votes import FeatureVotes, NoisyMode, StableMode
 from dpsql.noise.entropy import Entropy
 from dpsql.sql.bind import bind
-from dpsql.sql.parse import parse
+from dpsql.sql.parse.statements import parse
 
 POLICY = """
 [budget]

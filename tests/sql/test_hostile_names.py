@@ -12,7 +12,7 @@ import pytest
 from hostile import FORMS, NAMES, Neighbours, every_pair, written
 
 from dpsql.sql.exact.gate import Gate
-from dpsql.sql.relations import relation, rows
+from dpsql.sql.relations import projections, relation
 
 SHORT, LONG, SLICES = 2_000, 52_000, 8
 
@@ -103,7 +103,7 @@ FORGED = [written(form, "dpsql_unit", "w9") for form in FORMS]
 
 def _deceived(monkeypatch: pytest.MonkeyPatch) -> Neighbours:
     """A binder that calls a derived column what the analyst calls it: the hidden unit is taken from one of that name."""
-    monkeypatch.setattr(rows, "own", lambda place: "dpsql_unit" if place == 0 else f"c{place}")
+    monkeypatch.setattr(projections, "own", lambda place: "dpsql_unit" if place == 0 else f"c{place}")
     return Neighbours.open()
 
 

@@ -13,7 +13,7 @@ from shop import Shop, near
 import dpsql
 from dpsql.mechanisms.base import SALT
 from dpsql.sql.bind import bind
-from dpsql.sql.parse import parse
+from dpsql.sql.parse.statements import parse
 
 ANSWERED = [
     # paths: derived without the analyst's joins; rows that lead to no unit are dropped

@@ -16,12 +16,12 @@ from one_row import Composer, Row, worst
 
 import dpsql
 from dpsql.errors import PrivacyError
-from dpsql.sql.dialect import to_sql
 from dpsql.sql.expressions import lengths, patterns
 from dpsql.sql.expressions.lengths import MAX_TEXT, MAX_WRITTEN, length_of, one_statement
+from dpsql.sql.expressions.total_expressions import total
 from dpsql.sql.expressions.types import Typed
-from dpsql.sql.parse import parse
-from dpsql.sql.safe import total
+from dpsql.sql.parse.dialect import to_sql
+from dpsql.sql.parse.statements import parse
 
 SHORT = 40
 POLICY = """

@@ -8,9 +8,9 @@ import pytest
 from sqlglot import exp
 
 from dpsql.errors import BindError
-from dpsql.sql.dialect import span_of
-from dpsql.sql.options import COMMON, Options, call_of, take_mode
-from dpsql.sql.parse import parse
+from dpsql.sql.parse.dialect import span_of
+from dpsql.sql.parse.options import COMMON, Options, call_of, take_mode
+from dpsql.sql.parse.statements import parse
 
 
 def options(clause: str) -> Options:

@@ -15,14 +15,14 @@ import pyarrow as pa
 import pytest
 
 import dpsql
-from dpsql.mechanisms import packed as packing
 from dpsql.mechanisms.additive import Aggregation
 from dpsql.mechanisms.base import SALT, Reader
-from dpsql.mechanisms.packed import TOTALS, Packed, Route, Tally, Value, add_up
-from dpsql.mechanisms.picked import below_each, choose, runs
+from dpsql.mechanisms.fast import packed_aggregation as packing
+from dpsql.mechanisms.fast.packed_aggregation import TOTALS, Packed, Route, Tally, Value, add_up
+from dpsql.mechanisms.group_selection import below_each, choose, runs
 from dpsql.noise.entropy import Entropy
 from dpsql.sql.bind import bind
-from dpsql.sql.parse import parse
+from dpsql.sql.parse.statements import parse
 
 POLICY = """
 [budget]
@@ -137,7 +137,7 @@ def test_the_same_totals_as_the_query_where_nothing_is_chosen(
 def test_the_same_totals_without_groups(
     con: duckdb.DuckDBPyConnection, text: str, sparse: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dpsql.mechanisms.packed._SPARSE", sparse)
+    monkeypatch.setattr("dpsql.mechanisms.fast.packed_aggregation._SPARSE", sparse)
     found = operator(con, text)
     assert found.packed is not None
     log: list[str] = []
@@ -203,7 +203,7 @@ def test_each_choice_is_as_likely_whoever_else_is_there() -> None:
 
 @pytest.mark.parametrize("few", [8, 0], ids=["drawn", "shuffled"])
 def test_every_set_of_groups_is_as_likely(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpsql.mechanisms.picked._FEW", few)
+    monkeypatch.setattr("dpsql.mechanisms.group_selection._FEW", few)
     people = 6000
     kept = choose(np.repeat(np.arange(people), 5), 2, Entropy())
     assert kept is not None

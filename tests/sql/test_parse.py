@@ -11,8 +11,8 @@ import pytest
 from sqlglot import exp
 
 import dpsql
-from dpsql.sql.dialect import to_sql
-from dpsql.sql.parse import canonical, literal, parse
+from dpsql.sql.parse.dialect import to_sql
+from dpsql.sql.parse.statements import canonical, literal, parse
 
 
 def test_a_cell_holds_statements_with_their_places() -> None:

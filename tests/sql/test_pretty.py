@@ -11,8 +11,8 @@ import pytest
 import dpsql
 from dpsql.mechanisms.base import SALT
 from dpsql.sql.bind import bind
-from dpsql.sql.parse import parse
-from dpsql.sql.pretty import WIDTH, pretty
+from dpsql.sql.exact.pretty import WIDTH, pretty
+from dpsql.sql.parse.statements import parse
 from tests.test_corpora import CORPORA, POLICY, cases
 
 
@@ -83,7 +83,7 @@ def test_text_that_nobody_can_read_is_shown_as_it_is() -> None:
 
 def test_names_that_are_reserved_are_known() -> None:
     """The list of words that need quotes is DuckDB's own."""
-    from dpsql.sql.pretty import _RESERVED
+    from dpsql.sql.exact.pretty import _RESERVED
 
     asked = "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category <> 'unreserved'"
     assert {row[0] for row in duckdb.sql(asked).fetchall()} <= _RESERVED

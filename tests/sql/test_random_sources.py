@@ -14,7 +14,7 @@ import dpsql
 from dpsql.mechanisms.additive import Aggregation
 from dpsql.mechanisms.base import SALT
 from dpsql.sql.bind import bind
-from dpsql.sql.parse import parse
+from dpsql.sql.parse.statements import parse
 from grammar import POLICY, PUBLIC, SCHEMA, sources
 
 Clean = tuple[duckdb.DuckDBPyConnection, dpsql.Session]

@@ -9,7 +9,7 @@ import pytest
 
 import dpsql
 from dpsql.plan import Plan
-from dpsql.sql.parse import parse
+from dpsql.sql.parse.statements import parse
 
 POLICY = """
 [budget]

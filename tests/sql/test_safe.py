@@ -13,12 +13,12 @@ import pytest
 from sqlglot import exp
 
 from dpsql.errors import BindError, Error, PrivacyError
-from dpsql.sql.dialect import to_sql
 from dpsql.sql.expressions.functions import FUNCTIONS
-from dpsql.sql.expressions.moments import PARTS, UNITS
+from dpsql.sql.expressions.temporal import PARTS, UNITS
+from dpsql.sql.expressions.total_expressions import total
 from dpsql.sql.expressions.types import Type, Typed
-from dpsql.sql.parse import parse
-from dpsql.sql.safe import total
+from dpsql.sql.parse.dialect import to_sql
+from dpsql.sql.parse.statements import parse
 
 COLUMNS = {
     "ti": ("TINYINT", ["0", "1", "-1", "127", "-128"]),

@@ -21,16 +21,16 @@ import dpsql
 from dpsql.errors import Error
 from dpsql.mechanisms.additive import Aggregation
 from dpsql.mechanisms.base import Operator, Reader
-from dpsql.mechanisms.histogram import Histogram
-from dpsql.mechanisms.picked import runs
+from dpsql.mechanisms.composite import Part, Together
+from dpsql.mechanisms.group_selection import runs
+from dpsql.mechanisms.histograms import Histogram
 from dpsql.mechanisms.quantile import Quantiles
-from dpsql.mechanisms.together import Part, Together
 from dpsql.noise.entropy import Entropy
 from dpsql.plan import Plan
 from dpsql.sql.bind import bind
-from dpsql.sql.parse import parse
+from dpsql.sql.exact.exact_query import Exact
+from dpsql.sql.parse.statements import parse
 from dpsql.sql.relations import joins, subqueries
-from dpsql.sql.rewrite import Exact
 from grammar import LIMITS, UNITS, Databases, open_databases, statements
 
 DATABASES = 32
@@ -289,7 +289,7 @@ NUMBERS = st.integers(0, DATABASES - 1)
 
 @pytest.fixture(autouse=True)
 def choices_that_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpsql.mechanisms.packed.choose", first_groups)
+    monkeypatch.setattr("dpsql.mechanisms.fast.packed_aggregation.choose", first_groups)
 
 
 QUIET = settings(QUIET, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])

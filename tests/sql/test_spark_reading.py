@@ -11,13 +11,11 @@ from hostile import FORMS, Neighbours, written
 
 from dpsql.errors import BindError
 from dpsql.mechanisms.base import filled
-from dpsql.mechanisms.claimed import claims_of
-from dpsql.mechanisms.claims import Claimed
-from dpsql.sql.exact.check import check_tree
-from dpsql.sql.exact.known import Known
-from dpsql.sql.exact.lock import columns_of
-from dpsql.sql.exact.spark_reading import Paths, read_spark
-from dpsql.sql.exact.tree import Unproved
+from dpsql.mechanisms.claims import Claimed, claims_of
+from dpsql.sql.lock.check import check_tree
+from dpsql.sql.lock.lock import columns_of
+from dpsql.sql.lock.spark_reader import Paths, read_spark
+from dpsql.sql.lock.tree import Known, Unproved
 from dpsql.sql.spark.writer import spark_sql
 
 SALT = 12345

@@ -12,7 +12,7 @@ from dpsql.errors import BindError
 from dpsql.mechanisms.base import SALT, filled
 from dpsql.sql.bind import bind
 from dpsql.sql.exact.query import normal_form
-from dpsql.sql.parse import parse
+from dpsql.sql.parse.statements import parse
 from dpsql.sql.spark.values import identifier, string
 from dpsql.sql.spark.writer import spark_sql
 from tests.test_corpora import CORPORA, POLICIES, Case, cases

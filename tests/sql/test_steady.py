@@ -10,11 +10,11 @@ import pytest
 import dpsql
 from dpsql.mechanisms.base import SALT
 from dpsql.sql.bind import bind
-from dpsql.sql.bounds import Interval
-from dpsql.sql.dialect import expression_of
+from dpsql.sql.expressions.bounds import Interval
+from dpsql.sql.expressions.order_independent import steady
 from dpsql.sql.expressions.types import BIGINT, DOUBLE, Typed
-from dpsql.sql.parse import parse
-from dpsql.sql.stable.steady import steady
+from dpsql.sql.parse.dialect import expression_of
+from dpsql.sql.parse.statements import parse
 
 POLICY = """
 [budget]

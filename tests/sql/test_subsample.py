@@ -9,11 +9,11 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.mechanisms.blocks import BlockQueries, LiftedBlocks
-from dpsql.mechanisms.progress import reporting
+from dpsql.mechanisms.base import reporting
+from dpsql.mechanisms.subsample.blocks import BlockQueries, LiftedBlocks
 from dpsql.noise.entropy import Entropy
 from dpsql.sql.bind import bind
-from dpsql.sql.parse import parse
+from dpsql.sql.parse.statements import parse
 
 POLICY = """
 [budget]

@@ -11,7 +11,8 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.mechanisms import exponential, narrowing, sweep, tally
+from dpsql.mechanisms.fast import candidate_pruning, candidate_scores, stream_counts
+from dpsql.mechanisms.selection import exponential
 
 POLICY = """
 [budget]
@@ -101,16 +102,16 @@ def test_equals_duckdb_by_both_routes(
 ) -> None:  # fmt: skip
     """Counted as it streams by, or sorted here, and grouped by the engine."""
     sorted_here: list[bool] = []
-    inner = sweep._sorted
+    inner = candidate_scores._sorted
 
     def watched(*given: Any) -> object:
         run = inner(*given)
         sorted_here.append(run is not None)
         return run
 
-    monkeypatch.setattr(tally, "room_of", lambda read: 1 << 20 if here else 0)
-    monkeypatch.setattr(sweep, "_sorted", watched)
-    monkeypatch.setattr(sweep, "_SOME", 0 if here else 80)  # most of these doubles are equal
+    monkeypatch.setattr(stream_counts, "room_of", lambda read: 1 << 20 if here else 0)
+    monkeypatch.setattr(candidate_scores, "_sorted", watched)
+    monkeypatch.setattr(candidate_scores, "_SOME", 0 if here else 80)  # most of these doubles are equal
     test_equals_duckdb(con, session, statistic)
     assert any(sorted_here) is (here and "t.d " in statistic)
 
@@ -126,11 +127,11 @@ def test_the_best_of_few_equals_duckdbs(
     found: list[object] = []
 
     def watched(*given: Any) -> object:
-        found.append(narrowing.narrowed(*given))
+        found.append(candidate_pruning.narrowed(*given))
         return found[-1]
 
-    monkeypatch.setattr(narrowing, "FEW", 0)
-    monkeypatch.setattr(narrowing, "_TOGETHER", 2)
+    monkeypatch.setattr(candidate_pruning, "FEW", 0)
+    monkeypatch.setattr(candidate_pruning, "_TOGETHER", 2)
     monkeypatch.setattr(exponential, "narrowed", watched)
     statistic = f"{times}COUNT(*) FILTER (WHERE t.{x} {op} c.{x})"
     over = f"(SELECT id + 1 AS id, {x} FROM c WHERE {x} IS NOT NULL)"
@@ -156,7 +157,7 @@ def test_types_that_are_not_compared_here_come_from_sql(
     con: duckdb.DuckDBPyConnection, session: dpsql.Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Should a plan think otherwise, the release still asks in SQL."""
-    monkeypatch.setattr(sweep, "_comparable", lambda kind: False)
+    monkeypatch.setattr(candidate_scores, "_comparable", lambda kind: False)
     statistic = "COUNT(*) FILTER (WHERE t.i >= c.i)"
     got = session.sql(f"SELECT id, EXPMECH({statistic}, top => 25, answer => TRUE) OVER c FROM t").dicts()
     expected = con.execute(f"SELECT c.id, {statistic} FROM c CROSS JOIN t GROUP BY c.id").fetchall()
@@ -220,16 +221,16 @@ def test_a_histogram_too_large_to_hold_stays_in_the_engine(
     con: duckdb.DuckDBPyConnection, session: dpsql.Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held: list[bool] = []
-    score = sweep.Sweep.score
+    score = candidate_scores.Sweep.score
 
-    def watched(self: sweep.Sweep, *given: object) -> object:
+    def watched(self: candidate_scores.Sweep, *given: object) -> object:
         table = score(self, *given)  # type: ignore[arg-type]
         held.append(table is not None)
         return table
 
-    monkeypatch.setattr(sweep.Sweep, "score", watched)
+    monkeypatch.setattr(candidate_scores.Sweep, "score", watched)
     for most, op, wanted in ((1 << 22, ">=", True), (3, "<=", False)):
-        monkeypatch.setattr(sweep, "MOST", most)
-        monkeypatch.setattr(tally, "MOST", most)
+        monkeypatch.setattr(candidate_scores, "MOST", most)
+        monkeypatch.setattr(stream_counts, "MOST", most)
         test_equals_duckdb(con, session, f"COUNT(*) FILTER (WHERE t.i {op} c.i)")
         assert held.pop() is wanted

@@ -17,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpsql.errors import Error
-from dpsql.sql.dialect import parse_tokens, to_sql, tokenize
 from dpsql.sql.expressions.functions import ALIASES, CLASSES, DATE_PARTS, FUNCTIONS, NOT_LISTED
+from dpsql.sql.expressions.total_expressions import total
 from dpsql.sql.expressions.types import Typed
-from dpsql.sql.safe import total
+from dpsql.sql.parse.dialect import parse_tokens, to_sql, tokenize
 from tests.sql.nasty import ROWS, NastyScope, fill
 
 LINES = [

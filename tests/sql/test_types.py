@@ -15,8 +15,8 @@ from moves import read, violations
 import dpsql
 from dpsql.mechanisms.additive import Aggregation
 from dpsql.sql.bind import bind
-from dpsql.sql.parse import parse
-from dpsql.sql.public import schemas
+from dpsql.sql.parse.statements import parse
+from dpsql.sql.public_side import schemas
 
 
 class Kind(NamedTuple):

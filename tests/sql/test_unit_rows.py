@@ -20,7 +20,7 @@ from dpsql.errors import Error
 from dpsql.mechanisms.base import SALT
 from dpsql.plan import Plan
 from dpsql.sql.bind import bind
-from dpsql.sql.parse import parse
+from dpsql.sql.parse.statements import parse
 from dpsql.sql.relations import catalog, limits
 from dpsql.sql.relations.limits import (
     DEFAULT_MAX_FAN_OUT,
@@ -31,7 +31,7 @@ from dpsql.sql.relations.limits import (
     frames_of,
     share,
 )
-from dpsql.sql.relations.meetings import held_columns
+from dpsql.sql.relations.unit_meetings import held_columns
 
 POLICY = """
 [budget]

@@ -15,8 +15,8 @@ from test_sensitivity import fill, read, violations
 import dpsql
 from dpsql.mechanisms.additive import Aggregation
 from dpsql.sql.bind import bind
-from dpsql.sql.parse import parse
-from dpsql.sql.rewrite import Exact, Weighing
+from dpsql.sql.exact.exact_query import Exact, Weighing
+from dpsql.sql.parse.statements import parse
 
 POLICY = """
 [budget]

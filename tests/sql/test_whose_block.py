@@ -14,13 +14,13 @@ import pytest
 import dpsql
 from dpsql.engine.duckdb import DuckDBEngine
 from dpsql.errors import PrivacyError
-from dpsql.mechanisms import blocks
 from dpsql.mechanisms.base import filling, salted
-from dpsql.mechanisms.blocks import BlockQueries, Rows
+from dpsql.mechanisms.subsample import blocks
+from dpsql.mechanisms.subsample.blocks import BlockQueries, Rows
 from dpsql.noise.entropy import Entropy
 from dpsql.sql.bind import bind
-from dpsql.sql.parse import parse
-from dpsql.sql.stable import each, lift, subsample
+from dpsql.sql.parse.statements import parse
+from dpsql.sql.subsample import block, per_block_query, vectorised_blocks
 
 POLICY = """
 [budget]
@@ -136,7 +136,7 @@ def test_a_row_that_is_a_unit_is_in_one_block() -> None:
 
 
 def test_it_would_be_in_two_by_what_each_mention_shows_of_it() -> None:
-    with mock.patch.object(each, "_one_kind_of_row"):
+    with mock.patch.object(per_block_query, "_one_kind_of_row"):
         all_, fewer = (results([PEOPLE.format(n)], TWICE, "ROW", 16) for n in (101, 100))
     assert sum(a != b for a, b in zip(all_, fewer, strict=True)) == 2
 
@@ -153,8 +153,8 @@ def _together(patched: bool = False) -> set[tuple[int, int]]:
         "(SELECT COUNT(*) FROM t) + 2 * (SELECT COUNT(*) FROM p) AS n"
     )
     policy = POLICY.format(unit="u", rows=1) + '[tables.p]\nprivacy_unit = "u"\nmax_rows = 1\n'
-    plain = subsample.Subsample.unit if patched else subsample.Subsample.hashed
-    with duckdb.connect() as con, mock.patch.object(subsample.Subsample, "hashed", plain):
+    plain = block.Subsample.unit if patched else block.Subsample.hashed
+    with duckdb.connect() as con, mock.patch.object(block.Subsample, "hashed", plain):
         for statement in WIDTHS:
             con.execute(statement)
         with dpsql.connect(con, policy=dpsql.Policy.loads(policy)) as session:
@@ -226,9 +226,9 @@ def test_it_would_be_if_equals_were_left_as_they_come(kind: str, query: str) -> 
         f"SELECT block, {', '.join(names)} FROM ({query}) AS given ORDER BY block, {names[0]}"
     )
     with (
-        mock.patch.object(each, "one_face", lambda typed: typed),
+        mock.patch.object(per_block_query, "one_face", lambda typed: typed),
         mock.patch.object(blocks, "_by_block", plain),
-        mock.patch.object(lift, "_all_of", lambda sql, typed: [sql]),
+        mock.patch.object(vectorised_blocks, "_all_of", lambda sql, typed: [sql]),
     ):
         one, other = _looks(_orders(kind, query))
     assert one != other
@@ -243,7 +243,7 @@ def test_nor_by_a_function(kind: str) -> None:
     one, other = _looks(_orders(kind, query, first))
     assert one == other and "None, None, None, None" not in one
     with (
-        mock.patch.object(subsample, "one_face", lambda typed: typed),
+        mock.patch.object(block, "one_face", lambda typed: typed),
         mock.patch.object(blocks.PythonBlocks, "as_text", (), create=True),
         mock.patch.object(blocks, "_by_block", lambda q, *_: f"SELECT block, x0 FROM ({q}) AS q ORDER BY block, x0"),
     ):  # fmt: skip

@@ -13,7 +13,7 @@ import pytest
 
 from dpsql.noise.discrete import bernoulli, bernoulli_exp, discrete_laplace, geometric, rounded_gaussian
 from dpsql.noise.entropy import Entropy
-from dpsql.noise.inversion import accepted
+from dpsql.noise.gaussian import accepted
 
 from .goodness import REFUSED, fixed, gaussian_pmf, geometric_pmf, laplace_pmf, p_value
 

@@ -1,1 +1,1 @@
-"""The exact queries as the engine gets them: written in one normal form, and checked before they are paid for."""
+"""Exact queries: their shape, their normal form, and the gate before the engine."""

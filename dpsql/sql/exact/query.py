@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from dpsql.sql.dialect import parse_fragment, to_sql
+from dpsql.sql.normalize import inner_queries
+from dpsql.sql.parse.dialect import parse_fragment, to_sql
 from dpsql.sql.relations.relation import UNIT, fold
-from dpsql.sql.relations.walk import inner_queries
 
 Columns = Callable[[tuple[str, ...]], Sequence[str] | None]
 """The columns of a table that the engine knows, by the parts of its name; None where they are not known."""

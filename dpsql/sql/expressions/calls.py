@@ -8,21 +8,10 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpsql.errors import BindError, PrivacyError, did_you_mean
-from dpsql.sql.bounds import Interval
-from dpsql.sql.dialect import NAMED, span_of
-from dpsql.sql.expressions import casts, moments
-from dpsql.sql.expressions.functions import (
-    ALIASES,
-    DATE_PARTS,
-    FUNCTIONS,
-    MOST,
-    NAMES,
-    NOT_LISTED,
-    SHAPES,
-    Function,
-)
-from dpsql.sql.expressions.lengths import hold, length_of, walk_through, write
-from dpsql.sql.expressions.meeting import (
+from dpsql.sql.expressions import casts, temporal
+from dpsql.sql.expressions.bounds import Interval
+from dpsql.sql.expressions.casts import taken
+from dpsql.sql.expressions.coercion import (
     ORDERED,
     Bind,
     atom,
@@ -36,8 +25,18 @@ from dpsql.sql.expressions.meeting import (
     need,
     refuse_rest,
 )
-from dpsql.sql.expressions.nested import taken
-from dpsql.sql.expressions.types import (
+from dpsql.sql.expressions.functions import (
+    ALIASES,
+    DATE_PARTS,
+    FUNCTIONS,
+    MOST,
+    NAMES,
+    NOT_LISTED,
+    SHAPES,
+    Function,
+)
+from dpsql.sql.expressions.lengths import hold, length_of, walk_through, write
+from dpsql.sql.expressions.types import (  # fmt: skip
     BIGINT,
     BOOLEAN,
     DOUBLE,
@@ -49,7 +48,8 @@ from dpsql.sql.expressions.types import (
     Type,
     Typed,
     decimal,
-)  # fmt: skip
+)
+from dpsql.sql.parse.dialect import NAMED, span_of
 
 # -- text -------------------------------------------------------------------------------------------------------
 
@@ -191,7 +191,7 @@ def function(node: exp.Expr, bind: Bind) -> Typed:
     if name in DATE_PARTS:
         if len(arguments) != 1:
             raise BindError(f"{name} takes one argument.", span=span_of(node))
-        return moments.part(node, DATE_PARTS[name], arguments[0], bind)
+        return temporal.part(node, DATE_PARTS[name], arguments[0], bind)
     return _listed(node, name, arguments, bind)
 
 
@@ -295,8 +295,8 @@ def sha(node: exp.Expr, bind: Bind) -> Typed:
 
 _Special = Callable[[exp.Expr, list[exp.Expr], Bind], Typed]
 _SPECIAL: dict[str, _Special] = {
-    "date_sub": moments.subtract, "datesub": moments.subtract, "date_part": moments.date_part,
-    "datepart": moments.date_part, "try_strptime": moments.from_text,
+    "date_sub": temporal.subtract, "datesub": temporal.subtract, "date_part": temporal.date_part,
+    "datepart": temporal.date_part, "try_strptime": temporal.from_text,
 }  # fmt: skip
 _ALSO = (
     "abs", "ceil", "ceiling", "coalesce", "concat", "concat_ws", "date_diff", "date_trunc", "dayname", "epoch",

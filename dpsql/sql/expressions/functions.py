@@ -14,9 +14,9 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from dpsql.sql.bounds import Interval
+from dpsql.sql.expressions.bounds import Interval
 from dpsql.sql.expressions.lengths import length_of
-from dpsql.sql.expressions.moments import PARTS
+from dpsql.sql.expressions.temporal import PARTS
 from dpsql.sql.expressions.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, TEXT, TINYINT, Kind, Type, Typed
 
 NUM: tuple[Kind, ...] = ("INTEGER", "DECIMAL", "DOUBLE")

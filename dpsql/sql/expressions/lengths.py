@@ -19,8 +19,8 @@ from dataclasses import replace
 from sqlglot import exp
 
 from dpsql.errors import PrivacyError
-from dpsql.sql.dialect import span_of
 from dpsql.sql.expressions.types import Type, Typed
+from dpsql.sql.parse.dialect import span_of
 
 DEFAULT_MAX_LENGTH = 65_536
 """Characters of a text, or elements of a list, where the policy does not say."""

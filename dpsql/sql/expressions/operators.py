@@ -15,10 +15,9 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpsql.errors import BindError
-from dpsql.sql.bounds import UNKNOWN, Interval
-from dpsql.sql.dialect import span_of
+from dpsql.sql.expressions.bounds import UNKNOWN, Interval
 from dpsql.sql.expressions.casts import read_constant
-from dpsql.sql.expressions.meeting import (
+from dpsql.sql.expressions.coercion import (  # fmt: skip
     Bind,
     atom,
     attempt,
@@ -30,8 +29,8 @@ from dpsql.sql.expressions.meeting import (
     meet,
     need,
     refuse_rest,
-)  # fmt: skip
-from dpsql.sql.expressions.types import (
+)
+from dpsql.sql.expressions.types import (  # fmt: skip
     BIGINT,
     DATE,
     DOUBLE,
@@ -44,7 +43,8 @@ from dpsql.sql.expressions.types import (
     Type,
     Typed,
     decimal,
-)  # fmt: skip
+)
+from dpsql.sql.parse.dialect import span_of
 
 NUMBERS = ("INTEGER", "DECIMAL", "DOUBLE")
 _MOMENTS = {"DATE", "TIMESTAMP", "INTERVAL", "TIME"}

@@ -15,10 +15,10 @@ from dataclasses import replace
 from sqlglot import exp
 
 from dpsql.errors import BindError, PrivacyError
-from dpsql.sql.dialect import span_of
+from dpsql.sql.expressions.coercion import Bind, atom, boolean, call, need, refuse_rest
 from dpsql.sql.expressions.lengths import count, hold, length_of, walk_through, write
-from dpsql.sql.expressions.meeting import Bind, atom, boolean, call, need, refuse_rest
 from dpsql.sql.expressions.types import TEXT, Typed
+from dpsql.sql.parse.dialect import span_of
 
 LONGEST = 1000
 """Characters of a pattern."""

@@ -9,7 +9,7 @@ from typing import Literal
 
 from sqlglot import exp
 
-from dpsql.sql.bounds import Interval
+from dpsql.sql.expressions.bounds import Interval
 
 Kind = Literal[
     "NULL", "BOOLEAN", "INTEGER", "DECIMAL", "DOUBLE", "TEXT", "DATE", "TIME", "TIMESTAMP", "INTERVAL", "UUID", "LIST",
@@ -187,7 +187,7 @@ NULL = Type("NULL", "NULL")
 class Typed:
     """An expression that can't fail in the engine, whatever the data.
 
-    ``bounds`` are what is public about its values (see :mod:`dpsql.sql.bounds`), ``values`` all that the policy
+    ``bounds`` are what is public about its values (see :mod:`dpsql.sql.expressions.bounds`), ``values`` all that the policy
     declares, ``reach`` what its integers can't leave because of their types (so that widening can be proved to
     be enough). ``nullable`` is False where a value is certain to be there. ``plain`` is the type that DuckDB gives the
     analyst's own expression, where ours is wider to hold what would have overflowed.

@@ -11,14 +11,14 @@ from sqlglot import exp
 
 from dpsql.engine.base import Engine
 from dpsql.errors import BindError, PolicyError, Span, did_you_mean
-from dpsql.mechanisms.returned import Registered
-from dpsql.policy import Policy, Table
-from dpsql.policy_checks import Hop
-from dpsql.sql.bounds import Interval
+from dpsql.mechanisms.subsample.blocks import Registered
+from dpsql.policy.model import Policy, Table
+from dpsql.policy.validate import Hop
+from dpsql.sql.expressions.bounds import Interval
+from dpsql.sql.expressions.fixed_point import declared as declared_bounds
 from dpsql.sql.expressions.lengths import column_length
-from dpsql.sql.expressions.lines import declared as declared_bounds
 from dpsql.sql.expressions.types import Type, Typed
-from dpsql.sql.kept import Kept
+from dpsql.sql.relations.kept_results import Kept
 from dpsql.sql.relations.relation import UNIT, Field, Relation, column, fold, meets_exactly, moved, own
 
 _BASE, _KEY, _FOUND = "base", "path_key", "path_unit"

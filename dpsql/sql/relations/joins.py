@@ -18,12 +18,12 @@ from sqlglot import exp
 
 from dpsql.errors import BindError, PrivacyError
 from dpsql.plan import Input
-from dpsql.sql.dialect import parse_fragment, span_of, to_sql
-from dpsql.sql.expressions.meeting import unify
+from dpsql.sql.expressions.coercion import unify
 from dpsql.sql.expressions.types import Type
+from dpsql.sql.parse.dialect import parse_fragment, span_of, to_sql
 from dpsql.sql.relations.limits import Meeting, Met, Most, conjuncts, limit_own, limit_public
 from dpsql.sql.relations.relation import Field, Names, Relation, fold, meets_exactly, places_lost
-from dpsql.sql.relations.unmatched import Unmatched, after_join
+from dpsql.sql.relations.unmatched_rows import Unmatched, after_join
 
 Resolve = Callable[[exp.Expr], Relation]
 Safe = Callable[[exp.Expr, Names], exp.Expr]

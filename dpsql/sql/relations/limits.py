@@ -19,14 +19,14 @@ from sqlglot import exp
 
 from dpsql.errors import BindError, PrivacyError
 from dpsql.mechanisms.base import SALT
-from dpsql.policy import Table
-from dpsql.sql import safe
-from dpsql.sql.dialect import parse_fragment, span_of, to_sql
+from dpsql.policy.model import Table
+from dpsql.sql.expressions import total_expressions
 from dpsql.sql.expressions.lengths import checked, length_of
 from dpsql.sql.expressions.types import Typed
-from dpsql.sql.public import Finish
+from dpsql.sql.normalize import Env
+from dpsql.sql.parse.dialect import parse_fragment, span_of, to_sql
+from dpsql.sql.public_side import Finish
 from dpsql.sql.relations.relation import UNIT, Field, Names, Relation, column, fold, meets_exactly
-from dpsql.sql.relations.walk import Env
 
 if TYPE_CHECKING:
     from dpsql.sql.relations.catalog import Catalog
@@ -155,7 +155,7 @@ def _owner(node: exp.Column, names: Names) -> str | None:
 
 def _typed(node: exp.Expr, names: Names) -> Typed | None:
     try:
-        return safe.total(node, names)
+        return total_expressions.total(node, names)
     except (BindError, PrivacyError):
         return None
 

@@ -13,10 +13,10 @@ from sqlglot import exp
 
 from dpsql.errors import BindError, did_you_mean
 from dpsql.plan import Input
-from dpsql.policy import Table
-from dpsql.sql.dialect import span_of
+from dpsql.policy.model import Table
 from dpsql.sql.expressions.types import Type, Typed
-from dpsql.sql.relations.unmatched import Lost, Unmatched, fails, is_null
+from dpsql.sql.parse.dialect import span_of
+from dpsql.sql.relations.unmatched_rows import Lost, Unmatched, fails, is_null
 
 UNIT = "dpsql_unit"
 """Hidden name of the privacy unit in exact queries."""
@@ -261,7 +261,7 @@ class Names:
         return name not in self.merged and all(fold(f.name) != name for _, f in self.fields())
 
     def column(self, node: exp.Column) -> Typed:
-        """:class:`dpsql.sql.safe.Scope`: what a column is in the exact query."""
+        """:class:`dpsql.sql.expressions.total_expressions.Scope`: what a column is in the exact query."""
         if node.name in self.extra and not node.table:
             return self.extra[node.name]
         return self.find(node).typed

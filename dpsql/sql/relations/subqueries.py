@@ -16,20 +16,20 @@ from sqlglot import exp
 
 from dpsql.errors import BindError, PrivacyError
 from dpsql.plan import Input
-from dpsql.sql import safe
-from dpsql.sql.dialect import parse_fragment, span_of, to_sql
-from dpsql.sql.expressions.meeting import unify
+from dpsql.sql.expressions import total_expressions
+from dpsql.sql.expressions.coercion import unify
 from dpsql.sql.expressions.types import BOOLEAN, Typed
 from dpsql.sql.modes import is_private_call
-from dpsql.sql.options import mode_of
+from dpsql.sql.normalize import Env, outer_queries
+from dpsql.sql.parse.dialect import parse_fragment, span_of, to_sql
+from dpsql.sql.parse.options import mode_of
 from dpsql.sql.relations.joins import From, lent
 from dpsql.sql.relations.limits import conjuncts
 from dpsql.sql.relations.relation import Field, Names, Relation, column, fold, meets_exactly, own
-from dpsql.sql.relations.walk import Env, outer_queries
-from dpsql.sql.stable.lift import Grouped
+from dpsql.sql.subsample.vectorised_blocks import Grouped
 
 if TYPE_CHECKING:
-    from dpsql.sql.binder import Binder
+    from dpsql.sql.relations.context import Binder
 
 ONCE = "dpsql_once"
 """Marks a query whose copies are to be bound once."""
@@ -56,7 +56,7 @@ def expression(binder: Binder, node: exp.Expr, names: Names, env: Env) -> tuple[
     """A row expression that can't fail, with the public relations that its subqueries are lent.
 
     Raises:
-        BindError, PrivacyError: as :func:`dpsql.sql.safe.total`; a subquery that tells of other units.
+        BindError, PrivacyError: as :func:`dpsql.sql.expressions.total_expressions.total`; a subquery that tells of other units.
     """
     inputs: list[Input] = []
     node = node.copy()
@@ -75,7 +75,7 @@ def expression(binder: Binder, node: exp.Expr, names: Names, env: Env) -> tuple[
         else:
             place.replace(stand_in)
     scope = Names(names.relations, names.merged, extra, unit=names.unit, outer=names.outer)
-    typed = safe.total(node, scope)
+    typed = total_expressions.total(node, scope)
     binder.lent_inputs.update(dict.fromkeys(inputs))
     return typed, tuple(inputs)
 
@@ -184,7 +184,7 @@ def _in_place(binder: Binder, inner: Inner, place: exp.Expr, names: Names, env: 
 
 def _scalar(inner: Inner, more: tuple[exp.Expr, ...]) -> Typed:
     """One aggregate over the rows that belong to the row around: it has a value whatever the data."""
-    from dpsql.sql.relations.per_unit import bounds_of_own
+    from dpsql.sql.relations.group_by_unit import bounds_of_own
 
     _same_width(1, inner.select.expressions, inner.select)
     item = inner.select.expressions[0].unalias()
@@ -195,7 +195,7 @@ def _scalar(inner: Inner, more: tuple[exp.Expr, ...]) -> Typed:
             hint=f"aggregate them, as in MAX({to_sql(item) if isinstance(item, exp.Column) else 'x'}).",
         )
     grouped = Grouped(inner.names, [], {})
-    typed = safe.total(grouped.rewrite(item.copy()), grouped)
+    typed = total_expressions.total(grouped.rewrite(item.copy()), grouped)
     made = ", ".join(f"{sql} AS {known.node.name}" for sql, known in grouped.made.values())
     rows = to_sql(inner.sql(made, more))
     node = parse_fragment(f"SELECT {to_sql(typed.node)} AS value FROM ({rows}) AS g")
@@ -233,7 +233,7 @@ def _apart(relation: Relation, place: exp.Expr, names: Names) -> tuple[Typed, li
     _same_width(len(sides), items, place)
     nodes = []
     for side, item in zip(sides, relation.fields, strict=True):
-        left, kind = safe.total(side, names), item.typed.type
+        left, kind = total_expressions.total(side, names), item.typed.type
         if left.type.kind != kind.kind and not (left.type.numeric and kind.numeric):
             raise BindError(
                 "IN compares values of different types.",

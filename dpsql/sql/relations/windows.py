@@ -1,4 +1,6 @@
-"""Window functions below the aggregation, over the rows of one privacy unit: OVER (PARTITION BY the unit ORDER BY ...).
+"""What would choose private rows by other private rows: samples, cuts, windows without a partition. All are refused.
+
+Window functions below the aggregation, over the rows of one privacy unit: OVER (PARTITION BY the unit ORDER BY ...).
 
 What such a window gives a row is a function of its unit's rows alone, so the rows still belong to their units. The unit's
 hidden column is always part of the partition, whatever key stood for it. Ties are broken by all columns: which of two rows
@@ -14,17 +16,58 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpsql.errors import BindError, PrivacyError
-from dpsql.sql.bounds import Interval
-from dpsql.sql.dialect import expression_of, span_of, to_sql
-from dpsql.sql.expressions.meeting import ORDERED, need
+from dpsql.sql.expressions.bounds import Interval
+from dpsql.sql.expressions.coercion import ORDERED, need
+from dpsql.sql.expressions.order_independent import least_face
 from dpsql.sql.expressions.types import BIGINT, DOUBLE, TEXT, Typed
+from dpsql.sql.normalize import Env
+from dpsql.sql.parse.dialect import expression_of, span_of, to_sql
+from dpsql.sql.parse.statements import PIVOTED
 from dpsql.sql.relations.joins import From
 from dpsql.sql.relations.relation import Names, column
-from dpsql.sql.relations.walk import Env
-from dpsql.sql.stable.steady import least_face
 
 if TYPE_CHECKING:
-    from dpsql.sql.binder import Binder
+    from dpsql.sql.relations.context import Binder
+
+
+def refuse_samples(node: exp.Expr) -> None:
+    """Refuses samples, PIVOT and the like of a FROM item that is private."""
+    for key in ("sample", "pivots", "laterals", "joins"):
+        if node.args.get(key):
+            what = {"sample": "a sample can't", "pivots": "PIVOT and UNPIVOT can't"}.get(key, "this can't")
+            hint = "aggregate all of them." if key != "pivots" else PIVOTED
+            raise PrivacyError(f"{what} be taken of private rows.", span=span_of(node), hint=hint)
+
+
+def refuse_cuts(query: exp.Expr) -> None:
+    """Refuses LIMIT and OFFSET behind private rows in parentheses."""
+    cut = query.args.get("limit") or query.args.get("offset")
+    if cut is not None:
+        raise PrivacyError(
+            "private rows have no order to cut by.",
+            span=span_of(cut) or span_of(query),
+            hint="aggregate first; the answer may be ordered and cut freely.",
+        )
+
+
+def refuse_row_choice(select: exp.Select) -> None:
+    """Refuses what chooses rows by other rows, below the aggregation."""
+    for key, what in (
+        ("sample", "USING SAMPLE"),
+        ("cluster", "CLUSTER BY"),
+        ("windows", "WINDOW"),
+        ("locks", "FOR"),
+    ):
+        if select.args.get(key):
+            hint = {"sample": "aggregate all of them.", "windows": "write the window after OVER."}.get(key)
+            found = select.args[key]
+            place = span_of(found[0] if isinstance(found, list) else found)
+            raise PrivacyError(
+                f"{what} can't be used on private rows.",
+                span=place or span_of(select.expressions[0]),
+                hint=hint,
+            )
+
 
 _SEEN = "dpsql_seen"
 _PLACES: dict[type[exp.Expr], str] = {

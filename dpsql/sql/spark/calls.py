@@ -37,18 +37,8 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from dpsql.sql.expressions.functions import ALIASES, SHAPES
-from dpsql.sql.expressions.types import (
-    BOOLEAN,
-    DATE,
-    DOUBLE,
-    FLOAT,
-    HUGEINT,
-    TEXT,
-    TINYINT,
-    Type,
-    decimal,
-)
-from dpsql.sql.spark.dates import PARTS, between, epoch, interval, moment, part, shown, truncated
+from dpsql.sql.expressions.types import BOOLEAN, DATE, DOUBLE, FLOAT, HUGEINT, TEXT, TINYINT, Type, decimal
+from dpsql.sql.spark.aggregates import PARTS, between, epoch, interval, moment, part, shown, truncated
 from dpsql.sql.spark.values import (
     HASH,
     LONG,

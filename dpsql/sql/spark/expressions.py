@@ -10,8 +10,8 @@ from sqlglot import exp
 from dpsql.sql.expressions.operators import _decimal
 from dpsql.sql.expressions.types import BOOLEAN, DOUBLE, FLOAT, HUGEINT, NULL, TEXT, Type, decimal
 from dpsql.sql.spark import aggregates as spark_aggregates
+from dpsql.sql.spark import aggregates as spark_dates
 from dpsql.sql.spark import calls as spark_calls
-from dpsql.sql.spark import dates as spark_dates
 from dpsql.sql.spark.values import (
     HASH,
     LONG,

@@ -18,13 +18,21 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from dpsql.errors import BindError
-from dpsql.sql.dialect import parse_fragment
 from dpsql.sql.expressions.types import Type
+from dpsql.sql.parse.dialect import parse_fragment
 from dpsql.sql.relations.relation import fold
 from dpsql.sql.spark.aggregates import direction
 from dpsql.sql.spark.expressions import Values, compared
-from dpsql.sql.spark.shapes import of_distinct_values, own_groups
-from dpsql.sql.spark.values import LONG, Value, cast_to, identifier, meeting, refused
+from dpsql.sql.spark.values import (
+    LONG,
+    Value,
+    cast_to,
+    identifier,
+    meeting,
+    of_distinct_values,
+    own_groups,
+    refused,
+)
 
 Columns = Sequence[tuple[str, str]]
 """Names of columns, and their types as DuckDB spells them."""

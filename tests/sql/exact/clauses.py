@@ -7,10 +7,9 @@ from collections.abc import Mapping
 import duckdb
 
 from dpsql.mechanisms.claims import Claim, Claimed, Totals
-from dpsql.sql.exact.check import check
-from dpsql.sql.exact.facts import Hop
-from dpsql.sql.exact.known import Base, Known, Lent
-from dpsql.sql.exact.tree import Unproved
+from dpsql.sql.lock.check import check
+from dpsql.sql.lock.facts import Hop
+from dpsql.sql.lock.tree import Base, Known, Lent, Unproved
 
 VISITS = ("memory", "main", "visits")
 LABS = ("memory", "main", "labs")

@@ -13,11 +13,10 @@ import pytest
 from clauses import KNOWN, serialise, visits, why
 
 import dpsql
-from dpsql.mechanisms.claimed import claims_of
-from dpsql.mechanisms.claims import Choice, Claimed, Moves, Packing, Rows, Sums, Totals
+from dpsql.mechanisms.claims import Choice, Claimed, Moves, Packing, Rows, Sums, Totals, claims_of
 from dpsql.sql.exact import gate
-from dpsql.sql.exact.check import check
-from dpsql.sql.exact.tree import Unproved
+from dpsql.sql.lock.check import check
+from dpsql.sql.lock.tree import Unproved
 
 POLICY = """
 [budget]
@@ -224,7 +223,7 @@ def test_totals_in_two_columns(steps: str, accepted: bool) -> None:
 
 
 def test_the_claims_are_made_of_the_noise(session: dpsql.Session) -> None:
-    from dpsql.sql.parse import parse
+    from dpsql.sql.parse.statements import parse
 
     plan = session._bind(parse("SELECT note, COUNT(*) AS n FROM visits GROUP BY note")[0], {})
     assert plan is not None

@@ -1,0 +1,278 @@
+"""An embedded DuckDB that holds nothing private: releases, public tables, and the SQL that runs over them."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple, Protocol
+
+import duckdb
+import pyarrow as pa
+
+from dpsql.engine.interruptible import FATAL, run
+from dpsql.engine.public_sql import check_public
+from dpsql.engine.schema_replica import Columns, empty, quoted
+from dpsql.engine.spill import SpillDirectory, spill_below
+from dpsql.errors import BindError
+from dpsql.policy.model import Policy, Table
+
+_LOST = re.compile("UUID|HUGEINT")
+_KEPT, _LARGEST = 4, 1 << 26
+"""Public relations that are kept, and their bytes."""
+_NUMBERS = 1000
+"""Relations of one row that are kept beside those."""
+
+
+class PublicSource(Protocol):
+    """What public tables come from."""
+
+    def schema(self, table: Table) -> Mapping[str, str]: ...
+
+    def public(self, table: Table) -> pa.Table: ...
+
+
+class Finisher:
+    """Binds and runs public SQL.
+
+    Statements are bound against empty relations before anything is paid; they are run over what was released.
+    One database in memory, without access to files, network or settings, does both: each of its connections has temporary
+    tables and views of its own, and those of the one that binds are empty. It is opened when it is first needed, for that
+    takes longer than most statements, and many need none.
+    """
+
+    def __init__(self, engine: PublicSource, policy: Policy) -> None:
+        self._engine = engine
+        self._tables = {table.name: table for table in policy.tables.values() if table.public}
+        self._lock = threading.RLock()
+        self._opened: _Connections | None = None
+        self._bound: set[str] = set()
+        self._loaded: set[str] = set()
+        self._described: dict[str, list[tuple[str, str]]] = {}
+        self._checked: set[tuple[str, ...]] = set()
+        self._spill: SpillDirectory | None = None
+        self._kept: dict[str, pa.Table] = {}
+        self._held: dict[str, pa.Table | Columns] = {}
+
+    @property
+    def _open(self) -> _Connections:
+        if self._opened is None:
+            self._spill = self._spill or spill_below(None)
+            self._opened = _connections(self._spill.subdirectory("data"))
+        return self._opened
+
+    def describe(
+        self, sql: str, relations: Mapping[str, Sequence[tuple[str, str]]], public: Iterable[str] = ()
+    ) -> list[tuple[str, str]]:
+        """Names and SQL types of a query's columns.
+
+        Raises:
+            BindError: the query does not fit the relations.
+        """
+        key = repr((sql, sorted((name, tuple(columns)) for name, columns in relations.items())))
+        with self._lock:
+            if key in self._described:
+                return self._described[key]
+            con = self._open.binding
+            public = tuple(public)
+            self._check(sql, {name: [c for c, _ in columns] for name, columns in relations.items()}, public)
+            for name in public:
+                if name not in self._bound:
+                    con.execute(f"CREATE TEMP TABLE {quoted(name)} AS {empty(self._columns(name))}")
+                    self._bound.add(name)
+            for name, given in relations.items():
+                con.execute(f"CREATE OR REPLACE TEMP VIEW {quoted(name)} AS {empty(given)}")
+            try:
+                rows = con.execute(f"DESCRIBE {sql}").fetchall()
+            except duckdb.Error as error:
+                message = _cleaned(str(error))
+                self._anew(type(error))
+            else:
+                message = ""
+            if message:
+                raise BindError(message)
+            if len(self._described) > 1000:
+                self._described.clear()
+            self._described[key] = [(row[0], row[1]) for row in rows]
+            return self._described[key]
+
+    def _columns(self, name: str) -> Columns:
+        """Names and SQL types of a public table, or of what is held under that name."""
+        held = self._held.get(name)
+        if held is None:
+            return list(self._engine.schema(self._tables[name]).items())
+        if not isinstance(held, pa.Table):
+            return held
+        with self._open.binding.cursor() as con:
+            con.register("dpsql_loading", held.slice(0, 0))
+            found = [(row[0], row[1]) for row in con.execute("DESCRIBE FROM dpsql_loading").fetchall()]
+        return found
+
+    def hold(self, name: str, relation: pa.Table | Columns) -> None:
+        """Makes a relation known by a name, as public tables are; columns alone are one without rows."""
+        with self._lock:
+            self._held.setdefault(name, relation)
+
+    def finish(self, sql: str, relations: Mapping[str, pa.Table], public: Iterable[str] = ()) -> pa.Table:
+        """Runs a query over released relations and public tables.
+
+        Raises:
+            BindError: it failed on them; the message may be shown, for nothing here is private.
+        """
+        return self._run("running", sql, relations, public)
+
+    def keep(self, sql: str, public: Iterable[str] = ()) -> pa.Table:
+        """The rows of a query over public tables that says the same whenever it is asked, kept for the session where they
+        are few and look the same from either connection.
+
+        Raises:
+            BindError: as for :meth:`finish`.
+        """
+        table = self.finish(sql, {}, public)
+        plain = all(_plain(field.type) for field in table.schema)
+        if plain and table.nbytes <= _LARGEST and sql not in self._kept:
+            single = table.num_rows == 1
+            alike = [key for key, held in self._kept.items() if (held.num_rows == 1) == single]
+            if len(alike) >= (_NUMBERS if single else _KEPT):
+                self._kept.pop(alike[0])
+            self._kept[sql] = table = table.combine_chunks()
+        return table
+
+    def lend(self, sql: str, relations: Mapping[str, pa.Table], public: Iterable[str] = ()) -> pa.Table:
+        """The same, with columns that another DuckDB reads back as the types they have here: a UUID is no text.
+
+        Raises:
+            BindError: as above.
+        """
+        return self._run("lending", sql, relations, public)
+
+    def _run(
+        self,
+        which: Literal["running", "lending"],
+        sql: str,
+        relations: Mapping[str, pa.Table],
+        public: Iterable[str],
+    ) -> pa.Table:
+        with self._lock:
+            if not relations and sql in self._kept:
+                return self._kept[sql]
+            con: duckdb.DuckDBPyConnection = getattr(self._open, which)
+            public = tuple(public)
+            self._check(sql, {name: table.column_names for name, table in relations.items()}, public)
+            self._load(public)
+            outcome = run(con, sql, relations, threading.Event())
+            for name in relations:
+                con.unregister(name)
+            self._anew(outcome.failure)
+        if outcome.stopped:
+            raise KeyboardInterrupt
+        if outcome.table is None:
+            raise BindError(
+                _cleaned(outcome.message), hint="what was released is stored: asking again is free."
+            )
+        return outcome.table
+
+    def _check(self, sql: str, relations: Mapping[str, Sequence[str]], public: Sequence[str]) -> None:
+        """Refuse what does more than compute from these relations, whoever wrote it."""
+        key = (sql, *sorted(repr((name, tuple(names))) for name, names in relations.items()), *sorted(public))
+        if key in self._checked:
+            return
+        columns = [column for names in relations.values() for column in names]
+        for name in public:
+            columns += [column for column, _ in self._columns(name)]
+        check_public(self._open.binding, sql, (*relations, *public), columns)
+        if len(self._checked) > 1000:
+            self._checked.clear()
+        self._checked.add(key)
+
+    def _anew(self, failure: type[BaseException] | None) -> None:
+        """After what invalidates DuckDB's whole instance, the next statement gets a new one."""
+        if failure is not None and issubclass(failure, FATAL):
+            self._close_connections()
+            self._bound.clear()
+            self._loaded.clear()
+
+    def _load(self, public: Iterable[str]) -> None:
+        con = self._open.running
+        for name in public:
+            held = self._held.get(name)
+            if name not in self._loaded and held is not None:
+                made = held if isinstance(held, pa.Table) else None
+                if made is not None:
+                    con.register("dpsql_loading", made)
+                    con.execute(f"CREATE TABLE {quoted(name)} AS FROM dpsql_loading")
+                    con.unregister("dpsql_loading")
+                else:
+                    con.execute(f"CREATE TABLE {quoted(name)} AS {empty(self._columns(name))}")
+                self._loaded.add(name)
+            elif name not in self._loaded:
+                con.register("dpsql_loading", self._engine.public(self._tables[name]))
+                # Arrow knows no UUID and no 128-bit integers: what the schema says, they are again.
+                lost = {
+                    c: kind
+                    for c, kind in self._engine.schema(self._tables[name]).items()
+                    if _LOST.search(kind)
+                }
+                casts = ", ".join(f"CAST({quoted(c)} AS {kind}) AS {quoted(c)}" for c, kind in lost.items())
+                columns = f"* REPLACE ({casts})" if casts else "*"
+                con.execute(f"CREATE TABLE {quoted(name)} AS SELECT {columns} FROM dpsql_loading")
+                con.unregister("dpsql_loading")
+                self._loaded.add(name)
+
+    def close(self) -> None:
+        self._close_connections()
+        if self._spill is not None:
+            self._spill.close()
+
+    def _close_connections(self) -> None:
+        for con in self._opened or ():
+            con.close()
+        self._opened = None
+
+
+class _Connections(NamedTuple):
+    """Connections to one database. The Arrow tables of ``lending`` keep DuckDB's types."""
+
+    running: duckdb.DuckDBPyConnection
+    lending: duckdb.DuckDBPyConnection
+    binding: duckdb.DuckDBPyConnection
+
+
+def _connections(spill: str) -> _Connections:
+    con = duckdb.connect(
+        ":memory:",
+        config={
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+            "allow_community_extensions": "false",
+            "allow_unsigned_extensions": "false",
+            "python_enable_replacements": "false",
+            "enable_external_access": "false",
+            "temp_directory": spill,
+        },
+    )
+    with contextlib.suppress(duckdb.Error):  # in a kernel without ipywidgets DuckDB has no bar to switch off
+        con.execute("SET enable_progress_bar = false")
+    exact = con.cursor()
+    exact.execute("SET SESSION arrow_lossless_conversion = true")
+    con.execute("SET lock_configuration = true")
+    return _Connections(con, exact, con.cursor())
+
+
+def _plain(kind: pa.DataType) -> bool:
+    whole = pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_string(kind)
+    decimal = pa.types.is_decimal128(kind) and kind.scale > 0  # without places it may be a HUGEINT
+    return bool(whole or decimal or kind in (pa.float64(), pa.date32()))
+
+
+def _cleaned(message: str) -> str:
+    """DuckDB's sentence without its class, and without its excerpt of SQL that the analyst did not write."""
+    text = message.split("\n")[0]
+    text = re.sub(r"^[A-Z]\w*( \w+)? Error: ", "", text)
+    text = text.replace("dpsql_block_", "the release ").rstrip("!")
+    return (
+        f"above the private part: {text[:1].lower()}{text[1:]}"
+        if text
+        else "above the private part: it can't be run."
+    )

@@ -1,0 +1,337 @@
+"""Text files as records that stand alone: one physical line is one record, whatever is in it.
+
+Readers of CSV look for quotes across lines, so that one stray quote swallows the lines after it, and stop at a text
+that is not UTF-8. Here lines are cut first, as bytes, and what is in one can't be seen from another.
+
+Text sources as typed tables: each record is parsed on its own, by the policy's columns and format.
+
+The SQL here raises on no value: a field that does not fit its column is NULL, a record that can't be read is a row of
+NULLs.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import IO, Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpsql.engine.schema_replica import literal, quoted
+from dpsql.errors import PolicyError
+from dpsql.policy.model import Format, Table, fold
+
+BLOCK = 8 << 20
+"""Bytes of a file that are looked at together."""
+LONGEST = 4 << 20
+"""Bytes of one record; a longer one is a row of NULLs."""
+BAD = "\U0010ffff"
+"""Stands for bytes that are no text of the encoding (no text holds it: it is no character); its field becomes NULL."""
+DAMAGED = (OSError, EOFError, zlib.error)
+"""What a file raises that can't be read as a whole."""
+_SURROGATES = re.compile("[\udc80-\udcff]+")
+_BOM = b"\xef\xbb\xbf"
+LINE = pa.schema([("line", pa.large_string())])
+FIELDS = pa.schema([("fields", pa.list_(pa.large_string()))])
+
+
+def _opened(path: str) -> IO[bytes]:
+    return gzip.open(path) if path.lower().endswith(".gz") else open(path, "rb")  # type: ignore[return-value]
+
+
+def _blocks(file: IO[bytes]) -> Iterator[bytes | None]:
+    """Whole lines, some millions of bytes at a time; None for one that is too long."""
+    rest, lost = b"", False
+    first = True
+    while block := file.read(BLOCK):
+        if first:
+            block, first = block.removeprefix(_BOM), False
+        cut = block.rfind(b"\n") + 1
+        if cut == 0:
+            rest, lost = (b"", True) if lost or len(rest) + len(block) > LONGEST else (rest + block, False)
+            continue
+        whole = rest + block[:cut]
+        if lost:
+            whole, lost = whole[whole.find(b"\n") + 1 :], False
+            yield None
+        rest = block[cut:]
+        if whole:
+            yield whole
+    if lost:
+        yield None
+    elif rest:
+        yield rest
+
+
+def _decoded(block: bytes, encoding: str) -> str:
+    text = block.decode(
+        {"latin-1": "latin-1", "windows-1252": "cp1252"}.get(encoding, encoding), "surrogateescape"
+    )
+    return _SURROGATES.sub(BAD, text)
+
+
+def _texts(block: bytes, encoding: str) -> pa.Array:
+    """The lines of a block. A blank one is no record."""
+    if encoding != "utf-8":
+        block = _decoded(block, encoding).encode()
+    if block.endswith(b"\n"):
+        block = block[:-1]
+    lines = pc.split_pattern(pa.array([block], pa.large_binary()), b"\n").flatten()
+    try:
+        texts = lines.cast(pa.large_string())
+    except pa.ArrowInvalid:
+        lines = pa.array([_decoded(block, "utf-8").encode()], pa.large_binary())
+        texts = pc.split_pattern(lines, b"\n").flatten().cast(pa.large_string())
+    if b"\r" in block:
+        texts = pc.ascii_rtrim(texts, characters="\r")
+    length = pc.binary_length(texts)
+    longest = pc.max(length).as_py() or 0
+    if longest > LONGEST:
+        texts = pc.if_else(pc.greater(length, LONGEST), pa.scalar(None, pa.large_string()), texts)
+    return texts.filter(pc.not_equal(length, 0))
+
+
+def records(path: str, text: Format, skip: bool) -> pa.RecordBatchReader:
+    """Read the records of a file in parts: a column ``line``, where a record that can't be read is NULL.
+
+    Args:
+        path: the file; one that ends in ``.gz`` is unpacked.
+        text: how it is written.
+        skip: leave out the first record, which names the columns.
+    """
+
+    def parts() -> Iterator[pa.RecordBatch]:
+        left = skip
+        with _opened(path) as file:
+            for block in _blocks(file):
+                lines = pa.nulls(1, pa.large_string()) if block is None else _texts(block, text.encoding)
+                if left and len(lines):
+                    lines, left = lines.slice(1), False
+                yield pa.record_batch([lines], LINE)
+
+    return pa.RecordBatchReader.from_batches(LINE, parts())
+
+
+def first_record(path: str, text: Format) -> str | None:
+    """Read the first line of a file that is not blank; None where there is none, or it can't be read."""
+    with _opened(path) as file:
+        for block in _blocks(file):
+            if block is None:
+                return None
+            lines = _texts(block[: LONGEST + 1], text.encoding)
+            if len(lines):
+                return lines[0].as_py()  # type: ignore[no-any-return]
+    return None
+
+
+def heading(path: str, text: Format) -> list[str]:
+    """Read the names of a file's columns, as its first record has them."""
+    line = first_record(path, text)
+    if line is None:
+        return []
+    return next(_reader(iter([line]), text), [])
+
+
+def _reader(lines: Iterator[str], text: Format) -> Any:
+    alone = text.escape == text.quote
+    return csv.reader(
+        lines,
+        delimiter=text.delimiter or ",",
+        quotechar=text.quote or None,
+        quoting=csv.QUOTE_MINIMAL if text.quote else csv.QUOTE_NONE,
+        doublequote=alone,
+        escapechar=None if alone else text.escape,
+    )
+
+
+def quoted_records(path: str, text: Format, skip: bool) -> pa.RecordBatchReader:
+    """Read the records of a file whose quoted fields may go on in the next line: a column ``fields``, each a list of texts."""
+
+    def rows() -> Iterator[list[str] | None]:
+        with io.TextIOWrapper(
+            _opened(path),
+            {"windows-1252": "cp1252"}.get(text.encoding, text.encoding),
+            "surrogateescape",
+            newline="",
+        ) as file:
+            lines = _reader(file, text)
+            while True:
+                try:
+                    row = next(lines, None)
+                except csv.Error:  # a field that is too long: a stray quote
+                    yield None
+                    continue
+                if row is None:
+                    return
+                if row:
+                    yield [f if f.isascii() else _SURROGATES.sub(BAD, f) for f in row]
+
+    def parts() -> Iterator[pa.RecordBatch]:
+        held: list[list[str] | None] = []
+        for index, row in enumerate(rows()):
+            if index == 0 and row:
+                row[0] = row[0].removeprefix("\ufeff")
+            if index or not skip:
+                held.append(row)
+            if len(held) >= 1 << 14:
+                yield pa.record_batch([pa.array(held, FIELDS.field(0).type)], FIELDS)
+                held = []
+        yield pa.record_batch([pa.array(held, FIELDS.field(0).type)], FIELDS)
+
+    return pa.RecordBatchReader.from_batches(FIELDS, parts())
+
+
+def array_records(path: str, text: Format) -> pa.RecordBatchReader:
+    """Read the records of a file that is one JSON array: a column ``line``. What follows a record that is not JSON is lost."""
+
+    def objects() -> Iterator[str]:
+        with _opened(path) as file:
+            whole = _decoded(file.read().removeprefix(_BOM), text.encoding)
+        decoder, blank = json.JSONDecoder(), re.compile(r"[\s,]*")
+        found = re.match(r"\s*\[", whole)
+        place = found.end() if found else len(whole)
+        while True:
+            here = blank.match(whole, place)
+            place = here.end() if here else place
+            if place >= len(whole) or whole[place] == "]":
+                return
+            try:
+                _, end = decoder.raw_decode(whole, place)
+            except (ValueError, RecursionError):
+                return
+            yield whole[place:end]
+            place = end
+
+    def parts() -> Iterator[pa.RecordBatch]:
+        held: list[str | None] = []
+        for item in objects():
+            held.append(item if len(item) <= LONGEST else None)
+            if len(held) >= 1 << 14:
+                yield pa.record_batch([pa.array(held, pa.large_string())], LINE)
+                held = []
+        yield pa.record_batch([pa.array(held, pa.large_string())], LINE)
+
+    return pa.RecordBatchReader.from_batches(LINE, parts())
+
+
+_LENT = "dpsql_records"
+
+
+def read_text(
+    con: duckdb.DuckDBPyConnection, name: str, table: Table, columns: Mapping[str, str], files: Iterable[str]
+) -> None:
+    """Make a temporary table of the records of text files, which lives as long as the connection.
+
+    Args:
+        con: where it is made.
+        name: of the temporary table.
+        table: the policy's table, whose source is text.
+        columns: names and types, all that the table will have.
+        files: where the records are.
+
+    Raises:
+        PolicyError: a file can't be read at all.
+    """
+    text = (table.format or Format()).fit(table.source, table.text)
+    listed = ", ".join(f"{quoted(column)} {kind}" for column, kind in columns.items())
+    con.execute(f"CREATE OR REPLACE TEMP TABLE {quoted(name)} ({listed})")
+    read = False
+    try:
+        for path in files:
+            con.register(_LENT, _source(path, table, text))
+            con.execute(f"INSERT INTO temp.main.{quoted(name)} {_query(path, table, text, columns)}")
+            con.unregister(_LENT)
+        read = True
+    except (duckdb.Error, *DAMAGED):
+        pass
+    if not read:
+        raise PolicyError(f"the source {table.source} of {table.name} can't be read.")
+
+
+def _source(path: str, table: Table, text: Format) -> pa.RecordBatchReader:
+    if table.text == "json":
+        return array_records(path, text) if text.records == "array" else records(path, text, False)
+    read = quoted_records if text.quoted_newlines else records
+    return read(path, text, text.header)
+
+
+def _query(path: str, table: Table, text: Format, columns: Mapping[str, str]) -> str:
+    if table.text == "json":
+        return _objects(columns, text)
+    names = [fold(name) for name in heading(path, text)] if text.header else [fold(name) for name in columns]
+    places = {name: index for index, name in reversed(list(enumerate(names, start=1)))}
+    items = [
+        fitted(_unquoted(f"f[{places[fold(name)]}]", text), kind, text)
+        if fold(name) in places
+        else f"NULL::{kind}"
+        for name, kind in columns.items()
+    ]
+    fitting = [f"len(f) = {len(names)}"] if text.header else []
+    if text.quoted_newlines:
+        fields = f"SELECT fields AS f FROM {_LENT}"
+    else:
+        fields = f"SELECT line, {_fields(text)} AS f FROM {_LENT}"
+        # Put together again the fields must be the line; else something stands beside a quote.
+        fitting.append(f"array_to_string(f, {literal(text.delimiter or ',')}) = line")
+    whole = f"CASE WHEN {' AND '.join(fitting)} THEN f END" if fitting else "f"
+    return f"SELECT {', '.join(items)} FROM (SELECT {whole} AS f FROM ({fields}) AS a) AS b"
+
+
+def _fields(text: Format) -> str:
+    """The fields of a line, quotes and all."""
+    comma = literal(text.delimiter or ",")
+    plain = f"string_split(line, {comma})"
+    if not text.quote:
+        return plain
+    d, q, e = (_class(letter) for letter in (text.delimiter or ",", text.quote, text.escape or text.quote))
+    inside = f"(?:[^{q}]|[{q}][{q}])" if e == q else f"(?:[^{q}{e}]|[{e}].)"
+    pattern = f"(?s)[{d}]([{q}]{inside}*[{q}]|[^{d}{q}][^{d}]*|)"
+    matched = f"regexp_extract_all(concat({comma}, line), {literal(pattern)}, 1)"
+    return f"CASE WHEN contains(line, {literal(text.quote)}) THEN {matched} ELSE {plain} END"
+
+
+def _class(letter: str) -> str:
+    """A letter within the brackets of a regular expression."""
+    return f"\\x{ord(letter):02x}"
+
+
+def _unquoted(field: str, text: Format) -> str:
+    bare = f"nullif({field}, {literal(text.null)})"
+    if not text.quote or text.quoted_newlines:
+        return bare
+    quote, escape = text.quote, text.escape or text.quote
+    inner = f"{field}[2:-2]"
+    if escape == quote:
+        inner = f"replace({inner}, {literal(quote * 2)}, {literal(quote)})"
+    else:
+        inner = f"regexp_replace({inner}, {literal(f'(?s)[{_class(escape)}](.)')}, '\\1', 'g')"
+    return f"CASE WHEN starts_with({field}, {literal(quote)}) THEN {inner} ELSE {bare} END"
+
+
+def fitted(value: str, kind: str, text: Format) -> str:
+    """Write SQL that reads a text as a type; NULL where it does not fit, or was no text of the encoding."""
+    pattern = text.date_format if kind == "DATE" else text.timestamp_format if "TIMESTAMP" in kind else None
+    if pattern is not None:
+        value = f"TRY_STRPTIME({value}, {literal(pattern)})"
+    if kind == "VARCHAR":
+        return f"CASE WHEN NOT contains({value}, {literal(BAD)}) THEN {value} END"
+    return f"TRY_CAST({value} AS {kind})"
+
+
+def _objects(columns: Mapping[str, str], text: Format) -> str:
+    nested = {name for name, kind in columns.items() if kind.endswith("]") or kind.startswith("STRUCT")}
+    shape = json.dumps({name: "JSON" if name in nested else "VARCHAR" for name in columns})
+    items = [
+        f"TRY_CAST({value} AS {kind})" if name in nested else fitted(value, kind, text)
+        for name, kind in columns.items()
+        for value in (f"struct_extract(r, {literal(name)})",)
+    ]
+    objects = "CASE WHEN json_valid(line) THEN line END"
+    return f"SELECT {', '.join(items)} FROM (SELECT json_transform({objects}, {literal(shape)}) AS r FROM {_LENT}) AS a"

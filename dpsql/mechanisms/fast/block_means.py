@@ -1,0 +1,153 @@
+"""Block averages of doubles added as they come, where that says for certain which grid points the exact averages have.
+
+Adding doubles rounds at every step, so a sum depends on the order of the rows, and the order on other units' rows: such
+sums may not decide what is released. Exact sums cost a conversion of each row. But a combiner looks at a block's average
+through a public grid of some ten thousand points, and how far a sum of ``n`` doubles can be off in *any* order is known:
+with ``u = 2^-53`` and ``g = n u / (1 - n u)``, by at most ``g`` times the sum of their sizes (Higham, *Accuracy and
+Stability of Numerical Algorithms*, 2nd edition, 4.2). So an average farther than that from the middle between two
+grid points has the grid point of the exact one, and what is released is a function of the exact averages only. Should one
+block of a hundred come closer, all are read again by the exact query, under the same salt: a new one would prefer the
+partitions that were certain, which is a choice made by everybody's rows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from dpsql.mechanisms.base import Read, room_of, salted
+from dpsql.mechanisms.subsample.blocks import LiftedBlocks, Results
+from dpsql.mechanisms.subsample.subsample import Range
+from dpsql.noise.entropy import Entropy
+
+_MOST = 2**40
+"""Rows of a block; beyond, nothing is certain."""
+_BITS = 64
+_HALF = 1 << (_BITS - 1)
+
+
+@dataclass(frozen=True)
+class Near:
+    """What is read instead of the exact query.
+
+    Args:
+        beyond: gives one number, not 0 where some row has a number outside ``[low, high]``, infinite or none.
+        query: gives ``dpsql_block`` and of its numbers inside ``[low, high]`` the ``total``, as it comes, and how many
+            they are, ``n``.
+        bounds: the grid that the combiner looks through.
+        low, high: where nothing lies beyond, the exact query averages the same numbers, but for ``rounding``.
+        rounding: its average may differ from theirs by so much.
+    """
+
+    beyond: str
+    query: str
+    bounds: Range
+    low: Fraction
+    high: Fraction
+    rounding: Fraction
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        return (self.beyond, self.query)
+
+    def places(self, read: Read, query: str, blocks: int) -> list[int | None] | None:
+        """The grid point of each block's exact average, None for a block without one; None if one is not certain."""
+        if read(self.beyond).column(0).to_pylist() != [0]:
+            return None
+        table = read(query)
+        numbers, totals, counts = (table.column(name).to_pylist() for name in ("dpsql_block", "total", "n"))
+        places: list[int | None] = [None] * blocks
+        for number, total, n in zip(numbers, totals, counts, strict=True):
+            if number is None or not 0 <= number < blocks:
+                continue
+            place = self.place(total, n)
+            if place is None or places[number] is not None:
+                return None
+            places[number] = place
+        return places
+
+    def place(self, total: float, n: int) -> int | None:
+        """The grid point of the exact average of ``n`` numbers, or None where two are possible.
+
+        >>> near = Near("", "", Range(Fraction(0), Fraction(10), 10), Fraction(0), Fraction(16), Fraction(1, 2**40))
+        >>> near.place(3.2e6, 10**6), near.place(3.5e6, 10**6)
+        (3, None)
+        """
+        if total is None or not math.isfinite(total) or not 0 < n <= _MOST:
+            return None
+        scale = self._scale
+        above, below = total.as_integer_ratio()
+        above = (above * scale.low_below - scale.low_above * below * n) * scale.per_step
+        at = above // (below * n * scale.low_below * scale.step)  # grid steps from the low end, in 2^-64
+        # numbers of one sign are on average as large as their average
+        size = max(at + 1 + scale.low, 0) * 1001 // 1000 + 1 if self.low >= 0 else scale.size
+        reach = n * size // (2**53 - n) + 1 + scale.rounding
+        least, most = ((end + _HALF) >> _BITS for end in (at - reach, at + 1 + reach))
+        points = self.bounds.points
+        if least == most or most < 0 or least > points:
+            return min(max(least, 0), points)
+        return None
+
+    @cached_property
+    def _scale(self) -> _Scale:
+        low, step = self.bounds.low, self.bounds.step
+        low_steps, size, rounding = (
+            math.ceil(x / step * 2**_BITS) for x in (low, max(-self.low, self.high), self.rounding)
+        )
+        per_step = step.denominator << _BITS
+        return _Scale(low.numerator, low.denominator, step.numerator, per_step, low_steps, size, rounding)
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """The grid in whole numbers: fractions of a hundred blocks would be brought to their lowest terms at every step."""
+
+    low_above: int
+    low_below: int
+    step: int
+    per_step: int
+    low: int
+    """This and what follows in 2^-64 steps, rounded up."""
+    size: int
+    rounding: int
+
+
+@dataclass(frozen=True)
+class NearBlocks:
+    """:class:`~dpsql.mechanisms.subsample.blocks.LiftedBlocks` of one average, by the shorter way where that is certain.
+
+    A source for combiners that look at numbers through ``near.bounds``: what they get are its grid points.
+    """
+
+    exact: LiftedBlocks
+    near: Near
+
+    @property
+    def blocks(self) -> int:
+        return self.exact.blocks
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        return self.exact.queries
+
+    @property
+    def checked(self) -> tuple[str, ...]:
+        """All that may be read."""
+        return (*self.exact.queries, *self.near.queries)
+
+    def results(self, read: Read, entropy: Entropy) -> Results:
+        read = salted(read, self.checked, entropy)
+        places = self.near.places(read, self.near.query, self.blocks) if room_of(read) else None
+        if places is None:
+            return self.exact.results(read, entropy)
+        bounds = self.near.bounds
+        values: list[Any] = [None if place is None else bounds.low + bounds.step * place for place in places]
+        return Results({self.exact.columns[0]: values}, {self.exact.columns[0]: pa.float64()})
+
+    def sentence(self) -> str:
+        return self.exact.sentence()

@@ -1,0 +1,407 @@
+"""Exact totals without a hash table: one integer per row, sorted or counted.
+
+Bounding what a privacy unit moves needs the totals of every unit, or of every pair of unit and group: a grouping of
+millions, which is what costs most. Where the unit, the group and the values of a row fit 63 bits together, one sorted
+array says the same in a third of the time; and where units alone are numbers without wide gaps, counting by them needs
+no sorting either. It holds a few times eight bytes a row, so it is for engines on this machine and for as many rows as
+their memory allows; else the plan's own query is read, which may spill. Both give totals that are bounded alike: per
+unit clamped or weighed, and at most ``groups`` groups of each unit, chosen by random numbers of its own.
+
+What the route depends on (ranges, the number of rows) is exact and stays in here: both routes release the same
+distribution, and read as often.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dpsql.mechanisms.base import Read, room_of
+from dpsql.mechanisms.estimators import longs
+from dpsql.mechanisms.group_selection import choose, runs
+from dpsql.noise.entropy import Entropy
+
+Integers = NDArray[np.int64]
+
+TOTALS = "dpsql_totals"
+"""What the totals are lent as."""
+
+_BITS = 63
+_GROUP_BITS = 24
+"""Beyond so many possible groups, an array of all of them would be larger than what is in it."""
+_SPARSE = 4
+"""Units are counted by number where there are at most so many numbers to a row."""
+_SAFE = 1 << 62
+_EXACT = 1 << 53
+_HALF = 26
+
+
+@dataclass(frozen=True)
+class Value:
+    """A packed value: ``sql`` is 0 where a row has none, else 1 to ``most``."""
+
+    sql: str
+    most: int
+
+
+@dataclass(frozen=True)
+class Tally:
+    """One exact integer per group: what a unit's rows in it add up to, clamped to ``[low, high]``.
+
+    ``value`` None counts rows; else the rows that have it, or (``adds``) the sum of it, each less ``less``.
+
+    With ``rows``, it is weighed instead of clamped: each of a unit's n rows that have the value weighs
+    ``floor(scale * min(1, rows / n))``, where ``scale`` is a power of two. Such a total may be too wide for 64 bits, so it
+    is two: of wholes, and of what is left of each unit's below one (:attr:`columns`).
+    """
+
+    name: str
+    low: int
+    high: int
+    value: int | None = None
+    adds: bool = False
+    less: int = 0
+    rows: int | None = None
+    scale: int = 1
+
+    @property
+    def far(self) -> int:
+        """How far one unit moves it, in parts where it is weighed."""
+        return self.scale * max(abs(self.low), abs(self.high))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of its total: one, or the wholes and the rest."""
+        return (self.name,) if self.rows is None else (self.name, f"{self.name}_rest")
+
+    def total(self, whole: int, rest: int = 0) -> int:
+        """The total, of what its columns hold."""
+        return whole * self.scale + rest
+
+    @property
+    def sql(self) -> str:
+        """The same in SQL."""
+        return (
+            self.name
+            if self.rows is None
+            else f"CAST({self.name} AS HUGEINT) * {self.scale} + {self.name}_rest"
+        )
+
+
+@dataclass(frozen=True)
+class Route:
+    """Where packed rows come from, and what becomes of their totals.
+
+    ``source`` is a SELECT of ``u``, the integer ``keys`` and what the values' SQL needs. ``final`` makes of
+    :data:`TOTALS` (the keys' columns, each tally, the units) what the plan's query would have given. ``dense``: only where
+    the public groups are all there is between the keys' ends.
+    """
+
+    keys: tuple[str, ...]
+    source: str
+    final: str
+    dense: bool = False
+
+
+@dataclass(frozen=True)
+class Packed:
+    """The same totals as the query beside it, by way of packed rows.
+
+    ``ranges`` gives one row: ``n``, ``u_low``, ``u_high``, by key of any route its least and greatest (for coded groups 0
+    and the last code), and ``listed``, how many public groups there are. Without keys there is one route, whose totals
+    are the answer.
+    """
+
+    ranges: str
+    routes: tuple[Route, ...]
+    values: tuple[Value, ...]
+    tallies: tuple[Tally, ...]
+    units: str
+    groups: int | None
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        """What is read, with zeros for what the ranges would say."""
+        found = [self.ranges]
+        for route in self.routes:
+            keys = len(route.keys)
+            found.append(self._rows(_Layout(route, 0, (0,) * keys, (1,) * keys, 1, ())))
+            found += [route.final] if route.keys else []
+        return tuple(found)
+
+    @property
+    def lends(self) -> Mapping[str, list[tuple[str, str]]]:
+        keys = dict.fromkeys(key for route in self.routes for key in route.keys)
+        names = [*keys, *(c for t in self.tallies for c in t.columns), self.units]
+        return {TOTALS: [(name, "BIGINT") for name in names]} if keys else {}
+
+    def table(self, read: Read, entropy: Entropy) -> pa.Table | None:
+        """The rows that the query would give, or None where the data do not fit: then the query must be read."""
+        layout = self._layout(read)
+        if layout is None:
+            if self.routes[-1].keys:
+                none = np.empty(0, dtype=np.int64)
+                nothing = self._totals(none, [none for tally in self.tallies for _ in tally.columns])
+                read(self.routes[-1].final, {TOTALS: nothing})
+            return None
+        rows = read(self._rows(layout))
+        if not layout.route.keys:
+            return self._whole(*(_counted if layout.counted else _sorted)(rows, layout)[1:])
+        pairs, count, sums = _sorted(rows, layout)
+        del rows
+        codes = pairs & ((1 << layout.group_bits) - 1)
+        if self.groups is not None:
+            kept = choose(pairs >> layout.group_bits, self.groups, entropy)
+            if kept is not None:
+                codes, count, sums = codes[kept], count[kept], [s[kept] for s in sums]
+        clamped = [part for _, part in _contributions(self.tallies, count, sums)]
+        return read(layout.route.final, {TOTALS: self._totals(codes, clamped, layout)})
+
+    # -- packing ------------------------------------------------------------------------------------------------
+
+    def _layout(self, read: Read) -> _Layout | None:
+        row = read(self.ranges).to_pylist()[0]
+        n, low, high = row["n"], row["u_low"], row["u_high"]
+        if not n or n > room_of(read) or low is None:
+            return None
+        most = max([1, *(v.most for v in self.values), *(max(abs(t.low), abs(t.high)) for t in self.tallies)])
+        if n * most >= _SAFE or any(t.far >= _SAFE for t in self.tallies):
+            return None
+        bits = tuple(v.most.bit_length() for v in self.values)
+        units = int(high) - int(low) + 1
+        for route in self.routes:
+            ends = [(row[f"{key}_low"], row[f"{key}_high"]) for key in route.keys]
+            lows = tuple(0 if least is None else int(least) for least, _ in ends)
+            # 0 stands for NULL
+            sizes = tuple(2 if least is None else int(last) - int(least) + 2 for least, last in ends)
+            if route.dense and math.prod(size - 1 for size in sizes) != row["listed"]:
+                continue
+            layout = _Layout(
+                route, int(low), lows, sizes, units, bits, units <= _SPARSE * n and n * most < _EXACT
+            )
+            if layout.group_bits <= _GROUP_BITS and layout.bits <= _BITS:
+                return layout
+        return None
+
+    def _rows(self, layout: _Layout) -> str:
+        """One integer per row. What fell outside the ranges since they were read is left out."""
+        shift = sum(layout.value_bits)
+        route, parts = layout.route, []
+        inside = [f"u BETWEEN {layout.low} AND {layout.low + layout.units - 1}"]
+        for key, least, size in reversed(list(zip(route.keys, layout.lows, layout.sizes, strict=True))):
+            code = f"COALESCE(CAST({key} AS BIGINT) - ({least}) + 1, 0)"
+            parts.append(f"{code} * {1 << shift}")
+            null = "" if route.dense else f"{key} IS NULL OR "
+            inside.append(f"({null}{key} BETWEEN {least} AND {least + size - 2})")
+            shift += _bits(size)
+        parts.append(f"(CAST(u AS BIGINT) - ({layout.low})) * {1 << shift}")
+        shift = 0
+        for value, bits in zip(self.values, layout.value_bits, strict=False):
+            parts.append(f"({value.sql}) * {1 << shift}")
+            shift += bits
+        return f"SELECT {' + '.join(parts)} AS p FROM ({route.source}) AS rows WHERE {' AND '.join(inside)}"
+
+    # -- adding up ----------------------------------------------------------------------------------------------
+
+    def _whole(self, rows: Integers, sums: list[Integers]) -> pa.Table:
+        """One row, of every unit."""
+        totals = {name: int(part.sum()) for name, part in _contributions(self.tallies, rows, sums)}
+        columns = {t.name: _integer(t.total(*(totals[name] for name in t.columns))) for t in self.tallies}
+        return pa.table({**columns, self.units: longs(np.array([len(rows)]))})
+
+    def _totals(self, codes: Integers, clamped: list[Integers], layout: _Layout | None = None) -> pa.Table:
+        size = 0 if layout is None else 1 << layout.group_bits
+        units = np.bincount(codes, minlength=size)
+        present = np.flatnonzero(units)
+        columns: dict[str, Any] = {}
+        code = present
+        for key, least, many in [] if layout is None else layout.fields():
+            own = code & ((1 << _bits(many)) - 1)
+            columns[key] = longs(own - 1 + least, own > 0)
+            code = code >> _bits(many)
+        for key in self.routes[-1].keys if layout is None else ():
+            columns[key] = longs(present)
+        names = [name for tally in self.tallies for name in tally.columns]
+        for name, values in zip(names, clamped, strict=True):
+            columns[name] = longs(add_up(codes, values, size)[present])
+        columns[self.units] = longs(units[present])
+        return pa.table(columns)
+
+
+def _contributions(
+    tallies: Sequence[Tally], rows: Integers, sums: list[Integers]
+) -> Iterator[tuple[str, Integers]]:
+    """What each unit adds to each column of the tallies."""
+    weights: dict[tuple[int | None, int, int], tuple[NDArray[np.intp], Integers]] = {}
+    for tally in tallies:
+        many = rows if tally.value is None else sums[2 * tally.value]
+        exact = many
+        if tally.adds and tally.value is not None:
+            exact = sums[2 * tally.value + 1] - tally.less * many
+        if tally.rows is None:
+            yield tally.name, np.clip(exact, tally.low, tally.high)
+            continue
+        key = (tally.value, tally.rows, tally.scale)
+        if key not in weights:
+            above = np.flatnonzero(many > tally.rows)
+            weights[key] = above, tally.scale * tally.rows // many[above]
+        above, weight = weights[key]
+        # All of a unit's rows together weigh ``scale * rows`` at most, so this is at most ``tally.far``: within 62 bits.
+        weighed = exact[above] * weight
+        whole, rest = exact, np.zeros(len(exact), dtype=np.int64)
+        if len(above):
+            whole = exact.copy()
+            whole[above] = weighed >> (tally.scale.bit_length() - 1)
+            rest[above] = weighed & (tally.scale - 1)
+        yield from zip(tally.columns, (whole, rest), strict=True)
+
+
+def _integer(value: int) -> pa.Array:
+    """A column of one integer, in 64 bits where it fits them."""
+    wide = not -_SAFE < value < _SAFE
+    return pa.array([value], type=pa.decimal128(38, 0)) if wide else longs(np.array([value]))
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Where the bits are: from the top the unit, the keys, and the values with the first lowest."""
+
+    route: Route
+    low: int
+    lows: tuple[int, ...]
+    sizes: tuple[int, ...]
+    units: int
+    value_bits: tuple[int, ...]
+    counted: bool = False
+    """Whether arrays of all units are worth having."""
+
+    @property
+    def group_bits(self) -> int:
+        return sum(map(_bits, self.sizes))
+
+    @property
+    def bits(self) -> int:
+        return _bits(self.units) + self.group_bits + sum(self.value_bits)
+
+    def fields(self) -> list[tuple[str, int, int]]:
+        """Each key with its least value and how many there are, the lowest bits first."""
+        return list(zip(self.route.keys, self.lows, self.sizes, strict=True))[::-1]
+
+    def values(self) -> Iterator[tuple[int, int]]:
+        """Where each value starts, and its bits."""
+        at = 0
+        for bits in self.value_bits:
+            yield at, (1 << bits) - 1
+            at += bits
+
+
+def _bits(size: int) -> int:
+    return (size - 1).bit_length()
+
+
+def _chunks(table: pa.Table) -> Iterator[Integers]:
+    for chunk in table.column(0).cast(pa.int64()).chunks:
+        if len(chunk):
+            whole: Integers = np.from_dlpack(chunk)  # type: ignore[assignment]  # to_numpy would import pandas
+            yield whole
+
+
+def _sorted(table: pa.Table, layout: _Layout) -> tuple[Integers, Integers, list[Integers]]:
+    """By unit and group: both in one integer, its rows; and by value, the rows that have it and their sum."""
+    packed = np.concatenate([np.empty(0, dtype=np.int64), *_chunks(table)])
+    packed.sort()
+    shift = sum(layout.value_bits)
+    starts = runs(packed, shift)
+    rows = np.diff(starts, append=len(packed))
+    pairs = packed[starts] >> shift
+    sums: list[Integers] = []
+    fields = list(layout.values())
+    for at, mask in fields:
+        last = at == fields[-1][0]  # new memory is dear: the array itself is used up at the end
+        value = np.right_shift(packed, at, out=packed if last else None) if at else packed
+        value = np.bitwise_and(value, mask, out=packed if last else None)
+        there = value > 0
+        sums.append(rows if there.all() else np.add.reduceat(there, starts, dtype=np.int64))
+        sums.append(np.add.reduceat(value, starts))
+    return pairs, rows, sums
+
+
+def _counted(table: pa.Table, layout: _Layout) -> tuple[Integers, Integers, list[Integers]]:
+    """The same by unit alone, without sorting: an array of all units is counted into.
+
+    Sums are taken in doubles, which is exact: all the values together are below 2**53. Counting is adding one, so rows and
+    the first value are added up together, in two fields of a number, where that turns out to fit.
+    """
+    n, shift = table.num_rows, sum(layout.value_bits)
+    unit = np.empty(n, dtype=np.int64)
+    values = [np.empty(n) for _ in layout.value_bits]
+    full = [True] * len(values)
+    at = 0
+    for part in _chunks(table):
+        end = at + len(part)
+        np.right_shift(part, shift, out=unit[at:end])
+        for i, (low, mask) in enumerate(layout.values()):
+            held = (part >> low) & mask if low else part & mask
+            full[i] = full[i] and bool(held.all())
+            values[i][at:end] = held
+        at = end
+
+    def total(weights: NDArray[np.float64] | None = None) -> Integers:
+        return np.bincount(unit, weights=weights, minlength=layout.units).astype(np.int64, copy=False)
+
+    rows, first = _both(unit, values[0], layout) if values else (total(), None)
+    units = np.flatnonzero(rows)
+    counts = rows[units]
+    sums: list[Integers] = []
+    for i, (value, everywhere) in enumerate(zip(values, full, strict=True)):
+        own = counts if everywhere else total((value > 0).astype(np.float64))[units]
+        added = first if i == 0 and first is not None else total(value)
+        sums += [own, added[units]]
+    return units, counts, sums
+
+
+def _both(unit: Integers, value: NDArray[np.float64], layout: _Layout) -> tuple[Integers, Integers | None]:
+    """Each unit's rows and the sum of its values; None for the sums where they did not fit beside.
+
+    What is added is never negative. So a total below 2**53 was exact all along; and no sum has run over into the rows
+    beside it if these come to as many as there are.
+    """
+    field = (_EXACT.bit_length() - 1 + layout.value_bits[0]) // 2
+    value += 1 << field
+    both = np.bincount(unit, weights=value, minlength=layout.units)
+    value -= 1 << field
+    if both.max() < _EXACT:
+        whole = both.astype(np.int64)
+        rows = whole >> field
+        if int(rows.sum()) == len(unit):
+            return rows, whole & ((1 << field) - 1)
+    return np.bincount(unit, minlength=layout.units), None
+
+
+def add_up(codes: Integers, values: Integers, size: int) -> Integers:
+    """Sums of integers by code, exact as long as all of them together stay within 62 bits.
+
+    Adding is done on doubles, at once where no sum can leave 53 bits. Else in two halves that are both exact: each term is
+    below 2**26 or 2**36 in size, and a partial sum stays below 2**53 for up to 2**27 terms; more are taken in turns.
+    """
+    out = np.zeros(size, dtype=np.int64)
+    if not values.any():
+        return out
+    if max(int(values.max()), -int(values.min())) * len(values) < _EXACT:
+        return np.bincount(codes, weights=values, minlength=size).astype(np.int64)
+    for start in range(0, len(codes), 1 << _HALF):
+        some, what = codes[start : start + (1 << _HALF)], values[start : start + (1 << _HALF)]
+        low = what & ((1 << _HALF) - 1)
+        high = what >> _HALF
+        out += np.bincount(some, weights=low, minlength=size).astype(np.int64)
+        if int(np.abs(high).max()) * len(high) < _EXACT:
+            out += np.bincount(some, weights=high, minlength=size).astype(np.int64) << _HALF
+        else:
+            np.add.at(out, some, high << _HALF)
+    return out

@@ -1,0 +1,332 @@
+"""Propose, test, release: an answer is given only when the table is far from one with another answer.
+
+A :class:`Stable` operator measures, for each of its items, the exact answer and its radius
+(``stability.py``), puts the radius through a private test, and releases the answer where the test passes: as
+it is, or with the noise that the proposal allows. A failed test is NULL. Passed or not, the whole is charged.
+
+Guarantee of one item (ADD_REMOVE; radii are 1-Lipschitz and 0 wherever a neighbour's answer is farther away
+than proposed): a pair of neighbours is *near*, the answers agree up to the proposal, and then only the test's
+decision and the noise tell them apart; or it is *far*, both radii are 0, and each passes with probability at
+most delta. So one pair costs the near loss or delta, never both: (epsilon_test + epsilon_release, delta),
+delta as a maximum over pairs and not as a failure inside a composition.
+
+Sources: Dwork and Lei (2009); Dwork and Roth (2014) algorithms 12 and 13, with the thresholds repaired; the
+optimal test's probabilities are those of Desfontaines, Voss, Gipson and Mandayam (2022) for partition
+selection.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, NamedTuple, Protocol
+
+import mpmath
+import numpy as np
+import pyarrow as pa
+
+from dpsql.mechanisms.additive_noise import GaussianNoise
+from dpsql.mechanisms.base import Read, Release
+from dpsql.mechanisms.group_selection import GroupSelection, keep_probabilities
+from dpsql.mechanisms.order_statistics import Key, key_rows
+from dpsql.noise.entropy import Entropy
+from dpsql.noise.gaussian import rounded_gaussian
+from dpsql.privacy.events import Event, GaussianTest, StableTest, compose
+
+NOT_STABLE = "not stable enough to release"
+
+_FINE = 1 << 10  # steps per edit of the noisy distance
+
+
+class Test(Protocol):
+    """Decides privately whether a radius is above 0."""
+
+    @property
+    def event(self) -> Event:
+        """For all the groups one unit may touch."""
+        ...
+
+    @property
+    def groups(self) -> int:
+        """How many groups one unit may touch."""
+        ...
+
+    @property
+    def slack(self) -> Fraction: ...
+
+    @property
+    def cap(self) -> int:
+        """Radii above this need not be told apart."""
+        ...
+
+    def passes(self, radii: Sequence[int], entropy: Entropy) -> list[bool]: ...
+
+    def needed(self, probability: float) -> int:
+        """The radius from which the test passes with at least this probability."""
+        ...
+
+    def sentence(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class OptimalTest:
+    """Passes with the largest probability that (epsilon, delta) allows, for every radius at once.
+
+    With radius 0, 1, 2, ... that is p(0) = delta and p(r) = min(e^epsilon p(r-1) + delta, 1 - e^-epsilon (1 -
+    p(r-1) - delta), 1): the chances by which private groups are kept, one unit later. Rounding costs power
+    and no privacy.
+
+    Args:
+        epsilon, delta: of the whole test; a unit that touches ``groups`` groups takes part in that many
+            tests, each of which gets its equal share of both.
+        slack: delta charged on top, for what may go wrong outside the test.
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+    groups: int = 1
+    slack: Fraction = Fraction(0)
+
+    @property
+    def share(self) -> GroupSelection:
+        """One group's test: passing with radius r is keeping a group of r + 1 units, with the same table of
+        chances.
+        """
+        return GroupSelection("radius", self.epsilon / self.groups, self.delta / self.groups)
+
+    @property
+    def event(self) -> Event:
+        one = self.share
+        return compose([StableTest(one.epsilon, one.delta + self.slack)] * self.groups)
+
+    @property
+    def cap(self) -> int:
+        one = self.share
+        table = keep_probabilities(one.epsilon, one.delta)
+        return len(table) - 2 if table is not None else one.threshold + math.ceil(64 / one.epsilon)
+
+    def probability(self, radius: int) -> float:
+        """Of passing."""
+        return self.share.probability(min(max(radius, 0), self.cap) + 1)
+
+    def passes(self, radii: Sequence[int], entropy: Entropy) -> list[bool]:
+        cap = self.cap
+        held = np.array([min(max(r, 0), cap) + 1 for r in radii], dtype=np.int64)
+        return [bool(kept) for kept in self.share.keep(held, entropy)]
+
+    def needed(self, probability: float) -> int:
+        low, high = 0, self.cap
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.probability(middle) >= probability else (middle + 1, high)
+        return low
+
+    def sentence(self) -> str:
+        return (
+            f"the test passes with certainty from {self.cap} rows or units away from another answer, "
+            f"in 99 of 100 runs from {self.needed(0.99)}, and with probability at most "
+            f"{float(self.delta / self.groups):.3g} where the answer is not stable"
+        )
+
+
+@dataclass(frozen=True)
+class ThresholdTest:
+    """Passes when the radius plus Gaussian noise exceeds a threshold that noise alone exceeds with
+    probability delta.
+
+    The noise is ``rounded_gaussian`` on a grid of 1/1024 edit: round(radius + N) is post-processing of a
+    Gaussian mechanism of sensitivity 1, hence exactly 1/sigma-GDP, and the threshold is rounded up.
+
+    Args:
+        sigma: standard deviation in edits; delta: of a far pair, per group; epsilon: what (epsilon, delta)
+            declares for a near pair, see :func:`stability_test`.
+        groups: tests that one unit may take part in.
+        slack: delta charged on top, for what may go wrong outside the test.
+    """
+
+    sigma: Fraction
+    delta: Fraction
+    epsilon: Fraction
+    groups: int = 1
+    slack: Fraction = Fraction(0)
+
+    @property
+    def event(self) -> Event:
+        one = GaussianTest(sigma=self.sigma, delta=self.delta + self.slack, declared_epsilon=self.epsilon)
+        return compose([one] * self.groups)
+
+    @property
+    def threshold(self) -> int:
+        """In steps of the fine grid, rounded up."""
+        return _threshold(self.sigma, self.delta)
+
+    @property
+    def cap(self) -> int:
+        return math.ceil(Fraction(self.threshold, _FINE) + 9 * self.sigma)
+
+    def passes(self, radii: Sequence[int], entropy: Entropy) -> list[bool]:
+        noise = rounded_gaussian(self.sigma * _FINE, len(radii), entropy)
+        return [min(r, self.cap) * _FINE + int(z) > self.threshold for r, z in zip(radii, noise, strict=True)]
+
+    def needed(self, probability: float) -> int:
+        return math.ceil(self.threshold / _FINE + float(self.sigma) * _normal_quantile(probability))
+
+    def sentence(self) -> str:
+        return (
+            f"the test compares the noisy distance (Gaussian noise, σ = {float(self.sigma):.3g}) with "
+            f"{self.threshold / _FINE:.3g}; it passes in 99 of 100 runs from {self.needed(0.99)} rows or "
+            f"units away "
+            f"from another answer, and with probability at most {float(self.delta):.3g} where the answer "
+            f"is not stable"
+        )
+
+
+def _normal_quantile(probability: float) -> float:
+    with mpmath.workprec(80):
+        return float(mpmath.sqrt(2) * mpmath.erfinv(2 * mpmath.mpf(probability) - 1))
+
+
+@functools.lru_cache(maxsize=64)
+def _threshold(sigma: Fraction, delta: Fraction) -> int:
+    """Least integer T with Pr[round(N) > T] <= delta, up to one step on the safe side; N ~ N(0, (1024
+    sigma)^2).
+    """
+    if not 0 < delta < 1:
+        raise ValueError("delta must lie between 0 and 1")
+    with mpmath.workprec(400):
+        level = mpmath.sqrt(2) * mpmath.erfinv(1 - 2 * mpmath.mpf(delta.numerator) / delta.denominator)
+        scale = mpmath.mpf(sigma.numerator) / sigma.denominator * _FINE
+        return int(mpmath.floor(level * scale)) + 1
+
+
+def stability_test(
+    accountant: str,
+    epsilon: Fraction,
+    delta: Fraction,
+    groups: int = 1,
+    slack: Fraction = Fraction(0),
+) -> Test:
+    """The test that suits an accountant: optimal where epsilons add up, Gaussian under ``zcdp`` and ``gdp``.
+
+    Both are (epsilon, delta)-DP over the groups of one unit. The Gaussian noise is calibrated so that near
+    pairs keep (epsilon, delta) exactly (analytic calibration), as for noisy aggregates. At equal rho the
+    Gaussian test needs half the distance of the optimal one: under zcdp its epsilon buys about sixteen times
+    less rho. ``slack`` is taken out of delta, so that what is charged stays (epsilon, delta).
+    """
+    if not 0 <= slack < delta:
+        raise ValueError("no delta is left for the test")
+    delta -= slack
+    if accountant == "basic":
+        return OptimalTest(epsilon, delta, groups, slack / groups)
+    share = epsilon / groups, delta / groups
+    sigma = GaussianNoise.calibrate(epsilon=share[0], delta=share[1], sensitivity=1, groups=1).sigma
+    return ThresholdTest(sigma, share[1], share[0], groups, slack / groups)
+
+
+class Measured(NamedTuple):
+    """What an item knows of one group. Private: it stays inside the operator."""
+
+    radius: int
+    exact: Any
+
+
+NOTHING = Measured(0, None)
+
+
+class Item(Protocol):
+    """One output column of a stable block: how it is measured, and how it is released once its test has
+    passed.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def test(self) -> Test: ...
+
+    @property
+    def rows(self) -> int:
+        """Rows of one unit in a group."""
+        ...
+
+    @property
+    def event(self) -> Event: ...
+
+    def queries(self, keys: tuple[str, ...]) -> tuple[str, ...]: ...
+
+    def measure(
+        self, read: Read, entropy: Entropy, keys: tuple[str, ...]
+    ) -> tuple[pa.DataType, Mapping[Key, Measured]]:
+        """Exact answers with radii, clamped at ``test.cap``; groups without values may be missing."""
+        ...
+
+    def publish(
+        self, exact: Sequence[Any], type: pa.DataType, entropy: Entropy, confidence: float
+    ) -> Mapping[str, pa.Array]:
+        """Columns for the groups in order; None stays NULL (its test failed)."""
+        ...
+
+    def sentences(self, confidence: float) -> tuple[str, ...]: ...
+
+
+@dataclass(frozen=True)
+class Stable:
+    """``SELECT WITH PTR``: one or more items, for the whole table or for each public group.
+
+    Args:
+        items: output columns.
+        keys: names of the grouping columns, in every item's values query too; () for one row.
+        groups: a query of the public groups, giving the columns ``keys`` in the order of the result. It must
+            read public tables and literals only.
+        confidence: level of the intervals.
+
+    Guarantee: the composition of the items' events. Groups are disjoint, so a unit takes part in the tests of
+    the groups it touches only: the number each item's test and noise were made for.
+    """
+
+    items: tuple[Item, ...]
+    keys: tuple[str, ...] = ()
+    groups: str | None = None
+    confidence: float = 0.95
+
+    def __post_init__(self) -> None:
+        if bool(self.keys) != (self.groups is not None):
+            raise ValueError("keys need a query of the public groups, and only keys do")
+
+    @property
+    def event(self) -> Event:
+        return compose([item.event for item in self.items])
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        texts = [text for item in self.items for text in item.queries(self.keys)]
+        return tuple(dict.fromkeys([self.groups, *texts] if self.groups else texts))
+
+    def release(self, read: Read, entropy: Entropy) -> Release:
+        columns: dict[str, pa.Array | pa.ChunkedArray] = {}
+        names: list[Key] = [()]
+        if self.groups is not None:
+            groups = read(self.groups)
+            names = key_rows(groups, self.keys)
+            columns = {key: groups.column(key) for key in self.keys}
+        notes = []
+        for item in self.items:
+            type_, found = item.measure(read, entropy, self.keys)
+            measured = [found.get(name, NOTHING) for name in names]
+            passed = item.test.passes([m.radius for m in measured], entropy)
+            exact = [m.exact if p else None for m, p in zip(measured, passed, strict=True)]
+            columns |= item.publish(exact, type_, entropy, self.confidence)
+            missing = sum(value is None for value in exact)
+            if missing and self.groups is None:
+                notes.append(f"{item.name}: {NOT_STABLE}")
+            elif missing:
+                notes.append(f"{item.name}: {missing} of {len(names)} groups are {NOT_STABLE}")
+        return Release(pa.table(columns), self.event, tuple(notes))
+
+    def sentences(self, confidence: float) -> tuple[str, ...]:
+        said = [text for item in self.items for text in item.sentences(confidence)]
+        charge = "A test that fails gives NULL, and is charged like one that passes."
+        return (*said, charge)

@@ -1,0 +1,1 @@
+"""Private selection: the sparse vector technique and the exponential mechanism."""

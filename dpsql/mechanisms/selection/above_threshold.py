@@ -1,0 +1,359 @@
+"""The sparse vector technique: which of a stream of statistics are above a threshold, paying for the hits only.
+
+Integers throughout. One threshold noise, one-sided geometric query noise, a cut-off after ``max_hits``:
+
+    hit when  q + Geom(epsilon2 / (2 c D))  >=  T' + Geom(epsilon1 / D)        D sensitivity, c = max_hits
+
+Guarantee (ADD_REMOVE): pure epsilon1 + epsilon2. Compare the run on x whose threshold noise is z with the run on a
+neighbour x' whose noise is z + D: what was below stays below, since q' <= q + D; and each hit's survival function loses at
+most a factor exp(epsilon2 / c) over the shift of 2 D. Only one-sided inequalities are used, so one-sided noise
+serves (Lyu, Su, Li 2017 with geometric noise as in Liu et al. 2024). Where every statistic moves the same way when a unit is
+added (``monotone``), the shift is D and the factor 2 falls away.
+
+On a path with h hits the loss is at most epsilon1 + h epsilon2 / c, which basic composition may use. ``refresh`` draws a
+fresh threshold for each round (the textbook's Sparse): then rounds that never began cost nothing under any accountant.
+The compared value never leaves: it would say how high the threshold noise was. The gap above the noisy threshold may
+(Ding et al. 2019), and a fresh answer may, from a share of its own.
+
+Interactive thresholds: questions that are chosen one after another, from the answers so far.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, NoReturn
+
+import numpy as np
+import pyarrow as pa
+
+from dpsql.mechanisms.additive_noise import LaplaceNoise
+from dpsql.mechanisms.base import Read, Release, salted, told
+from dpsql.mechanisms.estimators import exact_integers
+from dpsql.mechanisms.fast.candidate_scores import LEVEL, MOVES, ORD, SCORE, Scored, Sweep
+from dpsql.noise.discrete import geometric
+from dpsql.noise.entropy import Entropy
+from dpsql.noise.selection import flips
+from dpsql.numerics.integers import Integers, integers
+from dpsql.privacy.events import Event, SparseVector, compose
+
+FIRST_CHUNK = 256
+FAR = 1 << 62
+"""Two numbers below this in size add up within int64."""
+
+
+def split(epsilon: Fraction, max_hits: int, monotone: bool) -> tuple[Fraction, Fraction]:
+    """Epsilon for the threshold and for the hits, in the proportion 1 : (2c)^(2/3) that varies least (c^(2/3) if monotone).
+
+    With ``refresh`` every round is a stream of one hit: ask for ``max_hits`` 1. The two add up to epsilon exactly.
+
+    >>> e1, e2 = split(Fraction(1), 1, monotone=True)
+    >>> e1, e1 + e2
+    (Fraction(1, 2), Fraction(1, 1))
+    """
+    ratio = Fraction(round(1000 * ((1 if monotone else 2) * max_hits) ** (2 / 3)), 1000)
+    first = epsilon / (1 + ratio)
+    return first, epsilon - first
+
+
+def _centre(b1: float, b2: float) -> int:
+    """What makes a statistic at the threshold a hit half the time: public, so free."""
+    return max(0, round(b2 * math.log(2 * b2 / (b1 + b2))))
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The noise of one round set: rates per grid step.
+
+    ``max_hits`` hits share ``epsilon2``; with ``refresh`` each round has its own threshold noise and gets both its parts.
+    """
+
+    sensitivity: int
+    epsilon1: Fraction
+    epsilon2: Fraction
+    max_hits: int
+    monotone: bool
+    refresh: bool = False
+
+    @property
+    def threshold_rate(self) -> Fraction:
+        share = self.epsilon1 / self.max_hits if self.refresh else self.epsilon1
+        return share / self.sensitivity
+
+    @property
+    def query_rate(self) -> Fraction:
+        return self.epsilon2 / ((1 if self.monotone else 2) * self.max_hits * self.sensitivity)
+
+    @property
+    def centre(self) -> int:
+        return _centre(float(1 / self.threshold_rate), float(1 / self.query_rate))
+
+    def reach(self, confidence: float, queries: int) -> float:
+        """Grid steps within which all of ``queries`` comparisons are right, at this confidence."""
+        doubt = (1 - confidence) / 2
+        return math.log(1 / doubt) / float(self.threshold_rate) + math.log(max(queries, 1) / doubt) / float(
+            self.query_rate
+        )
+
+
+@dataclass(frozen=True)
+class AboveThreshold:
+    """``ABOVE_THRESHOLD(statistic, threshold, ...)`` over candidates, asked in their order.
+
+    Args:
+        batches: queries that give, for consecutive candidates, ``columns``, their place :data:`ORD`, the statistic :data:`SCORE`
+            and, unless ``threshold`` is a number, :data:`LEVEL`; all integers in grid steps. Later ones are read only while
+            hits are wanted.
+        columns: the candidate's columns to return.
+        sensitivity: what one privacy unit moves any score by.
+        answer: name of the fresh answers' column, and their share of epsilon.
+        gap: name of the column of gaps above the noisy threshold.
+        steps: grid steps to a unit. flag: for a stream of one query, the name of its TRUE or FALSE column.
+        sweep: reads the same from histograms, where there is one.
+    """
+
+    batches: tuple[str, ...]
+    columns: tuple[str, ...]
+    threshold: int | None
+    noise: Noise
+    steps: Fraction = Fraction(1)
+    answer: tuple[str, Fraction] | None = None
+    gap: str | None = None
+    flag: str | None = None
+    confidence: float = 0.95
+    candidates: int | None = None
+    sweep: Sweep | None = None
+
+    @property
+    def _sparse(self) -> SparseVector:
+        n = self.noise
+        return SparseVector(n.epsilon1, n.epsilon2, n.max_hits, None, n.refresh)
+
+    @property
+    def event(self) -> Event:
+        if self.answer is None:
+            return self._sparse
+        return compose([self._sparse, LaplaceNoise(self.answer[1], self.noise.sensitivity).event])
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        return self.batches[:1] if self.sweep is None else self.sweep.queries
+
+    def release(self, read: Read, entropy: Entropy) -> Release:
+        hits: list[tuple[pa.Table, int, int, int]] = []
+        seen: list[pa.Schema] = []
+        for table, row, score, gap in self._hits(read, entropy, seen):
+            hits.append((table, row, score, gap))
+            if len(hits) == self.noise.max_hits:
+                break
+        n = self.noise
+        used: list[Event] = [SparseVector(n.epsilon1, n.epsilon2, n.max_hits, len(hits), n.refresh)]
+        if self.flag is not None:
+            return Release(pa.table({self.flag: pa.array([bool(hits)])}), used[0])
+        columns: dict[str, Any] = {}
+        for name in self.columns:
+            values = [table.column(name)[row].as_py() for table, row, _, _ in hits]
+            columns[name] = pa.array(values, seen[0].field(name).type if seen else pa.null())
+        if self.answer is not None:
+            fresh = LaplaceNoise(self.answer[1], n.sensitivity, max(1, len(hits)))
+            noisy = fresh.add([score for _, _, score, _ in hits], entropy)
+            columns |= _answers(self.answer[0], noisy, fresh.half_width(self.confidence), self.steps)
+            # The hits share the whole of it, however many there are; what was reserved for them is used up.
+            used.append(LaplaceNoise(self.answer[1], n.sensitivity).event)
+        if self.gap is not None:
+            gaps = [float(Fraction(gap) / self.steps) for _, _, _, gap in hits]
+            columns[self.gap] = pa.array(gaps, pa.float64())
+        found = (
+            f"{len(hits)} of at most {n.max_hits} hits"
+            if hits
+            else "no candidate was found above the threshold"
+        )
+        note = f"{found}: noisy comparisons; near the threshold they can be wrong either way"
+        return Release(pa.table(columns), compose(used), (note,))
+
+    def _hits(
+        self, read: Read, entropy: Entropy, seen: list[pa.Schema]
+    ) -> Iterator[tuple[pa.Table, int, int, int]]:
+        """Hits in order: the table and row of the candidate, its exact score, and the gap. Schemas read go to ``seen``."""
+        noisy = _ThresholdNoise(self.noise, entropy)
+        rate, size = self.noise.query_rate, FIRST_CHUNK
+        for found in scored(self.batches, self.sweep, read, entropy):
+            table, order, scores = found.table, found.order, integers(found.scores)
+            seen.append(table.schema)
+            level = exact_integers(table.column(LEVEL)) if self.threshold is None else [self.threshold]
+            # none of it comes near to where int64 would wrap around
+            over = integers(scores - integers(level))
+            if order is not None:
+                scores, over = scores[order], over[order]
+            at = 0
+            while at < len(over):
+                # q + Geom >= level has probability exp(-rate * (level - q)), or 1: one exact coin per statistic.
+                short = noisy.short_of(over[at : at + size])
+                above = np.flatnonzero(flips(short, rate, entropy))
+                for i in above:
+                    # What a geometric variable has beyond a value it reaches is geometric again: the gap.
+                    gap = max(0, -int(short[i])) + int(geometric(rate, 1, entropy)[0])
+                    row = at + int(i) if order is None else int(order[at + i])
+                    yield table, row, int(scores[at + i]), gap
+                    noisy.hit()
+                    if self.noise.refresh:
+                        break
+                if self.noise.refresh and len(above):  # the other coins were for the threshold that is gone
+                    at, size = at + int(above[0]) + 1, FIRST_CHUNK
+                else:
+                    at, size = at + size, size * 2
+
+    def sentences(self, confidence: float) -> tuple[str, ...]:
+        n = self.noise
+        total = float(n.epsilon1 + n.epsilon2)
+        kind = "a fresh threshold for each round" if n.refresh else "one noisy threshold"
+        reach = n.reach(confidence, self.candidates or 1) / float(self.steps)
+        said = [
+            f"Compare in order with {kind} (ABOVE_THRESHOLD, ε={total:g}, at most {n.max_hits} "
+            f"hit{'s' if n.max_hits > 1 else ''}); every comparison is "
+            f"right beyond {reach:.4g} of the threshold, at {confidence:.0%}."
+        ]
+        if n.max_hits > 1:
+            said.append("Hits that are not found are not paid for under basic composition"
+                        + ("; with refresh under every accountant." if n.refresh else "."))  # fmt: skip
+        if self.answer is not None:
+            said.append(f"Each hit is answered afresh, from a share of ε={float(self.answer[1]):g}.")
+        return tuple(said)
+
+
+class _ThresholdNoise:
+    """The noisy level that a noisy score must reach, in steps above the threshold."""
+
+    def __init__(self, noise: Noise, entropy: Entropy) -> None:
+        self._noise, self._entropy = noise, entropy
+        self.level = self._draw()
+
+    def _draw(self) -> int:
+        return self._noise.centre + int(geometric(self._noise.threshold_rate, 1, self._entropy)[0])
+
+    def short_of(self, over: Integers) -> Integers:
+        """How far each score, less its threshold, stays below the noisy level."""
+        return self.level - (over if abs(self.level) < FAR else over.astype(object))
+
+    def hit(self) -> None:
+        if self._noise.refresh:
+            self.level = self._draw()
+
+
+def scored(
+    batches: tuple[str, ...], sweep: Sweep | None, read: Read, entropy: Entropy, varying: bool = False
+) -> Iterator[Scored]:
+    """The candidates with their scores (``varying``: and sensitivities): from the sweep where there is one that fits, else
+    batch by batch."""
+    read = salted(read, (*batches, *(() if sweep is None else sweep.queries)), entropy)
+    swept = None if sweep is None else sweep.score(read, varying)
+    if swept is not None:
+        yield swept
+        return
+    for i, text in enumerate(batches):
+        told(i, len(batches))
+        table = read(text)
+        own = exact_integers(table.column(MOVES)) if varying else None
+        yield Scored(table, exact_integers(table.column(ORD)), exact_integers(table.column(SCORE)), own)
+    told(len(batches), len(batches))
+
+
+def _answers(name: str, noisy: Integers, width: float, steps: Fraction) -> dict[str, pa.Array]:
+    values = [Fraction(int(v)) / steps for v in noisy]
+    reach = Fraction(math.ceil(width)) / steps
+    whole = steps == 1
+    return {
+        name: pa.array([int(v) for v in values], pa.int64())
+        if whole
+        else pa.array([float(v) for v in values], pa.float64()),
+        f"{name}__low": pa.array([float(v - reach) for v in values], pa.float64()),
+        f"{name}__high": pa.array([float(v + reach) for v in values], pa.float64()),
+    }
+
+
+class Stream:
+    """An interactive threshold: questions come one after another, chosen from the answers so far.
+
+    Questions of different sensitivities share the threshold noise: a statistic q of sensitivity D is compared as
+    q / D with T / D, so that every question has sensitivity 1; noise is drawn in steps of 1/1024 of that.
+    The whole is reserved at DECLARE; the noisy threshold lives here only and dies with the process.
+
+    Which questions will come is not known when the threshold is drawn, and one unit may move some up and some down: so
+    the noise is the one that is right for any questions, even while all that were asked so far are counts.
+    """
+
+    _FINE = 1024
+
+    def __init__(
+        self, epsilon1: Fraction, epsilon2: Fraction, max_hits: int, refresh: bool, entropy: Entropy
+    ) -> None:
+        self.noise = Noise(self._FINE, epsilon1, epsilon2, max_hits, monotone=False, refresh=refresh)
+        self.hits = 0
+        self._entropy = entropy
+        self._threshold = _ThresholdNoise(self.noise, entropy)
+        self._process, self._lock = os.getpid(), threading.Lock()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a noisy threshold lives in one process, and is never written down")
+
+    @property
+    def exhausted(self) -> bool:
+        """No more questions: every allowed hit was found, or this is a forked copy, whose hits nobody would count."""
+        return self.hits >= self.noise.max_hits or os.getpid() != self._process
+
+    @property
+    def event(self) -> SparseVector:
+        """What was used so far."""
+        n = self.noise
+        return SparseVector(n.epsilon1, n.epsilon2, n.max_hits, self.hits, n.refresh)
+
+    def ask(self, value: int, threshold: int, sensitivity: int) -> bool:
+        """Whether a statistic (integer steps, with its sensitivity in the same steps) is above the threshold, noisily."""
+        with self._lock:
+            if self.exhausted:
+                raise ValueError("the threshold is closed")
+            noise = int(geometric(self.noise.query_rate, 1, self._entropy)[0])
+            above = (
+                value - threshold
+            ) * self._FINE + sensitivity * noise >= sensitivity * self._threshold.level
+            if above:
+                self.hits += 1
+                self._threshold.hit()
+            return above
+
+
+@dataclass(frozen=True)
+class Probe:
+    """``SELECT WITH alarm COUNT(*) ...``: one question to a declared threshold. It was paid for at DECLARE.
+
+    Args:
+        query: gives the exact ``dpsql_score`` in grid steps. threshold, sensitivity: in the same steps.
+        event: what was reserved at DECLARE.
+        ask: puts the question to the open threshold, and notes a hit durably before the answer is told.
+    """
+
+    query: str
+    threshold: int
+    sensitivity: int
+    name: str
+    event: Event
+    ask: Callable[[int, int, int], bool] = field(compare=False, repr=False)
+
+    prepaid = True
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        return (self.query,)
+
+    def release(self, read: Read, entropy: Entropy) -> Release:
+        score = int(exact_integers(salted(read, self.queries, entropy)(self.query).column(SCORE))[0])
+        above = self.ask(score, self.threshold, self.sensitivity)
+        note = "a noisy comparison: near the threshold it can be wrong either way"
+        return Release(pa.table({"above": pa.array([above])}), self.event, (note,))
+
+    def sentences(self, confidence: float) -> tuple[str, ...]:
+        return (f"Ask the declared threshold {self.name}; its whole cost was reserved when it was declared.",)

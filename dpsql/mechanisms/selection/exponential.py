@@ -1,0 +1,217 @@
+"""The exponential mechanism and its kin: the best of public candidates, chosen privately by an exact integer utility.
+
+    exponential        Pr[r] proportional to exp(lambda u_r): pure epsilon, and of bounded range (Dong, Durfee, Rogers 2020)
+    permute_and_flip   noisy max with one-sided exponential noise; never worse at equal epsilon (McKenna, Sheldon 2020)
+    noisy_max          Laplace noise, for parity with the texts
+
+lambda = epsilon / (2 D), and epsilon / D where adding a unit moves all utilities the same way (ADD_REMOVE only). Adding
+one-sided exponential noise is permute-and-flip, not the exponential mechanism: the claim that they are equal, printed in a
+well-known text, already fails for two candidates, and charging one for the other would be wrong.
+
+Where candidates differ in sensitivity, the generalised mechanism (Raskhodnikova, Smith 2016) compares utilities less a
+multiple t of their own sensitivities; its score moves by at most 1 whatever t is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dpsql.mechanisms.additive_noise import LaplaceNoise
+from dpsql.mechanisms.base import Read, Release, salted
+from dpsql.mechanisms.fast.candidate_pruning import Narrowed, Rates, narrowed
+from dpsql.mechanisms.fast.candidate_scores import Sweep
+from dpsql.mechanisms.selection.above_threshold import _answers, scored
+from dpsql.mechanisms.selection.generalised_exponential import (
+    GRID,
+    SENSITIVITY,
+    generalised_field,
+    generalised_scores,
+)
+from dpsql.noise.entropy import Entropy
+from dpsql.noise.selection import Field, exponential, noisy_max, permute_and_flip
+from dpsql.numerics.integers import Integers
+from dpsql.privacy.events import BoundedRange, Event, PureDP, compose
+
+Method = Literal["exponential", "permute_and_flip", "noisy_max"]
+
+SURE = 0.95
+"""Confidence up to which the generalised mechanism's margin is worth having, and its bound is stated."""
+
+
+@dataclass(frozen=True)
+class ExponentialChoice:
+    """``EXPMECH(utility, ...)`` over candidates.
+
+    Args:
+        batches: queries that give, for all candidates together, ``columns``, their place ``dpsql_ord``, the utility
+            ``dpsql_score`` in grid steps, and with ``varying`` each candidate's own ``dpsql_sensitivity``.
+        sensitivity: what one privacy unit moves any utility by, in grid steps.
+        epsilon: of the choice; with ``top`` winners, peeled one by one, each gets an equal part.
+        answer: name of the fresh utilities' column, and their share of epsilon.
+        sweep: reads the same from histograms, where there is one.
+    """
+
+    batches: tuple[str, ...]
+    columns: tuple[str, ...]
+    sensitivity: int
+    epsilon: Fraction
+    monotone: bool
+    method: Method
+    top: int = 1
+    varying: bool = False
+    steps: Fraction = Fraction(1)
+    answer: tuple[str, Fraction] | None = None
+    candidates: int | None = None
+    confidence: float = 0.95
+    sweep: Sweep | None = None
+
+    @property
+    def choice(self) -> Event:
+        if self.method == "exponential":
+            return BoundedRange(self.epsilon, self.top)
+        return compose([PureDP(self.epsilon / self.top)] * self.top)
+
+    @property
+    def _answers(self) -> LaplaceNoise | None:
+        return None if self.answer is None else LaplaceNoise(self.answer[1], self.sensitivity, self.top)
+
+    @property
+    def event(self) -> Event:
+        fresh = self._answers
+        return self.choice if fresh is None else compose([self.choice, fresh.event])
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        return self.batches[:1] if self.sweep is None else self.sweep.queries
+
+    def release(self, read: Read, entropy: Entropy) -> Release:
+        few = self._few(read, entropy)
+        if few is not None:
+            winner = self._one(few.field, few.rate, entropy)
+            return self._released(few.table, [winner], few.utility, entropy)
+        found = list(scored(self.batches, self.sweep, read, entropy, self.varying))
+        table = found[0].table if len(found) == 1 else pa.concat_tables([f.table for f in found])
+        scores, own = found[0].scores, found[0].sensitivities
+        if len(found) > 1:
+            scores = np.concatenate([f.scores for f in found])
+            own = (
+                np.concatenate([f.sensitivities for f in found if f.sensitivities is not None])
+                if self.varying
+                else None
+            )
+        winners = self.choose(scores, own, entropy)
+        return self._released(table, winners, lambda i: int(scores[i]), entropy)
+
+    def _few(self, read: Read, entropy: Entropy) -> Narrowed | None:
+        """Only candidates near the best, where others need no look: to draw noise for each, or to peel, takes all."""
+        if self.sweep is None or self.top > 1 or self.method == "noisy_max":
+            return None
+        read = salted(read, self.sweep.queries, entropy)
+        return narrowed(self.sweep, read, self._rates, self.varying)
+
+    def _released(
+        self, table: pa.Table, winners: list[int], utility: Callable[[int], int], entropy: Entropy
+    ) -> Release:
+        won = pa.concat_tables([table.slice(i, 1) for i in winners] or [table.slice(0, 0)]).combine_chunks()
+        columns: dict[str, Any] = {name: won.column(name) for name in self.columns}
+        fresh = self._answers
+        if fresh is not None and self.answer is not None:
+            noisy = fresh.add([utility(i) for i in winners], entropy)
+            columns |= _answers(self.answer[0], noisy, fresh.half_width(self.confidence), self.steps)
+        return Release(pa.table(columns), self.event, ("a private choice: the best, or one near it",))
+
+    @property
+    def _rates(self) -> Rates:
+        """Of one winner."""
+        part = self.epsilon / self.top
+        equal = part / ((1 if self.monotone else 2) * self.sensitivity)
+        return Rates(equal, part / (2 * SENSITIVITY), lambda size: self._margin(self.candidates or size))
+
+    def choose(self, scores: Integers, own: Integers | None, entropy: Entropy) -> list[int]:
+        """Indices of the winners, best first: peeled off one at a time, each with its part of epsilon."""
+        rates = self._rates
+        left: NDArray[np.intp] | None = None
+        winners: list[int] = []
+        for _ in range(min(self.top, len(scores))):
+            mine = scores if left is None else scores[left]
+            moved = None if own is None else own if left is None else own[left]
+            if moved is not None and bool((moved != moved[0]).any()):
+                won = self._one_unequal(mine, moved, rates.margin(len(scores)), rates.unequal, entropy)
+            else:
+                won = self._one(mine, rates.equal, entropy)
+            winners.append(won if left is None else int(left[won]))
+            left = np.delete(np.arange(len(scores)) if left is None else left, won)
+        return winners
+
+    def _one(self, scores: Integers | Field, rate: Fraction, entropy: Entropy) -> int:
+        if self.method == "exponential":
+            return exponential(scores, rate, entropy)
+        if self.method == "noisy_max":
+            assert not isinstance(scores, Field)
+            return noisy_max(scores, 1 / rate, entropy)
+        return permute_and_flip(scores, rate, entropy)
+
+    def _one_unequal(
+        self, scores: Integers, own: Integers, margin: int, rate: Fraction, entropy: Entropy
+    ) -> int:
+        if self.method == "noisy_max":  # every candidate's noise is drawn
+            return self._one(generalised_scores(scores, own, margin), rate, entropy)
+        return self._one(generalised_field(scores, own, margin, rate), rate, entropy)
+
+    def sentences(self, confidence: float) -> tuple[str, ...]:
+        """Utility bounds: Dwork and Roth's Theorem 3.11 and Corollary 3.12; for unequal candidates, see :meth:`_ahead`."""
+        size = self.candidates or 1
+        best = "the best" if self.top == 1 else f"the {self.top} best, one by one,"
+        said = [
+            f"Choose {best} of {size} candidates by {self.method.replace('_', ' ')} (ε={float(self.epsilon):g})."
+        ]
+        if self.varying:
+            confidence = min(confidence, SURE)
+            said.append(
+                "Candidates differ in sensitivity, so scores compare them in units of their own (the generalised "
+                f"mechanism): with probability at least {confidence:.4g} the winner is worth at least what any "
+                f"other candidate is, less {self._ahead(confidence):.4g} times what one unit moves that other."
+            )
+        else:
+            said.append(
+                f"With probability at least {confidence:.4g} the winner is within "
+                f"{self.behind(confidence):.4g} of the best."
+            )
+            if self.monotone:
+                said.append("A unit more moves all utilities the same way, so half the noise is enough.")
+        if self.answer is not None:
+            said.append(
+                f"Each winner's utility is answered afresh, from a share of ε={float(self.answer[1]):g}."
+            )
+        return tuple(said)
+
+    def _reach(self, confidence: float, size: int) -> float:
+        """What a score of sensitivity 1 may fall short of the best by, without the sharpening of monotone ones."""
+        log = math.log(max(size, 1) / (1 - confidence))
+        return (4 if self.method == "noisy_max" else 2) / float(self.epsilon / self.top) * log
+
+    def behind(self, confidence: float) -> float:
+        """How far short of the best the winner may fall, in units of the utility."""
+        moved = float(Fraction(self.sensitivity) / self.steps)
+        return self._reach(confidence, self.candidates or 1) * moved / (2 if self.monotone else 1)
+
+    def _margin(self, size: int) -> int:
+        """The generalised mechanism's t, any public number: here the reach of its scores at :data:`SURE`."""
+        return max(1, math.ceil(self._reach(SURE, size) * SENSITIVITY / GRID))
+
+    def _ahead(self, confidence: float) -> float:
+        """The K of ``u(winner) >= u(r) - K D_r``.
+
+        The best candidate scores 0, so the winner scores at least -reach: it is ahead of every r, after t of its own
+        sensitivities D and t of r's are taken off, by at least -reach (D + D_r). As t >= reach, D falls away.
+        """
+        size = self.candidates or 1
+        return self._reach(confidence, size) * SENSITIVITY / GRID + self._margin(size)

@@ -1,0 +1,1 @@
+"""Subsample and aggregate: blocks, their results, and how these are combined."""

@@ -1,0 +1,467 @@
+"""What a registered Python function returns: a type that is declared beforehand, and public.
+
+Subsample blocks: where the results that get combined come from.
+
+A source runs an arbitrary analysis exactly on each of ``blocks`` disjoint parts of the privacy units, and
+gives one result per part. What makes this private is only that a unit is in one block (or in a known number
+of them) whatever the other units are: see :func:`block_number`. Never ``NTILE`` or ``row_number()``, where
+one unit more shifts every later row into another block.
+
+A result is a function of its own block's rows: a block without rows, a failure inside a block, a NULL and a
+value that does not fit give None, and the combiner puts its public default there. The number of blocks is
+public and fixed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import decimal
+import hashlib
+import io
+import numbers
+import types
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from dpsql.errors import EngineError
+from dpsql.mechanisms.base import SALT, NoRoom, Read, filling, salted, told
+from dpsql.mechanisms.order_statistics import cells
+from dpsql.noise.entropy import Entropy
+
+Kind = Literal["DOUBLE", "BIGINT", "VARCHAR", "BOOLEAN"]
+_ARROW = {"DOUBLE": pa.float64(), "BIGINT": pa.int64(), "VARCHAR": pa.string(), "BOOLEAN": pa.bool_()}
+
+
+@dataclass(frozen=True)
+class Returns:
+    """A declared type: of one value, or of the elements of a list.
+
+    Args:
+        kind: the SQL type. many: whether the function returns a list of such. length: how long each list is; None where
+            they may differ.
+    """
+
+    kind: Kind
+    many: bool = False
+    length: int | None = None
+
+    @property
+    def arrow(self) -> pa.DataType:
+        """The Arrow type of a result."""
+        return pa.list_(_ARROW[self.kind]) if self.many else _ARROW[self.kind]
+
+    def fit(self, result: Any) -> Any:
+        """The result of one block as the declared type; None for what does not fit, which is no result.
+
+        Nothing is said of a result that does not fit: it was made of private rows.
+        """
+        try:
+            return self._list(result) if self.many else self._one(result)
+        except Exception:  # an object of somebody's own making: whatever it raises
+            return None
+
+    def _list(self, result: Any) -> list[Any] | None:
+        if not isinstance(result, list | tuple | np.ndarray) or isinstance(result, np.ma.MaskedArray):
+            return None
+        found = [self._one(part) for part in result]
+        wrong = None in found or (self.length is not None and len(found) != self.length)
+        return None if wrong else found
+
+    def _one(self, value: Any) -> Any:
+        if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
+            value = value.item()
+        if self.kind == "VARCHAR":
+            return value if type(value) is str else None
+        if self.kind == "BOOLEAN":
+            return value if type(value) is bool else None
+        if isinstance(value, bool) or not isinstance(value, numbers.Real | decimal.Decimal):
+            return None
+        if self.kind == "DOUBLE":
+            return float(value)
+        whole = int(float(value)) if not isinstance(value, int) else value
+        return whole if whole == value and -(2**63) <= whole < 2**63 else None
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A Python function that SUBSAMPLE may run, and what it returns; None where that is not declared."""
+
+    function: Callable[..., Any]
+    returns: Returns | None = None
+
+
+def block_number(
+    unit: str, blocks: int, turn: str | None = None, whole: bool = False, hashed: bool = False
+) -> str:
+    """DuckDB SQL for the block of a privacy unit: 0..blocks-1, from the unit's value and a secret salt only.
+
+    Args:
+        unit: SQL of the unit. turn: SQL of an integer; each turn partitions anew.
+        whole: the unit is an integer of at most 64 bits with a sign. Then the salt is mixed in at once: DuckDB's hash
+            of one such integer is a bijection that scatters every bit, so two salts give two unrelated partitions,
+            and one hash is saved.
+        hashed: what is given for the unit is DuckDB's hash of it already.
+
+    Up to 256 blocks are numbered in one byte, which DuckDB groups by without a hash table: by the top bits where their
+    number is a power of two, else by which of so many equal parts of 2^64 the hash is in (the last is shorter by less than
+    their number). A quotient takes less time than a remainder, and in all versions; doubles do not.
+
+    >>> block_number("u", 128)
+    'CAST(hash(xor(hash(u), __dpsql_salt__)) >> 57 AS UTINYINT)'
+    >>> block_number("u", 128, whole=True)
+    'CAST(hash(xor(CAST(u AS BIGINT), __dpsql_salt__)) >> 57 AS UTINYINT)'
+    >>> block_number("u", 100)
+    'CAST(hash(xor(hash(u), __dpsql_salt__)) // 184467440737095517 AS UTINYINT)'
+    >>> block_number("u", 1000)
+    'CAST(hash(xor(hash(u), __dpsql_salt__)) % 1000 AS INTEGER)'
+    """
+    if whole:
+        key = SALT if turn is None else f"CAST(hash(xor(hash({turn}), {SALT})) >> 1 AS BIGINT)"
+        mixed = f"hash(xor(CAST({unit} AS BIGINT), {key}))"
+    else:
+        key = SALT if turn is None else f"hash(xor(hash({turn}), {SALT}))"
+        mixed = f"hash(xor({unit if hashed else f'hash({unit})'}, {key}))"
+    bits = blocks.bit_length() - 1
+    if blocks == 1 << bits and 1 <= bits <= 8:
+        return f"CAST({mixed} >> {64 - bits} AS UTINYINT)"
+    if blocks < 256:
+        return f"CAST({mixed} // {-(-(2**64) // blocks)} AS UTINYINT)"
+    return f"CAST({mixed} % {blocks} AS INTEGER)"
+
+
+@dataclass(frozen=True)
+class Results:
+    """Results by output column: one value per block, None where there is none; and their Arrow types, if
+    known.
+    """
+
+    columns: dict[str, list[Any]]
+    types: dict[str, pa.DataType]
+
+
+class Source(Protocol):
+    """Gives one result per block and output column."""
+
+    @property
+    def blocks(self) -> int: ...
+
+    @property
+    def queries(self) -> tuple[str, ...]: ...
+
+    def results(self, read: Read, entropy: Entropy) -> Results: ...
+
+    def sentence(self) -> str: ...
+
+
+RUNS = "range($first, $last) AS runs(turn)"
+"""The numbers of independent runs, as a relation in SQL: from the first one to before the last."""
+
+
+def _all_runs(read: Read, total: int) -> Read:
+    """Reads texts that may hold :data:`RUNS` for all of them."""
+    return filling(read, {"first": 0, "last": total})
+
+
+_FEWER = 4
+"""Into how many parts blocks are divided, and these again, where memory does not hold them."""
+
+
+@dataclass(frozen=True)
+class LiftedBlocks:
+    """One grouped query for all blocks.
+
+    Args:
+        query: gives the block, an integer in [0, blocks), and the output columns; one row per block that has
+            a result. A block with several rows has no single result, so it counts as failed.
+        columns: the outputs, in the order of the query's columns behind the block.
+        blocks: how many there are.
+        together: the blocks are runs (:data:`RUNS`), and so many of them are made at once; None: all.
+    """
+
+    query: str
+    columns: tuple[str, ...]
+    blocks: int
+    together: int | None = None
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        return (self.query,)
+
+    def results(self, read: Read, entropy: Entropy) -> Results:
+        read, query = salted(read, (self.query,), entropy), self.query
+        read = _all_runs(read, self.blocks)
+        found = Results({name: [None] * self.blocks for name in self.columns}, {})
+        if self.together is None or self.together >= self.blocks:
+            with contextlib.suppress(NoRoom):
+                return self._placed(read(query), 0, self.blocks, found)
+            return self._in_turn(read, query, found)
+        starts = range(0, self.blocks, self.together)
+        for step, first in enumerate(starts):
+            told(step, len(starts))
+            last = min(first + self.together, self.blocks)
+            cut = filling(read, {"first": first, "last": last})
+            found = self._placed(self._some(cut, query, first, last), first, last, found)
+        told(len(starts), len(starts))
+        return found
+
+    def _in_turn(self, read: Read, query: str, found: Results) -> Results:
+        """An aggregate that holds its values, as a median does, of some blocks and then of others: where all of them at
+        once were more than the engine has memory for. What a block gives does not depend on which others are read.
+
+        Raises:
+            EngineError: few of them are too much as well.
+        """
+        first, many = 0, -(-self.blocks // _FEWER)
+        while first < self.blocks:
+            told(first, self.blocks)
+            last = min(first + many, self.blocks)
+            try:
+                found = self._placed(self._some(read, query, first, last), first, last, found)
+                first = last
+            except NoRoom:
+                if many <= max(1, self.blocks // _FEWER**3):
+                    raise
+                many = -(-many // _FEWER)
+        told(self.blocks, self.blocks)
+        return found
+
+    @staticmethod
+    def _some(read: Read, query: str, first: int, last: int) -> pa.Table:
+        """The results of blocks first..last-1. The engine leaves the rows of others out as it reads them."""
+        return read(f"SELECT * FROM ({query}) AS part WHERE part.dpsql_block BETWEEN {first} AND {last - 1}")
+
+    def _placed(self, table: pa.Table, first: int, last: int, found: Results) -> Results:
+        """Puts the results of blocks first..last-1 in their places."""
+        seen: dict[int, int] = {}
+        for row, number in enumerate(table.column(0).to_pylist()):
+            if number is not None and first <= int(number) < last:
+                seen[int(number)] = -1 if int(number) in seen else row
+        for place, name in enumerate(self.columns):
+            values = cells(table.column(place + 1))
+            for number, row in seen.items():
+                if row >= 0:
+                    found.columns[name][number] = values[row]
+        types = {name: table.schema.field(place + 1).type for place, name in enumerate(self.columns)}
+        return replace(found, types=types)
+
+    def sentence(self) -> str:
+        how = "in one pass" if self.together is None else f"{min(self.together, self.blocks):,} at a time"
+        return f"the query runs exactly on each of {self.blocks:,} blocks of privacy units, {how}."
+
+
+def _by_block(query: str, names: Sequence[str], as_text: Sequence[str] = ()) -> str:
+    """The rows of each block together, ordered by all their columns, and by how some of them are written."""
+    order = ["block", *names, *(f"CAST({name} AS VARCHAR)" for name in as_text)]
+    return f"SELECT block, {', '.join(names)} FROM ({query}) AS given ORDER BY {', '.join(order)}"
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of one private table, each with its block.
+
+    Args:
+        name: what the query for one block calls them.
+        query: gives ``block`` and the columns, called ``c0``, ``c1`` ...; no row that belongs to nobody.
+        columns: names and SQL types, as the query for one block sees them.
+    """
+
+    name: str
+    query: str
+    columns: tuple[tuple[str, str], ...]
+
+    @property
+    def ordered(self) -> str:
+        """By block and then by all that a row says, so that the order of a block's rows says nothing of other blocks."""
+        # lists with zeros of two signs are equal, and look different
+        names = [f"c{place}" for place in range(len(self.columns))]
+        kinds = zip(names, self.columns, strict=True)
+        lists = [name for name, (_, kind) in kinds if "DOUBLE[" in kind or "FLOAT[" in kind]
+        return _by_block(self.query, names, lists)
+
+    def parted(self, table: pa.Table, blocks: int) -> _Parts:
+        """The table of :attr:`ordered`, under the names that the query for one block knows."""
+        return _Parts.of(table.rename_columns(["block", *(name for name, _ in self.columns)]), blocks)
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """A table that is sorted by its first column, the block."""
+
+    table: pa.Table
+    starts: Sequence[int]
+    ends: Sequence[int]
+
+    @staticmethod
+    def of(table: pa.Table, blocks: int) -> _Parts:
+        given = table.column(0).to_pylist()
+        numbers = np.array([-1 if b is None else b for b in given], dtype=np.int64)
+        starts, ends = (
+            np.searchsorted(numbers, np.arange(blocks), side=side).tolist() for side in ("left", "right")
+        )
+        return _Parts(table.drop_columns(table.column_names[:1]), starts, ends)
+
+    def size(self, number: int) -> int:
+        return self.ends[number] - self.starts[number]
+
+    def rows(self, number: int) -> pa.Table:
+        """In one piece: where the table's pieces end is up to the other blocks, and a query over them would show it."""
+        return self.table.slice(self.starts[number], self.size(number)).combine_chunks()
+
+
+@dataclass(frozen=True)
+class BlockQueries:
+    """One query per block, for what can't be lifted, over that block's rows and nothing else.
+
+    The rows are read once, sorted by block; then the query runs on each block's part of them, in a database apart where
+    there is one, which it may break. So a result is a function of its block's rows whatever the query leaves open (ties,
+    the order of addition). A block whose query fails, or does not give one row, has no result; an interruption ends
+    the whole.
+
+    Args:
+        rows: the private tables. query: reads them by name. columns: its outputs.
+    """
+
+    rows: tuple[Rows, ...]
+    query: str
+    columns: tuple[str, ...]
+    blocks: int
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        return (*(rows.ordered for rows in self.rows), self.query)
+
+    @property
+    def apart(self) -> tuple[str, ...]:
+        """What runs over the rows of one block, which are here by then."""
+        return (self.query,)
+
+    @property
+    def lends(self) -> dict[str, tuple[tuple[str, str], ...]]:
+        """What the query reads besides the plan's public inputs."""
+        return {rows.name: rows.columns for rows in self.rows}
+
+    def results(self, read: Read, entropy: Entropy) -> Results:
+        read = _all_runs(salted(read, (rows.ordered for rows in self.rows), entropy), self.blocks)
+        parts = {r.name: r.parted(read(r.ordered), self.blocks) for r in self.rows}
+        columns: dict[str, list[Any]] = {name: [None] * self.blocks for name in self.columns}
+        run = getattr(read, "apart", read)
+        types = self._types(run, {name: part.table.slice(0, 0) for name, part in parts.items()})
+        for number in range(self.blocks):
+            told(number, self.blocks)
+            try:
+                table = run(self.query, {name: part.rows(number) for name, part in parts.items()})
+            except EngineError:
+                continue
+            if table.num_rows == 1:
+                for place, name in enumerate(self.columns):
+                    columns[name][number] = cells(table.column(place))[0]
+        told(self.blocks, self.blocks)
+        return Results(columns, types)
+
+    def _types(self, read: Read, nothing: dict[str, pa.Table]) -> dict[str, pa.DataType]:
+        """The types of the outputs, from no rows: taken from the first block that succeeds, they would say that one did."""
+        try:
+            schema = read(f"SELECT * FROM ({self.query}) AS shape LIMIT 0", nothing).schema
+        except EngineError:
+            return {}
+        return {name: schema.field(place).type for place, name in enumerate(self.columns)}
+
+    def sentence(self) -> str:
+        return f"the query runs exactly on each of {self.blocks:,} blocks of privacy units, block by block."
+
+
+@dataclass(frozen=True)
+class PythonBlocks:
+    """A registered Python function, called once per block with that block's rows.
+
+    Args:
+        query: gives ``block`` and the argument columns, one row per row that counts.
+        arguments: passed in this order, each a numpy array with the block's values.
+        name: of the function; ``column``: of the result.
+        function: must be a function of its arguments alone. What it remembers between calls, writes, or
+            measures is outside the guarantee.
+        version: tells functions of one name apart in the plan, see :func:`version_of`.
+
+    Rows of a block come sorted by the arguments, so their order says nothing of other blocks. A block without
+    rows is not run. Exceptions give no result; warnings and what the function prints are swallowed, as they
+    would speak of private rows.
+    """
+
+    query: str
+    arguments: tuple[str, ...]
+    blocks: int
+    name: str
+    column: str
+    function: Callable[..., Any] = field(compare=False, repr=False)
+    version: str = ""
+    as_text: tuple[str, ...] = ()
+    """Arguments whose equal values may look different: they are sorted by how they are written, too."""
+    returns: Returns | None = None
+    """The declared type of a result; what does not fit it is no result."""
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        return (_by_block(self.query, self.arguments, self.as_text),)
+
+    def results(self, read: Read, entropy: Entropy) -> Results:
+        (query,) = self.queries
+        read = _all_runs(salted(read, (query,), entropy), self.blocks)
+        parts = _Parts.of(read(query), self.blocks)
+        results: list[Any] = [None] * self.blocks
+        for number in range(self.blocks):
+            told(number, self.blocks)
+            if parts.size(number):
+                results[number] = self._call(parts.rows(number))
+        told(self.blocks, self.blocks)
+        if self.returns is None:
+            return Results({self.column: results}, {})
+        return Results({self.column: list(map(self.returns.fit, results))}, {self.column: self.returns.arrow})
+
+    def _call(self, rows: pa.Table) -> Any:
+        """The result of one block. Its rows are converted by themselves: numpy's type for integers says whether one of
+        them is missing, and a time of 24:00:00 has no value in Python, which may only be said of this block."""
+        silent = io.StringIO()
+        with (
+            warnings.catch_warnings(),
+            contextlib.redirect_stdout(silent),
+            contextlib.redirect_stderr(silent),
+        ):
+            warnings.simplefilter("ignore")
+            try:
+                # copies: whatever the function does to its arguments, no other block sees it
+                return self.function(*(rows.column(name).to_numpy().copy() for name in self.arguments))
+            except KeyboardInterrupt:  # the stop button
+                raise
+            except BaseException:  # whatever goes wrong inside a block, an exit too, is a result: the default
+                return None
+
+    def sentence(self) -> str:
+        where = f"the rows of each of {self.blocks:,} blocks of privacy units"
+        return f"the Python function {self.name} runs on {where}."
+
+
+def version_of(function: Callable[..., Any]) -> str:
+    """Changes when a Python function's code does; the same in every process. What it calls is not looked into."""
+    code = getattr(function, "__code__", None)
+    parts = [getattr(function, "__qualname__", type(function).__qualname__)]
+
+    def look(item: types.CodeType) -> None:
+        parts.append(item.co_code.hex())
+        parts.extend(map(repr, (item.co_names, item.co_varnames)))
+        for constant in item.co_consts:
+            if isinstance(constant, types.CodeType):
+                look(constant)
+            else:
+                parts.append(
+                    repr(sorted(constant, key=repr) if isinstance(constant, frozenset) else constant)
+                )
+
+    if isinstance(code, types.CodeType):
+        look(code)
+        parts.append(repr(getattr(function, "__defaults__", None)))
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]

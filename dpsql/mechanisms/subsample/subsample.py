@@ -1,0 +1,383 @@
+"""Subsample and aggregate: any query at all, run exactly on blocks of privacy units, combined privately.
+
+Guarantee: whatever the combiner guarantees when one of the k block results is replaced by any other (a unit
+is in one block, k is public and fixed). Nothing is asked of the query. Numbers are held to public bounds and
+put on a public grid of ``points`` steps; a block without a usable number counts as the public default.
+
+Sensitivities when one of k numbers in a range R changes (checked exhaustively in the tests): mean R/k; mean
+without the m smallest and largest R/(k - 2m); winsorised by limits taken from the numbers themselves
+(m+1)R/k, which is why that one uses private limits instead; median R, which is why that one uses the
+exponential mechanism.
+
+Sources: Nissim, Raskhodnikova and Smith (2007); Smith (2011); Dwork and Roth (2014) section 7.1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from dpsql.mechanisms.additive_noise import GaussianNoise, LaplaceNoise
+from dpsql.mechanisms.base import Read, Release, filling, salted
+from dpsql.mechanisms.subsample.blocks import Source
+from dpsql.mechanisms.subsample.votes import Combined, Participation, StableMode
+from dpsql.noise.entropy import Entropy
+from dpsql.noise.selection import exponential
+from dpsql.privacy.events import BoundedRange, Event, PureDP, compose
+
+Noise = LaplaceNoise | GaussianNoise
+
+
+@dataclass(frozen=True)
+class Range:
+    """Public bounds of a block result, and the grid between them.
+
+    Args:
+        low, high: results beyond are held to these. points: grid steps between them.
+        default: counts for a block without a finite result; the middle if None.
+    """
+
+    low: Fraction
+    high: Fraction
+    points: int
+    default: Fraction | None = None
+
+    def __post_init__(self) -> None:
+        if not self.low < self.high or self.points < 1:
+            raise ValueError("the bounds must be in order, and the grid must have a step")
+
+    @property
+    def step(self) -> Fraction:
+        return (self.high - self.low) / self.points
+
+    def place(self, value: Any) -> int:
+        """Grid position 0..points of a result."""
+        try:
+            exact = Fraction(value if not isinstance(value, str) else math.nan)
+        except (
+            Exception
+        ):  # NULL, text; NaN; infinities; an object of somebody's own making: whatever it raises
+            exact = (self.low + self.high) / 2 if self.default is None else self.default
+        return min(max(round((exact - self.low) / self.step), 0), self.points)
+
+    def value(self, position: Fraction | int) -> float:
+        return float(self.low + self.step * position)
+
+
+def grid_quantile(
+    places: Sequence[int], probability: Fraction, points: int, epsilon: Fraction, entropy: Entropy
+) -> int:
+    """A quantile of public size by the exponential mechanism over the grid 0..points, exactly.
+
+    Utility of a point v: minus the number of places that would have to change for v to be a quantile, max(0,
+    L - p k, p k - (L + E)) with L places below v and E on it. Replacing one place moves it by at most 1:
+    weights exp(epsilon u / 2). Pure epsilon, of range at most epsilon. Points between two places share their
+    utility, so the work is O(k log k).
+    """
+    k = len(places)
+    values, counts = np.unique(np.asarray(places, dtype=np.int64), return_counts=True)
+    below = np.concatenate([[0], np.cumsum(counts)])
+    p, q = probability.numerator, probability.denominator
+    starts, sizes, scores = [], [], []
+
+    def segment(first: int, last: int, less: int, equal: int) -> None:
+        if first <= last:
+            starts.append(first)
+            sizes.append(last - first + 1)
+            scores.append(-max(0, q * less - p * k, p * k - q * (less + equal)))
+
+    previous = -1
+    for i, v in enumerate(values):
+        segment(previous + 1, int(v) - 1, int(below[i]), 0)
+        segment(int(v), int(v), int(below[i]), int(counts[i]))
+        previous = int(v)
+    segment(previous + 1, points, k, 0)
+    chosen = exponential(
+        np.array(scores, dtype=np.int64), epsilon / (2 * q), entropy, np.array(sizes, dtype=np.int64)
+    )
+    return starts[chosen] + int(entropy.below(sizes[chosen], 1)[0])
+
+
+class Combiner(Protocol):
+    """Makes one released value of the block results of one output column."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def event(self) -> Event: ...
+
+    def combine(
+        self, values: Sequence[Any], type: pa.DataType | None, entropy: Entropy, confidence: float
+    ) -> Combined: ...
+
+    def sentences(self, confidence: float, blocks: int) -> tuple[str, ...]: ...
+
+
+def _with_interval(name: str, value: float, low: float, high: float) -> Combined:
+    columns = {name: value, f"{name}__low": low, f"{name}__high": high}
+    return {column: pa.array([number], pa.float64()) for column, number in columns.items()}, ()
+
+
+@dataclass(frozen=True)
+class BlockMean:
+    """``'mean'`` and ``'trimmed_mean'``: the mean of the results without the ``trim`` smallest and largest,
+    plus noise.
+
+    ``noise`` is added to the sum in grid steps: its sensitivity must be ``bounds.points``. (Replacing one
+    result moves the sum of the k - 2m middle ones by at most the range.) Loss: the noise's.
+    """
+
+    name: str
+    bounds: Range
+    noise: Noise
+    trim: int = 0
+
+    def __post_init__(self) -> None:
+        if self.noise.sensitivity != self.bounds.points or self.noise.groups != 1:
+            raise ValueError("the noise must be made for the whole range")
+
+    @property
+    def event(self) -> Event:
+        return self.noise.event
+
+    def combine(
+        self, values: Sequence[Any], type: pa.DataType | None, entropy: Entropy, confidence: float
+    ) -> Combined:
+        places = sorted(self.bounds.place(v) for v in values)
+        kept = places[self.trim : len(places) - self.trim]
+        if not kept:
+            raise ValueError("trimming leaves no block")
+        total, width = (
+            int(self.noise.add([sum(kept)], entropy)[0]),
+            math.ceil(self.noise.half_width(confidence)),
+        )
+        middle, low, high = (
+            self.bounds.value(Fraction(total + shift, len(kept))) for shift in (0, -width, width)
+        )
+        return _with_interval(self.name, middle, low, high)
+
+    def sentences(self, confidence: float, blocks: int) -> tuple[str, ...]:
+        width = self.noise.half_width(confidence) * float(self.bounds.step) / (blocks - 2 * self.trim)
+        kind = f"mean without the {self.trim} smallest and largest" if self.trim else "mean"
+        return (
+            f"{self.name}: the {kind} of {blocks:,} block results held to {_shown(self.bounds)}, with "
+            f"noise within "
+            f"±{width:.4g} at {confidence:.0%}.",
+        )
+
+
+@dataclass(frozen=True)
+class BlockMedian:
+    """``'median'``: a quantile of the results by the exponential mechanism on the grid. Loss: epsilon,
+    bounded range.
+    """
+
+    name: str
+    bounds: Range
+    epsilon: Fraction
+    probability: Fraction = Fraction(1, 2)
+
+    @property
+    def event(self) -> Event:
+        return BoundedRange(self.epsilon)
+
+    def combine(
+        self, values: Sequence[Any], type: pa.DataType | None, entropy: Entropy, confidence: float
+    ) -> Combined:
+        places = [self.bounds.place(v) for v in values]
+        chosen = grid_quantile(places, self.probability, self.bounds.points, self.epsilon, entropy)
+        return {self.name: pa.array([self.bounds.value(chosen)], pa.float64())}, ()
+
+    def sentences(self, confidence: float, blocks: int) -> tuple[str, ...]:
+        error = 2 / float(self.epsilon) * (math.log(self.bounds.points + 1) - math.log(1 - confidence))
+        return (
+            f"{self.name}: the median of {blocks:,} block results held to {_shown(self.bounds)}, by the "
+            f"exponential "
+            f"mechanism; off by at most {error:.1f} ranks of {blocks:,} at {confidence:.0%}.",
+        )
+
+
+@dataclass(frozen=True)
+class WinsorizedMean:
+    """``'winsorized_mean'``: the mean of the results held to private limits, plus noise for those limits
+    (Smith 2011).
+
+    a and b are the quartiles by the exponential mechanism at epsilon / 4 each; the limits are (a + b) / 2
+    plus and minus ``widening`` times max(b - a, one step), inside the bounds. Given the limits, one result
+    moves the sum by at most their distance, and Laplace noise for that is added at epsilon / 2. Composition:
+    epsilon. (Limits taken from the results themselves would make the sensitivity of the mean (m+1)R/k.)
+    ``widening`` is public, 2 k^(1/3) by Smith's rate if None.
+
+    With ``trim`` (public, below 1/2) a and b are the quantiles of ``trim`` and ``1 - trim`` instead, and are the limits
+    as they are: the mean whose farthest results on either side are moved to where the others end. The same composition.
+    """
+
+    name: str
+    bounds: Range
+    epsilon: Fraction
+    widening: int | None = None
+    trim: Fraction | None = None
+
+    @property
+    def event(self) -> Event:
+        quarter = BoundedRange(self.epsilon / 4)
+        return compose([quarter, quarter, PureDP(self.epsilon / 2)])
+
+    def _widening(self, blocks: int) -> int:
+        return self.widening or math.ceil(2 * blocks ** (1 / 3))
+
+    def combine(
+        self, values: Sequence[Any], type: pa.DataType | None, entropy: Entropy, confidence: float
+    ) -> Combined:
+        places = [self.bounds.place(v) for v in values]
+        points = self.bounds.points
+        part = Fraction(1, 4) if self.trim is None else self.trim
+        a, b = (grid_quantile(places, p, points, self.epsilon / 4, entropy) for p in (part, 1 - part))
+        reach = self._widening(len(places)) * max(b - a, 1) if self.trim is None else abs(b - a) // 2
+        low = min(max((a + b) // 2 - reach, 0), points - 1)
+        high = max(min(-(-(a + b) // 2) + reach, points), low + 1)
+        noise = LaplaceNoise(self.epsilon / 2, high - low)
+        total = int(noise.add([sum(min(max(v, low), high) for v in places)], entropy)[0])
+        width = math.ceil(noise.half_width(confidence))
+        mean, least, most = (
+            self.bounds.value(Fraction(total + shift, len(places))) for shift in (0, -width, width)
+        )
+        return _with_interval(self.name, mean, least, most)
+
+    def sentences(self, confidence: float, blocks: int) -> tuple[str, ...]:
+        limits = f"{self._widening(blocks)} interquartile ranges either side of the middle"
+        if self.trim is not None:
+            limits = f"the {float(self.trim):.4g} and {float(1 - self.trim):.4g} quantiles"
+        return (
+            f"{self.name}: the mean of {blocks:,} block results held to private limits inside "
+            f"{_shown(self.bounds)}: "
+            f"{limits}, found with ε/2; the "
+            f"noise uses "
+            f"the other half and fits those limits.",
+        )
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """Vectors of public length, combined coordinate by coordinate into one.
+
+    ``parts`` combine one coordinate each, with a share of the loss; they compose, for a changed block changes all. A block
+    without a vector counts as the default in each.
+    """
+
+    name: str
+    parts: tuple[BlockMean | BlockMedian | WinsorizedMean, ...]
+
+    @property
+    def event(self) -> Event:
+        return compose([part.event for part in self.parts])
+
+    def combine(
+        self, values: Sequence[Any], type: pa.DataType | None, entropy: Entropy, confidence: float
+    ) -> Combined:
+        found, ends = [], []
+        for i, part in enumerate(self.parts):
+            own = [value[i] if value is not None else None for value in values]
+            made = {name: c[0].as_py() for name, c in part.combine(own, None, entropy, confidence)[0].items()}
+            found.append(made[part.name])
+            if f"{part.name}__low" in made:
+                ends.append(f"[{made[f'{part.name}__low']:.4g}, {made[f'{part.name}__high']:.4g}]")
+        said = (f"{self.name}, at {confidence:.0%} each: {', '.join(ends)}",) if ends else ()
+        return {self.name: pa.array([found], pa.list_(pa.float64()))}, said
+
+    def sentences(self, confidence: float, blocks: int) -> tuple[str, ...]:
+        each = self.parts[0].sentences(confidence, blocks)[0].partition(": ")[2]
+        return (f"{self.name}: each of {len(self.parts)} coordinates by itself, with an equal share: {each}",)
+
+
+def _shown(bounds: Range) -> str:
+    return f"[{float(bounds.low):.6g}, {float(bounds.high):.6g}]"
+
+
+@dataclass(frozen=True)
+class SubsampleAggregate:
+    """``SELECT WITH SUBSAMPLE``: one row, one released value per combiner.
+
+    Args:
+        source: gives the block results; a combiner reads the column of its name.
+        combiners: each with its own share of the loss; they compose.
+        confidence: level of the intervals.
+        participation: for independent subsamples, the check that no unit is in too many; if one is, all is
+            NULL.
+    """
+
+    source: Source
+    combiners: tuple[Combiner, ...]
+    confidence: float = 0.95
+    participation: Participation | None = None
+
+    def __post_init__(self) -> None:
+        check = self.participation
+        for combiner in self.combiners if check else ():
+            if not isinstance(combiner, StableMode) or combiner.rounds != check.cap:  # type: ignore[union-attr]
+                raise ValueError("independent subsamples are for the stable mode, with the cap as its rounds")
+            if combiner.test.slack < check.failure:  # type: ignore[union-attr]
+                raise ValueError(
+                    "the chance that a unit is in too many subsamples must be set aside from delta"
+                )
+
+    @property
+    def event(self) -> Event:
+        return compose([combiner.event for combiner in self.combiners])
+
+    @property
+    def lends(self) -> dict[str, tuple[tuple[str, str], ...]]:
+        """Relations of its own that its queries read: names and columns."""
+        return getattr(self.source, "lends", {})
+
+    @property
+    def apart(self) -> tuple[str, ...]:
+        """Those of its queries that are run away from the private data, over relations that it lends."""
+        return getattr(self.source, "apart", ())
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        check = (self.participation.query,) if self.participation else ()
+        return (*check, *self.source.queries)
+
+    @property
+    def checked(self) -> tuple[str, ...]:
+        """All that may be read: the queries, and a shorter way to what they give."""
+        return tuple(dict.fromkeys((*self.queries, *getattr(self.source, "checked", ()))))
+
+    def release(self, read: Read, entropy: Entropy) -> Release:
+        fits = True
+        if self.participation:
+            # one salt for all texts: the check must count the very subsamples that are run
+            read = salted(read, self.checked, entropy)
+            every = filling(read, {"first": 0, "last": self.participation.runs})
+            fits = self.participation.holds(every, self.participation.query)
+        results = self.source.results(read, entropy)
+        columns: dict[str, pa.Array] = {}
+        notes: list[str] = []
+        for combiner in self.combiners:
+            values = results.columns[combiner.name] if fits else []
+            made, said = combiner.combine(values, results.types.get(combiner.name), entropy, self.confidence)
+            columns |= made
+            notes.extend(said)
+        return Release(pa.table(columns), self.event, tuple(notes))
+
+    def sentences(self, confidence: float) -> tuple[str, ...]:
+        said = [self.source.sentence()]
+        if self.participation:
+            q, runs = float(self.participation.q), self.participation.runs
+            said.append(
+                f"each unit joins each of {runs:,} runs with probability {q:.3g}; NULL if one is in more "
+                f"than "
+                f"{self.participation.cap:,} of them. 'rounds' needs far fewer runs."
+            )
+        for combiner in self.combiners:
+            said.extend(combiner.sentences(confidence, self.source.blocks))
+        return tuple(said)

@@ -1,0 +1,277 @@
+"""``dpsql policy check``: what a policy declares about its data, what is missing, and what could be declared.
+
+For the data owner. It shows column names and types, never rows: a bound that was looked up in the data would
+tell about the data. The bounds that it proposes are public knowledge only (an age, a month, a latitude); for
+everything else it says whom to ask. Types, where a source has none and the policy leaves them out, are proposed from
+the rows: the owner declares them once, and then no row decides them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from dpsql.engine.duckdb import DuckDBEngine
+from dpsql.engine.files import found
+from dpsql.engine.parquet import bad_columns, file_columns
+from dpsql.engine.schema_replica import quoted
+from dpsql.engine.sources import propose_types
+from dpsql.engine.text_sources import DAMAGED, first_record
+from dpsql.errors import PolicyError, did_you_mean
+from dpsql.numerics.rounding import text
+from dpsql.policy.columns import lines_of, spoken_of, untyped
+from dpsql.policy.model import Column, Format, Names, Policy, Table
+from dpsql.policy.validate import bound_text
+from dpsql.privacy.spent import sensible_delta
+
+KNOWN = (
+    (r"age(_years)?|years_old", "[0, 120]", "nobody is older"),
+    (r"month", "[1, 12]", "months"),
+    (r"day(_of_month)?", "[1, 31]", "days of a month"),
+    (r"weekday|day_of_week", "[0, 7]", "days of a week"),
+    (r"hour(_of_day)?", "[0, 24]", "hours of a day"),
+    (r"minute|second", "[0, 60]", "a clock's"),
+    (r"lat(itude)?", "[-90, 90]", "degrees of latitude"),
+    (r"lon(gitude)?|lng", "[-180, 180]", "degrees of longitude"),
+    (r".*(percent|percentage|pct)", "[0, 100]", "percent"),
+    (r"(share|fraction|probability|proportion)(_.*)?", "[0, 1]", "a part of a whole"),
+)
+"""Names whose bounds anybody knows: a pattern of the whole name, bounds, why."""
+
+_NUMBERS = re.compile(r"(U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|FLOAT|DOUBLE|REAL|DECIMAL.*)$", re.I)
+
+
+@dataclass
+class Findings:
+    """What a check found. ``missing`` must be mended; ``advice`` and ``proposals`` may be taken."""
+
+    declared: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    advice: list[str] = field(default_factory=list)
+    proposals: list[str] = field(default_factory=list)
+    types: list[str] = field(default_factory=list)
+    counted: list[str] = field(default_factory=list)
+
+    def lines(self) -> list[str]:
+        """Everything as text, with what is missing first after what is declared."""
+        lines = list(self.declared)
+        for title, said in (("Missing:", self.missing), ("To consider:", self.advice)):
+            if said:
+                lines += ["", title, *(f"  - {line}" for line in said)]
+        if self.types:
+            lines += ["", "Types, proposed from the rows; correct them where you know better, and paste:", ""]
+            lines += [f"    {line}" for line in self.types]
+        if self.proposals:
+            lines += ["", "From public knowledge, without looking at a row, you could declare:", ""]
+            lines += [f"    {line}" for line in self.proposals]
+        if not self.missing:
+            lines += ["", "Nothing is missing. Nothing above tells about a row."]
+        if self.counted:
+            lines += ["", "What does not fit, counted exactly, for your eyes only:"]
+            lines += [f"  - {line}" for line in self.counted]
+        return lines
+
+
+def check(policy: Path, data: str = ":memory:", rows: bool = False) -> Findings:
+    """Holds a policy against its data's columns.
+
+    Files are read once for what no column could take, which is remembered until they change.
+
+    Args:
+        policy: the TOML file.
+        data: a DuckDB database that holds tables without a source of their own.
+        rows: count records that can't be read and values that do not fit.
+
+    Raises:
+        PolicyError: the file is not a policy, or the database can't be opened.
+    """
+    declared = Policy.load(policy)
+    findings = Findings()
+    _budget(declared, findings)
+    declared = _typed(declared, policy.parent, findings)
+    engine = DuckDBEngine(data, declared, policy.parent)
+    try:
+        for table in declared.tables.values():
+            try:
+                schema = engine.schema(table)
+            except PolicyError as error:
+                findings.missing.append(f"{table.name}: {error.message}")
+                continue
+            _table(table, schema, findings)
+            if rows and table.file:
+                _counted(engine, table, found(table, policy.parent), findings)
+    finally:
+        engine.close()
+    if not declared.tables:
+        findings.missing.append("the policy names no table, so there is nothing to ask about.")
+    return findings
+
+
+def _typed(policy: Policy, base: Path, findings: Findings) -> Policy:
+    """The policy with a type for each column that needs one: missing ones are proposed, so that the rest can be checked."""
+    tables = {}
+    for name, table in policy.tables.items():
+        tables[name] = table
+        if table.text is None and not table.several:
+            continue
+        try:
+            files = found(table, base)
+        except PolicyError:
+            continue  # said when the engine opens it
+        _written(table, files, findings)
+        there = Names(propose_types(table, files))
+        named = table.format is None or table.format.header
+        for column in spoken_of(policy, table) if there and named else ():
+            if column not in there:
+                findings.missing.append(
+                    f"{name}.{column} is in the policy but not in {table.source}. {_near(column, there)}"
+                )
+        missing = untyped(policy, table)
+        if not missing and any(column.type for column in table.columns.values()):
+            continue
+        kinds = {column: there.get(column, "VARCHAR") for column in missing}
+        spoken = Names({**table.columns, **dict.fromkeys(missing)})
+        kinds |= {column: kind for column, kind in there.items() if column not in spoken}
+        kinds = kinds or {"column": "VARCHAR"}
+        findings.missing.append(f"{name}: the types of its columns, which {table.source} does not say.")
+        findings.types += lines_of(table, kinds)
+        typed = {
+            c: replace(table.columns[c] if c in table.columns else Column(), type=k) for c, k in kinds.items()
+        }
+        tables[name] = replace(table, columns={**table.columns, **typed})
+    return replace(policy, tables=tables)
+
+
+def _written(table: Table, files: list[str], findings: Findings) -> None:
+    """What is to be said of how a text source is written."""
+    form = table.format or Format()
+    if form.quoted_newlines:
+        findings.advice.append(
+            f"{table.name}: quoted_newlines: one stray quote changes the rows after it, so one person's row can. "
+            "Write the file without newlines in its fields, if you can."
+        )
+    if form.records == "array":
+        findings.advice.append(
+            f'{table.name}: records = "array": one bad record ends the file, so one person\'s record can. '
+            "Write one object on each line, if you can."
+        )
+    elif table.text == "json":
+        try:
+            starts = [(first_record(path, form) or "").lstrip().startswith("[") for path in files]
+        except DAMAGED:
+            return
+        if any(starts):
+            findings.missing.append(
+                f"{table.name}: {table.source} looks like one array; every line of it would be a row of NULLs. "
+                'Write one object on each line, or declare format = { records = "array" }.'
+            )
+
+
+def _counted(engine: DuckDBEngine, table: Table, files: list[str], findings: Findings) -> None:
+    """How many rows and values can't be read: exact numbers, which only the owner may see."""
+    relation, columns = engine.relation(table), list(engine.schema(table))
+    nulls = " AND ".join(f"{quoted(name)} IS NULL" for name in columns)
+    row = engine.execute(
+        f"SELECT COUNT(*) AS n, COUNT(*) FILTER (WHERE {nulls}) AS bad FROM {relation}"
+    ).to_pylist()[0]
+    findings.counted.append(f"{table.name}: {row['n']} rows, {row['bad']} of them with no value at all")
+    for name in columns:
+        empty = engine.execute(f"SELECT COUNT(*) - COUNT({quoted(name)}) AS n FROM {relation}").to_pylist()[
+            0
+        ]["n"]
+        if empty:
+            findings.counted.append(f"{table.name}.{name}: {empty} NULL, or do not fit")
+    if table.text is None:
+        for path in files:
+            bad = bad_columns(path, file_columns(path))
+            if bad:
+                findings.counted.append(f"{Path(path).name}: values that can't be read in {', '.join(bad)}")
+
+
+def _budget(policy: Policy, findings: Findings) -> None:
+    budget = policy.budget
+    kept = (
+        f", δ={text(budget.mechanism_delta)} of it for mechanisms"
+        if 0 < budget.mechanism_delta < budget.delta
+        else ""
+    )
+    findings.declared.append(
+        f"budget: ε={float(budget.epsilon):g}, δ={float(budget.delta):g}{kept}, accountant {budget.accountant}"
+    )
+    if budget.max_epsilon_per_query is None:
+        findings.advice.append("max_epsilon_per_query: without it one statement may spend the whole budget.")
+    if budget.default_epsilon is None:
+        findings.advice.append("default_epsilon: without it every statement must name its epsilon.")
+    if budget.delta == 0:
+        findings.advice.append(
+            "delta = 0: groups with private keys can't be selected, nor Gaussian noise used."
+        )
+    elif budget.default_delta is None:
+        proposed = text(sensible_delta(budget.mechanism_delta))
+        findings.proposals += ["[budget]", f"default_delta = {proposed}"]
+    elif budget.default_delta > budget.mechanism_delta:
+        findings.advice.append(
+            f"default_delta: more than the δ={text(budget.mechanism_delta)} that mechanism_delta_share leaves for it, so "
+            "no statement can spend it."
+        )
+    for name, analyst in policy.analysts.items():
+        findings.declared.append(f"analyst {name}: ε={float(analyst.epsilon):g} of the whole")
+
+
+def _table(table: Table, schema: Mapping[str, str], findings: Findings) -> None:
+    if table.public:
+        findings.declared.append(f"{table.name}: public, {len(schema)} columns")
+        return
+    unit = table.privacy_unit or ""
+    protected = "each row" if table.row_level else f"each {unit}"
+    limits = f", at most {table.max_rows} rows in a group" if table.max_rows is not None else ""
+    groups = f", at most {table.max_groups} groups" if table.max_groups is not None else ""
+    findings.declared.append(f"{table.name}: protects {protected}{limits}{groups}")
+    names = {name.lower() for name in schema}
+    column = re.split(r"\s*->", unit)[0].strip()
+    if not table.row_level and column.lower() not in names:
+        findings.missing.append(
+            f"{table.name}: the privacy unit {column} is not a column. {_near(column, schema)}"
+        )
+    if not table.row_level and table.max_rows is None:
+        findings.missing.append(f"{table.name}: max_rows, the rows of one {column} that count in one group.")
+    if not table.row_level and table.max_groups is None:
+        findings.advice.append(f"{table.name}: max_groups; without it each grouped statement must name it.")
+    for name in table.columns:
+        if name.lower() not in names:
+            findings.missing.append(
+                f"{table.name}.{name} is declared but not in the data. {_near(name, schema)}"
+            )
+    _columns(table, schema, column, findings)
+
+
+def _columns(table: Table, schema: Mapping[str, str], unit: str, findings: Findings) -> None:
+    known = {name.lower() for name in table.columns}
+    undeclared, proposed = [], []
+    for name, kind in schema.items():
+        if name.lower() in known or name.lower() == unit.lower() or not _NUMBERS.match(kind):
+            continue
+        bounds = next((b for pattern, b, _ in KNOWN if re.fullmatch(pattern, name, re.I)), None)
+        if bounds is None:
+            undeclared.append(name)
+        else:
+            proposed.append(f"{name} = {{ bounds = {bounds} }}")
+    for name, column in table.columns.items():
+        if column.bounds is not None:
+            low, high = (bound_text(end) for end in column.bounds)
+            findings.declared.append(f"  {name}: {low} to {high}")
+        elif column.values is not None:
+            findings.declared.append(f"  {name}: {len(column.values)} public values")
+    if undeclared:
+        findings.advice.append(
+            f"{table.name}: {', '.join(undeclared)}: no bounds, so no sums or means of them. Ask "
+            "somebody who knows what they mean; don't look in the data."
+        )
+    if proposed:
+        findings.proposals += [f"[tables.{table.name}.columns]", *proposed]
+
+
+def _near(name: str, schema: Mapping[str, str]) -> str:
+    return (did_you_mean(name, schema) or "").capitalize()

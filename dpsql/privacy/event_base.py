@@ -1,0 +1,144 @@
+"""What every event can say of itself, and how it is stored. The kinds are in :mod:`dpsql.privacy.events`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from dpsql.numerics.rounding import bounded, text
+from dpsql.privacy import constants
+
+_AMOUNT = re.compile(r"[0-9]+(/0*[1-9][0-9]*)?")
+
+KINDS: dict[str, type[Event]] = {}
+"""Every kind that can be stored, by the name that :meth:`Event.to_json` writes."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """The common face of all events. Two events are equal when the same thing happened."""
+
+    kind: ClassVar[str] = ""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        KINDS[cls.kind] = cls
+
+    if TYPE_CHECKING:  # a field in some kinds, a property in others
+
+        @property
+        def epsilon(self) -> Fraction | None:
+            """The loss of all pairs that delta does not cover; None for Gaussian noise."""
+
+        @property
+        def delta(self) -> Fraction:
+            """What the approximate currencies set aside."""
+
+    @property
+    def pure(self) -> Fraction | None:
+        """The pure loss, or None when the mechanism has none."""
+        return self.epsilon if self.delta == 0 else None
+
+    @property
+    def rho(self) -> Fraction:
+        """The zCDP loss, rounded up; from the pure loss where nothing sharper is known."""
+        return constants.pure_rho(self._near())
+
+    @property
+    def repeats(self) -> int:
+        """Of how many mechanisms with equal shares of epsilon it consists."""
+        return 1
+
+    def renyi(self, order: Fraction) -> Fraction:
+        """The Renyi divergence of one order (above 1), rounded up: what rho allows, or what epsilon allows where that is
+        less. Delta is set aside, as for rho.
+        """
+        by_rho = order * self.rho
+        if self.epsilon is None:
+            return bounded(by_rho)
+        share = constants.pure_renyi(self.epsilon / self.repeats, order)
+        return bounded(min(by_rho, self.repeats * share))
+
+    @property
+    def mu(self) -> Fraction:
+        """The Gaussian-DP loss, rounded up; from the pure loss where nothing sharper is known."""
+        return constants.pure_mu(self._near())
+
+    @property
+    def basic(self) -> tuple[Fraction, Fraction]:
+        """What basic composition adds: (epsilon, delta)."""
+        return self._near(), self.delta
+
+    @property
+    def parts(self) -> tuple[Event, ...]:
+        """The independent mechanisms that it consists of."""
+        return (self,)
+
+    def profile(self, x: float) -> float:
+        """An upper bound of the hockey-stick divergence at ``e**x``, by the privacy loss distribution."""
+        from dpsql.privacy.pld import loss_of
+
+        return loss_of((self,)).delta(x)
+
+    def sentence(self) -> str:
+        """The loss as people read it: ``ε=0.1`` or ``ε=0.1, δ=1e-07``, rounded up."""
+        epsilon, delta = self.basic
+        return f"ε={text(epsilon)}" + (f", δ={text(delta)}" if delta else "")
+
+    def to_json(self) -> dict[str, Any]:
+        """A dictionary of strings, ints, nulls and booleans; fractions as ``"1/10"``."""
+        return {
+            "kind": self.kind,
+            **{f.name: _plain(getattr(self, f.name), str(f.type)) for f in fields(self)},
+        }
+
+    @staticmethod
+    def from_json(body: Mapping[str, Any]) -> Event:
+        """The event that :meth:`to_json` wrote.
+
+        Raises:
+            ValueError: no event of this version: an unknown kind, a missing or superfluous field, a number
+            out of range.
+        """
+        kind = KINDS.get(str(body.get("kind")))
+        if kind is None:
+            raise ValueError(f"unknown kind of event: {body.get('kind')!r}")
+        wanted = {f.name: str(f.type) for f in fields(kind)}
+        if set(body) != {"kind", *wanted}:
+            raise ValueError(f"fields of a {kind.kind} event: {', '.join(wanted)}")
+        return kind(**{name: _read(body[name], declared) for name, declared in wanted.items()})
+
+    def _near(self) -> Fraction:
+        epsilon = self.epsilon
+        if epsilon is None:  # a kind without epsilon overrides everything that comes here
+            raise ValueError(f"a {self.kind} event has no epsilon")
+        return epsilon
+
+
+def _plain(value: Any, declared: str) -> Any:
+    if isinstance(value, tuple):
+        return [part.to_json() for part in value]
+    return str(Fraction(value)) if declared == "Fraction" else value
+
+
+def _read(value: Any, declared: str) -> Any:
+    if declared == "Fraction" and isinstance(value, str) and _AMOUNT.fullmatch(value):
+        return Fraction(value)
+    if declared == "bool" and isinstance(value, bool):
+        return value
+    if declared.startswith("int") and isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if declared == "int | None" and value is None:
+        return None
+    if declared.startswith("tuple") and isinstance(value, list):
+        return tuple(Event.from_json(part) for part in value)
+    raise ValueError(f"not a {declared}: {value!r}")
+
+
+def require(holds: bool, what: str) -> None:
+    """ValueError with these words unless it holds."""
+    if not holds:
+        raise ValueError(what)

@@ -1,0 +1,1 @@
+"""The owner's report: its data, charts, pages, and the displays of budget and ledger."""

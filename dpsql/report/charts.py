@@ -1,0 +1,328 @@
+"""Drawing for the report: axes, lines and marks as inline SVG. No script, no font, nothing fetched.
+
+Shapes carry plain attributes (stroke, dashes), so a picture can be read where styles are off; classes let the
+page colour them, in light and in dark.
+
+The pictures of the report: burn-down, epsilon-delta curve, trade-off curve, attacker's certainty,
+groups.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any
+
+from dpsql.report.interpretation import percent
+
+Point = tuple[float, float]
+
+_LEFT, _RIGHT, _TOP, _BOTTOM = 72, 18, 18, 48
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A range of values, its ticks, and what it shows. ``ticks`` are (value, label)."""
+
+    label: str
+    low: float
+    high: float
+    ticks: tuple[tuple[float, str], ...]
+    log: bool = False
+
+    @classmethod
+    def linear(cls, label: str, low: float, high: float, unit: str = "") -> Axis:
+        """About five ticks at round numbers; ``unit`` ``"%"`` shows fractions as percent."""
+        high = high if high > low else low + 1
+        step = _round_step((high - low) / 5)
+        first = math.ceil(low / step - 1e-9)
+        values = [k * step for k in range(first, math.floor(high / step + 1e-9) + 1)]
+        return cls(label, low, high, tuple((v, f"{v:.0%}" if unit == "%" else f"{v:.6g}") for v in values))
+
+    @classmethod
+    def counts(cls, label: str, high: int) -> Axis:
+        """From 0 to ``high``, with ticks at whole numbers only."""
+        step = max(1, round(_round_step(high / 6)))
+        return cls(label, 0, high, tuple((float(v), str(v)) for v in range(0, high + 1, step)))
+
+    @classmethod
+    def powers(cls, label: str, low: float, high: float) -> Axis:
+        """A logarithmic axis with ticks at powers of ten."""
+        first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+        every = max(1, (last - first) // 4)
+        ticks = tuple((10.0**k, "1" if k == 0 else f"10{_raised(k)}") for k in range(last, first - 1, -every))
+        return cls(label, 10.0**first, 10.0**last, ticks, log=True)
+
+    def place(self, value: float) -> float:
+        """Where a value stands, from 0 to 1 (held to the ends)."""
+        if self.log:
+            value = max(value, self.low)
+            at = math.log(value / self.low) / math.log(self.high / self.low)
+        else:
+            at = (value - self.low) / (self.high - self.low)
+        return min(1.0, max(0.0, at))
+
+
+@dataclass
+class Picture:
+    """One chart. ``title`` and ``text`` are read out by screen readers, and shown where pictures are off."""
+
+    title: str
+    text: str
+    x: Axis
+    y: Axis
+    width: int = 470
+    height: int = 300
+    shapes: list[str] = field(default_factory=list)
+
+    def at(self, x: float, y: float) -> Point:
+        """A point of the data, in pixels of the view box."""
+        return (
+            round(_LEFT + self.x.place(x) * (self.width - _LEFT - _RIGHT), 1),
+            round(self.height - _BOTTOM - self.y.place(y) * (self.height - _TOP - _BOTTOM), 1),
+        )
+
+    def line(self, points: Sequence[Point], kind: str = "first", dash: str = "") -> None:
+        """A line through the points; ``kind`` is the class that colours it."""
+        path = " ".join(f"{px:g},{py:g}" for px, py in (self.at(*point) for point in points))
+        dashed = f' stroke-dasharray="{dash}"' if dash else ""
+        self.shapes.append(
+            f'<polyline class="line {kind}" fill="none" stroke="currentColor" stroke-width="2"{dashed} '
+            f'stroke-linejoin="round" points="{path}"/>'
+        )
+
+    def area(self, points: Sequence[Point], kind: str = "first") -> None:
+        """The area between the points and the x axis."""
+        base = self.y.low
+        ring = [(points[0][0], base), *points, (points[-1][0], base)]
+        path = " ".join(f"{px:g},{py:g}" for px, py in (self.at(*point) for point in ring))
+        self.shapes.append(
+            f'<polygon class="area {kind}" fill="currentColor" fill-opacity="0.08" points="{path}"/>'
+        )
+
+    def bar(self, x: float, y: float, width: float, kind: str = "first") -> None:
+        """A bar from the x axis, ``width`` in units of x."""
+        left, top = self.at(x - width / 2, y)
+        right, bottom = self.at(x + width / 2, self.y.low)
+        self.shapes.append(
+            f'<rect class="bar {kind}" fill="currentColor" fill-opacity="0.25" x="{left:g}" y="{top:g}" '
+            f'width="{right - left:g}" height="{max(0.5, bottom - top):g}" rx="3"/>'
+        )
+
+    def dot(self, x: float, y: float, kind: str = "first", hollow: bool = False, title: str = "") -> None:
+        """A mark; hollow for what did not happen. ``title`` is shown by the browser on pointing at it."""
+        px, py = self.at(x, y)
+        fill = ' fill="none" stroke="currentColor" stroke-width="1.5"' if hollow else ' fill="currentColor"'
+        inner = f"<title>{escape(title)}</title>" if title else ""
+        self.shapes.append(
+            f'<circle class="dot {kind}{" hollow" if hollow else ""}"{fill} cx="{px:g}" cy="{py:g}" '
+            f'r="4">{inner}</circle>'
+        )
+
+    def label(self, x: float, y: float, text: str, *, kind: str = "", anchor: str = "start",
+              dx: float = 6, dy: float = -6) -> None:  # fmt: skip
+        """Text beside a point."""
+        px, py = self.at(x, y)
+        self.shapes.append(
+            f'<text class="label {kind}" fill="currentColor" x="{px + dx:g}" y="{py + dy:g}" '
+            f'text-anchor="{anchor}">{escape(text)}</text>'
+        )
+
+    def key(self, entries: Sequence[tuple[str, str, str]], right: float, top: float) -> None:
+        """Names of lines (label, kind, dash) one below the other, their right end at a point of the data."""
+        px, py = self.at(right, top)
+        for i, (text, kind, dash) in enumerate(entries):
+            y = py + 18 * i
+            dashed = f' stroke-dasharray="{dash}"' if dash else ""
+            self.shapes.append(
+                f'<line class="line {kind}" stroke="currentColor" stroke-width="2"{dashed} x1="{px - 26:g}" '
+                f'x2="{px:g}" y1="{y:g}" y2="{y:g}"/><text class="label {kind}" fill="currentColor" '
+                f'x="{px - 34:g}" y="{y + 4:g}" text-anchor="end">{escape(text)}</text>'
+            )
+
+    def upright(self, x: float, text: str, kind: str = "quiet") -> None:
+        """A vertical line through the whole picture, labelled at its top."""
+        (px, bottom), (_, top) = self.at(x, self.y.low), self.at(x, self.y.high)
+        left = self.x.place(x) > 0.7
+        self.shapes.append(
+            f'<line class="rule {kind}" stroke="currentColor" stroke-dasharray="3 4" '
+            f'x1="{px:g}" x2="{px:g}" y1="{top:g}" y2="{bottom:g}"/>'
+            f'<text class="label {kind}" fill="currentColor" x="{px + (-6 if left else 6):g}" '
+            f'y="{top + 11:g}" text-anchor="{"end" if left else "start"}">{escape(text)}</text>'
+        )
+
+    def svg(self) -> str:
+        """The picture as an ``<svg>`` element."""
+        return (
+            f'<svg viewBox="0 0 {self.width} {self.height}" role="img" width="{self.width}" '
+            f'xmlns="http://www.w3.org/2000/svg" font-family="system-ui, sans-serif" font-size="13">'
+            f"<title>{escape(self.title)}</title>"
+            f"<desc>{escape(self.text)}</desc>{self._grid()}{''.join(self.shapes)}</svg>"
+        )
+
+    def _grid(self) -> str:
+        (x0, y0), (x1, y1) = self.at(self.x.low, self.y.low), self.at(self.x.high, self.y.high)
+        parts = []
+        for value, name in self.y.ticks:
+            _, py = self.at(self.x.low, value)
+            parts.append(
+                f'<line class="grid" stroke="currentColor" stroke-opacity="0.15" x1="{x0:g}" x2="{x1:g}" '
+                f'y1="{py:g}" y2="{py:g}"/>'
+                f'<text class="tick" fill="currentColor" x="{x0 - 9:g}" y="{py + 4:g}" text-anchor="end">'
+                f"{escape(name)}</text>"
+            )
+        for value, name in self.x.ticks:
+            px, _ = self.at(value, self.y.low)
+            parts.append(
+                f'<text class="tick" fill="currentColor" x="{px:g}" y="{y0 + 19:g}" '
+                f'text-anchor="middle">{escape(name)}</text>'
+            )
+        parts.append(
+            f'<line class="axis" stroke="currentColor" x1="{x0:g}" x2="{x1:g}" y1="{y0:g}" y2="{y0:g}"/>'
+            f'<text class="name" fill="currentColor" x="{x1:g}" y="{self.height - 8}" text-anchor="end">'
+            f"{escape(self.x.label)}</text>"
+            f'<text class="name" fill="currentColor" x="{-y1:g}" y="13" text-anchor="end" '
+            f'transform="rotate(-90)">{escape(self.y.label)}</text>'
+        )
+        return "".join(parts)
+
+
+def _round_step(rough: float) -> float:
+    power = 10.0 ** math.floor(math.log10(rough))
+    return float(min((s * power for s in (1, 2, 2.5, 5, 10)), key=lambda step: abs(step - rough)))
+
+
+def _raised(power: int) -> str:
+    return str(power).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+
+
+_FLOOR = 1e-12
+_LINES = [("whole budget", "second", "7 4"), ("spent so far", "first", "")]
+
+
+def pictures(data: dict[str, Any]) -> str:
+    """All figures as HTML, each with a caption that says in words what it shows."""
+    drawn = data["pictures"]
+    figures = [
+        _figure("burn-down", burn_down(drawn["burn_down"]), wide=True),
+        _figure("epsilon-delta", epsilon_delta(drawn["epsilon_delta"], data["left"])),
+        _figure("trade-off", tradeoff(drawn["tradeoff"])),
+        _figure("attacker", attacker(drawn["attacker"])),
+        _figure("groups", groups(drawn["groups"])),
+    ]
+    return f'<div class="gallery">{"".join(figures)}</div>'
+
+
+def burn_down(data: dict[str, Any]) -> Picture:
+    """Epsilon left after each charge."""
+    steps, limit, charges = data["steps"], data["limit"], max(1, data["charges"])
+    lowest = max(-limit / 4, min([0.0, *(mark["level"] for mark in data["refused"])]))
+    picture = Picture(
+        "Budget left after each charge",
+        "The largest ε that one more statement could have had. Each step is a charge, each hollow mark a "
+        "refused statement at the level it asked for.",
+        Axis.counts("charges", charges),
+        Axis.linear("ε left", lowest, limit * 1.08),
+        width=980,
+        height=320,
+    )
+    picture.line([(0, limit), (charges, limit)], "quiet", "3 4")
+    picture.label(charges, limit, f"limit ε={limit:.4g}", kind="quiet", anchor="end", dx=0)
+    if lowest < 0:
+        picture.line([(0, 0), (charges, 0)], "quiet")
+    corners: list[tuple[float, float]] = []
+    for step in steps:
+        corners += [(step["charges"], corners[-1][1])] if corners else []
+        corners.append((step["charges"], step["left"]))
+    if len(corners) > 1:
+        picture.line(corners, "first")
+    if len(steps) <= 60:
+        for step in steps:
+            picture.dot(step["charges"], step["left"], "first", title=step["text"])
+    for mark in data["refused"]:
+        picture.dot(mark["charges"], mark["level"], "second", hollow=True, title=f"refused: {mark['text']}")
+    return picture
+
+
+def epsilon_delta(data: dict[str, Any], left: dict[str, Any]) -> Picture:
+    """Delta as a function of epsilon, for the promise and for what was spent."""
+    limit = left["limit"]
+    text = (
+        "How likely (δ, logarithmic) the loss of one unit may exceed each ε: for the whole budget, and "
+        "for what was charged so far. Lower is more private."
+    )
+    x, y = Axis.linear("ε", 0, data["epsilon"][-1]), Axis.powers("δ", _FLOOR, 1)
+    picture = Picture("Privacy profile", text, x, y)
+    for name, kind in (("promise", "second"), ("spent", "first")):
+        points = [(e, max(d, _FLOOR)) for e, d in zip(data["epsilon"], data[name], strict=True)]
+        end = next((i for i, (_, d) in enumerate(points) if d <= _FLOOR), len(points) - 1)
+        if end == 0:
+            continue
+        picture.line(points[: end + 1], kind, "" if kind == "first" else "7 4")
+    picture.key(_LINES, data["epsilon"][-1], 10**-1.5)
+    picture.upright(limit["epsilon"], f"ε={limit['epsilon']:.4g}")
+    return picture
+
+
+def tradeoff(data: dict[str, Any]) -> Picture:
+    """The trade-off between the two errors of an attacker who tests for one unit."""
+    text = (
+        "An attacker who tests whether one unit is in the data: the share of false alarms against the least "
+        "share of misses. The diagonal is guessing, perfect privacy; the corner at 0 would be certainty."
+    )
+    picture = Picture(
+        "Trade-off", text, Axis.linear("false alarms", 0, 1, "%"), Axis.linear("misses, at least", 0, 1, "%")
+    )
+    picture.line([(0, 1), (1, 0)], "quiet", "3 4")
+    for name, kind in (("promise", "second"), ("spent", "first")):
+        picture.line([(float(a), float(b)) for a, b in data[name]], kind, "" if kind == "first" else "7 4")
+    picture.key([("guessing", "quiet", "3 4"), *reversed(_LINES)], 1, 0.95)
+    return picture
+
+
+def attacker(data: dict[str, Any]) -> Picture:
+    """The highest certainty about one unit, as a function of epsilon."""
+    (limit, most), (spent, sure) = data["promise"], data["spent"]
+    text = (
+        f"The highest certainty about one unit that the answers allow to somebody who gave even odds before: "
+        f"{percent(sure)} by now, {percent(most)} when the budget is used up."
+    )
+    curve = [(float(x), float(y)) for x, y in data["curve"]]
+    picture = Picture(
+        "Attacker's certainty", text, Axis.linear("ε", 0, curve[-1][0]), Axis.linear("certainty", 0.5, 1, "%")
+    )
+    picture.area(curve)
+    picture.line(curve, "first")
+    picture.dot(limit, most, "second")
+    picture.label(limit, most, f"whole budget {percent(most)}", kind="second", dx=10, dy=16)
+    if spent:
+        picture.dot(spent, sure, "first")
+        if abs(spent - limit) > 0.02 * curve[-1][0]:
+            picture.label(spent, sure, f"by now {percent(sure)}", kind="first", dx=10, dy=16)
+    return picture
+
+
+def groups(data: list[tuple[int, float, float, float]]) -> Picture:
+    """Certainty about one to five units together."""
+    text = "The same when several units belong together, a family say: k units have k times the ε." + (
+        f" The chance of failure grows too: δ={data[0][2]:.2g} for one, δ={data[-1][2]:.2g} for five."
+        if data[0][2]
+        else ""
+    )
+    x = Axis("units together", 0.4, 5.6, tuple((float(k), str(k)) for k, *_ in data))
+    picture = Picture("Group privacy", text, x, Axis.linear("certainty", 0.5, 1.0, "%"))
+    for k, epsilon, _, sure in data:
+        picture.bar(k, sure, 0.62)
+        told = percent(sure).replace("over ", ">")
+        picture.label(k, sure, told, anchor="middle", dx=0, dy=18 if sure > 0.93 else -8)
+        picture.label(k, 0.5, f"ε={epsilon:.3g}", kind="quiet", anchor="middle", dx=0, dy=-9)
+    return picture
+
+
+def _figure(name: str, picture: Picture, wide: bool = False) -> str:
+    return (
+        f'<figure id="picture-{name}"{" class=wide" if wide else ""}><h3>{escape(picture.title)}</h3>'
+        f"<figcaption>{escape(picture.text)}</figcaption>{picture.svg()}</figure>"
+    )

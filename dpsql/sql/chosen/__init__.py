@@ -1,1 +1,0 @@
-"""ABOVE_THRESHOLD and EXPMECH over candidates, and thresholds that stay open."""

@@ -1,0 +1,375 @@
+"""The exact query of a private block: contributions bounded per privacy unit, sums as integers on a grid.
+
+Written in DuckDB's SQL and translated for other engines. The shapes, from the inside out:
+
+    rows     one line per private row: its unit, its group, the grid integers and conditions that aggregates need
+    units    one line per unit and group: the unit's own aggregates
+    kept     at most L0 groups per unit, chosen by a secret hash of the group (never by row order)
+    totals   one line per group: each unit's aggregates clamped or weighed, then added; and how many units there are
+    domain   with public groups: every one of them, those without rows too
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from dpsql.sql.parse.dialect import to_sql
+from dpsql.sql.relations.joins import From
+from dpsql.sql.relations.limits import secret_hash
+
+UNITS = "units"
+_U = "u"
+
+
+def secret_order(names: Iterable[str]) -> str:
+    """A number that orders a unit's own groups or rows in a way that nobody can foresee, for each unit its own."""
+    return secret_hash([_U, *names])
+
+
+@dataclass(frozen=True)
+class Key:
+    """A grouping key: its expression over the rows, and the SQL of its public values (None when they are private)."""
+
+    name: str
+    sql: str
+    type: str
+
+
+@dataclass(frozen=True)
+class Weighing:
+    """The weight of a unit's rows in the moments of one aggregate.
+
+    Let n be the unit's rows in the group that enter the moment (those in which the column ``y`` is not NULL), and m the
+    rows of it that may count. Each of the n rows weighs ``w = floor(scale * min(1, m / n))``, in parts of ``scale``. All
+    moments of an aggregate (count, sum, squares, products) have the same ``y`` and ``scale``, so they describe the same
+    weighted rows: a mean is never drawn towards a bound by a cap, only the unit's say in it is smaller.
+
+    Sensitivity: a unit adds w times the sum of n terms, each of size at most ``most``. So it moves a moment by at most
+    ``n * w * most <= n * floor(scale * m / n) * most <= scale * m * most``: the weight is rounded, once for a unit and
+    downwards, and nothing is rounded after it (a doubled sum is even: to halve it is exact). Where n <= m, w is ``scale``
+    and ``n * scale <= m * scale``. Under a row budget m is what is left of the budget in the group: these add up to the
+    budget at most, and so do the changes.
+    """
+
+    y: str
+    scale: int
+
+    @property
+    def rows(self) -> str:
+        """The column of a unit's rows that enter the moment."""
+        return f"{self.y}_rows"
+
+    @property
+    def weight(self) -> str:
+        """The column of what each of them weighs."""
+        return f"{self.y}_weight{self.scale.bit_length() - 1}"
+
+    def sql(self, many: str, most: int | str) -> str:
+        """Write what each of ``many`` rows weighs where ``most`` count: rounded down, in parts of ``scale``."""
+        whole = self.scale * most if isinstance(most, int) else f"({self.scale} * {most})"
+        return f"{whole} // GREATEST({many}, {most})"
+
+
+FINEST_WEIGHT = 1 << 20
+"""Parts of a row that weights are whole numbers of. A unit of a million times the rows that count weighs nothing."""
+_UNIT_BITS = 92
+"""What one unit adds to a moment takes at most so many bits: 128 hold the sum over more units than there are people."""
+
+
+@dataclass(frozen=True)
+class Partial:
+    """One exact integer per group.
+
+    ``inner`` aggregates the rows of a unit (or of the group, where rows are units). A unit's value is clamped to
+    ``[low, high]`` when ``fixed``, else to that range times the unit's rows that count. With a ``weighing`` it is not
+    clamped but weighed, and a row's part of it lies in ``[low, high]``.
+    """
+
+    name: str
+    inner: str
+    low: int
+    high: int
+    fixed: bool = False
+    doubled: bool = False
+    """Whether ``inner`` is twice the integer: it is halved once per group, not once per unit."""
+    adds: tuple[str, int, int, int] | None = None
+    """Where ``inner`` is a sum of clamped values: the value, its bounds, and what is taken off each."""
+    weighing: Weighing | None = None
+    nullable: bool = False
+    """Whether ``inner`` is NULL for a unit without values. It then adds nothing, even where 0 is not within the bounds."""
+
+    @property
+    def counts_weighed_rows(self) -> bool:
+        """Whether it is the count of the rows by which it is weighed."""
+        return self.weighing is not None and self.inner == f"COUNT({self.weighing.y})"
+
+
+@dataclass
+class Exact:
+    """Collects what the aggregates of a block need, then writes one query for all of them."""
+
+    bound: From
+    where: str | None
+    keys: tuple[Key, ...]
+    max_rows: int | None
+    """Rows of one unit that count in one group; None when nothing bounds them."""
+    groups: int | None
+    """Groups that a unit may touch; None when every unit may touch all there are."""
+    row_budget: int | None = None
+    """Rows of one unit that count over all groups (``max_rows_contributed``)."""
+    domain: str | None = None
+    """A query of the public groups, with the keys' names as columns."""
+    nullable: bool = False
+    """Whether a key of a public group may be NULL."""
+    _values: dict[str, str] = field(default_factory=dict)
+    _partials: dict[tuple[str, int, int, bool, bool, Weighing | None], Partial] = field(default_factory=dict)
+
+    def value(self, sql: str) -> str:
+        """A column of the rows; equal expressions share one."""
+        return self._values.setdefault(sql, f"y{len(self._values)}")
+
+    def partial(
+        self, inner: str, low: int, high: int, fixed: bool = False, doubled: bool = False,
+        adds: tuple[str, int, int, int] | None = None, weighing: Weighing | None = None,
+        nullable: bool = False,
+    ) -> Partial:  # fmt: skip
+        key = (inner, low, high, fixed, doubled, weighing)
+        if key not in self._partials:
+            name = f"p{len(self._partials)}"
+            self._partials[key] = Partial(name, inner, low, high, fixed, doubled, adds, weighing, nullable)
+        return self._partials[key]
+
+    def weighing(self, y: str, most: int) -> Weighing | None:
+        """Return the weighing of moments over the rows in which ``y`` is not NULL; None where a unit is one row.
+
+        Args:
+            y: a column of the rows, as :meth:`value` names it.
+            most: the largest size of one row's part in any of the moments, in grid steps.
+        """
+        if self.bound.unit is None:
+            return None
+        bits = _UNIT_BITS - (2 * max(1, most) * self.rows_per_unit).bit_length()
+        scale = min(FINEST_WEIGHT, 1 << max(0, min(bits, 62 - self.rows_per_unit.bit_length())))
+        return Weighing(y, scale)
+
+    @property
+    def partials(self) -> tuple[Partial, ...]:
+        return tuple(self._partials.values())
+
+    @property
+    def rows_per_unit(self) -> int:
+        """Rows of one unit that may count in a group (over all its groups under a row budget)."""
+        if self.bound.row_level:
+            return 1
+        rows = self.row_budget if self.row_budget is not None else self.max_rows
+        assert rows is not None, "rows per unit are unbounded"
+        return rows
+
+    def sensitivity(self, partial: Partial) -> int:
+        """What one unit moves in one group, in grid steps (over all groups under a row budget).
+
+        A weighed partial is in parts of a step: as many as its weighing has to a row.
+        """
+        most = max(abs(partial.low), abs(partial.high))
+        if partial.weighing is not None:
+            most *= partial.weighing.scale
+        return most if partial.fixed else most * self.rows_per_unit
+
+    # -- writing ------------------------------------------------------------------------------------------------
+
+    def rows(self, extra: Iterable[str] = (), inside: bool = True) -> str:
+        """Rows with what aggregates need; ``inside`` leaves out those of groups that are not among the public ones."""
+        items = [f"({key.sql}) AS {key.name}" for key in self.keys]
+        items += [f"({sql}) AS {name}" for sql, name in self._values.items()]
+        items += list(extra)
+        conditions = [self.where] if self.where else []
+        unit, source = self._from
+        if unit is not None:
+            items.insert(0, f"{unit} AS {_U}")
+            conditions.append(f"{unit} IS NOT NULL")
+        if inside and self.domain is not None and self.groups is not None:
+            conditions.append(
+                among([f"({k.sql})" for k in self.keys], [k.name for k in self.keys], "domain", self.nullable)
+            )
+        text = f"SELECT {', '.join(items) or '1 AS one'} FROM {source}"
+        return text + (f" WHERE {' AND '.join(f'({c})' for c in conditions)}" if conditions else "")
+
+    @cached_property
+    def _from(self) -> tuple[str | None, str]:
+        """The unit and the FROM clause, written once for all the queries that read these rows."""
+        unit = to_sql(self.bound.unit) if self.bound.unit is not None else None
+        return unit, " ".join(map(to_sql, (self.bound.source, *self.bound.joins)))
+
+    def held(self, value: str, groups: int) -> str:
+        """The rows themselves, for mechanisms that need them: the keys, and ``value`` as ``v``."""
+        most = groups if self.keys else None
+        return bounded_rows(
+            self.bound,
+            self.where,
+            self.keys,
+            {"v": value},
+            self.rows_per_unit,
+            most,
+            self.domain,
+            self.nullable,
+        )
+
+    def sql(self) -> str:
+        names = [key.name for key in self.keys]
+        head = f"domain AS ({self.domain})" if self.domain is not None else ""
+        totals = self._row_level(names) if self.bound.unit is None else self._user_level(names)
+        if self.domain is None:
+            return totals
+        columns = [f"domain.{name}" for name in names]
+        columns += [f"COALESCE(totals.{p.name}, 0) AS {p.name}" for p in self.partials]
+        columns += [f"COALESCE(totals.{UNITS}, 0) AS {UNITS}"]
+        on = " AND ".join(f"domain.{name} {same(self.nullable)} totals.{name}" for name in names)
+        return f"WITH {head}, totals AS ({totals}) SELECT {', '.join(columns)} FROM domain LEFT JOIN totals ON {on}"
+
+    def _row_level(self, names: list[str]) -> str:
+        inner = (
+            f"({p.inner}) // 2 AS {p.name}" if p.doubled else f"{p.inner} AS {p.name}" for p in self.partials
+        )
+        items = [*names, *inner, f"COUNT(*) AS {UNITS}"]
+        group = f" GROUP BY {', '.join(names)}" if names else ""
+        return f"SELECT {', '.join(items)} FROM ({self.rows()}) AS rows{group}"
+
+    def _user_level(self, names: list[str]) -> str:
+        items = [_U, *names]
+        items += [f"{p.inner} AS {p.name}" for p in self.partials if not p.counts_weighed_rows]
+        budgeted = self.row_budget is not None and bool(names)
+        weighings = dict.fromkeys(p.weighing for p in self.partials if p.weighing is not None)
+        items += dict.fromkeys(f"COUNT({w.y}) AS {w.rows}" for w in weighings)
+        if not budgeted:
+            items += [f"{w.sql(f'COUNT({w.y})', self.rows_per_unit)} AS {w.weight}" for w in weighings]
+        if budgeted:
+            items.append("COUNT(*) AS n")
+        text = f"SELECT {', '.join(items)} FROM ({self.rows()}) AS rows GROUP BY {', '.join([_U, *names])}"
+        chosen = secret_order(names)
+        if budgeted:
+            # How many of the unit's rows may still count in this group, taking its groups in a secret order.
+            before = f"SUM(n) OVER (PARTITION BY {_U} ORDER BY {chosen} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
+            most = f"CAST(LEAST(n, GREATEST({self.row_budget} - COALESCE({before}, 0), 0)) AS BIGINT)"
+            text = f"SELECT * FROM (SELECT *, {most} AS counted FROM ({text}) AS units) AS kept WHERE counted > 0"
+        elif self.groups is not None and names:
+            text = (
+                f"SELECT * FROM ({text}) AS units "
+                f"QUALIFY lag({_U}, {self.groups}) OVER (ORDER BY {_U}, {chosen}) IS DISTINCT FROM {_U}"
+            )
+        items = [
+            *names,
+            *(
+                f"COALESCE(SUM({self._bounded(p, budgeted)}), 0){' // 2' if p.doubled else ''} AS {p.name}"
+                for p in self.partials
+            ),
+        ]
+        items.append(f"COUNT(*) AS {UNITS}")
+        group = f" GROUP BY {', '.join(names)}" if names else ""
+        return f"SELECT {', '.join(items)} FROM ({text}) AS kept{group}"
+
+    def _bounded(self, partial: Partial, budgeted: bool) -> str:
+        """A unit's own value, bounded: weighed where it has a weighing, else clamped."""
+        weighing = partial.weighing
+        if weighing is None:
+            return self._clamp(partial, budgeted)
+        value = weighing.rows if partial.counts_weighed_rows else partial.name
+        weight = f"({weighing.sql(weighing.rows, 'counted')})" if budgeted else weighing.weight
+        weighed = f"{value} * {weight}"
+        if not budgeted:
+            return weighed
+        # Never reached, by the argument of Weighing; it bounds the text for a reader who does not know that.
+        low, high = (
+            f"{end * weighing.scale * (2 if partial.doubled else 1)} * CAST(counted AS HUGEINT)"
+            for end in (partial.low, partial.high)
+        )
+        return f"LEAST(GREATEST({weighed}, {low}), {high})"
+
+    def _clamp(self, partial: Partial, budgeted: bool) -> str:
+        least, most = (end * (2 if partial.doubled else 1) for end in (partial.low, partial.high))
+        if partial.fixed:
+            low, high = str(least), str(most)
+        elif budgeted:
+            low, high = f"{least} * counted", f"{most} * counted"
+        else:
+            low, high = str(least * self.rows_per_unit), str(most * self.rows_per_unit)
+        value = partial.name
+        if not (partial.low == 0 and not partial.fixed and partial.inner.startswith("COUNT")):
+            value = f"GREATEST({value}, {low})"
+        clamped = f"LEAST({value}, {high})"
+        return f"CASE WHEN {partial.name} IS NOT NULL THEN {clamped} END" if partial.nullable else clamped
+
+
+def same(nullable: bool) -> str:
+    """The comparison of keys: null-safe where a key may be NULL."""
+    return "IS NOT DISTINCT FROM" if nullable else "="
+
+
+def among(values: list[str], names: list[str], groups: str, nullable: bool) -> str:
+    """Whether these values are those of a row of ``groups``; ``nullable`` says that NULL is a value there."""
+    if nullable:
+        same = " AND ".join(
+            f"g.{name} IS NOT DISTINCT FROM {v}" for v, name in zip(values, names, strict=True)
+        )
+        return f"EXISTS (SELECT 1 FROM {groups} AS g WHERE {same})"
+    if len(values) == 1:
+        return f"{values[0]} IN (SELECT {names[0]} FROM {groups})"
+    return f"({', '.join(values)}) IN (SELECT ({', '.join(names)}) FROM {groups})"
+
+
+def bounded_rows(
+    bound: From, where: str | None, keys: tuple[Key, ...], values: dict[str, str], rows: int | None, groups: int | None,
+    domain: str | None = None, nullable: bool = False,
+) -> str:  # fmt: skip
+    """Private rows as they are, at most ``rows`` of one unit in a group and at most ``groups`` groups of it.
+
+    Where mechanisms need rows rather than sums, rows over the bound are dropped. Which ones is decided by a secret hash
+    of the unit's own values, so no other unit's rows take part in the choice. ``values`` maps column names to SQL.
+    """
+    names = [key.name for key in keys]
+    items = [
+        *(f"({key.sql}) AS {key.name}" for key in keys),
+        *(f"({sql}) AS {name}" for name, sql in values.items()),
+    ]
+    conditions = [f"({where})"] if where else []
+    wanted = [*names, *values]
+    if bound.unit is not None:
+        unit = to_sql(bound.unit)
+        items.insert(0, f"{unit} AS {_U}")
+        conditions.append(f"({unit} IS NOT NULL)")
+    text = f"SELECT {', '.join(items)} FROM {to_sql(bound.source)}"
+    for join in bound.joins:
+        text += " " + to_sql(join)
+    if conditions:
+        text += f" WHERE {' AND '.join(conditions)}"
+    if domain is not None and names:
+        inside = among(
+            [f"rows.{n}" for n in names],
+            names,
+            f"({domain})" if nullable else f"({domain}) AS domain",
+            nullable,
+        )
+        text = f"SELECT * FROM ({text}) AS rows WHERE {inside}"
+    if bound.unit is None:
+        return text
+    # One long sort, by which a unit's groups and a group's rows stand together, and a look back in it: a twentieth of
+    # the time of a million windows of a few rows each, and all of it may be spilled.
+    hashes, order, conditions = [], [_U], []
+    if groups is not None and names:
+        hashes.append(f"{secret_order(names)} AS {_U}_groups")
+        order += [f"{_U}_groups", *names]
+        before = f"GROUPS BETWEEN {groups} PRECEDING AND {groups} PRECEDING"
+        conditions.append(
+            f"first_value({_U}) OVER (ORDER BY {', '.join(order)} {before}) IS DISTINCT FROM {_U}"
+        )
+    else:
+        order += names
+    if rows is not None:
+        hashes.append(f"{secret_order(values)} AS {_U}_rows")
+        by = ", ".join([*order, f"{_U}_rows"])
+        other = [f"lag({c}, {rows}) OVER (ORDER BY {by}) IS DISTINCT FROM {c}" for c in (_U, *names)]
+        conditions.append(other[0] if len(other) == 1 else f"({' OR '.join(other)})")
+    if conditions:
+        text = f"SELECT * FROM (SELECT *, {', '.join(hashes)} FROM ({text}) AS rows) AS rows QUALIFY {' AND '.join(conditions)}"
+    return f"SELECT {', '.join(wanted)} FROM ({text}) AS bounded"

@@ -1,0 +1,437 @@
+"""Row expressions made total: whatever the data hold, the engine gives a value.
+
+An error that depends on the data is an answer without noise, and so is a plan that fails. Every node that is not on a
+list here is refused, and so is every part of a node that its handler does not look at. Types are checked by our own
+rules (:mod:`dpsql.sql.expressions.coercion`); integers are widened until their range is proved, or the operation stands in TRY;
+casts that may fail become TRY_CAST; constants are read at plan time.
+
+Where plain DuckDB gives a value, the rewritten expression gives the same one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol
+
+from sqlglot import exp
+
+from dpsql.errors import BindError, PrivacyError
+from dpsql.sql.expressions import bounds as intervals
+from dpsql.sql.expressions import calls, casts, lengths, operators, patterns, temporal
+from dpsql.sql.expressions import casts as nested
+from dpsql.sql.expressions.bounds import Interval
+from dpsql.sql.expressions.coercion import ORDERED, Bind, atom, boolean, call, meet, need, refuse_rest, unify
+from dpsql.sql.expressions.fixed_point import MOMENTS
+from dpsql.sql.expressions.types import BIGINT, BOOLEAN, Type, Typed
+from dpsql.sql.parse.dialect import span_of
+
+DEEPEST = 100
+"""Nodes below one another; chains of AND and OR count once."""
+
+
+class Scope(Protocol):
+    """What column names mean."""
+
+    def column(self, node: exp.Column) -> Typed:
+        """The column as it stands in the exact query. Raises BindError for an unknown or ambiguous name."""
+        ...
+
+
+def total(node: exp.Expr, scope: Scope) -> Typed:
+    """The expression, rewritten so that it can't fail in any supported DuckDB, whatever the data.
+
+    Raises:
+        BindError: names or types that don't fit; a constant that can't be read.
+        PrivacyError: something that is not on the allow-list; the hint says what is.
+    """
+    with lengths.one_statement():
+        return _Walk(scope).bind(node)
+
+
+class _Walk:
+    """One expression's way down, with a limit to its depth."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self.depth = 0
+
+    def bind(self, node: exp.Expr) -> Typed:
+        if self.depth > DEEPEST:
+            raise BindError(
+                "this expression is nested too deeply.",
+                span=span_of(node),
+                hint="compute it in steps, in CTEs.",
+            )
+        self.depth += 1
+        try:
+            return _bind(node, self.bind, self.scope)
+        finally:
+            self.depth -= 1
+
+
+def condition(node: exp.Expr, scope: Scope) -> Typed:
+    """A total truth value.
+
+    Raises:
+        BindError: it is not a condition, or as for :func:`total`.
+    """
+    with lengths.one_statement():
+        return _truth(node, _Walk(scope).bind)
+
+
+def _bind(node: exp.Expr, bind: Bind, scope: Scope) -> Typed:
+    if node is None:
+        raise BindError("an operator has nothing to work on.", hint="write the missing operand.")
+    if isinstance(node, exp.Column):
+        return _column(node, scope)
+    if isinstance(node, exp.EQ) and isinstance(node.expression, exp.Any):
+        held = node.expression.this.unnest()
+        if not isinstance(held, exp.Query):  # x = ANY(list)
+            return _held(node.this, held, bind)
+    handler = _HANDLERS.get(type(node))
+    if handler is not None:
+        return handler(node, bind)
+    if isinstance(node, exp.Func) and not isinstance(node, exp.AggFunc | exp.Exists):
+        return calls.function(node, bind)
+    raise _refusal(node)
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------
+
+_WORDS = {
+    "star": "*", "window": "a window function", "select": "a subquery", "subquery": "a subquery", "exists": "EXISTS",
+    "lambda": "a lambda", "placeholder": "a parameter without a value", "parameter": "a parameter without a value",
+    "struct": "a struct", "slice": "a slice of a list", "array": "a list", "kwarg": "a named argument",
+    "collate": "COLLATE", "any": "ANY", "all": "ALL", "tuple": "a row of values", "jsonextract": "JSON",
+    "jsonextractscalar": "JSON", "bytestring": "a text with escapes", "attimezone": "AT TIME ZONE", "tomap": "a map",
+    "comprehension": "a list comprehension", "propertyeq": "an assignment", "explode": "unnest", "columns": "COLUMNS",
+    "alias": "a name", "filter": "FILTER", "distinct": "DISTINCT", "ordered": "ORDER BY", "withingroup": "WITHIN GROUP",
+}  # fmt: skip
+_HINTS = {
+    "window": "aggregate first; windows may follow.",
+    "bytestring": "write a text without e before it.",
+    "collate": "compare lower(x).",
+    "exists": "join the public table instead.",
+    "attimezone": "ask for a column of type TIMESTAMP.",
+    "array": "write x IN (1, 2, 3).",
+    "any": "write x IN (1, 2, 3).",
+    "tuple": "compare the columns one by one, with AND; to count different rows, COUNT(DISTINCT concat_ws('|', a, b)).",
+}
+
+
+def _refusal(node: exp.Expr) -> PrivacyError:
+    if isinstance(node, exp.AggFunc):
+        return PrivacyError(
+            f"{node.sql_name()} can't stand here.",
+            span=span_of(node),
+            hint="aggregates stand in the SELECT list or in HAVING, not inside one another.",
+        )
+    hint = (
+        "release what is needed first, in a CTE with aggregates."
+        if isinstance(node, exp.Query)
+        else _HINTS.get(node.key)
+    )
+    what = _WORDS.get(node.key, node.key.upper())
+    return PrivacyError(f"{what} can't be used on private rows.", span=span_of(node), hint=hint)
+
+
+# -- leaves -----------------------------------------------------------------------------------------------------
+
+
+def _column(node: exp.Column, scope: Scope) -> Typed:
+    if isinstance(node.this, exp.Star):
+        raise PrivacyError(
+            "rows can't be released.", span=span_of(node), hint="name the columns that are needed."
+        )
+    unknown: BindError | None = None
+    try:
+        return nested.taken(scope.column(node), node)
+    except BindError as error:
+        unknown = error
+    inside = _field_of_column(node, scope)
+    if inside is None:
+        raise unknown
+    return inside
+
+
+def _field_of_column(node: exp.Column, scope: Scope) -> Typed | None:
+    """``s.a`` reads like column a of table s; where there is none, it is field a of column s."""
+    table, db = node.args.get("table"), node.args.get("db")
+    if table is None:
+        return None
+    outer = exp.Column(this=table.copy(), table=db.copy() if db is not None else None)
+    try:
+        typed = scope.column(outer)
+    except BindError:
+        return None
+    return nested.field(typed, node.name, node) if typed.type.kind == "STRUCT" else None
+
+
+def _literal(node: exp.Expr, bind: Bind) -> Typed:
+    assert isinstance(node, exp.Literal)
+    return casts.literal(node)
+
+
+def _raw(node: exp.Expr, bind: Bind) -> Typed:
+    return casts.text(node.name, node)
+
+
+def _boolean(node: exp.Expr, bind: Bind) -> Typed:
+    return Typed(node.copy(), BOOLEAN, None, True, nullable=False)
+
+
+def _null(node: exp.Expr, bind: Bind) -> Typed:
+    return casts.null()
+
+
+def _paren(node: exp.Expr, bind: Bind) -> Typed:
+    return bind(node.this)
+
+
+def _try(node: exp.Expr, bind: Bind) -> Typed:
+    """TRY: NULL where DuckDB's own type would have overflowed."""
+    inner = bind(node.this)
+    return inner if inner.plain is None else casts.converted(inner, inner.plain)
+
+
+# -- logic ------------------------------------------------------------------------------------------------------
+
+
+def _truth(node: exp.Expr, bind: Bind) -> Typed:
+    typed = bind(node)
+    if typed.type.kind not in ("BOOLEAN", "NULL"):
+        hint = "write x <> 0." if typed.type.numeric else None
+        raise BindError(
+            f"a condition is needed, and this is {typed.type.sql}.", span=span_of(node), hint=hint
+        )
+    return typed
+
+
+def _connect(node: exp.Expr, bind: Bind) -> Typed:
+    """AND and OR. Long chains are made flat, then even: neither we nor the engine go deep for them."""
+    parts: list[exp.Expr] = []
+    stack: list[exp.Expr] = [node]
+    while stack:
+        item = stack.pop()
+        if type(item) is type(node):
+            stack += [item.expression, item.this]
+        else:
+            parts.append(item)
+    typed = [_truth(part, bind) for part in parts]
+    level = [exp.Paren(this=t.node) if not isinstance(t.node, exp.Paren) else t.node for t in typed]
+    while len(level) > 1:
+        pairs = [level[i : i + 2] for i in range(0, len(level), 2)]
+        level = [
+            pair[0] if len(pair) == 1 else exp.Paren(this=type(node)(this=pair[0], expression=pair[1]))
+            for pair in pairs
+        ]
+    return boolean(level[0], typed)
+
+
+def _not(node: exp.Expr, bind: Bind) -> Typed:
+    inner = _truth(node.this, bind)
+    return boolean(exp.Not(this=exp.Paren(this=inner.node)), (inner,))
+
+
+def _is(node: exp.Expr, bind: Bind) -> Typed:
+    refuse_rest(node, "this", "expression")
+    left = bind(node.this)
+    if not isinstance(node.expression, exp.Null | exp.Boolean):
+        raise BindError(
+            "IS takes NULL, TRUE or FALSE.", span=span_of(node), hint="write IS NOT DISTINCT FROM."
+        )
+    if isinstance(node.expression, exp.Boolean) and left.type.kind not in ("BOOLEAN", "NULL"):
+        raise BindError(f"a condition is needed, and this is {left.type.sql}.", span=span_of(node.this))
+    return boolean(exp.Is(this=atom(left.node), expression=node.expression.copy()), (left,), False)
+
+
+def _held(value: exp.Expr, held: exp.Expr, bind: Bind) -> Typed:
+    """Whether a list has a value: one that is written out, or one of the row's."""
+    if isinstance(held, exp.Array):
+        return operators.within(
+            exp.In(this=value.copy(), expressions=[e.copy() for e in held.expressions]), bind
+        )
+    return calls.contains(exp.ArrayContains(this=held.copy(), expression=value.copy()), bind)
+
+
+def _in(node: exp.Expr, bind: Bind) -> Typed:
+    held = node.args.get("field")
+    if held is not None and not any(node.args.get(key) for key in ("query", "unnest", "expressions")):
+        return _held(node.this, held, bind)
+    if not node.expressions or any(node.args.get(key) for key in ("query", "unnest", "field")):
+        raise PrivacyError(
+            "IN takes a list of values here.", span=span_of(node), hint="write x IN (1, 2, 3)."
+        )
+    refuse_rest(node, "this", "expressions")
+    return operators.within(node, bind)
+
+
+def _safe_divide(node: exp.Expr, bind: Bind) -> Typed:
+    """GoogleSQL's SAFE_DIVIDE: NULL where the divisor is zero."""
+    refuse_rest(node, "this", "expression")
+    divisor = exp.Nullif(this=exp.paren(node.expression.copy()), expression=exp.Literal.number(0))
+    return bind(exp.Div(this=exp.paren(node.this.copy()), expression=divisor))
+
+
+# -- choices ----------------------------------------------------------------------------------------------------
+
+
+def _case(node: exp.Expr, bind: Bind) -> Typed:
+    refuse_rest(node, "this", "ifs", "default")
+    branches, otherwise = node.args["ifs"], node.args.get("default")
+    if node.this is not None:
+        tests = [
+            operators.compare(exp.EQ(this=node.this.copy(), expression=branch.this.copy()), bind)
+            for branch in branches
+        ]
+    else:
+        tests = [_truth(branch.this, bind) for branch in branches]
+    places = [branch.args["true"] for branch in branches] + ([otherwise] if otherwise is not None else [])
+    values = [bind(place) for place in places]
+    met = meet(list(zip(values, places, strict=True)), "CASE")
+    nodes = met.nodes if otherwise is not None else [*met.nodes, None]
+    made = exp.Case(
+        ifs=[exp.If(this=test.node, true=value) for test, value in zip(tests, nodes, strict=False)],
+        default=nodes[-1],
+    )
+    known = [v.bounds for v in values if v.type.kind != "NULL"]
+    missing = otherwise is None or any(v.nullable for v in values) or not met.safe
+    constant = all(v.constant for v in (*tests, *values))
+    return _chosen(
+        made, met.type, met.plain, values, intervals.union(known) if known else None, missing, constant
+    )
+
+
+def _chosen(
+    made: exp.Expr,
+    kind: Type,
+    plain: Type,
+    values: list[Typed],
+    bounds: Interval | None,
+    missing: bool,
+    constant: bool,
+) -> Typed:
+    reach = None
+    if kind.kind == "INTEGER":
+        reach = intervals.union(v.span for v in values if v.type.kind != "NULL")
+    shown = plain if plain != kind else None
+    kept = bounds if kind.numeric or kind.kind in MOMENTS else None
+    length, unchecked = None, False
+    if kind.kind in ("TEXT", "LIST"):
+        length, unchecked = max(lengths.length_of(v) for v in values), any(v.unchecked for v in values)
+    return Typed(made, kind, kept, constant, None, reach, missing, shown, length, unchecked)
+
+
+def _if(node: exp.Expr, bind: Bind) -> Typed:
+    refuse_rest(node, "this", "true", "false")
+    branch = exp.If(this=node.this.copy(), true=node.args["true"].copy())
+    otherwise = node.args.get("false")
+    return _case(exp.Case(ifs=[branch], default=otherwise.copy() if otherwise is not None else None), bind)
+
+
+def _several(name: str) -> Callable[[exp.Expr, Bind], Typed]:
+    def handle(node: exp.Expr, bind: Bind) -> Typed:
+        refuse_rest(node, "this", "expressions", "ignore_nulls", "is_nvl", "is_null")
+        places = [node.this, *node.expressions] if node.this is not None else list(node.expressions)
+        values = [bind(place) for place in places]
+        met = meet(list(zip(values, places, strict=True)), name.upper())
+        known = [(v.bounds, v.nullable) for v in values if v.type.kind != "NULL"]
+        if name == "coalesce":
+            bounds = intervals.union(b for b, _ in known) if known else None
+        else:
+            need(Typed(node, met.type), node, ORDERED, f"{name} takes values with an order")
+            bounds = (intervals.greatest if name == "greatest" else intervals.least)(known) if known else None
+        missing = all(v.nullable for v in values) or not met.safe
+        constant = all(v.constant for v in values)
+        return _chosen(call(name, *met.nodes), met.type, met.plain, values, bounds, missing, constant)
+
+    return handle
+
+
+def _nullif(node: exp.Expr, bind: Bind) -> Typed:
+    refuse_rest(node, "this", "expression")
+    left, right = bind(node.this), bind(node.expression)
+    met = meet([(left, node.this), (right, node.expression)], "NULLIF", compared=True)
+    # Written out, so that the value keeps its own type in every version.
+    same = exp.EQ(this=atom(met.nodes[0].copy()), expression=atom(met.nodes[1]))
+    made = exp.Case(ifs=[exp.If(this=same, true=exp.Null())], default=left.node)
+    constant = left.constant and right.constant
+    return replace(left, node=made, constant=constant, values=None, nullable=True)
+
+
+_HANDLERS: dict[type[exp.Expr], Callable[..., Typed]] = {
+    exp.Literal: _literal,
+    exp.RawString: _raw,
+    exp.Boolean: _boolean,
+    exp.Null: _null,
+    exp.Paren: _paren,
+    exp.Try: _try,
+    exp.Dot: nested.dot,
+    exp.Bracket: nested.bracket,
+    exp.And: _connect,
+    exp.Or: _connect,
+    exp.Not: _not,
+    exp.Is: _is,
+    exp.In: _in,
+    exp.SafeDivide: _safe_divide,
+    exp.Case: _case,
+    exp.If: _if,
+    exp.Nullif: _nullif,
+    **{kind: _several(kind.__name__.lower()) for kind in (exp.Coalesce, exp.Greatest, exp.Least)},
+    **dict.fromkeys(
+        (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ),
+        operators.compare,
+    ),
+    exp.Between: operators.between,
+    exp.Add: operators.arithmetic,
+    exp.Sub: operators.arithmetic,
+    exp.Mul: operators.arithmetic,
+    exp.Div: operators.divide,
+    exp.IntDiv: operators.whole_divide,
+    exp.Mod: operators.whole_divide,
+    exp.Neg: operators.negate,
+    exp.Abs: operators.absolute,
+    exp.BitwiseAnd: operators.bitwise,
+    exp.BitwiseOr: operators.bitwise,
+    exp.BitwiseXor: operators.bitwise,
+    exp.Like: patterns.like,
+    exp.ILike: patterns.like,
+    exp.Glob: patterns.like,
+    exp.Escape: patterns.escape,
+    exp.RegexpLike: patterns.regular,
+    exp.RegexpFullMatch: patterns.regular,
+    exp.SimilarTo: patterns.regular,
+    exp.RegexpExtract: patterns.extract,
+    exp.RegexpReplace: patterns.substitute,
+    exp.DPipe: calls.concat,
+    exp.Concat: calls.concatenate("concat"),
+    exp.ConcatWs: calls.concatenate("concat_ws"),
+    exp.Trim: calls.trim,
+    exp.Cast: casts.conversion,
+    exp.TryCast: casts.conversion,
+    exp.Extract: temporal.extract,
+    exp.TimeToUnix: temporal.epoch,
+    exp.TimestampTrunc: temporal.truncate,
+    exp.DateTrunc: temporal.truncate,
+    exp.DateDiff: temporal.difference,
+    exp.LastDay: temporal.last_day,
+    exp.DateBin: temporal.bucket,
+    exp.Interval: temporal.interval,
+    exp.DateAdd: temporal.add,
+    exp.TimeToStr: temporal.to_text,
+    exp.DateFromParts: temporal.from_parts,
+    exp.Dayname: temporal.named("dayname"),
+    exp.Monthname: temporal.named("monthname"),
+    exp.Floor: calls.rounding("floor"),
+    exp.Ceil: calls.rounding("ceil"),
+    exp.Round: calls.rounding("round"),
+    exp.Trunc: calls.rounding("trunc"),
+    exp.Sign: calls.sign,
+    exp.Log: calls.logarithm,
+    exp.Length: calls.length,
+    exp.ArrayContains: calls.contains,
+    exp.SHA2: calls.sha,
+}
+
+__all__ = ["BIGINT", "Scope", "condition", "total", "unify"]

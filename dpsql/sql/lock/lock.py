@@ -1,0 +1,123 @@
+"""The second lock on the way of every exact text to the engine: nothing is read that was not proved."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from dpsql.errors import PolicyError
+from dpsql.mechanisms.claims import Choice, Claim, Claimed, Totals
+from dpsql.mechanisms.fast.candidate_scores import ORD
+from dpsql.policy.model import Table, fold
+from dpsql.sql.lock.check import Serialise, check
+from dpsql.sql.lock.facts import Hop
+from dpsql.sql.lock.tree import Base, Known, Lent, Unproved, refuse
+from dpsql.sql.relations.catalog import Catalog
+
+MAX_PROVED = 2000
+"""Proofs that are remembered."""
+
+Columns = Mapping[str, Sequence[str]]
+"""The columns of lent relations, by name."""
+
+
+@dataclass
+class Lock:
+    """Proves the texts of one session.
+
+    Args:
+        catalog: the policy's tables and where the engine has them.
+        serialise: the engine's own parser.
+    """
+
+    catalog: Catalog
+    serialise: Serialise
+    _proved: set[tuple[object, ...]] = field(default_factory=set)
+    _tables: dict[tuple[str, ...], Base] | None = None
+
+    def prove(self, claimed: Claimed, lent: Columns) -> None:
+        """Proves a text in normal form, once.
+
+        Raises:
+            Unproved: it may do more than its operator charges for.
+        """
+        key = (claimed.text, claimed.claim, tuple(sorted(claimed.lent)))
+        if key in self._proved:
+            return
+        check(claimed, self._known(lent), self.serialise)
+        if len(self._proved) >= MAX_PROVED:
+            self._proved.clear()
+        self._proved.add(key)
+
+    def prove_late(self, text: str, claims: Sequence[Claimed], lent: Columns) -> None:
+        """Proves a text that an operator made as it ran, with numbers that it had read: under one of its claims.
+
+        Raises:
+            Unproved: under none of them.
+        """
+        tried: set[tuple[Claim, tuple[str, ...]]] = set()
+        for claimed in claims:
+            key = (claimed.claim, tuple(sorted(claimed.lent)))
+            if isinstance(claimed.claim, Choice) or key in tried:
+                continue
+            tried.add(key)
+            try:
+                self.prove(replace(claimed, text=text), lent)
+                return
+            except Unproved:
+                continue
+        refuse("a text that no claim is made for")
+
+    # -- what names mean ----------------------------------------------------------------------------------------
+
+    def _known(self, lent: Columns) -> Known:
+        if self._tables is None:
+            self._tables = {}
+            for table in self.catalog.policy.tables.values():
+                with contextlib.suppress(
+                    PolicyError, Unproved
+                ):  # a table that is not there is read by nobody
+                    self._tables[self._path(table)] = self._base(table)
+        relations = {
+            name: Lent(frozenset(columns), unique=ORD if ORD in columns else None) for name, columns in lent.items()
+        }  # fmt: skip
+        macros: frozenset[str] = getattr(self.catalog.engine, "macros", frozenset())
+        return Known(self._tables, relations, macros=macros)
+
+    def _path(self, table: Table) -> tuple[str, ...]:
+        engine = self.catalog.engine
+        node = exp.maybe_parse(engine.relation(table), into=exp.Table, dialect=engine.dialect)
+        return tuple(part.name for part in node.parts)
+
+    def _base(self, table: Table) -> Base:
+        schema = dict(self.catalog.schema(table))
+        if table.public:
+            return Base(schema, public=True)
+        path = table.unit_path
+        if not path:
+            return Base(schema)
+        hops = []
+        for hop in path[1:]:
+            target = self.catalog.find(hop.table, None)
+            column = self._column(target, hop.column)
+            kind = self.catalog.schema(target)[column]
+            hops.append(Hop(self._path(target), self._column(target, hop.key), column, kind))
+        unit = self._column(table, path[0].column)
+        return Base(schema, False, unit, tuple(hops), schema[unit])
+
+    def _column(self, table: Table, name: str) -> str:
+        found = next((known for known in self.catalog.schema(table) if fold(known) == fold(name)), None)
+        if found is None:
+            refuse("a privacy unit that is not there")
+        return found
+
+
+def columns_of(claimed: Claimed) -> dict[str, tuple[str, ...]]:
+    """The columns of what an operator lends to a text of its own."""
+    return {
+        name: given.names if isinstance(given, Totals) else tuple(given)
+        for name, given in claimed.lent.items()
+    }  # fmt: skip

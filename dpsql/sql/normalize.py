@@ -1,0 +1,239 @@
+"""Finding one's way in a statement: the names that WITH gives, and the queries that stand inside expressions.
+
+Names of output columns, as DuckDB would choose them.
+
+Joins in parentheses, written out: ``FROM (a JOIN b ON ...) JOIN c``, ``FROM a JOIN (b JOIN c ON ...) ON ...``.
+
+Joins bind from left to right, one table at a time. Every rewriting here is an identity of joins, whatever the data.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from dpsql.errors import BindError
+from dpsql.sql.parse.dialect import span_of, without_modes
+from dpsql.sql.parse.options import Call, call_of
+from dpsql.sql.relations.relation import Relation, fold
+
+
+@dataclass
+class Cte:
+    """A name that WITH gave: a private relation to inline, or a public query that stays where it stands."""
+
+    name: str
+    private: Relation | None = None
+    tree: exp.Expr | None = None
+
+
+Env = dict[str, Cte]
+
+
+def with_ctes(query: exp.Expr, env: Env) -> exp.Expr:
+    """The query with the public CTEs it names, so that it stands alone."""
+    wanted: dict[str, Cte] = {}
+
+    def visit(tree: exp.Expr) -> None:
+        for table in tree.find_all(exp.Table):
+            key = fold(table.name)
+            cte = env.get(key)
+            if cte is not None and cte.tree is not None and key not in wanted:
+                wanted[key] = cte
+                visit(cte.tree.this)
+
+    visit(query)
+    if not wanted:
+        return query
+    query = query.copy()
+    ordered = [cte.tree.copy() for key, cte in env.items() if key in wanted and cte.tree is not None]
+    own = query.args.get("with_")
+    recursive = bool(own and own.args.get("recursive")) or any(_names_itself(cte) for cte in ordered)
+    query.set(
+        "with_",
+        exp.With(expressions=[*ordered, *(own.expressions if own else [])], recursive=recursive or None),
+    )
+    return query
+
+
+def _names_itself(cte: exp.Expr) -> bool:
+    return any(fold(table.name) == fold(cte.alias) for table in cte.this.find_all(exp.Table))
+
+
+def inner_queries(select: exp.Select) -> Iterator[exp.Expr]:
+    """Queries in the expressions of a SELECT (not those in FROM, JOIN or WITH), outermost only."""
+    for key, value in select.args.items():
+        if key in ("with_", "from_"):
+            continue
+        for item in value if isinstance(value, list) else [value]:
+            if not isinstance(item, exp.Expr):
+                continue
+            if key == "joins":
+                yield from outer_queries(item.args["on"]) if item.args.get("on") else ()
+            else:
+                yield from outer_queries(item)
+
+
+def outer_queries(node: exp.Expr) -> Iterator[exp.Expr]:
+    if isinstance(node, exp.Query) and not isinstance(node, exp.Subquery | exp.Table):
+        yield node
+        return
+    for child in list(node.iter_expressions()):
+        yield from outer_queries(child)
+
+
+_MECHANISMS = ("ABOVE_THRESHOLD", "EXPMECH")
+
+
+def label_of(call: Call) -> str:
+    """``count_star()``, ``sum(amount)``; a mechanism by its name alone."""
+    if call.name in _MECHANISMS:
+        return call.name.lower()
+    if call.name == "COUNT" and (not call.args or call.args[0].is_star) and not call.distinct:
+        return "count_star()"
+    function = call.node
+    while isinstance(function, exp.Filter | exp.WithinGroup | exp.Window):
+        function = function.this
+    written = function.meta.get("called", call.name.lower())
+    distinct = "DISTINCT " if call.distinct and not isinstance(function, exp.ApproxDistinct) else ""
+    inside = ", ".join(spelled(argument) for argument in call.args)
+    where = f" FILTER (WHERE {spelled(call.where)})" if call.where is not None else ""
+    return f"{written}({distinct}{inside}){where}"
+
+
+_TYPES = {"INT": "INTEGER", "TEXT": "VARCHAR"}
+
+
+def spelled(node: exp.Expr) -> str:
+    """An expression in the words that DuckDB would name its column by."""
+    text = without_modes(node).sql(dialect="duckdb", comments=False, normalize_functions="lower")
+    text = re.sub(r"\bAS (INT|TEXT)\)", lambda found: f"AS {_TYPES[found[1]]})", text)
+    return text.replace("count(*)", "count_star()")
+
+
+def label_of_item(item: exp.Expr) -> str:
+    """The name of one item of a SELECT: its alias, its aggregate's label, or its column; '' where it has none."""
+    if isinstance(item, exp.Alias):
+        return item.alias
+    call = call_of(item)
+    return label_of(call) if call is not None else item.alias_or_name
+
+
+def fresh_names(names: Iterable[str]) -> list[str]:
+    """The names, each made unique by a number behind it.
+
+    >>> fresh_names(["n", "n", "N"])
+    ['n', 'n_1', 'N_2']
+    """
+    out: list[str] = []
+    seen: set[str] = set()
+    for name in names:
+        fresh, i = name, 0
+        while fold(fresh) in seen:
+            i += 1
+            fresh = f"{name}_{i}"
+        seen.add(fold(fresh))
+        out.append(fresh)
+    return out
+
+
+_MIRROR = {"": "", "LEFT": "RIGHT", "RIGHT": "LEFT", "FULL": "FULL"}
+_HINT = "write it as a CTE: WITH pair AS (SELECT ... FROM a JOIN b ON ...), then join pair."
+
+
+def without_parentheses(select: exp.Select) -> None:
+    """Rewrites the FROM of a SELECT in place.
+
+    Raises:
+        BindError: parentheses that can't be taken off without changing what the join means.
+    """
+    from_ = select.args.get("from_")
+    if from_ is None:
+        return
+    while (opened := _opened(from_.this)) is not None:
+        item, inner = opened
+        from_.set("this", item)
+        select.set("joins", [*inner, *(select.args.get("joins") or [])])
+    joins: list[exp.Join] = list(select.args.get("joins") or [])
+    place = 0
+    while place < len(joins):
+        opened = _opened(joins[place].this)
+        if opened is None:
+            place += 1
+            continue
+        item, inner = opened
+        if not inner:
+            joins[place].set("this", item)
+        elif place == 0 and _mirrored(select, joins[0]):
+            _swap(joins[0], from_)
+            from_.set("this", item)
+            joins = [*inner, *joins]
+            while (opened := _opened(from_.this)) is not None:
+                from_.set("this", opened[0])
+                joins = [*opened[1], *joins]
+        else:
+            joins[place : place + 1] = _spread(select, joins, place, item, inner)
+        select.set("joins", joins)
+
+
+def _opened(node: exp.Expr) -> tuple[exp.Expr, list[exp.Join]] | None:
+    """A parenthesised join's first item and its joins; None for anything else. One with an alias becomes a SELECT."""
+    if not isinstance(node, exp.Subquery) or isinstance(
+        node.this, exp.Select | exp.SetOperation | exp.Values
+    ):
+        return None
+    inner = node.this
+    if not isinstance(inner, exp.Table | exp.Subquery):
+        return None
+    joins = list(inner.args.get("joins") or [])
+    if node.alias or any(node.args.get(key) for key in ("pivots", "sample")):
+        inner.set("joins", None)
+        made = exp.Select(expressions=[exp.Star()]).from_(inner, copy=False)
+        made.set("joins", joins or None)
+        node.set("this", made)
+        return None
+    if (
+        isinstance(inner, exp.Subquery)
+        and not joins
+        and isinstance(inner.this, exp.Select)
+        and not inner.alias
+    ):
+        return None  # ((SELECT ...))
+    inner.set("joins", None)
+    return inner, [*joins, *(node.args.get("joins") or [])]
+
+
+def _word(join: exp.Join, key: str) -> str:
+    return str(join.args.get(key) or "").upper()
+
+
+def _mirrored(select: exp.Select, join: exp.Join) -> bool:
+    """Whether the two sides of a join may change places: all that changes is the order of the columns in ``*``."""
+    starred = any(item.is_star and not isinstance(item, exp.Column) for item in select.expressions)
+    return (
+        not starred and not _word(join, "method") and _word(join, "kind") in ("", "INNER", "CROSS", "OUTER")
+    )
+
+
+def _swap(join: exp.Join, from_: exp.Expr) -> None:
+    join.set("this", from_.this)
+    join.set("side", _MIRROR[_word(join, "side")] or None)
+
+
+def _spread(
+    select: exp.Select, joins: list[exp.Join], place: int, item: exp.Expr, inner: list[exp.Join]
+) -> list[exp.Join]:
+    """Inner joins are associative: the tables one by one, and the condition of the whole in WHERE."""
+    join = joins[place]
+    outer = [j for j in joins[place + 1 :] if _word(j, "side") in ("RIGHT", "FULL")]
+    kinds = [_word(j, "kind") in ("", "INNER", "CROSS") and not _word(j, "side") for j in (join, *inner)]
+    simple = not any(j.args.get("using") or _word(j, "method") for j in (join, *inner))
+    if outer or not all(kinds) or not simple:
+        raise BindError("such joins in parentheses are not known here.", span=span_of(join.this), hint=_HINT)
+    on = join.args.get("on")
+    if on is not None:
+        select.where(on, copy=False)
+    return [exp.Join(this=item), *inner]

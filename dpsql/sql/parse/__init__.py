@@ -1,0 +1,1 @@
+"""Cell text to statements: dialect, clauses, options."""

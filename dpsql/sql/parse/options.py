@@ -1,0 +1,387 @@
+"""The OPTIONS clause and named arguments: literals only, each known by name, numbers read exactly from their text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from sqlglot import exp
+
+from dpsql.errors import BindError, Error, did_you_mean
+from dpsql.sql.expressions.fixed_point import moment_of
+from dpsql.sql.parse.dialect import MODE, NAMED, span_of
+
+_NUMBER = re.compile(
+    r"[0-9]{1,40}(\.[0-9]{0,40})?([eE][+-]?[0-9]{1,3})?|\.[0-9]{1,40}([eE][+-]?[0-9]{1,3})?", re.ASCII
+)
+SMALLEST = Fraction(1, 10**15)
+"""No epsilon below this: a share that small buys nothing, and its noise would not fit the machine's integers."""
+
+
+def number(node: exp.Expr, what: str) -> Fraction:
+    """The exact value of a numeric literal.
+
+    Raises:
+        BindError: not a finite literal number.
+    """
+    inner: exp.Expr | None = node
+    sign = 1
+    while isinstance(inner, exp.Neg | exp.Paren):
+        sign = -sign if isinstance(inner, exp.Neg) else sign
+        inner = inner.this
+    if isinstance(inner, exp.Literal) and not inner.is_string and _NUMBER.fullmatch(inner.name):
+        return sign * Fraction(inner.name)
+    example = "3" if what.startswith(("max_", "min_")) else "0.1"
+    raise BindError(
+        f"{what} must be a number.", span=span_of(node), hint=f"write {what} as a literal, such as {example}."
+    )
+
+
+def positive(node: exp.Expr, what: str) -> Fraction:
+    value = number(node, what)
+    if value <= 0:
+        raise BindError(f"{what} must be above 0.", span=span_of(node))
+    return value
+
+
+def epsilon_value(node: exp.Expr, what: str = "epsilon") -> Fraction:
+    value = positive(node, what)
+    if value < SMALLEST:
+        raise BindError(
+            f"{what} is too small to be useful.", span=span_of(node), hint="write at least 1e-15."
+        )
+    if value > 10**9:
+        raise BindError(f"{what} is too large to mean anything.", span=span_of(node))
+    return value
+
+
+def epsilon_text(text: str) -> Fraction:
+    """An epsilon that was written outside SQL.
+
+    Raises:
+        BindError: not a finite positive decimal.
+    """
+    return epsilon_value(exp.Literal.number(text.strip()))
+
+
+def delta_value(node: exp.Expr, what: str = "delta") -> Fraction:
+    value = number(node, what)
+    if not 0 <= value < 1:
+        raise BindError(
+            "delta must be at least 0 and below 1.", span=span_of(node), hint="write delta = 1e-6."
+        )
+    return value
+
+
+def whole(node: exp.Expr, what: str) -> int:
+    value = number(node, what)
+    if value.denominator != 1 or not 1 <= value <= 10**9:
+        raise BindError(f"{what} must be a whole number of at least 1.", span=span_of(node))
+    return int(value)
+
+
+def pair(node: exp.Expr, what: str) -> tuple[Fraction, Fraction]:
+    if not isinstance(node, exp.Tuple) or len(node.expressions) != 2:
+        raise BindError(
+            f"{what} must be a pair.", span=span_of(node), hint=f"write {what} as (lowest, highest)."
+        )
+    low, high = (_end(item, what) for item in node.expressions)
+    if low > high:
+        raise BindError(
+            f"{what} are the wrong way round.", span=span_of(node), hint="the lower bound comes first."
+        )
+    return low, high
+
+
+def _end(node: exp.Expr, what: str) -> Fraction:
+    """A number, or the seconds of a literal date, time or interval."""
+    moment = moment_of(node)
+    return number(node, what) if moment is None else Fraction(moment[1])
+
+
+def bounds_or_auto(node: exp.Expr, what: str) -> tuple[Fraction, Fraction] | str:
+    if isinstance(node, exp.Column | exp.Var) and node.name.upper() == "AUTO":
+        return "AUTO"
+    return pair(node, what)
+
+
+def word(node: exp.Expr, what: str) -> str:
+    if isinstance(node, exp.Column | exp.Var | exp.Literal | exp.Identifier) and node.name:
+        return node.name
+    raise BindError(f"{what} must be a word.", span=span_of(node))
+
+
+def truth(node: exp.Expr, what: str) -> bool:
+    if isinstance(node, exp.Boolean):
+        return bool(node.this)
+    raise BindError(f"{what} must be TRUE or FALSE.", span=span_of(node))
+
+
+def one_of(*allowed: str, upper: bool = True) -> Callable[[exp.Expr, str], str]:
+    def read(node: exp.Expr, what: str) -> str:
+        value = word(node, what)
+        value = value.upper() if upper else value.lower()
+        if value not in allowed:
+            raise BindError(
+                f"{what} can't be {value}.", span=span_of(node), hint=did_you_mean(value, allowed)
+            )
+        return value
+
+    return read
+
+
+def names(node: exp.Expr, what: str) -> tuple[str, ...]:
+    items = node.expressions if isinstance(node, exp.Tuple | exp.Array) else [node]
+    return tuple(word(item.this if isinstance(item, exp.Paren) else item, what) for item in items)
+
+
+NONNEGATIVE = "NONNEGATIVE"
+
+
+def _consistent(node: exp.Expr, what: str) -> bool | str:
+    """TRUE, FALSE or NONNEGATIVE."""
+    if isinstance(node, exp.Column | exp.Var | exp.Literal) and node.name.upper() == NONNEGATIVE:
+        return NONNEGATIVE
+    if not isinstance(node, exp.Boolean):
+        raise BindError(f"{what} must be TRUE or FALSE, or NONNEGATIVE.", span=span_of(node))
+    return truth(node, what)
+
+
+Readers = Mapping[str, Callable[[exp.Expr, str], Any]]
+
+COMMON: Readers = {
+    "epsilon": epsilon_value,
+    "delta": delta_value,
+    "privacy_unit_column": word,
+    "max_groups_contributed": whole,
+    "max_rows_contributed": whole,
+    "group_selection_strategy": one_of("LAPLACE_THRESHOLD", "OPTIMAL", "PUBLIC_GROUPS"),
+    "min_privacy_units_per_group": whole,
+    "noise": one_of("LAPLACE", "GAUSSIAN"),
+    "confidence": number,
+    "consistent": _consistent,
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """The mode and its options, as written; ``nodes`` keep the places for carets."""
+
+    mode: str
+    values: Mapping[str, Any]
+    nodes: Mapping[str, exp.Expr]
+    mode_node: exp.Expr | None = None
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self.values.get(name, default)
+
+    @property
+    def confidence(self) -> float:
+        """The level of the intervals shown.
+
+        Raises:
+            BindError: it is no probability between 0 and 1 that a float can tell from them.
+        """
+        value = float(self.get("confidence", Fraction(95, 100)))
+        if not 0 < value < 1:
+            raise self.refuse(
+                "confidence", "confidence must lie between 0 and 1.", "write confidence = 0.95."
+            )
+        return value
+
+    def refuse(
+        self, name: str, message: str, hint: str | None = None, kind: type[Error] = BindError
+    ) -> Error:
+        return kind(message, span=span_of(self.nodes.get(name) or self.mode_node), hint=hint)
+
+
+def read(
+    pairs: list[tuple[str, exp.Expr, exp.Expr]], readers: Readers, what: str
+) -> tuple[dict[str, Any], dict[str, exp.Expr]]:
+    """Reads ``(name, value, place)`` triples by a table of readers.
+
+    Raises:
+        BindError: an unknown or repeated name (with the nearest known one), or a value of the wrong kind.
+    """
+    values: dict[str, Any] = {}
+    nodes: dict[str, exp.Expr] = {}
+    for name, value, place in pairs:
+        key = name.lower()
+        if key not in readers:
+            raise BindError(f"{what} has no {name}.", span=span_of(place), hint=did_you_mean(key, readers))
+        if key in values:
+            raise BindError(f"{name} is given twice.", span=span_of(place))
+        try:
+            values[key] = readers[key](value, key)
+        except BindError as error:  # NULL, for one, has no place of its own
+            error.span = error.span or span_of(place)
+            raise
+        nodes[key] = place
+    return values, nodes
+
+
+_UNSET = ("max_groups_contributed", "max_rows_contributed", "min_privacy_units_per_group")
+"""Options that GoogleSQL lets be NULL, for none of their own."""
+
+
+def mode_of(select: exp.Select) -> str | None:
+    """The mode of a SELECT in capitals, not taken off."""
+    call = select.expressions[0] if select.expressions else None
+    return (
+        str(call.expressions[0].name).upper()
+        if isinstance(call, exp.Anonymous) and call.name == MODE
+        else None
+    )
+
+
+def take_mode(select: exp.Select, readers_of: Callable[[str], Readers | None]) -> Options | None:
+    """Takes the mode call off a SELECT's projections; None when the SELECT has no mode.
+
+    ``readers_of`` gives the options of a mode, or None when there is no such mode.
+    """
+    if not select.expressions:
+        return None
+    call = select.expressions[0]
+    if not (isinstance(call, exp.Anonymous) and call.name == MODE):
+        return None
+    mode = call.expressions[0].name
+    readers = readers_of(mode)
+    if readers is None:
+        known = ["DP", "DIFFERENTIAL_PRIVACY", "PTR", "SUBSAMPLE"]
+        hint = did_you_mean(mode, known)
+        if mode.upper() == "ANONYMIZATION":
+            hint = "write SELECT WITH DIFFERENTIAL_PRIVACY: ANON_COUNT is COUNT there, kappa is max_groups_contributed."
+        raise BindError(f"there is no mode {mode}.", span=span_of(call.expressions[0]), hint=hint)
+    triples: list[tuple[str, exp.Expr, exp.Expr]] = []
+    for item in call.expressions[1:]:
+        if not isinstance(item, exp.EQ) or not isinstance(item.this, exp.Column):
+            raise BindError(
+                "options are name = value.",
+                span=span_of(item) or span_of(call),
+                hint="write OPTIONS (epsilon = 0.1).",
+            )
+        if item.this.table:
+            raise BindError(
+                "an option has a plain name.", span=span_of(item.this) or span_of(item),
+                hint="write OPTIONS (epsilon = 0.1), without a table.",
+            )  # fmt: skip
+        if isinstance(item.expression, exp.Null) and item.this.name.lower() in _UNSET:
+            continue  # as if it were not written
+        triples.append((item.this.name, item.expression, item))
+    values, nodes = read(triples, readers, "OPTIONS")
+    select.set("expressions", select.expressions[1:])
+    return Options(mode, values, nodes, call.expressions[0])
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of an aggregate or a mechanism, however sqlglot spelled it."""
+
+    name: str
+    args: tuple[exp.Expr, ...]
+    named: Mapping[str, tuple[exp.Expr, exp.Expr]]
+    """Argument name to (value, place)."""
+    node: exp.Expr
+    distinct: bool = False
+    where: exp.Expr | None = None
+    over: str | None = None
+
+    def read(self, readers: Readers) -> dict[str, Any]:
+        triples = [(name, value, place) for name, (value, place) in self.named.items()]
+        try:
+            return read(triples, readers, self.name)[0]
+        except BindError as error:  # TRUE and NULL have no place of their own
+            error.span = error.span or span_of(self.node)
+            raise
+
+
+_NAMES: dict[type[exp.Expr], str] = {
+    exp.Count: "COUNT", exp.Sum: "SUM", exp.Avg: "AVG", exp.Min: "MIN", exp.Max: "MAX", exp.Median: "MEDIAN",
+    exp.VariancePop: "VAR_POP", exp.Variance: "VARIANCE", exp.StddevPop: "STDDEV_POP",
+    exp.StddevSamp: "STDDEV_SAMP", exp.Stddev: "STDDEV", exp.PercentileCont: "QUANTILE_CONT",
+    exp.PercentileDisc: "QUANTILE_DISC", exp.Mode: "MODE", exp.CountIf: "COUNT_IF", exp.Corr: "CORR",
+    exp.CovarPop: "COVAR_POP", exp.CovarSamp: "COVAR_SAMP", exp.Quantile: "QUANTILE_DISC",
+    exp.ArgMax: "ARG_MAX", exp.ArgMin: "ARG_MIN", exp.RegrSlope: "REGR_SLOPE", exp.RegrIntercept: "REGR_INTERCEPT",
+    exp.RegrR2: "REGR_R2", exp.RegrCount: "REGR_COUNT", exp.RegrAvgx: "REGR_AVGX", exp.RegrAvgy: "REGR_AVGY",
+    exp.ApproxDistinct: "COUNT", exp.ApproxQuantile: "QUANTILE_CONT",
+}  # fmt: skip
+_ALIASES = {"VAR_SAMP": "VARIANCE", "PERCENTILE_CONT": "QUANTILE_CONT", "PERCENTILE_DISC": "QUANTILE_DISC",
+            "QUANTILE": "QUANTILE_DISC", "APPROX_QUANTILE": "QUANTILE_CONT", "ABOVETHRESHOLD": "ABOVE_THRESHOLD"}  # fmt: skip
+
+
+def call_of(node: exp.Expr) -> Call | None:
+    """Reads FILTER, DISTINCT, OVER candidates, WITHIN GROUP and named arguments off a call; None when it is no call."""
+    place, where, over = node, None, None
+    if isinstance(node, exp.Window):
+        alias = node.args.get("alias")
+        if alias is None or node.args.get("partition_by") or node.args.get("order"):
+            return None
+        over, node = str(alias.name), node.this
+    if isinstance(node, exp.Filter):
+        where, node = node.expression.this, node.this
+    ordered: exp.Expr | None = None
+    if isinstance(node, exp.WithinGroup):
+        order = node.expression.expressions
+        ordered, node = order[0].this if len(order) == 1 else None, node.this
+    if isinstance(node, exp.Anonymous):
+        name = str(node.this).upper()
+        name = name[len(NAMED) :] if name.startswith(NAMED.upper()) else name
+        arguments = list(node.expressions)
+    elif type(node) in _NAMES:
+        name = _NAMES[type(node)]
+        if type(node) is exp.Quantile:
+            arguments = [node.this, node.args.get("quantile")]
+        else:
+            arguments = [
+                node.this,
+                *([node.expression] if node.args.get("expression") else []),
+                *node.expressions,
+                # MAX(x, n) and whatever else sqlglot files away: one argument too many, and not to be dropped.
+                *(
+                    part
+                    for key, part in node.args.items()
+                    if key not in ("this", "expression", "expressions") and isinstance(part, exp.Expr)
+                ),
+            ]
+    else:
+        return None
+    name = _ALIASES.get(name, name)
+    if ordered is not None:
+        arguments = [ordered, *arguments]
+    distinct = isinstance(node, exp.ApproxDistinct) or name == "APPROX_COUNT_DISTINCT"
+    name = "COUNT" if distinct else name
+    positional: list[exp.Expr] = []
+    named: dict[str, tuple[exp.Expr, exp.Expr]] = {}
+    for argument in arguments:
+        if argument is None:
+            continue
+        if isinstance(argument, exp.Kwarg):
+            if argument.this.name.lower() in named:
+                raise BindError(
+                    f"{argument.this.name} is given twice.", span=span_of(argument) or span_of(place)
+                )
+            named[argument.this.name.lower()] = (argument.expression, argument)
+        elif isinstance(argument, exp.Distinct):
+            distinct = True
+            positional += argument.expressions
+        else:
+            positional.append(argument)
+    return Call(name, tuple(positional), named, place, distinct, where, over)
+
+
+def refuse_equals(call: Call, known: Readers) -> None:
+    """``epsilon = 0.1`` inside a call is a comparison to SQL; nobody else would notice."""
+    for argument in call.args[1:]:
+        if (
+            isinstance(argument, exp.EQ)
+            and isinstance(argument.this, exp.Column)
+            and argument.this.name.lower() in known
+        ):
+            raise BindError(
+                f"{argument.this.name} = ... inside a call is a comparison.",
+                span=span_of(argument),
+                hint=f"write {argument.this.name.lower()} => ...",
+            )

@@ -1,0 +1,296 @@
+"""Cell text in, statements out: each knows its span in the cell. Nothing is bound yet, nothing is spent."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from sqlglot import exp
+from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
+
+from dpsql.errors import BindError, ParseError, Span, did_you_mean
+from dpsql.sql.parse.clauses import check_known, check_order, opened, put_joins_in_place
+from dpsql.sql.parse.dialect import _like, parse_tokens, span_of, to_sql, token_span, tokenize
+
+Kind = Literal["query", "explain", "show", "declare", "close"]
+SHOWN = ("BUDGET", "LEDGER", "POLICY", "TABLES", "TRADEOFF")
+_STATEMENTS = ("SELECT", "WITH", "FROM", "VALUES", "EXPLAIN", "SHOW", "DECLARE", "CLOSE")
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One statement of a cell.
+
+    ``text`` is the cell it stands in and ``span`` its place there; ``tree`` the query (of a query or an EXPLAIN), or
+    the options and the threshold of a DECLARE; ``name`` what SHOW, DECLARE and CLOSE speak of; ``keep`` the name that its
+    result is kept by.
+    """
+
+    kind: Kind
+    text: str
+    span: Span
+    tree: exp.Expr | None = field(default=None, compare=False)
+    name: str = ""
+    json: bool = False
+    keep: str = ""
+
+    @property
+    def source(self) -> str:
+        return self.text[slice(*self.span)].strip()
+
+
+def parse(text: str, params: Mapping[str, Any] | None = None) -> list[Statement]:
+    """The statements of a cell, in order, with ``$name`` parameters bound as values.
+
+    Raises:
+        ParseError: not a statement of the language.
+        BindError: a parameter has no value, or one that SQL can't hold.
+    """
+    tokens = tokenize(text)
+    statements: list[Statement] = []
+    start = 0
+    for i in range(len(tokens) + 1):
+        if i == len(tokens) or tokens[i].token_type == TokenType.SEMICOLON:
+            if i > start:
+                statements.append(_statement(tokens[start:i], text, params or {}))
+            start = i + 1
+    return statements
+
+
+def _statement(tokens: list[Token], text: str, params: Mapping[str, Any]) -> Statement:
+    if _is_kept(tokens):
+        if len(tokens) == 3:
+            raise ParseError(
+                "a statement follows <<.", span=(tokens[0].start, tokens[2].end + 1), hint=_KEPT, text=text
+            )
+        return replace(_statement(tokens[3:], text, params), keep=tokens[0].text)
+    span = (tokens[0].start, tokens[-1].end + 1)
+    word = tokens[0].text.upper()
+    if word == "EXPLAIN":
+        return _explain(tokens, text, params, span)
+    if word == "SHOW":
+        return _show(tokens, text, span)
+    if word == "DECLARE":
+        return _declare(tokens, text, params, span)
+    if word == "CLOSE":
+        name = _word(tokens, 1, text, "CLOSE needs the name of a declared threshold.")
+        _nothing_after(tokens, 2, text)
+        return Statement("close", text, span, name=name)
+    if word not in _STATEMENTS and tokens[0].token_type != TokenType.L_PAREN:
+        raise ParseError(
+            f"{tokens[0].text} is not a statement of dpsql.",
+            span=token_span(tokens[0]),
+            hint=did_you_mean(word, _STATEMENTS) if word not in _REFUSED else _REFUSED[word],
+            text=text,
+        )
+    return Statement("query", text, span, tree=_query(tokens, text, params))
+
+
+def _is_kept(tokens: list[Token]) -> bool:
+    """Whether a statement is written ``name << ...``."""
+    shift = (
+        len(tokens) > 2 and tokens[1].text == tokens[2].text == "<" and tokens[2].start == tokens[1].end + 1
+    )
+    return shift and (tokens[0].text.isidentifier() or tokens[0].token_type == TokenType.IDENTIFIER)
+
+
+PIVOTED = "aggregate first: SELECT * FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) PIVOT (SUM(n) FOR k IN ('a', 'b'))."
+_KEPT = "out << SELECT ... keeps an answer, as the relation out; WITH name AS (SELECT ...) names a query in a statement."
+_READ_ONLY = "dpsql only answers questions: write a SELECT."
+_REFUSED = dict.fromkeys(
+    [
+        "INSERT",
+        "UPDATE",
+        "DELETE",
+        "CREATE",
+        "DROP",
+        "ALTER",
+        "COPY",
+        "ATTACH",
+        "DETACH",
+        "PRAGMA",
+        "SET",
+        "RESET",
+        "LOAD",
+        "INSTALL",
+        "CALL",
+        "USE",
+        "EXPORT",
+        "IMPORT",
+        "VACUUM",
+        "CHECKPOINT",
+        "PREPARE",
+        "EXECUTE",
+        "BEGIN",
+        "COMMIT",
+        "ROLLBACK",
+        "MERGE",
+        "TRUNCATE",
+    ],
+    _READ_ONLY,
+) | {
+    "PIVOT": PIVOTED,
+    "UNPIVOT": PIVOTED,
+    "TABLE": "write SELECT COUNT(*) FROM the table.",
+    **dict.fromkeys(("PREPARE", "EXECUTE"), "write $name in the SELECT and give its value."),
+    **dict.fromkeys(("CREATE", "INSERT"), _KEPT),
+    **dict.fromkeys(
+        ("COPY", "EXPORT"), "keep the answer, out << SELECT ..., and write out.df() or out.arrow() to a file."
+    ),
+    **dict.fromkeys(
+        ("DESCRIBE", "SUMMARIZE", "DESC"),
+        "SHOW TABLES lists the tables, SHOW POLICY what is known of columns.",
+    ),
+}
+
+
+def _query(tokens: list[Token], text: str, params: Mapping[str, Any]) -> exp.Expr:
+    check_order(tokens, text)
+    tree = parse_tokens(tokens, text)
+    check_known(tree, text)
+    put_joins_in_place(tree)
+    if isinstance(tree, exp.Values) and not tree.args.get("joins"):
+        tree.set("alias", exp.TableAlias(this=exp.to_identifier("valueslist")))
+        tree = exp.Select(expressions=[exp.Star()]).from_(tree, copy=False)
+    while isinstance(tree, exp.Subquery) and not tree.alias and isinstance(tree.this, exp.Query):
+        tree = opened(tree, text)
+    if not isinstance(tree, exp.Query) or isinstance(tree, exp.Table):
+        raise ParseError("only queries are answered here.", span=span_of(tree), hint=_READ_ONLY, text=text)
+    return bind_parameters(tree, params, text)
+
+
+def _explain(tokens: list[Token], text: str, params: Mapping[str, Any], span: Span) -> Statement:
+    rest, json = tokens[1:], False
+    if (
+        rest
+        and rest[0].token_type == TokenType.L_PAREN
+        and len(rest) > 3
+        and rest[1].text.upper() == "FORMAT"
+    ):
+        style = rest[2].text.upper()
+        if style not in ("TEXT", "JSON"):
+            raise ParseError(
+                f"EXPLAIN has no format {rest[2].text}.",
+                span=token_span(rest[2]),
+                hint="write EXPLAIN (FORMAT TEXT) or EXPLAIN (FORMAT JSON).",
+                text=text,
+            )
+        rest, json = rest[4:], style == "JSON"
+    if not rest:
+        raise ParseError("EXPLAIN needs a statement.", span=token_span(tokens[0]), text=text)
+    if rest[0].text.upper() == "ANALYZE":
+        raise ParseError(
+            "EXPLAIN ANALYZE would run the statement.",
+            span=token_span(rest[0]),
+            hint="write EXPLAIN.",
+            text=text,
+        )
+    inner = _statement(rest, text, params)
+    if inner.kind not in ("query", "declare"):
+        raise ParseError("EXPLAIN is for queries.", span=inner.span, text=text)
+    return Statement("explain", text, span, tree=inner.tree, name=inner.name, json=json)
+
+
+def _show(tokens: list[Token], text: str, span: Span) -> Statement:
+    name = _word(tokens, 1, text, "SHOW needs a word.", hint=f"write SHOW {', SHOW '.join(SHOWN)}.").upper()
+    if name not in SHOWN:
+        raise ParseError(
+            f"there is no SHOW {tokens[1].text}.",
+            span=token_span(tokens[1]),
+            hint=did_you_mean(name, SHOWN),
+            text=text,
+        )
+    _nothing_after(tokens, 2, text)
+    return Statement("show", text, span, name=name)
+
+
+def _declare(tokens: list[Token], text: str, params: Mapping[str, Any], span: Span) -> Statement:
+    usage = "write DECLARE alarm ABOVE_THRESHOLD 100 OPTIONS (epsilon = 1, max_hits = 3)."
+    name = _word(tokens, 1, text, "DECLARE needs a name.", hint=usage)
+    if len(tokens) < 4 or tokens[2].text.upper() != "ABOVE_THRESHOLD":
+        at = tokens[min(2, len(tokens) - 1)]
+        raise ParseError("only ABOVE_THRESHOLD can be declared.", span=token_span(at), hint=usage, text=text)
+    options = next((i for i, token in enumerate(tokens) if token.text.upper() == "OPTIONS"), len(tokens))
+    head = tokens[2]
+    clause = [_like(head, TokenType.SELECT, "SELECT"), *tokens[3:options]]
+    if options < len(tokens):  # reuse the mode clause: SELECT WITH ABOVE_THRESHOLD OPTIONS (...) threshold
+        clause = [clause[0], _like(head, TokenType.WITH, "WITH"), head, *tokens[options:], *tokens[3:options]]
+    tree = bind_parameters(parse_tokens(clause, text), params, text)
+    return Statement("declare", text, span, tree=tree, name=name)
+
+
+def _word(tokens: list[Token], i: int, text: str, message: str, hint: str | None = None) -> str:
+    if i >= len(tokens) or not tokens[i].text.replace("_", "a").isalnum():
+        raise ParseError(message, span=token_span(tokens[min(i, len(tokens) - 1)]), hint=hint, text=text)
+    return str(tokens[i].text)
+
+
+def _nothing_after(tokens: list[Token], i: int, text: str) -> None:
+    if len(tokens) > i:
+        raise ParseError(
+            f"nothing may follow here, but there is {tokens[i].text}.", span=token_span(tokens[i]), text=text
+        )
+
+
+def bind_parameters(tree: exp.Expr, params: Mapping[str, Any], text: str) -> exp.Expr:
+    """Each ``$name`` becomes a literal of its value: it is data to the language, never text."""
+    for node in list(tree.find_all(exp.Placeholder, exp.Parameter)):
+        name = node.name if isinstance(node, exp.Placeholder) else node.this.name
+        span = span_of(node) or _find_parameter(text, name)
+        if name not in params:
+            if name.isdigit():
+                raise BindError("parameters have names here.", span=span, hint="write $name.", text=text)
+            raise BindError(
+                f"the parameter ${name} has no value.",
+                span=span,
+                hint=did_you_mean(name, params) if params else f"assign {name} first, or pass params.",
+                text=text,
+            )
+        value = literal(params[name], name, span, text)
+        if span:
+            value.meta.update(start=span[0], end=span[1] - 1)
+        node.replace(value)
+    return tree
+
+
+def _find_parameter(text: str, name: str) -> Span | None:
+    at = text.find("$" + name)
+    return None if at < 0 else (at, at + len(name) + 1)
+
+
+def literal(value: Any, name: str = "", span: Span | None = None, text: str | None = None) -> exp.Expr:
+    """A SQL literal of a Python value.
+
+    Raises:
+        BindError: NaN, an infinity, or a type that SQL literals don't have.
+    """
+    item = getattr(value, "item", None)  # a numpy scalar
+    value = item() if callable(item) and getattr(value, "shape", None) == () else value
+    if value is None:
+        return exp.Null()
+    if isinstance(value, bool):
+        return exp.Boolean(this=value)
+    if isinstance(value, str):
+        return exp.Literal.string(value)
+    if isinstance(value, datetime.datetime):
+        return exp.cast(exp.Literal.string(value.replace(tzinfo=None).isoformat(" ")), "TIMESTAMP")
+    if isinstance(value, datetime.date):
+        return exp.cast(exp.Literal.string(value.isoformat()), "DATE")
+    if isinstance(value, int | float | decimal.Decimal) and math.isfinite(value):
+        number = exp.Literal.number(repr(abs(value)) if isinstance(value, float) else str(abs(value)))
+        return exp.Neg(this=number) if value < 0 else number
+    raise BindError(
+        f"${name} holds {'no finite number' if isinstance(value, float) else type(value).__name__}.",
+        span=span,
+        hint="parameters are numbers, strings, booleans, dates or None.",
+        text=text,
+    )
+
+
+def canonical(tree: exp.Expr) -> str:
+    """One spelling for equal statements: comments, white space and letter case of keywords gone."""
+    return to_sql(tree)

@@ -1,0 +1,1 @@
+"""``SELECT WITH PTR``: propose, test, release."""

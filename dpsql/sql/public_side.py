@@ -1,0 +1,73 @@
+"""The public side of a statement: what runs over releases and public tables only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+import pyarrow as pa
+from sqlglot import exp
+
+from dpsql.plan import Block, Renamed
+from dpsql.sql.expressions.types import Type
+from dpsql.sql.parse.dialect import table_named
+
+Schema = Sequence[tuple[str, str]]
+
+
+class Finish(Protocol):
+    """The embedded DuckDB that holds nothing private."""
+
+    def describe(
+        self, sql: str, relations: Mapping[str, Schema], public: Iterable[str] = ()
+    ) -> list[tuple[str, str]]:
+        """Names and SQL types of a query's columns, bound against empty relations.
+
+        Raises:
+            BindError: the query does not fit them.
+        """
+        ...
+
+    def finish(self, sql: str, relations: Mapping[str, pa.Table], public: Iterable[str] = ()) -> pa.Table:
+        """Runs a query over released relations and public tables."""
+        ...
+
+    def keep(self, sql: str, public: Iterable[str] = ()) -> pa.Table:
+        """The same over public tables alone, for a query that always gives the same rows: they may be kept."""
+        ...
+
+
+def schemas(blocks: Iterable[Block]) -> dict[str, Schema]:
+    return {block.name: block.columns for block in blocks}
+
+
+def public_columns(
+    finish: Finish, sql: str, blocks: Iterable[Block], public: Iterable[str]
+) -> list[tuple[str, Type]]:
+    """Names and types of a public query over the releases of these blocks and these public tables."""
+    return [(name, Type.parse(kind)) for name, kind in finish.describe(sql, schemas(blocks), public)]
+
+
+def renamed(tree: exp.Expr, blocks: Sequence[Block]) -> tuple[Renamed, ...] | None:
+    """The output columns, where a statement only gives one release's columns other names; None where it does more."""
+    if not isinstance(tree, exp.Select) or len(blocks) != 1:
+        return None
+    source = tree.args.get("from_")
+    clauses = [key for key, value in tree.args.items() if value and key not in ("expressions", "from_")]
+    if clauses or source is None or source.this != table_named(blocks[0].name):
+        return None
+    kinds = dict(blocks[0].columns)
+    found = []
+    for item in tree.expressions:
+        node = item.unalias()
+        target = None
+        while isinstance(node, exp.Cast) and not node.args.get("safe"):
+            kind = node.to.sql(dialect="duckdb")
+            if target not in (None, kind):
+                return None
+            target, node = kind, node.this
+        if not isinstance(node, exp.Column) or node.name not in kinds or not item.alias_or_name:
+            return None
+        found.append(Renamed(item.alias_or_name, node.name, target or kinds[node.name]))
+    names = [column.name.lower() for column in found]
+    return tuple(found) if len(set(names)) == len(names) else None

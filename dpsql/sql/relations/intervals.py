@@ -1,0 +1,237 @@
+"""Intervals of output columns, and GoogleSQL's JSON report: what a release shows besides its numbers.
+
+Intervals on their way up: from a private block through CTEs, subqueries and joins above it, where a column only goes on.
+
+The ends of an interval stand in columns beside the released number. What is above a block is public SQL that knows nothing
+of them, so they are added to each SELECT on the way. That is done only where nobody can see it: not below a star, DISTINCT,
+a set operation or whatever else takes all columns that there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from dpsql.sql.parse.dialect import expression_of, to_sql
+from dpsql.sql.relations.relation import column, fold
+
+_DOUBLE = exp.DataType.build("DOUBLE", dialect="duckdb")
+
+
+def interval_of(node: exp.Expr, known: Mapping[str, object]) -> tuple[exp.Expr, exp.Expr] | None:
+    """The ends of an output's interval: the same expression over the ends of its one aggregate, where that is monotone."""
+    columns = list(node.find_all(exp.Column))
+    if len(columns) != 1 or columns[0].name not in known:
+        return None
+    name = columns[0].name
+    return ends_of(node, column(f"{name}__low"), column(f"{name}__high"))
+
+
+def ends_of(node: exp.Expr, low: exp.Expr, high: exp.Expr) -> tuple[exp.Expr, exp.Expr] | None:
+    """The expression over each end of its one column's interval; None where it may turn them round."""
+    if not _monotone(node):
+        return None
+    ends = []
+    for end in (low, high):
+        copy = node.copy()
+        target = next(iter(copy.find_all(exp.Column)))
+        if target is copy:
+            copy = end
+        else:
+            target.replace(end)
+        ends.append(exp.Cast(this=copy, to=_DOUBLE.copy()))
+    return ends[0], ends[1]
+
+
+def _monotone(node: exp.Expr) -> bool:
+    if isinstance(node, exp.Column):
+        return True
+    if isinstance(node, exp.Paren | exp.Cast | exp.Round):
+        return _monotone(node.this)
+    if isinstance(node, (exp.Add, exp.Greatest | exp.Least)):
+        rest = [c for c in node.iter_expressions() if not isinstance(c, exp.Literal)]
+        return len(rest) == 1 and _monotone(rest[0])
+    if isinstance(node, exp.Sub | exp.Div):
+        return isinstance(node.expression, exp.Literal) and _monotone(node.this)
+    return False
+
+
+def json_report(name: str, confidence: float) -> exp.Expr:
+    value, low, high = (to_sql(column(f"{name}{end}")) for end in ("", "__low", "__high"))
+    text = (
+        f"to_json({{'result': {{'value': {value}, 'noise_confidence_interval': {{'lower_bound': {low}, "
+        f"'upper_bound': {high}, 'confidence_level': {confidence}}}}}}})"
+    )
+    return expression_of(text)
+
+
+Ends = tuple[str, exp.Expr, exp.Expr]
+"""An output column, and the ends of its interval."""
+
+META = "dpsql_intervals"
+
+
+def carried_intervals(tree: exp.Expr, below: bool = True) -> list[Ends]:
+    """The intervals of a statement's columns; the SELECTs below are made to show what is needed for that.
+
+    With ``below`` False only the statement's own: levels of confidence differ, and the display knows one.
+    """
+    if not isinstance(tree, exp.Select) or tree.args.get("distinct"):
+        return []
+    own: list[Ends] = tree.meta.get(META) or []
+    if (
+        own
+        or not below
+        or not any(META in select.meta for select in tree.find_all(exp.Select))
+        or tree.find(exp.Pivot)
+    ):
+        return own
+    carrier = _Carrier(tree)
+    for select in reversed(list(tree.find_all(exp.Select))):  # the innermost first
+        carrier.spell_star(select)
+    return carrier.of(tree)
+
+
+@dataclass
+class _Carrier:
+    """One statement. ``shown`` are the columns of ends that a SELECT has been given already."""
+
+    tree: exp.Select
+    shown: dict[tuple[int, str], tuple[str, str, str]] = field(default_factory=dict)
+
+    def of(self, select: exp.Select) -> list[Ends]:
+        """The ends of a SELECT's own columns, in terms of its FROM."""
+        if select.args.get("distinct"):
+            return []
+        if META in select.meta:
+            return list(select.meta[META])
+        if select.args.get("group") or select.args.get("from_") is None or select.args.get("laterals"):
+            return []
+        sources = self._sources(select)
+        merged = {
+            fold(name.name)
+            for join in select.args.get("joins") or []
+            for name in join.args.get("using") or []
+        }
+        found: list[Ends] = []
+        for item in select.expressions:
+            names = {id(node): node for node in item.find_all(exp.Column)}
+            if len(names) != 1 or item.find(exp.Query) is not None:
+                continue
+            (node,) = names.values()
+            alias = self._alias(node, sources, merged)
+            if alias is None:
+                continue
+            exposed = self._exposed(sources[alias], node.name)
+            if exposed is None:
+                continue
+            real, *pair = exposed
+            ends = ends_of(item.unalias(), *(column(name, alias or None) for name in pair))
+            if ends is not None:
+                found.append((real if item is node else item.alias_or_name, *ends))
+        return found
+
+    def _sources(self, select: exp.Select) -> dict[str, exp.Select]:
+        """The SELECTs that stand in FROM and JOIN, by alias; only those that may be given columns."""
+        found: dict[str, exp.Select] = {}
+        for place in [select.args["from_"], *(select.args.get("joins") or [])]:
+            node = place.this
+            body = self._body(node)
+            if body is not None and _by_name(node, select):
+                found[node.alias_or_name] = body
+        return found
+
+    def _body(self, node: exp.Expr) -> exp.Select | None:
+        if isinstance(node, exp.Subquery):
+            return (
+                node.this
+                if isinstance(node.this, exp.Select) and not node.this.args.get("distinct")
+                else None
+            )
+        if not isinstance(node, exp.Table) or node.args.get("db"):
+            return None
+        ctes = [cte for cte in self.tree.find_all(exp.CTE) if fold(cte.alias) == fold(node.name)]
+        if len(ctes) != 1 or ctes[0].args["alias"].args.get("columns"):
+            return None
+        body = ctes[0].this
+        recursive = ctes[0].parent is not None and ctes[0].parent.args.get("recursive")
+        if recursive or not isinstance(body, exp.Select) or body.args.get("distinct"):
+            return None
+        users = [t for t in self.tree.find_all(exp.Table) if fold(t.name) == fold(node.name)]
+        return body if all(_by_name(user, user.find_ancestor(exp.Select)) for user in users) else None
+
+    def spell_star(self, select: exp.Select) -> None:
+        """Writes ``SELECT * FROM one`` as its columns by name, where those are known."""
+        from_ = select.args.get("from_")
+        star = select.expressions[0] if len(select.expressions) == 1 else None
+        if not isinstance(star, exp.Star) or any(star.args.values()) or from_ is None:
+            return
+        if select.args.get("joins") or select.args.get("laterals"):
+            return
+        node = from_.this
+        body: exp.Expr | None = node.this if isinstance(node, exp.Subquery) else None
+        if isinstance(node, exp.Table) and not node.args.get("db"):
+            ctes = [cte for cte in self.tree.find_all(exp.CTE) if fold(cte.alias) == fold(node.name)]
+            body = ctes[0].this if len(ctes) == 1 and not ctes[0].args["alias"].args.get("columns") else None
+        alias = node.args.get("alias")
+        if (
+            not isinstance(body, exp.Select)
+            or not node.alias_or_name
+            or (alias and alias.args.get("columns"))
+        ):
+            return
+        names = [item.alias_or_name for item in body.expressions]
+        plain = all(names) and not any(item.is_star for item in body.expressions)
+        if plain and len({fold(name) for name in names}) == len(names):
+            spelled = [exp.alias_(column(n, node.alias_or_name), n, quoted=True) for n in names]
+            select.set("expressions", spelled)
+
+    def _alias(self, node: exp.Expr, sources: dict[str, exp.Select], merged: set[str]) -> str | None:
+        """The source that a column comes from, where that is certain."""
+        assert isinstance(node, exp.Column)
+        if node.table:
+            return next((alias for alias in sources if fold(alias) == fold(node.table)), None)
+        if fold(node.name) in merged:
+            return None
+        having = [
+            alias
+            for alias, body in sources.items()
+            if any(fold(item.alias_or_name) == fold(node.name) for item in body.expressions)
+        ]
+        return having[0] if len(having) == 1 else None
+
+    def _exposed(self, body: exp.Select, name: str) -> tuple[str, str, str] | None:
+        """A column's name as it is shown, and the names of those in which the SELECT shows its ends."""
+        key = (id(body), fold(name))
+        if key not in self.shown:
+            ends = next((e for e in self.of(body) if fold(e[0]) == fold(name)), None)
+            if ends is None:
+                return None
+            pair = (f"dpsql_low_of_{ends[0]}", f"dpsql_high_of_{ends[0]}")
+            for shown, node in zip(pair, ends[1:], strict=True):
+                body.select(exp.alias_(node.copy(), shown, quoted=True), copy=False)
+            self.shown[key] = (ends[0], *pair)
+        return self.shown[key]
+
+
+def _by_name(source: exp.Expr, select: exp.Select | None) -> bool:
+    """Whether a SELECT takes from what stands in its FROM only the columns that it names."""
+    if select is None or any(source.args.get(key) for key in ("pivots", "sample")):
+        return False
+    if source.args.get("alias") and source.args["alias"].args.get("columns"):
+        return False
+    if any(join.args.get("method") for join in select.args.get("joins") or []):
+        return False  # NATURAL, POSITIONAL: they look at all columns
+    names = {fold(source.alias_or_name), fold(source.name)}
+    for item in select.find_all(exp.Star, exp.Columns, exp.Column):
+        if isinstance(item, exp.Column):
+            if not item.table and fold(item.name) in names:
+                return False  # a whole row as a value
+            continue
+        of = item.parent.table if isinstance(item.parent, exp.Column) else ""
+        if isinstance(item.parent, exp.Count) or (of and fold(of) != fold(source.alias_or_name)):
+            continue
+        return False
+    return True

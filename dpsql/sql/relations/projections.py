@@ -1,0 +1,298 @@
+"""Queries that keep private rows: filters, projections, UNION ALL. The unit is carried along, unseen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from dpsql.errors import BindError, PrivacyError, did_you_mean
+from dpsql.sql.expressions.coercion import need
+from dpsql.sql.expressions.lengths import length_of
+from dpsql.sql.expressions.types import Typed
+from dpsql.sql.normalize import Env
+from dpsql.sql.parse.dialect import span_of
+from dpsql.sql.relations.joins import From
+from dpsql.sql.relations.limits import conjuncts
+from dpsql.sql.relations.relation import (
+    UNIT,
+    Field,
+    Names,
+    Relation,
+    column,
+    fold,
+    meets_exactly,
+    own,
+    places_lost,
+    restated,
+    unit_domain,
+    with_unmatched,
+)
+from dpsql.sql.relations.windows import Windows, first_of_each_unit, partitioned_by_unit, unit_column
+
+if TYPE_CHECKING:
+    from dpsql.sql.relations.context import Binder
+
+
+def keep_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> Relation:
+    """A SELECT that keeps private rows: projections and filters, with the unit carried along unseen.
+
+    Raises:
+        PrivacyError: a clause that would choose rows by other units' rows. BindError: names or types.
+    """
+    qualify = _choice(select, bound)
+    alias = binder.name("rows")
+    alone = len(bound.relations) == 1
+    query = exp.Select()
+    fields: list[Field] = []
+    aliases: dict[str, exp.Expr] = {}
+    windows = Windows(binder, bound, env)
+    pairs: list[tuple[exp.Expr, exp.Expr]] = []
+    conditions = [*bound.conditions]
+    for place, (name, typed, same) in enumerate(_items(windows, select, aliases)):
+        if any(fold(f.name) == fold(name) for f in fields):
+            raise BindError(
+                f"two columns are called {name}.", span=span_of(select), hint="give one an alias."
+            )
+        query = query.select(exp.alias_(typed.node.copy(), own(place)), copy=False)
+        there = replace(typed, node=column(own(place), alias), constant=False)
+        pairs.append((typed.node, there.node))
+        fields.append(
+            Field(name, there)
+            if same is None
+            else Field(
+                name, there, same.is_unit, False, False, same.anchors, same.key and alone, same.optional
+            )
+        )
+    if bound.unit is not None:
+        query = query.select(exp.alias_(bound.unit.copy(), UNIT), copy=False)
+    query = query.from_(bound.source.copy(), copy=False)
+    for join in bound.joins:
+        query = query.join(join.copy(), copy=False)
+    if select.args.get("where"):
+        inner = with_aliases(select.args["where"].this, aliases, bound.names)
+        _no_window(inner)
+        holds = binder.expression(inner, bound.names, env)[0].node
+        conditions += conjuncts(holds)
+        query = query.where(holds, copy=False)
+    kept = None
+    if qualify is not None:
+        inner, scope = windows.read(with_aliases(qualify, aliases, bound.names))
+        typed = binder.expression(inner, scope, env)[0]
+        need(typed, qualify, ("BOOLEAN",), "a condition is needed")
+        kept = typed.node
+    query = windows.below(query, kept)
+    unit = None if bound.unit is None else column(UNIT, alias)
+    tables = tuple(dict.fromkeys(t for r in bound.relations for t in r.tables))
+    relation = Relation(
+        alias, alias, tuple(fields), query.subquery(exp.to_identifier(alias), copy=False), True, unit, tables,
+        bound.inputs, bound.row_level, None if bound.row_level else bound.max_rows, unit_type=bound.unit_type,
+        per_unit=qualify is not None and first_of_each_unit(qualify, bound), fan_out=bound.fan_out,
+        conditions=restated(conditions, pairs),
+    )  # fmt: skip
+    values = [value for value, _ in pairs]
+    return with_unmatched(relation, bound.unmatched, places_lost(bound.relations), values, conditions)
+
+
+def _choice(select: exp.Select, bound: From) -> exp.Expr | None:
+    """The condition that QUALIFY or DISTINCT ON make, where they choose among the rows of one unit."""
+    distinct, qualify = select.args.get("distinct"), select.args.get("qualify")
+    on = distinct.args.get("on") if distinct is not None else None
+    for key, what in (("limit", "LIMIT"), ("offset", "OFFSET")):
+        if select.args.get(key):
+            raise PrivacyError(
+                f"{what} below the aggregation would choose rows by other people's rows.",
+                span=span_of(select.args[key]) or span_of(select),
+                hint="aggregate first; the answer may be ordered and cut freely.",
+            )
+    if distinct is not None and on is None:
+        unit = unit_column(bound)
+        raise PrivacyError(
+            "DISTINCT below the aggregation would make one row of several people's.",
+            span=span_of(distinct) or span_of(select),
+            hint=f"keep the unit, as in SELECT DISTINCT {unit}, ..., or write COUNT(DISTINCT x)."
+            if unit is not None
+            else "aggregate first, or write COUNT(DISTINCT x).",
+        )
+    if distinct is not None and on is not None:
+        # One row for each value: the first in its order, which is what row_number() = 1 says.
+        if qualify is not None:
+            raise BindError("DISTINCT ON and QUALIFY exclude each other here.", span=span_of(on))
+        keys = list(on.expressions) if isinstance(on, exp.Tuple) else [on]
+        order = select.args.get("order")
+        window = exp.Window(
+            this=exp.RowNumber(), partition_by=[exp_key.copy() for exp_key in keys],
+            order=order.copy() if order is not None else None, over="OVER",
+        )  # fmt: skip
+        if not partitioned_by_unit(window, bound):
+            unit = unit_column(bound)
+            raise PrivacyError(
+                "DISTINCT ON below the aggregation would choose rows by other people's rows.",
+                span=span_of(on),
+                hint=f"write DISTINCT ON ({unit}), or aggregate first."
+                if unit is not None
+                else "aggregate first.",
+            )
+        return exp.EQ(this=window, expression=exp.Literal.number(1))
+    return qualify.this if qualify is not None else None
+
+
+def _no_window(node: exp.Expr) -> None:
+    own = (n for n in node.walk(prune=lambda n: isinstance(n, exp.Query)) if isinstance(n, exp.Window))
+    window = next(own, None)
+    if window is not None:
+        raise BindError(
+            "a window function can't stand in WHERE.", span=span_of(window), hint="write QUALIFY."
+        )
+
+
+def with_aliases(node: exp.Expr, aliases: Mapping[str, exp.Expr], names: Names) -> exp.Expr:
+    """The expression with what the SELECT list calls by a name in place of that name, as DuckDB reads it."""
+    if not aliases:
+        return node
+    holder = exp.Paren(this=node.copy())
+    for found in list(holder.find_all(exp.Column)):
+        if isinstance(found.this, exp.Star) or found.table or found.find_ancestor(exp.Query) is not None:
+            continue
+        meant = aliases.get(fold(found.name))
+        if meant is not None and names.known(found) is None:
+            found.replace(exp.Paren(this=meant.copy()))
+    inner: exp.Expr = holder.this
+    return inner
+
+
+Item = tuple[str, Typed, "Field | None"]
+"""A column of the SELECT list: its name, its value, and the column that it is, if it is one."""
+
+
+def _items(windows: Windows, select: exp.Select, aliases: dict[str, exp.Expr]) -> list[Item]:
+    """The SELECT list; ``aliases`` is filled with what it calls by a name."""
+    binder, bound, env = windows.binder, windows.bound, windows.env
+    items: list[Item] = []
+    for item in select.expressions:
+        if item.is_star:
+            items += star_columns(item, bound, binder, env)
+            continue
+        inner = with_aliases(item.unalias(), aliases, bound.names)
+        same = bound.names.known(inner)
+        node, scope = windows.read(inner)
+        items.append(
+            (item.alias_or_name or binder.name("column"), binder.expression(node, scope, env)[0], same)
+        )
+        if isinstance(item, exp.Alias):
+            aliases[fold(item.alias)] = inner
+    return items
+
+
+def star_columns(item: exp.Expr, bound: From, binder: Binder, env: Env) -> list[Item]:
+    """The columns that ``*`` or ``t.*`` stands for, without those it excludes, with those it replaces or renames."""
+    star = item.this if isinstance(item, exp.Column) else item
+    of = item.table if isinstance(item, exp.Column) else ""
+    table = fold(of)
+    if not isinstance(star, exp.Star):
+        raise BindError(
+            "only * and table.* stand for all columns here.", span=span_of(item), hint="name the columns."
+        )
+    out: list[Item] = [] if table else [(f.name, f.typed, f) for f in bound.merged.values()]
+    if table and all(fold(relation.alias) != table for relation in bound.relations):
+        raise BindError(
+            f"there is no table {of} in this FROM.",
+            span=span_of(item),
+            hint=did_you_mean(of, [r.alias for r in bound.relations]),
+        )
+    merged = set(bound.merged)
+    for alias, f in bound.names.fields():
+        if fold(alias) == table or (not table and fold(f.name) not in merged):
+            out.append((f.name, f.typed, f))
+    changes = {
+        key: {fold(_named(node)): node for node in star.args.get(key) or []}
+        for key in ("except_", "replace", "rename")
+    }
+    here = {fold(name) for name, _, _ in out}
+    for nodes in changes.values():
+        for name, node in nodes.items():
+            if name not in here:
+                raise BindError(
+                    f"there is no column {_named(node)} among these.",
+                    span=span_of(node),
+                    hint=did_you_mean(_named(node), [shown for shown, _, _ in out]),
+                )
+    found: list[Item] = []
+    for name, typed, same in out:
+        key = fold(name)
+        if key in changes["except_"]:
+            continue
+        if key in changes["replace"]:
+            node = changes["replace"][key].unalias()
+            typed, same = binder.expression(node, bound.names, env)[0], bound.names.known(node)
+        renamed = changes["rename"].get(key)
+        found.append((renamed.alias if renamed is not None else name, typed, same))
+    return found
+
+
+def _named(node: exp.Expr) -> str:
+    """The column that EXCLUDE, REPLACE or RENAME speaks of: the old name in (a AS b) of RENAME, the new one of REPLACE."""
+    return str(node.this.name if isinstance(node, exp.Alias) and isinstance(node.parent, exp.Star) and node.arg_key == "rename"
+               else node.alias_or_name)  # fmt: skip
+
+
+def columns_renamed(relation: Relation, names: list[str], place: exp.Expr) -> Relation:
+    """``(SELECT ...) AS v(a, b)``: the first columns under other names. What they are goes with them, by position."""
+    span = span_of(place.args.get("alias"))
+    if len(names) > len(relation.fields):
+        raise BindError(f"there are {len(names)} names for {len(relation.fields)} columns.", span=span)
+    names = [*names, *(f.name for f in relation.fields[len(names) :])]
+    if len({fold(name) for name in names}) < len(names):
+        raise BindError("two columns have one name.", span=span, hint="give each its own.")
+    fields = tuple(replace(f, name=name) for name, f in zip(names, relation.fields, strict=True))
+    return replace(relation, fields=fields)
+
+
+def union_all(left: Relation, right: Relation, tree: exp.Expr, alias: str) -> Relation:
+    if left.row_level or right.row_level or left.unit is None or right.unit is None:
+        raise PrivacyError("rows that are their own unit can't be put together.", span=span_of(tree))
+    kinds = (left.unit_type, right.unit_type)
+    alike = kinds[0] is not None and kinds[1] is not None and meets_exactly(kinds[0], kinds[1])
+    if not alike or {unit_domain(t) for t in left.tables} != {unit_domain(t) for t in right.tables}:
+        raise PrivacyError("the two sides have different privacy units.", span=span_of(tree))
+    if len(left.fields) != len(right.fields):
+        raise BindError("the two sides of UNION ALL have different numbers of columns.", span=span_of(tree))
+    fields, halves = [], [exp.Select(), exp.Select()]
+    for place, (mine, other) in enumerate(zip(left.fields, right.fields, strict=True)):
+        if mine.typed.type.kind != other.typed.type.kind or mine.is_unit != other.is_unit:
+            raise PrivacyError(
+                f"{mine.name} is not the same kind of column on both sides.",
+                span=span_of(tree),
+                hint="put the same columns, and the privacy unit, in the same places.",
+            )
+        bounds = None
+        if mine.typed.bounds is not None and other.typed.bounds is not None:
+            bounds = mine.typed.bounds.union(other.typed.bounds)
+        typed = replace(mine.typed, node=column(own(place), alias), bounds=bounds, values=None)
+        if mine.typed.type.kind in ("TEXT", "LIST"):
+            sides = (mine.typed, other.typed)
+            longest = max(length_of(side) for side in sides)
+            sure = all(side.length is not None and not side.unchecked for side in sides)
+            typed = replace(typed, length=longest, unchecked=not sure)
+        anchors, optional = mine.anchors & other.anchors, mine.optional or other.optional
+        lost = all(f.lost or side.unmatched is None for f, side in ((mine, left), (other, right)))
+        fields.append(replace(mine, typed=typed, anchors=anchors, key=False, optional=optional, lost=lost))
+        for half, f in zip(halves, (mine, other), strict=True):
+            half.select(exp.alias_(f.typed.node.copy(), own(place)), copy=False)
+    for half, side in zip(halves, (left, right), strict=True):
+        assert side.unit is not None
+        half.select(exp.alias_(side.unit.copy(), UNIT), copy=False)
+        half.from_(side.source.copy(), copy=False)
+    source = exp.union(halves[0], halves[1], distinct=False, copy=False).subquery(
+        exp.to_identifier(alias), copy=False
+    )
+    tables = tuple(dict.fromkeys((*left.tables, *right.tables)))
+    inputs = tuple(dict.fromkeys((*left.inputs, *right.inputs)))
+    known = [side.max_rows for side in (left, right)]
+    rows = None if None in known else sum(r for r in known if r is not None)
+    return Relation(
+        alias, alias, tuple(fields), source, True, column(UNIT, alias), tables, inputs, rows_bound=rows,
+        unit_type=left.unit_type, fan_out=max(left.fan_out, right.fan_out), unmatched=left.unmatched or right.unmatched,
+    )  # fmt: skip

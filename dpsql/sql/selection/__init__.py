@@ -1,0 +1,1 @@
+"""``ABOVE_THRESHOLD`` and ``EXPMECH`` over candidates, and thresholds that stay open."""

@@ -1,0 +1,159 @@
+"""DECLARE alarm ABOVE_THRESHOLD ...; SELECT WITH alarm ...; CLOSE alarm."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from dpsql import plan
+from dpsql.errors import BindError, BudgetExceeded, Error, PrivacyError
+from dpsql.mechanisms.fast.candidate_scores import ORD
+from dpsql.mechanisms.selection.above_threshold import Noise, Probe, split
+from dpsql.privacy.events import SparseVector
+from dpsql.sql.exact.exact_query import bounded_rows
+from dpsql.sql.parse.dialect import span_of, to_sql
+from dpsql.sql.parse.options import Options, Readers, epsilon_value, number, take_mode, truth, whole
+from dpsql.sql.parse.statements import Statement
+from dpsql.sql.relations.catalog import Catalog
+from dpsql.sql.relations.joins import From
+from dpsql.sql.relations.privacy_unit import protected
+from dpsql.sql.relations.relation import column
+from dpsql.sql.selection.candidates import statistic_sql
+from dpsql.sql.selection.score import CANDIDATE, RowNames, bind_statistic
+
+if TYPE_CHECKING:
+    from dpsql.sql.normalize import Env
+    from dpsql.sql.relations.context import Binder
+
+OPTIONS: Readers = {"epsilon": epsilon_value, "max_hits": whole, "refresh": truth}
+PROBE_OPTIONS: Readers = {"max_rows_contributed": whole}
+
+
+@dataclass
+class Declaration:
+    """A declared threshold: what it is, and once it is open, how to put a question to it."""
+
+    name: str
+    threshold: Fraction
+    epsilon1: Fraction
+    epsilon2: Fraction
+    max_hits: int
+    refresh: bool
+    ask: Callable[[int, int, int], bool] | None = field(default=None, repr=False)
+    closed: bool = False
+
+    @property
+    def event(self) -> SparseVector:
+        """What DECLARE reserves."""
+        return SparseVector(self.epsilon1, self.epsilon2, self.max_hits, None, self.refresh)
+
+    def sentences(self, confidence: float = 0.95) -> tuple[str, ...]:
+        """For EXPLAIN: before any question is known, in units of what one privacy unit may move its statistic by."""
+        noise = Noise(1, self.epsilon1, self.epsilon2, self.max_hits, monotone=False, refresh=self.refresh)
+        kind = "a fresh threshold for each round" if self.refresh else "one noisy threshold"
+        return (
+            f"Open the threshold {self.name}: statistics that are asked for one after another are compared with "
+            f"{float(self.threshold):g}, by {kind} that stays in memory (ε={float(self.epsilon1 + self.epsilon2):g}, "
+            f"at most {self.max_hits} hit{'s' if self.max_hits > 1 else ''}).",
+            f"A comparison is right beyond {noise.reach(confidence, 1):.4g} times what one privacy unit may move its "
+            f"statistic by, at {confidence:.0%}.",
+            "CLOSE, the last hit or the end of the session settles it: hits that were not found are not paid for "
+            + ("under any accountant." if self.refresh else "under basic composition."),
+        )
+
+    def put(self, value: int, threshold: int, sensitivity: int) -> bool:
+        """Asks; raises BindError when the threshold is not open."""
+        if self.ask is None:
+            raise BindError(f"the threshold {self.name} is closed.", hint="DECLARE it again.")
+        return self.ask(value, threshold, sensitivity)
+
+
+def bind_declare(statement: Statement, catalog: Catalog) -> Declaration:
+    """Raises BindError for options that don't fit; nothing is reserved yet."""
+    select = statement.tree
+    assert isinstance(select, exp.Select)
+    try:
+        return _declaration(statement, select.copy(), catalog)
+    except Error as error:
+        raise error.located(statement.text) from None
+
+
+def _declaration(statement: Statement, select: exp.Select, catalog: Catalog) -> Declaration:
+    options = take_mode(select, lambda mode: OPTIONS) or Options("ABOVE_THRESHOLD", {}, {})
+    if len(select.expressions) != 1:
+        raise BindError(
+            "DECLARE needs one threshold.",
+            span=statement.span,
+            hint="write DECLARE alarm ABOVE_THRESHOLD 100.",
+        )
+    threshold = number(select.expressions[0], "the threshold")
+    budget = catalog.policy.budget
+    epsilon = options.get("epsilon", budget.default_epsilon)
+    if epsilon is None:
+        raise PrivacyError(
+            "this needs an epsilon.", span=statement.span, hint="write OPTIONS (epsilon = 1, max_hits = 3)."
+        )
+    if budget.max_epsilon_per_query is not None and epsilon > budget.max_epsilon_per_query:
+        raise BudgetExceeded(
+            f"this asks for ε={float(epsilon):g}; the policy allows ε={float(budget.max_epsilon_per_query):g} per query.",
+            span=statement.span,
+            hint=f"epsilon = {float(budget.max_epsilon_per_query):g} would fit.",
+        )
+    if statement.name.upper() in ("DP", "DIFFERENTIAL_PRIVACY", "PTR", "SUBSAMPLE"):
+        raise BindError(
+            f"{statement.name} is a mode of its own.",
+            span=statement.span,
+            hint="give the threshold another name.",
+        )
+    hits = options.get("max_hits", 1)
+    first, second = split(epsilon, 1 if options.get("refresh") else hits, monotone=False)
+    return Declaration(statement.name, threshold, first, second, hits, bool(options.get("refresh")))
+
+
+def probe_block(binder: Binder, select: exp.Select, bound: From, options: Options, env: Env) -> None:
+    """Binds SELECT WITH <a declared threshold> in place: one statistic, answered TRUE or FALSE."""
+    declared: Declaration = binder.thresholds[options.mode.lower()]
+    if declared.closed:
+        raise BindError(
+            f"the threshold {declared.name} is closed.",
+            span=span_of(options.mode_node),
+            hint="DECLARE it again.",
+        )
+    for key in ("group", "having", "qualify", "distinct"):
+        if select.args.get(key):
+            raise PrivacyError("a threshold is asked about one number.", span=span_of(select.args[key]))
+    if len(select.expressions) != 1:
+        raise BindError("a threshold is asked about one statistic.", span=span_of(select.expressions[0]))
+    item = select.expressions[0]
+    names = RowNames(tuple(bound.relations), dict(bound.merged))
+    statistic = bind_statistic(item.unalias(), names)
+    where = select.args.get("where")
+    condition = to_sql(binder.expression(where.this, bound.names, env)[0].node) if where is not None else None
+    rows = 1 if bound.row_level else options.get("max_rows_contributed", bound.max_rows)
+    if rows is None:
+        raise PrivacyError(
+            f"nothing bounds how many rows of {bound.subject} one privacy unit has.",
+            span=span_of(item),
+            hint=f"write SELECT WITH {declared.name} OPTIONS (max_rows_contributed = 10) ...",
+        )
+    text = bounded_rows(bound, condition, (), dict(names.values) or {"one": "1"}, rows, None)
+    query = statistic_sql(
+        text, f"(SELECT 0 AS {ORD}) AS one", (), CANDIDATE, list(statistic.terms), statistic.constant
+    )
+    name = binder.name("block")
+    threshold = math.ceil(declared.threshold * statistic.steps)  # a count is above 2.5 from 3 on
+    operator = Probe(
+        query, threshold, statistic.sensitivity * rows, declared.name, declared.event, declared.put
+    )
+    inputs = tuple(dict.fromkeys((*bound.inputs, *binder.lent_inputs)))
+    binder.blocks.append(plan.Block(name, operator, (("above", "BOOLEAN"),), inputs, protected(bound, rows)))
+    for key in ("joins", "where", "order", "limit"):
+        select.set(key, None)
+    select.set("from_", exp.From(this=exp.to_table(name)))
+    label = item.alias if isinstance(item, exp.Alias) else declared.name
+    select.set("expressions", [exp.alias_(column("above"), label, quoted=True)])

@@ -1,0 +1,1 @@
+"""``SELECT WITH SUBSAMPLE``: its block, and the queries of its subsample blocks."""

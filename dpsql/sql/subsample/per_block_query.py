@@ -1,0 +1,342 @@
+"""A query that can't be lifted, for one subsample block after another: over that block's rows and public relations.
+
+Each private table in it is replaced by the rows of the block, read beforehand; nothing else is within its reach. So
+whatever it computes is a function of the block, and a unit, being in one block, moves one result. It may fail there: a
+failure is the block's result like any other. What is refused is what reaches elsewhere (files, settings, clocks, random
+numbers), by a list of what may stand in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from dpsql.errors import BindError, PrivacyError
+from dpsql.mechanisms.subsample.blocks import Rows
+from dpsql.sql.expressions import total_expressions
+from dpsql.sql.expressions.functions import ALIASES, DATE_PARTS, FUNCTIONS, NOT_LISTED, SHAPES
+from dpsql.sql.expressions.order_independent import one_face
+from dpsql.sql.expressions.types import Type, Typed
+from dpsql.sql.normalize import fresh_names, label_of
+from dpsql.sql.parse.dialect import parse_fragment, span_of, to_sql, without_modes
+from dpsql.sql.parse.options import call_of
+from dpsql.sql.public_side import Schema, schemas
+from dpsql.sql.relations.joins import lent
+from dpsql.sql.relations.privacy_unit import whole_unit
+from dpsql.sql.relations.relation import Field, Relation, column, fold, own
+
+if TYPE_CHECKING:
+    from dpsql.sql.normalize import Env
+    from dpsql.sql.relations.context import Binder
+
+Place = Callable[[Relation, exp.Expr | None], str]
+"""SQL of something about a private row, from its relation and its privacy unit."""
+
+_STRUCTURE = (
+    "Select", "Subquery", "Union", "Except", "Intersect", "From", "Join", "Where", "Group", "Having", "Qualify", "Order",
+    "Ordered", "Limit", "Offset", "Window", "WindowSpec", "Alias", "Identifier", "TableAlias", "Table", "Star",
+    "Distinct", "Filter", "WithinGroup", "With", "CTE", "Tuple", "Values", "Exists", "Unnest", "Cube", "Rollup",
+    "GroupingSets", "Interval", "Var", "IgnoreNulls", "RespectNulls", "Array", "DataType", "DataTypeParam", "Column",
+)  # fmt: skip
+_AGGREGATES = (
+    "Count", "Sum", "Avg", "Min", "Max", "Median", "Variance", "VariancePop", "Stddev", "StddevPop", "StddevSamp",
+    "PercentileCont", "PercentileDisc", "Quantile", "Mode", "CountIf", "Corr", "CovarPop", "CovarSamp", "ArgMax", "ArgMin",
+    "RegrSlope", "RegrIntercept", "RegrR2", "RegrCount", "RegrAvgx", "RegrAvgy", "RegrSxx", "RegrSyy", "RegrSxy",
+    "Kurtosis", "Skewness", "ArrayAgg", "GroupConcat", "First", "Last", "AnyValue", "LogicalAnd", "LogicalOr",
+    "BitwiseAndAgg", "BitwiseOrAgg", "BitwiseXorAgg", "ApproxDistinct",
+)  # fmt: skip
+_WINDOWS = (
+    "RowNumber", "Rank", "DenseRank", "PercentRank", "CumeDist", "Ntile", "Lag", "Lead", "FirstValue", "LastValue",
+    "NthValue",
+)  # fmt: skip
+_LISTS = ("ArraySort", "ArrayDistinct", "ArrayMax", "ArrayMin")
+_NAMED = frozenset({
+    *FUNCTIONS, *ALIASES, *DATE_PARTS, "histogram", "entropy", "mad", "product", "sem", "geomean", "fsum", "favg",
+    "kahan_sum", "list_sort", "list_reverse_sort", "list_distinct", "list_unique", "list_sum", "list_avg", "list_min",
+    "list_max", "list_median", "list_mode", "kurtosis_pop", "regr_count", "regr_avgx", "regr_avgy", "any_value", "list",
+    "max_by", "min_by", "arg_max", "arg_min", "argmax", "argmin", "mean", "count_if", "percentile_cont",
+    "percentile_disc", "quantile_cont", "quantile_disc", "approx_quantile",
+})  # fmt: skip
+_CLASSES: frozenset[type] = frozenset(
+    {
+        *total_expressions._HANDLERS,
+        *SHAPES,
+        *(getattr(exp, n) for n in (*_STRUCTURE, *_AGGREGATES, *_WINDOWS, *_LISTS) if hasattr(exp, n)),
+    }
+)
+_FROM_FUNCTIONS = ("range", "generate_series", "unnest")
+# Types that come back from Arrow as they went; others go as text.
+_PLAIN = ("BOOLEAN", "DOUBLE", "TEXT", "DECIMAL", "DATE")
+_AS_TEXT = ("UUID", "INTERVAL", "TIME", "TIMESTAMP", "INTEGER")
+
+
+def _lent_as(kind: Type) -> str | None:
+    """The type in which a column is lent; None when it can't be."""
+    if kind.kind in _PLAIN or kind.sql == "TIMESTAMP":
+        return kind.sql
+    if kind.kind == "INTEGER" and kind.sql not in ("HUGEINT", "UHUGEINT"):
+        return kind.sql
+    if kind.kind == "LIST" and kind.element is not None and _lent_as(kind.element) == kind.element.sql:
+        return kind.sql
+    return "VARCHAR" if kind.kind in _AS_TEXT else None
+
+
+@dataclass
+class Each:
+    """Rewrites one query. ``number`` gives the block of a private row, ``turns`` a join that repeats the rows."""
+
+    binder: Binder
+    env: Env
+    number: Place
+    turns: Place
+    private: list[Relation] = field(default_factory=list)
+    rows: list[Rows] = field(default_factory=list)
+    _names: set[str] | None = None
+
+    def query(self, tree: exp.Select) -> tuple[str, tuple[Field, ...]]:
+        """The SQL for one block, and its outputs.
+
+        Raises:
+            PrivacyError: something in it reaches beyond the block, or it does not give one row.
+            BindError: names or types that don't fit.
+        """
+        tree = tree.copy()
+        tree.set("order", tree.args.get("order") if tree.args.get("limit") else None)
+        for node in tree.walk():
+            _allow(node)
+        for node in list(tree.find_all(exp.Mode, exp.ArgMax, exp.ArgMin)):
+            _smallest(node)
+        _one_row(tree)
+        if not any(node.is_star for node in tree.find_all(exp.Star, exp.Column)) and not any(
+            str(join.args.get("method") or "").upper() == "NATURAL" for join in tree.find_all(exp.Join)
+        ):
+            self._names = {fold(node.name) for node in tree.find_all(exp.Identifier)}
+        labels = [_label(item) for item in tree.expressions]
+        self._visit(tree, {})
+        if not self.rows:
+            raise PrivacyError("a query inside SUBSAMPLE needs private rows.", span=span_of(tree))
+        _one_kind_of_unit(self.private, tree)
+        _one_kind_of_row(self.private, tree)
+        sql = to_sql(tree)
+        try:
+            found = self.binder.finish.describe(sql, self._schemas(), self.binder.public)
+        except BindError as error:
+            raise BindError(f"inside a block: {error.message.partition(': ')[2]}") from None
+        if len(labels) == len(found) and not any(item.is_star for item in tree.expressions):
+            found = [(label or name, kind) for label, (name, kind) in zip(labels, found, strict=True)]
+        names = fresh_names(name for name, _ in found)
+        fields = tuple(
+            Field(name, Typed(column(name), Type.parse(kind)))
+            for name, (_, kind) in zip(names, found, strict=True)
+        )
+        listed = ", ".join(own(place) for place in range(len(names)))
+        return f"SELECT * FROM ({sql}) AS answer({listed})", fields
+
+    def _schemas(self) -> dict[str, Schema]:
+        known: dict[str, Schema] = schemas(self.binder.blocks)
+        given = {
+            i.name: self.binder.finish.describe(i.sql, known, self.binder.public)
+            for i in self.binder.lent_inputs
+        }
+        return {**known, **given, **{r.name: r.columns for r in self.rows}}
+
+    # -- names --------------------------------------------------------------------------------------------------
+
+    def _visit(self, node: exp.Expr, scope: dict[str, str]) -> None:
+        """Gives every table name its meaning: a CTE of this query, rows of the block, or a public relation."""
+        with_ = node.args.get("with_")
+        if with_ is not None:
+            scope = dict(scope)
+            for cte in with_.expressions:
+                name, fresh = fold(cte.alias), self.binder.name("cte")
+                inner = {**scope, name: fresh} if with_.args.get("recursive") else scope
+                self._visit(cte.this, inner)
+                cte.args["alias"].set("this", exp.to_identifier(fresh, quoted=True))
+                scope[name] = fresh
+        for child in list(node.iter_expressions()):
+            if child is with_:
+                continue
+            if isinstance(child, exp.Table):
+                child.replace(self._table(child, scope))
+                for join in child.args.get("joins") or []:
+                    self._visit(join, scope)
+            else:
+                self._visit(child, scope)
+
+    def _table(self, node: exp.Table, scope: dict[str, str]) -> exp.Expr:
+        if not isinstance(node.this, exp.Identifier):
+            return node
+        if node.args.get("db") is not None:
+            raise BindError("tables have one plain name here.", span=span_of(node))
+        alias = node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(node.name, quoted=True))
+        known = scope.get(fold(node.name))
+        if known is not None:
+            made = exp.to_table(known, dialect="duckdb")
+            made.set("alias", alias.copy())
+            return made
+        relation = self._relation(node)
+        if relation is None:
+            return self._public(node, alias)
+        return self._block(relation, alias)
+
+    def _relation(self, node: exp.Table) -> Relation | None:
+        """A private relation, or None where the name is public."""
+        cte = self.env.get(fold(node.name))
+        if cte is not None:
+            return None if cte.private is None else self._named(cte.private)
+        table = self.binder.catalog.find(node.name, span_of(node))
+        if table.public:
+            self.binder.public[table.name] = None
+            return None
+        name = self.binder.name("source")
+        return self.binder.catalog.relation(table, name, name)
+
+    def _named(self, relation: Relation) -> Relation:
+        name = self.binder.name("source")
+        return relation.renamed(name, name)
+
+    def _public(self, node: exp.Table, alias: exp.Expr) -> exp.Expr:
+        plain = exp.Table(this=exp.to_identifier(node.name, quoted=True))
+        query = exp.Select(expressions=[exp.Star()]).from_(plain)
+        relation = self.binder.public_relation(query, self.env, self.binder.name("public"))
+        self.binder.lent_inputs.update(dict.fromkeys(relation.inputs))
+        listed = [exp.alias_(f.typed.node.copy(), f.name, quoted=True) for f in relation.fields]
+        inner = exp.Select(expressions=listed).from_(lent(relation, relation.alias).source)
+        return exp.Subquery(this=inner, alias=alias.copy())
+
+    def _block(self, relation: Relation, alias: exp.Expr) -> exp.Expr:
+        """The block's rows of a private relation; what is asked twice is read once."""
+        self.private.append(relation)
+        items, kept = [f"{self.number(relation, relation.unit)} AS block"], []
+        columns: list[tuple[str, str]] = []
+        for f in relation.fields:
+            kind = _lent_as(f.typed.type)
+            if f.hidden or kind is None or (self._names is not None and fold(f.name) not in self._names):
+                continue
+            name = to_sql(exp.to_identifier(f.name, quoted=True))
+            sql = to_sql(one_face(f.typed).node)  # equals have no order to sort them by
+            back = kind == f.typed.type.sql
+            items.append(f"{sql if back else f'CAST({sql} AS VARCHAR)'} AS {own(len(columns))}")
+            kept.append(f"{name if back else f'CAST({name} AS {f.typed.type.sql})'} AS {name}")
+            columns.append((f.name, kind))
+        if not columns:  # only that there are rows matters
+            items.append(f"TRUE AS {own(0)}")
+            kept, columns = ["present"], [("present", "BOOLEAN")]
+        text = (
+            f"SELECT {', '.join(items)} FROM {to_sql(relation.source)}{self.turns(relation, relation.unit)}"
+        )
+        if relation.unit is not None:
+            text += f" WHERE {to_sql(relation.unit)} IS NOT NULL"
+        name = self.binder.name("rows")
+        self.rows.append(Rows(name, text, tuple(columns)))
+        self.binder.lent_inputs.update(dict.fromkeys(relation.inputs))
+        inner: exp.Expr = parse_fragment(f"SELECT {', '.join(kept)} FROM {name}")
+        return exp.Subquery(this=inner, alias=alias.copy())
+
+
+def _label(item: exp.Expr) -> str:
+    """The name of an output, as the analyst wrote it."""
+    call = None if item.alias else call_of(item)
+    if call is not None:
+        return label_of(call)
+    if item.alias_or_name:
+        return str(item.alias_or_name)
+    return to_sql(without_modes(item.this if isinstance(item, exp.Subquery) else item))
+
+
+def _allow(node: exp.Expr) -> None:
+    """Refuses what is not known to depend on the block's rows alone."""
+    if isinstance(node, exp.Anonymous):
+        name = node.name.lower()
+        if name not in _NAMED and not (
+            isinstance(node.parent, exp.Table) and name in _FROM_FUNCTIONS and _literals(node.expressions)
+        ):
+            why = NOT_LISTED.get(name)
+            raise PrivacyError(
+                f"{name} can't be used inside SUBSAMPLE{f': {why}' if why else ''}.", span=span_of(node)
+            )
+        return
+    if isinstance(node, exp.GenerateSeries):
+        ends = [part for key in ("start", "end", "step") if (part := node.args.get(key)) is not None]
+        if isinstance(node.parent, exp.Table) and _literals(ends):
+            return
+    if type(node) not in _CLASSES:
+        raise PrivacyError(f"{node.sql_name() if isinstance(node, exp.Func) else node.key.upper()} can't be used inside "
+                           "SUBSAMPLE.", span=span_of(node))  # fmt: skip
+    if isinstance(node, exp.Join) and str(node.args.get("method") or "").upper() == "POSITIONAL":
+        raise PrivacyError("rows have no positions to join by.", span=span_of(node))
+    if isinstance(node, exp.Table | exp.Subquery):
+        for key in ("sample", "pivots", "laterals", "version", "when", "hints", "changes"):
+            if node.args.get(key):
+                raise PrivacyError(f"{key.upper()} can't be used inside SUBSAMPLE.", span=span_of(node))
+
+
+def _smallest(node: exp.Expr) -> None:
+    """Among equals the smallest value, as where the query is lifted; else the first of the block's sorted rows."""
+    if (
+        isinstance(node.parent, exp.WithinGroup)
+        or isinstance(node.this, exp.Distinct)
+        or node.find(exp.Order)
+    ):
+        return
+    last = "this" if isinstance(node, exp.Mode) else "expression"
+    ordered = exp.Ordered(this=node.this.copy(), nulls_first=False)
+    node.set(last, exp.Order(this=node.args[last], expressions=[ordered]))
+
+
+def _literals(nodes: list[exp.Expr]) -> bool:
+    return all(
+        isinstance(node, exp.Literal) or (isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal))
+        for node in nodes
+    )
+
+
+def _own(select: exp.Select) -> Iterator[exp.Expr]:
+    for item in select.expressions:
+        yield from item.walk(prune=lambda n: isinstance(n, exp.Query))
+
+
+def _one_row(select: exp.Select) -> None:
+    limit = select.args.get("limit")
+    if limit is not None and isinstance(limit.expression, exp.Literal) and limit.expression.name == "1":
+        return
+    windowed = {id(node.this) for node in _own(select) if isinstance(node, exp.Window)}
+    windowed |= {
+        id(n.this) for n in _own(select) if isinstance(n, exp.Filter | exp.IgnoreNulls) and id(n) in windowed
+    }
+    aggregates = any(isinstance(node, exp.AggFunc) and id(node) not in windowed for node in _own(select))
+    if not select.args.get("group") and (aggregates or select.args.get("from_") is None):
+        return
+    raise PrivacyError(
+        "a query inside SUBSAMPLE must give one row.",
+        span=span_of(select.args.get("group")) or span_of(select.expressions[0]),
+        hint="aggregate to one row, or end with ORDER BY ... LIMIT 1.",
+    )
+
+
+def _one_kind_of_unit(private: list[Relation], tree: exp.Expr) -> None:
+    """Equal units must have equal hashes, or one unit would be in two blocks."""
+    kinds = {("whole" if whole_unit(r) else r.unit_type.sql) for r in private if r.unit_type is not None}
+    if len(kinds) > 1:
+        raise PrivacyError(
+            "the privacy units of these tables have different types.",
+            span=span_of(tree.args["from_"]) if tree.args.get("from_") else None,
+            hint="ask the owner for units of one type, or query the tables one at a time.",
+        )
+
+
+def _one_kind_of_row(private: list[Relation], tree: exp.Expr) -> None:
+    """A row that is its own unit is dealt by all that it says: read twice, with other columns, it would be in two blocks."""
+    kinds: dict[str, tuple[str, ...]] = {}
+    for relation in (r.renamed("same", "same") for r in private if r.unit is None):
+        said = (to_sql(relation.source), *(to_sql(f.typed.node) for f in relation.fields))
+        for table in relation.tables:
+            if kinds.setdefault(table.name, said) != said:
+                raise PrivacyError(
+                    f"each row of {table.name} is a privacy unit, and is read here with other columns than there.",
+                    span=span_of(tree.args.get("from_") or tree.expressions[0]),
+                    hint=f"name {table.name} itself in both places, or ask the owner for a privacy unit column.",
+                )

@@ -1,0 +1,407 @@
+"""Any query, for every subsample block at once: each level groups by the block besides what it groups by itself.
+
+A lifted query carries the number of the block as its first column. Rows get it from the hash of their privacy unit; an
+aggregation keeps it as a key; ORDER BY ... LIMIT chooses within it. What comes out has one row per block wherever the
+query has one row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from dpsql.errors import BindError, PrivacyError
+from dpsql.sql.expressions import total_expressions
+from dpsql.sql.expressions.order_independent import grouped_by, least_face, one_face, steady
+from dpsql.sql.expressions.types import BIGINT, DOUBLE, Type, Typed
+from dpsql.sql.normalize import fresh_names, label_of
+from dpsql.sql.parse.dialect import parse_fragment, span_of, to_sql
+from dpsql.sql.parse.options import Call, call_of
+from dpsql.sql.relations.privacy_unit import holder
+from dpsql.sql.relations.relation import Field, Names, Relation, column, fold, own
+
+if TYPE_CHECKING:
+    from dpsql.sql.normalize import Env
+    from dpsql.sql.relations.context import Binder
+    from dpsql.sql.relations.joins import From
+
+BLOCK = "dpsql_block"
+"""No column of the analyst's is called so, and no name of a level above may be taken for it: it is always qualified."""
+_LARGEST = "1e70"
+"""Numbers beyond this count as missing inside a block: their squares would make some aggregates raise."""
+
+# How an aggregate inside a block is written: number of arguments, and its result (None: the type of the first).
+_NUMERIC = {
+    "AVG": 1, "SUM": 1, "STDDEV": 1, "STDDEV_SAMP": 1, "STDDEV_POP": 1, "VARIANCE": 1, "VAR_POP": 1, "MEDIAN": 1,
+    "QUANTILE_CONT": 2, "QUANTILE_DISC": 2, "CORR": 2, "COVAR_POP": 2, "COVAR_SAMP": 2, "REGR_SLOPE": 2,
+    "REGR_INTERCEPT": 2, "REGR_R2": 2, "REGR_COUNT": 2, "REGR_AVGX": 2, "REGR_AVGY": 2,
+}  # fmt: skip
+_COUNTS = ("COUNT(", "REGR_COUNT(")
+_ANY = {"MIN": 1, "MAX": 1, "MODE": 1, "ARG_MAX": 2, "ARG_MIN": 2}
+KNOWN = frozenset({*_NUMERIC, *_ANY, "COUNT", "COUNT_IF", "MEAN"})
+
+
+@dataclass(frozen=True)
+class Lifted:
+    """A query whose first column is the block, and its other columns: in SQL they are called by their places."""
+
+    sql: str
+    fields: tuple[Field, ...]
+    single: bool
+    """One row per block, by its form."""
+
+    def relation(self, alias: str, name: str) -> Relation:
+        fields = tuple(
+            replace(f, typed=replace(f.typed, node=column(own(place), name)))
+            for place, f in enumerate(self.fields)
+        )
+        source: exp.Expr = parse_fragment(f"SELECT * FROM ({self.sql}) AS {name}").args["from_"].this
+        return Relation(alias, name, fields, source, True)
+
+
+Ctes = dict[str, tuple[exp.Expr, "Ctes"]]
+"""Names that WITH gave: a query, and the names that it can see itself."""
+
+
+@dataclass
+class Lifter:
+    """Lifts one query.
+
+    ``number`` gives the SQL of the block of a private row, and ``turns`` a join that repeats the rows, where a unit is
+    in several blocks. ``blocks``: how many there are, with or without rows.
+    """
+
+    binder: Binder
+    number: Callable[[Relation, exp.Expr | None], str]
+    turns: Callable[[Relation, exp.Expr | None], str]
+    blocks: int
+    ctes: Ctes = field(default_factory=dict)
+    bound: list[From] = field(default_factory=list)
+    """Every FROM over private tables, for whoever needs their units."""
+    one: bool = False
+    """Whether the last FROM that was read has one row per block at most."""
+
+    def query(self, tree: exp.Expr, env: Env) -> Lifted:
+        """Raises PrivacyError for what can't be lifted: the caller may run it block by block."""
+        if isinstance(tree, exp.Subquery):
+            return self.query(tree.this, env)
+        if not isinstance(tree, exp.Select):
+            raise PrivacyError("only SELECT can run inside SUBSAMPLE.", span=span_of(tree))
+        outside = self.ctes
+        try:
+            return self._query(tree, env)
+        finally:
+            self.ctes = outside
+
+    def _query(self, tree: exp.Select, env: Env) -> Lifted:
+        with_ = tree.args.get("with_")
+        for cte in with_.expressions if with_ is not None else ():
+            if (with_ is not None and with_.args.get("recursive")) or cte.args["alias"].args.get("columns"):
+                raise _unliftable(cte, "such a CTE")
+            self.ctes = {**self.ctes, fold(cte.alias): (cte.this, self.ctes)}
+        for key, what in (
+            ("qualify", "QUALIFY"),
+            ("windows", "WINDOW"),
+            ("offset", "OFFSET"),
+            ("sample", "USING SAMPLE"),
+            ("distinct", "DISTINCT"),
+        ):
+            if tree.args.get(key):
+                raise _unliftable(tree.args[key], what)
+        group = tree.args.get("group")
+        if group is not None and any(value for key, value in group.args.items() if key != "expressions"):
+            raise _unliftable(group, "GROUP BY in several ways")
+        limit = tree.args.get("limit")
+        if limit is not None and not (isinstance(limit, exp.Limit) and limit.expression.name.isdigit()):
+            raise _unliftable(limit, "such a LIMIT")
+        names, source, block, owned = self._from(tree, env)
+        one = self.one
+        where = tree.args.get("where")
+        conditions = [owned] if owned else []
+        conditions += (
+            [f"({to_sql(total_expressions.condition(where.this, names).node)})"] if where is not None else []
+        )
+        text = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        aggregated = bool(tree.args.get("group")) or any(
+            self._aggregate(n) for item in tree.expressions for n in item.walk()
+        )
+        if not aggregated:
+            rows = self._rows(tree, names, f"{source}{text}", block)
+            return replace(rows, single=rows.single or one)
+        return self._groups(tree, names, f"{source}{text}", block)
+
+    def _aggregate(self, node: exp.Expr) -> bool:
+        call = call_of(node)
+        return call is not None and call.name in KNOWN
+
+    def _from(self, tree: exp.Select, env: Env) -> tuple[Names, str, str, str]:
+        """The scope, FROM as SQL, the block of a row, and the condition that a unit owns it."""
+        from_ = tree.args.get("from_")
+        if from_ is None:
+            raise PrivacyError("a query inside SUBSAMPLE needs private rows.", span=span_of(tree))
+        item = from_.this
+        cte = self.ctes.get(fold(item.name)) if isinstance(item, exp.Table) else None
+        inner = item.this if isinstance(item, exp.Subquery) else cte[0] if cte is not None else None
+        if inner is not None:
+            if tree.args.get("joins"):
+                raise _unliftable(item, "a join of subqueries")
+            named = item.args.get("alias")
+            if named is not None and named.args.get("columns"):
+                raise _unliftable(item, "such an alias")
+            alias = item.alias_or_name or self.binder.name("derived")
+            here, self.ctes = self.ctes, cte[1] if cte is not None else self.ctes
+            lifted = self.query(inner, env)
+            name = self.binder.name("lifted")
+            relation, self.one = lifted.relation(alias, name), lifted.single
+            self.ctes = here
+            return Names((relation,)), f" FROM {to_sql(relation.source)}", to_sql(column(BLOCK, name)), ""
+        bound = self.binder.private_from(tree, env)
+        self.one = False
+        self.bound.append(bound)
+        text = f" FROM {to_sql(bound.source)}" + "".join(" " + to_sql(join) for join in bound.joins)
+        private = holder(bound)
+        # A row that an outer join kept without a unit is there because no unit matches it: it would carry what one unit
+        # does into a block that is not that unit's.
+        owned = f"{to_sql(bound.unit)} IS NOT NULL" if bound.unit is not None else ""
+        return bound.names, text + self.turns(private, bound.unit), self.number(private, bound.unit), owned
+
+    def _rows(self, tree: exp.Select, names: Names, source: str, block: str) -> Lifted:
+        items, fields = [f"{block} AS {BLOCK}"], list[Field]()
+        for item in tree.expressions:
+            if item.is_star:
+                if len([value for value in item.args.values() if value]) > (
+                    1 if isinstance(item, exp.Column) else 0
+                ):
+                    raise _unliftable(item, "such a *")
+                for _alias, f in names.fields():
+                    items.append(f"{to_sql(f.typed.node)} AS {own(len(fields))}")
+                    fields.append(f)
+                continue
+            typed = total_expressions.total(item.unalias(), names)
+            name = item.alias_or_name or self.binder.name("column")
+            items.append(f"{to_sql(typed.node)} AS {own(len(fields))}")
+            fields.append(Field(name, typed))
+        text = f"SELECT {', '.join(items)}{source}"
+        return self._cut(tree, text, tuple(fields), names, block)
+
+    def _groups(self, tree: exp.Select, names: Names, source: str, block: str) -> Lifted:
+        group = tree.args.get("group")
+        keys: list[tuple[str, Typed, exp.Expr]] = []
+        for node in group.expressions if group is not None else ():
+            if (
+                isinstance(node, exp.Literal)
+                and node.name.isdigit()
+                and 0 < int(node.name) <= len(tree.expressions)
+            ):
+                node = tree.expressions[int(node.name) - 1].unalias()
+            keys.append((f"k{len(keys)}", one_face(total_expressions.total(node, names)), node))
+        made: dict[str, tuple[str, Typed]] = {}
+        above = Grouped(names, keys, made)
+        outputs: list[tuple[str, Typed]] = []
+        labels = []
+        for item in tree.expressions:
+            inner = item.unalias()
+            call = call_of(inner)
+            known = call is not None and call.name in KNOWN
+            labels.append(
+                item.alias or (label_of(call) if call and known else item.alias_or_name or to_sql(item))
+            )
+            outputs.append(("", total_expressions.total(above.rewrite(inner.copy()), above)))
+        outputs = [(name, typed) for name, (_, typed) in zip(fresh_names(labels), outputs, strict=True)]
+        having = tree.args.get("having")
+        condition = (
+            to_sql(total_expressions.condition(above.rewrite(having.this.copy()), above).node)
+            if having is not None
+            else ""
+        )
+        order = tree.args.get("order")
+        ordered = []
+        for node in order.expressions if order is not None else ():
+            alias = next(
+                (
+                    t
+                    for n, t in outputs
+                    if isinstance(node.this, exp.Column) and fold(n) == fold(node.this.name)
+                ),
+                None,
+            )
+            if isinstance(node.this, exp.Literal) and node.this.name.isdigit():
+                alias = (
+                    outputs[int(node.this.name) - 1][1] if 0 < int(node.this.name) <= len(outputs) else None
+                )
+            typed = alias or total_expressions.total(above.rewrite(node.this.copy()), above)
+            ordered.append(f"{to_sql(typed.node)} {_direction(node)}")
+        inner_items = [f"{block} AS {BLOCK}", *(f"{to_sql(t.node)} AS {n}" for n, t, _ in keys)]
+        inner_items += [f"{sql} AS {typed.node.name}" for sql, typed in made.values()]
+        by = [sql for _, t, _ in keys for sql in grouped_by(t)]
+        inner = f"SELECT {', '.join(inner_items)}{source} GROUP BY {', '.join([block, *by])}"
+        grouped = f"({inner}) AS g"
+        if not keys:  # one row even where no row is left: what the query gives of nothing
+            also = [
+                f"COALESCE(g.{typed.node.name}, 0) AS {typed.node.name}"
+                if sql.startswith(_COUNTS)
+                else f"g.{typed.node.name}"
+                for sql, typed in made.values()
+            ]
+            every = f"range({self.blocks}) AS every({BLOCK}) LEFT JOIN {grouped} ON g.{BLOCK} = every.{BLOCK}"
+            grouped = f"(SELECT {', '.join([f'every.{BLOCK}', *also])} FROM {every}) AS g"
+        shown = [f"g.{BLOCK} AS {BLOCK}"]
+        shown += [f"{to_sql(t.node)} AS {own(place)}" for place, (_, t) in enumerate(outputs)]
+        text = f"SELECT {', '.join(shown)} FROM {grouped}" + (f" WHERE {condition}" if condition else "")
+        limit = tree.args.get("limit")
+        if limit is not None:
+            count = limit.expression.name
+            ties = [*ordered, *(part for name, t, _ in keys for part in _all_of(f"g.{name}", t))]
+            text += f" QUALIFY row_number() OVER (PARTITION BY g.{BLOCK} ORDER BY {', '.join(ties) or '1'}) <= {int(count)}"
+        single = not keys or (limit is not None and limit.expression.name == "1")
+        return Lifted(text, tuple(Field(n, t) for n, t in outputs), single)
+
+    def _cut(
+        self, tree: exp.Select, text: str, fields: tuple[Field, ...], names: Names, block: str
+    ) -> Lifted:
+        limit = tree.args.get("limit")
+        if limit is None:  # an order without a limit says nothing about rows that are aggregated above
+            return Lifted(text, fields, False)
+        order = tree.args.get("order")
+        items = []
+        for node in order.expressions if order is not None else ():
+            if isinstance(node.this, exp.Literal):
+                raise _unliftable(node, "ORDER BY a place")
+            items.append(f"{to_sql(total_expressions.total(node.this, names).node)} {_direction(node)}")
+        if not items:
+            raise PrivacyError("LIMIT inside SUBSAMPLE needs ORDER BY.", span=span_of(limit))
+        for f in fields:  # among equals, not the first that comes
+            items += _all_of(to_sql(f.typed.node), f.typed)
+        whole = int(limit.expression.name)
+        # The block as an expression of this FROM: by its name it would be that of the level above, seen sideways.
+        text += f" QUALIFY row_number() OVER (PARTITION BY {block} ORDER BY {', '.join(items)}) <= {whole}"
+        return Lifted(text, fields, whole == 1)
+
+
+@dataclass
+class Grouped:
+    """The scope above an exact aggregation: its keys and aggregates are columns of ``g``.
+
+    ``made`` collects the aggregates: their spelling, to SQL and what they are above.
+    """
+
+    names: Names
+    keys: list[tuple[str, Typed, exp.Expr]]
+    made: dict[str, tuple[str, Typed]]
+
+    def column(self, node: exp.Column) -> Typed:
+        if node.meta.get(_ABOVE):
+            for name, typed, _ in self.keys:
+                if name == node.name:
+                    return replace(typed, node=node.copy(), constant=False)
+            for _, typed in self.made.values():
+                if typed.node.name == node.name:
+                    return replace(typed, node=node.copy())
+        raise BindError(
+            f"{node.name} must be a group or stand inside an aggregate.",
+            span=span_of(node),
+            hint=f"write AVG({node.name}).",
+        )
+
+    def rewrite(self, node: exp.Expr) -> exp.Expr:
+        for name, _, key in self.keys:
+            if node == key:
+                return _above(name)
+        call = call_of(node)
+        if call is not None and call.name in KNOWN:
+            return self._made(call)
+        for child in list(node.iter_expressions()):
+            new = self.rewrite(child)
+            if new is not child:
+                child.replace(new)
+        return node
+
+    def _made(self, call: Call) -> exp.Expr:
+        text = to_sql(call.node)
+        if text not in self.made:
+            sql, kind = aggregate_sql(call, self.names)
+            self.made[text] = (sql, Typed(_above(f"a{len(self.made)}"), kind))
+        return self.made[text][1].node.copy()
+
+
+_ABOVE = "dpsql_above"
+
+
+def _above(name: str) -> exp.Column:
+    """A column of the aggregation: known by a mark of ours, so that an analyst's alias ``g`` is not taken for it."""
+    made = column(name, "g")
+    made.meta[_ABOVE] = True
+    return made
+
+
+def _all_of(sql: str, typed: Typed) -> list[str]:
+    """What a value is sorted by so that none but the same are equal: how it is written, where equals may look different."""
+    return [sql, f"CAST({sql} AS VARCHAR)"] if typed.type.two_faced else [sql]
+
+
+def _direction(node: exp.Expr) -> str:
+    nulls = "FIRST" if node.args.get("nulls_first") else "LAST"
+    return f"{'DESC' if node.args.get('desc') else 'ASC'} NULLS {nulls}"
+
+
+def _unliftable(node: exp.Expr, what: str) -> PrivacyError:
+    return PrivacyError(f"{what} is not known inside SUBSAMPLE.", span=span_of(node))
+
+
+def aggregate_sql(call: Call, names: Names) -> tuple[str, Type]:
+    """An aggregate over a block's rows that can't fail: numbers as doubles within reason, all else as it is.
+
+    Raises:
+        BindError: wrong arguments; PrivacyError: an aggregate that is not known.
+    """
+    name = {"MEAN": "AVG", "VARIANCE": "VAR_SAMP", "STDDEV": "STDDEV_SAMP"}.get(call.name, call.name)
+    where = (
+        f" FILTER (WHERE {to_sql(total_expressions.condition(call.where, names).node)})"
+        if call.where is not None
+        else ""
+    )
+    if call.named:
+        raise BindError(
+            "aggregates inside SUBSAMPLE are exact: they take no options.", span=span_of(call.node)
+        )
+    distinct = "DISTINCT " if call.distinct else ""
+    if call.name == "COUNT":
+        inside = (
+            "*"
+            if not call.args or call.args[0].is_star
+            else to_sql(total_expressions.total(call.args[0], names).node)
+        )
+        return f"COUNT({distinct}{inside}){where}", BIGINT
+    if call.name == "COUNT_IF":
+        return (
+            f"COUNT(*) FILTER (WHERE {to_sql(total_expressions.condition(call.args[0], names).node)})",
+            BIGINT,
+        )
+    need = _NUMERIC.get(call.name) or _ANY[call.name]
+    if len(call.args) != need:
+        raise BindError(
+            f"{call.name} takes {need} argument{'s' if need > 1 else ''}.", span=span_of(call.node)
+        )
+    typed = [total_expressions.total(argument, names) for argument in call.args]
+    if call.name in _ANY:
+        given = [least_face(t, place) for t, place in zip(typed, call.args, strict=True)]
+        # Among equals DuckDB takes the first that it meets, which other blocks' rows may decide: so the smallest.
+        first = f" ORDER BY {given[0]}" if call.name in ("MODE", "ARG_MAX", "ARG_MIN") else ""
+        return f"{name}({', '.join(given)}{first}){where}", typed[0].type
+    for t, place in zip(typed, call.args, strict=True):
+        if not t.type.numeric:
+            raise BindError(f"{call.name} needs a number, and this is {t.type.sql}.", span=span_of(place))
+    values = [_reasonable(to_sql(t.node)) for t in typed]
+    if call.name.startswith("QUANTILE"):
+        if not typed[1].constant:
+            raise BindError("the quantile must be a literal.", span=span_of(call.args[1]))
+        values[1] = to_sql(typed[1].node)
+    return steady(name, typed, values, distinct, where), DOUBLE
+
+
+def _reasonable(sql: str) -> str:
+    double = f"CAST({sql} AS DOUBLE)"
+    return f"CASE WHEN ABS({double}) < {_LARGEST} THEN {double} END"
