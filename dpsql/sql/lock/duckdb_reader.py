@@ -7,28 +7,9 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
-from dpsql.sql.lock.tree import (
-    SPELLED,
-    TYPES,
-    Call,
-    Cast,
-    Derived,
-    Expr,
-    Join,
-    Literal,
-    Made,
-    Order,
-    Parameter,
-    Query,
-    Ref,
-    Select,
-    Source,
-    Subquery,
-    Table,
-    Union,
-    Values,
-    Window,
-    refuse,
+from dpsql.sql.lock.tree import (  # isort: skip
+    SPELLED, TYPES, Call, Cast, Derived, Expr, Join, Literal, Made, Order, Parameter, Query, Ref, Select, Source,
+    Subquery, Table, Union, Values, Window, refuse,
 )  # fmt: skip
 
 Node = dict[str, Any]
