@@ -15,8 +15,8 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.sql.bind import bind
 from dpsql.sql.parse.statements import canonical, parse
+from tests.support import inside
 
 CORPORA = Path(__file__).resolve().parents[1] / "grammar" / "corpora"
 WRITE = os.environ.get("DPSQL_CORPORA") == "write"
@@ -118,7 +118,7 @@ def test_plan(case: Case, sessions: dict[str, dpsql.Session]) -> None:
     session = session_of(case, sessions)
     before = spent(session)
     (statement,) = parse(case.text, case.params)
-    plan = bind(statement, session._catalog, session._finisher, {})
+    plan = inside.bind(session, statement)
     rows = [f"columns: {', '.join(plan.columns)}"]
     rows.append(f"cost: {plan.event.sentence() if plan.event is not None else 'nothing'}")
     for block in plan.blocks:

@@ -9,6 +9,7 @@ import pytest
 
 import dpsql
 from dpsql.privacy.events import DeclaredPlan
+from tests.support import inside
 
 VISITS = Path(dpsql.__file__).parent / "demo" / "visits.parquet"
 
@@ -77,7 +78,7 @@ def test_a_plan_is_replayed_after_a_restart(tmp_path: Path) -> None:
 def test_a_failure_keeps_the_whole_charge(monkeypatch: pytest.MonkeyPatch) -> None:
     with dpsql.connect(policy=policy()) as session:
         monkeypatch.setattr(
-            session._engine, "execute", lambda *a: (_ for _ in ()).throw(dpsql.EngineError("no"))
+            inside.engine(session), "execute", lambda *a: (_ for _ in ()).throw(dpsql.EngineError("no"))
         )
         with pytest.raises(dpsql.EngineError), session.plan() as plan:
             plan.sql("SELECT COUNT(*) FROM visits")

@@ -11,6 +11,7 @@ import pytest
 
 import dpsql
 from tests.neighbours import CANARY, open_neighbours
+from tests.support import inside
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ def sessions() -> Iterator[tuple[dpsql.Session, dpsql.Session]]:
 def counted(session: dpsql.Session) -> list[str]:
     """A list that grows by one name with each thing that the session asks of its engine's data."""
     asked: list[str] = []
-    engine = session._engine
+    engine = inside.engine(session)
     for name in ("execute", "batches"):
         if hasattr(engine, name):
             setattr(engine, name, _counting(asked, name, getattr(engine, name)))
@@ -117,8 +118,8 @@ def test_the_unit_that_differs_would_show(sessions: tuple[dpsql.Session, dpsql.S
     text = "SELECT WITH DP OPTIONS (epsilon = 10) SUM(CASE WHEN person_id = 666 THEN 1 ELSE 0 END) * 1000 AS n FROM people"
     values = [session.sql(text).arrow().column(0)[0].as_py() for session in sessions]
     assert len(values) == 2
-    con = sessions[0]._engine._con  # type: ignore[attr-defined]
+    con = inside.engine(sessions[0])._con  # type: ignore[attr-defined]
     with pytest.raises(Exception, match="CANARY"):
         con.execute("SELECT CAST(name AS INTEGER) FROM people WHERE person_id = 666").fetchall()
-    without = sessions[1]._engine._con  # type: ignore[attr-defined]
+    without = inside.engine(sessions[1])._con  # type: ignore[attr-defined]
     assert without.execute("SELECT CAST(name AS INTEGER) FROM people WHERE person_id = 666").fetchall() == []

@@ -18,7 +18,7 @@ import dpsql
 from dpsql.block_keys import content_of
 from dpsql.mechanisms.base import Release
 from dpsql.pipeline import pack
-from dpsql.sql.parse.statements import parse
+from tests.support import inside
 
 POLICY = """
 [budget]
@@ -418,7 +418,7 @@ def test_probes_of_a_threshold_are_never_replayed(folder: Path) -> None:
 def test_the_time_zone_is_part_of_the_question(folder: Path) -> None:
     query = "SELECT COUNT(*) AS n FROM visits WHERE day < DATE '2024-02-01'"
     with dpsql.connect(policy=folder / "policy.toml") as session:
-        engine: Any = session._engine
+        engine: Any = inside.engine(session)
         assert paid(session, query) and not paid(session, query)
         engine._zone = "Asia/Tokyo"
         assert paid(session, query)
@@ -519,7 +519,7 @@ def test_keys_hold_no_name_that_was_made_while_binding(folder: Path) -> None:
     """Every text of an operator is brought into its form: none is compared as it happens to be written."""
     with dpsql.connect(policy=folder / "policy.toml") as session:
         for query in (BASE, OVER_PLANS, *(item[2] for item in PAID if "dpsql_" not in item[2])):
-            (prepared,) = session._prepare([session._bind(parse(query, None)[0], {})])  # type: ignore[list-item]
+            prepared = inside.prepared(session, inside.planned(session, query))
             for item in prepared.asked:
                 assert item.shape is not None
                 text = item.shape.text
@@ -595,11 +595,11 @@ def test_a_ledger_that_keeps_answers_by_statement_opens_and_adds_up(tmp_path: Pa
 def test_an_answer_that_was_kept_by_statement_is_shown_again(folder: Path) -> None:
     query = "SELECT COUNT(*) AS n FROM visits"
     with dpsql.connect(policy=folder / "policy.toml") as session:
-        plan: Any = session._bind(parse(query, None)[0], {})
+        plan: Any = inside.planned(session, query)
         (block,) = plan.blocks
-        released: Release = block.operator.release(session._reader({}), session._entropy)
+        released: Release = block.operator.release(inside.reader(session), inside.entropy(session))
         ticket = session.account.reserve(
-            plan.event, query, plan.key(session.policy.fingerprint, session._engine.version())
+            plan.event, query, plan.key(session.policy.fingerprint, inside.engine(session).version())
         )
         held = pack({block.name: released.table}, ("as it was",))
         session.account.settle(ticket, released.event, held, "released")

@@ -14,6 +14,7 @@ import pytest
 
 import dpsql
 from dpsql.errors import Error, Interrupted
+from tests.support import inside
 
 DEMO = Path(dpsql.__file__).parent / "demo"
 POLICY = f"""
@@ -278,7 +279,7 @@ def _broken(session: dpsql.Session, monkeypatch: pytest.MonkeyPatch, error: Base
         secret = 4711
         raise error if secret else None
 
-    monkeypatch.setattr(session._engine, "execute", execute)
+    monkeypatch.setattr(inside.engine(session), "execute", execute)
 
 
 def test_a_failure_in_the_engine_is_charged_and_says_nothing(

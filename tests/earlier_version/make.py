@@ -15,6 +15,7 @@ import dpsql
 from dpsql.demo import POLICY
 from dpsql.errors import Error
 from dpsql.noise.entropy import Entropy
+from tests.support import inside
 
 HERE = Path(__file__).parent
 STATEMENTS = (HERE / "statements.sql").read_text(encoding="utf-8").splitlines()
@@ -53,7 +54,7 @@ def bits() -> dict[str, str]:
     found = {}
     with connect() as session:
         for text in STATEMENTS:
-            session._entropy = fixed(text)
+            inside.use_entropy(session, fixed(text))
             try:
                 found[text] = released(text, session.sql(text, fresh=True).dicts())
             except Error as error:

@@ -10,6 +10,7 @@ import duckdb
 import pytest
 
 from tests.earlier_version.make import ANSWERS, BITS, LEDGER, STATEMENTS, bits, connect, fixed, released
+from tests.support import inside
 
 WRITTEN_ON = 2
 """DuckDB's major version when the bits were written: others may hash rows differently."""
@@ -23,7 +24,7 @@ def test_released_bits_are_equal_under_a_fixed_entropy() -> None:
 def test_other_entropy_gives_other_bits() -> None:
     text = STATEMENTS[0]
     with connect() as session:
-        session._entropy = fixed("another")
+        inside.use_entropy(session, fixed("another"))
         assert released(text, session.sql(text, fresh=True).dicts()) != json.loads(BITS.read_text())[text]
 
 

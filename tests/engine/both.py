@@ -22,8 +22,8 @@ from dpsql.engine.duckdb import DuckDBEngine
 from dpsql.mechanisms.base import SALT, Reader
 from dpsql.noise.entropy import Entropy
 from dpsql.plan import Plan
-from dpsql.sql.bind import bind
 from dpsql.sql.parse.statements import parse
+from tests.support import inside
 
 _CARRIED = r'"?\w+"?\."?(?:dpsql_unit|unit_\w+)"?'
 _UNIT = rf"(?:hash\((?P<of>{_CARRIED})\)|CAST\((?P<cast>{_CARRIED}) AS BIGINT\))"
@@ -115,8 +115,8 @@ def _alike(a: Any, b: Any) -> bool:
 def plan_of(session: dpsql.Session, text: str, params: Mapping[str, Any] | None = None) -> Plan:
     """The plan, checked by the session's engine as a session would."""
     (statement,) = parse(text, params)
-    plan = bind(statement, session._catalog, session._finisher, {})
-    session._check(plan)
+    plan = inside.bind(session, statement)
+    inside.check(session, plan)
     return plan
 
 
@@ -125,8 +125,10 @@ def released(session: dpsql.Session, plan: Plan, read: Both) -> int:
     before, releases = read.compared, {}
     for block in plan.blocks:
         tables = {name: release.table for name, release in releases.items()}
-        read.lent = {i.name: session._finisher.finish(i.sql, tables, plan.public) for i in block.inputs}
-        exact = session._gate.reading(block.operator)
+        read.lent = {
+            i.name: inside.finisher(session).finish(i.sql, tables, plan.public) for i in block.inputs
+        }
+        exact = inside.gate(session).reading(block.operator)
         reader = Reader(read, read.lent, read.room, None, read.apart, exact)
         releases[block.name] = block.operator.release(reader, Entropy())
     return read.compared - before

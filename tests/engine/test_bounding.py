@@ -10,8 +10,8 @@ import pytest
 
 import dpsql
 from dpsql.mechanisms.base import SALT
-from dpsql.sql.bind import bind
 from dpsql.sql.parse.statements import parse
+from tests.support import inside
 
 POLICY = """
 [budget]
@@ -43,9 +43,9 @@ def counted(
         policy = dpsql.Policy.loads(POLICY.format(rows=rows, groups=groups))
         with dpsql.connect(con, policy=policy) as session:
             (statement,) = parse(f"SELECT {keys}, MEDIAN(x) AS m FROM t GROUP BY {keys}", None)
-            plan = bind(statement, session._catalog, session._finisher, {})
+            plan = inside.bind(session, statement)
             (query,) = (q for q in plan.blocks[0].operator.queries if "value" in q)
-            table = session._engine.execute(query.replace(SALT, str(salt)))
+            table = inside.engine(session).execute(query.replace(SALT, str(salt)))
     given: dict[int, Counter[str]] = defaultdict(Counter)
     kept: dict[int, Counter[str]] = defaultdict(Counter)
     for u, k, j, _ in data:

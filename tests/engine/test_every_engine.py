@@ -28,6 +28,7 @@ from tests.engine.both import Both, assert_same, plan_of, released
 from tests.engine.engines import Engine, Kept, across
 from tests.engine.test_spark import AGGREGATES, NASTY, SPENT, chosen, fill, numbered
 from tests.neighbours import CANARY, open_neighbours
+from tests.support import inside
 from tests.test_corpora import Case, cases
 from tests.test_hostile import CORPUS, Hostile, counted, outcome
 from tests.tpch import test_tpch as tpch
@@ -52,7 +53,7 @@ def usual(engine: Engine, kept: Kept) -> Opened:
         con = stack.enter_context(duckdb.connect())
         fill(con)
         session = stack.enter_context(engine.session(con, SPENT))
-        return Opened(engine, session, Both(DuckDBEngine(con, SPENT, Path()), session._engine))
+        return Opened(engine, session, Both(DuckDBEngine(con, SPENT, Path()), inside.engine(session)))
 
     opened: Opened = kept.once(("usual", engine.name), make)
     return opened
@@ -176,7 +177,7 @@ def shop(engine: Engine, kept: Kept) -> Opened:
         text = (tpch.HERE / "policy.toml").read_text().replace('source = "', f'source = "{folder}/')
         policy = dpsql.Policy.loads(text)
         session = stack.enter_context(dpsql.connect(engine.spark or ":memory:", policy=policy))
-        return Opened(engine, session, Both(DuckDBEngine(":memory:", policy, Path()), session._engine))
+        return Opened(engine, session, Both(DuckDBEngine(":memory:", policy, Path()), inside.engine(session)))
 
     opened: Opened = kept.once(("shop", engine.name), make)
     return opened
@@ -281,9 +282,9 @@ def nasty_values(engine: Engine, kept: Kept) -> tuple[Both, Names]:
         con = stack.enter_context(duckdb.connect())
         con.execute(NASTY)
         session = stack.enter_context(engine.session(con, policy))
-        catalog = Catalog(session.policy, session._engine, "basic")
+        catalog = Catalog(session.policy, inside.engine(session), "basic")
         relation = catalog.relation(session.policy.tables["t"], "t", "t")
-        return Both(DuckDBEngine(con, policy, Path()), session._engine), Names((relation,))
+        return Both(DuckDBEngine(con, policy, Path()), inside.engine(session)), Names((relation,))
 
     found: tuple[Both, Names] = kept.once(("nasty", engine.name), make)
     return found
@@ -354,7 +355,7 @@ def test_candidates_of_any_type_are_read_or_refused_before_the_charge(
 @pytest.mark.parametrize(("engine", "size"), across([1000], lambda _: True), indirect=["engine"])
 def test_results_come_in_parts(engine: Engine, size: int, usual: Opened) -> None:
     """What was lent for them is gone afterwards."""
-    there: Any = usual.session._engine
+    there: Any = inside.engine(usual.session)
     lent = {"lent": pa.table({"n": range(size)})}
     query = "SELECT n, n % 7 AS k FROM lent"
     assert_same(pa.concat_tables(there.batches(query, lent)), usual.read.here.execute(query, lent))

@@ -29,6 +29,7 @@ from tests.engine.engines import Engine, Kept, across
 from tests.engine.test_spark import SPENT, fill
 from tests.sql import clinic
 from tests.sql.test_analyst import ANSWERED
+from tests.support import inside
 
 pytestmark = pytest.mark.timeout(900)
 SPARK = ("spark", "connect")
@@ -96,7 +97,7 @@ def at_the_clinic(engine: Engine, kept: Kept) -> Opened:
         con.execute(tables)
         policy = dpsql.Policy.loads(clinic.POLICY)
         session = stack.enter_context(engine.session(con, policy))
-        return Opened(session, Both(DuckDBEngine(con, policy, Path()), session._engine))
+        return Opened(session, Both(DuckDBEngine(con, policy, Path()), inside.engine(session)))
 
     opened: Opened = kept.once(("clinic", engine.name), make)
     return opened
@@ -165,7 +166,7 @@ def test_the_demo_tables(engine: Engine, case: tuple[str, str], kept: Kept) -> N
         declared = demo._POLICY.replace("UNIT", demo._PERSON if unit == "person" else demo._ROW)
         policy = dpsql.Policy.loads(declared.replace('source = "', f'source = "{demo.DEMO}/'))
         session = stack.enter_context(dpsql.connect(engine.spark, policy=policy))
-        return Opened(session, Both(DuckDBEngine(":memory:", policy, Path()), session._engine))
+        return Opened(session, Both(DuckDBEngine(":memory:", policy, Path()), inside.engine(session)))
 
     compared(kept.once(("demo", engine.name, unit), make), text.partition("|")[0])
 
@@ -215,7 +216,7 @@ def test_the_modes(engine: Engine, name: str, kept: Kept) -> None:
         fill(con)
         session = stack.enter_context(engine.session(con, SPENT))
         session.register("middle", lambda x: float(np.median(x)))
-        return Opened(session, Both(DuckDBEngine(con, SPENT, Path()), session._engine))
+        return Opened(session, Both(DuckDBEngine(con, SPENT, Path()), inside.engine(session)))
 
     compared(kept.once(("modes", engine.name), make), MODES[name])
 

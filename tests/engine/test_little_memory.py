@@ -12,6 +12,7 @@ import duckdb
 import pytest
 
 import dpsql
+from tests.support import inside
 
 POLICY = """
 [budget]
@@ -175,7 +176,10 @@ def test_threads_go_with_the_memory_limit(tmp_path: Path) -> None:
     def threads(**resources: str | int) -> int:
         with dpsql.connect(policy=tmp_path / "policy.toml", resources=resources) as session:
             return int(
-                session._engine.execute("SELECT current_setting('threads') AS n").column("n")[0].as_py()
+                inside.engine(session)
+                .execute("SELECT current_setting('threads') AS n")
+                .column("n")[0]
+                .as_py()
             )
 
     there = os.cpu_count() or 1

@@ -15,6 +15,7 @@ from dpsql.engine.duckdb import DuckDBEngine
 from dpsql.errors import PolicyError
 from dpsql.ledger import private_files
 from dpsql.policy.model import Policy
+from tests.support import inside
 
 POLICY = """
 [budget]
@@ -82,13 +83,13 @@ def test_each_session_has_its_own_policy_and_resources(connect: Callable[..., dp
         with pytest.raises(dpsql.BindError, match="there is no table plans"):
             first.sql("SELECT plan FROM plans")
         for session in (first, second):
-            con = session._engine._con  # type: ignore[union-attr]
+            con = inside.engine(session)._con  # type: ignore[union-attr]
             with pytest.raises(duckdb.Error):
                 con.execute("SET enable_external_access = true")
             with pytest.raises(duckdb.Error):
                 con.execute("CREATE TABLE visits2 AS SELECT 1 AS i; INSERT INTO clinic.visits SELECT 1")
         with pytest.raises(duckdb.Error):
-            first._engine._con.execute("SELECT * FROM 'plans.parquet'")  # type: ignore[union-attr]
+            inside.engine(first)._con.execute("SELECT * FROM 'plans.parquet'")  # type: ignore[union-attr]
 
 
 def test_sessions_of_several_threads(connect: Callable[..., dpsql.Session]) -> None:

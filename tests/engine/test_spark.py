@@ -26,6 +26,7 @@ from dpsql.sql.parse.dialect import parse_fragment, to_sql
 from dpsql.sql.relations.catalog import Catalog
 from dpsql.sql.relations.relation import Names
 from tests.engine.both import Both, assert_same
+from tests.support import inside
 from tests.test_corpora import CORPORA, POLICIES
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -81,7 +82,7 @@ def pair(spark: Any) -> Iterator[Pair]:
         fill(con)
         share(spark, con)
         with dpsql.connect(spark, policy=SPENT) as session:
-            engine = session._engine
+            engine = inside.engine(session)
             assert isinstance(engine, SparkEngine)
             yield Pair(session, Both(DuckDBEngine(con, SPENT, Path()), engine))
 

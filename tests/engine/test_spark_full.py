@@ -44,7 +44,7 @@ max_groups = 3
 x = { bounds = [0, 200] }
 """, base=folder)
 with dpsql.connect(spark, policy=policy) as session:
-    engine = session._engine
+    engine = inside.engine(session)
     both = Both(DuckDBEngine(":memory:", policy, folder), engine)
     for text in ("SELECT COUNT(*) AS n, SUM(x) AS s FROM t", "SELECT k, COUNT(*) AS n FROM t GROUP BY k",
                  "SELECT MEDIAN(x) AS m FROM t", "SELECT WITH PTR MODE(k) AS m FROM t"):
@@ -59,6 +59,7 @@ with dpsql.connect(spark, policy=policy) as session:
         print("stopped")
 print("connect", "works", flush=True)
 import os
+from tests.support import inside
 os._exit(0)  # the server of this process may still be ending what was stopped
 '''
 

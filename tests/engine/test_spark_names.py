@@ -20,6 +20,7 @@ from dpsql.sql.exact.gate import Gate
 from dpsql.sql.spark.writer import spark_sql
 from tests.engine.engines import Engine
 from tests.sql.hostile import FORMS, NAMES, PERSON, POLICY, TABLES, Neighbours, written
+from tests.support import inside
 
 pytestmark = pytest.mark.timeout(900)
 VALUES = {"salt": 12345, "first": 0, "last": 8}
@@ -53,9 +54,12 @@ class OnSpark(Neighbours):
     known: dict[str, tuple[Rows, Rows]] = dataclasses.field(default_factory=dict)
 
     def read(self, plan: Plan, block: Block, query: str) -> tuple[Rows, Rows]:
-        names = {name: [c for c, _ in columns] for name, columns in self.session._lent(plan, block).items()}
-        text = filled(self.session._gate.exact(query, names), VALUES)
-        lent = {i.name: self.session._finisher.finish(i.sql, {}, plan.public) for i in block.inputs}
+        names = {
+            name: [c for c, _ in columns]
+            for name, columns in inside.lent_columns(self.session, plan, block).items()
+        }
+        text = filled(inside.gate(self.session).exact(query, names), VALUES)
+        lent = {i.name: inside.finisher(self.session).finish(i.sql, {}, plan.public) for i in block.inputs}
         key = repr((text, [(name, table.to_pydict()) for name, table in sorted(lent.items())]))
         if key not in self.known:
             before, after = (engine.execute(text, lent).to_pylist() for engine in self.engines)
@@ -74,7 +78,7 @@ def opened(spark: Any, folder: Path, stack: ExitStack) -> OnSpark:
         (folder / name).mkdir(parents=True)
         sessions.append(stack.enter_context(Engine("spark", folder / name, spark).session(con, policy)))
         databases.append(con)
-    return OnSpark(*databases, sessions[0], [session._engine for session in sessions])
+    return OnSpark(*databases, sessions[0], [inside.engine(session) for session in sessions])
 
 
 @pytest.fixture(scope="module")
@@ -142,14 +146,16 @@ def texts_of(made: Neighbours, statement: str) -> list[str]:
     if plan is None:
         return []
     session, found = made.session, []
-    tables = {t.name: list(session._engine.schema(t).items()) for t in session.policy.tables.values()}
+    tables = {t.name: list(inside.engine(session).schema(t).items()) for t in session.policy.tables.values()}
     for block in plan.blocks:
         operator: Any = block.operator
-        lent = session._lent(plan, block)
+        lent = inside.lent_columns(session, plan, block)
         for query in getattr(operator, "checked", operator.queries):
             if query in getattr(operator, "apart", ()):
                 continue  # it reads the rows of one block, and is DuckDB's alone
-            text = session._gate.exact(query, {name: [c for c, _ in given] for name, given in lent.items()})
+            text = inside.gate(session).exact(
+                query, {name: [c for c, _ in given] for name, given in lent.items()}
+            )
             try:
                 found.append(spark_sql(filled(text, VALUES), {**tables, **lent}))
             except BindError as refused:

@@ -19,8 +19,7 @@ from dpsql.mechanisms.fast.block_means import Near, NearBlocks
 from dpsql.mechanisms.subsample.blocks import block_number
 from dpsql.mechanisms.subsample.subsample import Range
 from dpsql.noise.entropy import Entropy
-from dpsql.sql.bind import bind
-from dpsql.sql.parse.statements import parse
+from tests.support import inside
 
 TINY = Fraction(1, 2**200)
 
@@ -161,7 +160,7 @@ def session() -> Iterator[dpsql.Session]:
 
 
 def bound(session: dpsql.Session, text: str) -> Any:
-    return bind(parse(text)[0], session._catalog, session._finisher).blocks[0].operator
+    return inside.bind(session, text).blocks[0].operator
 
 
 @pytest.mark.parametrize("kind", list(HOSTILE))
@@ -172,7 +171,7 @@ def test_both_ways_give_the_same_grid_points(session: dpsql.Session, kind: str, 
         session, f"SELECT WITH SUBSAMPLE OPTIONS (blocks = 20, bounds = (0, 1000)) AVG({x}) FROM {rows}"
     ).source
     assert isinstance(source, NearBlocks)
-    read = Watched(session._engine.execute)
+    read = Watched(inside.engine(session).execute)
     short = source.results(Reader(read, {}, room=1), fixed())
     shorter = "AS total" in read.asked[-1]
     long = source.results(Reader(read, {}), fixed())
@@ -186,7 +185,7 @@ def test_of_two_signs_and_under_one_salt(session: dpsql.Session) -> None:
     source = bound(
         session, "SELECT WITH SUBSAMPLE OPTIONS (blocks = 16, bounds = (-1, 1)) AVG(y) AS a FROM t"
     ).source
-    read = Watched(session._engine.execute)
+    read = Watched(inside.engine(session).execute)
     short = source.results(Reader(read, {}, room=1), Entropy())
     assert len(read.asked) == 2 and None not in short.columns["a"]
     # one block that is not certain: all are read again, with the same salt
@@ -239,12 +238,12 @@ def test_one_unit_moves_one_block_by_either_way(session: dpsql.Session) -> None:
     found = []
     for more in (False, True):
         if more:
-            session._engine._con.execute("INSERT INTO t (u, x0) VALUES (99999, 1e6)")
-        read = Watched(session._engine.execute)
+            inside.engine(session)._con.execute("INSERT INTO t (u, x0) VALUES (99999, 1e6)")
+        read = Watched(inside.engine(session).execute)
         results = source.results(Reader(read, {}, room=1), fixed())
         found.append([source.near.bounds.place(v) for v in results.columns["a"]])
         assert ("AS total" in read.asked[-1]) is not more
-    session._engine._con.execute("DELETE FROM t WHERE u = 99999")
+    inside.engine(session)._con.execute("DELETE FROM t WHERE u = 99999")
     assert sum(a != b for a, b in zip(*found, strict=True)) == 1
 
 

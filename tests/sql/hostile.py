@@ -27,9 +27,9 @@ from dpsql.mechanisms.selection.above_threshold import AboveThreshold
 from dpsql.mechanisms.selection.exponential import ExponentialChoice
 from dpsql.mechanisms.subsample.subsample import SubsampleAggregate
 from dpsql.plan import Block, Plan
-from dpsql.sql.bind import bind
 from dpsql.sql.parse.statements import parse
 from tests.sql.moves import Noise, beyond, violations, violations_of_part
+from tests.support import inside
 
 PERSON = 4242
 POLICY = """
@@ -214,8 +214,8 @@ class Neighbours:
         """None for what is refused. Whatever else is raised is a fault."""
         try:
             (statement,) = parse(text)
-            plan = bind(statement, self.session._catalog, self.session._finisher, {})
-            self.session._check(plan)
+            plan = inside.bind(self.session, statement)
+            inside.check(self.session, plan)
         except Error:
             return None
         return plan
@@ -228,10 +228,15 @@ class Neighbours:
         return [fault for block in plan.blocks for fault in self.faults(plan, block)]
 
     def read(self, plan: Plan, block: Block, query: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        names = {name: [c for c, _ in columns] for name, columns in self.session._lent(plan, block).items()}
-        text = filled(self.session._gate.exact(query, names), {"salt": 12345, "first": 0, "last": 8})
+        names = {
+            name: [c for c, _ in columns]
+            for name, columns in inside.lent_columns(self.session, plan, block).items()
+        }
+        text = filled(inside.gate(self.session).exact(query, names), {"salt": 12345, "first": 0, "last": 8})
         released = {earlier.name: self._stand_in(earlier) for earlier in plan.blocks}
-        lent = {i.name: self.session._finisher.finish(i.sql, released, plan.public) for i in block.inputs}
+        lent = {
+            i.name: inside.finisher(self.session).finish(i.sql, released, plan.public) for i in block.inputs
+        }
         found = []
         for con in (self.one, self.other):
             for name, table in lent.items():

@@ -18,10 +18,9 @@ from dpsql.mechanisms.selection.above_threshold import AboveThreshold
 from dpsql.mechanisms.selection.exponential import ExponentialChoice
 from dpsql.mechanisms.selection.generalised_exponential import SENSITIVITY, generalised_scores
 from dpsql.noise.selection import integers
-from dpsql.sql.bind import bind
-from dpsql.sql.parse.statements import parse
 from tests.mechanisms.sparse import paths, probability, refreshed
 from tests.mechanisms.test_exponential import em, laplace, pf
+from tests.support import inside
 
 POLICY = """
 [budget]
@@ -175,7 +174,7 @@ class Law:
 
     def __init__(self, session: dpsql.Session, text: str) -> None:
         self.con: duckdb.DuckDBPyConnection = session.con  # type: ignore[attr-defined]
-        block = bind(parse(text)[0], session._catalog, session._finisher).blocks[-1]
+        block = inside.bind(session, text).blocks[-1]
         for item in block.inputs:
             self.con.execute(f"CREATE OR REPLACE TEMP TABLE {item.name} AS {item.sql}")
         assert isinstance(block.operator, AboveThreshold | ExponentialChoice)

@@ -11,8 +11,7 @@ import dpsql
 from dpsql.mechanisms.base import SALT
 from dpsql.mechanisms.fast.candidate_scores import SCORE
 from dpsql.mechanisms.selection.exponential import ExponentialChoice
-from dpsql.sql.bind import bind
-from dpsql.sql.parse.statements import parse
+from tests.support import inside
 
 POLICY = """
 [budget]
@@ -53,12 +52,10 @@ def _scores(
     found = []
     with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
         text = f"WITH c(k) AS ({candidates}) SELECT k, EXPMECH(COUNT(*) FILTER (WHERE {condition})) OVER c FROM t"
-        plan = bind(parse(text)[0], session._catalog, session._finisher)
+        plan = inside.bind(session, text)
         operator = plan.blocks[0].operator
         assert isinstance(operator, ExponentialChoice)
-        read = session._reader(
-            {item.name: session._finisher.lend(item.sql, {}, plan.public) for item in plan.blocks[0].inputs}
-        )
+        read = inside.reader(session, inside.lend(session, plan))
         for rows in fillings:
             con.execute(f"DELETE FROM t; INSERT INTO t {rows}")
             tables = [read(query.replace(SALT, "7")) for query in operator.batches]

@@ -10,8 +10,7 @@ import pytest
 
 import dpsql
 from dpsql.mechanisms.selection.above_threshold import AboveThreshold
-from dpsql.sql.bind import bind
-from dpsql.sql.parse.statements import parse
+from tests.support import inside
 
 POLICY = """
 [budget]
@@ -44,7 +43,7 @@ def session() -> Iterator[dpsql.Session]:
 
 def test_a_sum_of_numbers_below_zero_moves_by_the_farther_bound(session: dpsql.Session) -> None:
     text = "WITH c(b) AS (VALUES (1), (2)) SELECT ABOVE_THRESHOLD(SUM(loss), -100) OVER c FROM t"
-    operator = bind(parse(text)[0], session._catalog, session._finisher).blocks[0].operator
+    operator = inside.bind(session, text).blocks[0].operator
     assert isinstance(operator, AboveThreshold)
     assert operator.noise.sensitivity == 30 * operator.steps
     assert not operator.noise.monotone  # the bounds lie on both sides of zero
@@ -101,7 +100,7 @@ def test_nothing_is_read_before_the_charge_is_written(monkeypatch: pytest.Monkey
     with duckdb.connect() as con:
         con.execute("CREATE TABLE t (u INTEGER, loss INTEGER, x INTEGER, y INTEGER)")
         with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-            engine = session._engine
+            engine = inside.engine(session)
             read = engine.execute
             known: list[list[str]] = []
 

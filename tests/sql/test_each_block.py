@@ -14,9 +14,8 @@ import dpsql
 from dpsql.errors import PrivacyError
 from dpsql.mechanisms.subsample.blocks import BlockQueries, LiftedBlocks, Results
 from dpsql.noise.entropy import Entropy
-from dpsql.sql.bind import bind
-from dpsql.sql.parse.statements import parse
 from dpsql.sql.subsample import block as subsample
+from tests.support import inside
 
 POLICY = """
 [budget]
@@ -64,7 +63,7 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
 @pytest.fixture(scope="module")
 def session(con: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Session]:
     with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-        session._entropy = fixed()
+        inside.use_entropy(session, fixed())
         yield session
 
 
@@ -85,13 +84,13 @@ def results(session: dpsql.Session, query: str, one_by_one: bool, blocks: int = 
         text = f"{head}) SELECT WITH SUBSAMPLE OPTIONS (blocks = {blocks}, bounds = (0, 1)) {tail}"
     refuse = mock.patch.object(subsample, "_lifted", side_effect=PrivacyError("not lifted"))
     with refuse if one_by_one else mock.patch.object(subsample, "BLOCKS", blocks):
-        plan = bind(parse(text, None)[0], session._catalog, session._finisher, {})
+        plan = inside.bind(session, text)
     (block,) = plan.blocks
     source = block.operator.source  # type: ignore[attr-defined]
     assert isinstance(source, BlockQueries if one_by_one else LiftedBlocks), "not the way that was asked for"
-    session._check(plan)
-    lent = {i.name: session._finisher.lend(i.sql, {}, plan.public) for i in block.inputs}
-    found: Results = source.results(session._reader(lent), fixed())
+    inside.check(session, plan)
+    lent = inside.lend(session, plan)
+    found: Results = source.results(inside.reader(session, lent), fixed())
     return found
 
 

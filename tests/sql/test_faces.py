@@ -14,8 +14,7 @@ from dpsql.mechanisms.base import SALT
 from dpsql.mechanisms.composite import groups_of
 from dpsql.mechanisms.fast.candidate_scores import SCORE
 from dpsql.mechanisms.selection.exponential import ExponentialChoice
-from dpsql.sql.bind import bind
-from dpsql.sql.parse.statements import parse
+from tests.support import inside
 
 POLICY = """
 [budget]
@@ -164,13 +163,16 @@ def test_clips_that_round_apart(b: int, w: int) -> None:
             f"WITH c(b) AS (VALUES ({b}), (100)) "
             f"SELECT b, EXPMECH(SUM(LEAST(x, b)) - SUM(LEAST(x, b + {w})), epsilon => 1) OVER c FROM t"
         )
-        plan = bind(parse(text)[0], session._catalog, session._finisher)
+        plan = inside.bind(session, text)
         operator = plan.blocks[0].operator
         assert isinstance(operator, ExponentialChoice)
         lent = {
-            item.name: session._finisher.finish(item.sql, {}, plan.public) for item in plan.blocks[0].inputs
+            item.name: inside.finisher(session).finish(item.sql, {}, plan.public)
+            for item in plan.blocks[0].inputs
         }
-        scores = session._reader(lent)(operator.batches[0].replace(SALT, "7")).column(SCORE).to_pylist()
+        scores = (
+            inside.reader(session, lent)(operator.batches[0].replace(SALT, "7")).column(SCORE).to_pylist()
+        )
     assert all(abs(int(score)) <= operator.sensitivity for score in scores)
     assert (b, w) != (-2, 4) or abs(
         int(scores[0])

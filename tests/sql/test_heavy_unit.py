@@ -16,8 +16,8 @@ from dpsql.mechanisms.composite import Together
 from dpsql.mechanisms.fast.candidate_scores import MOVES, SCORE
 from dpsql.mechanisms.quantile import Quantiles
 from dpsql.plan import Plan
-from dpsql.sql.bind import bind
 from dpsql.sql.parse.statements import parse
+from tests.support import inside
 
 ROWS, GROUPS = 3, 2
 POLICY = f"""
@@ -51,12 +51,7 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
 def both(con: duckdb.DuckDBPyConnection, session: dpsql.Session, text: str, query: str) -> tuple[Any, Any]:
     """What an exact query gives without the heavy unit, and with it."""
     plan = planned(session, text)
-    lent = {
-        item.name: session._finisher.lend(item.sql, {}, plan.public)
-        for block in plan.blocks
-        for item in block.inputs
-    }
-    read = session._reader(lent)
+    read = inside.reader(session, inside.lend(session, plan))
     without = read(query.replace(SALT, "7")).to_pylist()
     con.execute(
         f"INSERT INTO t SELECT {HEAVY}, g, 10 FROM range(9), (VALUES ('a'), ('b'), ('c'), ('d')) AS v(g)"
@@ -66,7 +61,7 @@ def both(con: duckdb.DuckDBPyConnection, session: dpsql.Session, text: str, quer
 
 def planned(session: dpsql.Session, text: str) -> Plan:
     (statement,) = parse(text)
-    return bind(statement, session._catalog, session._finisher, session._alarms.declared)
+    return inside.bind(session, statement)
 
 
 PARTS = [
@@ -128,12 +123,7 @@ def test_statistics_of_a_choice(
         assert [int(row[MOVES]) for row in with_it] == moved == [ROWS, 4 * ROWS]
         scored = operator.sweep and operator.sweep.score(
             filling(
-                session._reader(
-                    {
-                        i.name: session._finisher.lend(i.sql, {}, ("c",))
-                        for i in planned(session, text).blocks[0].inputs
-                    }
-                ),
+                inside.reader(session, inside.lend(session, planned(session, text))),
                 {"salt": 7},
             ),
             True,
@@ -147,7 +137,7 @@ def test_a_question_to_a_declared_threshold(con: duckdb.DuckDBPyConnection, sess
     operator: Any = planned(session, text).blocks[0].operator
     (without,), (with_it,) = both(con, session, text, operator.query)
     assert int(with_it[SCORE]) - int(without[SCORE]) == 2 * ROWS == operator.sensitivity
-    declared = session._alarms.declared["alarm"]
+    declared = inside.declared(session)["alarm"]
     assert declared.epsilon1 + declared.epsilon2 == 1
 
 

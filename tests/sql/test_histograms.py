@@ -14,8 +14,7 @@ from dpsql.mechanisms.base import SALT
 from dpsql.mechanisms.composite import Together
 from dpsql.mechanisms.histograms import Histogram
 from dpsql.privacy.events import DiscreteLaplace, PureDP
-from dpsql.sql.bind import bind
-from dpsql.sql.parse.statements import parse
+from tests.support import inside
 
 POLICY = """
 [budget]
@@ -160,7 +159,7 @@ def test_one_unit_moves_the_bins_by_its_rows(keys: str) -> None:
     con.execute("CREATE TABLE r AS FROM t")
     with con, dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
         text = f"SELECT {keys + ', ' if keys else ''}HISTOGRAM(n, [3, 7, 11]) FROM t{' GROUP BY f' if keys else ''}"
-        operator = bind(parse(text)[0], session._catalog, session._finisher).blocks[0].operator
+        operator = inside.bind(session, text).blocks[0].operator
         assert isinstance(operator, Together)
         part = operator.parts[0]
         assert isinstance(part, Histogram) and isinstance(part.noise, LaplaceNoise)

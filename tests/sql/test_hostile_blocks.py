@@ -23,8 +23,7 @@ from dpsql.mechanisms.subsample.blocks import BlockQueries, PythonBlocks
 from dpsql.mechanisms.subsample.subsample import BlockMean, BlockMedian, Range, WinsorizedMean
 from dpsql.mechanisms.subsample.votes import FeatureVotes, NoisyMode, StableMode
 from dpsql.noise.entropy import Entropy
-from dpsql.sql.bind import bind
-from dpsql.sql.parse.statements import parse
+from tests.support import inside
 
 POLICY = """
 [budget]
@@ -112,7 +111,9 @@ def test_statements_that_do_something_else(session: dpsql.Session, statement: st
     with pytest.raises(dpsql.Error):
         session.sql(statement)
     assert spent(session) == 0
-    assert session._engine.execute('SELECT COUNT(*) AS n FROM "t"', {}).column("n").to_pylist() == [600]
+    assert inside.engine(session).execute('SELECT COUNT(*) AS n FROM "t"', {}).column("n").to_pylist() == [
+        600
+    ]
 
 
 # What may fail, swell or take its time on the rows of one block, but is nothing but a function of them.
@@ -338,6 +339,6 @@ def test_the_stop_button_inside_a_function(session: dpsql.Session) -> None:
 
 def test_the_queries_above_run_block_by_block(session: dpsql.Session) -> None:
     """The control of the allow-list's tests: with a harmless expression their query runs, and on that way."""
-    plan = bind(parse(ONE_BY_ONE.format("x + 1"), None)[0], session._catalog, session._finisher, {})
+    plan = inside.bind(session, ONE_BY_ONE.format("x + 1"))
     assert isinstance(plan.blocks[0].operator.source, BlockQueries)  # type: ignore[attr-defined]
     assert session.sql(ONE_BY_ONE.format("x + 1")).shape == (1, 1) and spent(session) == 1e6

@@ -13,6 +13,7 @@ from hostile import FORMS, NAMES, Neighbours, every_pair, written
 
 from dpsql.sql.exact.gate import Gate
 from dpsql.sql.relations import projections, relation
+from tests.support import inside
 
 SHORT, LONG, SLICES = 2_000, 52_000, 8
 
@@ -58,11 +59,14 @@ def test_no_name_of_the_analyst_stands_in_exact_sql(neighbours: Neighbours, form
         return
     for block in plan.blocks:
         operator: Any = block.operator
-        names = {n: [c for c, _ in columns] for n, columns in neighbours.session._lent(plan, block).items()}
+        names = {
+            n: [c for c, _ in columns]
+            for n, columns in inside.lent_columns(neighbours.session, plan, block).items()
+        }
         for query in getattr(operator, "checked", operator.queries):
             if query in getattr(operator, "apart", ()):
                 continue  # it reads the rows of one block, and nothing else
-            text = neighbours.session._gate.exact(query, names)
+            text = inside.gate(neighbours.session).exact(query, names)
             without_values = re.sub(r"'(?:[^']|'')*'", "''", text).lower()
             assert "mark" not in without_values, text
 

@@ -12,8 +12,7 @@ from shop import Shop, near
 
 import dpsql
 from dpsql.mechanisms.base import SALT
-from dpsql.sql.bind import bind
-from dpsql.sql.parse.statements import parse
+from tests.support import inside
 
 ANSWERED = [
     # paths: derived without the analyst's joins; rows that lead to no unit are dropped
@@ -335,8 +334,8 @@ def test_the_nearest_public_row_is_the_same_however_many_private_rows_there_are(
             )
             with dpsql.connect(con, policy=dpsql.Policy.loads(policy)) as session:
                 text = f"SELECT COUNT(*) FILTER (WHERE v = 5) AS n FROM t ASOF JOIN p ON {condition}"
-                operator = bind(parse(text)[0], session._catalog, session._finisher).blocks[0].operator
-                (row,) = session._reader({})(operator.queries[0].replace(SALT, "1")).to_pylist()
+                operator = inside.bind(session, text).blocks[0].operator
+                (row,) = inside.reader(session)(operator.queries[0].replace(SALT, "1")).to_pylist()
                 found.append(int(row["p0"]))
                 with pytest.raises(dpsql.BindError, match="compare columns of p"):
                     session.explain(

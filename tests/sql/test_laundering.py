@@ -14,6 +14,7 @@ import pytest
 
 import dpsql
 from tests.stochastic.goodness import fixed
+from tests.support import inside
 
 POLICY = """
 [budget]
@@ -208,7 +209,7 @@ def both() -> Iterator[tuple[dpsql.Session, dpsql.Session]]:
 
 def outcome(session: dpsql.Session, query: str) -> str | dict[tuple[object, ...], float]:
     """The answer, under the same secret choices of which rows and values count: one unit is all that differs."""
-    session._entropy = fixed(query)
+    inside.use_entropy(session, fixed(query))
     try:
         rows = session.sql(query).fetchall()
     except dpsql.Error as error:

@@ -8,8 +8,7 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.sql.bind import bind
-from dpsql.sql.parse.statements import parse
+from tests.support import inside
 
 POLICY = """
 [budget]
@@ -94,13 +93,9 @@ def test_what_is_not_declared_is_left_out_of_a_plain_column(con: duckdb.DuckDBPy
     with session(con) as ours:
         assert sorted(ours.sql("SELECT k, COUNT(*) FROM t GROUP BY k").fetchall()) == [(k, 80) for k in "abc"]
         # nothing that is declared becomes NULL: there is no such group, and it costs no join that is null-safe
-        (block,) = bind(
-            parse("SELECT upper(k), COUNT(*) FROM t GROUP BY 1")[0], ours._catalog, ours._finisher
-        ).blocks
+        (block,) = inside.bind(ours, "SELECT upper(k), COUNT(*) FROM t GROUP BY 1").blocks
         assert "NOT DISTINCT" not in str(block.operator)
-        (block,) = bind(
-            parse("SELECT NULLIF(k, 'a'), COUNT(*) FROM t GROUP BY 1")[0], ours._catalog, ours._finisher
-        ).blocks
+        (block,) = inside.bind(ours, "SELECT NULLIF(k, 'a'), COUNT(*) FROM t GROUP BY 1").blocks
         assert "NOT DISTINCT" in str(block.operator)
 
 

@@ -21,8 +21,7 @@ from dpsql.mechanisms.fast import packed_aggregation as packing
 from dpsql.mechanisms.fast.packed_aggregation import TOTALS, Packed, Route, Tally, Value, add_up
 from dpsql.mechanisms.group_selection import below_each, choose, runs
 from dpsql.noise.entropy import Entropy
-from dpsql.sql.bind import bind
-from dpsql.sql.parse.statements import parse
+from tests.support import inside
 
 POLICY = """
 [budget]
@@ -87,7 +86,7 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
 
 def operator(con: duckdb.DuckDBPyConnection, text: str) -> Aggregation:
     with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-        plan = bind(parse(text, None)[0], session._catalog, session._finisher, {})
+        plan = inside.bind(session, text)
         found = plan.blocks[0].operator
         assert isinstance(found, Aggregation)
         return found
@@ -314,10 +313,10 @@ def test_sums_by_code_are_exact() -> None:
 
 def test_the_session_takes_the_route(con: duckdb.DuckDBPyConnection) -> None:
     with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-        assert session._engine.room > 10**5
+        assert inside.engine(session).room > 10**5
         asked: list[str] = []
-        execute = session._engine.execute
-        session._engine.execute = lambda sql, lent=None: asked.append(sql) or execute(sql, lent)  # type: ignore
+        execute = inside.engine(session).execute
+        inside.engine(session).execute = lambda sql, lent=None: asked.append(sql) or execute(sql, lent)  # type: ignore
         answer = session.sql(
             "SELECT WITH DP OPTIONS (max_groups_contributed = 4) k, COUNT(*) FROM t GROUP BY k"
         )
@@ -354,7 +353,7 @@ def test_weighed_totals_of_more_than_64_bits_are_the_same_by_both_routes(by: str
             text = f"SELECT {by + ', ' if by else ''}AVG(x), SUM(x) FROM t" + (
                 f" GROUP BY {by}" if by else ""
             )
-            found = bind(parse(text, None)[0], session._catalog, session._finisher).blocks[0].operator
+            found = inside.bind(session, text).blocks[0].operator
             assert isinstance(found, Aggregation) and found.packed is not None
             packed = rows(found.packed.table(reader(con), Entropy()), found.keys)
             query = rows(con.sql(found.query.replace(SALT, "12345")).to_arrow_table(), found.keys)

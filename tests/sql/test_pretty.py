@@ -10,9 +10,9 @@ import pytest
 
 import dpsql
 from dpsql.mechanisms.base import SALT
-from dpsql.sql.bind import bind
 from dpsql.sql.exact.pretty import WIDTH, pretty
 from dpsql.sql.parse.statements import parse
+from tests.support import inside
 from tests.test_corpora import CORPORA, POLICY, cases
 
 
@@ -31,17 +31,17 @@ def test_what_is_shown_is_what_is_run(session: dpsql.Session) -> None:
         if case.keys.get("policy", "usual") != "usual":
             continue
         (statement,) = parse(case.text, case.params)
-        plan = bind(statement, session._catalog, session._finisher, {})
+        plan = inside.bind(session, statement)
         for block in plan.blocks:
             if getattr(block.operator, "lends", {}) or any("dpsql_block" in i.sql for i in block.inputs):
                 continue  # it reads what is only there while it runs
-            lent = {i.name: session._finisher.finish(i.sql, {}, plan.public) for i in block.inputs}
+            lent = {i.name: inside.finisher(session).finish(i.sql, {}, plan.public) for i in block.inputs}
             for query in block.operator.queries:
                 if "__dpsql" in query.replace(SALT, ""):
                     continue
                 filled = query.replace(SALT, "4711")
-                first = session._engine.execute(filled, lent)
-                second = session._engine.execute(pretty(filled), lent)
+                first = inside.engine(session).execute(filled, lent)
+                second = inside.engine(session).execute(pretty(filled), lent)
                 assert first.column_names == second.column_names
                 assert sorted(map(repr, first.to_pylist())) == sorted(map(repr, second.to_pylist())), query
                 run += 1

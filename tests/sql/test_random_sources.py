@@ -13,9 +13,8 @@ from hypothesis import HealthCheck, given, settings
 import dpsql
 from dpsql.mechanisms.additive import Aggregation
 from dpsql.mechanisms.base import SALT
-from dpsql.sql.bind import bind
-from dpsql.sql.parse.statements import parse
 from grammar import POLICY, PUBLIC, SCHEMA, sources
+from tests.support import inside
 
 Clean = tuple[duckdb.DuckDBPyConnection, dpsql.Session]
 QUIET = settings(deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
@@ -48,7 +47,7 @@ def counts(clean: Clean, source: str) -> tuple[list[int], list[int]]:
     # Public rows that an outer join keeps are nobody's: an answer in which they would count is refused.
     source = source.replace("FULL JOIN g", "LEFT JOIN g").replace("RIGHT JOIN g", "JOIN g")
     shown = "COUNT(*) AS a, COUNT(x) AS b, COUNT(k) AS c, COUNT(n) AS d, COUNT(*) FILTER (WHERE f) AS e, COUNT(DISTINCT u) AS g"
-    plan = bind(parse(f"SELECT {shown} FROM ({source}) AS z")[0], session._catalog, session._finisher)
+    plan = inside.bind(session, f"SELECT {shown} FROM ({source}) AS z")
     (block,) = plan.blocks
     for item in block.inputs:
         con.execute(f"CREATE OR REPLACE TEMP TABLE {item.name} AS {item.sql}")

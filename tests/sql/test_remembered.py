@@ -9,7 +9,7 @@ import pytest
 
 import dpsql
 from dpsql.plan import Plan
-from dpsql.sql.parse.statements import parse
+from tests.support import inside
 
 POLICY = """
 [budget]
@@ -37,14 +37,14 @@ def session() -> Iterator[dpsql.Session]:
 
 def again(session: dpsql.Session, text: str, params: dict[str, object] | None = None) -> bool:
     """Whether binding a text twice gives one plan."""
-    first, second = (session._bind(parse(text, params)[0], {}) for _ in range(2))
+    first, second = (inside.planned(session, text, params) for _ in range(2))
     assert first == second
     return first is second
 
 
 def test_a_text_is_bound_once(session: dpsql.Session) -> None:
     assert again(session, "SELECT COUNT(*), SUM(x), AVG(x) FROM t")
-    one, other = (session._bind(parse(f"SELECT COUNT(*) FROM t WHERE x > {n}")[0], {}) for n in (1, 2))
+    one, other = (inside.planned(session, f"SELECT COUNT(*) FROM t WHERE x > {n}") for n in (1, 2))
     assert one != other
 
 
@@ -85,5 +85,5 @@ def test_a_refusal_is_logged_each_time(session: dpsql.Session) -> None:
 
 def test_an_answer_that_only_has_other_names_needs_no_sql(session: dpsql.Session) -> None:
     for text in ("SELECT COUNT(*), SUM(x), AVG(x) FROM t", "SELECT SUM(x) AS s FROM t"):
-        plan = session._bind(parse(text)[0], {})
+        plan = inside.planned(session, text)
         assert isinstance(plan, Plan) and plan.renamed is not None

@@ -27,11 +27,10 @@ from dpsql.mechanisms.histograms import Histogram
 from dpsql.mechanisms.quantile import Quantiles
 from dpsql.noise.entropy import Entropy
 from dpsql.plan import Plan
-from dpsql.sql.bind import bind
 from dpsql.sql.exact.exact_query import Exact
-from dpsql.sql.parse.statements import parse
 from dpsql.sql.relations import joins, subqueries
 from grammar import LIMITS, UNITS, Databases, open_databases, statements
+from tests.support import inside
 
 DATABASES = 32
 CASES, SLICES = 20_000, 16
@@ -174,7 +173,7 @@ def bound(session: dpsql.Session, text: str) -> Plan | None:
         if len(_PLANS) > 1000:
             _PLANS.clear()
         try:
-            _PLANS[text] = bind(parse(text)[0], session._catalog, session._finisher)
+            _PLANS[text] = inside.bind(session, text)
         except Error as error:
             _PLANS[text] = None
             assert type(error) in (dpsql.PrivacyError, dpsql.BindError), text

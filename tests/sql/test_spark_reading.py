@@ -17,6 +17,7 @@ from dpsql.sql.lock.lock import columns_of
 from dpsql.sql.lock.spark_reader import Paths, read_spark
 from dpsql.sql.lock.tree import Known, Unproved
 from dpsql.sql.spark.writer import spark_sql
+from tests.support import inside
 
 SALT = 12345
 
@@ -34,15 +35,15 @@ Text = tuple[str, Claimed, Known, Paths]
 def texts_of(made: Neighbours, statement: str) -> Iterator[Text]:
     """Every text of a statement in Spark's SQL, with its claim and what its names mean."""
     plan, session = made.plan(statement), made.session
-    lock = session._gate._lock
-    tables = {t.name: list(session._engine.schema(t).items()) for t in session.policy.tables.values()}
+    lock = inside.gate(session)._lock
+    tables = {t.name: list(inside.engine(session).schema(t).items()) for t in session.policy.tables.values()}
     paths = {t.name: lock._path(t) for t in session.policy.tables.values()}
     for block in plan.blocks if plan is not None else ():
-        lent = session._lent(plan, block)
+        lent = inside.lent_columns(session, plan, block)
         names = {name: [c for c, _ in given] for name, given in lent.items()}
         known = lock._known({i.name: names[i.name] for i in block.inputs})
         for claimed in claims_of(block.operator):
-            text = session._gate.exact(claimed.text, {**names, **columns_of(claimed)})
+            text = inside.gate(session).exact(claimed.text, {**names, **columns_of(claimed)})
             try:
                 yield (
                     spark_sql(filled(text, {"salt": SALT, "first": 0, "last": 8}), {**tables, **lent}),

@@ -10,11 +10,11 @@ import pytest
 import dpsql
 from dpsql.errors import BindError
 from dpsql.mechanisms.base import SALT, filled
-from dpsql.sql.bind import bind
 from dpsql.sql.exact.query import normal_form
 from dpsql.sql.parse.statements import parse
 from dpsql.sql.spark.values import identifier, string
 from dpsql.sql.spark.writer import spark_sql
+from tests.support import inside
 from tests.test_corpora import CORPORA, POLICIES, Case, cases
 
 TABLE = {
@@ -40,11 +40,13 @@ def session() -> Iterator[dpsql.Session]:
 @pytest.mark.parametrize("case", [*cases("plan"), *cases("explain")], ids=str)
 def test_every_corpus_statement_can_be_written(case: Case, session: dpsql.Session) -> None:
     (statement,) = parse(case.text.removeprefix("EXPLAIN "), case.params)
-    plan = bind(statement, session._catalog, session._finisher, {})
-    tables = {t.name: list(session._engine.schema(t).items()) for t in POLICIES["usual"].tables.values()}
+    plan = inside.bind(session, statement)
+    tables = {
+        t.name: list(inside.engine(session).schema(t).items()) for t in POLICIES["usual"].tables.values()
+    }
     for block in plan.blocks:
         made = {b.name: b.columns for b in plan.blocks}
-        lent = {i.name: session._finisher.describe(i.sql, made, plan.public) for i in block.inputs}
+        lent = {i.name: inside.finisher(session).describe(i.sql, made, plan.public) for i in block.inputs}
         for query in getattr(block.operator, "checked", block.operator.queries):
             known = {**tables, **lent, **getattr(block.operator, "lends", {})}
             texts = [query]
@@ -53,7 +55,7 @@ def test_every_corpus_statement_can_be_written(case: Case, session: dpsql.Sessio
                     n: [c for c, _ in given]
                     for n, given in {**lent, **getattr(block.operator, "lends", {})}.items()
                 }
-                texts.append(session._gate.exact(query, names))
+                texts.append(inside.gate(session).exact(query, names))
             for text in texts:
                 written = spark_sql(filled(text, {"salt": 5, "first": 0, "last": 3}), known)
                 assert SALT not in written and "hash(xor" not in written

@@ -9,6 +9,7 @@ import duckdb
 import pytest
 
 import dpsql
+from tests.support import inside
 
 COLUMNS = {
     "steep": "CASE WHEN i % 2 = 0 THEN 10 ELSE 90 END",
@@ -122,14 +123,14 @@ def test_users_give_one_row_or_are_scaled(con: duckdb.DuckDBPyConnection) -> Non
 def test_only_order_statistics_are_fetched(con: duckdb.DuckDBPyConnection) -> None:
     with dpsql.connect(con, policy=policy("basic")) as session:
         fetched = []
-        execute = session._engine.execute
+        execute = inside.engine(session).execute
 
         def counted(sql: str, lent: object = None) -> object:
             table = execute(sql, lent)  # type: ignore[arg-type]
             fetched.append(table.num_rows)
             return table
 
-        session._engine.execute = counted  # type: ignore[method-assign, assignment]
+        inside.engine(session).execute = counted  # type: ignore[method-assign, assignment]
         session.sql(
             "SELECT WITH PTR MEDIAN(even) AS m, QUANTILE_DISC(even, 0.9) AS q, MODE(city) AS c FROM t"
         )

@@ -10,8 +10,7 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.sql.bind import bind
-from dpsql.sql.parse.statements import parse
+from tests.support import inside
 
 POLICY = """
 [budget]
@@ -43,7 +42,7 @@ def session(request: pytest.FixtureRequest) -> Iterator[dpsql.Session]:
 
 def operator(session: dpsql.Session, options: str, items: str, mode: str) -> Any:
     head = f"SELECT WITH {mode} OPTIONS (epsilon = 1.5, delta = 1e-5{options}) "
-    return bind(parse(head + items, None)[0], session._catalog, session._finisher, {}).blocks[0].operator
+    return inside.bind(session, head + items).blocks[0].operator
 
 
 @pytest.mark.parametrize("grouped", [False, True])

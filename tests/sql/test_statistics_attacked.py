@@ -20,11 +20,10 @@ from dpsql.mechanisms.base import SALT
 from dpsql.mechanisms.selection.exponential import ExponentialChoice
 from dpsql.noise.entropy import Entropy
 from dpsql.plan import Plan
-from dpsql.sql.bind import bind
 from dpsql.sql.expressions.types import Typed
-from dpsql.sql.parse.statements import parse
 from dpsql.sql.selection import candidate_factors
 from dpsql.sql.selection import score as statistic
+from tests.support import inside
 
 POLICY = """
 [budget]
@@ -442,7 +441,7 @@ def steps(con: duckdb.DuckDBPyConnection, plan: Plan, schema: str) -> list[tuple
 def beyond(session: dpsql.Session, text: str, tables: int, meanwhile: str = "") -> list[str]:
     """What moves further than is derived, or both ways where one is claimed. Raises where a statement is refused."""
     con: duckdb.DuckDBPyConnection = session.con  # type: ignore[attr-defined]
-    plan = bind(parse(text)[0], session._catalog, session._finisher)
+    plan = inside.bind(session, text)
     if meanwhile:
         con.execute(meanwhile)
     for item in plan.blocks[-1].inputs:

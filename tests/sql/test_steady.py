@@ -9,12 +9,11 @@ import pytest
 
 import dpsql
 from dpsql.mechanisms.base import SALT
-from dpsql.sql.bind import bind
 from dpsql.sql.expressions.bounds import Interval
 from dpsql.sql.expressions.order_independent import steady
 from dpsql.sql.expressions.types import BIGINT, DOUBLE, Typed
 from dpsql.sql.parse.dialect import expression_of
-from dpsql.sql.parse.statements import parse
+from tests.support import inside
 
 POLICY = """
 [budget]
@@ -36,9 +35,9 @@ CREATE TABLE t AS SELECT n % 2000 AS u, CASE (n * 7919 // 2000) % 3 WHEN 0 THEN 
 def _results(con: duckdb.DuckDBPyConnection, call: str, salt: str = "12345") -> dict[int, float]:
     with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
         text = f"SELECT WITH SUBSAMPLE OPTIONS (blocks = 16, bounds = (0, 10)) {call} AS m FROM t"
-        operator = bind(parse(text)[0], session._catalog, session._finisher).blocks[0].operator
+        operator = inside.bind(session, text).blocks[0].operator
         query = operator.source.query.replace(SALT, salt)  # type: ignore[attr-defined]
-        return {row.pop("dpsql_block"): row.popitem()[1] for row in session._reader({})(query).to_pylist()}
+        return {row.pop("dpsql_block"): row.popitem()[1] for row in inside.reader(session)(query).to_pylist()}
 
 
 @pytest.mark.parametrize("call", ["SUM(x)", "AVG(x)", "SUM(z)", "AVG(i)", "VARIANCE(x)", "CORR(x, z)"])
@@ -126,6 +125,6 @@ def test_equal_values_that_look_different_are_not_told_apart_by_their_order(inne
             with dpsql.connect(con, policy=policy) as session:
                 signs = "CAST(m AS VARCHAR) IN ('-0.0', '1 month')"
                 text = f"SELECT COUNT(*) FILTER (WHERE {signs}) AS n FROM ({inner}) AS own"
-                operator = bind(parse(text)[0], session._catalog, session._finisher).blocks[0].operator
-                found.append(session._reader({})(operator.queries[0].replace(SALT, "1")).to_pylist())
+                operator = inside.bind(session, text).blocks[0].operator
+                found.append(inside.reader(session)(operator.queries[0].replace(SALT, "1")).to_pylist())
     assert found[0] == found[1]

@@ -12,8 +12,7 @@ import dpsql
 from dpsql.mechanisms.base import reporting
 from dpsql.mechanisms.subsample.blocks import BlockQueries, LiftedBlocks
 from dpsql.noise.entropy import Entropy
-from dpsql.sql.bind import bind
-from dpsql.sql.parse.statements import parse
+from tests.support import inside
 
 POLICY = """
 [budget]
@@ -44,7 +43,7 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def source(session: dpsql.Session, text: str) -> object:
-    plan = bind(parse(text, None)[0], session._catalog, session._finisher, {})
+    plan = inside.bind(session, text)
     return plan.blocks[0].operator.source  # type: ignore[attr-defined]
 
 
@@ -160,10 +159,10 @@ def test_a_block_that_breaks_duckdb_breaks_no_other() -> None:
         con.execute("INSERT INTO t VALUES (5000, 1000, 0, 'a')")
         con.execute("CREATE TABLE named AS SELECT 1 AS site")
         with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-            plan = bind(parse(text, None)[0], session._catalog, session._finisher, {})
+            plan = inside.bind(session, text)
             blocks = plan.blocks[0].operator.source  # type: ignore[attr-defined]
             assert isinstance(blocks, BlockQueries)
-            found = blocks.results(session._reader({}), Entropy()).columns["k"]
+            found = blocks.results(inside.reader(session), Entropy()).columns["k"]
             assert sum(value is None for value in found) <= 1 and set(found) <= {1, None}
             assert session.sql("SELECT COUNT(*) AS n FROM t").fetchone() == (901,)
         assert con.execute("SELECT 1").fetchone() == (1,)
@@ -184,8 +183,8 @@ def test_random_subsamples_are_made_some_at_a_time(session: dpsql.Session) -> No
     found = source(session, BERNOULLI.format(60_000).replace("MODE(site)", "MAX(y) + AVG(x)"))
     assert isinstance(found, LiftedBlocks) and found.together is not None
     entropy = [Entropy(lambda n: bytes(i % 251 for i in range(n))) for _ in range(2)]
-    whole = dataclasses.replace(found, together=None).results(session._reader({}), entropy[0])
-    parts = dataclasses.replace(found, together=77).results(session._reader({}), entropy[1])
+    whole = dataclasses.replace(found, together=None).results(inside.reader(session), entropy[0])
+    parts = dataclasses.replace(found, together=77).results(inside.reader(session), entropy[1])
     assert whole == parts and len(set(map(str, whole.columns["usual"]))) > 1
 
 

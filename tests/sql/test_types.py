@@ -14,9 +14,8 @@ from moves import read, violations
 
 import dpsql
 from dpsql.mechanisms.additive import Aggregation
-from dpsql.sql.bind import bind
-from dpsql.sql.parse.statements import parse
 from dpsql.sql.public_side import schemas
+from tests.support import inside
 
 
 class Kind(NamedTuple):
@@ -139,8 +138,8 @@ def types_of(con: duckdb.DuckDBPyConnection, query: str) -> list[str]:
 
 def shown_types(session: dpsql.Session, query: str) -> list[str]:
     """The types of the finished statement's columns, as DuckDB describes it."""
-    plan = bind(parse(query)[0], session._catalog, session._finisher)
-    described = dict(session._finisher.describe(plan.finish, schemas(plan.blocks), plan.public))
+    plan = inside.bind(session, query)
+    described = dict(inside.finisher(session).describe(plan.finish, schemas(plan.blocks), plan.public))
     return [described[name] for name in plan.columns]
 
 
@@ -416,11 +415,7 @@ def test_moments_at_the_far_ends_move_no_more_than_is_declared() -> None:
     ]
     with dpsql.connect(con, policy=dpsql.Policy.loads(policy_text)) as session:
         operator = (
-            bind(
-                parse(f"SELECT WITH DP OPTIONS (epsilon = 1) {', '.join(calls)} FROM t")[0],
-                session._catalog,
-                session._finisher,
-            )
+            inside.bind(session, f"SELECT WITH DP OPTIONS (epsilon = 1) {', '.join(calls)} FROM t")
             .blocks[0]
             .operator
         )

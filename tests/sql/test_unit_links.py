@@ -10,8 +10,7 @@ import pytest
 
 import dpsql
 from dpsql.mechanisms.base import SALT
-from dpsql.sql.bind import bind
-from dpsql.sql.parse.statements import parse
+from tests.support import inside
 
 POLICY = """
 [budget]
@@ -59,11 +58,11 @@ def session(con: duckdb.DuckDBPyConnection) -> dpsql.Session:
 
 
 def operator(session: dpsql.Session, text: str) -> Any:
-    return bind(parse(text)[0], session._catalog, session._finisher).blocks[0].operator
+    return inside.bind(session, text).blocks[0].operator
 
 
 def exact(session: dpsql.Session, operator: Any) -> int:
-    (row,) = session._reader({})(operator.query.replace(SALT, "1")).to_pylist()
+    (row,) = inside.reader(session)(operator.query.replace(SALT, "1")).to_pylist()
     return int(row[operator.statistics[0].column] or 0)
 
 

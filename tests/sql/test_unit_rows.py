@@ -19,7 +19,6 @@ import dpsql
 from dpsql.errors import Error
 from dpsql.mechanisms.base import SALT
 from dpsql.plan import Plan
-from dpsql.sql.bind import bind
 from dpsql.sql.parse.statements import parse
 from dpsql.sql.relations import catalog, limits
 from dpsql.sql.relations.limits import (
@@ -32,6 +31,7 @@ from dpsql.sql.relations.limits import (
     share,
 )
 from dpsql.sql.relations.unit_meetings import held_columns
+from tests.support import inside
 
 POLICY = """
 [budget]
@@ -92,7 +92,7 @@ def neighbours() -> Iterator[list[dpsql.Session]]:
 
 def planned(session: dpsql.Session, text: str) -> Plan:
     [statement] = parse(text)
-    return bind(statement, session._catalog, session._finisher)
+    return inside.bind(session, statement)
 
 
 def outcome(session: dpsql.Session, text: str) -> str:

@@ -14,9 +14,8 @@ from test_sensitivity import fill, read, violations
 
 import dpsql
 from dpsql.mechanisms.additive import Aggregation
-from dpsql.sql.bind import bind
 from dpsql.sql.exact.exact_query import Exact, Weighing
-from dpsql.sql.parse.statements import parse
+from tests.support import inside
 
 POLICY = """
 [budget]
@@ -80,7 +79,7 @@ def opened() -> Iterator[Opened]:
 
 
 def operator(session: dpsql.Session, text: str) -> Aggregation:
-    found = bind(parse(text)[0], session._catalog, session._finisher).blocks[0].operator
+    found = inside.bind(session, text).blocks[0].operator
     assert isinstance(found, Aggregation)
     return found
 

@@ -18,9 +18,8 @@ from dpsql.mechanisms.base import filling, salted
 from dpsql.mechanisms.subsample import blocks
 from dpsql.mechanisms.subsample.blocks import BlockQueries, Rows
 from dpsql.noise.entropy import Entropy
-from dpsql.sql.bind import bind
-from dpsql.sql.parse.statements import parse
 from dpsql.sql.subsample import block, per_block_query, vectorised_blocks
+from tests.support import inside
 
 POLICY = """
 [budget]
@@ -52,10 +51,10 @@ def results(
             if register is not None:
                 session.register("f", register)
             text = query.replace("SUBSAMPLE", f"SUBSAMPLE OPTIONS (blocks = {blocks}, bounds = (0, 1))")
-            plan = bind(parse(text, None)[0], session._catalog, session._finisher, {})
-            session._check(plan)
+            plan = inside.bind(session, text)
+            inside.check(session, plan)
             source = plan.blocks[0].operator.source  # type: ignore[attr-defined]
-            (column,) = source.results(session._reader({}), fixed()).columns.values()
+            (column,) = source.results(inside.reader(session), fixed()).columns.values()
             return list(column)
 
 
@@ -114,7 +113,7 @@ def test_it_would_be_if_rows_came_in_the_pieces_of_the_table() -> None:
 def test_a_blocks_query_has_one_thread() -> None:
     policy = dpsql.Policy.loads('[budget]\nepsilon = 1\naccountant = "basic"')
     with dpsql.connect(policy=policy, resources={"threads": 2}) as session:
-        found = session._engine.apart("SELECT current_setting('threads') AS n", {})  # type: ignore[attr-defined]
+        found = inside.engine(session).apart("SELECT current_setting('threads') AS n", {})  # type: ignore[attr-defined]
         assert found.column("n").to_pylist() == [1]
 
 
@@ -158,10 +157,10 @@ def _together(patched: bool = False) -> set[tuple[int, int]]:
         for statement in WIDTHS:
             con.execute(statement)
         with dpsql.connect(con, policy=dpsql.Policy.loads(policy)) as session:
-            plan = bind(parse(text, None)[0], session._catalog, session._finisher, {})
+            plan = inside.bind(session, text)
             operator: Any = plan.blocks[0].operator
             source, most = operator.source, operator.participation.query
-            read = salted(session._reader({}), (most,), fixed())
+            read = salted(inside.reader(session), (most,), fixed())
             seen = source.results(read, fixed()).columns["n"]
             every = filling(read, {"first": 0, "last": operator.participation.runs})
             counted = every(most).column("most")[0].as_py()

@@ -17,6 +17,7 @@ from dpsql.mechanisms.claims import Choice, Claimed, Moves, Packing, Rows, Sums,
 from dpsql.sql.exact import gate
 from dpsql.sql.lock.check import check
 from dpsql.sql.lock.tree import Unproved
+from tests.support import inside
 
 POLICY = """
 [budget]
@@ -223,9 +224,8 @@ def test_totals_in_two_columns(steps: str, accepted: bool) -> None:
 
 
 def test_the_claims_are_made_of_the_noise(session: dpsql.Session) -> None:
-    from dpsql.sql.parse.statements import parse
 
-    plan = session._bind(parse("SELECT note, COUNT(*) AS n FROM visits GROUP BY note")[0], {})
+    plan = inside.planned(session, "SELECT note, COUNT(*) AS n FROM visits GROUP BY note")
     assert plan is not None
     (claimed, *_) = claims_of(plan.blocks[0].operator)
     assert claimed.claim == Sums(("k0",), (("p0", Moves(3, 2)), ("units", Moves(1, 2))), True)

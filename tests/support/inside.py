@@ -1,0 +1,97 @@
+"""Access to what a session keeps to itself: the only test module that names its private members."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from dpsql.engine.postprocess import Finisher
+from dpsql.mechanisms.base import Read
+from dpsql.noise.entropy import Entropy
+from dpsql.pipeline import Prepared
+from dpsql.plan import Block, Plan
+from dpsql.session import Session
+from dpsql.sql.bind import bind as bind_statement
+from dpsql.sql.exact.gate import Gate
+from dpsql.sql.parse.statements import Statement, parse
+from dpsql.sql.relations.catalog import Catalog
+from dpsql.sql.selection.thresholds import Declaration
+
+
+def bind(session: Session, query: str | Statement) -> Plan:
+    """Return the plan of a query, made anew and without the engine's check."""
+    statement = parse(query)[0] if isinstance(query, str) else query
+    return bind_statement(statement, catalog(session), finisher(session), declared(session))
+
+
+def planned(session: Session, text: str, params: Mapping[str, Any] | None = None) -> Plan:
+    """Return the plan of a query as the session makes it: remembered, proved and checked by the engine."""
+    plan = session._bind(parse(text, params)[0], {})
+    assert isinstance(plan, Plan)
+    return plan
+
+
+def check(session: Session, plan: Plan) -> None:
+    """Prove a plan's texts and let the engine bind them, as before anything is paid."""
+    session._check(plan)
+
+
+def prepared(session: Session, plan: Plan) -> Prepared:
+    """Return a plan whose blocks were looked up in the ledger."""
+    return session._prepare([plan])[0]
+
+
+def engine(session: Session) -> Any:
+    """Return the session's engine; which of its members there are depends on its kind."""
+    return session._engine
+
+
+def catalog(session: Session) -> Catalog:
+    """Return the catalog that statements are bound under."""
+    return session._catalog
+
+
+def finisher(session: Session) -> Finisher:
+    """Return the database of public SQL."""
+    return session._finisher
+
+
+def gate(session: Session) -> Gate:
+    """Return what every exact text passes on its way to the engine."""
+    return session._gate
+
+
+def declared(session: Session) -> dict[str, Declaration]:
+    """Return the open thresholds by name."""
+    return session._alarms.declared
+
+
+def lent_columns(session: Session, plan: Plan, block: Block) -> dict[str, Sequence[tuple[str, str]]]:
+    """Return names and SQL types of the public relations that a block's exact queries read."""
+    return session._lent(plan, block)
+
+
+def lend(session: Session, plan: Plan) -> dict[str, pa.Table]:
+    """Return the public relations that a plan's blocks read, where they rest on no release."""
+    return {
+        item.name: session._finisher.lend(item.sql, {}, plan.public)
+        for block in plan.blocks
+        for item in block.inputs
+    }
+
+
+def reader(session: Session, lent: Mapping[str, pa.Table] | None = None) -> Read:
+    """Return a reader of exact rows; its texts get their normal form and are not proved."""
+    return session._reader(lent or {})
+
+
+def entropy(session: Session) -> Entropy:
+    """Return the source of the session's randomness."""
+    return session._entropy
+
+
+def use_entropy(session: Session, source: Entropy) -> None:
+    """Let what the session releases from now on draw from another source."""
+    session._entropy = source
