@@ -15,7 +15,7 @@ import duckdb
 import pyarrow as pa
 
 from dpsql.engine.base import ended
-from dpsql.engine.files import attach, found, once, version_of, versions_of
+from dpsql.engine.files import found, once, version_of, versions_of
 from dpsql.engine.frames import as_arrow, objects_of
 from dpsql.engine.interruptible import FATAL, configure, over, settings_of, watched
 from dpsql.engine.sandbox import Apart
@@ -51,6 +51,31 @@ some that no spilling lowers. With two threads, what ended with one in 96 MiB wa
 _MEANING = {"default_collation": "", "integer_division": "false", "python_enable_replacements": "false"}
 _PART = 1 << 20
 """Rows of a result that are held at once, where it is read in parts."""
+
+
+_OTHER_NAME = "dpsql_database"
+
+
+def attach(con: duckdb.DuckDBPyConnection, path: str) -> bool:
+    """Attach a database file, read-only, and make it the one that names without a catalog mean; False if it can't be.
+
+    Each engine has an instance of its own: DuckDB lets several of one process read the same file, and each keeps its
+    own settings, views and memory. Opened by its path, a file would have one instance for the whole process, whose
+    settings the first session has locked.
+    """
+    literal = "'" + path.replace("'", "''") + "'"
+    for alias in (
+        "",
+        f" AS {_OTHER_NAME}",
+    ):  # the second where the file is called like a database of DuckDB's own
+        with contextlib.suppress(duckdb.Error):
+            con.execute(f"ATTACH {literal}{alias} (READ_ONLY)")
+            rows = con.execute(
+                "SELECT database_name FROM duckdb_databases() WHERE path IS NOT NULL"
+            ).fetchall()
+            con.execute(f"USE {quoted(rows[0][0])}")
+            return True
+    return False
 
 
 def beside(spill: SpillDirectory, resources: Mapping[str, str] | None = None) -> Apart:
@@ -157,7 +182,7 @@ class DuckDBEngine:
             raise PolicyError(
                 f"DuckDB can't be opened with {self._resources}.", hint='resources={"memory_limit": "1GiB"}'
             )
-        if path is None or attach(con, path):
+        if path is None or _attach(con, path):
             return con
         con.close()
         raise PolicyError(
