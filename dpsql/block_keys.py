@@ -22,8 +22,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpsql.engine.base import Engine
-from dpsql.engine.files import DECLARED, IN_NO_FILE
+from dpsql.engine.base import DECLARED, IN_NO_FILE, Engine
 from dpsql.errors import Error
 from dpsql.mechanisms.additive import Aggregation
 from dpsql.mechanisms.auto_bounds import AutoBounded

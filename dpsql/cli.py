@@ -152,9 +152,9 @@ def _open(given: argparse.Namespace) -> Session:
 
 
 def _demo(given: argparse.Namespace) -> None:
-    from dpsql.demo.demo import run
+    from dpsql.demo.demo import run_demo
 
-    for piece in run(given.ledger):
+    for piece in run_demo(given.ledger):
         print(piece, flush=True)
 
 
@@ -255,11 +255,11 @@ def _beside(policy: Path) -> Path:
 
 
 def _policy_check(given: argparse.Namespace) -> int:
-    from dpsql.policy.lint import check
+    from dpsql.policy.lint import check_policy
 
     if not given.policy.exists():
         raise PolicyError(f"there is no policy file {given.policy}.")
-    findings = check(given.policy, given.data, given.rows)
+    findings = check_policy(given.policy, given.data, given.rows)
     for line in findings.lines():
         print(line)
     return 1 if findings.missing else 0
@@ -268,7 +268,7 @@ def _policy_check(given: argparse.Namespace) -> int:
 def _policy_import(given: argparse.Namespace) -> None:
     from fractions import Fraction
 
-    from dpsql.policy.smartnoise import from_smartnoise
+    from dpsql.policy.smartnoise import import_smartnoise
 
     try:
         text = given.metadata.read_text(encoding="utf-8")
@@ -281,7 +281,7 @@ def _policy_import(given: argparse.Namespace) -> None:
     pairs = [item.partition("=") for item in given.source]
     if any(not name or not source for name, _, source in pairs):
         raise PolicyError("--source names a table and a file.", hint="--source visits=visits.parquet")
-    made = from_smartnoise(text, epsilon, delta, {name: source for name, _, source in pairs})
+    made = import_smartnoise(text, epsilon, delta, {name: source for name, _, source in pairs})
     if given.output is None:
         print(made.text(), end="")
         return

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpsql.engine.frames import as_arrow
+from dpsql.engine.frames import to_arrow
 from dpsql.engine.postprocess import Finisher
 from dpsql.errors import BindError, PolicyError, Span
 from dpsql.plan import Plan
@@ -71,7 +71,7 @@ class KeptResults:
         """
         self.check(name)
         try:
-            given = result if isinstance(result, Result) else Result(as_arrow(name, result))
+            given = result if isinstance(result, Result) else Result(to_arrow(name, result))
         except PolicyError as error:
             raise BindError(error.message, hint=error.hint) from None
         columns = fresh_names(given.columns)

@@ -15,7 +15,7 @@ from dpsql.batch import DeclaredStatements
 from dpsql.block_keys import BlockKeys
 from dpsql.engine.choose import open_engine
 from dpsql.engine.postprocess import Finisher
-from dpsql.engine.sandbox import serialise
+from dpsql.engine.sandbox import parse_to_json
 from dpsql.errors import BindError, BudgetExceeded, EngineError, Error, Interrupted, PrivacyError
 from dpsql.explain import Explanation, explain_all, explain_declaration, explain_plan, show
 from dpsql.kept import KeptResults
@@ -104,7 +104,7 @@ class Session:
         self._finisher = Finisher(engine, policy)
         self._kept = KeptResults(policy, self._finisher)
         self._catalog = self._catalog_of(policy)
-        self._gate = Gate(self._catalog, serialise)
+        self._gate = Gate(self._catalog, parse_to_json)
         self._plans = Plans(self._catalog, self._finisher)
         self._preparer = Preparer(
             BlockKeys(policy, engine, self._gate, self._catalog.schema), ledger, self._lend,

@@ -11,7 +11,7 @@ import pytest
 
 import dpsql
 from dpsql.errors import BindError, BudgetExceeded, PrivacyError
-from dpsql.policy.lint import check
+from dpsql.policy.lint import check_policy
 from dpsql.report.budget_tables import budget_html, budget_text
 from dpsql.report.data import report, report_text
 from dpsql.report.html import page
@@ -195,15 +195,15 @@ def test_the_hint_is_sized_from_what_is_left(start: Open) -> None:
 
 def test_policy_check_proposes_a_default_delta(start: Open, tmp_path: Path) -> None:
     start()
-    found = check(tmp_path / "policy0.toml")
+    found = check_policy(tmp_path / "policy0.toml")
     assert found.proposals[:2] == ["[budget]", "default_delta = 1e-08"]
     assert any("δ=5e-07 of it for mechanisms" in line for line in found.declared)
     start(more="default_delta = 1e-8")
-    assert not any("default_delta" in line for line in check(tmp_path / "policy1.toml").proposals)
+    assert not any("default_delta" in line for line in check_policy(tmp_path / "policy1.toml").proposals)
     start(more="default_delta = 6e-7")
     assert any(
         line.startswith("default_delta: more than the δ=5e-07")
-        for line in check(tmp_path / "policy2.toml").advice
+        for line in check_policy(tmp_path / "policy2.toml").advice
     )
     session = start(more="default_delta = 1e-8")
     for _ in range(3):

@@ -13,7 +13,7 @@ import pytest
 
 import dpsql
 from dpsql import cli
-from dpsql.policy.smartnoise import from_smartnoise
+from dpsql.policy.smartnoise import import_smartnoise
 from dpsql.result import MissingLibrary
 
 pytest.importorskip("yaml")
@@ -66,7 +66,7 @@ Hospital:
 
 
 def test_what_is_carried_over() -> None:
-    made = from_smartnoise(METADATA, Fraction(2), Fraction(1, 10**6))
+    made = import_smartnoise(METADATA, Fraction(2), Fraction(1, 10**6))
     visits, devices = made.policy.tables["visits"], made.policy.tables["devices"]
     assert (visits.privacy_unit, visits.max_rows, visits.max_groups) == ("PatientID", 4, 4)
     assert visits.columns["Age"].bounds == (0, 110)
@@ -87,14 +87,14 @@ def test_what_is_carried_over() -> None:
     ],
 )  # fmt: skip
 def test_what_is_said_instead(said: str) -> None:
-    made = from_smartnoise(METADATA, Fraction(1))
+    made = import_smartnoise(METADATA, Fraction(1))
     assert any(said in note for note in made.notes)
     assert f"# {next(note for note in made.notes if said in note)}" in made.text()
     assert not any("sample_max_ids" in note for note in made.notes), "True is what happens here anyway"
 
 
 def test_other_shapes_of_the_same() -> None:
-    two = from_smartnoise(
+    two = import_smartnoise(
         "db:\n  t:\n    a: {type: int, is_key: true}\n    b: {type: int, min: 1, max: 5}\n", Fraction(1)
     )
     assert two.policy.tables["t"].privacy_unit == "a" and two.policy.tables["t"].columns["b"].bounds == (1, 5)
@@ -109,12 +109,12 @@ def test_other_shapes_of_the_same() -> None:
             }
         }
     }
-    assert from_smartnoise(json.dumps(data), Fraction(1)).policy.tables["t"].privacy_unit == "u"
+    assert import_smartnoise(json.dumps(data), Fraction(1)).policy.tables["t"].privacy_unit == "u"
     table = "    t:\n      row_privacy: true\n      a: {type: int}\n"
     same = f"db:\n  x:\n{table}  y:\n{table}"
-    both = from_smartnoise(same, Fraction(1)).policy.tables
+    both = import_smartnoise(same, Fraction(1)).policy.tables
     assert {name: table.source for name, table in both.items()} == {"x_t": "x.t", "y_t": "y.t"}
-    odd = from_smartnoise(
+    odd = import_smartnoise(
         "db:\n  s:\n    Backlog-Orders:\n      row_privacy: true\n      a: {type: int}\n", Fraction(1)
     )
     assert odd.policy.tables["Backlog_Orders"].source == "Backlog-Orders"
@@ -138,15 +138,15 @@ def test_other_shapes_of_the_same() -> None:
 )  # fmt: skip
 def test_what_is_refused(text: str, message: str) -> None:
     with pytest.raises(dpsql.PolicyError, match=message):
-        from_smartnoise(text, Fraction(1))
+        import_smartnoise(text, Fraction(1))
 
 
 def test_without_pyyaml(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)
     with pytest.raises(MissingLibrary, match="PyYAML"):
-        from_smartnoise(METADATA, Fraction(1))
+        import_smartnoise(METADATA, Fraction(1))
     data = {"d": {"t": {"row_privacy": True, "a": {"type": "int", "lower": 0, "upper": 3}}}}
-    assert from_smartnoise(json.dumps(data), Fraction(1)).policy.tables["t"].row_level, (
+    assert import_smartnoise(json.dumps(data), Fraction(1)).policy.tables["t"].row_level, (
         "JSON needs nothing more"
     )
 
@@ -194,10 +194,10 @@ def test_types_are_carried_over_for_a_source_that_has_none(tmp_path: Path) -> No
         "seen": {"type": "datetime"},
     }}}}  # fmt: skip
     (tmp_path / "visits.csv").write_text("person,age,seen\n1,3,2024-01-01\n")
-    made = from_smartnoise(json.dumps(text), 10, 0, {"visits": str(tmp_path / "visits.csv")}).policy
+    made = import_smartnoise(json.dumps(text), 10, 0, {"visits": str(tmp_path / "visits.csv")}).policy
     types = {name: column.type for name, column in made.tables["visits"].columns.items()}
     assert types == {"person": "BIGINT", "age": "DOUBLE", "seen": "TIMESTAMP"}
     with dpsql.connect(policy=made) as session:
         assert len(session.sql("SELECT WITH DP OPTIONS (epsilon = 1) SUM(age) AS s FROM visits")) == 1
-    untyped = from_smartnoise(json.dumps(text), 10, 0, {"visits": "visits.parquet"}).policy
+    untyped = import_smartnoise(json.dumps(text), 10, 0, {"visits": "visits.parquet"}).policy
     assert {column.type for column in untyped.tables["visits"].columns.values()} == {None}

@@ -78,7 +78,7 @@ FROM visits GROUP BY plan ORDER BY people DESC""",
 )
 
 
-def run(ledger: Path) -> Iterator[str]:
+def run_demo(ledger: Path) -> Iterator[str]:
     """What the quick start shows, piece by piece."""
     from dpsql.notebook import panels
     from dpsql.session import connect

@@ -51,7 +51,7 @@ RENAMED = {
 """Column of the source -> name and type here; floating columns are rounded to two decimals."""
 
 
-def source() -> Path:
+def find_source() -> Path:
     """Where the installed statsmodels keeps the full file."""
     spec = importlib.util.find_spec("statsmodels")
     if spec is None or not spec.submodule_search_locations:
@@ -59,7 +59,7 @@ def source() -> Path:
     return Path(spec.submodule_search_locations[0]) / "datasets" / "randhie" / "src" / "randhie.csv"
 
 
-def visits(csv: Path) -> pa.Table:
+def make_visits(csv: Path) -> pa.Table:
     """The person-years, in the order of the source."""
     import pyarrow.compute as pc
     from pyarrow import csv as reader
@@ -90,7 +90,7 @@ def visits(csv: Path) -> pa.Table:
     return pa.table({name: columns[name] for name in order})
 
 
-def plans() -> pa.Table:
+def make_plans() -> pa.Table:
     """The public table of plans."""
     return pa.table(
         {
@@ -101,7 +101,7 @@ def plans() -> pa.Table:
     )
 
 
-def write(table: pa.Table, path: Path) -> None:
+def write_parquet(table: pa.Table, path: Path) -> None:
     import pyarrow.parquet as pq
 
     pq.write_table(table, path, compression="zstd", compression_level=19)
@@ -114,9 +114,9 @@ def main() -> None:
     parser.add_argument("csv", nargs="?", type=Path, help="randhie.csv; default: the one of statsmodels")
     parser.add_argument("--into", type=Path, default=Path(__file__).parent, help="folder to write to")
     given = parser.parse_args()
-    table = visits(given.csv or source())
-    write(table, given.into / "visits.parquet")
-    write(plans(), given.into / "plans.parquet")
+    table = make_visits(given.csv or find_source())
+    write_parquet(table, given.into / "visits.parquet")
+    write_parquet(make_plans(), given.into / "plans.parquet")
     print(f"{table.num_rows} person-years, {len(table['person_id'].unique())} people, into {given.into}")
 
 

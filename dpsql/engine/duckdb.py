@@ -14,16 +14,20 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from dpsql.engine.base import ended
-from dpsql.engine.files import found, once, version_of, versions_of
-from dpsql.engine.frames import as_arrow, objects_of
-from dpsql.engine.interruptible import FATAL, configure, over, settings_of, watched
-from dpsql.engine.sandbox import Apart
-from dpsql.engine.schema_replica import Clone, Columns, quoted
-from dpsql.engine.sources import open_again, open_files, open_frame, open_table, view_of
-from dpsql.engine.spill import SpillDirectory, spill_below
+from dpsql.engine.base import (
+    find_files,
+    fingerprint_all,
+    fingerprint_each,
+    raise_unless_done,
+    remember_digests,
+)
+from dpsql.engine.frames import list_object_columns, to_arrow
+from dpsql.engine.interruptible import FATAL_ERRORS, bind_query, configure, read_settings, run_interruptibly
+from dpsql.engine.sandbox import ColumnTypes, Sandbox, SchemaReplica, quote_name
+from dpsql.engine.sources import name_view, open_again, open_files, open_frame, open_table
+from dpsql.engine.spill import SpillDirectory, make_spill_directory
 from dpsql.errors import PolicyError, did_you_mean
-from dpsql.policy.model import FILES, Names, Policy, Table
+from dpsql.policy.model import FILE_ENDINGS, Names, Policy, Table
 
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
@@ -44,7 +48,7 @@ _SETTINGS = {
 }
 RESOURCES = ("memory_limit", "max_memory", "threads", "temp_directory", "max_temp_directory_size")
 TIME_LIMIT = "time_limit"
-EACH = 256 << 20
+MEMORY_PER_THREAD = 256 << 20
 """Memory for each thread, so that a query which groups or sorts more than memory holds may end: each thread of it keeps
 some that no spilling lowers. With two threads, what ended with one in 96 MiB wanted twice as much."""
 # Settings that change what SQL means: two people must not become one because their names differ by case.
@@ -56,7 +60,7 @@ _PART = 1 << 20
 _OTHER_NAME = "dpsql_database"
 
 
-def attach(con: duckdb.DuckDBPyConnection, path: str) -> bool:
+def _attach(con: duckdb.DuckDBPyConnection, path: str) -> bool:
     """Attach a database file, read-only, and make it the one that names without a catalog mean; False if it can't be.
 
     Each engine has an instance of its own: DuckDB lets several of one process read the same file, and each keeps its
@@ -73,15 +77,15 @@ def attach(con: duckdb.DuckDBPyConnection, path: str) -> bool:
             rows = con.execute(
                 "SELECT database_name FROM duckdb_databases() WHERE path IS NOT NULL"
             ).fetchall()
-            con.execute(f"USE {quoted(rows[0][0])}")
+            con.execute(f"USE {quote_name(rows[0][0])}")
             return True
     return False
 
 
-def beside(spill: SpillDirectory, resources: Mapping[str, str] | None = None) -> Apart:
+def open_sandbox(spill: SpillDirectory, resources: Mapping[str, str] | None = None) -> Sandbox:
     """Return a database for queries over lent relations alone, with the settings that plans rely on."""
     place = {"temp_directory": spill.subdirectory("apart")}
-    return Apart({**_CONFIG, **(resources or {}), **place}, _SETTINGS)
+    return Sandbox({**_CONFIG, **(resources or {}), **place}, _SETTINGS)
 
 
 class DuckDBEngine:
@@ -126,18 +130,18 @@ class DuckDBEngine:
         self._attached = isinstance(database, duckdb.DuckDBPyConnection)
         self._frames: dict[str, pa.Table] = {}
         if isinstance(database, Mapping):
-            self._frames = {str(name): as_arrow(str(name), frame) for name, frame in database.items()}
+            self._frames = {str(name): to_arrow(str(name), frame) for name, frame in database.items()}
         self._database = ":memory:" if isinstance(database, Mapping) else database
         self._token, self._zone = uuid.uuid4().hex, ""
-        self._clone: Clone | None = None
-        self._spill = spill_below(self._resources.pop("temp_directory", None))
-        self._scratch = beside(self._spill, self._resources)
+        self._clone: SchemaReplica | None = None
+        self._spill = make_spill_directory(self._resources.pop("temp_directory", None))
+        self._scratch = open_sandbox(self._spill, self._resources)
         self._stop = threading.Event()
         self._room: int | None = None
         self._sources = {t.name: self._files(t) for t in policy.tables.values() if t.source is not None}
-        digests = once()
-        self._version = version_of(policy.tables.values(), self._files_of, self._token, digests)
-        self.versions = versions_of(policy.tables.values(), self._files_of, self._token, digests)
+        digests = remember_digests()
+        self._version = fingerprint_all(policy.tables.values(), self._files_of, self._token, digests)
+        self.versions = fingerprint_each(policy.tables.values(), self._files_of, self._token, digests)
         self._open()
 
     @property
@@ -163,7 +167,7 @@ class DuckDBEngine:
             if (
                 place in self._places.values()
             ):  # two tables of one source may have two privacy units: each has its own name
-                place = open_again(self._con, table, ".".join(map(quoted, place)))
+                place = open_again(self._con, table, ".".join(map(quote_name, place)))
             self._places[table.name] = place
         if not self._attached:
             self._harden()
@@ -217,19 +221,19 @@ class DuckDBEngine:
         assert table.source is not None
         if not table.file:
             return None
-        if not table.source.lower().endswith(FILES):
+        if not table.source.lower().endswith(FILE_ENDINGS):
             raise PolicyError(
                 f"the source {table.source} of {table.name} is not a kind of file that is read here.",
-                hint=f"known endings are {', '.join(FILES)}.",
+                hint=f"known endings are {', '.join(FILE_ENDINGS)}.",
             )
-        return found(table, self._base)
+        return find_files(table, self._base)
 
     def _place(self, table: Table) -> tuple[str, str, str]:
         """Catalog, schema and name under which exact queries find a table."""
         files = self._sources.get(table.name)
         if files is not None:
             open_files(self._con, self._policy, table, files)
-            return ("temp", "main", view_of(table))
+            return ("temp", "main", name_view(table))
         name = table.source or table.name
         parts = name.split(".")
         if _exists(self._con, name, temporary=True):
@@ -237,7 +241,7 @@ class DuckDBEngine:
         else:
             catalog, schema, last = (*self._home[: max(0, 3 - len(parts))], *parts[-3:])
             place = (catalog, schema, last)
-        body = ".".join(map(quoted, place))
+        body = ".".join(map(quote_name, place))
         described = None
         with contextlib.suppress(duckdb.Error):
             described = self._con.execute(f"DESCRIBE SELECT * FROM {body}").fetchall()
@@ -253,10 +257,10 @@ class DuckDBEngine:
         ]
         frame = Names(self._frames).get(name)
         if frame is not None or self._of_objects(place):
-            open_frame(self._con, self._policy, table, body, columns, objects_of(frame))
-            return ("temp", "main", view_of(table))
+            open_frame(self._con, self._policy, table, body, columns, list_object_columns(frame))
+            return ("temp", "main", name_view(table))
         made = open_table(self._con, table, body, columns, collated, not self._attached)
-        return ("temp", "main", view_of(table)) if made else place
+        return ("temp", "main", name_view(table)) if made else place
 
     def _of_objects(self, place: tuple[str, str, str]) -> bool:
         """Whether a relation is a pandas frame that was registered, whose types DuckDB infers from some of its rows."""
@@ -268,7 +272,7 @@ class DuckDBEngine:
     def _collated(self, body: str, name: str) -> bool:
         """Whether different texts are equal in a column. Reads no row of it: its type meets texts of ours."""
         ours = "SELECT UNNEST(['a', 'A', 'e', '\u00e9', 'e\u0301', '\u00df', 'ss'])"
-        query = f"SELECT {quoted(name)} AS v FROM {body} WHERE FALSE UNION ALL {ours}"
+        query = f"SELECT {quote_name(name)} AS v FROM {body} WHERE FALSE UNION ALL {ours}"
         # GROUP BY, not COUNT(DISTINCT): that one does not look at collations in every version.
         rows = self._con.execute(
             f"SELECT COUNT(*) FROM (SELECT v FROM ({query}) AS t GROUP BY v) AS texts"
@@ -277,8 +281,8 @@ class DuckDBEngine:
 
     def _spare(self) -> None:
         """No more threads than the memory limit has room for."""
-        threads, limit = settings_of(self._con, "threads", "memory_limit")
-        most = max(1, _bytes(limit) // EACH)
+        threads, limit = read_settings(self._con, "threads", "memory_limit")
+        most = max(1, _bytes(limit) // MEMORY_PER_THREAD)
         if most < threads:
             self._con.execute(f"SET threads = {most}")
 
@@ -297,7 +301,7 @@ class DuckDBEngine:
             self._con.execute(f"SET allowed_paths = [{listed}]")
         self._con.execute("SET enable_external_access = false")
         self._con.execute("SET lock_configuration = true")
-        self._zone = settings_of(self._con, "TimeZone")[0]
+        self._zone = read_settings(self._con, "TimeZone")[0]
 
     # -- the protocol ------------------------------------------------------------------------------------
 
@@ -306,7 +310,7 @@ class DuckDBEngine:
         return {row[0]: row[1] for row in rows}
 
     def relation(self, table: Table) -> str:
-        return ".".join(map(quoted, self._places[table.name]))
+        return ".".join(map(quote_name, self._places[table.name]))
 
     def public(self, table: Table) -> pa.Table:
         """All rows of a public table."""
@@ -317,13 +321,13 @@ class DuckDBEngine:
     def room(self) -> int:
         """A sixteenth of DuckDB's memory limit, sorted in place and counted with a few arrays beside it."""
         if self._room is None:
-            self._room = _bytes(settings_of(self._con, "memory_limit")[0]) // (16 * 8)
+            self._room = _bytes(read_settings(self._con, "memory_limit")[0]) // (16 * 8)
         return self._room
 
     @property
     def time_zone(self) -> str:
         """In which moments are read; that of an attached connection may change at any time."""
-        return self._zone or str(settings_of(self._con, "TimeZone")[0])
+        return self._zone or str(read_settings(self._con, "TimeZone")[0])
 
     @property
     def dataset(self) -> str:
@@ -350,7 +354,7 @@ class DuckDBEngine:
         held = self._sources.get(table.name)
         return held if held is not None or self._path is None else [self._path]
 
-    def check(self, sql: str, lent: Mapping[str, Columns], apart: bool = False) -> None:
+    def check(self, sql: str, lent: Mapping[str, ColumnTypes], apart: bool = False) -> None:
         """Binds an exact query against an empty copy of the schema, before anything is paid.
 
         Raises:
@@ -359,7 +363,9 @@ class DuckDBEngine:
         with self._lock:
             if self._clone is None:
                 tables = self._policy.tables.values()
-                self._clone = Clone.of((self._places[t.name], list(self.schema(t).items())) for t in tables)
+                self._clone = SchemaReplica.of(
+                    (self._places[t.name], list(self.schema(t).items())) for t in tables
+                )
             self._clone.check(sql, lent)
 
     def lendable(self, table: pa.Table) -> None:
@@ -373,8 +379,8 @@ class DuckDBEngine:
             KeyboardInterrupt: the user stopped it.
         """
         with self._lending(lent or {}):
-            state, table = self._step(lambda: over(self._con, sql, lent or {}).to_arrow_table())
-        ended(state)
+            state, table = self._step(lambda: bind_query(self._con, sql, lent or {}).to_arrow_table())
+        raise_unless_done(state)
         assert table is not None
         return table
 
@@ -386,7 +392,7 @@ class DuckDBEngine:
         """
         with self._lending({}):
             outcome = self._scratch.run(sql, lent, self._stop, self._limit)
-        ended(outcome.state)
+        raise_unless_done(outcome.state)
         assert outcome.table is not None
         return outcome.table
 
@@ -402,7 +408,7 @@ class DuckDBEngine:
             while rows is not None:
                 yield rows
                 state, rows = self._step(lambda: _next(box[0]))
-        ended(state)
+        raise_unless_done(state)
 
     @contextlib.contextmanager
     def _lending(self, lent: Mapping[str, pa.Table]) -> Iterator[None]:
@@ -418,13 +424,13 @@ class DuckDBEngine:
 
     def _step(self, work: Callable[[], pa.Table | None]) -> tuple[str, pa.Table | None]:
         """What became of it. DuckDB's message dies with this frame."""
-        outcome = watched(work, self._con.interrupt, self._stop, self._limit)
-        if outcome.failure is not None and issubclass(outcome.failure, FATAL):
+        outcome = run_interruptibly(work, self._con.interrupt, self._stop, self._limit)
+        if outcome.failure is not None and issubclass(outcome.failure, FATAL_ERRORS):
             self._reopen()
         return outcome.state, outcome.table
 
     def _begin(self, sql: str, lent: Mapping[str, pa.Table], box: list[Any]) -> pa.Table:
-        box.append(over(self._con, sql, lent).to_arrow_reader(_PART))
+        box.append(bind_query(self._con, sql, lent).to_arrow_reader(_PART))
         return _next(box[0]) or box[0].schema.empty_table()
 
     def _reopen(self) -> None:

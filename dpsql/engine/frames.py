@@ -35,23 +35,23 @@ _INFINITE = 2**63 - 1
 _TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 
 
-def cleaned(table: pa.Table) -> pa.Table:
+def clean_table(table: pa.Table) -> pa.Table:
     """Return the same table, where values that DuckDB can't take are NULL."""
     for index, field in enumerate(table.schema):
         column = table.column(index)
         held = column.chunks
-        chunks = [clean(chunk) for chunk in held]
+        chunks = [clean_array(chunk) for chunk in held]
         if any(new is not old for new, old in zip(chunks, held, strict=True)):
             table = table.set_column(index, field.with_nullable(True), pa.chunked_array(chunks, field.type))
     return table
 
 
-def clean(array: pa.Array) -> pa.Array:
+def clean_array(array: pa.Array) -> pa.Array:
     """Return the same array (itself, where all of it is good), where values that DuckDB can't take are NULL."""
     kind = array.type
     if isinstance(kind, pa.ExtensionType):
         held = array.storage
-        storage = clean(held)
+        storage = clean_array(held)
         return array if storage is held else pa.ExtensionArray.from_storage(kind, storage)
     if any(is_text(kind) for is_text in _TEXTS):
         return array if _valid(array) else _text(array)
@@ -62,20 +62,20 @@ def clean(array: pa.Array) -> pa.Array:
         return array if _valid(array) else _decimal(array)
     if pa.types.is_dictionary(kind):
         held = array.dictionary
-        inner = clean(held)
+        inner = clean_array(held)
         return array if inner is held else _without(array, inner)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         held = array.values
-        inner = clean(held)
+        inner = clean_array(held)
         if inner is held:
             return array
         if array.offset:  # a mask wants an array that begins at its beginning
-            return clean(array.take(pa.array(np.arange(len(array)))))
+            return clean_array(array.take(pa.array(np.arange(len(array)))))
         made = pa.LargeListArray if pa.types.is_large_list(kind) else pa.ListArray
         return made.from_arrays(array.offsets, inner, type=kind, mask=array.is_null())
     if pa.types.is_struct(kind):
         parts = array.flatten()
-        inner = [clean(part) for part in parts]
+        inner = [clean_array(part) for part in parts]
         if all(new is old for new, old in zip(inner, parts, strict=True)):
             return array
         return pa.StructArray.from_arrays(inner, fields=list(kind), mask=array.is_null())
@@ -163,7 +163,7 @@ def _decimal(array: pa.Array) -> pa.Array:
 _OBJECTS = b"dpsql objects"
 
 
-def as_arrow(name: str, frame: Any) -> Any:
+def to_arrow(name: str, frame: Any) -> Any:
     """A pandas or polars frame, or anything of Arrow's, as what DuckDB reads without looking at its values first.
 
     Columns of objects are texts in it (see :func:`objects_of`); texts that are not UTF-8, times beyond a day and the like
@@ -176,28 +176,28 @@ def as_arrow(name: str, frame: Any) -> Any:
     wrong = None
     try:
         if isinstance(frame, pa.RecordBatchReader):
-            return cleaned(frame.read_all())
+            return clean_table(frame.read_all())
         if type(frame).__module__ == "pyarrow._dataset":
-            return cleaned(frame.to_table())
+            return clean_table(frame.to_table())
         if isinstance(frame, pa.Table | pa.RecordBatch):
-            return cleaned(frame if isinstance(frame, pa.Table) else pa.Table.from_batches([frame]))
+            return clean_table(frame if isinstance(frame, pa.Table) else pa.Table.from_batches([frame]))
         if module == "pandas":
-            return cleaned(_of_pandas(frame))
+            return clean_table(_of_pandas(frame))
         if module == "polars":
-            return cleaned(_of_polars(frame.collect() if hasattr(frame, "collect") else frame))
+            return clean_table(_of_polars(frame.collect() if hasattr(frame, "collect") else frame))
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
         wrong = "a column of it is of a type that Arrow has not"
     if wrong is not None:
         raise PolicyError(f"the table {name} can't be read: {wrong}.", hint="give each column one type.")
     if hasattr(frame, "__arrow_c_stream__"):
-        return cleaned(pa.table(frame))
+        return clean_table(pa.table(frame))
     raise PolicyError(
         f"the table {name} is a {type(frame).__name__}, and that is no table.",
         hint="give a pandas, polars or Arrow table.",
     )
 
 
-def objects_of(frame: Any) -> set[str] | None:
+def list_object_columns(frame: Any) -> set[str] | None:
     """Return the columns of a table of :func:`as_arrow` that were objects; None where there is no table."""
     if frame is None:
         return None
@@ -230,10 +230,10 @@ def _of_polars(frame: Any) -> pa.Table:
 
 
 def _texts(values: Any) -> pa.Array:
-    return pa.array([text_of(value) for value in values], pa.large_string())
+    return pa.array([write_value(value) for value in values], pa.large_string())
 
 
-def text_of(value: Any) -> str | None:
+def write_value(value: Any) -> str | None:
     """Return a Python value as the text that its type is read from; None for one that has no such text.
 
     >>> text_of(2.5), text_of(True), text_of([1, "a"]), text_of(object()), text_of(float("nan"))

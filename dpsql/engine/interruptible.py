@@ -18,7 +18,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-FATAL = (duckdb.FatalException, duckdb.InternalException)
+FATAL_ERRORS = (duckdb.FatalException, duckdb.InternalException)
 """What invalidates DuckDB's whole instance: the next query needs a new one."""
 _POLL = 0.1  # seconds between two looks at whether somebody wants the query stopped
 
@@ -40,7 +40,7 @@ class Outcome:
         return "full" if issubclass(self.failure, duckdb.OutOfMemoryException) else "failed"
 
 
-def settings_of(con: duckdb.DuckDBPyConnection, *names: str) -> tuple[Any, ...]:
+def read_settings(con: duckdb.DuckDBPyConnection, *names: str) -> tuple[Any, ...]:
     """What a connection's settings are."""
     asked = ", ".join(f"current_setting('{name}')" for name in names)
     row: tuple[Any, ...] = con.execute(f"SELECT {asked}").fetchall()[0]
@@ -54,14 +54,16 @@ def configure(con: duckdb.DuckDBPyConnection, settings: Mapping[str, str]) -> No
             con.execute(f"SET {setting} = {value}")
 
 
-def over(con: duckdb.DuckDBPyConnection, sql: str, lent: Mapping[str, pa.Table]) -> duckdb.DuckDBPyRelation:
+def bind_query(
+    con: duckdb.DuckDBPyConnection, sql: str, lent: Mapping[str, pa.Table]
+) -> duckdb.DuckDBPyRelation:
     """A query, not yet run, with relations lent to it under their names."""
     for name, rows in lent.items():
         con.register(name, rows)
     return con.sql(sql)
 
 
-def run(
+def run_query(
     con: duckdb.DuckDBPyConnection, sql: str, lent: Mapping[str, pa.Table], stop: threading.Event,
     limit: float | None = None,
 ) -> Outcome:  # fmt: skip
@@ -71,10 +73,10 @@ def run(
     The outcome of a query over private data may quote values: it stays inside the engine. One that took longer than
     ``limit`` seconds failed, like any other.
     """
-    return watched(lambda: over(con, sql, lent).to_arrow_table(), con.interrupt, stop, limit)
+    return run_interruptibly(lambda: bind_query(con, sql, lent).to_arrow_table(), con.interrupt, stop, limit)
 
 
-def watched(
+def run_interruptibly(
     work: Callable[[], pa.Table | None], interrupt: Callable[[], object], stop: threading.Event,
     limit: float | None = None,
 ) -> Outcome:  # fmt: skip

@@ -11,10 +11,10 @@ from typing import Literal, NamedTuple, Protocol
 import duckdb
 import pyarrow as pa
 
-from dpsql.engine.interruptible import FATAL, run
+from dpsql.engine.interruptible import FATAL_ERRORS, run_query
 from dpsql.engine.public_sql import check_public
-from dpsql.engine.schema_replica import Columns, empty, quoted
-from dpsql.engine.spill import SpillDirectory, spill_below
+from dpsql.engine.sandbox import ColumnTypes, quote_name, write_empty_query
+from dpsql.engine.spill import SpillDirectory, make_spill_directory
 from dpsql.errors import BindError
 from dpsql.policy.model import Policy, Table
 
@@ -53,12 +53,12 @@ class Finisher:
         self._checked: set[tuple[str, ...]] = set()
         self._spill: SpillDirectory | None = None
         self._kept: dict[str, pa.Table] = {}
-        self._held: dict[str, pa.Table | Columns] = {}
+        self._held: dict[str, pa.Table | ColumnTypes] = {}
 
     @property
     def _open(self) -> _Connections:
         if self._opened is None:
-            self._spill = self._spill or spill_below(None)
+            self._spill = self._spill or make_spill_directory(None)
             self._opened = _connections(self._spill.subdirectory("data"))
         return self._opened
 
@@ -79,10 +79,12 @@ class Finisher:
             self._check(sql, {name: [c for c, _ in columns] for name, columns in relations.items()}, public)
             for name in public:
                 if name not in self._bound:
-                    con.execute(f"CREATE TEMP TABLE {quoted(name)} AS {empty(self._columns(name))}")
+                    con.execute(
+                        f"CREATE TEMP TABLE {quote_name(name)} AS {write_empty_query(self._columns(name))}"
+                    )
                     self._bound.add(name)
             for name, given in relations.items():
-                con.execute(f"CREATE OR REPLACE TEMP VIEW {quoted(name)} AS {empty(given)}")
+                con.execute(f"CREATE OR REPLACE TEMP VIEW {quote_name(name)} AS {write_empty_query(given)}")
             try:
                 rows = con.execute(f"DESCRIBE {sql}").fetchall()
             except duckdb.Error as error:
@@ -97,7 +99,7 @@ class Finisher:
             self._described[key] = [(row[0], row[1]) for row in rows]
             return self._described[key]
 
-    def _columns(self, name: str) -> Columns:
+    def _columns(self, name: str) -> ColumnTypes:
         """Names and SQL types of a public table, or of what is held under that name."""
         held = self._held.get(name)
         if held is None:
@@ -109,7 +111,7 @@ class Finisher:
             found = [(row[0], row[1]) for row in con.execute("DESCRIBE FROM dpsql_loading").fetchall()]
         return found
 
-    def hold(self, name: str, relation: pa.Table | Columns) -> None:
+    def hold(self, name: str, relation: pa.Table | ColumnTypes) -> None:
         """Makes a relation known by a name, as public tables are; columns alone are one without rows."""
         with self._lock:
             self._held.setdefault(name, relation)
@@ -161,7 +163,7 @@ class Finisher:
             public = tuple(public)
             self._check(sql, {name: table.column_names for name, table in relations.items()}, public)
             self._load(public)
-            outcome = run(con, sql, relations, threading.Event())
+            outcome = run_query(con, sql, relations, threading.Event())
             for name in relations:
                 con.unregister(name)
             self._anew(outcome.failure)
@@ -188,7 +190,7 @@ class Finisher:
 
     def _anew(self, failure: type[BaseException] | None) -> None:
         """After what invalidates DuckDB's whole instance, the next statement gets a new one."""
-        if failure is not None and issubclass(failure, FATAL):
+        if failure is not None and issubclass(failure, FATAL_ERRORS):
             self._close_connections()
             self._bound.clear()
             self._loaded.clear()
@@ -201,10 +203,12 @@ class Finisher:
                 made = held if isinstance(held, pa.Table) else None
                 if made is not None:
                     con.register("dpsql_loading", made)
-                    con.execute(f"CREATE TABLE {quoted(name)} AS FROM dpsql_loading")
+                    con.execute(f"CREATE TABLE {quote_name(name)} AS FROM dpsql_loading")
                     con.unregister("dpsql_loading")
                 else:
-                    con.execute(f"CREATE TABLE {quoted(name)} AS {empty(self._columns(name))}")
+                    con.execute(
+                        f"CREATE TABLE {quote_name(name)} AS {write_empty_query(self._columns(name))}"
+                    )
                 self._loaded.add(name)
             elif name not in self._loaded:
                 con.register("dpsql_loading", self._engine.public(self._tables[name]))
@@ -214,9 +218,11 @@ class Finisher:
                     for c, kind in self._engine.schema(self._tables[name]).items()
                     if _LOST.search(kind)
                 }
-                casts = ", ".join(f"CAST({quoted(c)} AS {kind}) AS {quoted(c)}" for c, kind in lost.items())
+                casts = ", ".join(
+                    f"CAST({quote_name(c)} AS {kind}) AS {quote_name(c)}" for c, kind in lost.items()
+                )
                 columns = f"* REPLACE ({casts})" if casts else "*"
-                con.execute(f"CREATE TABLE {quoted(name)} AS SELECT {columns} FROM dpsql_loading")
+                con.execute(f"CREATE TABLE {quote_name(name)} AS SELECT {columns} FROM dpsql_loading")
                 con.unregister("dpsql_loading")
                 self._loaded.add(name)
 

@@ -107,13 +107,13 @@ _BY_KIND = {
     ),
 }
 
-FUNCTIONS = frozenset(name for names in _BY_KIND.values() for name in names.split())
+PUBLIC_FUNCTIONS = frozenset(name for names in _BY_KIND.values() for name in names.split())
 """Every function that may be called."""
 
-RELATIONS = frozenset({"range", "generate_series", "unnest"})
+TABLE_FUNCTIONS = frozenset({"range", "generate_series", "unnest"})
 """Every function that may stand in FROM."""
 
-NAMES_OF_THE_SESSION = frozenset(
+SESSION_NAMES = frozenset(
     {
         "current_catalog", "current_database", "current_role", "current_schema", "current_user", "session_user",
         "user", "current_query", "current_setting", "current_connection_id",
@@ -174,7 +174,7 @@ def _parsed(con: duckdb.DuckDBPyConnection, sql: str) -> Mapping[str, Any]:
 
 
 def _refused(name: str) -> BindError:
-    near = difflib.get_close_matches(name, FUNCTIONS, n=1, cutoff=0.8)
+    near = difflib.get_close_matches(name, PUBLIC_FUNCTIONS, n=1, cutoff=0.8)
     error = BindError(
         f"{name} is not a function that may be called above the private part.",
         hint=f"did you mean {near[0]}?" if near else "only functions that compute from their arguments may.",
@@ -203,11 +203,11 @@ def _check_expression(node: Mapping[str, Any], written: set[str]) -> None:
         raise BindError(f"{str(kind).lower().replace('_', ' ')} can't stand above the private part.")
     if kind in ("FUNCTION", "WINDOW"):
         name = str(node["function_name"]).lower()
-        if name not in FUNCTIONS:
+        if name not in PUBLIC_FUNCTIONS:
             raise _refused(name)
     if kind == "COLUMN_REF":
         names = node["column_names"]
-        if len(names) == 1 and names[0].lower() in NAMES_OF_THE_SESSION and names[0].lower() not in written:
+        if len(names) == 1 and names[0].lower() in SESSION_NAMES and names[0].lower() not in written:
             raise _refused(names[0].lower())
 
 
@@ -222,7 +222,7 @@ def _check_relation(node: Mapping[str, Any], named: set[str]) -> None:
         )
     if kind == "TABLE_FUNCTION":
         name = str(node["function"]["function_name"]).lower()
-        if name not in RELATIONS:
+        if name not in TABLE_FUNCTIONS:
             raise _refused(name)
     if kind == "BASE_TABLE":
         name = str(node["table_name"])

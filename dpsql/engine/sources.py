@@ -1,4 +1,10 @@
-"""Types that the rows of an untyped source suggest. For the data owner's eyes only: they tell about the rows.
+"""Parquet files whose values DuckDB's reader stops at, found once per version of a file, outside any statement.
+
+One text that is not UTF-8, or a time beyond a day, makes every query over its column fail, so one person's row would
+say that it is there. A file without such values is read where it is. One with such values is read through a private
+copy, a temporary table of the session's own database, in which they are NULL.
+
+Types that the rows of an untyped source suggest. For the data owner's eyes only: they tell about the rows.
 
 Sources that are files, as relations of a session: their columns are the policy's, or the file's own types.
 
@@ -10,35 +16,226 @@ gone with the session, and what DuckDB spills of it goes where everything else i
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import os
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import duckdb
+import pyarrow as pa
 
-from dpsql.engine.parquet import bad_columns, copy_cleaned, described, inside, scan
-from dpsql.engine.schema_replica import literal, quoted
-from dpsql.engine.text_sources import read_text
+from dpsql.engine.frames import clean_array
+from dpsql.engine.sandbox import quote_name, quote_text
+from dpsql.engine.text_sources import copy_text
 from dpsql.errors import PolicyError
-from dpsql.policy.columns import needs_types, types_of
+from dpsql.ledger.private_files import make_private_directory, state_directory, write_private
+from dpsql.policy.columns import explain_missing_types, list_types
 from dpsql.policy.model import Format, Policy, Table, fold
-from dpsql.policy.source_types import type_of
+from dpsql.policy.validate import parse_type
+
+if TYPE_CHECKING:
+    from pyarrow.parquet import ParquetFile
+
+
+_LENT_COLUMNS = "dpsql_clean_columns"
+_RULES = 1
+"""Which values are looked for: what was remembered under other rules is looked for again."""
+_SAFE = {
+    "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
+    "UHUGEINT", "FLOAT", "DOUBLE", "BLOB", "UUID",
+}  # fmt: skip
+_ENDS = {
+    "TIME": ("00:00:00", "24:00:00"),
+    "DATE": ("5877642-06-25 (BC)", "5881580-07-10"),
+    "TIMESTAMP": ("290309-12-22 (BC) 00:00:00", "294247-01-10 04:00:54.775806"),
+    "TIMESTAMP_S": ("290309-12-22 (BC) 00:00:00", "294247-01-10 04:00:54"),
+    "TIMESTAMP_MS": ("290309-12-22 (BC) 00:00:00", "294247-01-10 04:00:54.775"),
+    "TIMESTAMP_NS": ("1677-09-22 00:00:00", "2262-04-11 23:47:16.854775806"),
+    "TIMESTAMP WITH TIME ZONE": ("290309-12-22 (BC) 00:00:00+00", "294247-01-10 04:00:54.775806+00"),
+}
+"""The first and the last value of a type; dates and timestamps have two infinite ones beside them."""
+
+
+def write_scan(*paths: str, options: str = "") -> str:
+    """Write SQL that reads files of the same columns: their own, and none that a folder's name would add."""
+    return f"read_parquet([{', '.join(map(quote_text, paths))}], hive_partitioning = false{options})"
+
+
+def describe_file(con: duckdb.DuckDBPyConnection, path: str) -> dict[str, str] | None:
+    """Read names and types of a file's columns; None where it can't be read."""
+    with suppress(duckdb.Error):
+        rows = con.execute(f"DESCRIBE SELECT * FROM {write_scan(path)}").fetchall()
+        return {row[0]: row[1] for row in rows}
+    return None
+
+
+def describe_parquet(path: str) -> dict[str, str]:
+    """Read names and types of a file's columns without a session."""
+    with duckdb.connect(":memory:", config={"temp_directory": ""}) as con:
+        return describe_file(con, path) or {}
+
+
+def find_bad_columns(path: str, columns: Mapping[str, str]) -> list[str]:
+    """Find the columns with values that DuckDB can't take; remembered until the file changes."""
+    stamp = _stamp(path)
+    place: Path | None = None
+    with suppress(OSError):
+        home = state_directory() / "sources"
+        make_private_directory(home)
+        place = home / hashlib.sha256(path.encode(errors="surrogateescape")).hexdigest()
+    if place is not None:
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            known = json.loads(place.read_text(encoding="utf-8"))
+            if known["stamp"] == stamp and set(known["bad"]) <= set(columns):
+                return [name for name in columns if name in known["bad"]]
+    found = _found(path, columns)
+    if place is not None and _stamp(path) == stamp:
+        with suppress(OSError):
+            write_private(place, json.dumps({"stamp": stamp, "bad": found}))
+    return found
+
+
+def _stamp(path: str) -> list[object]:
+    stat = os.stat(path)
+    return [_RULES, duckdb.__version__, path, stat.st_size, stat.st_mtime_ns, stat.st_ino, stat.st_dev]
+
+
+def _found(path: str, columns: Mapping[str, str]) -> list[str]:
+    tests = {name: _test(quote_name(name), kind) for name, kind in columns.items() if kind not in _SAFE}
+    counts = _counted(path, list(tests.values()))
+    if counts is not None:
+        found = {name for name, count in zip(tests, counts, strict=True) if count}
+    else:
+        found = {name for name, test in tests.items() if _counted(path, [test]) != [0]}
+    nested = [name for name, kind in columns.items() if name not in found and _nested(kind)]
+    found |= {name for name in nested if not _all_good(path, list(columns).index(name))}
+    return [name for name in columns if name in found]
+
+
+def _test(column: str, kind: str) -> str:
+    """SQL that reads every value of a column, and counts those that the reader lets through and others stop at.
+
+    The hash makes it read them all: what could be told from a file's statistics would be.
+    """
+    kept = write_range_test(column, kind)
+    count = "0" if kept is None else f"count(*) FILTER (WHERE NOT {kept})"
+    return f"[bit_xor(hash({column})), {count}]"
+
+
+def write_range_test(column: str, kind: str) -> str | None:
+    """Write SQL that is false for values of a type that DuckDB holds, but fails over; None for types that have none."""
+    if kind.startswith("DECIMAL("):
+        width, scale = (int(part) for part in kind[8:-1].split(","))
+        most = f"{'9' * (width - scale) or '0'}.{'9' * scale or '0'}"
+        ends = ("-" + most, most)
+    elif kind in _ENDS:
+        ends = _ENDS[kind]
+    else:
+        return None
+    low, high = (f"{quote_text(end)}::{kind}" for end in ends)
+    infinite = (
+        ""
+        if kind == "TIME" or kind not in _ENDS
+        else f" OR {column} IN ('infinity'::{kind}, '-infinity'::{kind})"
+    )
+    return f"({column} BETWEEN {low} AND {high}{infinite})"
+
+
+def _nested(kind: str) -> bool:
+    """Whether moments or decimals may be within other values, where the test above does not look for them."""
+    within = any(word in kind for word in ("DATE", "TIMESTAMP", "DECIMAL("))
+    return within and kind.endswith(("]", ")")) and not kind.startswith("DECIMAL(") | kind.startswith("ENUM")
+
+
+def _counted(path: str, tests: list[str]) -> list[int] | None:
+    """What the tests count, in a database of its own, which a bad value may bring down; None where it does."""
+    if not tests:
+        return []
+    with suppress(duckdb.Error), duckdb.connect(":memory:", config={"temp_directory": ""}) as con:
+        rows = con.execute(f"SELECT {', '.join(tests)} FROM {write_scan(path)}").fetchall()
+        return [int(count) for _, count in rows[0]]
+    return None
+
+
+def _opened(path: str) -> ParquetFile:
+    import pyarrow.parquet  # here, for it takes long, and few files need it
+
+    return pyarrow.parquet.ParquetFile(path, coerce_int96_timestamp_unit="us")
+
+
+def _all_good(path: str, place: int) -> bool:
+    with suppress(pa.ArrowException, OSError, KeyError), _opened(path) as file:
+        name = file.schema_arrow.names[place]
+        return all(
+            (column := batch.column(0)) is clean_array(column) for batch in file.iter_batches(columns=[name])
+        )
+    return False
+
+
+def copy_cleaned(
+    con: duckdb.DuckDBPyConnection, name: str, path: str, columns: Mapping[str, str], bad: list[str]
+) -> None:
+    """Make a temporary table of a file, with its columns and types, in which bad values are NULL.
+
+    Raises:
+        PolicyError: the file is damaged, beyond single values.
+    """
+    places = {column: index for index, column in enumerate(columns)}
+    made = False
+    with suppress(duckdb.Error, pa.ArrowException, OSError, KeyError), _opened(path) as file:
+        con.register(_LENT_COLUMNS, _cleaned(file, [places[column] for column in bad]))
+        items = [
+            f"TRY_CAST(c.c{bad.index(column)} AS {kind}) AS {quote_name(column)}"
+            if column in bad
+            else f"f.{quote_name(column)}"
+            for column, kind in columns.items()
+        ]
+        con.execute(
+            f"CREATE OR REPLACE TEMP TABLE {quote_name(name)} AS SELECT {', '.join(items)} "
+            f"FROM {write_scan(path, options=', file_row_number = true')} AS f "
+            f"JOIN {_LENT_COLUMNS} AS c ON f.file_row_number = c.n"
+        )
+        con.unregister(_LENT_COLUMNS)
+        made = True
+    if not made:
+        raise PolicyError(f"the file {Path(path).name} can't be read.")
+
+
+def _cleaned(file: ParquetFile, places: list[int]) -> pa.RecordBatchReader:
+    names = [file.schema_arrow.names[place] for place in places]
+    fields = [
+        pa.field(f"c{index}", file.schema_arrow.field(place).type) for index, place in enumerate(places)
+    ]
+    schema = pa.schema([pa.field("n", pa.int64()), *fields])
+
+    def parts() -> Iterator[pa.RecordBatch]:
+        row = 0
+        for batch in file.iter_batches(columns=names):
+            numbers = pa.array(range(row, row + len(batch)), pa.int64())
+            row += len(batch)
+            yield pa.record_batch([numbers, *(clean_array(batch.column(name)) for name in names)], schema)
+
+    return pa.RecordBatchReader.from_batches(schema, parts())
 
 
 def propose_types(table: Table, files: list[str]) -> dict[str, str]:
     """Read a source whose types the policy must declare, and give what its rows look like; empty where they can't be read."""
-    listed = f"[{', '.join(map(literal, files))}]"
+    listed = f"[{', '.join(map(quote_text, files))}]"
     text = (table.format or Format()).fit(table.source, table.text) if table.text is not None else Format()
     if table.text is None:
         body = f"read_parquet({listed}, union_by_name = true, hive_partitioning = true)"
     elif table.text == "json":
         body = f"read_json({listed}, sample_size = -1, union_by_name = true, ignore_errors = true, format = 'auto')"
     else:
-        quotes = f"quote = {literal(text.quote)}, escape = {literal(text.escape or '')}"
+        quotes = f"quote = {quote_text(text.quote)}, escape = {quote_text(text.escape or '')}"
         body = (
             f"read_csv({listed}, sample_size = -1, union_by_name = true, ignore_errors = true, null_padding = true, "
-            f"delim = {literal(text.delimiter or ',')}, {quotes}, header = {text.header}, nullstr = {literal(text.null)})"
+            f"delim = {quote_text(text.delimiter or ',')}, {quotes}, header = {text.header}, nullstr = {quote_text(text.null)})"
         )
     with contextlib.suppress(duckdb.Error), duckdb.connect(":memory:", config={"temp_directory": ""}) as con:
         rows = con.execute(f"DESCRIBE SELECT * FROM {body}").fetchall()
@@ -48,7 +245,7 @@ def propose_types(table: Table, files: list[str]) -> dict[str, str]:
 
 def _known(kind: str) -> str:
     with contextlib.suppress(PolicyError):
-        return type_of(kind)
+        return parse_type(kind)
     return "VARCHAR"
 
 
@@ -57,7 +254,7 @@ _LENGTH = re.compile(r"\[\d+\]")
 _PARTITION = re.compile(r"([^=/]+)=([^/]*)")
 
 
-def plain(kind: str) -> str:
+def simplify_type(kind: str) -> str:
     """Return a type as exact queries see it.
 
     The labels of an ENUM are data: a column of one shows its text only. An array of fixed length is a list: some of
@@ -66,19 +263,19 @@ def plain(kind: str) -> str:
     return _LENGTH.sub("[]", _ENUM.sub("VARCHAR", kind))
 
 
-def declared(table: Table, name: str) -> str | None:
+def find_declared_type(table: Table, name: str) -> str | None:
     """Return the type that the policy gives a column."""
     return table.columns[name].type if name in table.columns else None
 
 
-def fitting(column: str, kind: str, wanted: str | None) -> str:
+def write_typed_column(column: str, kind: str, wanted: str | None) -> str:
     """Write SQL that reads a column of one type as the type that the policy declares; NULL where a value does not fit."""
-    if wanted is None or wanted == plain(kind):
-        return column if plain(kind) == kind else f"CAST({column} AS {plain(kind)})"
+    if wanted is None or wanted == simplify_type(kind):
+        return column if simplify_type(kind) == kind else f"CAST({column} AS {simplify_type(kind)})"
     return f"TRY_CAST({column} AS {wanted})"
 
 
-def view_of(table: Table) -> str:
+def name_view(table: Table) -> str:
     """Return the name of the temporary view (or table) that a source is read through."""
     return f"dpsql_source_{table.name}"
 
@@ -89,26 +286,26 @@ def open_files(con: duckdb.DuckDBPyConnection, policy: Policy, table: Table, fil
     Raises:
         PolicyError: a file can't be read, or the policy does not say what types its columns have.
     """
-    name = view_of(table)
+    name = name_view(table)
     if table.text is not None:
-        read_text(con, name, table, types_of(policy, table), files)
+        copy_text(con, name, table, list_types(policy, table), files)
         return
-    columns = types_of(policy, table) if table.several else None
+    columns = list_types(policy, table) if table.several else None
     together: dict[tuple[str, ...], list[str]] = {}
     queries = []
     for index, path in enumerate(files):
-        found = described(con, path)
+        found = describe_file(con, path)
         if found is None:
             raise PolicyError(f"the source {table.source} of {table.name} can't be read as parquet.")
         items = _items(table, path, found, columns)
-        bad = bad_columns(path, found)
+        bad = find_bad_columns(path, found)
         if bad:
             copy_cleaned(con, f"{name}_{index}", path, found, bad)
-            queries.append(f"SELECT {items} FROM temp.main.{quoted(f'{name}_{index}')}")
+            queries.append(f"SELECT {items} FROM temp.main.{quote_name(f'{name}_{index}')}")
         else:
             together.setdefault((items, *found, *found.values()), []).append(path)
-    queries += [f"SELECT {shape[0]} FROM {scan(*paths)}" for shape, paths in together.items()]
-    _made(con, table, "VIEW", " UNION ALL ".join(queries))
+    queries += [f"SELECT {shape[0]} FROM {write_scan(*paths)}" for shape, paths in together.items()]
+    _create(con, table, "VIEW", " UNION ALL ".join(queries))
 
 
 def _items(table: Table, path: str, found: Mapping[str, str], columns: Mapping[str, str] | None) -> str:
@@ -117,7 +314,10 @@ def _items(table: Table, path: str, found: Mapping[str, str], columns: Mapping[s
     A declared column that is not in the file may be in the names of its folders (``year=2024``); else it is NULL.
     """
     if columns is None:
-        read = {name: fitting(quoted(name), kind, declared(table, name)) for name, kind in found.items()}
+        read = {
+            name: write_typed_column(quote_name(name), kind, find_declared_type(table, name))
+            for name, kind in found.items()
+        }
     else:
         there = {fold(name): (name, kind) for name, kind in reversed(list(found.items()))}
         folders = {
@@ -127,11 +327,11 @@ def _items(table: Table, path: str, found: Mapping[str, str], columns: Mapping[s
         for name, wanted in columns.items():
             if fold(name) in there:
                 own, kind = there[fold(name)]
-                read[name] = fitting(quoted(own), kind, wanted)
+                read[name] = write_typed_column(quote_name(own), kind, wanted)
             else:
                 value = folders.get(fold(name))
-                read[name] = f"TRY_CAST({literal(value) if value is not None else 'NULL'} AS {wanted})"
-    return ", ".join(f"{item} AS {quoted(name)}" for name, item in read.items())
+                read[name] = f"TRY_CAST({quote_text(value) if value is not None else 'NULL'} AS {wanted})"
+    return ", ".join(f"{item} AS {quote_name(name)}" for name, item in read.items())
 
 
 def open_table(
@@ -159,20 +359,20 @@ def open_table(
     read = {}
     viewed = False  # for its kind, never for its values: the view's name is in EXPLAIN
     for column, kind in columns.items():
-        name = quoted(column)
-        kept = inside(name, kind) if checked else None
+        name = quote_name(column)
+        kept = write_range_test(name, kind) if checked else None
         viewed = viewed or kept is not None
         if kept is not None and not _all_inside(con, body, kept):
             name = f"CASE WHEN {kept} THEN {name} END"
-        item = fitting(name, kind, declared(table, column))
-        if item == quoted(column) and column in collated:
+        item = write_typed_column(name, kind, find_declared_type(table, column))
+        if item == quote_name(column) and column in collated:
             item = f'{item} COLLATE "C"'
-        if item != quoted(column):
+        if item != quote_name(column):
             read[column] = item
     if not read and not viewed:
         return False
-    replaced = ", ".join(f"{item} AS {quoted(column)}" for column, item in read.items())
-    _made(con, table, "VIEW", f"SELECT *{f' REPLACE ({replaced})' if read else ''} FROM {body}")
+    replaced = ", ".join(f"{item} AS {quote_name(column)}" for column, item in read.items())
+    _create(con, table, "VIEW", f"SELECT *{f' REPLACE ({replaced})' if read else ''} FROM {body}")
     return True
 
 
@@ -206,14 +406,17 @@ def open_frame(
         PolicyError: the policy leaves out the type of a column that has none.
     """
     if objects is None:
-        _copy_registered(con, table, body, columns, types_of(policy, table))
+        _copy_registered(con, table, body, columns, list_types(policy, table))
         return
-    missing = [name for name in columns if name in objects and declared(table, name) is None]
+    missing = [name for name in columns if name in objects and find_declared_type(table, name) is None]
     if missing:
-        raise needs_types(table, missing)
-    read = {name: _through_text(quoted(name), kind, declared(table, name)) for name, kind in columns.items()}
-    items = ", ".join(f"{item} AS {quoted(name)}" for name, item in read.items())
-    _made(con, table, "TABLE" if objects else "VIEW", f"SELECT {items} FROM {body}")
+        raise explain_missing_types(table, missing)
+    read = {
+        name: _through_text(quote_name(name), kind, find_declared_type(table, name))
+        for name, kind in columns.items()
+    }
+    items = ", ".join(f"{item} AS {quote_name(name)}" for name, item in read.items())
+    _create(con, table, "TABLE" if objects else "VIEW", f"SELECT {items} FROM {body}")
 
 
 def _through_text(column: str, kind: str, wanted: str | None) -> str:
@@ -222,8 +425,8 @@ def _through_text(column: str, kind: str, wanted: str | None) -> str:
     Whether a column of a frame holds numbers or objects is decided by its values: 2.5 must become the same whole number
     in both, or one person's text would change what everybody else's numbers are.
     """
-    if wanted is None or wanted == plain(kind):
-        return fitting(column, kind, wanted)
+    if wanted is None or wanted == simplify_type(kind):
+        return write_typed_column(column, kind, wanted)
     text = column if kind == "VARCHAR" else f"CAST({column} AS VARCHAR)"
     if wanted.endswith("]") or wanted.startswith("STRUCT"):
         text = f"TRY_CAST({text} AS JSON)" if kind == "VARCHAR" else column
@@ -239,28 +442,28 @@ def _copy_registered(
 ) -> None:
     there = {fold(name): name for name in columns}
     items = [
-        f"TRY_CAST({f'CAST({quoted(there[fold(name)])} AS VARCHAR)' if fold(name) in there else 'NULL'} AS {kind}) "
-        f"AS {quoted(name)}"
+        f"TRY_CAST({f'CAST({quote_name(there[fold(name)])} AS VARCHAR)' if fold(name) in there else 'NULL'} AS {kind}) "
+        f"AS {quote_name(name)}"
         for name, kind in types.items()
     ]
     row = con.execute("SELECT current_setting('pandas_analyze_sample')").fetchone()
     con.execute("SET pandas_analyze_sample = 0")  # objects are texts, whatever they are
     try:
-        _made(con, table, "TABLE", f"SELECT {', '.join(items)} FROM {body}")
+        _create(con, table, "TABLE", f"SELECT {', '.join(items)} FROM {body}")
     finally:
         con.execute(f"SET pandas_analyze_sample = {int(row[0]) if row else 1000}")
 
 
 def open_again(con: duckdb.DuckDBPyConnection, table: Table, body: str) -> tuple[str, str, str]:
     """Give a relation that another table of the policy reads already a name of this table's own."""
-    _made(con, table, "VIEW", f"SELECT * FROM {body}")
-    return ("temp", "main", view_of(table))
+    _create(con, table, "VIEW", f"SELECT * FROM {body}")
+    return ("temp", "main", name_view(table))
 
 
-def _made(con: duckdb.DuckDBPyConnection, table: Table, kind: str, query: str) -> None:
+def _create(con: duckdb.DuckDBPyConnection, table: Table, kind: str, query: str) -> None:
     made = False
     with contextlib.suppress(duckdb.Error):
-        con.execute(f"CREATE OR REPLACE TEMP {kind} {quoted(view_of(table))} AS {query}")
+        con.execute(f"CREATE OR REPLACE TEMP {kind} {quote_name(name_view(table))} AS {query}")
         made = True
     if not made:
         said = " with the declared types" if any(column.type for column in table.columns.values()) else ""

@@ -25,12 +25,11 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 
-from dpsql.engine.base import ended
-from dpsql.engine.duckdb import beside
-from dpsql.engine.files import found, version_of, versions_of
-from dpsql.engine.interruptible import watched
-from dpsql.engine.schema_replica import Clone, Columns, empty, quoted
-from dpsql.engine.spill import spill_below
+from dpsql.engine.base import find_files, fingerprint_all, fingerprint_each, raise_unless_done
+from dpsql.engine.duckdb import open_sandbox
+from dpsql.engine.interruptible import run_interruptibly
+from dpsql.engine.sandbox import ColumnTypes, SchemaReplica, quote_name, write_empty_query
+from dpsql.engine.spill import make_spill_directory
 from dpsql.errors import BindError, PolicyError
 from dpsql.policy.model import Policy, Table
 from dpsql.sql.expressions.types import Type
@@ -48,7 +47,7 @@ _SETTINGS = {
     "spark.sql.groupByOrdinal": "true",
     "spark.sql.orderByOrdinal": "true",
 }
-BATCH = 1 << 20
+ROWS_PER_BATCH = 1 << 20
 """Rows of a result that are held at once, where whoever reads it can take it in parts."""
 
 
@@ -77,7 +76,7 @@ class SparkEngine:
         self._lock = threading.RLock()
         self._stop = threading.Event()
         self._token = uuid.uuid4().hex
-        self._clone: Clone | None = None
+        self._clone: SchemaReplica | None = None
         self._started = False
         self._address = database if isinstance(database, str) else "session"
         self._given = self._start(database) if isinstance(database, str) else database
@@ -87,11 +86,11 @@ class SparkEngine:
             for setting, value in _SETTINGS.items():
                 self._session.conf.set(setting, value)
         self._lent_globally: list[str] = []
-        self._spill = spill_below(None)
-        self._scratch = beside(self._spill)
+        self._spill = make_spill_directory(None)
+        self._scratch = open_sandbox(self._spill)
         self._sources = {table.name: self._paths(table) for table in policy.tables.values() if table.file}
-        self._version = version_of(policy.tables.values(), self._files_of, self._token)
-        self.versions = versions_of(policy.tables.values(), self._files_of, self._token)
+        self._version = fingerprint_all(policy.tables.values(), self._files_of, self._token)
+        self.versions = fingerprint_each(policy.tables.values(), self._files_of, self._token)
         self._schemas = {table.name: self._open(table) for table in policy.tables.values()}
 
     def _start(self, address: str) -> Any:
@@ -158,7 +157,7 @@ class SparkEngine:
                 f"the source {source} of {table.name} is not Parquet, which is what is read on Spark.",
                 hint="write it as Parquet, or as a table: text has no types, and two engines would read two.",
             )
-        return [source] if "://" in source else found(table, self._base)
+        return [source] if "://" in source else find_files(table, self._base)
 
     # -- the protocol -------------------------------------------------------------------------------------------
 
@@ -166,7 +165,7 @@ class SparkEngine:
         return self._schemas[table.name]
 
     def relation(self, table: Table) -> str:
-        return ".".join(map(quoted, _place(table)))
+        return ".".join(map(quote_name, _place(table)))
 
     def public(self, table: Table) -> pa.Table:
         """All rows of a public table."""
@@ -191,7 +190,7 @@ class SparkEngine:
         paths = self._sources.get(table.name, [])
         return paths if paths and all(os.path.isfile(path) for path in paths) else None
 
-    def check(self, sql: str, lent: Mapping[str, Columns], apart: bool = False) -> None:
+    def check(self, sql: str, lent: Mapping[str, ColumnTypes], apart: bool = False) -> None:
         """Binds an exact query in DuckDB and in Spark, on nothing, before anything is paid.
 
         One that is run apart, over the rows of one block that are here already, is DuckDB's alone.
@@ -205,7 +204,8 @@ class SparkEngine:
                 return
             # Lent as they will be: in the types that Arrow gives them, which are not those of the text.
             lend = {
-                name: self._shapes().shape(empty(columns), {}).empty_table() for name, columns in lent.items()
+                name: self._shapes().shape(write_empty_query(columns), {}).empty_table()
+                for name, columns in lent.items()
             }
             text = self._translated(sql, {name: _columns(table) for name, table in lend.items()})
             message = ""
@@ -231,20 +231,20 @@ class SparkEngine:
         if not fits:
             raise BindError("a whole number of more than 38 digits has no equal on Spark.")
 
-    def translated(self, sql: str, lent: Mapping[str, Columns] | None = None) -> str:
+    def translated(self, sql: str, lent: Mapping[str, ColumnTypes] | None = None) -> str:
         """The query as Spark gets it."""
         return self._translated(sql, lent or {})
 
-    def _translated(self, sql: str, lent: Mapping[str, Columns]) -> str:
-        known: dict[str, Columns] = dict(lent)
+    def _translated(self, sql: str, lent: Mapping[str, ColumnTypes]) -> str:
+        known: dict[str, ColumnTypes] = dict(lent)
         for table in self._policy.tables.values():
             known[_view(table)] = list(self._schemas[table.name].items())
         return spark_sql(sql, known)
 
-    def _shapes(self) -> Clone:
+    def _shapes(self) -> SchemaReplica:
         if self._clone is None:
             tables = self._policy.tables.values()
-            self._clone = Clone.of((_place(t), list(self._schemas[t.name].items())) for t in tables)
+            self._clone = SchemaReplica.of((_place(t), list(self._schemas[t.name].items())) for t in tables)
         return self._clone
 
     def execute(self, sql: str, lent: Mapping[str, pa.Table] | None = None) -> pa.Table:
@@ -266,12 +266,12 @@ class SparkEngine:
         with self._lock:
             self._stop.clear()
             outcome = self._scratch.run(sql, lent, self._stop, None)
-        ended(outcome.state)
+        raise_unless_done(outcome.state)
         assert outcome.table is not None
         return outcome.table
 
     def batches(
-        self, sql: str, lent: Mapping[str, pa.Table] | None = None, rows: int | None = BATCH
+        self, sql: str, lent: Mapping[str, pa.Table] | None = None, rows: int | None = ROWS_PER_BATCH
     ) -> Iterator[pa.Table]:
         """The same rows in parts of about ``rows``, in no order; the whole result stays on the cluster meanwhile.
 
@@ -290,11 +290,11 @@ class SparkEngine:
                     yield part
             finally:
                 self._step(lambda: self._done(made, lent or {}))
-        ended(state)
+        raise_unless_done(state)
 
     def _step(self, work: Any) -> tuple[str, pa.Table | None]:
         """What became of it, and its rows. Spark's message dies with this frame."""
-        outcome = watched(work, self._session.interruptAll, self._stop)
+        outcome = run_interruptibly(work, self._session.interruptAll, self._stop)
         return outcome.state, outcome.table
 
     def _prepare(self, sql: str, lent: Mapping[str, pa.Table], rows: int | None, made: list[Any]) -> pa.Table:
@@ -317,7 +317,7 @@ class SparkEngine:
         if slices > 1:
             names = ", ".join(identifier(name) for name in frame.columns)
             frame = frame.where(f"pmod(xxhash64({names}), {slices}L) = {i}L")
-        return conformed(frame.toArrow(), shape)
+        return cast_to_schema(frame.toArrow(), shape)
 
     def _done(self, made: list[Any], lent: Mapping[str, Any]) -> pa.Table:
         if made:
@@ -463,7 +463,7 @@ def _plain(table: pa.Table) -> pa.Table:
     return pa.table(columns)
 
 
-def conformed(table: pa.Table, shape: pa.Schema) -> pa.Table:
+def cast_to_schema(table: pa.Table, shape: pa.Schema) -> pa.Table:
     """Spark's rows in the types that DuckDB would have given."""
     columns = [table.column(i).cast(field.type) for i, field in enumerate(shape)]
     return pa.table(columns, names=shape.names)

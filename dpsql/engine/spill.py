@@ -28,7 +28,7 @@ try:
 except ImportError:  # Windows, where a file that is open can't be removed: that is lock enough
     fcntl = None  # type: ignore[assignment]
 
-PREFIX = "dpsql-spill-"
+SPILL_PREFIX = "dpsql-spill-"
 _LOCK = ".lock"
 _FLAGS = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
@@ -58,7 +58,7 @@ class SpillDirectory:
         self._finalizer()
 
 
-def spill_below(place: str | None) -> SpillDirectory:
+def make_spill_directory(place: str | None) -> SpillDirectory:
     """Make a spill directory below a place, by default below the state directory.
 
     Raises:
@@ -91,7 +91,7 @@ def _make(parent: Path) -> Path:
     parent = parent.resolve()
     _sweep(parent)
     while True:
-        path = parent / f"{PREFIX}{secrets.token_hex(8)}"
+        path = parent / f"{SPILL_PREFIX}{secrets.token_hex(8)}"
         lock = _lock_path(path)
         descriptor = os.open(lock, _FLAGS | os.O_CREAT | os.O_EXCL, OWNER_ONLY)
         if _is_held_elsewhere(descriptor) or not _is_same(descriptor, lock):
@@ -110,7 +110,7 @@ def _make(parent: Path) -> Path:
 def _sweep(parent: Path) -> None:
     """Remove the directories of processes that are gone. What can't be removed is left for another time."""
     with contextlib.suppress(OSError):
-        for lock in list(parent.glob(f"{PREFIX}*{_LOCK}")):
+        for lock in list(parent.glob(f"{SPILL_PREFIX}*{_LOCK}")):
             path = lock.with_name(lock.name.removesuffix(_LOCK))
             if path not in _HELD:
                 with contextlib.suppress(OSError):
@@ -177,7 +177,7 @@ def _lock_path(path: Path) -> Path:
     return path.with_name(path.name + _LOCK)
 
 
-def _in_child() -> None:
+def _forget_directories() -> None:
     """A forked process holds no lock: else a directory would be taken for in use when its own process is gone."""
     for descriptor in _HELD.values():
         with contextlib.suppress(OSError):
@@ -186,4 +186,4 @@ def _in_child() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)
+    os.register_at_fork(after_in_child=_forget_directories)

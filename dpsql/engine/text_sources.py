@@ -24,22 +24,22 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpsql.engine.schema_replica import literal, quoted
+from dpsql.engine.sandbox import quote_name, quote_text
 from dpsql.errors import PolicyError
 from dpsql.policy.model import Format, Table, fold
 
-BLOCK = 8 << 20
+BLOCK_BYTES = 8 << 20
 """Bytes of a file that are looked at together."""
-LONGEST = 4 << 20
+MAX_RECORD_BYTES = 4 << 20
 """Bytes of one record; a longer one is a row of NULLs."""
-BAD = "\U0010ffff"
+UNDECODABLE = "\U0010ffff"
 """Stands for bytes that are no text of the encoding (no text holds it: it is no character); its field becomes NULL."""
-DAMAGED = (OSError, EOFError, zlib.error)
+READ_ERRORS = (OSError, EOFError, zlib.error)
 """What a file raises that can't be read as a whole."""
 _SURROGATES = re.compile("[\udc80-\udcff]+")
 _BOM = b"\xef\xbb\xbf"
-LINE = pa.schema([("line", pa.large_string())])
-FIELDS = pa.schema([("fields", pa.list_(pa.large_string()))])
+LINE_SCHEMA = pa.schema([("line", pa.large_string())])
+FIELDS_SCHEMA = pa.schema([("fields", pa.list_(pa.large_string()))])
 
 
 def _opened(path: str) -> IO[bytes]:
@@ -50,12 +50,14 @@ def _blocks(file: IO[bytes]) -> Iterator[bytes | None]:
     """Whole lines, some millions of bytes at a time; None for one that is too long."""
     rest, lost = b"", False
     first = True
-    while block := file.read(BLOCK):
+    while block := file.read(BLOCK_BYTES):
         if first:
             block, first = block.removeprefix(_BOM), False
         cut = block.rfind(b"\n") + 1
         if cut == 0:
-            rest, lost = (b"", True) if lost or len(rest) + len(block) > LONGEST else (rest + block, False)
+            rest, lost = (
+                (b"", True) if lost or len(rest) + len(block) > MAX_RECORD_BYTES else (rest + block, False)
+            )
             continue
         whole = rest + block[:cut]
         if lost:
@@ -74,7 +76,7 @@ def _decoded(block: bytes, encoding: str) -> str:
     text = block.decode(
         {"latin-1": "latin-1", "windows-1252": "cp1252"}.get(encoding, encoding), "surrogateescape"
     )
-    return _SURROGATES.sub(BAD, text)
+    return _SURROGATES.sub(UNDECODABLE, text)
 
 
 def _texts(block: bytes, encoding: str) -> pa.Array:
@@ -93,12 +95,12 @@ def _texts(block: bytes, encoding: str) -> pa.Array:
         texts = pc.ascii_rtrim(texts, characters="\r")
     length = pc.binary_length(texts)
     longest = pc.max(length).as_py() or 0
-    if longest > LONGEST:
-        texts = pc.if_else(pc.greater(length, LONGEST), pa.scalar(None, pa.large_string()), texts)
+    if longest > MAX_RECORD_BYTES:
+        texts = pc.if_else(pc.greater(length, MAX_RECORD_BYTES), pa.scalar(None, pa.large_string()), texts)
     return texts.filter(pc.not_equal(length, 0))
 
 
-def records(path: str, text: Format, skip: bool) -> pa.RecordBatchReader:
+def read_records(path: str, text: Format, skip: bool) -> pa.RecordBatchReader:
     """Read the records of a file in parts: a column ``line``, where a record that can't be read is NULL.
 
     Args:
@@ -114,26 +116,26 @@ def records(path: str, text: Format, skip: bool) -> pa.RecordBatchReader:
                 lines = pa.nulls(1, pa.large_string()) if block is None else _texts(block, text.encoding)
                 if left and len(lines):
                     lines, left = lines.slice(1), False
-                yield pa.record_batch([lines], LINE)
+                yield pa.record_batch([lines], LINE_SCHEMA)
 
-    return pa.RecordBatchReader.from_batches(LINE, parts())
+    return pa.RecordBatchReader.from_batches(LINE_SCHEMA, parts())
 
 
-def first_record(path: str, text: Format) -> str | None:
+def read_first_record(path: str, text: Format) -> str | None:
     """Read the first line of a file that is not blank; None where there is none, or it can't be read."""
     with _opened(path) as file:
         for block in _blocks(file):
             if block is None:
                 return None
-            lines = _texts(block[: LONGEST + 1], text.encoding)
+            lines = _texts(block[: MAX_RECORD_BYTES + 1], text.encoding)
             if len(lines):
                 return lines[0].as_py()  # type: ignore[no-any-return]
     return None
 
 
-def heading(path: str, text: Format) -> list[str]:
+def read_heading(path: str, text: Format) -> list[str]:
     """Read the names of a file's columns, as its first record has them."""
-    line = first_record(path, text)
+    line = read_first_record(path, text)
     if line is None:
         return []
     return next(_reader(iter([line]), text), [])
@@ -151,7 +153,7 @@ def _reader(lines: Iterator[str], text: Format) -> Any:
     )
 
 
-def quoted_records(path: str, text: Format, skip: bool) -> pa.RecordBatchReader:
+def read_quoted_records(path: str, text: Format, skip: bool) -> pa.RecordBatchReader:
     """Read the records of a file whose quoted fields may go on in the next line: a column ``fields``, each a list of texts."""
 
     def rows() -> Iterator[list[str] | None]:
@@ -171,7 +173,7 @@ def quoted_records(path: str, text: Format, skip: bool) -> pa.RecordBatchReader:
                 if row is None:
                     return
                 if row:
-                    yield [f if f.isascii() else _SURROGATES.sub(BAD, f) for f in row]
+                    yield [f if f.isascii() else _SURROGATES.sub(UNDECODABLE, f) for f in row]
 
     def parts() -> Iterator[pa.RecordBatch]:
         held: list[list[str] | None] = []
@@ -181,14 +183,14 @@ def quoted_records(path: str, text: Format, skip: bool) -> pa.RecordBatchReader:
             if index or not skip:
                 held.append(row)
             if len(held) >= 1 << 14:
-                yield pa.record_batch([pa.array(held, FIELDS.field(0).type)], FIELDS)
+                yield pa.record_batch([pa.array(held, FIELDS_SCHEMA.field(0).type)], FIELDS_SCHEMA)
                 held = []
-        yield pa.record_batch([pa.array(held, FIELDS.field(0).type)], FIELDS)
+        yield pa.record_batch([pa.array(held, FIELDS_SCHEMA.field(0).type)], FIELDS_SCHEMA)
 
-    return pa.RecordBatchReader.from_batches(FIELDS, parts())
+    return pa.RecordBatchReader.from_batches(FIELDS_SCHEMA, parts())
 
 
-def array_records(path: str, text: Format) -> pa.RecordBatchReader:
+def read_array_records(path: str, text: Format) -> pa.RecordBatchReader:
     """Read the records of a file that is one JSON array: a column ``line``. What follows a record that is not JSON is lost."""
 
     def objects() -> Iterator[str]:
@@ -212,19 +214,19 @@ def array_records(path: str, text: Format) -> pa.RecordBatchReader:
     def parts() -> Iterator[pa.RecordBatch]:
         held: list[str | None] = []
         for item in objects():
-            held.append(item if len(item) <= LONGEST else None)
+            held.append(item if len(item) <= MAX_RECORD_BYTES else None)
             if len(held) >= 1 << 14:
-                yield pa.record_batch([pa.array(held, pa.large_string())], LINE)
+                yield pa.record_batch([pa.array(held, pa.large_string())], LINE_SCHEMA)
                 held = []
-        yield pa.record_batch([pa.array(held, pa.large_string())], LINE)
+        yield pa.record_batch([pa.array(held, pa.large_string())], LINE_SCHEMA)
 
-    return pa.RecordBatchReader.from_batches(LINE, parts())
+    return pa.RecordBatchReader.from_batches(LINE_SCHEMA, parts())
 
 
 _LENT = "dpsql_records"
 
 
-def read_text(
+def copy_text(
     con: duckdb.DuckDBPyConnection, name: str, table: Table, columns: Mapping[str, str], files: Iterable[str]
 ) -> None:
     """Make a temporary table of the records of text files, which lives as long as the connection.
@@ -240,16 +242,16 @@ def read_text(
         PolicyError: a file can't be read at all.
     """
     text = (table.format or Format()).fit(table.source, table.text)
-    listed = ", ".join(f"{quoted(column)} {kind}" for column, kind in columns.items())
-    con.execute(f"CREATE OR REPLACE TEMP TABLE {quoted(name)} ({listed})")
+    listed = ", ".join(f"{quote_name(column)} {kind}" for column, kind in columns.items())
+    con.execute(f"CREATE OR REPLACE TEMP TABLE {quote_name(name)} ({listed})")
     read = False
     try:
         for path in files:
             con.register(_LENT, _source(path, table, text))
-            con.execute(f"INSERT INTO temp.main.{quoted(name)} {_query(path, table, text, columns)}")
+            con.execute(f"INSERT INTO temp.main.{quote_name(name)} {_query(path, table, text, columns)}")
             con.unregister(_LENT)
         read = True
-    except (duckdb.Error, *DAMAGED):
+    except (duckdb.Error, *READ_ERRORS):
         pass
     if not read:
         raise PolicyError(f"the source {table.source} of {table.name} can't be read.")
@@ -257,18 +259,20 @@ def read_text(
 
 def _source(path: str, table: Table, text: Format) -> pa.RecordBatchReader:
     if table.text == "json":
-        return array_records(path, text) if text.records == "array" else records(path, text, False)
-    read = quoted_records if text.quoted_newlines else records
+        return read_array_records(path, text) if text.records == "array" else read_records(path, text, False)
+    read = read_quoted_records if text.quoted_newlines else read_records
     return read(path, text, text.header)
 
 
 def _query(path: str, table: Table, text: Format, columns: Mapping[str, str]) -> str:
     if table.text == "json":
         return _objects(columns, text)
-    names = [fold(name) for name in heading(path, text)] if text.header else [fold(name) for name in columns]
+    names = (
+        [fold(name) for name in read_heading(path, text)] if text.header else [fold(name) for name in columns]
+    )
     places = {name: index for index, name in reversed(list(enumerate(names, start=1)))}
     items = [
-        fitted(_unquoted(f"f[{places[fold(name)]}]", text), kind, text)
+        write_typed_field(_unquoted(f"f[{places[fold(name)]}]", text), kind, text)
         if fold(name) in places
         else f"NULL::{kind}"
         for name, kind in columns.items()
@@ -279,22 +283,22 @@ def _query(path: str, table: Table, text: Format, columns: Mapping[str, str]) ->
     else:
         fields = f"SELECT line, {_fields(text)} AS f FROM {_LENT}"
         # Put together again the fields must be the line; else something stands beside a quote.
-        fitting.append(f"array_to_string(f, {literal(text.delimiter or ',')}) = line")
+        fitting.append(f"array_to_string(f, {quote_text(text.delimiter or ',')}) = line")
     whole = f"CASE WHEN {' AND '.join(fitting)} THEN f END" if fitting else "f"
     return f"SELECT {', '.join(items)} FROM (SELECT {whole} AS f FROM ({fields}) AS a) AS b"
 
 
 def _fields(text: Format) -> str:
     """The fields of a line, quotes and all."""
-    comma = literal(text.delimiter or ",")
+    comma = quote_text(text.delimiter or ",")
     plain = f"string_split(line, {comma})"
     if not text.quote:
         return plain
     d, q, e = (_class(letter) for letter in (text.delimiter or ",", text.quote, text.escape or text.quote))
     inside = f"(?:[^{q}]|[{q}][{q}])" if e == q else f"(?:[^{q}{e}]|[{e}].)"
     pattern = f"(?s)[{d}]([{q}]{inside}*[{q}]|[^{d}{q}][^{d}]*|)"
-    matched = f"regexp_extract_all(concat({comma}, line), {literal(pattern)}, 1)"
-    return f"CASE WHEN contains(line, {literal(text.quote)}) THEN {matched} ELSE {plain} END"
+    matched = f"regexp_extract_all(concat({comma}, line), {quote_text(pattern)}, 1)"
+    return f"CASE WHEN contains(line, {quote_text(text.quote)}) THEN {matched} ELSE {plain} END"
 
 
 def _class(letter: str) -> str:
@@ -303,25 +307,25 @@ def _class(letter: str) -> str:
 
 
 def _unquoted(field: str, text: Format) -> str:
-    bare = f"nullif({field}, {literal(text.null)})"
+    bare = f"nullif({field}, {quote_text(text.null)})"
     if not text.quote or text.quoted_newlines:
         return bare
     quote, escape = text.quote, text.escape or text.quote
     inner = f"{field}[2:-2]"
     if escape == quote:
-        inner = f"replace({inner}, {literal(quote * 2)}, {literal(quote)})"
+        inner = f"replace({inner}, {quote_text(quote * 2)}, {quote_text(quote)})"
     else:
-        inner = f"regexp_replace({inner}, {literal(f'(?s)[{_class(escape)}](.)')}, '\\1', 'g')"
-    return f"CASE WHEN starts_with({field}, {literal(quote)}) THEN {inner} ELSE {bare} END"
+        inner = f"regexp_replace({inner}, {quote_text(f'(?s)[{_class(escape)}](.)')}, '\\1', 'g')"
+    return f"CASE WHEN starts_with({field}, {quote_text(quote)}) THEN {inner} ELSE {bare} END"
 
 
-def fitted(value: str, kind: str, text: Format) -> str:
+def write_typed_field(value: str, kind: str, text: Format) -> str:
     """Write SQL that reads a text as a type; NULL where it does not fit, or was no text of the encoding."""
     pattern = text.date_format if kind == "DATE" else text.timestamp_format if "TIMESTAMP" in kind else None
     if pattern is not None:
-        value = f"TRY_STRPTIME({value}, {literal(pattern)})"
+        value = f"TRY_STRPTIME({value}, {quote_text(pattern)})"
     if kind == "VARCHAR":
-        return f"CASE WHEN NOT contains({value}, {literal(BAD)}) THEN {value} END"
+        return f"CASE WHEN NOT contains({value}, {quote_text(UNDECODABLE)}) THEN {value} END"
     return f"TRY_CAST({value} AS {kind})"
 
 
@@ -329,9 +333,9 @@ def _objects(columns: Mapping[str, str], text: Format) -> str:
     nested = {name for name, kind in columns.items() if kind.endswith("]") or kind.startswith("STRUCT")}
     shape = json.dumps({name: "JSON" if name in nested else "VARCHAR" for name in columns})
     items = [
-        f"TRY_CAST({value} AS {kind})" if name in nested else fitted(value, kind, text)
+        f"TRY_CAST({value} AS {kind})" if name in nested else write_typed_field(value, kind, text)
         for name, kind in columns.items()
-        for value in (f"struct_extract(r, {literal(name)})",)
+        for value in (f"struct_extract(r, {quote_text(name)})",)
     ]
     objects = "CASE WHEN json_valid(line) THEN line END"
-    return f"SELECT {', '.join(items)} FROM (SELECT json_transform({objects}, {literal(shape)}) AS r FROM {_LENT}) AS a"
+    return f"SELECT {', '.join(items)} FROM (SELECT json_transform({objects}, {quote_text(shape)}) AS r FROM {_LENT}) AS a"

@@ -8,7 +8,7 @@ from dpsql import __version__
 from dpsql.errors import BindError, did_you_mean
 from dpsql.notebook.arguments import Options
 from dpsql.notebook.render import Lines, Panel, Sheet, of_rows
-from dpsql.policy.validate import bound_text
+from dpsql.policy.validate import write_bound
 
 if TYPE_CHECKING:
     from dpsql.result import Result
@@ -97,7 +97,7 @@ def columns(session: Session, name: str) -> Sheet:
         told = declared.get(column.lower())
         known = ""
         if told is not None and told.bounds is not None:
-            known = f"{bound_text(told.bounds[0])} to {bound_text(told.bounds[1])}"
+            known = f"{write_bound(told.bounds[0])} to {write_bound(told.bounds[1])}"
         elif told is not None and told.values is not None:
             known = ", ".join(map(str, told.values))
         elif table.privacy_unit is not None and column.lower() == table.privacy_unit.lower():

@@ -6,11 +6,11 @@ import datetime
 from collections.abc import Mapping
 
 from dpsql.errors import PolicyError
-from dpsql.policy.model import Column, Names, Policy, Table, fold, given_fields
-from dpsql.policy.toml import write
+from dpsql.policy.model import Column, Names, Policy, Table, collect_fields, fold
+from dpsql.policy.toml import write_toml
 
 
-def spoken_of(policy: Policy, table: Table) -> list[str]:
+def list_mentioned(policy: Policy, table: Table) -> list[str]:
     """List the columns of a table that the policy speaks of: declared ones, and those on the way to a privacy unit."""
     named = Names({name: name for name in table.columns})
     met = [
@@ -23,33 +23,33 @@ def spoken_of(policy: Policy, table: Table) -> list[str]:
     return [*table.columns, *Names({name: name for name in met if name and name not in named})]
 
 
-def untyped(policy: Policy, table: Table) -> list[str]:
+def list_untyped(policy: Policy, table: Table) -> list[str]:
     """List the columns that the policy speaks of without saying their type."""
     types = {fold(name) for name, column in table.columns.items() if column.type is not None}
-    return [name for name in spoken_of(policy, table) if fold(name) not in types]
+    return [name for name in list_mentioned(policy, table) if fold(name) not in types]
 
 
-def types_of(policy: Policy, table: Table) -> dict[str, str]:
+def list_types(policy: Policy, table: Table) -> dict[str, str]:
     """Give the columns of a source that has no types of its own, as the policy declares them.
 
     Raises:
         PolicyError: a column that it speaks of has no type, or none is declared; the hint has the lines to paste.
     """
-    missing = untyped(policy, table)
+    missing = list_untyped(policy, table)
     types = {name: column.type for name, column in table.columns.items() if column.type is not None}
     if missing or not types:
-        raise needs_types(table, missing)
+        raise explain_missing_types(table, missing)
     return types
 
 
-def needs_types(table: Table, missing: list[str]) -> PolicyError:
+def explain_missing_types(table: Table, missing: list[str]) -> PolicyError:
     """Make the error of a policy that leaves types out, with the lines to paste."""
     said = (
         f"; {', '.join(missing)} {'have' if len(missing) > 1 else 'has'} none in the policy"
         if missing
         else ""
     )
-    lines = lines_of(table, dict.fromkeys(missing or ["column"]))
+    lines = write_columns(table, dict.fromkeys(missing or ["column"]))
     return PolicyError(
         f"the source of {table.name} does not say what types its columns have{said}.",
         keys=("tables", table.name),
@@ -57,7 +57,7 @@ def needs_types(table: Table, missing: list[str]) -> PolicyError:
     )
 
 
-def lines_of(table: Table, types: Mapping[str, str | None]) -> list[str]:
+def write_columns(table: Table, types: Mapping[str, str | None]) -> list[str]:
     """Write lines of a policy that declare types of a table's columns, with what is said of them already.
 
     Args:
@@ -67,8 +67,8 @@ def lines_of(table: Table, types: Mapping[str, str | None]) -> list[str]:
     lines = {}
     for name, kind in types.items():
         column = table.columns[name] if name in table.columns else Column()
-        lines[name] = {"type": kind or _suggested(column), **given_fields(column)}
-    return write({"tables": {table.name: {"columns": lines}}}).splitlines()
+        lines[name] = {"type": kind or _suggested(column), **collect_fields(column)}
+    return write_toml({"tables": {table.name: {"columns": lines}}}).splitlines()
 
 
 def _suggested(column: Column) -> str:

@@ -13,20 +13,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from dpsql.engine.base import find_files
 from dpsql.engine.duckdb import DuckDBEngine
-from dpsql.engine.files import found
-from dpsql.engine.parquet import bad_columns, file_columns
-from dpsql.engine.schema_replica import quoted
-from dpsql.engine.sources import propose_types
-from dpsql.engine.text_sources import DAMAGED, first_record
+from dpsql.engine.sandbox import quote_name
+from dpsql.engine.sources import describe_parquet, find_bad_columns, propose_types
+from dpsql.engine.text_sources import READ_ERRORS, read_first_record
 from dpsql.errors import PolicyError, did_you_mean
 from dpsql.numerics.rounding import text
-from dpsql.policy.columns import lines_of, spoken_of, untyped
+from dpsql.policy.columns import list_mentioned, list_untyped, write_columns
 from dpsql.policy.model import Column, Format, Names, Policy, Table
-from dpsql.policy.validate import bound_text
+from dpsql.policy.validate import write_bound
 from dpsql.privacy.spent import sensible_delta
 
-KNOWN = (
+KNOWN_BOUNDS = (
     (r"age(_years)?|years_old", "[0, 120]", "nobody is older"),
     (r"month", "[1, 12]", "months"),
     (r"day(_of_month)?", "[1, 31]", "days of a month"),
@@ -74,7 +73,7 @@ class Findings:
         return lines
 
 
-def check(policy: Path, data: str = ":memory:", rows: bool = False) -> Findings:
+def check_policy(policy: Path, data: str = ":memory:", rows: bool = False) -> Findings:
     """Holds a policy against its data's columns.
 
     Files are read once for what no column could take, which is remembered until they change.
@@ -101,7 +100,7 @@ def check(policy: Path, data: str = ":memory:", rows: bool = False) -> Findings:
                 continue
             _table(table, schema, findings)
             if rows and table.file:
-                _counted(engine, table, found(table, policy.parent), findings)
+                _counted(engine, table, find_files(table, policy.parent), findings)
     finally:
         engine.close()
     if not declared.tables:
@@ -117,18 +116,18 @@ def _typed(policy: Policy, base: Path, findings: Findings) -> Policy:
         if table.text is None and not table.several:
             continue
         try:
-            files = found(table, base)
+            files = find_files(table, base)
         except PolicyError:
             continue  # said when the engine opens it
         _written(table, files, findings)
         there = Names(propose_types(table, files))
         named = table.format is None or table.format.header
-        for column in spoken_of(policy, table) if there and named else ():
+        for column in list_mentioned(policy, table) if there and named else ():
             if column not in there:
                 findings.missing.append(
                     f"{name}.{column} is in the policy but not in {table.source}. {_near(column, there)}"
                 )
-        missing = untyped(policy, table)
+        missing = list_untyped(policy, table)
         if not missing and any(column.type for column in table.columns.values()):
             continue
         kinds = {column: there.get(column, "VARCHAR") for column in missing}
@@ -136,7 +135,7 @@ def _typed(policy: Policy, base: Path, findings: Findings) -> Policy:
         kinds |= {column: kind for column, kind in there.items() if column not in spoken}
         kinds = kinds or {"column": "VARCHAR"}
         findings.missing.append(f"{name}: the types of its columns, which {table.source} does not say.")
-        findings.types += lines_of(table, kinds)
+        findings.types += write_columns(table, kinds)
         typed = {
             c: replace(table.columns[c] if c in table.columns else Column(), type=k) for c, k in kinds.items()
         }
@@ -159,8 +158,8 @@ def _written(table: Table, files: list[str], findings: Findings) -> None:
         )
     elif table.text == "json":
         try:
-            starts = [(first_record(path, form) or "").lstrip().startswith("[") for path in files]
-        except DAMAGED:
+            starts = [(read_first_record(path, form) or "").lstrip().startswith("[") for path in files]
+        except READ_ERRORS:
             return
         if any(starts):
             findings.missing.append(
@@ -172,20 +171,20 @@ def _written(table: Table, files: list[str], findings: Findings) -> None:
 def _counted(engine: DuckDBEngine, table: Table, files: list[str], findings: Findings) -> None:
     """How many rows and values can't be read: exact numbers, which only the owner may see."""
     relation, columns = engine.relation(table), list(engine.schema(table))
-    nulls = " AND ".join(f"{quoted(name)} IS NULL" for name in columns)
+    nulls = " AND ".join(f"{quote_name(name)} IS NULL" for name in columns)
     row = engine.execute(
         f"SELECT COUNT(*) AS n, COUNT(*) FILTER (WHERE {nulls}) AS bad FROM {relation}"
     ).to_pylist()[0]
     findings.counted.append(f"{table.name}: {row['n']} rows, {row['bad']} of them with no value at all")
     for name in columns:
-        empty = engine.execute(f"SELECT COUNT(*) - COUNT({quoted(name)}) AS n FROM {relation}").to_pylist()[
-            0
-        ]["n"]
+        empty = engine.execute(
+            f"SELECT COUNT(*) - COUNT({quote_name(name)}) AS n FROM {relation}"
+        ).to_pylist()[0]["n"]
         if empty:
             findings.counted.append(f"{table.name}.{name}: {empty} NULL, or do not fit")
     if table.text is None:
         for path in files:
-            bad = bad_columns(path, file_columns(path))
+            bad = find_bad_columns(path, describe_parquet(path))
             if bad:
                 findings.counted.append(f"{Path(path).name}: values that can't be read in {', '.join(bad)}")
 
@@ -253,14 +252,14 @@ def _columns(table: Table, schema: Mapping[str, str], unit: str, findings: Findi
     for name, kind in schema.items():
         if name.lower() in known or name.lower() == unit.lower() or not _NUMBERS.match(kind):
             continue
-        bounds = next((b for pattern, b, _ in KNOWN if re.fullmatch(pattern, name, re.I)), None)
+        bounds = next((b for pattern, b, _ in KNOWN_BOUNDS if re.fullmatch(pattern, name, re.I)), None)
         if bounds is None:
             undeclared.append(name)
         else:
             proposed.append(f"{name} = {{ bounds = {bounds} }}")
     for name, column in table.columns.items():
         if column.bounds is not None:
-            low, high = (bound_text(end) for end in column.bounds)
+            low, high = (write_bound(end) for end in column.bounds)
             findings.declared.append(f"  {name}: {low} to {high}")
         elif column.values is not None:
             findings.declared.append(f"  {name}: {len(column.values)} public values")

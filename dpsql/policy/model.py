@@ -27,23 +27,25 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dpsql.errors import PolicyError, did_you_mean
-from dpsql.policy.source_types import Format, has_length, type_of
-from dpsql.policy.toml import Document, Keys, parse, write
+from dpsql.policy.toml import Document, Keys, parse_toml, write_toml
 from dpsql.policy.validate import (
+    Format,
     Hop,
     Names,
     Value,
-    bounds_of,
-    distinct,
     fold,
-    name_of,
-    part,
-    path_of,
-    positive,
-    probability,
+    has_length,
+    parse_path,
+    parse_type,
+    read_bounds,
+    read_positive,
+    read_probability,
+    read_share,
+    read_values,
+    require_distinct,
+    require_name,
+    require_whole,
     settle,
-    values_of,
-    whole,
 )
 from dpsql.privacy.filters import MECHANISM_SHARE
 
@@ -52,12 +54,12 @@ __all__ = ["Analyst", "Budget", "Column", "Format", "Hop", "Names", "Policy", "T
 V = TypeVar("V")
 
 ACCOUNTANTS = ("zcdp", "basic", "gdp")
-TEXTS = {
+TEXT_KINDS = {
     ".csv": "csv", ".csv.gz": "csv", ".tsv": "tsv", ".tsv.gz": "tsv",
     ".json": "json", ".jsonl": "json", ".ndjson": "json",
 }  # fmt: skip
 """Endings of text files, whose types are not in them, and what kind of text it is."""
-FILES = (".parquet", *TEXTS)
+FILE_ENDINGS = (".parquet", *TEXT_KINDS)
 
 
 @dataclass(frozen=True)
@@ -81,9 +83,9 @@ class Column:
 
     def __post_init__(self) -> None:
         if self.type is not None:
-            settle(self, "type", type_of(self.type))
+            settle(self, "type", parse_type(self.type))
         if self.max_length is not None:
-            whole("max_length", self.max_length)
+            require_whole("max_length", self.max_length)
         if self.max_length is not None and self.type is not None and not has_length(self.type):
             raise PolicyError(
                 f"max_length is for texts and lists, not for {self.type}.",
@@ -91,9 +93,9 @@ class Column:
                 hint="remove max_length.",
             )
         if self.bounds is not None:
-            settle(self, "bounds", bounds_of(self.bounds))
+            settle(self, "bounds", read_bounds(self.bounds))
         if self.values is not None:
-            settle(self, "values", values_of(self.values))
+            settle(self, "values", read_values(self.values))
 
 
 @dataclass(frozen=True)
@@ -130,8 +132,8 @@ class Table:
     max_unit_rows: int | None = None
 
     def __post_init__(self) -> None:
-        name_of(self.name)
-        distinct(self.columns, f"the table {self.name}", "column")
+        require_name(self.name)
+        require_distinct(self.columns, f"the table {self.name}", "column")
         settle(self, "columns", Names(self.columns))
         if not isinstance(self.public, bool):
             raise PolicyError("public is true or false.", keys=("public",))
@@ -141,7 +143,7 @@ class Table:
                 raise PolicyError(f"{key} is text in quotes.", keys=(key,))
         for key in ("max_rows", "max_groups", "max_fan_out", "max_unit_rows"):
             if getattr(self, key) is not None:
-                whole(key, getattr(self, key))
+                require_whole(key, getattr(self, key))
         if self.format is not None:
             self.format.fit(self.source, self.text)
             settle(self, "format", None if self.format == Format() else self.format)
@@ -173,7 +175,7 @@ class Table:
                 )
             settle(self, "max_rows", 1)
         else:
-            path_of(self.name, self.privacy_unit)
+            parse_path(self.name, self.privacy_unit)
 
     @property
     def row_level(self) -> bool:
@@ -189,7 +191,7 @@ class Table:
         """
         if self.privacy_unit is None or self.row_level:
             return ()
-        return path_of(self.name, self.privacy_unit)
+        return parse_path(self.name, self.privacy_unit)
 
     @property
     def unit_domain(self) -> str:
@@ -201,13 +203,13 @@ class Table:
     def file(self) -> bool:
         """Whether the source is a file or a glob rather than a table of the database."""
         source = "" if self.source is None else self.source.lower()
-        return source.endswith(FILES) or "/" in source or "*" in source
+        return source.endswith(FILE_ENDINGS) or "/" in source or "*" in source
 
     @property
     def text(self) -> str | None:
         """What kind of text the source is (``"csv"``, ``"tsv"`` or ``"json"``); None where it has types of its own."""
         source = "" if self.source is None else self.source.lower()
-        return next((kind for ending, kind in TEXTS.items() if source.endswith(ending)), None)
+        return next((kind for ending, kind in TEXT_KINDS.items() if source.endswith(ending)), None)
 
     @property
     def several(self) -> bool:
@@ -248,8 +250,8 @@ class Budget:
     mechanism_delta_share: Fraction = MECHANISM_SHARE
 
     def __post_init__(self) -> None:
-        settle(self, "epsilon", positive("epsilon", self.epsilon))
-        settle(self, "delta", probability("delta", self.delta))
+        settle(self, "epsilon", read_positive("epsilon", self.epsilon))
+        settle(self, "delta", read_probability("delta", self.delta))
         if self.accountant not in ACCOUNTANTS:
             raise PolicyError(
                 f"there is no accountant {self.accountant}.",
@@ -258,10 +260,10 @@ class Budget:
             )
         for key in ("max_epsilon_per_query", "default_epsilon"):
             if getattr(self, key) is not None:
-                settle(self, key, positive(key, getattr(self, key)))
-        settle(self, "mechanism_delta_share", part("mechanism_delta_share", self.mechanism_delta_share))
+                settle(self, key, read_positive(key, getattr(self, key)))
+        settle(self, "mechanism_delta_share", read_share("mechanism_delta_share", self.mechanism_delta_share))
         if self.default_delta is not None:
-            settle(self, "default_delta", probability("default_delta", self.default_delta))
+            settle(self, "default_delta", read_probability("default_delta", self.default_delta))
         for key, limit in (
             ("default_epsilon", "max_epsilon_per_query"),
             ("default_epsilon", "epsilon"),
@@ -289,9 +291,9 @@ class Analyst:
     delta: Fraction | None = None
 
     def __post_init__(self) -> None:
-        settle(self, "epsilon", positive("epsilon", self.epsilon))
+        settle(self, "epsilon", read_positive("epsilon", self.epsilon))
         if self.delta is not None:
-            settle(self, "delta", probability("delta", self.delta))
+            settle(self, "delta", read_probability("delta", self.delta))
 
 
 @dataclass(frozen=True)
@@ -308,7 +310,7 @@ class Policy:
     base: Path | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        distinct(self.tables, "the policy", "table")
+        require_distinct(self.tables, "the policy", "table")
         settle(self, "tables", Names(self.tables))
         settle(self, "analysts", Names(self.analysts))
         for name, table in self.tables.items():
@@ -374,7 +376,7 @@ class Policy:
         Raises:
             PolicyError: the text is not TOML, has an unknown key, or says something that can't be.
         """
-        document = parse(text, name)
+        document = parse_toml(text, name)
         try:
             return _policy(document, None if base is None else Path(base))
         except PolicyError as error:
@@ -385,11 +387,11 @@ class Policy:
 
     def dumps(self) -> str:
         """TOML that :meth:`loads` reads back as an equal policy."""
-        return write(
+        return write_toml(
             {
-                "budget": given_fields(self.budget),
-                "tables": {name: given_fields(table) for name, table in self.tables.items()},
-                "analysts": {name: given_fields(analyst) for name, analyst in self.analysts.items()},
+                "budget": collect_fields(self.budget),
+                "tables": {name: collect_fields(table) for name, table in self.tables.items()},
+                "analysts": {name: collect_fields(analyst) for name, analyst in self.analysts.items()},
             }
         )
 
@@ -476,15 +478,15 @@ def _known(document: Document, keys: Keys, given: Mapping[str, Any], known: tupl
             raise document.error((*keys, key), f"unknown key {key} in {place}.", did_you_mean(key, known))
 
 
-def given_fields(value: Budget | Table | Analyst | Column | Format) -> dict[str, Any]:
+def collect_fields(value: Budget | Table | Analyst | Column | Format) -> dict[str, Any]:
     """Collect the fields that say something, in order, without a table's name (its section has it)."""
     said: dict[str, Any] = {}
     for key, declared in type(value).__dataclass_fields__.items():
         item = getattr(value, key)
         if key == "columns":
-            item = {name: given_fields(column) for name, column in item.items()}
+            item = {name: collect_fields(column) for name, column in item.items()}
         if isinstance(item, Format):
-            item = given_fields(item)
+            item = collect_fields(item)
         if key != "name" and item is not None and item != {} and item != declared.default:
             said[key] = item
     return said

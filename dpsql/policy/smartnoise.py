@@ -17,7 +17,7 @@ from fractions import Fraction
 from typing import Any
 
 from dpsql.errors import PolicyError, did_you_mean
-from dpsql.policy.model import TEXTS, Budget, Column, Policy, Table
+from dpsql.policy.model import TEXT_KINDS, Budget, Column, Policy, Table
 from dpsql.result import MissingLibrary
 
 _TABLE = (
@@ -57,7 +57,7 @@ class Imported:
         return "".join(f"# {line}\n" for line in head) + "\n" + self.policy.dumps()
 
 
-def from_smartnoise(
+def import_smartnoise(
     text: str, epsilon: Fraction, delta: Fraction = Fraction(0), sources: Mapping[str, str] | None = None
 ) -> Imported:
     """Reads SmartNoise's metadata, YAML or JSON.
@@ -155,7 +155,7 @@ def _fold(name: str) -> str:
 
 def _type(source: str | None, item: Mapping[str, Any]) -> str | None:
     """The type of a column, where the source is text, which has none of its own."""
-    text = source is not None and source.lower().endswith(tuple(TEXTS))
+    text = source is not None and source.lower().endswith(tuple(TEXT_KINDS))
     return _TYPES.get(str(item.get("type", "")).lower()) if text else None
 
 

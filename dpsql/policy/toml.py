@@ -41,7 +41,7 @@ class NotExact:
         return self.text
 
 
-def exact(text: str) -> Fraction:
+def parse_number(text: str) -> Fraction:
     """The number that ASCII decimal digits (or a ratio of two integers) write, exactly.
 
     Raises:
@@ -65,7 +65,7 @@ def exact(text: str) -> Fraction:
 
 def _number(text: str) -> Fraction | NotExact:
     try:
-        return exact(text.replace("_", ""))
+        return parse_number(text.replace("_", ""))
     except ValueError:
         return NotExact(text)
 
@@ -93,7 +93,7 @@ class Document:
         return None
 
 
-def parse(text: str, name: str) -> Document:
+def parse_toml(text: str, name: str) -> Document:
     """Reads TOML.
 
     Raises:
@@ -174,7 +174,7 @@ def _keys(dotted: str) -> Keys:
     return tuple(part.strip("\"'") for part in _PART.findall(dotted))
 
 
-def write(data: Mapping[str, Any]) -> str:
+def write_toml(data: Mapping[str, Any]) -> str:
     """TOML that :func:`parse` reads back as ``data``: sections for mappings, the innermost ones inline."""
     lines: list[str] = []
     _section(data, (), lines)
@@ -217,7 +217,7 @@ def _value(value: Any) -> str:
     if hasattr(value, "written"):  # a bound that is a date or a time
         return _value(value.written)
     if isinstance(value, Fraction):
-        return decimal(value) or f'"{value.numerator}/{value.denominator}"'
+        return write_decimal(value) or f'"{value.numerator}/{value.denominator}"'
     if isinstance(value, str):
         return _text(value)
     if isinstance(value, datetime.date | datetime.time):
@@ -227,7 +227,7 @@ def _value(value: Any) -> str:
     return "[" + ", ".join(_value(item) for item in value) + "]"
 
 
-def decimal(number: Fraction) -> str | None:
+def write_decimal(number: Fraction) -> str | None:
     """The shortest exact decimal, or None for a number that has none.
 
     >>> decimal(Fraction(1, 1000000)), decimal(Fraction(3)), decimal(Fraction(5, 2)), decimal(Fraction(1, 3))

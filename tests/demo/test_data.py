@@ -42,6 +42,6 @@ def test_the_policy_is_true_of_the_data() -> None:
 
 def test_it_can_be_made_again(tmp_path: Path) -> None:
     pytest.importorskip("statsmodels")
-    made = make.visits(make.source())
+    made = make.make_visits(make.find_source())
     assert made.equals(pq.read_table(HERE / "visits.parquet"))
-    assert make.plans().equals(pq.read_table(HERE / "plans.parquet"))
+    assert make.make_plans().equals(pq.read_table(HERE / "plans.parquet"))

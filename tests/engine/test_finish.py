@@ -13,9 +13,9 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from dpsql.engine.interruptible import run, watched
+from dpsql.engine.interruptible import run_interruptibly, run_query
 from dpsql.engine.postprocess import Finisher
-from dpsql.engine.schema_replica import Clone, empty, quoted
+from dpsql.engine.sandbox import SchemaReplica, quote_name, write_empty_query
 from dpsql.errors import BindError
 from dpsql.policy.model import Budget, Policy, Table
 
@@ -105,7 +105,7 @@ def test_binding_is_quick_and_remembered(finisher: Finisher) -> None:
 
 
 def test_a_clone_has_names_and_no_rows() -> None:
-    clone = Clone(
+    clone = SchemaReplica(
         [
             (("memory", "main", "t"), [("a b", "INTEGER")]),
             (("other", "sub", 'x"y'), [("c", "VARCHAR[]")]),
@@ -123,20 +123,20 @@ def test_a_clone_has_names_and_no_rows() -> None:
 
 def test_a_clone_that_was_put_away_serves_the_same_tables_only_and_keeps_nothing_that_was_lent() -> None:
     tables = [(("memory", "main", "kept"), [("a", "INTEGER")])]
-    clone = Clone.of(tables)
+    clone = SchemaReplica.of(tables)
     clone.check("SELECT a, k FROM kept, lent", {"lent": [("k", "BIGINT")]})
     clone.put_away()
-    other = Clone.of([(("memory", "main", "kept"), [("a", "BIGINT")])])
-    again = Clone.of(tables)
+    other = SchemaReplica.of([(("memory", "main", "kept"), [("a", "BIGINT")])])
+    again = SchemaReplica.of(tables)
     assert again is clone and other is not clone
-    assert Clone.of(tables) is not clone, "one clone for two sessions"
+    assert SchemaReplica.of(tables) is not clone, "one clone for two sessions"
     with pytest.raises(BindError, match="can't run"):
         again.check("SELECT k FROM lent", {})
     again.check("SELECT k FROM lent", {"lent": [("k", "DATE")]})
 
 
 def test_no_more_than_a_few_clones_wait() -> None:
-    made = [Clone.of([(("memory", "main", f"t{i}"), [("a", "INTEGER")])]) for i in range(6)]
+    made = [SchemaReplica.of([(("memory", "main", f"t{i}"), [("a", "INTEGER")])]) for i in range(6)]
     for clone in made:
         clone.put_away()
     with pytest.raises(duckdb.Error, match="losed"):
@@ -160,7 +160,7 @@ def test_a_finisher_that_breaks_is_opened_anew(finisher: Finisher) -> None:
 
 def test_queries_share_a_thread_unless_they_run_at_once() -> None:
     def ask(work: Callable[[], Any]) -> Any:
-        return watched(work, lambda: None, threading.Event()).table
+        return run_interruptibly(work, lambda: None, threading.Event()).table
 
     seen = {ask(threading.get_ident) for _ in range(20)}
     assert len(seen) == 1 and threading.get_ident() not in seen
@@ -174,7 +174,7 @@ def test_a_thread_that_waits_holds_nothing_of_its_last_query() -> None:
 
     rows = Rows()
     seen = weakref.ref(rows)
-    outcome = watched(lambda rows=rows: rows, lambda: None, threading.Event())  # type: ignore[misc]
+    outcome = run_interruptibly(lambda rows=rows: rows, lambda: None, threading.Event())  # type: ignore[misc]
     assert outcome.table is rows  # type: ignore[comparison-overlap]
     del rows, outcome
     assert seen() is None
@@ -183,15 +183,15 @@ def test_a_thread_that_waits_holds_nothing_of_its_last_query() -> None:
 def test_names_are_quoted() -> None:
     with duckdb.connect() as con:
         columns = [('we "ird', "INTEGER"), ("select", "VARCHAR")]
-        assert con.sql(empty(columns)).to_arrow_table().column_names == ['we "ird', "select"]
-        assert con.sql(f"SELECT 1 AS {quoted('a;--')}").to_arrow_table().column_names == ["a;--"]
+        assert con.sql(write_empty_query(columns)).to_arrow_table().column_names == ['we "ird', "select"]
+        assert con.sql(f"SELECT 1 AS {quote_name('a;--')}").to_arrow_table().column_names == ["a;--"]
 
 
 def test_a_run_is_an_outcome_whatever_happens() -> None:
     with duckdb.connect() as con:
         never = threading.Event()
-        assert run(con, "SELECT 1 AS a", {}, never).table.to_pylist() == [{"a": 1}]
-        failed = run(con, "SELECT nothing", {}, never)
+        assert run_query(con, "SELECT 1 AS a", {}, never).table.to_pylist() == [{"a": 1}]
+        failed = run_query(con, "SELECT nothing", {}, never)
         assert failed.table is None
         assert failed.failure is not None
         assert issubclass(failed.failure, duckdb.BinderException)
@@ -199,5 +199,5 @@ def test_a_run_is_an_outcome_whatever_happens() -> None:
         stop.set()
         begun = time.monotonic()
         slow = "SELECT SUM(a.range * b.range % 7) FROM range(300000) a, range(300000) b"
-        assert run(con, slow, {}, stop).stopped
+        assert run_query(con, slow, {}, stop).stopped
         assert time.monotonic() - begun < 20

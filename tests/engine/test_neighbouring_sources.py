@@ -261,7 +261,7 @@ def test_these_neighbours_differ_where_nothing_is_done(
 
     pyarrow.parquet.write_table(damaged("text", True), tmp_path / "v.parquet")
     (tmp_path / "v.csv").write_bytes(lines_of(b'99,7,"stray', b"unit,age,note\n", row_csv))
-    monkeypatch.setattr(sources, "bad_columns", lambda path, columns: [])
+    monkeypatch.setattr(sources, "find_bad_columns", lambda path, columns: [])
     with pytest.raises(AssertionError, match="failed over a row"):
         seen(":memory:", policy(str(tmp_path / "v.parquet"), {}), tmp_path, STATEMENTS)
     fixed = "columns = {'unit': 'BIGINT', 'age': 'INTEGER', 'note': 'VARCHAR'}, header = true, ignore_errors = true"
@@ -306,7 +306,7 @@ def test_every_moment_that_duckdb_has_stays_what_it_is(tmp_path: Path, kind: str
 def test_what_was_found_of_a_file_is_remembered_until_it_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dpsql.engine import parquet
+    from dpsql.engine import sources as parquet
 
     monkeypatch.setenv("DPSQL_STATE", str(tmp_path / "state"))
     looked = []
@@ -316,7 +316,7 @@ def test_what_was_found_of_a_file_is_remembered_until_it_changes(
     for bad in (True, False):
         pyarrow.parquet.write_table(damaged("text", bad), path)
         for _ in range(2):
-            assert parquet.bad_columns(str(path), parquet.file_columns(str(path))) == (
+            assert parquet.find_bad_columns(str(path), parquet.describe_parquet(str(path))) == (
                 ["note"] if bad else []
             )
     assert len(looked) == 2
@@ -440,13 +440,13 @@ def test_bytes_between_blocks_make_no_difference(tmp_path: Path, monkeypatch: py
     path.write_bytes(b"unit,note\n1,a\n2," + long + b"\n\n3,\xff\r\n4," + long * 3 + b"\n5,e")
     form = dpsql.policy.model.Format().fit("v.csv", "csv")
     whole = None
-    monkeypatch.setattr(text_sources, "LONGEST", 100)
+    monkeypatch.setattr(text_sources, "MAX_RECORD_BYTES", 100)
     for size in (1, 2, 3, 7, 20, 64, 1000):
-        monkeypatch.setattr(text_sources, "BLOCK", size)
-        found = text_sources.records(str(path), form, True).read_all().column(0).to_pylist()
+        monkeypatch.setattr(text_sources, "BLOCK_BYTES", size)
+        found = text_sources.read_records(str(path), form, True).read_all().column(0).to_pylist()
         assert whole in (None, found)
         whole = found
-    assert whole == ["1,a", "2," + "x" * 50, "3," + text_sources.BAD, None, "5,e"]
+    assert whole == ["1,a", "2," + "x" * 50, "3," + text_sources.UNDECODABLE, None, "5,e"]
 
 
 def test_quoted_newlines_are_read_where_the_policy_says_so(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import dpsql
-from dpsql.engine.public_sql import FUNCTIONS, NAMES_OF_THE_SESSION, RELATIONS, check_public
+from dpsql.engine.public_sql import PUBLIC_FUNCTIONS, SESSION_NAMES, TABLE_FUNCTIONS, check_public
 from dpsql.errors import BindError
 from dpsql.policy.model import Policy
 
@@ -81,24 +81,24 @@ def calls(con: duckdb.DuckDBPyConnection, expression: str) -> set[str]:
 def test_what_is_listed_depends_on_its_arguments_only(con: duckdb.DuckDBPyConnection) -> None:
     """But for the clock and for chance: DuckDB itself says which functions do not."""
     moved = {n for n, _, stability, _ in catalog(con) if stability not in ("CONSISTENT", None)}
-    assert moved & FUNCTIONS <= CLOCK | CHANCE
-    assert {"current_database", "write_log", "nextval", "setseed"} <= moved - FUNCTIONS, "it can fail"
+    assert moved & PUBLIC_FUNCTIONS <= CLOCK | CHANCE
+    assert {"current_database", "write_log", "nextval", "setseed"} <= moved - PUBLIC_FUNCTIONS, "it can fail"
 
 
 def test_what_is_listed_is_made_of_what_is_listed(con: duckdb.DuckDBPyConnection) -> None:
     """A macro is what it calls."""
-    macros = {n: body for n, kind, _, body in catalog(con) if kind == "macro" and n in FUNCTIONS}
+    macros = {n: body for n, kind, _, body in catalog(con) if kind == "macro" and n in PUBLIC_FUNCTIONS}
     assert len(macros) > 30
     for name, body in macros.items():
-        assert body is not None and calls(con, body) <= FUNCTIONS | {"error"}, name
+        assert body is not None and calls(con, body) <= PUBLIC_FUNCTIONS | {"error"}, name
 
 
 def test_no_listed_function_reads_files_or_settings(con: duckdb.DuckDBPyConnection) -> None:
     """Functions that stand in FROM and PRAGMAs are other lists: of those in FROM, three may stand there."""
     tables = {n for n, kind, _, _ in catalog(con) if kind in ("table", "table_macro", "pragma")}
     others = {n for n, kind, _, _ in catalog(con) if kind not in ("table", "table_macro", "pragma")}
-    assert {"range", "generate_series", "unnest"} == RELATIONS
-    assert (tables - others) & FUNCTIONS <= {"unnest", "repeat_row"}
+    assert {"range", "generate_series", "unnest"} == TABLE_FUNCTIONS
+    assert (tables - others) & PUBLIC_FUNCTIONS <= {"unnest", "repeat_row"}
 
 
 def test_every_function_of_duckdb_is_listed_or_refused(con: duckdb.DuckDBPyConnection) -> None:
@@ -110,16 +110,16 @@ def test_every_function_of_duckdb_is_listed_or_refused(con: duckdb.DuckDBPyConne
         except BindError as error:
             refused.add(name)
             assert error.name == name
-    assert names - refused <= FUNCTIONS and refused.isdisjoint(FUNCTIONS) and len(refused) > 200
+    assert names - refused <= PUBLIC_FUNCTIONS and refused.isdisjoint(PUBLIC_FUNCTIONS) and len(refused) > 200
 
 
 def test_every_name_that_is_a_call_without_parentheses_is_known(con: duckdb.DuckDBPyConnection) -> None:
-    for name in {n for n, _, _, _ in catalog(con) if n.isidentifier()} | NAMES_OF_THE_SESSION:
+    for name in {n for n, _, _, _ in catalog(con) if n.isidentifier()} | SESSION_NAMES:
         try:
             con.execute(f"SELECT {name}")
         except duckdb.Error:
             continue
-        if name not in FUNCTIONS:
+        if name not in PUBLIC_FUNCTIONS:
             with pytest.raises(BindError):
                 check_public(con, f"SELECT {name}", (), ())
 

@@ -19,7 +19,7 @@ import pytest
 import dpsql
 from dpsql.engine import spill
 from dpsql.engine.duckdb import DuckDBEngine
-from dpsql.engine.spill import PREFIX, SpillDirectory
+from dpsql.engine.spill import SPILL_PREFIX, SpillDirectory
 from dpsql.errors import PolicyError
 from dpsql.policy.model import Policy
 
@@ -175,7 +175,7 @@ def test_without_a_place_it_is_the_state_directory(
 def test_a_place_that_can_not_be_is_refused_in_our_words(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(PolicyError, match="no directory for what does not fit memory below") as told:
-        spill.spill_below(str(tmp_path / "file" / "below"))
+        spill.make_spill_directory(str(tmp_path / "file" / "below"))
     assert told.value.hint is not None and "temp_directory" in told.value.hint
 
 
@@ -219,15 +219,15 @@ def test_a_link_in_a_shared_place_leads_nowhere(tmp_path: Path) -> None:
     (treasure / "letters").write_text("mine")
     place = tmp_path / "shared"
     place.mkdir()
-    (place / f"{PREFIX}0").symlink_to(treasure)
-    (place / f"{PREFIX}0.lock").write_text("")
-    (place / f"{PREFIX}1.lock").symlink_to(treasure / "letters")
+    (place / f"{SPILL_PREFIX}0").symlink_to(treasure)
+    (place / f"{SPILL_PREFIX}0.lock").write_text("")
+    (place / f"{SPILL_PREFIX}1.lock").symlink_to(treasure / "letters")
     SpillDirectory(place).close()
     assert (treasure / "letters").read_text() == "mine"
 
 
 def test_without_locks_nothing_is_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    left = tmp_path / f"{PREFIX}0"
+    left = tmp_path / f"{SPILL_PREFIX}0"
     left.mkdir()
     left.with_name(left.name + ".lock").write_text("")
 

@@ -36,7 +36,7 @@ from dpsql.sql.expressions.functions import (
     Function,
 )
 from dpsql.sql.expressions.lengths import hold, length_of, walk_through, write
-from dpsql.sql.expressions.types import (  # fmt: skip
+from dpsql.sql.expressions.types import (
     BIGINT,
     BOOLEAN,
     DOUBLE,

@@ -19,7 +19,7 @@ from sqlglot import exp
 
 from dpsql.errors import BindError
 from dpsql.sql.expressions.bounds import Interval
-from dpsql.sql.expressions.types import (  # fmt: skip
+from dpsql.sql.expressions.types import (
     BOOLEAN,
     DATE,
     DOUBLE,

@@ -17,7 +17,7 @@ from sqlglot import exp
 from dpsql.errors import BindError
 from dpsql.sql.expressions.bounds import UNKNOWN, Interval
 from dpsql.sql.expressions.casts import read_constant
-from dpsql.sql.expressions.coercion import (  # fmt: skip
+from dpsql.sql.expressions.coercion import (
     Bind,
     atom,
     attempt,
@@ -30,7 +30,7 @@ from dpsql.sql.expressions.coercion import (  # fmt: skip
     need,
     refuse_rest,
 )
-from dpsql.sql.expressions.types import (  # fmt: skip
+from dpsql.sql.expressions.types import (
     BIGINT,
     DATE,
     DOUBLE,
