@@ -89,7 +89,7 @@ def deal(
     open_parts = len(shares) - len(named)
     epsilon = options.get("epsilon")
     if epsilon is None:
-        epsilon = sum(named, Fraction(0)) if not open_parts else budget.default_epsilon
+        epsilon = sum(named, Fraction(0)) if not open_parts else binder.catalog.default_epsilon
     if epsilon is None:
         raise PrivacyError(
             "this needs an epsilon: the policy sets no default.",

@@ -296,7 +296,7 @@ def _shares(binder: Binder, options: Options, count: int, select: exp.Select) ->
                 hint="write OPTIONS (epsilon = ...).",
             )
     values = dict(options.values)
-    epsilon = values.get("epsilon", budget.default_epsilon)
+    epsilon = values.get("epsilon", binder.catalog.default_epsilon)
     if epsilon is not None:
         within_limit(budget, epsilon, options.nodes.get("epsilon"))
     for name, value in (("epsilon", epsilon), ("delta", values.get("delta", budget.default_delta))):

@@ -38,6 +38,8 @@ class Catalog:
     """What is left for mechanisms with a delta of their own, for a refusal's hint; without it, what the policy has."""
     kept: Mapping[str, Kept] = field(default_factory=dict)
     """Kept results, by folded name."""
+    epsilon: Fraction | None = None
+    """The epsilon of a statement that names none, in place of the policy's."""
     _schemas: dict[str, Mapping[str, str]] = field(default_factory=dict)
     _fields: dict[str, tuple[Field, ...]] = field(default_factory=dict)
     """By table. Nobody changes a field's nodes in place: they are copied where they are used."""
@@ -62,6 +64,11 @@ class Catalog:
         if table.name not in self._schemas:
             self._schemas[table.name] = self.engine.schema(table)
         return self._schemas[table.name]
+
+    @property
+    def default_epsilon(self) -> Fraction | None:
+        """The epsilon of a statement that names none; None where it has to name one."""
+        return self.policy.budget.default_epsilon if self.epsilon is None else self.epsilon
 
     @cached_property
     def names(self) -> frozenset[str]:

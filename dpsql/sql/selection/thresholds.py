@@ -93,7 +93,7 @@ def _declaration(statement: Statement, select: exp.Select, catalog: Catalog) -> 
         )
     threshold = number(select.expressions[0], "the threshold")
     budget = catalog.policy.budget
-    epsilon = options.get("epsilon", budget.default_epsilon)
+    epsilon = options.get("epsilon", catalog.default_epsilon)
     if epsilon is None:
         raise PrivacyError(
             "this needs an epsilon.", span=statement.span, hint="write OPTIONS (epsilon = 1, max_hits = 3)."

@@ -188,9 +188,9 @@ class Textbook(Sampling):
                 "the textbook's sampling needs the public number of units.",
                 "write units = 10000, or sampling = 'rounds'.",
             )
-        budget = self.this.binder.catalog.policy.budget
-        epsilon = self.this.options.get("epsilon", budget.default_epsilon) or Fraction(1)
-        delta = self.this.options.get("delta", budget.default_delta) or Fraction(1, 10**6)
+        catalog = self.this.binder.catalog
+        epsilon = self.this.options.get("epsilon", catalog.default_epsilon) or Fraction(1)
+        delta = self.this.options.get("delta", catalog.policy.budget.default_delta) or Fraction(1, 10**6)
         self.q, self.total = textbook_sampling(epsilon, delta, int(units))
 
     def _drawn(self, key: str) -> str:
