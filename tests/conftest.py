@@ -10,6 +10,9 @@ import duckdb
 import pytest
 from hypothesis import settings
 
+import dpsql
+from tests.support.shop import Shop, open_shop
+
 # The default run is the same everywhere; HYPOTHESIS_PROFILE=random looks further, for as long as one likes.
 settings.register_profile("steady", derandomize=True, database=None)
 settings.register_profile("random", print_blob=True)
@@ -25,8 +28,8 @@ def state_apart(tmp_path_factory: pytest.TempPathFactory) -> None:
 # A table of fewer than 122,880 rows is read by one thread anyway: others cost a fifth of the time, and more where the cores
 # are busy. These tests have larger tables, or are about threads, memory and the order in which rows come.
 SEVERAL_THREADS = {
-    "test_bounding", "test_dealing", "test_duckdb", "test_each_block", "test_little_memory", "test_packed",
-    "test_sources", "test_steady", "test_tpch", "test_whose_block",
+    "test_bounding", "test_dealing", "test_duckdb", "test_little_memory", "test_order_independent", "test_packed_route",
+    "test_per_block_query", "test_sources", "test_tpch", "test_whose_block",
 }  # fmt: skip
 _connect = duckdb.connect
 
@@ -45,3 +48,18 @@ def one_thread(request: pytest.FixtureRequest) -> Iterator[None]:
         if module.split(".")[-1] not in SEVERAL_THREADS and "benchmarks" not in str(request.path):
             patch.setattr(duckdb, "connect", _with_one_thread)
         yield
+
+
+@pytest.fixture(scope="module")
+def shop() -> Iterator[Shop]:
+    """The shop: a session on it, and plain DuckDB beside."""
+    con, session, plain = open_shop()
+    with con, session, plain:
+        yield session, plain
+
+
+@pytest.fixture
+def session(con: duckdb.DuckDBPyConnection, request: pytest.FixtureRequest) -> Iterator[dpsql.Session]:
+    """A session of its own for each test, over its file's ``con`` and under its file's ``POLICY``."""
+    with dpsql.connect(con, policy=dpsql.Policy.loads(request.module.POLICY)) as session:
+        yield session

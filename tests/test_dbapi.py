@@ -86,7 +86,7 @@ def test_pandas_reads_it(connection: dbapi.Connection) -> None:
 
 def test_jupysql_runs_on_it(tmp_path: Path) -> None:
     pytest.importorskip("sql.magic")  # JupySQL
-    from tests.notebook.kernel import run, text
+    from tests.support.kernel import run, text
 
     cells = [
         "import warnings; warnings.simplefilter('ignore')\n%load_ext sql\n"

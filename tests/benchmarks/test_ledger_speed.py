@@ -12,7 +12,7 @@ import pytest
 
 from dpsql.ledger.ledger import Ledger
 from dpsql.privacy.events import DiscreteLaplace, Event
-from tests.ledger.conftest import policy_of
+from tests.support.ledgers import policy_of
 
 EARLIER = 10_000
 

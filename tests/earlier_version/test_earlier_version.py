@@ -9,8 +9,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from tests.earlier_version.make import ANSWERS, BITS, LEDGER, STATEMENTS, bits, connect, fixed, released
 from tests.support import inside
+from tests.support.earlier_version import ANSWERS, BITS, LEDGER, STATEMENTS, bits, connect, fixed, released
 
 WRITTEN_ON = 2
 """DuckDB's major version when the bits were written: others may hash rows differently."""

@@ -23,7 +23,7 @@ from dpsql.privacy.events import (
     StableTest,
 )
 from dpsql.report.budget_tables import budget_html, budget_rows, budget_text, entry_rows
-from tests.ledger.conftest import policy_of
+from tests.support.ledgers import policy_of
 
 Reopen = Callable[..., Ledger]
 TENTH = PureDP(Fraction(1, 10))

@@ -21,7 +21,7 @@ from dpsql.ledger import store
 from dpsql.ledger.accounts import Entry, Purse
 from dpsql.ledger.ledger import Ledger
 from dpsql.privacy.events import PureDP, SparseVector
-from tests.ledger.conftest import policy_of
+from tests.support.ledgers import policy_of
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 

@@ -15,7 +15,7 @@ from dpsql.ledger.ledger import Ledger
 from dpsql.ledger.terms import Terms
 from dpsql.policy.model import Policy
 from dpsql.privacy.events import Event, GroupSelection, PureDP
-from tests.ledger.conftest import policy_of
+from tests.support.ledgers import policy_of
 
 Reopen = Callable[..., Ledger]
 TENTH = PureDP(Fraction(1, 10))

@@ -25,9 +25,8 @@ from dpsql.noise.discrete import geometric
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import flips
 from dpsql.numerics.integers import integers
-from tests.stochastic.goodness import fixed
-
-from .sparse import law_in_floats
+from tests.support.goodness import fixed
+from tests.support.svt_law import law_in_floats
 
 RATES = [
     (Fraction(first), Fraction(second))

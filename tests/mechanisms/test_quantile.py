@@ -21,9 +21,11 @@ from dpsql.mechanisms.group_selection import GroupSelection
 from dpsql.mechanisms.quantile import Quantiles, Rank, choose, segments
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import BoundedRange, compose
-from tests.stochastic.goodness import REFUSED, fixed, p_value
+from tests.support.goodness import REFUSED, fixed, p_value
 
-VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "vectors_partition_quantile.json").read_text())
+VECTORS = json.loads(
+    (Path(__file__).parents[1] / "published" / "vectors" / "vectors_partition_quantile.json").read_text()
+)
 RANKS = [
     Rank(Fraction(1, 2)),
     Rank(Fraction(1, 4)),

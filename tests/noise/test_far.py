@@ -15,7 +15,7 @@ from dpsql.mechanisms.selection.generalised_exponential import GRID, generalised
 from dpsql.noise import selection
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import Field, exponential, permute_and_flip, rare, reach_of
-from tests.stochastic.goodness import REFUSED, fixed, p_value
+from tests.support.goodness import REFUSED, fixed, p_value
 
 SCORES = np.array([3, 9, 0, 8, 5, 9, 1, 2, 7])
 RATE = Fraction(1, 3)

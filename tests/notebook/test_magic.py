@@ -13,7 +13,7 @@ import dpsql
 from dpsql.demo import POLICY
 from dpsql.errors import PolicyError
 from dpsql.notebook import settings
-from tests.notebook.kernel import kinds, run, text
+from tests.support.kernel import kinds, run, text
 
 COUNT = "SELECT WITH DP OPTIONS (epsilon = 0.1) COUNT(DISTINCT person_id) AS people FROM visits"
 PER_PLAN = (

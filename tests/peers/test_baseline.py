@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 
 import duckdb
-import peers
 import pytest
 
 import dpsql
+from tests.support import peers
 
 # suite: answered, refused, and of both those that an open defect makes fail (key xfail)
 BASELINE = {

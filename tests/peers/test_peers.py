@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import duckdb
-import peers
 import pytest
 
 import dpsql
+from tests.support import peers
 
 Open = dict[str, tuple[dpsql.Session, duckdb.DuckDBPyConnection]]
 

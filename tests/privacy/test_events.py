@@ -27,7 +27,7 @@ from dpsql.privacy.events import (
     compose,
 )
 from dpsql.privacy.pld import declare
-from tests.privacy.vectors import exact, vectors
+from tests.support.vectors import exact, vectors
 
 ONE = Fraction(1)
 TINY = Fraction(1, 10**7)

@@ -27,8 +27,8 @@ from dpsql.privacy.events import (
 )
 from dpsql.privacy.filters import Concentrated, open_filter
 from dpsql.privacy.spent import Spent, percent, sensible_delta
-from tests.privacy.games import Counts, Play, Rule, answered, worst
-from tests.privacy.vectors import exact, vectors
+from tests.support.games import Counts, Play, Rule, answered, worst
+from tests.support.vectors import exact, vectors
 
 VECTORS = vectors("filter_with_delta")
 ONE, TINY, CENT = Fraction(1), Fraction(1, 10**6), PureDP(Fraction("0.01"))

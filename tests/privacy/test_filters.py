@@ -28,8 +28,8 @@ from dpsql.privacy.pld import declare
 from dpsql.privacy.spent import Spent
 from dpsql.privacy.tradeoff import approx_clt_mu, from_epsilon_delta, gaussian
 from dpsql.privacy.tradeoff import compose as curves
-from tests.privacy.analyst import Game, peeling, response, worst_delta
-from tests.privacy.vectors import exact, vectors
+from tests.support.adaptive_analyst import Game, peeling, response, worst_delta
+from tests.support.vectors import exact, vectors
 
 ONE, TINY = Fraction(1), Fraction(1, 10**6)
 

@@ -23,7 +23,7 @@ from dpsql.privacy.tradeoff import (
     limit_law,
 )
 from dpsql.privacy.tradeoff_functions import PiecewiseLinear, TradeOff
-from tests.privacy.vectors import exact, vectors
+from tests.support.vectors import exact, vectors
 
 GDP = vectors("gdp")
 ALPHAS = [0.0, 1e-6, 1e-3, 0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 1.0]

@@ -18,8 +18,8 @@ import duckdb
 import pytest
 
 import dpsql
-from tests.sql.clinic import open_clinic
-from tests.sql.shop import near
+from tests.support.clinic import open_clinic
+from tests.support.shop import near
 
 Clinic = tuple[duckdb.DuckDBPyConnection, dpsql.Session]
 _MODE = re.compile(r"(?i)WITH\s+(DP|DIFFERENTIAL_PRIVACY)\s*(OPTIONS\s*\([^()]*(\([^()]*\))?[^()]*\))?")

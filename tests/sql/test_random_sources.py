@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 import dpsql
 from dpsql.mechanisms.additive import Aggregation
 from dpsql.mechanisms.base import SALT
-from grammar import POLICY, PUBLIC, SCHEMA, sources
 from tests.support import inside
+from tests.support.grammar import POLICY, PUBLIC, SCHEMA, sources
 
 Clean = tuple[duckdb.DuckDBPyConnection, dpsql.Session]
 QUIET = settings(deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])

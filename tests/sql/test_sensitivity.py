@@ -13,8 +13,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
-from moves import histogram, read, rows_by_key, violations, violations_of_part
-from small import open_small
 from sqlglot import exp
 
 import dpsql
@@ -29,8 +27,10 @@ from dpsql.noise.entropy import Entropy
 from dpsql.plan import Plan
 from dpsql.sql.exact.exact_query import Exact
 from dpsql.sql.relations import joins, subqueries
-from grammar import LIMITS, UNITS, Databases, open_databases, statements
 from tests.support import inside
+from tests.support.grammar import LIMITS, UNITS, Databases, open_databases, statements
+from tests.support.moves import histogram, read, rows_by_key, violations, violations_of_part
+from tests.support.small import open_small
 
 DATABASES = 32
 CASES, SLICES = 20_000, 16

@@ -1,0 +1,125 @@
+"""Hostile statements on neighbouring databases: the same outcome, the same words, and nothing of the data in either."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dpsql
+from tests.support import inside
+from tests.support.neighbours import CANARY, open_neighbours
+
+
+@dataclass(frozen=True)
+class Hostile:
+    """A statement, what it attacks, and whether it is answered."""
+
+    attacks: str
+    verdict: str
+    text: str
+
+
+def corpus() -> list[Hostile]:
+    out, attacks = [], ""
+    for chunk in (Path(__file__).parent / "hostile.sql").read_text(encoding="utf-8").split("\n\n"):
+        head, _, rest = chunk.strip().partition("\n")
+        if head.startswith("-- class: "):
+            attacks = head.removeprefix("-- class: ")
+        elif head.startswith("-- verdict: "):
+            out.append(Hostile(attacks, head.removeprefix("-- verdict: "), rest))
+    return out
+
+
+CORPUS = corpus()
+
+
+@pytest.fixture(scope="module")
+def sessions() -> Iterator[tuple[dpsql.Session, dpsql.Session]]:
+    pair = open_neighbours()
+    yield pair
+    for session in pair:
+        session.close()
+
+
+def counted(session: dpsql.Session) -> list[str]:
+    """A list that grows by one name with each thing that the session asks of its engine's data."""
+    asked: list[str] = []
+    engine = inside.engine(session)
+    for name in ("execute", "batches"):
+        if hasattr(engine, name):
+            setattr(engine, name, _counting(asked, name, getattr(engine, name)))
+    return asked
+
+
+def _counting(asked: list[str], name: str, run: Callable[..., Any]) -> Callable[..., Any]:
+    def ask(*given: Any, **named: Any) -> Any:
+        asked.append(name)
+        return run(*given, **named)
+
+    return ask
+
+
+@pytest.fixture(scope="module")
+def asked(sessions: tuple[dpsql.Session, dpsql.Session]) -> tuple[list[str], list[str]]:
+    return counted(sessions[0]), counted(sessions[1])
+
+
+def outcome(session: dpsql.Session, text: str) -> tuple[str, ...]:
+    """Answered with which columns at which price, or refused in which words."""
+    try:
+        result = session.sql(text)
+    except dpsql.Error as error:
+        assert not isinstance(error, dpsql.EngineError), "the engine failed on the data"
+        assert error.__cause__ is None
+        assert "duckdb" not in type(error.__context__).__module__, "the engine's message hangs on the error"
+        return "refused", type(error).__name__, str(error)
+    columns = [f"{field.name} {field.type}" for field in result.arrow().schema]
+    # What ABOVE_THRESHOLD costs depends on the hits, which are released.
+    return "answered", *columns, "" if "ABOVE_THRESHOLD" in text else str(result.loss)
+
+
+def test_the_corpus_is_large_and_has_both_verdicts() -> None:
+    assert len(CORPUS) >= 200
+    assert {item.verdict for item in CORPUS} == {"refused", "answered"}
+    assert len({item.text for item in CORPUS}) == len(CORPUS)
+
+
+@pytest.mark.parametrize("item", CORPUS, ids=[f"{item.attacks}: {item.text[:80]}" for item in CORPUS])
+def test_neighbours_give_the_same(
+    sessions: tuple[dpsql.Session, dpsql.Session], asked: tuple[list[str], list[str]], item: Hostile
+) -> None:
+    """The same outcome, after the same number of questions to the engine: none where it is refused."""
+    for questions in asked:
+        questions.clear()
+    given, without = (outcome(session, item.text) for session in sessions)
+    assert given[0] == item.verdict, given
+    assert given == without
+    assert asked[0] == asked[1]
+    if "refused" in given[0]:
+        assert not asked[0]
+    if CANARY not in item.text:
+        assert CANARY not in " ".join(given)
+
+
+def test_questions_to_the_engine_are_counted(
+    sessions: tuple[dpsql.Session, dpsql.Session], asked: tuple[list[str], list[str]]
+) -> None:
+    asked[0].clear()
+    sessions[0].sql("SELECT COUNT(*) FROM people WHERE age > 17", fresh=True)
+    assert asked[0]
+
+
+def test_the_unit_that_differs_would_show(sessions: tuple[dpsql.Session, dpsql.Session]) -> None:
+    """The corpus can fail: without noise the two databases are far apart, and plain DuckDB raises on one of them."""
+    text = "SELECT WITH DP OPTIONS (epsilon = 10) SUM(CASE WHEN person_id = 666 THEN 1 ELSE 0 END) * 1000 AS n FROM people"
+    values = [session.sql(text).arrow().column(0)[0].as_py() for session in sessions]
+    assert len(values) == 2
+    con = inside.engine(sessions[0])._con  # type: ignore[attr-defined]
+    with pytest.raises(Exception, match="CANARY"):
+        con.execute("SELECT CAST(name AS INTEGER) FROM people WHERE person_id = 666").fetchall()
+    without = inside.engine(sessions[1])._con  # type: ignore[attr-defined]
+    assert without.execute("SELECT CAST(name AS INTEGER) FROM people WHERE person_id = 666").fetchall() == []

@@ -1,0 +1,288 @@
+"""What one row can make the engine do is bounded by public numbers: lengths of texts, and steps."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import dpsql
+from dpsql.errors import PrivacyError
+from dpsql.sql.expressions import lengths, patterns
+from dpsql.sql.expressions.lengths import MAX_TEXT, MAX_WRITTEN, length_of, one_statement
+from dpsql.sql.expressions.total_expressions import total
+from dpsql.sql.expressions.types import Typed
+from dpsql.sql.parse.dialect import to_sql
+from dpsql.sql.parse.statements import parse
+from tests.support.one_row import Composer, Row, worst
+
+SHORT = 40
+POLICY = """
+[budget]
+epsilon = 1e6
+delta = 1e-3
+accountant = "basic"
+default_epsilon = 1
+[tables.visits]
+privacy_unit = "patient_id"
+max_rows = 3
+max_groups = 2
+"""
+ALARM = 4242
+LETTERS = "k" * 25_000
+
+
+def bound(text: str, row: Row | None = None) -> Typed:
+    [statement] = parse(f"SELECT {text}")
+    assert statement.tree is not None
+    return total(statement.tree.expressions[0].unalias(), row or Row())
+
+
+@pytest.fixture(scope="module")
+def rows() -> Iterator[duckdb.DuckDBPyConnection]:
+    """Rows at the public length, and beyond it by one."""
+    with duckdb.connect() as con:
+        con.execute(
+            "CREATE TABLE t (s VARCHAR, s2 VARCHAR, li VARCHAR[], q BOOLEAN, n INTEGER, ts TIMESTAMP)"
+        )
+        for text in [*worst(SHORT), *worst(SHORT + 1), "", "a"]:
+            con.execute(
+                "INSERT INTO t VALUES ($1, reverse($1), [$1, $1], TRUE, -2147483648, '290309-12-22 (BC) 00:00:00'), "
+                "($1, $1, NULL, FALSE, NULL, '294247-01-10 04:00:54.775806')",
+                [text],
+            )
+        yield con
+
+
+def lie(con: duckdb.DuckDBPyConnection, seeds: range) -> tuple[list[str], int]:
+    """The compositions that some row makes longer than their public bound, and how many were looked at."""
+    wrong, tried = [], 0
+    for seed in seeds:
+        text = Composer(seed).text(4)
+        try:
+            typed = bound(text, Row(SHORT))
+        except PrivacyError as error:
+            assert "could" in str(error), text
+            continue
+        tried += 1
+        typed = lengths.hold(typed)
+        query = f"SELECT coalesce(max(length(v)), 0) FROM (SELECT {to_sql(typed.node)} AS v FROM t)"
+        longest = con.execute(query).fetchall()[0][0]
+        if longest > length_of(typed):
+            wrong.append(text)
+    return wrong, tried
+
+
+def test_no_composition_is_longer_than_its_public_bound(rows: duckdb.DuckDBPyConnection) -> None:
+    wrong, tried = lie(rows, range(600))
+    assert not wrong
+    assert tried > 400
+
+
+def test_without_the_check_of_columns_some_are_longer(
+    rows: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lengths, "_checked", lambda node, kind, length: node)
+    wrong, _ = lie(rows, range(300))
+    assert wrong
+
+
+@pytest.mark.parametrize(
+    "text", ["replace(s, 'a', 'bb')", "s || ''", "lower(s)", "regexp_replace(s, 'a', 'b')", "concat(s)"]
+)
+def test_a_longer_value_is_null_for_a_function(rows: duckdb.DuckDBPyConnection, text: str) -> None:
+    made = to_sql(bound(text, Row(SHORT)).node)
+    cases = rows.execute(f"SELECT length(s) > {SHORT}, coalesce({made}, '') = '', s = '' FROM t").fetchall()
+    assert all(none == (long or empty) for long, none, empty in cases)
+
+
+@pytest.mark.parametrize(
+    "text", ["s", "s = 'a'", "s LIKE '%a%b%'", "s LIKE 'a_b'", "s ILIKE '%a%'", "length(s)", "left(s, 10)", "coalesce(s, s2)",
+             "substring(s, 2, 3)", "md5(s)", "s IN ('a', 'b')", "starts_with(s, 'a')", "TRY_CAST(s AS DOUBLE)", "li[1]"],
+)  # fmt: skip
+def test_what_needs_no_bound_is_not_checked(text: str) -> None:
+    assert "strlen" not in to_sql(bound(text).node).lower()
+
+
+AMPLIFIED = {
+    "replace": (
+        f"length(replace(replace(CASE WHEN patient_id = {ALARM} THEN 'xxxxxxxx' ELSE '' END, 'x', 'yy{LETTERS}'), "
+        f"'y', '{LETTERS}')) > 5"
+    ),
+    "||": " || ".join(["note"] * 17) + " > 'a'",
+    "concat": f"concat({', '.join(['note'] * 17)}) > 'a'",
+    "concat_ws": f"concat_ws({', '.join(['note'] * 12)}) > 'a'",
+    "regexp_replace": f"regexp_replace(note, 'x', '{'k' * 900}', 'g') > 'a'",
+    "regexp_replace with 'g'": "regexp_replace(note, 'a(.*b)?', 'x', 'g') > 'a'",
+    "a regular expression": "regexp_matches(note, 'a[ab]{900}c')",
+    "nfc_normalize": "nfc_normalize(note) > 'a'",
+    "levenshtein": f"levenshtein(note, '{LETTERS}') > 5",
+    "LIKE": "note LIKE '%a%a_b'",
+    "ILIKE": "note ILIKE '%a%a_b'",
+    "GLOB": "note GLOB '*a*a*b'",
+    "strip_accents": "strip_accents(" * 16 + "note || note" + ")" * 16 + " > 'a'",
+    "lower": " OR ".join(f"lower(note || '{i}') = 'a'" for i in range(150)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", AMPLIFIED)
+def test_amplification_is_refused_with_the_function_s_name(name: str) -> None:
+    """Whoever is in the data: the same refusal, with a caret, at no cost."""
+    said = []
+    for person in (True, False):
+        with duckdb.connect() as con:
+            con.execute(
+                "CREATE TABLE visits AS SELECT r % 100 AS patient_id, 'x' || r AS note FROM range(300) t(r)"
+            )
+            if person:
+                con.execute(f"INSERT INTO visits SELECT {ALARM}, repeat('a', 65536) FROM range(5)")
+            with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
+                with pytest.raises(PrivacyError) as caught:
+                    session.sql(f"SELECT WITH DP COUNT(*) FROM visits WHERE {AMPLIFIED[name]}")
+                assert session.budget().spent_epsilon == 0
+        said.append(str(caught.value))
+    assert said[0] == said[1]
+    assert f"{name} could" in said[0] or f"with {name}," in said[0]
+    assert "LEFT(x" in said[0]
+
+
+REMEDIES = (
+    "length(replace(LEFT(note, 1000), 'x', 'yyyyy')) > 5", "note LIKE '%a%b%c'", "note ILIKE '%a%b%'", "note LIKE '%a_b'",
+    "LEFT(note, 1000) LIKE '%a%a_b'", "nfc_normalize(LEFT(note, 1000)) > 'a'", "regexp_replace(note, '[^0-9]+', '', 'g') = '1'",
+    "regexp_replace(LEFT(note, 1000), '(a|b)+', '', 'g') = '1'", "note || '-' || note > 'a'", "lower(note) = 'a'",
+    "levenshtein(note, 'word') < 3", "contains(note, reverse(note))",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("condition", REMEDIES)
+def test_common_words_and_what_hints_say_are_answered(condition: str) -> None:
+    with duckdb.connect() as con:
+        con.execute(
+            "CREATE TABLE visits AS SELECT r % 100 AS patient_id, 'x' || r AS note FROM range(300) t(r)"
+        )
+        con.execute(f"INSERT INTO visits SELECT {ALARM}, repeat('a', 65537) FROM range(5)")
+        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
+            assert (
+                len(session.sql(f"SELECT WITH DP COUNT(*) AS n FROM visits WHERE {condition}").fetchall())
+                == 1
+            )
+
+
+def test_the_policy_s_max_length_is_read() -> None:
+    class Declared:
+        max_length = 12
+
+    assert lengths.column_length(Declared()) == 12
+    assert lengths.column_length(None) == lengths.DEFAULT_MAX_LENGTH
+
+
+def test_texts_of_one_statement_are_counted_together() -> None:
+    with one_statement():
+        for i in range(MAX_WRITTEN // MAX_TEXT):
+            bound(" " * i + "concat(" + ", ".join(["s"] * 16) + ")")
+            bound(" " * i + "concat(" + ", ".join(["s"] * 16) + ")")  # at the same place: counted once
+    with one_statement(), pytest.raises(PrivacyError, match="this statement"):
+        for i in range(MAX_WRITTEN // MAX_TEXT + 1):
+            bound(" " * i + "concat(" + ", ".join(["s"] * 16) + ")")
+
+
+PLAIN = (
+    "[^0-9]+",
+    "\\s+",
+    "<[^>]*>",
+    "([a-z]+)@([a-z]+)",
+    "a.*b",
+    "(a)(b)*",
+    "a*",
+    "a|b",
+    "(?:a|b)c",
+    "a{3}",
+    "(ab)+",
+)
+AGAIN = ("a(.*b)?", "a(b*c)*", "a.*b|c", "(a|b)+", "(?:a(?:b*c))?", "(a+)+", "x(y{2,}z)?")
+
+
+def test_patterns_that_read_on_are_told_from_others() -> None:
+    assert [p for p in PLAIN if patterns._reads_on(p)] == []
+    assert [p for p in AGAIN if not patterns._reads_on(p)] == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "size"),
+    [("abc", 1), ("a[bc]d", 3), ("a{10}", 10), ("(a{10}b){10}", 110), (".{3}", 15), ("a|b*", 2), ("\\D+", 5)],
+)
+def test_patterns_have_a_size(pattern: str, size: int) -> None:
+    assert patterns._size(pattern) == size
+
+
+MEASURE = """
+    import json, sys, time
+    import duckdb
+    from tests.support.one_row import worst
+    con = duckdb.connect(); con.execute("SET threads = 1")
+    kinds = "s VARCHAR, s2 VARCHAR, li VARCHAR[], q BOOLEAN, n INTEGER, ts TIMESTAMP"
+    con.execute(f"CREATE TABLE t ({kinds})"); con.execute(f"CREATE TABLE e ({kinds})")
+    con.execute("INSERT INTO e VALUES (NULL, NULL, NULL, NULL, NULL, NULL)")
+    for text in worst(65536):
+        con.execute("INSERT INTO t VALUES ($1, $1, [$1], TRUE, -2147483648, '2024-01-01')", [text])
+    def run(made, table, i):
+        start = time.perf_counter()
+        con.execute(f"SELECT hash({made}) FROM (SELECT * FROM {table} LIMIT 1 OFFSET {i})").fetchall()
+        return time.perf_counter() - start
+    def memory(name):
+        with open("/proc/self/status") as f:
+            return next(int(line.split()[1]) // 1024 for line in f if line.startswith(name))
+    def forget():
+        with open("/proc/self/clear_refs", "w") as f:
+            f.write("5")  # the highest from here on
+        return memory("VmRSS")
+    worst_time, worst_peak, out = 0, 0, []
+    statements = json.load(sys.stdin)
+    for made in statements:
+        run(made, "e", 0)
+    for i in range(15):
+        con.execute(f"SELECT hash(s), hash(li), hash(s2) FROM (SELECT * FROM t LIMIT 1 OFFSET {i})").fetchall()
+    for made in statements:
+        empty = min(run(made, "e", 0) for _ in range(2))
+        for i in range(15):
+            before = forget()
+            took = run(made, "t", i)
+            grown = memory("VmHWM") - before
+            if took - empty > 0.1:
+                took = min(took, run(made, "t", i), run(made, "t", i))
+            out.append((round(1000 * (took - empty), 1), grown, made, i))
+    print(json.dumps([sorted(out, key=lambda o: -o[0])[:5], sorted(out, key=lambda o: -o[1])[:5]]))
+"""
+
+
+@pytest.mark.benchmark
+def test_one_row_at_the_public_length_takes_little_time_and_memory() -> None:
+    """Beyond the same statement over a row of NULLs: 100 ms and 64 MiB at most, one statement in one process."""
+    count = int(os.environ.get("DPSQL_ROWS", "400"))
+    made = []
+    for seed in range(count):
+        try:
+            with one_statement():
+                made.append(
+                    to_sql(bound(Composer(seed).text(5) if seed % 2 else Composer(seed).question(4)).node)
+                )
+        except PrivacyError:
+            continue
+    path = str(Path(__file__).parents[2])
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(MEASURE)], input=json.dumps(made), text=True, capture_output=True, check=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )  # fmt: skip
+    slow, large = json.loads(done.stdout)
+    print(f"\n{len(made)} of {count} compositions")
+    for took, peak, text, i in [*slow, *large]:
+        print(f"{took:8} ms {peak:5} MiB  row {i}: {text[:300]}")
+    assert slow[0][0] <= 100
+    assert large[0][1] <= 64

@@ -1,0 +1,155 @@
+"""The language by example: every case of grammar/corpora, run as its README says."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+import dpsql
+from dpsql.sql.parse.statements import canonical, parse
+from tests.support import inside
+
+CORPORA = Path(__file__).resolve().parents[2] / "grammar" / "corpora"
+WRITE = os.environ.get("DPSQL_CORPORA") == "write"
+KEYS = {"case", "params", "policy", "caret"}
+POLICY = dpsql.Policy.load(CORPORA / "policy.toml")
+POLICIES = {
+    "usual": POLICY,
+    "strict": dataclasses.replace(
+        POLICY, budget=dataclasses.replace(POLICY.budget, default_epsilon=None, default_delta=None)
+    ),
+    "spent": dataclasses.replace(
+        POLICY,
+        budget=dataclasses.replace(POLICY.budget, epsilon=Fraction(1, 5), default_epsilon=Fraction(1, 10)),
+    ),
+}
+
+
+@dataclass
+class Case:
+    path: Path
+    index: int
+    keys: dict[str, str]
+    text: str
+    expected: str
+
+    @property
+    def params(self) -> dict[str, Any] | None:
+        return json.loads(self.keys["params"]) if "params" in self.keys else None
+
+    def __str__(self) -> str:
+        return f"{self.path.stem}: {self.keys.get('case', self.index)}"
+
+
+def read(path: Path) -> Iterator[Case]:
+    for index, chunk in enumerate(path.read_text(encoding="utf-8").split("\n====\n")):
+        head, rule, expected = chunk.strip("\n").partition("\n----")
+        lines = head.split("\n")
+        keys = {}
+        while lines and lines[0].startswith("-- ") and lines[0][3:].partition(":")[0] in KEYS:
+            key, _, value = lines.pop(0)[3:].partition(":")
+            keys[key] = value.strip()
+        assert "case" in keys, f"{path}: case {index + 1} has no title"
+        assert rule or WRITE, f"{path}: {keys['case']} expects nothing"
+        yield Case(path, index, keys, "\n".join(lines), expected.strip("\n"))
+
+
+def cases(folder: str) -> list[Case]:
+    found = [case for path in sorted((CORPORA / folder).glob("*.sql")) for case in read(path)]
+    assert found, f"{folder} is empty"
+    assert len({str(case) for case in found}) == len(found), f"two cases of {folder} have one title"
+    return found
+
+
+def rewrite(case: Case, came: str) -> None:
+    """Writes what came out into the case's file."""
+    chunks = case.path.read_text(encoding="utf-8").strip("\n").split("\n====\n")
+    head = chunks[case.index].strip("\n").partition("\n----")[0]
+    chunks[case.index] = f"{head}\n----\n{came}"
+    case.path.write_text("\n====\n".join(chunks) + "\n", encoding="utf-8")
+
+
+def compare(case: Case, came: str) -> None:
+    came = "\n".join(line.rstrip() for line in came.split("\n"))
+    if WRITE:
+        rewrite(case, came)
+    else:
+        assert came == case.expected
+
+
+@pytest.fixture(scope="module")
+def sessions() -> Iterator[dict[str, dpsql.Session]]:
+    with duckdb.connect() as con:
+        con.execute((CORPORA / "schema.sql").read_text())
+        opened = {name: dpsql.connect(con, policy=policy) for name, policy in POLICIES.items()}
+        yield opened
+        for session in opened.values():
+            session.close()
+
+
+def session_of(case: Case, sessions: dict[str, dpsql.Session]) -> dpsql.Session:
+    return sessions[case.keys.get("policy", "usual")]
+
+
+def spent(session: dpsql.Session) -> str:
+    return str(session.budget().spent)
+
+
+@pytest.mark.parametrize("case", cases("parse"), ids=str)
+def test_parse(case: Case) -> None:
+    rows = []
+    for statement in parse(case.text, case.params):
+        said = canonical(statement.tree) if statement.tree is not None else ""
+        rows.append(" ".join(filter(None, (statement.kind, statement.name, "json" * statement.json, said))))
+    compare(case, "\n".join(rows) or "(no statement)")
+
+
+@pytest.mark.parametrize("case", cases("plan"), ids=str)
+def test_plan(case: Case, sessions: dict[str, dpsql.Session]) -> None:
+    session = session_of(case, sessions)
+    before = spent(session)
+    (statement,) = parse(case.text, case.params)
+    plan = inside.bind(session, statement)
+    rows = [f"columns: {', '.join(plan.columns)}"]
+    rows.append(f"cost: {plan.event.sentence() if plan.event is not None else 'nothing'}")
+    for block in plan.blocks:
+        event = json.dumps(block.operator.event.to_json(), sort_keys=True)
+        rows.append(f"block: {type(block.operator).__name__} {event}")
+    for note in plan.notes:
+        rows.append(f"note: {note}")
+    compare(case, "\n".join(rows))
+    assert spent(session) == before
+
+
+@pytest.mark.parametrize("case", cases("explain"), ids=str)
+def test_explain(case: Case, sessions: dict[str, dpsql.Session]) -> None:
+    session = session_of(case, sessions)
+    before = spent(session)
+    text = str(session.explain(case.text, case.params))
+    compare(case, text.partition("\n\nExact SQL:")[0])
+    assert spent(session) == before
+
+
+@pytest.mark.parametrize("case", cases("reject"), ids=str)
+def test_reject(case: Case, sessions: dict[str, dpsql.Session]) -> None:
+    session = session_of(case, sessions)
+    before = spent(session)
+    with pytest.raises(dpsql.Error) as caught:
+        session.run(case.text, case.params)
+    error = caught.value
+    rows = error.lines()
+    compare(case, "\n".join(rows))
+    assert not isinstance(error, dpsql.EngineError), "refused before data are touched"
+    assert spent(session) == before, "an error costs nothing"
+    assert "not a number" not in "\n".join(rows).replace(case.text, "")
+    if case.keys.get("caret") != "none":
+        assert any(row.strip().strip("^") == "" and "^" in row for row in rows), "an error shows where"

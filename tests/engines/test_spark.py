@@ -1,0 +1,367 @@
+"""Spark against DuckDB: every corpus statement's exact queries, expressions over nasty values, whole sessions."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+import dpsql
+from dpsql.engine.duckdb import DuckDBEngine
+from dpsql.engine.spark import SparkEngine
+from dpsql.errors import BindError, EngineError, PolicyError
+from dpsql.policy.model import Budget, Policy, Table
+from dpsql.sql.expressions.total_expressions import total
+from dpsql.sql.parse.dialect import parse_fragment, to_sql
+from dpsql.sql.relations.catalog import Catalog
+from dpsql.sql.relations.relation import Names
+from tests.corpora.test_corpora import CORPORA, POLICIES
+from tests.support import inside
+from tests.support.both import Both, assert_same
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+SPENT = dataclasses.replace(
+    POLICIES["usual"],
+    budget=dataclasses.replace(POLICIES["usual"].budget, epsilon=Fraction(1000), delta=Fraction(1, 20)),
+)
+
+
+def fill(con: duckdb.DuckDBPyConnection) -> None:
+    """Rows for the corpora's tables: no unit has more rows or groups than the policy lets count."""
+    con.execute((CORPORA / "schema.sql").read_text())
+    for table in ("visits", "patients", "bids", "orders", "lines", "wards", "diseases"):
+        con.execute(f"DELETE FROM {table}")
+    rng = random.Random(20)
+    for patient in range(1, 81):
+        ward, city = rng.choice("ABC"), rng.choice(["Delft", "Leiden", "Ünïcode", "", None])
+        for _ in range(rng.randint(1, 5)):
+            amount = rng.choice(
+                [rng.uniform(-50, 600), 0.0, -0.0, float("nan"), float("inf"), 1e300, None, 12.5]
+            )
+            row = [
+                patient if rng.random() < 0.97 else None, ward, city, rng.choice(["flu", "cold", None]),
+                rng.choice([rng.randint(0, 130), None]), amount, rng.choice([rng.gauss(70, 10), None]),
+                rng.randint(1, 53), f"20{rng.randint(10, 30)}-0{rng.randint(1, 9)}-1{rng.randint(0, 9)}",
+                rng.choice([True, False, None]), rng.choice(["17", "not a number", None]),
+            ]  # fmt: skip
+            con.execute(f"INSERT INTO visits VALUES ({', '.join('?' * len(row))})", row)
+        con.execute("INSERT INTO patients VALUES (?, ?)", [patient, rng.randint(0, 200_000)])
+        con.execute("INSERT INTO orders VALUES (?, ?, ?)", [patient, patient // 2, rng.randint(0, 1000)])
+        con.execute("INSERT INTO lines VALUES (?, ?)", [rng.randint(1, 90), rng.randint(-5, 120)])
+    for _ in range(300):
+        con.execute("INSERT INTO bids VALUES (?, ?)", [round(rng.uniform(-1, 12), 2), rng.choice(["x", "y"])])
+    con.execute("INSERT INTO wards VALUES ('A', 10), ('B', 20), ('D', 5)")
+    con.execute("INSERT INTO diseases VALUES ('flu'), ('cold'), ('gout')")
+
+
+def share(spark: Any, con: duckdb.DuckDBPyConnection) -> None:
+    for (name,) in con.sql("SELECT table_name FROM duckdb_tables()").fetchall():
+        spark.createDataFrame(con.sql(f"SELECT * FROM {name}").to_arrow_table()).createOrReplaceTempView(name)
+
+
+@dataclasses.dataclass
+class Pair:
+    session: dpsql.Session
+    read: Both
+
+
+@pytest.fixture(scope="module")
+def pair(spark: Any) -> Iterator[Pair]:
+    with duckdb.connect() as con:
+        fill(con)
+        share(spark, con)
+        with dpsql.connect(spark, policy=SPENT) as session:
+            engine = inside.engine(session)
+            assert isinstance(engine, SparkEngine)
+            yield Pair(session, Both(DuckDBEngine(con, SPENT, Path()), engine))
+
+
+def test_a_query_that_differs_is_seen(pair: Pair) -> None:
+    """The control: one row more on one side."""
+    other = pa.table({"n": [1, 2]})
+    with pytest.raises(AssertionError):
+        assert_same(other, other.slice(0, 1))
+    with pytest.raises(AssertionError):
+        assert_same(other, pa.table({"n": [1, 3]}))
+    with pytest.raises(AssertionError):
+        assert_same(other, pa.table({"n": pa.array([1, 2], pa.int32())}))
+
+
+# -- expressions ------------------------------------------------------------------------------------------------
+
+NASTY = """CREATE TABLE t AS SELECT * FROM (VALUES
+(1, 3::BIGINT, 2::SMALLINT, 1.5::DOUBLE, 2.5::FLOAT, 10.25::DECIMAL(8,2), 'abc', DATE '2020-02-29', TIMESTAMP '2020-02-29 13:14:15.123', TRUE),
+(2, -7, -3, -2.5, -0.5, -3.33, 'Ünïcode', DATE '1969-12-31', TIMESTAMP '1969-12-31 23:59:59', FALSE),
+(3, 0, 0, 0.0, 0.0, 0.00, '', DATE '2000-01-01', TIMESTAMP '2000-01-01', NULL),
+(4, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
+(5, 9223372036854775807, 32767, 'nan', 'nan', 999999.99, '  pad  ', DATE '9998-12-31', TIMESTAMP '9998-12-31 23:59:59.999999', TRUE),
+(6, -9223372036854775808, -32768, 'inf', 'inf', -999999.99, 'a%b_c\\d', DATE '0001-05-01', TIMESTAMP '1001-01-01', FALSE),
+(7, 1000000000000, 5, '-inf', '-inf', 2.50, 'x,y,,z', DATE '2021-01-03', TIMESTAMP '2021-01-03 00:00:01', TRUE),
+(8, 12345, 7, 1e300, 1e30, 3.50, '17', DATE '2023-12-31', TIMESTAMP '2023-12-31 12:00:00', TRUE),
+(9, -5, -5, 2.675, 0.1, -2.50, 'not a number', DATE '2024-12-30', TIMESTAMP '2024-12-30 06:30:00.5', TRUE),
+(10, 4, 4, -0.0, 16777217, 0.05, 'A\u00e9\U0001f600z', DATE '1582-10-10', TIMESTAMP '2010-06-15 10:20:30', TRUE),
+(11, 8, 1, 0.49999999999999994, 1e-30, 1.005, 'line\nbreak', DATE '2016-02-29', TIMESTAMP '2016-02-29', TRUE),
+(12, 2147483648, 100, 9007199254740993, -7.5, 12.34, '${x} $1 ''q'' "d"', DATE '2019-06-30', TIMESTAMP '2019-06-30 23:59:59.9', FALSE)
+) v(id, b, s, d, f, c, x, day, w, ok)"""
+EXPRESSIONS = (Path(__file__).parent / "expressions.txt").read_text().splitlines()
+
+
+@dataclasses.dataclass
+class Nasty:
+    both: Both
+    names: Names
+
+    @property
+    def spark(self) -> SparkEngine:
+        return self.both.there
+
+    def answers(self, query: str) -> tuple[pa.Table, pa.Table]:
+        both = self.both
+        return both.here.execute(both.ours(query)), both.there.execute(query)
+
+    def query(self, expressions: list[str]) -> str:
+        items = []
+        for i, text in enumerate(expressions):
+            typed = total(parse_fragment(f"SELECT {text}").expressions[0].unalias(), self.names)
+            items.append(f"({to_sql(typed.node)}) AS v{i}")
+        (relation,) = self.names.relations
+        return f"SELECT {to_sql(relation.fields[0].typed.node)} AS id, {', '.join(items)} FROM {to_sql(relation.source)}"
+
+
+@pytest.fixture(scope="module")
+def nasty(spark: Any) -> Iterator[Nasty]:
+    policy = Policy(Budget(1), {"t": Table("t", privacy_unit="ROW")})
+    with duckdb.connect() as con:
+        con.execute(NASTY)
+        share(spark, con)
+        engine = SparkEngine(spark, policy, Path())
+        here = DuckDBEngine(con, policy, Path())
+        catalog = Catalog(policy, engine, "basic")
+        yield Nasty(Both(here, engine), Names((catalog.relation(policy.tables["t"], "t", "t"),)))
+        engine.close()
+
+
+def numbered(table: pa.Table) -> pa.Table:
+    """Dates as numbers: some are beyond what Python can hold."""
+    columns = {}
+    for name in table.column_names:
+        column = table.column(name)
+        if pa.types.is_date(column.type):
+            column = column.cast(pa.int32()).cast(pa.int64())
+        elif pa.types.is_timestamp(column.type):
+            column = column.cast(pa.int64())
+        columns[name] = column
+    return pa.table(columns)
+
+
+def chosen(mark: str) -> list[str]:
+    lines = [line for line in EXPRESSIONS if line.strip() and not line.startswith("#")]
+    return [line.removeprefix("- ") for line in lines if line.startswith("- ") == (mark == "refused")]
+
+
+@pytest.mark.parametrize("text", chosen("refused"))
+def test_what_has_no_equal_is_refused_by_name(nasty: Nasty, text: str) -> None:
+    with pytest.raises(BindError, match=r"has no equal on Spark"):
+        nasty.spark.check(nasty.query([text]), {})
+
+
+AGGREGATES = [
+    "SUM(b)", "SUM(s)", "SUM(c)", "SUM(b) // 2", "SUM(b) // GREATEST(COUNT(b), 1)", "AVG(c)", "COUNT(*)", "COUNT(d)", "COUNT(DISTINCT x)", "MIN(d)", "MAX(d)", "MIN(x)",
+    "MAX(day)", "SUM(s) FILTER (WHERE ok)", "COUNT(*) FILTER (WHERE d > 0)", "AVG(b)", "AVG(s)", "ARG_MAX(x, b)",
+    "ARG_MIN(x, b)", "MEDIAN(CAST(s AS DOUBLE))", "QUANTILE_CONT(CAST(s AS DOUBLE), 0.25)",
+    "STDDEV_SAMP(CAST(s AS DOUBLE) ORDER BY 1)", "VAR_POP(CAST(s AS DOUBLE) ORDER BY 1)",
+    "CORR(CAST(s AS DOUBLE), CAST(id AS DOUBLE) ORDER BY 1)", "COVAR_SAMP(CAST(s AS DOUBLE), CAST(id AS DOUBLE))",
+    "REGR_SLOPE(CAST(s AS DOUBLE), CAST(id AS DOUBLE))", "REGR_INTERCEPT(CAST(s AS DOUBLE), CAST(id AS DOUBLE))",
+    "REGR_R2(CAST(s AS DOUBLE), CAST(id AS DOUBLE))", "REGR_COUNT(CAST(s AS DOUBLE), CAST(id AS DOUBLE))",
+    "REGR_AVGX(CAST(s AS DOUBLE), CAST(id AS DOUBLE))", "REGR_AVGY(CAST(s AS DOUBLE), CAST(id AS DOUBLE))",
+    "SUM(CAST(CASE WHEN ABS(d) < 1e15 THEN d * 1e9 END AS HUGEINT))",
+]  # fmt: skip
+
+
+def test_an_order_is_written_out(nasty: Nasty) -> None:
+    table = nasty.spark.relation(nasty.spark._policy.tables["t"])
+    for column in ("d", "x", "day", "b"):
+        for direction in ("", " DESC"):
+            query = (
+                f"SELECT id, ROW_NUMBER() OVER (PARTITION BY ok ORDER BY {column}{direction}, id) AS n "
+                f"FROM {table} AS t ORDER BY {column}{direction}, id"
+            )
+            mine, theirs = nasty.answers(query)
+            assert mine.to_pylist() == theirs.to_pylist()
+
+
+# -- the engine -------------------------------------------------------------------------------------------------
+
+
+def test_schema_and_bindings(pair: Pair) -> None:
+    engine = pair.read.there
+    assert dict(engine.schema(SPENT.tables["bids"])) == {"bid": "DECIMAL(8,2)", "item": "VARCHAR"}
+    table = engine.relation(SPENT.tables["visits"])
+    with pytest.raises(BindError):
+        engine.check(f"SELECT hidden FROM {table}", {})
+    with pytest.raises(BindError, match="there is no relation"):
+        engine.translated("SELECT * FROM hidden")
+    assert (
+        engine.version() != SparkEngine(engine._given, SPENT, Path()).version()
+    )  # tables: new in each session
+
+
+def test_an_error_over_private_rows_says_nothing(nasty: Nasty) -> None:
+    table = nasty.spark.relation(nasty.spark._policy.tables["t"])
+    with pytest.raises(EngineError) as caught:
+        nasty.spark.execute(f"SELECT b * b AS v FROM {table} AS t")
+    assert "withheld" in str(caught.value) and "9223372036854775807" not in repr(caught.value.__context__)
+    assert caught.value.__cause__ is None and caught.value.__context__ is None
+    assert nasty.spark.execute(f"SELECT COUNT(*) AS n FROM {table} AS t")["n"][0].as_py() == 12
+
+
+def test_lent_relations(pair: Pair) -> None:
+    engine = pair.read.there
+    lent = pa.table(
+        {
+            "h": pa.array([10**30, None, -5], pa.decimal128(38, 0)),
+            "u": pa.array([2**64 - 1, 0, None], pa.uint64()),
+            "t": pa.array([0, 1, None], pa.timestamp("us")),
+            "x": pa.array(["a", "b", None]).dictionary_encode(),
+            "l": pa.array([[1, 2], [], None], pa.list_(pa.int64())),
+        }
+    )
+    query = "SELECT h, u, t, x, len(l) AS l FROM lent WHERE h IS NULL OR h > 0"
+    assert_same(pair.read.here.execute(query, {"lent": lent}), engine.execute(query, {"lent": lent}))
+    with pytest.raises(EngineError):
+        engine.execute(query)  # it is forgotten
+
+
+def test_a_result_in_parts(pair: Pair) -> None:
+    engine = pair.read.there
+    query = "SELECT n, n % 7 AS k FROM lent"
+    lent = {"lent": pa.table({"n": range(1000)})}
+    parts = list(engine.batches(query, lent, 100))
+    assert len(parts) == 10 and all(0 < part.num_rows < 250 for part in parts)
+    assert_same(pa.concat_tables(parts), pair.read.here.execute(query, lent))
+
+
+def test_the_stop_button(pair: Pair) -> None:
+    engine = pair.read.there
+    slow = "SELECT COUNT(*) AS n FROM range(2000000) AS a(i) CROSS JOIN range(2000000) AS b(j) WHERE a.i % 97 = b.j % 89"
+    timer = threading.Timer(3, engine.interrupt)
+    timer.start()
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        engine.execute(slow)
+    assert time.monotonic() - start < 60
+    assert engine.execute("SELECT COUNT(*) AS n FROM range(3) AS a(i)")["n"][0].as_py() == 3
+
+
+def test_the_callers_session_is_left_alone(spark: Any, pair: Pair) -> None:
+    assert spark.conf.get("spark.sql.decimalOperations.allowPrecisionLoss", "true") == "true"
+    assert not [t.name for t in spark.catalog.listTables() if t.name.startswith("dpsql_source")]
+
+
+def test_collations_do_not_make_one_person_of_two(spark: Any) -> None:
+    spark.sql(
+        "SELECT collate(x, 'UTF8_LCASE') AS who FROM VALUES ('ann'), ('ANN') AS t(x)"
+    ).createOrReplaceTempView("people")
+    policy = Policy(Budget(1000), {"people": Table("people", privacy_unit="who", max_rows=1)})
+    engine = SparkEngine(spark, policy, Path())
+    table = engine.relation(policy.tables["people"])
+    assert engine.execute(f"SELECT COUNT(DISTINCT who) AS n FROM {table} AS p")["n"][0].as_py() == 2
+    engine.close()
+
+
+def test_parquet_and_what_is_missing(spark: Any, tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"who": [1, 2, 2]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"who": [3]}), tmp_path / "b.parquet")
+    policy = Policy(Budget(1), {"p": Table("p", privacy_unit="who", source="*.parquet")})
+    engine, again = (SparkEngine(spark, policy, tmp_path) for _ in range(2))
+    assert (
+        engine.execute(f"SELECT COUNT(*) AS n FROM {engine.relation(policy.tables['p'])} AS p")["n"][
+            0
+        ].as_py()
+        == 4
+    )
+    assert engine.version() == again.version() and engine.dataset == again.dataset
+    for source, said in (
+        ("c.parquet", "does not exist"),
+        ("a.csv", "not Parquet"),
+        ("nobody", "does not have"),
+    ):
+        with pytest.raises(PolicyError, match=said):
+            SparkEngine(
+                spark, Policy(Budget(1), {"p": Table("p", privacy_unit="who", source=source)}), tmp_path
+            )
+
+
+def test_salted_choices_are_independent(pair: Pair) -> None:
+    """Blocks under two salts, as the plans write them: a contingency table without a pattern. A hash that takes the salt
+    in beside the unit, without a mix in between, has one."""
+    engine, n, m = pair.read.there, 40_000, 8
+
+    def joint(block: str) -> Counter[tuple[int, int]]:
+        query = (
+            f"SELECT a, b, COUNT(*) AS n FROM (SELECT {block.format(salt=12345678901234567)} AS a, "
+            f"{block.format(salt=7654321)} AS b FROM range({n}) AS r(i)) AS t GROUP BY a, b"
+        )
+        rows = engine.execute(query).to_pylist()
+        return Counter({(int(row["a"]), int(row["b"])): row["n"] for row in rows})
+
+    def chi_square(found: Counter[tuple[int, int]]) -> float:
+        expected = n / m**2
+        return sum((found[a, b] - expected) ** 2 / expected for a in range(m) for b in range(m))
+
+    good = chi_square(joint(f"CAST(hash(xor(hash(r.i), {{salt}})) % {m} AS INTEGER)"))
+    assert good < 130, "chi-square of 63 degrees of freedom: 130 is beyond one in a hundred thousand"
+    assert chi_square(joint(f"CAST(xor(hash(r.i), {{salt}}) % {m} AS INTEGER)")) > 1000
+
+
+def test_rows_that_look_different_have_different_hashes(pair: Pair) -> None:
+    """Also where something is missing or a list ends: Spark's hash passes over both, and the first rows of a unit would be
+    those that arrive first."""
+    numbers = pa.table({"a": [None, 1, 1, None, 1], "b": [1, None, 1, None, 0]})
+    nothing, text, number = None, pa.string(), pa.int64()
+    lists = [
+        (["a"], ["b"]),
+        (["a", "b"], []),
+        ([], ["a", "b"]),
+        (["a", nothing], ["b"]),
+        (["a"], ["b", nothing]),
+        (["a"], nothing),
+    ]
+    deep = [
+        ([[1], [2]], 1),
+        ([[1, 2], []], 1),
+        ([[], [1, 2]], 1),
+        ([[1], [2, nothing]], 1),
+        ([[1, 2]], 1),
+        ([nothing, [1, 2]], 1),
+    ]
+    for table in (
+        numbers,
+        pa.table({"a": pa.array([a for a, _ in lists], pa.list_(text)), "b": pa.array([b for _, b in lists], pa.list_(text))}),
+        pa.table({"a": pa.array([a for a, _ in deep], pa.list_(pa.list_(number))), "b": [b for _, b in deep]}),
+    ):  # fmt: skip
+        query = "SELECT COUNT(DISTINCT hash(t.a, t.b)) AS n FROM lent AS t"
+        assert pair.read.there.execute(query, {"lent": table})["n"][0].as_py() == table.num_rows
+
+
+# -- whole sessions ---------------------------------------------------------------------------------------------
+
+
+def test_what_is_refused_costs_nothing(pair: Pair) -> None:
+    before = str(pair.session.budget().spent)
+    with pytest.raises(BindError, match="REGEXP"):
+        pair.session.sql("SELECT COUNT(*) FROM visits WHERE regexp_matches(note, 'a+')")
+    assert str(pair.session.budget().spent) == before

@@ -1,0 +1,243 @@
+"""Radii of quantiles, modes, argmaxes, gaps and votes against exhaustive search and the published vectors."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections import Counter
+from collections.abc import Hashable
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpsql.mechanisms.ptr.stability_radius import (
+    Relation,
+    argmax_radius,
+    gap_radius,
+    mode_radius,
+    per_unit,
+    quantile_radius,
+    rank,
+    votes_radius,
+)
+from tests.support.exhaustive import Table, distances, edits_to_another_answer, neighbours, tables
+
+VECTORS = json.loads(
+    (Path(__file__).parents[2] / "published" / "vectors" / "vectors_stability.json").read_text()
+)
+AR, SUB = Relation.ADD_REMOVE, Relation.SUBSTITUTE
+FAR = 10**6
+
+
+def quantile_of(x: object, p: Fraction, relation: Relation = AR, cap: int | None = None) -> int:
+    values = sorted(x)  # type: ignore[call-overload]
+    if not values:
+        return 0
+    v = values[rank(len(values), p) - 1]
+    return quantile_radius(
+        len(values), sum(y < v for y in values), sum(y <= v for y in values), p, relation, cap
+    )
+
+
+def mode_of(x: object, relation: Relation = AR) -> int:
+    counts = sorted(Counter(x).items(), key=lambda item: (-item[1], item[0]))  # type: ignore[call-overload]
+    if not counts:
+        return 0
+    if len(counts) == 1:
+        return mode_radius(counts[0][1], 0, False, relation)
+    return mode_radius(counts[0][1], counts[1][1], counts[1][0] > counts[0][0], relation)
+
+
+@pytest.mark.parametrize("case", VECTORS["vectors"])
+def test_equals_published_radii(case: dict) -> None:
+    for p, name in ((Fraction(1, 2), "median"), (Fraction(3, 4), "q3")):
+        assert quantile_of(case["x"], p) == case[f"d_{name}_addrem"]
+        assert quantile_of(case["x"], p, SUB) == case[f"d_{name}_sub"]
+    assert mode_of(case["x"]) == case["d_mode_addrem"]
+    assert mode_of(case["x"], SUB) == case["d_mode_sub"]
+
+
+def quantile(p: Fraction, table: Table) -> Hashable:
+    return table[rank(len(table), p) - 1] if table else None
+
+
+def mode(table: Table) -> Hashable:
+    return min(Counter(table).items(), key=lambda item: (-item[1], item[0]))[0] if table else None
+
+
+DOMAINS = [(-FAR, 0, 1, FAR), (-FAR, 0, 1, 2, FAR), (-FAR, 1, 5, 6, FAR)]
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+@pytest.mark.parametrize("p", [Fraction(1, 2), Fraction(3, 4), Fraction(1, 10), Fraction(1), Fraction(0)])
+def test_quantiles_equal_exhaustive_search(domain: Table, p: Fraction) -> None:
+    size, checked = 10, 0
+    for table, edits in edits_to_another_answer(lambda t: quantile(p, t), domain, "add_remove", size).items():
+        if len(table) + edits <= size and all(abs(v) < FAR for v in table):
+            assert quantile_of(table, p) == max(edits - 1, 0), table
+            assert quantile_of(table, p, cap=1) == min(max(edits - 1, 0), 1)
+            checked += 1
+    assert checked >= 20
+    for table, edits in edits_to_another_answer(lambda t: quantile(p, t), domain, "substitute", 6).items():
+        if table and all(abs(v) < FAR for v in table):
+            assert quantile_of(table, p, SUB) == edits - 1, table
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_modes_equal_exhaustive_search(domain: Table) -> None:
+    size, checked = 10, 0
+    for table, edits in edits_to_another_answer(mode, domain, "add_remove", size).items():
+        if len(table) + edits <= size and all(abs(v) < FAR for v in table):
+            assert mode_of(table) == (edits - 1 if table else 0), table
+            checked += 1
+    assert checked >= 20
+    for table, edits in edits_to_another_answer(mode, domain, "substitute", 6).items():
+        if table and all(abs(v) < FAR for v in table):
+            assert mode_of(table, SUB) == edits - 1, table
+
+
+def median_sensitivity(table: Table, domain: Table, relation: str) -> float:
+    here = quantile(Fraction(1, 2), table)
+    if here is None:
+        return math.inf
+    worst = 0.0
+    for other in neighbours(table, domain, relation, 10**9):
+        there = quantile(Fraction(1, 2), other)
+        worst = max(worst, math.inf if there is None else abs(there - here))  # type: ignore[operator]
+    return math.inf if worst >= FAR / 2 else worst
+
+
+@pytest.mark.parametrize("bound", [0, 1, 3])
+@pytest.mark.parametrize("domain", [(-FAR, 0, 1, 2, 5, FAR), (-FAR, 0, 3, 4, 9, FAR)])
+def test_distance_to_a_sensitive_median_equals_exhaustive_search(domain: Table, bound: int) -> None:
+    size = 9
+    bad = [t for t in tables(domain, size) if median_sensitivity(t, domain, "add_remove") > bound]
+    found = distances(bad, domain, "add_remove", size)
+    checked = 0
+    for table in tables([v for v in domain if abs(v) < FAR], size):
+        truth = found.get(table, 10**9)
+        if len(table) + truth <= size:
+            assert gap_radius(len(table), 1, [int(v) for v in table], bound, 50) == truth, table
+            assert gap_radius(len(table), 1, [int(v) for v in table], bound, 1) == min(truth, 1)
+            checked += 1
+    assert checked > 50
+
+
+def test_gap_radius_needs_the_middle_only() -> None:
+    rng = np.random.default_rng(1)
+    for n in (50, 51, 400, 1001):
+        values = sorted(int(v) for v in rng.integers(0, 400, n))
+        for bound in (0, 2, 6, 15):
+            for cap in (1, 4, 20):
+                whole = gap_radius(n, 1, values, bound, 10**6)
+                first = max(1, n // 2 - cap - 2)
+                last = min(n, n // 2 + cap + 3)
+                assert gap_radius(n, first, values[first - 1 : last], bound, cap) == min(whole, cap)
+
+
+def test_book_example() -> None:
+    """Zeros in a majority of one against values of a million: stable under add/remove, not under
+    substitution.
+    """
+    half = 10
+    x = [0] * (half + 1) + [10**6] * half
+    y = [0] * half + [10**6] * half
+    expected = VECTORS["dwork_roth_7_2_example"]
+    assert quantile_of(x, Fraction(1, 2)) == expected["d_x_addrem"]
+    assert quantile_of(y, Fraction(1, 2)) == expected["d_y_addrem"]
+    assert quantile_of(x, Fraction(1, 2), SUB) == expected["d_x_sub"]
+
+
+def argmax(rows: Table, bound: int) -> Hashable:
+    sums: dict[int, int] = {}
+    for row in rows:
+        key, value = divmod(int(row), 100)
+        sums[key] = sums.get(key, 0) + value
+    return min(sums.items(), key=lambda item: (-item[1], item[0]))[0] if sums else None
+
+
+def test_argmax_of_sums_never_claims_more_than_exhaustive_search_finds() -> None:
+    """A row is key * 100 + contribution; key 0 stands for a smaller group that isn't there yet."""
+    domain = [0, 2, 100, 102, 200, 201, 202]
+    size, exact = 7, 0
+    for table, edits in edits_to_another_answer(lambda t: argmax(t, 2), domain, "add_remove", size).items():
+        if not table or len(table) + edits > size or any(v < 100 for v in table):
+            continue
+        sums = sorted(
+            (
+                sum(int(v) % 100 for v in table if int(v) // 100 == key)
+                for key in {int(v) // 100 for v in table}
+            ),
+            reverse=True,
+        )
+        claimed = argmax_radius(sums[0], sums[1] if len(sums) > 1 else 0, 2)
+        assert claimed <= max(edits - 1, 0), table
+        exact += claimed == edits - 1
+    assert exact > 30
+    assert argmax_radius(-5, -7, 2) == 0
+    assert argmax_radius(10, -7, 2) == 4
+
+
+@pytest.mark.parametrize("runs", [1, 3])
+def test_votes(runs: int) -> None:
+    """One unit changes at most ``runs`` votes: the radius is 1-Lipschitz, and 0 where the winner can
+    change.
+    """
+    rng = random.Random(2)
+    changed = 0
+    for _ in range(6000):
+        votes = [rng.choice("aaab" if rng.random() < 0.5 else "aab") for _ in range(rng.randrange(runs, 31))]
+        other = votes.copy()
+        for i in rng.sample(range(len(votes)), runs):
+            other[i] = rng.choice("abc")
+        results = []
+        for v in (votes, other):
+            top = sorted(Counter(v).items(), key=lambda item: (-item[1], item[0]))
+            results.append((top[0][0], votes_radius(top[0][1], top[1][1] if len(top) > 1 else 0, runs)))
+        assert abs(results[0][1] - results[1][1]) <= 1
+        if results[0][0] != results[1][0]:
+            changed += 1
+            assert results[0][1] == results[1][1] == 0
+    assert changed > 20
+
+
+def test_per_unit_is_a_sound_radius() -> None:
+    """Rows radii m edits apart differ by at most one as unit radii; a unit radius above 0 needs m safe
+    rows.
+    """
+    for rows in (1, 2, 5):
+        for d in range(60):
+            assert all(abs(per_unit(d, rows) - per_unit(e, rows)) <= 1 for e in range(d, d + rows + 1))
+            assert per_unit(d, rows) == 0 or d >= rows
+
+
+def test_five_hundred_random_tables_under_one_edit() -> None:
+    """Larger tables than exhaustive search reaches: Lipschitz, and 0 where the answer changes."""
+    rng = random.Random(9)
+    changes = Counter()  # type: ignore[var-annotated]
+    p_of = {"median": Fraction(1, 2), "q": Fraction(9, 10)}
+    for _ in range(500):
+        pool = [rng.randrange(6) for _ in range(4)]
+        x = tuple(sorted(rng.choice(pool) for _ in range(rng.randrange(0, 40))))
+        for y in neighbours(x, [-9, *set(pool), 99], "add_remove", 100):
+            for name, p in p_of.items():
+                a, b = quantile_of(x, p), quantile_of(y, p)
+                assert abs(a - b) <= 1
+                if quantile(p, x) != quantile(p, y):
+                    changes[name] += 1
+                    assert a == b == 0
+            a, b = mode_of(x), mode_of(y)
+            assert abs(a - b) <= 1
+            if mode(x) != mode(y):
+                changes["mode"] += 1
+                assert a == b == 0
+            a, b = (gap_radius(len(t), 1, [int(v) for v in t], 2, 99) for t in (x, y))
+            assert abs(a - b) <= 1
+            f, g = quantile(Fraction(1, 2), x), quantile(Fraction(1, 2), y)
+            if f is None or g is None or abs(f - g) > 2:  # type: ignore[operator]
+                changes["gap"] += 1
+                assert a == b == 0
+    assert min(changes.values()) > 20 and len(changes) == 4

@@ -1,0 +1,350 @@
+"""AUTO bounds: the clipped totals are exact, their sensitivity is what is declared, and the ladder follows its law.
+
+That it does not run away is in test_false_rungs.py.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dpsql.mechanisms.additive_noise import LaplaceNoise
+from dpsql.mechanisms.auto_bounds import FINE, PLACES, AutoBounded, Ladder
+from dpsql.noise.entropy import Entropy
+from dpsql.privacy.events import DiscreteLaplace, SparseVector, compose
+from tests.support.goodness import REFUSED, fixed, p_value
+from tests.support.svt_law import law_in_floats, law_of
+
+VECTORS = Path(__file__).parents[1] / "published" / "vectors"
+
+
+def place(value: float, lowest: int, highest: int) -> tuple[int, int, int]:
+    """Sign, rung and size in steps, as the exact query gives them."""
+    if not value:
+        return 0, lowest, 0
+    rung = min(max(math.ceil(math.log2(abs(value))), lowest), highest)
+    steps = round(abs(Fraction(value)) / Fraction(2) ** (rung - PLACES))
+    return (1 if value > 0 else -1), rung, min(steps, 1 << PLACES)
+
+
+def histogram(values: list[float], lowest: int, highest: int, groups: list[str] | None = None) -> pa.Table:
+    cells: dict[tuple[object, ...], list[int]] = {}
+    for i, value in enumerate(values):
+        sign, rung, steps = place(value, lowest, highest)
+        cell = cells.setdefault((groups[i] if groups else None, sign, rung), [0, 0])
+        cell[0] += 1
+        cell[1] += steps
+    keys = list(cells)
+    table = {"sign": [k[1] for k in keys], "rung": [k[2] for k in keys]}
+    table |= {"n": [cells[k][0] for k in keys], "total": [cells[k][1] for k in keys]}
+    columns = {name: pa.array(column, pa.int64()) for name, column in table.items()}
+    return pa.table({"g": pa.array([k[0] for k in keys]), **columns} if groups else columns)
+
+
+def clipped(values: list[float], low: Fraction, high: Fraction, auto: AutoBounded) -> Fraction:
+    table = histogram(values, auto.lowest, auto.highest)
+    columns = [np.asarray(table.column(c), dtype=np.int64) for c in ("sign", "rung", "n", "total")]
+    return auto._clipped(*columns, low, high)
+
+
+def auto(kind: str = "sum", epsilon: Fraction = Fraction(1), **more: object) -> AutoBounded:
+    return AutoBounded("q", (), "a", kind, epsilon, -4, 20, **more)  # type: ignore[arg-type]
+
+
+def test_clipped_totals_are_exact() -> None:
+    values = [3.0, -7.5, 0.0, 1000.25, 16.0, -0.125, 4.0000001, 1e9]
+    for low, high in itertools.product((0, -1, -8, -(2**20)), (0, 1, 4, 16, 1024, 2**20)):
+        want = sum(min(max(Fraction(v), Fraction(low)), Fraction(high)) for v in values)
+        got = clipped(values, Fraction(low), Fraction(high), auto())
+        assert abs(got - want) <= len(values) * Fraction(1, 2**PLACES) * max(abs(low), high, 1) / 2
+
+
+def test_a_row_moves_a_clipped_total_by_at_most_its_bound() -> None:
+    """Exactly, whatever the other rows are, and after rounding to the grid of which the bound is whole."""
+    rng = np.random.default_rng(2)
+    values = [*(rng.normal(0, 300, 60).tolist()), 2.0**21, 1e300, 0.1, 0.3]
+    for low, high in ((0, 16), (-64, 16), (-1024, 1024), (-1, 0)):
+        reach = Fraction(max(-low, high))
+        steps = Fraction(1 << FINE) / reach
+        for i, extra in enumerate(values):
+            rest = values[:i] + values[i + 1 :]
+            less, more = (clipped(v, Fraction(low), Fraction(high), auto()) for v in (rest, [*rest, extra]))
+            assert abs(more - less) <= reach
+            assert abs(math.floor(more * steps) - math.floor(less * steps)) <= 1 << FINE
+
+
+def test_float_sums_would_not_do() -> None:
+    """The witness of the textbook's query: a difference of two clipped float sums moves by 3, not by 1."""
+    witness = json.loads((VECTORS / "vectors_partition_quantile.json").read_text())["float_diff_query_demo"][
+        "witness"
+    ]
+    b, values = witness["b"], witness["x"]
+
+    def float_query(rows: list[float]) -> float:
+        return float(sum(min(v, b) for v in rows) - sum(min(v, b + 1) for v in rows))
+
+    moved = max(
+        abs(float_query(values) - float_query(values[:i] + values[i + 1 :])) for i in range(len(values))
+    )
+    assert moved > 1
+    assert witness["without"] - witness["with_row"] == 3
+
+
+def test_counts_beyond_a_bound_move_by_one() -> None:
+    ladder = Ladder(0, 5, Fraction(1), 1)
+    seen = []
+    for values in ([1.0, 3.0, 40.0], [1.0, 40.0], [1.0, 3.0, 40.0, 40.0]):
+        counts = np.zeros(6, dtype=np.int64)
+        for v in values:
+            counts[place(v, 0, 5)[1]] += 1
+        seen.append(np.append(np.cumsum(counts[::-1])[::-1], 0))
+    assert np.abs(seen[0] - seen[1]).max() == 1 and (seen[0] >= seen[1]).all()
+    assert [ladder.bound(place) for place in range(ladder.top + 1)] == [0, 1, 2, 4, 8, 16, 32]
+
+
+@pytest.mark.parametrize("n", [1_500, pytest.param(40_000, marks=pytest.mark.stochastic)])
+def test_climbing_follows_the_exact_law(n: int) -> None:
+    ladder = Ladder(0, 3, Fraction(3, 2), 2, Fraction(1, 50))
+    counts = (4, 8, 5, 5)
+    law = law_in_floats(ladder, counts)
+    assert sum(law) == pytest.approx(1) and sorted(law)[1] > 0.001
+    entropy = fixed("ladder")
+    sample = np.array([ladder.climb(np.array(counts), entropy) for _ in range(n)])
+    assert p_value(sample, lambda i: law[i] if i < 5 else 0.0, signed=False) > REFUSED
+    assert p_value(sample, lambda i: law[4 - i] if i < 5 else 0.0, signed=False) < REFUSED
+
+
+class TestLoss:
+    """Of every outcome on every pair of neighbours, in rational numbers: a ladder with rates ln 4/3 and ln 3/2 a row."""
+
+    A, B = Fraction(3, 4), Fraction(2, 3)
+
+    def most(self, ladder: Ladder, weight: int = 1, follows: bool = False) -> Fraction:
+        worst = Fraction(1)
+        for counts in itertools.product((0, 2, 7), repeat=4):
+            for rung in range(4):
+                more = tuple(c + (weight if i == rung else 0) for i, c in enumerate(counts))
+                pair = []
+                for data in (counts, more):
+                    asked = ladder.questions
+                    if follows:  # the mistake of a tolerance that is a share of the rows
+                        asked = tuple((place, beyond, t * sum(data) // 3) for place, beyond, t in asked)
+                    pair.append(law_of(ladder, data, self.A, self.B, asked))
+                worst = max(worst, *(max(p / q, q / p) for p, q in zip(*pair, strict=True)))
+        return worst
+
+    def test_is_what_is_charged(self) -> None:
+        ladder = Ladder(0, 3, Fraction(2), 1, Fraction(1, 50))
+        assert len({t for _, _, t in ladder.questions}) > 1
+        charged = 1 / (self.A * self.B)
+        assert 1 / self.A < self.most(ladder) <= charged
+
+    def test_would_be_more(self) -> None:
+        ladder = Ladder(0, 3, Fraction(2), 1, Fraction(1, 50))
+        charged = 1 / (self.A * self.B)
+        assert self.most(ladder, weight=2) > charged
+        assert self.most(ladder, follows=True) > charged
+
+
+def test_two_ladders_cost_one() -> None:
+    """A unit of r positive and rows - r negative rows: the losses of the two sides are r and rows - r parts."""
+    ladder = Ladder(0, 1, Fraction(2), 2, Fraction(1, 5))
+    most = 0.0
+    base = list(itertools.product(range(4, 9), range(8, 12)))
+    for positive, negative in ((2, 0), (1, 1), (0, 2)):
+        losses = []
+        for rows in (positive, negative):
+            losses.append(
+                max(abs(math.log(p / q)) for x in base for up in range(rows + 1)
+                    for p, q in zip(law_in_floats(ladder, x), law_in_floats(ladder, (x[0] + rows - up, x[1] + up)), strict=True))
+            )  # fmt: skip
+        assert losses[0] <= positive * float(ladder.epsilon) / 2 + 1e-9
+        assert losses[1] <= negative * float(ladder.epsilon) / 2 + 1e-9
+        most = max(most, sum(losses))
+    assert most > float(ladder.epsilon) / 3
+
+
+@pytest.mark.parametrize("scale", [2.0**-2, 1.0, 1000.0])
+def test_bounds_follow_the_scale_of_the_data(scale: float) -> None:
+    rng = np.random.default_rng(7)
+    values = (rng.normal(5, 2, 4000) * scale).tolist()
+    table = histogram(values, -4, 20)
+    release = auto("avg").alone().release(lambda sql: table, fixed(str(scale)))
+    mean, low, high = (release.table.column(c)[0].as_py() for c in ("a", "a__low", "a__high"))
+    assert low <= mean <= high
+    assert mean == pytest.approx(5 * scale, rel=0.05)
+    assert "bounds found privately" in release.notes[0]
+
+
+def test_both_signs_are_clipped() -> None:
+    values = [-100.0] * 3000 + [3.0] * 3000
+    release = auto().alone().release(lambda sql: histogram(values, -4, 20), fixed("signs"))
+    assert release.table.column("a")[0].as_py() == pytest.approx(-291_000, rel=0.02)
+    bounds = [f"[-{low}, {high}]" for low in (128, 256, 512) for high in (4, 8, 16)]
+    assert any(b in release.notes[0] for b in bounds)
+
+
+def test_groups_share_the_bounds() -> None:
+    values, groups = [2.0] * 3000 + [8.0] * 3000, ["x"] * 3000 + ["y"] * 3000
+    part = AutoBounded("q", ("g",), "a", "avg", Fraction(4), -4, 20, groups=2)
+    answered = part.answer(histogram(values, -4, 20, groups), [("x",), ("y",), ("empty",)], fixed("groups"))
+    x, y, empty = answered.columns["a"].to_pylist()
+    assert (x, y) == (pytest.approx(2, rel=0.05), pytest.approx(8, rel=0.05))
+    assert empty is None or 0 <= empty <= 8  # of nothing: NULL where the noisy count is not above 0
+    assert {ladder.rows for ladder in part.ladders if ladder} == {2}
+
+
+@pytest.mark.parametrize("kind", ["sum", "avg"])
+@pytest.mark.parametrize(
+    "values", [[], [0.0] * 1000, [50.0] * 60, [1e12]], ids=["none", "zeros", "few", "one"]
+)
+def test_too_few_rows_give_null(kind: str, values: list[float]) -> None:
+    part = auto(kind)
+    release = part.alone().release(lambda sql: histogram(values, -4, 20), fixed(f"few {kind}"))
+    assert release.table.to_pylist() == [{"a": None, "a__low": None, "a__high": None}]
+    assert release.event == part.event
+    (note,) = release.notes
+    assert f"about {part.needed[0]} rows" in note and "NULL" in note
+
+
+def test_null_says_no_more_than_that() -> None:
+    """Nothing but the outcome of the search: the same words, the same charge, for a group and for all."""
+    part = AutoBounded("q", ("g",), "a", "sum", Fraction(1), -4, 20, groups=2)
+    groups = [("x",), ("y",)]
+    said = [
+        part.answer(histogram(values, -4, 20, ["x"] * len(values)), groups, fixed("null"))
+        for values in ([], [3.0] * 40)
+    ]
+    assert said[0].notes == said[1].notes and said[0].event == said[1].event == part.event
+    assert all(column.to_pylist() == [None, None] for one in said for column in one.columns.values())
+
+
+def test_enough_rows_give_an_answer() -> None:
+    """As many as EXPLAIN says, in 19 of 20 runs."""
+    part = auto()
+    entropy, ladder = fixed("enough"), part.ladders[1]
+    assert ladder is not None and part.needed == (ladder.needed,)
+    counts = np.zeros(ladder.top, dtype=np.int64)
+    counts[10] = ladder.needed
+    law = law_in_floats(ladder, counts.tolist())
+    assert law[0] < 0.05 and sum(law[:11]) < 0.1 and sum(law[11:14]) > 0.9
+    assert sum(ladder.climb(counts, entropy) == 11 for _ in range(200)) > 150
+
+
+class TestDeclaredBounds:
+    def test_end_the_ladder(self) -> None:
+        part = auto(low=Fraction(17), high=Fraction(90))
+        below, above = part.ladders
+        assert below is None and above is not None
+        assert above.bound(above.top) == 90 and above.bound(above.top - 1) == 64
+        release = part.alone().release(lambda sql: histogram([85.0] * 2000, -4, 20), fixed("declared"))
+        assert "[0, 90]" in release.notes[0]
+        said = " ".join(part.sentences(0.95))
+        assert "up to 90 and none below 0, by the declared bounds" in said
+
+    def test_one_sided(self) -> None:
+        below, above = auto(low=Fraction(-3)).ladders
+        assert below is not None and above is not None
+        assert (below.end, below.highest, above.end, above.highest) == (3, 2, None, 20)
+        assert below.doubt > above.doubt
+
+    def test_beyond_the_type(self) -> None:
+        ladder = auto(high=Fraction(10) ** 30).ladders[1]
+        assert ladder is not None and ladder.bound(ladder.top) == 2**20
+
+    def test_of_nothing_but_zeros(self) -> None:
+        part = auto(low=Fraction(0), high=Fraction(0))
+        release = part.alone().release(lambda sql: histogram([0.0] * 9, -4, 20), fixed("zeros"))
+        assert release.table.column("a").to_pylist() == [None]
+        assert part.event == auto().event and "some rows" in release.notes[0]
+
+    def test_no_row_is_above_an_end_that_is_no_step(self) -> None:
+        """A row at the end, rounded to its rung's steps, adds no more than the bound that the noise is made for."""
+        for end in (Fraction(0.1), Fraction(1, 3), Fraction(90), Fraction(100_000.7)):
+            part = auto(high=end, low=-end)
+            ladder = part.ladders[1]
+            assert ladder is not None
+            bound = ladder.bound(ladder.top)
+            assert end <= bound <= end * (1 + Fraction(1, 2 ** (PLACES - 1)))
+            for share in (
+                1,
+                0.99,
+                0.7,
+                0.3,
+                0.01,
+            ):  # as they are, though the rung of some goes beyond the end
+                value = float(end) * share
+                got = clipped([value, -value, value], -bound, bound, part)
+                assert got <= bound and float(got) == pytest.approx(value, rel=1e-3)
+
+
+def test_event_is_public() -> None:
+    """A third for the bounds; the sum's noise is the same number of steps whatever the bounds turn out to be."""
+    third = SparseVector(Fraction(1, 6), Fraction(1, 6), 1)
+    assert auto(rows=3).event == compose([third, DiscreteLaplace(Fraction(2, 3), 3 << FINE)])
+    mean = compose([third, DiscreteLaplace(Fraction(1, 3), 1 << FINE), DiscreteLaplace(Fraction(1, 3), 1)])
+    assert auto("avg").event == mean
+    assert auto().event.basic == (1, 0)
+
+
+def test_stops_early_less_than_the_textbook() -> None:
+    """Rows above every bound, a third of epsilon 1, 30,000 bounds of one each: the textbook stops in nearly
+    every run; a ladder of 25 rungs hardly ever, with as many rows as it says that it needs."""
+    case = json.loads((VECTORS / "vectors_svt.json").read_text())["tutorial_false_stop"][-1]
+    assert case["prob_false_stop"] > 0.999
+    ladder = Ladder(-4, 20, Fraction(1), 1)
+    law = law_in_floats(ladder, (*(0,) * 24, ladder.needed))
+    assert sum(law[:-1]) < 0.1
+
+
+def test_sentences_are_public() -> None:
+    said = " ".join(auto("avg").sentences(0.95))
+    assert "2^-4" in said and "2^20" in said and "ABOVE_THRESHOLD" in said
+    assert f"about {auto().needed[0]} rows of a sign beyond a bound" in said and "the answer is NULL" in said
+    assert "more than 4 times the largest value that occurs has a chance of at most 1.2e-10" in said
+
+
+def test_wrong_ladders() -> None:
+    with pytest.raises(ValueError, match="needs a rung"):
+        Ladder(3, 2, Fraction(1), 1)
+    with pytest.raises(ValueError, match="an end on its highest rung"):
+        Ladder(0, 2, Fraction(1), 1, end=Fraction(5))
+
+
+def test_groups_and_rows_share_the_noise() -> None:
+    part = AutoBounded("q", ("g",), "a", "avg", Fraction(1), -4, 20, rows=3, groups=2)
+    third = SparseVector(Fraction(1, 6), Fraction(1, 6), 1)
+    noisy = [DiscreteLaplace(Fraction(1, 3), 3 << FINE, 2), DiscreteLaplace(Fraction(1, 3), 3, 2)]
+    assert part.event == compose([third, *noisy])
+    assert {ladder.rates for ladder in part.ladders if ladder} == {(Fraction(1, 36), Fraction(1, 36))}
+
+
+@pytest.mark.parametrize("kind", ["sum", "avg"])
+@pytest.mark.parametrize(
+    "ends", [(Fraction(0), Fraction(8)), (Fraction(-8), Fraction(2)), (Fraction(-4), Fraction(0))]
+)
+def test_a_row_moves_what_gets_the_noise_by_its_sensitivity(
+    kind: str, ends: tuple[Fraction, Fraction], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One more row at an end of the bounds, or anywhere between them: as far as the noise was made for, and no farther."""
+    added: list[int] = []
+
+    def add(noise: LaplaceNoise, values: list[int], entropy: Entropy) -> np.ndarray:
+        if noise.sensitivity == 1 << FINE:
+            added.append(int(values[0]))
+        return np.array([int(v) for v in values], dtype=object)
+
+    monkeypatch.setattr(LaplaceNoise, "add", add)
+    part = auto(kind)
+    for total, rows in [(Fraction(7, 3), 4), *((Fraction(7, 3) + x, 5) for x in (*ends, sum(ends) / 2))]:
+        part._shown([total], [rows], *ends, Entropy())
+    moved = [abs(after - added[0]) for after in added[1:]]
+    assert max(moved) <= 1 << FINE
+    assert max(moved) >= (1 << FINE) - 1

@@ -1,0 +1,144 @@
+"""Order statistics by every way of reading them, against sorting everything."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dpsql.mechanisms import order_statistics as order
+from dpsql.mechanisms.order_statistics import order_statistics, spacing
+from dpsql.mechanisms.ptr.stability_radius import rank
+from tests.support.connections import fresh
+
+QUARTILES = (Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
+REACH = 20
+RNG = np.random.default_rng(12)
+
+
+def spread_out(n: int) -> np.ndarray:
+    return RNG.normal(size=n)
+
+
+def heavy(n: int) -> np.ndarray:
+    return np.sign(RNG.normal(size=n)) * np.exp(RNG.random(n) * 700)
+
+
+def tied(n: int) -> np.ndarray:
+    return RNG.integers(0, 5, n).astype(np.float64)
+
+
+def nearly_constant(n: int) -> np.ndarray:
+    values = np.full(n, 7.0)
+    values[: n // 10] = RNG.random(n // 10) * 1e-300
+    ends = values[n // 10 : n // 8]
+    ends[::2], ends[1::2] = -1.7e308, 1.7e308
+    return values
+
+
+def ordered_already(n: int) -> np.ndarray:
+    return np.arange(n, dtype=np.float64)
+
+
+def periodic(n: int) -> np.ndarray:
+    """Every 16th value is far away: a sample with that stride sees nothing else."""
+    values = RNG.random(n)
+    values[::16] += 1000
+    return values
+
+
+SHAPES = [spread_out, heavy, tied, nearly_constant, ordered_already, periodic]
+
+
+def reading(values: np.ndarray, groups: int = 1) -> Callable[[str], pa.Table]:
+    connection = fresh()
+    table = pa.table({"k": np.arange(len(values)) % groups, "v": values})
+    connection.register("given", table)
+    connection.execute("CREATE TEMP TABLE t AS SELECT * FROM given")
+    return lambda sql: connection.sql(sql).to_arrow_table()
+
+
+def check(found: order.Ordered, values: np.ndarray) -> None:
+    ranked = np.sort(values)
+    n = len(ranked)
+    assert found.n == n
+    for p in QUARTILES:
+        middle = rank(n, p)
+        first, last = max(1, middle - REACH), min(n, middle + REACH)
+        assert np.array_equal(found.slice(first, last), ranked[first - 1 : last])
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("n", [1, 2, 47, 9000])
+@pytest.mark.parametrize("fetch", [10**6, 500, 60])
+def test_ungrouped(shape: Callable[[int], np.ndarray], n: int, fetch: int) -> None:
+    values = shape(n) if n > 40 or shape is not nearly_constant else np.zeros(n)
+    check(order_statistics(reading(values), "SELECT v FROM t", (), QUARTILES, REACH, fetch)[()], values)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_sampled_ranges(shape: Callable[[int], np.ndarray], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(order, "_SAMPLE", 1024)
+    monkeypatch.setattr(order, "_SLACK", 80)
+    values = shape(16 * 1024 + 200)
+    sorts: list[int] = []
+    sort = np.sort
+
+    def spy(a: np.ndarray) -> np.ndarray:
+        sorts.append(len(a))
+        return sort(a)
+
+    monkeypatch.setattr(order.np, "sort", spy)
+    for p in QUARTILES:
+        middle = rank(len(values), p)
+        first, window = order._select(values, middle - REACH, middle + REACH)
+        assert first == middle - REACH
+        assert np.array_equal(window, sort(values)[middle - REACH - 1 : middle + REACH])
+    assert (len(values) in sorts) is (shape is periodic)  # a wrong guess is noticed, and then all is sorted
+
+
+@pytest.mark.parametrize("shape", [spread_out, tied, heavy])
+@pytest.mark.parametrize("fetch", [10**6, 100])
+def test_grouped(shape: Callable[[int], np.ndarray], fetch: int) -> None:
+    values = shape(2000)
+    found = order_statistics(reading(values, 7), "SELECT k, v FROM t", ("k",), QUARTILES, REACH, fetch)
+    assert len(found) == 7
+    for (key,), data in found.items():
+        check(data, values[np.arange(2000) % 7 == key])
+
+
+@pytest.mark.parametrize("fetch", [10**6, 1])
+def test_two_keys_with_nulls(fetch: int) -> None:
+    listed = "('a', TRUE, 1.0), ('a', NULL, 2.0), (NULL, TRUE, 3.0), ('a', TRUE, 4.0)"
+    rows = f"SELECT * FROM (VALUES {listed}) AS r(k, b, v)"
+    found = order_statistics(reading(np.zeros(1)), rows, ("k", "b"), QUARTILES, REACH, fetch)
+    assert {key: data.n for key, data in found.items()} == {("a", True): 2, ("a", None): 1, (None, True): 1}
+    assert found[("a", True)].at(2) == 4
+
+
+def test_what_is_not_finite_is_missing() -> None:
+    values = np.array([1.0, math.nan, math.inf, -math.inf, 2.0])
+    found = order_statistics(reading(values), "SELECT v FROM t", (), QUARTILES, REACH)[()]
+    assert found.n == 2 and list(found.slice(0, 3)) == [-math.inf, 1, 2, math.inf]
+    nothing = reading(np.array([math.nan]))
+    assert order_statistics(nothing, "SELECT v FROM t", (), QUARTILES, REACH) == {}
+    assert order_statistics(nothing, "SELECT k, v FROM t", ("k",), QUARTILES, REACH) == {}
+
+
+def test_ranks_that_were_not_read_are_not_invented() -> None:
+    found = order_statistics(reading(np.arange(9000.0)), "SELECT v FROM t", (), (Fraction(1, 2),), 3, 100)[()]
+    with pytest.raises(LookupError):
+        found.at(20)
+
+
+def test_spacing_is_a_power_of_two_below_the_scale() -> None:
+    for scale in (Fraction(1, 3), Fraction(7), Fraction(10**30), Fraction(1, 10**30)):
+        step = spacing(scale)
+        assert step <= scale / 1024 < 2 * step
+        assert step.numerator & (step.numerator - 1) == 0 and step.denominator & (step.denominator - 1) == 0
+    with pytest.raises(ValueError, match="positive"):
+        spacing(Fraction(0))

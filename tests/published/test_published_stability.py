@@ -1,0 +1,320 @@
+"""Every number of the published vectors of stability, and the textbook's own rules, priced: some exceed their claim."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import itertools
+import json
+import math
+from collections import Counter
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpsql.mechanisms.ptr.iqr_stability import (
+    Ordered,
+    bin_distance,
+    edges,
+    interquartile_range,
+    quartile_ranks,
+)
+from dpsql.mechanisms.ptr.stability_radius import Relation, mode_radius, quantile_radius, rank, votes_radius
+from dpsql.mechanisms.ptr.stability_test import OptimalTest
+from dpsql.mechanisms.subsample.votes import Participation, textbook_sampling
+
+AR, SUB = Relation.ADD_REMOVE, Relation.SUBSTITUTE
+STEPS = 64  # grid steps per unit of log2, for noise that is added to a logarithm
+
+
+def vectors(name: str) -> Any:
+    return json.loads(
+        (Path(__file__).parents[1] / "published" / "vectors" / f"vectors_{name}.json").read_text()
+    )
+
+
+class Case(dict):  # type: ignore[type-arg]
+    """Remembers what was looked at: a test ends with ``used``, so that no published number goes unread."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.seen: set[str] = set()
+
+    def __getitem__(self, key: str) -> Any:
+        self.seen.add(key)
+        return super().__getitem__(key)
+
+    def used(self) -> None:
+        assert self.seen == set(self), set(self) - self.seen
+
+
+# --- the price of rules that test a distance with noise
+
+Law = tuple[float, int | None]
+"""The chance of passing, and where the released logarithm lies (in steps); None: another answer altogether."""
+
+
+def beyond(distance: float, threshold: float, epsilon: float) -> float:
+    """Pr[distance + Laplace(1 / epsilon) > threshold]."""
+    gap = epsilon * (threshold - distance)
+    return 0.5 * math.exp(-gap) if gap >= 0 else 1 - 0.5 * math.exp(gap)
+
+
+@functools.cache
+def overlap(ratio: float, shift: int, scale: float, growth: float) -> float:
+    """Sum of max(p - growth * ratio * q, 0) over two discrete Laplace laws that lie ``shift`` steps apart."""
+    x = np.arange(-int(40 * scale), int(40 * scale) + shift)
+    unit = (1 - math.exp(-1 / scale)) / (1 + math.exp(-1 / scale))
+    p, q = unit * np.exp(-np.abs(x) / scale), unit * np.exp(-np.abs(x - shift) / scale)
+    return float(np.maximum(p - growth * ratio * q, 0).sum())
+
+
+def excess(a: Law, b: Law, scale: float, epsilon: float) -> float:
+    """Hockey-stick divergence at epsilon between "NULL, or the logarithm with Laplace noise"."""
+    growth = math.exp(epsilon)
+    null = max(0.0, (1 - a[0]) - growth * (1 - b[0]))
+    if a[1] is None or b[1] is None:
+        return null + a[0]
+    return null + a[0] * overlap(round(b[0] / a[0], 12), abs(a[1] - b[1]), scale, growth)
+
+
+def near_pairs(top: int) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """Distances in both discretisations of two neighbours whose ranges lie within a factor of two."""
+    level = range(1, top)
+    return [
+        ((a, b), (a + da, b + db))
+        for a, b in itertools.product(level, level)
+        for da, db in itertools.product((-1, 0, 1), repeat=2)
+        if a + da >= 1 and b + db >= 1 and max(a, b, a + da, b + db) > 1
+    ]
+
+
+@pytest.mark.parametrize(
+    "case", list(map(Case, vectors("ptr_privacy"))), ids=lambda c: f"epsilon {dict(c)['eps']}"
+)
+def test_the_printed_and_the_repaired_threshold(case: Case) -> None:
+    """Scale tests two discretisations and answers where one passes. Two tables far apart have distance 1 in both."""
+    epsilon, delta = case["eps"], case["delta"]
+    printed, repaired = 1 + math.log(1 / delta), 1 + math.log(1 / delta) / epsilon
+    assert case["seed_threshold"] == pytest.approx(printed)
+    assert case["fixed_threshold"] == pytest.approx(repaired)
+    assert case["pass_prob_per_test_at_A0_1"] == pytest.approx(beyond(1, printed, epsilon))
+
+    def passing(distances: tuple[int, int], threshold: float) -> float:
+        return 1 - math.prod(1 - beyond(a, threshold, epsilon) for a in distances)
+
+    far = passing((1, 1), printed), passing((1, 1), repaired)
+    assert case["delta_actual_seed_at_4eps"] == pytest.approx(far[0], rel=1e-6)
+    exceeds = far[0] > delta
+    assert exceeds is (epsilon < 1)  # the printed rule breaks its promise wherever epsilon is below 1
+    scale = STEPS / epsilon
+    top = min(int(repaired) + 8, 34)
+    for times in (2, 3, 4):
+        worst = far[1]
+        for x, y in near_pairs(top) if times == 2 and epsilon >= 0.5 else ():
+            a, b = ((passing(d, repaired), at) for d, at in ((x, 0), (y, STEPS)))
+            worst = max(worst, excess(a, b, scale, times * epsilon))
+        assert worst == pytest.approx(case[f"delta_fixed_at_{times}eps"], rel=1e-4)
+    # the worst pair of all is the far one, at distance 1 in both discretisations and on both sides
+    assert (
+        ast.literal_eval(case["seed_worst"]) == ast.literal_eval(case["worst_at_2eps"]) == (1, 1, 1, 1, "far")
+    )
+    assert case["maxvariant_delta_at_2eps"] == pytest.approx(beyond(1, repaired, epsilon), rel=1e-6)
+    for name, threshold in (("log1d", math.log(1 / delta)), ("log1_2d", math.log(1 / (2 * delta)))):
+        single = beyond(0, threshold / epsilon, epsilon)
+        assert case[f"adist_delta_at_eps_thr_{name}"] == pytest.approx(single, rel=1e-6)
+    case.used()
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(1, 10), Fraction(1, 2), Fraction(1), Fraction(2)])
+def test_what_is_shipped_keeps_its_promise_where_the_printed_rule_does_not(epsilon: Fraction) -> None:
+    """One test of the larger distance, with the optimal chances, then the noise: (2 epsilon, delta) for all pairs."""
+    delta = Fraction(1, 10**6)
+    test = OptimalTest(epsilon, delta)
+    scale = STEPS / float(epsilon)
+    law = [float(test.probability(r)) for r in range(test.cap + 2)]
+    worst = less = law[0]  # the far pair: both radii are 0
+    for p, q in itertools.chain(
+        itertools.pairwise(law), itertools.pairwise(law[::-1]), zip(law, law, strict=True)
+    ):
+        worst = max(worst, excess((p, 0), (q, STEPS), scale, 2 * float(epsilon)))
+        less = max(less, excess((p, 0), (q, STEPS), scale, 1.5 * float(epsilon)))
+    assert worst <= float(delta) * (1 + 1e-6)
+    assert less > float(delta) * 100  # the control: a smaller claim would be false, and the search shows it
+
+
+@pytest.mark.parametrize("case", list(map(Case, vectors("ptr_optimal")["ptr_test_comparison"])))
+def test_what_each_test_needs(case: Case) -> None:
+    """The optimal and the Gaussian one are compared in test_ptr.py; the two Laplace ones are the textbook's."""
+    epsilon, delta, release = case["eps_test"], case["delta"], case["eps_release"]
+    for p in (0.5, 0.99, 0.999999):
+        needed = Case(case[f"A_needed_pass_prob_{p}"])
+        for name, small in (("laplace_tight", 2 * delta), ("laplace_seed_fixed", delta)):
+            threshold = 1 + math.log(1 / small) / epsilon
+            assert needed[name] == math.ceil(threshold + math.log(1 / (2 * (1 - p))) / epsilon)
+        test = OptimalTest(Fraction(str(epsilon)), Fraction(str(delta)))
+        assert needed["optimal"] == test.needed(p) + 1 <= needed["laplace_tight"]
+        assert needed["gaussian_same_zCDP"] < needed["optimal"]
+        needed.used()
+    law = [float(test.probability(r)) for r in range(test.cap + 2)]
+    scale = STEPS / release
+    worst = law[0]
+    for p, q in itertools.chain(itertools.pairwise(law), itertools.pairwise(law[::-1])):
+        worst = max(worst, excess((p, 0), (q, STEPS), scale, epsilon + release))
+    assert worst == pytest.approx(case["worst_HS_at_total_eps"], rel=1e-3)
+    case.used()
+
+
+# --- distances
+
+
+@pytest.mark.parametrize(
+    "case", list(map(Case, vectors("iqr_scale")["vectors"])), ids=lambda c: str(dict(c)["x"])[:30]
+)
+def test_ranges_and_their_bins(case: Case) -> None:
+    data = Ordered.all(np.sort(np.asarray(case["x"], dtype=np.float64)))
+    assert data.n == case["n"]
+    assert quartile_ranks(data.n) == (case["ell"], case["u"])
+    spread = interquartile_range(data)
+    assert spread == case["iqr"]
+    for which in (1, 2):
+        bounds = edges(spread, which)
+        if case[f"bin{which}"] == "-inf":
+            assert bounds is None
+        else:
+            k = case[f"bin{which}"] - (0 if which == 1 else Fraction(1, 2))
+            assert bounds is not None
+            assert math.log2(bounds[0]) == pytest.approx(float(k)) and bounds[1] == 2 * bounds[0]
+            assert bounds[0] <= spread < bounds[1]
+        for relation, name in ((SUB, "sub"), (AR, "addrem")):
+            assert (
+                bin_distance(data, which, relation, 10**9 if data.n < 2 else 500)
+                == case[f"A0_{name}_disc{which}"]
+            )
+    case.used()
+
+
+def test_the_trap_of_mixing_relations() -> None:
+    """The distance under add and remove moves by two when one row is replaced: not for a session of that relation."""
+    trap = Case(vectors("iqr_relation_trap"))
+    for which in (1, 2):
+        found = Case(trap[f"disc{which}"])
+        for relation, name, most in (
+            (SUB, "witness_sub", "A0_sub_change_under_add"),
+            (AR, "witness_ar", "A0_addrem_change_under_substitution"),
+        ):
+            x, y, before, after = ast.literal_eval(found[name])
+            mine = [bin_distance(Ordered.all(np.array(t, float)), which, relation, 99) for t in (x, y)]
+            assert mine == [before, after] and abs(before - after) == found[most]
+        found.used()
+    rng = Case(trap["random"])
+    x, y, before, after = ast.literal_eval(rng["witness"])
+    for which in (1, 2):
+        mine = [bin_distance(Ordered.all(np.array(sorted(t), float)), which, AR, 99) for t in (x, y)]
+        if mine == [before, after]:
+            break
+    else:
+        pytest.fail("the witness does not show it")
+    assert after - before == rng["A0_addrem_change_under_substitution_max"] == 2
+    safe = [bin_distance(Ordered.all(np.array(sorted(t), float)), which, SUB, 99) for t in (x, y)]
+    assert abs(safe[0] - safe[1]) <= rng["A0_sub_change_under_add_max"] == 1
+    assert rng["A0_sub_ge2_but_addremove_leaves_bin"] == 0
+    assert trap["A0_sub_ge_2_but_addremove_neighbour_changes_bin"] == "None"
+    rng.used()
+    trap.used()
+
+
+@pytest.mark.parametrize(
+    "case", list(map(Case, vectors("stability")["vectors"])), ids=lambda c: str(dict(c)["x"])[:30]
+)
+def test_radii(case: Case) -> None:
+    x = sorted(case["x"])
+    for p, name in ((Fraction(1, 2), "median"), (Fraction(3, 4), "q3")):
+        value = x[rank(len(x), p) - 1]
+        assert value == case[name]
+        below, upto = sum(v < value for v in x), sum(v <= value for v in x)
+        for relation, suffix in ((AR, "addrem"), (SUB, "sub")):
+            assert quantile_radius(len(x), below, upto, p, relation) == case[f"d_{name}_{suffix}"]
+    counts = sorted(Counter(x).items(), key=lambda item: (-item[1], item[0]))
+    (value, top), (other, second) = (*counts, (value, 0))[:2]
+    assert value == case["mode"]
+    for relation, suffix in ((AR, "addrem"), (SUB, "sub")):
+        exact = mode_radius(top, second, bool(second) and other > value, relation)
+        assert exact == case[f"d_mode_{suffix}"]
+        careful = votes_radius(top, second) if relation is SUB else max(top - second - 1, 0)
+        assert careful == case[f"d_mode_gap_conservative_{suffix}"] <= exact
+    case.used()
+
+
+def test_the_textbooks_example_of_a_median() -> None:
+    """n/2 + 1 zeros and n/2 millions: stable where rows come and go, not where one is replaced."""
+    case = Case(vectors("stability")["dwork_roth_7_2_example"])
+    tables = {"x": [0] * 11 + [10**6] * 10, "y": [0] * 10 + [10**6] * 10}
+    for name, table in tables.items():
+        value = table[rank(len(table), Fraction(1, 2)) - 1]
+        assert value == case[f"{name}_median"]
+        below, upto = sum(v < value for v in table), sum(v <= value for v in table)
+        assert quantile_radius(len(table), below, upto, Fraction(1, 2), AR) == case[f"d_{name}_addrem"]
+        if name == "x":
+            assert quantile_radius(len(table), below, upto, Fraction(1, 2), SUB) == case["d_x_sub"]
+    case.used()
+
+
+@pytest.mark.parametrize("case", list(map(Case, vectors("stability")["a_samp"])))
+def test_what_the_textbooks_sampling_costs(case: Case) -> None:
+    epsilon, delta, n = Fraction(str(case["eps"])), Fraction(str(case["delta"])), case["n"]
+    q, runs = textbook_sampling(epsilon, delta, n)
+    assert float(q) == pytest.approx(case["q"], rel=1e-12) and runs == case["m"]
+    assert n * float(q) == pytest.approx(case["expected_subsample"], rel=1e-12)
+    # with a person more there are more runs: the rule is for a public number of people, which is what it asks for
+    assert textbook_sampling(epsilon, delta, n + 1)[1] == case["m_if_n_plus_1"]
+    assert (case["m_if_n_plus_1"] != runs) is case["m_changes_with_n"] is True
+    sampling = Participation("SELECT 1 AS most", q, runs)
+    assert sampling.cap == case["cap_2mq"]
+    assert case["log10_Pr_row_in_more_than_2mq"] == "below -300" and sampling.failure < Fraction(1, 10**70)
+    loose = 2 * math.log(1 / delta) / float(epsilon)
+    assert case["qmax_tight"] == pytest.approx(1 / (16 * (1 + loose)), rel=1e-9)
+    assert float(q) < case["qmax_tight"]
+    # blocks that do the same: the lead that the (Laplace) test passes with probability 0.99
+    lead = 2 * (1 + (math.log(1 / (2 * delta)) + math.log(1 / 0.02)) / float(epsilon))
+    assert case["partition_blocks_unanimous"] == math.ceil(lead)
+    assert case["partition_blocks_gap_quarter"] == math.ceil(4 * lead)
+    case.used()
+
+
+# --- sensitivities of combiners
+
+
+@pytest.mark.parametrize("case", list(map(Case, vectors("aggregators"))), ids=lambda c: f"{dict(c)['k']}")
+def test_bounds_of_the_combiners(case: Case) -> None:
+    """The closed forms; test_subsample.py finds the same by trying everything."""
+    k, m = case["k"], case["trimmed_each_side"]
+    assert Fraction(case["trimmed"]) == Fraction(case["trimmed_bound"]) == Fraction(1, k - 2 * m)
+    limits = Fraction(1) if k == 2 * m + 1 else Fraction(m + 1, k)
+    assert Fraction(case["winsorised"]) <= Fraction(case["winsorised_bound"]) == limits
+    assert (Fraction(case["winsorised"]) > Fraction(1, k)) is (m > 0)  # what the naive noise is made for
+    assert Fraction(case["median"]) == 1
+    case.used()
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0])
+def test_the_printed_winsorised_mean_exceeds_its_claim(epsilon: float) -> None:
+    """Limits taken from the results, noise for range / k: the exact loss of the Laplace mechanism over all neighbours."""
+    for k, m in ((5, 1), (8, 2), (8, 3)):
+        grid = (0, 1, 2)
+
+        def mean(z: tuple[int, ...], k: int = k, m: int = m) -> Fraction:
+            ranked = sorted(z)
+            return Fraction(sum(min(max(v, ranked[m]), ranked[k - m - 1]) for v in z), 2 * k)
+
+        moves = max(
+            abs(mean((*rest, a)) - mean((*rest, b)))
+            for rest in itertools.combinations_with_replacement(grid, k - 1)
+            for a in grid
+            for b in grid
+        )
+        loss = float(moves) / (1 / k / epsilon)
+        assert loss == pytest.approx((m + 1) * epsilon)  # claimed was epsilon

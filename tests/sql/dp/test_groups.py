@@ -1,0 +1,110 @@
+# ruff: noqa: E501 - statements are easier to compare when each has one line
+"""GROUP BY in all its forms, and what may stand above a private block, as plain DuckDB answers."""
+
+from __future__ import annotations
+
+import pytest
+
+import dpsql
+from tests.support.shop import Shop, near
+
+MONTHS = (
+    "(SELECT unnest(generate_series(DATE '2024-01-01', DATE '2024-12-01', INTERVAL 1 MONTH)) AS m) AS months"
+)
+ANSWERED = [
+    # expressions, positions, aliases, ALL
+    "SELECT COALESCE(amount > 0, FALSE) AS gain, COUNT(*) FROM orders GROUP BY gain",
+    "SELECT CASE WHEN amount > 20 THEN 'high' WHEN amount > 0 THEN 'low' ELSE 'none' END AS band, COUNT(*) FROM orders GROUP BY 1",
+    "SELECT upper(kind), COUNT(*), SUM(amount) FROM orders GROUP BY upper(kind)",
+    "SELECT kind || '!' AS k, COALESCE(amount > 0, FALSE) AS p, COUNT(*) FROM orders GROUP BY ALL",
+    "SELECT amount // 20 AS b, COUNT(*) FROM orders GROUP BY b HAVING b IN (0, 1)",
+    "SELECT DISTINCT product FROM items",
+    "SELECT COUNT(*) FROM orders GROUP BY kind",
+    # dates: private keys, public ones from a calendar, computed from declared values
+    "SELECT month(day) AS m, COUNT(*) FROM orders WHERE day < DATE '2024-06-01' GROUP BY m",
+    "SELECT date_trunc('month', day) AS m, SUM(amount) FROM orders WHERE day < '2024-06-01' GROUP BY m",
+    "SELECT EXTRACT(year FROM day) AS y, EXTRACT(quarter FROM day) AS q, COUNT(*) FROM orders WHERE day < '2024-06-01' GROUP BY y, q",
+    f"SELECT m, COUNT(order_id) FROM orders RIGHT JOIN {MONTHS} ON date_trunc('month', day) = m GROUP BY m",
+    "SELECT m, COUNT(order_id) FROM (SELECT range::INTEGER AS m FROM range(1, 13)) AS c LEFT JOIN orders ON month(day) = m GROUP BY m",
+    # several sets at once
+    "SELECT kind, COALESCE(amount > 0, FALSE) AS p, COUNT(*) FROM orders GROUP BY ROLLUP (kind, p)",
+    "SELECT kind, COALESCE(amount > 0, FALSE) AS p, COUNT(*) FROM orders GROUP BY CUBE (kind, p)",
+    "SELECT kind, COALESCE(amount > 0, FALSE) AS p, COUNT(*), SUM(amount) FROM orders GROUP BY GROUPING SETS ((kind), (p), (kind, p), ())",
+    "SELECT GROUPING(kind), kind, COUNT(*) FROM orders GROUP BY ROLLUP (kind)",
+    "SELECT GROUPING_ID(kind, COALESCE(amount > 0, FALSE)) AS id, kind, COALESCE(amount > 0, FALSE) AS p, COUNT(*) FROM orders GROUP BY CUBE (kind, p)",
+    "SELECT kind, COUNT(*) FROM orders GROUP BY ROLLUP (kind) HAVING GROUPING(kind) = 1 OR COUNT(*) > 29",
+    "SELECT kind, city IS NULL AS lost, COUNT(*) FROM orders o JOIN customers c ON o.customer = c.id GROUP BY ROLLUP (kind, lost)",
+    "SELECT kind, COUNT(*) FROM orders JOIN (SELECT kind FROM orders GROUP BY kind HAVING COUNT(*) > 29) USING (kind) GROUP BY ROLLUP (kind) "
+    "HAVING COUNT(*) > 0",
+    # above the block
+    "SELECT kind, COUNT(*) AS n FROM orders GROUP BY kind HAVING COUNT(*) > 29 AND n < 31",
+    "SELECT kind, COUNT(*) AS n, SUM(amount) / COUNT(*) > 0 AS up FROM orders GROUP BY kind",
+    "SELECT kind, COUNT(*) FROM orders GROUP BY kind QUALIFY rank() OVER (ORDER BY COUNT(*)) <= 2",
+    "SELECT kind, COUNT(*) - SUM(COUNT(*)) OVER () AS rest FROM orders GROUP BY kind",
+    "SELECT kind, COUNT(*) AS n, LAG(COUNT(*)) OVER (ORDER BY kind) AS before FROM orders GROUP BY kind",
+    "SELECT kind, COALESCE(amount > 0, FALSE) AS p, COUNT(*), SUM(COUNT(*)) OVER (PARTITION BY kind) FROM orders GROUP BY kind, p",
+    "SELECT MAX(n), MIN(n), list(kind ORDER BY kind) FROM (SELECT kind, COUNT(*) AS n FROM orders GROUP BY kind)",
+    "SELECT kind, n FROM (SELECT kind, COUNT(*) AS n FROM orders GROUP BY kind) WHERE n > 29 ORDER BY n DESC, kind LIMIT 1",
+    "SELECT a.kind, a.n, b.n FROM (SELECT kind, COUNT(*) AS n FROM orders GROUP BY kind) a "
+    "JOIN (SELECT kind, SUM(amount) AS n FROM orders GROUP BY kind) b USING (kind)",
+    "SELECT COUNT(*) AS n FROM orders UNION ALL SELECT COUNT(*) FROM items",
+    "SELECT name, n FROM products JOIN (SELECT product, COUNT(*) AS n FROM items GROUP BY product) USING (product)",
+    # distinct values
+    "SELECT COUNT(DISTINCT kind), COUNT(DISTINCT customer) FROM orders",
+    "SELECT kind, COUNT(DISTINCT customer) FROM orders GROUP BY kind",
+    "SELECT COUNT(DISTINCT product) FROM items",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("query", ANSWERED)
+def test_answers_are_plain_duckdbs(shop: Shop, query: str) -> None:
+    ours, expected = ([list(row) for row in side.sql(query).fetchall()] for side in shop)
+    for row in (
+        *ours,
+        *expected,
+    ):  # sums of few are noisy in their last digits: rows are told apart by what is not
+        row.sort(key=lambda value: isinstance(value, float))
+    ours, expected = (sorted(rows, key=lambda row: [str(v) for v in row]) for rows in (ours, expected))
+    assert len(ours) == len(expected) > 0, (ours, expected)
+    for mine, theirs in zip(ours, expected, strict=True):
+        assert all(near(a, b) for a, b in zip(mine, theirs, strict=True)), (mine, theirs)
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("SELECT SUM(DISTINCT amount) FROM orders", "SUM(DISTINCT ...) has no bounded sensitivity here."),
+        ("SELECT GROUPING(kind), COUNT(*) FROM orders GROUP BY kind", "GROUPING has no noisy form."),
+        ("SELECT list(amount) FROM orders", "LIST has no noisy form."),
+        ("SELECT COUNT(*) FROM orders GROUP BY amount / 3.0", "numbers with fractions make no stable groups."),
+        ("SELECT kind, rank() OVER (ORDER BY amount) FROM orders GROUP BY kind", "amount must be a group or stand inside an aggregate."),
+        ("SELECT kind FROM orders QUALIFY row_number() OVER (ORDER BY amount) = 1", "kind must be a group or stand inside an aggregate."),
+        ("SELECT SUM(n) FROM (SELECT row_number() OVER () AS n FROM orders)",
+         "a window function below the aggregation mixes the rows of several units."),
+        ("SELECT SUM(amount) OVER (PARTITION BY kind) FROM orders", "amount must be a group or stand inside an aggregate."),
+        ("SELECT kind, COUNT(*) FROM orders GROUP BY ROLLUP (kind, customer)",
+         "the privacy unit can't be a group: each group would be one unit."),
+    ],
+)  # fmt: skip
+def test_refused(shop: Shop, query: str, message: str) -> None:
+    with pytest.raises(dpsql.PrivacyError) as caught:
+        shop[0].sql(query)
+    assert caught.value.message == message
+
+
+def test_one_noisy_value_for_all_sets(shop: Shop) -> None:
+    """A private block in WHERE is asked once, however many grouping sets there are, and paid once."""
+    text = "SELECT kind, COUNT(*) FROM orders WHERE amount > (SELECT AVG(amount) FROM orders) GROUP BY ROLLUP (kind)"
+    said = str(shop[0].explain(text))
+    assert "Would cost ε=2000000;" in said, "half of it for the average, half for both sets"
+
+
+def test_what_a_case_can_come_to_is_public(shop: Shop) -> None:
+    """Outcomes that are written out are groups that everybody knows: all of them appear, and no delta is spent."""
+    session, _ = shop
+    out, band = "'out'", "CASE WHEN amount > 0 THEN 'in' WHEN amount > 900 THEN 'never' ELSE {} END AS band"
+    public = session.sql(f"SELECT {band.format(out)}, COUNT(*) FROM orders GROUP BY band")
+    assert [row[0] for row in public.fetchall()] == ["in", "never", "out"] and "δ" not in public.loss
+    for other in ("NULL", "kind"):  # a missing value, or one of the data, is not written out
+        private = session.sql(f"SELECT {band.format(other)}, COUNT(*) FROM orders GROUP BY band")
+        assert "never" not in [row[0] for row in private.fetchall()] and "δ" in private.loss

@@ -1,0 +1,243 @@
+# ruff: noqa: E501 - a text stands on one line
+"""The second lock in its place: before the payment, at run time, and with the binder's own defences switched off."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import duckdb
+import pytest
+
+import dpsql
+from dpsql.mechanisms.claims import Choice, Claimed, Moves, Packing, Rows, Sums, Totals, claims_of
+from dpsql.sql.exact import gate
+from dpsql.sql.lock.check import check
+from dpsql.sql.lock.tree import Unproved
+from tests.support import inside
+from tests.support.lock_texts import KNOWN, serialise, visits, why
+
+POLICY = """
+[budget]
+epsilon = 1000
+delta = 1e-3
+default_epsilon = 1
+default_delta = 1e-6
+[tables.visits]
+privacy_unit = "patient_id"
+max_rows = 3
+max_groups = 2
+columns.amount.bounds = [0, 100]
+columns.ward.values = [0, 1, 2]
+[tables.wards]
+public = true
+"""
+
+STATEMENTS = [
+    "SELECT COUNT(*) AS n, AVG(amount) AS a FROM visits",
+    "SELECT note, COUNT(*) AS n, SUM(amount) AS s FROM visits GROUP BY note",
+    "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward",
+    "SELECT MEDIAN(amount) AS m FROM visits",
+    "SELECT COUNT(DISTINCT note) AS n FROM visits",
+    "SELECT HISTOGRAM(amount, [10, 50]) AS h FROM visits",
+    "SELECT COUNT(*) AS n FROM visits AS a JOIN visits AS b USING (patient_id)",
+    "SELECT COUNT(*) AS n FROM visits AS v WHERE EXISTS (SELECT 1 FROM visits w WHERE w.patient_id = v.patient_id AND w.amount > 5)",
+    "SELECT WITH PTR MODE(note) AS m FROM visits",
+    "SELECT WITH SUBSAMPLE OPTIONS (blocks = 10, bounds = (0, 100)) AVG(amount) AS a FROM visits",
+    "WITH p(x) AS (VALUES (1.0), (2.5)) SELECT EXPMECH(COUNT(*) FILTER (WHERE amount >= x)) OVER p AS w FROM visits",
+]
+
+
+@pytest.fixture(scope="module")
+def con() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as con:
+        con.execute(
+            "CREATE TABLE visits AS SELECT i // 3 AS patient_id, i % 3 AS ward, (i * 7 % 100)::DOUBLE AS amount, "
+            "'n' || (i % 4) AS note FROM range(900) t(i)"
+        )
+        con.execute("CREATE TABLE wards AS SELECT i AS ward, 'w' || i AS name FROM range(3) t(i)")
+        yield con
+
+
+@pytest.fixture
+def session(con: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Session]:
+    with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
+        yield session
+
+
+def spent(session: dpsql.Session) -> str:
+    return str(session.budget().spent)
+
+
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_what_the_binder_writes_is_proved_and_answered(session: dpsql.Session, statement: str) -> None:
+    assert len(session.sql(statement).fetchall()) >= 0
+
+
+# -- the binder deceived ------------------------------------------------------------------------------------------------
+
+FAULTS = {
+    "a count held to one row more": ("SELECT COUNT(*) AS n FROM visits", r"LEAST\((\S+), 3\)", r"LEAST(\1, 4)"),
+    "the unit forged by another column": ("SELECT COUNT(*) AS n FROM visits", r'"patient_id" AS dpsql_unit', '"ward" AS dpsql_unit'),
+    "a group more": ("SELECT note, COUNT(*) AS n FROM visits GROUP BY note", r"lag\(u, 2\)", "lag(u, 3)"),
+    "rows of nobody": ("SELECT COUNT(*) AS n FROM visits", r'NOT \S+ IS NULL|"\w+"\."dpsql_unit" IS NOT NULL', "1 = 1"),
+    "an order without the salt": ("SELECT note, COUNT(*) AS n FROM visits GROUP BY note", r"\$salt", "7"),
+    "a row more of each unit": ("SELECT MEDIAN(amount) AS m FROM visits", r"lag\(u, 3\)", "lag(u, 4)"),
+    "a block by the ward": (
+        "SELECT WITH SUBSAMPLE OPTIONS (blocks = 10, bounds = (0, 100)) AVG(amount) AS a FROM visits",
+        r'CAST\((\S+)\."dpsql_unit" AS BIGINT\)', r'CAST(\1."c1" AS BIGINT)',
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_of_the_binder_is_refused_and_costs_nothing(
+    session: dpsql.Session, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    statement, pattern, wrong = FAULTS[name]
+    assert session.sql(statement) is not None
+    before, hits = spent(session), []
+
+    def faulty(operator: object) -> tuple[Claimed, ...]:
+        claims = []
+        for claimed in claims_of(operator):
+            text, count = re.subn(pattern, wrong, claimed.text, flags=re.IGNORECASE)
+            hits.append(count)
+            claims.append(replace(claimed, text=text))
+        return tuple(claims)
+
+    monkeypatch.setattr(gate, "claims_of", faulty)
+    with pytest.raises(dpsql.PrivacyError, match="could not be proved safe") as caught:
+        session.sql(statement)
+    assert sum(hits), "the text has no such place"
+    assert spent(session) == before
+    assert "visits" not in str(caught.value) and "SELECT" not in str(caught.value)
+
+
+def test_a_text_that_was_not_proved_is_not_read(
+    session: dpsql.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dpsql.mechanisms.additive import Aggregation
+
+    seen = []
+
+    def release(self: Aggregation, read: Any, entropy: object) -> object:
+        seen.append(True)
+        return read("SELECT v.amount AS a FROM memory.main.visits AS v")
+
+    monkeypatch.setattr(Aggregation, "release", release)
+    with pytest.raises(dpsql.EngineError):
+        session.sql("SELECT COUNT(*) AS n FROM visits")
+    assert seen
+
+
+def test_an_operator_that_claims_nothing_reads_nothing() -> None:
+    with pytest.raises(dpsql.PrivacyError, match="nothing is known"):
+        claims_of(object())
+
+
+# -- packed rows --------------------------------------------------------------------------------------------------------
+
+U = '"unit7f3a"'
+WHOLE = 'CAST(TRY_CAST("r2"."c3" AS INTEGER) AS BIGINT)'
+
+
+def packed(
+    unit: str = f'"r1".{U}', top: int = 128, value: str = "COALESCE((ABS(\"r1\".\"y0\" - 0) - ABS(\"r1\".\"y0\" - 100) + 102) >> 1, 0)",
+    at: int = 1, code: str = "", key: str = "",
+) -> str:  # fmt: skip
+    source = f'(SELECT "r2".{U} AS {U}, "r2"."c2" AS "k0", {WHOLE} AS "y0" FROM {visits(2)}) AS "r1"'
+    return (
+        f'SELECT {code}(CAST({unit} AS BIGINT) - (5)) * {top} + ({value}) * {at} AS "p" FROM {source} '
+        f"WHERE {unit} BETWEEN 5 AND 90{key}"
+    )
+
+
+CODE = 'COALESCE(CAST("r1"."k0" AS BIGINT) - (1) + 1, 0) * 128 + '
+BITS = Packing(0, (101,), (("p0", 303), ("units", 1)), (("p0", Moves(303)),), None)
+
+PACKED = {
+    "the unit's bits are another column's": (packed(unit='"r1"."k0"'), BITS, "packed rows without one unit"),
+    "a value beyond its bits": (packed(value="COALESCE((ABS(\"r1\".\"y0\" - 0) - ABS(\"r1\".\"y0\" - 200) + 202) >> 1, 0)"), BITS, "a packed value beyond its bits"),
+    "a value that is not clamped": (packed(value='"r1"."y0"'), BITS, "a packed value beyond its bits"),
+    "a value that may be negative": (packed(value="COALESCE((ABS(\"r1\".\"y0\" - 0) - ABS(\"r1\".\"y0\" - 100)) >> 1, 0)"), BITS, "a packed value beyond its bits"),
+    "the unit shares bits": (packed(top=64), BITS, "the unit shares bits"),
+    "a value in other bits": (packed(at=2), BITS, "packed values that share bits"),
+    "a group that nobody asked for": (packed(code=CODE, top=1024), BITS, "packed groups of another number"),
+    "a group in a value's bits": (packed(code=CODE.replace("128", "64"), top=1024), replace(BITS, keys=1), "packed groups that share bits"),
+    "a tally beyond what is charged": (packed(), replace(BITS, tallies=(("p0", 304), ("units", 1))), "one unit moves a sum by more"),
+    "rows of nobody": (packed().replace(' WHERE "r2b"."patient_id" IS NOT NULL', ""), BITS, "packed rows"),
+}  # fmt: skip
+
+
+def test_packed_rows_are_accepted_as_they_should_be() -> None:
+    assert why(packed(), BITS) == ""
+    assert why(packed(code=CODE, top=1024), replace(BITS, keys=1)) == ""
+    assert why(packed(top=1 << 40), BITS) == ""
+    assert why(packed().replace("* 128", "* $unit"), BITS) == ""
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_packed_rows_that_an_operator_would_read_wrongly(name: str) -> None:
+    text, claim, reason = PACKED[name]
+    assert reason in why(text, claim)
+
+
+FINAL = (
+    'SELECT "r1"."k0" AS "k0", COALESCE("r2"."p0", 0) AS "p0" FROM (SELECT DISTINCT "r3"."v" AS "k0" FROM (VALUES (1), (2), (3)) AS '
+    '"r3"("v")) AS "r1" LEFT JOIN "totals" AS "r2" ON "r1"."k0" = "r2"."k0"'
+)
+
+
+@dataclass(frozen=True)
+class Held:
+    """Totals that an operator lends, and whether they are within what is charged."""
+
+    most: int
+    groups: int | None
+    accepted: bool
+
+
+@pytest.mark.parametrize(
+    "held", [Held(10, 2, True), Held(11, 2, False), Held(10, 3, False), Held(10, None, False)], ids=str
+)
+def test_totals_that_an_operator_lends_to_itself(held: Held) -> None:
+    claim = Sums(("k0",), (("p0", Moves(10, 2)),))
+    found = why(FINAL, claim, {"totals": Totals(("k0",), {"p0": held.most}, held.groups)})
+    assert (found == "") is held.accepted
+
+
+@pytest.mark.parametrize("steps, accepted", [("1024", True), ("1025", False), ("1", False)])
+def test_totals_in_two_columns(steps: str, accepted: bool) -> None:
+    claim = Sums(("k0",), (("p0", Moves(5000, 2)),))
+    text = FINAL.replace(
+        'COALESCE("r2"."p0", 0)', f'COALESCE(CAST("r2"."p0" AS HUGEINT) * {steps} + "r2"."p0_rest", 0)'
+    )
+    lent = {"totals": Totals(("k0",), {"p0": 5000}, 2, {"p0": ("p0_rest", 1024)})}
+    assert (why(text, claim, lent) == "") is accepted
+    assert why(FINAL, claim, lent) != ""
+
+
+# -- what is said of an operator's texts ----------------------------------------------------------------------------------
+
+
+def test_the_claims_are_made_of_the_noise(session: dpsql.Session) -> None:
+
+    plan = inside.planned(session, "SELECT note, COUNT(*) AS n FROM visits GROUP BY note")
+    assert plan is not None
+    (claimed, *_) = claims_of(plan.blocks[0].operator)
+    assert claimed.claim == Sums(("k0",), (("p0", Moves(3, 2)), ("units", Moves(1, 2))), True)
+
+
+def test_a_choice_may_read_what_it_likes_but_in_the_normal_form() -> None:
+    assert why(f'SELECT MIN("r1"."c3") AS "m" FROM {visits(1)}', Choice()) == ""
+    assert why(f'SELECT MIN("r1"."c3") AS "m" FROM {visits(1)} CROSS JOIN {visits(2)}', Choice()) != ""
+    assert why(f'SELECT MIN("r1"."c3") AS "m" FROM {visits(1)}', Rows(3)) != ""
+
+
+def test_the_error_says_nothing_of_the_query() -> None:
+    with pytest.raises(Unproved) as caught:
+        check(Claimed("SELECT secret FROM nowhere", Choice()), KNOWN, serialise)
+    assert "secret" not in str(caught.value) and "nowhere" not in str(caught.value)
