@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from dpsql.batch import DeclaredStatements
 from dpsql.block_keys import BlockKeys
-from dpsql.engine.choose import open_engine
+from dpsql.engine import open_engine
 from dpsql.engine.postprocess import Finisher
 from dpsql.engine.sandbox import parse_to_json
 from dpsql.errors import BindError, BudgetExceeded, EngineError, Error, Interrupted, PrivacyError
@@ -258,7 +258,7 @@ class Session:
             apart = getattr(block.operator, "apart", ())
             for item in block.inputs if not self._engine.lossless else ():
                 if not any(name in item.sql for name in released):
-                    self._engine.lendable(self._finisher.finish(item.sql, {}, plan.public))
+                    self._engine.check_lent(self._finisher.finish(item.sql, {}, plan.public))
             self._gate.prove(block.operator, _names({i.name: lent[i.name] for i in block.inputs}))
             for query in getattr(block.operator, "checked", block.operator.queries):
                 text = query if query in apart else self._gate.exact(query, _names(lent))
@@ -298,10 +298,9 @@ class Session:
         return lend(sql, relations, public)
 
     def _reader(self, lent: Mapping[str, pa.Table], operator: object = None) -> Read:
-        stream = getattr(self._engine, "batches", None)
-        apart = getattr(self._engine, "apart", None)
-        room = getattr(self._engine, "room", 0)
-        return Reader(self._engine.execute, lent, room, stream, apart, self._gate.reading(operator))
+        engine = self._engine
+        exact = self._gate.reading(operator)
+        return Reader(engine.execute, lent, engine.room, engine.batches, engine.apart, exact)
 
     def _fail(self, ticket: Any, outcome: str, event: Event | None) -> NoReturn:
         if ticket is not None and event is not None:

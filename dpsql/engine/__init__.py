@@ -1,1 +1,39 @@
-"""Engines: where private data lie, and where public SQL runs."""
+"""The engines: exact SQL over private data, and public SQL over what was released."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpsql.errors import PolicyError
+
+if TYPE_CHECKING:
+    from dpsql.engine.base import Engine
+    from dpsql.policy.model import Policy
+
+
+def open_engine(
+    database: Any, policy: Policy, base: Path, resources: Mapping[str, str | int] | None
+) -> Engine:
+    """Open Spark for its addresses and its sessions, DuckDB for all else; an engine is used as it is.
+
+    Raises:
+        PolicyError: the policy does not fit the data, or Spark is not installed.
+    """
+    from dpsql.engine.base import Engine
+    from dpsql.engine.duckdb import DuckDBEngine
+
+    if isinstance(database, Engine):
+        return database
+    if isinstance(database, str):
+        spark = database.startswith(("spark://", "sc://", "k8s://", "local[", "yarn"))
+    else:
+        spark = type(database).__module__.startswith("pyspark.sql")
+    if not spark:
+        return DuckDBEngine(database, policy, base, resources)
+    if resources:
+        raise PolicyError("Spark has its own resources.", hint="set them on the SparkSession.")
+    from dpsql.engine.spark import SparkEngine
+
+    return SparkEngine(database, policy, base)

@@ -1,30 +1,207 @@
-"""Files that tables are read from: their names, and whether they are still what they were.
+"""The engine: exact SQL over private tables, as every database that holds them must offer it.
 
-What an engine must do. Each engine's package is imported only in its own module.
+To add an engine, write one module with a subclass of :class:`Engine`; its package is imported there only. The class
+``EngineContract`` in ``tests/support/engine_contract.py`` says what a subclass must pass.
 """
 
 from __future__ import annotations
 
+import abc
 import glob
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
 import pyarrow as pa
 
+from dpsql.engine.sandbox import ColumnTypes, Sandbox, SchemaReplica, quote_name
+from dpsql.engine.spill import make_spill_directory
 from dpsql.errors import EngineError, PolicyError
 from dpsql.ledger.private_files import digests_of
 from dpsql.mechanisms.base import NoRoom
-from dpsql.policy.model import Table
+from dpsql.policy.model import Policy, Table
 
+WITHHELD = "the engine failed while it read private data; why is withheld."
 DECLARED, IN_NO_FILE = "version ", "session "
-"""How the version of a table's data begins that the policy declares, and that of data which are in no file."""
+"""Prefixes of a table's version: one that the policy declares, and one of data that no file holds."""
+
+
+class Engine(abc.ABC):
+    """Exact SQL over private tables; only the operator that asks sees an answer.
+
+    A subclass names the tables, gives their schemas and runs queries. This class binds queries before they are paid,
+    runs those that read no private table, tells whether data have changed, and stops and closes what it opened.
+
+    Args:
+        policy: the owner's declaration.
+        base: the folder that relative sources start from.
+        resources: settings of the DuckDB that runs queries over lent relations alone.
+        time_limit: seconds after which such a query fails.
+    """
+
+    dialect: str = "duckdb"
+    """The sqlglot dialect that :meth:`relation` is written in."""
+    lossless: bool = False
+    """Whether lent relations may hold DuckDB's own Arrow types, which keep UUIDs and 128-bit integers."""
+    macros: frozenset[str] = frozenset()
+    """Functions that the owner's database defines itself; no exact query may call one of these names."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        base: Path,
+        resources: Mapping[str, str] | None = None,
+        time_limit: float | None = None,
+    ) -> None:
+        self.policy = policy
+        self._base = base
+        self._resources = dict(resources or {})
+        self._time_limit = time_limit
+        self._lock = threading.RLock()
+        self._stop = threading.Event()
+        self._token = uuid.uuid4().hex
+        self._spill = make_spill_directory(self._resources.pop("temp_directory", None))
+        self._sandbox = Sandbox(self._spill.subdirectory("apart"), self._resources)
+        self._replica: SchemaReplica | None = None
+        self.versions, self._version = fingerprint_data(policy.tables.values(), self.files, self._token)
+
+    @property
+    def time_zone(self) -> str:
+        """The time zone in which exact queries read and show moments."""
+        return "UTC"
+
+    @property
+    def room(self) -> int:
+        """Rows of eight bytes that an operator may hold at once; 0 where rows must stay where they are."""
+        return 0
+
+    @property
+    @abc.abstractmethod
+    def dataset(self) -> str:
+        """The name of the data in the ledger; the same while the same people are in them."""
+
+    @abc.abstractmethod
+    def place(self, table: Table) -> tuple[str, str, str]:
+        """Return the catalog, schema and name under which exact queries find a table."""
+
+    @abc.abstractmethod
+    def schema(self, table: Table) -> Mapping[str, str]:
+        """Return column names and DuckDB types of a table, in order, without reading a row.
+
+        Raises:
+            PolicyError: the table's source is missing.
+        """
+
+    @abc.abstractmethod
+    def execute(self, sql: str, lent: Mapping[str, pa.Table] | None = None) -> pa.Table:
+        """Run one exact query, with public relations lent to it under their names.
+
+        Raises:
+            EngineError: it failed; the engine's message, which may hold values, is dropped.
+            KeyboardInterrupt: the user stopped it.
+        """
+
+    def files(self, table: Table) -> Sequence[str] | None:
+        """Return the local files that hold all of a table; None where there are none."""
+        return None
+
+    def relation(self, table: Table) -> str:
+        """Return SQL text that names a table in a FROM clause, fully qualified."""
+        return ".".join(map(quote_name, self.place(table)))
+
+    def public(self, table: Table) -> pa.Table:
+        """Return all rows of a public table, for the SQL that runs over releases."""
+        assert table.public, "only public tables are read whole"
+        return self.execute(f"SELECT * FROM {self.relation(table)}")
+
+    def version(self) -> str:
+        """Return a text that changes with any table's content or declared version; fixed when the session begins."""
+        return self._version
+
+    def check(self, sql: str, lent: Mapping[str, ColumnTypes], apart: bool = False) -> None:
+        """Bind an exact query against an empty copy of the schema, before anything is paid.
+
+        Args:
+            sql: the query.
+            lent: columns of the public relations that it reads.
+            apart: whether it reads lent relations alone, and is run by :meth:`apart`.
+
+        Raises:
+            BindError: the engine would refuse it whatever the data are.
+        """
+        with self._lock:
+            self.replica.check(sql, lent)
+
+    @property
+    def replica(self) -> SchemaReplica:
+        """The empty copy of the schema, opened when it is first needed."""
+        if self._replica is None:
+            tables = self.policy.tables.values()
+            self._replica = SchemaReplica.of((self.place(t), list(self.schema(t).items())) for t in tables)
+        return self._replica
+
+    def check_lent(self, table: pa.Table) -> None:
+        """Check a public relation that will be lent, where it is known before anything is paid.
+
+        Raises:
+            BindError: the engine can't hold one of its values.
+        """
+        return
+
+    def apart(self, sql: str, lent: Mapping[str, pa.Table]) -> pa.Table:
+        """Run a query over lent relations alone, where no failure of it can touch the private data.
+
+        Raises:
+            EngineError, KeyboardInterrupt: as for :meth:`execute`.
+        """
+        with self._lock:
+            self._stop.clear()
+            outcome = self._sandbox.run(sql, lent, self._stop, self._time_limit)
+        raise_unless_done(outcome.state)
+        assert outcome.table is not None
+        return outcome.table
+
+    def batches(self, sql: str, lent: Mapping[str, pa.Table] | None = None) -> Iterator[pa.Table]:
+        """Yield the rows of an exact query in parts, of which there is at least one.
+
+        Raises:
+            EngineError, KeyboardInterrupt: as for :meth:`execute`.
+        """
+        yield self.execute(sql, lent)
+
+    def interrupt(self) -> None:
+        """Stop the running query, from any thread."""
+        self._stop.set()
+
+    def close(self) -> None:
+        """Close what this engine opened."""
+        if self._replica is not None:
+            self._replica.put_away()
+            self._replica = None
+        self._sandbox.close()
+        self._spill.close()
+
+
+def raise_unless_done(state: str) -> None:
+    """Raise what the caller of a query learns of its end; nothing where it is done.
+
+    Raises:
+        KeyboardInterrupt: it was stopped.
+        EngineError: it failed, always in the same words. NoRoom: so too, for want of memory.
+    """
+    if state == "stopped":
+        raise KeyboardInterrupt
+    if state == "full":
+        raise NoRoom(WITHHELD)
+    if state == "failed":
+        raise EngineError(WITHHELD)
 
 
 def find_files(table: Table, base: Path) -> list[str]:
-    """The files of a source by their real names, in order. A relative source starts from ``base``.
+    """Return the files of a source by their real names, sorted; a relative source starts from `base`.
 
     Raises:
         PolicyError: there is none.
@@ -41,168 +218,41 @@ def find_files(table: Table, base: Path) -> list[str]:
     return paths
 
 
-Digests = Callable[[set[str]], Mapping[str, str]]
-"""What files hold, by their paths."""
+def fingerprint_data(
+    tables: Iterable[Table], files: Callable[[Table], Sequence[str] | None], token: str
+) -> tuple[dict[str, str], str]:
+    """Return a version of each table's data, and one of all data together.
 
-
-def remember_digests() -> Digests:
-    """Return a way to digests that looks at each file one time only."""
-    kept: dict[str, str] = {}
-
-    def digests(paths: set[str]) -> Mapping[str, str]:
-        kept.update(digests_of(paths - kept.keys()))
-        return {path: kept[path] for path in sorted(paths) if path in kept}
-
-    return digests
-
-
-def fingerprint_each(
-    tables: Iterable[Table], files: Callable[[Table], Sequence[str] | None], token: str,
-    digests_of: Digests = digests_of,
-) -> dict[str, str]:  # fmt: skip
-    """Return for each table a text that changes when its data do: the version that the policy declares, which then
-    stands for its content, else the content of its files. Where a file is says nothing, but for what a path tells
-    about the rows in it (``year=2024/``).
+    A version that the policy declares stands for the content. Of a file's path only what it tells about rows counts
+    (``year=2024/``) in a table's version; the version of all data names whole paths.
 
     Args:
         tables: the policy's tables.
-        files: the files of this machine that hold all of a table; None where there are none.
-        token: stands for data that are in no file: new in each session.
+        files: the local files that hold all of a table; None where there are none.
+        token: a text for data that are in no file, new in each session.
     """
-    held = {t.name: None if _declared(t) is not None else files(t) for t in tables}
+    held = {t.name: [] if t.version is not None else files(t) for t in tables}
     digests = digests_of({path for paths in held.values() for path in paths or ()})
-    found = {}
+    each: dict[str, str] = {}
+    parts: dict[str, None] = {}
     for table in tables:
-        paths, declared = held[table.name], _declared(table)
-        if declared is not None:
-            found[table.name] = DECLARED + declared
+        paths = held[table.name]
+        if table.version is not None:
+            each[table.name] = DECLARED + table.version
+            parts[f"{table.name} version {table.version}"] = None
         elif paths is None:
-            found[table.name] = IN_NO_FILE + token
+            each[table.name] = IN_NO_FILE + token
+            parts[token] = None
         else:
-            parts = [f"{_partition(path)}:{digests.get(path, token)}" for path in paths]
-            found[table.name] = hashlib.sha256("\n".join(parts).encode()).hexdigest()
-    return found
+            lines = (f"{_name_partition(path)}:{digests.get(path, token)}" for path in paths)
+            each[table.name] = hash_lines(lines)
+    return each, hash_lines([*parts, *(f"{path}:{digest}" for path, digest in digests.items())])
 
 
-def _declared(table: Table) -> str | None:
-    return getattr(table, "version", None)
-
-
-def _partition(path: str) -> str:
+def _name_partition(path: str) -> str:
     return "/".join(part for part in Path(path).parts[:-1] if "=" in part)
 
 
-def fingerprint_all(
-    tables: Iterable[Table], files: Callable[[Table], Sequence[str] | None], token: str,
-    digests_of: Digests = digests_of,
-) -> str:  # fmt: skip
-    """Return a text that changes when the data do: with the version that the policy declares for a table, which then
-    stands for its content, else with the content of its files.
-
-    Args:
-        tables: the policy's tables.
-        files: the files of this machine that hold all of a table; None where there are none.
-        token: stands for data that are in no file: new in each session.
-    """
-    parts: dict[str, None] = {}
-    read: set[str] = set()
-    for table in tables:
-        declared = _declared(table)
-        held = files(table) if declared is None else ()
-        if declared is not None:
-            parts[f"{table.name} version {declared}"] = None
-        elif held is None:
-            parts[token] = None
-        else:
-            read.update(held)
-    contents = [f"{path}:{digest}" for path, digest in digests_of(read).items()]
-    return hashlib.sha256("\n".join([*parts, *contents]).encode()).hexdigest()
-
-
-WITHHELD = "the engine failed while it read private data; why is withheld."
-
-
-class Engine(Protocol):
-    """Runs exact SQL over private tables. Its answers never leave the operators that asked for them."""
-
-    dialect: str
-    """The sqlglot dialect that plans are written in."""
-
-    lossless: bool
-    """Whether what is lent may hold DuckDB's own Arrow types, which keep a UUID and a 128-bit integer as they are."""
-
-    @property
-    def versions(self) -> Mapping[str, str]:
-        """For each table of the policy a text that changes when its data do, as it was when the session began."""
-        ...
-
-    @property
-    def time_zone(self) -> str:
-        """The time zone in which exact queries read and show moments."""
-        ...
-
-    @property
-    def room(self) -> int:
-        """Rows of eight bytes that an operator may hold at once; 0 where rows must stay where they are."""
-        ...
-
-    def schema(self, table: Table) -> Mapping[str, str]:
-        """Column names and SQL types of a table of the policy, in order; reads no rows.
-
-        Raises PolicyError when the table's source is missing.
-        """
-        ...
-
-    def relation(self, table: Table) -> str:
-        """SQL text that names the table in a FROM clause, fully qualified."""
-        ...
-
-    def public(self, table: Table) -> pa.Table:
-        """All rows of a public table, for the SQL that runs over releases."""
-        ...
-
-    def version(self) -> str:
-        """A fingerprint of the data as the owner published them; changes when files change."""
-        ...
-
-    def check(self, sql: str, lent: Mapping[str, Sequence[tuple[str, str]]], apart: bool = False) -> None:
-        """Binds an exact query against empty relations, before anything is paid.
-
-        ``apart``: it reads lent relations alone, and is run away from the private data.
-
-        Raises BindError when the engine would refuse it whatever the data are.
-        """
-        ...
-
-    def lendable(self, table: pa.Table) -> None:
-        """Looks at what will be lent, where that is known before anything is paid.
-
-        Raises BindError when a value of it has no place in the engine.
-        """
-        ...
-
-    def execute(self, sql: str, lent: Mapping[str, pa.Table] | None = None) -> pa.Table:
-        """Runs one exact query, with public relations lent to it under their names.
-
-        Raises EngineError with a fixed message, without cause or context.
-        """
-        ...
-
-    def interrupt(self) -> None: ...
-
-    def close(self) -> None: ...
-
-
-def raise_unless_done(state: str) -> None:
-    """What became of a query, as its caller learns it: nothing where it is done.
-
-    Raises:
-        KeyboardInterrupt: it was stopped.
-        EngineError: it failed, always in the same words. NoRoom: so too, and for want of memory.
-    """
-    if state == "stopped":
-        raise KeyboardInterrupt
-    if state == "full":
-        raise NoRoom(WITHHELD)
-    if state == "failed":
-        raise EngineError(WITHHELD)
+def hash_lines(lines: Iterable[str]) -> str:
+    """Return the SHA-256 of lines of text."""
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
-import threading
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,134 +11,74 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from dpsql.engine.base import (
-    find_files,
-    fingerprint_all,
-    fingerprint_each,
-    raise_unless_done,
-    remember_digests,
-)
+from dpsql.engine.base import Engine, find_files, hash_lines, raise_unless_done
 from dpsql.engine.frames import list_object_columns, to_arrow
 from dpsql.engine.interruptible import FATAL_ERRORS, bind_query, configure, read_settings, run_interruptibly
-from dpsql.engine.sandbox import ColumnTypes, Sandbox, SchemaReplica, quote_name
+from dpsql.engine.sandbox import CONFIG, SETTINGS, lock_down, quote_name, quote_text
 from dpsql.engine.sources import name_view, open_again, open_files, open_frame, open_table
-from dpsql.engine.spill import SpillDirectory, make_spill_directory
 from dpsql.errors import PolicyError, did_you_mean
 from dpsql.policy.model import FILE_ENDINGS, Names, Policy, Table
 
-_CONFIG: dict[str, str | bool | int | float | list[str]] = {
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
-    "allow_community_extensions": "false",
-    "allow_unsigned_extensions": "false",
-    "allow_persistent_secrets": "false",
-    "python_enable_replacements": "false",
-}
-# Settings that one of the supported versions does not know are left out there; the plans do not rely on them.
-_SETTINGS = {
-    "enable_progress_bar": "false",
-    "error_on_division_by_zero": "false",
-    "ieee_floating_point_ops": "true",
-    "preserve_insertion_order": "false",
-    "perfect_ht_threshold": "22",
-    "streaming_buffer_size": "'16MB'",  # a column that is counted here comes twice as fast as through the usual one
-}
 RESOURCES = ("memory_limit", "max_memory", "threads", "temp_directory", "max_temp_directory_size")
 TIME_LIMIT = "time_limit"
 MEMORY_PER_THREAD = 256 << 20
-"""Memory for each thread, so that a query which groups or sorts more than memory holds may end: each thread of it keeps
-some that no spilling lowers. With two threads, what ended with one in 96 MiB wanted twice as much."""
-# Settings that change what SQL means: two people must not become one because their names differ by case.
+"""Bytes for each thread, so that a query which groups or sorts more than memory holds may end.
+
+Each thread keeps some memory that no spilling lowers: with two, what ended with one in 96 MiB wanted twice as much.
+"""
 _MEANING = {"default_collation": "", "integer_division": "false", "python_enable_replacements": "false"}
-_PART = 1 << 20
-"""Rows of a result that are held at once, where it is read in parts."""
+"""Settings that change what SQL means: two people must not become one because their names differ by case."""
+_BATCH_ROWS = 1 << 20
 
 
-_OTHER_NAME = "dpsql_database"
-
-
-def _attach(con: duckdb.DuckDBPyConnection, path: str) -> bool:
-    """Attach a database file, read-only, and make it the one that names without a catalog mean; False if it can't be.
-
-    Each engine has an instance of its own: DuckDB lets several of one process read the same file, and each keeps its
-    own settings, views and memory. Opened by its path, a file would have one instance for the whole process, whose
-    settings the first session has locked.
-    """
-    literal = "'" + path.replace("'", "''") + "'"
-    for alias in (
-        "",
-        f" AS {_OTHER_NAME}",
-    ):  # the second where the file is called like a database of DuckDB's own
-        with contextlib.suppress(duckdb.Error):
-            con.execute(f"ATTACH {literal}{alias} (READ_ONLY)")
-            rows = con.execute(
-                "SELECT database_name FROM duckdb_databases() WHERE path IS NOT NULL"
-            ).fetchall()
-            con.execute(f"USE {quote_name(rows[0][0])}")
-            return True
-    return False
-
-
-def open_sandbox(spill: SpillDirectory, resources: Mapping[str, str] | None = None) -> Sandbox:
-    """Return a database for queries over lent relations alone, with the settings that plans rely on."""
-    place = {"temp_directory": spill.subdirectory("apart")}
-    return Sandbox({**_CONFIG, **(resources or {}), **place}, _SETTINGS)
-
-
-class DuckDBEngine:
-    """See :class:`dpsql.engine.base.Engine`.
+class DuckDBEngine(Engine):
+    """Private tables of a DuckDB file, an open connection, data frames, or files.
 
     Args:
         database: the path of a DuckDB file (opened read-only), ``":memory:"``, an open connection (used
             through a cursor, its settings left alone), or a mapping of table names to pandas, polars or Arrow tables.
         policy: its sources become views, before the connection is locked.
         base: the folder that relative sources start from.
-        resources: DuckDB's settings of :data:`RESOURCES`, such as ``{"memory_limit": "1GiB"}``: what does not fit is
-            spilled, private rows and all, to a directory below ``temp_directory`` that nobody else may enter (see
-            :mod:`dpsql.engine.spill`). Without ``threads``, as many run as have :data:`EACH` of the limit. Not with an
-            open connection, which has its own, and spills where its own settings say.
+        resources: DuckDB's settings of :data:`RESOURCES`, such as ``{"memory_limit": "1GiB"}``. What does not fit is
+            spilled, private rows and all, below ``temp_directory`` (see :mod:`dpsql.engine.spill`). Without ``threads``,
+            as many run as have :data:`MEMORY_PER_THREAD` of the limit. An open connection has its own resources.
 
     Raises:
         PolicyError: the database or a source does not exist or can't be read.
     """
 
-    dialect = "duckdb"
     lossless = True
 
     def __init__(
-        self, database: Any, policy: Policy, base: Path, resources: Mapping[str, str | int] | None = None
+        self,
+        database: str | Path | duckdb.DuckDBPyConnection | Mapping[str, Any],
+        policy: Policy,
+        base: Path,
+        resources: Mapping[str, str | int] | None = None,
     ) -> None:
-        self._policy = policy
-        self._resources = {str(name): str(value) for name, value in (resources or {}).items()}
-        self._limit = _seconds(self._resources.pop(TIME_LIMIT, None))
-        for name in self._resources:
+        given = {str(name): str(value) for name, value in (resources or {}).items()}
+        limit = _read_seconds(given.pop(TIME_LIMIT, None))
+        self._attached = isinstance(database, duckdb.DuckDBPyConnection)
+        for name in given:
             if name not in RESOURCES:
                 raise PolicyError(
                     f"{name} is no resource that is set here.",
                     hint=did_you_mean(name, (*RESOURCES, TIME_LIMIT)),
                 )
-        if self._resources and isinstance(database, duckdb.DuckDBPyConnection):
-            raise PolicyError(
-                "an open connection has its own resources.",
-                hint=f"SET {next(iter(self._resources))} on the connection itself.",
-            )
-        self._base = base
-        self._lock = threading.RLock()
-        self._attached = isinstance(database, duckdb.DuckDBPyConnection)
+            if self._attached:
+                raise PolicyError(
+                    "an open connection has its own resources.", hint=f"SET {name} on the connection itself."
+                )
         self._frames: dict[str, pa.Table] = {}
         if isinstance(database, Mapping):
             self._frames = {str(name): to_arrow(str(name), frame) for name, frame in database.items()}
         self._database = ":memory:" if isinstance(database, Mapping) else database
-        self._token, self._zone = uuid.uuid4().hex, ""
-        self._clone: SchemaReplica | None = None
-        self._spill = make_spill_directory(self._resources.pop("temp_directory", None))
-        self._scratch = open_sandbox(self._spill, self._resources)
-        self._stop = threading.Event()
+        self._zone = ""
         self._room: int | None = None
-        self._sources = {t.name: self._files(t) for t in policy.tables.values() if t.source is not None}
-        digests = remember_digests()
-        self._version = fingerprint_all(policy.tables.values(), self._files_of, self._token, digests)
-        self.versions = fingerprint_each(policy.tables.values(), self._files_of, self._token, digests)
+        self._sources = {
+            t.name: _find_source(t, base) for t in policy.tables.values() if t.source is not None
+        }
+        super().__init__(policy, base, given, limit)
         self._open()
 
     @property
@@ -153,20 +90,18 @@ class DuckDBEngine:
 
     def _open(self) -> None:
         if isinstance(self._database, duckdb.DuckDBPyConnection):
-            self._con = self._cursor(self._database)
+            self._con = self._open_cursor(self._database)
         else:
             self._con = self._connect()
             for name, frame in self._frames.items():
                 self._con.register(name, frame)
-        row = self._con.execute("SELECT current_database(), current_schema()").fetchone()
-        assert row is not None
-        self._home: tuple[str, str] = (row[0], row[1])
+        catalog, schema = self._con.execute("SELECT current_database(), current_schema()").fetchall()[0]
+        self._home: tuple[str, str] = (catalog, schema)
         self._places: dict[str, tuple[str, str, str]] = {}
-        for table in self._policy.tables.values():
-            place = self._place(table)
-            if (
-                place in self._places.values()
-            ):  # two tables of one source may have two privacy units: each has its own name
+        for table in self.policy.tables.values():
+            place = self._find_place(table)
+            # Two tables of one source may have two privacy units, so each has its own name.
+            if place in self._places.values():
                 place = open_again(self._con, table, ".".join(map(quote_name, place)))
             self._places[table.name] = place
         if not self._attached:
@@ -180,7 +115,7 @@ class DuckDBEngine:
             )
         con: duckdb.DuckDBPyConnection | None = None
         with contextlib.suppress(duckdb.Error):
-            config = {**_CONFIG, **self._resources, "temp_directory": self._spill.subdirectory("data")}
+            config = {**CONFIG, **self._resources, "temp_directory": self._spill.subdirectory("data")}
             con = duckdb.connect(":memory:", config=config)
         if con is None:
             raise PolicyError(
@@ -194,15 +129,14 @@ class DuckDBEngine:
             hint="where it is open in this process already, pass that connection instead of the path.",
         )
 
-    def _cursor(self, given: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
-        """A cursor with settings of its own; or the connection itself, where tables live in it alone."""
+    def _open_cursor(self, given: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
+        """Return a cursor with settings of its own, or the connection itself where it alone sees the tables."""
         cursor = given.cursor()
-        for setting, value in {**_SETTINGS, **_MEANING}.items():
+        for setting, value in {**SETTINGS, **_MEANING}.items():
             with contextlib.suppress(duckdb.Error):
                 cursor.execute(f"SET SESSION {setting} = '{value}'")
-        named = [
-            t.source or t.name for t in self._policy.tables.values() if self._sources.get(t.name) is None
-        ]
+        tables = self.policy.tables.values()
+        named = [t.source or t.name for t in tables if self._sources.get(t.name) is None]
         if all(_exists(cursor, name) or not _exists(given, name) for name in named):
             return cursor
         # Registered frames and temporary tables belong to one connection; a cursor does not see them.
@@ -216,31 +150,18 @@ class DuckDBEngine:
                 )
         return given
 
-    def _files(self, table: Table) -> list[str] | None:
-        """The files of a source, or None when it is a table of the database."""
-        assert table.source is not None
-        if not table.file:
-            return None
-        if not table.source.lower().endswith(FILE_ENDINGS):
-            raise PolicyError(
-                f"the source {table.source} of {table.name} is not a kind of file that is read here.",
-                hint=f"known endings are {', '.join(FILE_ENDINGS)}.",
-            )
-        return find_files(table, self._base)
-
-    def _place(self, table: Table) -> tuple[str, str, str]:
-        """Catalog, schema and name under which exact queries find a table."""
+    def _find_place(self, table: Table) -> tuple[str, str, str]:
+        """Make a table readable; return the catalog, schema and name under which exact queries find it."""
         files = self._sources.get(table.name)
         if files is not None:
-            open_files(self._con, self._policy, table, files)
+            open_files(self._con, self.policy, table, files)
             return ("temp", "main", name_view(table))
         name = table.source or table.name
         parts = name.split(".")
-        if _exists(self._con, name, temporary=True):
-            place = ("temp", "main", name)
-        else:
-            catalog, schema, last = (*self._home[: max(0, 3 - len(parts))], *parts[-3:])
-            place = (catalog, schema, last)
+        catalog, schema, last = (*self._home[: max(0, 3 - len(parts))], *parts[-3:])
+        place = (
+            ("temp", "main", name) if _exists(self._con, name, temporary=True) else (catalog, schema, last)
+        )
         body = ".".join(map(quote_name, place))
         described = None
         with contextlib.suppress(duckdb.Error):
@@ -248,134 +169,102 @@ class DuckDBEngine:
         if described is None:
             raise PolicyError(
                 f"the policy names {name}, which the database does not have.",
-                hint=did_you_mean(name, self._existing()),
+                hint=did_you_mean(name, self._list_relations()),
             )
         columns = {row[0]: row[1] for row in described}
-        # A text is compared as it is: where a collation makes two texts equal, one row would say how all are shown.
-        collated = [
-            column for column, kind in columns.items() if kind == "VARCHAR" and self._collated(body, column)
-        ]
+        # Texts are compared as they are: where a collation makes two equal, one row would say how all are shown.
+        texts = [column for column, kind in columns.items() if kind == "VARCHAR"]
+        collated = [column for column in texts if self._is_collated(body, column)]
         frame = Names(self._frames).get(name)
-        if frame is not None or self._of_objects(place):
-            open_frame(self._con, self._policy, table, body, columns, list_object_columns(frame))
+        if frame is not None or self._is_pandas(place):
+            open_frame(self._con, self.policy, table, body, columns, list_object_columns(frame))
             return ("temp", "main", name_view(table))
         made = open_table(self._con, table, body, columns, collated, not self._attached)
         return ("temp", "main", name_view(table)) if made else place
 
-    def _of_objects(self, place: tuple[str, str, str]) -> bool:
-        """Whether a relation is a pandas frame that was registered, whose types DuckDB infers from some of its rows."""
+    def _is_pandas(self, place: tuple[str, str, str]) -> bool:
+        """Tell whether a relation is a registered pandas frame, whose types DuckDB infers from some of its rows."""
         rows = self._con.execute(
             "SELECT sql FROM duckdb_views() WHERE (database_name, schema_name, view_name) = (?, ?, ?)", place
         ).fetchall()
         return any("pandas_scan(" in row[0] for row in rows)
 
-    def _collated(self, body: str, name: str) -> bool:
-        """Whether different texts are equal in a column. Reads no row of it: its type meets texts of ours."""
+    def _is_collated(self, body: str, name: str) -> bool:
+        """Tell whether different texts are equal in a column, from texts of ours in its type; reads no row."""
         ours = "SELECT UNNEST(['a', 'A', 'e', '\u00e9', 'e\u0301', '\u00df', 'ss'])"
         query = f"SELECT {quote_name(name)} AS v FROM {body} WHERE FALSE UNION ALL {ours}"
-        # GROUP BY, not COUNT(DISTINCT): that one does not look at collations in every version.
+        # GROUP BY, for COUNT(DISTINCT) does not look at collations in every version.
         rows = self._con.execute(
             f"SELECT COUNT(*) FROM (SELECT v FROM ({query}) AS t GROUP BY v) AS texts"
         ).fetchall()
         return bool(rows[0][0] < 7)
 
-    def _spare(self) -> None:
-        """No more threads than the memory limit has room for."""
+    def _limit_threads(self) -> None:
+        """Run no more threads than the memory limit has room for."""
         threads, limit = read_settings(self._con, "threads", "memory_limit")
-        most = max(1, _bytes(limit) // MEMORY_PER_THREAD)
+        most = max(1, _read_bytes(limit) // MEMORY_PER_THREAD)
         if most < threads:
             self._con.execute(f"SET threads = {most}")
 
-    def _existing(self) -> list[str]:
+    def _list_relations(self) -> list[str]:
         return [
             row[0] for row in self._con.execute("SELECT table_name FROM information_schema.tables").fetchall()
         ]
 
     def _harden(self) -> None:
-        configure(self._con, _SETTINGS)
+        configure(self._con, SETTINGS)
         if "threads" not in self._resources:
-            self._spare()
+            self._limit_threads()
         allowed = [path for files in self._sources.values() for path in files or []]
         if allowed:
-            listed = ", ".join("'" + path.replace("'", "''") + "'" for path in allowed)
-            self._con.execute(f"SET allowed_paths = [{listed}]")
-        self._con.execute("SET enable_external_access = false")
-        self._con.execute("SET lock_configuration = true")
+            self._con.execute(f"SET allowed_paths = [{', '.join(map(quote_text, allowed))}]")
+        lock_down(self._con)
         self._zone = read_settings(self._con, "TimeZone")[0]
 
-    # -- the protocol ------------------------------------------------------------------------------------
+    # -- the engine -------------------------------------------------------------------------------------------
 
     def schema(self, table: Table) -> Mapping[str, str]:
+        """Return column names and types as exact queries see them."""
         rows = self._con.execute(f"DESCRIBE SELECT * FROM {self.relation(table)}").fetchall()
         return {row[0]: row[1] for row in rows}
 
-    def relation(self, table: Table) -> str:
-        return ".".join(map(quote_name, self._places[table.name]))
-
-    def public(self, table: Table) -> pa.Table:
-        """All rows of a public table."""
-        assert table.public, "only public tables are read whole"
-        return self._con.sql(f"SELECT * FROM {self.relation(table)}").to_arrow_table()
+    def place(self, table: Table) -> tuple[str, str, str]:
+        """Return the catalog, schema and name under which exact queries find a table."""
+        return self._places[table.name]
 
     @property
     def room(self) -> int:
-        """A sixteenth of DuckDB's memory limit, sorted in place and counted with a few arrays beside it."""
+        """A sixteenth of DuckDB's memory limit, in rows of eight bytes."""
         if self._room is None:
-            self._room = _bytes(read_settings(self._con, "memory_limit")[0]) // (16 * 8)
+            self._room = _read_bytes(read_settings(self._con, "memory_limit")[0]) // (16 * 8)
         return self._room
 
     @property
     def time_zone(self) -> str:
-        """In which moments are read; that of an attached connection may change at any time."""
+        """The time zone of the connection; that of an attached one may change at any time."""
         return self._zone or str(read_settings(self._con, "TimeZone")[0])
 
     @property
     def dataset(self) -> str:
-        """What the data are called in the ledger: the files they are in, or the attached database."""
-        parts = self._known()
+        """The name of the data in the ledger: from the files they are in, or from the attached database."""
+        parts = [path for files in self._sources.values() for path in files or []]
+        if self._path is not None:
+            parts.append(self._path)
         if self._attached:
             rows = self._con.execute("SELECT path FROM duckdb_databases() WHERE NOT internal").fetchall()
             parts += [os.path.realpath(row[0]) for row in rows if row[0]] or ["attached"]
-        parts += [f"frame {name}" for name in self._frames]
-        return hashlib.sha256("\n".join(sorted(parts)).encode()).hexdigest()[:32]
+        return hash_lines(sorted([*parts, *(f"frame {name}" for name in self._frames)]))[:32]
 
-    def _known(self) -> list[str]:
-        """Every file that the data are in, as far as paths say."""
-        listed = [path for files in self._sources.values() for path in files or []]
-        return [*listed, self._path] if self._path is not None else listed
-
-    def version(self) -> str:
-        """Return a text that changes when the content of a file or a declared version does; as it was when the session
-        began. An attached connection's data are taken for new in each session.
-        """
-        return self._version
-
-    def _files_of(self, table: Table) -> list[str] | None:
-        held = self._sources.get(table.name)
-        return held if held is not None or self._path is None else [self._path]
-
-    def check(self, sql: str, lent: Mapping[str, ColumnTypes], apart: bool = False) -> None:
-        """Binds an exact query against an empty copy of the schema, before anything is paid.
-
-        Raises:
-            BindError: the engine would refuse it whatever the data are.
-        """
-        with self._lock:
-            if self._clone is None:
-                tables = self._policy.tables.values()
-                self._clone = SchemaReplica.of(
-                    (self._places[t.name], list(self.schema(t).items())) for t in tables
-                )
-            self._clone.check(sql, lent)
-
-    def lendable(self, table: pa.Table) -> None:
-        """All is: it came from DuckDB."""
+    def files(self, table: Table) -> list[str] | None:
+        """Return the files of a table's source, or the database file."""
+        found = self._sources.get(table.name)
+        return found if found is not None or self._path is None else [self._path]
 
     def execute(self, sql: str, lent: Mapping[str, pa.Table] | None = None) -> pa.Table:
-        """Runs one exact query, with public relations lent to it under their names.
+        """Run one exact query, with public relations lent to it under their names.
 
         Raises:
-            EngineError: anything failed; the engine's message, which may hold values, is dropped here.
+            EngineError: it failed; DuckDB's message, which may hold values, is dropped.
             KeyboardInterrupt: the user stopped it.
         """
         with self._lending(lent or {}):
@@ -384,35 +273,23 @@ class DuckDBEngine:
         assert table is not None
         return table
 
-    def apart(self, sql: str, lent: Mapping[str, pa.Table]) -> pa.Table:
-        """Runs a query that reads lent relations only, where no failure of it can touch the private connection.
-
-        Raises:
-            EngineError, KeyboardInterrupt: as for ``execute``.
-        """
-        with self._lending({}):
-            outcome = self._scratch.run(sql, lent, self._stop, self._limit)
-        raise_unless_done(outcome.state)
-        assert outcome.table is not None
-        return outcome.table
-
     def batches(self, sql: str, lent: Mapping[str, pa.Table] | None = None) -> Iterator[pa.Table]:
-        """The same rows in parts of about a million, each taken from DuckDB as it is asked for.
+        """Yield the rows of an exact query a million or so at a time, as they are asked for.
 
         Raises:
-            EngineError, KeyboardInterrupt: as for ``execute``.
+            EngineError, KeyboardInterrupt: as for :meth:`execute`.
         """
-        box: list[Any] = []
+        box: list[pa.RecordBatchReader] = []
         with self._lending(lent or {}):
             state, rows = self._step(lambda: self._begin(sql, lent or {}, box))
             while rows is not None:
                 yield rows
-                state, rows = self._step(lambda: _next(box[0]))
+                state, rows = self._step(lambda: _read_batch(box[0]))
         raise_unless_done(state)
 
     @contextlib.contextmanager
     def _lending(self, lent: Mapping[str, pa.Table]) -> Iterator[None]:
-        """One query at a time; what was lent to it is taken back however it ends."""
+        """Run one query at a time, and take back what was lent to it however it ends."""
         with self._lock:
             self._stop.clear()
             try:
@@ -423,18 +300,18 @@ class DuckDBEngine:
                         self._con.unregister(name)
 
     def _step(self, work: Callable[[], pa.Table | None]) -> tuple[str, pa.Table | None]:
-        """What became of it. DuckDB's message dies with this frame."""
-        outcome = run_interruptibly(work, self._con.interrupt, self._stop, self._limit)
+        """Return the end of a step and its rows; DuckDB's message dies with this frame."""
+        outcome = run_interruptibly(work, self._con.interrupt, self._stop, self._time_limit)
         if outcome.failure is not None and issubclass(outcome.failure, FATAL_ERRORS):
             self._reopen()
         return outcome.state, outcome.table
 
-    def _begin(self, sql: str, lent: Mapping[str, pa.Table], box: list[Any]) -> pa.Table:
-        box.append(bind_query(self._con, sql, lent).to_arrow_reader(_PART))
-        return _next(box[0]) or box[0].schema.empty_table()
+    def _begin(self, sql: str, lent: Mapping[str, pa.Table], box: list[pa.RecordBatchReader]) -> pa.Table:
+        box.append(bind_query(self._con, sql, lent).to_arrow_reader(_BATCH_ROWS))
+        return _read_batch(box[0]) or box[0].schema.empty_table()
 
     def _reopen(self) -> None:
-        """An internal error invalidates DuckDB's whole instance; the next statement gets a new one."""
+        """Open a new instance after an internal error, which invalidates the old one."""
         if self._attached:
             return
         with contextlib.suppress(duckdb.Error):
@@ -442,30 +319,53 @@ class DuckDBEngine:
         with contextlib.suppress(duckdb.Error, PolicyError):
             self._open()
 
-    def interrupt(self) -> None:
-        """Stops the running query, from any thread."""
-        self._stop.set()
-
     def close(self) -> None:
-        """Closes what this engine opened; a connection that was given stays open."""
+        """Close what this engine opened; a connection that was given stays open."""
         if self._con is not self._database:
             self._con.close()
-        if self._clone is not None:
-            self._clone.put_away()
-            self._clone = None
-        self._scratch.close()
-        self._spill.close()
+        super().close()
 
 
-def _next(reader: Any) -> pa.Table | None:
+def _find_source(table: Table, base: Path) -> list[str] | None:
+    """Return the files of a table's source, or None when it is a table of the database."""
+    if not table.file:
+        return None
+    if not (table.source or "").lower().endswith(FILE_ENDINGS):
+        raise PolicyError(
+            f"the source {table.source} of {table.name} is not a kind of file that is read here.",
+            hint=f"known endings are {', '.join(FILE_ENDINGS)}.",
+        )
+    return find_files(table, base)
+
+
+def _attach(con: duckdb.DuckDBPyConnection, path: str) -> bool:
+    """Attach a database file, read-only, as the one that names without a catalog mean; False if it can't be.
+
+    Each engine has an instance of its own: DuckDB lets several of one process read the same file, and each keeps its
+    own settings, views and memory. Opened by its path, a file would have one instance for the whole process, whose
+    settings the first session has locked.
+    """
+    # The second where the file is called like a database of DuckDB's own.
+    for alias in ("", " AS dpsql_database"):
+        with contextlib.suppress(duckdb.Error):
+            con.execute(f"ATTACH {quote_text(path)}{alias} (READ_ONLY)")
+            rows = con.execute(
+                "SELECT database_name FROM duckdb_databases() WHERE path IS NOT NULL"
+            ).fetchall()
+            con.execute(f"USE {quote_name(rows[0][0])}")
+            return True
+    return False
+
+
+def _read_batch(reader: pa.RecordBatchReader) -> pa.Table | None:
     try:
         return pa.Table.from_batches([reader.read_next_batch()])
     except StopIteration:
         return None
 
 
-def _seconds(text: str | None) -> float | None:
-    """A time limit, in seconds."""
+def _read_seconds(text: str | None) -> float | None:
+    """Read a time limit in seconds."""
     if text is None:
         return None
     with contextlib.suppress(ValueError):
@@ -477,8 +377,8 @@ def _seconds(text: str | None) -> float | None:
 _SIZES = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 
-def _bytes(text: str) -> int:
-    """``19.2 GiB`` in bytes; 0 for what is not understood."""
+def _read_bytes(text: str) -> int:
+    """Read ``19.2 GiB`` as bytes; return 0 for what is not understood."""
     number, _, unit = text.partition(" ")
     try:
         return int(float(number) * _SIZES.get(unit, 0))
@@ -487,10 +387,10 @@ def _bytes(text: str) -> int:
 
 
 def _exists(con: duckdb.DuckDBPyConnection, name: str, temporary: bool = False) -> bool:
-    """Whether a connection has a table or view of that name, as its catalog says; reads no rows."""
+    """Tell whether a connection's catalog has a table or view of that name; reads no rows."""
     rows = con.execute(
         "SELECT temporary FROM duckdb_tables() WHERE lower(table_name) = lower(?) UNION ALL "
         "SELECT temporary FROM duckdb_views() WHERE lower(view_name) = lower(?)",
-        [name.rsplit(".")[-1], name.rsplit(".")[-1]],
+        [name.rsplit(".")[-1]] * 2,
     ).fetchall()
     return any(row[0] for row in rows) if temporary else bool(rows)

@@ -6,31 +6,24 @@ import contextlib
 import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 import duckdb
 import pyarrow as pa
 
+from dpsql.engine.base import Engine
 from dpsql.engine.interruptible import FATAL_ERRORS, run_query
 from dpsql.engine.public_sql import check_public
 from dpsql.engine.sandbox import ColumnTypes, quote_name, write_empty_query
 from dpsql.engine.spill import SpillDirectory, make_spill_directory
 from dpsql.errors import BindError
-from dpsql.policy.model import Policy, Table
+from dpsql.policy.model import Policy
 
 _LOST = re.compile("UUID|HUGEINT")
 _KEPT, _LARGEST = 4, 1 << 26
 """Public relations that are kept, and their bytes."""
 _NUMBERS = 1000
 """Relations of one row that are kept beside those."""
-
-
-class PublicSource(Protocol):
-    """What public tables come from."""
-
-    def schema(self, table: Table) -> Mapping[str, str]: ...
-
-    def public(self, table: Table) -> pa.Table: ...
 
 
 class Finisher:
@@ -42,7 +35,7 @@ class Finisher:
     takes longer than most statements, and many need none.
     """
 
-    def __init__(self, engine: PublicSource, policy: Policy) -> None:
+    def __init__(self, engine: Engine, policy: Policy) -> None:
         self._engine = engine
         self._tables = {table.name: table for table in policy.tables.values() if table.public}
         self._lock = threading.RLock()

@@ -1,18 +1,12 @@
-"""DuckDB's own parser, apart from any data: the tree of a text, for the second lock to read.
+"""In-memory DuckDB databases that hold nothing private: a sandbox, a parser, and an empty copy of the schema.
 
-A database of its own for queries over lent relations alone: what breaks it breaks nothing else.
+The query of a subsample block is the analyst's, and may make DuckDB give up its whole instance. On the private
+connection every later block and statement would see that, so one unit's row would speak for all of them. In a sandbox
+the next block finds a new instance. It has one thread: with more, the order of rows (and of additions of doubles)
+depends on how work is cut, which rows of other blocks may decide.
 
-The query of a subsample block is the analyst's, and may do what makes DuckDB give up its whole instance. On the private
-connection that would be seen by every later block and statement, so one unit's row would speak for all of them. Here
-the next block finds a new instance.
-
-It has one thread: with more, which rows come first (and in which order doubles are added) is decided by how work is cut,
-which rows of other blocks may do.
-
-An empty copy of the private schema: a place where exact queries are bound before anything is paid.
-
-Planning a query on the data themselves would read them: DuckDB's planner looks at the least and the greatest
-value of a column, and may fail over them.
+Exact queries are bound against an empty copy of the schema, since planning them on the data would read these:
+DuckDB's planner looks at the least and the greatest value of a column, and may fail over them.
 """
 
 from __future__ import annotations
@@ -28,59 +22,72 @@ import pyarrow as pa
 from dpsql.engine.interruptible import FATAL_ERRORS, Outcome, configure, run_query
 from dpsql.errors import BindError
 
+CONFIG: dict[str, str | bool | int | float | list[str]] = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "allow_unsigned_extensions": "false",
+    "python_enable_replacements": "false",
+}
+"""Options of every instance, set when it is opened."""
+SETTINGS = {
+    "enable_progress_bar": "false",
+    "error_on_division_by_zero": "false",
+    "ieee_floating_point_ops": "true",
+    "preserve_insertion_order": "false",
+    "perfect_ht_threshold": "22",
+    "streaming_buffer_size": "'16MB'",  # a column that is counted in Python comes twice as fast
+}
+"""Settings that plans rely on where a version of DuckDB knows them; others are left out there."""
 _LOCAL = threading.local()
 
 
 def parse_to_json(sql: str) -> str:
-    """Return the tree of a text in JSON, as DuckDB's parser makes it; an object that says ``error`` where it makes none.
+    """Return DuckDB's own tree of a text as JSON; an object with `error` where it can't be parsed.
 
-    It runs in a database in memory that has nothing in it, so no name of the owner's can change what is read.
+    The parser's database is empty, so no name of the owner's can change what is read.
     """
-    con = getattr(_LOCAL, "con", None)
-    if con is None:
-        con = _LOCAL.con = duckdb.connect(config={"threads": 1})
-    found = con.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchone()
-    assert found is not None
-    return str(found[0])
+    if not hasattr(_LOCAL, "con"):
+        _LOCAL.con = duckdb.connect(config={"threads": 1})
+    return str(_LOCAL.con.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchall()[0][0])
+
+
+def lock_down(con: duckdb.DuckDBPyConnection) -> None:
+    """Take away a connection's access to files and the network, and the way to get it back."""
+    con.execute("SET enable_external_access = false")
+    con.execute("SET lock_configuration = true")
 
 
 class Sandbox:
-    """An empty in-memory instance, opened when it is first needed.
+    """An empty instance for queries over lent relations alone, opened when it is first needed.
 
     Args:
-        config: of the instance, as it is opened. settings: made then; those that it does not know are left out.
+        spill: the directory for what does not fit memory.
+        resources: DuckDB's options that limit memory and threads.
     """
 
-    def __init__(
-        self, config: Mapping[str, str | bool | int | float | list[str]], settings: Mapping[str, str]
-    ) -> None:
-        self._config, self._settings = dict(config), dict(settings)
+    def __init__(self, spill: str, resources: Mapping[str, str]) -> None:
+        self._config = {**CONFIG, **resources, "temp_directory": spill, "threads": "1"}
         self._con: duckdb.DuckDBPyConnection | None = None
 
     def run(
         self, sql: str, lent: Mapping[str, pa.Table], stop: threading.Event, limit: float | None
     ) -> Outcome:
-        """Runs one query, as :func:`dpsql.engine.interruptible.run`. After a failure the next one starts anew."""
+        """Run one query, as :func:`dpsql.engine.interruptible.run_query`; after a failure the next starts anew."""
         if self._con is None:
-            self._con = self._open()
-        con = self._con
-
-        outcome = run_query(con, sql, lent, stop, limit)
+            self._con = duckdb.connect(":memory:", config=self._config)
+            configure(self._con, SETTINGS)
+            lock_down(self._con)
+        outcome = run_query(self._con, sql, lent, stop, limit)
         if outcome.state != "done":
             self.close()
             return outcome
         for name in lent:
-            con.unregister(name)
+            self._con.unregister(name)
         return outcome
 
-    def _open(self) -> duckdb.DuckDBPyConnection:
-        con = duckdb.connect(":memory:", config={**self._config, "threads": "1"})
-        configure(con, self._settings)
-        con.execute("SET enable_external_access = false")
-        con.execute("SET lock_configuration = true")
-        return con
-
     def close(self) -> None:
+        """Close the instance, if one is open."""
         if self._con is not None:
             with contextlib.suppress(duckdb.Error):
                 self._con.close()
@@ -92,38 +99,38 @@ ColumnTypes = Sequence[tuple[str, str]]
 
 
 def quote_name(name: str) -> str:
-    """A name as SQL writes it, whatever it is.
+    """Write any name as SQL does.
 
-    >>> quoted('a "b"')
+    >>> quote_name('a "b"')
     '"a ""b\"""'
     """
     return '"' + name.replace('"', '""') + '"'
 
 
 def quote_text(text: str) -> str:
-    """Write a text as SQL has it.
+    """Write a text as a literal of SQL.
 
-    >>> literal("it's")
+    >>> quote_text("it's")
     "'it''s'"
     """
     return "'" + text.replace("'", "''") + "'"
 
 
 def write_empty_query(columns: Iterable[tuple[str, str]]) -> str:
-    """A query of no rows with these columns."""
+    """Write a query of no rows with these columns."""
     typed = ((name, "INTEGER" if kind.strip('"') == "NULL" else kind) for name, kind in columns)
     items = ", ".join(f"CAST(NULL AS {kind}) AS {quote_name(name)}" for name, kind in typed)
     return f"SELECT {items} WHERE FALSE"
 
 
 _MAX_SPARE = 4
-"""Copies that are kept for sessions to come."""
+"""Copies that are kept for later sessions."""
 _SPARE: dict[tuple[object, ...], SchemaReplica] = {}
 _LEFT: list[dict[tuple[object, ...], SchemaReplica]] = []
 
 
 class SchemaReplica:
-    """A database with the same names and no rows.
+    """A database with the same names and types as the private one, and no rows.
 
     Args:
         tables: catalog, schema and name of each table, with its columns.
@@ -133,21 +140,20 @@ class SchemaReplica:
         self._tables = tuple((place, tuple(columns)) for place, columns in tables)
         self._con = self._open()
         self._fit: set[tuple[object, ...]] = set()
-        """Queries that were bound already, with what was lent: no table of the clone ever changes."""
+        """Queries that were bound before, with what was lent; no table of the copy ever changes."""
         self._lent: set[str] = set()
 
     @classmethod
     def of(cls, tables: Iterable[tuple[tuple[str, str, str], ColumnTypes]]) -> SchemaReplica:
-        """One that an earlier session put away, where it is of the same names and types; else a new one.
+        """Return a copy that an earlier session put away, or a new one.
 
-        It tells nothing of that session: no row was ever in it, and queries are bound in it all the same.
+        A copy tells nothing of that session, since no row was ever in it.
         """
         wanted = tuple((place, tuple(columns)) for place, columns in tables)
         return _SPARE.pop(wanted, None) or cls(wanted)
 
     def _open(self) -> duckdb.DuckDBPyConnection:
-        config: dict[str, str | bool | int | float | list[str]] = {"python_enable_replacements": "false"}
-        con = duckdb.connect(":memory:", config=config)
+        con = duckdb.connect(":memory:", config={"python_enable_replacements": "false"})
         configure(con, {"enable_progress_bar": "false"})
         attached = {"memory", "temp"}
         for (catalog, schema, name), columns in self._tables:
@@ -160,12 +166,11 @@ class SchemaReplica:
             listed = ", ".join(f"{quote_name(column)} {kind}" for column, kind in columns)
             kind = "TEMP TABLE" if catalog == "temp" else "TABLE"
             con.execute(f"CREATE {kind} IF NOT EXISTS {where} ({listed})")
-        con.execute("SET enable_external_access = false")
-        con.execute("SET lock_configuration = true")
+        lock_down(con)
         return con
 
     def check(self, sql: str, lent: Mapping[str, ColumnTypes]) -> None:
-        """Binds a query, with public relations lent to it under their names.
+        """Bind a query, with public relations lent to it under their names.
 
         Raises:
             BindError: it would fail whatever the data are.
@@ -189,7 +194,7 @@ class SchemaReplica:
         self._fit.add(key)
 
     def shape(self, sql: str, lent: Mapping[str, ColumnTypes]) -> pa.Schema:
-        """The Arrow types of a query's columns, as DuckDB gives them."""
+        """Return the Arrow types of a query's columns, as DuckDB gives them."""
         self._lend(lent)
         return self._con.sql(f"SELECT * FROM ({sql}) AS dpsql_shape LIMIT 0").to_arrow_table().schema
 
@@ -201,7 +206,7 @@ class SchemaReplica:
             self._lent.add(name)
 
     def put_away(self) -> None:
-        """Keeps it for another session on the same tables: to make one takes longer than most statements."""
+        """Keep this copy for a session on the same tables; making one takes longer than most statements."""
         try:
             for name in self._lent:
                 self._con.execute(f"DROP VIEW IF EXISTS {quote_name(name)}")
@@ -215,11 +220,12 @@ class SchemaReplica:
                 _SPARE.pop(next(iter(_SPARE))).close()
 
     def close(self) -> None:
+        """Close the database."""
         self._con.close()
 
 
 def _forget_replicas() -> None:
-    """DuckDB's threads do not live on in a forked process; closing an instance would wait for them."""
+    """Leave the copies open in a forked process, where closing one would wait for threads that are gone."""
     _LEFT.append(dict(_SPARE))
     _SPARE.clear()
 

@@ -1,9 +1,9 @@
-"""Spark as the engine: the exact aggregates of a plan on a cluster; mechanisms, budget and finishing stay here.
+"""Spark as the engine: the exact aggregates of a plan on a cluster; mechanisms, budget and post-processing stay here.
 
 The plan is the same value as for DuckDB. Its queries are bound against DuckDB's empty copy of the schema, which says
-what types their columns have; then they are written in Spark's SQL (:mod:`dpsql.sql.spark.writer`), where whatever has no
+what types their columns have; then they are written in Spark's SQL (:mod:`dpsql.sql.spark.writer`), where what has no
 equal is refused before it is paid. What comes back has the size of the answer (groups, bins, order statistics), and is
-brought to the types that DuckDB would have given, so no mechanism knows which engine it reads from.
+cast to the types that DuckDB would have given, so no mechanism knows which engine it reads from.
 
 Spark's own pages and event logs show how many rows each stage had. Who may read them sees exact numbers: they belong
 to the data owner.
@@ -12,31 +12,30 @@ to the data owner.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import socket
-import threading
-import uuid
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pyarrow as pa
 
-from dpsql.engine.base import find_files, fingerprint_all, fingerprint_each, raise_unless_done
-from dpsql.engine.duckdb import open_sandbox
+from dpsql.engine.base import Engine, find_files, hash_lines, raise_unless_done
 from dpsql.engine.interruptible import run_interruptibly
-from dpsql.engine.sandbox import ColumnTypes, SchemaReplica, quote_name, write_empty_query
-from dpsql.engine.spill import make_spill_directory
+from dpsql.engine.sandbox import ColumnTypes, write_empty_query
+from dpsql.engine.sources import name_view
 from dpsql.errors import BindError, PolicyError
 from dpsql.policy.model import Policy, Table
 from dpsql.sql.expressions.types import Type
 from dpsql.sql.spark.values import identifier, spark_type
 from dpsql.sql.spark.writer import spark_sql
 
-# What the translation supposes. Ours is a session of its own, so nobody else's settings change.
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
 _SETTINGS = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.caseSensitive": "false",
@@ -47,53 +46,39 @@ _SETTINGS = {
     "spark.sql.groupByOrdinal": "true",
     "spark.sql.orderByOrdinal": "true",
 }
+"""Settings that the translation relies on, made in a session of our own."""
 ROWS_PER_BATCH = 1 << 20
-"""Rows of a result that are held at once, where whoever reads it can take it in parts."""
+"""Rows of a result that are held at once, where its reader takes it in parts."""
 
 
-class SparkEngine:
-    """See :class:`dpsql.engine.base.Engine`.
+class SparkEngine(Engine):
+    """Private tables of Spark's catalog, temporary views of a session, or Parquet files.
 
     Args:
         database: a master (``"spark://host:7077"``, ``"local[2]"``), a Spark Connect address (``"sc://host"``), or a
             SparkSession, classic or Connect; it is used through a session of our own, its settings left alone.
-        policy: its sources are tables of Spark's catalog, temporary views of the session, or Parquet files.
+        policy: the owner's declaration.
         base: the folder that relative sources start from.
 
     Raises:
         PolicyError: PySpark is not installed, or the session or a source does not exist or can't be read.
     """
 
-    dialect = "duckdb"
-    lossless = False
-    room = 0
-    """Rows stay on the cluster."""
-    time_zone = _SETTINGS["spark.sql.session.timeZone"]
-
-    def __init__(self, database: Any, policy: Policy, base: Path) -> None:
-        self._policy = policy
-        self._base = base
-        self._lock = threading.RLock()
-        self._stop = threading.Event()
-        self._token = uuid.uuid4().hex
-        self._clone: SchemaReplica | None = None
+    def __init__(self, database: str | SparkSession, policy: Policy, base: Path) -> None:
         self._started = False
         self._address = database if isinstance(database, str) else "session"
-        self._given = self._start(database) if isinstance(database, str) else database
-        self._session = self._given.newSession()
+        self._given: SparkSession = self._start(database) if isinstance(database, str) else database
+        self._session: SparkSession = self._given.newSession()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # one of them is deprecated, and still decides what a text means
             for setting, value in _SETTINGS.items():
                 self._session.conf.set(setting, value)
         self._lent_globally: list[str] = []
-        self._spill = make_spill_directory(None)
-        self._scratch = open_sandbox(self._spill)
-        self._sources = {table.name: self._paths(table) for table in policy.tables.values() if table.file}
-        self._version = fingerprint_all(policy.tables.values(), self._files_of, self._token)
-        self.versions = fingerprint_each(policy.tables.values(), self._files_of, self._token)
+        self._sources = {t.name: _find_source(t, base) for t in policy.tables.values() if t.file}
+        super().__init__(policy, base)
         self._schemas = {table.name: self._open(table) for table in policy.tables.values()}
 
-    def _start(self, address: str) -> Any:
+    def _start(self, address: str) -> SparkSession:
         try:
             from pyspark.sql import SparkSession
         except ImportError:
@@ -120,188 +105,145 @@ class SparkEngine:
     # -- tables -------------------------------------------------------------------------------------------------
 
     def _open(self, table: Table) -> dict[str, str]:
-        """Makes the view that exact queries read; its columns, as DuckDB spells their types."""
+        """Make the view that exact queries read; return its columns, as DuckDB spells their types."""
         frame = self._frame(table)
         shown, columns = [], {}
         for field in frame.schema.fields:
-            name, kind = identifier(field.name), _duckdb_type(field.dataType)
-            shown.append(f"{_total(name, kind)} AS {name}")
+            name, kind = identifier(field.name), _to_duckdb_type(field.dataType)
+            shown.append(f"{_write_total(name, kind)} AS {name}")
             columns[field.name] = kind
-        frame.selectExpr(*shown).createOrReplaceTempView(_view(table))
+        frame.selectExpr(*shown).createOrReplaceTempView(name_view(table))
         return columns
 
-    def _frame(self, table: Table) -> Any:
+    def _frame(self, table: Table) -> DataFrame:
         source = table.source or table.name
         if table.file:
-            return self._files(table)
+            with contextlib.suppress(Exception):
+                return _resolve(self._session.read.parquet(*self._sources[table.name]))
+            raise PolicyError(f"the source {source} of {table.name} can't be read as parquet.")
         with contextlib.suppress(Exception):
-            return _there(self._session.table(source))
+            return _resolve(self._session.table(source))
         with contextlib.suppress(Exception):
             # A temporary view belongs to the session that was given; a global name carries it over to ours.
             shared = f"dpsql_{self._token}_{len(self._lent_globally)}"
             self._given.table(source).createGlobalTempView(shared)
             self._lent_globally.append(shared)
-            return _there(self._session.table(f"global_temp.{shared}"))
+            return _resolve(self._session.table(f"global_temp.{shared}"))
         raise PolicyError(f"the policy names {source}, which Spark does not have.")
 
-    def _files(self, table: Table) -> Any:
-        with contextlib.suppress(Exception):
-            return _there(self._session.read.parquet(*self._sources[table.name]))
-        raise PolicyError(f"the source {table.source} of {table.name} can't be read as parquet.")
-
-    def _paths(self, table: Table) -> list[str]:
-        """Files of this machine by their real names; an address of some store as it is."""
-        source = table.source or ""
-        if not source.lower().endswith(".parquet") and "://" not in source:
-            raise PolicyError(
-                f"the source {source} of {table.name} is not Parquet, which is what is read on Spark.",
-                hint="write it as Parquet, or as a table: text has no types, and two engines would read two.",
-            )
-        return [source] if "://" in source else find_files(table, self._base)
-
-    # -- the protocol -------------------------------------------------------------------------------------------
+    # -- the engine -------------------------------------------------------------------------------------------
 
     def schema(self, table: Table) -> Mapping[str, str]:
+        """Return column names and types as exact queries see them."""
         return self._schemas[table.name]
 
-    def relation(self, table: Table) -> str:
-        return ".".join(map(quote_name, _place(table)))
-
-    def public(self, table: Table) -> pa.Table:
-        """All rows of a public table."""
-        assert table.public, "only public tables are read whole"
-        return self.execute(f"SELECT * FROM {self.relation(table)}")
+    def place(self, table: Table) -> tuple[str, str, str]:
+        """Return the name of a table's view, in the catalog and schema where DuckDB has its views."""
+        return ("temp", "main", name_view(table))
 
     @property
     def dataset(self) -> str:
-        """What the data are called in the ledger: the files, or the tables' names and where Spark is."""
-        parts = [path for t in self._policy.tables.values() if t.file for path in self._sources[t.name]]
-        names = [t.source or t.name for t in self._policy.tables.values() if not t.file]
-        parts += [f"{self._address} {name}" for name in names]
-        return hashlib.sha256("\n".join(sorted(parts)).encode()).hexdigest()[:32]
+        """The name of the data in the ledger: from the files, or from the tables' names and where Spark is."""
+        tables = self.policy.tables.values()
+        parts = [path for t in tables if t.file for path in self._sources[t.name]]
+        parts += [f"{self._address} {t.source or t.name}" for t in tables if not t.file]
+        return hash_lines(sorted(parts))[:32]
 
-    def version(self) -> str:
-        """Return a text that changes with the content of this machine's files, or with the version that the policy
-        declares. Other data are taken for new in each session.
-        """
-        return self._version
-
-    def _files_of(self, table: Table) -> list[str] | None:
+    def files(self, table: Table) -> list[str] | None:
+        """Return a table's files where all are on this machine."""
         paths = self._sources.get(table.name, [])
         return paths if paths and all(os.path.isfile(path) for path in paths) else None
 
     def check(self, sql: str, lent: Mapping[str, ColumnTypes], apart: bool = False) -> None:
-        """Binds an exact query in DuckDB and in Spark, on nothing, before anything is paid.
+        """Bind an exact query in DuckDB and in Spark, on nothing, before anything is paid.
 
-        One that is run apart, over the rows of one block that are here already, is DuckDB's alone.
+        One that is run apart is DuckDB's alone.
 
         Raises:
-            BindError: one of them would refuse it whatever the data are, or the other has no equal of it.
+            BindError: one of them would refuse it whatever the data are, or Spark has no equal of it.
         """
         with self._lock:
-            self._shapes().check(sql, lent)
+            super().check(sql, lent, apart)
             if apart:
                 return
-            # Lent as they will be: in the types that Arrow gives them, which are not those of the text.
-            lend = {
-                name: self._shapes().shape(write_empty_query(columns), {}).empty_table()
+            # In the types that Arrow will give the lent relations, which are not those of the text.
+            empty = {
+                name: self.replica.shape(write_empty_query(columns), {}).empty_table()
                 for name, columns in lent.items()
             }
-            text = self._translated(sql, {name: _columns(table) for name, table in lend.items()})
+            text = self.translate(sql, {name: _list_columns(table) for name, table in empty.items()})
             message = ""
-            for name, table in lend.items():
+            for name, table in empty.items():
                 self._lend(name, table)
             try:
-                self._session.sql(text).schema  # noqa: B018 - analysed, not run
+                _resolve(self._session.sql(text))
             except Exception as error:
                 message = str(error).split("\n")[0][:200]
             self._forget(lent)
         if message:
             raise BindError("the engine can't run this.", hint=message)
 
-    def lendable(self, table: pa.Table) -> None:
-        """
+    def check_lent(self, table: pa.Table) -> None:
+        """Check that no whole number has more than 38 digits, which is what Spark has.
+
         Raises:
-            BindError: a whole number of more than 38 digits, which is what Spark has.
+            BindError: one has.
         """
         fits = False
         with contextlib.suppress(pa.ArrowInvalid):
-            _plain(table).validate(full=True)
+            _to_spark_types(table).validate(full=True)
             fits = True
         if not fits:
             raise BindError("a whole number of more than 38 digits has no equal on Spark.")
 
-    def translated(self, sql: str, lent: Mapping[str, ColumnTypes] | None = None) -> str:
-        """The query as Spark gets it."""
-        return self._translated(sql, lent or {})
-
-    def _translated(self, sql: str, lent: Mapping[str, ColumnTypes]) -> str:
-        known: dict[str, ColumnTypes] = dict(lent)
-        for table in self._policy.tables.values():
-            known[_view(table)] = list(self._schemas[table.name].items())
-        return spark_sql(sql, known)
-
-    def _shapes(self) -> SchemaReplica:
-        if self._clone is None:
-            tables = self._policy.tables.values()
-            self._clone = SchemaReplica.of((_place(t), list(self._schemas[t.name].items())) for t in tables)
-        return self._clone
+    def translate(self, sql: str, lent: Mapping[str, ColumnTypes]) -> str:
+        """Return an exact query as Spark gets it."""
+        tables = {name_view(t): list(self._schemas[t.name].items()) for t in self.policy.tables.values()}
+        return spark_sql(sql, {**lent, **tables})
 
     def execute(self, sql: str, lent: Mapping[str, pa.Table] | None = None) -> pa.Table:
-        """Runs one exact query, with public relations lent to it under their names.
+        """Run one exact query, with public relations lent to it under their names.
 
         Raises:
-            EngineError: anything failed; Spark's message, which may hold values, is dropped here.
+            EngineError: it failed; Spark's message, which may hold values, is dropped.
             KeyboardInterrupt: the user stopped it.
         """
-        tables = list(self.batches(sql, lent, None))
-        return tables[0]
+        (table,) = self._read(sql, lent or {}, None)
+        return table
 
-    def apart(self, sql: str, lent: Mapping[str, pa.Table]) -> pa.Table:
-        """Runs a query that reads lent relations only, in a DuckDB of its own: what is lent is here, and small.
-
-        Raises:
-            EngineError, KeyboardInterrupt: as for ``execute``.
-        """
-        with self._lock:
-            self._stop.clear()
-            outcome = self._scratch.run(sql, lent, self._stop, None)
-        raise_unless_done(outcome.state)
-        assert outcome.table is not None
-        return outcome.table
-
-    def batches(
-        self, sql: str, lent: Mapping[str, pa.Table] | None = None, rows: int | None = ROWS_PER_BATCH
-    ) -> Iterator[pa.Table]:
-        """The same rows in parts of about ``rows``, in no order; the whole result stays on the cluster meanwhile.
+    def batches(self, sql: str, lent: Mapping[str, pa.Table] | None = None) -> Iterator[pa.Table]:
+        """Yield the rows of an exact query a million or so at a time; the whole stays on the cluster meanwhile.
 
         Raises:
-            EngineError, KeyboardInterrupt: as for ``execute``.
+            EngineError, KeyboardInterrupt: as for :meth:`execute`.
         """
+        return self._read(sql, lent or {}, ROWS_PER_BATCH)
+
+    def _read(self, sql: str, lent: Mapping[str, pa.Table], rows: int | None) -> Iterator[pa.Table]:
         made: list[Any] = []
         with self._lock:
             self._stop.clear()
             try:
-                state, _ = self._step(lambda: self._prepare(sql, lent or {}, rows, made))
+                state, _ = self._step(lambda: self._prepare(sql, lent, rows, made))
                 for i in range(made[2] if state == "done" else 0):
-                    state, part = self._step(lambda i=i: self._slice(made, i))
+                    state, part = self._step(partial(self._slice, made, i))
                     if part is None:
                         break
                     yield part
             finally:
-                self._step(lambda: self._done(made, lent or {}))
+                self._step(lambda: self._done(made, lent))
         raise_unless_done(state)
 
-    def _step(self, work: Any) -> tuple[str, pa.Table | None]:
-        """What became of it, and its rows. Spark's message dies with this frame."""
-        outcome = run_interruptibly(work, self._session.interruptAll, self._stop)
+    def _step(self, work: Callable[[], pa.Table | None]) -> tuple[str, pa.Table | None]:
+        """Return the end of a step and its rows; Spark's message dies with this frame."""
+        outcome = run_interruptibly(work, self._session.interruptAll, self._stop, self._time_limit)
         return outcome.state, outcome.table
 
     def _prepare(self, sql: str, lent: Mapping[str, pa.Table], rows: int | None, made: list[Any]) -> pa.Table:
-        """Fills ``made`` with the frame, the columns' types as DuckDB has them, and the number of parts."""
-        columns = {name: _columns(table) for name, table in lent.items()}
-        text = self._translated(sql, columns)
-        shape = self._shapes().shape(sql, columns)
+        """Put the frame, the columns' types as DuckDB has them, and the number of parts into `made`."""
+        columns = {name: _list_columns(table) for name, table in lent.items()}
+        text = self.translate(sql, columns)
+        shape = self.replica.shape(sql, columns)
         for name, table in lent.items():
             self._lend(name, table)
         frame = self._session.sql(text)
@@ -326,43 +268,37 @@ class SparkEngine:
         return pa.table({})
 
     def _lend(self, name: str, table: pa.Table) -> None:
-        listed = ", ".join(f"{identifier(n)} {spark_type(Type.parse(kind))}" for n, kind in _columns(table))
-        self._session.createDataFrame(_plain(table), listed).createOrReplaceTempView(name)
+        listed = ", ".join(
+            f"{identifier(n)} {spark_type(Type.parse(kind))}" for n, kind in _list_columns(table)
+        )
+        self._session.createDataFrame(_to_spark_types(table), listed).createOrReplaceTempView(name)
 
-    def _forget(self, lent: Mapping[str, Any]) -> None:
-        for name in lent:
+    def _forget(self, names: Iterable[str]) -> None:
+        for name in names:
             with contextlib.suppress(Exception):
                 self._session.catalog.dropTempView(name)
 
-    def interrupt(self) -> None:
-        """Stops the running query, from any thread."""
-        self._stop.set()
-
     def close(self) -> None:
-        """Drops our views; stops Spark where this engine started it."""
+        """Drop our views; stop Spark where this engine started it."""
         with contextlib.suppress(Exception):
-            self._forget({_view(table): None for table in self._policy.tables.values()})
+            self._forget(name_view(table) for table in self.policy.tables.values())
             for name in self._lent_globally:
                 self._session.catalog.dropGlobalTempView(name)
-        self._scratch.close()
-        self._spill.close()
-        if self._clone is not None:
-            self._clone.put_away()
-            self._clone = None
+        super().close()
         if self._started:
             for session in {id(s): s for s in (self._session, self._given)}.values():
                 with contextlib.suppress(Exception):
                     session.stop()
 
 
-def _there(frame: Any) -> Any:
-    """The frame, once its columns are known: over Spark Connect, what is missing is noticed only then."""
+def _resolve(frame: DataFrame) -> DataFrame:
+    """Return a frame once its columns are known; over Spark Connect, what is missing is noticed only then."""
     frame.schema  # noqa: B018
     return frame
 
 
-def _total(name: str, kind: str) -> str:
-    """A column as exact queries read it: with values that no function of theirs fails over."""
+def _write_total(name: str, kind: str) -> str:
+    """Write a column as exact queries read it, without values that one of their functions fails over."""
     if kind == "VARCHAR":
         # People must not become one because their names differ by case or an accent.
         return f"collate({name}, 'UTF8_BINARY')"
@@ -371,20 +307,23 @@ def _total(name: str, kind: str) -> str:
         low, high = (_CALENDAR[kind].format(day) for day in ("0001-01-01", "9999-12-31"))
         return f"CASE WHEN {name} BETWEEN {low} AND {high} THEN {name} END"
     if kind.removesuffix("[]") in _CALENDAR:
-        return f"transform({name}, v -> {_total('v', kind.removesuffix('[]'))})"
+        return f"transform({name}, v -> {_write_total('v', kind.removesuffix('[]'))})"
     return name
 
 
 _CALENDAR = {"DATE": "DATE '{}'", "TIMESTAMP": "TIMESTAMP_NTZ '{} 00:00:00'"}
-"""Types whose values are missing outside the years 1 to 9999, and how a day is written in them."""
+"""Types whose values are NULL outside the years 1 to 9999, and their literals of a day."""
 
 
-def _view(table: Table) -> str:
-    return f"dpsql_source_{table.name}"
-
-
-def _place(table: Table) -> tuple[str, str, str]:
-    return ("temp", "main", _view(table))
+def _find_source(table: Table, base: Path) -> list[str]:
+    """Return files of this machine by their real names; an address of some store as it is."""
+    source = table.source or ""
+    if not source.lower().endswith(".parquet") and "://" not in source:
+        raise PolicyError(
+            f"the source {source} of {table.name} is not Parquet, which is what is read on Spark.",
+            hint="write it as Parquet, or as a table: text has no types, and two engines would read two.",
+        )
+    return [source] if "://" in source else find_files(table, base)
 
 
 _TYPES = {
@@ -394,19 +333,19 @@ _TYPES = {
 }  # fmt: skip
 
 
-def _duckdb_type(kind: Any) -> str:
-    """DuckDB's spelling of one of Spark's types; a BLOB, which no expression takes, for what it has no name for."""
+def _to_duckdb_type(kind: Any) -> str:
+    """Spell one of Spark's types as DuckDB does; what has no name there is a BLOB, which no expression takes."""
     name = str(kind.typeName())
     if name == "decimal":
         return f"DECIMAL({kind.precision},{kind.scale})"
     if name == "array":
-        return f"{_duckdb_type(kind.elementType)}[]"
+        return f"{_to_duckdb_type(kind.elementType)}[]"
     return "VARCHAR" if name in ("char", "varchar") else _TYPES.get(name, "BLOB")
 
 
-def _columns(table: pa.Table) -> list[tuple[str, str]]:
-    """Names and DuckDB types of an Arrow table."""
-    return [(field.name, _arrow_name(field.type)) for field in table.schema]
+def _list_columns(table: pa.Table) -> list[tuple[str, str]]:
+    """List names and DuckDB types of an Arrow table's columns."""
+    return [(field.name, _name_arrow_type(field.type)) for field in table.schema]
 
 
 _ARROW = {
@@ -417,7 +356,7 @@ _ARROW = {
 }  # fmt: skip
 
 
-def _arrow_name(kind: pa.DataType) -> str:
+def _name_arrow_type(kind: pa.DataType) -> str:
     if pa.types.is_decimal(kind):
         return (
             "HUGEINT"
@@ -425,9 +364,9 @@ def _arrow_name(kind: pa.DataType) -> str:
             else f"DECIMAL({kind.precision},{kind.scale})"
         )
     if pa.types.is_dictionary(kind):
-        return _arrow_name(kind.value_type)
+        return _name_arrow_type(kind.value_type)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        return f"{_arrow_name(kind.value_type)}[]"
+        return f"{_name_arrow_type(kind.value_type)}[]"
     name = _ARROW.get(str(kind))
     if name is None:
         raise BindError(f"a relation with {kind} can't be lent to Spark.")
@@ -443,27 +382,27 @@ _SIMPLE = {
 }  # fmt: skip
 
 
-def _plain_type(kind: str) -> pa.DataType:
-    """The Arrow type in which Spark takes a column of one of DuckDB's types."""
+def _to_arrow_type(kind: str) -> pa.DataType:
+    """Return the Arrow type in which Spark takes a column of one of DuckDB's types."""
     typed = Type.parse(kind)
     spark_type(typed)
     if typed.kind == "DECIMAL":
         return pa.decimal128(sum(typed.digits), typed.digits[1])
     if typed.element is not None:
-        return pa.list_(_plain_type(typed.element.sql))
+        return pa.list_(_to_arrow_type(typed.element.sql))
     return _SIMPLE[typed.sql]
 
 
-def _plain(table: pa.Table) -> pa.Table:
-    """The same rows in types that Spark takes."""
+def _to_spark_types(table: pa.Table) -> pa.Table:
+    """Cast rows to types that Spark takes."""
     columns = {}
     for field in table.schema:
-        column = table.column(field.name).cast(_plain_type(_arrow_name(field.type)))
+        column = table.column(field.name).cast(_to_arrow_type(_name_arrow_type(field.type)))
         columns[field.name] = column if column.num_chunks else pa.array([], column.type)
     return pa.table(columns)
 
 
 def cast_to_schema(table: pa.Table, shape: pa.Schema) -> pa.Table:
-    """Spark's rows in the types that DuckDB would have given."""
+    """Cast Spark's rows to the types that DuckDB would have given."""
     columns = [table.column(i).cast(field.type) for i, field in enumerate(shape)]
     return pa.table(columns, names=shape.names)

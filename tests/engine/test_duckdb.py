@@ -47,7 +47,7 @@ def file(tmp_path: Path, data: pa.Table) -> Path:
 
 
 def count(engine: DuckDBEngine, name: str = "visits") -> int:
-    table = engine._policy.tables[name]
+    table = engine.policy.tables[name]
     return int(engine.execute(f"SELECT COUNT(*) AS n FROM {engine.relation(table)}")["n"][0].as_py())
 
 
@@ -55,7 +55,7 @@ class TestOpening:
     def test_a_file(self, file: Path) -> None:
         engine = DuckDBEngine(str(file), policy(visits()), file.parent)
         assert count(engine) == 3
-        assert dict(engine.schema(engine._policy.tables["visits"])) == {
+        assert dict(engine.schema(engine.policy.tables["visits"])) == {
             "person": "BIGINT",
             "amount": "DOUBLE",
             "note": "VARCHAR",

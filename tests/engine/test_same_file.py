@@ -249,7 +249,7 @@ def test_without_a_state_directory_digests_are_computed(
 
 
 def test_a_declared_version_alone_counts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dpsql.engine.base import fingerprint_all
+    from dpsql.engine.base import fingerprint_data
 
     class Table:
         name, version = "visits", "2024-05"
@@ -257,10 +257,10 @@ def test_a_declared_version_alone_counts(folder: Path, monkeypatch: pytest.Monke
     def never(table: object) -> list[str]:
         raise AssertionError("a declared version stands for the content")
 
-    declared = fingerprint_all([Table()], never, "token")  # type: ignore[list-item]
-    assert declared == fingerprint_all([Table()], never, "another token")  # type: ignore[list-item]
+    declared = fingerprint_data([Table()], never, "token")[1]  # type: ignore[list-item]
+    assert declared == fingerprint_data([Table()], never, "another token")[1]  # type: ignore[list-item]
     Table.version = "2024-06"
-    assert declared != fingerprint_all([Table()], never, "token")  # type: ignore[list-item]
+    assert declared != fingerprint_data([Table()], never, "token")[1]  # type: ignore[list-item]
 
 
 def test_data_in_no_file_are_new_in_each_session(folder: Path) -> None:

@@ -309,7 +309,7 @@ def test_expressions_over_nasty_values(engine: Engine, start: int, nasty_values:
 @pytest.mark.parametrize(("engine", "by"), across(["", "ok"], bool), indirect=["engine"])
 def test_aggregates_of_nasty_values(engine: Engine, by: str, nasty_values: tuple[Both, Names]) -> None:
     both, _ = nasty_values
-    table = both.there.relation(both.here._policy.tables["t"])
+    table = both.there.relation(both.here.policy.tables["t"])
     items = ", ".join(f"{text} AS v{i}" for i, text in enumerate(AGGREGATES))
     query = f"SELECT {items} FROM {table} AS t"
     if by:

@@ -211,7 +211,7 @@ def test_schema_and_bindings(pair: Pair) -> None:
     with pytest.raises(BindError):
         engine.check(f"SELECT hidden FROM {table}", {})
     with pytest.raises(BindError, match="there is no relation"):
-        engine.translated("SELECT * FROM hidden")
+        engine.translate("SELECT * FROM hidden", {})
     assert (
         engine.version() != SparkEngine(engine._given, SPENT, Path()).version()
     )  # tables: new in each session

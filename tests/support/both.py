@@ -87,7 +87,7 @@ class Both:
 
     def ours(self, sql: str) -> str:
         """The same query with DuckDB's names of the tables."""
-        for table in self.here._policy.tables.values():
+        for table in self.here.policy.tables.values():
             sql = sql.replace(self.there.relation(table), self.here.relation(table))
         return sql
 

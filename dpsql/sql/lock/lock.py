@@ -84,7 +84,7 @@ class Lock:
         relations = {
             name: Lent(frozenset(columns), unique=ORD if ORD in columns else None) for name, columns in lent.items()
         }  # fmt: skip
-        macros: frozenset[str] = getattr(self.catalog.engine, "macros", frozenset())
+        macros = self.catalog.engine.macros
         return Known(self._tables, relations, macros=macros)
 
     def _path(self, table: Table) -> tuple[str, ...]:
