@@ -40,7 +40,8 @@ _SETTINGS = {
     "error_on_division_by_zero": "false",
     "ieee_floating_point_ops": "true",
     "preserve_insertion_order": "false",
-    "perfect_ht_threshold": "22",
+    # Bits of a table with a place for each key between the least and the greatest, which one unit may have: some 10 MiB.
+    "perfect_ht_threshold": "17",
     "streaming_buffer_size": "'16MB'",  # a column that is counted here comes twice as fast as through the usual one
 }
 RESOURCES = ("memory_limit", "max_memory", "threads", "temp_directory", "max_temp_directory_size")
