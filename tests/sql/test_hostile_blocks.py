@@ -178,7 +178,8 @@ def test_rows_of_one_unit_that_meet_in_a_block_are_bounded(name: str) -> None:
             said = [line for line in plan.limits if "meet in a block" in line]
             source = plan.blocks[0].operator.source  # type: ignore[attr-defined]
             read = [
-                con.execute(rows.query.replace("$salt", "7")).fetchall() for rows in getattr(source, "rows", ())
+                con.execute(rows.query.replace("$salt", "7")).fetchall()
+                for rows in getattr(source, "rows", ())
             ]
             assert session.sql(text).shape == (1, 1)
     if sides < 2:
