@@ -1,4 +1,4 @@
-"""For every test: the register of ledgers is a throwaway one, also in the processes that a test starts; DuckDB has one thread."""
+"""For every test: a throwaway register of ledgers, also in the processes it starts; one thread for DuckDB; 110 columns."""
 
 from __future__ import annotations
 
@@ -23,6 +23,12 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 def state_apart(tmp_path_factory: pytest.TempPathFactory) -> None:
     patch = pytest.MonkeyPatch()
     patch.setenv("DPSQL_STATE", str(tmp_path_factory.mktemp("state")))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def width_of_no_terminal() -> None:
+    """Captions are folded to the terminal's width: that of whoever runs the tests must not decide."""
+    pytest.MonkeyPatch().setenv("COLUMNS", "110")
 
 
 # A table of fewer than 122,880 rows is read by one thread anyway: others cost a fifth of the time, and more where the cores

@@ -35,7 +35,8 @@ SETTINGS = {
     "error_on_division_by_zero": "false",
     "ieee_floating_point_ops": "true",
     "preserve_insertion_order": "false",
-    "perfect_ht_threshold": "22",
+    # Bits of a table with a place for each key between the least and the greatest, which one unit may have: some 10 MiB.
+    "perfect_ht_threshold": "17",
     "streaming_buffer_size": "'16MB'",  # a column that is counted in Python comes twice as fast
 }
 """Settings that plans rely on where a version of DuckDB knows them; others are left out there."""

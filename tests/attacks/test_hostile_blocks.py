@@ -23,6 +23,7 @@ from dpsql.mechanisms.subsample.blocks import BlockQueries, PythonBlocks
 from dpsql.mechanisms.subsample.subsample import BlockMean, BlockMedian, Range, WinsorizedMean
 from dpsql.mechanisms.subsample.votes import FeatureVotes, NoisyMode, StableMode
 from dpsql.noise.entropy import Entropy
+from dpsql.sql.relations.limits import SORTED_ROWS, share
 from tests.support import inside
 
 POLICY = """
@@ -149,6 +150,45 @@ def test_time_is_limited_by_the_owner(con: duckdb.DuckDBPyConnection) -> None:
         assert value == pytest.approx(4.5, abs=0.1) and time.monotonic() - began < 60
         assert spent(session) == 1e6
         assert session.sql(ONE_BY_ONE.format("x")).shape == (1, 1)
+
+
+# --- what one unit can make a block do
+
+MEETING = {
+    "unlinked": ("SELECT a.x FROM t AS a, t AS b, t AS c WHERE a.x < b.x AND b.x < c.x", 3),
+    "a subquery": ("SELECT x FROM t AS a WHERE (SELECT COUNT(*) FROM t AS b WHERE b.x < a.x) > 3", 2),
+    "a CTE twice": ("WITH c AS (SELECT x FROM t) SELECT a.x FROM c AS a JOIN c AS b ON a.x < b.x", 2),
+    "a CTE of two": ("WITH c AS (SELECT a.x FROM t AS a, t AS b) SELECT a.x FROM c AS a, c AS b", 4),
+    "a window": ("SELECT x, ROW_NUMBER() OVER (ORDER BY x) AS v FROM t", 1),
+    "one after another": ("SELECT x FROM t UNION SELECT x FROM t", 1),
+    "public rows": ("SELECT x FROM t, named", 0),
+}
+
+
+@pytest.mark.parametrize("name", MEETING)
+def test_rows_of_one_unit_that_meet_in_a_block_are_bounded(name: str) -> None:
+    """However many rows a person has, and though the join is not on the unit."""
+    query, sides = MEETING[name]
+    text = f"SELECT WITH SUBSAMPLE OPTIONS (blocks = 4, bounds = (0, 9)) COUNT(*) AS v FROM ({query}) AS r"
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE t AS SELECT i % 300 AS u, i % 101 AS x FROM range(600) r(i)")
+        con.execute("INSERT INTO t SELECT 4242, i % 101 FROM range(3000) r(i)")
+        con.execute("CREATE TABLE named AS SELECT 'a' AS site")
+        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
+            plan = inside.bind(session, text)
+            said = [line for line in plan.limits if "meet in a block" in line]
+            source = plan.blocks[0].operator.source  # type: ignore[attr-defined]
+            read = [
+                con.execute(rows.query.replace("$salt", "7")).fetchall()
+                for rows in getattr(source, "rows", ())
+            ]
+            assert session.sql(text).shape == (1, 1)
+    if sides < 2:
+        assert not said and all(len(rows) == 3600 for rows in read)
+    else:
+        most = share(SORTED_ROWS, sides)
+        assert f"{most:,} of each table's count" in said[0] and len(said) == 1
+        assert read and all(len(rows) == 600 + most for rows in read)
 
 
 # --- registered functions

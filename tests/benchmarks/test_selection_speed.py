@@ -206,7 +206,7 @@ BEHIND = {name: 20 if "64" in name or "cents" in name else 10 for name in CASES 
 @pytest.fixture(scope="module")
 def bids() -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect() as con:
-        con.execute("SET perfect_ht_threshold = 22")  # as the engine sets it, for both sides
+        con.execute("SET perfect_ht_threshold = 17")  # as the engine sets it, for both sides
         con.execute(
             f"""CREATE TABLE bids AS SELECT (random() + random()) * 500 AS amount,
             (random() * 1000000)::INTEGER AS age, (random() * 1000000)::BIGINT AS price,

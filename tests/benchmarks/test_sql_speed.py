@@ -44,7 +44,7 @@ max_rows = 20
 @pytest.fixture(scope="module")
 def visits() -> Iterator[tuple[duckdb.DuckDBPyConnection, dpsql.Session]]:
     with duckdb.connect() as con:
-        con.execute("SET perfect_ht_threshold = 22")  # as the engine sets it, for both sides
+        con.execute("SET perfect_ht_threshold = 17")  # as the engine sets it, for both sides
         con.execute(
             f"""CREATE TABLE visits AS SELECT (random() * random() * {UNITS})::BIGINT AS user_id,
             (random() * 10)::BIGINT % 10 AS c10, (random() * 100000)::BIGINT AS c100k,

@@ -6,10 +6,8 @@ import dataclasses
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pytest
@@ -17,6 +15,7 @@ import pytest
 import dpsql
 from dpsql.sql.parse.statements import canonical, parse
 from tests.support import inside
+from tests.support.case_files import Case, read_cases
 
 CORPORA = Path(__file__).resolve().parents[2] / "grammar" / "corpora"
 WRITE = os.environ.get("DPSQL_CORPORA") == "write"
@@ -34,33 +33,11 @@ POLICIES = {
 }
 
 
-@dataclass
-class Case:
-    path: Path
-    index: int
-    keys: dict[str, str]
-    text: str
-    expected: str
-
-    @property
-    def params(self) -> dict[str, Any] | None:
-        return json.loads(self.keys["params"]) if "params" in self.keys else None
-
-    def __str__(self) -> str:
-        return f"{self.path.stem}: {self.keys.get('case', self.index)}"
-
-
 def read(path: Path) -> Iterator[Case]:
-    for index, chunk in enumerate(path.read_text(encoding="utf-8").split("\n====\n")):
-        head, rule, expected = chunk.strip("\n").partition("\n----")
-        lines = head.split("\n")
-        keys = {}
-        while lines and lines[0].startswith("-- ") and lines[0][3:].partition(":")[0] in KEYS:
-            key, _, value = lines.pop(0)[3:].partition(":")
-            keys[key] = value.strip()
-        assert "case" in keys, f"{path}: case {index + 1} has no title"
-        assert rule or WRITE, f"{path}: {keys['case']} expects nothing"
-        yield Case(path, index, keys, "\n".join(lines), expected.strip("\n"))
+    for case in read_cases(path, KEYS):
+        assert "case" in case.keys, f"{path}: case {case.index + 1} has no title"
+        assert case.ruled or WRITE, f"{path}: {case.keys['case']} expects nothing"
+        yield case
 
 
 def cases(folder: str) -> list[Case]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import sys
 import threading
 import time
 import traceback
@@ -114,19 +115,60 @@ def test_the_check_finds_a_store_that_pays_later(path: Path, tmp_path: Path) -> 
 
 
 def test_a_kill_while_the_ledger_is_made(path: Path, tmp_path: Path) -> None:
-    """There is a whole ledger or none, never half of one."""
+    """There is a whole ledger or none, never half of one.
+
+    The delay is halved after a ledger that was made in time and doubled after one that was not, so on a machine of any speed
+    the kills fall around the moment that counts.
+    """
     chance = random.Random()
-    made = 0
-    for i in range(12):
+    delay, outcomes = 0.01, []
+    for i in range(200):
+        if i >= 12 and len(set(outcomes)) == 2:
+            break
         target = tmp_path / f"{i}.ledger"
         child = in_child(lambda target=target: Ledger.open(target, policy_of(), "d").close())  # type: ignore[misc]
-        time.sleep(chance.uniform(0, 0.03))
+        time.sleep(delay * chance.uniform(0.5, 1.5))
         os.kill(child, signal.SIGKILL)
         wait(child)
-        made += target.exists()
+        outcomes.append(target.exists())
+        delay *= 0.5 if outcomes[-1] else 2
         with Ledger.open(target, policy_of(), "d") as ledger:
             assert ledger.reserve(SMALL, "q").statement_id == 1
-    assert made < 12
+    assert set(outcomes) == {True, False}
+
+
+def make_and_die(path: Path, at: int, counted: Path) -> None:
+    """Makes a ledger, and is killed when it calls or returns for the ``at``-th time; else tells how often it did."""
+    policy = policy_of()
+    seen = 0
+
+    def count(*_: object) -> None:
+        nonlocal seen
+        seen += 1
+        if seen == at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.setprofile(count)
+    Ledger.open(path, policy, "d").close()
+    sys.setprofile(None)
+    counted.write_text(str(seen))
+
+
+def test_a_kill_at_any_step_of_making_the_ledger(tmp_path: Path) -> None:
+    counted = tmp_path / "counted"
+    assert wait(in_child(lambda: make_and_die(tmp_path / "whole", 0, counted))) == 0
+    steps = int(counted.read_text())
+    made = []
+    for i, at in enumerate([*range(1, steps, steps // 30), steps - 10]):
+        target = tmp_path / f"{i}.ledger"
+        assert (
+            wait(in_child(lambda target=target, at=at: make_and_die(target, at, counted))) == -signal.SIGKILL
+        )  # type: ignore[misc]
+        made.append(target.exists())
+        with Ledger.open(target, policy_of(), "d") as ledger:
+            assert ledger.reserve(SMALL, "q").statement_id == 1
+    assert not made[0] and made[-1]
+    assert made == sorted(made)
 
 
 # -- races ------------------------------------------------------------------------------------

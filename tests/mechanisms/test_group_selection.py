@@ -204,9 +204,9 @@ def test_huge_losses_end() -> None:
 def test_a_million_groups_take_moments() -> None:
     counts = np.random.default_rng(3).geometric(0.05, 1_000_000)
     selection = GroupSelection("u", Fraction(1), Fraction(1, 10**12), 5)
-    start = time.perf_counter()
+    start = time.process_time()
     chosen = selection.keep(counts, Entropy())
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
     assert 0 < chosen.sum() < len(counts)
     assert counts[chosen].min() > 1
 

@@ -10,7 +10,8 @@ from dpsql.notebook import progress
 from dpsql.notebook.progress import Progress
 
 
-def test_quick_work_shows_nothing() -> None:
+def test_quick_work_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "PATIENCE", 60)  # the machine may be busy
     shown: list[str] = []
     with Progress(shown.append):
         time.sleep(0.05)
@@ -21,7 +22,9 @@ def test_slow_work_shows_a_line_and_wipes_it(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(progress, "PATIENCE", 0.02)
     shown: list[str] = []
     with pytest.raises(ZeroDivisionError), Progress(shown.append, every=0.02):
-        time.sleep(0.3)
+        end = time.monotonic() + 60
+        while len(shown) < 2 and time.monotonic() < end:
+            time.sleep(0.02)
         raise ZeroDivisionError
     assert len(shown) >= 2 and shown[0].startswith("running for") and shown[-1] == ""
     assert all("charge" in line for line in shown[:-1])

@@ -27,6 +27,16 @@ def test_numbers_with_intervals_are_rounded_to_what_the_noise_allows() -> None:
     ]
 
 
+@pytest.mark.parametrize(("columns", "lines"), [("110", 1), ("80", 2), ("20", 2)])
+def test_the_caption_is_folded_to_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, columns: str, lines: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    parts = ["the interval is for the noise, not for clamping"]
+    result = Result(pa.table({"n": [1]}), cost_line="cost ε=0.1 · ε=0.8 of ε=1 left", notes=parts)
+    assert len(repr(result).splitlines()) == 2 + lines
+
+
 def test_a_comparison_has_no_interval_and_says_what_it_is() -> None:
     note = "a noisy comparison: near 100 it can be wrong either way"
     result = Result(pa.table({"busy": [True]}), cost_line="cost ε=0.1", notes=[note])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
@@ -17,6 +16,7 @@ import sqlglot
 from sqlglot import exp
 
 import dpsql
+from tests import case_files
 
 HERE = Path(__file__).parents[1] / "peers"
 WRITE = os.environ.get("DPSQL_PEERS") == "write"
@@ -35,38 +35,25 @@ default_delta = 1e-9
 
 
 @dataclass
-class Case:
+class Case(case_files.Case):
     """One statement of a suite: where it stands there, and what must come of it here."""
-
-    path: Path
-    index: int
-    keys: dict[str, str]
-    text: str
-    verdict: str
 
     @property
     def suite(self) -> str:
         return self.path.stem
 
     @property
-    def params(self) -> dict[str, Any] | None:
-        return json.loads(self.keys["params"]) if "params" in self.keys else None
-
-    def __str__(self) -> str:
-        return f"{self.suite}: {self.keys['case']}"
+    def verdict(self) -> str:
+        return self.expected
 
 
 def read(path: Path) -> Iterator[Case]:
-    for index, chunk in enumerate(path.read_text(encoding="utf-8").split("\n====\n")):
-        head, rule, verdict = chunk.strip("\n").partition("\n----")
-        lines = head.split("\n")
-        keys: dict[str, str] = {}
-        while lines and lines[0].startswith("-- ") and lines[0][3:].partition(":")[0] in KEYS:
-            key, _, value = lines.pop(0)[3:].partition(":")
-            keys[key] = f"{keys[key]} {value.strip()}" if key in keys else value.strip()
-        assert {"case", "from"} <= set(keys), f"{path.name}: case {index + 1} has no title or no provenance"
-        assert rule or WRITE, f"{path.name}: {keys['case']} has no verdict"
-        yield Case(path, index, keys, "\n".join(lines), verdict.strip("\n"))
+    for case in case_files.read_cases(path, KEYS):
+        assert {"case", "from"} <= set(case.keys), (
+            f"{path.name}: case {case.index + 1} has no title or no provenance"
+        )
+        assert case.ruled or WRITE, f"{path.name}: {case.keys['case']} has no verdict"
+        yield Case(**vars(case))
 
 
 def suites() -> list[Path]:

@@ -6,7 +6,11 @@ import duckdb
 
 import dpsql
 
-POLICY = """
+COLUMNS_OF_T = """k = { values = ["a", "b", "c"] }
+x = { bounds = [-2, 5] }
+n = { bounds = [1, 7] }"""
+"""What is declared of the columns that every file's table of numbers has."""
+POLICY = f"""
 [budget]
 epsilon = 1000
 delta = 1e-3
@@ -19,25 +23,21 @@ privacy_unit = "unit"
 max_rows = 2
 max_groups = 2
 [tables.t.columns]
-k = { values = ["a", "b", "c"] }
-x = { bounds = [-2, 5] }
-n = { bounds = [1, 7] }
-d = { bounds = [-1.5, 2] }
+{COLUMNS_OF_T}
+d = {{ bounds = [-1.5, 2] }}
 
 [tables.s]
 privacy_unit = "unit"
 max_rows = 2
 max_groups = 2
 [tables.s.columns]
-y = { bounds = [0, 3] }
+y = {{ bounds = [0, 3] }}
 
 [tables.r]
 privacy_unit = "ROW"
 [tables.r.columns]
-k = { values = ["a", "b", "c"] }
-x = { bounds = [-2, 5] }
-n = { bounds = [1, 7] }
-d = { bounds = [-1.5, 2] }
+{COLUMNS_OF_T}
+d = {{ bounds = [-1.5, 2] }}
 
 [tables.g]
 public = true

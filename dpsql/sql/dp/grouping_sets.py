@@ -12,7 +12,7 @@ is what one block would cost whose unit touches the groups of all of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations, product
 from typing import TYPE_CHECKING
@@ -23,6 +23,7 @@ from dpsql.errors import BindError
 from dpsql.mechanisms.additive import Aggregation, Count, Sum
 from dpsql.mechanisms.composite import Together
 from dpsql.mechanisms.consistency import SENTENCE, Adding, Cells, Consistent
+from dpsql.sql.dp.aggregates import TABLE
 from dpsql.sql.dp.build_operator import within_limit
 from dpsql.sql.normalize import fresh_names, label_of_item
 from dpsql.sql.parse.dialect import span_of, to_sql, without_modes
@@ -179,6 +180,37 @@ def _sets_of(node: exp.Expr) -> Iterator[tuple[exp.Expr, ...]]:
         yield (node,)
 
 
+@dataclass(frozen=True)
+class Key:
+    """One key of a grouping set: an expression over rows, or the item whose name or place was written.
+
+    Two items that are equal are two keys, as for DuckDB: ``SELECT w AS a, w AS b ... ROLLUP (a, b)``.
+    """
+
+    node: exp.Expr
+    item: int | None = None
+
+    @property
+    def identity(self) -> int | str:
+        """What tells it from other keys."""
+        return self.node.sql() if self.item is None else self.item
+
+
+def _key(node: exp.Expr, select: exp.Select, names: Names, places: bool = True) -> Key:
+    """Return what a node stands for; ``places`` are items by number. A column of the rows goes before an item's name."""
+    items = select.expressions
+    if places and isinstance(node, exp.Literal) and node.name.isdigit() and not node.is_string:
+        if 0 < int(node.name) <= len(items):
+            return Key(items[int(node.name) - 1].unalias().copy(), int(node.name) - 1)
+        raise BindError("GROUP BY counts the columns of the SELECT from 1.", span=span_of(node))
+    if isinstance(node, exp.Column) and not node.table and names.known(node) is None:
+        named = {fold(item.alias): i for i, item in enumerate(items) if isinstance(item, exp.Alias)}
+        place = named.get(fold(node.name))
+        if place is not None:
+            return Key(items[place].unalias().copy(), place)
+    return Key(node)
+
+
 def bind_sets(
     binder: Binder, select: exp.Select, options: Options | None, env: Env,
     block_of: Callable[[exp.Select, Options, Env], Block], names: Names,
@@ -194,7 +226,7 @@ def bind_sets(
     spell_alike(select, names)
     group = select.args["group"]
     sets = [
-        tuple(m for part in chosen for m in part)
+        tuple(_key(m, select, names) for part in chosen for m in part)
         for chosen in product(*(list(_sets_of(n)) for n in _elements(group)))
     ]
     if len(sets) > MOST:
@@ -202,15 +234,15 @@ def bind_sets(
             f"these are {len(sets)} grouping sets; at most {MOST} are answered at once.", span=span_of(group)
         )
     shared = _shares(binder, options, len(sets), select)
-    everything = list({m.sql(): m for chosen in sets for m in chosen}.values())
+    everything = list({key.identity: key for chosen in sets for key in chosen}.values())
     windows = lift_windows(select, binder)
     sorts = sort_items(select, binder, {fold(select.expressions[i].alias) for i in windows})
     asked, hidden = len(written), select.expressions[len(written) :]
     labels = fresh_names([*written, *(item.alias for item in hidden)])
     for place, node in sorts:
         node.set("this", column(labels[place]))
-    parts = [_part(select, chosen, everything) for chosen in sets]
-    within = _resolved(select, everything) if options.get("consistent") else []
+    parts = [_part(select, chosen, everything, names) for chosen in sets]
+    within = [key.node for key in everything] if options.get("consistent") else []
     blocks = []
     for part in parts:
         part.meta["dpsql_within"] = within
@@ -231,23 +263,6 @@ def bind_sets(
     ]
     select.set("expressions", shown if hidden or windows else [exp.Star()])
     select.set("from_", exp.From(this=union.subquery("sets", copy=False)))
-
-
-def _resolved(select: exp.Select, nodes: list[exp.Expr]) -> list[exp.Expr]:
-    """The keys as expressions over rows: what their names or places in the SELECT stand for."""
-    aliases = {fold(item.alias): item.this for item in select.expressions if isinstance(item, exp.Alias)}
-    out = []
-    for node in nodes:
-        if (
-            isinstance(node, exp.Literal)
-            and node.name.isdigit()
-            and 0 < int(node.name) <= len(select.expressions)
-        ):
-            node = select.expressions[int(node.name) - 1].unalias()
-        elif isinstance(node, exp.Column) and not node.table:
-            node = aliases.get(fold(node.name), node)
-        out.append(node.copy())
-    return out
 
 
 def _adjust(binder: Binder, options: Options, blocks: list[Block], within: list[exp.Expr]) -> None:
@@ -305,39 +320,80 @@ def _shares(binder: Binder, options: Options, count: int, select: exp.Select) ->
     return replace(options, values=values)
 
 
-def _part(select: exp.Select, chosen: tuple[exp.Expr, ...], everything: list[exp.Expr]) -> exp.Select:
-    """The SELECT grouped by one set, with NULL for the keys that it does not group by."""
+def _part(select: exp.Select, chosen: tuple[Key, ...], everything: list[Key], names: Names) -> exp.Select:
+    """Return the SELECT grouped by one set, with NULL for the keys that it does not group by."""
     part = select.copy()
     for key in ("order", "limit", "offset", "qualify", "distinct"):
         part.set(key, None)
-    part.set("group", exp.Group(expressions=[m.copy() for m in chosen]) if chosen else None)
-    kept = [m.sql() for m in chosen]
-    aliases = {fold(item.alias): item.this for item in select.expressions if isinstance(item, exp.Alias)}
-    left_out = [m for m in everything if m.sql() not in kept]
-    kept += [
-        aliases[fold(m.name)].sql() for m in chosen if isinstance(m, exp.Column) and fold(m.name) in aliases
-    ]
-    left_out += [
-        aliases[fold(m.name)] for m in left_out if isinstance(m, exp.Column) and fold(m.name) in aliases
-    ]
-    for item in list(part.expressions):
-        if isinstance(item, exp.Grouping | exp.GroupingId):
-            item.replace(exp.alias_(item.copy(), to_sql(item), quoted=True))
-        elif any(item == m for m in left_out):
+    one = _Set(select, frozenset(key.identity for key in chosen), everything, names)
+    grouped = list({key.node.sql(): key.node.copy() for key in chosen}.values())
+    part.set("group", exp.Group(expressions=grouped) if grouped else None)
+    for i, item in enumerate(list(part.expressions)):
+        if one.lacks_item(i):
             item.replace(exp.alias_(exp.Null(), item.alias_or_name, quoted=True))
-    for clause in [*part.expressions, *([part.args["having"]] if part.args.get("having") else [])]:
-        _without(clause, left_out, kept)
+        elif not one.is_key(i):
+            made = one.without(item)
+            if isinstance(item, exp.Grouping | exp.GroupingId):
+                made = exp.alias_(made, to_sql(item), quoted=True)
+            elif isinstance(item, exp.Column) and made is not item:
+                made = exp.alias_(made, item.alias_or_name, quoted=True)
+            if made is not item:
+                item.replace(made)
+    if part.args.get("having"):
+        part.args["having"].set("this", one.without(part.args["having"].this))
     return part
 
 
-def _without(node: exp.Expr, left_out: list[exp.Expr], kept: list[str]) -> None:
-    for child in list(node.iter_expressions()):
-        if isinstance(child, exp.Grouping | exp.GroupingId):
-            bits = "".join("0" if item.sql() in kept else "1" for item in child.expressions)
-            child.replace(exp.Literal.number(int(bits, 2)))
-        elif call_of(child) is not None and isinstance(child, exp.AggFunc):
-            continue
-        elif any(child == m for m in left_out):
-            child.replace(exp.Null())
-        else:
-            _without(child, left_out, kept)
+class _Set:
+    """One grouping set: which keys it has, and what stands for those that it has not."""
+
+    def __init__(
+        self, select: exp.Select, chosen: frozenset[int | str], everything: list[Key], names: Names
+    ) -> None:
+        self.select, self.chosen, self.names = select, chosen, names
+        self.items = {key.item for key in everything if key.item is not None}
+        spelled: dict[str, list[Key]] = {}
+        for key in everything:
+            spelled.setdefault(key.node.sql(), []).append(key)
+        # What is a key as it is spelled stands for itself; else it is that of the items that are equal to it.
+        self.present = {
+            text: any(key.identity in chosen for key in [k for k in keys if k.item is None] or keys)
+            for text, keys in spelled.items()
+        }
+
+    def is_key(self, place: int) -> bool:
+        """Return whether some set groups by this item's name or place."""
+        return place in self.items
+
+    def lacks_item(self, place: int) -> bool:
+        """Return whether an item is a key of others only."""
+        return place in self.items and place not in self.chosen
+
+    def has(self, node: exp.Expr) -> bool | None:
+        """Return whether the set groups by a node; None where none does."""
+        key = _key(node, self.select, self.names, places=False)
+        if key.item is not None and key.item in self.items:
+            return key.item in self.chosen
+        return self.present.get(node.sql())
+
+    def without(self, node: exp.Expr) -> exp.Expr:
+        """Return the node with NULL for what the set does not group by; aggregates see the rows as they are."""
+        if isinstance(node, exp.Grouping | exp.GroupingId):
+            return self._bits(node)
+        call = call_of(node)
+        if call is not None and (isinstance(node, exp.AggFunc) or call.name in TABLE):
+            return node
+        if self.has(node) is False:
+            return exp.Null()
+        for child in list(node.iter_expressions()):
+            made = self.without(child)
+            if made is not child:
+                child.replace(made)
+        return node
+
+    def _bits(self, node: exp.Expr) -> exp.Expr:
+        found = [self.has(item) for item in node.expressions]
+        if None in found:
+            item = node.expressions[found.index(None)]
+            raise BindError(f"{to_sql(item)} is not in GROUP BY.", span=span_of(item) or span_of(node))
+        return exp.Literal.number(int("".join("0" if there else "1" for there in found), 2))

@@ -427,11 +427,18 @@ def _mark_calls(tree: exp.Expr, tokens: list[Token]) -> None:
             if i is not None and _is_open(tokens, i + 1):
                 node.meta["close"] = tokens[_closing(tokens, i + 1)].end
                 node.meta["called"] = tokens[i].text.lower()
-    for kind in (exp.CurrentDate, exp.CurrentTime, exp.CurrentTimestamp):  # words that are calls
-        words = [token for token in tokens if token.text.lower() == kind.sql_name().lower()]
-        for node, word in zip(tree.find_all(kind, bfs=False), words, strict=False):
-            node.meta.setdefault("start", word.start)
-            node.meta.setdefault("end", word.end)
+    bare: dict[str, list[exp.Func]] = {}  # words that are calls: current_date, localtimestamp
+    for node in tree.find_all(exp.Func, bfs=False):
+        if "start" not in node.meta and not any(node.args.values()):
+            bare.setdefault(node.sql_name().lower(), []).append(node)
+    for name, nodes in bare.items():
+        words = [
+            token for i, token in enumerate(tokens)
+            if token.text.lower() == name and not _is_open(tokens, i + 1)
+            and token.token_type not in (TokenType.IDENTIFIER, TokenType.STRING)
+        ]  # fmt: skip
+        for node, word in zip(nodes, words, strict=False):
+            node.meta.update(start=word.start, end=word.end)
 
 
 def without_modes(node: exp.Expr) -> exp.Expr:

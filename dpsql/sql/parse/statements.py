@@ -220,6 +220,10 @@ def _declare(tokens: list[Token], text: str, params: Mapping[str, Any], span: Sp
     if options < len(tokens):  # reuse the mode clause: SELECT WITH ABOVE_THRESHOLD OPTIONS (...) threshold
         clause = [clause[0], _like(head, TokenType.WITH, "WITH"), head, *tokens[options:], *tokens[3:options]]
     tree = bind_parameters(parse_tokens(clause, text), params, text)
+    given = {key for key, value in tree.args.items() if value}
+    if not isinstance(tree, exp.Select) or given != {"expressions"}:  # arguments in parentheses, or a clause
+        place = (tokens[3].start, tokens[-1].end + 1)
+        raise ParseError("DECLARE takes one threshold, and OPTIONS.", span=place, hint=usage, text=text)
     return Statement("declare", text, span, tree=tree, name=name)
 
 

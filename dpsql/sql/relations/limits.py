@@ -2,10 +2,10 @@
 
 A row meets at most ``max_fan_out`` public rows, or the statement is refused at binding: how many rows share a join key is
 counted in the public tables, which are nobody's. Where a unit's own rows meet one another (joins of private tables,
-correlated subqueries), each side is cut to a public number of the unit's rows, chosen by a secret hash of the row, so
-that no more than ``max_unit_rows`` pairs come of one unit, and fewer where these are sorted or held. Rows that the frame
-of a window passes over are cut alike. The cut looks at the unit's own rows only, and mentions of one table in one query
-are cut alike. A unit below the number loses nothing.
+correlated subqueries) or several public rows, each side is cut to a public number of the unit's rows, chosen by a
+secret hash of the row, so that no more than ``max_unit_rows`` pairs come of one unit, and fewer where these are sorted or
+held. Rows that the frame of a window passes over are cut alike. The cut looks at the unit's own rows only, and mentions
+of one table in one query are cut alike. A unit below the number loses nothing.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ SORTED_CHARACTERS = 2**25
 """Characters of texts in rows that come of one unit where its rows meet and are then sorted or held."""
 FRAMED_ROWS = 25_000
 """Rows of one unit that the frames of windows pass over: the engine takes some microseconds for each."""
+_UNCUT_ROWS = 100_000
+"""So many rows of one unit need no cut where they meet few public rows and are only counted: to cut them takes as long."""
 
 _MOST_COUNTED = 10**8
 """Rows of a public relation that are counted where it has no key: more are too many in any case."""
@@ -338,7 +340,10 @@ def limit_own(bound: From, meeting: Meeting) -> None:
     sides = [r for r in bound.sides if r.unit is not None]
     several = [r for r in sides if not r.per_unit and r.name not in bound.keys]
     alone = len(sides) == 1 and meeting.levels == 1
-    if bound.row_level or not sides or (alone and not meeting.frames):
+    met = bound.fan_out // math.prod(
+        r.fan_out for r in bound.relations if r.private
+    )  # public rows, in this FROM
+    if bound.row_level or not sides or (alone and not meeting.frames and met == 1):
         return
     found = [r for r in sides if not r.per_unit and r.name in bound.keys]
     for relation in found:
@@ -349,26 +354,31 @@ def limit_own(bound: From, meeting: Meeting) -> None:
             "Where a key finds several rows of one unit, one of them counts, chosen by a secret hash."
         )
     one = len(several) == 1 and meeting.levels == 1
-    if not several or (one and not meeting.frames):
+    if not several or (one and not meeting.frames and met == 1):
         return
     total = max_unit_rows(table for r in sides for table in r.tables)
-    rows = _rows_of_each_side(bound, several, meeting, total)
+    rows = _rows_of_each_side(met if one else bound.fan_out, several, meeting, total)
+    if one and not meeting.frames and rows >= _UNCUT_ROWS:
+        return
     for relation in several:
         short = [] if one else meeting.texts(relation)
         _replace_source(bound, relation, lambda source: cut(relation, source, rows, (), short))  # noqa: B023
-    counted = (
-        f"Where a window's frame passes over a unit's rows, {rows:,} of them count"
-        if one
-        else f"Where a unit's rows meet, {rows:,} of each table's count"
-    )
+    counted = f"Where a unit's rows meet, {rows:,} of each table's count"
+    if one:
+        what = (
+            "a window's frame passes over a unit's rows"
+            if meeting.frames
+            else "a unit's rows meet public rows"
+        )
+        counted = f"Where {what}, {rows:,} of them count"
     bound.notes.append(f"{counted}, chosen by a secret hash (max_unit_rows = {total:,}).")
 
 
-def _rows_of_each_side(bound: From, several: list[Relation], meeting: Meeting, total: int) -> int:
+def _rows_of_each_side(fan_out: int, several: list[Relation], meeting: Meeting, total: int) -> int:
     """How many rows of one unit each side keeps. Fewer than the policy's max_rows only where max_unit_rows needs it."""
 
     def each(most: int) -> int:
-        return share(share(max(1, most // bound.fan_out), meeting.levels), len(several))
+        return share(share(max(1, most // fan_out), meeting.levels), len(several))
 
     if any(meeting.frames):
         # Each row is looked at with the others of its frame: with all of its unit's at most.

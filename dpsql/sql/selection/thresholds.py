@@ -80,6 +80,7 @@ def bind_declare(statement: Statement, catalog: Catalog) -> Declaration:
     try:
         return _declaration(statement, select.copy(), catalog)
     except Error as error:
+        error.span = error.span or statement.span
         raise error.located(statement.text) from None
 
 

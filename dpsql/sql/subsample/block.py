@@ -311,11 +311,12 @@ def _exact(this: Subsample, sampling: Sampling) -> Found:
     function = _registered(this)
     if function is not None:
         return _python(this, function, sampling)
-    inputs = dict(this.binder.lent_inputs)
+    inputs, limits = dict(this.binder.lent_inputs), len(this.binder.limits)
     try:
         return _lifted(this, sampling)
     except (BindError, PrivacyError) as error:
         refused = error
+    del this.binder.limits[limits:]
     this.binder.lent_inputs.clear()
     this.binder.lent_inputs.update(inputs)
     each = Each(this.binder, this.env, sampling.number, sampling.turns)

@@ -25,6 +25,7 @@ from dpsql.sql.parse.dialect import parse_fragment, span_of, to_sql, without_mod
 from dpsql.sql.parse.options import call_of
 from dpsql.sql.public_side import Schema, schemas
 from dpsql.sql.relations.joins import lent
+from dpsql.sql.relations.limits import SORTED_ROWS, cut, max_unit_rows, share
 from dpsql.sql.relations.privacy_unit import whole_unit
 from dpsql.sql.relations.relation import Field, Relation, column, fold, own
 
@@ -95,6 +96,7 @@ class Each:
     private: list[Relation] = field(default_factory=list)
     rows: list[Rows] = field(default_factory=list)
     _names: set[str] | None = None
+    _sides: int = 0
 
     def query(self, tree: exp.Select) -> tuple[str, tuple[Field, ...]]:
         """The SQL for one block, and its outputs.
@@ -115,6 +117,7 @@ class Each:
         ):
             self._names = {fold(node.name) for node in tree.find_all(exp.Identifier)}
         labels = [_label(item) for item in tree.expressions]
+        self._sides = self._meeting(tree, {})
         self._visit(tree, {})
         if not self.rows:
             raise PrivacyError("a query inside SUBSAMPLE needs private rows.", span=span_of(tree))
@@ -142,6 +145,44 @@ class Each:
             for i in self.binder.lent_inputs
         }
         return {**known, **given, **{r.name: r.columns for r in self.rows}}
+
+    # -- a unit's own rows -------------------------------------------------------------------------------------
+
+    def _meeting(self, node: exp.Expr, scope: dict[str, int]) -> int:
+        """Return how many mentions of private rows may meet in a query: they need not be linked by the unit here."""
+        with_ = node.args.get("with_")
+        for cte in with_.expressions if with_ is not None else ():
+            inner = {**scope, fold(cte.alias): 1}  # where it is recursive
+            scope = {**scope, fold(cte.alias): self._meeting(cte.this, inner)}
+        found = [self._meeting(child, scope) for child in node.iter_expressions() if child is not with_]
+        if isinstance(node, exp.SetOperation):
+            return max(found, default=0)
+        if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
+            return sum(found)
+        name = fold(node.name)
+        if name in scope:
+            return scope[name] + sum(found)
+        cte = self.env.get(name)
+        tables = self.binder.catalog.policy.tables
+        private = cte.private is not None if cte is not None else not all(
+            table.public for known, table in tables.items() if fold(known) == name
+        )  # fmt: skip
+        return int(private) + sum(found)
+
+    def _source(self, relation: Relation) -> exp.Expr:
+        """Return the rows of a private relation; where several meet, a public number of each unit's."""
+        if self._sides < 2 or relation.unit is None:
+            return relation.source
+        total = max_unit_rows(relation.tables)
+        rows = min(
+            share(total, self._sides),
+            max(share(min(total, SORTED_ROWS), self._sides), relation.max_rows or 0),
+        )
+        self.binder.limits.append(
+            f"Where a unit's rows meet in a block, {rows:,} of each table's count, chosen by a secret hash "
+            f"(max_unit_rows = {total:,})."
+        )
+        return cut(relation, relation.source, rows)
 
     # -- names --------------------------------------------------------------------------------------------------
 
@@ -225,9 +266,7 @@ class Each:
         if not columns:  # only that there are rows matters
             items.append(f"TRUE AS {own(0)}")
             kept, columns = ["present"], [("present", "BOOLEAN")]
-        text = (
-            f"SELECT {', '.join(items)} FROM {to_sql(relation.source)}{self.turns(relation, relation.unit)}"
-        )
+        text = f"SELECT {', '.join(items)} FROM {to_sql(self._source(relation))}{self.turns(relation, relation.unit)}"
         if relation.unit is not None:
             text += f" WHERE {to_sql(relation.unit)} IS NOT NULL"
         name = self.binder.name("rows")

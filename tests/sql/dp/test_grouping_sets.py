@@ -43,6 +43,22 @@ year = {{ values = [1, 2, 3, 4, 5] }}
         "FROM visits GROUP BY CUBE (plan, year)",
         "SELECT v.plan, COUNT(*) AS n FROM visits v GROUP BY ROLLUP (v.plan) "
         "QUALIFY row_number() OVER (ORDER BY n DESC) < 4 AND plan IS NOT NULL",
+        # A column twice: two items are two keys, also where they are equal.
+        "SELECT plan, COUNT(*) AS n FROM visits GROUP BY ROLLUP (plan, plan)",
+        "SELECT plan, GROUPING(plan) AS g, COUNT(*) AS n FROM visits GROUP BY CUBE (plan, PLAN)",
+        "SELECT plan, COUNT(*) AS n FROM visits GROUP BY GROUPING SETS ((plan), (plan), (), ())",
+        "SELECT plan AS a, plan AS b, COUNT(*) AS n FROM visits GROUP BY ROLLUP (a, b)",
+        "SELECT plan AS a, plan AS b, GROUPING(b, a), COUNT(*) AS n FROM visits GROUP BY CUBE (a, b) HAVING a IS NOT NULL",
+        "SELECT plan AS a, plan, COUNT(*) AS n FROM visits GROUP BY ROLLUP (a, plan)",
+        "SELECT plan AS a, year, upper(plan) AS b, upper(plan) || '!' AS c, COUNT(*) FROM visits GROUP BY ROLLUP (year, b), plan",
+        "SELECT plan AS a, plan AS b, rank() OVER (PARTITION BY GROUPING(a) ORDER BY COUNT(*), a, b) FROM visits "
+        "GROUP BY CUBE (a, b)",
+        # Items by number.
+        "SELECT plan, year, COUNT(*) AS n FROM visits GROUP BY ROLLUP (1, 2)",
+        "SELECT plan AS a, plan AS b, COUNT(*) AS n FROM visits GROUP BY CUBE (1, 2)",
+        # A column of the rows goes before an item's name; an aggregate sees the rows as they are.
+        "SELECT coalesce(plan, 'all') AS plan, COUNT(*) AS n FROM visits GROUP BY ROLLUP (plan)",
+        "SELECT plan, COUNT(plan), COUNT(*) FILTER (WHERE plan = 'free') FROM visits GROUP BY ROLLUP (plan)",
     ],
 )
 def test_grouping_sets_equal_duckdb(query: str) -> None:
@@ -51,6 +67,20 @@ def test_grouping_sets_equal_duckdb(query: str) -> None:
     visits = duckdb.read_parquet(str(VISITS))
     theirs = visits.query("visits", query).fetchall()
     assert sorted(mine, key=repr) == sorted(theirs, key=repr)
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("SELECT GROUPING(year), COUNT(*) FROM visits GROUP BY ROLLUP (plan)", "year is not in GROUP BY"),
+        ("SELECT plan, COUNT(*) FROM visits GROUP BY ROLLUP (3)", "from 1"),
+    ],
+)
+def test_keys_that_are_not_there(query: str, message: str) -> None:
+    with dpsql.connect(policy=dpsql.Policy.loads(POLICY)) as session:
+        with pytest.raises(dpsql.BindError, match=message) as caught:
+            session.sql(query)
+        assert "^" in str(caught.value)
 
 
 @pytest.mark.parametrize(

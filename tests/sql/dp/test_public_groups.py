@@ -9,30 +9,14 @@ import duckdb
 import pytest
 
 import dpsql
+from tests.support.plain import policy_of
 
-POLICY = """
-[budget]
-epsilon = 1e10
-delta = 1e-3
-accountant = "basic"
-max_epsilon_per_query = 1e7
-default_epsilon = 1e6
-default_delta = 1e-9
-
-[tables.v]
-privacy_unit = "id"
-max_rows = 1
-max_groups = 1
-[tables.v.columns]
-w = { values = ["A", "B"] }
+POLICY = policy_of("""
 s = { values = [1, 2, 3] }
 x = { bounds = [0, 50] }
 d = { bounds = [2020-01-01, 2024-12-31] }
 ts = { bounds = [2020-01-01, 2024-12-31] }
-
-[tables.plans]
-public = true
-"""
+""")
 
 
 @pytest.fixture(scope="module")

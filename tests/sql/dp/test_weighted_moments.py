@@ -16,8 +16,9 @@ from dpsql.mechanisms.additive import Aggregation
 from dpsql.sql.exact.exact_query import Exact, Weighing
 from tests.sql.test_sensitivity import fill, read, violations
 from tests.support import inside
+from tests.support.small import COLUMNS_OF_T
 
-POLICY = """
+POLICY = f"""
 [budget]
 epsilon = 1e15
 delta = 0.5
@@ -29,20 +30,18 @@ privacy_unit = "unit"
 max_rows = 3
 max_groups = 2
 [tables.t.columns]
-k = { values = ["a", "b", "c"] }
-x = { bounds = [-2, 5] }
-n = { bounds = [1, 7] }
-d = { bounds = [-1.5, 2] }
-f = { bounds = [0, 1] }
+{COLUMNS_OF_T}
+d = {{ bounds = [-1.5, 2] }}
+f = {{ bounds = [0, 1] }}
 [tables.w]
 privacy_unit = "u"
 max_rows = 10
 max_groups = 2
 [tables.w.columns]
-v = { bounds = [-100, 1000] }
-far = { bounds = [-1000000000000, 1000000000000] }
-k = { values = [0, 1] }
-at = { bounds = [08:00:00, 18:00:00] }
+v = {{ bounds = [-100, 1000] }}
+far = {{ bounds = [-1000000000000, 1000000000000] }}
+k = {{ values = [0, 1] }}
+at = {{ bounds = [08:00:00, 18:00:00] }}
 """
 MOMENTS = (
     "AVG(x), SUM(d) / COUNT(d), COUNT(*), COUNT(x)",

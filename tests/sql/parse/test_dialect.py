@@ -11,6 +11,7 @@ from sqlglot import exp
 
 import dpsql
 from dpsql.sql.parse.dialect import MODE, parse_tokens, span_of, to_sql, tokenize
+from dpsql.sql.parse.statements import parse
 
 
 def read(text: str) -> exp.Expression:
@@ -96,3 +97,19 @@ def test_sqlglot_is_neither_subclassed_nor_imported_elsewhere() -> None:
                 assert not any(
                     "exp." in ast.unparse(base) or "Parser" in ast.unparse(base) for base in node.bases
                 ), path
+
+
+WORDS = ("current_date", "CURRENT_TIME", "current_timestamp", "localtime", "localtimestamp", "current_user", "session_user",
+         "current_catalog", "today()", "now()", "current_localtimestamp()", "localtimestamp(3)")  # fmt: skip
+
+
+@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.parametrize("before", ["", "'{}' < ", '"{}" < ', "today() < "])
+def test_a_word_that_is_a_call_has_its_place(word: str, before: str) -> None:
+    """Also behind a text or a name of the same letters, and behind another such call."""
+    text = f"SELECT x FROM t WHERE {before.format(word)}{word}"
+    (statement,) = parse(text)
+    assert statement.tree is not None
+    where = statement.tree.args["where"].this
+    start, end = span_of(where.expression if before else where) or (0, 0)
+    assert text[start:end] == word

@@ -429,28 +429,37 @@ def test_a_unit_of_many_rows_takes_little_time_and_memory() -> None:
     print("\n" + done.stdout)
 
 
-KEYED = """
+PATHS = """
 [budget]
 epsilon = 1e6
 accountant = "basic"
 default_epsilon = 1
-[tables.orders]
-privacy_unit = "user_id"
-max_rows = 3
-[tables.items]
-privacy_unit = "order_id -> orders.id, user_id"
-max_rows = 3
 """
+
+
+def keyed(**units: str) -> dpsql.Policy:
+    """A policy of tables with these privacy units."""
+    tables = (f'[tables.{name}]\nprivacy_unit = "{unit}"\nmax_rows = 3\n' for name, unit in units.items())
+    return dpsql.Policy.loads(PATHS + "".join(tables))
+
+
+def orders() -> duckdb.DuckDBPyConnection:
+    """100 users with 3 orders each, and 3 items in each order."""
+    con = duckdb.connect()
+    con.execute("CREATE TABLE orders AS SELECT i AS id, i % 100 AS user_id FROM range(300) t(i)")
+    con.execute("CREATE TABLE items AS SELECT i % 300 AS order_id, i AS n FROM range(900) t(i)")
+    return con
+
+
+KEYED = keyed(orders="user_id", items="order_id -> orders.id, user_id")
 
 
 def test_a_key_that_stands_in_many_rows_of_a_unit_finds_one() -> None:
     """What a path says of a key is not taken on trust."""
-    with duckdb.connect() as con:
-        con.execute("CREATE TABLE orders AS SELECT i AS id, i % 100 AS user_id FROM range(300) t(i)")
-        con.execute("CREATE TABLE items AS SELECT i % 300 AS order_id, i AS n FROM range(900) t(i)")
+    with orders() as con:
         con.execute(f"INSERT INTO orders SELECT 999, {ALARM} FROM range(3000)")
         con.execute("INSERT INTO items SELECT 999, i FROM range(3000) t(i)")
-        with dpsql.connect(con, policy=dpsql.Policy.loads(KEYED)) as session:
+        with dpsql.connect(con, policy=KEYED) as session:
             joins = joined(session, con, f"{COUNT} items i JOIN orders o ON i.order_id = o.id")
             alone = joined(session, con, f"{COUNT} items")
     assert joins == alone
@@ -458,35 +467,22 @@ def test_a_key_that_stands_in_many_rows_of_a_unit_finds_one() -> None:
     assert alone == dict.fromkeys(range(100), 9)
 
 
-LONG_PATH = """
-[budget]
-epsilon = 1e6
-accountant = "basic"
-default_epsilon = 1
-[tables.people]
-privacy_unit = "household"
-max_rows = 3
-[tables.orders]
-privacy_unit = "user_id -> people.id, household"
-max_rows = 3
-[tables.items]
-privacy_unit = "order_id -> orders.id, user_id -> people.id, household"
-max_rows = 3
-"""
+LONG_PATH = keyed(
+    people="household", orders="user_id -> people.id, household",
+    items="order_id -> orders.id, user_id -> people.id, household",
+)  # fmt: skip
 
 
 def test_a_long_path_multiplies_no_rows() -> None:
-    with duckdb.connect() as con:
+    with orders() as con:
         con.execute("CREATE TABLE people AS SELECT i AS id, i // 2 AS household FROM range(100) t(i)")
-        con.execute("CREATE TABLE orders AS SELECT i AS id, i % 100 AS user_id FROM range(300) t(i)")
-        con.execute("CREATE TABLE items AS SELECT i % 300 AS order_id, i AS n FROM range(900) t(i)")
         flat = """SELECT household, COUNT(*) FROM items JOIN orders ON order_id = orders.id JOIN people ON user_id = people.id
             WHERE household IS NOT NULL GROUP BY household"""
         con.execute("INSERT INTO people VALUES (777, NULL), (NULL, 5)")
         con.execute("INSERT INTO orders VALUES (777, 777), (NULL, 5), (778, NULL)")
         con.execute("INSERT INTO items VALUES (777, 1), (778, 1), (NULL, 1)")
         true = dict(con.execute(flat).fetchall())
-        with dpsql.connect(con, policy=dpsql.Policy.loads(LONG_PATH)) as session:
+        with dpsql.connect(con, policy=LONG_PATH) as session:
             assert joined(session, con, f"{COUNT} items") == true  # where keys are keys, nothing changes
             con.execute(f"INSERT INTO people SELECT 999, {ALARM} FROM range(50)")
             con.execute("INSERT INTO orders SELECT 999, 999 FROM range(60)")
@@ -550,11 +546,9 @@ def test_the_lock_follows_long_paths_and_no_others(
         return equal
 
     monkeypatch.setattr(catalog.Catalog, "_follows", follows)
-    with duckdb.connect() as con:
+    with orders() as con:
         con.execute("CREATE TABLE people AS SELECT i AS id, i // 2 AS household FROM range(100) t(i)")
-        con.execute("CREATE TABLE orders AS SELECT i AS id, i % 100 AS user_id FROM range(300) t(i)")
-        con.execute("CREATE TABLE items AS SELECT i % 300 AS order_id, i AS n FROM range(900) t(i)")
-        with dpsql.connect(con, policy=dpsql.Policy.loads(LONG_PATH)) as session:
+        with dpsql.connect(con, policy=LONG_PATH) as session:
             if wrong is None:
                 assert session.sql(f"{COUNT} items").fetchall()
             else:

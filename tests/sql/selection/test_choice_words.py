@@ -178,6 +178,27 @@ def test_explain_says_what_a_threshold_reserves_and_that_it_reads_private_rows(
     assert "public data only" in str(session.explain("SELECT COUNT(*) FROM c"))
 
 
+@pytest.mark.parametrize(
+    ("declared", "marked"),
+    [
+        ("(threshold => 1, max_hits => 3)", "(threshold => 1, max_hits => 3)"),
+        ("(1, max_hits => 3)", "(1, max_hits => 3)"),
+        ("(5, 6)", "5, 6"),
+        ("()", "DECLARE alarm ABOVE_THRESHOLD()"),
+        (" 5 FROM t", "5 FROM t"),
+        (" 5 WHERE TRUE", "5 WHERE TRUE"),
+        (" (SELECT 1)", "1"),
+    ],
+)
+def test_what_is_no_threshold_is_pointed_at(session: dpsql.Session, declared: str, marked: str) -> None:
+    text = f"DECLARE alarm ABOVE_THRESHOLD{declared}"
+    with pytest.raises(dpsql.Error) as caught:
+        session.sql(text)
+    assert caught.value.span is not None and marked in text[slice(*caught.value.span)]
+    assert caught.value.hint is not None
+    assert session.budget().spent_epsilon == 0
+
+
 @pytest.mark.parametrize(("accountant", "whole"), [("basic", False), ("zcdp", True), ("gdp", True)])
 def test_the_cost_that_is_shown_is_what_is_charged(
     con: duckdb.DuckDBPyConnection, accountant: str, whole: bool
