@@ -22,7 +22,7 @@ from dpsql.policy.model import Budget, Policy
 from dpsql.privacy.events import Event, charged, compose
 from dpsql.report.budget_tables import budget_rows, entry_rows
 from dpsql.result import Result
-from dpsql.sql.exact.pretty import pretty
+from dpsql.sql.exact.pretty import format_sql
 from dpsql.sql.selection.thresholds import Declaration
 
 
@@ -129,7 +129,7 @@ class Explanation:
         if self.errors is not None:
             rows += ["", *self.errors.lines()]
         for query in self.sql:
-            rows += ["", "Exact SQL:", *("  " + line for line in pretty(query).split("\n"))]
+            rows += ["", "Exact SQL:", *("  " + line for line in format_sql(query).split("\n"))]
         return "\n".join(rows)
 
     __repr__ = __str__

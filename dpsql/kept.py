@@ -15,9 +15,9 @@ from dpsql.errors import BindError, PolicyError, Span
 from dpsql.plan import Plan
 from dpsql.policy.model import Policy
 from dpsql.result import Result
-from dpsql.sql.normalize import fresh_names
+from dpsql.sql.normalize import make_unique
 from dpsql.sql.parse.statements import Statement
-from dpsql.sql.relations.kept_results import FORETOLD, Kept
+from dpsql.sql.relations.intervals import FORETOLD, KeptResult
 from dpsql.sql.relations.relation import fold
 
 
@@ -31,7 +31,7 @@ class KeptResults:
     def __init__(self, policy: Policy, finisher: Finisher) -> None:
         self._policy = policy
         self._finisher = finisher
-        self.by_name: dict[str, Kept] = {}
+        self.by_name: dict[str, KeptResult] = {}
         """By folded name; the catalog reads it."""
 
     @property
@@ -74,17 +74,17 @@ class KeptResults:
             given = result if isinstance(result, Result) else Result(to_arrow(name, result))
         except PolicyError as error:
             raise BindError(error.message, hint=error.hint) from None
-        columns = fresh_names(given.columns)
+        columns = make_unique(given.columns)
         table = given.table.rename_columns(columns)
         ends: list[tuple[str, str, str]] = []
         for shown, pair in given.ends.items():
             plain = columns[given.columns.index(shown)]
-            low, high = fresh_names([*table.column_names, f"{plain}__low", f"{plain}__high"])[-2:]
+            low, high = make_unique([*table.column_names, f"{plain}__low", f"{plain}__high"])[-2:]
             table = table.append_column(low, pair[0]).append_column(high, pair[1])
             ends.append((plain, low, high))
         held = f"dpsql_kept_{_digest(table)}"
         self._finisher.hold(held, table)
-        self.by_name[fold(name)] = Kept(name, held, tuple(columns), tuple(ends), given.confidence)
+        self.by_name[fold(name)] = KeptResult(name, held, tuple(columns), tuple(ends), given.confidence)
 
     @contextlib.contextmanager
     def foretelling(self) -> Iterator[None]:
@@ -101,11 +101,11 @@ class KeptResults:
         schemas = {block.name: block.columns for block in plan.blocks}
         hidden = {key for item in plan.intervals for key in (item.low, item.high)}
         found = [c for c in self._finisher.describe(plan.finish, schemas, plan.public) if c[0] not in hidden]
-        columns = fresh_names(shown for shown, _ in found)
+        columns = make_unique(shown for shown, _ in found)
         kinds = tuple(zip(columns, (kind for _, kind in found), strict=True))
         held = FORETOLD + hashlib.sha256(repr(kinds).encode()).hexdigest()[:24]
         self._finisher.hold(held, kinds)
-        self.by_name[fold(name)] = Kept(name, held, tuple(columns))
+        self.by_name[fold(name)] = KeptResult(name, held, tuple(columns))
 
     def schema(self, name: str) -> Mapping[str, str] | None:
         """Names and SQL types of a kept result's columns; None where there is no such."""

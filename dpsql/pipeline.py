@@ -25,7 +25,7 @@ from dpsql.ledger.replay import digest
 from dpsql.mechanisms.base import Release, Shows
 from dpsql.plan import Block, Plan
 from dpsql.privacy.events import Event, compose
-from dpsql.sql.relations.kept_results import FORETOLD
+from dpsql.sql.relations.intervals import FORETOLD
 
 
 def pack(relations: Mapping[str, pa.Table], notes: tuple[str, ...]) -> bytes:

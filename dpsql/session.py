@@ -30,7 +30,7 @@ from dpsql.privacy.events import Event, charged
 from dpsql.result import Result, upstairs
 from dpsql.sql.bind import bind
 from dpsql.sql.exact.gate import Gate
-from dpsql.sql.parse.options import epsilon_text
+from dpsql.sql.parse.options import parse_epsilon
 from dpsql.sql.parse.statements import Statement, parse
 from dpsql.sql.plan_cache import Plans
 from dpsql.sql.relations.catalog import Catalog
@@ -185,7 +185,7 @@ class Session:
         if epsilon is None:
             yield
             return
-        value = epsilon if isinstance(epsilon, Fraction) else epsilon_text(epsilon)
+        value = epsilon if isinstance(epsilon, Fraction) else parse_epsilon(epsilon)
         kept = self._catalog
         budget = replace(self.policy.budget, default_epsilon=value)
         policy = replace(self.policy, budget=budget)

@@ -20,7 +20,7 @@ from dpsql.notebook import arguments, guide
 from dpsql.policy import model
 from dpsql.sql.dp import aggregates, registry
 from dpsql.sql.expressions import functions
-from dpsql.sql.parse.options import COMMON
+from dpsql.sql.parse.options import COMMON_OPTIONS
 from dpsql.sql.ptr import block as ptr
 from dpsql.sql.selection import block as selection
 from dpsql.sql.selection import thresholds
@@ -48,7 +48,7 @@ def reference() -> str:
         "## Noisy aggregates\n\n" + _words(registry.TABLE),
         "## Functions of rows\n\nWhat may be computed from private rows before they are aggregated: a function is here "
         "when it gives a value whatever the data are. Over released numbers, every function of DuckDB may be used.",
-        *(f"* {group.why} {_words(group.functions)}" for group in functions.CLASSES),
+        *(f"* {group.why} {_words(group.functions)}" for group in functions.FUNCTION_CLASSES),
         "Besides: `+ - * / // %`, comparisons, `AND OR NOT`, `BETWEEN`, `IN`, `LIKE`, `CASE`, `COALESCE`, `NULLIF`, `GREATEST`, "
         "`LEAST`, `CAST` and `TRY_CAST`, and the parts and arithmetic of dates and times.",
         "## The magic",
@@ -86,7 +86,7 @@ def _rules() -> Iterator[str]:
 
 def _options() -> str:
     modes = {
-        "DP": COMMON,
+        "DP": COMMON_OPTIONS,
         "PTR": ptr.OPTIONS,
         "SUBSAMPLE": subsample.OPTIONS,
         "DECLARE": thresholds.OPTIONS,

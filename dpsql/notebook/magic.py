@@ -276,7 +276,7 @@ class DpsqlMagic(Magics):
 
 def _says_anything(text: str) -> bool:
     """Whether there is more than comments, blanks and semicolons. Unreadable text does say something."""
-    from dpsql.sql.parse.dialect import tokenize
+    from dpsql.sql.parse.tokens import tokenize
 
     try:
         return any(token.text != ";" for token in tokenize(text))

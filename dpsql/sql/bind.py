@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
-from dpsql.errors import BindError, Error, PrivacyError
+from dpsql.errors import BindError, Error
 from dpsql.mechanisms.consistency import Consistent
 from dpsql.plan import Block, Input, Interval, Plan
 from dpsql.sql.dp.block import Block as NoisyBlock
@@ -22,23 +22,30 @@ from dpsql.sql.dp.grouping_sets import bind_sets, has_sets
 from dpsql.sql.expressions.lengths import one_statement
 from dpsql.sql.expressions.types import Typed
 from dpsql.sql.modes import BLOCKS, is_private_call, readers_of
-from dpsql.sql.normalize import Cte, Env, inner_queries, outer_queries, with_ctes, without_parentheses
-from dpsql.sql.parse.dialect import MODE, span_of, span_of_word, to_sql, without_modes
+from dpsql.sql.normalize import Cte, Env, add_ctes, flatten_joins, inner_queries, outer_queries
+from dpsql.sql.parse.dialect import (
+    MODE,
+    bind_error,
+    privacy_error,
+    remove_modes,
+    span_of,
+    span_of_word,
+    to_sql,
+)
 from dpsql.sql.parse.options import Options, mode_of, take_mode
-from dpsql.sql.parse.statements import PIVOTED, Statement, canonical
+from dpsql.sql.parse.statements import PIVOT_HINT, Statement
 from dpsql.sql.public_side import Finish, public_columns, renamed
+from dpsql.sql.relations import intervals
 from dpsql.sql.relations.catalog import Catalog
 from dpsql.sql.relations.context import Binder
-from dpsql.sql.relations.group_by_unit import group_distinct, groups_by_unit, per_unit_rows
-from dpsql.sql.relations.intervals import carried_intervals
-from dpsql.sql.relations.joins import From, bind_from, lent
-from dpsql.sql.relations.kept_results import FORETOLD, Named, named_in, put_before
-from dpsql.sql.relations.lateral import bind_beside, looks_beside, unnest_in_from
-from dpsql.sql.relations.limits import counted
-from dpsql.sql.relations.projections import columns_renamed, keep_rows, union_all
-from dpsql.sql.relations.relation import Field, Names, Relation, column, fold, own
-from dpsql.sql.relations.subqueries import ONCE, expression
-from dpsql.sql.relations.unit_meetings import held_columns, meeting_of
+from dpsql.sql.relations.group_by_unit import aggregate_per_unit, group_distinct, groups_by_unit
+from dpsql.sql.relations.joins import bind_from, lend_relation
+from dpsql.sql.relations.lateral import bind_lateral, looks_beside, move_unnest_to_from
+from dpsql.sql.relations.limits import count_rows_per_key
+from dpsql.sql.relations.projections import bind_union_all, keep_rows, rename_columns
+from dpsql.sql.relations.relation import Field, From, Names, Relation, column, column_name, fold
+from dpsql.sql.relations.subqueries import ONCE, bind_expression
+from dpsql.sql.relations.unit_meetings import find_held_columns, meeting_of
 from dpsql.sql.relations.windows import refuse_cuts, refuse_row_choice, refuse_samples
 from dpsql.sql.selection.block import mechanism_of, selection_block
 from dpsql.sql.subsample.block import subsample_block
@@ -97,15 +104,12 @@ class _Binder:
             self._inside(tree, env)
             return None
         if isinstance(tree, exp.Pivot):
-            raise BindError(
-                "PIVOT and UNPIVOT stand after a relation, with their columns named.",
-                span=span_of(tree), hint=PIVOTED,
-            )  # fmt: skip
+            raise bind_error(
+                tree, "PIVOT and UNPIVOT stand after a relation, with their columns named.", PIVOT_HINT
+            )
         if not isinstance(tree, exp.Select):
-            raise BindError(
-                "only SELECT can stand here.",
-                span=span_of(tree),
-                hint="dpsql only answers questions: write a SELECT.",
+            raise bind_error(
+                tree, "only SELECT can stand here.", "dpsql only answers questions: write a SELECT."
             )
         return self._select(tree, env, inner)
 
@@ -113,9 +117,7 @@ class _Binder:
         for cte in list(with_.expressions):
             body, alias = cte.this, cte.alias
             if not isinstance(body, exp.Query):
-                raise BindError(
-                    "a CTE must be a SELECT.", span=span_of(cte), hint="dpsql only answers questions."
-                )
+                raise bind_error(cte, "a CTE must be a SELECT.", "dpsql only answers questions.")
             if with_.args.get("recursive"):
                 env[fold(alias)] = Cte(alias, tree=cte)
             relation = self.query(body, env, inner=True)
@@ -124,11 +126,9 @@ class _Binder:
                 env[fold(alias)] = Cte(alias, tree=cte)
                 continue
             if with_.args.get("recursive"):
-                raise PrivacyError(
-                    "a recursive CTE can't read private rows.", span=span_of(cte.args["alias"])
-                )
+                raise privacy_error(cte.args["alias"], "a recursive CTE can't read private rows.")
             if names:
-                relation = columns_renamed(relation, names, cte)
+                relation = rename_columns(relation, names, cte)
             env[fold(alias)] = Cte(alias, private=relation)
             with_.expressions.remove(cte)
             with_.set("expressions", with_.expressions)
@@ -138,28 +138,29 @@ class _Binder:
         if all(side is None for side in sides):
             return None
         if None in sides or not isinstance(tree, exp.Union) or tree.args.get("distinct"):
-            raise PrivacyError(
+            raise privacy_error(
+                tree.left,
                 "private rows can only be put together by UNION ALL of private rows.",
-                span=span_of(tree.left),
-                hint="aggregate each side first, then combine the answers.",
+                "aggregate each side first, then combine the answers.",
             )
         if tree.args.get("by_name"):
-            raise PrivacyError(
-                "BY NAME is not known over private rows.", span=span_of(tree.left),
-                hint="write UNION ALL, with the same columns in the same places.",
-            )  # fmt: skip
+            raise privacy_error(
+                tree.left,
+                "BY NAME is not known over private rows.",
+                "write UNION ALL, with the same columns in the same places.",
+            )
         if tree.args.get("limit") or tree.args.get("order"):
-            raise PrivacyError("private rows have no order to cut by.", span=span_of(tree.args.get("limit")))
+            raise privacy_error(tree.args.get("limit"), "private rows have no order to cut by.")
         left, right = sides
         assert left is not None and right is not None
-        return union_all(left, right, tree, self.name("union"))
+        return bind_union_all(left, right, tree, self.name("union"))
 
     def _select(self, select: exp.Select, env: Env, inner: bool) -> Relation | None:
         options = take_mode(select, lambda mode: readers_of(mode, self.thresholds))
         sets = has_sets(select)
-        without_parentheses(select)
+        flatten_joins(select)
         if inner and options is None and not _aggregates(select):
-            unnest_in_from(select, self.name("unnest"))
+            move_unnest_to_from(select, self.name("unnest"))
         from_ = select.args.get("from_")
         bound = None
         if from_ is not None:
@@ -176,7 +177,7 @@ class _Binder:
         if options is None and inner and not _aggregates(select):
             return keep_rows(self, select, bound, env)
         if options is None and inner and groups_by_unit(select, bound):
-            return per_unit_rows(self, select, bound, env)
+            return aggregate_per_unit(self, select, bound, env)
         mode = "DP" if options is None else options.mode.upper()
         if sets and mode in ("DP", "DIFFERENTIAL_PRIVACY"):
             for query in inner_queries(select):  # asked once, however many sets there are
@@ -201,24 +202,25 @@ class _Binder:
         """Nothing private in FROM: plain SQL, with whatever private blocks its subqueries hold."""
         for join in select.args.get("joins") or []:
             if isinstance(join.this, exp.Lateral) and self.query(join.this.this, env, inner=True) is not None:
-                raise PrivacyError(
-                    "private rows can't stand beside public ones in LATERAL.", span=span_of(join.this),
-                    hint="aggregate by the public key in a subquery, and join that.",
-                )  # fmt: skip
+                raise privacy_error(
+                    join.this,
+                    "private rows can't stand beside public ones in LATERAL.",
+                    "aggregate by the public key in a subquery, and join that.",
+                )
         for item in select.expressions:
             if isinstance(item, exp.Subquery) and not item.alias:
-                item.replace(exp.alias_(item.copy(), to_sql(without_modes(item))[1:-1], quoted=True))
+                item.replace(exp.alias_(item.copy(), to_sql(remove_modes(item))[1:-1], quoted=True))
         for query in inner_queries(select):
             if isinstance(query.parent, exp.Exists) and isinstance(query, exp.Select):
                 self._refuse_existence(query, env)
             if self.query(query, env, inner=False) is not None:
-                raise PrivacyError("private rows can't stand here.", span=span_of(query))
+                raise privacy_error(query, "private rows can't stand here.")
         for node in select.find_all(exp.Anonymous):
             if is_private_call(node) and node.find_ancestor(exp.Select) is select:
-                raise PrivacyError(
+                raise privacy_error(
+                    node,
                     f"{node.name.upper()} needs private rows, and this FROM has none.",
-                    span=span_of(node),
-                    hint="public tables can be read exactly, with plain SQL.",
+                    "public tables can be read exactly, with plain SQL.",
                 )
 
     def _refuse_existence(self, query: exp.Select, env: Env) -> None:
@@ -228,10 +230,10 @@ class _Binder:
             return
         items = [from_.this, *(join.this for join in query.args.get("joins") or [])]
         if any(self.source(item, env) is not None for item in items):
-            raise PrivacyError(
+            raise privacy_error(
+                query,
                 "EXISTS over private rows would tell exactly whether there are any.",
-                span=span_of(query),
-                hint="join the answer of a private SELECT key, COUNT(*) ... GROUP BY key HAVING COUNT(*) > 0.",
+                "join the answer of a private SELECT key, COUNT(*) ... GROUP BY key HAVING COUNT(*) > 0.",
             )
 
     # -- sources ------------------------------------------------------------------------------------------------
@@ -256,22 +258,20 @@ class _Binder:
             )
             refuse_samples(node)
             refuse_cuts(node)
-            named = columns_renamed(relation, names, node) if names else relation
+            named = rename_columns(relation, names, node) if names else relation
             return named.renamed(alias, self.name("derived"))
         if isinstance(node, exp.Values | exp.Unnest):
             self._inside(node, env)
             return None
         if isinstance(node, exp.Lateral):
             return None  # bound beside the rows before it
-        raise BindError(
-            "this can't stand in FROM.", span=span_of(node), hint="name a table or write a subquery."
-        )
+        raise bind_error(node, "this can't stand in FROM.", "name a table or write a subquery.")
 
     def _inside(self, node: exp.Expr, env: Env) -> None:
         """Binds the queries in the arguments of what stands in FROM, so that it is made of their answers."""
         for query in list(outer_queries(node)):
             if self.query(query, env, inner=False) is not None:
-                raise PrivacyError("private rows can't stand here.", span=span_of(query))
+                raise privacy_error(query, "private rows can't stand here.")
 
     def _table(self, node: exp.Table, env: Env) -> Relation | None:
         if not isinstance(node.this, exp.Identifier):
@@ -285,16 +285,16 @@ class _Binder:
             if name.lower() in _PUBLIC_FUNCTIONS:
                 self._inside(node.this, env)
                 return None
-            raise BindError(
+            raise bind_error(
+                node,
                 f"{name.lower()} can't be read here: tables come from the policy.",
-                span=span_of(node),
-                hint="ask the data owner to name the data in the policy.",
+                "ask the data owner to name the data in the policy.",
             )
         if node.args.get("db") is not None or node.args.get("catalog") is not None:
-            raise BindError(
+            raise bind_error(
+                node,
                 "tables have one plain name here.",
-                span=span_of(node),
-                hint=f"write {node.name}."
+                f"write {node.name}."
                 if any(fold(name) == fold(node.name) for name in self.catalog.policy.tables)
                 else "SHOW TABLES lists them.",
             )
@@ -311,10 +311,11 @@ class _Binder:
         refuse_samples(node)
         alias = node.args.get("alias")
         if alias is not None and alias.args.get("columns"):
-            raise PrivacyError(
-                "the columns of a private table keep their names.", span=span_of(alias),
-                hint=f"rename them in a subquery: (SELECT x AS y FROM {node.name}) AS {alias.name}.",
-            )  # fmt: skip
+            raise privacy_error(
+                alias,
+                "the columns of a private table keep their names.",
+                f"rename them in a subquery: (SELECT x AS y FROM {node.name}) AS {alias.name}.",
+            )
         return self.catalog.relation(table, node.alias_or_name, self.name("table"))
 
     def private_from(self, select: exp.Select, env: Env) -> From:
@@ -324,10 +325,10 @@ class _Binder:
         )
         relations = {id(node): self.source(node, env) for node in sources}
         if not any(relation is not None for relation in relations.values()):
-            raise PrivacyError(
+            raise privacy_error(
+                select.expressions[0] if select.expressions else select,
                 "this needs private rows, and its FROM has none.",
-                span=span_of(select.expressions[0] if select.expressions else select),
-                hint="public tables can be read exactly, with plain SQL.",
+                "public tables can be read exactly, with plain SQL.",
             )
         return self.from_of(select, relations, env)
 
@@ -335,10 +336,11 @@ class _Binder:
         self, select: exp.Select, relations: dict[int, Relation | None], env: Env, outer: Names | None = None
     ) -> From:
         if select.args.get("laterals"):
-            raise PrivacyError(
-                "LATERAL VIEW is not known here.", span=span_of(select.args["laterals"][0]),
-                hint="write FROM t, UNNEST(x) AS u(y).",
-            )  # fmt: skip
+            raise privacy_error(
+                select.args["laterals"][0],
+                "LATERAL VIEW is not known here.",
+                "write FROM t, UNNEST(x) AS u(y).",
+            )
 
         def resolve(node: exp.Expr) -> Relation:
             relation = relations[id(node)]
@@ -367,14 +369,14 @@ class _Binder:
             return int(self.finish.finish(text, {}, self.public).num_rows) == 0
 
         def beside(node: exp.Expr, bound: From) -> Relation | None:
-            return bind_beside(self, node, bound, env) if looks_beside(node) else None
+            return bind_lateral(self, node, bound, env) if looks_beside(node) else None
 
         def most(node: exp.Expr, relation: Relation, keys: list[Field]) -> int | None:
             found = public_rows(node, relation)
             if any(block.name in found for block in self.blocks):
                 return None  # its rows are not known before it is released
             names = [key.typed.node.name if relation.inputs else key.name for key in keys]
-            return counted(self.finish, self.public, found, names)
+            return count_rows_per_key(self.finish, self.public, found, names)
 
         meeting = meeting_of(select, outer, env, self.catalog, self.held, _aggregates(select))
         bound = bind_from(select, resolve, condition, unique, most, beside, outer, meeting)
@@ -394,22 +396,22 @@ class _Binder:
         if isinstance(source, exp.Subquery):
             source.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
         query = exp.Select(expressions=[exp.Star()]).from_(source)
-        return lent(self.public_relation(query, env, self.name("lent")), alias)
+        return lend_relation(self.public_relation(query, env, self.name("lent")), alias)
 
     def public_relation(self, query: exp.Expr, env: Env, name: str) -> Relation:
-        sql = to_sql(with_ctes(query, env))
+        sql = to_sql(add_ctes(query, env))
         columns = public_columns(self.finish, sql, self.blocks, self.public)
-        listed = ", ".join(own(place) for place in range(len(columns)))
+        listed = ", ".join(column_name(place) for place in range(len(columns)))
         found = Input(self.name("input"), f"SELECT * FROM ({sql}) AS given({listed})")
         fields = tuple(
-            Field(label, Typed(column(own(place), name), kind, None, False, None), public=True)
+            Field(label, Typed(column(column_name(place), name), kind, None, False, None), public=True)
             for place, (label, kind) in enumerate(columns)
         )
         return Relation(name, name, fields, exp.to_table(found.name), private=False, inputs=(found,))
 
     def _unreleased(self, sql: str) -> bool:
         """Whether a public query reads what is not known before something is released."""
-        return FORETOLD in sql or any(block.name in sql for block in self.blocks)
+        return intervals.FORETOLD in sql or any(block.name in sql for block in self.blocks)
 
     def known(self, found: Input, steady: bool = False) -> pa.Table | None:
         if self._unreleased(found.sql):
@@ -418,10 +420,8 @@ class _Binder:
             return self.finish.keep(found.sql, self.public)
         return self.finish.finish(found.sql, {}, self.public)
 
-    # -- rows ---------------------------------------------------------------------------------------------------
-
     def expression(self, node: exp.Expr, names: Names, env: Env) -> tuple[Typed, tuple[Input, ...]]:
-        return expression(self, node, names, env)
+        return bind_expression(self, node, names, env)
 
 
 def _aggregates(select: exp.Select) -> bool:
@@ -446,9 +446,9 @@ def bind(
     """
     assert statement.tree is not None
     tree = statement.tree.copy()
-    binder: Binder = _Binder(catalog, finish, thresholds or {}, held=held_columns(tree))
-    text = canonical(tree)
-    kept = named_in(tree, catalog.kept)
+    binder: Binder = _Binder(catalog, finish, thresholds or {}, held=find_held_columns(tree))
+    text = to_sql(tree)
+    kept = intervals.name_kept_results(tree, catalog.kept)
     binder.public.update((item.kept.table, None) for item in kept)
     env = {fold(item.cte.alias): Cte(item.cte.alias, tree=item.cte) for item in kept}
     try:
@@ -466,34 +466,35 @@ def bind(
         raise error.located(statement.text) from None
 
 
-def _plan(binder: Binder, tree: exp.Expr, text: str, kept: list[Named]) -> Plan:
-    put_before(tree, kept)
+def _plan(binder: Binder, tree: exp.Expr, text: str, kept: list[intervals.NamedResult]) -> Plan:
+    intervals.prepend_kept_results(tree, kept)
     levels = {item.kept.confidence for item in kept}
-    intervals: list[Interval] = []
+    named: list[Interval] = []
     if isinstance(tree, exp.Select):
         one_level = len({block.confidence for block in binder.blocks} | levels) == 1
-        for name, low, high in carried_intervals(tree, below=one_level):
+        for name, low, high in intervals.propagate_intervals(tree, below=one_level):
             keys = (binder.name("low"), binder.name("high"))
             for key, node in zip(keys, (low, high), strict=True):
                 tree.select(exp.alias_(node, key, quoted=True), copy=False)
-            intervals.append(Interval(name, *keys))
+            named.append(Interval(name, *keys))
     left = next((node for node in tree.find_all(exp.Anonymous) if node.name == MODE), None)
     if left is not None:
-        raise BindError(
-            "a private SELECT can't stand here.", span=span_of(left),
-            hint="write it in a CTE: WITH r AS (SELECT WITH DP ...), and use r.",
-        )  # fmt: skip
+        raise bind_error(
+            left,
+            "a private SELECT can't stand here.",
+            "write it in a CTE: WITH r AS (SELECT WITH DP ...), and use r.",
+        )
     finish = to_sql(tree)
     direct = renamed(tree, binder.blocks) if not binder.adjustments else None
     if direct is not None:
         shown = [item.name for item in direct]
     else:
         shown = [name for name, _ in public_columns(binder.finish, finish, binder.blocks, binder.public)]
-    hidden_names = {key for item in intervals for key in (item.low, item.high)}
+    hidden_names = {key for item in named for key in (item.low, item.high)}
     columns = tuple(name for name in shown if name not in hidden_names)
     confidence = binder.blocks[-1].confidence if binder.blocks else next(iter(levels), 0.95)
     return Plan(
-        text, tuple(binder.blocks), finish, columns, tuple(binder.public), tuple(intervals), confidence,
+        text, tuple(binder.blocks), finish, columns, tuple(binder.public), tuple(named), confidence,
         tuple(dict.fromkeys(binder.notes)), tuple(binder.adjustments), direct,
         limits=tuple(dict.fromkeys(binder.limits)),
     )  # fmt: skip

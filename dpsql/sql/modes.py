@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from dpsql.sql.dp.block import dp_block
 from dpsql.sql.dp.registry import TABLE
-from dpsql.sql.parse.options import COMMON, Readers, call_of
+from dpsql.sql.parse.options import COMMON_OPTIONS, Readers, call_of
 from dpsql.sql.ptr import block as ptr
 from dpsql.sql.selection.thresholds import PROBE_OPTIONS, probe_block
 from dpsql.sql.subsample import block as subsample
@@ -35,8 +35,8 @@ def is_private_call(node: exp.Expr) -> bool:
 def readers_of(mode: str, thresholds: Mapping[str, Any]) -> Readers | None:
     """The options of a mode; None when there is no such mode."""
     known = {
-        "DP": COMMON,
-        "DIFFERENTIAL_PRIVACY": COMMON,
+        "DP": COMMON_OPTIONS,
+        "DIFFERENTIAL_PRIVACY": COMMON_OPTIONS,
         "PTR": ptr.OPTIONS,
         "SUBSAMPLE": subsample.OPTIONS,
     }

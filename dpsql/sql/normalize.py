@@ -15,8 +15,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from dpsql.errors import BindError
-from dpsql.sql.parse.dialect import span_of, without_modes
+from dpsql.sql.parse.dialect import bind_error, remove_modes
 from dpsql.sql.parse.options import Call, call_of
 from dpsql.sql.relations.relation import Relation, fold
 
@@ -33,7 +32,7 @@ class Cte:
 Env = dict[str, Cte]
 
 
-def with_ctes(query: exp.Expr, env: Env) -> exp.Expr:
+def add_ctes(query: exp.Expr, env: Env) -> exp.Expr:
     """The query with the public CTEs it names, so that it stands alone."""
     wanted: dict[str, Cte] = {}
 
@@ -99,17 +98,17 @@ def label_of(call: Call) -> str:
         function = function.this
     written = function.meta.get("called", call.name.lower())
     distinct = "DISTINCT " if call.distinct and not isinstance(function, exp.ApproxDistinct) else ""
-    inside = ", ".join(spelled(argument) for argument in call.args)
-    where = f" FILTER (WHERE {spelled(call.where)})" if call.where is not None else ""
+    inside = ", ".join(spell(argument) for argument in call.args)
+    where = f" FILTER (WHERE {spell(call.where)})" if call.where is not None else ""
     return f"{written}({distinct}{inside}){where}"
 
 
 _TYPES = {"INT": "INTEGER", "TEXT": "VARCHAR"}
 
 
-def spelled(node: exp.Expr) -> str:
+def spell(node: exp.Expr) -> str:
     """An expression in the words that DuckDB would name its column by."""
-    text = without_modes(node).sql(dialect="duckdb", comments=False, normalize_functions="lower")
+    text = remove_modes(node).sql(dialect="duckdb", comments=False, normalize_functions="lower")
     text = re.sub(r"\bAS (INT|TEXT)\)", lambda found: f"AS {_TYPES[found[1]]})", text)
     return text.replace("count(*)", "count_star()")
 
@@ -122,10 +121,10 @@ def label_of_item(item: exp.Expr) -> str:
     return label_of(call) if call is not None else item.alias_or_name
 
 
-def fresh_names(names: Iterable[str]) -> list[str]:
+def make_unique(names: Iterable[str]) -> list[str]:
     """The names, each made unique by a number behind it.
 
-    >>> fresh_names(["n", "n", "N"])
+    >>> make_unique(["n", "n", "N"])
     ['n', 'n_1', 'N_2']
     """
     out: list[str] = []
@@ -144,7 +143,7 @@ _MIRROR = {"": "", "LEFT": "RIGHT", "RIGHT": "LEFT", "FULL": "FULL"}
 _HINT = "write it as a CTE: WITH pair AS (SELECT ... FROM a JOIN b ON ...), then join pair."
 
 
-def without_parentheses(select: exp.Select) -> None:
+def flatten_joins(select: exp.Select) -> None:
     """Rewrites the FROM of a SELECT in place.
 
     Raises:
@@ -232,7 +231,7 @@ def _spread(
     kinds = [_word(j, "kind") in ("", "INNER", "CROSS") and not _word(j, "side") for j in (join, *inner)]
     simple = not any(j.args.get("using") or _word(j, "method") for j in (join, *inner))
     if outer or not all(kinds) or not simple:
-        raise BindError("such joins in parentheses are not known here.", span=span_of(join.this), hint=_HINT)
+        raise bind_error(join.this, "such joins in parentheses are not known here.", _HINT)
     on = join.args.get("on")
     if on is not None:
         select.where(on, copy=False)

@@ -23,7 +23,7 @@ from dpsql.mechanisms.subsample.blocks import BlockQueries, PythonBlocks
 from dpsql.mechanisms.subsample.subsample import BlockMean, BlockMedian, Range, WinsorizedMean
 from dpsql.mechanisms.subsample.votes import FeatureVotes, NoisyMode, StableMode
 from dpsql.noise.entropy import Entropy
-from dpsql.sql.relations.limits import SORTED_ROWS, share
+from dpsql.sql.relations.limits import SORTED_ROWS, floor_root
 from tests.support import inside
 
 POLICY = """
@@ -186,7 +186,7 @@ def test_rows_of_one_unit_that_meet_in_a_block_are_bounded(name: str) -> None:
     if sides < 2:
         assert not said and all(len(rows) == 3600 for rows in read)
     else:
-        most = share(SORTED_ROWS, sides)
+        most = floor_root(SORTED_ROWS, sides)
         assert f"{most:,} of each table's count" in said[0] and len(said) == 1
         assert read and all(len(rows) == 600 + most for rows in read)
 

@@ -107,7 +107,7 @@ FORGED = [written(form, "dpsql_unit", "w9") for form in FORMS]
 
 def _deceived(monkeypatch: pytest.MonkeyPatch) -> Neighbours:
     """A binder that calls a derived column what the analyst calls it: the hidden unit is taken from one of that name."""
-    monkeypatch.setattr(projections, "own", lambda place: "dpsql_unit" if place == 0 else f"c{place}")
+    monkeypatch.setattr(projections, "column_name", lambda place: "dpsql_unit" if place == 0 else f"c{place}")
     return Neighbours.open()
 
 
@@ -120,7 +120,7 @@ def test_it_would_be_seen_if_names_decided(monkeypatch: pytest.MonkeyPatch) -> N
             run(made, iter(FORGED))
     finally:
         made.close()
-    assert relation.own(3) == "c3"
+    assert relation.column_name(3) == "c3"
 
 
 def test_the_second_lock_refuses_what_a_deceived_binder_writes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ import dpsql
 from dpsql.errors import PrivacyError
 from dpsql.sql.expressions import lengths, patterns
 from dpsql.sql.expressions.lengths import MAX_TEXT, MAX_WRITTEN, length_of, one_statement
-from dpsql.sql.expressions.total_expressions import total
+from dpsql.sql.expressions.total_expressions import make_total
 from dpsql.sql.expressions.types import Typed
 from dpsql.sql.parse.dialect import to_sql
 from dpsql.sql.parse.statements import parse
@@ -42,7 +42,7 @@ LETTERS = "k" * 25_000
 def bound(text: str, row: Row | None = None) -> Typed:
     [statement] = parse(f"SELECT {text}")
     assert statement.tree is not None
-    return total(statement.tree.expressions[0].unalias(), row or Row())
+    return make_total(statement.tree.expressions[0].unalias(), row or Row())
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,8 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.sql.parse.statements import canonical, parse
+from dpsql.sql.parse.dialect import to_sql
+from dpsql.sql.parse.statements import parse
 from tests.support import inside
 from tests.support.case_files import Case, read_cases
 
@@ -85,7 +86,7 @@ def spent(session: dpsql.Session) -> str:
 def test_parse(case: Case) -> None:
     rows = []
     for statement in parse(case.text, case.params):
-        said = canonical(statement.tree) if statement.tree is not None else ""
+        said = to_sql(statement.tree) if statement.tree is not None else ""
         rows.append(" ".join(filter(None, (statement.kind, statement.name, "json" * statement.json, said))))
     compare(case, "\n".join(rows) or "(no statement)")
 

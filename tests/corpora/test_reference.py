@@ -35,13 +35,13 @@ def test_what_is_documented_is_what_is_completed() -> None:
     from dpsql.notebook import guide
     from dpsql.notebook.complete import FUNCTIONS
     from dpsql.sql.dp import aggregates, registry
-    from dpsql.sql.parse.options import COMMON
+    from dpsql.sql.parse.options import COMMON_OPTIONS
     from dpsql.sql.ptr import block as ptr
     from dpsql.sql.selection import block as selection
     from dpsql.sql.selection import thresholds
     from dpsql.sql.subsample import block as subsample
 
-    readers = (COMMON, ptr.OPTIONS, subsample.OPTIONS, thresholds.OPTIONS)
+    readers = (COMMON_OPTIONS, ptr.OPTIONS, subsample.OPTIONS, thresholds.OPTIONS)
     assert {name for r in readers for name in r} == {*guide.OPTIONS, *guide.MORE_OPTIONS}
     calls = (aggregates.ARGUMENTS, ptr.ARGUMENTS, *selection.ARGUMENTS.values())
     assert {name for r in calls for name in r} == set(guide.ARGUMENTS)

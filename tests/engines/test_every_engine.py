@@ -20,7 +20,7 @@ import dpsql
 from dpsql.engine.duckdb import DuckDBEngine
 from dpsql.errors import BindError
 from dpsql.policy.model import Budget, Policy, Table
-from dpsql.sql.expressions.total_expressions import total
+from dpsql.sql.expressions.total_expressions import make_total
 from dpsql.sql.parse.dialect import parse_fragment, to_sql
 from dpsql.sql.relations.catalog import Catalog
 from dpsql.sql.relations.relation import Names
@@ -298,7 +298,7 @@ def test_expressions_over_nasty_values(engine: Engine, start: int, nasty_values:
     texts = chosen("equal")[start : start + 48]
     items = []
     for i, text in enumerate(texts):
-        typed = total(parse_fragment(f"SELECT {text}").expressions[0].unalias(), names)
+        typed = make_total(parse_fragment(f"SELECT {text}").expressions[0].unalias(), names)
         items.append(f"({to_sql(typed.node)}) AS v{i}")
     (relation,) = names.relations
     query = f"SELECT {to_sql(relation.fields[0].typed.node)} AS id, {', '.join(items)} FROM {to_sql(relation.source)}"

@@ -21,7 +21,7 @@ from dpsql.engine.duckdb import DuckDBEngine
 from dpsql.engine.spark import SparkEngine
 from dpsql.errors import BindError, EngineError, PolicyError
 from dpsql.policy.model import Budget, Policy, Table
-from dpsql.sql.expressions.total_expressions import total
+from dpsql.sql.expressions.total_expressions import make_total
 from dpsql.sql.parse.dialect import parse_fragment, to_sql
 from dpsql.sql.relations.catalog import Catalog
 from dpsql.sql.relations.relation import Names
@@ -133,7 +133,7 @@ class Nasty:
     def query(self, expressions: list[str]) -> str:
         items = []
         for i, text in enumerate(expressions):
-            typed = total(parse_fragment(f"SELECT {text}").expressions[0].unalias(), self.names)
+            typed = make_total(parse_fragment(f"SELECT {text}").expressions[0].unalias(), self.names)
             items.append(f"({to_sql(typed.node)}) AS v{i}")
         (relation,) = self.names.relations
         return f"SELECT {to_sql(relation.fields[0].typed.node)} AS id, {', '.join(items)} FROM {to_sql(relation.source)}"

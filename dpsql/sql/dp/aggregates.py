@@ -17,10 +17,10 @@ from dpsql.mechanisms.composite import Part
 from dpsql.sql.dp.auto_bounds import auto_bounded, require_number
 from dpsql.sql.exact.exact_query import Partial, Weighing
 from dpsql.sql.expressions import fixed_point as grids
-from dpsql.sql.expressions.fixed_point import MOMENTS, Line, line, moment_of
+from dpsql.sql.expressions.fixed_point import MOMENT_KINDS, Line, moment_of, place_on_line
 from dpsql.sql.expressions.types import Typed
 from dpsql.sql.parse.dialect import span_of, to_sql
-from dpsql.sql.parse.options import Call, Readers, bounds_or_auto, epsilon_value, one_of, pair
+from dpsql.sql.parse.options import Call, Readers, read_bounds, read_epsilon, read_one_of, read_pair
 
 if TYPE_CHECKING:
     from dpsql.sql.dp.block import Block
@@ -33,10 +33,10 @@ NoiseOf = Callable[[Partial, int], additive.Statistic]
 """Makes a partial noisy with one of ``n`` equal parts of the aggregate's share."""
 
 ARGUMENTS: Readers = {
-    "epsilon": epsilon_value,
-    "contribution_bounds_per_row": bounds_or_auto,
-    "contribution_bounds_per_group": pair,
-    "report_format": one_of("JSON"),
+    "epsilon": read_epsilon,
+    "contribution_bounds_per_row": read_bounds,
+    "contribution_bounds_per_group": read_pair,
+    "report_format": read_one_of("JSON"),
 }
 
 
@@ -274,13 +274,13 @@ def bounded(
     """
     per_group = options.get("contribution_bounds_per_group") is not None and not block.exact.bound.row_level
     low, high, origin = bounds_of(block, call, options, typed, kinds=kinds)
-    place = line(typed, low, high)
+    place = place_on_line(typed, low, high)
     if place.between is not None and options.get("report_format"):
         raise BindError(f"{typed.type.sql} has no JSON report.", span=span_of(call.node))
-    grid = grids.choose(place.typed.type, place.low, place.high)
+    grid = grids.choose_grid(place.typed.type, place.low, place.high)
     if multiplied:
         grid = grids.coarsen_for_products(grid, place.low, place.high)
-    y = block.exact.value(block.filtered(call, to_sql(grids.value(place.typed, grid))))
+    y = block.exact.value(block.filtered(call, to_sql(grids.write_steps(place.typed, grid))))
     return Bounded(place.typed, y, grid, per_group, origin, place)
 
 
@@ -291,7 +291,7 @@ def total_about(
     low, high = item.grid.low, item.grid.high
     if item.per_group:
         return block.exact.partial(f"CAST(SUM({item.y}) AS HUGEINT)", low, high, fixed=True, nullable=True)
-    inner = grids.doubled_sum(item.y, item.grid, centre)
+    inner = grids.write_doubled_sum(item.y, item.grid, centre)
     adds = (item.y, low, high, centre)
     return block.exact.partial(
         inner, min(0, low - centre), max(0, high - centre), doubled=True, adds=adds, weighing=weighing
@@ -318,7 +318,7 @@ def say_weighing(block: Block, weighing: Weighing | None) -> str:
 
 def deviation(item: Bounded, centre: int) -> str:
     """The clamped value less a centre, in SQL; products of two of them fit its type."""
-    value = grids.clamped(item.y, item.grid)
+    value = grids.write_clamped(item.y, item.grid)
     return f"({f'CAST({value} AS HUGEINT)' if item.grid.wide else value} - {centre})"
 
 
@@ -381,7 +381,7 @@ def _avg(block: Block, call: Call, name: str, options: dict[str, Any]) -> Aggreg
     typed = _one_argument(block, call)
     if options.get("contribution_bounds_per_row") == "AUTO":
         return _auto(block, call, name, options, typed, "avg")
-    item = bounded(block, call, options, typed, kinds=MOMENTS)
+    item = bounded(block, call, options, typed, kinds=MOMENT_KINDS)
     low, high, steps = item.grid.low, item.grid.high, Fraction(item.grid.steps)
     centre, weighing = (low + high) // 2, None
     if item.per_group:  # the mean of the units' own means, which are no whole steps: so they get finer ones

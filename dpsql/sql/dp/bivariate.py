@@ -112,8 +112,8 @@ def _columns(block: Block, call: Call, options: dict[str, Any]) -> tuple[Bounded
     for place in call.args:
         typed = block.expression(place)
         low, high, origin = bounds_of(block, call, options, typed, place)
-        grid = grids.coarsen_for_products(grids.choose(typed.type, low, high), low, high)
-        items.append(Bounded(typed, to_sql(grids.value(typed, grid)), grid, False, origin))
+        grid = grids.coarsen_for_products(grids.choose_grid(typed.type, low, high), low, high)
+        items.append(Bounded(typed, to_sql(grids.write_steps(typed, grid)), grid, False, origin))
     both = " AND ".join(f"({item.y}) IS NOT NULL" for item in items)
     if call.where is not None:
         both = f"({to_sql(block.condition(call.where).node)}) AND {both}"

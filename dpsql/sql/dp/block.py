@@ -17,17 +17,16 @@ from dpsql.sql.dp.quantiles import each_quantile
 from dpsql.sql.dp.quotients import read_as_mean
 from dpsql.sql.dp.refusals import refuse_elsewhere, refuse_nobody, ungrouped
 from dpsql.sql.dp.registry import TABLE, bind_aggregate
-from dpsql.sql.exact.exact_query import Exact, Key, among
+from dpsql.sql.exact.exact_query import Exact, GroupKey, write_membership
 from dpsql.sql.expressions.types import Typed
-from dpsql.sql.normalize import Env, fresh_names, label_of, outer_queries, spelled
+from dpsql.sql.normalize import Env, label_of, make_unique, outer_queries, spell
 from dpsql.sql.parse.dialect import expression_of, span_of, table_named, to_sql
 from dpsql.sql.parse.options import Call, Options, call_of
-from dpsql.sql.relations.intervals import interval_of, json_report
-from dpsql.sql.relations.joins import From
-from dpsql.sql.relations.limits import conjuncts
-from dpsql.sql.relations.privacy_unit import protected, same_unit
-from dpsql.sql.relations.projections import with_aliases
-from dpsql.sql.relations.relation import Names, column, fold
+from dpsql.sql.relations.intervals import interval_of, write_json_report
+from dpsql.sql.relations.limits import split_conjuncts
+from dpsql.sql.relations.privacy_unit import check_unit, describe_protection
+from dpsql.sql.relations.projections import substitute_aliases
+from dpsql.sql.relations.relation import From, Names, column, fold
 
 if TYPE_CHECKING:
     from dpsql.sql.relations.context import Binder
@@ -48,7 +47,7 @@ class Block:
     """What the SELECT list calls by a name, over the rows."""
     exact: Exact = field(init=False)
     domain: Domain | None = None
-    keys: dict[str, Key] = field(default_factory=dict)
+    keys: dict[str, GroupKey] = field(default_factory=dict)
     aggregates: dict[str, Aggregate] = field(default_factory=dict)
     conditions: list[exp.Expr] = field(default_factory=list)
     """What WHERE asks of every row, in terms of the exact query."""
@@ -66,7 +65,7 @@ class Block:
     # -- what aggregates ask ------------------------------------------------------------------------------------
 
     def expression(self, node: exp.Expr) -> Typed:
-        node = with_aliases(node, self.named, self.names)
+        node = substitute_aliases(node, self.named, self.names)
         for inner in node.walk(prune=lambda n: isinstance(n, exp.Query)):
             if (call := call_of(inner)) is not None and call.name in TABLE:
                 raise self._misplaced(call, inner)
@@ -98,7 +97,7 @@ class Block:
         if where is None:
             return None
         node = self.condition(where.this).node
-        self.conditions = conjuncts(node)
+        self.conditions = split_conjuncts(node)
         return to_sql(node)
 
     def filtered(self, call: Call, sql: str) -> str:
@@ -144,7 +143,7 @@ class Block:
         if within:
             condition = self._inside(within, condition)
         expressions = self._group_expressions()
-        same_unit(self.options, self.names, self.bound.subject)
+        check_unit(self.options, self.names, self.bound.subject)
         keys, typed = self._keys(expressions)
         self.domain = public_domain(self, typed) if keys else None
         self._check_strategy()
@@ -167,7 +166,7 @@ class Block:
         pairs = []
         for i, node in enumerate(within):
             typed = self.expression(node)
-            pairs.append((Key(f"w{i}", to_sql(typed.node), typed.type.sql), typed))
+            pairs.append((GroupKey(f"w{i}", to_sql(typed.node), typed.type.sql), typed))
         domain = public_domain(self, pairs)
         if domain is None:
             raise self.options.refuse(
@@ -176,7 +175,7 @@ class Block:
             )  # fmt: skip
         values, names = [f"({k.sql})" for k, _ in pairs], [k.name for k, _ in pairs]
         groups = f"({domain.sql})" if domain.nullable else f"({domain.sql}) AS within"
-        inside = among(values, names, groups, domain.nullable)
+        inside = write_membership(values, names, groups, domain.nullable)
         return f"({condition}) AND {inside}" if condition else inside
 
     def _group_expressions(self) -> list[exp.Expr]:
@@ -204,8 +203,8 @@ class Block:
     def _has_aggregate(self, node: exp.Expr) -> bool:
         return any((call := call_of(n)) is not None and call.name in TABLE for n in node.walk())
 
-    def _keys(self, expressions: list[exp.Expr]) -> tuple[tuple[Key, ...], list[tuple[Key, Typed]]]:
-        pairs: list[tuple[Key, Typed]] = []
+    def _keys(self, expressions: list[exp.Expr]) -> tuple[tuple[GroupKey, ...], list[tuple[GroupKey, Typed]]]:
+        pairs: list[tuple[GroupKey, Typed]] = []
         for node in expressions:
             if node.is_star:
                 raise PrivacyError("rows can't be grouped by all of their columns.", span=span_of(node))
@@ -240,7 +239,7 @@ class Block:
                 )
             text = self.spelling(node)
             if text not in self.keys:
-                key = Key(f"k{len(self.keys)}", to_sql(typed.node), typed.type.sql)
+                key = GroupKey(f"k{len(self.keys)}", to_sql(typed.node), typed.type.sql)
                 self.keys[text] = key
                 pairs.append((key, typed))
         self.key_nodes = [typed.node for _, typed in pairs]
@@ -337,7 +336,7 @@ class Block:
         select.set("from_", exp.From(this=table_named(self.name)))
         if where:
             select.set("where", exp.Where(this=where[0]))
-        names = fresh_names(labels)
+        names = make_unique(labels)
         select.set("expressions", [exp.alias_(e, n, quoted=True) for e, n in zip(shown, names, strict=True)])
         by_name = self.with_intervals
         select.meta["dpsql_intervals"] = [
@@ -355,7 +354,7 @@ class Block:
         if isinstance(node, exp.Column):
             return node.name
         call = call_of(node)
-        return label_of(call) if call is not None and call.name in TABLE else spelled(node)
+        return label_of(call) if call is not None and call.name in TABLE else spell(node)
 
     def above(self, node: exp.Expr, aliases: dict[str, exp.Expr]) -> exp.Expr:
         """The expression as the finished statement writes it: keys and aggregates are columns of the release."""
@@ -426,10 +425,10 @@ class Block:
         if text not in self.aggregates:
             refuse_nobody(self, call)
             taken = [*(key.name for key in self.keys.values()), *(a.name for a in self.aggregates.values())]
-            self.aggregates[text] = bind_aggregate(self, call, fresh_names([*taken, label_of(call)])[-1])
+            self.aggregates[text] = bind_aggregate(self, call, make_unique([*taken, label_of(call)])[-1])
         found = self.aggregates[text]
         if found.report == "JSON":
-            return json_report(found.name, self.confidence)
+            return write_json_report(found.name, self.confidence)
         if found.shown is not None:
             return expression_of(found.shown(to_sql(column(found.name))))
         return (
@@ -452,7 +451,7 @@ class Block:
         release(self)
 
     def sentences(self, aggregates: list[Aggregate]) -> tuple[str, ...]:
-        return (*protected(self.bound, self.exact.max_rows, self.exact.row_budget), *self._grouping(),
+        return (*describe_protection(self.bound, self.exact.max_rows, self.exact.row_budget), *self._grouping(),
                 *(f"{a.label}: {a.said}." for a in aggregates))  # fmt: skip
 
     def _grouping(self) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from dpsql.privacy.spent import sensible_delta
 from dpsql.sql.dp.aggregates import Aggregate
 from dpsql.sql.dp.packed_route import packed
 from dpsql.sql.dp.quantiles import quantile_parts
-from dpsql.sql.exact.exact_query import UNITS, Partial
+from dpsql.sql.exact.exact_query import UNITS_COLUMN, Partial
 from dpsql.sql.parse.dialect import span_of
 from dpsql.sql.parse.options import Options
 
@@ -176,7 +176,7 @@ def _operator(
     selection = None
     if private:
         selection = group_selection.GroupSelection(
-            UNITS, share.parts[-1], share.delta / share.delta_parts, block.per_unit_groups,
+            UNITS_COLUMN, share.parts[-1], share.delta / share.delta_parts, block.per_unit_groups,
             (block.options.get("group_selection_strategy") or "OPTIMAL").lower(),
             block.options.get("min_privacy_units_per_group", 1),
         )  # fmt: skip

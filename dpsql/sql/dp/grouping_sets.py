@@ -25,8 +25,8 @@ from dpsql.mechanisms.composite import Together
 from dpsql.mechanisms.consistency import SENTENCE, Adding, Cells, Consistent
 from dpsql.sql.dp.aggregates import TABLE
 from dpsql.sql.dp.build_operator import within_limit
-from dpsql.sql.normalize import fresh_names, label_of_item
-from dpsql.sql.parse.dialect import span_of, to_sql, without_modes
+from dpsql.sql.normalize import label_of_item, make_unique
+from dpsql.sql.parse.dialect import remove_modes, span_of, to_sql
 from dpsql.sql.parse.options import NONNEGATIVE, Options, call_of
 from dpsql.sql.relations.relation import Names, column, fold
 
@@ -222,7 +222,7 @@ def bind_sets(
         BindError: too many sets, or shares of their own beside them. BudgetExceeded: over the policy's limit per query.
     """
     options = options or Options("DP", {}, {})
-    written = [label_of_item(item) or without_modes(item).sql() for item in select.expressions]
+    written = [label_of_item(item) or remove_modes(item).sql() for item in select.expressions]
     spell_alike(select, names)
     group = select.args["group"]
     sets = [
@@ -238,7 +238,7 @@ def bind_sets(
     windows = lift_windows(select, binder)
     sorts = sort_items(select, binder, {fold(select.expressions[i].alias) for i in windows})
     asked, hidden = len(written), select.expressions[len(written) :]
-    labels = fresh_names([*written, *(item.alias for item in hidden)])
+    labels = make_unique([*written, *(item.alias for item in hidden)])
     for place, node in sorts:
         node.set("this", column(labels[place]))
     parts = [_part(select, chosen, everything, names) for chosen in sets]

@@ -22,7 +22,7 @@ from dpsql.sql.dp.aggregates import Aggregate, rows_bounded
 from dpsql.sql.expressions.types import BOOLEAN, DOUBLE, Type, Typed
 from dpsql.sql.parse.dialect import span_of, to_sql
 from dpsql.sql.parse.options import Call
-from dpsql.sql.parse.statements import literal
+from dpsql.sql.parse.statements import make_literal
 
 if TYPE_CHECKING:
     from dpsql.sql.dp.block import Block
@@ -112,7 +112,7 @@ def _histogram(block: Block, call: Call, name: str, options: dict[str, Any]) -> 
 def _declared(block: Block, call: Call, typed: Typed) -> list[str]:
     """The column's public values, in SQL."""
     if typed.values is not None and isinstance(typed.node, exp.Column):
-        return [f"CAST({to_sql(literal(value))} AS {typed.type.sql})" for value in typed.values]
+        return [f"CAST({to_sql(make_literal(value))} AS {typed.type.sql})" for value in typed.values]
     if typed.type.kind == "BOOLEAN":
         return ["FALSE", "TRUE"]
     source = block.source(call.args[0])

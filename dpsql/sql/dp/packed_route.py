@@ -9,8 +9,8 @@ from sqlglot import exp
 
 from dpsql.mechanisms.base import SALT
 from dpsql.mechanisms.fast.packed_aggregation import TOTALS, Packed, Route, Tally, Value
-from dpsql.sql.exact.exact_query import UNITS, same
-from dpsql.sql.relations.privacy_unit import WHOLE
+from dpsql.sql.exact.exact_query import UNITS_COLUMN, equality_operator
+from dpsql.sql.relations.privacy_unit import WHOLE_UNIT_TYPES
 
 if TYPE_CHECKING:
     from dpsql.sql.exact.exact_query import Exact, Partial
@@ -34,11 +34,11 @@ def packed(exact: Exact) -> Packed | None:
         or exact.row_budget is not None
         or not plain
         or kind is None
-        or kind.sql not in WHOLE
+        or kind.sql not in WHOLE_UNIT_TYPES
         or SALT in exact.rows(inside=False)  # rows that are chosen by a secret hash are read once
     ):
         return None
-    whole = all(key.type in WHOLE for key in exact.keys)
+    whole = all(key.type in WHOLE_UNIT_TYPES for key in exact.keys)
     if exact.domain is None and not whole:
         return None
     values = {
@@ -69,7 +69,7 @@ def packed(exact: Exact) -> Packed | None:
             ends = ((f"{end}({key.name})", f"{key.name}_{at}") for key in exact.keys for end, at in _BOTH)
             known += [f"(SELECT {sql} FROM listed) AS {name}" for sql, name in ends]
     ranges = f"{head}SELECT {', '.join(known)} FROM ({exact.rows(inside=False)}) AS rows"
-    return Packed(ranges, tuple(routes), tuple(values.values()), tuple(tallies), UNITS, exact.groups)
+    return Packed(ranges, tuple(routes), tuple(values.values()), tuple(tallies), UNITS_COLUMN, exact.groups)
 
 
 _CODE = "code"
@@ -85,7 +85,7 @@ def _private(exact: Exact, tallies: list[Tally]) -> Route:
     """Private groups of integers, or no groups."""
     columns = [f"CAST({key.name} AS {key.type}) AS {key.name}" for key in exact.keys]
     columns += [f"{t.sql} AS {t.name}" if t.rows is not None else t.name for t in tallies]
-    final = f"SELECT {', '.join([*columns, UNITS])} FROM {TOTALS}"
+    final = f"SELECT {', '.join([*columns, UNITS_COLUMN])} FROM {TOTALS}"
     return Route(tuple(key.name for key in exact.keys), exact.rows(inside=False), final)
 
 
@@ -104,7 +104,9 @@ def _coded(exact: Exact, tallies: list[Tally]) -> Route:
     listed = ", ".join(key.name for key in exact.keys)
     codes = f"codes AS (SELECT row_number() OVER (ORDER BY {listed}) - 1 AS {_CODE}, * FROM listed)"
     head = f"WITH domain AS ({exact.domain}), {_LISTED}, {codes}"
-    on = " AND ".join(f"rows.{key.name} {same(exact.nullable)} codes.{key.name}" for key in exact.keys)
+    on = " AND ".join(
+        f"rows.{key.name} {equality_operator(exact.nullable)} codes.{key.name}" for key in exact.keys
+    )
     source = f"{head} SELECT * FROM ({exact.rows(inside=False)}) AS rows JOIN codes ON {on}"
     final = _all_groups(exact, tallies, "codes", f"{TOTALS}.{_CODE} = codes.{_CODE}")
     return Route((_CODE,), source, f"{head} {final}")
@@ -113,7 +115,9 @@ def _coded(exact: Exact, tallies: list[Tally]) -> Route:
 def _all_groups(exact: Exact, tallies: list[Tally], groups: str, on: str) -> str:
     columns = [f"{groups}.{key.name}" for key in exact.keys]
     totals = [(t.sql if t.rows is not None else f"{TOTALS}.{t.name}", t.name) for t in tallies]
-    columns += [f"COALESCE({sql}, 0) AS {name}" for sql, name in (*totals, (f"{TOTALS}.{UNITS}", UNITS))]
+    columns += [
+        f"COALESCE({sql}, 0) AS {name}" for sql, name in (*totals, (f"{TOTALS}.{UNITS_COLUMN}", UNITS_COLUMN))
+    ]
     return f"SELECT {', '.join(columns)} FROM {groups} LEFT JOIN {TOTALS} ON {on}"
 
 

@@ -26,12 +26,12 @@ from sqlglot import exp
 from dpsql.errors import Error, PrivacyError
 from dpsql.plan import Input
 from dpsql.sql.dp.group_conditions import Place, by_days, with_keys
-from dpsql.sql.exact.exact_query import Key
+from dpsql.sql.exact.exact_query import GroupKey
 from dpsql.sql.expressions.fixed_point import DAY
 from dpsql.sql.expressions.types import Typed
 from dpsql.sql.parse.dialect import to_sql
-from dpsql.sql.parse.statements import literal
-from dpsql.sql.relations.limits import conjuncts
+from dpsql.sql.parse.statements import make_literal
+from dpsql.sql.relations.limits import split_conjuncts
 from dpsql.sql.relations.relation import Field, Relation, column
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 MOST = 1_000_000
 MOST_DAYS = 100_000
 
-Pairs = list[tuple[Key, Typed]]
+Pairs = list[tuple[GroupKey, Typed]]
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ class _Known:
         """Keys that are enumerated as they are, by the SQL of what they are made of."""
         self._met, self._on = _met(block)
 
-    def part(self, key: Key, typed: Typed) -> Part | None:
+    def part(self, key: GroupKey, typed: Typed) -> Part | None:
         """What a key is computed from; None where it is private."""
         places = list(_places(typed.node))
         kept = self._preserved(places)
@@ -268,7 +268,7 @@ class _Known:
             return None
         typed = found.typed
         if typed.values is not None:
-            rows = ", ".join(f"(CAST({to_sql(literal(v))} AS {typed.type.sql}))" for v in typed.values)
+            rows = ", ".join(f"(CAST({to_sql(make_literal(v))} AS {typed.type.sql}))" for v in typed.values)
             sql = f"SELECT v AS {_quoted(place[1])} FROM (VALUES {rows}) AS t(v)"
             # '2020-1-1' and '2020-01-01' are one group: shown twice, it would be answered twice and paid once.
             sql = sql if _all_different(typed) else sql.replace("SELECT", "SELECT DISTINCT", 1)
@@ -295,7 +295,7 @@ def _met(block: Block) -> tuple[dict[str, exp.Expr], list[exp.Expr]]:
         kind = str(join.args.get("kind") or "").upper() if join is not None else ""
         if join is not None and (join.args.get("side") or kind not in ("", "INNER", "CROSS", "SEMI")):
             continue
-        conditions += conjuncts(join.args.get("on")) if join is not None else []
+        conditions += split_conjuncts(join.args.get("on")) if join is not None else []
         alias = source.alias_or_name
         relation = shown.get(alias)
         public = relation is not None and all(item.public for item in relation.fields)
@@ -359,7 +359,7 @@ def _may_be_null(typed: Typed) -> bool:
     return typed.nullable and not isinstance(typed.node, exp.Column)
 
 
-def _of_its_own(key: Key, typed: Typed) -> Values | None:
+def _of_its_own(key: GroupKey, typed: Typed) -> Values | None:
     """A key that has few values whatever it is made of: a boolean, or a CASE whose outcomes are written out."""
     if typed.type.kind == "BOOLEAN":
         shown, unknown = (

@@ -14,11 +14,11 @@ from dpsql.mechanisms.quantile import Quantiles, Rank
 from dpsql.sql.dp.aggregates import Aggregate, bounds_of, rows_bounded
 from dpsql.sql.exact.exact_query import Exact
 from dpsql.sql.expressions import fixed_point as grids
-from dpsql.sql.expressions.bounds import Interval
-from dpsql.sql.expressions.fixed_point import MOMENTS, line
+from dpsql.sql.expressions.bounds import Bounds
+from dpsql.sql.expressions.fixed_point import MOMENT_KINDS, place_on_line
 from dpsql.sql.expressions.types import DOUBLE, Typed
 from dpsql.sql.parse.dialect import span_of, to_sql
-from dpsql.sql.parse.options import Call, call_of, number
+from dpsql.sql.parse.options import Call, call_of, read_number
 
 if TYPE_CHECKING:
     from dpsql.sql.dp.block import Block
@@ -60,7 +60,7 @@ def bind_quantile(block: Block, call: Call, name: str, options: dict[str, Any]) 
         )
     rank = {"MEDIAN": Rank(Fraction(1, 2)), "MIN": Rank.least(), "MAX": Rank.greatest()}.get(call.name)
     if rank is None:
-        p = number(call.args[1], "the quantile")
+        p = read_number(call.args[1], "the quantile")
         if not 0 <= p <= 1:
             raise BindError("a quantile lies between 0 and 1.", span=span_of(call.args[1]))
         # The quantiles of 0 and 1 are the ends: at such a rank, every point beyond the data would be as good.
@@ -68,14 +68,14 @@ def bind_quantile(block: Block, call: Call, name: str, options: dict[str, Any]) 
     rows_bounded(block, call)
     typed = block.expression(call.args[0])
     between = call.name in ("MEDIAN", "QUANTILE_CONT")
-    kinds = MOMENTS if call.name == "QUANTILE_CONT" else (*MOMENTS, "BOOLEAN")
+    kinds = MOMENT_KINDS if call.name == "QUANTILE_CONT" else (*MOMENT_KINDS, "BOOLEAN")
     low, high, origin = bounds_of(block, call, options, typed, kinds=kinds)
-    place = line(typed, low, high)
-    grid = grids.choose(place.typed.type, place.low, place.high, fine=FINE)
+    place = place_on_line(typed, low, high)
+    grid = grids.choose_grid(place.typed.type, place.low, place.high, fine=FINE)
     if grid.high - grid.low > _MOST:  # whole numbers and decimals far apart: as fine as that allows
-        grid = grids.choose(DOUBLE, place.low, place.high, fine=COARSE)
+        grid = grids.choose_grid(DOUBLE, place.low, place.high, fine=COARSE)
     y, narrow = (
-        block.filtered(call, to_sql(grids.value(place.typed, grid, narrow))) for narrow in (False, True)
+        block.filtered(call, to_sql(grids.write_steps(place.typed, grid, narrow))) for narrow in (False, True)
     )
     whole = place.typed.type.kind == "INTEGER" and grid.steps == 1 and not between
     back = place.between if between else place.own
@@ -124,7 +124,7 @@ def each_quantile(node: exp.Expr, call: Call) -> list[exp.Expr]:
 def _type(typed: Typed, low: Fraction, high: Fraction, between: bool) -> str:
     """The type that DuckDB gives a quantile: its argument's own, but DOUBLE between integers. (DOUBLE also where that
     type does not hold the bounds.)"""
-    held = Interval(low, high)
+    held = Bounds(low, high)
     for kind in (typed.shown, typed.type):
         if kind.kind == "INTEGER" and (between or (kind.reach is not None and kind.reach.holds(held))):
             return "DOUBLE" if between else kind.sql
@@ -152,7 +152,7 @@ def quantile_parts(
         held = (
             f"LEAST(GREATEST(v, {grid.low}), {grid.high})"
             if whole or grid.steps == 1
-            else grids.clamped("v", grid)
+            else grids.write_clamped("v", grid)
         )
         query = (
             f"SELECT {', '.join([*keys, held])} AS value, COUNT(*) AS count FROM ({exact.held(y, groups)}) AS held "

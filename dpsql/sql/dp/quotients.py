@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from dpsql.errors import BindError
 from dpsql.sql.parse.dialect import NAMED
-from dpsql.sql.parse.options import Call, call_of, epsilon_value
+from dpsql.sql.parse.options import Call, call_of, read_epsilon
 
 if TYPE_CHECKING:
     from dpsql.sql.dp.block import Block
@@ -101,7 +101,7 @@ def _have_same_rows(block: Block, total: Call, count: Call) -> bool:
 
 def _add_shares(total: Call, count: Call) -> exp.Expr:
     """Return the argument ``epsilon`` of the mean: the sum of what both calls were given."""
-    shares = [epsilon_value(call.named["epsilon"][0]) for call in (total, count)]
+    shares = [read_epsilon(call.named["epsilon"][0]) for call in (total, count)]
     argument = total.named["epsilon"][1].copy()
     with decimal.localcontext(prec=100):  # two literals: their sum has finitely many digits
         both = sum((decimal.Decimal(s.numerator) / s.denominator for s in shares), decimal.Decimal(0))

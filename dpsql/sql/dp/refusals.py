@@ -13,8 +13,17 @@ from sqlglot import exp
 from dpsql.errors import PrivacyError
 from dpsql.sql.parse.dialect import span_of, to_sql
 from dpsql.sql.parse.options import Call
-from dpsql.sql.relations.relation import Field, Relation, fold, places_lost
-from dpsql.sql.relations.unmatched_rows import Lost, asks_for_them, fails, is_null, met_as_a_whole
+from dpsql.sql.relations.relation import (
+    Field,
+    LostColumns,
+    Relation,
+    asks_for_unmatched,
+    find_lost_columns,
+    fold,
+    meets_whole_groups,
+    surely_fails,
+    surely_null,
+)
 
 if TYPE_CHECKING:
     from dpsql.sql.dp.block import Block
@@ -86,11 +95,11 @@ def refuse_nobody(block: Block, call: Call) -> None:
     found = block.bound.unmatched
     if found is None:
         return
-    lost = places_lost(block.bound.relations)
-    if any(fails(node, lost) for node in block.conditions) or _adds_nothing(block, call, lost):
+    lost = find_lost_columns(block.bound.relations)
+    if any(surely_fails(node, lost) for node in block.conditions) or _adds_nothing(block, call, lost):
         return
-    asked = any(asks_for_them(node, lost) for node in block.conditions)
-    if block.domain is not None and not asked and met_as_a_whole(found, block.key_nodes, lost):
+    asked = any(asks_for_unmatched(node, lost) for node in block.conditions)
+    if block.domain is not None and not asked and meets_whole_groups(found, block.key_nodes, lost):
         return
     counted = next((f"COUNT({r.alias}.{f.name})" for r, f in _shown(block) if _place(f) in lost), None)
     side = str(found.join.args["side"]).upper()
@@ -111,16 +120,16 @@ def _place(item: Field) -> tuple[str, str]:
     return (node.table, node.name) if isinstance(node, exp.Column) else ("", "")
 
 
-def _adds_nothing(block: Block, call: Call, lost: Lost) -> bool:
+def _adds_nothing(block: Block, call: Call, lost: LostColumns) -> bool:
     """Whether a row of nobody adds nothing to it."""
-    if call.where is not None and fails(block.condition(call.where.copy()).node, lost):
+    if call.where is not None and surely_fails(block.condition(call.where.copy()).node, lost):
         return True
     values = [
         arg for arg in call.args[:2] if not isinstance(arg, exp.Star | exp.Literal | exp.Array | exp.Tuple)
     ]
     if call.name == "COUNT_IF":
-        return any(fails(block.condition(arg.copy()).node, lost) for arg in values[:1])
-    return any(is_null(block.expression(arg.copy()).node, lost) for arg in values if not arg.is_star)
+        return any(surely_fails(block.condition(arg.copy()).node, lost) for arg in values[:1])
+    return any(surely_null(block.expression(arg.copy()).node, lost) for arg in values if not arg.is_star)
 
 
 def ungrouped(block: Block, node: exp.Column) -> PrivacyError:

@@ -16,20 +16,20 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from dpsql.sql.parse.dialect import to_sql
-from dpsql.sql.relations.joins import From
 from dpsql.sql.relations.limits import secret_hash
+from dpsql.sql.relations.relation import From
 
-UNITS = "units"
+UNITS_COLUMN = "units"
 _U = "u"
 
 
-def secret_order(names: Iterable[str]) -> str:
+def write_secret_order(names: Iterable[str]) -> str:
     """A number that orders a unit's own groups or rows in a way that nobody can foresee, for each unit its own."""
     return secret_hash([_U, *names])
 
 
 @dataclass(frozen=True)
-class Key:
+class GroupKey:
     """A grouping key: its expression over the rows, and the SQL of its public values (None when they are private)."""
 
     name: str
@@ -112,7 +112,7 @@ class Exact:
 
     bound: From
     where: str | None
-    keys: tuple[Key, ...]
+    keys: tuple[GroupKey, ...]
     max_rows: int | None
     """Rows of one unit that count in one group; None when nothing bounds them."""
     groups: int | None
@@ -191,7 +191,9 @@ class Exact:
             conditions.append(f"{unit} IS NOT NULL")
         if inside and self.domain is not None and self.groups is not None:
             conditions.append(
-                among([f"({k.sql})" for k in self.keys], [k.name for k in self.keys], "domain", self.nullable)
+                write_membership(
+                    [f"({k.sql})" for k in self.keys], [k.name for k in self.keys], "domain", self.nullable
+                )
             )
         text = f"SELECT {', '.join(items) or '1 AS one'} FROM {source}"
         return text + (f" WHERE {' AND '.join(f'({c})' for c in conditions)}" if conditions else "")
@@ -205,7 +207,7 @@ class Exact:
     def held(self, value: str, groups: int) -> str:
         """The rows themselves, for mechanisms that need them: the keys, and ``value`` as ``v``."""
         most = groups if self.keys else None
-        return bounded_rows(
+        return write_bounded_rows(
             self.bound,
             self.where,
             self.keys,
@@ -224,15 +226,15 @@ class Exact:
             return totals
         columns = [f"domain.{name}" for name in names]
         columns += [f"COALESCE(totals.{p.name}, 0) AS {p.name}" for p in self.partials]
-        columns += [f"COALESCE(totals.{UNITS}, 0) AS {UNITS}"]
-        on = " AND ".join(f"domain.{name} {same(self.nullable)} totals.{name}" for name in names)
+        columns += [f"COALESCE(totals.{UNITS_COLUMN}, 0) AS {UNITS_COLUMN}"]
+        on = " AND ".join(f"domain.{name} {equality_operator(self.nullable)} totals.{name}" for name in names)
         return f"WITH {head}, totals AS ({totals}) SELECT {', '.join(columns)} FROM domain LEFT JOIN totals ON {on}"
 
     def _row_level(self, names: list[str]) -> str:
         inner = (
             f"({p.inner}) // 2 AS {p.name}" if p.doubled else f"{p.inner} AS {p.name}" for p in self.partials
         )
-        items = [*names, *inner, f"COUNT(*) AS {UNITS}"]
+        items = [*names, *inner, f"COUNT(*) AS {UNITS_COLUMN}"]
         group = f" GROUP BY {', '.join(names)}" if names else ""
         return f"SELECT {', '.join(items)} FROM ({self.rows()}) AS rows{group}"
 
@@ -247,7 +249,7 @@ class Exact:
         if budgeted:
             items.append("COUNT(*) AS n")
         text = f"SELECT {', '.join(items)} FROM ({self.rows()}) AS rows GROUP BY {', '.join([_U, *names])}"
-        chosen = secret_order(names)
+        chosen = write_secret_order(names)
         if budgeted:
             # How many of the unit's rows may still count in this group, taking its groups in a secret order.
             before = f"SUM(n) OVER (PARTITION BY {_U} ORDER BY {chosen} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
@@ -265,7 +267,7 @@ class Exact:
                 for p in self.partials
             ),
         ]
-        items.append(f"COUNT(*) AS {UNITS}")
+        items.append(f"COUNT(*) AS {UNITS_COLUMN}")
         group = f" GROUP BY {', '.join(names)}" if names else ""
         return f"SELECT {', '.join(items)} FROM ({text}) AS kept{group}"
 
@@ -301,12 +303,12 @@ class Exact:
         return f"CASE WHEN {partial.name} IS NOT NULL THEN {clamped} END" if partial.nullable else clamped
 
 
-def same(nullable: bool) -> str:
+def equality_operator(nullable: bool) -> str:
     """The comparison of keys: null-safe where a key may be NULL."""
     return "IS NOT DISTINCT FROM" if nullable else "="
 
 
-def among(values: list[str], names: list[str], groups: str, nullable: bool) -> str:
+def write_membership(values: list[str], names: list[str], groups: str, nullable: bool) -> str:
     """Whether these values are those of a row of ``groups``; ``nullable`` says that NULL is a value there."""
     if nullable:
         same = " AND ".join(
@@ -318,8 +320,8 @@ def among(values: list[str], names: list[str], groups: str, nullable: bool) -> s
     return f"({', '.join(values)}) IN (SELECT ({', '.join(names)}) FROM {groups})"
 
 
-def bounded_rows(
-    bound: From, where: str | None, keys: tuple[Key, ...], values: dict[str, str], rows: int | None, groups: int | None,
+def write_bounded_rows(
+    bound: From, where: str | None, keys: tuple[GroupKey, ...], values: dict[str, str], rows: int | None, groups: int | None,
     domain: str | None = None, nullable: bool = False,
 ) -> str:  # fmt: skip
     """Private rows as they are, at most ``rows`` of one unit in a group and at most ``groups`` groups of it.
@@ -344,7 +346,7 @@ def bounded_rows(
     if conditions:
         text += f" WHERE {' AND '.join(conditions)}"
     if domain is not None and names:
-        inside = among(
+        inside = write_membership(
             [f"rows.{n}" for n in names],
             names,
             f"({domain})" if nullable else f"({domain}) AS domain",
@@ -357,7 +359,7 @@ def bounded_rows(
     # the time of a million windows of a few rows each, and all of it may be spilled.
     hashes, order, conditions = [], [_U], []
     if groups is not None and names:
-        hashes.append(f"{secret_order(names)} AS {_U}_groups")
+        hashes.append(f"{write_secret_order(names)} AS {_U}_groups")
         order += [f"{_U}_groups", *names]
         before = f"GROUPS BETWEEN {groups} PRECEDING AND {groups} PRECEDING"
         conditions.append(
@@ -366,7 +368,7 @@ def bounded_rows(
     else:
         order += names
     if rows is not None:
-        hashes.append(f"{secret_order(values)} AS {_U}_rows")
+        hashes.append(f"{write_secret_order(values)} AS {_U}_rows")
         by = ", ".join([*order, f"{_U}_rows"])
         other = [f"lag({c}, {rows}) OVER (ORDER BY {by}) IS DISTINCT FROM {c}" for c in (_U, *names)]
         conditions.append(other[0] if len(other) == 1 else f"({' OR '.join(other)})")

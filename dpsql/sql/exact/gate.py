@@ -19,7 +19,7 @@ from sqlglot.errors import SqlglotError
 
 from dpsql.mechanisms.claims import Claimed, claims_of
 from dpsql.policy.model import Policy, Table, fold
-from dpsql.sql.exact.query import UnresolvedName, normal_form, with_values, without_values
+from dpsql.sql.exact.query import UnresolvedName, restore_values, strip_values, write_normal_form
 from dpsql.sql.lock.check import Serialise
 from dpsql.sql.lock.lock import Lock, columns_of
 from dpsql.sql.parse.dialect import parse_fragment, to_sql
@@ -38,7 +38,7 @@ class Form:
     columns: frozenset[str]
 
 
-class Source(Protocol):
+class TableNames(Protocol):
     """What tables are called in exact texts."""
 
     dialect: str
@@ -56,7 +56,7 @@ class Forms:
 
     gate: Gate
     policy: Policy
-    source: Source
+    source: TableNames
     content: Callable[[Table], str]
     _made: dict[tuple[str, tuple[str, ...]], Form] = field(default_factory=dict)
     _tables: dict[tuple[str, ...], Table] = field(default_factory=dict)
@@ -71,12 +71,12 @@ class Forms:
             UnresolvedName, ParseError: it is no query of ours.
         """
         normal = self.gate.compared(sql, lent)
-        shape, values = without_values(normal)
+        shape, values = strip_values(normal)
         try:
             form = self._form(shape, inputs)
         except SqlglotError:  # a value that is part of the syntax
             return self._form(normal, inputs)
-        text = with_values(form.text, values)
+        text = restore_values(form.text, values)
         return Form(text, form.tables, form.columns)
 
     def _form(self, text: str, inputs: tuple[str, ...]) -> Form:
@@ -180,7 +180,7 @@ class Gate:
             sql: an exact query; its parameters stay in it.
             lent: the columns of the public relations that it may read, by the relations' names.
         """
-        shape, values = without_values(sql)
+        shape, values = strip_values(sql)
         key = (shape, *((name, *columns) for name, columns in sorted(lent.items())))
         found = self._kept.get(key)
         if found is None:
@@ -191,7 +191,7 @@ class Gate:
             if len(self._kept) >= MAX_KEPT:
                 self._kept.clear()
             self._kept[key] = found
-        return with_values(found, values)
+        return restore_values(found, values)
 
     def prove(self, operator: object, lent: Mapping[str, Sequence[str]]) -> None:
         """Prove every text that an operator may read, before anything is paid.
@@ -247,4 +247,4 @@ class Gate:
         def columns(parts: tuple[str, ...]) -> Sequence[str] | None:
             return lent.get(parts[0]) if len(parts) == 1 else None
 
-        return normal_form(sql, columns, self._catalog.names | taken, unit)
+        return write_normal_form(sql, columns, self._catalog.names | taken, unit)

@@ -11,7 +11,7 @@ from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import SqlglotError
 
-WIDTH = 100
+MAX_LINE_WIDTH = 100
 """Characters of a line."""
 
 _DUCKDB = DuckDB()
@@ -34,10 +34,10 @@ _ATOMS = (exp.Column, exp.Literal, exp.Func, exp.Paren, exp.Boolean, exp.Null)
 _LOOSE = (exp.Alias, exp.Where, exp.Paren, exp.Having, exp.Qualify, exp.Tuple, exp.Func)
 
 
-def pretty(sql: str) -> str:
+def format_sql(sql: str) -> str:
     """The same query, laid out on lines.
 
-    >>> print(pretty('SELECT ("u"."x") AS x FROM (SELECT "b".x FROM "t" AS "b") AS "u"'))
+    >>> print(format_sql('SELECT ("u"."x") AS x FROM (SELECT "b".x FROM "t" AS "b") AS "u"'))
     SELECT u.x AS x
     FROM (SELECT b.x FROM t AS b) AS u
     """
@@ -55,7 +55,11 @@ def pretty(sql: str) -> str:
         if name.args.get("quoted") and _PLAIN.fullmatch(name.name) and name.name.lower() not in _RESERVED:
             name.set("quoted", False)
     laid = tree.sql(
-        dialect="duckdb", pretty=True, comments=False, normalize_functions=False, max_text_width=WIDTH
+        dialect="duckdb",
+        pretty=True,
+        comments=False,
+        normalize_functions=False,
+        max_text_width=MAX_LINE_WIDTH,
     )
     if any("\n" in text.name for text in tree.find_all(exp.Literal)):
         return laid  # a line of this one may be the inside of a string
@@ -85,7 +89,12 @@ def _folded(lines: list[str]) -> list[str]:
         closes = opens and bool(lines) and lines[0].lstrip().startswith(")")
         joined = head + ("" if opens else " ") + " ".join(line.strip() for line in inside)
         joined += lines[0].lstrip() if closes else ""
-        if not inside or opens != closes or len(joined) > WIDTH or any(line.endswith("(") for line in inside):
+        if (
+            not inside
+            or opens != closes
+            or len(joined) > MAX_LINE_WIDTH
+            or any(line.endswith("(") for line in inside)
+        ):
             out += [head, *inside]
         elif closes:
             lines[0] = joined  # it may open something again

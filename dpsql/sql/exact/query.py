@@ -23,7 +23,7 @@ from dpsql.sql.normalize import inner_queries
 from dpsql.sql.parse.dialect import parse_fragment, to_sql
 from dpsql.sql.relations.relation import UNIT, fold
 
-Columns = Callable[[tuple[str, ...]], Sequence[str] | None]
+ColumnsOf = Callable[[tuple[str, ...]], Sequence[str] | None]
 """The columns of a table that the engine knows, by the parts of its name; None where they are not known."""
 
 
@@ -31,11 +31,8 @@ class UnresolvedName(Exception):
     """A text of ours names something that is not there, or that is there twice."""
 
 
-def normal_form(
-    sql: str,
-    columns: Columns | None = None,
-    reserved: Collection[str] = (),
-    unit: str = UNIT,
+def write_normal_form(
+    sql: str, columns: ColumnsOf | None = None, reserved: Collection[str] = (), unit: str = UNIT
 ) -> str:
     """Return an exact query in normal form.
 
@@ -48,7 +45,7 @@ def normal_form(
     Raises:
         UnresolvedName: the text is wrong, which no statement of an analyst can bring about.
 
-    >>> normal_form('SELECT n FROM (SELECT COUNT(*) AS n, u FROM (SELECT t.a AS u FROM m.s.t AS t) AS rows GROUP BY u) AS g')
+    >>> write_normal_form('SELECT n FROM (SELECT COUNT(*) AS n, u FROM (SELECT t.a AS u FROM m.s.t AS t) AS s GROUP BY u) AS g')
     'SELECT r0.n AS n FROM (SELECT COUNT(*) AS n, r1.u AS u FROM (SELECT r2.a AS u FROM m.s.t AS r2) AS r1 GROUP BY r1.u) AS r0'
     """
     tree = parse_fragment(sql)
@@ -58,12 +55,12 @@ def normal_form(
     return to_sql(tree)
 
 
-def without_values(sql: str) -> tuple[str, list[str]]:
+def strip_values(sql: str) -> tuple[str, list[str]]:
     """Return a text with parameters in the place of its values, and the values: names do not depend on these.
 
     Values that are part of the syntax stay: of a typed literal, in a type, at the ends of a frame.
 
-    >>> without_values("SELECT a + 1.5 AS b1 FROM t WHERE c = 'x' AND d > DATE '2020-01-01'")
+    >>> strip_values("SELECT a + 1.5 AS b1 FROM t WHERE c = 'x' AND d > DATE '2020-01-01'")
     ("SELECT a + $value0 AS b1 FROM t WHERE c = $value1 AND d > DATE '2020-01-01'", ['1.5', "'x'"])
     """
     values: list[str] = []
@@ -77,7 +74,7 @@ def without_values(sql: str) -> tuple[str, list[str]]:
     return _VALUES.sub(parameter, sql), values
 
 
-def with_values(sql: str, values: Sequence[str]) -> str:
+def restore_values(sql: str, values: Sequence[str]) -> str:
     """Return a text with its values back in their places."""
     return _PARAMETERS.sub(lambda found: values[int(found[1])] if found[1] else found[0], sql)
 
@@ -129,7 +126,7 @@ _Ctes = Mapping[str, tuple[str, "dict[str, str] | None"]]
 class _Writer:
     """Rewrites one text in place."""
 
-    columns: Columns
+    columns: ColumnsOf
     reserved: frozenset[str]
     unit: str
     count: int = 0

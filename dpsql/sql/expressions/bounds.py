@@ -13,116 +13,116 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
 
-End = Fraction | None
+BoundsEnd = Fraction | None
 
 
-def _least(a: End, b: End) -> End:
+def _least(a: BoundsEnd, b: BoundsEnd) -> BoundsEnd:
     return None if a is None or b is None else min(a, b)
 
 
-def _most(a: End, b: End) -> End:
+def _most(a: BoundsEnd, b: BoundsEnd) -> BoundsEnd:
     return None if a is None or b is None else max(a, b)
 
 
-def _least_known(a: End, b: End) -> End:
+def _least_known(a: BoundsEnd, b: BoundsEnd) -> BoundsEnd:
     return b if a is None else a if b is None else min(a, b)
 
 
 @dataclass(frozen=True)
-class Interval:
+class Bounds:
     """``[low, high]``; an end of None is open.
 
-    >>> Interval(Fraction(1), Fraction(2)) * Interval(Fraction(-1), Fraction(3))
-    Interval(low=Fraction(-2, 1), high=Fraction(6, 1))
+    >>> Bounds(Fraction(1), Fraction(2)) * Bounds(Fraction(-1), Fraction(3))
+    Bounds(low=Fraction(-2, 1), high=Fraction(6, 1))
     """
 
-    low: End = None
-    high: End = None
+    low: BoundsEnd = None
+    high: BoundsEnd = None
 
     @classmethod
-    def point(cls, value: Fraction | int) -> Interval:
+    def point(cls, value: Fraction | int) -> Bounds:
         return cls(Fraction(value), Fraction(value))
 
     @property
     def bounded(self) -> bool:
         return self.low is not None and self.high is not None
 
-    def __neg__(self) -> Interval:
-        return Interval(None if self.high is None else -self.high, None if self.low is None else -self.low)
+    def __neg__(self) -> Bounds:
+        return Bounds(None if self.high is None else -self.high, None if self.low is None else -self.low)
 
-    def __add__(self, other: Interval) -> Interval:
+    def __add__(self, other: Bounds) -> Bounds:
         low = None if self.low is None or other.low is None else self.low + other.low
         high = None if self.high is None or other.high is None else self.high + other.high
-        return Interval(low, high)
+        return Bounds(low, high)
 
-    def __sub__(self, other: Interval) -> Interval:
+    def __sub__(self, other: Bounds) -> Bounds:
         return self + -other
 
-    def __mul__(self, other: Interval) -> Interval:
+    def __mul__(self, other: Bounds) -> Bounds:
         if not (self.bounded and other.bounded):
-            return self._scaled(other) or other._scaled(self) or Interval()
+            return self._scaled(other) or other._scaled(self) or Bounds()
         ends = [
             a * b
             for a in (self.low, self.high)
             for b in (other.low, other.high)
             if a is not None and b is not None
         ]
-        return Interval(min(ends), max(ends))
+        return Bounds(min(ends), max(ends))
 
-    def _scaled(self, factor: Interval) -> Interval | None:
+    def _scaled(self, factor: Bounds) -> Bounds | None:
         """A half-open interval times a constant."""
         if factor.low is None or factor.low != factor.high:
             return None
         c = factor.low
         if c == 0:
-            return Interval.point(0)
+            return Bounds.point(0)
         ends = (None if self.low is None else self.low * c, None if self.high is None else self.high * c)
-        return Interval(*ends) if c > 0 else Interval(ends[1], ends[0])
+        return Bounds(*ends) if c > 0 else Bounds(ends[1], ends[0])
 
-    def __truediv__(self, other: Interval) -> Interval:
+    def __truediv__(self, other: Bounds) -> Bounds:
         """Only by intervals that do not hold zero; all else is unbounded."""
         if other.low is None or other.high is None or other.low <= 0 <= other.high:
-            return Interval()
-        return self * Interval(1 / other.high, 1 / other.low)
+            return Bounds()
+        return self * Bounds(1 / other.high, 1 / other.low)
 
-    def absolute(self) -> Interval:
+    def absolute(self) -> Bounds:
         if self.low is not None and self.low >= 0:
             return self
         if self.high is not None and self.high <= 0:
             return -self
-        return Interval(Fraction(0), _most(self.high, None if self.low is None else -self.low))
+        return Bounds(Fraction(0), _most(self.high, None if self.low is None else -self.low))
 
-    def union(self, other: Interval) -> Interval:
-        return Interval(_least(self.low, other.low), _most(self.high, other.high))
+    def union(self, other: Bounds) -> Bounds:
+        return Bounds(_least(self.low, other.low), _most(self.high, other.high))
 
-    def remainder(self, divisor: Interval) -> Interval:
+    def remainder(self, divisor: Bounds) -> Bounds:
         """``a % b``: nearer to zero than both, with the sign of ``a``."""
         far = _least_known(self.absolute().high, divisor.absolute().high)
         low = Fraction(0) if self.low is not None and self.low >= 0 else None if far is None else -far
         high = Fraction(0) if self.high is not None and self.high <= 0 else far
-        return Interval(low, high)
+        return Bounds(low, high)
 
-    def holds(self, other: Interval) -> bool:
+    def holds(self, other: Bounds) -> bool:
         """Whether all of ``other`` lies inside."""
         above = self.low is None or (other.low is not None and self.low <= other.low)
         return above and (self.high is None or (other.high is not None and other.high <= self.high))
 
-    def rounded(self) -> Interval:
+    def rounded(self) -> Bounds:
         """Outward to whole numbers: what FLOOR, CEIL, ROUND and casts to integers stay within."""
         low = None if self.low is None else Fraction(math.floor(self.low))
         high = None if self.high is None else Fraction(math.ceil(self.high))
-        return Interval(low, high)
+        return Bounds(low, high)
 
 
-UNKNOWN = Interval()
+UNKNOWN = Bounds()
 
 
-def union(intervals: Iterable[Interval | None]) -> Interval:
+def union(intervals: Iterable[Bounds | None]) -> Bounds:
     """The smallest interval around all; unknown when one of them is."""
     return reduce(lambda a, b: a.union(b), [i or UNKNOWN for i in intervals])
 
 
-def greatest(items: Iterable[tuple[Interval | None, bool]]) -> Interval:
+def greatest(items: Iterable[tuple[Bounds | None, bool]]) -> Bounds:
     """GREATEST(...) of intervals, each with whether its value may be missing.
 
     The function skips NULLs, so a value that may be missing lifts nothing: the low end is the highest among those
@@ -131,9 +131,9 @@ def greatest(items: Iterable[tuple[Interval | None, bool]]) -> Interval:
     given = [(i or UNKNOWN, nullable) for i, nullable in items]
     sure = [i.low for i, nullable in given if not nullable and i.low is not None]
     low = max(sure) if sure else reduce(_least, [i.low for i, _ in given])
-    return Interval(low, reduce(_most, [i.high for i, _ in given]))
+    return Bounds(low, reduce(_most, [i.high for i, _ in given]))
 
 
-def least(items: Iterable[tuple[Interval | None, bool]]) -> Interval:
+def least(items: Iterable[tuple[Bounds | None, bool]]) -> Bounds:
     """LEAST(...), likewise."""
     return -greatest((-(i or UNKNOWN), nullable) for i, nullable in items)

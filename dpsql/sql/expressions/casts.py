@@ -11,25 +11,25 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from dpsql.errors import BindError, PrivacyError, did_you_mean
+from dpsql.errors import did_you_mean
 from dpsql.sql.expressions import lengths
-from dpsql.sql.expressions.bounds import Interval
+from dpsql.sql.expressions.bounds import Bounds
 from dpsql.sql.expressions.coercion import (
     Bind,
-    atom,
-    attempt,
-    call,
-    cast,
-    constant_of,
     fits,
-    need,
+    make_call,
+    make_cast,
+    make_try,
+    parenthesise,
+    read_moment,
     refuse_rest,
+    require_kind,
 )
 from dpsql.sql.expressions.fixed_point import moment_of
-from dpsql.sql.expressions.functions import MOST
+from dpsql.sql.expressions.functions import MAX_LITERAL_COUNT
 from dpsql.sql.expressions.lengths import length_of
 from dpsql.sql.expressions.types import BIGINT, DOUBLE, INTEGER, NULL, TEXT, TIMESTAMP, Type, Typed, decimal
-from dpsql.sql.parse.dialect import span_of
+from dpsql.sql.parse.dialect import bind_error, privacy_error
 
 _SIMPLE = ("BOOLEAN", "INTEGER", "DECIMAL", "DOUBLE")
 _SOURCES: dict[str, tuple[str, ...]] = {
@@ -42,71 +42,72 @@ _SOURCES: dict[str, tuple[str, ...]] = {
 """What may be cast to what. Text to INTERVAL is left out: no reader of ours agrees with DuckDB's."""
 
 
-def literal(node: exp.Literal) -> Typed:
+def bind_literal(node: exp.Literal) -> Typed:
     """A number or a text, with DuckDB's own type of it.
 
     Raises:
         BindError: it does not fit 64 bits, or is not finite.
     """
     if node.is_string:
-        return text(node.name, node)
+        return bind_text(node.name, node)
     written = node.name
     if re.fullmatch(r"[0-9]+", written):
         value = int(written)
         if value >= 2**63:
-            raise BindError("this number does not fit 64 bits.", span=span_of(node))
-        point = Interval.point(value)
+            raise bind_error(node, "this number does not fit 64 bits.")
+        point = Bounds.point(value)
         return Typed(node.copy(), INTEGER if value < 2**31 else BIGINT, point, True, None, point, False)
     if not re.fullmatch(r"([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?", written):
-        raise BindError("this is not a number that SQL knows.", span=span_of(node))
+        raise bind_error(node, "this is not a number that SQL knows.")
     before, _, after = written.partition(".")
     if "e" not in written.lower() and len(before) + len(after) <= 38:
         width = len(before) + len(after)
-        point = Interval.point(Fraction(written + ("0" if not after else "")))
+        point = Bounds.point(Fraction(written + ("0" if not after else "")))
         return Typed(node.copy(), decimal(max(width, 1), len(after)), point, True, nullable=False)
     near = float(written)
     if not abs(near) < float("inf"):
-        raise BindError("this number is too large.", span=span_of(node))
-    return Typed(cast(node.copy(), DOUBLE), DOUBLE, Interval.point(Fraction(near)), True, nullable=False)
+        raise bind_error(node, "this number is too large.")
+    return Typed(make_cast(node.copy(), DOUBLE), DOUBLE, Bounds.point(Fraction(near)), True, nullable=False)
 
 
-def text(value: str, node: exp.Expr) -> Typed:
+def bind_text(value: str, node: exp.Expr) -> Typed:
     if "\x00" in value:
-        raise BindError("a text has no NUL in it.", span=span_of(node))
+        raise bind_error(node, "a text has no NUL in it.")
     return Typed(exp.Literal.string(value), TEXT, None, True, nullable=False, length=len(value))
 
 
-def conversion(node: exp.Expr, bind: Bind) -> Typed:
+def bind_cast(node: exp.Expr, bind: Bind) -> Typed:
     """CAST, TRY_CAST and ``::``."""
     refuse_rest(node, "this", "to", "safe")
     inner = bind(node.this)
     written = node.args["to"].sql(dialect="duckdb")
     kind = Type.parse(written)
     if kind.kind == "OTHER" or kind.sql.startswith("TIMESTAMP_") or written.upper().startswith("ENUM"):
-        raise PrivacyError(
-            f"a cast to {written} is not known here.", span=span_of(node),
-            hint="cast to BIGINT, DOUBLE, DECIMAL(18,2), VARCHAR, BOOLEAN, DATE, TIME, TIMESTAMP or UUID.",
-        )  # fmt: skip
+        raise privacy_error(
+            node,
+            f"a cast to {written} is not known here.",
+            "cast to BIGINT, DOUBLE, DECIMAL(18,2), VARCHAR, BOOLEAN, DATE, TIME, TIMESTAMP or UUID.",
+        )
     if inner.type.kind == "NULL":
-        return Typed(cast(exp.Null(), kind), kind, None, True, length=0)
+        return Typed(make_cast(exp.Null(), kind), kind, None, True, length=0)
     if inner.type.kind not in _SOURCES.get(kind.kind, ()):
-        raise BindError(f"there is no cast from {inner.type.sql} to {kind.sql}.", span=span_of(node))
+        raise bind_error(node, f"there is no cast from {inner.type.sql} to {kind.sql}.")
     if isinstance(inner.node, exp.Literal) and inner.type.kind == "TEXT":
         return read_constant(inner.node, kind, node)
-    return converted(inner, kind)
+    return convert(inner, kind)
 
 
-def converted(inner: Typed, kind: Type) -> Typed:
+def convert(inner: Typed, kind: Type) -> Typed:
     """A cast between kinds that may be cast."""
     if inner.type == kind:
         return inner
     if kind.kind == "TEXT":
         return Typed(
-            as_text(inner), TEXT, None, inner.constant, nullable=inner.nullable, length=length_of(inner)
+            write_as_text(inner), TEXT, None, inner.constant, nullable=inner.nullable, length=length_of(inner)
         )
     bounds, reach = inner.bounds, inner.reach
     if inner.type.kind == "BOOLEAN" and kind.numeric:
-        bounds = reach = Interval(Fraction(0), Fraction(1))
+        bounds = reach = Bounds(Fraction(0), Fraction(1))
     elif kind.kind == "INTEGER":
         bounds = None if bounds is None else bounds.rounded()
         reach = reach if inner.type.kind == "INTEGER" else None
@@ -122,40 +123,40 @@ def converted(inner: Typed, kind: Type) -> Typed:
     safe = safe or (inner.type.numeric and kind.numeric and fits(inner, kind))
     if reach is not None and kind.reach is not None and not kind.reach.holds(reach):
         reach = None
-    made = cast(inner.node, kind, not safe)
+    made = make_cast(inner.node, kind, not safe)
     if kind.kind == "TIME":  # of an infinite timestamp: an error that the cast alone does not catch
-        made = attempt(made)
+        made = make_try(made)
     return Typed(made, kind, bounds, inner.constant, None, reach, inner.nullable or not safe)
 
 
 _DAYS = ("DATE", "TIMESTAMP")
 
 
-def _whole_days(bounds: Interval) -> Interval:
+def _whole_days(bounds: Bounds) -> Bounds:
     """Seconds, rounded down to days: what a timestamp's date is."""
     ends = (None if end is None else end // 86_400 * Fraction(86_400) for end in (bounds.low, bounds.high))
-    return Interval(*ends)
+    return Bounds(*ends)
 
 
-def _coarse(bounds: Interval, steps: int) -> Interval:
-    scaled = (bounds * Interval.point(steps)).rounded()
-    return scaled * Interval.point(Fraction(1, steps))
+def _coarse(bounds: Bounds, steps: int) -> Bounds:
+    scaled = (bounds * Bounds.point(steps)).rounded()
+    return scaled * Bounds.point(Fraction(1, steps))
 
 
 _RANGES = {"TIMESTAMP": ("-infinity", "infinity"), "TIME": ("00:00:00", "24:00:00")}
 """Files can hold times and timestamps out of these ranges; to show one ends the engine's process."""
 
 
-def as_text(inner: Typed) -> exp.Expr:
+def write_as_text(inner: Typed) -> exp.Expr:
     """What DuckDB writes for a value."""
     if inner.type == TEXT:
         return inner.node
     if inner.type.kind not in _RANGES or inner.constant:
-        return cast(inner.node, TEXT)
+        return make_cast(inner.node, TEXT)
     # Inside the cast, for the engine may cast a dictionary's values before it looks at which are wanted.
-    low, high = (cast(exp.Literal.string(end), inner.type) for end in _RANGES[inner.type.kind])
-    sane = exp.Between(this=atom(inner.node), low=low, high=high)
-    return cast(exp.Case(ifs=[exp.If(this=sane, true=inner.node.copy())]), TEXT)
+    low, high = (make_cast(exp.Literal.string(end), inner.type) for end in _RANGES[inner.type.kind])
+    sane = exp.Between(this=parenthesise(inner.node), low=low, high=high)
+    return make_cast(exp.Case(ifs=[exp.If(this=sane, true=inner.node.copy())]), TEXT)
 
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
@@ -165,18 +166,16 @@ def read_constant(place: exp.Literal, kind: Type, node: exp.Expr) -> Typed:
     """Read a text constant as a value of a type: one that can't be read would fail on each row that comes to it."""
     written = place.name.strip()
     if kind.kind == "TEXT":
-        return text(place.name, node)
+        return bind_text(place.name, node)
     if kind.kind in ("DATE", "TIME", "TIMESTAMP", "UUID"):
-        made = constant_of(place, kind, node)
+        made = read_moment(place, kind, node)
         known = moment_of(made)
-        bounds = None if known is None else Interval.point(Fraction(known[1]))
+        bounds = None if known is None else Bounds.point(Fraction(known[1]))
         return Typed(made, kind, bounds, True, nullable=False)
     if kind.kind == "BOOLEAN":
         if written.lower() not in ("true", "false", "t", "f", "1", "0", "yes", "no", "y", "n"):
-            raise BindError(
-                f"'{place.name}' is not a BOOLEAN.", span=span_of(node), hint="write TRUE or FALSE."
-            )
-        return Typed(cast(place.copy(), kind, True), kind, None, True)
+            raise bind_error(node, f"'{place.name}' is not a BOOLEAN.", "write TRUE or FALSE.")
+        return Typed(make_cast(place.copy(), kind, True), kind, None, True)
     if (
         kind.numeric
         and _NUMBER.fullmatch(written)
@@ -184,65 +183,64 @@ def read_constant(place: exp.Literal, kind: Type, node: exp.Expr) -> Typed:
         and abs(float(written)) < float("inf")
     ):
         near = Fraction(float(written)) if kind.kind == "DOUBLE" else Fraction(written.rstrip("."))
-        bounds = converted(Typed(place, decimal(38, 19), Interval.point(near)), kind).bounds
+        bounds = convert(Typed(place, decimal(38, 19), Bounds.point(near)), kind).bounds
         if kind.reach is None or (bounds is not None and kind.reach.holds(bounds)):
-            return Typed(cast(place.copy(), kind, True), kind, bounds, True, nullable=True)
-    raise BindError(f"'{place.name}' is no {kind.sql}.", span=span_of(node))
+            return Typed(make_cast(place.copy(), kind, True), kind, bounds, True, nullable=True)
+    raise bind_error(node, f"'{place.name}' is no {kind.sql}.")
 
 
 def null() -> Typed:
     return Typed(exp.Null(), NULL, None, True)
 
 
-def taken(typed: Typed, node: exp.Expr) -> Typed:
+def take_value(typed: Typed, node: exp.Expr) -> Typed:
     kind = typed.type
     if kind.kind == "OTHER":
-        raise PrivacyError(
-            f"{node.sql(dialect='duckdb')} is of type {kind.sql}, whose values can't be used.",
-            span=span_of(node),
+        raise privacy_error(
+            node, f"{node.sql(dialect='duckdb')} is of type {kind.sql}, whose values can't be used."
         )
     made = typed.node.copy()
     if kind.sql == "ENUM":
-        return lengths.read(Typed(cast(made, TEXT), TEXT, None, typed.constant, typed.values))
+        return lengths.mark_length(Typed(make_cast(made, TEXT), TEXT, None, typed.constant, typed.values))
     if (
         kind.kind == "TIMESTAMP" and kind.sql != "TIMESTAMP"
     ):  # to microseconds; far ones of another unit don't fit
-        return Typed(cast(made, TIMESTAMP, trying=True), TIMESTAMP, typed.bounds, typed.constant)
-    return lengths.read(replace(typed, node=made))
+        return Typed(make_cast(made, TIMESTAMP, trying=True), TIMESTAMP, typed.bounds, typed.constant)
+    return lengths.mark_length(replace(typed, node=made))
 
 
-def field(typed: Typed, name: str, node: exp.Expr) -> Typed:
+def take_field(typed: Typed, name: str, node: exp.Expr) -> Typed:
     for known, kind in typed.type.fields:
         if known.lower() == name.lower():
-            made = call("struct_extract", typed.node.copy(), exp.Literal.string(known))
-            return taken(Typed(made, kind), node)
+            made = make_call("struct_extract", typed.node.copy(), exp.Literal.string(known))
+            return take_value(Typed(made, kind), node)
     hint = did_you_mean(name, [known for known, _ in typed.type.fields])
-    raise BindError(f"the struct has no field {name}.", span=span_of(node), hint=hint)
+    raise bind_error(node, f"the struct has no field {name}.", hint)
 
 
-def dot(node: exp.Dot, bind: Bind) -> Typed:
+def bind_field(node: exp.Dot, bind: Bind) -> Typed:
     inner = bind(node.this)
-    need(inner, node.this, ("STRUCT",), "only a struct has fields")
+    require_kind(inner, node.this, ("STRUCT",), "only a struct has fields")
     if not isinstance(node.expression, exp.Identifier) or inner.type.kind == "NULL":
-        raise BindError("this is no field.", span=span_of(node))
-    return field(inner, node.expression.name, node)
+        raise bind_error(node, "this is no field.")
+    return take_field(inner, node.expression.name, node)
 
 
-def bracket(node: exp.Bracket, bind: Bind) -> Typed:
+def bind_element(node: exp.Bracket, bind: Bind) -> Typed:
     """``list[3]``, where a place without an element gives NULL; ``struct['field']``."""
     refuse_rest(node, "this", "expressions", "offset", "safe")
     inner, keys = bind(node.this), node.expressions
     key = keys[0] if len(keys) == 1 else None
     negative = isinstance(key, exp.Neg) and isinstance(key.this, exp.Literal)
     if inner.type.kind == "STRUCT" and isinstance(key, exp.Literal) and key.is_string:
-        return field(inner, key.name, node)
-    need(inner, node.this, ("LIST",), "only lists and structs have elements")
+        return take_field(inner, key.name, node)
+    require_kind(inner, node.this, ("LIST",), "only lists and structs have elements")
     if key is None or not (isinstance(key, exp.Literal) or negative) or inner.type.element is None:
-        raise PrivacyError("an element's place must be a literal.", span=span_of(node), hint="write list[1].")
+        raise privacy_error(node, "an element's place must be a literal.", "write list[1].")
     digits = (key.this if negative else key).name
-    if not digits.isdigit() or int(digits) > MOST or (not negative and key.is_string):
-        raise BindError("an element's place is a whole number.", span=span_of(node), hint="write list[1].")
+    if not digits.isdigit() or int(digits) > MAX_LITERAL_COUNT or (not negative and key.is_string):
+        raise bind_error(node, "an element's place is a whole number.", "write list[1].")
     # sqlglot counts from zero, one less than DuckDB.
     place = (-int(digits) if negative else int(digits)) + 1
-    made = call("list_extract", inner.node, exp.Literal.number(place))
-    return taken(Typed(made, inner.type.element), node)
+    made = make_call("list_extract", inner.node, exp.Literal.number(place))
+    return take_value(Typed(made, inner.type.element), node)

@@ -18,7 +18,7 @@ from functools import lru_cache, reduce
 from sqlglot import exp
 
 from dpsql.errors import BindError
-from dpsql.sql.expressions.bounds import Interval
+from dpsql.sql.expressions.bounds import Bounds
 from dpsql.sql.expressions.types import (
     BOOLEAN,
     DATE,
@@ -32,13 +32,24 @@ from dpsql.sql.expressions.types import (
     Typed,
     decimal,
 )
-from dpsql.sql.parse.dialect import span_of
+from dpsql.sql.parse.dialect import bind_error, span_of
 
 Bind = Callable[[exp.Expr], Typed]
 """Makes a part of an expression total, in the scope at hand."""
-ORDERED = ("INTEGER", "DECIMAL", "DOUBLE", "TEXT", "DATE", "TIME", "TIMESTAMP", "BOOLEAN", "INTERVAL", "UUID")
+ORDERED_KINDS = (
+    "INTEGER",
+    "DECIMAL",
+    "DOUBLE",
+    "TEXT",
+    "DATE",
+    "TIME",
+    "TIMESTAMP",
+    "BOOLEAN",
+    "INTERVAL",
+    "UUID",
+)
 """Kinds that can be compared, and written as text."""
-Given = tuple[Typed, exp.Expr]
+PlacedValue = tuple[Typed, exp.Expr]
 """A bound value, and the analyst's node that it came from (for carets)."""
 
 
@@ -50,13 +61,13 @@ def _data_type(sql: str) -> exp.DataType:
     return exp.DataType.build(sql, dialect="duckdb")
 
 
-def cast(node: exp.Expr, kind: Type, trying: bool = False) -> exp.Expr:
+def make_cast(node: exp.Expr, kind: Type, trying: bool = False) -> exp.Expr:
     """A cast that the types prove total, or one that gives NULL where it fails."""
     made = exp.TryCast if trying else exp.Cast
     return made(this=node, to=_data_type(kind.sql).copy())
 
 
-def attempt(node: exp.Expr) -> exp.Expr:
+def make_try(node: exp.Expr) -> exp.Expr:
     """TRY(...): NULL where the engine would raise."""
     return node if isinstance(node, exp.Try) else exp.Try(this=node)
 
@@ -74,19 +85,19 @@ _ATOMS = (
 )
 
 
-def atom(node: exp.Expr) -> exp.Expr:
+def parenthesise(node: exp.Expr) -> exp.Expr:
     """Fit to stand beside an operator."""
     connector = isinstance(node, exp.Binary)  # AND, OR and some operators are functions to sqlglot
     return node if isinstance(node, _ATOMS) and not connector else exp.Paren(this=node)
 
 
-def call(name: str, *arguments: exp.Expr) -> exp.Expr:
+def make_call(name: str, *arguments: exp.Expr) -> exp.Expr:
     """A call by DuckDB's own name, in its order of arguments: nothing is left to be translated."""
     return exp.Anonymous(this=name, expressions=list(arguments))
 
 
-def double(typed: Typed) -> exp.Expr:
-    return typed.node if typed.type.sql == "DOUBLE" else cast(typed.node, DOUBLE)
+def cast_to_double(typed: Typed) -> exp.Expr:
+    return typed.node if typed.type.sql == "DOUBLE" else make_cast(typed.node, DOUBLE)
 
 
 def refuse_rest(node: exp.Expr, *known: str) -> None:
@@ -96,14 +107,14 @@ def refuse_rest(node: exp.Expr, *known: str) -> None:
     """
     for key, value in node.args.items():
         if key not in known and value is not None and value is not False and value != []:
-            raise BindError(f"{key.replace('_', ' ')} is not known here.", span=span_of(node))
+            raise bind_error(node, f"{key.replace('_', ' ')} is not known here.")
 
 
 # -- families ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Meeting:
+class CommonType:
     """The nodes, brought to the common type where DuckDB's implicit cast might fail; that type, as ours and as the
     analyst's is in DuckDB; and whether no cast can fail (else values that don't fit are missing)."""
 
@@ -113,7 +124,7 @@ class Meeting:
     safe: bool = True
 
 
-def unify(given: Sequence[Given], what: str) -> tuple[list[exp.Expr], Type]:
+def unify(given: Sequence[PlacedValue], what: str) -> tuple[list[exp.Expr], Type]:
     """The nodes brought to one type explicitly, and that type; see :func:`meet`.
 
     Raises:
@@ -123,14 +134,14 @@ def unify(given: Sequence[Given], what: str) -> tuple[list[exp.Expr], Type]:
     if met.type.kind == "NULL":
         return met.nodes, met.type
     return [
-        cast(node, met.type)
+        make_cast(node, met.type)
         if typed.type.numeric and typed.type != met.type and fits(typed, met.type)
         else node
         for node, (typed, _) in zip(met.nodes, given, strict=True)
     ], met.type
 
 
-def meet(given: Sequence[Given], what: str, compared: bool = False) -> Meeting:
+def meet(given: Sequence[PlacedValue], what: str, compared: bool = False) -> CommonType:
     """Brings values of one family together.
 
     Decimals that are compared keep all their digits after the point, where others give room to those before.
@@ -142,16 +153,17 @@ def meet(given: Sequence[Given], what: str, compared: bool = False) -> Meeting:
     known = [(typed, place) for typed, place in given if typed.type.kind != "NULL"]
     kinds = {typed.type.kind for typed, _ in known}
     if not known:
-        return Meeting(nodes, NULL, NULL)
+        return CommonType(nodes, NULL, NULL)
     if kinds <= {"INTEGER", "DECIMAL", "DOUBLE"}:
         values = [typed for typed, _ in known]
         if _unclear(values):
-            raise BindError(
+            raise bind_error(
+                given[0][1],
                 f"{what} meets UHUGEINT with signed integers, and no type holds both.",
-                span=span_of(given[0][1]) or span_of(given[-1][1]),
-                hint="write TRY_CAST(... AS HUGEINT).",
+                "write TRY_CAST(... AS HUGEINT).",
+                around=given[-1][1],
             )
-        kind, plain = common_number(values), common_number(values, shown=True)
+        kind, plain = find_common_number(values), find_common_number(values, shown=True)
         if compared and kind.kind == "DECIMAL":
             scale = max(typed.type.digits[1] for typed in values)
             kind = kind if kind.digits[1] == scale else decimal(38, scale)
@@ -159,23 +171,23 @@ def meet(given: Sequence[Given], what: str, compared: bool = False) -> Meeting:
         nodes = [
             typed.node
             if typed.type.kind == "NULL" or fits(typed, kind)
-            else cast(typed.node, kind, trying=True)
+            else make_cast(typed.node, kind, trying=True)
             for typed, _ in given
         ]
-        return Meeting(nodes, kind, plain, safe)
+        return CommonType(nodes, kind, plain, safe)
     moments = kinds & {"DATE", "TIME", "TIMESTAMP", "UUID"}
     if moments and kinds <= moments | {"TEXT"} and (len(moments) == 1 or moments == {"DATE", "TIMESTAMP"}):
         wanted = (
             TIMESTAMP if "TIMESTAMP" in moments else {"DATE": DATE, "TIME": TIME, "UUID": UUID}[min(moments)]
         )
-        return Meeting([_as(typed, place, wanted, what) for typed, place in given], wanted, wanted)
+        return CommonType([_as(typed, place, wanted, what) for typed, place in given], wanted, wanted)
     first = known[0][0].type
     if len(kinds) == 1 and (first.kind not in ("LIST", "STRUCT") or all(t.type == first for t, _ in known)):
-        return Meeting(nodes, first, first)
+        return CommonType(nodes, first, first)
     raise _mismatch(given, what)
 
 
-def common_number(values: Sequence[Typed], shown: bool = False) -> Type:
+def find_common_number(values: Sequence[Typed], shown: bool = False) -> Type:
     """DuckDB's common type of numbers; an integer literal takes the other's type where it fits."""
     fixed = [v.shown if shown else v.type for v in values if not _literal(v)]
     literals = [v for v in values if _literal(v)]
@@ -245,7 +257,7 @@ def fits(value: Typed, into: Type) -> bool:
         (before, after), (room, behind) = kind.digits, into.digits
         if kind.kind == "DECIMAL":
             return before <= room and after <= behind
-        most = Interval(Fraction(1 - 10**room), Fraction(10**room - 1))
+        most = Bounds(Fraction(1 - 10**room), Fraction(10**room - 1))
         return value.span is not None and most.holds(value.span)
     span = value.span
     return kind.kind == "INTEGER" and into.reach is not None and span is not None and into.reach.holds(span)
@@ -256,14 +268,12 @@ def _as(typed: Typed, place: exp.Expr, wanted: Type, what: str) -> exp.Expr:
         return typed.node
     if typed.type.kind == "TEXT":
         if not isinstance(typed.node, exp.Literal):
-            raise BindError(
-                f"{what} meets text with a {wanted.sql}.",
-                span=span_of(place),
-                hint=f"write TRY_CAST(... AS {wanted.sql}).",
+            raise bind_error(
+                place, f"{what} meets text with a {wanted.sql}.", f"write TRY_CAST(... AS {wanted.sql})."
             )
-        return constant_of(typed.node, wanted, place)
+        return read_moment(typed.node, wanted, place)
     # A date at the end of the calendar is no timestamp.
-    return cast(typed.node, wanted, trying=True)
+    return make_cast(typed.node, wanted, trying=True)
 
 
 _EXAMPLES = {
@@ -272,17 +282,17 @@ _EXAMPLES = {
 }  # fmt: skip
 
 
-def constant_of(text: exp.Expr, wanted: Type, place: exp.Expr) -> exp.Expr:
+def read_moment(text: exp.Expr, wanted: Type, place: exp.Expr) -> exp.Expr:
     """A text literal that stands for a date, a time or a UUID, read at plan time: the engine would raise on a bad one.
 
     Raises:
         BindError: it is none.
     """
     try:
-        return cast(exp.Literal.string(_READERS[wanted.kind](text.name.strip())), wanted)
+        return make_cast(exp.Literal.string(_READERS[wanted.kind](text.name.strip())), wanted)
     except ValueError:
         hint = _EXAMPLES.get(wanted.kind)
-    raise BindError(f"'{text.name}' is no {wanted.sql}.", span=span_of(place), hint=hint)
+    raise bind_error(place, f"'{text.name}' is no {wanted.sql}.", hint)
 
 
 def _date(text: str) -> str:
@@ -316,7 +326,7 @@ _READERS: dict[str, Callable[[str], str]] = {
 }
 
 
-def _mismatch(given: Sequence[Given], what: str) -> BindError:
+def _mismatch(given: Sequence[PlacedValue], what: str) -> BindError:
     known = [(typed, place) for typed, place in given if typed.type.kind != "NULL"]
     first = known[0][0].type
     other, place = next(((t.type, p) for t, p in known if t.type.kind != first.kind), (first, known[-1][1]))
@@ -335,13 +345,15 @@ def _mismatch(given: Sequence[Given], what: str) -> BindError:
     return BindError(f"{what} meets {first.sql} with {other.sql}.", span=span or span_of(place), hint=hint)
 
 
-def boolean(node: exp.Expr, parts: Sequence[Typed], nullable: bool | None = None) -> Typed:
+def make_boolean(node: exp.Expr, parts: Sequence[Typed], nullable: bool | None = None) -> Typed:
     """A truth value made of parts."""
     missing = any(part.nullable for part in parts) if nullable is None else nullable
     return Typed(node, BOOLEAN, None, all(part.constant for part in parts), nullable=missing)
 
 
-def need(typed: Typed, place: exp.Expr, kinds: Sequence[str], message: str, hint: str | None = None) -> None:
+def require_kind(
+    typed: Typed, place: exp.Expr, kinds: Sequence[str], message: str, hint: str | None = None
+) -> None:
     """Raises BindError unless the value is of one of the kinds, or NULL."""
     if typed.type.kind not in kinds and typed.type.kind != "NULL":
-        raise BindError(f"{message}, and this is {typed.type.sql}.", span=span_of(place), hint=hint)
+        raise bind_error(place, f"{message}, and this is {typed.type.sql}.", hint)

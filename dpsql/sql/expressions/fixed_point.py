@@ -9,28 +9,36 @@ Values as integers on a public grid, clamped exactly: what makes sums exact and 
 The grid is chosen from the bounds alone. A float is multiplied by a power of two and rounded, an integer is kept, a
 decimal is scaled by its power of ten. NULL, NaN, the infinities and what does not fit the grid's integers are missing;
 everything else is clamped. NULL never becomes a bound.
+
+Aggregates of doubles that do not depend on the order in which rows come.
+
+Adding doubles rounds at every step, so what a block or a unit adds up to would change with the order of its rows; and
+that order changes when somebody else's row comes or goes: threads take rows by place, and places shift. One unit could
+then move the results of many blocks, or many units' own sums. So sums are taken in integers where the type or the
+declared bounds allow it (which costs little), as integers and rests of 2^-62 where nothing is known of a double but most
+are neither tiny nor huge, and in the order of the values elsewhere (which costs a sort).
 """
 
 from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from sqlglot import exp
 
 from dpsql.errors import BindError, PolicyError
 from dpsql.policy.validate import Moment
-from dpsql.sql.expressions.bounds import Interval
-from dpsql.sql.expressions.coercion import attempt, call, cast
-from dpsql.sql.expressions.temporal import length_of, seconds
+from dpsql.sql.expressions.bounds import Bounds
+from dpsql.sql.expressions.coercion import make_call, make_cast, make_try
+from dpsql.sql.expressions.temporal import interval_seconds, write_epoch
 from dpsql.sql.expressions.types import BIGINT, DATE, DOUBLE, INTEGER, Type, Typed
-from dpsql.sql.parse.dialect import expression_of, to_sql
+from dpsql.sql.parse.dialect import expression_of, privacy_error, to_sql
 
 DAY = 86_400
-MOMENTS = ("DATE", "TIMESTAMP", "TIME", "INTERVAL")
+MOMENT_KINDS = ("DATE", "TIMESTAMP", "TIME", "INTERVAL")
 _CALENDAR = ("DATE", "TIMESTAMP")
 _NOON = datetime.datetime(1970, 1, 1)
 
@@ -55,29 +63,29 @@ class Line:
         return "days" if self.typed.type.kind == "INTEGER" else "seconds"
 
 
-def line(typed: Typed, low: Fraction, high: Fraction) -> Line:
+def place_on_line(typed: Typed, low: Fraction, high: Fraction) -> Line:
     """The value on its line. ``low`` and ``high`` are as bounds have them."""
     kind = typed.type.kind
     if kind == "BOOLEAN":
-        made = Typed(cast(typed.node, INTEGER), INTEGER, typed.bounds, nullable=typed.nullable)
+        made = Typed(make_cast(typed.node, INTEGER), INTEGER, typed.bounds, nullable=typed.nullable)
         return Line(made, low, high, None, lambda text: f"CAST(CAST(ROUND({text}) AS INTEGER) AS BOOLEAN)")
-    if kind not in MOMENTS:
+    if kind not in MOMENT_KINDS:
         return Line(typed, low, high)
     start = Fraction((int(low) + int(high)) // 2 // DAY * DAY) if kind in _CALENDAR else Fraction(0)
     told = _shown(kind, low), _shown(kind, high)
     stamp = (_NOON + datetime.timedelta(seconds=int(start))).isoformat(" ")
     if kind == "DATE":
-        since = cast(exp.Literal.string(stamp[:10]), DATE)
-        made = Typed(attempt(call("date_diff", exp.Literal.string("day"), since, typed.node)), BIGINT)
+        since = make_cast(exp.Literal.string(stamp[:10]), DATE)
+        made = Typed(make_try(make_call("date_diff", exp.Literal.string("day"), since, typed.node)), BIGINT)
         return Line(
             made, (low - start) / DAY, (high - start) / DAY,
             lambda text: f"(CAST('{stamp}' AS TIMESTAMP) + {_length(text, DAY)})",
             lambda text: f"(CAST('{stamp[:10]}' AS DATE) + CAST(ROUND({text}) AS INTEGER))",
             told,
         )  # fmt: skip
-    node = seconds(typed)
+    node = write_epoch(typed)
     if start:
-        node = exp.Sub(this=node, expression=cast(exp.Literal.number(int(start)), DOUBLE))
+        node = exp.Sub(this=node, expression=make_cast(exp.Literal.number(int(start)), DOUBLE))
     back: Back
     if kind == "TIMESTAMP":
         back = lambda text: f"(CAST('{stamp}' AS TIMESTAMP) + {_length(text)})"  # noqa: E731
@@ -103,7 +111,7 @@ def _length(text: str, unit: int = 1) -> str:
     return f"TO_MICROSECONDS(CAST(ROUND(CAST({text} AS DOUBLE) * {unit * 1_000_000}) AS BIGINT))"
 
 
-def declared(kind: str, bounds: tuple[Fraction, Fraction] | None, where: str) -> Interval | None:
+def read_declared_bounds(kind: str, bounds: tuple[Fraction, Fraction] | None, where: str) -> Bounds | None:
     """The bounds that a policy declares of a column of this kind.
 
     Raises:
@@ -119,13 +127,13 @@ def declared(kind: str, bounds: tuple[Fraction, Fraction] | None, where: str) ->
             f"the bounds of {where} are {' and '.join(sorted(g + 's' for g in given))}, and the column is {kind}.",
             hint=f"bounds = {example[wanted]}",
         )
-    return Interval(Fraction(bounds[0]), Fraction(bounds[1]))
+    return Bounds(Fraction(bounds[0]), Fraction(bounds[1]))
 
 
 def moment_of(node: exp.Expr) -> tuple[str, Fraction] | None:
     """The kind and the seconds of a literal DATE, TIMESTAMP, TIME or INTERVAL; None for anything else."""
     if isinstance(node, exp.Interval):
-        length = length_of(node)
+        length = interval_seconds(node)
         return None if length is None else ("INTERVAL", length)
     if not isinstance(node, exp.Cast) or not isinstance(node.this, exp.Literal):
         return None
@@ -142,7 +150,7 @@ def moment_of(node: exp.Expr) -> tuple[str, Fraction] | None:
     return None
 
 
-FINE = 20
+FINE_BITS = 20
 """About 2^20 grid steps between the bounds: then 32-bit integers leave room for values 2,000 times beyond them."""
 _NARROW = 2**31
 _WIDE = 2**53
@@ -170,7 +178,7 @@ class Grid:
         return Fraction(_WIDE if self.wide else _NARROW) / self.steps
 
 
-def choose(kind: Type, low: Fraction, high: Fraction, fine: int = FINE) -> Grid:
+def choose_grid(kind: Type, low: Fraction, high: Fraction, fine: int = FINE_BITS) -> Grid:
     """The grid of a column of this type within these bounds.
 
     Integers are whole steps and decimals keep their digits, so their sums are exact; floats get a power of two steps
@@ -218,7 +226,7 @@ def _power(bits: int, size: Fraction) -> Fraction:
     return Fraction(2) ** max(-900, min(bits - exponent, 900))
 
 
-def value(typed: Typed, grid: Grid, narrow: bool = False) -> exp.Expr:
+def write_steps(typed: Typed, grid: Grid, narrow: bool = False) -> exp.Expr:
     """The value in grid steps as BIGINT, NULL when missing; not clamped yet. ``narrow``: in no more bits than it needs.
 
     NULL, NaN, the infinities and what lies beyond :attr:`Grid.farthest` are missing. Decimals come over DOUBLE, which
@@ -246,7 +254,7 @@ def _number(steps: Fraction) -> str:
     return repr(float(steps))
 
 
-def doubled_sum(y: str, grid: Grid, centre: int = 0) -> str:
+def write_doubled_sum(y: str, grid: Grid, centre: int = 0) -> str:
     """Twice the exact sum of ``y`` clamped to the grid's bounds, less ``centre`` for each; no branch per row.
 
     For integers, ABS(y - lo) - ABS(y - hi) is 2 clamp(y) - lo - hi. On floats it is not (the differences round), which
@@ -261,7 +269,7 @@ def doubled_sum(y: str, grid: Grid, centre: int = 0) -> str:
     )
 
 
-def clamped(y: str, grid: Grid) -> str:
+def write_clamped(y: str, grid: Grid) -> str:
     """``y`` clamped to the grid's bounds; NULL stays NULL, where LEAST and GREATEST would make a bound of it."""
     low, high = grid.low, grid.high
     return f"((ABS({y} - {_signed(low)}) - ABS({y} - {_signed(high)}) + {_signed(low + high)}) // 2)"
@@ -269,3 +277,122 @@ def clamped(y: str, grid: Grid) -> str:
 
 def _signed(value: int) -> str:
     return f"({value})" if value < 0 else str(value)
+
+
+_CHOSEN = ("MEDIAN", "QUANTILE_CONT", "QUANTILE_DISC")
+_ANY_ORDER = ("MEDIAN", "QUANTILE_CONT", "QUANTILE_DISC", "REGR_COUNT", "MIN", "MAX")
+_FINE_SUM_BITS = 44
+"""The farther bound is about 2^44 steps; what lies some 500,000 times beyond it does not fit 64 bits and is missing."""
+_MOST = 2**200
+
+
+def write_order_independent(
+    name: str, typed: Sequence[Typed], values: Sequence[str], distinct: str, where: str
+) -> str:
+    """The aggregate ``name`` in SQL.
+
+    Args:
+        typed: the arguments. values: the same as doubles, NULL where they are missing.
+        distinct, where: ``DISTINCT `` and `` FILTER (...)``, or nothing.
+    """
+    given = ", ".join(values)
+    if name in _ANY_ORDER:
+        if name in _CHOSEN:  # of 0.0 and -0.0, either
+            given = ", ".join([f"({values[0]} + CAST(0 AS DOUBLE))", *values[1:]])
+        return f"{name}({distinct}{given}){where}"
+    ordered = f"{name}({distinct}{given} ORDER BY {given}){where}"
+    if name in ("SUM", "AVG"):
+        kind, bounds = typed[0].type, typed[0].bounds
+        own = to_sql(typed[0].node)
+        if kind.kind == "INTEGER" and kind.sql not in ("HUGEINT", "UHUGEINT", "UBIGINT"):
+            # DuckDB keeps the sum behind an average of 32-bit integers in 128 bits, too
+            wide = name == "AVG" and kind.sql == "INTEGER"
+            return _exact_sum(name, own if wide else f"CAST({own} AS BIGINT)", "", distinct, where)
+        if kind.kind == "DECIMAL" and sum(kind.digits) <= 18:
+            return _exact_sum(name, own, "", distinct, where)
+        if bounds is not None and bounds.low is not None and bounds.high is not None:
+            fine = choose_fine_steps(bounds)
+            if fine is None:
+                return ordered
+            steps = repr(fine)
+            # not a number, infinite, or too far: the cast gives NULL, at no cost of its own
+            held = f"TRY_CAST(CAST({own} AS DOUBLE) * {steps} AS BIGINT)"
+            return _exact_sum(name, held, f" / {steps}", distinct, where)
+        if kind.kind == "DOUBLE" and not distinct:
+            return _halves(name, own, values[0], where)
+    return ordered
+
+
+def choose_fine_steps(bounds: Bounds | None) -> float | None:
+    """Steps to a unit of the grid on which doubles within these bounds are added; None where there is no such grid."""
+    if bounds is None or bounds.low is None or bounds.high is None:
+        return None
+    most = max(abs(bounds.low), abs(bounds.high), Fraction(1, 2**200))
+    if most > _MOST:
+        return None
+    return float(2.0 ** (_FINE_SUM_BITS - most.numerator.bit_length() + most.denominator.bit_length()))
+
+
+_TINY, _HUGE = repr(2.0**-10), repr(2.0**61)
+
+
+def _halves(name: str, own: str, value: str, where: str) -> str:
+    """A double in between is a whole number and a rest that is a multiple of 2^-62: both are added as integers.
+
+    The others (which may be none) are added in their order.
+    """
+    near = f"CASE WHEN ABS({own}) BETWEEN {_TINY} AND {_HUGE} THEN {own} END"
+    whole = f"TRY_CAST({near} AS BIGINT)"
+    rest = f"TRY_CAST(({near} - CAST({whole} AS DOUBLE)) * {2.0**62!r} AS BIGINT)"
+    far = f"{own} <> 0 AND NOT ABS({own}) BETWEEN {_TINY} AND {_HUGE}"
+    kept = f" FILTER (WHERE ({where.removeprefix(' FILTER (WHERE ').removesuffix(')')}) AND {far})" if where else (
+        f" FILTER (WHERE {far})"
+    )  # fmt: skip
+    parts = (
+        f"CAST(SUM({whole}){where} AS DOUBLE)",
+        f"CAST(SUM({rest}){where} AS DOUBLE) / {2.0**62!r}",
+        f"SUM({value} ORDER BY {value}){kept}",
+    )
+    total = " + ".join(f"COALESCE({part}, 0.0)" for part in parts)
+    count = f"COUNT({value}){where}"
+    return (
+        f"(CASE WHEN {count} > 0 THEN {total} END)" if name == "SUM" else f"(({total}) / NULLIF({count}, 0))"
+    )
+
+
+def _exact_sum(name: str, integer: str, scaled: str, distinct: str, where: str) -> str:
+    """Of 64-bit integers, whose sums DuckDB keeps in 128 bits: exact in any order."""
+    total = f"{name}({distinct}{integer}){where}"
+    return f"(CAST({total} AS DOUBLE){scaled})" if name == "SUM" else f"({total}{scaled})"
+
+
+def unify_zeros(typed: Typed) -> Typed:
+    """A number with one zero and one NaN: of 0.0 and -0.0, which are equal, DuckDB keeps the one that it meets first."""
+    if typed.type.kind != "DOUBLE" or typed.constant:
+        return typed
+    sql, kind = to_sql(typed.node), typed.type.sql
+    made = f"CASE WHEN ISNAN({sql}) THEN CAST('NaN' AS {kind}) ELSE {sql} + CAST(0 AS {kind}) END"
+    return replace(typed, node=expression_of(made))
+
+
+def write_canonical(typed: Typed, place: exp.Expr) -> str:
+    """The SQL of a value that an aggregate chooses from its rows: equal ones must look the same.
+
+    Raises:
+        PrivacyError: intervals, and what holds numbers with fractions: which is met first is up to the rows of others.
+    """
+    made = unify_zeros(typed)
+    if made is typed and typed.type.two_faced and not typed.constant:
+        raise privacy_error(
+            place,
+            f"equal values of {typed.type.sql} may look different, and which comes first is not one unit's own.",
+            "take a number made of it, such as EPOCH(x) of an interval.",
+        )
+    return to_sql(made.node)
+
+
+def write_group_keys(typed: Typed) -> list[str]:
+    """The SQL that a value is grouped by, where a group's value must look the same whichever row comes first."""
+    sql = to_sql(typed.node)
+    split = typed.type.two_faced and typed.type.kind != "DOUBLE"
+    return [sql, f"CAST({sql} AS VARCHAR)"] if split else [sql]

@@ -14,28 +14,28 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from dpsql.sql.expressions.bounds import Interval
+from dpsql.sql.expressions.bounds import Bounds
 from dpsql.sql.expressions.lengths import length_of
-from dpsql.sql.expressions.temporal import PARTS
-from dpsql.sql.expressions.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, TEXT, TINYINT, Kind, Type, Typed
+from dpsql.sql.expressions.temporal import DATE_PART_RANGES
+from dpsql.sql.expressions.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, TEXT, TINYINT, Type, Typed, TypeKind
 
-NUM: tuple[Kind, ...] = ("INTEGER", "DECIMAL", "DOUBLE")
-STR: tuple[Kind, ...] = ("TEXT",)
-INT: tuple[Kind, ...] = ("INTEGER",)
-LIST: tuple[Kind, ...] = ("LIST",)
+NUM: tuple[TypeKind, ...] = ("INTEGER", "DECIMAL", "DOUBLE")
+STR: tuple[TypeKind, ...] = ("TEXT",)
+INT: tuple[TypeKind, ...] = ("INTEGER",)
+LIST: tuple[TypeKind, ...] = ("LIST",)
 
-BoundsOf = Callable[[Sequence[Typed]], Interval | None]
+BoundsOf = Callable[[Sequence[Typed]], Bounds | None]
 CountOf = Callable[[Sequence[Typed]], int]
 CutOf = Callable[[Sequence[Typed]], int | None]
-MOST = 1_000_000
+MAX_LITERAL_COUNT = 1_000_000
 """Largest absolute value of a literal count or place."""
 
 
 @dataclass(frozen=True)
-class Function:
+class RowFunction:
     """One entry. ``literal`` are the places of arguments that must be constants."""
 
-    arguments: tuple[tuple[Kind, ...], ...]
+    arguments: tuple[tuple[TypeKind, ...], ...]
     result: Type
     optional: int = 0
     literal: tuple[int, ...] = ()
@@ -44,7 +44,7 @@ class Function:
     trying: bool = False
     """The call stands in TRY."""
     bounds: BoundsOf | None = None
-    reach: Interval | None = None
+    reach: Bounds | None = None
     """Integers that the result can't leave."""
     widens: bool = False
     """The result is HUGEINT where an argument may not fit BIGINT."""
@@ -59,19 +59,19 @@ class Function:
 
 
 @dataclass(frozen=True)
-class Class:
+class FunctionClass:
     """Functions that are total for one reason."""
 
     why: str
-    functions: dict[str, Function]
+    functions: dict[str, RowFunction]
 
 
 def _fixed(low: int, high: int | None) -> BoundsOf:
-    return lambda given: Interval(Fraction(low), None if high is None else Fraction(high))
+    return lambda given: Bounds(Fraction(low), None if high is None else Fraction(high))
 
 
-def _real(result: BoundsOf | None = None, count: int = 1) -> Function:
-    return Function((NUM,) * count, DOUBLE, double=True, trying=True, bounds=result)
+def _real(result: BoundsOf | None = None, count: int = 1) -> RowFunction:
+    return RowFunction((NUM,) * count, DOUBLE, double=True, trying=True, bounds=result)
 
 
 def _times(weight: int, share: int = 1) -> CountOf:
@@ -106,19 +106,19 @@ def _digest(size: int) -> CutOf:
     return lambda given: size
 
 
-_SAME = Function((STR,), TEXT)
-_COMPOSED = Function((STR,), TEXT, length=lambda given: 3 * length_of(given[0]))
+_SAME = RowFunction((STR,), TEXT)
+_COMPOSED = RowFunction((STR,), TEXT, length=lambda given: 3 * length_of(given[0]))
 """Of one code point, three at most are made."""
-_ASK = Function((STR, STR), BOOLEAN)
-_COUNTED = Interval(Fraction(0), Fraction(2**40))
-_LENGTH = Function((STR,), BIGINT, bounds=_fixed(0, None), reach=_COUNTED)
-_NEAR = Function((STR, STR), DOUBLE, literal=(1,), bounds=_fixed(0, 1), steps=_times(1, 16))
-_STRIP = Function((STR, STR), TEXT, optional=1, literal=(1,))
-_CUT = Function((STR, INT), TEXT, literal=(1,), cut=_first)
-_FLOATS = Function((("DOUBLE",),), BOOLEAN)
+_ASK = RowFunction((STR, STR), BOOLEAN)
+_COUNTED = Bounds(Fraction(0), Fraction(2**40))
+_LENGTH = RowFunction((STR,), BIGINT, bounds=_fixed(0, None), reach=_COUNTED)
+_NEAR = RowFunction((STR, STR), DOUBLE, literal=(1,), bounds=_fixed(0, 1), steps=_times(1, 16))
+_STRIP = RowFunction((STR, STR), TEXT, optional=1, literal=(1,))
+_CUT = RowFunction((STR, INT), TEXT, literal=(1,), cut=_first)
+_FLOATS = RowFunction((("DOUBLE",),), BOOLEAN)
 
-CLASSES: tuple[Class, ...] = (
-    Class(
+FUNCTION_CLASSES: tuple[FunctionClass, ...] = (
+    FunctionClass(
         "Mathematics on DOUBLE: outside the domain the answer is NaN or infinite, which count as missing. TRY is for "
         "connections whose settings make that an error.",
         {
@@ -131,22 +131,22 @@ CLASSES: tuple[Class, ...] = (
             **{name: _real(_fixed(0, None)) for name in ("sqrt", "exp")},
             "acos": _real(_fixed(0, 4)), "cosh": _real(_fixed(1, None)), "even": _real(),
             "atan2": _real(_fixed(-4, 4), 2), "pow": _real(None, 2), "log": _real(None, 2),
-            "pi": Function((), DOUBLE, bounds=_fixed(3, 4)),
+            "pi": RowFunction((), DOUBLE, bounds=_fixed(3, 4)),
         },
     ),
-    Class(
+    FunctionClass(
         "Questions about floating-point values: a test of bits.",
         {"isnan": _FLOATS, "isinf": _FLOATS, "isfinite": _FLOATS, "signbit": _FLOATS},
     ),
-    Class(
+    FunctionClass(
         "Whole numbers: TRY, for the answer may not fit.",
         {
-            "gcd": Function((INT, INT), BIGINT, trying=True, widens=True),
-            "lcm": Function((INT, INT), BIGINT, trying=True, widens=True),
-            "bit_count": Function((INT,), TINYINT, trying=True, bounds=_fixed(0, 128)),
+            "gcd": RowFunction((INT, INT), BIGINT, trying=True, widens=True),
+            "lcm": RowFunction((INT, INT), BIGINT, trying=True, widens=True),
+            "bit_count": RowFunction((INT,), TINYINT, trying=True, bounds=_fixed(0, 128)),
         },
     ),
-    Class(
+    FunctionClass(
         "Text: every text is valid UTF-8, and the answers have a public bound. Counts and places are literals of a "
         "modest size, for the engine raises on places beyond 32 bits.",
         {
@@ -155,40 +155,42 @@ CLASSES: tuple[Class, ...] = (
             "nfc_normalize": replace(_COMPOSED, steps=lambda given: 2 * length_of(given[0]) ** 2),
             "trim": _STRIP, "ltrim": _STRIP, "rtrim": _STRIP, "length": _LENGTH,
             "strlen": _LENGTH, "bit_length": _LENGTH,
-            "substring": Function((STR, INT, INT), TEXT, optional=1, literal=(1, 2), cut=_middle), "left": _CUT, "right": _CUT,
-            "replace": Function((STR, STR, STR), TEXT, literal=(1, 2), length=_replaced, steps=_times(1, 64)),
-            "translate": Function((STR, STR, STR), TEXT, literal=(1, 2)),
-            "split_part": Function((STR, STR, INT), TEXT, literal=(1, 2), weight=5),
-            "strpos": Function((STR, STR), BIGINT, bounds=_fixed(0, None), reach=_COUNTED, steps=_times(1, 64)),
-            "ascii": Function((STR,), INTEGER, bounds=_fixed(-1, 0x10FFFF)),
-            "unicode": Function((STR,), INTEGER, bounds=_fixed(-1, 0x10FFFF)),
-            "ord": Function((STR,), INTEGER, bounds=_fixed(-1, 0x10FFFF)),
+            "substring": RowFunction((STR, INT, INT), TEXT, optional=1, literal=(1, 2), cut=_middle), "left": _CUT, "right": _CUT,
+            "replace": RowFunction((STR, STR, STR), TEXT, literal=(1, 2), length=_replaced, steps=_times(1, 64)),
+            "translate": RowFunction((STR, STR, STR), TEXT, literal=(1, 2)),
+            "split_part": RowFunction((STR, STR, INT), TEXT, literal=(1, 2), weight=5),
+            "strpos": RowFunction((STR, STR), BIGINT, bounds=_fixed(0, None), reach=_COUNTED, steps=_times(1, 64)),
+            "ascii": RowFunction((STR,), INTEGER, bounds=_fixed(-1, 0x10FFFF)),
+            "unicode": RowFunction((STR,), INTEGER, bounds=_fixed(-1, 0x10FFFF)),
+            "ord": RowFunction((STR,), INTEGER, bounds=_fixed(-1, 0x10FFFF)),
         },
     ),
-    Class(
+    FunctionClass(
         "Questions about two texts.",
         {
             **dict.fromkeys(("starts_with", "ends_with", "prefix", "suffix"), _ASK),
             "contains": replace(_ASK, steps=_times(1, 64)),
         },
     ),
-    Class(
+    FunctionClass(
         "Likeness to a literal: the cost is bounded by the literal's length times the text's.",
         {
-            "levenshtein": Function(
+            "levenshtein": RowFunction(
                 (STR, STR), BIGINT, literal=(1,), bounds=_fixed(0, None), reach=_COUNTED, steps=_times(2)
             ),
             "jaro_similarity": _NEAR, "jaro_winkler_similarity": _NEAR,
         },
     ),
-    Class(
+    FunctionClass(
         "Digests of a text: of fixed size. (Never of the privacy unit, which is no value here.)",
         {name: replace(_SAME, cut=_digest(size)) for name, size in (("md5", 32), ("sha1", 40), ("sha256", 64))},
     ),
-    Class("Lists: their length.", {"len": Function((LIST,), BIGINT, bounds=_fixed(0, None), reach=_COUNTED)}),
+    FunctionClass("Lists: their length.", {"len": RowFunction((LIST,), BIGINT, bounds=_fixed(0, None), reach=_COUNTED)}),
 )  # fmt: skip
 
-FUNCTIONS: dict[str, Function] = {name: item for group in CLASSES for name, item in group.functions.items()}
+ROW_FUNCTIONS: dict[str, RowFunction] = {
+    name: item for group in FUNCTION_CLASSES for name, item in group.functions.items()
+}
 
 ALIASES = {
     "editdist3": "levenshtein", "lcase": "lower", "ucase": "upper", "instr": "strpos", "substr": "substring",
@@ -196,8 +198,8 @@ ALIASES = {
     "day_of_month": "dayofmonth",
 }  # fmt: skip
 
-DATE_PARTS = {
-    **{name.lower(): name for name in PARTS if name not in ("DOW", "DOY")},
+DATE_PART_FUNCTIONS = {
+    **{name.lower(): name for name in DATE_PART_RANGES if name not in ("DOW", "DOY")},
     "dayofmonth": "DAY", "weekofyear": "WEEK",
 }  # fmt: skip
 """Functions that give a part of a date."""
@@ -266,7 +268,7 @@ SHAPES: dict[type[exp.Expr], tuple[str, tuple[str, ...]]] = {
 }
 """Calls that sqlglot has a class for: DuckDB's name, and where its arguments are, in DuckDB's order."""
 
-NAMES: dict[type[exp.Expr], str] = {
+REFUSED_CLASSES: dict[type[exp.Expr], str] = {
     exp.Pad: "lpad", exp.StrToTime: "strptime", exp.Explode: "unnest", exp.Rand: "random", exp.GenerateSeries: "range",
     exp.CurrentDate: "current_date", exp.CurrentTimestamp: "current_timestamp", exp.CurrentTime: "current_time",
 }  # fmt: skip

@@ -20,7 +20,7 @@ from sqlglot import exp
 
 from dpsql.errors import PrivacyError
 from dpsql.sql.expressions.types import Type, Typed
-from dpsql.sql.parse.dialect import span_of
+from dpsql.sql.parse.dialect import privacy_error, span_of
 
 DEFAULT_MAX_LENGTH = 65_536
 """Characters of a text, or elements of a list, where the policy does not say."""
@@ -58,7 +58,7 @@ def length_of(typed: Typed) -> int:
     return _WIDTHS.get(typed.type.kind, DEFAULT_MAX_LENGTH)
 
 
-def read(typed: Typed) -> Typed:
+def mark_length(typed: Typed) -> Typed:
     """Return a value that is read from a relation, with the bound that :func:`hold` will enforce.
 
     The value's node must be the caller's own: it is marked.
@@ -91,7 +91,7 @@ def hold(typed: Typed, most: int | None = None) -> Typed:
     return replace(typed, node=node, length=length, unchecked=False, nullable=True)
 
 
-def checked(typed: Typed) -> exp.Expr:
+def check_length(typed: Typed) -> exp.Expr:
     """Return a column's value, or NULL where it is longer than its public bound."""
     return _checked(typed.node.copy(), typed.type, length_of(typed)) if typed.unchecked else typed.node.copy()
 
@@ -141,7 +141,7 @@ def one_statement() -> Iterator[None]:
         _written.reset(token)
 
 
-def write(name: str, length: int, node: exp.Expr, weight: int = 1) -> int:
+def count_written(name: str, length: int, node: exp.Expr, weight: int = 1) -> int:
     """Return the bound of a text that a function makes, after counting it.
 
     Args:
@@ -154,19 +154,19 @@ def write(name: str, length: int, node: exp.Expr, weight: int = 1) -> int:
         PrivacyError: the text, or all texts of the statement together, could be too long.
     """
     if length > MAX_TEXT:
-        raise PrivacyError(
+        raise privacy_error(
+            node,
             f"{name} could make {length:,} characters of one row, and {MAX_TEXT:,} is the most.",
-            span=span_of(node),
-            hint=HINT,
+            LENGTH_HINT,
         )
-    count(name, length * weight, node)
+    count_kept(name, length * weight, node)
     return length
 
 
-HINT = "write LEFT(x, 1000) for x, or ask the owner for a max_length of the column in the policy."
+LENGTH_HINT = "write LEFT(x, 1000) for x, or ask the owner for a max_length of the column in the policy."
 
 
-def count(name: str, length: int, node: exp.Expr) -> None:
+def count_kept(name: str, length: int, node: exp.Expr) -> None:
     """Count characters that a function keeps in memory for one row.
 
     Raises:
@@ -182,21 +182,21 @@ def count(name: str, length: int, node: exp.Expr) -> None:
         raise PrivacyError(
             f"with {name}, this statement could make more than {MAX_WRITTEN:,} characters of one row.",
             span=span,
-            hint=HINT,
+            hint=LENGTH_HINT,
         )
 
 
-def walk_through(name: str, steps: int, node: exp.Expr, hint: str = HINT) -> None:
+def limit_steps(name: str, steps: int, node: exp.Expr, hint: str = LENGTH_HINT) -> None:
     """Refuse a function that could take too long for one row.
 
     Raises:
         PrivacyError: it is more than :data:`MAX_STEPS`.
     """
     if steps > MAX_STEPS:
-        raise PrivacyError(
+        raise privacy_error(
+            node,
             f"{name} could take about {_short(steps)} steps for one row, and {_short(MAX_STEPS)} is the most.",
-            span=span_of(node),
-            hint=hint,
+            hint,
         )
 
 

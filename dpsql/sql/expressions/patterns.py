@@ -14,13 +14,19 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from dpsql.errors import BindError, PrivacyError
-from dpsql.sql.expressions.coercion import Bind, atom, boolean, call, need, refuse_rest
-from dpsql.sql.expressions.lengths import count, hold, length_of, walk_through, write
+from dpsql.sql.expressions.coercion import (
+    Bind,
+    make_boolean,
+    make_call,
+    parenthesise,
+    refuse_rest,
+    require_kind,
+)
+from dpsql.sql.expressions.lengths import count_kept, count_written, hold, length_of, limit_steps
 from dpsql.sql.expressions.types import TEXT, Typed
-from dpsql.sql.parse.dialect import span_of
+from dpsql.sql.parse.dialect import bind_error, privacy_error
 
-LONGEST = 1000
+MAX_PATTERN_LENGTH = 1000
 """Characters of a pattern."""
 _MOST_REPEATS = 1000
 _WILD_WEIGHT = 4
@@ -35,23 +41,24 @@ def _literal(place: exp.Expr | None, what: str, node: exp.Expr) -> str:
     if isinstance(place, exp.RawString):
         place = exp.Literal.string(place.name)
     if not isinstance(place, exp.Literal) or not place.is_string:
-        raise PrivacyError(
+        raise privacy_error(
+            place,
             f"{what} must be a literal: one from the data could fail on some rows.",
-            span=span_of(place) or span_of(node),
-            hint="write '...', or compare with =, starts_with, contains.",
+            "write '...', or compare with =, starts_with, contains.",
+            around=node,
         )
-    if len(place.name) > LONGEST or "\x00" in place.name:
-        raise BindError(f"{what} has at most {LONGEST} characters.", span=span_of(place))
+    if len(place.name) > MAX_PATTERN_LENGTH or "\x00" in place.name:
+        raise bind_error(place, f"{what} has at most {MAX_PATTERN_LENGTH} characters.")
     return str(place.name)
 
 
 def _text(place: exp.Expr, bind: Bind) -> Typed:
     typed = bind(place)
-    need(typed, place, ("TEXT",), "a pattern is matched with text", "cast it to VARCHAR.")
+    require_kind(typed, place, ("TEXT",), "a pattern is matched with text", "cast it to VARCHAR.")
     return typed
 
 
-def like(node: exp.Expr, bind: Bind) -> Typed:
+def bind_like(node: exp.Expr, bind: Bind) -> Typed:
     """LIKE, ILIKE and GLOB know no pattern that fails."""
     refuse_rest(node, "this", "expression", "negate")
     left = _text(node.this, bind)
@@ -62,16 +69,16 @@ def like(node: exp.Expr, bind: Bind) -> Typed:
     if isinstance(node, exp.ILike) and plain and _wildcards(text, star) > 1:
         # What the engine does for ILIKE itself, but in words for which every version takes one pass.
         left = hold(left)
-        left = replace(left, node=call("lower", left.node))
-        write("ILIKE", length_of(left), node)
-        made: exp.Expr = exp.Like(this=left.node, expression=call("lower", pattern))
+        left = replace(left, node=make_call("lower", left.node))
+        count_written("ILIKE", length_of(left), node)
+        made: exp.Expr = exp.Like(this=left.node, expression=make_call("lower", pattern))
     else:
         if not (plain and kind is exp.Like):
             left = _tried(left, text, star, node)
-        made = kind(this=atom(left.node), expression=pattern)
+        made = kind(this=parenthesise(left.node), expression=pattern)
     if node.args.get("negate"):
         made = exp.Not(this=exp.Paren(this=made))
-    return boolean(made, (left,))
+    return make_boolean(made, (left,))
 
 
 def _wildcards(pattern: str, star: str) -> int:
@@ -90,7 +97,7 @@ def _tried(left: Typed, pattern: str, star: str, node: exp.Expr) -> Typed:
     if places > 1:
         left = hold(left)
     steps = _WILD_WEIGHT * math.comb(length_of(left) + places, places) * max(1, longest) if places else 0
-    walk_through(
+    limit_steps(
         name, steps, node,
         "write regexp_full_match(x, '...'), LEFT(x, 1000) for x, or one wildcard in the middle."
         if places > 1 else _SHORTER,
@@ -98,54 +105,51 @@ def _tried(left: Typed, pattern: str, star: str, node: exp.Expr) -> Typed:
     return left
 
 
-def escape(node: exp.Expr, bind: Bind) -> Typed:
+def bind_escape(node: exp.Expr, bind: Bind) -> Typed:
     """With ESCAPE, a pattern may end in the escape character, or escape what needs none: both raise."""
     refuse_rest(node, "this", "expression")
     inner = node.this
     if type(inner) not in (exp.Like, exp.ILike):
-        raise BindError("ESCAPE goes with LIKE.", span=span_of(node))
+        raise bind_error(node, "ESCAPE goes with LIKE.")
     refuse_rest(inner, "this", "expression", "negate")
     mark = _literal(node.expression, "the escape character", node)
     pattern = _literal(inner.expression, "a pattern", inner)
     if len(mark) != 1 or not mark.isascii() or mark in "%_":
-        raise BindError(
-            "the escape character is one character.", span=span_of(node.expression), hint="write ESCAPE '$'."
-        )
+        raise bind_error(node.expression, "the escape character is one character.", "write ESCAPE '$'.")
     if (
         re.fullmatch(rf"(?s)(?:[^{re.escape(mark)}]|{re.escape(mark)}[%_{re.escape(mark)}])*", pattern)
         is None
     ):
-        raise BindError(
-            "the escape character stands before %, _ or itself.",
-            span=span_of(inner.expression),
-            hint=f"write '{mark}%'.",
+        raise bind_error(
+            inner.expression, "the escape character stands before %, _ or itself.", f"write '{mark}%'."
         )
     left = _tried(_text(inner.this, bind), pattern, "%", inner)
-    shape = type(inner)(this=atom(left.node), expression=exp.Literal.string(pattern))
+    shape = type(inner)(this=parenthesise(left.node), expression=exp.Literal.string(pattern))
     made: exp.Expr = exp.Escape(this=shape, expression=exp.Literal.string(mark))
     if inner.args.get("negate"):
         made = exp.Not(this=exp.Paren(this=made))
-    return boolean(made, (left,))
+    return make_boolean(made, (left,))
 
 
-def regular(node: exp.Expr, bind: Bind) -> Typed:
+def bind_regexp(node: exp.Expr, bind: Bind) -> Typed:
     """regexp_matches, regexp_full_match and SIMILAR TO."""
     refuse_rest(node, "this", "expression", "flag", "options")
     if isinstance(node, exp.RegexpLike) and "start" not in node.meta:  # the operator, not the function
-        raise PrivacyError(
-            "~ means the whole text in one version of DuckDB and a part of it in another.", span=span_of(node),
-            hint="write regexp_full_match(text, '...') or regexp_matches(text, '...').",
-        )  # fmt: skip
+        raise privacy_error(
+            node,
+            "~ means the whole text in one version of DuckDB and a part of it in another.",
+            "write regexp_full_match(text, '...') or regexp_matches(text, '...').",
+        )
     left = _text(node.this, bind)
     pattern = _expression(node.expression, node)
     full = not isinstance(node, exp.RegexpLike)
     extra = _flags(node.args.get("flag") or node.args.get("options"), node)
     left = _searched("a regular expression", left, pattern.name, node)
-    made = call("regexp_full_match" if full else "regexp_matches", left.node, pattern, *extra)
-    return boolean(made, (left,))
+    made = make_call("regexp_full_match" if full else "regexp_matches", left.node, pattern, *extra)
+    return make_boolean(made, (left,))
 
 
-def extract(node: exp.Expr, bind: Bind) -> Typed:
+def bind_regexp_extract(node: exp.Expr, bind: Bind) -> Typed:
     refuse_rest(node, "this", "expression", "group", "null_if_pos_overflow")
     left = _text(node.this, bind)
     pattern = _expression(node.expression, node)
@@ -156,17 +160,15 @@ def extract(node: exp.Expr, bind: Bind) -> Typed:
         else -1
     )
     if group is not None and not 0 <= number <= _groups(pattern.name):
-        raise BindError(
-            f"the pattern has {_groups(pattern.name)} groups.", span=span_of(group) or span_of(node)
-        )
+        raise bind_error(group, f"the pattern has {_groups(pattern.name)} groups.", around=node)
     left = _searched("regexp_extract", left, pattern.name, node)
-    length = write("regexp_extract", length_of(left), node)
+    length = count_written("regexp_extract", length_of(left), node)
     arguments = [left.node, pattern, *([exp.Literal.number(number)] if group is not None else [])]
-    made = call("regexp_extract", *arguments)
+    made = make_call("regexp_extract", *arguments)
     return Typed(made, TEXT, None, left.constant, nullable=left.nullable, length=length)
 
 
-def substitute(node: exp.Expr, bind: Bind) -> Typed:
+def bind_regexp_replace(node: exp.Expr, bind: Bind) -> Typed:
     refuse_rest(node, "this", "expression", "replacement", "modifiers", "single_replace")
     left = _text(node.this, bind)
     pattern = _expression(node.expression, node)
@@ -174,16 +176,14 @@ def substitute(node: exp.Expr, bind: Bind) -> Typed:
     if re.fullmatch(r"(?s)(?:[^\\]|\\[0-9\\])*", by) is None or any(
         int(n) > _groups(pattern.name) for n in re.findall(r"\\([0-9])", by.replace("\\\\", ""))
     ):
-        raise BindError(
-            "the replacement names a group that the pattern has not.", span=span_of(node.args["replacement"])
-        )
+        raise bind_error(node.args["replacement"], "the replacement names a group that the pattern has not.")
     extra = _flags(node.args.get("modifiers"), node, "g")
     every = any("g" in flags.name for flags in extra)
     left = _searched("regexp_replace", left, pattern.name, node)
     if every and _reads_on(pattern.name):
-        walk_through("regexp_replace with 'g'", 2 * length_of(left) ** 2, node, _SHORTER)
-    length = write("regexp_replace", _substituted(length_of(left), by, every), node)
-    made = call("regexp_replace", left.node, pattern, exp.Literal.string(by), *extra)
+        limit_steps("regexp_replace with 'g'", 2 * length_of(left) ** 2, node, _SHORTER)
+    length = count_written("regexp_replace", _substituted(length_of(left), by, every), node)
+    made = make_call("regexp_replace", left.node, pattern, exp.Literal.string(by), *extra)
     return Typed(made, TEXT, None, left.constant, nullable=left.nullable, length=length)
 
 
@@ -200,8 +200,8 @@ def _searched(name: str, left: Typed, pattern: str, node: exp.Expr) -> Typed:
         PrivacyError: it is.
     """
     left = hold(left)
-    walk_through(name, _REGULAR_WEIGHT * length_of(left) * _size(pattern), node, _SHORTER)
-    count("a regular expression", _REGULAR_MEMORY, node)
+    limit_steps(name, _REGULAR_WEIGHT * length_of(left) * _size(pattern), node, _SHORTER)
+    count_kept("a regular expression", _REGULAR_MEMORY, node)
     return left
 
 
@@ -210,7 +210,7 @@ def _flags(place: exp.Expr | None, node: exp.Expr, more: str = "") -> list[exp.E
         return []
     text = _literal(place, "flags", node)
     if not text or set(text) - set("cims" + more) or len(text) > 4:
-        raise BindError("the flags of a regular expression are c, i, m and s.", span=span_of(place))
+        raise bind_error(place, "the flags of a regular expression are c, i, m and s.")
     return [exp.Literal.string(text)]
 
 
@@ -302,21 +302,19 @@ def _expression(place: exp.Expr | None, node: exp.Expr) -> exp.Expr:
     while at < len(text):
         piece = _PIECE.match(text, at)
         if piece is None:
-            raise BindError(
+            raise bind_error(
+                place,
                 f"the pattern can't be read at character {at + 1}.",
-                span=span_of(place),
-                hint="look-around and back-references are not known; write \\( for a bracket itself.",
+                "look-around and back-references are not known; write \\( for a bracket itself.",
             )
         for number in re.findall(r"^\{(\d+)(?:,(\d*))?\}", piece[0]):
             repeats += max(int(n or 0) for n in number)
         at = piece.end()
     if not _compiles(text):
-        raise BindError("this is not a regular expression.", span=span_of(place))
+        raise bind_error(place, "this is not a regular expression.")
     nested = re.search(r"\}[^()]*\)[*+?]*\{", text) is not None
     if repeats > _MOST_REPEATS or nested:
-        raise BindError(
-            "the pattern repeats too much.", span=span_of(place), hint="write * or + instead of {n}."
-        )
+        raise bind_error(place, "the pattern repeats too much.", "write * or + instead of {n}.")
     return exp.Literal.string(text)
 
 

@@ -20,17 +20,26 @@ from dpsql.errors import BindError, PrivacyError
 from dpsql.sql.expressions import bounds as intervals
 from dpsql.sql.expressions import calls, casts, lengths, operators, patterns, temporal
 from dpsql.sql.expressions import casts as nested
-from dpsql.sql.expressions.bounds import Interval
-from dpsql.sql.expressions.coercion import ORDERED, Bind, atom, boolean, call, meet, need, refuse_rest, unify
-from dpsql.sql.expressions.fixed_point import MOMENTS
-from dpsql.sql.expressions.types import BIGINT, BOOLEAN, Type, Typed
-from dpsql.sql.parse.dialect import span_of
+from dpsql.sql.expressions.bounds import Bounds
+from dpsql.sql.expressions.coercion import (
+    ORDERED_KINDS,
+    Bind,
+    make_boolean,
+    make_call,
+    meet,
+    parenthesise,
+    refuse_rest,
+    require_kind,
+)
+from dpsql.sql.expressions.fixed_point import MOMENT_KINDS
+from dpsql.sql.expressions.types import BOOLEAN, Type, Typed
+from dpsql.sql.parse.dialect import bind_error, privacy_error
 
-DEEPEST = 100
+MAX_EXPRESSION_DEPTH = 100
 """Nodes below one another; chains of AND and OR count once."""
 
 
-class Scope(Protocol):
+class ColumnScope(Protocol):
     """What column names mean."""
 
     def column(self, node: exp.Column) -> Typed:
@@ -38,7 +47,7 @@ class Scope(Protocol):
         ...
 
 
-def total(node: exp.Expr, scope: Scope) -> Typed:
+def make_total(node: exp.Expr, scope: ColumnScope) -> Typed:
     """The expression, rewritten so that it can't fail in any supported DuckDB, whatever the data.
 
     Raises:
@@ -52,17 +61,13 @@ def total(node: exp.Expr, scope: Scope) -> Typed:
 class _Walk:
     """One expression's way down, with a limit to its depth."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: ColumnScope) -> None:
         self.scope = scope
         self.depth = 0
 
     def bind(self, node: exp.Expr) -> Typed:
-        if self.depth > DEEPEST:
-            raise BindError(
-                "this expression is nested too deeply.",
-                span=span_of(node),
-                hint="compute it in steps, in CTEs.",
-            )
+        if self.depth > MAX_EXPRESSION_DEPTH:
+            raise bind_error(node, "this expression is nested too deeply.", "compute it in steps, in CTEs.")
         self.depth += 1
         try:
             return _bind(node, self.bind, self.scope)
@@ -70,7 +75,7 @@ class _Walk:
             self.depth -= 1
 
 
-def condition(node: exp.Expr, scope: Scope) -> Typed:
+def make_condition(node: exp.Expr, scope: ColumnScope) -> Typed:
     """A total truth value.
 
     Raises:
@@ -80,7 +85,7 @@ def condition(node: exp.Expr, scope: Scope) -> Typed:
         return _truth(node, _Walk(scope).bind)
 
 
-def _bind(node: exp.Expr, bind: Bind, scope: Scope) -> Typed:
+def _bind(node: exp.Expr, bind: Bind, scope: ColumnScope) -> Typed:
     if node is None:
         raise BindError("an operator has nothing to work on.", hint="write the missing operand.")
     if isinstance(node, exp.Column):
@@ -93,7 +98,7 @@ def _bind(node: exp.Expr, bind: Bind, scope: Scope) -> Typed:
     if handler is not None:
         return handler(node, bind)
     if isinstance(node, exp.Func) and not isinstance(node, exp.AggFunc | exp.Exists):
-        return calls.function(node, bind)
+        return calls.bind_function(node, bind)
     raise _refusal(node)
 
 
@@ -122,10 +127,10 @@ _HINTS = {
 
 def _refusal(node: exp.Expr) -> PrivacyError:
     if isinstance(node, exp.AggFunc):
-        return PrivacyError(
+        return privacy_error(
+            node,
             f"{node.sql_name()} can't stand here.",
-            span=span_of(node),
-            hint="aggregates stand in the SELECT list or in HAVING, not inside one another.",
+            "aggregates stand in the SELECT list or in HAVING, not inside one another.",
         )
     hint = (
         "release what is needed first, in a CTE with aggregates."
@@ -133,20 +138,18 @@ def _refusal(node: exp.Expr) -> PrivacyError:
         else _HINTS.get(node.key)
     )
     what = _WORDS.get(node.key, node.key.upper())
-    return PrivacyError(f"{what} can't be used on private rows.", span=span_of(node), hint=hint)
+    return privacy_error(node, f"{what} can't be used on private rows.", hint)
 
 
 # -- leaves -----------------------------------------------------------------------------------------------------
 
 
-def _column(node: exp.Column, scope: Scope) -> Typed:
+def _column(node: exp.Column, scope: ColumnScope) -> Typed:
     if isinstance(node.this, exp.Star):
-        raise PrivacyError(
-            "rows can't be released.", span=span_of(node), hint="name the columns that are needed."
-        )
+        raise privacy_error(node, "rows can't be released.", "name the columns that are needed.")
     unknown: BindError | None = None
     try:
-        return nested.taken(scope.column(node), node)
+        return nested.take_value(scope.column(node), node)
     except BindError as error:
         unknown = error
     inside = _field_of_column(node, scope)
@@ -155,7 +158,7 @@ def _column(node: exp.Column, scope: Scope) -> Typed:
     return inside
 
 
-def _field_of_column(node: exp.Column, scope: Scope) -> Typed | None:
+def _field_of_column(node: exp.Column, scope: ColumnScope) -> Typed | None:
     """``s.a`` reads like column a of table s; where there is none, it is field a of column s."""
     table, db = node.args.get("table"), node.args.get("db")
     if table is None:
@@ -165,16 +168,16 @@ def _field_of_column(node: exp.Column, scope: Scope) -> Typed | None:
         typed = scope.column(outer)
     except BindError:
         return None
-    return nested.field(typed, node.name, node) if typed.type.kind == "STRUCT" else None
+    return nested.take_field(typed, node.name, node) if typed.type.kind == "STRUCT" else None
 
 
 def _literal(node: exp.Expr, bind: Bind) -> Typed:
     assert isinstance(node, exp.Literal)
-    return casts.literal(node)
+    return casts.bind_literal(node)
 
 
 def _raw(node: exp.Expr, bind: Bind) -> Typed:
-    return casts.text(node.name, node)
+    return casts.bind_text(node.name, node)
 
 
 def _boolean(node: exp.Expr, bind: Bind) -> Typed:
@@ -192,7 +195,7 @@ def _paren(node: exp.Expr, bind: Bind) -> Typed:
 def _try(node: exp.Expr, bind: Bind) -> Typed:
     """TRY: NULL where DuckDB's own type would have overflowed."""
     inner = bind(node.this)
-    return inner if inner.plain is None else casts.converted(inner, inner.plain)
+    return inner if inner.plain is None else casts.convert(inner, inner.plain)
 
 
 # -- logic ------------------------------------------------------------------------------------------------------
@@ -202,9 +205,7 @@ def _truth(node: exp.Expr, bind: Bind) -> Typed:
     typed = bind(node)
     if typed.type.kind not in ("BOOLEAN", "NULL"):
         hint = "write x <> 0." if typed.type.numeric else None
-        raise BindError(
-            f"a condition is needed, and this is {typed.type.sql}.", span=span_of(node), hint=hint
-        )
+        raise bind_error(node, f"a condition is needed, and this is {typed.type.sql}.", hint)
     return typed
 
 
@@ -226,33 +227,33 @@ def _connect(node: exp.Expr, bind: Bind) -> Typed:
             pair[0] if len(pair) == 1 else exp.Paren(this=type(node)(this=pair[0], expression=pair[1]))
             for pair in pairs
         ]
-    return boolean(level[0], typed)
+    return make_boolean(level[0], typed)
 
 
 def _not(node: exp.Expr, bind: Bind) -> Typed:
     inner = _truth(node.this, bind)
-    return boolean(exp.Not(this=exp.Paren(this=inner.node)), (inner,))
+    return make_boolean(exp.Not(this=exp.Paren(this=inner.node)), (inner,))
 
 
 def _is(node: exp.Expr, bind: Bind) -> Typed:
     refuse_rest(node, "this", "expression")
     left = bind(node.this)
     if not isinstance(node.expression, exp.Null | exp.Boolean):
-        raise BindError(
-            "IS takes NULL, TRUE or FALSE.", span=span_of(node), hint="write IS NOT DISTINCT FROM."
-        )
+        raise bind_error(node, "IS takes NULL, TRUE or FALSE.", "write IS NOT DISTINCT FROM.")
     if isinstance(node.expression, exp.Boolean) and left.type.kind not in ("BOOLEAN", "NULL"):
-        raise BindError(f"a condition is needed, and this is {left.type.sql}.", span=span_of(node.this))
-    return boolean(exp.Is(this=atom(left.node), expression=node.expression.copy()), (left,), False)
+        raise bind_error(node.this, f"a condition is needed, and this is {left.type.sql}.")
+    return make_boolean(
+        exp.Is(this=parenthesise(left.node), expression=node.expression.copy()), (left,), False
+    )
 
 
 def _held(value: exp.Expr, held: exp.Expr, bind: Bind) -> Typed:
     """Whether a list has a value: one that is written out, or one of the row's."""
     if isinstance(held, exp.Array):
-        return operators.within(
+        return operators.bind_in(
             exp.In(this=value.copy(), expressions=[e.copy() for e in held.expressions]), bind
         )
-    return calls.contains(exp.ArrayContains(this=held.copy(), expression=value.copy()), bind)
+    return calls.bind_contains(exp.ArrayContains(this=held.copy(), expression=value.copy()), bind)
 
 
 def _in(node: exp.Expr, bind: Bind) -> Typed:
@@ -260,11 +261,9 @@ def _in(node: exp.Expr, bind: Bind) -> Typed:
     if held is not None and not any(node.args.get(key) for key in ("query", "unnest", "expressions")):
         return _held(node.this, held, bind)
     if not node.expressions or any(node.args.get(key) for key in ("query", "unnest", "field")):
-        raise PrivacyError(
-            "IN takes a list of values here.", span=span_of(node), hint="write x IN (1, 2, 3)."
-        )
+        raise privacy_error(node, "IN takes a list of values here.", "write x IN (1, 2, 3).")
     refuse_rest(node, "this", "expressions")
-    return operators.within(node, bind)
+    return operators.bind_in(node, bind)
 
 
 def _safe_divide(node: exp.Expr, bind: Bind) -> Typed:
@@ -282,7 +281,7 @@ def _case(node: exp.Expr, bind: Bind) -> Typed:
     branches, otherwise = node.args["ifs"], node.args.get("default")
     if node.this is not None:
         tests = [
-            operators.compare(exp.EQ(this=node.this.copy(), expression=branch.this.copy()), bind)
+            operators.bind_comparison(exp.EQ(this=node.this.copy(), expression=branch.this.copy()), bind)
             for branch in branches
         ]
     else:
@@ -308,7 +307,7 @@ def _chosen(
     kind: Type,
     plain: Type,
     values: list[Typed],
-    bounds: Interval | None,
+    bounds: Bounds | None,
     missing: bool,
     constant: bool,
 ) -> Typed:
@@ -316,7 +315,7 @@ def _chosen(
     if kind.kind == "INTEGER":
         reach = intervals.union(v.span for v in values if v.type.kind != "NULL")
     shown = plain if plain != kind else None
-    kept = bounds if kind.numeric or kind.kind in MOMENTS else None
+    kept = bounds if kind.numeric or kind.kind in MOMENT_KINDS else None
     length, unchecked = None, False
     if kind.kind in ("TEXT", "LIST"):
         length, unchecked = max(lengths.length_of(v) for v in values), any(v.unchecked for v in values)
@@ -340,11 +339,11 @@ def _several(name: str) -> Callable[[exp.Expr, Bind], Typed]:
         if name == "coalesce":
             bounds = intervals.union(b for b, _ in known) if known else None
         else:
-            need(Typed(node, met.type), node, ORDERED, f"{name} takes values with an order")
+            require_kind(Typed(node, met.type), node, ORDERED_KINDS, f"{name} takes values with an order")
             bounds = (intervals.greatest if name == "greatest" else intervals.least)(known) if known else None
         missing = all(v.nullable for v in values) or not met.safe
         constant = all(v.constant for v in values)
-        return _chosen(call(name, *met.nodes), met.type, met.plain, values, bounds, missing, constant)
+        return _chosen(make_call(name, *met.nodes), met.type, met.plain, values, bounds, missing, constant)
 
     return handle
 
@@ -354,7 +353,7 @@ def _nullif(node: exp.Expr, bind: Bind) -> Typed:
     left, right = bind(node.this), bind(node.expression)
     met = meet([(left, node.this), (right, node.expression)], "NULLIF", compared=True)
     # Written out, so that the value keeps its own type in every version.
-    same = exp.EQ(this=atom(met.nodes[0].copy()), expression=atom(met.nodes[1]))
+    same = exp.EQ(this=parenthesise(met.nodes[0].copy()), expression=parenthesise(met.nodes[1]))
     made = exp.Case(ifs=[exp.If(this=same, true=exp.Null())], default=left.node)
     constant = left.constant and right.constant
     return replace(left, node=made, constant=constant, values=None, nullable=True)
@@ -367,8 +366,8 @@ _HANDLERS: dict[type[exp.Expr], Callable[..., Typed]] = {
     exp.Null: _null,
     exp.Paren: _paren,
     exp.Try: _try,
-    exp.Dot: nested.dot,
-    exp.Bracket: nested.bracket,
+    exp.Dot: nested.bind_field,
+    exp.Bracket: nested.bind_element,
     exp.And: _connect,
     exp.Or: _connect,
     exp.Not: _not,
@@ -381,57 +380,55 @@ _HANDLERS: dict[type[exp.Expr], Callable[..., Typed]] = {
     **{kind: _several(kind.__name__.lower()) for kind in (exp.Coalesce, exp.Greatest, exp.Least)},
     **dict.fromkeys(
         (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ),
-        operators.compare,
+        operators.bind_comparison,
     ),
-    exp.Between: operators.between,
-    exp.Add: operators.arithmetic,
-    exp.Sub: operators.arithmetic,
-    exp.Mul: operators.arithmetic,
-    exp.Div: operators.divide,
-    exp.IntDiv: operators.whole_divide,
-    exp.Mod: operators.whole_divide,
-    exp.Neg: operators.negate,
-    exp.Abs: operators.absolute,
-    exp.BitwiseAnd: operators.bitwise,
-    exp.BitwiseOr: operators.bitwise,
-    exp.BitwiseXor: operators.bitwise,
-    exp.Like: patterns.like,
-    exp.ILike: patterns.like,
-    exp.Glob: patterns.like,
-    exp.Escape: patterns.escape,
-    exp.RegexpLike: patterns.regular,
-    exp.RegexpFullMatch: patterns.regular,
-    exp.SimilarTo: patterns.regular,
-    exp.RegexpExtract: patterns.extract,
-    exp.RegexpReplace: patterns.substitute,
-    exp.DPipe: calls.concat,
-    exp.Concat: calls.concatenate("concat"),
-    exp.ConcatWs: calls.concatenate("concat_ws"),
-    exp.Trim: calls.trim,
-    exp.Cast: casts.conversion,
-    exp.TryCast: casts.conversion,
-    exp.Extract: temporal.extract,
-    exp.TimeToUnix: temporal.epoch,
-    exp.TimestampTrunc: temporal.truncate,
-    exp.DateTrunc: temporal.truncate,
-    exp.DateDiff: temporal.difference,
-    exp.LastDay: temporal.last_day,
-    exp.DateBin: temporal.bucket,
-    exp.Interval: temporal.interval,
-    exp.DateAdd: temporal.add,
-    exp.TimeToStr: temporal.to_text,
-    exp.DateFromParts: temporal.from_parts,
-    exp.Dayname: temporal.named("dayname"),
-    exp.Monthname: temporal.named("monthname"),
-    exp.Floor: calls.rounding("floor"),
-    exp.Ceil: calls.rounding("ceil"),
-    exp.Round: calls.rounding("round"),
-    exp.Trunc: calls.rounding("trunc"),
-    exp.Sign: calls.sign,
-    exp.Log: calls.logarithm,
-    exp.Length: calls.length,
-    exp.ArrayContains: calls.contains,
-    exp.SHA2: calls.sha,
+    exp.Between: operators.bind_between,
+    exp.Add: operators.bind_arithmetic,
+    exp.Sub: operators.bind_arithmetic,
+    exp.Mul: operators.bind_arithmetic,
+    exp.Div: operators.bind_division,
+    exp.IntDiv: operators.bind_whole_division,
+    exp.Mod: operators.bind_whole_division,
+    exp.Neg: operators.bind_negation,
+    exp.Abs: operators.bind_absolute,
+    exp.BitwiseAnd: operators.bind_bitwise,
+    exp.BitwiseOr: operators.bind_bitwise,
+    exp.BitwiseXor: operators.bind_bitwise,
+    exp.Like: patterns.bind_like,
+    exp.ILike: patterns.bind_like,
+    exp.Glob: patterns.bind_like,
+    exp.Escape: patterns.bind_escape,
+    exp.RegexpLike: patterns.bind_regexp,
+    exp.RegexpFullMatch: patterns.bind_regexp,
+    exp.SimilarTo: patterns.bind_regexp,
+    exp.RegexpExtract: patterns.bind_regexp_extract,
+    exp.RegexpReplace: patterns.bind_regexp_replace,
+    exp.DPipe: calls.bind_concat_operator,
+    exp.Concat: calls.make_concat_binder("concat"),
+    exp.ConcatWs: calls.make_concat_binder("concat_ws"),
+    exp.Trim: calls.bind_trim,
+    exp.Cast: casts.bind_cast,
+    exp.TryCast: casts.bind_cast,
+    exp.Extract: temporal.bind_extract,
+    exp.TimeToUnix: temporal.bind_epoch,
+    exp.TimestampTrunc: temporal.bind_truncation,
+    exp.DateTrunc: temporal.bind_truncation,
+    exp.DateDiff: temporal.bind_date_diff,
+    exp.LastDay: temporal.bind_last_day,
+    exp.DateBin: temporal.bind_time_bucket,
+    exp.Interval: temporal.bind_interval,
+    exp.DateAdd: temporal.bind_date_add,
+    exp.TimeToStr: temporal.bind_strftime,
+    exp.DateFromParts: temporal.bind_make_date,
+    exp.Dayname: temporal.bind_calendar_name("dayname"),
+    exp.Monthname: temporal.bind_calendar_name("monthname"),
+    exp.Floor: calls.make_rounding_binder("floor"),
+    exp.Ceil: calls.make_rounding_binder("ceil"),
+    exp.Round: calls.make_rounding_binder("round"),
+    exp.Trunc: calls.make_rounding_binder("trunc"),
+    exp.Sign: calls.bind_sign,
+    exp.Log: calls.bind_log,
+    exp.Length: calls.bind_length,
+    exp.ArrayContains: calls.bind_contains,
+    exp.SHA2: calls.bind_sha,
 }
-
-__all__ = ["BIGINT", "Scope", "condition", "total", "unify"]

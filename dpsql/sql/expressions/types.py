@@ -9,9 +9,9 @@ from typing import Literal
 
 from sqlglot import exp
 
-from dpsql.sql.expressions.bounds import Interval
+from dpsql.sql.expressions.bounds import Bounds
 
-Kind = Literal[
+TypeKind = Literal[
     "NULL", "BOOLEAN", "INTEGER", "DECIMAL", "DOUBLE", "TEXT", "DATE", "TIME", "TIMESTAMP", "INTERVAL", "UUID", "LIST",
     "STRUCT", "OTHER",
 ]  # fmt: skip
@@ -26,7 +26,7 @@ _DIGITS = {
     "TINYINT": 3, "SMALLINT": 5, "INTEGER": 10, "BIGINT": 19, "HUGEINT": 38, "UTINYINT": 3, "USMALLINT": 5,
     "UINTEGER": 10, "UBIGINT": 20, "UHUGEINT": 39,
 }  # fmt: skip
-_KINDS: dict[str, Kind] = {
+_KINDS: dict[str, TypeKind] = {
     **dict.fromkeys(_RANGES, "INTEGER"), "BOOLEAN": "BOOLEAN", "FLOAT": "DOUBLE", "DOUBLE": "DOUBLE",
     "VARCHAR": "TEXT", "DATE": "DATE", "TIME": "TIME", "TIMESTAMP": "TIMESTAMP", "TIMESTAMP_S": "TIMESTAMP",
     "TIMESTAMP_MS": "TIMESTAMP", "TIMESTAMP_NS": "TIMESTAMP", "INTERVAL": "INTERVAL", "UUID": "UUID", "NULL": "NULL",
@@ -55,7 +55,7 @@ class Type:
     ('b', Type(kind='TEXT', sql='VARCHAR', element=None, fields=()))
     """
 
-    kind: Kind
+    kind: TypeKind
     sql: str
     element: Type | None = None
     fields: tuple[tuple[str, Type], ...] = ()
@@ -85,10 +85,10 @@ class Type:
         return self.kind in ("DOUBLE", "INTERVAL") or any(kind.two_faced for kind in inner)
 
     @property
-    def reach(self) -> Interval | None:
+    def reach(self) -> Bounds | None:
         """All values that an integer type can hold; None for other types."""
         ends = _RANGES.get(self.sql)
-        return None if ends is None else Interval(Fraction(ends[0]), Fraction(ends[1]))
+        return None if ends is None else Bounds(Fraction(ends[0]), Fraction(ends[1]))
 
     @property
     def digits(self) -> tuple[int, int]:
@@ -195,10 +195,10 @@ class Typed:
 
     node: exp.Expr
     type: Type
-    bounds: Interval | None = None
+    bounds: Bounds | None = None
     constant: bool = False
     values: tuple[object, ...] | None = None
-    reach: Interval | None = None
+    reach: Bounds | None = None
     nullable: bool = True
     plain: Type | None = None
     length: int | None = None
@@ -207,7 +207,7 @@ class Typed:
     """True where the engine may hold a longer value: ``lengths.hold`` makes it NULL."""
 
     @property
-    def span(self) -> Interval | None:
+    def span(self) -> Bounds | None:
         """The integers it may hold: proved, or by its type."""
         return self.reach if self.reach is not None else self.type.reach
 

@@ -12,7 +12,6 @@ Positions survive, so every error can draw its caret.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import re
 from typing import Any
@@ -20,210 +19,27 @@ from typing import Any
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import ParseError as SqlglotParseError
-from sqlglot.errors import TokenError
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
-from dpsql.errors import ParseError, Span
-from dpsql.sql.parse.googlesql import in_duckdbs_words
+from dpsql.errors import BindError, ParseError, PrivacyError, Span
+from dpsql.sql.parse.tokens import (
+    CLOSING,
+    OPENING,
+    find_closing,
+    is_open,
+    is_word,
+    replace_token,
+    token_span,
+    tokenize,
+    translate_googlesql,
+)
 
 MODE = "dpsql__mode"
 NAMED = "dpsql__"
 DISTINCT = "dpsql__distinct"
-MAX_LENGTH = 64 * 1024
-MAX_DEPTH = 40
 
 _DUCKDB = DuckDB()
 _LOG = logging.getLogger("sqlglot")
-_OPEN = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}
-_CLOSE = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
-# What may stand before a prefix colon that is meant as a parameter (`WHERE city = :city`).
-_BEFORE_OPERAND = {
-    TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.LTE, TokenType.GT, TokenType.GTE, TokenType.L_PAREN,
-    TokenType.COMMA, TokenType.PLUS, TokenType.DASH, TokenType.STAR, TokenType.SLASH, TokenType.AND,
-    TokenType.OR, TokenType.BETWEEN, TokenType.LIKE, TokenType.LIMIT, TokenType.FARROW,
-}  # fmt: skip
-
-
-# What opens and what closes a stretch of text that is not read as words.
-_PAIRS = (("'", "'"), ('"', '"'), ("--", "\n"), ("/*", "*/"), ("$$", "$$"), ("`", "`"))
-_TEMPLATE = re.compile(r"\{\{\s*(\w+).*\}\}", re.DOTALL)
-_WRITES = {"INSERT", "UPDATE", "DELETE", "MERGE", "COPY", "CREATE", "DROP", "ALTER"}
-
-
-def tokenize(text: str) -> list[Token]:
-    """The tokens of a cell.
-
-    Raises:
-        ParseError: text too long or too deeply nested, a character or string that does not end, a template.
-    """
-    if len(text) > MAX_LENGTH:
-        raise ParseError(f"the statement is longer than {MAX_LENGTH} characters.", hint="split the cell.")
-    tokens = None
-    with contextlib.suppress(TokenError):
-        plain = _double_quoted(text)
-        tokens = _whole(plain) if plain is not None else None
-    if tokens is None:
-        raise ParseError("a quote or a comment does not end.", span=_unfinished(text), text=text)
-    _check(tokens, text)
-    return tokens
-
-
-def _double_quoted(text: str) -> str | None:
-    """GoogleSQL's `names` as "names", where they stand outside of quotes and comments; None where one does not end."""
-    if "`" not in text:
-        return text
-    out = list(text)
-    at = 0
-    while at < len(text):
-        found = next((pair for pair in _PAIRS if text.startswith(pair[0], at)), None)
-        if found is None:
-            at += 1
-            continue
-        end = text.find(found[1], at + len(found[0]))
-        if found[0] == "`" and (end < 0 or '"' in text[at:end]):
-            return None
-        if found[0] == "`":
-            out[at] = out[end] = '"'
-        at = len(text) if end < 0 else end + len(found[1])
-    return "".join(out)
-
-
-def _unfinished(text: str) -> Span | None:
-    """Where the quote or comment that stays open begins."""
-    at = 0
-    while at < len(text):
-        found = next((pair for pair in _PAIRS if text.startswith(pair[0], at)), None)
-        if found is None:
-            at += 1
-            continue
-        end = text.find(found[1], at + len(found[0]))
-        if end < 0 and found[1] != "\n":
-            return (at, at + len(found[0]))
-        at = len(text) if end < 0 else end + len(found[1])
-    return None
-
-
-def _whole(text: str) -> list[Token]:
-    """sqlglot swallows what follows a word like EXPLAIN as one string; here it is read as tokens too."""
-    tokens = list(_DUCKDB.tokenize(text))
-    for i, token in enumerate(tokens):
-        if token.token_type == TokenType.COMMAND and i + 1 < len(tokens):
-            rest = " " * (token.end + 1) + text[token.end + 1 :]
-            return [*tokens[:i], _like(token, TokenType.VAR, token.text), *_whole(rest)]
-    return tokens
-
-
-def _check(tokens: list[Token], text: str) -> None:
-    depth = 0
-    for i, token in enumerate(tokens):
-        before = tokens[i - 1] if i else None
-        after = tokens[i + 1] if i + 1 < len(tokens) else None
-        if token.token_type in _OPEN:
-            depth += 1
-            if depth > MAX_DEPTH:
-                raise ParseError("the statement is nested too deeply.", span=token_span(token), text=text)
-        elif token.token_type in _CLOSE:
-            depth -= 1
-        if token.token_type == TokenType.L_BRACE and after and after.token_type == TokenType.L_BRACE:
-            name = tokens[i + 2].text if i + 2 < len(tokens) else "x"
-            raise _template(name, (token.start, _template_end(tokens, i, text)), text)
-        template = _TEMPLATE.search(token.text) if token.token_type == TokenType.STRING else None
-        if template is not None:
-            raise _template(template[1], token_span(token), text)
-        ends = after is None or after.token_type in (TokenType.R_PAREN, TokenType.SEMICOLON)
-        if (
-            token.token_type in (TokenType.GROUP_BY, TokenType.ORDER_BY, TokenType.WHERE, TokenType.HAVING)
-            and ends
-        ):
-            raise ParseError(
-                f"nothing follows {token.text.upper()}.",
-                span=token_span(token),
-                hint="finish it, or leave it out.",
-                text=text,
-            )
-        _reads(token, before, after, text)
-        if token.token_type == TokenType.PLACEHOLDER:
-            raise ParseError(
-                "parameters have names here.", span=token_span(token), hint="write $name.", text=text
-            )
-        prefix = before is None or before.token_type in _BEFORE_OPERAND
-        if (
-            token.token_type == TokenType.COLON
-            and prefix
-            and after is not None
-            and after.start == token.end + 1
-        ):
-            raise ParseError(
-                f":{after.text} is not a parameter here.",
-                span=(token.start, after.end + 1),
-                hint=f"write ${after.text}.",
-                text=text,
-            )
-
-
-def _template(name: str, span: Span, text: str) -> ParseError:
-    return ParseError(
-        "templates are not filled in: they would change the statement after it was priced.",
-        span=span,
-        hint=f"write ${name} and the notebook's variable {name} is bound as a value.",
-        text=text,
-    )
-
-
-def _reads(token: Token, before: Token | None, after: Token | None, text: str) -> None:
-    """Refuses the corners of a query that write: INTO, FOR UPDATE, and a CTE that is no query."""
-    word, next_word = token.text.upper(), after.text.upper() if after is not None else ""
-    if token.token_type == TokenType.INTO and not (after is not None and next_word == "NAME"):
-        raise ParseError(
-            "an answer is not written into a table.",
-            span=token_span(token),
-            hint="out << SELECT ... keeps it in the notebook.",
-            text=text,
-        )
-    if after is not None and token.token_type == TokenType.FOR and next_word in ("UPDATE", "SHARE"):
-        raise ParseError(
-            f"FOR {next_word} locks rows, and nothing is written here.",
-            span=(token.start, after.end + 1),
-            hint="leave it out.",
-            text=text,
-        )
-    opens_cte = before is not None and before.token_type == TokenType.L_PAREN
-    if opens_cte and word in _WRITES and after is not None and _is_word(after):
-        raise ParseError(
-            f"{word} is not a statement of dpsql.",
-            span=token_span(token),
-            hint="dpsql only answers questions: write a SELECT.",
-            text=text,
-        )
-
-
-def _template_end(tokens: list[Token], start: int, text: str) -> int:
-    for token, after in zip(tokens[start:], tokens[start + 1 :], strict=False):
-        if token.token_type == after.token_type == TokenType.R_BRACE:
-            return after.end + 1
-    return min(len(text), tokens[start].end + 2)
-
-
-def token_span(token: Token) -> Span:
-    return (token.start, token.end + 1)
-
-
-def _like(token: Token, token_type: TokenType, text: str) -> Token:
-    """A token that stands where another stands."""
-    return Token(
-        token_type, text, line=token.line, col=token.col, start=token.start, end=token.end, comments=[]
-    )
-
-
-def _closing(tokens: list[Token], opening: int) -> int:
-    """Index of the parenthesis that closes the one at ``opening`` (the last token when none does)."""
-    depth = 0
-    for i in range(opening, len(tokens)):
-        depth += tokens[i].token_type in _OPEN
-        depth -= tokens[i].token_type in _CLOSE
-        if depth == 0:
-            return i
-    return len(tokens) - 1
 
 
 def _rewrite_modes(tokens: list[Token], text: str) -> list[Token]:
@@ -236,7 +52,7 @@ def _rewrite_modes(tokens: list[Token], text: str) -> list[Token]:
         if token.token_type != TokenType.SELECT or i >= len(tokens) or tokens[i].token_type != TokenType.WITH:
             continue
         clause, i = tokens[i], i + 1
-        if i >= len(tokens) or not _is_word(tokens[i]):
+        if i >= len(tokens) or not is_word(tokens[i]):
             raise ParseError(
                 "SELECT WITH needs a mode.",
                 span=token_span(clause),
@@ -244,22 +60,22 @@ def _rewrite_modes(tokens: list[Token], text: str) -> list[Token]:
                 text=text,
             )
         mode, i = tokens[i], i + 1
-        out += [_like(mode, TokenType.VAR, MODE), _like(mode, TokenType.L_PAREN, "(")]
-        out.append(_like(mode, TokenType.STRING, mode.text))
-        if _is_open(tokens, i) and i + 2 < len(tokens) and tokens[i + 1].text.upper() in ("EPSILON", "DELTA"):
+        out += [replace_token(mode, TokenType.VAR, MODE), replace_token(mode, TokenType.L_PAREN, "(")]
+        out.append(replace_token(mode, TokenType.STRING, mode.text))
+        if is_open(tokens, i) and i + 2 < len(tokens) and tokens[i + 1].text.upper() in ("EPSILON", "DELTA"):
             raise ParseError(
                 "the options stand after the word OPTIONS.",
                 span=token_span(tokens[i]),
                 hint=f"write SELECT WITH {mode.text} OPTIONS (epsilon = 0.1) ...",
                 text=text,
             )
-        if i < len(tokens) and tokens[i].text.upper() == "OPTIONS" and _is_open(tokens, i + 1):
-            end = _closing(tokens, i + 1)
+        if i < len(tokens) and tokens[i].text.upper() == "OPTIONS" and is_open(tokens, i + 1):
+            end = find_closing(tokens, i + 1)
             inside = tokens[i + 2 : end]
             _equals(inside, text)
-            out += [_like(mode, TokenType.COMMA, ","), *inside] if inside else []
+            out += [replace_token(mode, TokenType.COMMA, ","), *inside] if inside else []
             i = end + 1
-        out += [_like(mode, TokenType.R_PAREN, ")"), _like(mode, TokenType.COMMA, ",")]
+        out += [replace_token(mode, TokenType.R_PAREN, ")"), replace_token(mode, TokenType.COMMA, ",")]
     return out
 
 
@@ -274,14 +90,6 @@ def _equals(options: list[Token], text: str) -> None:
             )
 
 
-def _is_word(token: Token) -> bool:
-    return token.text.replace("_", "a").isalnum() and not token.text[0].isdigit()
-
-
-def _is_open(tokens: list[Token], i: int) -> bool:
-    return i < len(tokens) and tokens[i].token_type == TokenType.L_PAREN
-
-
 _ONE_ARGUMENT = {
     *("COUNT", "SUM", "AVG", "MIN", "MAX", "MEDIAN"),
     *("VARIANCE", "VAR_POP", "VAR_SAMP", "STDDEV", "STDDEV_POP", "STDDEV_SAMP"),
@@ -293,14 +101,14 @@ def _rename_named_calls(tokens: list[Token]) -> list[Token]:
     out = list(tokens)
     distinct: list[tuple[int, int]] = []
     for i, token in enumerate(tokens):
-        if not (_is_word(token) and _is_open(tokens, i + 1)) or token.token_type == TokenType.STRING:
+        if not (is_word(token) and is_open(tokens, i + 1)) or token.token_type == TokenType.STRING:
             continue
-        end = _closing(tokens, i + 1)
+        end = find_closing(tokens, i + 1)
         depth = 0
         aggregate = token.text.upper() in _ONE_ARGUMENT
         for at, inner in enumerate(tokens[i + 1 : end], i + 1):
-            depth += inner.token_type in _OPEN
-            depth -= inner.token_type in _CLOSE
+            depth += inner.token_type in OPENING
+            depth -= inner.token_type in CLOSING
             # SUM(x, epsilon = 1) would not even parse; renamed, the binder says what to write
             equals = (
                 aggregate
@@ -308,15 +116,18 @@ def _rename_named_calls(tokens: list[Token]) -> list[Token]:
                 and tokens[at - 2].token_type == TokenType.COMMA
             )
             if depth == 1 and (inner.token_type == TokenType.FARROW or equals):
-                out[i] = _like(token, TokenType.VAR, NAMED + token.text.lower())
+                out[i] = replace_token(token, TokenType.VAR, NAMED + token.text.lower())
                 if tokens[i + 2].token_type == TokenType.DISTINCT:
                     distinct.append((i + 2, _argument_end(tokens, i + 2, end)))
                 break
     # f(DISTINCT x, epsilon => e): sqlglot's DISTINCT takes all that follows, so it becomes a call around its x.
     for first, last in reversed(distinct):
-        out.insert(last, _like(tokens[last], TokenType.R_PAREN, ")"))
+        out.insert(last, replace_token(tokens[last], TokenType.R_PAREN, ")"))
         mark = tokens[first]
-        out[first : first + 1] = [_like(mark, TokenType.VAR, DISTINCT), _like(mark, TokenType.L_PAREN, "(")]
+        out[first : first + 1] = [
+            replace_token(mark, TokenType.VAR, DISTINCT),
+            replace_token(mark, TokenType.L_PAREN, "("),
+        ]
     return out
 
 
@@ -324,8 +135,8 @@ def _argument_end(tokens: list[Token], start: int, end: int) -> int:
     """Index of the comma that ends the argument beginning at ``start``, or of the call's end."""
     depth = 0
     for i in range(start, end):
-        depth += tokens[i].token_type in _OPEN
-        depth -= tokens[i].token_type in _CLOSE
+        depth += tokens[i].token_type in OPENING
+        depth -= tokens[i].token_type in CLOSING
         if depth == 0 and tokens[i].token_type == TokenType.COMMA:
             return i
     return end
@@ -337,7 +148,7 @@ def parse_tokens(tokens: list[Token], text: str) -> exp.Expr:
     Raises:
         ParseError: it is not DuckDB SQL with our additions.
     """
-    rewritten = _rename_named_calls(_rewrite_modes(in_duckdbs_words(tokens, _like), text))
+    rewritten = _rename_named_calls(_rewrite_modes(translate_googlesql(tokens), text))
     try:
         # Its parser logs a warning, with the statement in it, before it gives up on some; we raise instead.
         _LOG.disabled = True
@@ -424,8 +235,8 @@ def _mark_calls(tree: exp.Expr, tokens: list[Token]) -> None:
     for node in tree.walk():
         if "end" in node.meta and isinstance(node, exp.Func):
             i = by_end.get(node.meta["end"])
-            if i is not None and _is_open(tokens, i + 1):
-                node.meta["close"] = tokens[_closing(tokens, i + 1)].end
+            if i is not None and is_open(tokens, i + 1):
+                node.meta["close"] = tokens[find_closing(tokens, i + 1)].end
                 node.meta["called"] = tokens[i].text.lower()
     bare: dict[str, list[exp.Func]] = {}  # words that are calls: current_date, localtimestamp
     for node in tree.find_all(exp.Func, bfs=False):
@@ -434,14 +245,14 @@ def _mark_calls(tree: exp.Expr, tokens: list[Token]) -> None:
     for name, nodes in bare.items():
         words = [
             token for i, token in enumerate(tokens)
-            if token.text.lower() == name and not _is_open(tokens, i + 1)
+            if token.text.lower() == name and not is_open(tokens, i + 1)
             and token.token_type not in (TokenType.IDENTIFIER, TokenType.STRING)
         ]  # fmt: skip
         for node, word in zip(nodes, words, strict=False):
             node.meta.update(start=word.start, end=word.end)
 
 
-def without_modes(node: exp.Expr) -> exp.Expr:
+def remove_modes(node: exp.Expr) -> exp.Expr:
     """The expression as DuckDB would know it: a copy without the modes of the queries inside it."""
     if node.find(exp.Query) is None:
         return node
@@ -463,6 +274,20 @@ def span_of(node: exp.Expr | None) -> Span | None:
             start = part.meta["start"] if start is None else min(start, part.meta["start"])
             end = max(end, part.meta["end"], part.meta.get("close", -1))
     return None if start is None else (start, end + 1)
+
+
+def bind_error(
+    place: exp.Expr | None, message: str, hint: str | None = None, *, around: exp.Expr | None = None
+) -> BindError:
+    """Return a BindError that points at a node, or at the one ``around`` it where dpsql made the node itself."""
+    return BindError(message, span=span_of(place) or span_of(around), hint=hint)
+
+
+def privacy_error(
+    place: exp.Expr | None, message: str, hint: str | None = None, *, around: exp.Expr | None = None
+) -> PrivacyError:
+    """Return a PrivacyError that points at a node, or at the one ``around`` it where dpsql made the node itself."""
+    return PrivacyError(message, span=span_of(place) or span_of(around), hint=hint)
 
 
 def span_of_word(text: str, word: str) -> Span | None:

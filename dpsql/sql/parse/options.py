@@ -12,16 +12,16 @@ from sqlglot import exp
 
 from dpsql.errors import BindError, Error, did_you_mean
 from dpsql.sql.expressions.fixed_point import moment_of
-from dpsql.sql.parse.dialect import MODE, NAMED, span_of
+from dpsql.sql.parse.dialect import MODE, NAMED, bind_error, span_of
 
 _NUMBER = re.compile(
     r"[0-9]{1,40}(\.[0-9]{0,40})?([eE][+-]?[0-9]{1,3})?|\.[0-9]{1,40}([eE][+-]?[0-9]{1,3})?", re.ASCII
 )
-SMALLEST = Fraction(1, 10**15)
+MIN_EPSILON = Fraction(1, 10**15)
 """No epsilon below this: a share that small buys nothing, and its noise would not fit the machine's integers."""
 
 
-def number(node: exp.Expr, what: str) -> Fraction:
+def read_number(node: exp.Expr, what: str) -> Fraction:
     """The exact value of a numeric literal.
 
     Raises:
@@ -35,107 +35,95 @@ def number(node: exp.Expr, what: str) -> Fraction:
     if isinstance(inner, exp.Literal) and not inner.is_string and _NUMBER.fullmatch(inner.name):
         return sign * Fraction(inner.name)
     example = "3" if what.startswith(("max_", "min_")) else "0.1"
-    raise BindError(
-        f"{what} must be a number.", span=span_of(node), hint=f"write {what} as a literal, such as {example}."
-    )
+    raise bind_error(node, f"{what} must be a number.", f"write {what} as a literal, such as {example}.")
 
 
-def positive(node: exp.Expr, what: str) -> Fraction:
-    value = number(node, what)
+def read_positive(node: exp.Expr, what: str) -> Fraction:
+    value = read_number(node, what)
     if value <= 0:
-        raise BindError(f"{what} must be above 0.", span=span_of(node))
+        raise bind_error(node, f"{what} must be above 0.")
     return value
 
 
-def epsilon_value(node: exp.Expr, what: str = "epsilon") -> Fraction:
-    value = positive(node, what)
-    if value < SMALLEST:
-        raise BindError(
-            f"{what} is too small to be useful.", span=span_of(node), hint="write at least 1e-15."
-        )
+def read_epsilon(node: exp.Expr, what: str = "epsilon") -> Fraction:
+    value = read_positive(node, what)
+    if value < MIN_EPSILON:
+        raise bind_error(node, f"{what} is too small to be useful.", "write at least 1e-15.")
     if value > 10**9:
-        raise BindError(f"{what} is too large to mean anything.", span=span_of(node))
+        raise bind_error(node, f"{what} is too large to mean anything.")
     return value
 
 
-def epsilon_text(text: str) -> Fraction:
+def parse_epsilon(text: str) -> Fraction:
     """An epsilon that was written outside SQL.
 
     Raises:
         BindError: not a finite positive decimal.
     """
-    return epsilon_value(exp.Literal.number(text.strip()))
+    return read_epsilon(exp.Literal.number(text.strip()))
 
 
-def delta_value(node: exp.Expr, what: str = "delta") -> Fraction:
-    value = number(node, what)
+def read_delta(node: exp.Expr, what: str = "delta") -> Fraction:
+    value = read_number(node, what)
     if not 0 <= value < 1:
-        raise BindError(
-            "delta must be at least 0 and below 1.", span=span_of(node), hint="write delta = 1e-6."
-        )
+        raise bind_error(node, "delta must be at least 0 and below 1.", "write delta = 1e-6.")
     return value
 
 
-def whole(node: exp.Expr, what: str) -> int:
-    value = number(node, what)
+def read_whole(node: exp.Expr, what: str) -> int:
+    value = read_number(node, what)
     if value.denominator != 1 or not 1 <= value <= 10**9:
-        raise BindError(f"{what} must be a whole number of at least 1.", span=span_of(node))
+        raise bind_error(node, f"{what} must be a whole number of at least 1.")
     return int(value)
 
 
-def pair(node: exp.Expr, what: str) -> tuple[Fraction, Fraction]:
+def read_pair(node: exp.Expr, what: str) -> tuple[Fraction, Fraction]:
     if not isinstance(node, exp.Tuple) or len(node.expressions) != 2:
-        raise BindError(
-            f"{what} must be a pair.", span=span_of(node), hint=f"write {what} as (lowest, highest)."
-        )
+        raise bind_error(node, f"{what} must be a pair.", f"write {what} as (lowest, highest).")
     low, high = (_end(item, what) for item in node.expressions)
     if low > high:
-        raise BindError(
-            f"{what} are the wrong way round.", span=span_of(node), hint="the lower bound comes first."
-        )
+        raise bind_error(node, f"{what} are the wrong way round.", "the lower bound comes first.")
     return low, high
 
 
 def _end(node: exp.Expr, what: str) -> Fraction:
     """A number, or the seconds of a literal date, time or interval."""
     moment = moment_of(node)
-    return number(node, what) if moment is None else Fraction(moment[1])
+    return read_number(node, what) if moment is None else Fraction(moment[1])
 
 
-def bounds_or_auto(node: exp.Expr, what: str) -> tuple[Fraction, Fraction] | str:
+def read_bounds(node: exp.Expr, what: str) -> tuple[Fraction, Fraction] | str:
     if isinstance(node, exp.Column | exp.Var) and node.name.upper() == "AUTO":
         return "AUTO"
-    return pair(node, what)
+    return read_pair(node, what)
 
 
-def word(node: exp.Expr, what: str) -> str:
+def read_word(node: exp.Expr, what: str) -> str:
     if isinstance(node, exp.Column | exp.Var | exp.Literal | exp.Identifier) and node.name:
         return node.name
-    raise BindError(f"{what} must be a word.", span=span_of(node))
+    raise bind_error(node, f"{what} must be a word.")
 
 
-def truth(node: exp.Expr, what: str) -> bool:
+def read_truth(node: exp.Expr, what: str) -> bool:
     if isinstance(node, exp.Boolean):
         return bool(node.this)
-    raise BindError(f"{what} must be TRUE or FALSE.", span=span_of(node))
+    raise bind_error(node, f"{what} must be TRUE or FALSE.")
 
 
-def one_of(*allowed: str, upper: bool = True) -> Callable[[exp.Expr, str], str]:
+def read_one_of(*allowed: str, upper: bool = True) -> Callable[[exp.Expr, str], str]:
     def read(node: exp.Expr, what: str) -> str:
-        value = word(node, what)
+        value = read_word(node, what)
         value = value.upper() if upper else value.lower()
         if value not in allowed:
-            raise BindError(
-                f"{what} can't be {value}.", span=span_of(node), hint=did_you_mean(value, allowed)
-            )
+            raise bind_error(node, f"{what} can't be {value}.", did_you_mean(value, allowed))
         return value
 
     return read
 
 
-def names(node: exp.Expr, what: str) -> tuple[str, ...]:
+def read_names(node: exp.Expr, what: str) -> tuple[str, ...]:
     items = node.expressions if isinstance(node, exp.Tuple | exp.Array) else [node]
-    return tuple(word(item.this if isinstance(item, exp.Paren) else item, what) for item in items)
+    return tuple(read_word(item.this if isinstance(item, exp.Paren) else item, what) for item in items)
 
 
 NONNEGATIVE = "NONNEGATIVE"
@@ -146,22 +134,22 @@ def _consistent(node: exp.Expr, what: str) -> bool | str:
     if isinstance(node, exp.Column | exp.Var | exp.Literal) and node.name.upper() == NONNEGATIVE:
         return NONNEGATIVE
     if not isinstance(node, exp.Boolean):
-        raise BindError(f"{what} must be TRUE or FALSE, or NONNEGATIVE.", span=span_of(node))
-    return truth(node, what)
+        raise bind_error(node, f"{what} must be TRUE or FALSE, or NONNEGATIVE.")
+    return read_truth(node, what)
 
 
 Readers = Mapping[str, Callable[[exp.Expr, str], Any]]
 
-COMMON: Readers = {
-    "epsilon": epsilon_value,
-    "delta": delta_value,
-    "privacy_unit_column": word,
-    "max_groups_contributed": whole,
-    "max_rows_contributed": whole,
-    "group_selection_strategy": one_of("LAPLACE_THRESHOLD", "OPTIMAL", "PUBLIC_GROUPS"),
-    "min_privacy_units_per_group": whole,
-    "noise": one_of("LAPLACE", "GAUSSIAN"),
-    "confidence": number,
+COMMON_OPTIONS: Readers = {
+    "epsilon": read_epsilon,
+    "delta": read_delta,
+    "privacy_unit_column": read_word,
+    "max_groups_contributed": read_whole,
+    "max_rows_contributed": read_whole,
+    "group_selection_strategy": read_one_of("LAPLACE_THRESHOLD", "OPTIMAL", "PUBLIC_GROUPS"),
+    "min_privacy_units_per_group": read_whole,
+    "noise": read_one_of("LAPLACE", "GAUSSIAN"),
+    "confidence": read_number,
     "consistent": _consistent,
 }
 
@@ -198,7 +186,7 @@ class Options:
         return kind(message, span=span_of(self.nodes.get(name) or self.mode_node), hint=hint)
 
 
-def read(
+def read_options(
     pairs: list[tuple[str, exp.Expr, exp.Expr]], readers: Readers, what: str
 ) -> tuple[dict[str, Any], dict[str, exp.Expr]]:
     """Reads ``(name, value, place)`` triples by a table of readers.
@@ -211,9 +199,9 @@ def read(
     for name, value, place in pairs:
         key = name.lower()
         if key not in readers:
-            raise BindError(f"{what} has no {name}.", span=span_of(place), hint=did_you_mean(key, readers))
+            raise bind_error(place, f"{what} has no {name}.", did_you_mean(key, readers))
         if key in values:
-            raise BindError(f"{name} is given twice.", span=span_of(place))
+            raise bind_error(place, f"{name} is given twice.")
         try:
             values[key] = readers[key](value, key)
         except BindError as error:  # NULL, for one, has no place of its own
@@ -254,24 +242,22 @@ def take_mode(select: exp.Select, readers_of: Callable[[str], Readers | None]) -
         hint = did_you_mean(mode, known)
         if mode.upper() == "ANONYMIZATION":
             hint = "write SELECT WITH DIFFERENTIAL_PRIVACY: ANON_COUNT is COUNT there, kappa is max_groups_contributed."
-        raise BindError(f"there is no mode {mode}.", span=span_of(call.expressions[0]), hint=hint)
+        raise bind_error(call.expressions[0], f"there is no mode {mode}.", hint)
     triples: list[tuple[str, exp.Expr, exp.Expr]] = []
     for item in call.expressions[1:]:
         if not isinstance(item, exp.EQ) or not isinstance(item.this, exp.Column):
-            raise BindError(
-                "options are name = value.",
-                span=span_of(item) or span_of(call),
-                hint="write OPTIONS (epsilon = 0.1).",
-            )
+            raise bind_error(item, "options are name = value.", "write OPTIONS (epsilon = 0.1).", around=call)
         if item.this.table:
-            raise BindError(
-                "an option has a plain name.", span=span_of(item.this) or span_of(item),
-                hint="write OPTIONS (epsilon = 0.1), without a table.",
-            )  # fmt: skip
+            raise bind_error(
+                item.this,
+                "an option has a plain name.",
+                "write OPTIONS (epsilon = 0.1), without a table.",
+                around=item,
+            )
         if isinstance(item.expression, exp.Null) and item.this.name.lower() in _UNSET:
             continue  # as if it were not written
         triples.append((item.this.name, item.expression, item))
-    values, nodes = read(triples, readers, "OPTIONS")
+    values, nodes = read_options(triples, readers, "OPTIONS")
     select.set("expressions", select.expressions[1:])
     return Options(mode, values, nodes, call.expressions[0])
 
@@ -292,7 +278,7 @@ class Call:
     def read(self, readers: Readers) -> dict[str, Any]:
         triples = [(name, value, place) for name, (value, place) in self.named.items()]
         try:
-            return read(triples, readers, self.name)[0]
+            return read_options(triples, readers, self.name)[0]
         except BindError as error:  # TRUE and NULL have no place of their own
             error.span = error.span or span_of(self.node)
             raise
@@ -360,9 +346,7 @@ def call_of(node: exp.Expr) -> Call | None:
             continue
         if isinstance(argument, exp.Kwarg):
             if argument.this.name.lower() in named:
-                raise BindError(
-                    f"{argument.this.name} is given twice.", span=span_of(argument) or span_of(place)
-                )
+                raise bind_error(argument, f"{argument.this.name} is given twice.", around=place)
             named[argument.this.name.lower()] = (argument.expression, argument)
         elif isinstance(argument, exp.Distinct):
             distinct = True
@@ -380,8 +364,8 @@ def refuse_equals(call: Call, known: Readers) -> None:
             and isinstance(argument.this, exp.Column)
             and argument.this.name.lower() in known
         ):
-            raise BindError(
+            raise bind_error(
+                argument,
                 f"{argument.this.name} = ... inside a call is a comparison.",
-                span=span_of(argument),
-                hint=f"write {argument.this.name.lower()} => ...",
+                f"write {argument.this.name.lower()} => ...",
             )

@@ -19,36 +19,36 @@ from dpsql.sql.dp.build_operator import deal
 from dpsql.sql.dp.public_groups import public_domain
 from dpsql.sql.dp.refusals import refuse_nobody
 from dpsql.sql.dp.registry import TABLE
-from dpsql.sql.exact.exact_query import bounded_rows
+from dpsql.sql.exact.exact_query import write_bounded_rows
 from dpsql.sql.expressions.types import Typed
-from dpsql.sql.normalize import fresh_names, label_of
+from dpsql.sql.normalize import label_of, make_unique
 from dpsql.sql.parse.dialect import span_of, to_sql
 from dpsql.sql.parse.options import (
-    COMMON,
+    COMMON_OPTIONS,
     Call,
     Options,
     Readers,
     call_of,
-    epsilon_value,
-    number,
-    positive,
+    read_epsilon,
+    read_number,
+    read_positive,
     refuse_equals,
 )
-from dpsql.sql.relations.privacy_unit import protected, same_unit
+from dpsql.sql.relations.privacy_unit import check_unit, describe_protection
 from dpsql.sql.relations.relation import column
 
 if TYPE_CHECKING:
     from dpsql.sql.normalize import Env
     from dpsql.sql.relations.context import Binder
-    from dpsql.sql.relations.joins import From
+    from dpsql.sql.relations.relation import From
 
 OPTIONS: Readers = {
-    name: COMMON[name]
+    name: COMMON_OPTIONS[name]
     for name in (
         "epsilon", "delta", "privacy_unit_column", "max_groups_contributed", "max_rows_contributed", "confidence",
     )
 }  # fmt: skip
-ARGUMENTS: Readers = {"epsilon": epsilon_value, "local_sensitivity": positive}
+ARGUMENTS: Readers = {"epsilon": read_epsilon, "local_sensitivity": read_positive}
 KNOWN = ("IQR", "MEDIAN", "QUANTILE_DISC", "MODE", "ARG_MAX")
 
 
@@ -154,7 +154,7 @@ class StableBlock:
             )  # fmt: skip
         probability = Fraction(1, 2)
         if call.name == "QUANTILE_DISC":
-            probability = number(call.args[1], "the quantile")
+            probability = read_number(call.args[1], "the quantile")
             if not 0 <= probability <= 1:
                 raise BindError("a quantile lies between 0 and 1.", span=span_of(call.args[1]))
         return Asked(
@@ -197,8 +197,8 @@ class StableBlock:
                     span=span_of(inner.node),
                     hint="ask the owner for bounds.",
                 )
-            grid = grids.choose(typed.type, typed.bounds.low, typed.bounds.high)
-            amount = grids.clamped(to_sql(grids.value(typed, grid)), grid)
+            grid = grids.choose_grid(typed.type, typed.bounds.low, typed.bounds.high)
+            amount = grids.write_clamped(to_sql(grids.write_steps(typed, grid)), grid)
             bound = max(1, abs(grid.low), abs(grid.high))
         v = to_sql(group.node)
         if group.type.kind == "DOUBLE":  # -0.0 is the same group, and is shown as the same
@@ -241,7 +241,7 @@ class PtrBlock(Block):
                 span=span_of(distinct) or span_of(self.select),
                 hint="one row comes out, or one for each public group.",
             )
-        same_unit(self.options, self.names, self.bound.subject)
+        check_unit(self.options, self.names, self.bound.subject)
         keys, typed = self._keys(self._group_expressions())
         self.domain = public_domain(self, typed) if keys else None
         if keys and self.domain is None:
@@ -286,7 +286,7 @@ class PtrBlock(Block):
         if text not in self.asked:
             refuse_nobody(self, call)
             taken = [*(key.name for key in self.keys.values()), *(a.name for a in self.asked.values())]
-            name = fresh_names([*taken, self.aliases.get(text, label_of(call))])[-1]
+            name = make_unique([*taken, self.aliases.get(text, label_of(call))])[-1]
             self.asked[text] = self.stable.ask(call, name)
         return self.asked[text].shown
 
@@ -308,7 +308,7 @@ class PtrBlock(Block):
         rows, groups = self.stable.rows, self.stable.groups if keys else None
         made = []
         for part, found in zip(share.parts, asked, strict=True):
-            query = bounded_rows(
+            query = write_bounded_rows(
                 self.bound, self.condition_sql, keys, found.values, rows, groups, domain,
                 self.domain is not None and self.domain.nullable,
             )  # fmt: skip
@@ -320,7 +320,7 @@ class PtrBlock(Block):
             if item.intervals:
                 columns += [(f"{item.name}__low", "DOUBLE"), (f"{item.name}__high", "DOUBLE")]
         inputs = tuple(dict.fromkeys((*self.bound.inputs, *binder.lent_inputs)))
-        sentences = protected(self.bound, rows if not self.bound.row_level else 1)
+        sentences = describe_protection(self.bound, rows if not self.bound.row_level else 1)
         binder.blocks.append(
             plan.Block(self.name, operator, tuple(columns), inputs, sentences, self.confidence)
         )

@@ -14,12 +14,21 @@ from dpsql.errors import BindError, PolicyError, Span, did_you_mean
 from dpsql.mechanisms.subsample.blocks import Registered
 from dpsql.policy.model import Policy, Table
 from dpsql.policy.validate import Hop
-from dpsql.sql.expressions.bounds import Interval
-from dpsql.sql.expressions.fixed_point import declared as declared_bounds
+from dpsql.sql.expressions.bounds import Bounds
+from dpsql.sql.expressions.fixed_point import read_declared_bounds as declared_bounds
 from dpsql.sql.expressions.lengths import column_length
 from dpsql.sql.expressions.types import Type, Typed
-from dpsql.sql.relations.kept_results import Kept
-from dpsql.sql.relations.relation import UNIT, Field, Relation, column, fold, meets_exactly, moved, own
+from dpsql.sql.relations.intervals import KeptResult
+from dpsql.sql.relations.relation import (
+    UNIT,
+    Field,
+    Relation,
+    column,
+    column_name,
+    fold,
+    meets_exactly,
+    move_column,
+)
 
 _BASE, _KEY, _FOUND = "base", "path_key", "path_unit"
 Describe = Callable[[str], list[tuple[str, str]]]
@@ -36,7 +45,7 @@ class Catalog:
     functions: Mapping[str, Registered] = field(default_factory=dict)
     delta_left: Callable[[], Fraction] | None = None
     """What is left for mechanisms with a delta of their own, for a refusal's hint; without it, what the policy has."""
-    kept: Mapping[str, Kept] = field(default_factory=dict)
+    kept: Mapping[str, KeptResult] = field(default_factory=dict)
     """Kept results, by folded name."""
     epsilon: Fraction | None = None
     """The epsilon of a statement that names none, in place of the policy's."""
@@ -91,7 +100,7 @@ class Catalog:
         if table.name not in self._fields:
             self._fields[table.name] = self._declared(table)
         return tuple(
-            replace(f, typed=replace(f.typed, node=moved(f, name))) for f in self._fields[table.name]
+            replace(f, typed=replace(f.typed, node=move_column(f, name))) for f in self._fields[table.name]
         )
 
     def _declared(self, table: Table) -> tuple[Field, ...]:
@@ -121,9 +130,11 @@ class Catalog:
                 and all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
             ):
                 numbers = [Fraction(v) for v in values if isinstance(v, int | float)]
-                bounds = Interval(min(numbers), max(numbers))
+                bounds = Bounds(min(numbers), max(numbers))
             length = column_length(item) if kind.kind in ("TEXT", "LIST") else None
-            typed = Typed(column(own(place)), kind, bounds, False, values, length=length, unchecked=True)
+            typed = Typed(
+                column(column_name(place)), kind, bounds, False, values, length=length, unchecked=True
+            )
             folded_name = fold(name)
             key = folded_name in keys
             anchors = {start[folded_name]} if folded_name in start else set()
@@ -152,7 +163,7 @@ class Catalog:
             alias: what the analyst calls it. name: what it is called in the exact query.
         """
         fields = self.fields(table, name)
-        items = [exp.alias_(column(n, _BASE), own(i)) for i, n in enumerate(self.schema(table))]
+        items = [exp.alias_(column(n, _BASE), column_name(i)) for i, n in enumerate(self.schema(table))]
         inner = exp.Select(expressions=items).from_(self._named(table, _BASE), copy=False)
         as_named = exp.TableAlias(this=exp.to_identifier(name))
         if table.public:

@@ -17,8 +17,7 @@ from dpsql.sql.expressions.types import Typed
 from dpsql.sql.normalize import Env
 from dpsql.sql.public_side import Finish
 from dpsql.sql.relations.catalog import Catalog
-from dpsql.sql.relations.joins import From
-from dpsql.sql.relations.relation import Names, Relation
+from dpsql.sql.relations.relation import From, Names, Relation
 
 
 class Binder(Protocol):

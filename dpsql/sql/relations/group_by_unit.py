@@ -14,16 +14,14 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dpsql.errors import PrivacyError
 from dpsql.sql.expressions import total_expressions
-from dpsql.sql.expressions.bounds import Interval
-from dpsql.sql.expressions.order_independent import grouped_by, one_face
+from dpsql.sql.expressions.bounds import Bounds
+from dpsql.sql.expressions.fixed_point import unify_zeros, write_group_keys
 from dpsql.sql.expressions.types import Typed
-from dpsql.sql.normalize import fresh_names, label_of_item
-from dpsql.sql.parse.dialect import parse_fragment, span_of, to_sql
+from dpsql.sql.normalize import label_of_item, make_unique
+from dpsql.sql.parse.dialect import parse_fragment, privacy_error, to_sql
 from dpsql.sql.parse.options import Call, call_of
-from dpsql.sql.relations.joins import From
-from dpsql.sql.relations.relation import UNIT, Field, Relation, column, fold, own
+from dpsql.sql.relations.relation import UNIT, Field, From, Relation, column, column_name, fold
 from dpsql.sql.subsample.vectorised_blocks import KNOWN, Grouped
 
 if TYPE_CHECKING:
@@ -109,7 +107,7 @@ def _field(node: exp.Expr, select: exp.Select, bound: From) -> Field | None:
     return bound.names.known(_resolved(node, select))
 
 
-def per_unit_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> Relation:
+def aggregate_per_unit(binder: Binder, select: exp.Select, bound: From, env: Env) -> Relation:
     """The SELECT as a private relation whose unit is carried along.
 
     Raises:
@@ -122,24 +120,28 @@ def per_unit_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> 
         ("distinct", "DISTINCT"),
     ):
         if select.args.get(key):
-            raise PrivacyError(
+            raise privacy_error(
+                select.args[key],
                 f"{what} below the aggregation would choose rows by other people's rows.",
-                span=span_of(select.args[key]) or span_of(select),
-                hint="aggregate first; the answer may be ordered and cut freely.",
+                "aggregate first; the answer may be ordered and cut freely.",
+                around=select,
             )
     assert bound.unit is not None
     names = bound.names
     nodes = [_resolved(node, select) for node in _grouped_by(select)]
-    keys = [(f"k{i}", one_face(total_expressions.total(node, names)), node) for i, node in enumerate(nodes)]
+    keys = [
+        (f"k{i}", unify_zeros(total_expressions.make_total(node, names)), node)
+        for i, node in enumerate(nodes)
+    ]
     known = {f"k{i}": _field(node, select, bound) for i, node in enumerate(nodes)}
     grouped = Grouped(names, keys, {})
     outputs = [
-        total_expressions.total(grouped.rewrite(item.unalias().copy()), grouped)
+        total_expressions.make_total(grouped.rewrite(item.unalias().copy()), grouped)
         for item in select.expressions
     ]
     having = select.args.get("having")
     condition = (
-        to_sql(total_expressions.condition(grouped.rewrite(having.this.copy()), grouped).node)
+        to_sql(total_expressions.make_condition(grouped.rewrite(having.this.copy()), grouped).node)
         if having is not None
         else ""
     )
@@ -151,19 +153,21 @@ def per_unit_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> 
     if where is not None:
         conditions.append(f"({to_sql(binder.expression(where.this, names, env)[0].node)})")
     source = to_sql(bound.source) + "".join(" " + to_sql(join) for join in bound.joins)
-    by = ", ".join([unit, *(sql for _, t, _ in keys for sql in grouped_by(t))])
+    by = ", ".join([unit, *(sql for _, t, _ in keys for sql in write_group_keys(t))])
     inner_sql = f"SELECT {', '.join(items)} FROM {source} WHERE {' AND '.join(conditions)} GROUP BY {by}"
     alias = binder.name("rows")
-    names_out = fresh_names(label_of_item(item) for item in select.expressions)
-    shown = [f"{to_sql(typed.node)} AS {own(place)}" for place, typed in enumerate(outputs)]
+    names_out = make_unique(label_of_item(item) for item in select.expressions)
+    shown = [f"{to_sql(typed.node)} AS {column_name(place)}" for place, typed in enumerate(outputs)]
     text = f"SELECT {', '.join([*shown, f'g.{UNIT} AS {UNIT}'])} FROM ({inner_sql}) AS g"
     text += f" WHERE {condition}" if condition else ""
     fields = []
     listed = zip(names_out, outputs, select.expressions, strict=True)
     for place, (name, typed, item) in enumerate(listed):
         same = known.get(typed.node.name) if isinstance(typed.node, exp.Column) else None
-        bounds = typed.bounds if typed.bounds is not None else bounds_of_own(item.unalias(), grouped, bound)
-        there = replace(typed, node=column(own(place), alias), bounds=bounds, constant=False)
+        bounds = (
+            typed.bounds if typed.bounds is not None else bound_unit_aggregate(item.unalias(), grouped, bound)
+        )
+        there = replace(typed, node=column(column_name(place), alias), bounds=bounds, constant=False)
         fields.append(
             Field(name, there)
             if same is None
@@ -180,21 +184,21 @@ def per_unit_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> 
     )  # fmt: skip
 
 
-def bounds_of_own(node: exp.Expr, grouped: Grouped, bound: From) -> Interval | None:
+def bound_unit_aggregate(node: exp.Expr, grouped: Grouped, bound: From) -> Bounds | None:
     """What is public about a unit's own aggregate: a count is at most its rows, an average lies within its column."""
     call = call_of(node)
     if call is None:
         return None
     if call.name in ("COUNT", "COUNT_IF") and bound.max_rows is not None:
-        return Interval(Fraction(0), Fraction(bound.max_rows))
+        return Bounds(Fraction(0), Fraction(bound.max_rows))
     if not call.args or call.args[0].is_star:
         return None
-    inner: Typed = total_expressions.total(call.args[0], grouped.names)
+    inner: Typed = total_expressions.make_total(call.args[0], grouped.names)
     if inner.bounds is None or not inner.bounds.bounded:
         return None
     if call.name in _KEPT:
         return inner.bounds
     if call.name == "SUM" and bound.max_rows is not None:
-        rows = Interval(Fraction(0), Fraction(bound.max_rows))
+        rows = Bounds(Fraction(0), Fraction(bound.max_rows))
         return inner.bounds * rows
     return None

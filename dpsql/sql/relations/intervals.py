@@ -5,6 +5,12 @@ Intervals on their way up: from a private block through CTEs, subqueries and joi
 The ends of an interval stand in columns beside the released number. What is above a block is public SQL that knows nothing
 of them, so they are added to each SELECT on the way. That is done only where nobody can see it: not below a star, DISTINCT,
 a set operation or whatever else takes all columns that there are.
+
+Kept results as relations of later statements.
+
+A name that no WITH gives means a kept result before it means a public table. Each kept result becomes a public CTE in front of
+the statement, which shows its columns and knows the ends of their intervals: from there on both go their way as those of a
+private block's release do. The ends are columns too, ``n__low`` and ``n__high``, for statements that name them.
 """
 
 from __future__ import annotations
@@ -14,7 +20,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from dpsql.sql.parse.dialect import expression_of, to_sql
+from dpsql.sql.parse.dialect import expression_of, table_named, to_sql
 from dpsql.sql.relations.relation import column, fold
 
 _DOUBLE = exp.DataType.build("DOUBLE", dialect="duckdb")
@@ -58,7 +64,7 @@ def _monotone(node: exp.Expr) -> bool:
     return False
 
 
-def json_report(name: str, confidence: float) -> exp.Expr:
+def write_json_report(name: str, confidence: float) -> exp.Expr:
     value, low, high = (to_sql(column(f"{name}{end}")) for end in ("", "__low", "__high"))
     text = (
         f"to_json({{'result': {{'value': {value}, 'noise_confidence_interval': {{'lower_bound': {low}, "
@@ -67,24 +73,24 @@ def json_report(name: str, confidence: float) -> exp.Expr:
     return expression_of(text)
 
 
-Ends = tuple[str, exp.Expr, exp.Expr]
+IntervalEnds = tuple[str, exp.Expr, exp.Expr]
 """An output column, and the ends of its interval."""
 
-META = "dpsql_intervals"
+INTERVALS_META = "dpsql_intervals"
 
 
-def carried_intervals(tree: exp.Expr, below: bool = True) -> list[Ends]:
+def propagate_intervals(tree: exp.Expr, below: bool = True) -> list[IntervalEnds]:
     """The intervals of a statement's columns; the SELECTs below are made to show what is needed for that.
 
     With ``below`` False only the statement's own: levels of confidence differ, and the display knows one.
     """
     if not isinstance(tree, exp.Select) or tree.args.get("distinct"):
         return []
-    own: list[Ends] = tree.meta.get(META) or []
+    own: list[IntervalEnds] = tree.meta.get(INTERVALS_META) or []
     if (
         own
         or not below
-        or not any(META in select.meta for select in tree.find_all(exp.Select))
+        or not any(INTERVALS_META in select.meta for select in tree.find_all(exp.Select))
         or tree.find(exp.Pivot)
     ):
         return own
@@ -101,12 +107,12 @@ class _Carrier:
     tree: exp.Select
     shown: dict[tuple[int, str], tuple[str, str, str]] = field(default_factory=dict)
 
-    def of(self, select: exp.Select) -> list[Ends]:
+    def of(self, select: exp.Select) -> list[IntervalEnds]:
         """The ends of a SELECT's own columns, in terms of its FROM."""
         if select.args.get("distinct"):
             return []
-        if META in select.meta:
-            return list(select.meta[META])
+        if INTERVALS_META in select.meta:
+            return list(select.meta[INTERVALS_META])
         if select.args.get("group") or select.args.get("from_") is None or select.args.get("laterals"):
             return []
         sources = self._sources(select)
@@ -115,7 +121,7 @@ class _Carrier:
             for join in select.args.get("joins") or []
             for name in join.args.get("using") or []
         }
-        found: list[Ends] = []
+        found: list[IntervalEnds] = []
         for item in select.expressions:
             names = {id(node): node for node in item.find_all(exp.Column)}
             if len(names) != 1 or item.find(exp.Query) is not None:
@@ -235,3 +241,101 @@ def _by_name(source: exp.Expr, select: exp.Select | None) -> bool:
             continue
         return False
     return True
+
+
+_CTE = "dpsql_kept_as_"
+FORETOLD = "dpsql_foretold_"
+"""Begins the names of relations whose rows are not known yet: those of a statement before this one."""
+
+
+@dataclass(frozen=True)
+class KeptResult:
+    """A kept result.
+
+    Args:
+        name: what the analyst calls it. table: the relation that holds it, which names its content.
+        columns: its columns. ends: for those with intervals, the columns in which the ends stand.
+        confidence: level of the intervals.
+    """
+
+    name: str
+    table: str
+    columns: tuple[str, ...]
+    ends: tuple[tuple[str, str, str], ...] = ()
+    confidence: float = 0.95
+
+
+def kept_cte_name(name: str) -> str:
+    """The name of the CTE that stands for a kept result."""
+    return f"{_CTE}{fold(name)}"
+
+
+@dataclass(frozen=True)
+class NamedResult:
+    """A kept result that a statement names, and the CTE that stands for it."""
+
+    kept: KeptResult
+    cte: exp.CTE
+
+
+def name_kept_results(tree: exp.Expr, kept: Mapping[str, KeptResult]) -> list[NamedResult]:
+    """The kept results that a statement names; there, in place, it names their CTEs from now on."""
+    found: dict[str, KeptResult] = {}
+    if kept:
+        _visit(tree, frozenset(), kept, found)
+    written = {fold(node.name) for node in tree.find_all(exp.Identifier)} if found else set()
+    return [NamedResult(item, _as_cte(item, written)) for item in found.values()]
+
+
+def prepend_kept_results(tree: exp.Expr, named: list[NamedResult]) -> None:
+    """Puts the CTEs that a statement still names in front of it, in place."""
+    tables = {node.name for node in tree.find_all(exp.Table)} if named else set()
+    made = [item.cte for item in named if item.cte.alias in tables]
+    own = tree.args.get("with_")
+    if made:
+        rest = own.expressions if own is not None else []
+        recursive = own.args.get("recursive") if own is not None else None
+        tree.set("with_", exp.With(expressions=[*made, *rest], recursive=recursive))
+
+
+def _visit(
+    node: exp.Expr, hidden: frozenset[str], kept: Mapping[str, KeptResult], found: dict[str, KeptResult]
+) -> None:
+    """Finds the names that mean kept results; ``hidden`` are those that WITH gives another meaning."""
+    with_ = node.args.get("with_")
+    for cte in with_.expressions if with_ is not None else ():
+        own = frozenset({fold(cte.alias)})
+        _visit(
+            cte.this,
+            hidden | own if with_ is not None and with_.args.get("recursive") else hidden,
+            kept,
+            found,
+        )
+        hidden = hidden | own
+    for child in list(node.iter_expressions()):
+        if child is not with_:
+            _visit(child, hidden, kept, found)
+    if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier) and not node.args.get("db"):
+        item = kept.get(fold(node.name)) if fold(node.name) not in hidden else None
+        if item is not None:
+            if not node.alias:
+                node.set("alias", exp.TableAlias(this=exp.to_identifier(node.name, quoted=True)))
+            written = node.this
+            node.set("this", exp.to_identifier(kept_cte_name(item.name), quoted=True))
+            node.this.meta.update(written.meta)
+            found[item.name] = item
+    if isinstance(node, exp.Window) and isinstance(node.args.get("alias"), exp.Identifier):
+        name = fold(node.args["alias"].name)
+        if name in kept and name not in hidden:  # the candidates of a mechanism
+            found[kept[name].name] = kept[name]
+
+
+def _as_cte(item: KeptResult, named: set[str]) -> exp.CTE:
+    ends = [name for _, *pair in item.ends for name in pair if fold(name) in named]
+    select = exp.Select(
+        expressions=[exp.alias_(column(name), name, quoted=True) for name in (*item.columns, *ends)]
+    )
+    select.set("from_", exp.From(this=table_named(item.table)))
+    select.meta[INTERVALS_META] = [(name, column(low), column(high)) for name, low, high in item.ends]
+    alias = exp.TableAlias(this=exp.to_identifier(kept_cte_name(item.name), quoted=True))
+    return exp.CTE(this=select, alias=alias)

@@ -10,20 +10,32 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from sqlglot import exp
 
-from dpsql.errors import BindError, PrivacyError
-from dpsql.plan import Input
+from dpsql.errors import BindError
 from dpsql.sql.expressions.coercion import unify
-from dpsql.sql.expressions.types import Type
-from dpsql.sql.parse.dialect import parse_fragment, span_of, to_sql
-from dpsql.sql.relations.limits import Meeting, Met, Most, conjuncts, limit_own, limit_public
-from dpsql.sql.relations.relation import Field, Names, Relation, fold, meets_exactly, places_lost
-from dpsql.sql.relations.unmatched_rows import Unmatched, after_join
+from dpsql.sql.parse.dialect import bind_error, parse_fragment, privacy_error, to_sql
+from dpsql.sql.relations.limits import (
+    CountPerKey,
+    MetRelation,
+    UnitMeeting,
+    limit_own,
+    limit_public,
+    split_conjuncts,
+)
+from dpsql.sql.relations.relation import (
+    Field,
+    From,
+    Names,
+    Relation,
+    find_lost_columns,
+    find_unmatched,
+    fold,
+    meets_exactly,
+)
 
 Resolve = Callable[[exp.Expr], Relation]
 Safe = Callable[[exp.Expr, Names], exp.Expr]
@@ -33,84 +45,14 @@ Beside = Callable[[exp.Expr, "From"], Relation | None]
 """A FROM item that looks at the row beside it (UNNEST, LATERAL); None for all others."""
 
 
-@dataclass
-class From:
-    """A bound FROM clause of a private block.
-
-    ``source`` and ``joins`` stand in the exact query; ``unit`` is the unit of each joined row.
-    """
-
-    relations: list[Relation]
-    source: exp.Expr
-    joins: list[exp.Join] = field(default_factory=list)
-    merged: dict[str, Field] = field(default_factory=dict)
-    unit: exp.Expr | None = None
-    row_level: bool = False
-    fan_out: int = 1
-    """Public rows that one private row meets, at most."""
-    sides: tuple[Relation, ...] = ()
-    """The private relations as they were joined."""
-    notes: list[str] = field(default_factory=list)
-    """What EXPLAIN says of this FROM."""
-    matched: set[str] = field(default_factory=set)
-    """Aliases of private tables that others reach by their key: they add no rows."""
-    keys: dict[str, list[Field]] = field(default_factory=dict)
-    """Of these tables, by their names in the exact query, the keys."""
-    unmatched: Unmatched | None = None
-    """The outer join that keeps public rows which no private row meets, if there is one."""
-
-    @property
-    def names(self) -> Names:
-        return Names(tuple(self.relations), self.merged, unit=self.unit, fan_out=self.fan_out)
-
-    @property
-    def private(self) -> bool:
-        return any(relation.private for relation in self.relations)
-
-    @property
-    def inputs(self) -> tuple[Input, ...]:
-        return tuple(dict.fromkeys(i for relation in self.relations for i in relation.inputs))
-
-    @property
-    def max_rows(self) -> int | None:
-        """Rows of one unit that count: after a join of private tables, as many as their bounds multiply to.
-
-        A row that finds one other by its key stays one row.
-        """
-        bounds = [r.max_rows for r in self.relations if r.private and fold(r.alias) not in self.matched]
-        return None if None in bounds else math.prod(b for b in bounds if b is not None)
-
-    @property
-    def max_groups(self) -> int | None:
-        """Groups that a unit counts in, where a query does not say: as many as the widest of its tables allows."""
-        return max(
-            (r.max_groups for r in self.relations if r.private and r.max_groups is not None), default=None
-        )
-
-    @property
-    def unit_type(self) -> Type | None:
-        return next((r.unit_type for r in self.relations if r.private), None)
-
-    @property
-    def conditions(self) -> tuple[exp.Expr, ...]:
-        """What holds of every row by what its relations are; of none where an outer join may leave one of them out."""
-        if any(join.args.get("side") for join in self.joins):
-            return ()
-        return tuple(node for relation in self.relations for node in relation.conditions)
-
-    @property
-    def subject(self) -> str:
-        return " and ".join(dict.fromkeys(t.name for r in self.relations for t in r.tables))
-
-
 def _pair(part: exp.Expr) -> tuple[exp.Column, exp.Column] | None:
     sides = (part.this, part.expression) if isinstance(part, exp.EQ) else ()
     return sides if all(isinstance(side, exp.Column) for side in sides) and sides else None
 
 
 def bind_from(
-    select: exp.Select, resolve: Resolve, safe: Safe, unique: Unique, most: Most, beside: Beside | None = None,
-    outer: Names | None = None, meeting: Meeting | None = None,
+    select: exp.Select, resolve: Resolve, safe: Safe, unique: Unique, most: CountPerKey, beside: Beside | None = None,
+    outer: Names | None = None, meeting: UnitMeeting | None = None,
 ) -> From:  # fmt: skip
     """Binds the FROM of a SELECT that reads private data.
 
@@ -125,10 +67,10 @@ def bind_from(
     from_ = select.args["from_"]
     first = resolve(from_.this)
     bound = From([first], first.source, unit=first.unit, row_level=first.row_level, unmatched=first.unmatched)
-    where = conjuncts(select.args["where"].this) if select.args.get("where") else []
+    where = split_conjuncts(select.args["where"].this) if select.args.get("where") else []
     joins = list(select.args.get("joins") or [])
     bound.sides = (first,) if first.private else ()
-    public = [] if first.private else [Met(first)]
+    public = [] if first.private else [MetRelation(first)]
     for join in joins:
         lateral = beside(join.this, bound) if beside is not None else None
         if lateral is not None:
@@ -142,7 +84,7 @@ def bind_from(
         method = str(join.args.get("method") or "").upper()
         ties = _tied(bound, right, _using(join, method, list(bound.relations), right))
         if not right.private and method != "ASOF":  # which finds one row
-            public.append(Met(right, join, ties))
+            public.append(MetRelation(right, join, ties))
         elif right.private:
             back = [(name, fold(right.alias), owner) for name, owner in ties]
             public = [
@@ -152,7 +94,7 @@ def bind_from(
         _add(bound, join, right, where, safe)
         bound.sides += (right,) if right.private else ()
     limit_public(bound, public, joins, where, most, from_.this, outer)
-    limit_own(bound, meeting or Meeting())
+    limit_own(bound, meeting or UnitMeeting())
     return bound
 
 
@@ -170,19 +112,16 @@ def _tied(bound: From, right: Relation, using: list[str]) -> tuple[tuple[str, st
 def _add_beside(bound: From, join: exp.Join, right: Relation, safe: Safe) -> None:
     side, kind = (str(join.args.get(key) or "").upper() for key in ("side", "kind"))
     if side not in ("", "LEFT") or kind not in ("", "INNER", "CROSS", "OUTER") or join.args.get("using"):
-        raise BindError(
-            "what looks at the row beside it is joined by CROSS JOIN or LEFT JOIN ... ON TRUE.",
-            span=span_of(join),
+        raise bind_error(
+            join, "what looks at the row beside it is joined by CROSS JOIN or LEFT JOIN ... ON TRUE."
         )
     if not bound.private:
-        raise PrivacyError(
-            "LATERAL and UNNEST follow the private table here.",
-            span=span_of(join),
-            hint="put the private table first.",
+        raise privacy_error(
+            join, "LATERAL and UNNEST follow the private table here.", "put the private table first."
         )
     _one_alias(bound, right, join)
     names = Names((*bound.relations, right), dict(bound.merged))
-    on = [safe(part, names) for part in conjuncts(join.args.get("on"))]
+    on = [safe(part, names) for part in split_conjuncts(join.args.get("on"))]
     if side == "LEFT" and not on:
         on = [exp.true()]
     bound.joins.append(_join(right.source, side, "", on))
@@ -191,29 +130,25 @@ def _add_beside(bound: From, join: exp.Join, right: Relation, safe: Safe) -> Non
 
 def _one_alias(bound: From, right: Relation, join: exp.Join) -> None:
     if any(fold(r.alias) == fold(right.alias) for r in bound.relations):
-        raise BindError(
-            f"two tables are called {right.alias}.",
-            span=span_of(join),
-            hint="give one of them another alias.",
-        )
+        raise bind_error(join, f"two tables are called {right.alias}.", "give one of them another alias.")
 
 
 def _nearest(bound: From, right: Relation, join: exp.Join, conditions: list[exp.Expr]) -> None:
     """ASOF: each private row finds the one public row that is nearest to it. Public rows are nobody's neighbours."""
     if not bound.private or right.private:
-        raise PrivacyError(
+        raise privacy_error(
+            join,
             "an ASOF join here goes from private rows to the nearest public ones.",
-            span=span_of(join),
-            hint="put the public table after ASOF JOIN; for the nearest of a unit's own rows, join on the unit and "
+            "put the public table after ASOF JOIN; for the nearest of a unit's own rows, join on the unit and "
             "keep row_number() OVER (PARTITION BY ... ORDER BY ...) = 1.",
         )
     apart = [part for part in conditions if isinstance(part, exp.GT | exp.GTE | exp.LT | exp.LTE)]
     side = str(join.args.get("side") or "").upper()
     if len(apart) != 1 or join.args.get("using") or side not in ("", "LEFT"):
-        raise BindError(
+        raise bind_error(
+            join.args.get("on") or join,
             "ASOF joins are [LEFT] ASOF JOIN ... ON, with one inequality, here.",
-            span=span_of(join.args.get("on") or join),
-            hint="write ASOF JOIN t ON a.day >= t.day, and equalities after AND.",
+            "write ASOF JOIN t ON a.day >= t.day, and equalities after AND.",
         )
 
 
@@ -236,10 +171,10 @@ def _without_ties(public: Relation, on: list[exp.Expr], join: exp.Join) -> Relat
         read = [{c.table for c in side.find_all(exp.Column)} for side in sides]
         theirs = [side for side, tables in zip(sides, read, strict=True) if tables == {public.name}]
         if len(theirs) != 1 or any(public.name in tables and len(tables) > 1 for tables in read):
-            raise BindError(
+            raise bind_error(
+                join.args.get("on") or join,
                 f"ASOF joins compare columns of {public.alias} with those of the rows before it.",
-                span=span_of(join.args.get("on") or join),
-                hint="write ASOF JOIN t ON a.day >= t.day, and equalities after AND.",
+                "write ASOF JOIN t ON a.day >= t.day, and equalities after AND.",
             )
         found.append(to_sql(theirs[0]))
     order = ", ".join([*found, *(to_sql(f.typed.node) for f in public.fields)])
@@ -253,26 +188,26 @@ def _without_ties(public: Relation, on: list[exp.Expr], join: exp.Join) -> Relat
 def _add(bound: From, join: exp.Join, right: Relation, where: list[exp.Expr], safe: Safe) -> None:
     method, side, kind = (str(join.args.get(key) or "").upper() for key in ("method", "side", "kind"))
     if method == "ASOF":
-        _nearest(bound, right, join, conjuncts(join.args.get("on")))
+        _nearest(bound, right, join, split_conjuncts(join.args.get("on")))
     elif method == "POSITIONAL" or kind == "STRAIGHT":
-        raise PrivacyError(
+        raise privacy_error(
+            join,
             f"{method or kind} joins match rows by their neighbours, which belong to others.",
-            span=span_of(join),
-            hint="join on equal columns.",
+            "join on equal columns.",
         )
     _one_alias(bound, right, join)
     left_private = bound.private
     left_relations = list(bound.relations)
-    conditions = conjuncts(join.args.get("on"))
+    conditions = split_conjuncts(join.args.get("on"))
     using = _using(join, method, left_relations, right)
     equal_units: exp.Expr | None = None
     if left_private and right.private:
         equal_units = _same_unit(bound, right, conditions, using, where, join)
     if kind in ("SEMI", "ANTI") and not left_private and right.private:
-        raise PrivacyError(
+        raise privacy_error(
+            join,
             f"a {kind} join would let private rows decide which public rows stay.",
-            span=span_of(join),
-            hint="start from the private table, and group by the public key.",
+            "start from the private table, and group by the public key.",
         )
     names = Names((*bound.relations, right), dict(bound.merged))
     on: list[exp.Expr] = [safe(part, names) for part in conditions]
@@ -294,8 +229,8 @@ def _add(bound: From, join: exp.Join, right: Relation, where: list[exp.Expr], sa
         right = _without_ties(right, on, join)
     bound.joins.append(_join(right.source, _kept(side, bound, right), kind, on, method == "ASOF"))
     privacy = (left_private, right.private)
-    bound.unmatched = after_join(
-        bound.unmatched or right.unmatched, join, on, privacy, places_lost(names.relations)
+    bound.unmatched = find_unmatched(
+        bound.unmatched or right.unmatched, join, on, privacy, find_lost_columns(names.relations)
     )
     if side in ("LEFT", "FULL"):
         right = _optional(right)
@@ -340,11 +275,11 @@ def _using(join: exp.Join, method: str, left: list[Relation], right: Relation) -
         here = {fold(f.name) for r in left for f in r.fields}
         using = [fold(f.name) for f in right.fields if fold(f.name) in here]
         if not using:
-            raise BindError("the tables of this NATURAL join share no column.", span=span_of(join))
+            raise bind_error(join, "the tables of this NATURAL join share no column.")
     there = {fold(f.name) for f in right.fields}
     for name, node in zip(using, join.args.get("using") or [None] * len(using), strict=False):
         if name not in there or not any(fold(f.name) == name for r in left for f in r.fields):
-            raise BindError(f"USING needs a column {name} on both sides.", span=span_of(node or join))
+            raise bind_error(node or join, f"USING needs a column {name} on both sides.")
     return using
 
 
@@ -358,10 +293,10 @@ def _same_unit(
 ) -> exp.Expr | None:  # fmt: skip
     """Sees to it that only rows of equal units meet. Gives the condition to add where a key stands for the unit."""
     if bound.unit is None or right.unit is None:
-        raise PrivacyError(
+        raise privacy_error(
+            join,
             "rows that are their own privacy unit can't be joined with other private rows.",
-            span=span_of(join),
-            hint="ask the owner for a privacy unit column, or query the tables one at a time.",
+            "ask the owner for a privacy unit column, or query the tables one at a time.",
         )
     names = Names((*bound.relations, right), dict(bound.merged))
     outer = str(join.args.get("side") or "").upper() in ("LEFT", "RIGHT", "FULL")
@@ -374,10 +309,10 @@ def _same_unit(
     if any(pair in pairs for pair in told):
         return None
     if exact and not told:
-        raise PrivacyError(
+        raise privacy_error(
+            join.args.get("on") or join,
             f"{exact[0][0].name} and {exact[0][1].name} are of different types, so different units may look equal.",
-            span=span_of(join.args.get("on") or join),
-            hint="ask the owner to give the privacy units one type.",
+            "ask the owner to give the privacy units one type.",
         )
     if linked:
         if any(there.key for _, there in linked):
@@ -391,10 +326,10 @@ def _same_unit(
             }
         return exp.EQ(this=bound.unit.copy(), expression=right.unit.copy())
     hint = _link(bound.relations, right)
-    raise PrivacyError(
+    raise privacy_error(
+        join.args.get("on") or join,
         "private tables are joined on something other than their privacy unit.",
-        span=span_of(join.args.get("on") or join),
-        hint=f"add {hint} to {'ON' if join.args.get('on') or using or outer else 'WHERE'}."
+        f"add {hint} to {'ON' if join.args.get('on') or using or outer else 'WHERE'}."
         if hint
         else "keep the privacy unit's own column on both sides, unchanged, and join on it."
         if bound.unit_type is not None
@@ -455,15 +390,15 @@ def _at_most_one(
         return right  # it finds one row at most
     public = right if not right.private else bound.relations[0]
     if right.private and len(bound.relations) > 1:
-        raise PrivacyError(
+        raise privacy_error(
+            join,
             "with rows as the privacy unit, a join starts from them.",
-            span=span_of(join),
-            hint=f"write FROM {right.alias} JOIN ...",
+            f"write FROM {right.alias} JOIN ...",
         )
     names = Names((*bound.relations, right), dict(bound.merged))
     using = _using(join, str(join.args.get("method") or "").upper(), list(bound.relations), right)
     outer = side in ("LEFT", "RIGHT", "FULL")
-    parts = [*conjuncts(join.args.get("on")), *([] if outer else where)]
+    parts = [*split_conjuncts(join.args.get("on")), *([] if outer else where)]
     pairs = [pair for part in parts if (pair := _fields(names, right, part)) is not None]
     pairs += [(_of(bound, name), next(f for f in right.fields if fold(f.name) == name)) for name in using]
     keys = [
@@ -472,10 +407,10 @@ def _at_most_one(
         if meets_exactly(here.typed.type, there.typed.type)
     ]
     if not keys or not unique(item, public, keys):
-        raise PrivacyError(
+        raise privacy_error(
+            join.args.get("on") or join,
             f"with rows as the privacy unit, each may meet one row of {public.alias}, and here it may meet several.",
-            span=span_of(join.args.get("on") or join),
-            hint="join on columns that are unique there, or ask the owner for a privacy unit column.",
+            "join on columns that are unique there, or ask the owner for a privacy unit column.",
         )
     held = _one_row_each(public, keys)
     if public is right:
@@ -493,7 +428,7 @@ def _one_row_each(public: Relation, keys: list[Field]) -> Relation:
     return replace(public, source=query.subquery(exp.to_identifier(public.name), copy=False))
 
 
-def lent(relation: Relation, alias: str) -> Relation:
+def lend_relation(relation: Relation, alias: str) -> Relation:
     """A public relation as it stands in an exact query: read from the engine under a lent name."""
     fields = tuple(replace(f, public=True) for f in relation.fields)
     source = exp.alias_(exp.to_table(relation.inputs[0].name, dialect="duckdb"), relation.name, table=True)

@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dpsql.errors import BindError, PrivacyError
-from dpsql.sql.expressions.coercion import need
+from dpsql.sql.expressions.coercion import require_kind
 from dpsql.sql.expressions.lengths import hold
 from dpsql.sql.expressions.types import Typed
 from dpsql.sql.normalize import Env, label_of_item
-from dpsql.sql.parse.dialect import span_of, to_sql
-from dpsql.sql.relations.joins import From
-from dpsql.sql.relations.limits import list_length
-from dpsql.sql.relations.relation import Field, Relation, column, own
-from dpsql.sql.relations.subqueries import beside
+from dpsql.sql.parse.dialect import bind_error, privacy_error, to_sql
+from dpsql.sql.relations.limits import bound_list_length
+from dpsql.sql.relations.relation import Field, From, Relation, column, column_name
+from dpsql.sql.relations.subqueries import bind_correlated
 
 if TYPE_CHECKING:
     from dpsql.sql.relations.context import Binder
@@ -41,7 +39,7 @@ def looks_beside(node: exp.Expr) -> bool:
     return plain and node.find(exp.Column) is not None
 
 
-def unnest_in_from(select: exp.Select, name: str) -> None:
+def move_unnest_to_from(select: exp.Select, name: str) -> None:
     """``SELECT unnest(x) AS y FROM t`` as ``FROM t, UNNEST(x)``, in place."""
     places = [item for item in select.expressions if isinstance(item.unalias(), exp.Explode)]
     if len(places) != 1 or select.args.get("from_") is None:
@@ -56,7 +54,7 @@ def unnest_in_from(select: exp.Select, name: str) -> None:
     item.replace(exp.alias_(exp.column("unnest", name), item.alias or "unnest", quoted=True))
 
 
-def bind_beside(binder: Binder, node: exp.Expr, bound: From, env: Env) -> Relation:
+def bind_lateral(binder: Binder, node: exp.Expr, bound: From, env: Env) -> Relation:
     """The item as a relation that adds no units.
 
     Raises:
@@ -70,9 +68,7 @@ def bind_beside(binder: Binder, node: exp.Expr, bound: From, env: Env) -> Relati
         [item.name for item in node.args["alias"].args.get("columns") or []] if node.args.get("alias") else []
     )
     if not isinstance(inner, exp.Select):
-        raise PrivacyError(
-            "LATERAL takes a SELECT here.", span=span_of(node), hint="for a list, write UNNEST(x) AS u(y)."
-        )
+        raise privacy_error(node, "LATERAL takes a SELECT here.", "for a list, write UNNEST(x) AS u(y).")
     if inner.args.get("from_") is None:
         values = [
             (label_of_item(item), binder.expression(item.unalias(), bound.names, env)[0])
@@ -81,24 +77,20 @@ def bind_beside(binder: Binder, node: exp.Expr, bound: From, env: Env) -> Relati
         where = inner.args.get("where")
         condition = binder.expression(where.this, bound.names, env)[0].node if where is not None else None
         if any(inner.args.get(key) for key in ("group", "having", "qualify", "limit", "offset", "distinct")):
-            raise PrivacyError("LATERAL takes columns and WHERE here.", span=span_of(node))
+            raise privacy_error(node, "LATERAL takes columns and WHERE here.")
         query = exp.Select()
         return _relation(binder, query, alias, values, renamed, condition, node)
     if bound.row_level:
-        raise PrivacyError(
-            _ROWS.format(what="LATERAL"), span=span_of(node), hint="join a table where the keys are unique."
-        )
-    found = beside(binder, inner, bound.names, env)
+        raise privacy_error(node, _ROWS.format(what="LATERAL"), "join a table where the keys are unique.")
+    found = bind_correlated(binder, inner, bound.names, env)
     if found is None or found.bound.private or inner.args.get("distinct"):
-        raise PrivacyError(
+        raise privacy_error(
+            node,
             "LATERAL looks at public rows, without aggregates, here.",
-            span=span_of(node),
-            hint="join the table, or write the subquery in the SELECT list: (SELECT MAX(y) FROM t WHERE ...) AS y.",
+            "join the table, or write the subquery in the SELECT list: (SELECT MAX(y) FROM t WHERE ...) AS y.",
         )
     if any(item.is_star for item in inner.expressions):
-        raise BindError(
-            "name the columns of a LATERAL.", span=span_of(node), hint="write SELECT a, b FROM ..."
-        )
+        raise bind_error(node, "name the columns of a LATERAL.", "write SELECT a, b FROM ...")
     values = [
         (label_of_item(item), binder.expression(item.unalias(), found.names, env)[0])
         for item in inner.expressions
@@ -119,13 +111,9 @@ def _relation(
     for i, (label, typed) in enumerate(values):
         name = renamed[i] if i < len(renamed) else label
         if not name or name in {f.name for f in fields}:
-            raise BindError(
-                "each column of a LATERAL needs a name of its own.",
-                span=span_of(node),
-                hint="write x + 1 AS y.",
-            )
-        query.select(exp.alias_(typed.node.copy(), own(i)), copy=False)
-        fields.append(Field(name, replace(typed, node=column(own(i), own_name), constant=False)))
+            raise bind_error(node, "each column of a LATERAL needs a name of its own.", "write x + 1 AS y.")
+        query.select(exp.alias_(typed.node.copy(), column_name(i)), copy=False)
+        fields.append(Field(name, replace(typed, node=column(column_name(i), own_name), constant=False)))
     if condition is not None:
         query.where(condition, copy=False)
     named = exp.TableAlias(this=exp.to_identifier(own_name))
@@ -135,28 +123,24 @@ def _relation(
 
 def _unnested(binder: Binder, node: exp.Unnest, bound: From, env: Env) -> Relation:
     if bound.row_level:
-        raise PrivacyError(
-            _ROWS.format(what="UNNEST"), span=span_of(node), hint="write len(x) or list_contains(x, 'y')."
-        )
+        raise privacy_error(node, _ROWS.format(what="UNNEST"), "write len(x) or list_contains(x, 'y').")
     if len(node.expressions) != 1 or node.args.get("offset"):
-        raise PrivacyError(
-            "UNNEST takes one list of a private row.", span=span_of(node), hint="write UNNEST(x) AS u(y)."
-        )
+        raise privacy_error(node, "UNNEST takes one list of a private row.", "write UNNEST(x) AS u(y).")
     argument = node.expressions[0]
     typed = binder.expression(argument, bound.names, env)[0]
-    need(typed, argument, ("LIST",), "UNNEST takes a list")
+    require_kind(typed, argument, ("LIST",), "UNNEST takes a list")
     held = typed.type.element
     if held is None:
-        raise BindError("UNNEST takes a list.", span=span_of(argument))
+        raise bind_error(argument, "UNNEST takes a list.")
     alias = node.alias_or_name or binder.name("unnest")
     columns = node.args["alias"].args.get("columns") if node.args.get("alias") else None
     name = columns[0].name if columns else "unnest"
     own_name = binder.name("unnest")
-    named = exp.TableAlias(this=exp.to_identifier(own_name), columns=[exp.to_identifier(own(0))])
-    longest = list_length(typed, [table for relation in bound.relations for table in relation.tables])
+    named = exp.TableAlias(this=exp.to_identifier(own_name), columns=[exp.to_identifier(column_name(0))])
+    longest = bound_list_length(typed, [table for relation in bound.relations for table in relation.tables])
     # A longer list is NULL, of which no rows come.
     typed = hold(replace(typed, node=typed.node.copy()), longest)
     source = exp.Unnest(expressions=[typed.node], alias=named)
     assert to_sql(source)
-    element = Typed(column(own(0), own_name), held)
+    element = Typed(column(column_name(0), own_name), held)
     return Relation(alias, own_name, (Field(name, element),), source, private=False, fan_out=longest)

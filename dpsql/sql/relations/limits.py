@@ -21,16 +21,16 @@ from dpsql.errors import BindError, PrivacyError
 from dpsql.mechanisms.base import SALT
 from dpsql.policy.model import Table
 from dpsql.sql.expressions import total_expressions
-from dpsql.sql.expressions.lengths import checked, length_of
+from dpsql.sql.expressions.lengths import check_length, length_of
 from dpsql.sql.expressions.types import Typed
 from dpsql.sql.normalize import Env
-from dpsql.sql.parse.dialect import parse_fragment, span_of, to_sql
+from dpsql.sql.parse.dialect import parse_fragment, privacy_error, to_sql
 from dpsql.sql.public_side import Finish
 from dpsql.sql.relations.relation import UNIT, Field, Names, Relation, column, fold, meets_exactly
 
 if TYPE_CHECKING:
     from dpsql.sql.relations.catalog import Catalog
-    from dpsql.sql.relations.joins import From
+    from dpsql.sql.relations.relation import From
 
 DEFAULT_MAX_FAN_OUT = 10_000
 """Public rows that one private row meets, where the policy does not say."""
@@ -50,7 +50,7 @@ _UNCUT_ROWS = 100_000
 _MOST_COUNTED = 10**8
 """Rows of a public relation that are counted where it has no key: more are too many in any case."""
 
-Most = Callable[[exp.Expr, Relation, list[Field]], "int | None"]
+CountPerKey = Callable[[exp.Expr, Relation, list[Field]], "int | None"]
 """The greatest number of rows of a public FROM item with the same values of these columns; None where nobody knows yet."""
 
 
@@ -69,13 +69,13 @@ def max_unit_rows(tables: Iterable[Table]) -> int:
     return _least(tables, "max_unit_rows", DEFAULT_MAX_UNIT_ROWS)
 
 
-def conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
+def split_conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
     if condition is None:
         return []
     if isinstance(condition, exp.Paren):
-        return conjuncts(condition.this)
+        return split_conjuncts(condition.this)
     if isinstance(condition, exp.And):
-        return [*conjuncts(condition.left), *conjuncts(condition.right)]
+        return [*split_conjuncts(condition.left), *split_conjuncts(condition.right)]
     return [condition]
 
 
@@ -83,7 +83,7 @@ def conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
 
 
 @dataclass(frozen=True)
-class Met:
+class MetRelation:
     """A public FROM item that private rows meet, the join that brought it, and its columns that USING ties to others."""
 
     relation: Relation
@@ -95,12 +95,12 @@ Condition = tuple[exp.Expr, "str | None"]
 """What holds of rows that meet; where it says an alias, only for the rows of that relation."""
 
 
-def fan_out(
-    public: Sequence[tuple[Met, exp.Expr]],
+def count_fan_out(
+    public: Sequence[tuple[MetRelation, exp.Expr]],
     reached: set[str],
     conditions: Sequence[Condition],
     names: Names,
-    most: Most,
+    most: CountPerKey,
 ) -> tuple[int, list[tuple[Relation, list[Field]]]]:
     """Return the greatest number of public rows that one private row meets, and the items (with their keys) for which
     nobody knows it yet.
@@ -127,7 +127,7 @@ def fan_out(
     return total, unknown
 
 
-def _keys(met: Met, reached: set[str], conditions: Sequence[Condition], names: Names) -> list[Field]:
+def _keys(met: MetRelation, reached: set[str], conditions: Sequence[Condition], names: Names) -> list[Field]:
     alias = fold(met.relation.alias)
     tied = {name for name, owner in met.ties if owner in reached}
     keys = [f for f in met.relation.fields if fold(f.name) in tied]
@@ -157,7 +157,7 @@ def _owner(node: exp.Column, names: Names) -> str | None:
 
 def _typed(node: exp.Expr, names: Names) -> Typed | None:
     try:
-        return total_expressions.total(node, names)
+        return total_expressions.make_total(node, names)
     except (BindError, PrivacyError):
         return None
 
@@ -170,15 +170,15 @@ def refuse_fan_out(count: int, tables: Iterable[Table], node: exp.Expr) -> None:
     """
     limit = max_fan_out(tables)
     if count > limit:
-        raise PrivacyError(
+        raise privacy_error(
+            node,
             f"one private row could meet {count:,} public rows here, and max_fan_out is {limit:,}.",
-            span=span_of(node),
-            hint="join on a key with fewer rows, or ask the owner for a larger max_fan_out (of a list, a max_length) in the "
+            "join on a key with fewer rows, or ask the owner for a larger max_fan_out (of a list, a max_length) in the "
             "policy.",
         )
 
 
-def first_rows(relation: Relation, source: exp.Expr, keys: list[Field], rows: int) -> exp.Expr:
+def keep_first_rows(relation: Relation, source: exp.Expr, keys: list[Field], rows: int) -> exp.Expr:
     """Return a public source with at most ``rows`` rows for each value of its keys, the first by all columns."""
     by = ", ".join(to_sql(key.typed.node) for key in keys)
     order = ", ".join(to_sql(f.typed.node) for f in relation.fields)
@@ -188,7 +188,7 @@ def first_rows(relation: Relation, source: exp.Expr, keys: list[Field], rows: in
 
 def _chosen(relation: Relation, source: exp.Expr, condition: str, short: Collection[Field] = ()) -> exp.Expr:
     items = [
-        (checked(f.typed) if any(f is s for s in short) else f.typed.node, f.typed.node.name)
+        (check_length(f.typed) if any(f is s for s in short) else f.typed.node, f.typed.node.name)
         for f in relation.fields
     ]
     items += [(relation.unit, UNIT)] if relation.unit is not None else []
@@ -198,7 +198,7 @@ def _chosen(relation: Relation, source: exp.Expr, condition: str, short: Collect
     return query.subquery(exp.to_identifier(relation.name), copy=False)
 
 
-def list_length(typed: Typed, tables: Iterable[Table]) -> int:
+def bound_list_length(typed: Typed, tables: Iterable[Table]) -> int:
     """Return how many rows UNNEST makes of a list: as many as a private row may meet, at most."""
     return min(length_of(typed), max_fan_out(tables))
 
@@ -206,10 +206,10 @@ def list_length(typed: Typed, tables: Iterable[Table]) -> int:
 # -- a unit's own rows ------------------------------------------------------------------------------------------
 
 
-def share(total: int, sides: int) -> int:
+def floor_root(total: int, sides: int) -> int:
     """Return the greatest number whose power ``sides`` is at most ``total``, and 1 at least.
 
-    >>> share(10**6, 2), share(10**6, 3), share(999, 3)
+    >>> floor_root(10**6, 2), floor_root(10**6, 3), floor_root(999, 3)
     (1000, 100, 9)
     """
     low, high = 1, max(1, total)
@@ -237,7 +237,7 @@ def _looks(field: Field) -> list[str]:
     return [text, *more.get(kind, [])]
 
 
-def cut(
+def cut_unit_rows(
     relation: Relation, source: exp.Expr, rows: int, keys: Sequence[Field] = (), short: Collection[Field] = ()
 ) -> exp.Expr:
     """Return the source with at most ``rows`` rows of each unit (and key), chosen by a secret hash of the row's own values.
@@ -255,7 +255,7 @@ def cut(
 
 
 def limit_public(
-    bound: From, public: list[Met], joins: list[exp.Join], where: list[exp.Expr], most: Most, place: exp.Expr,
+    bound: From, public: list[MetRelation], joins: list[exp.Join], where: list[exp.Expr], most: CountPerKey, place: exp.Expr,
     outer: Names | None,
 ) -> None:  # fmt: skip
     """Count the public rows that a private row meets; where nobody can know yet, hold the public side to the limit."""
@@ -271,11 +271,11 @@ def limit_public(
             right is not None or _private_before(bound, joins[:i], public)
         )
         only = None if not alone else fold(right.alias) if right is not None else ""
-        conditions += [(part, only) for part in conjuncts(join.args.get("on"))]
+        conditions += [(part, only) for part in split_conjuncts(join.args.get("on"))]
     names = replace(bound.names, outer=outer)
     reached = {fold(r.alias) for r in private} | {""}
     meeting = [(m, place if m.join is None else m.join.this) for m in public if not _adds_no_rows(m.join)]
-    count, unknown = fan_out(meeting, reached, conditions, names, most)
+    count, unknown = count_fan_out(meeting, reached, conditions, names, most)
     around = outer.fan_out if outer is not None else 1
     bound.fan_out = math.prod([bound.fan_out * count, *(r.fan_out for r in private)])
     tables = [table for r in private for table in r.tables]
@@ -286,15 +286,15 @@ def limit_public(
     refuse_fan_out(bound.fan_out * around, tables, place)
     # Released groups are public, but how many there are is not known before they are released.
     for relation, keys in unknown:
-        rows = share(max_fan_out(tables) // (bound.fan_out * around), len(unknown))
-        _replace_source(bound, relation, lambda source: first_rows(relation, source, keys, rows))  # noqa: B023
+        rows = floor_root(max_fan_out(tables) // (bound.fan_out * around), len(unknown))
+        _replace_source(bound, relation, lambda source: keep_first_rows(relation, source, keys, rows))  # noqa: B023
 
 
 def _side(join: exp.Join) -> str:
     return str(join.args.get("side") or "").upper()
 
 
-def _private_before(bound: From, joins: Sequence[exp.Join], public: Sequence[Met]) -> bool:
+def _private_before(bound: From, joins: Sequence[exp.Join], public: Sequence[MetRelation]) -> bool:
     """Whether private rows stand before a join: a FROM that starts with public rows has none until one joins them."""
     brought = [m.join for m in public]
     return None not in brought or any(not any(join is other for other in brought) for join in joins)
@@ -313,7 +313,7 @@ def _replace_source(bound: From, relation: Relation, make: Callable[[exp.Expr], 
 
 
 @dataclass(frozen=True)
-class Meeting:
+class UnitMeeting:
     """What a SELECT does with the rows of one unit that meet in it.
 
     ``levels`` is how many queries over rows of one unit meet. ``frames`` are the lengths of the frames that move in its
@@ -335,7 +335,7 @@ class Meeting:
         ]  # fmt: skip
 
 
-def limit_own(bound: From, meeting: Meeting) -> None:
+def limit_own(bound: From, meeting: UnitMeeting) -> None:
     """Cut each side where a unit's own rows meet, so that no more come of one unit than the policy says."""
     sides = [r for r in bound.sides if r.unit is not None]
     several = [r for r in sides if not r.per_unit and r.name not in bound.keys]
@@ -348,7 +348,7 @@ def limit_own(bound: From, meeting: Meeting) -> None:
     found = [r for r in sides if not r.per_unit and r.name in bound.keys]
     for relation in found:
         keys = bound.keys[relation.name]
-        _replace_source(bound, relation, lambda source: cut(relation, source, 1, keys))  # noqa: B023
+        _replace_source(bound, relation, lambda source: cut_unit_rows(relation, source, 1, keys))  # noqa: B023
     if found:
         bound.notes.append(
             "Where a key finds several rows of one unit, one of them counts, chosen by a secret hash."
@@ -362,7 +362,7 @@ def limit_own(bound: From, meeting: Meeting) -> None:
         return
     for relation in several:
         short = [] if one else meeting.texts(relation)
-        _replace_source(bound, relation, lambda source: cut(relation, source, rows, (), short))  # noqa: B023
+        _replace_source(bound, relation, lambda source: cut_unit_rows(relation, source, rows, (), short))  # noqa: B023
     counted = f"Where a unit's rows meet, {rows:,} of each table's count"
     if one:
         what = (
@@ -374,15 +374,15 @@ def limit_own(bound: From, meeting: Meeting) -> None:
     bound.notes.append(f"{counted}, chosen by a secret hash (max_unit_rows = {total:,}).")
 
 
-def _rows_of_each_side(fan_out: int, several: list[Relation], meeting: Meeting, total: int) -> int:
+def _rows_of_each_side(fan_out: int, several: list[Relation], meeting: UnitMeeting, total: int) -> int:
     """How many rows of one unit each side keeps. Fewer than the policy's max_rows only where max_unit_rows needs it."""
 
     def each(most: int) -> int:
-        return share(share(max(1, most // fan_out), meeting.levels), len(several))
+        return floor_root(floor_root(max(1, most // fan_out), meeting.levels), len(several))
 
     if any(meeting.frames):
         # Each row is looked at with the others of its frame: with all of its unit's at most.
-        total = max(total // max(meeting.frames), share(total, 2))
+        total = max(total // max(meeting.frames), floor_root(total, 2))
     rows = each(total)
     fewest = total
     if meeting.frames:
@@ -484,7 +484,7 @@ def _mixes(part: exp.Expr) -> bool:
     return len(tables) > 1 or (len(columns) > 1 and tables == {""})
 
 
-def counted(finish: Finish, public: Iterable[str], rows: str, keys: list[str]) -> int:
+def count_rows_per_key(finish: Finish, public: Iterable[str], rows: str, keys: list[str]) -> int:
     """Return the greatest number of rows of a public query with the same keys; without keys, that of all rows."""
     count = f"SELECT COUNT(*)::BIGINT AS n FROM (SELECT 1 FROM ({rows}) AS t LIMIT {_MOST_COUNTED}) AS t"
     total = int(finish.keep(count, public).column(0)[0].as_py())

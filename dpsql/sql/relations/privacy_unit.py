@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from dpsql.errors import PrivacyError
 from dpsql.sql.parse.options import Options
-from dpsql.sql.relations.joins import From
-from dpsql.sql.relations.relation import Names, Relation, fold
+from dpsql.sql.relations.relation import From, Names, Relation, fold
 
-WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
+WHOLE_UNIT_TYPES = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
 """SQL types of integers that fit BIGINT."""
 
 
-def whole_unit(relation: Relation) -> bool:
+def has_whole_unit(relation: Relation) -> bool:
     """Whether units are integers that fit BIGINT, whatever the data."""
-    return relation.unit_type is not None and relation.unit_type.sql in WHOLE
+    return relation.unit_type is not None and relation.unit_type.sql in WHOLE_UNIT_TYPES
 
 
-def holder(bound: From) -> Relation:
+def find_unit_holder(bound: From) -> Relation:
     """The private relation whose unit has the widest type: after an outer join, any of them may give a row its unit."""
     private = [relation for relation in bound.relations if relation.private]
-    return next((relation for relation in private if not whole_unit(relation)), private[0])
+    return next((relation for relation in private if not has_whole_unit(relation)), private[0])
 
 
-def same_unit(options: Options, names: Names, subject: str) -> None:
+def check_unit(options: Options, names: Names, subject: str) -> None:
     """A query may restate the privacy unit of what it reads (``subject``).
 
     Raises:
@@ -37,7 +36,7 @@ def same_unit(options: Options, names: Names, subject: str) -> None:
     )  # fmt: skip
 
 
-def protected(bound: From, max_rows: int | None, row_budget: int | None = None) -> tuple[str, ...]:
+def describe_protection(bound: From, max_rows: int | None, row_budget: int | None = None) -> tuple[str, ...]:
     """Who is protected, in a sentence."""
     if bound.row_level:
         return (f"Each row of {bound.subject} is protected.",)

@@ -8,29 +8,34 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dpsql.errors import BindError, PrivacyError, did_you_mean
-from dpsql.sql.expressions.coercion import need
+from dpsql.errors import BindError, did_you_mean
+from dpsql.sql.expressions.coercion import require_kind
 from dpsql.sql.expressions.lengths import length_of
 from dpsql.sql.expressions.types import Typed
 from dpsql.sql.normalize import Env
-from dpsql.sql.parse.dialect import span_of
-from dpsql.sql.relations.joins import From
-from dpsql.sql.relations.limits import conjuncts
+from dpsql.sql.parse.dialect import bind_error, privacy_error, span_of
+from dpsql.sql.relations.limits import split_conjuncts
 from dpsql.sql.relations.relation import (
     UNIT,
     Field,
+    From,
     Names,
     Relation,
+    add_unmatched,
     column,
+    column_name,
+    find_lost_columns,
     fold,
     meets_exactly,
-    own,
-    places_lost,
-    restated,
-    unit_domain,
-    with_unmatched,
+    name_unit_domain,
+    restate_conditions,
 )
-from dpsql.sql.relations.windows import Windows, first_of_each_unit, partitioned_by_unit, unit_column
+from dpsql.sql.relations.windows import (
+    Windows,
+    find_unit_column,
+    is_partitioned_by_unit,
+    keeps_first_of_each_unit,
+)
 
 if TYPE_CHECKING:
     from dpsql.sql.relations.context import Binder
@@ -53,11 +58,9 @@ def keep_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> Rela
     conditions = [*bound.conditions]
     for place, (name, typed, same) in enumerate(_items(windows, select, aliases)):
         if any(fold(f.name) == fold(name) for f in fields):
-            raise BindError(
-                f"two columns are called {name}.", span=span_of(select), hint="give one an alias."
-            )
-        query = query.select(exp.alias_(typed.node.copy(), own(place)), copy=False)
-        there = replace(typed, node=column(own(place), alias), constant=False)
+            raise bind_error(select, f"two columns are called {name}.", "give one an alias.")
+        query = query.select(exp.alias_(typed.node.copy(), column_name(place)), copy=False)
+        there = replace(typed, node=column(column_name(place), alias), constant=False)
         pairs.append((typed.node, there.node))
         fields.append(
             Field(name, there)
@@ -72,16 +75,16 @@ def keep_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> Rela
     for join in bound.joins:
         query = query.join(join.copy(), copy=False)
     if select.args.get("where"):
-        inner = with_aliases(select.args["where"].this, aliases, bound.names)
+        inner = substitute_aliases(select.args["where"].this, aliases, bound.names)
         _no_window(inner)
         holds = binder.expression(inner, bound.names, env)[0].node
-        conditions += conjuncts(holds)
+        conditions += split_conjuncts(holds)
         query = query.where(holds, copy=False)
     kept = None
     if qualify is not None:
-        inner, scope = windows.read(with_aliases(qualify, aliases, bound.names))
+        inner, scope = windows.read(substitute_aliases(qualify, aliases, bound.names))
         typed = binder.expression(inner, scope, env)[0]
-        need(typed, qualify, ("BOOLEAN",), "a condition is needed")
+        require_kind(typed, qualify, ("BOOLEAN",), "a condition is needed")
         kept = typed.node
     query = windows.below(query, kept)
     unit = None if bound.unit is None else column(UNIT, alias)
@@ -89,11 +92,11 @@ def keep_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> Rela
     relation = Relation(
         alias, alias, tuple(fields), query.subquery(exp.to_identifier(alias), copy=False), True, unit, tables,
         bound.inputs, bound.row_level, None if bound.row_level else bound.max_rows, unit_type=bound.unit_type,
-        per_unit=qualify is not None and first_of_each_unit(qualify, bound), fan_out=bound.fan_out,
-        conditions=restated(conditions, pairs),
+        per_unit=qualify is not None and keeps_first_of_each_unit(qualify, bound), fan_out=bound.fan_out,
+        conditions=restate_conditions(conditions, pairs),
     )  # fmt: skip
     values = [value for value, _ in pairs]
-    return with_unmatched(relation, bound.unmatched, places_lost(bound.relations), values, conditions)
+    return add_unmatched(relation, bound.unmatched, find_lost_columns(bound.relations), values, conditions)
 
 
 def _choice(select: exp.Select, bound: From) -> exp.Expr | None:
@@ -102,36 +105,38 @@ def _choice(select: exp.Select, bound: From) -> exp.Expr | None:
     on = distinct.args.get("on") if distinct is not None else None
     for key, what in (("limit", "LIMIT"), ("offset", "OFFSET")):
         if select.args.get(key):
-            raise PrivacyError(
+            raise privacy_error(
+                select.args[key],
                 f"{what} below the aggregation would choose rows by other people's rows.",
-                span=span_of(select.args[key]) or span_of(select),
-                hint="aggregate first; the answer may be ordered and cut freely.",
+                "aggregate first; the answer may be ordered and cut freely.",
+                around=select,
             )
     if distinct is not None and on is None:
-        unit = unit_column(bound)
-        raise PrivacyError(
+        unit = find_unit_column(bound)
+        raise privacy_error(
+            distinct,
             "DISTINCT below the aggregation would make one row of several people's.",
-            span=span_of(distinct) or span_of(select),
-            hint=f"keep the unit, as in SELECT DISTINCT {unit}, ..., or write COUNT(DISTINCT x)."
+            f"keep the unit, as in SELECT DISTINCT {unit}, ..., or write COUNT(DISTINCT x)."
             if unit is not None
             else "aggregate first, or write COUNT(DISTINCT x).",
+            around=select,
         )
     if distinct is not None and on is not None:
         # One row for each value: the first in its order, which is what row_number() = 1 says.
         if qualify is not None:
-            raise BindError("DISTINCT ON and QUALIFY exclude each other here.", span=span_of(on))
+            raise bind_error(on, "DISTINCT ON and QUALIFY exclude each other here.")
         keys = list(on.expressions) if isinstance(on, exp.Tuple) else [on]
         order = select.args.get("order")
         window = exp.Window(
             this=exp.RowNumber(), partition_by=[exp_key.copy() for exp_key in keys],
             order=order.copy() if order is not None else None, over="OVER",
         )  # fmt: skip
-        if not partitioned_by_unit(window, bound):
-            unit = unit_column(bound)
-            raise PrivacyError(
+        if not is_partitioned_by_unit(window, bound):
+            unit = find_unit_column(bound)
+            raise privacy_error(
+                on,
                 "DISTINCT ON below the aggregation would choose rows by other people's rows.",
-                span=span_of(on),
-                hint=f"write DISTINCT ON ({unit}), or aggregate first."
+                f"write DISTINCT ON ({unit}), or aggregate first."
                 if unit is not None
                 else "aggregate first.",
             )
@@ -143,12 +148,10 @@ def _no_window(node: exp.Expr) -> None:
     own = (n for n in node.walk(prune=lambda n: isinstance(n, exp.Query)) if isinstance(n, exp.Window))
     window = next(own, None)
     if window is not None:
-        raise BindError(
-            "a window function can't stand in WHERE.", span=span_of(window), hint="write QUALIFY."
-        )
+        raise bind_error(window, "a window function can't stand in WHERE.", "write QUALIFY.")
 
 
-def with_aliases(node: exp.Expr, aliases: Mapping[str, exp.Expr], names: Names) -> exp.Expr:
+def substitute_aliases(node: exp.Expr, aliases: Mapping[str, exp.Expr], names: Names) -> exp.Expr:
     """The expression with what the SELECT list calls by a name in place of that name, as DuckDB reads it."""
     if not aliases:
         return node
@@ -163,19 +166,19 @@ def with_aliases(node: exp.Expr, aliases: Mapping[str, exp.Expr], names: Names) 
     return inner
 
 
-Item = tuple[str, Typed, "Field | None"]
+OutputColumn = tuple[str, Typed, "Field | None"]
 """A column of the SELECT list: its name, its value, and the column that it is, if it is one."""
 
 
-def _items(windows: Windows, select: exp.Select, aliases: dict[str, exp.Expr]) -> list[Item]:
+def _items(windows: Windows, select: exp.Select, aliases: dict[str, exp.Expr]) -> list[OutputColumn]:
     """The SELECT list; ``aliases`` is filled with what it calls by a name."""
     binder, bound, env = windows.binder, windows.bound, windows.env
-    items: list[Item] = []
+    items: list[OutputColumn] = []
     for item in select.expressions:
         if item.is_star:
-            items += star_columns(item, bound, binder, env)
+            items += expand_star(item, bound, binder, env)
             continue
-        inner = with_aliases(item.unalias(), aliases, bound.names)
+        inner = substitute_aliases(item.unalias(), aliases, bound.names)
         same = bound.names.known(inner)
         node, scope = windows.read(inner)
         items.append(
@@ -186,21 +189,19 @@ def _items(windows: Windows, select: exp.Select, aliases: dict[str, exp.Expr]) -
     return items
 
 
-def star_columns(item: exp.Expr, bound: From, binder: Binder, env: Env) -> list[Item]:
+def expand_star(item: exp.Expr, bound: From, binder: Binder, env: Env) -> list[OutputColumn]:
     """The columns that ``*`` or ``t.*`` stands for, without those it excludes, with those it replaces or renames."""
     star = item.this if isinstance(item, exp.Column) else item
     of = item.table if isinstance(item, exp.Column) else ""
     table = fold(of)
     if not isinstance(star, exp.Star):
-        raise BindError(
-            "only * and table.* stand for all columns here.", span=span_of(item), hint="name the columns."
-        )
-    out: list[Item] = [] if table else [(f.name, f.typed, f) for f in bound.merged.values()]
+        raise bind_error(item, "only * and table.* stand for all columns here.", "name the columns.")
+    out: list[OutputColumn] = [] if table else [(f.name, f.typed, f) for f in bound.merged.values()]
     if table and all(fold(relation.alias) != table for relation in bound.relations):
-        raise BindError(
+        raise bind_error(
+            item,
             f"there is no table {of} in this FROM.",
-            span=span_of(item),
-            hint=did_you_mean(of, [r.alias for r in bound.relations]),
+            did_you_mean(of, [r.alias for r in bound.relations]),
         )
     merged = set(bound.merged)
     for alias, f in bound.names.fields():
@@ -214,12 +215,12 @@ def star_columns(item: exp.Expr, bound: From, binder: Binder, env: Env) -> list[
     for nodes in changes.values():
         for name, node in nodes.items():
             if name not in here:
-                raise BindError(
+                raise bind_error(
+                    node,
                     f"there is no column {_named(node)} among these.",
-                    span=span_of(node),
-                    hint=did_you_mean(_named(node), [shown for shown, _, _ in out]),
+                    did_you_mean(_named(node), [shown for shown, _, _ in out]),
                 )
-    found: list[Item] = []
+    found: list[OutputColumn] = []
     for name, typed, same in out:
         key = fold(name)
         if key in changes["except_"]:
@@ -238,7 +239,7 @@ def _named(node: exp.Expr) -> str:
                else node.alias_or_name)  # fmt: skip
 
 
-def columns_renamed(relation: Relation, names: list[str], place: exp.Expr) -> Relation:
+def rename_columns(relation: Relation, names: list[str], place: exp.Expr) -> Relation:
     """``(SELECT ...) AS v(a, b)``: the first columns under other names. What they are goes with them, by position."""
     span = span_of(place.args.get("alias"))
     if len(names) > len(relation.fields):
@@ -250,27 +251,27 @@ def columns_renamed(relation: Relation, names: list[str], place: exp.Expr) -> Re
     return replace(relation, fields=fields)
 
 
-def union_all(left: Relation, right: Relation, tree: exp.Expr, alias: str) -> Relation:
+def bind_union_all(left: Relation, right: Relation, tree: exp.Expr, alias: str) -> Relation:
     if left.row_level or right.row_level or left.unit is None or right.unit is None:
-        raise PrivacyError("rows that are their own unit can't be put together.", span=span_of(tree))
+        raise privacy_error(tree, "rows that are their own unit can't be put together.")
     kinds = (left.unit_type, right.unit_type)
     alike = kinds[0] is not None and kinds[1] is not None and meets_exactly(kinds[0], kinds[1])
-    if not alike or {unit_domain(t) for t in left.tables} != {unit_domain(t) for t in right.tables}:
-        raise PrivacyError("the two sides have different privacy units.", span=span_of(tree))
+    if not alike or {name_unit_domain(t) for t in left.tables} != {name_unit_domain(t) for t in right.tables}:
+        raise privacy_error(tree, "the two sides have different privacy units.")
     if len(left.fields) != len(right.fields):
-        raise BindError("the two sides of UNION ALL have different numbers of columns.", span=span_of(tree))
+        raise bind_error(tree, "the two sides of UNION ALL have different numbers of columns.")
     fields, halves = [], [exp.Select(), exp.Select()]
     for place, (mine, other) in enumerate(zip(left.fields, right.fields, strict=True)):
         if mine.typed.type.kind != other.typed.type.kind or mine.is_unit != other.is_unit:
-            raise PrivacyError(
+            raise privacy_error(
+                tree,
                 f"{mine.name} is not the same kind of column on both sides.",
-                span=span_of(tree),
-                hint="put the same columns, and the privacy unit, in the same places.",
+                "put the same columns, and the privacy unit, in the same places.",
             )
         bounds = None
         if mine.typed.bounds is not None and other.typed.bounds is not None:
             bounds = mine.typed.bounds.union(other.typed.bounds)
-        typed = replace(mine.typed, node=column(own(place), alias), bounds=bounds, values=None)
+        typed = replace(mine.typed, node=column(column_name(place), alias), bounds=bounds, values=None)
         if mine.typed.type.kind in ("TEXT", "LIST"):
             sides = (mine.typed, other.typed)
             longest = max(length_of(side) for side in sides)
@@ -280,7 +281,7 @@ def union_all(left: Relation, right: Relation, tree: exp.Expr, alias: str) -> Re
         lost = all(f.lost or side.unmatched is None for f, side in ((mine, left), (other, right)))
         fields.append(replace(mine, typed=typed, anchors=anchors, key=False, optional=optional, lost=lost))
         for half, f in zip(halves, (mine, other), strict=True):
-            half.select(exp.alias_(f.typed.node.copy(), own(place)), copy=False)
+            half.select(exp.alias_(f.typed.node.copy(), column_name(place)), copy=False)
     for half, side in zip(halves, (left, right), strict=True):
         assert side.unit is not None
         half.select(exp.alias_(side.unit.copy(), UNIT), copy=False)

@@ -1,4 +1,11 @@
-"""What a FROM clause becomes: relations whose columns are typed, and whose privacy unit is carried by a hidden name.
+"""Rows of nobody: public rows that an outer join keeps though no private row meets them.
+
+Private rows alone decide which these are, and they belong to no unit, so they are left out of what is counted. An answer
+in which they would count is refused, for it would be another than SQL's. Two kinds are none of these: what a row of nobody
+adds nothing to, as the count of a private column; and public groups that private rows meet as a whole or not at all, where
+an empty group counts 0.
+
+What a FROM clause becomes: relations whose columns are typed, and whose privacy unit is carried by a hidden name.
 
 A relation is *private* while its rows belong to privacy units. The unit is only ever the base column passed through
 unchanged: it is taken from the policy, never from a name that the analyst wrote.
@@ -6,6 +13,7 @@ unchanged: it is taken from the policy, never from a name that the analyst wrote
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
@@ -15,8 +23,101 @@ from dpsql.errors import BindError, did_you_mean
 from dpsql.plan import Input
 from dpsql.policy.model import Table
 from dpsql.sql.expressions.types import Type, Typed
-from dpsql.sql.parse.dialect import span_of
-from dpsql.sql.relations.unmatched_rows import Lost, Unmatched, fails, is_null
+from dpsql.sql.parse.dialect import bind_error
+
+_STRICT = (
+    exp.Paren, exp.Cast, exp.TryCast, exp.Try, exp.Neg, exp.Not, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod,
+    exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Like, exp.ILike, exp.Abs, exp.Round, exp.Floor, exp.Ceil,
+    exp.Lower, exp.Upper, exp.Length, exp.TimestampTrunc, exp.DateTrunc,
+)  # fmt: skip
+"""What is NULL where a part of it is."""
+_STRICT_CALLS = (
+    "abs", "round", "floor", "ceil", "ceiling", "sqrt", "lower", "upper", "length", "strlen", "date_trunc", "date_part",
+    "year", "month", "day", "hour", "minute", "second", "epoch", "trim", "substring", "sign", "trunc", "ln", "exp",
+)  # fmt: skip
+
+LostColumns = frozenset[tuple[str, str]]
+"""Columns of the exact query that are NULL in rows of nobody, by their tables' aliases there and their names."""
+
+
+@dataclass(frozen=True)
+class Unmatched:
+    """The outer join that keeps public rows, as it was written, and the conditions by which private rows meet them."""
+
+    join: exp.Join
+    on: tuple[exp.Expr, ...]
+    inside: bool = False
+    """Whether it stands in a subquery: nothing is known here of what its rows are."""
+
+
+def find_unmatched(
+    before: Unmatched | None, join: exp.Join, on: Iterable[exp.Expr], private: tuple[bool, bool],
+    lost: LostColumns,
+) -> Unmatched | None:  # fmt: skip
+    """Return which rows of nobody there are after a join.
+
+    Args:
+        before: those that there were.
+        on: the join's conditions in the exact query.
+        private: whether its left and its right side are private.
+        lost: as :func:`places_lost` gives them, with those of the right side.
+    """
+    side, kind = (str(join.args.get(key) or "").upper() for key in ("side", "kind"))
+    left, right = private
+    known = tuple(on)
+    if left != right and side in ("FULL", "RIGHT" if left else "LEFT"):
+        return Unmatched(join, (*(before.on if before is not None else ()), *known))
+    inner = not side and kind in ("", "INNER", "SEMI") and any(surely_fails(node, lost) for node in known)
+    return None if inner or (side == "RIGHT" and right) else before
+
+
+def surely_null(node: exp.Expr | None, lost: LostColumns) -> bool:
+    """Say whether an expression of the exact query is certain to be NULL on a row of nobody."""
+    if isinstance(node, exp.Column):
+        return (node.table, node.name) in lost
+    if isinstance(node, exp.Null):
+        return True
+    if isinstance(node, exp.Case):
+        ifs = node.args["ifs"]
+        if node.this is not None and surely_null(node.this, lost):
+            return surely_null(node.args.get("default") or exp.Null(), lost)
+        outcomes = [branch.args["true"] for branch in ifs if node.this or not surely_fails(branch.this, lost)]
+        return all(surely_null(found, lost) for found in (*outcomes, node.args.get("default") or exp.Null()))
+    if isinstance(node, exp.Between | exp.In):
+        return surely_null(node.this, lost)
+    if isinstance(node, exp.Anonymous) and node.name.lower() not in _STRICT_CALLS:
+        return False
+    if isinstance(node, (*_STRICT, exp.Anonymous)):
+        return any(surely_null(part, lost) for part in node.iter_expressions())
+    return False
+
+
+def surely_fails(node: exp.Expr, lost: LostColumns) -> bool:
+    """Say whether a condition of the exact query is certain not to be true on a row of nobody."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    if isinstance(node, exp.And | exp.Or):
+        both = [surely_fails(side, lost) for side in (node.this, node.expression)]
+        return any(both) if isinstance(node, exp.And) else all(both)
+    if isinstance(node, exp.Boolean):
+        return not node.this
+    if isinstance(node, exp.Not) and isinstance(bare := node.this.unnest(), exp.Is):
+        return isinstance(bare.expression, exp.Null) and surely_null(bare.this, lost)
+    return surely_null(node, lost)
+
+
+def asks_for_unmatched(node: exp.Expr, lost: LostColumns) -> bool:
+    """Say whether a condition asks for rows of nobody: that a private column is NULL."""
+    node = node.unnest()
+    return isinstance(node, exp.Is) and isinstance(node.expression, exp.Null) and surely_null(node.this, lost)
+
+
+def meets_whole_groups(found: Unmatched, keys: Iterable[exp.Expr], lost: LostColumns) -> bool:
+    """Say whether private rows meet all public rows of a group or none: public columns by which they meet are keys."""
+    held = {(key.table, key.name) for key in keys if isinstance(key, exp.Column)}
+    columns = (column for node in found.on for column in node.find_all(exp.Column))
+    return not found.inside and all((c.table, c.name) in held | lost for c in columns)
+
 
 UNIT = "dpsql_unit"
 """Hidden name of the privacy unit in exact queries."""
@@ -37,12 +138,12 @@ def column(name: str, table: str | None = None) -> exp.Column:
     return made
 
 
-def own(place: int) -> str:
+def column_name(place: int) -> str:
     """The name of a derived relation's column in the exact query: by its place, whatever the analyst calls it."""
     return f"c{place}"
 
 
-def moved(field: Field, name: str) -> exp.Column:
+def move_column(field: Field, name: str) -> exp.Column:
     """A relation's column, where the relation stands under another name in the exact query."""
     assert isinstance(field.typed.node, exp.Column)
     return column(field.typed.node.name, name)
@@ -123,7 +224,7 @@ class Relation:
 
     def renamed(self, alias: str, name: str) -> Relation:
         """The same relation under another alias and name: its columns now hang on that name."""
-        fields = tuple(replace(f, typed=replace(f.typed, node=moved(f, name))) for f in self.fields)
+        fields = tuple(replace(f, typed=replace(f.typed, node=move_column(f, name))) for f in self.fields)
         unit = None if self.unit is None else column(UNIT, name)
         named = exp.TableAlias(this=exp.to_identifier(name))
         if isinstance(self.source, exp.Subquery):
@@ -134,13 +235,13 @@ class Relation:
             source = self.source.copy()
             source.set("alias", named)
         pairs = [(f.typed.node, g.typed.node) for f, g in zip(self.fields, fields, strict=True)]
-        conditions = restated(self.conditions, pairs)
+        conditions = restate_conditions(self.conditions, pairs)
         return replace(
             self, alias=alias, name=name, fields=fields, source=source, unit=unit, conditions=conditions
         )
 
 
-def places_lost(relations: Iterable[Relation]) -> Lost:
+def find_lost_columns(relations: Iterable[Relation]) -> LostColumns:
     """Return the columns of private relations that are NULL in rows of nobody."""
     private = [relation for relation in relations if relation.private]
     nodes = [f.typed.node for r in private for f in r.fields if r.unmatched is None or f.lost]
@@ -148,10 +249,10 @@ def places_lost(relations: Iterable[Relation]) -> Lost:
     return frozenset((node.table, node.name) for node in nodes if isinstance(node, exp.Column))
 
 
-def with_unmatched(
+def add_unmatched(
     relation: Relation,
     found: Unmatched | None,
-    lost: Lost,
+    lost: LostColumns,
     values: Iterable[exp.Expr],
     conditions: Iterable[exp.Expr],
 ) -> Relation:
@@ -163,14 +264,14 @@ def with_unmatched(
         values: what the relation's fields are in the subquery.
         conditions: what it asks of its rows.
     """
-    if found is None or any(fails(node, lost) for node in conditions):
+    if found is None or any(surely_fails(node, lost) for node in conditions):
         return relation
     pairs = zip(relation.fields, values, strict=True)
-    fields = tuple(replace(f, lost=is_null(value, lost)) for f, value in pairs)
+    fields = tuple(replace(f, lost=surely_null(value, lost)) for f, value in pairs)
     return replace(relation, fields=fields, unmatched=replace(found, inside=True))
 
 
-def restated(
+def restate_conditions(
     conditions: Iterable[exp.Expr], pairs: Iterable[tuple[exp.Expr, exp.Expr]]
 ) -> tuple[exp.Expr, ...]:
     """The conditions in terms of other columns, by pairs of the old and the new; without those that name still others."""
@@ -217,28 +318,28 @@ class Names:
         """
         name, table = fold(node.name), fold(node.table)
         if node.args.get("db") is not None:
-            raise BindError("name columns by table alias only.", span=span_of(node))
+            raise bind_error(node, "name columns by table alias only.")
         if not table and name in self.merged:
             return self.merged[name]
         aliases = {fold(relation.alias): relation.alias for relation in self.relations}
         if self.outer is not None and self.elsewhere(node):
             return self.outer.find(node)
         if table and table not in aliases:
-            raise BindError(
+            raise bind_error(
+                node,
                 f"there is no table {node.table} in this FROM.",
-                span=span_of(node),
-                hint=did_you_mean(node.table, aliases.values()),
+                did_you_mean(node.table, aliases.values()),
             )
         found = [f for a, f in self.fields() if fold(f.name) == name and (not table or fold(a) == table)]
         if len(found) > 1:
-            raise BindError(f"{node.name} is ambiguous.", span=span_of(node), hint="write table.column.")
+            raise bind_error(node, f"{node.name} is ambiguous.", "write table.column.")
         if not found:
             names = [f.name for a, f in self.fields() if not table or fold(a) == table]
             quoted = isinstance(node.this, exp.Identifier) and node.this.quoted and not table
-            raise BindError(
+            raise bind_error(
+                node,
                 f"there is no column {node.name} here.",
-                span=span_of(node),
-                hint=f"text stands in single quotes: write '{node.name}'."
+                f"text stands in single quotes: write '{node.name}'."
                 if quoted
                 else did_you_mean(node.name, names),
             )
@@ -272,12 +373,82 @@ def meets_exactly(left: Type, right: Type) -> bool:
     return left == right or (left.kind == right.kind and left.kind in ("INTEGER", "TEXT"))
 
 
-def unit_domain(table: Table) -> str:
+def name_unit_domain(table: Table) -> str:
     """Whose units a table's are. Units of the same name are taken for the same people; rows are nobody else's."""
     return (
         f"row of {table.name}" if table.row_level or not table.unit_path else fold(table.unit_path[-1].column)
     )
 
 
-def joined(relations: Iterable[Relation]) -> str:
+def join_aliases(relations: Iterable[Relation]) -> str:
     return ", ".join(relation.alias for relation in relations)
+
+
+@dataclass
+class From:
+    """A bound FROM clause of a private block.
+
+    ``source`` and ``joins`` stand in the exact query; ``unit`` is the unit of each joined row.
+    """
+
+    relations: list[Relation]
+    source: exp.Expr
+    joins: list[exp.Join] = field(default_factory=list)
+    merged: dict[str, Field] = field(default_factory=dict)
+    unit: exp.Expr | None = None
+    row_level: bool = False
+    fan_out: int = 1
+    """Public rows that one private row meets, at most."""
+    sides: tuple[Relation, ...] = ()
+    """The private relations as they were joined."""
+    notes: list[str] = field(default_factory=list)
+    """What EXPLAIN says of this FROM."""
+    matched: set[str] = field(default_factory=set)
+    """Aliases of private tables that others reach by their key: they add no rows."""
+    keys: dict[str, list[Field]] = field(default_factory=dict)
+    """Of these tables, by their names in the exact query, the keys."""
+    unmatched: Unmatched | None = None
+    """The outer join that keeps public rows which no private row meets, if there is one."""
+
+    @property
+    def names(self) -> Names:
+        return Names(tuple(self.relations), self.merged, unit=self.unit, fan_out=self.fan_out)
+
+    @property
+    def private(self) -> bool:
+        return any(relation.private for relation in self.relations)
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        return tuple(dict.fromkeys(i for relation in self.relations for i in relation.inputs))
+
+    @property
+    def max_rows(self) -> int | None:
+        """Rows of one unit that count: after a join of private tables, as many as their bounds multiply to.
+
+        A row that finds one other by its key stays one row.
+        """
+        bounds = [r.max_rows for r in self.relations if r.private and fold(r.alias) not in self.matched]
+        return None if None in bounds else math.prod(b for b in bounds if b is not None)
+
+    @property
+    def max_groups(self) -> int | None:
+        """Groups that a unit counts in, where a query does not say: as many as the widest of its tables allows."""
+        return max(
+            (r.max_groups for r in self.relations if r.private and r.max_groups is not None), default=None
+        )
+
+    @property
+    def unit_type(self) -> Type | None:
+        return next((r.unit_type for r in self.relations if r.private), None)
+
+    @property
+    def conditions(self) -> tuple[exp.Expr, ...]:
+        """What holds of every row by what its relations are; of none where an outer join may leave one of them out."""
+        if any(join.args.get("side") for join in self.joins):
+            return ()
+        return tuple(node for relation in self.relations for node in relation.conditions)
+
+    @property
+    def subject(self) -> str:
+        return " and ".join(dict.fromkeys(t.name for r in self.relations for t in r.tables))

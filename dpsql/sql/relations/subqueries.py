@@ -21,11 +21,20 @@ from dpsql.sql.expressions.coercion import unify
 from dpsql.sql.expressions.types import BOOLEAN, Typed
 from dpsql.sql.modes import is_private_call
 from dpsql.sql.normalize import Env, outer_queries
-from dpsql.sql.parse.dialect import parse_fragment, span_of, to_sql
+from dpsql.sql.parse.dialect import bind_error, parse_fragment, privacy_error, span_of, to_sql
 from dpsql.sql.parse.options import mode_of
-from dpsql.sql.relations.joins import From, lent
-from dpsql.sql.relations.limits import conjuncts
-from dpsql.sql.relations.relation import Field, Names, Relation, column, fold, meets_exactly, own
+from dpsql.sql.relations.joins import lend_relation
+from dpsql.sql.relations.limits import split_conjuncts
+from dpsql.sql.relations.relation import (
+    Field,
+    From,
+    Names,
+    Relation,
+    column,
+    column_name,
+    fold,
+    meets_exactly,
+)
 from dpsql.sql.subsample.vectorised_blocks import Grouped
 
 if TYPE_CHECKING:
@@ -37,7 +46,7 @@ _BEYOND = ("group", "having", "qualify", "limit", "offset", "windows", "sample",
 
 
 @dataclass(frozen=True)
-class Inner:
+class CorrelatedQuery:
     """A subquery's FROM and WHERE, bound beside the row that it looks at."""
 
     select: exp.Select
@@ -52,7 +61,9 @@ class Inner:
         return parse_fragment(text + (f" WHERE {conditions}" if conditions else ""))
 
 
-def expression(binder: Binder, node: exp.Expr, names: Names, env: Env) -> tuple[Typed, tuple[Input, ...]]:
+def bind_expression(
+    binder: Binder, node: exp.Expr, names: Names, env: Env
+) -> tuple[Typed, tuple[Input, ...]]:
     """A row expression that can't fail, with the public relations that its subqueries are lent.
 
     Raises:
@@ -75,7 +86,7 @@ def expression(binder: Binder, node: exp.Expr, names: Names, env: Env) -> tuple[
         else:
             place.replace(stand_in)
     scope = Names(names.relations, names.merged, extra, unit=names.unit, outer=names.outer)
-    typed = total_expressions.total(node, scope)
+    typed = total_expressions.make_total(node, scope)
     binder.lent_inputs.update(dict.fromkeys(inputs))
     return typed, tuple(inputs)
 
@@ -86,17 +97,17 @@ def _subquery(binder: Binder, query: exp.Expr, names: Names, env: Env) -> tuple[
     place = holder.parent if isinstance(holder.parent, exp.In | exp.Exists) else holder
     assert place is not None
     if isinstance(holder.parent, exp.All | exp.Any):
-        raise PrivacyError(
+        raise privacy_error(
+            holder.parent,
             "ALL and ANY are not known over private rows.",
-            span=span_of(holder.parent),
-            hint="write x IN (SELECT ...)."
+            "write x IN (SELECT ...)."
             if isinstance(holder.parent, exp.Any) and isinstance(holder.parent.parent, exp.EQ)
             else "compare with the MIN or MAX.",
         )
     key = str(query.meta.get(ONCE, ""))
     if key in binder.once:
         return place, *_apart(binder.once[key], place, names)
-    inner = beside(binder, query, names, env)
+    inner = bind_correlated(binder, query, names, env)
     if inner is not None:
         return place, _in_place(binder, inner, place, names, env), list(inner.bound.inputs)
     relation = binder.query(query, env, inner=True)
@@ -113,7 +124,7 @@ def _subquery(binder: Binder, query: exp.Expr, names: Names, env: Env) -> tuple[
 # -- evaluated in place ------------------------------------------------------------------------------------------
 
 
-def beside(binder: Binder, query: exp.Expr, names: Names, env: Env) -> Inner | None:
+def bind_correlated(binder: Binder, query: exp.Expr, names: Names, env: Env) -> CorrelatedQuery | None:
     """A plain SELECT that reads private rows, or looks at the row around it; None where it can stand alone."""
     if not isinstance(query, exp.Select) or query.args.get("from_") is None or mode_of(query) is not None:
         return None
@@ -135,8 +146,8 @@ def beside(binder: Binder, query: exp.Expr, names: Names, env: Env) -> Inner | N
         bound = binder.from_of(select, fresh, env, names)
         inside = replace(bound.names, outer=names)
         where = select.args.get("where")
-        conditions = (expression(binder, where.this, inside, env)[0].node,) if where is not None else ()
-        return Inner(select, bound, inside, conditions)
+        conditions = (bind_expression(binder, where.this, inside, env)[0].node,) if where is not None else ()
+        return CorrelatedQuery(select, bound, inside, conditions)
     del binder.blocks[before[0] :], binder.notes[before[2] :]
     binder.public.clear()
     binder.public.update(before[1])
@@ -165,9 +176,11 @@ def _looks_out(select: exp.Select, scope: Names) -> bool:
     return False
 
 
-def _in_place(binder: Binder, inner: Inner, place: exp.Expr, names: Names, env: Env) -> Typed:
+def _in_place(binder: Binder, inner: CorrelatedQuery, place: exp.Expr, names: Names, env: Env) -> Typed:
     where = inner.select.args.get("where")
-    pairs = [_outward(inner.names, part) for part in conjuncts(where.this if where is not None else None)]
+    pairs = [
+        _outward(inner.names, part) for part in split_conjuncts(where.this if where is not None else None)
+    ]
     more: tuple[exp.Expr, ...] = ()
     if isinstance(place, exp.In):
         items = [item.unalias() for item in inner.select.expressions]
@@ -177,30 +190,30 @@ def _in_place(binder: Binder, inner: Inner, place: exp.Expr, names: Names, env: 
         more = (*more, _linked(inner.bound.unit, inner.bound.relations, names, pairs, inner.select))
     if isinstance(place, exp.Exists | exp.In):
         if _aggregated(inner.select):
-            raise PrivacyError("an aggregate always has a row.", span=span_of(inner.select.expressions[0]))
+            raise privacy_error(inner.select.expressions[0], "an aggregate always has a row.")
         return _exists(inner.sql("1", more), place, names, env, binder)
     return _scalar(inner, more)
 
 
-def _scalar(inner: Inner, more: tuple[exp.Expr, ...]) -> Typed:
+def _scalar(inner: CorrelatedQuery, more: tuple[exp.Expr, ...]) -> Typed:
     """One aggregate over the rows that belong to the row around: it has a value whatever the data."""
-    from dpsql.sql.relations.group_by_unit import bounds_of_own
+    from dpsql.sql.relations.group_by_unit import bound_unit_aggregate
 
     _same_width(1, inner.select.expressions, inner.select)
     item = inner.select.expressions[0].unalias()
     if not _aggregated(inner.select):
-        raise PrivacyError(
+        raise privacy_error(
+            item,
             "this subquery may find several rows.",
-            span=span_of(item),
-            hint=f"aggregate them, as in MAX({to_sql(item) if isinstance(item, exp.Column) else 'x'}).",
+            f"aggregate them, as in MAX({to_sql(item) if isinstance(item, exp.Column) else 'x'}).",
         )
     grouped = Grouped(inner.names, [], {})
-    typed = total_expressions.total(grouped.rewrite(item.copy()), grouped)
+    typed = total_expressions.make_total(grouped.rewrite(item.copy()), grouped)
     made = ", ".join(f"{sql} AS {known.node.name}" for sql, known in grouped.made.values())
     rows = to_sql(inner.sql(made, more))
     node = parse_fragment(f"SELECT {to_sql(typed.node)} AS value FROM ({rows}) AS g")
     assert isinstance(node, exp.Select)
-    bounds = typed.bounds if typed.bounds is not None else bounds_of_own(item, grouped, inner.bound)
+    bounds = typed.bounds if typed.bounds is not None else bound_unit_aggregate(item, grouped, inner.bound)
     return Typed(node.subquery(), typed.type, bounds, False, None)
 
 
@@ -224,8 +237,8 @@ def _of_relation(binder: Binder, relation: Relation, place: exp.Expr, names: Nam
 def _apart(relation: Relation, place: exp.Expr, names: Names) -> tuple[Typed, list[Input]]:
     """A public subquery, evaluated before the exact query runs, and lent to it."""
     found, items = relation.inputs[0], [item.typed.node.copy() for item in relation.fields]
-    named = [exp.alias_(item, own(place)) for place, item in enumerate(items)]
-    inner = exp.Select(expressions=named).from_(lent(relation, relation.alias).source)
+    named = [exp.alias_(item, column_name(place)) for place, item in enumerate(items)]
+    inner = exp.Select(expressions=named).from_(lend_relation(relation, relation.alias).source)
     if not isinstance(place, exp.In):
         _same_width(1, items, place)
         return Typed(inner.limit(1).subquery(), relation.fields[0].typed.type, None, False, None), [found]
@@ -233,13 +246,9 @@ def _apart(relation: Relation, place: exp.Expr, names: Names) -> tuple[Typed, li
     _same_width(len(sides), items, place)
     nodes = []
     for side, item in zip(sides, relation.fields, strict=True):
-        left, kind = total_expressions.total(side, names), item.typed.type
+        left, kind = total_expressions.make_total(side, names), item.typed.type
         if left.type.kind != kind.kind and not (left.type.numeric and kind.numeric):
-            raise BindError(
-                "IN compares values of different types.",
-                span=span_of(place),
-                hint="cast the subquery's column.",
-            )
+            raise bind_error(place, "IN compares values of different types.", "cast the subquery's column.")
         nodes.append(left.node)
         inner = inner.where(exp.Not(this=exp.Is(this=item.typed.node.copy(), expression=exp.Null())))
     row = nodes[0] if len(nodes) == 1 else exp.Tuple(expressions=nodes)
@@ -257,7 +266,7 @@ def _sides(place: exp.In) -> list[exp.Expr]:
 def _same_width(count: int, items: Sequence[exp.Expr], place: exp.Expr) -> None:
     if len(items) != count or any(item.is_star for item in items):
         many = "one column" if count == 1 else f"{count} columns"
-        raise BindError(f"the subquery must have {many}.", span=span_of(place))
+        raise bind_error(place, f"the subquery must have {many}.")
 
 
 def _equal(
@@ -269,7 +278,10 @@ def _equal(
     pairs: list[tuple[Field, Field] | None] = []
     conditions = []
     for side, item in zip(sides, items, strict=True):
-        left, right = expression(binder, side, names, env)[0], expression(binder, item, inside, env)[0]
+        left, right = (
+            bind_expression(binder, side, names, env)[0],
+            bind_expression(binder, item, inside, env)[0],
+        )
         nodes, _ = unify([(left, side), (right, item)], "IN")
         conditions.append(exp.EQ(this=exp.paren(nodes[0].copy()), expression=exp.paren(nodes[1].copy())))
         here, there = inside.known(item), names.known(side)
@@ -337,10 +349,8 @@ def _refusal(place: exp.Expr, names: Names, relations: tuple[Relation, ...]) -> 
         called = f"call it {alias}2 and " if fold(alias) == fold(around) else ""
         alias = f"{alias}2" if called else alias
         hint = f"look at rows of the same unit: {called}add {alias}.{name} = {around}.{other} to its WHERE."
-    return PrivacyError(
-        "a subquery over private rows would let one unit decide about the rows of others.",
-        span=span_of(place),
-        hint=hint,
+    return privacy_error(
+        place, "a subquery over private rows would let one unit decide about the rows of others.", hint
     )
 
 
@@ -348,7 +358,7 @@ def _exists(query: exp.Expr, place: exp.Expr, names: Names, env: Env, binder: Bi
     """EXISTS; IN where the left side is missing is missing itself, which matters only below NOT."""
     found: exp.Expr = exp.Exists(this=query)
     if isinstance(place, exp.In) and isinstance(place.parent, exp.Not | exp.Paren):
-        given = [expression(binder, side, names, env)[0].node for side in _sides(place)]
+        given = [bind_expression(binder, side, names, env)[0].node for side in _sides(place)]
         known = [exp.Not(this=exp.Is(this=exp.paren(n.copy()), expression=exp.Null())) for n in given]
         found = exp.Case(ifs=[exp.If(this=exp.and_(*known, copy=False), true=found)])
     return Typed(exp.paren(found), BOOLEAN, None, False, None)

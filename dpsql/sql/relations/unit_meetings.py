@@ -8,13 +8,13 @@ from dpsql.sql.modes import is_private_call
 from dpsql.sql.normalize import Env, inner_queries
 from dpsql.sql.parse.options import call_of, mode_of
 from dpsql.sql.relations.catalog import Catalog
-from dpsql.sql.relations.limits import Meeting, frames_of, levels_of
+from dpsql.sql.relations.limits import UnitMeeting, frames_of, levels_of
 from dpsql.sql.relations.relation import Names, fold
 
 _COUNTS = ("COUNT", "COUNT_IF")
 
 
-def held_columns(tree: exp.Expr) -> frozenset[str] | None:
+def find_held_columns(tree: exp.Expr) -> frozenset[str] | None:
     """Return the columns that a statement reads, folded, if it does more with rows that have met than count them.
 
     Counts of rows are added up as they come: None. Mechanisms that need rows, groups, windows, different values, and a cut
@@ -47,7 +47,7 @@ def _sorts(tree: exp.Expr) -> bool:
 
 def meeting_of(
     select: exp.Select, outer: Names | None, env: Env, catalog: Catalog, held: frozenset[str] | None, aggregates: bool
-) -> Meeting:  # fmt: skip
+) -> UnitMeeting:  # fmt: skip
     """Return what a SELECT does with rows that meet in it.
 
     Args:
@@ -55,4 +55,4 @@ def meeting_of(
         held: what :func:`held_columns` says of the statement.
         aggregates: whether it aggregates: its windows, if any, are then over what is released.
     """
-    return Meeting(levels_of(select, outer, env, catalog), () if aggregates else frames_of(select), held)
+    return UnitMeeting(levels_of(select, outer, env, catalog), () if aggregates else frames_of(select), held)

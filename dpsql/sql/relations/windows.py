@@ -15,16 +15,15 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dpsql.errors import BindError, PrivacyError
-from dpsql.sql.expressions.bounds import Interval
-from dpsql.sql.expressions.coercion import ORDERED, need
-from dpsql.sql.expressions.order_independent import least_face
+from dpsql.errors import PrivacyError
+from dpsql.sql.expressions.bounds import Bounds
+from dpsql.sql.expressions.coercion import ORDERED_KINDS, require_kind
+from dpsql.sql.expressions.fixed_point import write_canonical
 from dpsql.sql.expressions.types import BIGINT, DOUBLE, TEXT, Typed
 from dpsql.sql.normalize import Env
-from dpsql.sql.parse.dialect import expression_of, span_of, to_sql
-from dpsql.sql.parse.statements import PIVOTED
-from dpsql.sql.relations.joins import From
-from dpsql.sql.relations.relation import Names, column
+from dpsql.sql.parse.dialect import bind_error, expression_of, privacy_error, span_of, to_sql
+from dpsql.sql.parse.statements import PIVOT_HINT
+from dpsql.sql.relations.relation import From, Names, column
 
 if TYPE_CHECKING:
     from dpsql.sql.relations.context import Binder
@@ -35,18 +34,19 @@ def refuse_samples(node: exp.Expr) -> None:
     for key in ("sample", "pivots", "laterals", "joins"):
         if node.args.get(key):
             what = {"sample": "a sample can't", "pivots": "PIVOT and UNPIVOT can't"}.get(key, "this can't")
-            hint = "aggregate all of them." if key != "pivots" else PIVOTED
-            raise PrivacyError(f"{what} be taken of private rows.", span=span_of(node), hint=hint)
+            hint = "aggregate all of them." if key != "pivots" else PIVOT_HINT
+            raise privacy_error(node, f"{what} be taken of private rows.", hint)
 
 
 def refuse_cuts(query: exp.Expr) -> None:
     """Refuses LIMIT and OFFSET behind private rows in parentheses."""
     cut = query.args.get("limit") or query.args.get("offset")
     if cut is not None:
-        raise PrivacyError(
+        raise privacy_error(
+            cut,
             "private rows have no order to cut by.",
-            span=span_of(cut) or span_of(query),
-            hint="aggregate first; the answer may be ordered and cut freely.",
+            "aggregate first; the answer may be ordered and cut freely.",
+            around=query,
         )
 
 
@@ -81,7 +81,7 @@ _ADDED: dict[type[exp.Expr], str] = {
 }  # fmt: skip
 _BY_PLACE: tuple[type[exp.Expr], ...] = (exp.RowNumber, *_TAKEN)
 """Functions whose answer depends on which of two rows that tie comes first."""
-KNOWN = ", ".join([*_PLACES.values(), *_TAKEN.values(), *_ADDED.values()])
+WINDOW_FUNCTIONS = ", ".join([*_PLACES.values(), *_TAKEN.values(), *_ADDED.values()])
 
 
 @dataclass
@@ -145,13 +145,13 @@ class Windows:
         return outer.from_(inner.subquery(exp.to_identifier(_SEEN, quoted=True), copy=False), copy=False)
 
 
-def partitioned_by_unit(window: exp.Expr, bound: From) -> bool:
+def is_partitioned_by_unit(window: exp.Expr, bound: From) -> bool:
     """Whether all rows of a partition belong to one unit, by what the policy declares."""
     found = [bound.names.known(node) for node in window.args.get("partition_by") or []]
     return bound.unit is not None and any(f is not None and (f.is_unit or f.anchors) for f in found)
 
 
-def first_of_each_unit(qualify: exp.Expr, bound: From) -> bool:
+def keeps_first_of_each_unit(qualify: exp.Expr, bound: From) -> bool:
     """``row_number() OVER (PARTITION BY unit ...) = 1``: one row of each unit."""
     if not isinstance(qualify, exp.EQ) or not isinstance(qualify.this, exp.Window):
         return False
@@ -162,7 +162,7 @@ def first_of_each_unit(qualify: exp.Expr, bound: From) -> bool:
     return bool(found) and all(f is not None and f.is_unit and not f.optional for f in found)
 
 
-def unit_column(bound: From) -> str | None:
+def find_unit_column(bound: From) -> str | None:
     """The unit's column as the analyst may write it."""
     known = sorted(
         (f for _, f in bound.names.fields() if f.is_unit or f.anchors), key=lambda f: not f.is_unit
@@ -171,12 +171,12 @@ def unit_column(bound: From) -> str | None:
 
 
 def _own(binder: Binder, window: exp.Window, bound: From, env: Env) -> Typed:
-    if not partitioned_by_unit(window, bound):
-        unit = unit_column(bound) if bound.unit is not None else None
-        raise PrivacyError(
+    if not is_partitioned_by_unit(window, bound):
+        unit = find_unit_column(bound) if bound.unit is not None else None
+        raise privacy_error(
+            window,
             "a window function below the aggregation mixes the rows of several units.",
-            span=span_of(window),
-            hint=f"write OVER (PARTITION BY {unit} ...), or aggregate first; windows may follow."
+            f"write OVER (PARTITION BY {unit} ...), or aggregate first; windows may follow."
             if unit is not None
             else "aggregate first; windows may follow.",
         )
@@ -186,15 +186,13 @@ def _own(binder: Binder, window: exp.Window, bound: From, env: Env) -> Typed:
     name = {**_PLACES, **_TAKEN, **_ADDED}.get(type(function))
     if name is None or (where is not None and type(function) not in _ADDED):
         what = function.sql_name().lower() if isinstance(function, exp.Func) else "this window function"
-        raise PrivacyError(
-            f"{what} is not known over private rows.",
-            span=span_of(window),
-            hint=f"those of one unit take {KNOWN}.",
+        raise privacy_error(
+            window, f"{what} is not known over private rows.", f"those of one unit take {WINDOW_FUNCTIONS}."
         )
     text, typed = _call(binder, function, name, bound, env)
     if where is not None:
         condition = binder.expression(where, bound.names, env)[0]
-        need(condition, where, ("BOOLEAN",), "a condition is needed")
+        require_kind(condition, where, ("BOOLEAN",), "a condition is needed")
         text += f" FILTER (WHERE {to_sql(condition.node)})"
     text += f" OVER ({_over(binder, window, function, bound, env)})"
     return replace(typed, node=expression_of(f"CAST({text} AS DOUBLE)" if name == "sum" else text))
@@ -205,22 +203,22 @@ def _call(binder: Binder, function: exp.Expr, name: str, bound: From, env: Env) 
     most = None if bound.max_rows is None else Fraction(bound.max_rows)
     stand_in = exp.Null()
     if type(function) in _PLACES:
-        return f"{name}()", Typed(stand_in, BIGINT, Interval(Fraction(1), most), nullable=False)
-    counted = Typed(stand_in, BIGINT, Interval(Fraction(0), most), nullable=False)
+        return f"{name}()", Typed(stand_in, BIGINT, Bounds(Fraction(1), most), nullable=False)
+    counted = Typed(stand_in, BIGINT, Bounds(Fraction(0), most), nullable=False)
     argument = function.this
     if name == "count" and (argument is None or argument.is_star):
         return "count(*)", counted
     if not isinstance(argument, exp.Expr) or isinstance(argument, exp.Distinct) or function.expressions:
-        raise PrivacyError(f"{name} takes one value here.", span=span_of(function))
+        raise privacy_error(function, f"{name} takes one value here.")
     inner = binder.expression(argument, bound.names, env)[0]
     own = to_sql(inner.node)
     if name == "count":
         return f"count({own})", counted
-    need(inner, argument, ORDERED, f"{name} takes a value with an order")
+    require_kind(inner, argument, ORDERED_KINDS, f"{name} takes a value with an order")
     if type(function) in _TAKEN:
         return _neighbour(function, name, own, inner)
     if name in ("min", "max"):
-        own = least_face(inner, argument)
+        own = write_canonical(inner, argument)
         return f"{name}({own})", Typed(stand_in, inner.type, inner.bounds, nullable=True)
     return _total(function, name, own, inner, most)
 
@@ -228,15 +226,13 @@ def _call(binder: Binder, function: exp.Expr, name: str, bound: From, env: Env) 
 def _neighbour(function: exp.Expr, name: str, own: str, inner: Typed) -> tuple[str, Typed]:
     offset, default = function.args.get("offset"), function.args.get("default")
     if default is not None:
-        raise BindError(
-            f"{name} takes no default here.",
-            span=span_of(default),
-            hint=f"write COALESCE({name}(...) OVER (...), ...).",
+        raise bind_error(
+            default, f"{name} takes no default here.", f"write COALESCE({name}(...) OVER (...), ...)."
         )
     place = ""
     if offset is not None:
         if not isinstance(offset, exp.Literal) or not offset.name.isdigit() or int(offset.name) > 1_000_000:
-            raise BindError("the distance must be a literal whole number.", span=span_of(offset))
+            raise bind_error(offset, "the distance must be a literal whole number.")
         place = f", {int(offset.name)}"
     return f"{name}({own}{place})", Typed(exp.Null(), inner.type, inner.bounds, nullable=True)
 
@@ -246,15 +242,15 @@ def _total(function: exp.Expr, name: str, own: str, inner: Typed, most: Fraction
     small = inner.type.kind == "INTEGER" and inner.type.sql not in ("HUGEINT", "UHUGEINT", "UBIGINT")
     decimal = inner.type.kind == "DECIMAL" and sum(inner.type.digits) <= 18
     if not (small or decimal):
-        raise PrivacyError(
+        raise privacy_error(
+            function,
             f"{name} over a window takes whole numbers or DECIMAL(18,...) here: sums of floats depend on their order.",
-            span=span_of(function),
-            hint="cast the value, as in x::DECIMAL(18,4), or use GROUP BY.",
+            "cast the value, as in x::DECIMAL(18,4), or use GROUP BY.",
         )
     bounds = inner.bounds
     if name == "sum":
         known = bounds is not None and bounds.bounded and most is not None
-        bounds = bounds * Interval(Fraction(0), most) if known and bounds is not None else None
+        bounds = bounds * Bounds(Fraction(0), most) if known and bounds is not None else None
     return f"{name}({own})", Typed(exp.Null(), DOUBLE, bounds, nullable=True)
 
 
@@ -268,7 +264,7 @@ def _over(binder: Binder, window: exp.Window, function: exp.Expr, bound: From, e
     order = []
     for item in window.args["order"].expressions if window.args.get("order") is not None else ():
         typed = binder.expression(item.this, bound.names, env)[0]
-        need(typed, item.this, ORDERED, "rows are ordered by values with an order")
+        require_kind(typed, item.this, ORDERED_KINDS, "rows are ordered by values with an order")
         nulls = "FIRST" if item.args.get("nulls_first") else "LAST"
         order.append(f"{to_sql(typed.node)} {'DESC' if item.args.get('desc') else 'ASC'} NULLS {nulls}")
     frame = _frame(window)
@@ -296,10 +292,10 @@ def _frame(window: exp.Window) -> str:
         or spec.args.get("exclude")
         or ends[0] is None
     ):
-        raise PrivacyError(
+        raise privacy_error(
+            window,
             "such a frame is not known over private rows.",
-            span=span_of(window),
-            hint="write ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW, or whole numbers of rows.",
+            "write ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW, or whole numbers of rows.",
         )
     return f" ROWS BETWEEN {ends[0]} AND {ends[1] or 'CURRENT ROW'}"
 

@@ -14,27 +14,25 @@ from dpsql.mechanisms.fast.candidate_scores import MOVES, ORD, Sweep
 from dpsql.mechanisms.selection.above_threshold import AboveThreshold, Noise, split
 from dpsql.mechanisms.selection.exponential import ExponentialChoice, Method
 from dpsql.sql.dp.build_operator import deal
-from dpsql.sql.exact.exact_query import bounded_rows
+from dpsql.sql.exact.exact_query import write_bounded_rows
 from dpsql.sql.expressions import total_expressions
-from dpsql.sql.normalize import fresh_names, spelled
+from dpsql.sql.normalize import make_unique, spell
 from dpsql.sql.parse.dialect import span_of, to_sql
 from dpsql.sql.parse.options import (
     Call,
     Options,
     Readers,
     call_of,
-    epsilon_value,
-    one_of,
+    read_epsilon,
+    read_one_of,
+    read_truth,
+    read_whole,
     refuse_equals,
-    truth,
-    whole,
 )
-from dpsql.sql.relations.intervals import interval_of
-from dpsql.sql.relations.joins import From
-from dpsql.sql.relations.kept_results import cte_of
+from dpsql.sql.relations.intervals import interval_of, kept_cte_name
 from dpsql.sql.relations.limits import refuse_fan_out
-from dpsql.sql.relations.privacy_unit import protected, same_unit
-from dpsql.sql.relations.relation import Field, Relation, column, fold
+from dpsql.sql.relations.privacy_unit import check_unit, describe_protection
+from dpsql.sql.relations.relation import Field, From, Relation, column, fold
 from dpsql.sql.selection.candidate_factors import bounded, level_of
 from dpsql.sql.selection.candidate_scores_sql import sweep_of
 from dpsql.sql.selection.candidates import BATCH, nested_sql, statistic_sql
@@ -47,11 +45,11 @@ if TYPE_CHECKING:
 MECHANISMS = ("ABOVE_THRESHOLD", "EXPMECH")
 ARGUMENTS: dict[str, Readers] = {
     "ABOVE_THRESHOLD": {
-        "epsilon": epsilon_value, "max_hits": whole, "answer": truth, "gap": truth, "refresh": truth,
+        "epsilon": read_epsilon, "max_hits": read_whole, "answer": read_truth, "gap": read_truth, "refresh": read_truth,
     },
     "EXPMECH": {
-        "epsilon": epsilon_value, "method": one_of("exponential", "permute_and_flip", "noisy_max", upper=False),
-        "top": whole, "answer": truth,
+        "epsilon": read_epsilon, "method": read_one_of("exponential", "permute_and_flip", "noisy_max", upper=False),
+        "top": read_whole, "answer": read_truth,
     },
 }  # fmt: skip
 _ONE = "dpsql_one"
@@ -119,7 +117,7 @@ class Selection:
                     span=span_of(self.select.args[key]),
                     hint="the candidates are the groups; filter the answer in a query above.",
                 )
-        same_unit(self.options, self.bound.names, self.bound.subject)
+        check_unit(self.options, self.bound.names, self.bound.subject)
         if self.options.get("noise") == "GAUSSIAN":
             raise self.options.refuse(
                 "noise",
@@ -152,7 +150,7 @@ class Selection:
         else:
             table = exp.Table(this=exp.to_identifier(name, quoted=True))
             span = span_of(self.call.node)
-            cte = self.env.get(fold(name)) or self.env.get(cte_of(name))
+            cte = self.env.get(fold(name)) or self.env.get(kept_cte_name(name))
             steady = cte is None
             if cte is not None:
                 table = exp.Table(this=exp.to_identifier(cte.name, quoted=True))
@@ -189,7 +187,7 @@ class Selection:
         if where is not None:
             condition = to_sql(self.binder.expression(where.this, self.bound.names, self.env)[0].node)
         values = dict(names.values) or {"one": "1"}
-        return bounded_rows(self.bound, condition, (), values, self._per_unit(), None)
+        return write_bounded_rows(self.bound, condition, (), values, self._per_unit(), None)
 
     def _per_unit(self) -> int:
         if self.bound.row_level:
@@ -242,7 +240,7 @@ class Selection:
         self, given: dict[str, Any], names: RowNames, statistic: Statistic, rows: str, found: plan.Input,
         count: int | None, epsilon: Fraction,
     ) -> tuple[Any, list[tuple[str, str]], tuple[str, ...], str]:  # fmt: skip
-        threshold = total_expressions.total(self.call.args[1], names)
+        threshold = total_expressions.make_total(self.call.args[1], names)
         if not threshold.type.numeric or any(
             c.table != CANDIDATE for c in threshold.node.find_all(exp.Column)
         ):
@@ -268,8 +266,8 @@ class Selection:
                 span=span_of(self.call.node),
                 hint="write ... OVER candidates.",
             )
-        answer = (fresh_names([*columns, "answer"])[-1], epsilon - own) if answers else None
-        gap = fresh_names([*columns, "gap"])[-1] if given.get("gap") else None
+        answer = (make_unique([*columns, "answer"])[-1], epsilon - own) if answers else None
+        gap = make_unique([*columns, "gap"])[-1] if given.get("gap") else None
         batches = self._batches(statistic, rows, found, columns, extra, count)
         operator = AboveThreshold(
             batches, columns, level, noise, statistic.steps, answer, gap, flag, self.options.confidence, count,
@@ -293,7 +291,7 @@ class Selection:
             raise BindError(f"there are only {count} candidates.", span=span_of(self.call.named["top"][1]))
         own = epsilon / 2 if given.get("answer") else epsilon
         columns = tuple(_exact(f) for f in self._wanted(names.candidate))
-        answer = (fresh_names([*columns, "answer"])[-1], epsilon - own) if given.get("answer") else None
+        answer = (make_unique([*columns, "answer"])[-1], epsilon - own) if given.get("answer") else None
         rows_per = self._per_unit()
         varying = statistic.varying
         extra = {MOVES: f"CAST({varying} * {rows_per} AS HUGEINT)"} if varying else {}
@@ -352,7 +350,7 @@ class Selection:
         types = {name: "INTEGER" if kind.kind == "NULL" else kind.sql for name, kind in kinds.items()}
         schema = [(c, types[c]) for c in columns] + made
         inputs = tuple(dict.fromkeys((*self.bound.inputs, *self.binder.lent_inputs, found)))
-        sentences = (*protected(self.bound, self._per_unit()), said)
+        sentences = (*describe_protection(self.bound, self._per_unit()), said)
         self.binder.blocks.append(
             plan.Block(name, operator, tuple(schema), inputs, sentences, self.options.confidence)
         )
@@ -370,10 +368,10 @@ class Selection:
                     first = None
                 continue
             above = self._above_block(item.unalias().copy(), wanted, visible)
-            bare = item.name if isinstance(item, exp.Column) else spelled(item)
+            bare = item.name if isinstance(item, exp.Column) else spell(item)
             shown.append((above, alias or (self.call.name.lower() if _holds_mechanism(item) else bare)))
         order = self.select.args.get("order")
-        labels = fresh_names(label for _, label in shown)
+        labels = make_unique(label for _, label in shown)
         for node in order.expressions if order is not None else ():
             if not _one_of(node.this, labels):  # what the SELECT calls so comes first, as in SQL
                 node.set("this", self._above_block(node.this, wanted, visible))

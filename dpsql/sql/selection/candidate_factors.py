@@ -19,7 +19,7 @@ from sqlglot import exp
 
 from dpsql.errors import PrivacyError, Span
 from dpsql.mechanisms.fast.candidate_scores import LEVEL
-from dpsql.sql.expressions.bounds import Interval
+from dpsql.sql.expressions.bounds import Bounds
 from dpsql.sql.expressions.types import Typed
 from dpsql.sql.parse.dialect import to_sql
 from dpsql.sql.relations.relation import Field
@@ -94,7 +94,7 @@ def factor_of(typed: Typed, span: Span | None) -> Factor:
     Raises:
         PrivacyError: it has no range, or one too wide for exact integers.
     """
-    bounds = typed.bounds or Interval()
+    bounds = typed.bounds or Bounds()
     if bounds.low is None or bounds.high is None:
         raise PrivacyError(
             "a factor of this statistic has no bound that could be read from the candidates.",
@@ -144,9 +144,7 @@ def bounded(f: Field, values: Any) -> Field:
     if pa.types.is_floating(column.type):
         column = column.filter(pc.is_finite(column))
     ends = pc.min_max(column).as_py()
-    bounds = (
-        Interval.point(0) if ends["min"] is None else Interval(Fraction(ends["min"]), Fraction(ends["max"]))
-    )
+    bounds = Bounds.point(0) if ends["min"] is None else Bounds(Fraction(ends["min"]), Fraction(ends["max"]))
     return replace(f, typed=replace(f.typed, bounds=bounds))
 
 

@@ -20,7 +20,7 @@ from sqlglot import exp
 
 from dpsql.mechanisms.fast.candidate_scores import ORD, SCORE
 from dpsql.sql.parse.dialect import to_sql
-from dpsql.sql.relations.limits import conjuncts
+from dpsql.sql.relations.limits import split_conjuncts
 
 Shape = Literal["constant", "equality", "one-sided", "two-sided", "clipped sum", "nested loop"]
 BATCH = 64
@@ -68,7 +68,7 @@ def classify(condition: exp.Expr | None, candidate: str) -> tuple[list[exp.Expr]
     """The conjuncts of a condition without the candidate's columns, and those with."""
     free: list[exp.Expr] = []
     bound: list[exp.Expr] = []
-    for part in conjuncts(condition):
+    for part in split_conjuncts(condition):
         (bound if names_candidate(part, candidate) else free).append(part)
     return free, bound
 

@@ -17,10 +17,10 @@ from sqlglot import exp
 from dpsql.errors import BindError, PrivacyError
 from dpsql.sql.expressions import fixed_point as grids
 from dpsql.sql.expressions import total_expressions
-from dpsql.sql.expressions.bounds import Interval
-from dpsql.sql.expressions.types import Type, Typed
+from dpsql.sql.expressions.bounds import Bounds
+from dpsql.sql.expressions.types import BIGINT, Type, Typed
 from dpsql.sql.parse.dialect import expression_of, span_of, to_sql
-from dpsql.sql.parse.options import Call, call_of, pair
+from dpsql.sql.parse.options import Call, call_of, read_pair
 from dpsql.sql.relations.relation import Names, Relation, column
 from dpsql.sql.selection.candidate_factors import Factor, Weight, constant_of, factor_of
 from dpsql.sql.selection.candidates import Term, names_candidate, only_candidate, shape_of
@@ -239,7 +239,7 @@ def _collect(
         return _collect(node.this, names, -sign, factor, parts, constants)
     call = call_of(node)
     if call is not None and call.name in _AGGREGATES:
-        one = Typed(exp.Literal.number(1), grids_integer, Interval.point(1), True, None, Interval.point(1))
+        one = Typed(exp.Literal.number(1), BIGINT, Bounds.point(1), True, None, Bounds.point(1))
         parts.append(
             _AGGREGATES[call.name](call, names, sign, one if factor is None else _public(factor, names))
         )
@@ -283,7 +283,7 @@ def _public(node: exp.Expr, names: RowNames) -> Typed:
     Raises:
         PrivacyError: a column of the private rows stands outside of an aggregate.
     """
-    typed = total_expressions.total(node, names)
+    typed = total_expressions.make_total(node, names)
     if any(found.table == ROWS for found in typed.node.find_all(exp.Column)):
         raise PrivacyError(
             "a column of the private rows can't stand outside of an aggregate.",
@@ -293,11 +293,8 @@ def _public(node: exp.Expr, names: RowNames) -> Typed:
     return typed
 
 
-grids_integer = total_expressions.BIGINT
-
-
 def _filtered(call: Call, names: RowNames, extra: exp.Expr | None = None) -> exp.Expr | None:
-    made = [] if call.where is None else [total_expressions.condition(call.where, names).node]
+    made = [] if call.where is None else [total_expressions.make_condition(call.where, names).node]
     made += [extra] if extra is not None else []
     return None if not made else exp.and_(*made, copy=False)
 
@@ -314,7 +311,7 @@ def _count(call: Call, names: RowNames, sign: int, factor: Typed) -> Part:
         )
     extra = None
     if call.args and not call.args[0].is_star and not isinstance(call.args[0], exp.Literal):
-        typed = total_expressions.total(call.args[0], names)
+        typed = total_expressions.make_total(call.args[0], names)
         extra = exp.Not(this=exp.paren(exp.Is(this=typed.node, expression=exp.Null())))
     return Part(factor, sign, None, None, _filtered(call, names, extra), Fraction(1), 0, 1)
 
@@ -323,24 +320,24 @@ def _count_if(call: Call, names: RowNames, sign: int, factor: Typed) -> Part:
     call.read({})
     if len(call.args) != 1:
         raise BindError("COUNT_IF takes one condition.", span=span_of(call.node))
-    extra = total_expressions.condition(call.args[0], names).node
+    extra = total_expressions.make_condition(call.args[0], names).node
     return Part(factor, sign, None, None, _filtered(call, names, extra), Fraction(1), 0, 1)
 
 
 def _sum(call: Call, names: RowNames, sign: int, factor: Typed) -> Part:
     if len(call.args) != 1 or call.distinct:
         raise BindError("SUM takes one argument.", span=span_of(call.node))
-    given = call.read({"contribution_bounds_per_row": pair}).get("contribution_bounds_per_row")
+    given = call.read({"contribution_bounds_per_row": read_pair}).get("contribution_bounds_per_row")
     inner, clip = _unclipped(call.args[0], names)
-    typed = total_expressions.total(inner, names)
-    bounds = (typed.bounds or Interval()) if given is None else Interval(*given)
+    typed = total_expressions.make_total(inner, names)
+    bounds = (typed.bounds or Bounds()) if given is None else Bounds(*given)
     low, high = bounds.low, bounds.high
     limit: Typed | None = None
     if clip is not None:
-        limit = total_expressions.total(clip, names)
+        limit = total_expressions.make_total(clip, names)
         if not limit.type.numeric:
             raise BindError(f"LEAST meets {typed.type.sql} with {limit.type.sql}.", span=span_of(clip))
-        ends = limit.bounds or Interval()
+        ends = limit.bounds or Bounds()
         low = low if low is None or ends.low is None else min(low, ends.low)
         high = ends.high if high is None else high if ends.high is None else min(high, ends.high)
     if not typed.type.numeric or bounds.low is None or low is None or high is None:
@@ -349,8 +346,8 @@ def _sum(call: Call, names: RowNames, sign: int, factor: Typed) -> Part:
             span=span_of(call.node),
             hint="clip it with LEAST(GREATEST(x, 0), c.b), or ask the data owner for bounds.",
         )
-    grid = grids.choose(typed.type, low, max(high, low))
-    y, least = to_sql(grids.value(typed, grid)), math.floor(bounds.low * grid.steps)
+    grid = grids.choose_grid(typed.type, low, max(high, low))
+    y, least = to_sql(grids.write_steps(typed, grid)), math.floor(bounds.low * grid.steps)
     # What is clipped anyway needs no bound above: the clip is held to the bounds itself.
     clamped = f"GREATEST({y}, {least})"
     amount = expression_of(clamped if limit is not None else f"LEAST({clamped}, {grid.high})")

@@ -15,14 +15,21 @@ from dpsql.errors import BindError, BudgetExceeded, Error, PrivacyError
 from dpsql.mechanisms.fast.candidate_scores import ORD
 from dpsql.mechanisms.selection.above_threshold import Noise, Probe, split
 from dpsql.privacy.events import SparseVector
-from dpsql.sql.exact.exact_query import bounded_rows
+from dpsql.sql.exact.exact_query import write_bounded_rows
 from dpsql.sql.parse.dialect import span_of, to_sql
-from dpsql.sql.parse.options import Options, Readers, epsilon_value, number, take_mode, truth, whole
+from dpsql.sql.parse.options import (
+    Options,
+    Readers,
+    read_epsilon,
+    read_number,
+    read_truth,
+    read_whole,
+    take_mode,
+)
 from dpsql.sql.parse.statements import Statement
 from dpsql.sql.relations.catalog import Catalog
-from dpsql.sql.relations.joins import From
-from dpsql.sql.relations.privacy_unit import protected
-from dpsql.sql.relations.relation import column
+from dpsql.sql.relations.privacy_unit import describe_protection
+from dpsql.sql.relations.relation import From, column
 from dpsql.sql.selection.candidates import statistic_sql
 from dpsql.sql.selection.score import CANDIDATE, RowNames, bind_statistic
 
@@ -30,8 +37,8 @@ if TYPE_CHECKING:
     from dpsql.sql.normalize import Env
     from dpsql.sql.relations.context import Binder
 
-OPTIONS: Readers = {"epsilon": epsilon_value, "max_hits": whole, "refresh": truth}
-PROBE_OPTIONS: Readers = {"max_rows_contributed": whole}
+OPTIONS: Readers = {"epsilon": read_epsilon, "max_hits": read_whole, "refresh": read_truth}
+PROBE_OPTIONS: Readers = {"max_rows_contributed": read_whole}
 
 
 @dataclass
@@ -92,7 +99,7 @@ def _declaration(statement: Statement, select: exp.Select, catalog: Catalog) -> 
             span=statement.span,
             hint="write DECLARE alarm ABOVE_THRESHOLD 100.",
         )
-    threshold = number(select.expressions[0], "the threshold")
+    threshold = read_number(select.expressions[0], "the threshold")
     budget = catalog.policy.budget
     epsilon = options.get("epsilon", catalog.default_epsilon)
     if epsilon is None:
@@ -142,7 +149,7 @@ def probe_block(binder: Binder, select: exp.Select, bound: From, options: Option
             span=span_of(item),
             hint=f"write SELECT WITH {declared.name} OPTIONS (max_rows_contributed = 10) ...",
         )
-    text = bounded_rows(bound, condition, (), dict(names.values) or {"one": "1"}, rows, None)
+    text = write_bounded_rows(bound, condition, (), dict(names.values) or {"one": "1"}, rows, None)
     query = statistic_sql(
         text, f"(SELECT 0 AS {ORD}) AS one", (), CANDIDATE, list(statistic.terms), statistic.constant
     )
@@ -152,7 +159,9 @@ def probe_block(binder: Binder, select: exp.Select, bound: From, options: Option
         query, threshold, statistic.sensitivity * rows, declared.name, declared.event, declared.put
     )
     inputs = tuple(dict.fromkeys((*bound.inputs, *binder.lent_inputs)))
-    binder.blocks.append(plan.Block(name, operator, (("above", "BOOLEAN"),), inputs, protected(bound, rows)))
+    binder.blocks.append(
+        plan.Block(name, operator, (("above", "BOOLEAN"),), inputs, describe_protection(bound, rows))
+    )
     for key in ("joins", "where", "order", "limit"):
         select.set(key, None)
     select.set("from_", exp.From(this=exp.to_table(name)))

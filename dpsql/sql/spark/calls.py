@@ -33,29 +33,39 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 
 from sqlglot import exp
 
 from dpsql.sql.expressions.functions import ALIASES, SHAPES
 from dpsql.sql.expressions.types import BOOLEAN, DATE, DOUBLE, FLOAT, HUGEINT, TEXT, TINYINT, Type, decimal
-from dpsql.sql.spark.aggregates import PARTS, between, epoch, interval, moment, part, shown, truncated
+from dpsql.sql.spark.aggregates import (
+    SPARK_DATE_PARTS,
+    translate_date_diff,
+    translate_date_part,
+    translate_epoch,
+    translate_interval,
+    translate_strftime,
+    translate_truncation,
+    write_timestamp,
+)
 from dpsql.sql.spark.values import (
     HASH,
     LONG,
-    Value,
+    SparkValue,
     Walk,
-    bits,
-    cast_to,
-    convert,
     is_long,
-    number,
-    quotient,
-    refused,
-    string,
+    quote_text,
+    refusal,
+    translate_cast,
+    widen_number,
+    write_bits,
+    write_cast,
+    write_quotient,
 )
 
 
-def call(values: Walk, node: exp.Expr) -> Value:
+def translate_call(values: Walk, node: exp.Expr) -> SparkValue:
     """A function, an aggregate or a window.
 
     Raises:
@@ -70,32 +80,32 @@ def call(values: Walk, node: exp.Expr) -> Value:
         name, keys = SHAPES[type(node)]
         places = [node.args[key] for key in keys if node.args.get(key) is not None]
     else:
-        raise refused(node.sql_name() if isinstance(node, exp.Func) else node.key.upper())
-    return named(ALIASES.get(name, name), [values.of(place) for place in places])
+        raise refusal(node.sql_name() if isinstance(node, exp.Func) else node.key.upper())
+    return translate_named(ALIASES.get(name, name), [values.of(place) for place in places])
 
 
-def named(name: str, given: list[Value]) -> Value:
+def translate_named(name: str, given: list[SparkValue]) -> SparkValue:
     function = _FUNCTIONS.get(name)
     if function is None:
-        raise refused(f"the function {name}")
+        raise refusal(f"the function {name}")
     return function(given)
 
 
 # -- hashes -----------------------------------------------------------------------------------------------------
 
 
-def _hash(given: list[Value]) -> Value:
+def _hash(given: list[SparkValue]) -> SparkValue:
     """Of one hash, mixed again; of values, mixed one after another.
 
     Spark passes over what is missing and over the ends of lists, so where there are several values, which of them are
     missing is mixed in too. Else (NULL, 1) and (1, NULL) had one hash, and the order in which rows arrive, which other
     units' rows can change, would choose between them.
     """
-    parts = [bits(v) if v.type == HASH else v.sql for v in given]
+    parts = [write_bits(v) if v.type == HASH else v.sql for v in given]
     shapes = [shape for v in given for shape in _shape(v.sql, v.type)]
     if len(given) > 1 or shapes:
         parts += [f"({v.sql} IS NULL)" for v in given if v.type != HASH]
-    return Value(f"xxhash64({', '.join([*parts, *shapes])})", HASH)
+    return SparkValue(f"xxhash64({', '.join([*parts, *shapes])})", HASH)
 
 
 def _shape(text: str, kind: Type) -> list[str]:
@@ -109,9 +119,9 @@ def _shape(text: str, kind: Type) -> list[str]:
 # -- numbers ----------------------------------------------------------------------------------------------------
 
 
-def _real(template: str) -> Callable[[list[Value]], Value]:
-    def made(given: list[Value]) -> Value:
-        return Value(template.format(*(cast_to(v, DOUBLE) for v in given)), DOUBLE)
+def _real(template: str) -> Callable[[list[SparkValue]], SparkValue]:
+    def made(given: list[SparkValue]) -> SparkValue:
+        return SparkValue(template.format(*(write_cast(v, DOUBLE) for v in given)), DOUBLE)
 
     return made
 
@@ -124,42 +134,42 @@ def _logarithm(name: str) -> str:
     )
 
 
-def _log(given: list[Value]) -> Value:
+def _log(given: list[SparkValue]) -> SparkValue:
     base, x = (_real(_logarithm("ln"))([v]).sql for v in given)
-    return Value(quotient(x, base), DOUBLE)
+    return SparkValue(write_quotient(x, base), DOUBLE)
 
 
 _WHOLE = "4503599627370496D"
 """From 2^52 on, every double is a whole number."""
 
 
-def _rounding(name: str) -> Callable[[list[Value]], Value]:
-    def made(given: list[Value]) -> Value:
+def _rounding(name: str) -> Callable[[list[SparkValue]], SparkValue]:
+    def made(given: list[SparkValue]) -> SparkValue:
         x, kind = given[0], given[0].type
         places = given[1].low if len(given) > 1 else None
         if kind.kind == "DOUBLE":
-            d = cast_to(x, DOUBLE)
+            d = write_cast(x, DOUBLE)
             if name == "round":
                 sql = _rounded(d, places or 0)
             elif places is not None:
-                raise refused(f"{name} with digits")
+                raise refusal(f"{name} with digits")
             else:
                 inside = f"CAST({d} AS BIGINT)" if name == "trunc" else f"{name}({d})"
                 sql = f"(CASE WHEN abs({d}) < {_WHOLE} THEN CAST({inside} AS DOUBLE) ELSE {d} END)"
-            return convert(Value(sql, DOUBLE), kind) if kind == FLOAT else Value(sql, DOUBLE)
+            return translate_cast(SparkValue(sql, DOUBLE), kind) if kind == FLOAT else SparkValue(sql, DOUBLE)
         if kind.kind == "DECIMAL":
             before, after = kind.digits
             kept = max(0, min(after, places or 0))
             wanted = decimal(before + after, kept)
             if name == "trunc" or (places is not None and name != "round"):
-                raise refused(f"{name} of {kind.sql}")
+                raise refusal(f"{name} of {kind.sql}")
             inside = f"round({x.sql}, {places or 0})" if name == "round" else f"{name}({x.sql})"
-            return Value(f"try_cast({inside} AS {wanted.sql})", wanted)
+            return SparkValue(f"try_cast({inside} AS {wanted.sql})", wanted)
         if kind.kind == "INTEGER" and (places is None or places >= 0):
-            return number(x)
+            return widen_number(x)
         if kind.kind == "INTEGER" and name == "round" and is_long(kind):
-            return Value(f"try_cast(round({cast_to(x, HUGEINT)}, {places}) AS BIGINT)", LONG)
-        raise refused(f"{name} of {kind.sql}")
+            return SparkValue(f"try_cast(round({write_cast(x, HUGEINT)}, {places}) AS BIGINT)", LONG)
+        raise refusal(f"{name} of {kind.sql}")
 
     return made
 
@@ -169,29 +179,29 @@ def _rounded(d: str, places: int) -> str:
     if places == 0:
         return f"round({d})"
     if not -22 <= places <= 22:
-        raise refused("ROUND to so many digits")
+        raise refusal("ROUND to so many digits")
     scaled = f"{d} {'*' if places > 0 else '/'} 1.0E{abs(places)}D"
     back = "/" if places > 0 else "*"
     return f"(CASE WHEN abs({scaled}) < {_WHOLE} THEN round({scaled}) {back} 1.0E{abs(places)}D ELSE {d} END)"
 
 
-def _sign(given: list[Value]) -> Value:
+def _sign(given: list[SparkValue]) -> SparkValue:
     x = given[0]
     if x.type.kind == "DOUBLE":
-        d = cast_to(x, DOUBLE)
+        d = write_cast(x, DOUBLE)
         tests = (
             f"WHEN {d} = double('NaN') THEN 0 WHEN {d} > 0D THEN 1 WHEN {d} < 0D THEN -1 WHEN {d} = 0D THEN 0"
         )
-        return Value(f"CAST(CASE {tests} END AS TINYINT)", TINYINT)
-    return Value(f"CAST(signum({x.sql}) AS TINYINT)", TINYINT)
+        return SparkValue(f"CAST(CASE {tests} END AS TINYINT)", TINYINT)
+    return SparkValue(f"CAST(signum({x.sql}) AS TINYINT)", TINYINT)
 
 
-def _bit_count(given: list[Value]) -> Value:
-    return Value(f"CAST(bit_count({bits(number(given[0]))}) AS TINYINT)", TINYINT)
+def _bit_count(given: list[SparkValue]) -> SparkValue:
+    return SparkValue(f"CAST(bit_count({write_bits(widen_number(given[0]))}) AS TINYINT)", TINYINT)
 
 
-def _asked(template: str) -> Callable[[list[Value]], Value]:
-    return lambda given: Value(template.format(*(cast_to(v, DOUBLE) for v in given)), BOOLEAN)
+def _asked(template: str) -> Callable[[list[SparkValue]], SparkValue]:
+    return lambda given: SparkValue(template.format(*(write_cast(v, DOUBLE) for v in given)), BOOLEAN)
 
 
 # -- text -------------------------------------------------------------------------------------------------------
@@ -199,75 +209,75 @@ def _asked(template: str) -> Callable[[list[Value]], Value]:
 _SPACES = " \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 
 
-def _texts(template: str, kind: Type = TEXT) -> Callable[[list[Value]], Value]:
-    def made(given: list[Value]) -> Value:
+def _texts(template: str, kind: Type = TEXT) -> Callable[[list[SparkValue]], SparkValue]:
+    def made(given: list[SparkValue]) -> SparkValue:
         if any(v.type != TEXT for v in given):
-            raise refused(f"a text function of {given[0].type.sql}")
-        return Value(template.format(*(v.sql for v in given)), kind)
+            raise refusal(f"a text function of {given[0].type.sql}")
+        return SparkValue(template.format(*(v.sql for v in given)), kind)
 
     return made
 
 
-def _stripped(side: str) -> Callable[[list[Value]], Value]:
-    def made(given: list[Value]) -> Value:
-        characters = given[1].sql if len(given) > 1 else string(_SPACES)
-        return Value(f"trim({side} {characters} FROM {given[0].sql})", TEXT)
+def _stripped(side: str) -> Callable[[list[SparkValue]], SparkValue]:
+    def made(given: list[SparkValue]) -> SparkValue:
+        characters = given[1].sql if len(given) > 1 else quote_text(_SPACES)
+        return SparkValue(f"trim({side} {characters} FROM {given[0].sql})", TEXT)
 
     return made
 
 
-def _substring(given: list[Value]) -> Value:
+def _substring(given: list[SparkValue]) -> SparkValue:
     text, start = given[0].sql, given[1].low
     length = given[2].low if len(given) > 2 else None
     if start is None or start < 0 or (length is not None and length < 0):
-        raise refused("a substring from the end")
+        raise refusal("a substring from the end")
     if start == 0:
         start, length = 1, None if length is None else max(0, length - 1)
-    return Value(f"substring({text}, {start}{'' if length is None else f', {length}'})", TEXT)
+    return SparkValue(f"substring({text}, {start}{'' if length is None else f', {length}'})", TEXT)
 
 
-def _side(name: str) -> Callable[[list[Value]], Value]:
-    def made(given: list[Value]) -> Value:
+def _side(name: str) -> Callable[[list[SparkValue]], SparkValue]:
+    def made(given: list[SparkValue]) -> SparkValue:
         count = given[1].low
         if count is None or count < 0:
-            raise refused(f"{name} without so many characters")
-        return Value(f"{name}({given[0].sql}, {count})", TEXT)
+            raise refusal(f"{name} without so many characters")
+        return SparkValue(f"{name}({given[0].sql}, {count})", TEXT)
 
     return made
 
 
-def _split_part(given: list[Value]) -> Value:
+def _split_part(given: list[SparkValue]) -> SparkValue:
     if given[1].sql == "''" or not given[2].low:
-        raise refused("split_part by nothing")
-    return Value(f"split_part({given[0].sql}, {given[1].sql}, {given[2].low})", TEXT)
+        raise refusal("split_part by nothing")
+    return SparkValue(f"split_part({given[0].sql}, {given[1].sql}, {given[2].low})", TEXT)
 
 
-def _concat(given: list[Value]) -> Value:
+def _concat(given: list[SparkValue]) -> SparkValue:
     parts = [f"coalesce({v.sql}, '')" for v in given]
-    return Value(f"concat({', '.join(parts)})", TEXT)
+    return SparkValue(f"concat({', '.join(parts)})", TEXT)
 
 
-def _joined(values: Walk, node: exp.Expr) -> Value:
+def _joined(values: Walk, node: exp.Expr) -> SparkValue:
     left, right = values.of(node.this), values.of(node.expression)
     return _texts("concat({0}, {1})")([left, right])
 
 
-def _concatenated(name: str) -> Callable[[Walk, exp.Expr], Value]:
-    return lambda values, node: named(name, [values.of(p) for p in node.expressions])
+def _concatenated(name: str) -> Callable[[Walk, exp.Expr], SparkValue]:
+    return lambda values, node: translate_named(name, [values.of(p) for p in node.expressions])
 
 
-def _like(values: Walk, node: exp.Expr) -> Value:
+def _like(values: Walk, node: exp.Expr) -> SparkValue:
     return _matched(values, node, None)
 
 
-def _escaped(values: Walk, node: exp.Expr) -> Value:
+def _escaped(values: Walk, node: exp.Expr) -> SparkValue:
     return _matched(values, node.this, node.expression.name)
 
 
-def _matched(values: Walk, node: exp.Expr, mark: str | None) -> Value:
+def _matched(values: Walk, node: exp.Expr, mark: str | None) -> SparkValue:
     pattern = node.expression
     if not isinstance(node, exp.Like | exp.ILike) or not isinstance(pattern, exp.Literal):
-        raise refused(f"{node.key.upper()} with this pattern")
+        raise refusal(f"{node.key.upper()} with this pattern")
     text = pattern.name.replace("\\", "\\\\") if mark != "\\" else pattern.name
     if mark is not None and mark != "\\":
         text = re.sub(
@@ -275,10 +285,10 @@ def _matched(values: Walk, node: exp.Expr, mark: str | None) -> Value:
         )
     word = "LIKE" if isinstance(node, exp.Like) else "ILIKE"
     negated = "NOT " if node.args.get("negate") else ""
-    return Value(f"({values.of(node.this).sql} {negated}{word} {string(text)})", BOOLEAN)
+    return SparkValue(f"({values.of(node.this).sql} {negated}{word} {quote_text(text)})", BOOLEAN)
 
 
-def _trim(values: Walk, node: exp.Expr) -> Value:
+def _trim(values: Walk, node: exp.Expr) -> SparkValue:
     side = str(node.args.get("position") or "BOTH").upper()
     places = [p for p in (node.this, node.args.get("expression")) if p is not None]
     return _stripped(side)([values.of(p) for p in places])
@@ -287,42 +297,56 @@ def _trim(values: Walk, node: exp.Expr) -> Value:
 # -- lists ------------------------------------------------------------------------------------------------------
 
 
-def _length(given: list[Value]) -> Value:
+def _length(given: list[SparkValue]) -> SparkValue:
     if given[0].type.kind == "LIST":
-        return Value(
+        return SparkValue(
             f"(CASE WHEN {given[0].sql} IS NOT NULL THEN CAST(size({given[0].sql}) AS BIGINT) END)", LONG
         )
     return _texts("CAST(length({0}) AS BIGINT)", LONG)(given)
 
 
-def _contains(given: list[Value]) -> Value:
+def _contains(given: list[SparkValue]) -> SparkValue:
     """Spark's is NULL where the list holds a NULL and not the value."""
     held, sought = given
     if held.type.element is None:
-        raise refused(f"list_contains of {held.type.sql}")
-    item = cast_to(sought, held.type.element)
+        raise refusal(f"list_contains of {held.type.sql}")
+    item = write_cast(sought, held.type.element)
     rest = f"CASE WHEN {held.sql} IS NOT NULL AND {item} IS NOT NULL THEN FALSE END"
-    return Value(f"coalesce(array_contains({held.sql}, {item}), {rest})", BOOLEAN)
+    return SparkValue(f"coalesce(array_contains({held.sql}, {item}), {rest})", BOOLEAN)
 
 
-def _element(given: list[Value]) -> Value:
+def _element(given: list[SparkValue]) -> SparkValue:
     """By its place, a literal; from the end where it is negative. There is none at 0."""
     held, place = given[0], given[1].low
     if held.type.element is None or place is None:
-        raise refused(f"an element of {held.type.sql}")
+        raise refusal(f"an element of {held.type.sql}")
     at = f"{place - 1}" if place > 0 else f"size({held.sql}) - {-place}" if place < 0 else "-1"
-    return Value(f"get({held.sql}, {at})", held.type.element)
+    return SparkValue(f"get({held.sql}, {at})", held.type.element)
 
 
-_FUNCTIONS: dict[str, Callable[[list[Value]], Value]] = {
-    "hash": _hash, "xor": lambda g: Value(f"({bits(g[0])} ^ {bits(g[1])})", HASH if HASH in (g[0].type, g[1].type) else LONG),
+def _date_part(name: str, given: list[SparkValue]) -> SparkValue:
+    return translate_date_part([SparkValue(f"'{name}'", TEXT), *given])
+
+
+def _xor(given: list[SparkValue]) -> SparkValue:
+    kind = HASH if HASH in (given[0].type, given[1].type) else LONG
+    return SparkValue(f"({write_bits(given[0])} ^ {write_bits(given[1])})", kind)
+
+
+def _absolute(given: list[SparkValue]) -> SparkValue:
+    x = given[0]
+    return SparkValue(f"abs({widen_number(x).sql if x.type.kind == 'INTEGER' else x.sql})", x.type)
+
+
+_FUNCTIONS: dict[str, Callable[[list[SparkValue]], SparkValue]] = {
+    "hash": _hash, "xor": _xor,
     **{name: _real(name + "({0})") for name in (
         "sqrt", "cbrt", "exp", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "degrees", "radians",
     )},
     **{name: _real(_logarithm(name)) for name in ("ln", "log2", "log10")},
     "log": _log, "pow": _real("power({0}, {1})"), "atan2": _real("atan2({0}, {1})"), "pi": _real("pi()"),
     **{name: _rounding(name) for name in ("floor", "ceil", "round", "trunc")},
-    "sign": _sign, "abs": lambda g: Value(f"abs({number(g[0]).sql if g[0].type.kind == 'INTEGER' else g[0].sql})", g[0].type),
+    "sign": _sign, "abs": _absolute,
     "isnan": _asked("({0} = double('NaN'))"), "isinf": _asked("(abs({0}) = double('Infinity'))"),
     "isfinite": _asked("(abs({0}) < double('Infinity'))"),
     "lower": _texts("lower({0})"), "upper": _texts("upper({0})"), "length": _length, "len": _length,
@@ -337,52 +361,52 @@ _FUNCTIONS: dict[str, Callable[[list[Value]], Value]] = {
     **dict.fromkeys(("ends_with", "suffix"), _texts("endswith({0}, {1})", BOOLEAN)),
     "contains": _texts("contains({0}, {1})", BOOLEAN),
     "md5": _texts("md5({0})"), "sha1": _texts("sha1({0})"), "sha256": _texts("sha2({0}, 256)"),
-    "concat": _concat, "concat_ws": lambda g: Value(f"concat_ws({', '.join(v.sql for v in g)})", TEXT),
+    "concat": _concat, "concat_ws": lambda g: SparkValue(f"concat_ws({', '.join(v.sql for v in g)})", TEXT),
     "signbit": _asked("coalesce({0} < 0D OR ({0} = 0D AND atan2({0}, -1D) < 0D), CASE WHEN {0} IS NOT NULL THEN FALSE END)"),
-    "list_contains": _contains, "list_extract": _element, "date_part": part, "date_trunc": truncated, "date_diff": between,
-    "epoch": epoch, "last_day": lambda g: Value(f"last_day({moment(g[0])})", DATE),
-    "dayname": lambda g: Value(f"date_format({moment(g[0])}, 'EEEE')", TEXT),
-    "monthname": lambda g: Value(f"date_format({moment(g[0])}, 'MMMM')", TEXT),
+    "list_contains": _contains, "list_extract": _element, "date_part": translate_date_part,
+    "date_trunc": translate_truncation, "date_diff": translate_date_diff, "epoch": translate_epoch,
+    "last_day": lambda g: SparkValue(f"last_day({write_timestamp(g[0])})", DATE),
+    "dayname": lambda g: SparkValue(f"date_format({write_timestamp(g[0])}, 'EEEE')", TEXT),
+    "monthname": lambda g: SparkValue(f"date_format({write_timestamp(g[0])}, 'MMMM')", TEXT),
+    **{name: partial(_date_part, name) for name in SPARK_DATE_PARTS},
 }  # fmt: skip
-for _name in PARTS:
-    _FUNCTIONS.setdefault(_name, lambda g, unit=_name: part([Value(f"'{unit}'", TEXT), *g]))  # type: ignore[misc]
 
 
-def _base(values: Walk, node: exp.Expr) -> Value:
+def _base(values: Walk, node: exp.Expr) -> SparkValue:
     """LOG2(x) and LOG10(x) are read as LOG with a base."""
     base, x = node.this, node.args.get("expression")
     if x is None:
-        return named("log10", [values.of(base)])
+        return translate_named("log10", [values.of(base)])
     if isinstance(base, exp.Literal) and base.name in ("2", "10"):
-        return named(f"log{base.name}", [values.of(x)])
-    return named("log", [values.of(base), values.of(x)])
+        return translate_named(f"log{base.name}", [values.of(x)])
+    return translate_named("log", [values.of(base), values.of(x)])
 
 
-def _one(name: str, *keys: str) -> Callable[[Walk, exp.Expr], Value]:
-    return lambda values, node: named(
+def _one(name: str, *keys: str) -> Callable[[Walk, exp.Expr], SparkValue]:
+    return lambda values, node: translate_named(
         name, [values.of(node.args[k]) for k in keys if node.args.get(k) is not None]
     )
 
 
-def _unit(name: str, *keys: str) -> Callable[[Walk, exp.Expr], Value]:
-    return lambda values, node: named(
-        name, [Value(f"'{node.args['unit'].name}'", TEXT), *(values.of(node.args[k]) for k in keys)]
+def _unit(name: str, *keys: str) -> Callable[[Walk, exp.Expr], SparkValue]:
+    return lambda values, node: translate_named(
+        name, [SparkValue(f"'{node.args['unit'].name}'", TEXT), *(values.of(node.args[k]) for k in keys)]
     )
 
 
-def _extract(values: Walk, node: exp.Expr) -> Value:
-    return part([Value(f"'{node.this.name}'", TEXT), values.of(node.expression)])
+def _extract(values: Walk, node: exp.Expr) -> SparkValue:
+    return translate_date_part([SparkValue(f"'{node.this.name}'", TEXT), values.of(node.expression)])
 
 
-_HANDLERS: dict[type[exp.Expr], Callable[[Walk, exp.Expr], Value]] = {
-    exp.Interval: interval,
+_HANDLERS: dict[type[exp.Expr], Callable[[Walk, exp.Expr], SparkValue]] = {
+    exp.Interval: translate_interval,
     exp.Log: _base, exp.Floor: _one("floor", "this"), exp.Ceil: _one("ceil", "this"),
     exp.Round: _one("round", "this", "decimals"), exp.Trunc: _one("trunc", "this", "decimals"),
     exp.Sign: _one("sign", "this"), exp.Length: _one("length", "this"), exp.Trim: _trim,
     exp.SHA2: _one("sha256", "this"), exp.ArrayContains: _one("list_contains", "this", "expression"),
     exp.Concat: _concatenated("concat"), exp.ConcatWs: _concatenated("concat_ws"), exp.DPipe: _joined,
     exp.Like: _like, exp.ILike: _like, exp.Escape: _escaped,
-    exp.TimeToStr: lambda values, node: shown(values.of(node.this), node.args["format"]),
+    exp.TimeToStr: lambda values, node: translate_strftime(values.of(node.this), node.args["format"]),
     exp.Extract: _extract, exp.TimeToUnix: _one("epoch", "this"), exp.LastDay: _one("last_day", "this"),
     exp.Dayname: _one("dayname", "this"), exp.Monthname: _one("monthname", "this"),
     exp.TimestampTrunc: _unit("date_trunc", "this"), exp.DateTrunc: _unit("date_trunc", "this"),

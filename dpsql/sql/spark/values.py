@@ -52,7 +52,7 @@ from dpsql.sql.expressions.types import (
 from dpsql.sql.parse.dialect import parse_fragment, to_sql
 
 
-def own_groups(node: exp.Expr) -> exp.Expr:
+def number_within_units(node: exp.Expr) -> exp.Expr:
     """Looks back in one long sort, which plans are written with, as numbers within each unit.
 
     DuckDB is quick at one long sort; Spark would do it in one task, where every unit can be sorted by itself. That the row
@@ -61,9 +61,9 @@ def own_groups(node: exp.Expr) -> exp.Expr:
     what stands between them in the order is a hash of them.
     """
     if isinstance(node, exp.Paren):
-        return own_groups(node.this)
+        return number_within_units(node.this)
     if isinstance(node, exp.And):
-        return exp.And(this=own_groups(node.this), expression=own_groups(node.expression))
+        return exp.And(this=number_within_units(node.this), expression=number_within_units(node.expression))
     looks = [_look(part) for part in node.flatten()] if isinstance(node, exp.Or) else [_look(node)]
     if not looks or any(look is None for look in looks):
         return node
@@ -102,7 +102,7 @@ def _look(node: exp.Expr) -> tuple[bool, str, exp.Expr, exp.Order] | None:
     return True, ends[0][0], column, order
 
 
-def of_distinct_values(node: exp.Select) -> exp.Select:
+def rewrite_quantile(node: exp.Select) -> exp.Select:
     """``SELECT PERCENTILE_DISC(p) WITHIN GROUP (ORDER BY v) AS q FROM ...``: the first value that p of the rows reach.
 
     Spark knows it for doubles only, and would hold all values in one task's memory; sums over the distinct values may
@@ -155,7 +155,7 @@ _LEAST, _MOST = -(2**63), 2**63 - 1
 
 
 @dataclass(frozen=True)
-class Value:
+class SparkValue:
     """Spark SQL that can stand beside any operator, its DuckDB type, and whole numbers that it lies between."""
 
     sql: str
@@ -167,20 +167,20 @@ class Value:
 class Walk(Protocol):
     """Translates a part of an expression, in the scope at hand."""
 
-    def of(self, node: exp.Expr) -> Value: ...
+    def of(self, node: exp.Expr) -> SparkValue: ...
 
 
-def refused(what: str, hint: str | None = None) -> BindError:
+def refusal(what: str, hint: str | None = None) -> BindError:
     return BindError(f"{what} has no equal on Spark.", hint=hint or "compute it in the table, or ask DuckDB.")
 
 
-def identifier(name: str) -> str:
+def quote_identifier(name: str) -> str:
     if "${" in name:
-        raise refused(f"the name {name}")
+        raise refusal(f"the name {name}")
     return "`" + name.replace("`", "``") + "`"
 
 
-def string(text: str) -> str:
+def quote_text(text: str) -> str:
     """A text literal. Whatever Spark's own reader might take for an escape or a variable is written as a number."""
     return (
         "'"
@@ -203,7 +203,7 @@ def spark_type(kind: Type) -> str:
         return f"ARRAY<{spark_type(kind.element)}>"
     name = _NAMES.get(kind.sql)
     if name is None:
-        raise refused(f"the type {kind.sql}")
+        raise refusal(f"the type {kind.sql}")
     return name
 
 
@@ -211,7 +211,7 @@ def is_long(kind: Type) -> bool:
     return kind.kind == "INTEGER" and kind.sql not in _WIDE
 
 
-def meeting(kinds: Iterable[Type]) -> Type:
+def find_common_type(kinds: Iterable[Type]) -> Type:
     """The common type, as DuckDB's, up to the width of whole numbers."""
     found = [k for k in dict.fromkeys(kinds) if k.kind != "NULL"]
     if len(found) <= 1:
@@ -227,10 +227,10 @@ def meeting(kinds: Iterable[Type]) -> Type:
         return decimal(min(38, before + after), after)
     if {k.kind for k in found} == {"DATE", "TIMESTAMP"}:
         return TIMESTAMP
-    raise refused(f"the meeting of {' and '.join(k.sql for k in found)}")
+    raise refusal(f"the meeting of {' and '.join(k.sql for k in found)}")
 
 
-def cast_to(value: Value, kind: Type) -> str:
+def write_cast(value: SparkValue, kind: Type) -> str:
     """The value in a type that holds it: the implicit casts of DuckDB, written out."""
     if value.type.kind == "NULL":
         return f"CAST(NULL AS {spark_type(kind)})"
@@ -240,40 +240,40 @@ def cast_to(value: Value, kind: Type) -> str:
     return f"{'CAST' if total else 'try_cast'}({value.sql} AS {spark_type(kind)})"
 
 
-def number(value: Value) -> Value:
+def widen_number(value: SparkValue) -> SparkValue:
     """A whole number as it is computed with."""
     kind = HUGEINT if value.type.sql in _WIDE else LONG
-    return replace(value, sql=cast_to(value, kind), type=kind)
+    return replace(value, sql=write_cast(value, kind), type=kind)
 
 
 # -- casts ------------------------------------------------------------------------------------------------------
 
 
-def constant(text: str, kind: Type) -> Value:
+def translate_constant(text: str, kind: Type) -> SparkValue:
     """A text literal that plan time has read and found good."""
     text = text.strip()
     if kind.kind == "DATE" and re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text):
-        return Value(f"DATE'{text}'", kind)
+        return SparkValue(f"DATE'{text}'", kind)
     if kind == TIMESTAMP and re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}( [0-9:.]+)?", text):
-        return Value(f"TIMESTAMP_NTZ'{text}'", kind)
+        return SparkValue(f"TIMESTAMP_NTZ'{text}'", kind)
     if kind == TIMESTAMP and text in ("-infinity", "infinity"):  # the ends of what Spark shows
-        return Value(
+        return SparkValue(
             f"TIMESTAMP_NTZ'{'0001-01-01' if text[0] == '-' else '9999-12-31 23:59:59.999999'}'", kind
         )
     if kind == DOUBLE and re.fullmatch(r"[-+]?(Infinity|NaN)", text):
-        return Value(f"double('{text}')", DOUBLE)
+        return SparkValue(f"double('{text}')", DOUBLE)
     if kind.kind == "DOUBLE" and re.fullmatch(r"[-+0-9.eE]+", text):
-        return convert(Value(f"{float(text)!r}D", DOUBLE), kind)
+        return translate_cast(SparkValue(f"{float(text)!r}D", DOUBLE), kind)
     if kind.kind in ("INTEGER", "DECIMAL") and re.fullmatch(r"[-+]?[0-9]{1,38}", text):
-        return convert(Value(f"CAST('{int(text)}' AS DECIMAL(38,0))", HUGEINT), kind)
-    raise refused(f"the text '{text}' as {kind.sql}", "write it as a plain literal.")
+        return translate_cast(SparkValue(f"CAST('{int(text)}' AS DECIMAL(38,0))", HUGEINT), kind)
+    raise refusal(f"the text '{text}' as {kind.sql}", "write it as a plain literal.")
 
 
-def convert(value: Value, kind: Type) -> Value:
+def translate_cast(value: SparkValue, kind: Type) -> SparkValue:
     """A cast. It gives NULL for what does not fit, whether the plan proved that it fits or not."""
     given, name = value.type, spark_type(kind)
     if given == kind or given.kind == "NULL":
-        return replace(value, sql=cast_to(value, kind), type=kind)
+        return replace(value, sql=write_cast(value, kind), type=kind)
     made: str | None = None
     if given == HASH or kind == HASH:
         made = value.sql if kind.sql == "UBIGINT" else None
@@ -296,24 +296,24 @@ def convert(value: Value, kind: Type) -> Value:
     elif {given.kind, kind.kind} == {"DATE", "TIMESTAMP"}:
         made = f"CAST({value.sql} AS {name})"
     if made is None:
-        raise refused(f"a cast from {given.sql} to {kind.sql}")
+        raise refusal(f"a cast from {given.sql} to {kind.sql}")
     keeps = kind.kind == "INTEGER" and given.kind == "INTEGER"
-    return Value(made, kind, value.low if keeps else None, value.high if keeps else None)
+    return SparkValue(made, kind, value.low if keeps else None, value.high if keeps else None)
 
 
 _UNSIGNED = {"UTINYINT": 2**8, "USMALLINT": 2**16, "UINTEGER": 2**32, "UBIGINT": 2**64, "UHUGEINT": 10**38}
 
 
-def _to_integer(value: Value, kind: Type, name: str) -> str | None:
+def _to_integer(value: SparkValue, kind: Type, name: str) -> str | None:
     given, sql = value.type, value.sql
     if given.kind == "BOOLEAN":
         return f"CAST({sql} AS {name})" if name != "DECIMAL(38,0)" else f"CAST(CAST({sql} AS INT) AS {name})"
     if given.kind == "DOUBLE" and kind.sql in _WIDE:
         if kind.sql != "HUGEINT":
-            raise refused(f"a cast from {given.sql} to {kind.sql}", "cast to BIGINT.")
-        return _wide(cast_to(value, DOUBLE))
+            raise refusal(f"a cast from {given.sql} to {kind.sql}", "cast to BIGINT.")
+        return _wide(write_cast(value, DOUBLE))
     if given.kind == "DOUBLE":
-        rounded = f"rint({cast_to(value, DOUBLE)})"
+        rounded = f"rint({write_cast(value, DOUBLE)})"
         if name == "BIGINT":  # 2^63 is a double, and Spark would make it 2^63 - 1
             rounded = f"CASE WHEN {rounded} < 9.223372036854775807E18D THEN {rounded} END"
         made = f"try_cast({rounded} AS {name})"
@@ -342,7 +342,7 @@ def _holds(name: str, given: Type) -> bool:
     return order.index(spark_type(given)) <= order.index(name)
 
 
-def _to_decimal(value: Value, kind: Type) -> str | None:
+def _to_decimal(value: SparkValue, kind: Type) -> str | None:
     given, places = value.type, kind.digits[1]
     if given.kind == "BOOLEAN":
         return f"try_cast(CAST({value.sql} AS INT) AS {kind.sql})"
@@ -351,23 +351,23 @@ def _to_decimal(value: Value, kind: Type) -> str | None:
     if given.kind != "DOUBLE" or places > 18:
         return None
     # DuckDB scales the float and rounds that; Spark would round the digits that the float is shown with.
-    scaled = f"round({cast_to(value, DOUBLE)} * 1.0E{places}D)"
+    scaled = f"round({write_cast(value, DOUBLE)} * 1.0E{places}D)"
     whole = f"try_cast(CASE WHEN abs({scaled}) < 9.2E18D THEN {scaled} END AS BIGINT)"
     step = "1BD" if places == 0 else f"0.{'0' * (places - 1)}1BD"
     return f"try_cast(CAST({whole} AS DECIMAL(19,0)) * {step} AS {kind.sql})"
 
 
-def quotient(a: str, b: str) -> str:
+def write_quotient(a: str, b: str) -> str:
     """Division as IEEE has it. The sign of a zero is seen by atan2."""
     infinite = f"{a} * CASE WHEN atan2({b}, -1D) < 0D THEN double('-Infinity') ELSE double('Infinity') END"
     zero = f"CASE WHEN {a} = 0D THEN double('NaN') ELSE {infinite} END"
     return f"(CASE WHEN {b} = 0D THEN {zero} ELSE try_divide({a}, {b}) END)"
 
 
-def bits(value: Value) -> str:
+def write_bits(value: SparkValue) -> str:
     """A hash or a salt as 64 bits."""
     if value.low is not None and value.low == value.high and 0 <= value.low <= _MOST:
         return f"{value.low}L"
     if value.type == HASH or is_long(value.type):
-        return cast_to(value, LONG)
-    raise refused(f"the bits of {value.type.sql}")
+        return write_cast(value, LONG)
+    raise refusal(f"the bits of {value.type.sql}")

@@ -21,27 +21,27 @@ from dpsql.errors import BindError
 from dpsql.sql.expressions.types import Type
 from dpsql.sql.parse.dialect import parse_fragment
 from dpsql.sql.relations.relation import fold
-from dpsql.sql.spark.aggregates import direction
-from dpsql.sql.spark.expressions import Values, compared
+from dpsql.sql.spark.aggregates import write_direction
+from dpsql.sql.spark.expressions import ExpressionWalk, write_comparison
 from dpsql.sql.spark.values import (
     LONG,
-    Value,
-    cast_to,
-    identifier,
-    meeting,
-    of_distinct_values,
-    own_groups,
-    refused,
+    SparkValue,
+    find_common_type,
+    number_within_units,
+    quote_identifier,
+    refusal,
+    rewrite_quantile,
+    write_cast,
 )
 
-Columns = Sequence[tuple[str, str]]
+ColumnTypes = Sequence[tuple[str, str]]
 """Names of columns, and their types as DuckDB spells them."""
 
-LONGEST = 1 << 20
+MAX_QUERY_LENGTH = 1 << 20
 """Characters of a translated query: a value that is needed several times is written several times."""
 
 
-def spark_sql(text: str, relations: Mapping[str, Columns]) -> str:
+def spark_sql(text: str, relations: Mapping[str, ColumnTypes]) -> str:
     """An exact query of a plan for Spark.
 
     Args:
@@ -55,17 +55,17 @@ def spark_sql(text: str, relations: Mapping[str, Columns]) -> str:
     'SELECT count(1) AS `n` FROM `t` AS `t` WHERE ((CAST(`t`.`x` AS BIGINT) div 2L) > 1L)'
     """
     known = {
-        fold(name): Query(identifier(name), tuple((n, Type.parse(t)) for n, t in columns))
+        fold(name): SparkQuery(quote_identifier(name), tuple((n, Type.parse(t)) for n, t in columns))
         for name, columns in relations.items()
     }
     made = _Writer(known).query(parse_fragment(text))
-    if len(made.sql) > LONGEST:
-        raise refused("a query of this length", "compute it in steps.")
+    if len(made.sql) > MAX_QUERY_LENGTH:
+        raise refusal("a query of this length", "compute it in steps.")
     return made.sql
 
 
 @dataclass(frozen=True)
-class Query:
+class SparkQuery:
     """Spark SQL, and the columns that it gives."""
 
     sql: str
@@ -73,7 +73,7 @@ class Query:
 
 
 @dataclass(frozen=True)
-class Source:
+class SparkSource:
     """A relation in FROM: its alias and columns."""
 
     alias: str
@@ -81,21 +81,23 @@ class Source:
 
 
 @dataclass
-class Scope:
+class SparkScope:
     """What names mean in one SELECT; ``outputs`` are its own columns, where they may be named, ``outer`` what a
     correlated subquery stands in."""
 
-    sources: list[Source]
+    sources: list[SparkSource]
     outputs: dict[str, exp.Expr] = field(default_factory=dict)
-    outer: Scope | None = None
+    outer: SparkScope | None = None
 
-    def column(self, node: exp.Column) -> Value:
+    def column(self, node: exp.Column) -> SparkValue:
         name, table = fold(node.name), fold(node.table)
         for source in self.sources:
             if table in ("", fold(source.alias)):
                 for column, kind in source.columns:
                     if fold(column) == name:
-                        return Value(f"{identifier(source.alias)}.{identifier(column)}", kind)
+                        return SparkValue(
+                            f"{quote_identifier(source.alias)}.{quote_identifier(column)}", kind
+                        )
         if self.outer is not None:
             return self.outer.column(node)
         raise BindError(f"there is no column {node.name} for Spark.")
@@ -116,44 +118,46 @@ def _only(node: exp.Expr, what: str, *known: str) -> None:
     """A part of a clause that is not looked at must not be there."""
     for key, value in node.args.items():
         if key not in known and value not in (None, False, []):
-            raise refused(f"{key.rstrip('_').upper()} in {what}")
+            raise refusal(f"{key.rstrip('_').upper()} in {what}")
 
 
 class _Writer:
     """Writes queries; ``known`` are the relations that FROM may name, ``outer`` is where a subquery stands."""
 
-    def __init__(self, known: Mapping[str, Query], outer: Scope | None = None) -> None:
+    def __init__(self, known: Mapping[str, SparkQuery], outer: SparkScope | None = None) -> None:
         self._known = dict(known)
         self._outer = outer
 
     # -- relations ----------------------------------------------------------------------------------------------
 
-    def query(self, node: exp.Expr) -> Query:
+    def query(self, node: exp.Expr) -> SparkQuery:
         if isinstance(node, exp.Subquery):
             _only(node, "a subquery", "this", "alias")
             return self.query(node.this)
         if isinstance(node, exp.Union) and type(node) is exp.Union:
             return self._union(node)
         if not isinstance(node, exp.Select):
-            raise refused(node.key.upper())
+            raise refusal(node.key.upper())
         return self._select(node)
 
-    def _union(self, node: exp.Union) -> Query:
+    def _union(self, node: exp.Union) -> SparkQuery:
         _only(node, "UNION", "this", "expression", "distinct")
         left, right = self.query(node.this), self.query(node.expression)
         if len(left.columns) != len(right.columns):
-            raise refused("a UNION of unlike queries")
+            raise refusal("a UNION of unlike queries")
         columns, sides = [], ([], [])  # type: tuple[list[tuple[str, Type]], tuple[list[str], list[str]]]
         for (name, mine), (other, theirs) in zip(left.columns, right.columns, strict=True):
-            kind = meeting((mine, theirs))
+            kind = find_common_type((mine, theirs))
             columns.append((name, kind))
             for side, (old, had) in zip(sides, ((name, mine), (other, theirs)), strict=True):
-                side.append(f"{cast_to(Value(identifier(old), had), kind)} AS {identifier(name)}")
+                side.append(
+                    f"{write_cast(SparkValue(quote_identifier(old), had), kind)} AS {quote_identifier(name)}"
+                )
         word = "UNION" if node.args.get("distinct") else "UNION ALL"
         one, two = (
             f"SELECT {', '.join(s)} FROM ({q.sql}) AS `u`" for s, q in zip(sides, (left, right), strict=True)
         )
-        return Query(f"{one} {word} {two}", tuple(columns))
+        return SparkQuery(f"{one} {word} {two}", tuple(columns))
 
     def _with(self, node: exp.Select) -> tuple[str, _Writer]:
         """The CTEs as text, and a writer that knows them."""
@@ -167,12 +171,12 @@ class _Writer:
             made = inner.query(cte.this)
             given = cte.args["alias"].args.get("columns") or []
             columns = _renamed(made.columns, [c.name for c in given])
-            shown = f" ({', '.join(identifier(name) for name, _ in columns)})" if given else ""
-            parts.append(f"{identifier(cte.alias)}{shown} AS ({made.sql})")
-            inner._known[fold(cte.alias)] = Query(identifier(cte.alias), columns)
+            shown = f" ({', '.join(quote_identifier(name) for name, _ in columns)})" if given else ""
+            parts.append(f"{quote_identifier(cte.alias)}{shown} AS ({made.sql})")
+            inner._known[fold(cte.alias)] = SparkQuery(quote_identifier(cte.alias), columns)
         return f"WITH {', '.join(parts)} ", inner
 
-    def _relation(self, node: exp.Expr) -> tuple[str, Source]:
+    def _relation(self, node: exp.Expr) -> tuple[str, SparkSource]:
         alias = node.args.get("alias")
         renamed = [c.name for c in alias.args.get("columns") or []] if alias is not None else []
         name = node.alias_or_name
@@ -182,10 +186,10 @@ class _Writer:
                 made = self._values(node.this)
             else:
                 made = self.query(node.this)
-            made = Query(f"({made.sql})", made.columns)
+            made = SparkQuery(f"({made.sql})", made.columns)
         elif isinstance(node, exp.Values):
             made = self._values(node)
-            made = Query(f"({made.sql})", made.columns)
+            made = SparkQuery(f"({made.sql})", made.columns)
         elif isinstance(node, exp.Table) and isinstance(node.this, exp.Func):
             made = self._numbers(node.this)
         elif isinstance(node, exp.Table):
@@ -195,48 +199,50 @@ class _Writer:
                 raise BindError(f"there is no relation {node.name} for Spark.")
             made = found
         else:
-            raise refused(f"{node.key.upper()} in FROM")
+            raise refusal(f"{node.key.upper()} in FROM")
         columns = _renamed(made.columns, renamed)
-        shown = f"{identifier(name)}"
+        shown = f"{quote_identifier(name)}"
         if renamed:
-            shown += f"({', '.join(identifier(c) for c, _ in columns)})"
-        return f"{made.sql} AS {shown}", Source(name, columns)
+            shown += f"({', '.join(quote_identifier(c) for c, _ in columns)})"
+        return f"{made.sql} AS {shown}", SparkSource(name, columns)
 
-    def _values(self, node: exp.Values) -> Query:
+    def _values(self, node: exp.Values) -> SparkQuery:
         _only(node, "VALUES", "expressions", "alias")
-        writer = self._expressions(Scope([]))
+        writer = self._expressions(SparkScope([]))
         rows = [[writer.of(item) for item in row.expressions] for row in node.expressions]
-        kinds = [meeting([row[i].type for row in rows]) for i in range(len(rows[0]))]
+        kinds = [find_common_type([row[i].type for row in rows]) for i in range(len(rows[0]))]
         listed = ", ".join(
-            f"({', '.join(cast_to(v, k) for v, k in zip(row, kinds, strict=True))})" for row in rows
+            f"({', '.join(write_cast(v, k) for v, k in zip(row, kinds, strict=True))})" for row in rows
         )
         names = [f"col{i + 1}" for i in range(len(kinds))]
-        return Query(f"SELECT * FROM VALUES {listed}", tuple(zip(names, kinds, strict=True)))
+        return SparkQuery(f"SELECT * FROM VALUES {listed}", tuple(zip(names, kinds, strict=True)))
 
-    def _numbers(self, node: exp.Expr) -> Query:
+    def _numbers(self, node: exp.Expr) -> SparkQuery:
         """range(n), range(m, n): the whole numbers below n, from m on."""
         if isinstance(node, exp.GenerateSeries) and node.args.get("is_end_exclusive"):
             ends = [node.args[key] for key in ("start", "end") if node.args.get(key) is not None]
             if all(isinstance(end, exp.Literal) for end in ends) and not node.args.get("step"):
-                return Query(f"range({', '.join(str(int(end.name)) for end in ends)})", (("range", LONG),))
-        raise refused(f"{node.sql_name()} in FROM" if isinstance(node, exp.Func) else node.key)
+                return SparkQuery(
+                    f"range({', '.join(str(int(end.name)) for end in ends)})", (("range", LONG),)
+                )
+        raise refusal(f"{node.sql_name()} in FROM" if isinstance(node, exp.Func) else node.key)
 
     # -- SELECT -------------------------------------------------------------------------------------------------
 
-    def _expressions(self, scope: Scope) -> Values:
+    def _expressions(self, scope: SparkScope) -> ExpressionWalk:
         def nested(node: exp.Expr) -> tuple[str, tuple[tuple[str, Type], ...]]:
             made = _Writer(self._known, scope).query(node)
             return made.sql, made.columns
 
-        return Values(scope.column, nested)
+        return ExpressionWalk(scope.column, nested)
 
-    def _select(self, node: exp.Select) -> Query:
+    def _select(self, node: exp.Select) -> SparkQuery:
         _only(node, "SELECT", *_SELECT_PARTS)
         head, writer = self._with(node)
-        return writer._body(of_distinct_values(node), head)
+        return writer._body(rewrite_quantile(node), head)
 
-    def _body(self, node: exp.Select, head: str) -> Query:
-        scope = Scope([], outer=self._outer)
+    def _body(self, node: exp.Select, head: str) -> SparkQuery:
+        scope = SparkScope([], outer=self._outer)
         text = self._from(node, scope)
         values = self._expressions(scope)
         where = node.args.get("where")
@@ -251,15 +257,15 @@ class _Writer:
         if having is not None:
             text += f" HAVING {values.of(having.this).sql}"
         columns = tuple((name, value.type) for name, value in items)
-        shown = [f"{value.sql} AS {identifier(name)}" for name, value in items]
+        shown = [f"{value.sql} AS {quote_identifier(name)}" for name, value in items]
         word = "SELECT DISTINCT" if node.args.get("distinct") else "SELECT"
         if node.args.get("distinct") and node.args["distinct"].args.get("on") is not None:
-            raise refused("DISTINCT ON")
+            raise refusal("DISTINCT ON")
         qualify = node.args.get("qualify")
         if qualify is not None:
             # Spark learns QUALIFY only late: the choice becomes a column, and a condition above it.
-            chosen = values.of(own_groups(qualify.this)).sql
-            names = ", ".join(identifier(name) for name, _ in columns)
+            chosen = values.of(number_within_units(qualify.this)).sql
+            names = ", ".join(quote_identifier(name) for name, _ in columns)
             inner = f"{word} {', '.join([*shown, f'{chosen} AS `dpsql_chosen`'])}{text}"
             text = f"SELECT {names} FROM ({inner}) AS `q` WHERE `dpsql_chosen`"
         else:
@@ -268,12 +274,14 @@ class _Writer:
         limit = node.args.get("limit")
         if limit is not None:
             if not isinstance(limit.expression, exp.Literal):
-                raise refused("a LIMIT that is no literal")
+                raise refusal("a LIMIT that is no literal")
             text += f" LIMIT {int(limit.expression.name)}"
-        return Query(head + text, columns)
+        return SparkQuery(head + text, columns)
 
-    def _items(self, node: exp.Select, scope: Scope, values: Values) -> list[tuple[str, Value]]:
-        items: list[tuple[str, Value]] = []
+    def _items(
+        self, node: exp.Select, scope: SparkScope, values: ExpressionWalk
+    ) -> list[tuple[str, SparkValue]]:
+        items: list[tuple[str, SparkValue]] = []
         for item in node.expressions:
             star = item if isinstance(item, exp.Star) else getattr(item, "this", None)
             if isinstance(star, exp.Star) and isinstance(item, exp.Star | exp.Column):
@@ -282,14 +290,19 @@ class _Writer:
                 for source in scope.sources:
                     if wanted in ("", fold(source.alias)):
                         items += [
-                            (name, Value(f"{identifier(source.alias)}.{identifier(name)}", kind))
+                            (
+                                name,
+                                SparkValue(
+                                    f"{quote_identifier(source.alias)}.{quote_identifier(name)}", kind
+                                ),
+                            )
                             for name, kind in source.columns
                         ]
                 continue
             items.append((item.alias_or_name or f"dpsql_{len(items)}", values.of(item.unalias())))
         return items
 
-    def _from(self, node: exp.Select, scope: Scope) -> str:
+    def _from(self, node: exp.Select, scope: SparkScope) -> str:
         from_ = node.args.get("from_")
         if from_ is None:
             return ""
@@ -300,7 +313,7 @@ class _Writer:
             text += self._join(join, scope)
         return text
 
-    def _join(self, join: exp.Join, scope: Scope) -> str:
+    def _join(self, join: exp.Join, scope: SparkScope) -> str:
         _only(join, "JOIN", "this", "on", "kind", "side", "method")
         side, method = join.side.upper(), (join.method or "").upper()
         beside = isinstance(join.this, exp.Lateral | exp.Unnest)
@@ -309,7 +322,7 @@ class _Writer:
         if method == "ASOF" and on is not None and side in ("", "LEFT"):
             return self._as_of(on, side, text, source, scope)
         if join.kind.upper() in ("SEMI", "ANTI") and on is not None and not (side or method or beside):
-            within = Scope(
+            within = SparkScope(
                 [*scope.sources, source], scope.outputs, scope.outer
             )  # its columns are seen here alone
             return f" LEFT {join.kind.upper()} JOIN {text} ON {self._expressions(within).of(on).sql}"
@@ -318,15 +331,15 @@ class _Writer:
             or side not in ("", "LEFT", *(() if beside else ("RIGHT", "FULL")))
             or join.kind.upper() not in ("", "INNER", "OUTER", "CROSS")
         ):
-            raise refused(" ".join(filter(None, (method, side, join.kind.upper(), "JOIN"))))
+            raise refusal(" ".join(filter(None, (method, side, join.kind.upper(), "JOIN"))))
         scope.sources.append(source)
         if on is None:
             if side:
-                raise refused(f"{side} JOIN without ON")
+                raise refusal(f"{side} JOIN without ON")
             return f" CROSS JOIN {text}"
         return f" {side + ' ' if side else ''}JOIN {text} ON {self._expressions(scope).of(on).sql}"
 
-    def _beside(self, node: exp.Expr, scope: Scope) -> tuple[str, Source]:
+    def _beside(self, node: exp.Expr, scope: SparkScope) -> tuple[str, SparkSource]:
         """UNNEST of a list and LATERAL, which look at the row beside them."""
         alias = node.args["alias"]
         name, renamed = alias.name, [column.name for column in alias.args.get("columns") or []]
@@ -334,15 +347,17 @@ class _Writer:
             _only(node, "UNNEST", "expressions", "alias")
             (argument,) = (self._expressions(scope).of(item) for item in node.expressions)
             if argument.type.element is None:
-                raise refused(f"UNNEST of {argument.type.sql}")
+                raise refusal(f"UNNEST of {argument.type.sql}")
             column = renamed[0] if renamed else "unnest"
-            text = f"LATERAL explode({argument.sql}) AS {identifier(name)}({identifier(column)})"
-            return text, Source(name, ((column, argument.type.element),))
+            text = f"LATERAL explode({argument.sql}) AS {quote_identifier(name)}({quote_identifier(column)})"
+            return text, SparkSource(name, ((column, argument.type.element),))
         _only(node, "LATERAL", "this", "alias")
         made = _Writer(self._known, scope).query(node.this)
-        return f"LATERAL ({made.sql}) AS {identifier(name)}", Source(name, _renamed(made.columns, renamed))
+        return f"LATERAL ({made.sql}) AS {quote_identifier(name)}", SparkSource(
+            name, _renamed(made.columns, renamed)
+        )
 
-    def _as_of(self, on: exp.Expr, side: str, text: str, source: Source, scope: Scope) -> str:
+    def _as_of(self, on: exp.Expr, side: str, text: str, source: SparkSource, scope: SparkScope) -> str:
         """``x ASOF JOIN t ON x.k = t.k AND x.x >= t.t``: Spark has none. Each row of t is given its neighbour among those
         with its k; a row of x then lies between the two. Rows of t are public, and no two have equal k and t.
         """
@@ -358,38 +373,38 @@ class _Writer:
                 if word and isinstance(s, exp.Expr)
             ]
             if theirs.count(True) != 1:
-                raise refused("an ASOF JOIN of this form")
+                raise refusal("an ASOF JOIN of this form")
             own, at = (part.this, part.expression) if theirs[1] else (part.expression, part.this)
             if word == "=":
                 equal.append((own, at))
             else:
                 nearest.append((own, at, word if theirs[1] else turned))
         if len(nearest) != 1:
-            raise refused("an ASOF JOIN of this form")
+            raise refusal("an ASOF JOIN of this form")
         own, at, word = nearest[0]
-        inside, outside = self._expressions(Scope([source])), self._expressions(scope)
+        inside, outside = self._expressions(SparkScope([source])), self._expressions(scope)
         there, here = inside.of(at), outside.of(own)
         over = f"ORDER BY {there.sql} ASC NULLS FIRST"
         if equal:
             over = f"PARTITION BY {', '.join(inside.of(theirs).sql for _, theirs in equal)} {over}"
-        name, look = identifier(source.alias), "lead" if word[0] == ">" else "lag"
+        name, look = quote_identifier(source.alias), "lead" if word[0] == ">" else "lag"
         inner = f"(SELECT *, {look}({there.sql}) OVER ({over}) AS `dpsql_next` FROM {text}) AS {name}"
         scope.sources.append(source)
-        following = Value(f"{name}.`dpsql_next`", there.type)
-        tests = [compared(outside.of(own), "=", inside.of(theirs)) for own, theirs in equal]
-        tests.append(compared(here, word, there))
+        following = SparkValue(f"{name}.`dpsql_next`", there.type)
+        tests = [write_comparison(outside.of(own), "=", inside.of(theirs)) for own, theirs in equal]
+        tests.append(write_comparison(here, word, there))
         beyond = {">=": "<", ">": "<=", "<=": ">", "<": ">="}[word]
-        tests.append(f"({following.sql} IS NULL OR {compared(here, beyond, following)})")
+        tests.append(f"({following.sql} IS NULL OR {write_comparison(here, beyond, following)})")
         return f" {side + ' ' if side else ''}JOIN {inner} ON {' AND '.join(tests)}"
 
-    def _group(self, node: exp.Select, scope: Scope, values: Values) -> str:
+    def _group(self, node: exp.Select, scope: SparkScope, values: ExpressionWalk) -> str:
         group = node.args.get("group")
         if group is None:
             return ""
         _only(group, "GROUP BY", "expressions")
         return f" GROUP BY {', '.join(values.of(self._named(g, node, scope)).sql for g in group.expressions)}"
 
-    def _named(self, place: exp.Expr, node: exp.Select, scope: Scope) -> exp.Expr:
+    def _named(self, place: exp.Expr, node: exp.Select, scope: SparkScope) -> exp.Expr:
         """What an ordinal or the name of an output column stands for."""
         if isinstance(place, exp.Literal) and not place.is_string:
             found: exp.Expr = node.expressions[int(place.name) - 1].unalias()
@@ -404,9 +419,9 @@ class _Writer:
     def _order(
         self,
         node: exp.Select,
-        scope: Scope,
+        scope: SparkScope,
         columns: tuple[tuple[str, Type], ...],
-        values: Values,
+        values: ExpressionWalk,
         wrapped: bool,
     ) -> str:
         order = node.args.get("order")
@@ -415,13 +430,13 @@ class _Writer:
         names = [fold(name) for name, _ in columns]
         parts = []
         for item in order.expressions:
-            place, word = item.this, direction(item)
+            place, word = item.this, write_direction(item)
             if isinstance(place, exp.Literal) and not place.is_string:
                 parts.append(f"{int(place.name)}{word}")
             elif isinstance(place, exp.Column) and fold(place.name) in names:
                 parts.append(f"{names.index(fold(place.name)) + 1}{word}")
             elif wrapped:
-                raise refused("ORDER BY something else than an output beside QUALIFY")
+                raise refusal("ORDER BY something else than an output beside QUALIFY")
             else:
                 parts.append(f"{values.of(place).sql}{word}")
         return f" ORDER BY {', '.join(parts)}"

@@ -33,14 +33,22 @@ from dpsql.mechanisms.subsample.subsample import (
 from dpsql.mechanisms.subsample.votes import Participation, textbook_sampling
 from dpsql.sql.dp.build_operator import deal
 from dpsql.sql.expressions import total_expressions
-from dpsql.sql.expressions.order_independent import one_face
+from dpsql.sql.expressions.fixed_point import unify_zeros
 from dpsql.sql.expressions.types import BIGINT, DOUBLE, TEXT, Typed
 from dpsql.sql.parse.dialect import span_of, to_sql
-from dpsql.sql.parse.options import COMMON, Options, Readers, number, one_of, pair, positive, whole
+from dpsql.sql.parse.options import (
+    COMMON_OPTIONS,
+    Options,
+    Readers,
+    read_number,
+    read_one_of,
+    read_pair,
+    read_positive,
+    read_whole,
+)
 from dpsql.sql.relations.intervals import interval_of
-from dpsql.sql.relations.joins import From
-from dpsql.sql.relations.privacy_unit import holder, same_unit, whole_unit
-from dpsql.sql.relations.relation import Field, Names, Relation, column
+from dpsql.sql.relations.privacy_unit import check_unit, find_unit_holder, has_whole_unit
+from dpsql.sql.relations.relation import Field, From, Names, Relation, column
 from dpsql.sql.subsample.block_means import near
 from dpsql.sql.subsample.combiners import (
     COMBINERS,
@@ -64,7 +72,9 @@ def _values(node: exp.Expr, what: str) -> tuple[Any, ...]:
     items = node.expressions if isinstance(node, exp.Tuple | exp.Array) else [node]
     if not all(isinstance(item.this if isinstance(item, exp.Neg) else item, exp.Literal) for item in items):
         raise BindError(f"{what} must be literals.", span=span_of(node), hint=f"write {what} = ('a', 'b').")
-    return tuple(item.name if item.is_string else _plain(number(item, what), to_sql(item)) for item in items)
+    return tuple(
+        item.name if item.is_string else _plain(read_number(item, what), to_sql(item)) for item in items
+    )
 
 
 def _plain(value: Fraction, text: str) -> int | float:
@@ -73,17 +83,17 @@ def _plain(value: Fraction, text: str) -> int | float:
 
 
 OPTIONS: Readers = {
-    **{name: COMMON[name] for name in ("epsilon", "delta", "privacy_unit_column", "confidence")},
-    "blocks": whole,
-    "combine": one_of(*COMBINERS, upper=False),
-    "bounds": pair,
-    "trim": positive,
-    "sampling": one_of("partition", "rounds", "bernoulli", upper=False),
-    "rounds": whole,
+    **{name: COMMON_OPTIONS[name] for name in ("epsilon", "delta", "privacy_unit_column", "confidence")},
+    "blocks": read_whole,
+    "combine": read_one_of(*COMBINERS, upper=False),
+    "bounds": read_pair,
+    "trim": read_positive,
+    "sampling": read_one_of("partition", "rounds", "bernoulli", upper=False),
+    "rounds": read_whole,
     "candidates": _values,
-    "units": whole,
-    "most": whole,
-    "top": whole,
+    "units": read_whole,
+    "most": read_whole,
+    "top": read_whole,
 }
 _FOR: dict[str, tuple[str, tuple[str, ...]]] = {
     "trim": ("combine", ("trimmed_mean", "winsorized_mean")),
@@ -148,7 +158,7 @@ class Subsample:
     def hashed(self, relation: Relation, unit: exp.Expr | None) -> str:
         """The same where it is hashed as it is: DuckDB's hashes of -5 in 32 and in 64 bits differ, and the unit is one."""
         made = self.unit(relation, unit)
-        return f"CAST({made} AS BIGINT)" if unit is not None and whole_unit(relation) else made
+        return f"CAST({made} AS BIGINT)" if unit is not None and has_whole_unit(relation) else made
 
 
 @dataclass
@@ -168,7 +178,7 @@ class Sampling:
 
     def number(self, relation: Relation, unit: exp.Expr | None) -> str:
         key, blocks = self.this.unit(relation, unit), self.this.blocks
-        whole = unit is not None and whole_unit(relation)
+        whole = unit is not None and has_whole_unit(relation)
         if self.this.rounds > 1:
             return f"turns.turn * {blocks} + {block_number(key, blocks, 'turns.turn', whole, unit is None)}"
         return block_number(key, blocks, whole=whole, hashed=unit is None)
@@ -325,7 +335,7 @@ def _exact(this: Subsample, sampling: Sampling) -> Found:
     except (BindError, PrivacyError) as error:
         raise (refused if isinstance(refused, BindError) else error) from None
     for relation in each.private:
-        same_unit(this.options, Names((relation,)), ", ".join(t.name for t in relation.tables))
+        check_unit(this.options, Names((relation,)), ", ".join(t.name for t in relation.tables))
     source = BlockQueries(tuple(each.rows), sql, tuple(f.name for f in fields), sampling.total)
     return Found(source, fields, [(this.hashed(r, r.unit), to_sql(r.source)) for r in each.private])
 
@@ -340,7 +350,7 @@ def _lifted(this: Subsample, sampling: Sampling) -> Found:
             hint="aggregate to one row, or end with ORDER BY ... LIMIT 1.",
         )
     for bound in lifter.bound:
-        same_unit(this.options, bound.names, bound.subject)
+        check_unit(this.options, bound.names, bound.subject)
     names = tuple(f.name for f in lifted.fields)
     together = sampling.steps if isinstance(sampling, Textbook) else None
     source = LiftedBlocks(lifted.sql, names, sampling.total, together)
@@ -362,7 +372,7 @@ def _nearer(this: Subsample, found: Found, sampling: Sampling, combiners: tuple[
 
 
 def _unit_of(this: Subsample, bound: From) -> tuple[str, str]:
-    private = holder(bound)
+    private = find_unit_holder(bound)
     joins = "".join(" " + to_sql(join) for join in bound.joins)
     return this.hashed(private, bound.unit), f"{to_sql(bound.source)}{joins}"
 
@@ -397,12 +407,12 @@ def _python(this: Subsample, found: tuple[str, exp.Expr], sampling: Sampling) ->
             )
     bound = this.binder.private_from(this.select, this.env)
     names = bound.names
-    private = holder(bound)
-    same_unit(this.options, names, bound.subject)
+    private = find_unit_holder(bound)
+    check_unit(this.options, names, bound.subject)
     items = [f"{sampling.number(private, bound.unit)} AS block"]
     arguments, as_text = [], []
     for i, place in enumerate(call.expressions):
-        typed = total_expressions.total(place, names)
+        typed = total_expressions.make_total(place, names)
         arguments.append(f"x{i}")
         as_text += [f"x{i}"] if typed.type.two_faced and typed.type.kind != "DOUBLE" else []
         items.append(f"{_argument(typed)} AS x{i}")
@@ -415,7 +425,7 @@ def _python(this: Subsample, found: tuple[str, exp.Expr], sampling: Sampling) ->
     text = f"SELECT {', '.join(items)} FROM {source}{sampling.turns(private, bound.unit)}"
     conditions = [f"{to_sql(bound.unit)} IS NOT NULL"] if bound.unit is not None else []
     conditions += (
-        [f"({to_sql(total_expressions.condition(where.this, names).node)})"] if where is not None else []
+        [f"({to_sql(total_expressions.make_condition(where.this, names).node)})"] if where is not None else []
     )
     text += f" WHERE {' AND '.join(conditions)}" if conditions else ""
     function = this.binder.catalog.functions[call.name.lower()]
@@ -447,5 +457,5 @@ def _argument(typed: Typed) -> str:
     wide = typed.type.kind == "DECIMAL" or typed.type.sql in ("HUGEINT", "UHUGEINT")
     sql = to_sql(typed.node)
     if typed.type.kind == "DOUBLE":  # one zero, one NaN: the rows of a block are sorted, and equals are not
-        return to_sql(one_face(typed).node)
+        return to_sql(unify_zeros(typed).node)
     return f"CAST({sql} AS DOUBLE)" if wide else sql

@@ -11,12 +11,11 @@ from sqlglot import exp
 from dpsql.mechanisms.fast.block_means import Near
 from dpsql.mechanisms.subsample.subsample import Range
 from dpsql.sql.expressions import total_expressions
-from dpsql.sql.expressions.order_independent import fine_steps
+from dpsql.sql.expressions.fixed_point import choose_fine_steps
 from dpsql.sql.parse.dialect import to_sql
 from dpsql.sql.parse.options import call_of
-from dpsql.sql.relations.joins import From
-from dpsql.sql.relations.privacy_unit import holder
-from dpsql.sql.relations.relation import Relation
+from dpsql.sql.relations.privacy_unit import find_unit_holder
+from dpsql.sql.relations.relation import From, Relation
 from dpsql.sql.subsample.vectorised_blocks import BLOCK
 
 _PLAIN = {"kind", "expressions", "from_", "where", "order"}
@@ -41,8 +40,8 @@ def near(
         return None
     if not isinstance(call.args[0], exp.Column):
         return None
-    typed = total_expressions.total(call.args[0], bound.names)
-    steps = fine_steps(typed.bounds) if typed.type.kind == "DOUBLE" else None
+    typed = total_expressions.make_total(call.args[0], bound.names)
+    steps = choose_fine_steps(typed.bounds) if typed.type.kind == "DOUBLE" else None
     known = typed.bounds
     if steps is None or known is None or known.low is None or known.high is None:
         return None
@@ -51,11 +50,11 @@ def near(
     least = 0.0 if known.low >= 0 else -most
     rounding = 1 / Fraction(steps) + Fraction(most) / 2**48  # of the grid, and of the division
     source, value = to_sql(bound.source), to_sql(typed.node)
-    block = number(holder(bound), bound.unit)
+    block = number(find_unit_holder(bound), bound.unit)
     conditions = [f"{to_sql(bound.unit)} IS NOT NULL"] if bound.unit is not None else []
     where = select.args.get("where")
     conditions += (
-        [f"({to_sql(total_expressions.condition(where.this, bound.names).node)})"]
+        [f"({to_sql(total_expressions.make_condition(where.this, bound.names).node)})"]
         if where is not None
         else []
     )

@@ -17,17 +17,17 @@ from sqlglot import exp
 from dpsql.errors import BindError, PrivacyError
 from dpsql.mechanisms.subsample.blocks import Rows
 from dpsql.sql.expressions import total_expressions
-from dpsql.sql.expressions.functions import ALIASES, DATE_PARTS, FUNCTIONS, NOT_LISTED, SHAPES
-from dpsql.sql.expressions.order_independent import one_face
+from dpsql.sql.expressions.fixed_point import unify_zeros
+from dpsql.sql.expressions.functions import ALIASES, DATE_PART_FUNCTIONS, NOT_LISTED, ROW_FUNCTIONS, SHAPES
 from dpsql.sql.expressions.types import Type, Typed
-from dpsql.sql.normalize import fresh_names, label_of
-from dpsql.sql.parse.dialect import parse_fragment, span_of, to_sql, without_modes
+from dpsql.sql.normalize import label_of, make_unique
+from dpsql.sql.parse.dialect import parse_fragment, remove_modes, span_of, to_sql
 from dpsql.sql.parse.options import call_of
 from dpsql.sql.public_side import Schema, schemas
-from dpsql.sql.relations.joins import lent
-from dpsql.sql.relations.limits import SORTED_ROWS, cut, max_unit_rows, share
-from dpsql.sql.relations.privacy_unit import whole_unit
-from dpsql.sql.relations.relation import Field, Relation, column, fold, own
+from dpsql.sql.relations.joins import lend_relation
+from dpsql.sql.relations.limits import SORTED_ROWS, cut_unit_rows, floor_root, max_unit_rows
+from dpsql.sql.relations.privacy_unit import has_whole_unit
+from dpsql.sql.relations.relation import Field, Relation, column, column_name, fold
 
 if TYPE_CHECKING:
     from dpsql.sql.normalize import Env
@@ -55,7 +55,7 @@ _WINDOWS = (
 )  # fmt: skip
 _LISTS = ("ArraySort", "ArrayDistinct", "ArrayMax", "ArrayMin")
 _NAMED = frozenset({
-    *FUNCTIONS, *ALIASES, *DATE_PARTS, "histogram", "entropy", "mad", "product", "sem", "geomean", "fsum", "favg",
+    *ROW_FUNCTIONS, *ALIASES, *DATE_PART_FUNCTIONS, "histogram", "entropy", "mad", "product", "sem", "geomean", "fsum", "favg",
     "kahan_sum", "list_sort", "list_reverse_sort", "list_distinct", "list_unique", "list_sum", "list_avg", "list_min",
     "list_max", "list_median", "list_mode", "kurtosis_pop", "regr_count", "regr_avgx", "regr_avgy", "any_value", "list",
     "max_by", "min_by", "arg_max", "arg_min", "argmax", "argmin", "mean", "count_if", "percentile_cont",
@@ -130,12 +130,12 @@ class Each:
             raise BindError(f"inside a block: {error.message.partition(': ')[2]}") from None
         if len(labels) == len(found) and not any(item.is_star for item in tree.expressions):
             found = [(label or name, kind) for label, (name, kind) in zip(labels, found, strict=True)]
-        names = fresh_names(name for name, _ in found)
+        names = make_unique(name for name, _ in found)
         fields = tuple(
             Field(name, Typed(column(name), Type.parse(kind)))
             for name, (_, kind) in zip(names, found, strict=True)
         )
-        listed = ", ".join(own(place) for place in range(len(names)))
+        listed = ", ".join(column_name(place) for place in range(len(names)))
         return f"SELECT * FROM ({sql}) AS answer({listed})", fields
 
     def _schemas(self) -> dict[str, Schema]:
@@ -175,14 +175,14 @@ class Each:
             return relation.source
         total = max_unit_rows(relation.tables)
         rows = min(
-            share(total, self._sides),
-            max(share(min(total, SORTED_ROWS), self._sides), relation.max_rows or 0),
+            floor_root(total, self._sides),
+            max(floor_root(min(total, SORTED_ROWS), self._sides), relation.max_rows or 0),
         )
         self.binder.limits.append(
             f"Where a unit's rows meet in a block, {rows:,} of each table's count, chosen by a secret hash "
             f"(max_unit_rows = {total:,})."
         )
-        return cut(relation, relation.source, rows)
+        return cut_unit_rows(relation, relation.source, rows)
 
     # -- names --------------------------------------------------------------------------------------------------
 
@@ -245,7 +245,7 @@ class Each:
         relation = self.binder.public_relation(query, self.env, self.binder.name("public"))
         self.binder.lent_inputs.update(dict.fromkeys(relation.inputs))
         listed = [exp.alias_(f.typed.node.copy(), f.name, quoted=True) for f in relation.fields]
-        inner = exp.Select(expressions=listed).from_(lent(relation, relation.alias).source)
+        inner = exp.Select(expressions=listed).from_(lend_relation(relation, relation.alias).source)
         return exp.Subquery(this=inner, alias=alias.copy())
 
     def _block(self, relation: Relation, alias: exp.Expr) -> exp.Expr:
@@ -258,13 +258,13 @@ class Each:
             if f.hidden or kind is None or (self._names is not None and fold(f.name) not in self._names):
                 continue
             name = to_sql(exp.to_identifier(f.name, quoted=True))
-            sql = to_sql(one_face(f.typed).node)  # equals have no order to sort them by
+            sql = to_sql(unify_zeros(f.typed).node)  # equals have no order to sort them by
             back = kind == f.typed.type.sql
-            items.append(f"{sql if back else f'CAST({sql} AS VARCHAR)'} AS {own(len(columns))}")
+            items.append(f"{sql if back else f'CAST({sql} AS VARCHAR)'} AS {column_name(len(columns))}")
             kept.append(f"{name if back else f'CAST({name} AS {f.typed.type.sql})'} AS {name}")
             columns.append((f.name, kind))
         if not columns:  # only that there are rows matters
-            items.append(f"TRUE AS {own(0)}")
+            items.append(f"TRUE AS {column_name(0)}")
             kept, columns = ["present"], [("present", "BOOLEAN")]
         text = f"SELECT {', '.join(items)} FROM {to_sql(self._source(relation))}{self.turns(relation, relation.unit)}"
         if relation.unit is not None:
@@ -283,7 +283,7 @@ def _label(item: exp.Expr) -> str:
         return label_of(call)
     if item.alias_or_name:
         return str(item.alias_or_name)
-    return to_sql(without_modes(item.this if isinstance(item, exp.Subquery) else item))
+    return to_sql(remove_modes(item.this if isinstance(item, exp.Subquery) else item))
 
 
 def _allow(node: exp.Expr) -> None:
@@ -358,7 +358,7 @@ def _one_row(select: exp.Select) -> None:
 
 def _one_kind_of_unit(private: list[Relation], tree: exp.Expr) -> None:
     """Equal units must have equal hashes, or one unit would be in two blocks."""
-    kinds = {("whole" if whole_unit(r) else r.unit_type.sql) for r in private if r.unit_type is not None}
+    kinds = {("whole" if has_whole_unit(r) else r.unit_type.sql) for r in private if r.unit_type is not None}
     if len(kinds) > 1:
         raise PrivacyError(
             "the privacy units of these tables have different types.",

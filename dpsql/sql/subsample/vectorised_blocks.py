@@ -15,18 +15,23 @@ from sqlglot import exp
 
 from dpsql.errors import BindError, PrivacyError
 from dpsql.sql.expressions import total_expressions
-from dpsql.sql.expressions.order_independent import grouped_by, least_face, one_face, steady
+from dpsql.sql.expressions.fixed_point import (
+    unify_zeros,
+    write_canonical,
+    write_group_keys,
+    write_order_independent,
+)
 from dpsql.sql.expressions.types import BIGINT, DOUBLE, Type, Typed
-from dpsql.sql.normalize import fresh_names, label_of
+from dpsql.sql.normalize import label_of, make_unique
 from dpsql.sql.parse.dialect import parse_fragment, span_of, to_sql
 from dpsql.sql.parse.options import Call, call_of
-from dpsql.sql.relations.privacy_unit import holder
-from dpsql.sql.relations.relation import Field, Names, Relation, column, fold, own
+from dpsql.sql.relations.privacy_unit import find_unit_holder
+from dpsql.sql.relations.relation import Field, Names, Relation, column, column_name, fold
 
 if TYPE_CHECKING:
     from dpsql.sql.normalize import Env
     from dpsql.sql.relations.context import Binder
-    from dpsql.sql.relations.joins import From
+    from dpsql.sql.relations.relation import From
 
 BLOCK = "dpsql_block"
 """No column of the analyst's is called so, and no name of a level above may be taken for it: it is always qualified."""
@@ -55,7 +60,7 @@ class Lifted:
 
     def relation(self, alias: str, name: str) -> Relation:
         fields = tuple(
-            replace(f, typed=replace(f.typed, node=column(own(place), name)))
+            replace(f, typed=replace(f.typed, node=column(column_name(place), name)))
             for place, f in enumerate(self.fields)
         )
         source: exp.Expr = parse_fragment(f"SELECT * FROM ({self.sql}) AS {name}").args["from_"].this
@@ -122,7 +127,9 @@ class Lifter:
         where = tree.args.get("where")
         conditions = [owned] if owned else []
         conditions += (
-            [f"({to_sql(total_expressions.condition(where.this, names).node)})"] if where is not None else []
+            [f"({to_sql(total_expressions.make_condition(where.this, names).node)})"]
+            if where is not None
+            else []
         )
         text = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         aggregated = bool(tree.args.get("group")) or any(
@@ -162,7 +169,7 @@ class Lifter:
         self.one = False
         self.bound.append(bound)
         text = f" FROM {to_sql(bound.source)}" + "".join(" " + to_sql(join) for join in bound.joins)
-        private = holder(bound)
+        private = find_unit_holder(bound)
         # A row that an outer join kept without a unit is there because no unit matches it: it would carry what one unit
         # does into a block that is not that unit's.
         owned = f"{to_sql(bound.unit)} IS NOT NULL" if bound.unit is not None else ""
@@ -177,12 +184,12 @@ class Lifter:
                 ):
                     raise _unliftable(item, "such a *")
                 for _alias, f in names.fields():
-                    items.append(f"{to_sql(f.typed.node)} AS {own(len(fields))}")
+                    items.append(f"{to_sql(f.typed.node)} AS {column_name(len(fields))}")
                     fields.append(f)
                 continue
-            typed = total_expressions.total(item.unalias(), names)
+            typed = total_expressions.make_total(item.unalias(), names)
             name = item.alias_or_name or self.binder.name("column")
-            items.append(f"{to_sql(typed.node)} AS {own(len(fields))}")
+            items.append(f"{to_sql(typed.node)} AS {column_name(len(fields))}")
             fields.append(Field(name, typed))
         text = f"SELECT {', '.join(items)}{source}"
         return self._cut(tree, text, tuple(fields), names, block)
@@ -197,7 +204,7 @@ class Lifter:
                 and 0 < int(node.name) <= len(tree.expressions)
             ):
                 node = tree.expressions[int(node.name) - 1].unalias()
-            keys.append((f"k{len(keys)}", one_face(total_expressions.total(node, names)), node))
+            keys.append((f"k{len(keys)}", unify_zeros(total_expressions.make_total(node, names)), node))
         made: dict[str, tuple[str, Typed]] = {}
         above = Grouped(names, keys, made)
         outputs: list[tuple[str, Typed]] = []
@@ -209,11 +216,11 @@ class Lifter:
             labels.append(
                 item.alias or (label_of(call) if call and known else item.alias_or_name or to_sql(item))
             )
-            outputs.append(("", total_expressions.total(above.rewrite(inner.copy()), above)))
-        outputs = [(name, typed) for name, (_, typed) in zip(fresh_names(labels), outputs, strict=True)]
+            outputs.append(("", total_expressions.make_total(above.rewrite(inner.copy()), above)))
+        outputs = [(name, typed) for name, (_, typed) in zip(make_unique(labels), outputs, strict=True)]
         having = tree.args.get("having")
         condition = (
-            to_sql(total_expressions.condition(above.rewrite(having.this.copy()), above).node)
+            to_sql(total_expressions.make_condition(above.rewrite(having.this.copy()), above).node)
             if having is not None
             else ""
         )
@@ -232,11 +239,11 @@ class Lifter:
                 alias = (
                     outputs[int(node.this.name) - 1][1] if 0 < int(node.this.name) <= len(outputs) else None
                 )
-            typed = alias or total_expressions.total(above.rewrite(node.this.copy()), above)
+            typed = alias or total_expressions.make_total(above.rewrite(node.this.copy()), above)
             ordered.append(f"{to_sql(typed.node)} {_direction(node)}")
         inner_items = [f"{block} AS {BLOCK}", *(f"{to_sql(t.node)} AS {n}" for n, t, _ in keys)]
         inner_items += [f"{sql} AS {typed.node.name}" for sql, typed in made.values()]
-        by = [sql for _, t, _ in keys for sql in grouped_by(t)]
+        by = [sql for _, t, _ in keys for sql in write_group_keys(t)]
         inner = f"SELECT {', '.join(inner_items)}{source} GROUP BY {', '.join([block, *by])}"
         grouped = f"({inner}) AS g"
         if not keys:  # one row even where no row is left: what the query gives of nothing
@@ -249,7 +256,7 @@ class Lifter:
             every = f"range({self.blocks}) AS every({BLOCK}) LEFT JOIN {grouped} ON g.{BLOCK} = every.{BLOCK}"
             grouped = f"(SELECT {', '.join([f'every.{BLOCK}', *also])} FROM {every}) AS g"
         shown = [f"g.{BLOCK} AS {BLOCK}"]
-        shown += [f"{to_sql(t.node)} AS {own(place)}" for place, (_, t) in enumerate(outputs)]
+        shown += [f"{to_sql(t.node)} AS {column_name(place)}" for place, (_, t) in enumerate(outputs)]
         text = f"SELECT {', '.join(shown)} FROM {grouped}" + (f" WHERE {condition}" if condition else "")
         limit = tree.args.get("limit")
         if limit is not None:
@@ -270,7 +277,7 @@ class Lifter:
         for node in order.expressions if order is not None else ():
             if isinstance(node.this, exp.Literal):
                 raise _unliftable(node, "ORDER BY a place")
-            items.append(f"{to_sql(total_expressions.total(node.this, names).node)} {_direction(node)}")
+            items.append(f"{to_sql(total_expressions.make_total(node.this, names).node)} {_direction(node)}")
         if not items:
             raise PrivacyError("LIMIT inside SUBSAMPLE needs ORDER BY.", span=span_of(limit))
         for f in fields:  # among equals, not the first that comes
@@ -359,7 +366,7 @@ def aggregate_sql(call: Call, names: Names) -> tuple[str, Type]:
     """
     name = {"MEAN": "AVG", "VARIANCE": "VAR_SAMP", "STDDEV": "STDDEV_SAMP"}.get(call.name, call.name)
     where = (
-        f" FILTER (WHERE {to_sql(total_expressions.condition(call.where, names).node)})"
+        f" FILTER (WHERE {to_sql(total_expressions.make_condition(call.where, names).node)})"
         if call.where is not None
         else ""
     )
@@ -372,12 +379,12 @@ def aggregate_sql(call: Call, names: Names) -> tuple[str, Type]:
         inside = (
             "*"
             if not call.args or call.args[0].is_star
-            else to_sql(total_expressions.total(call.args[0], names).node)
+            else to_sql(total_expressions.make_total(call.args[0], names).node)
         )
         return f"COUNT({distinct}{inside}){where}", BIGINT
     if call.name == "COUNT_IF":
         return (
-            f"COUNT(*) FILTER (WHERE {to_sql(total_expressions.condition(call.args[0], names).node)})",
+            f"COUNT(*) FILTER (WHERE {to_sql(total_expressions.make_condition(call.args[0], names).node)})",
             BIGINT,
         )
     need = _NUMERIC.get(call.name) or _ANY[call.name]
@@ -385,9 +392,9 @@ def aggregate_sql(call: Call, names: Names) -> tuple[str, Type]:
         raise BindError(
             f"{call.name} takes {need} argument{'s' if need > 1 else ''}.", span=span_of(call.node)
         )
-    typed = [total_expressions.total(argument, names) for argument in call.args]
+    typed = [total_expressions.make_total(argument, names) for argument in call.args]
     if call.name in _ANY:
-        given = [least_face(t, place) for t, place in zip(typed, call.args, strict=True)]
+        given = [write_canonical(t, place) for t, place in zip(typed, call.args, strict=True)]
         # Among equals DuckDB takes the first that it meets, which other blocks' rows may decide: so the smallest.
         first = f" ORDER BY {given[0]}" if call.name in ("MODE", "ARG_MAX", "ARG_MIN") else ""
         return f"{name}({', '.join(given)}{first}){where}", typed[0].type
@@ -399,7 +406,7 @@ def aggregate_sql(call: Call, names: Names) -> tuple[str, Type]:
         if not typed[1].constant:
             raise BindError("the quantile must be a literal.", span=span_of(call.args[1]))
         values[1] = to_sql(typed[1].node)
-    return steady(name, typed, values, distinct, where), DOUBLE
+    return write_order_independent(name, typed, values, distinct, where), DOUBLE
 
 
 def _reasonable(sql: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 import dpsql
 from dpsql.mechanisms.base import SALT
-from dpsql.sql.exact.pretty import WIDTH, pretty
+from dpsql.sql.exact.pretty import MAX_LINE_WIDTH, format_sql
 from dpsql.sql.parse.statements import parse
 from tests.corpora.test_corpora import CORPORA, POLICY, cases
 from tests.support import inside
@@ -41,23 +41,23 @@ def test_what_is_shown_is_what_is_run(session: dpsql.Session) -> None:
                     continue
                 filled = query.replace(SALT, "4711")
                 first = inside.engine(session).execute(filled, lent)
-                second = inside.engine(session).execute(pretty(filled), lent)
+                second = inside.engine(session).execute(format_sql(filled), lent)
                 assert first.column_names == second.column_names
                 assert sorted(map(repr, first.to_pylist())) == sorted(map(repr, second.to_pylist())), query
                 run += 1
                 shown += first.num_rows > 0
-                changed += pretty(filled) != filled
+                changed += format_sql(filled) != filled
     assert run > 40 and shown > run // 2 and changed == run
 
 
 def test_only_the_columns_that_are_asked_for(session: dpsql.Session) -> None:
     (query,) = session.explain("SELECT SUM(amount) FROM visits WHERE ward = 'A'").sql
-    text = pretty(query)
+    text = format_sql(query)
     inner = text[: text.index(" AS dpsql_unit")].replace(",", "").split()
     assert {"r3.ward", "r3.amount"} <= set(inner)
     assert "note" not in text and "patient_id AS dpsql_unit" in text
     assert ".*" not in text and '"' not in text
-    assert all(len(line) <= WIDTH + 40 for line in text.splitlines())
+    assert all(len(line) <= MAX_LINE_WIDTH + 40 for line in text.splitlines())
 
 
 @pytest.mark.parametrize(
@@ -74,11 +74,11 @@ def test_names_strings_and_stars_stay(sql: str) -> None:
     with duckdb.connect() as con:
         con.execute("CREATE TABLE t AS SELECT 1 AS x, 2 AS u; CREATE TABLE b AS SELECT 1 AS x")
         con.execute('CREATE TABLE "Order" AS SELECT 1 AS "a b", 2 AS "select", 3 AS "ünder", 4 AS x')
-        assert con.execute(sql).fetchall() == con.execute(pretty(sql)).fetchall()
+        assert con.execute(sql).fetchall() == con.execute(format_sql(sql)).fetchall()
 
 
 def test_text_that_nobody_can_read_is_shown_as_it_is() -> None:
-    assert pretty("SELECT FROM WHERE (") == "SELECT FROM WHERE ("
+    assert format_sql("SELECT FROM WHERE (") == "SELECT FROM WHERE ("
 
 
 def test_names_that_are_reserved_are_known() -> None:
@@ -105,7 +105,8 @@ def test_what_is_shown_means_what_is_run(condition: str) -> None:
     with duckdb.connect() as con:
         con.execute("CREATE TABLE t (x INT, a INT, b INT, c INT, u INT, k INT)")
         asked = [
-            con.execute("SELECT json_serialize_sql($q)", {"q": q}).fetchall() for q in (plain, pretty(plain))
+            con.execute("SELECT json_serialize_sql($q)", {"q": q}).fetchall()
+            for q in (plain, format_sql(plain))
         ]
     found = [re.sub(r'"query_location(_length)?":\d+', "", rows[0][0]) for rows in asked]
     assert found[0] == found[1]

@@ -13,22 +13,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpsql.sql.expressions import bounds
-from dpsql.sql.expressions.bounds import Interval
+from dpsql.sql.expressions.bounds import Bounds
 
 numbers = st.fractions(min_value=-50, max_value=50, max_denominator=8)
 
 
 @st.composite
-def members(draw: st.DrawFn) -> tuple[Interval, Fraction]:
+def members(draw: st.DrawFn) -> tuple[Bounds, Fraction]:
     """An interval, some open at an end, and a number in it."""
     low, middle, high = sorted(draw(st.tuples(numbers, numbers, numbers)))
     cut = draw(
         st.sampled_from([(low, high), (low, high), (None, high), (low, None), (None, None), (middle, middle)])
     )
-    return Interval(*cut), middle
+    return Bounds(*cut), middle
 
 
-def inside(value: Fraction, interval: Interval) -> bool:
+def inside(value: Fraction, interval: Bounds) -> bool:
     return (interval.low is None or interval.low <= value) and (
         interval.high is None or value <= interval.high
     )
@@ -37,7 +37,7 @@ def inside(value: Fraction, interval: Interval) -> bool:
 @pytest.mark.parametrize("op", [operator.add, operator.sub, operator.mul, operator.truediv])
 @given(members(), members())
 def test_arithmetic(
-    op: Callable[[Any, Any], Any], a: tuple[Interval, Fraction], b: tuple[Interval, Fraction]
+    op: Callable[[Any, Any], Any], a: tuple[Bounds, Fraction], b: tuple[Bounds, Fraction]
 ) -> None:
     if op is operator.truediv and b[1] == 0:
         return
@@ -45,7 +45,7 @@ def test_arithmetic(
 
 
 @given(members(), members())
-def test_the_rest(a: tuple[Interval, Fraction], b: tuple[Interval, Fraction]) -> None:
+def test_the_rest(a: tuple[Bounds, Fraction], b: tuple[Bounds, Fraction]) -> None:
     assert inside(-a[1], -a[0])
     assert inside(abs(a[1]), a[0].absolute())
     assert inside(a[1], a[0].union(b[0])) and inside(b[1], a[0].union(b[0]))
@@ -58,7 +58,7 @@ def test_the_rest(a: tuple[Interval, Fraction], b: tuple[Interval, Fraction]) ->
 
 @given(members(), members(), st.booleans(), st.booleans())
 def test_greatest_and_least_skip_what_is_missing(
-    a: tuple[Interval, Fraction], b: tuple[Interval, Fraction], a_missing: bool, b_missing: bool
+    a: tuple[Bounds, Fraction], b: tuple[Bounds, Fraction], a_missing: bool, b_missing: bool
 ) -> None:
     given_ = [(a[0], a_missing), (b[0], b_missing)]
     for there in ([a[1], b[1]], [a[1]] if b_missing else [], [b[1]] if a_missing else []):
@@ -68,8 +68,8 @@ def test_greatest_and_least_skip_what_is_missing(
 
 
 def test_intervals_are_tight_and_unknown_stays_unknown() -> None:
-    one_two, minus = Interval(Fraction(1), Fraction(2)), Interval(Fraction(-1), Fraction(3))
-    assert one_two * minus == Interval(Fraction(-2), Fraction(6))
-    assert one_two / minus == Interval()
-    assert Interval(Fraction(1), None) * Interval.point(-2) == Interval(None, Fraction(-2))
-    assert bounds.union([one_two, None]) == Interval()
+    one_two, minus = Bounds(Fraction(1), Fraction(2)), Bounds(Fraction(-1), Fraction(3))
+    assert one_two * minus == Bounds(Fraction(-2), Fraction(6))
+    assert one_two / minus == Bounds()
+    assert Bounds(Fraction(1), None) * Bounds.point(-2) == Bounds(None, Fraction(-2))
+    assert bounds.union([one_two, None]) == Bounds()

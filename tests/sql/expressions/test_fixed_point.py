@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sqlglot import exp
 
 from dpsql.errors import BindError
-from dpsql.sql.expressions.fixed_point import Grid, choose, clamped, doubled_sum, value
+from dpsql.sql.expressions.fixed_point import Grid, choose_grid, write_clamped, write_doubled_sum, write_steps
 from dpsql.sql.expressions.types import Type, Typed
 from dpsql.sql.parse.dialect import to_sql
 
@@ -23,18 +23,18 @@ KINDS = ["DOUBLE", "INTEGER", "DECIMAL(18,3)"]
 @given(st.sampled_from(KINDS), ends, ends)
 def test_bounds_are_rounded_outward_to_the_grid(kind: str, a: Fraction, b: Fraction) -> None:
     low, high = min(a, b), max(a, b)
-    grid = choose(Type.parse(kind), low, high)
+    grid = choose_grid(Type.parse(kind), low, high)
     assert Fraction(grid.low) <= low * grid.steps < grid.low + 1
     assert grid.high - 1 < high * grid.steps <= Fraction(grid.high)
     assert max(abs(low), abs(high)) < grid.farthest, "what is within the bounds is never missing"
 
 
 def test_doubles_get_fine_steps_and_wide_bounds_get_wide_integers() -> None:
-    grid = choose(Type.parse("DOUBLE"), Fraction(0), Fraction(1000))
+    grid = choose_grid(Type.parse("DOUBLE"), Fraction(0), Fraction(1000))
     assert grid.steps == 1024 and 2**19 < grid.high <= 2**20 and not grid.wide
-    assert choose(Type.parse("BIGINT"), Fraction(0), Fraction(10**12)).wide
+    assert choose_grid(Type.parse("BIGINT"), Fraction(0), Fraction(10**12)).wide
     with pytest.raises(BindError):
-        choose(Type.parse("BIGINT"), Fraction(0), Fraction(10**18))
+        choose_grid(Type.parse("BIGINT"), Fraction(0), Fraction(10**18))
 
 
 @settings(max_examples=60, deadline=None)
@@ -46,7 +46,7 @@ def test_doubles_get_fine_steps_and_wide_bounds_get_wide_integers() -> None:
 def test_the_branch_free_clamp_is_exact(values: list[int | None], low: int, width: int) -> None:
     grid = Grid(Fraction(1), low, low + width)
     rows = ", ".join(f"({'NULL' if v is None else v})" for v in [None, *values])
-    sums = f"SELECT {doubled_sum('y', grid)}, {doubled_sum('y', grid, 7)}, SUM({clamped('y', grid)})"
+    sums = f"SELECT {write_doubled_sum('y', grid)}, {write_doubled_sum('y', grid, 7)}, SUM({write_clamped('y', grid)})"
     ((total, about, held),) = CON.sql(
         f"{sums} FROM (SELECT v::BIGINT AS y FROM (VALUES {rows}) t(v))"
     ).fetchall()
@@ -73,7 +73,7 @@ FAR = [
 @pytest.mark.parametrize("wide", [False, True])
 def test_doubles_that_do_not_fit_are_missing(wide: bool) -> None:
     grid = Grid(Fraction(4), 0, 40, wide)
-    made = to_sql(value(Typed(exp.column("x"), Type.parse("DOUBLE")), grid))
+    made = to_sql(write_steps(Typed(exp.column("x"), Type.parse("DOUBLE")), grid))
     rows = CON.sql(f"SELECT {made} FROM (VALUES {', '.join(f'({v})' for v in FAR)}) t(x)").fetchall()
     assert [row[0] for row in rows] == [None, None, None, None, None, None, None, 0, 6, 0]
 
@@ -92,7 +92,7 @@ def test_no_value_of_any_type_raises(kind: str, steps: Fraction, wide: bool) -> 
     )
     kept = [v for v in far if kind == "FLOAT" or ("e" not in v and "nan" not in v)] if whole is None else far
     kept = ["0"] if kind == "FLOAT" else kept
-    made = to_sql(value(Typed(exp.column("x"), Type.parse(kind)), Grid(steps, 0, 1, wide)))
+    made = to_sql(write_steps(Typed(exp.column("x"), Type.parse(kind)), Grid(steps, 0, 1, wide)))
     rows = ", ".join(f"(CAST({v} AS {kind}))" for v in ["NULL", "1", *kept])
     for (found,) in CON.sql(f"SELECT {made} FROM (VALUES {rows}) t(x)").fetchall():
         assert found is None or abs(found) <= 2**53

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sqlglot import exp
 
 from dpsql.errors import BindError
-from dpsql.sql.expressions.fixed_point import Grid, choose, line, value
+from dpsql.sql.expressions.fixed_point import Grid, choose_grid, place_on_line, write_steps
 from dpsql.sql.expressions.types import Type, Typed
 from dpsql.sql.parse.dialect import to_sql
 
@@ -23,9 +23,9 @@ CON = duckdb.connect()
 
 def steps_of(kind: str, literals: list[str], grid: Grid) -> list[int | None]:
     """What the engine makes of the values, in order."""
-    typed = line(Typed(exp.column("x"), Type.parse(kind)), Fraction(0), Fraction(0)).typed
+    typed = place_on_line(Typed(exp.column("x"), Type.parse(kind)), Fraction(0), Fraction(0)).typed
     rows = ", ".join(f"({i}, CAST({text} AS {kind}))" for i, text in enumerate(literals))
-    sql = f"SELECT {to_sql(value(typed, grid))} FROM (VALUES {rows}) t(i, x) ORDER BY i"
+    sql = f"SELECT {to_sql(write_steps(typed, grid))} FROM (VALUES {rows}) t(i, x) ORDER BY i"
     return [row[0] for row in CON.execute(sql).fetchall()]
 
 
@@ -41,7 +41,7 @@ def test_decimals_are_exact(digits: tuple[int, int]) -> None:
     integers = [0, 1, -1, far, -far, far // 3, *(chance.randint(-far, far) for _ in range(300))]
     texts = [f"'{Decimal(n).scaleb(-scale):f}'" for n in integers]
     bound = Fraction(far, 10**scale)
-    grid = choose(Type.parse(f"DECIMAL({width},{scale})"), -bound, bound)
+    grid = choose_grid(Type.parse(f"DECIMAL({width},{scale})"), -bound, bound)
     assert grid.steps == 10**scale and (grid.low, grid.high) == (-far, far)
     for n, y in zip(integers, steps_of(f"DECIMAL({width},{scale})", texts, grid), strict=True):
         assert y == n
@@ -49,7 +49,7 @@ def test_decimals_are_exact(digits: tuple[int, int]) -> None:
 
 def test_decimals_beyond_the_grid_are_missing_or_clamped_never_wrapped() -> None:
     for kind in ("DECIMAL(38,0)", "DECIMAL(38,10)", "DECIMAL(18,6)"):
-        grid = choose(Type.parse(kind), Fraction(0), Fraction(100))
+        grid = choose_grid(Type.parse(kind), Fraction(0), Fraction(100))
         whole = Type.parse(kind).digits[0]
         assert steps_of(kind, [f"'{'9' * whole}'", f"'-{'9' * whole}'", "NULL"], grid) == [None, None, None]
 
@@ -62,7 +62,7 @@ def test_decimals_beyond_the_grid_are_missing_or_clamped_never_wrapped() -> None
 def test_floats_are_rounded_once(x: float, a: float, b: float) -> None:
     low, high = sorted((Fraction(a), Fraction(b)))
     try:
-        grid = choose(Type.parse("DOUBLE"), low, high)
+        grid = choose_grid(Type.parse("DOUBLE"), low, high)
     except BindError:
         return
     (y,) = steps_of("DOUBLE", [repr(x) if x != 0 else f"'{x}'"], grid)
@@ -76,7 +76,7 @@ def test_floats_are_rounded_once(x: float, a: float, b: float) -> None:
 
 @given(st.fractions(-(10**9), 10**9, max_denominator=1000), st.fractions(0, 10**6, max_denominator=10**6))
 def test_close_bounds_far_from_zero_keep_steps_between_them(low: Fraction, width: Fraction) -> None:
-    grid = choose(Type.parse("DOUBLE"), low, low + width)
+    grid = choose_grid(Type.parse("DOUBLE"), low, low + width)
     most = max(abs(grid.low), abs(grid.high))
     assert most <= 2**50
     assert width == 0 or width * grid.steps >= 2**10 or most >= 2**49, "as many steps as exact sums allow"
@@ -85,7 +85,7 @@ def test_close_bounds_far_from_zero_keep_steps_between_them(low: Fraction, width
 
 def test_what_is_not_finite_is_missing() -> None:
     for kind in ("DOUBLE", "FLOAT"):
-        grid = choose(Type.parse(kind), Fraction(0), Fraction(1000))
+        grid = choose_grid(Type.parse(kind), Fraction(0), Fraction(1000))
         assert steps_of(kind, ["'nan'", "'inf'", "'-inf'", "NULL"], grid) == [None] * 4
         assert steps_of(kind, ["'-0.0'"], grid) == [0]
 
@@ -97,17 +97,17 @@ def test_what_is_not_finite_is_missing() -> None:
 )  # fmt: skip
 def test_integers_are_themselves_or_missing(kind: str, values: list[int]) -> None:
     for top in (100, 10**12):
-        grid = choose(Type.parse(kind), Fraction(0), Fraction(top))
+        grid = choose_grid(Type.parse(kind), Fraction(0), Fraction(top))
         for n, y in zip(values, steps_of(kind, [f"'{n}'" for n in values], grid), strict=True):
             assert y == n or (y is None and abs(n) >= grid.farthest - 1)
 
 
 def test_dates_are_days_and_times_are_seconds() -> None:
-    grid = choose(Type.parse("BIGINT"), Fraction(0), Fraction(40000))
+    grid = choose_grid(Type.parse("BIGINT"), Fraction(0), Fraction(40000))
     assert steps_of("DATE", ["'1970-01-01'", "'2000-01-01'", "'infinity'", "'5877642-06-25 (BC)'", "NULL"], grid) == [
         0, 10957, None, -2147483646, None,
     ]  # fmt: skip
-    grid = choose(Type.parse("DOUBLE"), Fraction(0), Fraction(2**20))
+    grid = choose_grid(Type.parse("DOUBLE"), Fraction(0), Fraction(2**20))
     moments = ["'1970-01-02 00:00:00.5'", "'infinity'", "'290309-12-22 (BC) 00:00:00'", "NULL"]
     assert steps_of("TIMESTAMP", moments, grid)[0] == round(Fraction(172801, 2) * grid.steps)
     assert steps_of("TIMESTAMP", moments, grid)[1::2] == [None, None]

@@ -9,8 +9,8 @@ import pytest
 
 import dpsql
 from dpsql.mechanisms.base import SALT
-from dpsql.sql.expressions.bounds import Interval
-from dpsql.sql.expressions.order_independent import steady
+from dpsql.sql.expressions.bounds import Bounds
+from dpsql.sql.expressions.fixed_point import write_order_independent
 from dpsql.sql.expressions.types import BIGINT, DOUBLE, Typed
 from dpsql.sql.parse.dialect import expression_of
 from tests.support import inside
@@ -64,7 +64,9 @@ def test_plain_sums_depend_on_the_order() -> None:
         con = duckdb.connect()
         con.execute(f"CREATE TABLE t AS SELECT CAST(UNNEST([{rows}]) AS DOUBLE) AS v")
         sums.add(con.execute("SELECT SUM(v) FROM t").fetchone())
-        mine.add(con.execute(f"SELECT {steady('SUM', [typed], ['v'], '', '')} FROM t").fetchone())
+        mine.add(
+            con.execute(f"SELECT {write_order_independent('SUM', [typed], ['v'], '', '')} FROM t").fetchone()
+        )
     assert len(sums) == 2 and len(mine) == 1
 
 
@@ -72,9 +74,9 @@ def test_plain_sums_depend_on_the_order() -> None:
 @pytest.mark.parametrize(
     ("kind", "bounds", "values"),
     [
-        (DOUBLE, Interval(Fraction(0), Fraction(10)), "0.1, 7.25, 1e6, -3, 'nan', 'inf', NULL"),
-        (DOUBLE, Interval(Fraction(-1, 10**9), Fraction(1, 10**9)), "1e-10, -3e-11, 0, NULL"),
-        (DOUBLE, Interval(Fraction(0), Fraction(10) ** 65), "1e60, 3, -1e59"),
+        (DOUBLE, Bounds(Fraction(0), Fraction(10)), "0.1, 7.25, 1e6, -3, 'nan', 'inf', NULL"),
+        (DOUBLE, Bounds(Fraction(-1, 10**9), Fraction(1, 10**9)), "1e-10, -3e-11, 0, NULL"),
+        (DOUBLE, Bounds(Fraction(0), Fraction(10) ** 65), "1e60, 3, -1e59"),
         (DOUBLE, None, "0.1, 7.25, 1e6, -3, NULL"),
         (DOUBLE, None, "0.1, 0, -0.0, 5, 1e-9, -3e-300, 1e18, 7e18, 1e60, NULL"),
         (DOUBLE, None, "5.0, NULL, 'nan'::DOUBLE"),
@@ -85,13 +87,15 @@ def test_plain_sums_depend_on_the_order() -> None:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("distinct", ["", "DISTINCT "])
-def test_sums_are_right(name: str, kind: object, bounds: Interval | None, values: str, distinct: str) -> None:
+def test_sums_are_right(name: str, kind: object, bounds: Bounds | None, values: str, distinct: str) -> None:
     con = duckdb.connect()
     con.execute(f"CREATE TABLE t AS SELECT CAST(UNNEST([{values}]) AS {kind.sql}) AS v")  # type: ignore[attr-defined]
     typed = Typed(expression_of("v"), kind, bounds)  # type: ignore[arg-type]
     double = "CASE WHEN ABS(CAST(v AS DOUBLE)) < 1e70 THEN CAST(v AS DOUBLE) END"
     where = " FILTER (WHERE v IS NULL OR v <> 5)"
-    mine = con.execute(f"SELECT {steady(name, [typed], [double], distinct, where)} FROM t").fetchone()
+    mine = con.execute(
+        f"SELECT {write_order_independent(name, [typed], [double], distinct, where)} FROM t"
+    ).fetchone()
     wide = "v" if kind is BIGINT else double
     theirs = con.execute(f"SELECT CAST({name}({distinct}{wide}){where} AS DOUBLE) FROM t").fetchone()
     assert mine is not None and theirs is not None

@@ -13,9 +13,9 @@ import pytest
 from sqlglot import exp
 
 from dpsql.errors import BindError, Error, PrivacyError
-from dpsql.sql.expressions.functions import FUNCTIONS
-from dpsql.sql.expressions.temporal import PARTS, UNITS
-from dpsql.sql.expressions.total_expressions import total
+from dpsql.sql.expressions.functions import ROW_FUNCTIONS
+from dpsql.sql.expressions.temporal import DATE_PART_RANGES, DATE_UNITS
+from dpsql.sql.expressions.total_expressions import make_total
 from dpsql.sql.expressions.types import Type, Typed
 from dpsql.sql.parse.dialect import to_sql
 from dpsql.sql.parse.statements import parse
@@ -101,7 +101,7 @@ def same(ours: Any, theirs: Any) -> bool:
 def check(con: duckdb.DuckDBPyConnection, text: str, compare: bool = True) -> int:
     """Runs an expression over every combination of its columns' values; how many plain DuckDB gave too."""
     tree = expression(text)
-    made = total(tree, Columns())
+    made = make_total(tree, Columns())
     names = sorted({column.name for column in tree.find_all(exp.Column)})
     source = ", ".join(f"t_{name}" for name in names) or "(SELECT 1)"
     listed = "".join(f", {name}" for name in names)
@@ -141,7 +141,7 @@ SPELLED = {"STARTSWITH": "starts_with", "ENDSWITH": "ends_with", "SPLITPART": "s
 
 def calls(name: str) -> list[str]:
     """Calls of a function with each kind of argument that it takes."""
-    known = FUNCTIONS[name]
+    known = ROW_FUNCTIONS[name]
     if not known.arguments:
         return [f"{name}()"]
     out = []
@@ -157,7 +157,7 @@ def calls(name: str) -> list[str]:
     return out
 
 
-@pytest.mark.parametrize("name", list(FUNCTIONS))
+@pytest.mark.parametrize("name", list(ROW_FUNCTIONS))
 def test_functions_are_total_and_agree(engine: duckdb.DuckDBPyConnection, name: str) -> None:
     assert sum(check(engine, text) for text in calls(name)) > 0, "nothing was compared"
 
@@ -243,22 +243,22 @@ def test_what_versions_of_duckdb_see_differently_is_total(engine: duckdb.DuckDBP
 
 def test_a_pattern_that_versions_read_differently_is_refused() -> None:
     with pytest.raises(PrivacyError, match="version"):
-        total(expression("t ~ 'a+'"), Columns())
+        make_total(expression("t ~ 'a+'"), Columns())
 
 
 @pytest.mark.parametrize("text", ["x BETWEEN SYMMETRIC 1 AND 0", "t LIKE ANY ('a', 'b')", "i < ANY ([1])"])
 def test_parts_that_would_be_dropped_are_refused(text: str) -> None:
     with pytest.raises(Error):
-        total(expression(text), Columns())
+        make_total(expression(text), Columns())
 
 
-@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("unit", DATE_UNITS)
 def test_dates_are_truncated_totally(engine: duckdb.DuckDBPyConnection, unit: str) -> None:
     for column in ("day", "ts"):
         check(engine, f"date_trunc('{unit.lower()}', {column})")
 
 
-@pytest.mark.parametrize("part", list(PARTS))
+@pytest.mark.parametrize("part", list(DATE_PART_RANGES))
 def test_parts_of_dates(engine: duckdb.DuckDBPyConnection, part: str) -> None:
     for column in ("day", "ts"):
         check(engine, f"extract({part.lower()} FROM {column})")
@@ -284,5 +284,5 @@ def test_parts_of_dates(engine: duckdb.DuckDBPyConnection, part: str) -> None:
 )  # fmt: skip
 def test_what_is_not_listed_is_refused(text: str) -> None:
     with pytest.raises(Error) as caught:
-        total(expression(text), Columns())
+        make_total(expression(text), Columns())
     assert isinstance(caught.value, PrivacyError | BindError)

@@ -10,8 +10,9 @@ import pytest
 from sqlglot import exp
 
 import dpsql
-from dpsql.sql.parse.dialect import MODE, parse_tokens, span_of, to_sql, tokenize
+from dpsql.sql.parse.dialect import MODE, parse_tokens, span_of, to_sql
 from dpsql.sql.parse.statements import parse
+from dpsql.sql.parse.tokens import tokenize
 
 
 def read(text: str) -> exp.Expression:

@@ -9,14 +9,14 @@ from sqlglot import exp
 
 from dpsql.errors import BindError
 from dpsql.sql.parse.dialect import span_of
-from dpsql.sql.parse.options import COMMON, Options, call_of, take_mode
+from dpsql.sql.parse.options import COMMON_OPTIONS, Options, call_of, take_mode
 from dpsql.sql.parse.statements import parse
 
 
 def options(clause: str) -> Options:
     tree = parse(f"SELECT WITH DP OPTIONS ({clause}) COUNT(*) FROM t")[0].tree
     assert isinstance(tree, exp.Select)
-    found = take_mode(tree, lambda mode: COMMON if mode == "DP" else None)
+    found = take_mode(tree, lambda mode: COMMON_OPTIONS if mode == "DP" else None)
     assert found is not None and len(tree.expressions) == 1
     return found
 

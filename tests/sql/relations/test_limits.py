@@ -27,10 +27,10 @@ from dpsql.sql.relations.limits import (
     FRAMED_ROWS,
     SORTED_CHARACTERS,
     SORTED_ROWS,
+    floor_root,
     frames_of,
-    share,
 )
-from dpsql.sql.relations.unit_meetings import held_columns
+from dpsql.sql.relations.unit_meetings import find_held_columns
 from tests.support import inside
 
 POLICY = """
@@ -204,10 +204,10 @@ def test_pairs_of_one_unit_are_as_many_as_the_policy_says(neighbours: list[dpsql
     con = tables(HEAVY)
     text = f"{COUNT} visits a JOIN visits b USING (patient_id) JOIN visits c USING (patient_id)"
     found = joined(neighbours[0], con, text)
-    assert found[ALARM] == share(DEFAULT_MAX_UNIT_ROWS, 3) ** 3
+    assert found[ALARM] == floor_root(DEFAULT_MAX_UNIT_ROWS, 3) ** 3
     assert {rows for unit, rows in found.items() if unit != ALARM} == {27}  # who has three rows loses none
     text = f"{COUNT} visits a JOIN visits b USING (patient_id), hundred h"
-    assert joined(neighbours[0], con, text)[ALARM] == share(DEFAULT_MAX_UNIT_ROWS // 100, 2) ** 2 * 100
+    assert joined(neighbours[0], con, text)[ALARM] == floor_root(DEFAULT_MAX_UNIT_ROWS // 100, 2) ** 2 * 100
     con.close()
 
 
@@ -279,12 +279,12 @@ def test_rows_that_have_met_are_counted_or_sorted() -> None:
     for text, sorts in (*((text, False) for text in COUNTED), *((text, True) for text in SORTED)):
         [statement] = parse(text)
         assert statement.tree is not None
-        assert (held_columns(statement.tree) is not None) == sorts, text
+        assert (find_held_columns(statement.tree) is not None) == sorts, text
 
 
 @pytest.mark.parametrize("text", [SORTED[0], SORTED[2], SORTED[3]])
 def test_rows_that_are_sorted_are_fewer(neighbours: list[dpsql.Session], text: str) -> None:
-    most = share(SORTED_ROWS, 2)
+    most = floor_root(SORTED_ROWS, 2)
     plan = planned(neighbours[0], text)
     for query in (query for block in plan.blocks for query in block.operator.queries):
         cuts = [int(n) for n in re.findall(r"ROW_NUMBER\(\) OVER .*?\)\)\)\) <= (\d+)", query)]
@@ -506,9 +506,11 @@ def test_rows_that_hold_texts_are_as_many_as_their_lengths_allow(
     with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
         query = planned(session, NOTES).blocks[0].operator.queries[0].replace(SALT, "7")
         plain = planned(session, NOTES.replace("b.note", "b.w")).blocks[0].operator.queries[0]
-    most = min(share(SORTED_CHARACTERS // length, 2), share(SORTED_ROWS, 2))
+    most = min(floor_root(SORTED_CHARACTERS // length, 2), floor_root(SORTED_ROWS, 2))
     assert [int(n) for n in re.findall(r"AS UBIGINT\)\)\)\) <= (\d+)", query)] == [most, most]
-    assert [int(n) for n in re.findall(r"AS UBIGINT\)\)\)\) <= (\d+)", plain)] == [share(SORTED_ROWS, 2)] * 2
+    assert [int(n) for n in re.findall(r"AS UBIGINT\)\)\)\) <= (\d+)", plain)] == [
+        floor_root(SORTED_ROWS, 2)
+    ] * 2
     held = query[query.index(" FROM (SELECT *, ") + len(" FROM (") : query.index(") AS rows QUALIFY")]
     rows = con.execute(f"SELECT max(length(v)), count(*) FROM ({held}) AS t WHERE u = {ALARM}").fetchall()
     con.close()

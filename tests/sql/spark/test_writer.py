@@ -10,9 +10,9 @@ import pytest
 import dpsql
 from dpsql.errors import BindError
 from dpsql.mechanisms.base import SALT, filled
-from dpsql.sql.exact.query import normal_form
+from dpsql.sql.exact.query import write_normal_form
 from dpsql.sql.parse.statements import parse
-from dpsql.sql.spark.values import identifier, string
+from dpsql.sql.spark.values import quote_identifier, quote_text
 from dpsql.sql.spark.writer import spark_sql
 from tests.corpora.test_corpora import CORPORA, POLICIES, Case, cases
 from tests.support import inside
@@ -111,7 +111,7 @@ def test_texts_in_normal_form_are_written_too() -> None:
     assert "((`t`.`u`, `t`.`b`) IN (SELECT `s`.`u` AS `o0`, `s`.`b` AS `o1` FROM" in spark_sql(pairs, TABLE)
     within = "SELECT PERCENTILE_DISC(0.25) WITHIN GROUP (ORDER BY t.u) AS q FROM t AS t"
     assert "percentile" not in spark_sql(within, TABLE)
-    assert spark_sql(normal_form(within), TABLE).replace("`r0`", "`t`") == spark_sql(within, TABLE)
+    assert spark_sql(write_normal_form(within), TABLE).replace("`r0`", "`t`") == spark_sql(within, TABLE)
 
 
 def test_the_first_groups_of_a_unit_are_numbered_within_it() -> None:
@@ -159,5 +159,5 @@ def test_what_is_not_known_is_refused_by_name(query: str, what: str) -> None:
 
 
 def test_names_and_texts_can_not_break_out() -> None:
-    assert identifier("a`b") == "`a``b`"
-    assert string("\u20ac'\\\n$") == r"'\U000020AC\U00000027\U0000005C\U0000000A\U00000024'"
+    assert quote_identifier("a`b") == "`a``b`"
+    assert quote_text("\u20ac'\\\n$") == r"'\U000020AC\U00000027\U0000005C\U0000000A\U00000024'"

@@ -225,7 +225,7 @@ def test_it_would_be_if_equals_were_left_as_they_come(kind: str, query: str) -> 
         f"SELECT block, {', '.join(names)} FROM ({query}) AS given ORDER BY block, {names[0]}"
     )
     with (
-        mock.patch.object(per_block_query, "one_face", lambda typed: typed),
+        mock.patch.object(per_block_query, "unify_zeros", lambda typed: typed),
         mock.patch.object(blocks, "_by_block", plain),
         mock.patch.object(vectorised_blocks, "_all_of", lambda sql, typed: [sql]),
     ):
@@ -242,7 +242,7 @@ def test_nor_by_a_function(kind: str) -> None:
     one, other = _looks(_orders(kind, query, first))
     assert one == other and "None, None, None, None" not in one
     with (
-        mock.patch.object(block, "one_face", lambda typed: typed),
+        mock.patch.object(block, "unify_zeros", lambda typed: typed),
         mock.patch.object(blocks.PythonBlocks, "as_text", (), create=True),
         mock.patch.object(blocks, "_by_block", lambda q, *_: f"SELECT block, x0 FROM ({q}) AS q ORDER BY block, x0"),
     ):  # fmt: skip

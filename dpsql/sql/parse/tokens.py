@@ -1,0 +1,318 @@
+"""Tokens of a cell: read, checked, and GoogleSQL's spellings replaced by DuckDB's.
+
+GoogleSQL's spelling of some functions and types is translated on the token stream, before anything is parsed. Only what
+DuckDB itself could not mean is touched: ``DATE_TRUNC(day, MONTH)`` has its unit in the wrong place for DuckDB, and
+``DATE_TRUNC('month', day)`` is left alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+
+from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.errors import TokenError
+from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
+
+from dpsql.errors import ParseError, Span
+
+MAX_LENGTH = 64 * 1024
+
+
+MAX_DEPTH = 40
+
+
+OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}
+
+
+CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
+
+
+# What may stand before a prefix colon that is meant as a parameter (`WHERE city = :city`).
+_BEFORE_OPERAND = {
+    TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.LTE, TokenType.GT, TokenType.GTE, TokenType.L_PAREN,
+    TokenType.COMMA, TokenType.PLUS, TokenType.DASH, TokenType.STAR, TokenType.SLASH, TokenType.AND,
+    TokenType.OR, TokenType.BETWEEN, TokenType.LIKE, TokenType.LIMIT, TokenType.FARROW,
+}  # fmt: skip
+
+
+# What opens and what closes a stretch of text that is not read as words.
+_PAIRS = (("'", "'"), ('"', '"'), ("--", "\n"), ("/*", "*/"), ("$$", "$$"), ("`", "`"))
+
+
+_TEMPLATE = re.compile(r"\{\{\s*(\w+).*\}\}", re.DOTALL)
+
+
+_WRITES = {"INSERT", "UPDATE", "DELETE", "MERGE", "COPY", "CREATE", "DROP", "ALTER"}
+
+
+_DUCKDB = DuckDB()
+
+
+def tokenize(text: str) -> list[Token]:
+    """The tokens of a cell.
+
+    Raises:
+        ParseError: text too long or too deeply nested, a character or string that does not end, a template.
+    """
+    if len(text) > MAX_LENGTH:
+        raise ParseError(f"the statement is longer than {MAX_LENGTH} characters.", hint="split the cell.")
+    tokens = None
+    with contextlib.suppress(TokenError):
+        plain = _double_quoted(text)
+        tokens = _whole(plain) if plain is not None else None
+    if tokens is None:
+        raise ParseError("a quote or a comment does not end.", span=_find_unfinished(text), text=text)
+    _check(tokens, text)
+    return tokens
+
+
+def _find_stretches(text: str) -> Iterator[tuple[str, int, int]]:
+    """Yield each quote and comment: its opening sign, where it begins, and where its end begins (-1 if it has none)."""
+    at = 0
+    while at < len(text):
+        found = next((pair for pair in _PAIRS if text.startswith(pair[0], at)), None)
+        if found is None:
+            at += 1
+            continue
+        end = text.find(found[1], at + len(found[0]))
+        yield found[0], at, end
+        at = len(text) if end < 0 else end + len(found[1])
+
+
+def _double_quoted(text: str) -> str | None:
+    """Return the text with GoogleSQL's `names` as "names"; None where one does not end."""
+    if "`" not in text:
+        return text
+    out = list(text)
+    for sign, start, end in _find_stretches(text):
+        if sign == "`":
+            if end < 0 or '"' in text[start:end]:
+                return None
+            out[start] = out[end] = '"'
+    return "".join(out)
+
+
+def _find_unfinished(text: str) -> Span | None:
+    """Return where the quote or comment that stays open begins."""
+    open_ = ((at, at + len(sign)) for sign, at, end in _find_stretches(text) if end < 0 and sign != "--")
+    return next(open_, None)
+
+
+def _whole(text: str) -> list[Token]:
+    """sqlglot swallows what follows a word like EXPLAIN as one string; here it is read as tokens too."""
+    tokens = list(_DUCKDB.tokenize(text))
+    for i, token in enumerate(tokens):
+        if token.token_type == TokenType.COMMAND and i + 1 < len(tokens):
+            rest = " " * (token.end + 1) + text[token.end + 1 :]
+            return [*tokens[:i], replace_token(token, TokenType.VAR, token.text), *_whole(rest)]
+    return tokens
+
+
+def _check(tokens: list[Token], text: str) -> None:
+    depth = 0
+    for i, token in enumerate(tokens):
+        before = tokens[i - 1] if i else None
+        after = tokens[i + 1] if i + 1 < len(tokens) else None
+        if token.token_type in OPENING:
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise ParseError("the statement is nested too deeply.", span=token_span(token), text=text)
+        elif token.token_type in CLOSING:
+            depth -= 1
+        if token.token_type == TokenType.L_BRACE and after and after.token_type == TokenType.L_BRACE:
+            name = tokens[i + 2].text if i + 2 < len(tokens) else "x"
+            raise _template(name, (token.start, _template_end(tokens, i, text)), text)
+        template = _TEMPLATE.search(token.text) if token.token_type == TokenType.STRING else None
+        if template is not None:
+            raise _template(template[1], token_span(token), text)
+        ends = after is None or after.token_type in (TokenType.R_PAREN, TokenType.SEMICOLON)
+        if (
+            token.token_type in (TokenType.GROUP_BY, TokenType.ORDER_BY, TokenType.WHERE, TokenType.HAVING)
+            and ends
+        ):
+            raise ParseError(
+                f"nothing follows {token.text.upper()}.",
+                span=token_span(token),
+                hint="finish it, or leave it out.",
+                text=text,
+            )
+        _reads(token, before, after, text)
+        if token.token_type == TokenType.PLACEHOLDER:
+            raise ParseError(
+                "parameters have names here.", span=token_span(token), hint="write $name.", text=text
+            )
+        prefix = before is None or before.token_type in _BEFORE_OPERAND
+        if (
+            token.token_type == TokenType.COLON
+            and prefix
+            and after is not None
+            and after.start == token.end + 1
+        ):
+            raise ParseError(
+                f":{after.text} is not a parameter here.",
+                span=(token.start, after.end + 1),
+                hint=f"write ${after.text}.",
+                text=text,
+            )
+
+
+def _template(name: str, span: Span, text: str) -> ParseError:
+    return ParseError(
+        "templates are not filled in: they would change the statement after it was priced.",
+        span=span,
+        hint=f"write ${name} and the notebook's variable {name} is bound as a value.",
+        text=text,
+    )
+
+
+def _reads(token: Token, before: Token | None, after: Token | None, text: str) -> None:
+    """Refuses the corners of a query that write: INTO, FOR UPDATE, and a CTE that is no query."""
+    word, next_word = token.text.upper(), after.text.upper() if after is not None else ""
+    if token.token_type == TokenType.INTO and not (after is not None and next_word == "NAME"):
+        raise ParseError(
+            "an answer is not written into a table.",
+            span=token_span(token),
+            hint="out << SELECT ... keeps it in the notebook.",
+            text=text,
+        )
+    if after is not None and token.token_type == TokenType.FOR and next_word in ("UPDATE", "SHARE"):
+        raise ParseError(
+            f"FOR {next_word} locks rows, and nothing is written here.",
+            span=(token.start, after.end + 1),
+            hint="leave it out.",
+            text=text,
+        )
+    opens_cte = before is not None and before.token_type == TokenType.L_PAREN
+    if opens_cte and word in _WRITES and after is not None and is_word(after):
+        raise ParseError(
+            f"{word} is not a statement of dpsql.",
+            span=token_span(token),
+            hint="dpsql only answers questions: write a SELECT.",
+            text=text,
+        )
+
+
+def _template_end(tokens: list[Token], start: int, text: str) -> int:
+    for token, after in zip(tokens[start:], tokens[start + 1 :], strict=False):
+        if token.token_type == after.token_type == TokenType.R_BRACE:
+            return after.end + 1
+    return min(len(text), tokens[start].end + 2)
+
+
+def token_span(token: Token) -> Span:
+    return (token.start, token.end + 1)
+
+
+def replace_token(token: Token, token_type: TokenType, text: str) -> Token:
+    """A token that stands where another stands."""
+    return Token(
+        token_type, text, line=token.line, col=token.col, start=token.start, end=token.end, comments=[]
+    )
+
+
+def find_closing(tokens: list[Token], opening: int) -> int:
+    """Index of the parenthesis that closes the one at ``opening`` (the last token when none does)."""
+    depth = 0
+    for i in range(opening, len(tokens)):
+        depth += tokens[i].token_type in OPENING
+        depth -= tokens[i].token_type in CLOSING
+        if depth == 0:
+            return i
+    return len(tokens) - 1
+
+
+def is_word(token: Token) -> bool:
+    return token.text.replace("_", "a").isalnum() and not token.text[0].isdigit()
+
+
+def is_open(tokens: list[Token], i: int) -> bool:
+    return i < len(tokens) and tokens[i].token_type == TokenType.L_PAREN
+
+
+# -- GoogleSQL --------------------------------------------------------------------------------------------------
+
+_UNITS = {
+    "MICROSECOND", "MILLISECOND", "SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "ISOWEEK", "MONTH", "QUARTER", "YEAR", "ISOYEAR",
+}  # fmt: skip
+_SPELLED = {"ISOWEEK": "WEEK"}
+_TRUNC = ("DATE_TRUNC", "TIMESTAMP_TRUNC", "DATETIME_TRUNC")
+_DIFF = ("DATE_DIFF", "TIMESTAMP_DIFF", "DATETIME_DIFF")
+_TAKEN_OFF = ("DATE_SUB", "TIMESTAMP_SUB", "DATETIME_SUB")
+_ADDED = ("DATE_ADD", "TIMESTAMP_ADD", "DATETIME_ADD")
+_RENAMED = {"FORMAT_DATE": "strftime", "FORMAT_TIMESTAMP": "strftime", "FORMAT_DATETIME": "strftime"}
+_CALLS = {*_TRUNC, *_DIFF, *_TAKEN_OFF, *_ADDED, *_RENAMED, "DATE"}
+
+
+def translate_googlesql(tokens: list[Token]) -> list[Token]:
+    """The tokens with GoogleSQL's calls as DuckDB writes them."""
+    out: list[Token] = []
+    i = 0
+    while i < len(tokens):
+        token = tokens[i]
+        word = token.text.upper()
+        called = i + 1 < len(tokens) and tokens[i + 1].token_type == TokenType.L_PAREN
+        if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER):
+            out.append(token)
+        elif word == "FLOAT64":
+            out.append(replace_token(token, TokenType.DOUBLE, "DOUBLE"))
+        elif word in _CALLS and called:
+            end, arguments = _arguments(tokens, i + 1)
+            inner = [translate_googlesql(argument) for argument in arguments]
+            out += _call(token, word, tokens[i + 1], inner, tokens[end])
+            i = end
+        else:
+            out.append(token)
+        i += 1
+    return out
+
+
+def _arguments(tokens: list[Token], opening: int) -> tuple[int, list[list[Token]]]:
+    """The place of the closing parenthesis (the last token where none does), and the arguments."""
+    arguments: list[list[Token]] = [[]]
+    depth = 0
+    for i in range(opening, len(tokens)):
+        token = tokens[i]
+        depth += token.token_type in OPENING
+        depth -= token.token_type in CLOSING
+        if depth == 0:
+            return i, arguments
+        if depth == 1 and token.token_type == TokenType.COMMA:
+            arguments.append([])
+        elif i > opening:
+            arguments[-1].append(token)
+    return len(tokens) - 1, arguments
+
+
+def _call(
+    name: Token, word: str, opening: Token, arguments: list[list[Token]], closing: Token
+) -> list[Token]:
+    last = arguments[-1]
+    unit = len(last) == 1 and last[0].token_type != TokenType.STRING and last[0].text.upper() in _UNITS
+    if unit and all(arguments) and arguments[0][0].token_type != TokenType.STRING:
+        place = last[0]
+        named = replace_token(place, TokenType.STRING, _SPELLED.get(place.text.upper(), place.text.upper()))
+        if word in _TRUNC and len(arguments) == 2:
+            return _written(
+                replace_token(name, TokenType.VAR, "DATE_TRUNC"), opening, [[named], arguments[0]], closing
+            )
+        if word in _DIFF and len(arguments) == 3:
+            parts = [[named], arguments[1], arguments[0]]
+            return _written(replace_token(name, TokenType.VAR, "DATE_DIFF"), opening, parts, closing)
+    moved = len(arguments) == 2 and all(arguments) and last[0].token_type == TokenType.INTERVAL
+    if word in (*_TAKEN_OFF, *_ADDED) and moved:
+        sign, text = (TokenType.DASH, "-") if word in _TAKEN_OFF else (TokenType.PLUS, "+")
+        return [opening, *arguments[0], replace_token(opening, sign, text), *last, closing]
+    if word in _RENAMED:
+        name = replace_token(name, TokenType.VAR, _RENAMED[word])
+    elif word == "DATE" and len(arguments) == 3:
+        name = replace_token(name, TokenType.VAR, "make_date")
+    return _written(name, opening, arguments, closing)
+
+
+def _written(name: Token, opening: Token, arguments: list[list[Token]], closing: Token) -> list[Token]:
+    out = [name, opening]
+    for i, argument in enumerate(arguments):
+        out += [*([replace_token(opening, TokenType.COMMA, ",")] if i else []), *argument]
+    return [*out, closing] if closing.token_type in CLOSING else out
