@@ -396,6 +396,7 @@ class Session:
             declared[declaration.name.lower()] = declaration
             return explain_declaration(declaration, self._ledger, statement.json)
         plan = bind(statement, self._catalog, self._finisher, declared)
+        self._check(plan)  # a price is named for nothing that would not run
 
         def written(block: Block, query: str) -> str:
             apart = query in getattr(block.operator, "apart", ())
