@@ -157,7 +157,8 @@ class Expressions:
             return Value(symbol)
         if isinstance(node, Cast):
             child = inner(node.child, env)
-            symbol = self.symbols.call("try cast" if node.attempt else "cast", (child.symbol,), node.type)
+            word = "try cast" if node.attempt else "cast"
+            symbol = self.symbols.call(word, (child.symbol,), (node.type, node.detail))
             return ranges.cast(child, symbol, node.type, node.attempt)
         if not isinstance(node, Call):
             refuse("an expression of another kind")
