@@ -179,7 +179,8 @@ class Expressions:
         if node.name == "least" and (
             budget := budget_of(node, args, env.relation, self.symbols, lambda n: inner(n, env))
         ):
-            made = replace(made, low=0, whole=True, nullable=False, budget=budget, times=(symbol, 1, 1))
+            made = replace(made, low=0, high=budget, whole=True, nullable=False, budget=budget)
+            made.times = (symbol, 1, 1)
         return made
 
     # -- aggregates ----------------------------------------------------------------------------------------------

@@ -224,7 +224,7 @@ class Sources:
             return joins.full(a, b, pairs)
         if join.kind in ("SEMI", "ANTI"):
             return joins.semi(a, b, pairs)
-        found = joins.left(a, b, pairs, len(pairs) + len(joins.same) == len(on), join.asof)
+        found = joins.left(a, b, pairs, len(joins.cast) + len(joins.same) == len(on), join.asof)
         return found
 
     def _table(self, node: Table) -> Relation:
