@@ -71,7 +71,9 @@ def test_every_text_is_proved(neighbours: Neighbours) -> None:
         for text, claimed, known, paths in texts_of(neighbours, written(form, "a9", "b9")):
             check_tree(read_spark(text, paths, SALT), claimed, known)
             found[type(claimed.claim).__name__] += 1
-    assert found["Sums"] >= 52 and found["Packing"] >= 24 and found["Rows"] >= 18 and found["Blocks"] >= 5, found
+    assert found["Sums"] >= 52 and found["Packing"] >= 24 and found["Rows"] >= 18 and found["Blocks"] >= 5, (
+        found
+    )
 
 
 GROUPED = "SELECT kind, COUNT(*) FROM stays GROUP BY kind"

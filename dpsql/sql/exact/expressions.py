@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from dpsql.sql.exact import ranges
 from dpsql.sql.exact.caps import budget_of
-from dpsql.sql.exact.facts import CELLS, OWN, PRIVATE, PUBLIC, Relation, Set, Symbol, Value
+from dpsql.sql.exact.facts import CELLS, OWN, PRIVATE, PUBLIC, Number, Relation, Set, Symbol, Value
 from dpsql.sql.exact.functions import AGGREGATES, SCALARS, WINDOWS
 from dpsql.sql.exact.joins import Scope
 from dpsql.sql.exact.symbols import Symbols
@@ -109,6 +109,8 @@ class Expressions:
     query: Callable[[Query, Env], Relation]
     salt: frozenset[str]
     macros: frozenset[str]
+    added: list[Number] = field(default_factory=list)
+    """How much of one row each sum over private rows adds at most."""
 
     def row(self, node: Expr, env: Env) -> Value:
         """An expression over the rows of a FROM."""
@@ -225,6 +227,8 @@ class Expressions:
                 if node.where is None and first.low is not None and first.high is not None:
                     count = self._count(self._same_rows(node, first, env), env)
                     made.times = (count, min(first.low, 0), max(first.high, 0))
+            if kind == PRIVATE:
+                self.added.append(made.weight)
             if kind == PRIVATE and first.times is not None:
                 self._budgeted(made, first, env.relation)
         if kind == PRIVATE:
