@@ -57,8 +57,10 @@ class Engine(Protocol):
         """A fingerprint of the data as the owner published them; changes when files change."""
         ...
 
-    def check(self, sql: str, lent: Mapping[str, Sequence[tuple[str, str]]], apart: bool = False) -> None:
-        """Binds an exact query against empty relations, before anything is paid.
+    def check(
+        self, sql: str, lent: Mapping[str, Sequence[tuple[str, str]]], apart: bool = False
+    ) -> str | None:
+        """Binds an exact query against empty relations, before anything is paid; what it is run as: :meth:`written`.
 
         ``apart``: it reads lent relations alone, and is run away from the private data.
 
@@ -78,6 +80,10 @@ class Engine(Protocol):
 
         Raises EngineError with a fixed message, without cause or context.
         """
+        ...
+
+    def written(self, sql: str, lent: Mapping[str, pa.Table]) -> str | None:
+        """Return what an exact query is run as, where the engine has a language of its own; None where it runs as it is."""
         ...
 
     def interrupt(self) -> None: ...

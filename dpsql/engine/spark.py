@@ -50,6 +50,8 @@ _SETTINGS = {
 }
 BATCH = 1 << 20
 """Rows of a result that are held at once, where whoever reads it can take it in parts."""
+MAX_WRITTEN = 500
+"""Texts that are remembered in Spark's SQL."""
 
 
 class SparkEngine:
@@ -87,6 +89,7 @@ class SparkEngine:
             for setting, value in _SETTINGS.items():
                 self._session.conf.set(setting, value)
         self._lent_globally: list[str] = []
+        self._written: dict[tuple[object, ...], str] = {}
         self._spill = spill_below(None)
         self._scratch = beside(self._spill)
         self._sources = {table.name: self._paths(table) for table in policy.tables.values() if table.file}
@@ -191,8 +194,8 @@ class SparkEngine:
         paths = self._sources.get(table.name, [])
         return paths if paths and all(os.path.isfile(path) for path in paths) else None
 
-    def check(self, sql: str, lent: Mapping[str, Columns], apart: bool = False) -> None:
-        """Binds an exact query in DuckDB and in Spark, on nothing, before anything is paid.
+    def check(self, sql: str, lent: Mapping[str, Columns], apart: bool = False) -> str | None:
+        """Bind an exact query in DuckDB and in Spark, on nothing, before anything is paid; return Spark's text.
 
         One that is run apart, over the rows of one block that are here already, is DuckDB's alone.
 
@@ -202,12 +205,12 @@ class SparkEngine:
         with self._lock:
             self._shapes().check(sql, lent)
             if apart:
-                return
+                return None
             # Lent as they will be: in the types that Arrow gives them, which are not those of the text.
             lend = {
                 name: self._shapes().shape(empty(columns), {}).empty_table() for name, columns in lent.items()
             }
-            text = self._translated(sql, {name: _columns(table) for name, table in lend.items()})
+            text = self.written(sql, lend)
             message = ""
             for name, table in lend.items():
                 self._lend(name, table)
@@ -218,6 +221,7 @@ class SparkEngine:
             self._forget(lent)
         if message:
             raise BindError("the engine can't run this.", hint=message)
+        return text
 
     def lendable(self, table: pa.Table) -> None:
         """
@@ -234,6 +238,17 @@ class SparkEngine:
     def translated(self, sql: str, lent: Mapping[str, Columns] | None = None) -> str:
         """The query as Spark gets it."""
         return self._translated(sql, lent or {})
+
+    def written(self, sql: str, lent: Mapping[str, pa.Table]) -> str:
+        """Return Spark's text of an exact query: the one that is proved is the one that runs."""
+        key = (sql, *((name, *_columns(table)) for name, table in sorted(lent.items())))
+        found = self._written.get(key)
+        if found is None:
+            found = self._translated(sql, {name: _columns(table) for name, table in lent.items()})
+            if len(self._written) >= MAX_WRITTEN:
+                self._written.clear()
+            self._written[key] = found
+        return found
 
     def _translated(self, sql: str, lent: Mapping[str, Columns]) -> str:
         known: dict[str, Columns] = dict(lent)
@@ -299,9 +314,8 @@ class SparkEngine:
 
     def _prepare(self, sql: str, lent: Mapping[str, pa.Table], rows: int | None, made: list[Any]) -> pa.Table:
         """Fills ``made`` with the frame, the columns' types as DuckDB has them, and the number of parts."""
-        columns = {name: _columns(table) for name, table in lent.items()}
-        text = self._translated(sql, columns)
-        shape = self._shapes().shape(sql, columns)
+        text = self.written(sql, lent)
+        shape = self._shapes().shape(sql, {name: _columns(table) for name, table in lent.items()})
         for name, table in lent.items():
             self._lend(name, table)
         frame = self._session.sql(text)

@@ -23,6 +23,7 @@ from dpsql.mechanisms.claims import (
     Participates,
     Public,
     Rows,
+    Scores,
     Sums,
     Totals,
 )
@@ -38,7 +39,7 @@ from dpsql.mechanisms.proposals import ArgMax, Iqr, ProposedMedian
 from dpsql.mechanisms.ptr import Stable
 from dpsql.mechanisms.quantile import Quantiles
 from dpsql.mechanisms.subsample import SubsampleAggregate
-from dpsql.mechanisms.sweep import ORD, Sweep
+from dpsql.mechanisms.sweep import MOVES, ORD, SCORE, Sweep
 from dpsql.mechanisms.together import Together
 from dpsql.mechanisms.votes import FeatureVotes, StableMode
 
@@ -145,23 +146,32 @@ def _(operator: Stable) -> Iterator[Claimed]:
 # -- candidates -------------------------------------------------------------------------------------------------------
 
 
-def _chosen(batches: tuple[str, ...], sweep: Sweep | None, sensitivity: int) -> Iterator[Claimed]:
+def _chosen(
+    batches: tuple[str, ...], sweep: Sweep | None, sensitivity: int, varying: bool = False
+) -> Iterator[Claimed]:
     rows = sensitivity if sweep is None else sweep.rows
+    own = MOVES if varying else None
+    scores = Scores(SCORE, sensitivity, 1, own=own)
+    if sweep is not None:
+        terms = tuple(term.row for term in sweep.terms)
+        clipped = any(term.clip is not None for term in sweep.terms)
+        scores = Scores(SCORE, sensitivity, rows, terms, clipped, own)
     for text in batches:
-        yield Claimed(text, Rows(rows, each=ORD))
+        yield Claimed(text, Rows(rows, each=ORD, scores=scores))
     if sweep is not None:
         yield Claimed(sweep.candidates, Public())
         for place, counted in enumerate(sweep.histograms):
             moved = max((t.row for t in sweep.terms if t.histogram == place and t.clip is None), default=None)
             sums = (("v", moved),) if moved is not None and " AS v " in counted.query else ()
             yield Claimed(counted.query, Rows(rows, moves=(("n", 1), *sums)))
+            yield Claimed(counted.limited, Rows(rows))  # the same, cut: so many rows say no less
             if counted.column is not None:
                 yield Claimed(counted.column, Rows(rows))
 
 
 @_claims.register
 def _(operator: ExponentialChoice) -> Iterator[Claimed]:
-    yield from _chosen(operator.batches, operator.sweep, operator.sensitivity)
+    yield from _chosen(operator.batches, operator.sweep, operator.sensitivity, operator.varying)
 
 
 @_claims.register

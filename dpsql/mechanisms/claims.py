@@ -50,6 +50,23 @@ class Sums:
 
 
 @dataclass(frozen=True)
+class Scores:
+    """The column of candidates' scores, which one privacy unit moves by at most ``most``: by ``rows`` of its rows.
+
+    Args:
+        terms: how far a row moves each statistic of it, where the operator says so. clipped: some hold values to a limit.
+        own: the column of each candidate's own sensitivity, where they differ.
+    """
+
+    column: str
+    most: int
+    rows: int
+    terms: tuple[int, ...] | None = None
+    clipped: bool = False
+    own: str | None = None
+
+
+@dataclass(frozen=True)
 class Rows:
     """Any function, group by group of ``keys``, of at most ``rows`` rows of a privacy unit in each of at most ``groups``.
 
@@ -63,6 +80,7 @@ class Rows:
     moves: tuple[tuple[str, int], ...] = ()
     each: str | None = None
     """A column of public candidates: a unit's rows may count for each of them."""
+    scores: Scores | None = None
 
 
 @dataclass(frozen=True)

@@ -127,7 +127,8 @@ def released(session: dpsql.Session, plan: Plan, read: Both) -> int:
         tables = {name: release.table for name, release in releases.items()}
         read.lent = {i.name: session._finisher.finish(i.sql, tables, plan.public) for i in block.inputs}
         exact = session._gate.reading(block.operator)
-        reader = Reader(read, read.lent, read.room, None, read.apart, exact)
+        prove = session._gate.proving(block.operator)
+        reader = Reader(read, read.lent, read.room, None, read.apart, exact, prove=prove)
         releases[block.name] = block.operator.release(reader, Entropy())
     return read.compared - before
 

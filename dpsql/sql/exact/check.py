@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from dpsql.mechanisms.claims import Claimed, Packing
+from dpsql.mechanisms.claims import Claimed, Packing, Rows
 from dpsql.sql.exact.caps import cap_of
 from dpsql.sql.exact.expressions import Env, aggregated, conjuncts, has, refs
 from dpsql.sql.exact.facts import CELLS, OWN, PRIVATE, PUBLIC, Facts, Relation, Set, Symbol, Value
@@ -23,6 +23,7 @@ from dpsql.sql.exact.known import Known
 from dpsql.sql.exact.packing import prove_packing
 from dpsql.sql.exact.proof import prove
 from dpsql.sql.exact.reading import read_tree
+from dpsql.sql.exact.scores import prove_scores
 from dpsql.sql.exact.sources import Sources
 from dpsql.sql.exact.tree import (
     Call,
@@ -57,12 +58,18 @@ def check_tree(tree: Query, claimed: Claimed, known: Known) -> None:
         prove_packing(*checker.rows_and_item(tree), claimed.claim)
     else:
         prove(checker.query(tree, None), claimed.claim, checker.symbols)
+        scores = claimed.claim.scores if isinstance(claimed.claim, Rows) else None
+        if scores is not None and checker.outermost is not None:
+            prove_scores(tree, checker.outermost, checker.leaves, checker.expressions, scores)
     checker.distinct_names()
 
 
 @dataclass
 class Checker(Sources):
     """Reads one text."""
+
+    outermost: Env | None = None
+    """The FROM that was read last: that around all others."""
 
     def query(self, tree: Query, outer: Env | None) -> Relation:
         """What a query gives."""
@@ -101,6 +108,7 @@ class Checker(Sources):
         elif tree.limit is not None and tree.limit >= 0:
             made.count = tree.limit if made.count is None else min(tree.limit, made.count)
         self._ordered(tree, env)
+        self.outermost = env
         return made
 
     def rows_and_item(self, tree: Query) -> tuple[Select, Callable[[Expr], Value], Relation]:

@@ -42,7 +42,9 @@ not_ilike_escape regexp_escape hamming mismatches
 
 AGGREGATES = frozenset(_AGGREGATES.split())
 WINDOWS = frozenset(_WINDOWS.split())
-SCALARS = frozenset({*_OPERATORS.split(), *_SCALARS.split()}) | {
+OPAQUE = "Function"
+"""A function of its arguments alone, of which nothing else is known. No name that DuckDB's text gives has a capital."""
+SCALARS = frozenset({*_OPERATORS.split(), *_SCALARS.split(), OPAQUE}) | {
     "is null",
     "is not null",
     "not in",

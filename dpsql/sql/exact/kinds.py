@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
+from dpsql.sql.exact.tree import refuse
+
+Node = dict[str, Any]
+
 _TYPES = """
 BOOLEAN TINYINT SMALLINT INTEGER BIGINT HUGEINT UTINYINT USMALLINT UINTEGER UBIGINT UHUGEINT FLOAT DOUBLE DECIMAL VARCHAR
 BLOB BIT DATE TIME TIMESTAMP TIMESTAMP_S TIMESTAMP_MS TIMESTAMP_NS INTERVAL UUID LIST ARRAY STRUCT MAP
@@ -20,3 +27,61 @@ SPELLED = {
     "BPCHAR": "VARCHAR", "LOGICAL": "BOOLEAN", "DEC": "DECIMAL", "LONG": "BIGINT", "SHORT": "SMALLINT",
     "BYTEA": "BLOB", "DATETIME": "TIMESTAMP", "TIMESTAMP_US": "TIMESTAMP",
 }  # fmt: skip
+
+
+def type_of(node: Node) -> tuple[str, str]:
+    """Return a type's first word and the rest of it, out of the tree of version 2.0, where a type is an expression."""
+    name = _name(node)
+    return name, _detail(node["children"]) if node.get("children") else ""
+
+
+def _name(node: Node) -> str:
+    if node["class"] != "TYPE":
+        if node["class"] != "CONSTANT":
+            refuse("a type that is computed")
+        return ""
+    for key, value in node.items():
+        if key not in _PARTS and value not in (None, False, "", [], {}):
+            refuse(f"a type with {key}")
+    path = (node.get("qualified_name") or {}).get("path") or [node["type_name"]]
+    name = str(node["type_name"]).upper()
+    name = SPELLED.get(name, name)
+    if len(path) != 1 or name not in TYPES:
+        refuse("a type that is not DuckDB's own")
+    for child in node.get("children") or ():
+        _name(child)
+    return name
+
+
+_PLACES = ("query_location", "query_location_length", "location")
+_PARTS = frozenset({"class", "type", "alias", "type_name", "children", "qualified_name", *_PLACES})
+
+
+def _detail(node: Any) -> str:
+    """A type's digits, elements and fields: types that differ in them keep other values apart."""
+    return json.dumps(_placeless(node), sort_keys=True)
+
+
+def _placeless(node: Any) -> Any:
+    if isinstance(node, dict):
+        return {key: _placeless(value) for key, value in node.items() if key not in _PLACES}
+    return [_placeless(item) for item in node] if isinstance(node, list) else node
+
+
+def type_of_older(node: Node) -> tuple[str, str]:
+    """Return the same out of the tree of version 1.5."""
+    name = str(node["id"]).upper()
+    name = SPELLED.get(name, name)
+    if name not in TYPES:
+        refuse("a type that is not DuckDB's own")
+    info = node.get("type_info") or {}
+    if info.get("alias"):
+        refuse("a type with a name of its own")
+    children = (
+        [info["child_type"]]
+        if info.get("child_type")
+        else [c["second"] for c in info.get("child_types") or ()]
+    )
+    for child in children:
+        type_of_older(child)
+    return name, _detail(info) if info else ""

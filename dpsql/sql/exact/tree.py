@@ -76,11 +76,12 @@ class Call:
 
 @dataclass(slots=True)
 class Cast:
-    """A cast to a type, by its first word; ``attempt``: NULL where it fails."""
+    """A cast to a type, by its first word; ``attempt``: NULL where it fails. ``detail``: the type's digits or parts."""
 
     child: Expr
     type: str
     attempt: bool
+    detail: str = ""
 
 
 @dataclass(slots=True)

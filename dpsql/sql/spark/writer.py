@@ -12,8 +12,9 @@ which gives NULL like DuckDB's TRY.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 
 from sqlglot import exp
 
@@ -114,9 +115,20 @@ def _only(node: exp.Expr, what: str, *known: str) -> None:
 class _Writer:
     """Writes queries; ``known`` are the relations that FROM may name, ``outer`` is where a subquery stands."""
 
-    def __init__(self, known: Mapping[str, Query], outer: Scope | None = None) -> None:
+    def __init__(
+        self, known: Mapping[str, Query], outer: Scope | None = None, own: Iterator[int] | None = None
+    ) -> None:
         self._known = dict(known)
         self._outer = outer
+        self._own = count() if own is None else own
+
+    def _inside(self, outer: Scope | None) -> _Writer:
+        """A writer of what stands inside, which gives other aliases."""
+        return _Writer(self._known, outer, self._own)
+
+    def _alias(self) -> str:
+        """A name for a relation that the text has beside those of the plan: nothing else is called so."""
+        return f"dpsql_own_{next(self._own)}"
 
     # -- relations ----------------------------------------------------------------------------------------------
 
@@ -136,14 +148,17 @@ class _Writer:
         if len(left.columns) != len(right.columns):
             raise refused("a UNION of unlike queries")
         columns, sides = [], ([], [])  # type: tuple[list[tuple[str, Type]], tuple[list[str], list[str]]]
+        aliases = [identifier(self._alias()) for _ in sides]
         for (name, mine), (other, theirs) in zip(left.columns, right.columns, strict=True):
             kind = meeting((mine, theirs))
             columns.append((name, kind))
-            for side, (old, had) in zip(sides, ((name, mine), (other, theirs)), strict=True):
-                side.append(f"{cast_to(Value(identifier(old), had), kind)} AS {identifier(name)}")
+            for side, alias, (old, had) in zip(sides, aliases, ((name, mine), (other, theirs)), strict=True):
+                value = Value(f"{alias}.{identifier(old)}", had)
+                side.append(f"{cast_to(value, kind)} AS {identifier(name)}")
         word = "UNION" if node.args.get("distinct") else "UNION ALL"
         one, two = (
-            f"SELECT {', '.join(s)} FROM ({q.sql}) AS `u`" for s, q in zip(sides, (left, right), strict=True)
+            f"SELECT {', '.join(side)} FROM ({made.sql}) AS {alias}"
+            for side, made, alias in zip(sides, (left, right), aliases, strict=True)
         )
         return Query(f"{one} {word} {two}", tuple(columns))
 
@@ -153,7 +168,7 @@ class _Writer:
         if with_ is None:
             return "", self
         _only(with_, "WITH", "expressions")
-        inner, parts = _Writer(self._known, self._outer), []
+        inner, parts = self._inside(self._outer), []
         for cte in with_.expressions:
             _only(cte, "a CTE", "this", "alias")
             made = inner.query(cte.this)
@@ -164,10 +179,11 @@ class _Writer:
             inner._known[fold(cte.alias)] = Query(identifier(cte.alias), columns)
         return f"WITH {', '.join(parts)} ", inner
 
-    def _relation(self, node: exp.Expr) -> tuple[str, Source]:
+    def _relation(self, node: exp.Expr, called: str | None = None) -> tuple[str, Source]:
+        """A part of FROM; ``called``: under another alias than its own."""
         alias = node.args.get("alias")
         renamed = [c.name for c in alias.args.get("columns") or []] if alias is not None else []
-        name = node.alias_or_name
+        name = called or node.alias_or_name
         if isinstance(node, exp.Subquery):
             _only(node, "a subquery", "this", "alias")
             if isinstance(node.this, exp.Values):
@@ -217,7 +233,7 @@ class _Writer:
 
     def _expressions(self, scope: Scope) -> Values:
         def nested(node: exp.Expr) -> tuple[str, tuple[tuple[str, Type], ...]]:
-            made = _Writer(self._known, scope).query(node)
+            made = self._inside(scope).query(node)
             return made.sql, made.columns
 
         return Values(scope.column, nested)
@@ -296,10 +312,10 @@ class _Writer:
         _only(join, "JOIN", "this", "on", "kind", "side", "method")
         side, method = join.side.upper(), (join.method or "").upper()
         beside = isinstance(join.this, exp.Lateral | exp.Unnest)
-        text, source = self._beside(join.this, scope) if beside else self._relation(join.this)
         on = join.args.get("on")
-        if method == "ASOF" and on is not None and side in ("", "LEFT"):
-            return self._as_of(on, side, text, source, scope)
+        if method == "ASOF" and on is not None and side in ("", "LEFT") and not beside:
+            return self._as_of(on, side, join.this, scope)
+        text, source = self._beside(join.this, scope) if beside else self._relation(join.this)
         if join.kind.upper() in ("SEMI", "ANTI") and on is not None and not (side or method or beside):
             within = Scope(
                 [*scope.sources, source], scope.outputs, scope.outer
@@ -331,13 +347,15 @@ class _Writer:
             text = f"LATERAL explode({argument.sql}) AS {identifier(name)}({identifier(column)})"
             return text, Source(name, ((column, argument.type.element),))
         _only(node, "LATERAL", "this", "alias")
-        made = _Writer(self._known, scope).query(node.this)
+        made = self._inside(scope).query(node.this)
         return f"LATERAL ({made.sql}) AS {identifier(name)}", Source(name, _renamed(made.columns, renamed))
 
-    def _as_of(self, on: exp.Expr, side: str, text: str, source: Source, scope: Scope) -> str:
+    def _as_of(self, on: exp.Expr, side: str, node: exp.Expr, scope: Scope) -> str:
         """``x ASOF JOIN t ON x.k = t.k AND x.x >= t.t``: Spark has none. Each row of t is given its neighbour among those
         with its k; a row of x then lies between the two. Rows of t are public, and no two have equal k and t.
         """
+        text, under = self._relation(node, self._alias())
+        source = Source(node.alias_or_name, under.columns)
         equal: list[tuple[exp.Expr, exp.Expr]] = []
         nearest: list[tuple[exp.Expr, exp.Expr, str]] = []
         for part in on.flatten() if isinstance(on, exp.And) else [on]:
@@ -360,15 +378,22 @@ class _Writer:
             raise refused("an ASOF JOIN of this form")
         own, at, word = nearest[0]
         inside, outside = self._expressions(Scope([source])), self._expressions(scope)
+        below = self._expressions(Scope([under]))
         there, here = inside.of(at), outside.of(own)
-        over = f"ORDER BY {there.sql} ASC NULLS FIRST"
-        if equal:
-            over = f"PARTITION BY {', '.join(inside.of(theirs).sql for _, theirs in equal)} {over}"
+        kind = meeting((here.type, there.type))
         name, look = identifier(source.alias), "lead" if word[0] == ">" else "lag"
-        inner = f"(SELECT *, {look}({there.sql}) OVER ({over}) AS `dpsql_next` FROM {text}) AS {name}"
+        sought = cast_to(below.of(_called(at, under)), kind)
+        over, tests = f"ORDER BY {sought} ASC NULLS FIRST", []
+        if equal:  # as they are compared: so that one row at most of each is the nearest
+            sides = [(outside.of(own), inside.of(at), below.of(_called(at, under))) for own, at in equal]
+            parts = [cast_to(within, meeting((mine.type, within.type))) for mine, _, within in sides]
+            over = f"PARTITION BY {', '.join(parts)} {over}"
+            tests = [compared(mine, "=", theirs) for mine, theirs, _ in sides]
+        listed = [f"{identifier(under.alias)}.{identifier(c)} AS {identifier(c)}" for c, _ in under.columns]
+        listed.append(f"{look}({sought}) OVER ({over}) AS `dpsql_next`")
+        inner = f"(SELECT {', '.join(listed)} FROM {text}) AS {name}"
         scope.sources.append(source)
-        following = Value(f"{name}.`dpsql_next`", there.type)
-        tests = [compared(outside.of(own), "=", inside.of(theirs)) for own, theirs in equal]
+        following = Value(f"{name}.`dpsql_next`", kind)
         tests.append(compared(here, word, there))
         beyond = {">=": "<", ">": "<=", "<=": ">", "<": ">="}[word]
         tests.append(f"({following.sql} IS NULL OR {compared(here, beyond, following)})")
@@ -417,6 +442,15 @@ class _Writer:
             else:
                 parts.append(f"{values.of(place).sql}{word}")
         return f" ORDER BY {', '.join(parts)}"
+
+
+def _called(node: exp.Expr, now: Source) -> exp.Expr:
+    """An expression over one relation, with another alias for it."""
+
+    def renamed(part: exp.Expr) -> exp.Expr:
+        return exp.column(part.name, now.alias, quoted=True) if isinstance(part, exp.Column) else part
+
+    return node.copy().transform(renamed)
 
 
 def _renamed(columns: Iterable[tuple[str, Type]], names: Sequence[str]) -> tuple[tuple[str, Type], ...]:
