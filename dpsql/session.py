@@ -41,7 +41,7 @@ from dpsql.thresholds import Alarms
 if TYPE_CHECKING:
     from dpsql.engine.base import Engine
 
-_STAND_INS = {"salt": 0, "first": 0, "last": 1}
+STAND_INS = {"salt": 0x5A17_0B5C_0DE1_5EED, "first": 0, "last": 1}
 """Values of parameters, where a text is only bound."""
 _LIMITS = "dpsql.connect(resources=...) sets how much memory and time a query may take."
 _WITHHELD = "the engine failed while it read private data; the statement stays charged, and why is withheld."
@@ -262,7 +262,9 @@ class Session:
             self._gate.prove(block.operator, _names({i.name: lent[i.name] for i in block.inputs}))
             for query in getattr(block.operator, "checked", block.operator.queries):
                 text = query if query in apart else self._gate.exact(query, _names(lent))
-                self._engine.check(filled(text, _STAND_INS), lent, query in apart)
+                written = self._engine.check(filled(text, STAND_INS), lent, query in apart)
+                if written is not None:
+                    self._gate.prove_written(block.operator, text, written, _names(lent), STAND_INS["salt"])
 
     def _lent(self, plan: Plan, block: Block) -> dict[str, Sequence[tuple[str, str]]]:
         """Names and columns of the public relations that a block's exact queries read."""
@@ -299,8 +301,8 @@ class Session:
 
     def _reader(self, lent: Mapping[str, pa.Table], operator: object = None) -> Read:
         engine = self._engine
-        exact = self._gate.reading(operator)
-        return Reader(engine.execute, lent, engine.room, engine.batches, engine.apart, exact)
+        exact, prove = self._gate.reading(operator), self._gate.proving(operator)
+        return Reader(engine.execute, lent, engine.room, engine.batches, engine.apart, exact, prove=prove)
 
     def _fail(self, ticket: Any, outcome: str, event: Event | None) -> NoReturn:
         if ticket is not None and event is not None:
@@ -394,6 +396,7 @@ class Session:
             declared[declaration.name.lower()] = declaration
             return explain_declaration(declaration, self._ledger, statement.json)
         plan = bind(statement, self._catalog, self._finisher, declared)
+        self._check(plan)  # a price is named for nothing that would not run
 
         def written(block: Block, query: str) -> str:
             apart = query in getattr(block.operator, "apart", ())

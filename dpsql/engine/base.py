@@ -121,7 +121,7 @@ class Engine(abc.ABC):
         """Return a text that changes with any table's content or declared version; fixed when the session begins."""
         return self._version
 
-    def check(self, sql: str, lent: Mapping[str, ColumnTypes], apart: bool = False) -> None:
+    def check(self, sql: str, lent: Mapping[str, ColumnTypes], apart: bool = False) -> str | None:
         """Bind an exact query against an empty copy of the schema, before anything is paid.
 
         Args:
@@ -129,11 +129,15 @@ class Engine(abc.ABC):
             lent: columns of the public relations that it reads.
             apart: whether it reads lent relations alone, and is run by :meth:`apart`.
 
+        Returns:
+            What is run in its place, where :meth:`translate` makes such a text.
+
         Raises:
             BindError: the engine would refuse it whatever the data are.
         """
         with self._lock:
             self.replica.check(sql, lent)
+        return None
 
     @property
     def replica(self) -> SchemaReplica:
@@ -163,6 +167,13 @@ class Engine(abc.ABC):
         raise_unless_done(outcome.state)
         assert outcome.table is not None
         return outcome.table
+
+    def translate(self, sql: str, lent: Mapping[str, pa.Table]) -> str | None:
+        """Return what is run in place of an exact query, in an engine's own language; None where it runs as it is.
+
+        The second lock proves this text too.
+        """
+        return None
 
     def batches(self, sql: str, lent: Mapping[str, pa.Table] | None = None) -> Iterator[pa.Table]:
         """Yield the rows of an exact query in parts, of which there is at least one.

@@ -49,6 +49,8 @@ _SETTINGS = {
 """Settings that the translation relies on, made in a session of our own."""
 ROWS_PER_BATCH = 1 << 20
 """Rows of a result that are held at once, where its reader takes it in parts."""
+MAX_TRANSLATIONS = 500
+"""Exact queries whose text in Spark's SQL is remembered."""
 
 
 class SparkEngine(Engine):
@@ -74,6 +76,7 @@ class SparkEngine(Engine):
             for setting, value in _SETTINGS.items():
                 self._session.conf.set(setting, value)
         self._lent_globally: list[str] = []
+        self._translations: dict[tuple[object, ...], str] = {}
         self._sources = {t.name: _find_source(t, base) for t in policy.tables.values() if t.file}
         super().__init__(policy, base)
         self._schemas = {table.name: self._open(table) for table in policy.tables.values()}
@@ -154,8 +157,8 @@ class SparkEngine(Engine):
         paths = self._sources.get(table.name, [])
         return paths if paths and all(os.path.isfile(path) for path in paths) else None
 
-    def check(self, sql: str, lent: Mapping[str, ColumnTypes], apart: bool = False) -> None:
-        """Bind an exact query in DuckDB and in Spark, on nothing, before anything is paid.
+    def check(self, sql: str, lent: Mapping[str, ColumnTypes], apart: bool = False) -> str | None:
+        """Bind an exact query in DuckDB and in Spark, on nothing, before anything is paid; return Spark's text.
 
         One that is run apart is DuckDB's alone.
 
@@ -165,13 +168,13 @@ class SparkEngine(Engine):
         with self._lock:
             super().check(sql, lent, apart)
             if apart:
-                return
+                return None
             # In the types that Arrow will give the lent relations, which are not those of the text.
             empty = {
                 name: self.replica.shape(write_empty_query(columns), {}).empty_table()
                 for name, columns in lent.items()
             }
-            text = self.translate(sql, {name: _list_columns(table) for name, table in empty.items()})
+            text = self.translate(sql, empty)
             message = ""
             for name, table in empty.items():
                 self._lend(name, table)
@@ -182,6 +185,7 @@ class SparkEngine(Engine):
             self._forget(lent)
         if message:
             raise BindError("the engine can't run this.", hint=message)
+        return text
 
     def check_lent(self, table: pa.Table) -> None:
         """Check that no whole number has more than 38 digits, which is what Spark has.
@@ -196,10 +200,18 @@ class SparkEngine(Engine):
         if not fits:
             raise BindError("a whole number of more than 38 digits has no equal on Spark.")
 
-    def translate(self, sql: str, lent: Mapping[str, ColumnTypes]) -> str:
-        """Return an exact query as Spark gets it."""
-        tables = {name_view(t): list(self._schemas[t.name].items()) for t in self.policy.tables.values()}
-        return spark_sql(sql, {**lent, **tables})
+    def translate(self, sql: str, lent: Mapping[str, pa.Table]) -> str:
+        """Return Spark's text of an exact query: the one that is proved is the one that runs."""
+        columns = {name: _list_columns(table) for name, table in lent.items()}
+        key = (sql, *((name, *listed) for name, listed in sorted(columns.items())))
+        found = self._translations.get(key)
+        if found is None:
+            tables = {name_view(t): list(self._schemas[t.name].items()) for t in self.policy.tables.values()}
+            found = spark_sql(sql, {**columns, **tables})
+            if len(self._translations) >= MAX_TRANSLATIONS:
+                self._translations.clear()
+            self._translations[key] = found
+        return found
 
     def execute(self, sql: str, lent: Mapping[str, pa.Table] | None = None) -> pa.Table:
         """Run one exact query, with public relations lent to it under their names.
@@ -241,9 +253,8 @@ class SparkEngine(Engine):
 
     def _prepare(self, sql: str, lent: Mapping[str, pa.Table], rows: int | None, made: list[Any]) -> pa.Table:
         """Put the frame, the columns' types as DuckDB has them, and the number of parts into `made`."""
-        columns = {name: _list_columns(table) for name, table in lent.items()}
-        text = self.translate(sql, columns)
-        shape = self.replica.shape(sql, columns)
+        text = self.translate(sql, lent)
+        shape = self.replica.shape(sql, {name: _list_columns(table) for name, table in lent.items()})
         for name, table in lent.items():
             self._lend(name, table)
         frame = self._session.sql(text)

@@ -90,6 +90,8 @@ class Reader:
     """What becomes of a text, with the relations lent to it, before the engine sees it: its normal form, checked."""
     values: Mapping[str, int] = field(default_factory=dict)
     """Integers for the parameters of texts."""
+    prove: Callable[[str, str, Mapping[str, pa.Table], Mapping[str, int]], None] | None = None
+    """Proves what the engine runs in a text's place: given its normal form, that with its values, what is lent, and these."""
 
     def apart(self, sql: str, lent: Mapping[str, pa.Table]) -> pa.Table:
         """As a call, for a query that reads lent relations only: away from the private data, where there is such a place."""
@@ -107,7 +109,10 @@ class Reader:
 
     def _text(self, sql: str, lent: Mapping[str, pa.Table]) -> str:
         text = sql if self.exact is None else self.exact(sql, lent)
-        return filled(text, self.values) if self.values else text
+        full = filled(text, self.values) if self.values else text
+        if self.prove is not None:
+            self.prove(text, full, lent, self.values)
+        return full
 
 
 def room_of(read: Read) -> int:

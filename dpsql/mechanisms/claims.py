@@ -21,7 +21,7 @@ from dpsql.mechanisms.additive import Aggregation
 from dpsql.mechanisms.auto_bounds import ROWS, TOTAL, AutoBounded
 from dpsql.mechanisms.composite import Together
 from dpsql.mechanisms.fast.block_means import NearBlocks
-from dpsql.mechanisms.fast.candidate_scores import ORD, Sweep
+from dpsql.mechanisms.fast.candidate_scores import MOVES, ORD, SCORE, Sweep
 from dpsql.mechanisms.fast.packed_aggregation import TOTALS, Packed
 from dpsql.mechanisms.histograms import COUNT, DistinctCount, Histogram
 from dpsql.mechanisms.order_statistics import order_queries
@@ -74,6 +74,23 @@ class Sums:
 
 
 @dataclass(frozen=True)
+class Scores:
+    """The column of candidates' scores, which one privacy unit moves by at most ``most``: by ``rows`` of its rows.
+
+    Args:
+        terms: how far a row moves each statistic of it, where the operator says so. clipped: some hold values to a limit.
+        own: the column of each candidate's own sensitivity, where they differ.
+    """
+
+    column: str
+    most: int
+    rows: int
+    terms: tuple[int, ...] | None = None
+    clipped: bool = False
+    own: str | None = None
+
+
+@dataclass(frozen=True)
 class Rows:
     """Any function, group by group of ``keys``, of at most ``rows`` rows of a privacy unit in each of at most ``groups``.
 
@@ -87,6 +104,7 @@ class Rows:
     moves: tuple[tuple[str, int], ...] = ()
     each: str | None = None
     """A column of public candidates: a unit's rows may count for each of them."""
+    scores: Scores | None = None
 
 
 @dataclass(frozen=True)
@@ -263,23 +281,32 @@ def _(operator: Stable) -> Iterator[Claimed]:
 # -- candidates -------------------------------------------------------------------------------------------------------
 
 
-def _chosen(batches: tuple[str, ...], sweep: Sweep | None, sensitivity: int) -> Iterator[Claimed]:
+def _chosen(
+    batches: tuple[str, ...], sweep: Sweep | None, sensitivity: int, varying: bool = False
+) -> Iterator[Claimed]:
     rows = sensitivity if sweep is None else sweep.rows
+    own = MOVES if varying else None
+    scores = Scores(SCORE, sensitivity, 1, own=own)
+    if sweep is not None:
+        terms = tuple(term.row for term in sweep.terms)
+        clipped = any(term.clip is not None for term in sweep.terms)
+        scores = Scores(SCORE, sensitivity, rows, terms, clipped, own)
     for text in batches:
-        yield Claimed(text, Rows(rows, each=ORD))
+        yield Claimed(text, Rows(rows, each=ORD, scores=scores))
     if sweep is not None:
         yield Claimed(sweep.candidates, Public())
         for place, counted in enumerate(sweep.histograms):
             moved = max((t.row for t in sweep.terms if t.histogram == place and t.clip is None), default=None)
             sums = (("v", moved),) if moved is not None and " AS v " in counted.query else ()
             yield Claimed(counted.query, Rows(rows, moves=(("n", 1), *sums)))
+            yield Claimed(counted.limited, Rows(rows))  # the same, cut: so many rows say no less
             if counted.column is not None:
                 yield Claimed(counted.column, Rows(rows))
 
 
 @_claims.register
 def _(operator: ExponentialChoice) -> Iterator[Claimed]:
-    yield from _chosen(operator.batches, operator.sweep, operator.sensitivity)
+    yield from _chosen(operator.batches, operator.sweep, operator.sensitivity, operator.varying)
 
 
 @_claims.register

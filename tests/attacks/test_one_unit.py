@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from dpsql.engine import duckdb as engine
+from dpsql.engine import sandbox
 from dpsql.sql.relations import limits
 from tests.support.one_unit import Composer, Cost, Scales
 
@@ -66,7 +66,7 @@ def test_without_the_bounds_they_cost_more(scales: Scales, monkeypatch: pytest.M
         .replace("10000", "4000")
     )
     assert scales.cost(text, "SELECT WITH DP d, COUNT(*) FROM visits GROUP BY d", 1e9).milliseconds > 300
-    monkeypatch.setitem(engine._SETTINGS, "perfect_ht_threshold", "22")
+    monkeypatch.setitem(sandbox.SETTINGS, "perfect_ht_threshold", "22")
     wide = Scales()
     cost = wide.cost(
         FOUND["one unit's key is far from others"], "SELECT WITH DP d, COUNT(*) FROM visits GROUP BY d", 1e9

@@ -128,8 +128,9 @@ def released(session: dpsql.Session, plan: Plan, read: Both) -> int:
         read.lent = {
             i.name: inside.finisher(session).finish(i.sql, tables, plan.public) for i in block.inputs
         }
-        exact = inside.gate(session).reading(block.operator)
-        reader = Reader(read, read.lent, read.room, None, read.apart, exact)
+        gate = inside.gate(session)
+        exact, prove = gate.reading(block.operator), gate.proving(block.operator)
+        reader = Reader(read, read.lent, read.room, None, read.apart, exact, prove=prove)
         releases[block.name] = block.operator.release(reader, Entropy())
     return read.compared - before
 

@@ -84,6 +84,11 @@ class Counted:
     least: int | None = None
     doubles: bool = False
 
+    @property
+    def limited(self) -> str:
+        """The query, of which no more rows come than are held here."""
+        return f"SELECT * FROM ({self.query}) AS histogram LIMIT {MOST + 1}"
+
 
 @dataclass(frozen=True)
 class Swept:
@@ -161,7 +166,7 @@ class Sweep:
                 else _dense(counted, column, mine, read) or _sorted(counted, column, read)
             )
             if run is None:
-                found = read(f"SELECT * FROM ({counted.query}) AS histogram LIMIT {MOST + 1}")
+                found = read(counted.limited)
                 kind = found.schema.field("x").type  # decimals hold HUGEINTs here, which may not fit 64 bits
                 if found.num_rows > MOST or not _comparable(kind) or _decimal(kind):
                     return None

@@ -26,6 +26,7 @@ from dpsql.sql.parse.dialect import parse_fragment, to_sql
 from dpsql.sql.relations.catalog import Catalog
 from dpsql.sql.relations.relation import UNIT
 
+Prove = Callable[[str, str, Mapping[str, pa.Table], Mapping[str, int]], None]
 _KEPT = 1000
 
 
@@ -220,6 +221,52 @@ class Gate:
             return self.exact(sql, columns) if operator is None else self.proved(sql, columns, claims)
 
         return text
+
+    def prove_written(
+        self, operator: object, text: str, written: str, lent: Mapping[str, Sequence[str]], salt: int | None
+    ) -> None:
+        """Prove what an engine of another language runs in a text's place, before anything is paid.
+
+        Args:
+            text: the exact query in its normal form. written: what is run. lent: columns of what is lent to it.
+            salt: the number that stands in it for the secret.
+
+        Raises:
+            Unproved: it may do more than the operator charges for.
+        """
+        packed = getattr(getattr(operator, "packed", None), "queries", ())
+        claims = claims_of(operator)
+        if any(text == self._text_of(claimed, lent) for claimed in claims if claimed.text in packed):
+            return  # read only where rows may come here, which they may not: else refused when it is read
+        self._prove_written(claims, text, written, lent, salt)
+
+    def proving(self, operator: object) -> Prove | None:
+        """Return what proves each text that runs in another language; None where none does.
+
+        Without an operator nothing is released, as for ``reading``.
+        """
+        if operator is None:
+            return None
+        claims, engine = claims_of(operator), self._catalog.engine
+
+        def prove(text: str, full: str, lent: Mapping[str, pa.Table], values: Mapping[str, int]) -> None:
+            columns = {name: table.column_names for name, table in lent.items()}
+            written = engine.translate(full, lent)
+            if written is not None:
+                self._prove_written(claims, text, written, columns, values.get("salt"))
+
+        return prove
+
+    def _prove_written(
+        self, claims: Sequence[Claimed], text: str, written: str, lent: Mapping[str, Sequence[str]], salt: int | None
+    ) -> None:  # fmt: skip
+        own = {name for claimed in claims for name in claimed.lent}
+        others = {name: columns for name, columns in lent.items() if name not in own}
+        mine = [claimed for claimed in claims if self._text_of(claimed, others) == text]
+        self._lock.prove_written(written, mine, claims, others, salt)
+
+    def _text_of(self, claimed: Claimed, lent: Mapping[str, Sequence[str]]) -> str:
+        return self.exact(claimed.text, {**lent, **columns_of(claimed)})
 
     def proved(self, sql: str, lent: Mapping[str, Sequence[str]], claims: Sequence[Claimed]) -> str:
         """Return the text that the engine gets while an operator runs; one that was not proved before is proved now.

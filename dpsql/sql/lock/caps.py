@@ -117,24 +117,28 @@ def _decides(order: Sequence[Symbol], relation: Relation, symbols: Symbols) -> S
 
 
 def _numbered(node: Expr, relation: Relation, symbols: Symbols, value: Evaluate) -> Cap | None:
-    """``row_number() OVER (PARTITION BY unit, ... ORDER BY ...) <= n``."""
+    """``row_number() OVER (PARTITION BY unit, ... ORDER BY ...) <= n``; ``dense_rank()`` of groups that an order tells apart."""
     if not (isinstance(node, Call) and node.name in ("<=", "<", "=") and len(node.args) == 2):
         return None
     window, most = node.args[0], _number(node.args[1])
-    if (
-        not isinstance(window, Window)
-        or window.name != "row_number"
-        or window.where is not None
-        or most is None
-    ):
+    named = isinstance(window, Window) and window.name in ("row_number", "dense_rank")
+    if not isinstance(window, Window) or not named or window.where is not None or most is None:
         return None
     by = [value(part).symbol for part in window.partition]
-    if not set(by) & set(relation.facts.units) or relation.orphans:
+    units = set(relation.facts.units)
+    if not set(by) & units or relation.orphans:
         return None
-    keys = frozenset(s for s in by if s not in relation.facts.units)
-    rows = {"<=": most, "<": most - 1, "=": 1}[node.name]
+    keys = frozenset(s for s in by if s not in units)
+    places = max({"<=": most, "<": most - 1, "=": 1}[node.name], 0)
     order = [value(item.by).symbol for item in window.order]
-    return Cap(keys, max(rows, 0), False, _decides([*by, *order], relation, symbols))
+    if window.name == "row_number":
+        return Cap(keys, places, False, _decides([*by, *order], relation, symbols))
+    if keys or node.name == "=" or not order:
+        return None
+    if symbols.secret.isdisjoint(order):
+        refuse("an order that everybody can foresee")
+    told = frozenset().union(*(symbols.told(s) for s in order))
+    return Cap(told - units, places, True, None)
 
 
 def budget_of(

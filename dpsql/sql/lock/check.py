@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from dpsql.mechanisms.claims import Claimed, Packing
+from dpsql.mechanisms.claims import Claimed, Packing, Rows
 from dpsql.sql.lock.caps import cap_of
 from dpsql.sql.lock.duckdb_reader import read_tree
 from dpsql.sql.lock.expressions import Env, aggregated, conjuncts, has, refs
@@ -22,6 +22,7 @@ from dpsql.sql.lock.facts import CELLS, OWN, PRIVATE, PUBLIC, Facts, Relation, S
 from dpsql.sql.lock.joins import same_type, stripped
 from dpsql.sql.lock.packing import prove_packing
 from dpsql.sql.lock.proof import prove
+from dpsql.sql.lock.scores import prove_scores
 from dpsql.sql.lock.sources import Sources
 from dpsql.sql.lock.tree import (
     Call,
@@ -57,12 +58,18 @@ def check_tree(tree: Query, claimed: Claimed, known: Known) -> None:
         prove_packing(*checker.rows_and_item(tree), claimed.claim)
     else:
         prove(checker.query(tree, None), claimed.claim, checker.symbols)
+        scores = claimed.claim.scores if isinstance(claimed.claim, Rows) else None
+        if scores is not None and checker.outermost is not None:
+            prove_scores(tree, checker.outermost, checker.leaves, checker.expressions, scores)
     checker.distinct_names()
 
 
 @dataclass
 class Checker(Sources):
     """Reads one text."""
+
+    outermost: Env | None = None
+    """The FROM that was read last: that around all others."""
 
     def query(self, tree: Query, outer: Env | None) -> Relation:
         """What a query gives."""
@@ -101,6 +108,7 @@ class Checker(Sources):
         elif tree.limit is not None and tree.limit >= 0:
             made.count = tree.limit if made.count is None else min(tree.limit, made.count)
         self._ordered(tree, env)
+        self.outermost = env
         return made
 
     def rows_and_item(self, tree: Query) -> tuple[Select, Callable[[Expr], Value], Relation]:

@@ -7,12 +7,13 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
+from dpsql.sql.lock.duckdb_types import Node, read_older_type, read_type
+
 from dpsql.sql.lock.tree import (  # isort: skip
-    SPELLED, TYPES, Call, Cast, Derived, Expr, Join, Literal, Made, Order, Parameter, Query, Ref, Select, Source,
-    Subquery, Table, Union, Values, Window, refuse,
+    Call, Cast, Derived, Expr, Join, Literal, Made, Order, Parameter, Query, Ref, Select, Source, Subquery, Table,
+    Union, Values, Window, refuse,
 )  # fmt: skip
 
-Node = dict[str, Any]
 
 _IGNORED = frozenset({"class", "type", "query_location", "query_location_length", "location"})
 _NOTHING: tuple[object, ...] = (
@@ -386,47 +387,11 @@ def _case(node: Node) -> Expr:
 def _cast(node: Node) -> Expr:
     _only(node, ("alias", "child", "cast_type", "type_expr", "try_cast"))
     given = node.get("type_expr")
-    name = _type(given) if given is not None else _type_of(node["cast_type"])
+    name, detail = read_type(given) if given is not None else read_older_type(node["cast_type"])
     child = _expr(node["child"])
     if name == "BOOLEAN" and child in (Literal("t"), Literal("f")):  # TRUE and FALSE of the older version
         return Literal(child == Literal("t"))
-    return Cast(child, name, bool(node.get("try_cast")))
-
-
-def _type(node: Node) -> str:
-    """A type of version 2.0, which is an expression."""
-    if node["class"] != "TYPE":
-        if node["class"] != "CONSTANT":
-            refuse("a type that is computed")
-        return ""
-    _only(node, ("alias", "type_name", "children", "qualified_name"))
-    path = (node.get("qualified_name") or {}).get("path") or [node["type_name"]]
-    name = str(node["type_name"]).upper()
-    name = SPELLED.get(name, name)
-    if len(path) != 1 or name not in TYPES:
-        refuse("a type that is not DuckDB's own")
-    for child in node.get("children") or ():
-        _type(child)
-    return name
-
-
-def _type_of(node: Node) -> str:
-    """A type of version 1.5."""
-    name = str(node["id"]).upper()
-    name = SPELLED.get(name, name)
-    if name not in TYPES:
-        refuse("a type that is not DuckDB's own")
-    info = node.get("type_info") or {}
-    if info.get("alias"):
-        refuse("a type with a name of its own")
-    children = (
-        [info["child_type"]]
-        if info.get("child_type")
-        else [c["second"] for c in info.get("child_types") or ()]
-    )
-    for child in children:
-        _type_of(child)
-    return name
+    return Cast(child, name, bool(node.get("try_cast")), detail)
 
 
 _WINDOW = frozenset({

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from dpsql.sql.lock import ranges
 from dpsql.sql.lock.caps import budget_of
-from dpsql.sql.lock.facts import CELLS, OWN, PRIVATE, PUBLIC, Relation, Set, Symbol, Symbols, Value
+from dpsql.sql.lock.facts import CELLS, OWN, PRIVATE, PUBLIC, Number, Relation, Set, Symbol, Symbols, Value
 from dpsql.sql.lock.joins import Scope
 from dpsql.sql.lock.tree import (
     AGGREGATES,
@@ -110,6 +110,8 @@ class Expressions:
     query: Callable[[Query, Env], Relation]
     salt: frozenset[str]
     macros: frozenset[str]
+    added: list[Number] = field(default_factory=list)
+    """How much of one row each sum over private rows adds at most."""
 
     def row(self, node: Expr, env: Env) -> Value:
         """An expression over the rows of a FROM."""
@@ -158,7 +160,8 @@ class Expressions:
             return Value(symbol)
         if isinstance(node, Cast):
             child = inner(node.child, env)
-            symbol = self.symbols.call("try cast" if node.attempt else "cast", (child.symbol,), node.type)
+            word = "try cast" if node.attempt else "cast"
+            symbol = self.symbols.call(word, (child.symbol,), (node.type, node.detail))
             return ranges.cast(child, symbol, node.type, node.attempt)
         if not isinstance(node, Call):
             refuse("an expression of another kind")
@@ -179,7 +182,8 @@ class Expressions:
         if node.name == "least" and (
             budget := budget_of(node, args, env.relation, self.symbols, lambda n: inner(n, env))
         ):
-            made = replace(made, low=0, whole=True, nullable=False, budget=budget, times=(symbol, 1, 1))
+            made = replace(made, low=0, high=budget, whole=True, nullable=False, budget=budget)
+            made.times = (symbol, 1, 1)
         return made
 
     # -- aggregates ----------------------------------------------------------------------------------------------
@@ -224,6 +228,8 @@ class Expressions:
                 if node.where is None and first.low is not None and first.high is not None:
                     count = self._count(self._same_rows(node, first, env), env)
                     made.times = (count, min(first.low, 0), max(first.high, 0))
+            if kind == PRIVATE:
+                self.added.append(made.weight)
             if kind == PRIVATE and first.times is not None:
                 self._budgeted(made, first, env.relation)
         if kind == PRIVATE:

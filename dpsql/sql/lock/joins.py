@@ -259,7 +259,7 @@ class Joins:
         """Public rows, each with the cell of its key."""
         key: dict[Symbol, tuple[Symbol, ...]] = {}
         covered: set[tuple[Symbol, ...]] = set()
-        for x, y in (*pairs, *self.same):
+        for x, y in (*pairs, *self.cast, *self.same):
             here, there = (x, y) if y in cells.key else (y, x)
             if there in cells.key and here not in cells.key:
                 key[here] = cells.key[there]

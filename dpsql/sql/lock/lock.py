@@ -12,9 +12,10 @@ from dpsql.errors import PolicyError
 from dpsql.mechanisms.claims import Choice, Claim, Claimed, Totals
 from dpsql.mechanisms.fast.candidate_scores import ORD
 from dpsql.policy.model import Table, fold
-from dpsql.sql.lock.check import Serialise, check
+from dpsql.sql.lock.check import Serialise, check, check_tree
 from dpsql.sql.lock.facts import Hop
-from dpsql.sql.lock.tree import Base, Known, Lent, Unproved, refuse
+from dpsql.sql.lock.spark_reader import read_spark
+from dpsql.sql.lock.tree import Base, Known, Lent, Query, Unproved, refuse
 from dpsql.sql.relations.catalog import Catalog
 
 MAX_PROVED = 2000
@@ -48,9 +49,7 @@ class Lock:
         if key in self._proved:
             return
         check(claimed, self._known(lent), self.serialise)
-        if len(self._proved) >= MAX_PROVED:
-            self._proved.clear()
-        self._proved.add(key)
+        self._remember(key)
 
     def prove_late(self, text: str, claims: Sequence[Claimed], lent: Columns) -> None:
         """Proves a text that an operator made as it ran, with numbers that it had read: under one of its claims.
@@ -70,6 +69,32 @@ class Lock:
             except Unproved:
                 continue
         refuse("a text that no claim is made for")
+
+    def prove_written(
+        self, text: str, mine: Sequence[Claimed], claims: Sequence[Claimed], lent: Columns, salt: int | None
+    ) -> None:
+        """Prove a text in Spark's SQL: under each claim that is made for it, or under one of all where none is.
+
+        Raises:
+            Unproved: it may do more.
+        """
+        known = self._known(lent)
+        key = (text, tuple((c.claim, tuple(sorted(c.lent))) for c in mine))
+        if mine and key in self._proved:
+            return
+        assert self._tables is not None
+        tree = read_spark(text, {path[-1]: path for path in self._tables}, salt)
+        for claimed in mine:
+            check_tree(tree, claimed, known)
+        if mine:
+            self._remember(key)
+        elif not any(_within(tree, claimed, known) for claimed in claims):
+            refuse("a text that no claim is made for")
+
+    def _remember(self, key: tuple[object, ...]) -> None:
+        if len(self._proved) >= MAX_PROVED:
+            self._proved.clear()
+        self._proved.add(key)
 
     # -- what names mean ----------------------------------------------------------------------------------------
 
@@ -113,6 +138,17 @@ class Lock:
         if found is None:
             refuse("a privacy unit that is not there")
         return found
+
+
+def _within(tree: Query, claimed: Claimed, known: Known) -> bool:
+    """Whether a query that was made late is proved under a claim that says what it may do."""
+    if isinstance(claimed.claim, Choice):
+        return False
+    try:
+        check_tree(tree, claimed, known)
+    except Unproved:
+        return False
+    return True
 
 
 def columns_of(claimed: Claimed) -> dict[str, tuple[str, ...]]:

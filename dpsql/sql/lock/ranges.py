@@ -60,8 +60,17 @@ def cast(value: Value, symbol: Symbol, kind: str, attempt: bool) -> Value:
         keeps = kind in ("DOUBLE", "DECIMAL", "FLOAT") or kind in WHOLE
         low, high = (value.low, value.high) if keeps else (None, None)
         return Value(symbol, low, high, value.nullable or attempt, kind in WHOLE)
-    there = None if attempt else value.there
-    return replace(value, symbol=symbol, nullable=value.nullable or attempt, there=there)
+    fails = attempt and not _holds(kind, value)
+    return replace(
+        value, symbol=symbol, nullable=value.nullable or fails, there=None if fails else value.there
+    )
+
+
+def _holds(kind: str, value: Value) -> bool:
+    """Whether every value between the bounds has a place in a type of integers."""
+    bits = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64, "HUGEINT": 128}[kind.removeprefix("U")]
+    low, high = (0, 2**bits - 1) if kind[0] == "U" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    return value.low is not None and value.high is not None and low <= value.low <= value.high <= high
 
 
 def literal(node: Literal, symbol: Symbol) -> Value:
@@ -362,6 +371,7 @@ _RULES = {
     "power": _power,
     "pow": _power,
     "round": _rounded,
+    "round_even": _rounded,
     "ceil": _rounded,
     "floor": _rounded,
 }

@@ -44,6 +44,8 @@ class Sources:
     scans: dict[Symbol, tuple[tuple[str, ...], str, dict[str, Value]]] = field(default_factory=dict)
     aliases: set[str] = field(default_factory=set)
     names: set[str] = field(default_factory=set)
+    leaves: dict[str, Relation] = field(default_factory=dict)
+    """What each alias of a FROM stands for."""
 
     def __post_init__(self) -> None:
         self.expressions = Expressions(self.symbols, self.query, self.known.salt, self.known.macros)
@@ -194,6 +196,7 @@ class Sources:
         else:
             relation = self._made(source)
         self._name(relation.columns)
+        self.leaves[source.alias] = relation
         return Joined(replace(relation, columns={}), {source.alias: relation.columns})
 
     def _name(self, columns: Mapping[str, object]) -> None:
@@ -224,7 +227,7 @@ class Sources:
             return joins.full(a, b, pairs)
         if join.kind in ("SEMI", "ANTI"):
             return joins.semi(a, b, pairs)
-        found = joins.left(a, b, pairs, len(pairs) + len(joins.same) == len(on), join.asof)
+        found = joins.left(a, b, pairs, len(joins.cast) + len(joins.same) == len(on), join.asof)
         return found
 
     def _table(self, node: Table) -> Relation:

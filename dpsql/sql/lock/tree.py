@@ -2,8 +2,6 @@
 
 Both readers, of DuckDB's serialised tree and of Spark's text, give this, and refuse whatever has no place in it.
 
-The types that a cast in an exact query may name: DuckDB's own, under all of their names.
-
 The functions that an exact query may call: each is a function of its arguments alone, in every version of DuckDB.
 
 Whatever is not here is refused: a macro of the owner's, what reads files or settings, what is random or knows the time.
@@ -86,11 +84,12 @@ class Call:
 
 @dataclass(slots=True)
 class Cast:
-    """A cast to a type, by its first word; ``attempt``: NULL where it fails."""
+    """A cast to a type, by its first word; ``attempt``: NULL where it fails. ``detail``: the type's digits or parts."""
 
     child: Expr
     type: str
     attempt: bool
+    detail: str = ""
 
 
 @dataclass(slots=True)
@@ -203,26 +202,6 @@ class Union:
 Query = Select | Union
 
 
-_TYPES = """
-BOOLEAN TINYINT SMALLINT INTEGER BIGINT HUGEINT UTINYINT USMALLINT UINTEGER UBIGINT UHUGEINT FLOAT DOUBLE DECIMAL VARCHAR
-BLOB BIT DATE TIME TIMESTAMP TIMESTAMP_S TIMESTAMP_MS TIMESTAMP_NS INTERVAL UUID LIST ARRAY STRUCT MAP
-"""
-
-TYPES = frozenset(_TYPES.split()) | {"TIMESTAMP WITH TIME ZONE", "TIME WITH TIME ZONE"}
-"""Types that DuckDB itself has. A name that is not here may be anybody's."""
-
-SPELLED = {
-    "INT": "INTEGER", "INT4": "INTEGER", "INT8": "BIGINT", "INT2": "SMALLINT", "INT1": "TINYINT",
-    "TEXT": "VARCHAR", "STRING": "VARCHAR", "REAL": "FLOAT", "FLOAT8": "DOUBLE", "FLOAT4": "FLOAT",
-    "BOOL": "BOOLEAN", "NUMERIC": "DECIMAL", "TIMESTAMPTZ": "TIMESTAMP WITH TIME ZONE",
-    "TIMETZ": "TIME WITH TIME ZONE", "TIMESTAMP_TZ": "TIMESTAMP WITH TIME ZONE", "INT128": "HUGEINT",
-    "UINT128": "UHUGEINT", "INT64": "BIGINT", "INT32": "INTEGER", "INT16": "SMALLINT", "UINT64": "UBIGINT",
-    "UINT32": "UINTEGER", "UINT16": "USMALLINT", "UINT8": "UTINYINT", "SIGNED": "INTEGER", "CHAR": "VARCHAR",
-    "BPCHAR": "VARCHAR", "LOGICAL": "BOOLEAN", "DEC": "DECIMAL", "LONG": "BIGINT", "SHORT": "SMALLINT",
-    "BYTEA": "BLOB", "DATETIME": "TIMESTAMP", "TIMESTAMP_US": "TIMESTAMP",
-}  # fmt: skip
-
-
 _AGGREGATES = """
 any_value arbitrary arg_max arg_max_null arg_min arg_min_null argmax argmin array_agg avg bit_and bit_or bit_xor
 bool_and bool_or corr count count_if count_star countif covar_pop covar_samp entropy favg first fsum geomean
@@ -260,7 +239,9 @@ not_ilike_escape regexp_escape hamming mismatches
 
 AGGREGATES = frozenset(_AGGREGATES.split())
 WINDOWS = frozenset(_WINDOWS.split())
-SCALARS = frozenset({*_OPERATORS.split(), *_SCALARS.split()}) | {
+OPAQUE = "Function"
+"""A function of its arguments alone, of which nothing else is known. No name that DuckDB's text gives has a capital."""
+SCALARS = frozenset({*_OPERATORS.split(), *_SCALARS.split(), OPAQUE}) | {
     "is null",
     "is not null",
     "not in",

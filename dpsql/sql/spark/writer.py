@@ -12,8 +12,9 @@ which gives NULL like DuckDB's TRY.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 
 from sqlglot import exp
 
@@ -124,9 +125,23 @@ def _only(node: exp.Expr, what: str, *known: str) -> None:
 class _Writer:
     """Writes queries; ``known`` are the relations that FROM may name, ``outer`` is where a subquery stands."""
 
-    def __init__(self, known: Mapping[str, SparkQuery], outer: SparkScope | None = None) -> None:
+    def __init__(
+        self,
+        known: Mapping[str, SparkQuery],
+        outer: SparkScope | None = None,
+        own: Iterator[int] | None = None,
+    ) -> None:
         self._known = dict(known)
         self._outer = outer
+        self._own = count() if own is None else own
+
+    def _inside(self, outer: SparkScope | None) -> _Writer:
+        """A writer of what stands inside, which gives other aliases."""
+        return _Writer(self._known, outer, self._own)
+
+    def _alias(self) -> str:
+        """A name for a relation that the text has beside those of the plan: nothing else is called so."""
+        return f"dpsql_own_{next(self._own)}"
 
     # -- relations ----------------------------------------------------------------------------------------------
 
@@ -146,16 +161,17 @@ class _Writer:
         if len(left.columns) != len(right.columns):
             raise refusal("a UNION of unlike queries")
         columns, sides = [], ([], [])  # type: tuple[list[tuple[str, Type]], tuple[list[str], list[str]]]
+        aliases = [quote_identifier(self._alias()) for _ in sides]
         for (name, mine), (other, theirs) in zip(left.columns, right.columns, strict=True):
             kind = find_common_type((mine, theirs))
             columns.append((name, kind))
-            for side, (old, had) in zip(sides, ((name, mine), (other, theirs)), strict=True):
-                side.append(
-                    f"{write_cast(SparkValue(quote_identifier(old), had), kind)} AS {quote_identifier(name)}"
-                )
+            for side, alias, (old, had) in zip(sides, aliases, ((name, mine), (other, theirs)), strict=True):
+                value = SparkValue(f"{alias}.{quote_identifier(old)}", had)
+                side.append(f"{write_cast(value, kind)} AS {quote_identifier(name)}")
         word = "UNION" if node.args.get("distinct") else "UNION ALL"
         one, two = (
-            f"SELECT {', '.join(s)} FROM ({q.sql}) AS `u`" for s, q in zip(sides, (left, right), strict=True)
+            f"SELECT {', '.join(side)} FROM ({made.sql}) AS {alias}"
+            for side, made, alias in zip(sides, (left, right), aliases, strict=True)
         )
         return SparkQuery(f"{one} {word} {two}", tuple(columns))
 
@@ -165,7 +181,7 @@ class _Writer:
         if with_ is None:
             return "", self
         _only(with_, "WITH", "expressions")
-        inner, parts = _Writer(self._known, self._outer), []
+        inner, parts = self._inside(self._outer), []
         for cte in with_.expressions:
             _only(cte, "a CTE", "this", "alias")
             made = inner.query(cte.this)
@@ -176,10 +192,11 @@ class _Writer:
             inner._known[fold(cte.alias)] = SparkQuery(quote_identifier(cte.alias), columns)
         return f"WITH {', '.join(parts)} ", inner
 
-    def _relation(self, node: exp.Expr) -> tuple[str, SparkSource]:
+    def _relation(self, node: exp.Expr, called: str | None = None) -> tuple[str, SparkSource]:
+        """A part of FROM; ``called``: under another alias than its own."""
         alias = node.args.get("alias")
         renamed = [c.name for c in alias.args.get("columns") or []] if alias is not None else []
-        name = node.alias_or_name
+        name = called or node.alias_or_name
         if isinstance(node, exp.Subquery):
             _only(node, "a subquery", "this", "alias")
             if isinstance(node.this, exp.Values):
@@ -231,7 +248,7 @@ class _Writer:
 
     def _expressions(self, scope: SparkScope) -> ExpressionWalk:
         def nested(node: exp.Expr) -> tuple[str, tuple[tuple[str, Type], ...]]:
-            made = _Writer(self._known, scope).query(node)
+            made = self._inside(scope).query(node)
             return made.sql, made.columns
 
         return ExpressionWalk(scope.column, nested)
@@ -317,10 +334,10 @@ class _Writer:
         _only(join, "JOIN", "this", "on", "kind", "side", "method")
         side, method = join.side.upper(), (join.method or "").upper()
         beside = isinstance(join.this, exp.Lateral | exp.Unnest)
-        text, source = self._beside(join.this, scope) if beside else self._relation(join.this)
         on = join.args.get("on")
-        if method == "ASOF" and on is not None and side in ("", "LEFT"):
-            return self._as_of(on, side, text, source, scope)
+        if method == "ASOF" and on is not None and side in ("", "LEFT") and not beside:
+            return self._as_of(on, side, join.this, scope)
+        text, source = self._beside(join.this, scope) if beside else self._relation(join.this)
         if join.kind.upper() in ("SEMI", "ANTI") and on is not None and not (side or method or beside):
             within = SparkScope(
                 [*scope.sources, source], scope.outputs, scope.outer
@@ -352,15 +369,17 @@ class _Writer:
             text = f"LATERAL explode({argument.sql}) AS {quote_identifier(name)}({quote_identifier(column)})"
             return text, SparkSource(name, ((column, argument.type.element),))
         _only(node, "LATERAL", "this", "alias")
-        made = _Writer(self._known, scope).query(node.this)
+        made = self._inside(scope).query(node.this)
         return f"LATERAL ({made.sql}) AS {quote_identifier(name)}", SparkSource(
             name, _renamed(made.columns, renamed)
         )
 
-    def _as_of(self, on: exp.Expr, side: str, text: str, source: SparkSource, scope: SparkScope) -> str:
+    def _as_of(self, on: exp.Expr, side: str, node: exp.Expr, scope: SparkScope) -> str:
         """``x ASOF JOIN t ON x.k = t.k AND x.x >= t.t``: Spark has none. Each row of t is given its neighbour among those
         with its k; a row of x then lies between the two. Rows of t are public, and no two have equal k and t.
         """
+        text, under = self._relation(node, self._alias())
+        source = SparkSource(node.alias_or_name, under.columns)
         equal: list[tuple[exp.Expr, exp.Expr]] = []
         nearest: list[tuple[exp.Expr, exp.Expr, str]] = []
         for part in on.flatten() if isinstance(on, exp.And) else [on]:
@@ -383,15 +402,27 @@ class _Writer:
             raise refusal("an ASOF JOIN of this form")
         own, at, word = nearest[0]
         inside, outside = self._expressions(SparkScope([source])), self._expressions(scope)
+        below = self._expressions(SparkScope([under]))
         there, here = inside.of(at), outside.of(own)
-        over = f"ORDER BY {there.sql} ASC NULLS FIRST"
-        if equal:
-            over = f"PARTITION BY {', '.join(inside.of(theirs).sql for _, theirs in equal)} {over}"
+        kind = find_common_type((here.type, there.type))
         name, look = quote_identifier(source.alias), "lead" if word[0] == ">" else "lag"
-        inner = f"(SELECT *, {look}({there.sql}) OVER ({over}) AS `dpsql_next` FROM {text}) AS {name}"
+        sought = write_cast(below.of(_exchange_alias(at, under)), kind)
+        over, tests = f"ORDER BY {sought} ASC NULLS FIRST", []
+        if equal:  # as they are compared: so that one row at most of each is the nearest
+            sides = [
+                (outside.of(own), inside.of(at), below.of(_exchange_alias(at, under))) for own, at in equal
+            ]
+            parts = [
+                write_cast(within, find_common_type((mine.type, within.type))) for mine, _, within in sides
+            ]
+            over = f"PARTITION BY {', '.join(parts)} {over}"
+            tests = [write_comparison(mine, "=", theirs) for mine, theirs, _ in sides]
+        columns = [quote_identifier(column) for column, _ in under.columns]
+        listed = [f"{quote_identifier(under.alias)}.{column} AS {column}" for column in columns]
+        listed.append(f"{look}({sought}) OVER ({over}) AS `dpsql_next`")
+        inner = f"(SELECT {', '.join(listed)} FROM {text}) AS {name}"
         scope.sources.append(source)
-        following = SparkValue(f"{name}.`dpsql_next`", there.type)
-        tests = [write_comparison(outside.of(own), "=", inside.of(theirs)) for own, theirs in equal]
+        following = SparkValue(f"{name}.`dpsql_next`", kind)
         tests.append(write_comparison(here, word, there))
         beyond = {">=": "<", ">": "<=", "<=": ">", "<": ">="}[word]
         tests.append(f"({following.sql} IS NULL OR {write_comparison(here, beyond, following)})")
@@ -440,6 +471,15 @@ class _Writer:
             else:
                 parts.append(f"{values.of(place).sql}{word}")
         return f" ORDER BY {', '.join(parts)}"
+
+
+def _exchange_alias(node: exp.Expr, now: SparkSource) -> exp.Expr:
+    """Return an expression over one relation, with another alias for it."""
+
+    def rename(part: exp.Expr) -> exp.Expr:
+        return exp.column(part.name, now.alias, quoted=True) if isinstance(part, exp.Column) else part
+
+    return node.copy().transform(rename)
 
 
 def _renamed(columns: Iterable[tuple[str, Type]], names: Sequence[str]) -> tuple[tuple[str, Type], ...]:

@@ -627,7 +627,37 @@ WEIGHED = [
     Case("a value without bounds, weighed", weighed(), weighed(value='"r1"."c2"'), BY_OTHER, WEIGHED_BY),
 ]  # fmt: skip
 
-CASES = [*UNIT_LOST, *LINK_LOST, *PATHS, *FORM, *CAPS, *ROWS, *BUDGETS, *DOMAINS, *EXACT, *BLOCKS, *WEIGHED]
+
+def digits(shown: str) -> str:
+    """One row of a unit for each of its amounts, as they are to two places; then groups of what is shown of them."""
+    amounts = f'(SELECT "r2".{U} AS {U}, CAST("r2"."c3" AS DECIMAL(8,2)) AS "a", CAST("r2"."c3" AS {shown}) AS "b" FROM {visits(2)})'
+    source = (
+        f'(SELECT "r3".{U} AS {U}, "r3"."b" AS "k0" FROM {amounts} AS "r3" QUALIFY row_number() OVER (PARTITION BY "r3".{U}, "r3"."a") '
+        f'<= 1 AND row_number() OVER (PARTITION BY "r3".{U} ORDER BY "r3"."a") <= 10) AS "r1"'
+    )
+    return f'SELECT "r1"."k0" AS "k0", COUNT(*) AS "n" FROM {source} GROUP BY "r1"."k0"'
+
+
+NOT_DECIDED = "a column that the secret order does not decide"
+TYPES = [
+    Case("rows by a number of other digits", digits("DECIMAL(8,2)"), digits("DECIMAL(8,0)"), NOT_DECIDED, Rows(1, 10, ("k0",))),
+    Case("rows by a number of more digits", digits("DECIMAL(8,2)"), digits("DECIMAL(9,3)"), NOT_DECIDED, Rows(1, 10, ("k0",))),
+]  # fmt: skip
+
+CASES = [
+    *UNIT_LOST,
+    *LINK_LOST,
+    *PATHS,
+    *FORM,
+    *CAPS,
+    *ROWS,
+    *BUDGETS,
+    *DOMAINS,
+    *EXACT,
+    *BLOCKS,
+    *WEIGHED,
+    *TYPES,
+]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

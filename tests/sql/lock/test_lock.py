@@ -116,6 +116,26 @@ def test_a_fault_of_the_binder_is_refused_and_costs_nothing(
     assert "visits" not in str(caught.value) and "SELECT" not in str(caught.value)
 
 
+@pytest.mark.parametrize("ask", ["sql", "explain"])
+def test_explain_names_no_price_for_what_would_be_refused(
+    session: dpsql.Session, monkeypatch: pytest.MonkeyPatch, ask: str
+) -> None:
+    statement, pattern, wrong = FAULTS["a count held to one row more"]
+    explained = session.sql(f"EXPLAIN {statement}") if ask == "sql" else session.explain(statement)
+    assert "COUNT" in str(explained)
+
+    def faulty(operator: object) -> tuple[Claimed, ...]:
+        texts = [(c, re.sub(pattern, wrong, c.text, flags=re.IGNORECASE)) for c in claims_of(operator)]
+        return tuple(replace(claimed, text=text) for claimed, text in texts)
+
+    monkeypatch.setattr(gate, "claims_of", faulty)
+    with pytest.raises(Unproved) as running:
+        session.sql(statement, fresh=True)
+    with pytest.raises(Unproved) as told:
+        session.sql(f"EXPLAIN {statement}") if ask == "sql" else session.explain(statement)
+    assert str(told.value) == str(running.value)
+
+
 def test_a_text_that_was_not_proved_is_not_read(
     session: dpsql.Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:

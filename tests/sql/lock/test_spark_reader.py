@@ -1,7 +1,9 @@
+# ruff: noqa: E501 - a text stands on one line
 """The second lock over Spark's text: read anew in Spark's dialect, and held to what its operator charges."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +12,7 @@ import pytest
 
 from dpsql.errors import BindError
 from dpsql.mechanisms.base import filled
-from dpsql.mechanisms.claims import Claimed, claims_of
+from dpsql.mechanisms.claims import Choice, Claimed, Packing, claims_of
 from dpsql.sql.lock.check import check_tree
 from dpsql.sql.lock.lock import columns_of
 from dpsql.sql.lock.spark_reader import Paths, read_spark
@@ -63,13 +65,16 @@ def proved(text: str, claimed: Claimed, known: Known, paths: Paths) -> bool:
     return True
 
 
-def test_most_texts_of_noisy_aggregates_are_proved(neighbours: Neighbours) -> None:
-    found: Counter[tuple[str, bool]] = Counter()
+def test_every_text_is_proved(neighbours: Neighbours) -> None:
+    """Of each form of the language; tests/engine proves those of the other suites as it asks Spark."""
+    found: Counter[str] = Counter()
     for form in FORMS:
-        for text in texts_of(neighbours, written(form, "a9", "b9")):
-            found[type(text[1].claim).__name__, proved(*text)] += 1
-    assert found["Sums", True] >= 44 and found["Packing", True] >= 21 and found["Rows", True] >= 14
-    assert found["Sums", False] <= 9
+        for text, claimed, known, paths in texts_of(neighbours, written(form, "a9", "b9")):
+            check_tree(read_spark(text, paths, SALT), claimed, known)
+            found[type(claimed.claim).__name__] += 1
+    assert found["Sums"] >= 52 and found["Packing"] >= 24 and found["Rows"] >= 18 and found["Blocks"] >= 5, (
+        found
+    )
 
 
 GROUPED = "SELECT kind, COUNT(*) FROM stays GROUP BY kind"
@@ -138,3 +143,78 @@ def test_only_queries_are_read() -> None:
     ):
         with pytest.raises(Unproved):
             read_spark(text, paths)
+
+
+ROW = "r[0-9]+"
+MORE_WRONG = {
+    "a row more of each unit": ("SELECT MEDIAN(amount) FROM visits", r"<= 3L\) AS `dpsql_chosen`", "<= 4L) AS `dpsql_chosen`"),
+    "a group more by its rank": ("SELECT ward, MEDIAN(amount) FROM visits GROUP BY ward", "<= 2L", "<= 3L"),
+    "ranks of everybody": (
+        "SELECT ward, MEDIAN(amount) FROM visits GROUP BY ward", rf"dense_rank\(\) OVER \(PARTITION BY `{ROW}`.`u` ", "dense_rank() OVER (",
+    ),
+    "a greater weight": ("SELECT ward, AVG(amount) FROM visits GROUP BY ward", "3145728L", "3145729L"),
+    "weights that divide otherwise": ("SELECT ward, AVG(amount) FROM visits GROUP BY ward", r"try_subtract\(0L,", "try_subtract(1L,"),
+    "a value beyond its bounds": ("SELECT SUM(amount) FROM visits", "4915200L", "4915202L"),
+    "a rung of a greater total": (
+        "SELECT SUM(amount, contribution_bounds_per_row => AUTO) FROM visits", "1048576L", "1048577L",
+    ),
+    "blocks that everybody can foresee": (
+        "SELECT WITH SUBSAMPLE OPTIONS (blocks = 8, bounds = (0, 400)) COUNT(*) FROM visits", r" \^ 12345L", " ^ 12346L",
+    ),
+    "blocks by another column": (
+        "SELECT WITH SUBSAMPLE OPTIONS (blocks = 8, bounds = (0, 400)) COUNT(*) FROM visits", r"`(\w+)` \^ 12345L", "`patient_id` ^ 12345L",
+    ),
+    "a union in another order": (
+        "SELECT COUNT(*) FROM (SELECT patient_id, visit_id FROM visits UNION ALL SELECT patient_id, visit_id FROM visits) AS u",
+        r"`(dpsql_own_1)`.`unit_\w+` AS", r"`\1`.`c1` AS",
+    ),
+    "a part of a lateral list in the unit's place": (
+        "SELECT COUNT(*) FROM visits AS v, LATERAL (SELECT v.visit_id AS x) AS l", r"`r2`.`unit_\w+` AS `u`", "`r4`.`c0` AS `u`",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MORE_WRONG)
+def test_a_wrong_text_of_another_shape_is_refused(neighbours: Neighbours, name: str) -> None:
+    statement, pattern, wrong = MORE_WRONG[name]
+    found = []
+    for text, claimed, known, paths in texts_of(neighbours, statement):
+        if isinstance(claimed.claim, Choice | Packing):
+            continue
+        assert proved(text, claimed, known, paths)
+        forged, count = re.subn(pattern, wrong, text)
+        found += [proved(forged, claimed, known, paths)] if count else []
+    assert found, "the text has no such place"
+    assert not all(found)
+
+
+NEAREST = (
+    "SELECT COUNT(*) FROM visits AS v ASOF JOIN (SELECT 10 * beds AS b FROM wards) AS w ON v.amount >= w.b"
+)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "wrong"),
+    [(r" AND \(`r\d+`.`dpsql_next` IS NULL.*?\)\)", ""), (r"lead\(", "lag("), ("ASC NULLS FIRST", "DESC NULLS FIRST"), ("ASC NULLS FIRST", "ASC NULLS LAST"),
+     (r"(`r\d+`.`c3`) >= ", r"\1 > "), (r"`r\d+`.`c3` < (`r\d+`)", r"\1.`c0` < \1")],
+)  # fmt: skip
+def test_a_nearest_row_is_known_by_all_of_its_parts(neighbours: Neighbours, pattern: str, wrong: str) -> None:
+    text, _, _, paths = next(iter(texts_of(neighbours, NEAREST)))
+    assert "asof=True" in repr(read_spark(text, paths, SALT))
+    forged, count = re.subn(pattern, wrong, text)
+    assert count and "asof=True" not in repr(read_spark(forged, paths, SALT))
+
+
+def test_the_gate_refuses_what_an_engine_would_run_instead(neighbours: Neighbours) -> None:
+    plan, session = neighbours.plan(GROUPED), neighbours.session
+    gate = inside.gate(session)
+    assert plan is not None
+    (block,) = plan.blocks
+    operator: Any = block.operator
+    text = gate.exact(operator.query, {})
+    ((written_text, *_),) = [t for t in texts_of(neighbours, GROUPED) if t[1].text == operator.query]
+    gate.prove_written(operator, text, written_text, {}, SALT)
+    with pytest.raises(Unproved):
+        gate.prove_written(operator, text, written_text.replace(", 2L)", ", 3L)"), {}, SALT)
+    with pytest.raises(Unproved):
+        gate.prove_written(operator, text + " ", written_text.replace(", 2L)", ", 3L)"), {}, SALT)
