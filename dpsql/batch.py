@@ -14,6 +14,7 @@ from dpsql.errors import BindError
 from dpsql.pipeline import Prepared
 from dpsql.plan import Plan
 from dpsql.privacy.events import Event, compose
+from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.privacy.pld import declare
 from dpsql.result import Result
 from dpsql.sql.parse.statements import Statement, parse
@@ -110,7 +111,7 @@ class DeclaredStatements:
             return prepared, None
         whole = compose(events)
         budget = self._session.policy.budget
-        if budget.accountant != "basic" or len(events) == 1:
+        if ACCOUNTANTS[budget.accountant].has_rule or len(events) == 1:
             return prepared, whole
         delta = budget.default_delta or budget.delta / 10
         if delta <= 0 or not whole.delta < delta:

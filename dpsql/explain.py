@@ -19,8 +19,9 @@ from dpsql.numerics.rounding import text
 from dpsql.pipeline import Prepared
 from dpsql.plan import Block, Plan
 from dpsql.policy.model import Budget, Policy
-from dpsql.privacy.events import Event, charged, compose
-from dpsql.report.budget_tables import budget_rows, entry_rows
+from dpsql.privacy.events import Event, compose
+from dpsql.privacy.filters import ACCOUNTANTS
+from dpsql.report.tables import list_budget, list_entries
 from dpsql.result import Result
 from dpsql.sql.exact.pretty import format_sql
 from dpsql.sql.selection.thresholds import Declaration
@@ -62,11 +63,11 @@ def _policy(policy: Policy, ledger: Ledger) -> dict[str, list[Any]]:
 
 
 def _budget(policy: Policy, ledger: Ledger) -> dict[str, list[Any]]:
-    return _columns(*budget_rows(ledger.state()))
+    return _columns(*list_budget(ledger.state()))
 
 
 def _ledger(policy: Policy, ledger: Ledger) -> dict[str, list[Any]]:
-    return _columns(*entry_rows(ledger.entries(), ledger.terms.accountant))
+    return _columns(*list_entries(ledger.entries(), ledger.terms.accountant))
 
 
 def _tradeoff(policy: Policy, ledger: Ledger) -> dict[str, list[Any]]:
@@ -265,4 +266,4 @@ def explain_all(parts: list[Explanation], ledger: Ledger) -> Explanation:
 
 def _charge(event: Event, state: BudgetState) -> str:
     """What the accountant would charge, as the line of cost will say it."""
-    return charged(event, state.accountant).sentence()
+    return ACCOUNTANTS[state.accountant].charge(event).sentence()

@@ -20,8 +20,8 @@ from typing import Any
 import pyarrow as pa
 
 from dpsql.block_keys import BlockKeys, Lent, Shape, content_of
-from dpsql.ledger.ledger import Kept, Ledger, Stored
-from dpsql.ledger.replay import digest
+from dpsql.ledger.ledger import KeptReleases, Ledger
+from dpsql.ledger.store import StoredRelease, hash_release
 from dpsql.mechanisms.base import Release, Shows
 from dpsql.plan import Block, Plan
 from dpsql.privacy.events import Event, compose
@@ -104,7 +104,7 @@ class Asked:
     contents: tuple[str, ...] = ()
     lent: Mapping[str, pa.Table] | None = None
     """What it reads, where that is known already: its answer is drawn over the very rows that its key tells of."""
-    stored: Stored | None = None
+    stored: StoredRelease | None = None
     same: Asked | None = None
     """An equal block before it, whose answer is its own."""
     release: Release | None = None
@@ -138,7 +138,7 @@ class Prepared:
         return compose(paid) if paid else None
 
     @property
-    def stored(self) -> list[Stored]:
+    def stored(self) -> list[StoredRelease]:
         """The answers that are shown again."""
         return [item.stored for item in self.asked if item.stored is not None]
 
@@ -275,7 +275,7 @@ class Preparer:
                 item.contents = tuple(content_of(table) for table in item.lent.values())
             item.release = draw(item.block, item.lent)
 
-    def kept(self, prepared: Iterable[Prepared]) -> Kept:
+    def kept(self, prepared: Iterable[Prepared]) -> KeptReleases:
         """What is kept of what was drawn."""
         releases: dict[str, bytes] = {}
         questions: dict[str, bytes] = {}
@@ -286,7 +286,7 @@ class Preparer:
                 releases[self.keys.key(item.shape, item.contents)] = _packed(item)
                 items = self.keys.items(item.shape, item.contents)
                 questions[_question(one.plan, place)] = json.dumps(items).encode()
-        return Kept(releases, questions)
+        return KeptReleases(releases, questions)
 
     # -- what was asked before ----------------------------------------------------------------------------------
 
@@ -321,7 +321,7 @@ class Preparer:
 
 
 def _question(plan: Plan, place: int) -> str:
-    return digest(f"{place}\x00{plan.text}".encode(errors="surrogatepass"))
+    return hash_release(f"{place}\x00{plan.text}".encode(errors="surrogatepass"))
 
 
 def _items(held: bytes) -> dict[str, str]:

@@ -26,7 +26,8 @@ from dpsql.noise.entropy import Entropy
 from dpsql.pipeline import FREE, Prepared, Preparer, cost_line
 from dpsql.plan import Block, Plan
 from dpsql.policy.model import Policy
-from dpsql.privacy.events import Event, charged
+from dpsql.privacy.events import Event
+from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.result import Result, upstairs
 from dpsql.sql.bind import bind
 from dpsql.sql.exact.gate import Gate
@@ -337,7 +338,7 @@ class Session:
 
     def _charge(self, event: Event | None) -> str:
         """What the session's accountant charges, in words."""
-        return charged(event, self.policy.budget.accountant).sentence() if event is not None else ""
+        return ACCOUNTANTS[self.policy.budget.accountant].charge(event).sentence() if event is not None else ""
 
     # -- everything else ----------------------------------------------------------------------------------------
 
