@@ -66,9 +66,7 @@ def parser() -> argparse.ArgumentParser:
     report.add_argument("place", nargs="?", type=Path, metavar="LEDGER", help="the ledger to report on")
     report.add_argument("--ledger", type=Path, help="the same")
     report.add_argument("--policy", type=Path, help="report on the ledger beside this policy")
-    report.add_argument(
-        "--accountant", choices=tuple(ACCOUNTANTS), help="what it would have cost there"
-    )
+    report.add_argument("--accountant", choices=tuple(ACCOUNTANTS), help="what it would have cost there")
     report.add_argument("-o", "--output", type=Path, help="write to this file: .html, .csv, .json, else text")
     report.set_defaults(run=_report)
 

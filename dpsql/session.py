@@ -338,7 +338,9 @@ class Session:
 
     def _charge(self, event: Event | None) -> str:
         """What the session's accountant charges, in words."""
-        return ACCOUNTANTS[self.policy.budget.accountant].charge(event).sentence() if event is not None else ""
+        return (
+            ACCOUNTANTS[self.policy.budget.accountant].charge(event).sentence() if event is not None else ""
+        )
 
     # -- everything else ----------------------------------------------------------------------------------------
 
