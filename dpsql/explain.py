@@ -16,7 +16,6 @@ import pyarrow as pa
 from dpsql.ledger.ledger import BudgetState, Ledger
 from dpsql.mechanisms.expected_error import expected
 from dpsql.numerics.rounding import text
-from dpsql.pipeline import Prepared
 from dpsql.plan import Block, Plan
 from dpsql.policy.model import Budget, Policy
 from dpsql.privacy.events import Event, compose
@@ -25,6 +24,7 @@ from dpsql.report.tables import list_budget, list_entries
 from dpsql.result import Result
 from dpsql.sql.exact.pretty import format_sql
 from dpsql.sql.selection.thresholds import Declaration
+from dpsql.stored_blocks import PreparedPlan
 
 
 def show(policy: Policy, ledger: Ledger, what: str, kept: Iterable[str] = ()) -> Result:
@@ -216,7 +216,7 @@ Written = Callable[[Block, str], str]
 
 
 def explain_plan(
-    prepared: Prepared, ledger: Ledger, budget: Budget, written: Written, as_json: bool = False
+    prepared: PreparedPlan, ledger: Ledger, budget: Budget, written: Written, as_json: bool = False
 ) -> Explanation:
     """The explanation of a plan, priced in the session's accountant; what is stored is free."""
     plan = prepared.plan
