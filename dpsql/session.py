@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpsql.engine.base import Engine
 from dpsql.engine import open_engine
+from dpsql.engine.base import Engine
 from dpsql.errors import BindError, Error, PrivacyError
 from dpsql.explain import Explanation, explain_all, show
 from dpsql.ledger.ledger import BudgetState, Entry, Ledger
