@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpsql import __version__
 from dpsql.errors import Error, ParseError, PolicyError
+from dpsql.privacy.filters import ACCOUNTANTS
 
 if TYPE_CHECKING:
     from dpsql.result import Result
@@ -65,9 +66,7 @@ def parser() -> argparse.ArgumentParser:
     report.add_argument("place", nargs="?", type=Path, metavar="LEDGER", help="the ledger to report on")
     report.add_argument("--ledger", type=Path, help="the same")
     report.add_argument("--policy", type=Path, help="report on the ledger beside this policy")
-    report.add_argument(
-        "--accountant", choices=("zcdp", "basic", "gdp"), help="what it would have cost there"
-    )
+    report.add_argument("--accountant", choices=tuple(ACCOUNTANTS), help="what it would have cost there")
     report.add_argument("-o", "--output", type=Path, help="write to this file: .html, .csv, .json, else text")
     report.set_defaults(run=_report)
 
@@ -219,7 +218,7 @@ def _explain(given: argparse.Namespace) -> None:
 
 def _report(given: argparse.Namespace) -> None:
     from dpsql.ledger.ledger import Ledger
-    from dpsql.report.data import report_text, write_report
+    from dpsql.report.pages import report_text, write_report
 
     place = given.place or given.ledger
     if (place is None) == (given.policy is None) or (given.place and given.ledger):

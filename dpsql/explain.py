@@ -16,14 +16,15 @@ import pyarrow as pa
 from dpsql.ledger.ledger import BudgetState, Ledger
 from dpsql.mechanisms.expected_error import expected
 from dpsql.numerics.rounding import text
-from dpsql.pipeline import Prepared
 from dpsql.plan import Block, Plan
 from dpsql.policy.model import Budget, Policy
-from dpsql.privacy.events import Event, charged, compose
-from dpsql.report.budget_tables import budget_rows, entry_rows
+from dpsql.privacy.events import Event, compose
+from dpsql.privacy.filters import ACCOUNTANTS
+from dpsql.report.tables import list_budget, list_entries
 from dpsql.result import Result
 from dpsql.sql.exact.pretty import format_sql
 from dpsql.sql.selection.thresholds import Declaration
+from dpsql.stored_blocks import PreparedPlan
 
 
 def show(policy: Policy, ledger: Ledger, what: str, kept: Iterable[str] = ()) -> Result:
@@ -62,11 +63,11 @@ def _policy(policy: Policy, ledger: Ledger) -> dict[str, list[Any]]:
 
 
 def _budget(policy: Policy, ledger: Ledger) -> dict[str, list[Any]]:
-    return _columns(*budget_rows(ledger.state()))
+    return _columns(*list_budget(ledger.state()))
 
 
 def _ledger(policy: Policy, ledger: Ledger) -> dict[str, list[Any]]:
-    return _columns(*entry_rows(ledger.entries(), ledger.terms.accountant))
+    return _columns(*list_entries(ledger.entries(), ledger.terms.accountant))
 
 
 def _tradeoff(policy: Policy, ledger: Ledger) -> dict[str, list[Any]]:
@@ -215,7 +216,7 @@ Written = Callable[[Block, str], str]
 
 
 def explain_plan(
-    prepared: Prepared, ledger: Ledger, budget: Budget, written: Written, as_json: bool = False
+    prepared: PreparedPlan, ledger: Ledger, budget: Budget, written: Written, as_json: bool = False
 ) -> Explanation:
     """The explanation of a plan, priced in the session's accountant; what is stored is free."""
     plan = prepared.plan
@@ -265,4 +266,4 @@ def explain_all(parts: list[Explanation], ledger: Ledger) -> Explanation:
 
 def _charge(event: Event, state: BudgetState) -> str:
     """What the accountant would charge, as the line of cost will say it."""
-    return charged(event, state.accountant).sentence()
+    return ACCOUNTANTS[state.accountant].charge(event).sentence()

@@ -1,390 +1,334 @@
-"""How releases are kept for replay: released relations and their notes, as bytes. Nothing exact is in them.
+"""The straight line from a statement's text to its private answer: one method of :class:`Pipeline` for each step.
 
-Statements on their way to an answer: which of their blocks are stored, and so are free, and which have to be paid.
+    parse -> bind -> check -> look up -> reserve -> release -> settle -> finish
 
-Each block is looked up by its key. Equal blocks are one draw and one charge. What a block reads of an earlier one is known
-only once that is released, so where the earlier one has to be drawn the later one has to be drawn too.
+Nothing is spent before ``reserve``, which is durable when it returns; private data are touched in ``release`` alone; and
+``finish`` is post-processing.
 """
 
 from __future__ import annotations
 
-import io
-import itertools
-import json
-import re
-import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from fractions import Fraction
+from typing import Any, NoReturn
 
 import pyarrow as pa
 
-from dpsql.block_keys import BlockKeys, Lent, Shape, content_of
-from dpsql.ledger.ledger import Kept, Ledger, Stored
-from dpsql.ledger.replay import digest
-from dpsql.mechanisms.base import Release, Shows
+from dpsql.block_keys import BlockKeys
+from dpsql.engine.base import Engine
+from dpsql.engine.postprocess import Finisher
+from dpsql.engine.sandbox import parse_to_json
+from dpsql.errors import BudgetExceeded, EngineError, Error, Interrupted, PrivacyError
+from dpsql.explain import Explanation, explain_declaration, explain_plan
+from dpsql.ledger.ledger import Ledger, Ticket
+from dpsql.mechanisms.base import Read, Reader, Release, filled
+from dpsql.mechanisms.subsample.blocks import Registered
+from dpsql.noise.entropy import Entropy
 from dpsql.plan import Block, Plan
-from dpsql.privacy.events import Event, compose
-from dpsql.sql.relations.intervals import FORETOLD
+from dpsql.policy.model import Policy
+from dpsql.privacy.events import Event
+from dpsql.privacy.filters import ACCOUNTANTS
+from dpsql.result import Result
+from dpsql.session_state import KeptResults, Thresholds
+from dpsql.sql.exact.gate import Gate
+from dpsql.sql.parse.options import parse_epsilon
+from dpsql.sql.parse.statements import Statement, parse
+from dpsql.sql.plan_cache import Plans
+from dpsql.sql.relations.catalog import Catalog
+from dpsql.sql.selection.thresholds import Declaration, bind_declare
+from dpsql.stored_blocks import PreparedPlan, RequestedBlock, StoredBlocks
 
+_FREE = "no charge"
+STAND_INS = {"salt": 0x5A17_0B5C_0DE1_5EED, "first": 0, "last": 1}
+"""Values of parameters, where a text is only bound."""
+_LIMITS = "dpsql.connect(resources=...) sets how much memory and time a query may take."
+_WITHHELD = "the engine failed while it read private data; the statement stays charged, and why is withheld."
 
-def pack(relations: Mapping[str, pa.Table], notes: tuple[str, ...]) -> bytes:
-    """The relations as Arrow streams, each behind its length; names and notes in front.
-
-    >>> relations, notes = unpack(pack({"a": pa.table({"n": [1]})}, ("fine",)))
-    >>> relations["a"].to_pylist(), notes
-    ([{'n': 1}], ('fine',))
-    """
-    head = {"names": list(relations), "sizes": [_size(table) for table in relations.values()], "notes": notes}
-    text = json.dumps(head).encode()
-    text += b" " * (-(4 + len(text)) % 8)  # streams begin where Arrow would begin them
-    sink = io.BytesIO(struct.pack(">I", len(text)) + text)
-    sink.seek(0, io.SEEK_END)
-    for table in relations.values():
-        _write(table, sink)
-    return sink.getvalue()
-
-
-def _size(table: pa.Table) -> int:
-    """Bytes of its stream. A release may be a tenth of what memory holds: it is written once, where it stays."""
-    counted = pa.MockOutputStream()
-    _write(table, counted)
-    return int(counted.size())
-
-
-def _write(table: pa.Table, sink: Any) -> None:
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-
-
-def unpack(stored: bytes) -> tuple[dict[str, pa.Table], tuple[str, ...]]:
-    """What :func:`pack` packed."""
-    (size,) = struct.unpack(">I", stored[:4])
-    head = json.loads(stored[4 : 4 + size])
-    relations, at = {}, 4 + size
-    whole = pa.py_buffer(stored)
-    for name, length in zip(head["names"], head["sizes"], strict=True):
-        relations[name] = pa.ipc.open_stream(whole.slice(at, length)).read_all()
-        at += length
-    return relations, tuple(head["notes"])
-
-
-Lend = Callable[[str, Mapping[str, pa.Table], tuple[str, ...]], pa.Table]
-"""Evaluates a public relation that a block reads: its SQL, the releases so far, the public tables."""
-Draw = Callable[[Block, Mapping[str, pa.Table]], Release]
-"""Releases a block, over what is lent to it."""
-
-_RELEASE, _NOISY = "release", "noisy"
-_NEVER = itertools.count()
-
-
-FREE = "no charge"
-"""What an answer costs that is stored."""
-
-
-def cost_line(charge: str, since: str, left: str) -> str:
-    """What an answer cost, since when what is free of it is stored, and what is left.
-
-    >>> cost_line("", "14:02", "ε=1.2 left"), cost_line("ε=0.1", "", "ε=1.1 left")
-    ('stored since 14:02, no charge · ε=1.2 left', 'cost ε=0.1 · ε=1.1 left')
-    """
-    if not charge:
-        return f"stored since {since}, {FREE} · {left}"
-    stored = f" (the rest is stored since {since}: free)" if since else ""
-    return f"cost {charge}{stored} · {left}"
+Columns = Sequence[tuple[str, str]]
+"""Names and SQL types."""
+Bound = Plan | Declaration | None
+"""What a statement was bound to; None for SHOW and CLOSE."""
 
 
 @dataclass
-class Asked:
-    """One block of a statement, and what is known of its answer."""
+class CellNames:
+    """What a cell's statements are bound under: names as they were when it began, and those that it adds itself."""
 
-    block: Block
-    shape: Shape | None = None
-    key: str = ""
-    contents: tuple[str, ...] = ()
-    lent: Mapping[str, pa.Table] | None = None
-    """What it reads, where that is known already: its answer is drawn over the very rows that its key tells of."""
-    stored: Stored | None = None
-    same: Asked | None = None
-    """An equal block before it, whose answer is its own."""
-    release: Release | None = None
-    confidence: float = 0.95
-
-    @property
-    def free(self) -> bool:
-        """Whether it costs nothing: it is stored, or paid with another, or was paid before."""
-        return self.stored is not None or self.same is not None or self.block.prepaid
+    catalog: Catalog
+    thresholds: dict[str, Declaration]
 
 
-@dataclass
-class Prepared:
-    """A plan whose blocks were looked up."""
+class Pipeline:
+    """The steps of a session's statements, and what they share.
 
-    plan: Plan
-    asked: list[Asked]
-    changed: str = ""
-    """What has changed since the same was asked before, where it has to be paid again."""
-
-    @property
-    def event(self) -> Event | None:
-        """What it costs: the joint event of the blocks that have to be drawn; None when it costs nothing."""
-        paid = [item.block.operator.event for item in self.asked if not item.free]
-        return compose(paid) if paid else None
-
-    @property
-    def used(self) -> Event | None:
-        """What was used of it, once it is released."""
-        paid = [item.release.event for item in self.asked if not item.free and item.release is not None]
-        return compose(paid) if paid else None
-
-    @property
-    def stored(self) -> list[Stored]:
-        """The answers that are shown again."""
-        return [item.stored for item in self.asked if item.stored is not None]
-
-    @property
-    def since(self) -> str:
-        """Since when its stored blocks are stored, the last of them; empty where none is."""
-        return max(self.stored, key=lambda s: s.when).when_text if self.stored else ""
-
-    @property
-    def relations(self) -> dict[str, pa.Table]:
-        return {item.block.name: item.release.table for item in self.asked if item.release is not None}
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        said = [note for item in self.asked if item.release is not None for note in item.release.notes]
-        return tuple(dict.fromkeys([*said, *([self.changed] if self.changed else [])]))
-
-    def sentences(self) -> tuple[str, ...]:
-        """For EXPLAIN: which blocks are free, and why the others are not any more."""
-        blocks = [item for item in self.asked if not item.block.prepaid]
-        said = []
-        for place, item in enumerate(blocks, 1):
-            which = "This block" if len(blocks) == 1 else f"Block {place} of {len(blocks)}"
-            if item.stored is not None:
-                said.append(f"{which} is stored since {item.stored.when_text}: free.")
-            elif item.same is not None:
-                said.append(f"{which} is the same as another: one draw and one charge.")
-        return (*said, *([f"{self.changed[:1].upper()}{self.changed[1:]}."] if self.changed else ()))
-
-
-@dataclass
-class Preparer:
-    """Looks up the blocks of a session's statements.
-
-    Args:
-        lent: gives the columns of what a block of a plan reads besides tables.
-        version: the version of all data, by which ledgers of older versions of dpsql keep whole statements.
+    One statement is answered at a time: threads that ask at once take turns, so two that ask the same pay once. Who calls
+    several steps in a row holds ``turn``.
     """
 
-    keys: BlockKeys
-    ledger: Ledger
-    lend: Lend
-    lent: Callable[[Plan, Block], Lent]
-    version: Callable[[], str]
+    def __init__(self, policy: Policy, engine: Engine, ledger: Ledger) -> None:
+        self.policy, self.engine, self.ledger = policy, engine, ledger
+        self.turn = threading.RLock()
+        self.entropy = Entropy()
+        self.functions: dict[str, Registered] = {}
+        self.finisher = Finisher(engine, policy)
+        self.kept = KeptResults(policy, self.finisher)
+        self.thresholds = Thresholds(ledger, self.entropy)
+        self.catalog = Catalog(
+            policy, engine, policy.budget.accountant, self.functions, lambda: ledger.state().left_delta
+        )
+        self.gate = Gate(self.catalog, parse_to_json)
+        self._plans = Plans(self.finisher)
+        self._blocks = StoredBlocks(
+            BlockKeys(policy, engine, self.gate, self.catalog.schema),
+            ledger,
+            self.finisher.lend if engine.lossless else self.finisher.finish,
+            lambda plan, block: _names(self.describe_lent(plan, block)),
+            engine.version,
+        )
 
-    def prepare(
-        self, plans: Sequence[Plan], fresh: bool = False, paid: dict[str, Asked] | None = None
-    ) -> list[Prepared]:
-        """Looks up all blocks of statements that are paid together. Reads public relations and the ledger only.
+    # -- nothing is spent ---------------------------------------------------------------------------------------
+
+    def parse(self, text: str, params: Mapping[str, Any] | None = None) -> list[Statement]:
+        """Read the statements of a cell, with ``$name`` parameters bound as values."""
+        return parse(text, params)
+
+    def open_cell(self, epsilon: str | Fraction | None = None) -> CellNames:
+        """Return the names that a cell begins with.
 
         Args:
-            paid: blocks that statements before these are going to pay, by their keys; those of these are added.
+            epsilon: what a statement costs that does not say; by default what the policy says.
         """
-        first: dict[str, Asked] = {} if paid is None else paid
-        return [self._prepared(plan, fresh, first) for plan in plans]
+        default = parse_epsilon(epsilon) if isinstance(epsilon, str) else epsilon
+        catalog = replace(self.catalog, kept=dict(self.kept.by_name), epsilon=default)
+        return CellNames(catalog, dict(self.thresholds.declared))
 
-    def _prepared(self, plan: Plan, fresh: bool, first: dict[str, Asked]) -> Prepared:
-        asked: list[Asked] = []
-        known: dict[str, Asked] = {}
+    def reopen(self, cell: CellNames) -> CellNames:
+        """Let what a cell's statements kept stand in place of what was foretold."""
+        cell.catalog = replace(cell.catalog, kept=dict(self.kept.by_name))
+        return cell
+
+    def bind(self, statement: Statement, cell: CellNames) -> Bound:
+        """Bind a statement and check its plan: a price is named for nothing that would not run.
+
+        A DECLARE and a result that is kept are known to the statements after it.
+
+        Raises:
+            BindError, PrivacyError, BudgetExceeded: it can't be answered.
+        """
+        if statement.keep:
+            self.kept.check_statement(statement)
+        if statement.kind in ("show", "close"):
+            return None
+        if statement.kind == "declare" or statement.name:
+            declaration = bind_declare(statement, cell.catalog)
+            cell.thresholds[declaration.name.lower()] = declaration
+            return declaration
+        plan = self._plans.bind(statement, cell.catalog, cell.thresholds)
+        self.check(plan)
+        if statement.keep and statement.kind == "query":
+            kept = {**cell.catalog.kept, **self.kept.foretell(statement.keep, plan)}
+            cell.catalog = replace(cell.catalog, kept=kept)
+        return plan
+
+    def check(self, plan: Plan) -> None:
+        """Prove a plan's texts, and refuse before it is paid what the engine would refuse on any data.
+
+        Raises:
+            Unproved: a text may do more than its operator charges for. BindError: the engine refuses it.
+        """
+        released = {b.name for b in plan.blocks}
         for block in plan.blocks:
-            item = Asked(block, confidence=block.confidence)
-            asked.append(item)
-            known[block.name] = item
-            if block.prepaid:
-                item.key = f"never {next(_NEVER)}"
-                continue
-            item.shape = self.keys.shape(block, lambda block=block: self.lent(plan, block))  # type: ignore[misc]
-            item.contents, item.lent = self._contents(plan, block, known)
-            item.key = self.keys.key(item.shape, item.contents)
-            item.same = first.setdefault(item.key, item)
-            if item.same is item:
-                item.same = None
-                found = None if fresh else self.ledger.replay(item.key)
-                if found is not None:
-                    item.stored = found
-                    item.release = _unpacked(item, found.release)
-            elif item.same.release is not None:
-                item.release = _renamed(item.same, item)
-        prepared = Prepared(plan, asked)
-        if not fresh and prepared.event is not None:
-            self._look_for_older(prepared)
-            prepared.changed = self._changed(prepared)
-        return prepared
+            lent = self.describe_lent(plan, block)
+            apart = getattr(block.operator, "apart", ())
+            for item in block.inputs if not self.engine.lossless else ():
+                if not any(name in item.sql for name in released):
+                    self.engine.check_lent(self.finisher.finish(item.sql, {}, plan.public))
+            self.gate.prove(block.operator, _names({i.name: lent[i.name] for i in block.inputs}))
+            for query in getattr(block.operator, "checked", block.operator.queries):
+                text = query if query in apart else self.gate.exact(query, _names(lent))
+                written = self.engine.check(filled(text, STAND_INS), lent, query in apart)
+                if written is not None:
+                    self.gate.prove_written(block.operator, text, written, _names(lent), STAND_INS["salt"])
 
-    def _contents(
-        self, plan: Plan, block: Block, known: Mapping[str, Asked]
-    ) -> tuple[tuple[str, ...], dict[str, pa.Table] | None]:
-        """What tells the public relations of a block from others; and their rows, where all are known."""
-        tables: dict[str, pa.Table] = {}
-        contents = []
-        relations = {name: item.release.table for name, item in known.items() if item.release is not None}
-        for item in block.inputs:
-            mentioned = [name for name in known if re.search(rf"\b{re.escape(name)}\b", item.sql)]
-            if all(name in relations for name in mentioned) and FORETOLD not in item.sql:
-                tables[item.name] = self.lend(
-                    item.sql, {name: relations[name] for name in mentioned}, plan.public
-                )
-                contents.append(content_of(tables[item.name]))
-                continue
-            text = item.sql
-            for name in sorted(mentioned, key=len, reverse=True):
-                text = re.sub(rf"\b{re.escape(name)}\b", f"<{known[name].key}>", text)
-            contents.append(f"drawn {text}")
-        return tuple(contents), tables if len(tables) == len(block.inputs) else None
+    def admit(self, statement: Statement, cell: CellNames) -> Bound:
+        """Bind a statement that is to be answered.
 
-    # -- drawing ------------------------------------------------------------------------------------------------
-
-    def draw_all(self, prepared: Iterable[Prepared], draw: Draw) -> str:
-        """Releases what is not stored, and says how it ended: ``released``, ``failed`` or ``interrupted``.
-
-        Never raises: no traceback of it, whose frames hold exact values, is ever seen.
+        A refused query is written into the ledger: the owner's best sign that a bound is missing.
         """
+        if statement.kind != "query":
+            alone = replace(cell, thresholds=dict(cell.thresholds))
+            return self.bind(statement, cell if statement.kind == "declare" else alone)
         try:
-            for one in prepared:
-                self._draw(one, draw)
-        except KeyboardInterrupt:
-            return "interrupted"
-        except Exception:
-            return "failed"
-        return "released"
+            return self.bind(statement, cell)
+        except PrivacyError as error:
+            self.ledger.refuse(statement.source, error.message, None)
+            raise
 
-    def _draw(self, prepared: Prepared, draw: Draw) -> None:
-        for item in prepared.asked:
-            if item.release is not None:
-                continue
-            if item.same is not None:
-                item.release = _renamed(item.same, item)
-                continue
-            if item.lent is None:
-                plan = prepared.plan
-                item.lent = {
-                    i.name: self.lend(i.sql, prepared.relations, plan.public) for i in item.block.inputs
-                }
-                item.contents = tuple(content_of(table) for table in item.lent.values())
-            item.release = draw(item.block, item.lent)
+    def describe_lent(self, plan: Plan, block: Block) -> dict[str, Columns]:
+        """Return names and columns of the public relations that a block's exact queries read."""
+        schemas = {b.name: b.columns for b in plan.blocks}
+        lent = {i.name: self.finisher.describe(i.sql, schemas, plan.public) for i in block.inputs}
+        return {**lent, **getattr(block.operator, "lends", {})}
 
-    def kept(self, prepared: Iterable[Prepared]) -> Kept:
-        """What is kept of what was drawn."""
-        releases: dict[str, bytes] = {}
-        questions: dict[str, bytes] = {}
-        for one in prepared:
-            for place, item in enumerate(one.asked):
-                if item.shape is None or item.release is None or item.free:
-                    continue
-                releases[self.keys.key(item.shape, item.contents)] = _packed(item)
-                items = self.keys.items(item.shape, item.contents)
-                questions[_question(one.plan, place)] = json.dumps(items).encode()
-        return Kept(releases, questions)
+    def explain(
+        self, statement: Statement, bound: Bound, paid: dict[str, RequestedBlock] | None = None
+    ) -> Explanation:
+        """Say what a bound statement would do and cost.
 
-    # -- what was asked before ----------------------------------------------------------------------------------
+        Args:
+            paid: blocks that statements before it would pay, by their keys; its own are added.
+        """
+        if isinstance(bound, Declaration):
+            return explain_declaration(bound, self.ledger, statement.json)
+        assert bound is not None
+        plan = bound
 
-    def _changed(self, prepared: Prepared) -> str:
-        for place, item in enumerate(prepared.asked):
-            found = self.ledger.asked(_question(prepared.plan, place)) if not item.free else None
-            if found is None or item.shape is None:
-                continue
-            before = _items(found[1])
-            now = self.keys.items(item.shape, item.contents)
-            names = [name for name in now if before.get(name, now[name]) != now[name]]
-            names += [name for name in before if name not in now]
-            if names:
-                listed = ", ".join(names[:3]) + (" and more" if len(names) > 3 else "")
-                return f"not the answer of {found[0].when_text}, for this has changed since: {listed}"
-        return ""
+        def write(block: Block, query: str) -> str:
+            apart = query in getattr(block.operator, "apart", ())
+            return query if apart else self.gate.shown(query, _names(self.describe_lent(plan, block)))
 
-    def _look_for_older(self, prepared: Prepared) -> None:
-        """The answer of the whole statement, as older versions of dpsql kept it."""
-        plan = prepared.plan
-        if prepared.stored or any(block.prepaid for block in plan.blocks):
-            return
-        found = self.ledger.replay(plan.key(self.keys.policy.fingerprint, self.version()))
-        if found is None:
-            return
-        relations, notes = unpack(found.release)
-        if set(relations) != {block.name for block in plan.blocks}:
-            return
-        for item in prepared.asked:
-            item.stored, item.same = found, None
-            item.release = Release(relations[item.block.name], found.event, notes)
+        (prepared,) = self.look_up([plan], paid=paid)
+        return explain_plan(prepared, self.ledger, self.policy.budget, write, as_json=statement.json)
+
+    def look_up(
+        self, plans: Sequence[Plan], fresh: bool = False, paid: dict[str, RequestedBlock] | None = None
+    ) -> list[PreparedPlan]:
+        """Find the stored blocks of plans that are paid together: those are free.
+
+        Args:
+            fresh: take none that is stored.
+            paid: as for :meth:`explain`.
+        """
+        return self._blocks.prepare(plans, fresh, paid)
+
+    # -- spent, then touched ------------------------------------------------------------------------------------
+
+    def reserve(self, event: Event | None, text: str) -> Ticket | None:
+        """Charge an event durably, before data are touched. What is free needs no ticket.
+
+        Raises:
+            BudgetExceeded: it costs more than is left, and nothing was charged.
+        """
+        if event is None:
+            return None
+        try:
+            return self.ledger.reserve(event, text)
+        except BudgetExceeded as error:
+            self.ledger.refuse(text, error.message, event)
+            raise error from None
+
+    def release(self, prepared: Sequence[PreparedPlan], ticket: Ticket | None) -> None:
+        """Draw the blocks that are not stored.
+
+        Raises:
+            EngineError, Interrupted: in words of ours. No traceback of what went wrong, whose frames hold exact values,
+                is ever seen.
+        """
+
+        def draw(block: Block, lent: Mapping[str, pa.Table]) -> Release:
+            return block.operator.release(self.reader(lent, block.operator), self.entropy)
+
+        outcome = self._blocks.draw_all(prepared, draw)
+        if outcome != "released":
+            self._fail(ticket, outcome)
+
+    def reader(self, lent: Mapping[str, pa.Table], operator: object = None) -> Read:
+        """Return what an operator reads exact rows with; without one, texts are not proved."""
+        engine, exact = self.engine, self.gate.reading(operator)
+        prove = self.gate.proving(operator)
+        return Reader(engine.execute, lent, engine.room, engine.batches, engine.apart, exact, prove=prove)
+
+    def _fail(self, ticket: Ticket | None, outcome: str) -> NoReturn:
+        if ticket is not None:
+            self.ledger.settle(ticket, ticket.event, None, outcome)
+        if outcome == "interrupted":
+            loss = f" {self.price(ticket.event)} stays charged." if ticket is not None else ""
+            raise Interrupted(f"the statement was stopped.{loss}")
+        raise EngineError(_WITHHELD, hint=_LIMITS)
+
+    def settle(self, ticket: Ticket | None, used: Event | None, prepared: Sequence[PreparedPlan]) -> None:
+        """Charge what was really used, and store the releases."""
+        if ticket is not None:
+            assert used is not None
+            self.ledger.settle(ticket, used, None, "released", self._blocks.pack_drawn(prepared))
+
+    # -- free again ---------------------------------------------------------------------------------------------
+
+    def finish(
+        self, prepared: PreparedPlan, ticket: Ticket | None = None, notes: tuple[str, ...] = ()
+    ) -> Result:
+        """Run the outer SQL over what was released."""
+        plan, relations = prepared.plan, prepared.relations
+        table = plan.direct(relations)
+        if table is None:
+            table = self.finisher.finish(plan.finish, plan.adjusted(relations), plan.public)
+        event = prepared.used
+        statements = [s.statement_id for s in prepared.stored]
+        if event is not None:
+            assert ticket is not None
+            statements = [ticket.statement_id]
+        return Result.finished(
+            table,
+            plan.columns,
+            plan.intervals,
+            loss=_FREE if event is None and prepared.stored else self.price(event),
+            event=event,
+            notes=(*plan.notes, *prepared.notes, *notes),
+            statement_id=max(statements, default=None),
+            cost_line=self._cost_line(event, prepared.since),
+            confidence=plan.confidence,
+        )
+
+    def price(self, event: Event | None) -> str:
+        """Say what the session's accountant charges for an event."""
+        accountant = ACCOUNTANTS[self.policy.budget.accountant]
+        return accountant.charge(event).sentence() if event is not None else ""
+
+    def _cost_line(self, event: Event | None, since: str = "") -> str:
+        """Say what an answer cost, since when what is free of it is stored, and what is left."""
+        charge = self.price(event)
+        if not charge and not since:
+            return _FREE
+        left = self.ledger.state().sentence
+        if not charge:
+            return f"stored since {since}, {_FREE} · {left}"
+        stored = f" (the rest is stored since {since}: free)" if since else ""
+        return f"cost {charge}{stored} · {left}"
+
+    # -- thresholds ---------------------------------------------------------------------------------------------
+
+    def declare(self, declaration: Declaration, text: str) -> Result:
+        """Open a declared threshold: the whole of it is reserved."""
+        ticket = self.thresholds.open(declaration, text)
+        return self._report_threshold(declaration.name, "open", declaration.event, ticket)
+
+    def close_threshold(self, name: str) -> Result:
+        """Settle a threshold by the hits that it found."""
+        closed = self.thresholds.close(name)
+        hits = closed.stream.hits
+        status = f"closed after {hits} {'hit' if hits == 1 else 'hits'}"
+        return self._report_threshold(closed.declaration.name, status, closed.stream.event, closed.ticket)
+
+    def _report_threshold(self, name: str, status: str, event: Event, ticket: Ticket) -> Result:
+        return Result(
+            pa.table({"threshold": [name], "status": [status]}),
+            loss=self.price(event),
+            event=event,
+            statement_id=ticket.statement_id,
+            cost_line=self._cost_line(event),
+        )
+
+    def close(self) -> None:
+        """Settle what is open, and close the engine and the ledger."""
+        with self.turn, suppress(Error):
+            self.thresholds.close_all()
+            self.finisher.close()
+            self.engine.close()
+            self.ledger.close()
 
 
-def _question(plan: Plan, place: int) -> str:
-    return digest(f"{place}\x00{plan.text}".encode(errors="surrogatepass"))
-
-
-def _items(held: bytes) -> dict[str, str]:
-    try:
-        found = json.loads(held)
-    except ValueError:
-        return {}
-    return {str(name): str(value) for name, value in found.items()} if isinstance(found, dict) else {}
-
-
-# -- releases as they are kept: by places, not by names ----------------------------------------------------------------
-
-
-def _packed(item: Asked) -> bytes:
-    assert item.release is not None and item.shape is not None
-    relations = {_RELEASE: _by_place(item.release.table, item.shape.columns)}
-    if item.release.noisy is not None:
-        relations[_NOISY] = item.release.noisy
-    notes = tuple(_placed(note, item.shape.columns) for note in item.release.notes)
-    return pack(relations, (*notes, repr(item.confidence)))
-
-
-def _unpacked(item: Asked, held: bytes) -> Release:
-    assert item.shape is not None
-    relations, (*notes, confidence) = unpack(held)
-    said = tuple(_named(note, item.shape.columns) for note in notes)
-    table = _by_name(relations[_RELEASE], item.shape.columns)
-    release = Release(table, item.block.operator.event, said, relations.get(_NOISY))
-    return release if float(confidence) == item.confidence else _again(item, release)
-
-
-def _renamed(other: Asked, item: Asked) -> Release:
-    """The release of an equal block under this one's names, at this one's confidence."""
-    assert other.release is not None and other.shape is not None and item.shape is not None
-    table = _by_name(_by_place(other.release.table, other.shape.columns), item.shape.columns)
-    notes = (_named(_placed(note, other.shape.columns), item.shape.columns) for note in other.release.notes)
-    release = replace(other.release, table=table, notes=tuple(notes))
-    return release if other.confidence == item.confidence else _again(item, release)
-
-
-def _again(item: Asked, release: Release) -> Release:
-    operator: Any = item.block.operator
-    if isinstance(operator, Shows) and operator.shows:
-        return replace(release, table=operator.shown(release.table, release.noisy))
-    return release
-
-
-def _by_place(table: pa.Table, names: Sequence[str]) -> pa.Table:
-    places = {name: f"c{place}" for place, name in enumerate(names)}
-    return table.rename_columns([places.get(name, f"x{name}") for name in table.column_names])
-
-
-def _by_name(table: pa.Table, names: Sequence[str]) -> pa.Table:
-    known = {f"c{place}": name for place, name in enumerate(names)}
-    return table.rename_columns([known.get(name, name[1:]) for name in table.column_names])
-
-
-def _placed(note: str, names: Sequence[str]) -> str:
-    """A note with places for the names of columns in it."""
-    places = {name: place for place, name in enumerate(names)}
-    any_name = "|".join(re.escape(name) for name in sorted(places, key=len, reverse=True))
-    return re.sub(rf"(?<!\w)(?:{any_name})(?!\w)", lambda found: f"\x01{places[found[0]]}\x02", note)
-
-
-def _named(note: str, names: Sequence[str]) -> str:
-    return re.sub("\x01(\\d+)\x02", lambda found: names[int(found[1])], note)
+def _names(lent: Mapping[str, Columns]) -> dict[str, list[str]]:
+    return {name: [column for column, _ in columns] for name, columns in lent.items()}

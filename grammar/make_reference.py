@@ -18,6 +18,7 @@ import dpsql
 from dpsql import cli, errors
 from dpsql.notebook import arguments, guide
 from dpsql.policy import model
+from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.sql.dp import aggregates, registry
 from dpsql.sql.expressions import functions
 from dpsql.sql.parse.options import COMMON_OPTIONS
@@ -64,6 +65,8 @@ def reference() -> str:
         *(_class(kind) for kind in (dpsql.Session, dpsql.Result)),
         "## The policy",
         *(_fields(kind) for kind in (model.Budget, model.Table, model.Column, model.Format, model.Analyst)),
+        "### Accountants",
+        _table(("name", "what it sums"), ((f"`{a.name}`", a.summary) for a in ACCOUNTANTS.values())),
         "## Errors\n\n```\n" + _tree() + "\n```",
         "## The command line\n\n```\n" + _commands() + "\n```",
     ]

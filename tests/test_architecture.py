@@ -23,9 +23,8 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     (
         "result",
         "explain",
-        "thresholds",
-        "batch",
-        "kept",
+        "session_state",
+        "stored_blocks",
         "pipeline",
         "block_keys",
         "session",

@@ -55,9 +55,9 @@ def test_a_plan_that_does_not_fit_charges_nothing() -> None:
 
 def test_under_zcdp_it_is_one_composed_event() -> None:
     with dpsql.connect(policy=policy("1", "zcdp")) as session:
-        with session.plan():
-            first = session.sql("SELECT COUNT(*) AS n FROM visits")
-            second = session.sql(
+        with session.plan() as plan:
+            first = plan.sql("SELECT COUNT(*) AS n FROM visits")
+            second = plan.sql(
                 "SELECT WITH DP OPTIONS (epsilon = 0.2) COUNT(DISTINCT person_id) AS p FROM visits"
             )
         assert abs(first.fetchall()[0][0] - 20190) < 2000 and abs(second.fetchall()[0][0] - 5912) < 500

@@ -12,9 +12,9 @@ import pytest
 import dpsql
 from dpsql.errors import BindError, BudgetExceeded, PrivacyError
 from dpsql.policy.lint import check_policy
-from dpsql.report.budget_tables import budget_html, budget_text
-from dpsql.report.data import report, report_text
-from dpsql.report.html import page
+from dpsql.report.data import make_report
+from dpsql.report.pages import report_text, write_page
+from dpsql.report.tables import write_budget_html, write_budget_text
 
 DEMO = Path(dpsql.__file__).parent / "demo"
 POLICY = """
@@ -71,14 +71,14 @@ def test_no_cliff(start: Open, accountant: str) -> None:
 
 def everywhere(session: dpsql.Session) -> list[str]:
     """What each place says about what is left."""
-    told, account = report(session.account), session.account
+    told, account = make_report(session.account), session.account
     return [
         session.budget().sentence,
-        budget_text(account),
-        budget_html(account),
+        write_budget_text(account),
+        write_budget_html(account),
         report_text(account),
         told["left"]["sentence"],
-        page(told),
+        write_page(told),
         str(session.explain(COUNT)),
         "\n".join(row[0] for row in session.sql(f"EXPLAIN {COUNT}").fetchall()),
         session.sql(COUNT).cost_line,  # a stored answer, so it is free
@@ -97,8 +97,8 @@ def test_the_same_figures_everywhere(start: Open, accountant: str) -> None:
     assert row["spent_epsilon"] == 0.6 and row["left_epsilon"] == 0.4
     assert (row["mechanism_delta"], row["spent_delta"], row["left_delta"]) == (5e-7, 1e-8, 4.9e-7)
     state = session.budget()
-    assert row["rule_used"] == float(state.rule_used) == report(session.account)["left"]["rule_used"]
-    assert row["more_at_default"] == state.about == report(session.account)["left"]["about"] >= 40
+    assert row["rule_used"] == float(state.rule_used) == make_report(session.account)["left"]["rule_used"]
+    assert row["more_at_default"] == state.about == make_report(session.account)["left"]["about"] >= 40
 
 
 def test_the_rules_share_where_the_rule_is_not_the_sum(start: Open) -> None:
@@ -126,8 +126,8 @@ def test_the_ledger_shows_what_the_accountant_charged(start: Open) -> None:
         epsilon = row[4]
         assert (epsilon < 0.2) == free
         assert session.budget().spent == row[3] and float(session.budget().spent_epsilon) == epsilon
-        assert report(session.account)["asked"]["statements"][0]["epsilon"] == epsilon
-        assert row[3] in budget_text(session.account)
+        assert make_report(session.account)["asked"]["statements"][0]["epsilon"] == epsilon
+        assert row[3] in write_budget_text(session.account)
 
 
 # -- EXPLAIN of several -------------------------------------------------------------------------------------------

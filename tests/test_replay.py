@@ -17,7 +17,7 @@ import pytest
 import dpsql
 from dpsql.block_keys import content_of
 from dpsql.mechanisms.base import Release
-from dpsql.pipeline import pack
+from dpsql.stored_blocks import pack
 from tests.support import inside
 
 POLICY = """

@@ -20,7 +20,7 @@ import pyarrow as pa
 from dpsql.engine.sandbox import ColumnTypes, Sandbox, SchemaReplica, quote_name
 from dpsql.engine.spill import make_spill_directory
 from dpsql.errors import EngineError, PolicyError
-from dpsql.ledger.private_files import digests_of
+from dpsql.ledger.private_files import hash_files
 from dpsql.mechanisms.base import NoRoom
 from dpsql.policy.model import Policy, Table
 
@@ -243,7 +243,7 @@ def fingerprint_data(
         token: a text for data that are in no file, new in each session.
     """
     held = {t.name: [] if t.version is not None else files(t) for t in tables}
-    digests = digests_of({path for paths in held.values() for path in paths or ()})
+    digests = hash_files({path for paths in held.values() for path in paths or ()})
     each: dict[str, str] = {}
     parts: dict[str, None] = {}
     for table in tables:

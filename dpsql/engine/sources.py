@@ -33,7 +33,7 @@ from dpsql.engine.frames import clean_array
 from dpsql.engine.sandbox import quote_name, quote_text
 from dpsql.engine.text_sources import copy_text
 from dpsql.errors import PolicyError
-from dpsql.ledger.private_files import make_private_directory, state_directory, write_private
+from dpsql.ledger.private_files import make_private_directory, make_state_directory, write_private
 from dpsql.policy.columns import explain_missing_types, list_types
 from dpsql.policy.model import Format, Policy, Table, fold
 from dpsql.policy.validate import parse_type
@@ -85,7 +85,7 @@ def find_bad_columns(path: str, columns: Mapping[str, str]) -> list[str]:
     stamp = _stamp(path)
     place: Path | None = None
     with suppress(OSError):
-        home = state_directory() / "sources"
+        home = make_state_directory() / "sources"
         make_private_directory(home)
         place = home / hashlib.sha256(path.encode(errors="surrogateescape")).hexdigest()
     if place is not None:

@@ -21,7 +21,7 @@ import weakref
 from pathlib import Path
 
 from dpsql.errors import PolicyError
-from dpsql.ledger.private_files import OWNER_ONLY, make_private_directory, state_directory
+from dpsql.ledger.private_files import OWNER_ONLY, make_private_directory, make_state_directory
 
 try:
     import fcntl
@@ -78,7 +78,7 @@ _HELD: dict[Path, int] = {}
 
 def _default_parent() -> Path:
     with contextlib.suppress(OSError):
-        parent = state_directory() / "spill"
+        parent = make_state_directory() / "spill"
         make_private_directory(parent)
         if os.access(parent, os.W_OK | os.X_OK):
             return parent

@@ -2,6 +2,8 @@
 
 An :class:`Account` is the fold of the log's rows, one by one, in order. It knows nothing of files. The same
 rows folded under another accountant say what they would have cost there.
+
+How much is left: what the displays, the price of EXPLAIN and the error of a refused statement say.
 """
 
 from __future__ import annotations
@@ -9,14 +11,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from dpsql.ledger.hash_chain import START, Row, damaged, says
+from dpsql.errors import BudgetExceeded
+from dpsql.ledger.log_file import START, Row, damaged_error, read_body
 from dpsql.ledger.terms import Terms
-from dpsql.privacy.events import Composed, DeclaredPlan, Event, SparseVector, charged
-from dpsql.privacy.filters import Filter
-from dpsql.privacy.spent import Spent
+from dpsql.numerics.rounding import DOWN, UP, pair, short
+from dpsql.policy.model import Policy
+from dpsql.privacy.accountants import MANY, Accountant, Spent, format_percent, say_what_is_left
+from dpsql.privacy.events import Event, PureDP
+from dpsql.privacy.filters import ACCOUNTANTS
 
 OUTCOMES = ("released", "failed", "interrupted")
 """How a reservation can end. One that did not end is shown as ``open``, or ``unsettled`` when its process is
@@ -65,22 +71,26 @@ class Entry:
 
     def charged(self, accountant: str) -> Event | None:
         """The charge as an accountant counts it; None for what was refused."""
-        return None if self.event is None else charged(self.event, accountant)
+        return None if self.event is None else ACCOUNTANTS[accountant].charge(self.event)
 
     @property
     def when_text(self) -> str:
         """The time in the reader's time zone: the hour for today, the date too for other days."""
-        return local(self.when)
+        return format_local_time(self.when)
 
 
-class Purse:
-    """A filter and the running sum it decides on. Open reservations are summed apart: they may still
-    shrink.
+class FilterState:
+    """An open filter and its running sums. Open reservations are summed apart, because they may still shrink.
+
+    Args:
+        whose: the analyst whose share it limits; None for the whole.
+        accountant: the filter.
     """
 
-    def __init__(self, rule: Filter) -> None:
-        self.filter = rule
-        self._base: Spent = self.filter.start
+    def __init__(self, whose: str | None, accountant: Accountant) -> None:
+        self.whose = whose
+        self.filter = accountant
+        self._base: Spent = accountant.start
         self._open: dict[int, Event] = {}
         self._folded: dict[int, Event] = {}
         self._sum: Spent | None = self._base
@@ -89,22 +99,24 @@ class Purse:
     def spent(self) -> Spent:
         """Everything that counts: settled, and reserved in full."""
         if self._sum is None:
-            self._sum = self._base
-            for event in self._open.values():
-                self._sum = self.filter.add(self._sum, event)
+            self._sum = self._add(self._base, self._open.values())
         return self._sum
 
     def after(self, events: Iterable[Event]) -> Spent:
-        """What counts, with further events in it."""
-        spent = self.spent
+        """Return what would count with further events."""
+        return self._add(self.spent, events)
+
+    def admits(self, event: Event) -> bool:
+        """Decide whether an event may run now."""
+        return bool(self.filter.admits(self.spent, event))
+
+    def _add(self, spent: Spent, events: Iterable[Event]) -> Spent:
         for event in events:
             spent = self.filter.add(spent, event)
         return spent
 
-    def admits(self, event: Event) -> bool:
-        return bool(self.filter.admits(self.spent, event))
-
     def reserve(self, statement: int, event: Event) -> None:
+        """Count a reservation in full."""
         self._open[statement] = event
         self._sum = None
         if len(self._open) > _FOLD_ABOVE:  # left behind by processes that died: keep the sum short
@@ -113,7 +125,7 @@ class Purse:
             self._base = self.filter.add(self._base, self._folded[oldest])
 
     def settle(self, statement: int, event: Event) -> bool:
-        """Replaces what was reserved by what was used; False when only a new fold of everything can."""
+        """Replace what was reserved by what was used. False when only a new fold of everything can do so."""
         if statement not in self._open:
             return self._folded.pop(statement, None) == event
         unchanged = self._open.pop(statement) == event
@@ -138,68 +150,54 @@ class Account:
         self.notices: list[str] = []
         self._asked = terms
         self._last = ""
-        self._purses: dict[str | None, Purse] | None = None
-        self._kept: dict[str | None, Purse] | None = None
+        self._filters: list[FilterState] | None = None
+        self._granted_filters: list[FilterState] | None = None
 
     @property
     def terms(self) -> Terms:
         """The terms that rule: the session's own, else the granted ones."""
         terms = self._asked or self.granted
         if terms is None:
-            raise damaged("it has no beginning")
+            raise damaged_error("it has no beginning")
         return terms if self.granted is None else terms.under(self.granted)
 
-    def purses(self, analyst: str | None) -> dict[str | None, Purse]:
-        """The filters that must all admit: the whole's under None, and the analyst's own where there is a
-        share.
-        """
-        if self._purses is None:
-            self._purses = self._filled(self.terms)
-        return _of(self._purses, analyst)
+    def filters(self, analyst: str | None) -> list[FilterState]:
+        """Return the filters that must all admit: the whole's first, then the analyst's own where there is a share."""
+        if self._filters is None:
+            self._filters = self._open_filters(self.terms)
+        return [state for state in self._filters if state.whose in (None, analyst)]
 
-    def kept(self, analyst: str | None) -> dict[str | None, Purse]:
-        """The filters of the granted terms, which must admit as well, where a session runs under others.
+    def granted_filters(self, analyst: str | None) -> list[FilterState]:
+        """Return the filters of the granted terms, which must admit as well, where a session runs under others.
 
         A filter of a smaller budget looks at another order, so what it admits is not sure to be what the granted one
         would. Both together stop no later than either. (Empty where they count alike, and for another accountant's
         reading.)
         """
-        granted = self.granted
-        if (
-            granted is None
-            or granted.accountant != self.terms.accountant
-            or granted.limits() == self.terms.limits()
-        ):
-            return {}
-        if self._kept is None:
-            self._kept = self._filled(granted)
-        return _of(self._kept, analyst)
+        granted, terms = self.granted, self.terms
+        if granted is None or granted.accountant != terms.accountant or granted.limits() == terms.limits():
+            return []
+        if self._granted_filters is None:
+            self._granted_filters = self._open_filters(granted)
+        return [state for state in self._granted_filters if state.whose in (None, analyst)]
 
-    def refusing(self, analyst: str | None, event: Event) -> tuple[str | None, Purse] | None:
-        """The first filter that does not admit an event, and whose it is; None when all admit it."""
-        for purses in (self.purses(analyst), self.kept(analyst)):
-            for whose, purse in purses.items():
-                if not purse.admits(event):
-                    return whose, purse
-        return None
+    def all_filters(self, analyst: str | None) -> list[FilterState]:
+        """Return the filters of both terms."""
+        return [*self.filters(analyst), *self.granted_filters(analyst)]
 
     def would_admit(self, analyst: str | None, events: Iterable[Event]) -> bool:
-        """Whether all filters would admit these events, one after another."""
+        """Decide whether all filters would admit these events, one after another."""
         asked = tuple(events)
-        for purses in (self.purses(analyst), self.kept(analyst)):
-            for purse in purses.values():
-                spent = purse.spent
-                for event in asked:
-                    if not purse.filter.admits(spent, event):
-                        return False
-                    spent = purse.filter.add(spent, event)
+        for state in self.all_filters(analyst):
+            spent = state.spent
+            for event in asked:
+                if not state.filter.admits(spent, event):
+                    return False
+                spent = state.filter.add(spent, event)
         return True
 
-    def _counting(self, analyst: str) -> list[Purse]:
-        return [*self.purses(analyst).values(), *self.kept(analyst).values()]
-
     def _forget(self) -> None:
-        self._purses = self._kept = None
+        self._filters = self._granted_filters = None
 
     def apply(self, rows: Iterable[Row]) -> None:
         """Folds further rows in.
@@ -209,7 +207,7 @@ class Account:
                 negative or unreadable event, a release that was not paid for.
         """
         for row in rows:
-            body = says(row)
+            body = read_body(row)
             try:
                 getattr(self, f"_on_{row.kind}")(row, body)
             except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError):
@@ -217,7 +215,7 @@ class Account:
             else:
                 what = None
             if what:
-                raise damaged(what)
+                raise damaged_error(what)
             if row.at < self._last:
                 self.notices.append(f"the clock went back before row {row.seq}: {self._last} to {row.at}")
             self.seq, self.head, self._last = row.seq, row.hash, row.at
@@ -246,8 +244,8 @@ class Account:
     def _on_reserve(self, row: Row, body: Mapping[str, Any]) -> None:
         event = read_event(body["event"])
         entry = self._entry(row, body, "reserved", event, event)
-        for purse in self._counting(entry.analyst):
-            purse.reserve(row.statement, event)
+        for state in self.all_filters(entry.analyst):
+            state.reserve(row.statement, event)
         self.entries[row.statement] = entry
 
     def _on_progress(self, row: Row, body: Mapping[str, Any]) -> None:
@@ -265,11 +263,11 @@ class Account:
             raise ValueError(outcome)
         if not all(isinstance(text, str) for pair in blocks.items() for text in pair):
             raise TypeError("text expected")
-        purses = self._counting(entry.analyst)
+        states = self.all_filters(entry.analyst)
         self.entries[row.statement] = replace(
             entry, event=event, outcome=outcome, release=release, blocks=dict(blocks)
         )
-        if not all(purse.settle(row.statement, event) for purse in purses):
+        if not all(state.settle(row.statement, event) for state in states):
             self._forget()
 
     def _on_refuse(self, row: Row, body: Mapping[str, Any]) -> None:
@@ -298,52 +296,20 @@ class Account:
 
     @staticmethod
     def _check_cheaper(entry: Entry, event: Event) -> None:
-        if entry.asked is None or not within(event, entry.asked):
+        if entry.asked is None or not event.is_within(entry.asked):
             raise ValueError("more was used than reserved")
 
-    def _filled(self, terms: Terms) -> dict[str | None, Purse]:
-        """Fresh purses of these terms, with everything so far charged to them."""
-        purses: dict[str | None, Purse] = {None: Purse(terms.open_filter(terms.epsilon, terms.delta))}
-        for name, (epsilon, delta) in terms.shares.items():
-            purses[name] = Purse(terms.open_filter(epsilon, delta))
+    def _open_filters(self, terms: Terms) -> list[FilterState]:
+        """Open the filters of these terms, and charge everything so far to them."""
+        states = [FilterState(None, terms.open_filter(terms.epsilon, terms.delta))]
+        states += [FilterState(name, terms.open_filter(*share)) for name, share in terms.shares.items()]
         for entry in self.entries.values():
-            for whose, purse in purses.items():
-                if entry.event is not None and whose in (None, entry.analyst):
-                    purse.reserve(entry.statement_id, entry.event)
+            for state in states:
+                if entry.event is not None and state.whose in (None, entry.analyst):
+                    state.reserve(entry.statement_id, entry.event)
                     if entry.outcome != "reserved":
-                        purse.settle(entry.statement_id, entry.event)
-        return purses
-
-
-def _of(purses: dict[str | None, Purse], analyst: str | None) -> dict[str | None, Purse]:
-    return {name: purse for name, purse in purses.items() if name is None or name == analyst}
-
-
-def within(used: Event, reserved: Event) -> bool:
-    """Whether ``used`` is what was reserved, or cheaper by a rule that is proved.
-
-    The one such rule: a sparse vector that was reserved with its hits unknown is settled with the hits found.
-    """
-    if used == reserved:
-        return True
-    if isinstance(reserved, Composed | DeclaredPlan) and type(used) is type(reserved):
-        return (
-            replace(used, events=reserved.events) == reserved
-            and len(used.events) == len(reserved.events)
-            and all(map(within, used.events, reserved.events))
-        )
-    if isinstance(reserved, SparseVector) and isinstance(used, SparseVector) and reserved.hits is None:
-        return (
-            replace(used, hits=None) == reserved
-            and used.hits is not None
-            and 0 <= used.hits <= reserved.max_hits
-        )
-    return False
-
-
-def write_event(event: Event) -> str:
-    """An event as one line of JSON with its keys in order."""
-    return json.dumps(event.to_json(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+                        state.settle(entry.statement_id, entry.event)
+        return states
 
 
 def read_event(body: Mapping[str, Any]) -> Event:
@@ -359,7 +325,7 @@ def _read_event(text: str) -> Event:
     return event
 
 
-def local(when: str) -> str:
+def format_local_time(when: str) -> str:
     """A time of the ledger (UTC) in the reader's time zone: the hour for today, the date too for other
     days.
     """
@@ -368,3 +334,154 @@ def local(when: str) -> str:
     moment = datetime.fromisoformat(when).astimezone()
     today = moment.date() == datetime.now().astimezone().date()
     return moment.strftime("%H:%M" if today else "%Y-%m-%d %H:%M")
+
+
+@dataclass(frozen=True)
+class BudgetState:
+    """The budget at one moment: of the whole, or of an analyst's share (then ``whole`` is the state of the
+    whole).
+
+    ``spent_epsilon`` is the plain sum over everything charged; ``spent_delta`` the sum of the deltas that mechanisms
+    have of their own (under ``basic``: of all deltas), of which ``mechanism_delta`` is the limit. ``left_epsilon`` is,
+    under every accountant, the largest epsilon that one further statement may have (of a share: that both allow).
+    ``about`` counts further statements at the default epsilon. ``rule_used`` is the part that is gone of what zcdp or
+    gdp allow by their rule, None where there is no rule but the sum; ``rule`` is the same where the rule, and not the
+    plain sum, says what is left.
+    """
+
+    accountant: str
+    limit_epsilon: Fraction
+    limit_delta: Fraction
+    spent_epsilon: Fraction
+    spent_delta: Fraction
+    left_epsilon: Fraction
+    left_delta: Fraction
+    detail: str
+    analyst: str | None = None
+    default_epsilon: Fraction | None = None
+    about: int | None = None
+    whole: BudgetState | None = None
+    mechanism_delta: Fraction = Fraction(0)
+    rule: Fraction | None = None
+    rule_used: Fraction | None = None
+
+    @property
+    def has_rule(self) -> bool:
+        """True where the accountant counts by a rule beside the plain sum."""
+        return ACCOUNTANTS[self.accountant].has_rule
+
+    @property
+    def share(self) -> Fraction:
+        """The part of the limit that is gone, from 0 to 1."""
+        return 1 - self.left_epsilon / self.limit_epsilon
+
+    @property
+    def spent(self) -> str:
+        """``"ε=0.2"``, rounded up."""
+        return pair(self.spent_epsilon, self.spent_delta, UP)
+
+    @property
+    def limit(self) -> str:
+        """``"ε=1, δ=1e-06"``."""
+        return pair(self.limit_epsilon, self.limit_delta)
+
+    @property
+    def left(self) -> str:
+        """``"ε=0.8"``, rounded down."""
+        return f"ε={short(self.left_epsilon, DOWN)}"
+
+    @property
+    def sentence(self) -> str:
+        """``"ε=0.8 of ε=1 left"``, with whose share it is; and the part of the rule, where the rule says what is left."""
+        mine = f"{self.analyst}'s " if self.analyst else ""
+        return say_what_is_left(self.left_epsilon, self.limit_epsilon, self.rule, mine)
+
+    @property
+    def rule_text(self) -> str:
+        """``"21%"`` of the rule used; empty where there is no rule but the sum."""
+        return "" if self.rule_used is None else format_percent(self.rule_used)
+
+    @property
+    def about_text(self) -> str:
+        """``"about 8 more at ε=0.1"``, empty where the policy has no default."""
+        if self.about is None or self.default_epsilon is None:
+            return ""
+        count = "any number" if self.about >= MANY else f"about {self.about}" if self.about else "none"
+        return f"{count} more at ε={short(self.default_epsilon)}"
+
+
+def make_budget_state(
+    account: Account, policy: Policy | None, analyst: str | None, after: Iterable[Event] = ()
+) -> BudgetState:
+    """The state of an analyst's share where there is one (with the whole inside), else of the whole.
+
+    Args:
+        account: the log so far.
+        policy: for the default epsilon.
+        analyst: who asks.
+        after: further events, counted as if they had been charged.
+    """
+    default = policy.budget.default_epsilon if policy is not None else None
+    states, events = account.all_filters(analyst), tuple(after)
+    whole = _state([state for state in states if state.whose is None], default, None, events)
+    own = [state for state in states if state.whose is not None]
+    return _state(own, default, whole, events) if own else whole
+
+
+def explain_exceeded(state: FilterState, event: Event) -> BudgetExceeded:
+    """Make the error for an event that a filter does not admit: requested, left, and what would fit."""
+    whose = f"{state.whose}'s " if state.whose else ""
+    held = state.filter
+    room, epsilon = held.room(state.spent), event.basic[0]
+    where = "%dpsql budget shows where it went."
+    left = short(room.epsilon_left, DOWN)
+    if held.own_delta(event) > room.delta_left:
+        left = short(room.delta_left, DOWN)
+        message = f"δ={left} of {whose}δ={short(held.mechanism_delta)} is left for it."
+        fits = f"delta = {left} would fit." if room.delta_left else "a statement without delta may still fit."
+    elif event.epsilon is None and epsilon and state.admits(PureDP(epsilon)):
+        # Gaussian noise has no largest loss, so the plain sum can't hold it: the rule must
+        message = (
+            f"Laplace noise of that epsilon would fit, Gaussian noise does not fit the {held.name} rule."
+        )
+        fits = "noise = 'laplace' would fit."
+    else:
+        message = f"ε={left} of {whose}ε={short(held.epsilon)} is left."
+        fits = f"epsilon => {left} would fit." if room.epsilon_left else "stored answers are still free."
+    return BudgetExceeded(f"This query costs {event.sentence()}; {message}", hint=f"{fits}  {where}")
+
+
+def _state(
+    states: list[FilterState], default: Fraction | None, whole: BudgetState | None, after: tuple[Event, ...]
+) -> BudgetState:
+    """Return the state of the first filter; of what is left, the least that one of them says."""
+    held, spents = states[0].filter, [state.after(after) for state in states]
+    rooms = [state.filter.room(spent) for state, spent in zip(states, spents, strict=True)]
+    room = min(rooms, key=lambda room: room.epsilon_left)
+    left, rule, delta_left = room.epsilon_left, room.rule, min(room.delta_left for room in rooms)
+    about = None
+    if default is not None:
+        event = PureDP(default)
+        about = min(state.filter.more(spent, event) for state, spent in zip(states, spents, strict=True))
+    if whole is not None:  # both must admit
+        if whole.left_epsilon < left:
+            left, rule = whole.left_epsilon, whole.rule
+        delta_left = min(delta_left, whole.left_delta)
+        about = None if about is None or whole.about is None else min(about, whole.about)
+    return BudgetState(
+        accountant=held.name,
+        limit_epsilon=held.epsilon,
+        limit_delta=held.delta,
+        spent_epsilon=spents[0].epsilon,
+        spent_delta=held.spent_delta(spents[0]),
+        left_epsilon=left,
+        left_delta=delta_left,
+        detail=held.sentence(spents[0]),
+        analyst=states[0].whose,
+        default_epsilon=default,
+        about=about,
+        whole=whole,
+        mechanism_delta=held.mechanism_delta,
+        rule=rule,
+        rule_used=held.used(spents[0]),
+    )

@@ -17,17 +17,17 @@ from pathlib import Path
 from typing import Any, Self
 
 from dpsql.errors import BudgetExceeded, LedgerError, PolicyError, did_you_mean
-from dpsql.ledger import replay, rollback_detection, schema, store
-from dpsql.ledger.accounts import OUTCOMES, Entry, within
-from dpsql.ledger.hash_chain import START, Row, link
-from dpsql.ledger.replay import Stored
-from dpsql.ledger.state import BudgetState, exceeded, state_of
-from dpsql.ledger.store import Book, now
+from dpsql.ledger import log_file, rollback_detection, store
+from dpsql.ledger import store as replay
+from dpsql.ledger.accounts import OUTCOMES, BudgetState, Entry, explain_exceeded, make_budget_state
+from dpsql.ledger.log_file import START, Row, link_row
+from dpsql.ledger.store import LedgerStore, StoredRelease, format_now
 from dpsql.ledger.terms import Terms
-from dpsql.policy.model import ACCOUNTANTS, Policy
+from dpsql.policy.model import Policy
 from dpsql.privacy.events import Event
+from dpsql.privacy.filters import ACCOUNTANTS
 
-__all__ = ["BudgetState", "Entry", "Kept", "Ledger", "Stored", "Ticket"]
+__all__ = ["BudgetState", "Entry", "KeptReleases", "Ledger", "Ticket"]
 
 _TEXT_LIMIT = 100_000
 
@@ -56,7 +56,7 @@ class Ticket:
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptReleases:
     """What a settlement keeps of private blocks: ``releases`` as bytes, by the blocks' keys; and by their questions what
     they were asked about, so that it can be said later what has changed.
     """
@@ -66,13 +66,9 @@ class Kept:
 
 
 class Ledger:
-    """An open ledger. Safe for threads, processes and forks; made by :meth:`open`.
+    """An open ledger. Safe for threads, processes and forks; made by :meth:`open`."""
 
-    ``notices`` are sentences for the people who read the budget: a second ledger for the same data, a clock
-    that went back, terms that the owner changed.
-    """
-
-    def __init__(self, book: Book, policy: Policy | None, analyst: str | None = None) -> None:
+    def __init__(self, book: LedgerStore, policy: Policy | None, analyst: str | None = None) -> None:
         self.path = book.path
         self.policy = policy
         self.analyst = analyst
@@ -92,15 +88,14 @@ class Ledger:
         *,
         timeout: float = 30.0,
     ) -> Ledger:
-        """Opens the ledger of a policy and a data set; makes it when there never was one.
+        """Open the ledger of a policy and a data set; make it when there never was one.
 
         Args:
             path: the file; None keeps the ledger in memory: the budget lasts for this process only.
             policy: the owner's policy. It may be tighter than what the ledger grants, never looser
                 (see :mod:`dpsql.ledger.terms`).
             dataset: a name of the data that stays the same while the same people are in them.
-            analyst: who asks. Where the policy gives this name a share, that share and the whole must
-                both hold; a session without a name is held by the whole only.
+            analyst: who asks. A share of this name and the whole must both hold.
             timeout: seconds to wait for another process that is writing.
 
         Raises:
@@ -114,13 +109,13 @@ class Ledger:
         where = _resolved(path)
         first = _first(terms)
         if where is None:
-            return cls(Book(None, terms, first=first), policy, analyst)
+            return cls(LedgerStore(None, terms, first=first), policy, analyst)
         if not where.exists():
-            gone = rollback_detection.missing(where)
+            gone = rollback_detection.explain_missing(where)
             if gone and not where.exists():  # not just made by another process
                 raise gone
-            schema.create(where, first)
-        ledger = cls(Book(where, terms, timeout=timeout), policy, analyst)
+            log_file.create_ledger_file(where, first)
+        ledger = cls(LedgerStore(where, terms, timeout=timeout), policy, analyst)
         try:
             ledger._begin(where, terms)
         except BaseException:
@@ -130,8 +125,7 @@ class Ledger:
 
     @classmethod
     def read(cls, path: str | Path) -> Ledger:
-        """Open a ledger to read only, under the terms and the policy that it holds itself: for the owner's
-        report.
+        """Open a ledger to read only, under its own terms and policy: for the owner's report.
 
         One that was rolled back or replaced can still be read; :attr:`warnings` say so.
 
@@ -139,7 +133,7 @@ class Ledger:
             LedgerError: there is no such ledger, or it can't be trusted.
         """
         where = _existing(path)
-        book = Book(where, None, read_only=True)
+        book = LedgerStore(where, None, read_only=True)
         try:
             ledger = cls(book, _policy_kept(book.current().policy))
             replaced = _replaced(where, book)
@@ -150,7 +144,7 @@ class Ledger:
             raise
 
     def under(self, accountant: str) -> Ledger:
-        """The same events as another accountant would have counted them: a copy, to be read only.
+        """Copy the ledger, to be read only, with the same events as another accountant would have counted them.
 
         Raises:
             LedgerError: there is no such accountant.
@@ -166,27 +160,28 @@ class Ledger:
 
     @classmethod
     def adopt(cls, path: str | Path, policy: Policy, dataset: str, *, fresh: bool = False) -> tuple[str, ...]:
-        """The owner's word that a ledger goes on under other terms, or goes on although it was replaced.
+        """Record the owner's word that a ledger goes on under other terms, or although it was replaced.
 
-        It is written into the log, with what changed, when, and by which user. With ``fresh`` a ledger that
-        is gone is begun anew: that is a new budget for the same data, and the register keeps saying so.
+        The log then says what changed, when, and by which user. With ``fresh`` a ledger that is gone is begun anew:
+        that is a new budget for the same data, and the register keeps saying so.
 
-        Returns: what changed, in sentences (empty when nothing did).
+        Returns:
+            What changed, in sentences.
         """
         where = Path(path).expanduser().resolve()
         if fresh and not where.exists():
             with suppress(OSError):
-                rollback_detection.mark_path(where).unlink()
+                rollback_detection.checkpoint_path(where).unlink()
             cls.open(where, policy, dataset).close()
             return ("a new ledger was begun",)
-        book = Book(_existing(where), None)
+        book = LedgerStore(_existing(where), None)
         try:
             account = book.current()
             terms, granted = Terms.of(policy, dataset), account.terms
             changes = granted.grants(terms, adopting=True)
             if _replaced(where, book):
                 changes.append("this copy was put in place of a newer or another one")
-                rollback_detection.forget(where, account.ledger_id)
+                rollback_detection.leave_register(where, account.ledger_id)
             if changes:
                 body = {"terms": granted.adopting(terms).to_json(), "changes": changes, "user": book.user}
                 with book.writing() as (write, _):
@@ -196,9 +191,7 @@ class Ledger:
             book.close()
 
     def _begin(self, path: Path, terms: Terms) -> None:
-        """Checks whose ledger this is, closes what dead processes left open, and enters it into the
-        register.
-        """
+        """Check whose ledger this is, close what dead processes left open, and enter it into the register."""
         account = self._book.current()
         replaced = _replaced(path, self._book)
         if replaced:
@@ -213,16 +206,16 @@ class Ledger:
         if account.policy != terms.policy:  # a harmless change: the report shows the policy that holds
             self._try_write("policy", {"policy": terms.policy})
         for entry in list(account.entries.values()):
-            if entry.outcome == "reserved" and entry.progress and store.certainly_gone(entry.process):
+            if entry.outcome == "reserved" and entry.progress and store.is_certainly_gone(entry.process):
                 with suppress(LedgerError):
                     self._settle(entry.statement_id, entry.progress, None, "interrupted")
-        mark = rollback_detection.read_mark(path)
+        mark = rollback_detection.read_checkpoint(path)
         if mark is None or mark.ledger != account.ledger_id:
-            first = rollback_detection.Mark(account.ledger_id, 1, str(self._book.hash_at(1)))
+            first = rollback_detection.Checkpoint(account.ledger_id, 1, str(self._book.hash_at(1)))
             if mark is None:
-                rollback_detection.write_mark(path, first)
+                rollback_detection.write_checkpoint(path, first)
             mark = first
-        for text in rollback_detection.register(path, terms.dataset, mark):
+        for text in rollback_detection.enter_register(path, terms.dataset, mark):
             if text not in account.notices:
                 self._try_write("notice", {"text": text})
 
@@ -246,9 +239,9 @@ class Ledger:
         with self._book.writing() as (write, _):
             account = self._book.account
             number = len(account.entries) + 1
-            refusing = account.refusing(self.analyst, event)
+            refusing = next((f for f in account.all_filters(self.analyst) if not f.admits(event)), None)
             if refusing is not None:
-                refusal = exceeded(refusing[1], event, refusing[0])
+                refusal = explain_exceeded(refusing, event)
             else:
                 body = {"process": self._book.process, "key": key, "event": event.to_json()}
                 write("reserve", number, self._who(text) | body)
@@ -257,17 +250,20 @@ class Ledger:
         return Ticket(number, event, key, account.ledger_id, self)
 
     def settle(
-        self, ticket: Ticket, event: Event, release: bytes | None, outcome: str, kept: Kept | None = None
+        self,
+        ticket: Ticket,
+        event: Event,
+        release: bytes | None,
+        outcome: str,
+        kept: KeptReleases | None = None,
     ) -> None:
         """Ends a reservation: what was really used, and the release for replay.
 
         Args:
             ticket: what :meth:`reserve` gave.
-            event: the reserved event, or a cheaper one as the mechanism says. Unless the outcome is
-            ``released``
-                the reserved event stays charged, whatever is given here.
-            release: the released values as bytes (an Arrow stream), never anything exact; None keeps nothing, and what
-                SQLite can't hold (a gigabyte) is not kept: then asking again is a new answer, which is charged.
+            event: the reserved event, or a cheaper one as the mechanism says. Counts only with ``released``.
+            release: the released values as an Arrow stream, never anything exact. None, and more than SQLite can
+                hold (a gigabyte), is not kept: then asking again is a new answer, which is charged.
             outcome: ``released``, ``failed`` or ``interrupted``.
             kept: the releases of the statement's private blocks, each to be found under a key of its own.
 
@@ -279,11 +275,11 @@ class Ledger:
             raise ValueError(f"outcome must be one of {', '.join(OUTCOMES)}, not {outcome!r}")
         if ticket.ledger_id != self._book.account.ledger_id:
             raise LedgerError("This reservation was made in another ledger.")
-        if not within(event, ticket.event):
+        if not event.is_within(ticket.event):
             raise _more()
         if outcome != "released":
             event, release, kept = ticket.event, None, None
-        self._settle(ticket.statement_id, event, release, outcome, kept or Kept())
+        self._settle(ticket.statement_id, event, release, outcome, kept or KeptReleases())
 
     def refuse(self, text: str, reason: str, event: Event | None = None) -> None:
         """Logs a refused statement, at no cost: the owner's best sign that a bound is missing.
@@ -295,21 +291,21 @@ class Ledger:
         with suppress(LedgerError), self._book.writing(durable=False) as (write, _):
             write("refuse", len(self._book.account.entries) + 1, self._who(text) | body)
 
-    def replay(self, key: str) -> Stored | None:
+    def replay(self, key: str) -> StoredRelease | None:
         """The release that was paid for under this key; None when there is none. Free, and not logged.
 
         Raises:
             LedgerError: the stored release was changed.
         """
         with self._book.reading() as connection:
-            found = replay.get(connection, key)
+            found = replay.get_release(connection, key)
             entries = self._book.account.entries
-        return None if found is None else replay.stored(entries.get(found[0]), key, found[1])
+        return None if found is None else replay.check_release(entries.get(found[0]), key, found[1])
 
     def asked(self, question: str) -> tuple[Entry, bytes] | None:
         """The last statement that asked a question and was answered, and what :class:`Kept` noted of it then."""
         with self._book.reading() as connection:
-            found = replay.remembered(connection, question)
+            found = replay.get_question(connection, question)
             entries = self._book.account.entries
         entry = entries.get(found[0]) if found is not None else None
         return None if found is None or entry is None else (entry, found[1])
@@ -319,7 +315,7 @@ class Ledger:
         with self._book.writing() as (write, _):
             entry = self._book.account.entries[ticket.statement_id]
             told = _settled(entry)
-            if told is None and not within(event, ticket.event):
+            if told is None and not event.is_within(ticket.event):
                 told = _more()
             if told is None and entry.progress is not None and event.basic[0] < entry.progress.basic[0]:
                 told = LedgerError("An interactive threshold can't take back what it has told.")
@@ -329,27 +325,34 @@ class Ledger:
             raise told
 
     def _settle(
-        self, number: int, event: Event, release: bytes | None, outcome: str, blocks: Kept | None = None
+        self,
+        number: int,
+        event: Event,
+        release: bytes | None,
+        outcome: str,
+        blocks: KeptReleases | None = None,
     ) -> None:
         with self._book.writing(durable=False) as (write, connection):
             entry = self._book.account.entries[number]
             told = _settled(entry)
             if told is None:
-                if release is not None and len(release) > replay.LARGEST:
+                if release is not None and len(release) > replay.LARGEST_RELEASE:
                     release = None
-                kept = None if release is None else replay.digest(release)
-                blocks = blocks or Kept()
-                fitting = {k: held for k, held in blocks.releases.items() if len(held) <= replay.LARGEST}
+                kept = None if release is None else replay.hash_release(release)
+                blocks = blocks or KeptReleases()
+                fitting = {
+                    k: held for k, held in blocks.releases.items() if len(held) <= replay.LARGEST_RELEASE
+                }
                 body = {"outcome": outcome, "event": event.to_json(), "release": kept}
                 if fitting:
-                    body["blocks"] = {k: replay.digest(held) for k, held in fitting.items()}
+                    body["blocks"] = {k: replay.hash_release(held) for k, held in fitting.items()}
                 write("settle", number, body)
                 for key, held in fitting.items():
-                    replay.put(connection, key, number, held)
+                    replay.put_release(connection, key, number, held)
                 for question, items in blocks.questions.items():
-                    replay.remember(connection, question, number, items)
+                    replay.put_question(connection, question, number, items)
                 if release is not None and entry.key:
-                    replay.put(connection, entry.key, number, release)
+                    replay.put_release(connection, entry.key, number, release)
         if told is not None:
             raise told
 
@@ -367,7 +370,7 @@ class Ledger:
         self._check_continued()
         with self._book.reading():
             account = self._book.account
-            return state_of(account, self.policy, self.analyst, after)
+            return make_budget_state(account, self.policy, self.analyst, after)
 
     def would_admit(self, events: Iterable[Event]) -> bool:
         """Whether events would be admitted one after another, as the budget is now. Charges nothing."""
@@ -386,9 +389,7 @@ class Ledger:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Sentences for the people who read the budget: a second ledger for these data, terms that were
-        changed.
-        """
+        """Sentences for the people who read the budget: a second ledger for these data, terms that were changed."""
         account = self._book.account
         kept = account.granted.accountant if account.granted else ""
         if kept == account.terms.accountant:
@@ -420,11 +421,11 @@ class Ledger:
         """Refuse to show or charge a ledger that was rolled back while it was open: the mark was not."""
         if self.path is None or not self._book.charges:
             return
-        mark = rollback_detection.read_mark(self.path)
+        mark = rollback_detection.read_checkpoint(self.path)
         if mark is None:
             return
         there = self._book.hash_at(mark.seq)
-        told = rollback_detection.rolled_back(
+        told = rollback_detection.explain_rollback(
             self.path, mark, self._book.account.ledger_id, self._book.account.seq, there
         )
         if told is not None:
@@ -440,8 +441,8 @@ class Ledger:
 
 
 def _first(terms: Terms) -> Row:
-    body = {"ledger": secrets.token_hex(16), "terms": terms.to_json(), "user": store.user()}
-    return link(START, 1, "open", 0, now(), body)
+    body = {"ledger": secrets.token_hex(16), "terms": terms.to_json(), "user": store.get_user()}
+    return link_row(START, 1, "open", 0, format_now(), body)
 
 
 def _policy_kept(text: str) -> Policy | None:
@@ -459,19 +460,21 @@ def _resolved(path: str | Path | None) -> Path | None:
 def _existing(path: str | Path) -> Path:
     where = Path(path).expanduser().resolve()
     if not where.exists():
-        raise rollback_detection.missing(where) or LedgerError(f"There is no ledger {where}.")
+        raise rollback_detection.explain_missing(where) or LedgerError(f"There is no ledger {where}.")
     return where
 
 
-def _replaced(path: Path, book: Book) -> LedgerError | None:
+def _replaced(path: Path, book: LedgerStore) -> LedgerError | None:
     """The error for a ledger that does not continue what its mark and the register saw of it."""
     seen = [
-        rollback_detection.read_mark(path),
+        rollback_detection.read_checkpoint(path),
         *rollback_detection.read_register(path, book.account.ledger_id),
     ]
     for mark in filter(None, seen):
         there = book.hash_at(mark.seq)  # read after the mark, so that the ledger is never behind its own mark
-        told = rollback_detection.rolled_back(path, mark, book.account.ledger_id, book.account.seq, there)
+        told = rollback_detection.explain_rollback(
+            path, mark, book.account.ledger_id, book.account.seq, there
+        )
         if told is not None:
             return told
     return None
@@ -490,4 +493,4 @@ def _more() -> LedgerError:
 def _shown(entry: Entry) -> Entry:
     if entry.outcome != "reserved":
         return entry
-    return replace(entry, outcome="unsettled" if store.certainly_gone(entry.process) else "open")
+    return replace(entry, outcome="unsettled" if store.is_certainly_gone(entry.process) else "open")

@@ -30,7 +30,7 @@ def find_state_directory() -> Path:
     return (Path(state) if state else Path.home() / ".local" / "state") / "dpsql"
 
 
-def state_directory() -> Path:
+def make_state_directory() -> Path:
     """Return the directory of :func:`find_state_directory`, made with mode 0700 where it is missing.
 
     Raises:
@@ -81,7 +81,7 @@ def write_private(path: Path, text: str, mode: int = OWNER_ONLY) -> None:
         file.write(text)
 
 
-def mode_of(path: Path) -> int:
+def read_mode(path: Path) -> int:
     """Return the mode of a file, for those beside it: 0600, unless its owner opened it to others."""
     try:
         return stat.S_IMODE(path.stat().st_mode) & 0o666
@@ -94,7 +94,7 @@ def _give_mode(descriptor: int, mode: int) -> None:
         os.fchmod(descriptor, mode)
 
 
-def digests_of(paths: Iterable[str]) -> dict[str, str]:
+def hash_files(paths: Iterable[str]) -> dict[str, str]:
     """Return the digest of each file that is there.
 
     A file that was only touched, or copied over itself, is the same. Digests are kept in the state directory under the
@@ -123,7 +123,7 @@ class _Digests:
 
     def __enter__(self) -> Self:
         with contextlib.suppress(OSError, sqlite3.Error):
-            file = state_directory() / "files.sqlite"
+            file = make_state_directory() / "files.sqlite"
             make_private_file(file)
             self._known = sqlite3.connect(file, timeout=1.0, isolation_level=None)
             self._known.execute("PRAGMA synchronous = OFF")

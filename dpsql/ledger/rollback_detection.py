@@ -30,8 +30,8 @@ from dpsql.errors import LedgerError
 from dpsql.ledger.private_files import (
     find_state_directory,
     make_private_file,
-    mode_of,
-    state_directory,
+    make_state_directory,
+    read_mode,
     write_private,
 )
 
@@ -40,7 +40,7 @@ _REGISTER = "ledgers.sqlite"
 
 
 @dataclass(frozen=True)
-class Mark:
+class Checkpoint:
     """The number of a ledger, and the last row seen of it."""
 
     ledger: str
@@ -48,44 +48,44 @@ class Mark:
     hash: str
 
 
-def mark_path(path: Path) -> Path:
+def checkpoint_path(path: Path) -> Path:
     return path.with_name(path.name + "-id")
 
 
-def read_mark(path: Path) -> Mark | None:
+def read_checkpoint(path: Path) -> Checkpoint | None:
     """The mark beside a ledger; None when there is none. A mark that can't be read is a mark of an unknown
     ledger.
     """
     try:
-        text = mark_path(path).read_text()
+        text = checkpoint_path(path).read_text()
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError):
-        return Mark("", 0, "")
+        return Checkpoint("", 0, "")
     with suppress(ValueError, KeyError, TypeError):
         body = json.loads(text)
-        return Mark(str(body["ledger"]), int(body["seq"]), str(body["hash"]))
-    return Mark("", 0, "")
+        return Checkpoint(str(body["ledger"]), int(body["seq"]), str(body["hash"]))
+    return Checkpoint("", 0, "")
 
 
-def write_mark(path: Path, mark: Mark) -> None:
+def write_checkpoint(path: Path, mark: Checkpoint) -> None:
     """Renew the mark, as private as the ledger itself. Its loss loses a warning, not a charge: failures are
     ignored.
     """
-    target = mark_path(path)
+    target = checkpoint_path(path)
     draft = target.with_name(f".{target.name}.{os.getpid()}")
     text = json.dumps({"ledger": mark.ledger, "seq": mark.seq, "hash": mark.hash}) + "\n"
     try:
-        write_private(draft, text, mode_of(path))
+        write_private(draft, text, read_mode(path))
         draft.replace(target)
     except OSError:
         with suppress(OSError):
             draft.unlink()
 
 
-def missing(path: Path) -> LedgerError | None:
+def explain_missing(path: Path) -> LedgerError | None:
     """The error for a ledger that is not there but has been; None when it is new."""
-    mark = read_mark(path)
+    mark = read_checkpoint(path)
     if mark is None:
         return None
     rows = f" It had {mark.seq} rows." if mark.seq else ""
@@ -95,7 +95,9 @@ def missing(path: Path) -> LedgerError | None:
     )
 
 
-def rolled_back(path: Path, mark: Mark, ledger: str, seq: int, hash_there: object) -> LedgerError | None:
+def explain_rollback(
+    path: Path, mark: Checkpoint, ledger: str, seq: int, hash_there: object
+) -> LedgerError | None:
     """The error for a ledger that does not continue what was seen of it; None when it does."""
     if mark.ledger == "":
         return None
@@ -113,7 +115,7 @@ def rolled_back(path: Path, mark: Mark, ledger: str, seq: int, hash_there: objec
     )
 
 
-def register(path: Path, dataset: str, mark: Mark) -> list[str]:
+def enter_register(path: Path, dataset: str, mark: Checkpoint) -> list[str]:
     """Enter a ledger into this user's register, and tell what is odd about it, in sentences.
 
     Args:
@@ -126,7 +128,7 @@ def register(path: Path, dataset: str, mark: Mark) -> list[str]:
     return []
 
 
-def renew(path: Path, mark: Mark) -> None:
+def update_register(path: Path, mark: Checkpoint) -> None:
     """Note in the register how far a ledger has come. As with the mark, failures are ignored."""
     with suppress(OSError, sqlite3.Error), _opened() as known:
         known.execute(
@@ -135,14 +137,14 @@ def renew(path: Path, mark: Mark) -> None:
         )
 
 
-def forget(path: Path, ledger: str) -> None:
+def leave_register(path: Path, ledger: str) -> None:
     """Take a ledger out of the register, by the owner's word: what was seen of it does not hold any more."""
     with suppress(OSError, sqlite3.Error), _opened() as known:
         for where, _ in _continued(known, str(path), ledger):
             known.execute("DELETE FROM ledgers WHERE ledger = ? AND path = ?", (ledger, where))
 
 
-def read_register(path: Path, ledger: str) -> list[Mark]:
+def read_register(path: Path, ledger: str) -> list[Checkpoint]:
     """Return what the register knows of a ledger: how far it had come at this path, and at paths that are
     gone.
     """
@@ -153,10 +155,10 @@ def read_register(path: Path, ledger: str) -> list[Mark]:
     return []
 
 
-def _continued(known: sqlite3.Connection, path: str, ledger: str) -> list[tuple[str, Mark]]:
+def _continued(known: sqlite3.Connection, path: str, ledger: str) -> list[tuple[str, Checkpoint]]:
     rows = known.execute("SELECT path, seq, hash FROM ledgers WHERE ledger = ?", (ledger,)).fetchall()
     return [
-        (where, Mark(ledger, seq, digest))
+        (where, Checkpoint(ledger, seq, digest))
         for where, seq, digest in rows
         if where == path or not Path(where).exists()
     ]
@@ -169,7 +171,7 @@ def _opened() -> Iterator[sqlite3.Connection]:
     Raises:
         OSError, sqlite3.Error: it can't be opened, or is none.
     """
-    file = state_directory() / _REGISTER
+    file = make_state_directory() / _REGISTER
     with suppress(OSError):  # made by somebody else: SQLite says whether it can be used
         make_private_file(file)
     with closing(sqlite3.connect(file, timeout=1.0, isolation_level=None)) as known:
@@ -182,7 +184,7 @@ def _opened() -> Iterator[sqlite3.Connection]:
         yield known
 
 
-def _register(known: sqlite3.Connection, path: str, dataset: str, mark: Mark) -> list[str]:
+def _register(known: sqlite3.Connection, path: str, dataset: str, mark: Checkpoint) -> list[str]:
     known.execute("BEGIN IMMEDIATE")
     told = []
     for ledger, where in known.execute(
@@ -213,7 +215,7 @@ def _register(known: sqlite3.Connection, path: str, dataset: str, mark: Mark) ->
         "SELECT seq, hash FROM ledgers WHERE ledger = ? AND path = ?", (mark.ledger, path)
     ).fetchone()
     if seen is not None and seen[0] > mark.seq:  # the mark was lost, the register knows more
-        mark = Mark(mark.ledger, *seen)
+        mark = Checkpoint(mark.ledger, *seen)
     known.execute(
         "INSERT OR REPLACE INTO ledgers VALUES (?, ?, ?, ?, ?, strftime('%s', 'now'))",
         (mark.ledger, path, dataset, mark.seq, mark.hash),

@@ -1,4 +1,12 @@
-"""Who holds an open reservation, and whether that process is certainly gone.
+"""The store of releases: what was answered once may be shown again, for that is post-processing.
+
+Each private block's release is kept under a key of its own; ledgers of older versions hold whole statements' releases
+under the statements' keys, and these are found as they were.
+
+It holds what mechanisms let out and nothing else; the bytes come in with the settlement, in the same
+transaction, and the settlement's row holds their digest, so a changed answer shows.
+
+Who holds an open reservation, and whether that process is certainly gone.
 
 Only ever used to give something back (hits that an interactive threshold did not find) and to show a word in
 a table; so every doubt is answered with "alive".
@@ -11,6 +19,7 @@ Everything that goes wrong here ends the same way: nothing half-written, nothing
 from __future__ import annotations
 
 import getpass
+import hashlib
 import os
 import socket
 import sqlite3
@@ -18,18 +27,92 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from dpsql.errors import LedgerError
-from dpsql.ledger import rollback_detection, schema
-from dpsql.ledger.accounts import Account
-from dpsql.ledger.hash_chain import START, Row, damaged, link, verified
+from dpsql.ledger import log_file, rollback_detection
+from dpsql.ledger.accounts import Account, Entry, format_local_time
+from dpsql.ledger.log_file import START, Row, damaged_error, link_row, verify_rows
 from dpsql.ledger.terms import Terms
+from dpsql.privacy.events import Event
+
+_PIECE = 1 << 24
+_ASKED = "asked "
+LARGEST_RELEASE = 999_000_000
+"""Bytes of a release that is kept: SQLite has no larger values."""
 
 
-def identity(pid: int | None = None) -> str:
+@dataclass(frozen=True)
+class StoredRelease:
+    """A release that was paid for: its bytes, when, by which statement, and what that cost then."""
+
+    release: bytes
+    when: str
+    statement_id: int
+    event: Event
+
+    @property
+    def when_text(self) -> str:
+        """The time as shown: ``"14:02"``, with the date when it was not today."""
+        return format_local_time(self.when)
+
+
+def put_release(connection: sqlite3.Connection, key: str, statement: int, release: bytes) -> None:
+    """Keeps a release, inside the transaction that settles it. A fresh answer takes the place of an older
+    one.
+    """
+    if len(release) <= _PIECE:
+        connection.execute("INSERT OR REPLACE INTO replay VALUES (?, ?, ?)", (key, statement, release))
+        return
+    # a value that is bound is copied once more: the release of ten million groups is written piece by piece
+    made = connection.execute(
+        "INSERT OR REPLACE INTO replay VALUES (?, ?, zeroblob(?))", (key, statement, len(release))
+    )
+    with connection.blobopen("replay", "release", made.lastrowid or 0) as blob:
+        for start in range(0, len(release), _PIECE):
+            blob.write(release[start : start + _PIECE])
+
+
+def get_release(connection: sqlite3.Connection, key: str) -> tuple[int, bytes] | None:
+    """Statement and bytes kept under a key."""
+    row = connection.execute("SELECT statement, release FROM replay WHERE key = ?", (key,)).fetchone()
+    return None if row is None else (row[0], bytes(row[1]))
+
+
+def put_question(connection: sqlite3.Connection, question: str, statement: int, items: bytes) -> None:
+    """Keeps what a question was asked about. It decides nothing: it only says later what has changed."""
+    connection.execute(
+        "INSERT OR REPLACE INTO replay VALUES (?, ?, ?)", (_ASKED + question, statement, items)
+    )
+
+
+def get_question(connection: sqlite3.Connection, question: str) -> tuple[int, bytes] | None:
+    """Statement and items kept for a question."""
+    return get_release(connection, _ASKED + question)
+
+
+def check_release(entry: Entry | None, key: str, release: bytes) -> StoredRelease:
+    """The release, when the log knows it as released, under this key, with these bytes.
+
+    Raises:
+        LedgerError: it was changed, or never paid for.
+    """
+    if entry is None or entry.event is None or entry.kept(key) != hash_release(release):
+        raise LedgerError(
+            "The stored answer of this statement does not fit the ledger's record of it.",
+            hint="--fresh (in Python: fresh=True) pays for a new answer.",
+        )
+    return StoredRelease(release, entry.when, entry.statement_id, entry.event)
+
+
+def hash_release(release: bytes) -> str:
+    return hashlib.sha256(release).hexdigest()
+
+
+def identify_process(pid: int | None = None) -> str:
     """This process (or ``pid``) on this boot of this machine, distinct even when process numbers come
     round.
     """
@@ -37,15 +120,15 @@ def identity(pid: int | None = None) -> str:
     return "|".join([socket.gethostname(), _boot(), _namespace(), str(pid), _started(pid)])
 
 
-def certainly_gone(other: str) -> bool:
+def is_certainly_gone(other: str) -> bool:
     """True when ``other`` was a process of this boot and namespace that does not run any more."""
-    parts, mine = other.split("|"), identity().split("|")
+    parts, mine = other.split("|"), identify_process().split("|")
     if len(parts) != 5 or parts[:3] != mine[:3] or not mine[1] or not parts[3].isdigit():
         return False
     return _started(int(parts[3])) != parts[4]
 
 
-def user() -> str:
+def get_user() -> str:
     """The name of the user as the operating system knows it; empty when it knows none."""
     try:
         return getpass.getuser()
@@ -83,7 +166,7 @@ Write = Callable[[str, int, dict[str, Any]], None]
 """Appends a row: its kind, its statement (0: none), what it says."""
 
 
-class Book:
+class LedgerStore:
     """A connection to a ledger and the fold of its rows. Safe for threads, processes and forks.
 
     Args:
@@ -102,8 +185,8 @@ class Book:
         timeout: float = 30.0,
     ) -> None:
         self.path = path
-        self.process = identity()
-        self.user = user()
+        self.process = identify_process()
+        self.user = get_user()
         self.account = Account(terms)
         self._terms = terms
         self._read_only = read_only
@@ -116,7 +199,7 @@ class Book:
         self._file = None if path is None else _inode(path)
         self._wal: tuple[int, int] | None = None
         if first is not None:
-            schema.found(self._connected(), first)
+            log_file.write_first_row(self._connected(), first)
         _OPEN.add(self)
 
     @property
@@ -124,15 +207,15 @@ class Book:
         """Whether something can be charged here: not to a copy, nor to what is only read."""
         return self.path is not None and not self._read_only
 
-    def copy(self, terms: Terms) -> Book:
+    def copy(self, terms: Terms) -> LedgerStore:
         """The rows as they are now, in memory, to be read under other terms. Nothing can be charged to a
         copy.
         """
-        memory = schema.connect(None)
+        memory = log_file.connect_to_ledger(None)
         with self.reading() as connection:
             connection.backup(memory)
         memory.execute("PRAGMA query_only = ON")
-        return Book(None, terms, connection=memory)
+        return LedgerStore(None, terms, connection=memory)
 
     def close(self) -> None:
         """Closes the file. Open reservations stay charged."""
@@ -156,7 +239,7 @@ class Book:
     def hash_at(self, seq: int) -> object:
         """The hash stored in a row, None when there is no such row."""
         with self.reading() as connection:
-            return schema.hash_at(connection, seq)
+            return log_file.read_hash(connection, seq)
 
     @contextmanager
     def writing(self, durable: bool = True) -> Iterator[tuple[Write, sqlite3.Connection]]:
@@ -169,12 +252,12 @@ class Book:
 
         def write(kind: str, statement: int, body: dict[str, Any]) -> None:
             seq, head = (rows[-1].seq, rows[-1].hash) if rows else (self.account.seq, self.account.head)
-            row = link(head, seq + 1, kind, statement, now(), body)
-            schema.append(connection, row)
+            row = link_row(head, seq + 1, kind, statement, format_now(), body)
+            log_file.append_row(connection, row)
             rows.append(row)
 
         with self._lock, self._guarded() as connection:
-            schema.durable(connection, durable)
+            log_file.set_durable(connection, durable)
             connection.execute("BEGIN IMMEDIATE")
             self._catch_up(connection)
             yield write, connection
@@ -182,14 +265,14 @@ class Book:
             self._check_kept()
             self._fold(rows)
             if durable and rows and self.path is not None:
-                mark = rollback_detection.Mark(self.account.ledger_id, rows[-1].seq, rows[-1].hash)
-                rollback_detection.write_mark(self.path, mark)
-                rollback_detection.renew(self.path, mark)
+                mark = rollback_detection.Checkpoint(self.account.ledger_id, rows[-1].seq, rows[-1].hash)
+                rollback_detection.write_checkpoint(self.path, mark)
+                rollback_detection.update_register(self.path, mark)
 
     def _check_kept(self) -> None:
         """After a commit: the rows must be in files that still have their names."""
         if self.path is not None:
-            wal = _inode(schema.wal_path(self.path))
+            wal = _inode(log_file.wal_path(self.path))
             self._wal = self._wal or wal
             if _inode(self.path) != self._file or wal != self._wal:
                 raise _replaced(self.path)
@@ -199,7 +282,7 @@ class Book:
         """The connection of this process. Whatever goes wrong: roll back, and fold the log afresh next
         time.
         """
-        with schema.honest(self.path):
+        with log_file.explain_errors(self.path):
             connection = self._connected()
             try:
                 yield connection
@@ -223,7 +306,7 @@ class Book:
 
     def _connect(self) -> sqlite3.Connection:
         self._wal = None
-        return schema.connect(self.path, read_only=self._read_only, timeout=self._timeout)
+        return log_file.connect_to_ledger(self.path, read_only=self._read_only, timeout=self._timeout)
 
     def _disconnect(self) -> None:
         if self._connection is not None and self._pid == os.getpid():
@@ -247,7 +330,7 @@ class Book:
                 hint="connect again in the new process, with a ledger in a file: ledger='...'.",
             )
         self._pid = os.getpid()
-        self.process = identity()
+        self.process = identify_process()
         self._trusted = False
 
     def _catch_up(self, connection: sqlite3.Connection) -> Account:
@@ -257,11 +340,11 @@ class Book:
         if not self._trusted:
             self.account = Account(self._terms)
         account = self.account
-        if account.seq and schema.hash_at(connection, account.seq) != account.head:
-            raise damaged(f"row {account.seq} is not the one that was written")
-        self._fold(verified(schema.rows_after(connection, account.seq), account.seq, account.head))
+        if account.seq and log_file.read_hash(connection, account.seq) != account.head:
+            raise damaged_error(f"row {account.seq} is not the one that was written")
+        self._fold(verify_rows(log_file.read_rows_after(connection, account.seq), account.seq, account.head))
         if account.head == START:
-            raise damaged("it has no rows")
+            raise damaged_error("it has no rows")
         return account
 
     def _fold(self, rows: list[Row]) -> None:
@@ -270,10 +353,10 @@ class Book:
         self._trusted = True
 
 
-_OPEN: weakref.WeakSet[Book] = weakref.WeakSet()
+_OPEN: weakref.WeakSet[LedgerStore] = weakref.WeakSet()
 
 
-def now() -> str:
+def format_now() -> str:
     """The time for a row, in UTC. Nothing is ever decided by it."""
     return datetime.now(UTC).isoformat(timespec="microseconds")
 

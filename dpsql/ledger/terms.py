@@ -22,10 +22,11 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from dpsql.ledger.hash_chain import damaged
+from dpsql.ledger.log_file import damaged_error
 from dpsql.numerics.rounding import amount, short
 from dpsql.policy.model import Policy
-from dpsql.privacy.filters import MECHANISM_SHARE, Filter, open_filter
+from dpsql.privacy.accountants import Accountant
+from dpsql.privacy.filters import ACCOUNTANTS, MECHANISM_SHARE, open_filter
 
 Share = tuple[Fraction, Fraction]
 """Epsilon and delta of one analyst."""
@@ -74,7 +75,7 @@ class Terms:
         """The share that counts: a tenth in ledgers that are older than the choice, for so they were opened."""
         return OLDER_SHARE if self.delta_share is None else self.delta_share
 
-    def open_filter(self, epsilon: Fraction, delta: Fraction) -> Filter:
+    def open_filter(self, epsilon: Fraction, delta: Fraction) -> Accountant:
         """The filter of these terms, for the whole or for a share."""
         return open_filter(self.accountant, epsilon, delta, self.mechanism_share)
 
@@ -117,7 +118,7 @@ class Terms:
             )
         except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError):
             pass
-        raise damaged("the terms it was opened for can't be read")
+        raise damaged_error("the terms it was opened for can't be read")
 
     def grants(self, asked: Terms, *, adopting: bool = False) -> list[str]:
         """What ``asked`` wants beyond these granted terms, as sentences; empty when a session may run under
@@ -156,7 +157,7 @@ class Terms:
 
     @property
     def _splits(self) -> bool:
-        return self.accountant != "basic" and self.delta > 0
+        return ACCOUNTANTS[self.accountant].has_rule and self.delta > 0
 
     def under(self, granted: Terms) -> Terms:
         """These terms as a session runs under them, in a ledger with the ``granted`` ones."""

@@ -49,9 +49,9 @@ def one_line(session: Session) -> str:
 
 def budget(session: Session) -> Panel:
     """The bar, and the latest charges."""
-    from dpsql.report.budget_tables import budget_html, budget_text
+    from dpsql.report.tables import write_budget_html, write_budget_text
 
-    return Panel(budget_text(session.account), budget_html(session.account))
+    return Panel(write_budget_text(session.account), write_budget_html(session.account))
 
 
 def example_table(session: Session) -> str | None:
@@ -108,7 +108,7 @@ def columns(session: Session, name: str) -> Sheet:
 
 def report(session: Session, path: str) -> Lines:
     """The owner's report as text, or written to a file (by its ending .html, .csv, .json, else text)."""
-    from dpsql.report.data import report_text, write_report
+    from dpsql.report.pages import report_text, write_report
 
     if not path:
         return Lines(tuple(report_text(session.account, session.policy).splitlines()))

@@ -83,11 +83,11 @@ def of_account(account: Ledger, what: str) -> Axes:
     Raises:
         BindError: there is no picture of that name.
     """
-    from dpsql.report.data import report
+    from dpsql.report.data import make_report
 
     if what not in ("budget", "tradeoff"):
         raise BindError(f"there is no picture of {what}.", hint=did_you_mean(what, ("budget", "tradeoff")))
-    drawn = report(account)["pictures"]
+    drawn = make_report(account)["pictures"]
     if what == "budget":
         return burn_down(drawn["burn_down"])
     curves = {"whole budget": drawn["tradeoff"]["promise"], "spent so far": drawn["tradeoff"]["spent"]}

@@ -23,7 +23,7 @@ from dpsql.numerics.rounding import text
 from dpsql.policy.columns import list_mentioned, list_untyped, write_columns
 from dpsql.policy.model import Column, Format, Names, Policy, Table
 from dpsql.policy.validate import write_bound
-from dpsql.privacy.spent import sensible_delta
+from dpsql.privacy.accountants import suggest_delta
 
 KNOWN_BOUNDS = (
     (r"age(_years)?|years_old", "[0, 120]", "nobody is older"),
@@ -208,7 +208,7 @@ def _budget(policy: Policy, findings: Findings) -> None:
             "delta = 0: groups with private keys can't be selected, nor Gaussian noise used."
         )
     elif budget.default_delta is None:
-        proposed = text(sensible_delta(budget.mechanism_delta))
+        proposed = text(suggest_delta(budget.mechanism_delta))
         findings.proposals += ["[budget]", f"default_delta = {proposed}"]
     elif budget.default_delta > budget.mechanism_delta:
         findings.advice.append(

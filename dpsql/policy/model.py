@@ -47,13 +47,12 @@ from dpsql.policy.validate import (
     require_whole,
     settle,
 )
-from dpsql.privacy.filters import MECHANISM_SHARE
+from dpsql.privacy.filters import ACCOUNTANTS, MECHANISM_SHARE
 
 __all__ = ["Analyst", "Budget", "Column", "Format", "Hop", "Names", "Policy", "Table", "Value", "fold"]
 
 V = TypeVar("V")
 
-ACCOUNTANTS = ("zcdp", "basic", "gdp")
 TEXT_KINDS = {
     ".csv": "csv", ".csv.gz": "csv", ".tsv": "tsv", ".tsv.gz": "tsv",
     ".json": "json", ".jsonl": "json", ".ndjson": "json",
@@ -227,8 +226,7 @@ class Budget:
 
     Args:
         epsilon, delta: the whole.
-        accountant: ``"zcdp"`` (pure sums or zero-concentrated, whichever is less), ``"basic"`` (sums of epsilon
-            and delta) or ``"gdp"`` (Gaussian).
+        accountant: the way losses are summed: one of :data:`dpsql.privacy.filters.ACCOUNTANTS`, by default ``"zcdp"``.
         max_epsilon_per_query: no block may ask for more.
         default_epsilon, default_delta: what a block costs that does not say.
         mechanism_delta_share: the part of delta for mechanisms that have a delta of their own (groups with private
@@ -280,7 +278,7 @@ class Budget:
     @property
     def mechanism_delta(self) -> Fraction:
         """The delta of all mechanisms that have one of their own, together."""
-        return self.delta if self.accountant == "basic" else self.delta * self.mechanism_delta_share
+        return ACCOUNTANTS[self.accountant].split(self.delta, self.mechanism_delta_share)
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,11 @@
 """What happened (events), what it costs (accountants), and what may still happen (filters).
 
-events.py     one frozen value for each mechanism that touched private data
-filters.py    what decides whether the next statement may run
-zcdp.py       zero-concentrated DP to (epsilon, delta) and back
-plan_loss.py  the privacy loss distribution of statements that were declared together
-tradeoff.py   trade-off functions (f-DP, Gaussian DP) as objects
+events.py       one frozen value for each mechanism that touched private data
+conversions.py  losses of one currency in another, among them the Gaussian calibration
+accountants.py  the sums of what was spent, and what every accountant must decide
+filters.py      the accountants, with the proofs that their rules hold
+pld.py          the privacy loss distribution of statements that were declared together
+tradeoff.py     trade-off functions (f-DP, Gaussian DP) as objects
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
-_MODULES = ("constants", "events", "filters", "plan_loss", "tradeoff", "zcdp")
+_MODULES = ("accountants", "conversions", "events", "filters", "pld", "tradeoff")
 
 
 def __getattr__(name: str) -> ModuleType:

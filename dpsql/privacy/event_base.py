@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpsql.numerics.rounding import bounded, text
-from dpsql.privacy import constants
+from dpsql.privacy import conversions
 
 _AMOUNT = re.compile(r"[0-9]+(/0*[1-9][0-9]*)?")
 
@@ -25,7 +25,8 @@ class Event:
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        KINDS[cls.kind] = cls
+        if cls.kind:
+            KINDS[cls.kind] = cls
 
     if TYPE_CHECKING:  # a field in some kinds, a property in others
 
@@ -45,7 +46,7 @@ class Event:
     @property
     def rho(self) -> Fraction:
         """The zCDP loss, rounded up; from the pure loss where nothing sharper is known."""
-        return constants.pure_rho(self._near())
+        return conversions.pure_rho(self._near())
 
     @property
     def repeats(self) -> int:
@@ -59,13 +60,13 @@ class Event:
         by_rho = order * self.rho
         if self.epsilon is None:
             return bounded(by_rho)
-        share = constants.pure_renyi(self.epsilon / self.repeats, order)
+        share = conversions.pure_renyi(self.epsilon / self.repeats, order)
         return bounded(min(by_rho, self.repeats * share))
 
     @property
     def mu(self) -> Fraction:
         """The Gaussian-DP loss, rounded up; from the pure loss where nothing sharper is known."""
-        return constants.pure_mu(self._near())
+        return conversions.pure_mu(self._near())
 
     @property
     def basic(self) -> tuple[Fraction, Fraction]:
@@ -77,11 +78,29 @@ class Event:
         """The independent mechanisms that it consists of."""
         return (self,)
 
+    def leaves(self) -> tuple[Event, ...]:
+        """Return the events that it was composed from, down to those that are not composed."""
+        return (self,)
+
+    def in_full(self) -> Event:
+        """Return the event with the hits charged that one noisy threshold did not find.
+
+        Those are free only where losses are summed path by path, that is in basic composition.
+        """
+        return self
+
+    def is_within(self, reserved: Event) -> bool:
+        """Check that the event is what was reserved, or cheaper by a rule that is proved.
+
+        The one such rule: a sparse vector that was reserved with its hits unknown is settled with the hits found.
+        """
+        return self == reserved
+
     def profile(self, x: float) -> float:
         """An upper bound of the hockey-stick divergence at ``e**x``, by the privacy loss distribution."""
-        from dpsql.privacy.pld import loss_of
+        from dpsql.privacy.pld import compute_loss
 
-        return loss_of((self,)).delta(x)
+        return compute_loss((self,)).delta(x)
 
     def sentence(self) -> str:
         """The loss as people read it: ``ε=0.1`` or ``ε=0.1, δ=1e-07``, rounded up."""

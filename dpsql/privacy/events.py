@@ -34,7 +34,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from dpsql.numerics.rounding import bounded, root, text
-from dpsql.privacy import constants
+from dpsql.privacy import conversions
 from dpsql.privacy.event_base import Event, require
 
 __all__ = [
@@ -43,13 +43,13 @@ __all__ = [
     "DeclaredPlan",
     "DiscreteLaplace",
     "Event",
+    "EventList",
     "GaussianTest",
     "GroupSelection",
     "PureDP",
     "RoundedGaussian",
     "SparseVector",
     "StableTest",
-    "charged",
     "compose",
 ]
 
@@ -83,11 +83,11 @@ class DiscreteLaplace(Event):
 
     @property
     def rho(self) -> Fraction:
-        return self.count * constants.laplace_rho(self.epsilon / self.count, self.sensitivity)
+        return self.count * conversions.laplace_rho(self.epsilon / self.count, self.sensitivity)
 
     @property
     def mu(self) -> Fraction:
-        return _repeated(self.count, constants.laplace_mu(self.epsilon / self.count, self.sensitivity))
+        return _repeated(self.count, conversions.laplace_mu(self.epsilon / self.count, self.sensitivity))
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class RoundedGaussian(Event):
     def __post_init__(self) -> None:
         require(self.sigma > 0 and self.sensitivity_squared > 0, "sigma, sensitivity_squared: above 0")
         require(self.declared_epsilon >= 0 and 0 < self.declared_delta < 1, "declared pair out of range")
-        holds = constants.gaussian_delta(self.mu, self.declared_epsilon) <= self.declared_delta
+        holds = conversions.gaussian_delta(self.mu, self.declared_epsilon) <= self.declared_delta
         require(
             holds, f"sigma is too small for ε={text(self.declared_epsilon)}, δ={text(self.declared_delta)}"
         )
@@ -149,11 +149,11 @@ class BoundedRange(Event):
 
     @property
     def rho(self) -> Fraction:
-        return self.count * constants.bounded_range_rho(self.epsilon / self.count)
+        return self.count * conversions.bounded_range_rho(self.epsilon / self.count)
 
     @property
     def mu(self) -> Fraction:
-        return _repeated(self.count, constants.bounded_range_mu(self.epsilon / self.count))
+        return _repeated(self.count, conversions.bounded_range_mu(self.epsilon / self.count))
 
 
 @dataclass(frozen=True)
@@ -213,11 +213,11 @@ class SparseVector(Event):
 
     @property
     def rho(self) -> Fraction:
-        return constants.pure_rho(self.round) * (self.rounds if self.refresh else 1)
+        return conversions.pure_rho(self.round) * (self.rounds if self.refresh else 1)
 
     @property
     def mu(self) -> Fraction:
-        return _repeated(self.rounds if self.refresh else 1, constants.pure_mu(self.round))
+        return _repeated(self.rounds if self.refresh else 1, conversions.pure_mu(self.round))
 
     @property
     def basic(self) -> tuple[Fraction, Fraction]:
@@ -228,6 +228,12 @@ class SparseVector(Event):
     @property
     def parts(self) -> tuple[Event, ...]:
         return (PureDP(self.round),) * (self.rounds if self.refresh else 1)
+
+    def in_full(self) -> Event:
+        return self if self.refresh else replace(self, hits=None)
+
+    def is_within(self, reserved: Event) -> bool:
+        return self == reserved or replace(self, hits=None) == reserved
 
 
 @dataclass(frozen=True)
@@ -255,11 +261,11 @@ class GroupSelection(Event):
 
     @property
     def rho(self) -> Fraction:
-        return self.groups * constants.pure_rho(self.epsilon / self.groups)
+        return self.groups * conversions.pure_rho(self.epsilon / self.groups)
 
     @property
     def mu(self) -> Fraction:
-        return _repeated(self.groups, constants.pure_mu(self.epsilon / self.groups))
+        return _repeated(self.groups, conversions.pure_mu(self.epsilon / self.groups))
 
 
 @dataclass(frozen=True)
@@ -307,20 +313,19 @@ class GaussianTest(Event):
 
     @property
     def basic(self) -> tuple[Fraction, Fraction]:
-        near = constants.gaussian_delta(self.mu, self.declared_epsilon)
+        near = conversions.gaussian_delta(self.mu, self.declared_epsilon)
         return self.declared_epsilon, self.delta if near <= self.delta else self.delta + near
 
 
 @dataclass(frozen=True)
-class Composed(Event):
-    """Several mechanisms whose parameters were all fixed before the first answered: one statement, one cell.
+class EventList(Event):
+    """Several events as one. Every currency adds up (mu by squares).
 
-    Every currency adds up (mu by squares). For rho that is not only safe but exact, see
-    :mod:`dpsql.privacy.constants`; and since ``epsilon * tanh(epsilon / 2)`` is superadditive, the constant
-    of the summed pure loss can never be smaller than the sum of the constants.
+    For rho that is not only safe but exact, see :mod:`dpsql.privacy.conversions`; and since
+    ``epsilon * tanh(epsilon / 2)`` is superadditive, the constant of the summed pure loss can never be smaller than
+    the sum of the constants.
     """
 
-    kind: ClassVar[str] = "composed"
     events: tuple[Event, ...]
 
     def __post_init__(self) -> None:
@@ -328,12 +333,12 @@ class Composed(Event):
 
     @cached_property
     def epsilon(self) -> Fraction | None:
-        known = [event.epsilon for event in self.events]
-        return None if None in known else bounded(sum(filter(None, known), _NOTHING))
+        known = [event.epsilon for event in self.events if event.epsilon is not None]
+        return _sum(known) if len(known) == len(self.events) else None
 
     @cached_property
     def delta(self) -> Fraction:
-        return bounded(sum((event.delta for event in self.events), _NOTHING))
+        return _sum(event.delta for event in self.events)
 
     @property
     def pure(self) -> Fraction | None:
@@ -341,87 +346,74 @@ class Composed(Event):
 
     @cached_property
     def rho(self) -> Fraction:
-        return bounded(sum((event.rho for event in self.events), _NOTHING))
+        return _sum(event.rho for event in self.events)
 
     def renyi(self, order: Fraction) -> Fraction:
-        return bounded(sum((event.renyi(order) for event in self.events), _NOTHING))
+        return _sum(event.renyi(order) for event in self.events)
 
     @cached_property
     def mu(self) -> Fraction:
-        return root(bounded(sum((event.mu**2 for event in self.events), _NOTHING)))
-
-    @cached_property
-    def basic(self) -> tuple[Fraction, Fraction]:
-        pairs = [event.basic for event in self.events]
-        return bounded(sum((e for e, _ in pairs), _NOTHING)), bounded(sum((d for _, d in pairs), _NOTHING))
+        return root(_sum(event.mu**2 for event in self.events))
 
     @property
     def parts(self) -> tuple[Event, ...]:
         return tuple(part for event in self.events for part in event.parts)
 
+    def leaves(self) -> tuple[Event, ...]:
+        return tuple(leaf for event in self.events for leaf in event.leaves())
+
+    def is_within(self, reserved: Event) -> bool:
+        return (
+            isinstance(reserved, type(self))
+            and replace(self, events=reserved.events) == reserved
+            and len(self.events) == len(reserved.events)
+            and all(used.is_within(held) for used, held in zip(self.events, reserved.events, strict=True))
+        )
+
 
 @dataclass(frozen=True)
-class DeclaredPlan(Event):
+class Composed(EventList):
+    """Several mechanisms whose parameters were all fixed before the first answered: one statement, one cell."""
+
+    kind: ClassVar[str] = "composed"
+
+    @cached_property
+    def basic(self) -> tuple[Fraction, Fraction]:
+        epsilons, deltas = zip(*(event.basic for event in self.events), strict=True)
+        return _sum(epsilons), _sum(deltas)
+
+    def in_full(self) -> Event:
+        return Composed(tuple(event.in_full() for event in self.events))
+
+
+@dataclass(frozen=True)
+class DeclaredPlan(EventList):
     """Statements declared together before the first one ran, none chosen from another's answer.
 
     ``basic`` is the declared pair, which the construction checks against the privacy loss distribution of all
-              parts:
-    that bound holds for a list fixed in advance, and not when the next part depends on earlier answers. The
-    other currencies add up as for :class:`Composed`. Made by :func:`dpsql.privacy.pld.declare`.
+    parts: that bound holds for a list fixed in advance, and not when the next part depends on earlier answers. Made
+    by :func:`dpsql.privacy.pld.declare`.
 
     Raises:
         ValueError: the plan costs more than the declared pair.
     """
 
     kind: ClassVar[str] = "declared_plan"
-    events: tuple[Event, ...]
     declared_epsilon: Fraction
     declared_delta: Fraction
 
     def __post_init__(self) -> None:
-        from dpsql.privacy.pld import holds
+        from dpsql.privacy.pld import is_proved
 
-        require(bool(self.events), "a plan has at least one event")
+        super().__post_init__()
         require(
-            holds(self.events, self.declared_epsilon, self.declared_delta),
+            is_proved(self.events, self.declared_epsilon, self.declared_delta),
             f"the plan costs more than ε={text(self.declared_epsilon)}, δ={text(self.declared_delta)}",
         )
-
-    @cached_property
-    def whole(self) -> Composed:
-        """The same mechanisms as one composed event."""
-        return Composed(self.events)
-
-    @property
-    def epsilon(self) -> Fraction | None:
-        return self.whole.epsilon
-
-    @property
-    def delta(self) -> Fraction:
-        return self.whole.delta
-
-    @property
-    def pure(self) -> Fraction | None:
-        return self.whole.pure
-
-    @property
-    def rho(self) -> Fraction:
-        return self.whole.rho
-
-    def renyi(self, order: Fraction) -> Fraction:
-        return self.whole.renyi(order)
-
-    @property
-    def mu(self) -> Fraction:
-        return self.whole.mu
 
     @property
     def basic(self) -> tuple[Fraction, Fraction]:
         return self.declared_epsilon, self.declared_delta
-
-    @property
-    def parts(self) -> tuple[Event, ...]:
-        return self.whole.parts
 
 
 def compose(events: Iterable[Event]) -> Event:
@@ -441,19 +433,8 @@ def compose(events: Iterable[Event]) -> Event:
     return flat[0] if len(flat) == 1 else Composed(flat)
 
 
-def charged(event: Event, accountant: str) -> Event:
-    """What an accountant charges: hits that one noisy threshold did not find are free in ``basic`` alone.
-
-    >>> found = SparseVector(Fraction(1), Fraction(1), 10, hits=3)
-    >>> charged(found, "basic").sentence(), charged(found, "zcdp").sentence()
-    ('ε=1.3', 'ε=2')
-    """
-    if isinstance(event, Composed):
-        parts = tuple(charged(part, accountant) for part in event.events)
-        return event if parts == event.events else Composed(parts)
-    if isinstance(event, SparseVector) and accountant != "basic" and not event.refresh:
-        return replace(event, hits=None)
-    return event
+def _sum(amounts: Iterable[Fraction]) -> Fraction:
+    return bounded(sum(amounts, _NOTHING))
 
 
 def _repeated(count: int, mu: Fraction) -> Fraction:

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.numerics.rounding import significant
-from dpsql.privacy import zcdp
+from dpsql.privacy import conversions
 from dpsql.privacy.events import (
     BoundedRange,
     DeclaredPlan,
@@ -109,7 +109,7 @@ class Loss:
             power = power.with_(power)
 
 
-def from_profile(profile: Callable[[Floats], Floats], low: float, high: float, step: float) -> Loss:
+def make_loss(profile: Callable[[Floats], Floats], low: float, high: float, step: float) -> Loss:
     """The loss whose profile connects the dots ``(e^x, profile(x))`` at the multiples of ``step`` from low to
     high.
 
@@ -124,7 +124,7 @@ def from_profile(profile: Callable[[Floats], Floats], low: float, high: float, s
     return _trimmed(Loss(step, first, masses, float(h[-1]), 1e-9))
 
 
-def loss_of(events: Iterable[Event], step: float | None = None, points: int = POINTS) -> Loss:
+def compute_loss(events: Iterable[Event], step: float | None = None, points: int = POINTS) -> Loss:
     """The loss of mechanisms that were all fixed in advance. Gaussian parts are joined exactly first.
 
     Args:
@@ -159,7 +159,7 @@ def loss_of(events: Iterable[Event], step: float | None = None, points: int = PO
     return total.with_(gaussian_loss(math.sqrt(mu_squared) * (1 + 1e-15), step)) if mu_squared else total
 
 
-def cost(events: Iterable[Event], delta: Fraction) -> Fraction:
+def find_cost(events: Iterable[Event], delta: Fraction) -> Fraction:
     """The smallest epsilon, rounded up to nine digits, that is proved at ``delta`` for a plan declared as a
     whole.
 
@@ -181,9 +181,9 @@ def _cost(events: tuple[Event, ...], delta: Fraction) -> Fraction:
     own = sum((event.delta for event in events), Fraction(0))
     if own < delta < 1:
         rho = sum((event.rho for event in events), Fraction(0))
-        found.append(significant(zcdp.smallest_epsilon(rho, delta - own), 9, up=True))
+        found.append(significant(conversions.find_smallest_epsilon(rho, delta - own), 9, up=True))
         below = math.nextafter(float(delta), 0.0)
-        epsilon = loss_of(events, points=FINE_POINTS).epsilon(below)
+        epsilon = compute_loss(events, points=FINE_POINTS).epsilon(below)
         if math.isfinite(epsilon):
             found.append(significant(Fraction(epsilon) * (1 + Fraction(1, 10**9)), 9, up=True))
     if not found:
@@ -191,10 +191,10 @@ def _cost(events: tuple[Event, ...], delta: Fraction) -> Fraction:
     return min(found)
 
 
-def holds(events: tuple[Event, ...], epsilon: Fraction, delta: Fraction) -> bool:
+def is_proved(events: tuple[Event, ...], epsilon: Fraction, delta: Fraction) -> bool:
     """Whether :func:`cost` proves (epsilon, delta) for the plan."""
     try:
-        return cost(events, delta) <= epsilon
+        return find_cost(events, delta) <= epsilon
     except ValueError:
         return False
 
@@ -214,7 +214,7 @@ def declare(events: Iterable[Event], delta: Fraction) -> DeclaredPlan:
     listed = tuple(events)
     if not listed:
         raise ValueError("a plan has at least one event")
-    return DeclaredPlan(listed, cost(listed, delta), delta)
+    return DeclaredPlan(listed, find_cost(listed, delta), delta)
 
 
 def _step(plain: Counter[tuple[str, Fraction, int]], mu_squared: float, points: float) -> float:

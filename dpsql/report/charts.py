@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
-from dpsql.report.interpretation import percent
+from dpsql.report.data import certainty_text
 
 Point = tuple[float, float]
 
@@ -202,20 +202,20 @@ _FLOOR = 1e-12
 _LINES = [("whole budget", "second", "7 4"), ("spent so far", "first", "")]
 
 
-def pictures(data: dict[str, Any]) -> str:
+def draw_charts(data: dict[str, Any]) -> str:
     """All figures as HTML, each with a caption that says in words what it shows."""
     drawn = data["pictures"]
     figures = [
-        _figure("burn-down", burn_down(drawn["burn_down"]), wide=True),
-        _figure("epsilon-delta", epsilon_delta(drawn["epsilon_delta"], data["left"])),
-        _figure("trade-off", tradeoff(drawn["tradeoff"])),
-        _figure("attacker", attacker(drawn["attacker"])),
-        _figure("groups", groups(drawn["groups"])),
+        _figure("burn-down", draw_burn_down(drawn["burn_down"]), wide=True),
+        _figure("epsilon-delta", draw_privacy_profile(drawn["epsilon_delta"], data["left"])),
+        _figure("trade-off", draw_tradeoff(drawn["tradeoff"])),
+        _figure("attacker", draw_certainty(drawn["attacker"])),
+        _figure("groups", draw_groups(drawn["groups"])),
     ]
     return f'<div class="gallery">{"".join(figures)}</div>'
 
 
-def burn_down(data: dict[str, Any]) -> Picture:
+def draw_burn_down(data: dict[str, Any]) -> Picture:
     """Epsilon left after each charge."""
     steps, limit, charges = data["steps"], data["limit"], max(1, data["charges"])
     lowest = max(-limit / 4, min([0.0, *(mark["level"] for mark in data["refused"])]))
@@ -246,7 +246,7 @@ def burn_down(data: dict[str, Any]) -> Picture:
     return picture
 
 
-def epsilon_delta(data: dict[str, Any], left: dict[str, Any]) -> Picture:
+def draw_privacy_profile(data: dict[str, Any], left: dict[str, Any]) -> Picture:
     """Delta as a function of epsilon, for the promise and for what was spent."""
     limit = left["limit"]
     text = (
@@ -266,7 +266,7 @@ def epsilon_delta(data: dict[str, Any], left: dict[str, Any]) -> Picture:
     return picture
 
 
-def tradeoff(data: dict[str, Any]) -> Picture:
+def draw_tradeoff(data: dict[str, Any]) -> Picture:
     """The trade-off between the two errors of an attacker who tests for one unit."""
     text = (
         "An attacker who tests whether one unit is in the data: the share of false alarms against the least "
@@ -282,12 +282,12 @@ def tradeoff(data: dict[str, Any]) -> Picture:
     return picture
 
 
-def attacker(data: dict[str, Any]) -> Picture:
+def draw_certainty(data: dict[str, Any]) -> Picture:
     """The highest certainty about one unit, as a function of epsilon."""
     (limit, most), (spent, sure) = data["promise"], data["spent"]
     text = (
         f"The highest certainty about one unit that the answers allow to somebody who gave even odds before: "
-        f"{percent(sure)} by now, {percent(most)} when the budget is used up."
+        f"{certainty_text(sure)} by now, {certainty_text(most)} when the budget is used up."
     )
     curve = [(float(x), float(y)) for x, y in data["curve"]]
     picture = Picture(
@@ -296,15 +296,15 @@ def attacker(data: dict[str, Any]) -> Picture:
     picture.area(curve)
     picture.line(curve, "first")
     picture.dot(limit, most, "second")
-    picture.label(limit, most, f"whole budget {percent(most)}", kind="second", dx=10, dy=16)
+    picture.label(limit, most, f"whole budget {certainty_text(most)}", kind="second", dx=10, dy=16)
     if spent:
         picture.dot(spent, sure, "first")
         if abs(spent - limit) > 0.02 * curve[-1][0]:
-            picture.label(spent, sure, f"by now {percent(sure)}", kind="first", dx=10, dy=16)
+            picture.label(spent, sure, f"by now {certainty_text(sure)}", kind="first", dx=10, dy=16)
     return picture
 
 
-def groups(data: list[tuple[int, float, float, float]]) -> Picture:
+def draw_groups(data: list[tuple[int, float, float, float]]) -> Picture:
     """Certainty about one to five units together."""
     text = "The same when several units belong together, a family say: k units have k times the ε." + (
         f" The chance of failure grows too: δ={data[0][2]:.2g} for one, δ={data[-1][2]:.2g} for five."
@@ -315,7 +315,7 @@ def groups(data: list[tuple[int, float, float, float]]) -> Picture:
     picture = Picture("Group privacy", text, x, Axis.linear("certainty", 0.5, 1.0, "%"))
     for k, epsilon, _, sure in data:
         picture.bar(k, sure, 0.62)
-        told = percent(sure).replace("over ", ">")
+        told = certainty_text(sure).replace("over ", ">")
         picture.label(k, sure, told, anchor="middle", dx=0, dy=18 if sure > 0.93 else -8)
         picture.label(k, 0.5, f"ε={epsilon:.3g}", kind="quiet", anchor="middle", dx=0, dy=-9)
     return picture

@@ -1,33 +1,145 @@
-"""The owner's report: how much is left, who asked what at what cost, what was refused, and what it all means.
+"""What a budget means, in numbers for people: curves for the report's pictures. Nothing here decides
+anything.
+
+Floats on purpose: these are figures to look at. A charge is decided by the filters, in exact fractions.
+
+The owner's report: how much is left, who asked what at what cost, what was refused, and what it all means.
 
 The report is a plain dictionary (the JSON form); the HTML page and the text are two ways to write it down.
 """
 
 from __future__ import annotations
 
-import csv
-import io
-import json
+import math
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from fractions import Fraction
-from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
-from dpsql.errors import Error
-from dpsql.ledger.accounts import Entry
+from dpsql.ledger.accounts import BudgetState, Entry
 from dpsql.ledger.ledger import Ledger
-from dpsql.ledger.private_files import write_private
-from dpsql.ledger.state import BudgetState
-from dpsql.ledger.store import now
+from dpsql.ledger.store import format_now
 from dpsql.numerics.rounding import pair, short
 from dpsql.policy.model import Policy
 from dpsql.policy.validate import Moment
+from dpsql.privacy.accountants import Accountant, format_percent
 from dpsql.privacy.events import Event
-from dpsql.privacy.filters import Filter
-from dpsql.privacy.spent import percent
-from dpsql.report import interpretation
-from dpsql.report.budget_tables import entry_rows, who
-from dpsql.report.html import page
+from dpsql.report.tables import name_of
+
+Profile = Callable[[float], float]
+"""Delta as a function of epsilon: smaller is more private."""
+
+_NORMAL = NormalDist()
+_ORDERS = tuple(1 + 10 ** (k / 16 - 3) for k in range(112))
+
+
+def approximate_profile(epsilon: float, delta: float) -> Profile:
+    """The profile that (epsilon, delta) alone promises: randomised response, and with probability delta
+    everything.
+    """
+
+    def profile(x: float) -> float:
+        inside = max(0.0, -math.expm1(min(0.0, x - epsilon))) / (1 + math.exp(-epsilon))
+        return min(1.0, delta + (1 - delta) * inside)
+
+    return profile
+
+
+def concentrated_profile(rho: float, delta: float = 0.0) -> Profile:
+    """The profile of rho-zCDP (Canonne, Kamath and Steinke 2020, Prop. 12), plus a delta."""
+
+    def profile(x: float) -> float:
+        if rho == 0:
+            return delta
+        least = min(
+            (a - 1) * (a * rho - x) + a * math.log1p(-1 / a) - math.log(a - 1)
+            for a in (*_ORDERS, max(1.0001, (x + rho) / (2 * rho)))
+        )
+        return min(1.0, delta + math.exp(min(0.0, least)))
+
+    return profile
+
+
+def gaussian_profile(mu: float) -> Profile:
+    """The profile of mu-GDP (Dong, Roth and Su 2022, Cor. 1)."""
+
+    def profile(x: float) -> float:
+        if mu == 0:
+            return 0.0
+        second = _NORMAL.cdf(-x / mu - mu / 2)
+        return max(
+            0.0, _NORMAL.cdf(-x / mu + mu / 2) - (math.exp(x + math.log(second)) if second > 0 else 0.0)
+        )
+
+    return profile
+
+
+def spent_profile(events: Iterable[Event]) -> Profile:
+    """The best of the sums over what was charged: pure, zCDP, Gaussian, each where all events have it."""
+    charged = list(events)
+    epsilon = float(sum((e.basic[0] for e in charged), Fraction(0)))
+    both = float(sum((e.basic[1] for e in charged), Fraction(0)))
+    profiles = [approximate_profile(epsilon, min(1.0, both))]
+    rhos = [e.rho for e in charged]
+    if all(rho is not None for rho in rhos):
+        delta = float(sum((e.delta for e in charged), Fraction(0)))
+        profiles.append(concentrated_profile(float(sum(filter(None, rhos), Fraction(0))), min(1.0, delta)))
+    mus = [e.mu for e in charged]
+    if all(mu is not None for mu in mus) and not any(e.delta for e in charged):
+        profiles.append(gaussian_profile(math.sqrt(float(sum((m * m for m in mus if m), Fraction(0))))))
+    return lambda x: min(profile(x) for profile in profiles)
+
+
+def compute_tradeoff(profile: Profile, epsilon: float, points: int = 101) -> list[tuple[float, float]]:
+    """Type I error against the least type II error, from a profile: the upper hull of its supporting
+    lines.
+    """
+    span = min(max(4 * epsilon, 4.0), 60.0)
+    lines = [(x, profile(x)) for x in (span * (i / 120) ** 2 for i in range(121))]
+    curve = []
+    for i in range(points):
+        alpha = i / (points - 1)
+        beta = max(max(1 - d - math.exp(x) * alpha, math.exp(-x) * (1 - d - alpha)) for x, d in lines)
+        curve.append((alpha, min(1.0, max(0.0, beta))))
+    return curve
+
+
+def compute_certainty(epsilon: float) -> float:
+    """The highest certainty about one bit of one unit, for someone who gave it even odds before: e^ε / (1 +
+    e^ε).
+
+    >>> f"{certainty(0):.0%} {certainty(1):.0%}"
+    '50% 73%'
+    """
+    return 1 / (1 + math.exp(-epsilon))
+
+
+def certainty_text(share: float) -> str:
+    """A certainty as people write it; never rounded up to 100%.
+
+    >>> percent(0.731), percent(0.9526), percent(0.99999)
+    ('73%', '95.3%', 'over 99.9%')
+    """
+    if share > 0.999:
+        return "over 99.9%"
+    return f"{share:.1%}" if share > 0.95 else f"{share:.0%}"
+
+
+def compute_group_loss(epsilon: float, delta: float, size: int) -> tuple[float, float]:
+    """The (epsilon, delta) that holds for ``size`` units together: k·ε and δ·(e^{kε} - 1)/(e^ε - 1), at most
+    1.
+
+    >>> group(1.0, 0.0, 3)
+    (3.0, 0.0)
+    """
+    if delta == 0 or size == 1:
+        return size * epsilon, delta
+    if epsilon == 0:
+        return 0.0, min(1.0, size * delta)
+    ratio = math.log(-math.expm1(-size * epsilon)) - math.log(-math.expm1(-epsilon))
+    return size * epsilon, math.exp(min(0.0, math.log(delta) + (size - 1) * epsilon + ratio))
+
 
 FORMAT = 1
 _STEPS = 400
@@ -35,7 +147,7 @@ SECTIONS = ("left", "asked", "refused", "guarantee", "assumptions", "pictures")
 """The parts of a report, in the order in which an owner asks for them."""
 
 
-def report(ledger: Ledger, policy: Policy | None = None) -> dict[str, Any]:
+def make_report(ledger: Ledger, policy: Policy | None = None) -> dict[str, Any]:
     """The report as plain data: numbers, texts, lists and dictionaries only.
 
     Args:
@@ -52,7 +164,7 @@ def report(ledger: Ledger, policy: Policy | None = None) -> dict[str, Any]:
     entries = ledger.entries()
     return {
         "format": FORMAT,
-        "written": now(),
+        "written": format_now(),
         "ledger": None if ledger.path is None else ledger.path.name,
         "dataset": ledger.dataset,
         "warnings": list(ledger.warnings),
@@ -66,74 +178,6 @@ def report(ledger: Ledger, policy: Policy | None = None) -> dict[str, Any]:
         "assumptions": _assumptions(policy),
         "pictures": _pictures(ledger, whole, entries),
     }
-
-
-def write_report(
-    ledger: Ledger, policy: Policy | None, path: str | Path, *, accountant: str | None = None
-) -> Path:
-    """Writes the report; the suffix says how: ``.html`` (one self-contained page), ``.json``, ``.csv``, else
-    text.
-
-    Args:
-        ledger: the ledger to report on.
-        policy: for the assumptions; None takes the one that the ledger holds.
-        path: the file to write.
-        accountant: counts the same events as this accountant would have; the whole report says so.
-
-    Raises:
-        LedgerError: the ledger can't be read or trusted.
-        Error: the file can't be written.
-    """
-    path = Path(path)
-    if accountant is None:
-        text = _written(ledger, policy, path.suffix.lower())
-    else:
-        with ledger.under(accountant) as other:
-            text = _written(other, policy or ledger.policy, path.suffix.lower())
-    told = None
-    try:
-        write_private(path, text)
-    except OSError as error:
-        told = Error(f"The report {path} can't be written: {error.strerror}.", hint="give another file name.")
-    if told is not None:
-        raise told
-    return path
-
-
-def report_text(ledger: Ledger, policy: Policy | None = None, *, accountant: str | None = None) -> str:
-    """The report for a terminal; with ``accountant``, as that one would have counted."""
-    if accountant is not None:
-        with ledger.under(accountant) as other:
-            return report_text(other, policy or ledger.policy)
-    data = report(ledger, policy)
-    left, promise = data["left"], data["guarantee"]
-    lines = [f"WARNING: {warning}" for warning in data["warnings"]]
-    lines += [f"{data['ledger'] or 'ledger in memory'} · {data['dataset']} · {data['written'][:16]}Z", ""]
-    lines += [left["sentence"] + (f" ({left['about_text']})" if left["about_text"] else ""), ""]
-    lines += ["Asked:"] + [
-        f"  {e['when_text']}  {e['who']:<12} {e['charge']:<16} {e['outcome']:<11} {_clip(e['text'])}"
-        for e in data["asked"]["statements"]
-    ]
-    lines += ["", "Refused:"] + [
-        f"  {e['when_text']}  {e['who']:<12} {_clip(e['text'])}\n      {e['reason']}" for e in data["refused"]
-    ]
-    lines += ["", promise["sentence"], ""]
-    lines += ["Assumptions:"] + [f"  {sentence}" for sentence in data["assumptions"]["sentences"]]
-    lines += [f"Note: {notice}" for notice in data["notices"]]
-    return "\n".join(lines) + "\n"
-
-
-def _written(ledger: Ledger, policy: Policy | None, suffix: str) -> str:
-    if suffix in (".html", ".htm"):
-        return page(report(ledger, policy))
-    if suffix == ".json":
-        return json.dumps(report(ledger, policy), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    if suffix == ".csv":
-        names, rows = entry_rows(ledger.entries(), ledger.terms.accountant)
-        sheet = io.StringIO()
-        csv.writer(sheet).writerows([names, *rows])
-        return sheet.getvalue()
-    return report_text(ledger, policy)
 
 
 def _left(whole: BudgetState, entries: list[Entry]) -> dict[str, Any]:
@@ -165,7 +209,7 @@ def _asked(ledger: Ledger, entries: list[Entry], accountant: str) -> dict[str, A
     for entry in charged:
         event = entry.charged(accountant)
         assert event is not None
-        told = people.setdefault(who(entry), {"who": who(entry), "statements": 0, "sum": Fraction(0)})
+        told = people.setdefault(name_of(entry), {"who": name_of(entry), "statements": 0, "sum": Fraction(0)})
         told["statements"] += 1
         told["sum"] += event.basic[0]
     for told in people.values():
@@ -180,12 +224,12 @@ def _asked(ledger: Ledger, entries: list[Entry], accountant: str) -> dict[str, A
     }
 
 
-def _price(rule: Filter, event: Event | None) -> str:
+def _price(rule: Accountant, event: Event | None) -> str:
     """The charge, and the part of the rule's limit that it uses: a statement that fits by either is admitted."""
     if event is None:
         return ""
     part = rule.part(event)
-    return event.sentence() if part is None else f"{percent(part)} of the rule"
+    return event.sentence() if part is None else f"{format_percent(part)} of the rule"
 
 
 def _entry(entry: Entry, accountant: str) -> dict[str, Any]:
@@ -195,7 +239,7 @@ def _entry(entry: Entry, accountant: str) -> dict[str, Any]:
         "statement": entry.statement_id,
         "when": entry.when,
         "when_text": datetime.fromisoformat(entry.when).astimezone().strftime("%Y-%m-%d %H:%M"),
-        "who": who(entry),
+        "who": name_of(entry),
         "text": entry.text,
         "charge": "0" if event is None else event.sentence(),
         "epsilon": float(charged[0]),
@@ -215,7 +259,7 @@ def _guarantee(whole: BudgetState, policy: Policy | None) -> dict[str, Any]:
     )
     unit = " or ".join(units) or "all rows of any one privacy unit"
     verb = "is" if unit == "any one row" else "are"
-    sure = interpretation.certainty(epsilon)
+    sure = compute_certainty(epsilon)
     if sure > 0.999:
         sentence = (
             f"Somebody who sees every answer, and knows all the other rows, may become all but certain "
@@ -225,7 +269,7 @@ def _guarantee(whole: BudgetState, policy: Policy | None) -> dict[str, Any]:
     else:
         sentence = (
             f"Even somebody who sees every answer, and knows all the other rows, can't tell with more than "
-            f"{interpretation.percent(sure)} certainty whether {unit} {verb} in the data, "
+            f"{certainty_text(sure)} certainty whether {unit} {verb} in the data, "
             "if they gave it even odds before."
         )
         if delta:
@@ -242,9 +286,7 @@ def _guarantee(whole: BudgetState, policy: Policy | None) -> dict[str, Any]:
             + _parts(whole)
         ),
         "groups": [
-            dict(
-                zip(("size", "epsilon", "delta"), (k, *interpretation.group(epsilon, delta, k)), strict=True)
-            )
+            dict(zip(("size", "epsilon", "delta"), (k, *compute_group_loss(epsilon, delta, k)), strict=True))
             for k in range(1, 6)
         ],
     }
@@ -303,8 +345,8 @@ def _assumptions(policy: Policy | None) -> dict[str, Any]:
 def _pictures(ledger: Ledger, whole: BudgetState, entries: list[Entry]) -> dict[str, Any]:
     epsilon, delta = float(whole.limit_epsilon), float(whole.limit_delta)
     events = [e.event for e in entries if e.event is not None]
-    promise = interpretation.approximate(epsilon, delta)
-    spent = interpretation.spent_profile(events)
+    promise = approximate_profile(epsilon, delta)
+    spent = spent_profile(events)
     grid = [1.5 * epsilon * i / 150 for i in range(151)]
     now_at = min(epsilon, float(whole.limit_epsilon - whole.left_epsilon))
     return {
@@ -315,23 +357,22 @@ def _pictures(ledger: Ledger, whole: BudgetState, entries: list[Entry]) -> dict[
             "spent": [spent(x) for x in grid] if events else [0.0] * len(grid),
         },
         "tradeoff": {
-            "promise": interpretation.tradeoff(promise, epsilon),
-            "spent": interpretation.tradeoff(spent, epsilon) if events else [(0.0, 1.0), (1.0, 0.0)],
+            "promise": compute_tradeoff(promise, epsilon),
+            "spent": compute_tradeoff(spent, epsilon) if events else [(0.0, 1.0), (1.0, 0.0)],
         },
         "attacker": {
             "curve": [
-                (x, interpretation.certainty(x))
-                for x in (i * max(5.0, 1.2 * epsilon) / 120 for i in range(121))
+                (x, compute_certainty(x)) for x in (i * max(5.0, 1.2 * epsilon) / 120 for i in range(121))
             ],
-            "promise": (epsilon, interpretation.certainty(epsilon)),
-            "spent": (now_at, interpretation.certainty(now_at)),
+            "promise": (epsilon, compute_certainty(epsilon)),
+            "spent": (now_at, compute_certainty(now_at)),
         },
         "groups": [
             (
                 k,
                 k * epsilon,
-                interpretation.group(epsilon, delta, k)[1],
-                interpretation.certainty(k * epsilon),
+                compute_group_loss(epsilon, delta, k)[1],
+                compute_certainty(k * epsilon),
             )
             for k in range(1, 6)
         ],
@@ -353,14 +394,14 @@ def _burn_down(ledger: Ledger, entries: list[Entry]) -> dict[str, Any]:
             spent, count = rule.add(spent, entry.event), count + 1
             if count % every == 0 or count == charges:
                 left = rule.fits(spent)
-                steps.append({"charges": count, "left": float(left), "text": _clip(entry.text)})
+                steps.append({"charges": count, "left": float(left), "text": clip_text(entry.text)})
         elif entry.asked is not None and len(refused) < _STEPS:
             level = float(left - entry.asked.basic[0])
-            refused.append({"charges": count, "level": level, "text": _clip(entry.text)})
+            refused.append({"charges": count, "level": level, "text": clip_text(entry.text)})
     return {"limit": float(rule.epsilon), "charges": charges, "steps": steps, "refused": refused}
 
 
-def _clip(text: str) -> str:
+def clip_text(text: str) -> str:
     return " ".join(text.split())[:90]
 
 

@@ -46,33 +46,26 @@ class _Watched:
 
 
 class Plans:
-    """Binds statements under one catalog, each text once.
+    """Binds statements, each text once for each default epsilon.
 
     A plan is a value that depends on the statement's text, the policy and the schema, which a catalog reads once. Whatever
     depends on more is bound anew: parameters, thresholds, registered functions, kept results, public rows but for those
     that a session reads once. So are refusals.
     """
 
-    def __init__(self, catalog: Catalog, finisher: Finisher) -> None:
-        self._catalog = catalog
+    def __init__(self, finisher: Finisher) -> None:
         self._finisher = finisher
-        self._kept: dict[tuple[str, tuple[int, int]], Plan] = {}
+        self._kept: dict[tuple[object, ...], Plan] = {}
 
     def bind(self, statement: Statement, catalog: Catalog, declared: dict[str, Any]) -> Plan:
-        """The plan of a query.
+        """Return the plan of a query.
 
         Raises:
             BindError, PrivacyError: as :func:`dpsql.sql.bind.bind`.
         """
-        if (
-            catalog is not self._catalog
-            or catalog.functions
-            or catalog.kept
-            or declared
-            or "$" in statement.source
-        ):
+        if catalog.functions or catalog.kept or declared or "$" in statement.source:
             return bind(statement, catalog, self._finisher, declared)
-        key = (statement.text, statement.span)
+        key = (statement.text, statement.span, catalog.default_epsilon)
         plan = self._kept.get(key)
         if plan is None:
             watched = _Watched(self._finisher)

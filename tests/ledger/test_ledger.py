@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from dpsql.errors import BudgetExceeded, LedgerError
-from dpsql.ledger.accounts import within
 from dpsql.ledger.ledger import Ledger
-from dpsql.privacy import constants
+from dpsql.privacy import conversions
 from dpsql.privacy.events import (
     Composed,
     DiscreteLaplace,
@@ -22,7 +21,7 @@ from dpsql.privacy.events import (
     SparseVector,
     StableTest,
 )
-from dpsql.report.budget_tables import budget_html, budget_rows, budget_text, entry_rows
+from dpsql.report.tables import list_budget, list_entries, write_budget_html, write_budget_text
 from tests.support.ledgers import policy_of
 
 Reopen = Callable[..., Ledger]
@@ -126,12 +125,12 @@ def test_a_settlement_can_only_be_cheaper_by_the_rule(ledger: Ledger) -> None:
 
 def test_within() -> None:
     found = SparseVector(Fraction(1, 10), Fraction(3, 10), 3, 2)
-    assert within(found, SPARSE)
-    assert within(Composed((TENTH, found)), Composed((TENTH, SPARSE)))
-    assert not within(SPARSE, found)
-    assert not within(Composed((found,)), Composed((SPARSE, TENTH)))
-    assert not within(SparseVector(Fraction(1, 20), Fraction(3, 10), 3, 2), SPARSE)
-    assert not within(SparseVector(Fraction(1, 10), Fraction(3, 10), 3, 2, True), SPARSE)
+    assert found.is_within(SPARSE)
+    assert Composed((TENTH, found)).is_within(Composed((TENTH, SPARSE)))
+    assert not SPARSE.is_within(found)
+    assert not Composed((found,)).is_within(Composed((SPARSE, TENTH)))
+    assert not SparseVector(Fraction(1, 20), Fraction(3, 10), 3, 2).is_within(SPARSE)
+    assert not SparseVector(Fraction(1, 10), Fraction(3, 10), 3, 2, True).is_within(SPARSE)
 
 
 def test_refusals_are_logged_at_no_cost(ledger: Ledger, reopen: Reopen) -> None:
@@ -180,7 +179,7 @@ def test_an_answer_is_replayed_after_a_restart(ledger: Ledger, reopen: Reopen) -
 def test_a_large_answer_is_written_piece_by_piece(
     ledger: Ledger, reopen: Reopen, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    monkeypatch.setattr("dpsql.ledger.replay._PIECE", 1000)
+    monkeypatch.setattr("dpsql.ledger.store._PIECE", 1000)
     for turn in range(2):  # the second takes the place of the first
         release = bytes((7 * i + turn) % 251 for i in range(size))
         ledger.settle(ledger.reserve(TENTH, "q", "key"), TENTH, release, "released")
@@ -191,7 +190,7 @@ def test_a_large_answer_is_written_piece_by_piece(
 def test_what_the_store_can_not_hold_is_answered_all_the_same(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dpsql.ledger.replay.LARGEST", 10)
+    monkeypatch.setattr("dpsql.ledger.store.LARGEST_RELEASE", 10)
     ledger.settle(ledger.reserve(TENTH, "q", "key"), TENTH, b"0123456789", "released")
     assert ledger.replay("key") is not None
     ledger.settle(ledger.reserve(TENTH, "q", "more"), TENTH, b"0123456789a", "released")
@@ -225,7 +224,7 @@ def test_a_share_and_the_whole_must_both_admit(path: Path) -> None:
         bob.reserve(PureDP(Fraction(2, 10)), "beyond the whole")
     nobody = Ledger.open(path, policy, "d")
     assert nobody.state().left_epsilon == Fraction(1, 10)
-    assert [row[0] for row in budget_rows(alice.state())[1]] == ["whole", "alice"]
+    assert [row[0] for row in list_budget(alice.state())[1]] == ["whole", "alice"]
     with pytest.raises(LedgerError, match="no share to 'alcie'") as told:
         Ledger.open(path, policy, "d", "alcie")
     assert told.value.hint == "did you mean alice?"
@@ -264,7 +263,7 @@ def test_progress_of_a_threshold(ledger: Ledger) -> None:
 def test_the_text_of_the_budget(ledger: Ledger) -> None:
     ask(ledger, text="SELECT ABOVE_THRESHOLD(COUNT(*),\n 100, epsilon => 0.1, max_hits => 1) FROM visits")
     ledger.settle(ledger.reserve(TENTH, "SELECT 2"), TENTH, None, "failed")
-    bar, head, first, second = budget_text(ledger).splitlines()
+    bar, head, first, second = write_budget_text(ledger).splitlines()
     assert (
         bar == "budget ε=1, δ=1e-06     ████░░░░░░░░░░░░░░░░  ε=0.2 spent, ε=0.8 left, about 8 more at ε=0.1"
     )
@@ -275,22 +274,22 @@ def test_the_text_of_the_budget(ledger: Ledger) -> None:
         "SELECT ABOVE_THRESHOLD(COUNT(*), 100, epsilon...",
     ]
     assert second.split(maxsplit=3)[1:] == ["ε=0.1", "failed", "SELECT 2"]
-    page = budget_html(ledger)
+    page = write_budget_html(ledger)
     assert "<meter" in page and ">ε=0.8 of ε=1 left</caption>" in page and "<script" not in page
 
 
 def test_html_is_escaped(ledger: Ledger) -> None:
     ledger.refuse("SELECT '<img src=x>'", "<b>")
-    assert "<img" not in budget_html(ledger)
+    assert "<img" not in write_budget_html(ledger)
 
 
 def test_relations(ledger: Ledger) -> None:
     ask(ledger)
     ledger.refuse("SELECT *", "no rows")
-    names, rows = entry_rows(ledger.entries(), "basic")
+    names, rows = list_entries(ledger.entries(), "basic")
     assert names[0] == "statement" and [row[0] for row in rows] == [1, 2]
     assert [row[names.index("epsilon")] for row in rows] == [0.1, 0.0]
-    names, rows = budget_rows(ledger.state())
+    names, rows = list_budget(ledger.state())
     assert dict(zip(names, rows[0], strict=True))["left_epsilon"] == 0.9
 
 
@@ -302,7 +301,7 @@ def test_state_under_zcdp(path: Path) -> None:
         assert state.spent_epsilon == Fraction(60, 50)  # beyond the plain sum: the rule still has room
         assert 0 < state.left_epsilon < Fraction(1, 2)
         assert state.rule is not None and f"{state.rule_text} of the rule used" in state.sentence
-        assert state.sentence in budget_text(ledger)
+        assert state.sentence in write_budget_text(ledger)
         ledger.reserve(PureDP(state.left_epsilon), "what was said to fit")
 
 
@@ -313,7 +312,7 @@ def test_in_memory(tmp_path: Path, register: Path) -> None:
     with Ledger.open(None, policy_of(), "d") as ledger:
         ask(ledger, key="k")
         assert ledger.replay("k") is not None
-        assert "this budget lasts for this process only" in budget_text(ledger)
+        assert "this budget lasts for this process only" in write_budget_text(ledger)
         with pytest.raises(BudgetExceeded):
             ledger.reserve(PureDP(Fraction(1)), "all")
     with pytest.raises(LedgerError, match="closed"):
@@ -366,7 +365,7 @@ def test_a_refusal_says_what_is_in_the_way(path: Path) -> None:
         assert told.value.message.endswith("δ=1e-07 of δ=5e-07 is left for it.")
         assert str(told.value.hint).startswith("delta = 1e-07 would fit.")
         epsilon, delta = Fraction(3, 5), Fraction(1, 10**6)
-        noise = RoundedGaussian(constants.gaussian_sigma(epsilon, delta), 1, epsilon, delta)
+        noise = RoundedGaussian(conversions.gaussian_sigma(epsilon, delta), 1, epsilon, delta)
         with pytest.raises(BudgetExceeded) as told:
             ledger.reserve(noise, "Gaussian noise")
         assert told.value.message.endswith("Gaussian noise does not fit the zcdp rule.")

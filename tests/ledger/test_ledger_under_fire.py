@@ -18,8 +18,8 @@ import pytest
 
 from dpsql.errors import BudgetExceeded, LedgerError
 from dpsql.ledger import store
-from dpsql.ledger.hash_chain import START, digest
 from dpsql.ledger.ledger import Ledger
+from dpsql.ledger.log_file import START, hash_row
 from dpsql.privacy.events import PureDP
 from tests.support.ledgers import policy_of
 
@@ -55,7 +55,7 @@ def rewrite(path: Path, row: int, edit: Callable[[dict[str, object]], None]) -> 
             if seq == row:
                 edit(said)
             body = json.dumps(said, sort_keys=True)
-            head = digest(head, seq, kind, statement, at, body)
+            head = hash_row(head, seq, kind, statement, at, body)
             connection.execute("UPDATE log SET body = ?, hash = ? WHERE seq = ?", (body, head, seq))
     connection.close()
 

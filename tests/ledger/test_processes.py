@@ -19,7 +19,7 @@ import pytest
 
 from dpsql.errors import BudgetExceeded, LedgerError
 from dpsql.ledger import store
-from dpsql.ledger.accounts import Entry, Purse
+from dpsql.ledger.accounts import Entry, FilterState
 from dpsql.ledger.ledger import Ledger
 from dpsql.privacy.events import PureDP, SparseVector
 from tests.support.ledgers import policy_of
@@ -194,7 +194,7 @@ def spend_all(
                 if ledger.state().left_epsilon < price:
                     break
                 time.sleep(0.3)
-                Purse.admits = lambda self, event: True  # type: ignore[method-assign]
+                FilterState.admits = lambda self, event: True  # type: ignore[method-assign]
             try:
                 ledger.settle(ledger.reserve(PureDP(price), "q"), PureDP(price), None, "released")
             except BudgetExceeded:
@@ -337,17 +337,17 @@ def test_a_threshold_dies_with_its_kernel(path: Path, progress: int | None, spen
 
 
 def test_who_is_gone() -> None:
-    me = store.identity()
-    assert not store.certainly_gone(me)
+    me = store.identify_process()
+    assert not store.is_certainly_gone(me)
     host, boot, space, pid, started = me.split("|")
-    assert store.certainly_gone("|".join([host, boot, space, pid, "1"])) == bool(boot)
+    assert store.is_certainly_gone("|".join([host, boot, space, pid, "1"])) == bool(boot)
     for doubtful in (
         "",
         "x",
         "|".join(["elsewhere", boot, space, pid, "1"]),
         "|".join([host, "b", space, pid, "1"]),
     ):
-        assert not store.certainly_gone(doubtful)
+        assert not store.is_certainly_gone(doubtful)
     child = in_child(lambda: None)
     wait(child)
-    assert store.certainly_gone("|".join([host, boot, space, str(child), started])) == bool(boot)
+    assert store.is_certainly_gone("|".join([host, boot, space, str(child), started])) == bool(boot)

@@ -16,8 +16,9 @@ from dpsql.errors import LedgerError
 from dpsql.ledger import private_files
 from dpsql.ledger.ledger import Ledger
 from dpsql.privacy.events import PureDP
-from dpsql.report.budget_tables import budget_html, budget_text
-from dpsql.report.data import report, report_text, write_report
+from dpsql.report.data import make_report
+from dpsql.report.pages import report_text, write_report
+from dpsql.report.tables import write_budget_html, write_budget_text
 from tests.support.ledgers import policy_of
 
 Reopen = Callable[..., Ledger]
@@ -50,8 +51,8 @@ def test_whoever_reads_a_rolled_back_ledger_is_told(rolled_back: Path, with_mark
         assert "older or another copy" in warning and warning in ledger.notices
         assert report_text(ledger).startswith(f"WARNING: {warning}\n")
         assert report_text(ledger, accountant="zcdp").startswith("WARNING: ")
-        assert report(ledger)["warnings"] == [warning] and warning not in report(ledger)["notices"]
-        assert warning in budget_text(ledger) and "older or another copy" in budget_html(ledger)
+        assert make_report(ledger)["warnings"] == [warning] and warning not in make_report(ledger)["notices"]
+        assert warning in write_budget_text(ledger) and "older or another copy" in write_budget_html(ledger)
         page = write_report(ledger, None, rolled_back.with_name("page.html")).read_text()
         assert '<p class="warning" role="alert">' in page and "older or another copy" in page
 

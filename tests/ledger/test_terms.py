@@ -277,7 +277,7 @@ def test_a_session_under_a_smaller_budget_is_held_by_the_granted_one_too(path: P
     tight = split(epsilon="1", delta="1e-9")
     with Ledger.open(path, tight, "d") as ledger:
         account = ledger._book.account
-        (own,), (kept,) = account.purses(None).values(), account.kept(None).values()
+        (own,), (kept,) = account.filters(None), account.granted_filters(None)
         assert own.filter.order > kept.filter.order
         event = PureDP(Fraction(1, 100))
         for _ in range(30):
@@ -287,7 +287,9 @@ def test_a_session_under_a_smaller_budget_is_held_by_the_granted_one_too(path: P
         assert state.about == min(p.filter.more(p.spent, PureDP(Fraction(1, 10))) for p in (own, kept))
         assert state.left_epsilon == min(p.filter.fits(p.spent) for p in (own, kept))
     with Ledger.open(path, split(), "d") as ledger:
-        assert not ledger._book.account.kept(None) and ledger.state().spent_epsilon == Fraction(3, 10)
+        assert not ledger._book.account.granted_filters(None) and ledger.state().spent_epsilon == Fraction(
+            3, 10
+        )
 
 
 def test_what_only_the_granted_terms_refuse_is_refused(path: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpsql.numerics.rounding import bounded, ceiling, floor, root, text
-from dpsql.privacy import constants
+from dpsql.privacy import conversions
 from dpsql.privacy.events import (
     BoundedRange,
     Composed,
@@ -198,7 +198,7 @@ def test_bounded_range_constants_hold_for_every_two_point_pair(epsilon: float) -
     assert 0.999 < worst <= 1 + 1e-9
     for x in np.linspace(0, epsilon, 200):  # the profile below that of the Gaussian
         profile = math.expm1((x - epsilon) / 2) ** 2 / -math.expm1(-epsilon)
-        assert profile <= float(constants.gaussian_delta(event.mu, Fraction(float(x)))) * (1 + 1e-12)
+        assert profile <= float(conversions.gaussian_delta(event.mu, Fraction(float(x)))) * (1 + 1e-12)
 
 
 def test_a_sparse_vector_is_settled_by_its_path_in_basic_and_by_rounds_where_it_refreshes() -> None:
@@ -215,7 +215,7 @@ def test_a_sparse_vector_is_settled_by_its_path_in_basic_and_by_rounds_where_it_
 
 def test_a_gaussian_event_checks_the_pair_that_it_declares() -> None:
     epsilon, delta = ONE, Fraction(1, 10**6)
-    sigma = constants.gaussian_sigma(epsilon, delta, 4)
+    sigma = conversions.gaussian_sigma(epsilon, delta, 4)
     event = RoundedGaussian(sigma, 4, epsilon, delta)
     assert event.basic == (epsilon, delta)
     assert event.pure is None
@@ -268,5 +268,5 @@ def test_normal_tails_against_another_implementation() -> None:
 
     with mpmath.workdps(90):
         for x in ("0.001", "0.5", "3", "8", "14.99", "15.01", "40"):
-            ours = mpmath.mpf(str(constants.normal_tail(constants.Decimal(x))))
+            ours = mpmath.mpf(str(conversions.normal_tail(conversions.Decimal(x))))
             assert abs(ours / mpmath.ncdf(-mpmath.mpf(x)) - 1) < mpmath.mpf(10) ** -50

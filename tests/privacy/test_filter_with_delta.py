@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from dpsql.numerics.rounding import root
-from dpsql.privacy import constants, zcdp
+from dpsql.privacy import conversions
+from dpsql.privacy.accountants import RuleAccountant, Spent, format_percent, suggest_delta
 from dpsql.privacy.events import (
     BoundedRange,
     DiscreteLaplace,
@@ -25,8 +26,7 @@ from dpsql.privacy.events import (
     StableTest,
     compose,
 )
-from dpsql.privacy.filters import Concentrated, open_filter
-from dpsql.privacy.spent import Spent, percent, sensible_delta
+from dpsql.privacy.filters import ACCOUNTANTS, Zcdp, open_filter
 from tests.support.games import Counts, Play, Rule, answered, worst
 from tests.support.vectors import exact, vectors
 
@@ -81,11 +81,11 @@ def test_gains(row: dict[str, Any]) -> None:
     """How many fit after so many with a delta: with the sum that goes on, and with one order as well."""
     epsilon, delta, share = exact(row["epsilon"]), exact(row["delta"]), exact(row["share"])
     held = open_filter(row["accountant"], epsilon, delta, share)
-    assert isinstance(held, Concentrated)
+    assert isinstance(held, RuleAccountant)
     assert float(held.limit) == pytest.approx(float(row["limit"]), rel=1e-11)
-    plain = Concentrated(epsilon, delta, held.name, held.limit, held.aside)
-    if held.order is not None:
-        assert float(held.order) == pytest.approx(float(row["order"]), rel=1e-4)
+    plain = type(held)(epsilon, delta, held.limit, held.aside)
+    if isinstance(held, Zcdp):
+        assert float(held.orders[0]) == pytest.approx(float(row["order"]), rel=1e-4)
     for rule, told in ((plain, row["F"]), (held, row.get("F_order", row["F"]))):
         used = StableTest(exact(row["each"]), delta * share / 100)
         spent = rule.fold([used] * row["used"])
@@ -102,7 +102,7 @@ def significant_down(value: Fraction) -> Fraction:
 def test_one_order_admits_all_that_the_sum_of_rho_admits() -> None:
     dice = random.Random(5)
     held = open_filter("zcdp", Fraction(2), TINY)
-    assert isinstance(held, Concentrated) and held.order is not None
+    assert isinstance(held, Zcdp) and held.order is not None
     for _ in range(300):
         event = dice.choice(EVENTS)(Fraction(dice.randint(1, 900), 1000))
         assert event.renyi(held.order) <= held.order * event.rho
@@ -123,11 +123,11 @@ EVENTS: list[Callable[[Fraction], Event]] = [
 def test_the_order_does_not_depend_on_the_floats_of_a_machine(
     epsilon: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = zcdp.best_order(Fraction(epsilon), TINY)
-    look = zcdp._maximum
+    found = conversions.find_best_order(Fraction(epsilon), TINY)
+    look = conversions._maximum
     for off in (-3e-6, 1e-7, 2e-5):  # another machine's logarithms, much worse than any
-        monkeypatch.setattr(zcdp, "_maximum", lambda f, off=off: look(f) + off)
-        assert zcdp.best_order.__wrapped__(Fraction(epsilon), TINY) == found
+        monkeypatch.setattr(conversions, "_maximum", lambda f, off=off: look(f) + off)
+        assert conversions.find_best_order.__wrapped__(Fraction(epsilon), TINY) == found
 
 
 @pytest.mark.parametrize("order", ["1.5", "5.8575", "22"])
@@ -137,7 +137,7 @@ def test_the_divergence_of_randomised_response(order: str) -> None:
         e = float(epsilon)
         up, down = 1 / (1 + math.exp(-e)), 1 / (1 + math.exp(e))
         whole = math.log(up**a * down ** (1 - a) + down**a * up ** (1 - a)) / (a - 1)
-        assert float(constants.pure_renyi(Fraction(epsilon), Fraction(order))) == pytest.approx(
+        assert float(conversions.pure_renyi(Fraction(epsilon), Fraction(order))) == pytest.approx(
             whole, rel=1e-8
         )
     for case in VECTORS["cases"]:
@@ -145,7 +145,7 @@ def test_the_divergence_of_randomised_response(order: str) -> None:
             if mechanism["epsilon"] is not None:
                 renyi = PureDP(exact(mechanism["epsilon"])).renyi(exact(case["order"]))
                 assert float(renyi) == pytest.approx(float(mechanism["order_charge"]), abs=1e-14)
-    big = constants.pure_renyi(Fraction(10**6), Fraction(order))
+    big = conversions.pure_renyi(Fraction(10**6), Fraction(order))
     assert Fraction(10**6) - 1 < big <= 10**6
 
 
@@ -164,7 +164,7 @@ def test_a_mechanism_never_exceeds_the_divergence_that_it_is_charged(order: str)
 
 
 def test_gaussian_noise_ends_the_plain_sum() -> None:
-    sigma = constants.gaussian_sigma(Fraction(1, 10), TINY)
+    sigma = conversions.gaussian_sigma(Fraction(1, 10), TINY)
     noise = RoundedGaussian(sigma, 1, Fraction(1, 10), TINY)
     for accountant in ("zcdp", "gdp"):
         held = open_filter(accountant, ONE, TINY)
@@ -182,7 +182,7 @@ def test_what_is_left_is_said_by_the_arm_that_admits() -> None:
     assert room.rule is not None and room.rule == held.used(many) == 300 * held.part(CENT)
     assert (
         room.sentence
-        == f"ε={float(room.epsilon_left):.4g} of ε=1 left for one more, {percent(room.rule)} of the rule used"
+        == f"ε={float(room.epsilon_left):.4g} of ε=1 left for one more, {format_percent(room.rule)} of the rule used"
     )
     assert "65% of the rule" in held.sentence(many)
     basic = open_filter("basic", ONE, TINY)
@@ -195,16 +195,12 @@ def test_sums_of_another_filter_are_not_taken() -> None:
     for used in (other.admits, other.more, other.add):
         with pytest.raises(ValueError, match="another filter"):
             used(spent, CENT)
-    older = {k: v for k, v in spent.to_json().items() if k not in ("near", "order", "renyi")} | {"pure": None}
-    with pytest.raises((KeyError, ValueError)):
-        Spent.from_json(older)  # its pure sum can't be turned back into the plain sum
-    assert Spent.from_json(json.loads(json.dumps(spent.to_json()))) == spent
 
 
 def test_a_delta_for_one_statement() -> None:
-    assert sensible_delta(Fraction(5, 10**7)) == Fraction(1, 10**8)
-    assert sensible_delta(Fraction(17, 10**8)) == Fraction(3, 10**9)
-    assert sensible_delta(-TINY) == 0
+    assert suggest_delta(Fraction(5, 10**7)) == Fraction(1, 10**8)
+    assert suggest_delta(Fraction(17, 10**8)) == Fraction(3, 10**9)
+    assert suggest_delta(-TINY) == 0
 
 
 # -- the cleverest analyst ------------------------------------------------------------------------------------------
@@ -237,10 +233,13 @@ class Case:
         squared = self.charges[i] * (1 if self.row["accountant"] == "gdp" else 2)
         return RoundedGaussian(root(1 / squared), 1, Fraction(8), Fraction(1, 2))
 
-    def filter(self, order: bool) -> Concentrated:
+    def filter(self, order: bool) -> RuleAccountant:
         alpha = exact(self.row["order"]) if order else None
         limit = self.limit if alpha is None else exact(self.row["limit_order"]) / alpha
-        return Concentrated(self.epsilon, self.total, self.row["accountant"], limit, self.delta_m, alpha)
+        kind = ACCOUNTANTS[self.row["accountant"]]
+        assert issubclass(kind, RuleAccountant)
+        held = kind(self.epsilon, self.total, limit, self.delta_m)
+        return replace(held, order=alpha) if alpha is not None else held
 
     def worst(self, rule: Rule) -> float:
         return worst(self.plays, rule, self.epsilon)
@@ -263,8 +262,8 @@ class Case:
         if delta <= 0:
             return NOTHING
         if self.row["accountant"] == "zcdp":
-            return zcdp.largest_rho(self.epsilon, delta)
-        return constants.gaussian_mu(self.epsilon, delta) ** 2
+            return conversions.find_largest_rho(self.epsilon, delta)
+        return conversions.gaussian_mu(self.epsilon, delta) ** 2
 
     # The rules that must not be used.
 
@@ -304,7 +303,7 @@ def dot(n: Counts, amounts: list[Fraction]) -> Fraction:
     return sum((k * amount for k, amount in zip(n, amounts, strict=True) if k), NOTHING)
 
 
-def ours(held: Concentrated, events: list[Event]) -> Rule:
+def ours(held: RuleAccountant, events: list[Event]) -> Rule:
     """The filter as the ledger uses it: sums, event by event."""
 
     @cache
@@ -382,12 +381,12 @@ def test_going_on_while_any_order_has_room_is_beaten(row: dict[str, Any]) -> Non
         def divergence(a: float, outcomes: list[tuple[float, float]] = outcomes) -> float:
             return math.log(sum(w * math.exp((a - 1) * x) for w, x in outcomes)) / (a - 1)
 
-        spent = float(constants.pure_renyi(exact(row["first"]), exact(str(order))))
+        spent = float(conversions.pure_renyi(exact(row["first"]), exact(str(order))))
         assert spent + divergence(order) <= limit * (1 + 1e-9)  # this order has room for both
         total += up * sum(w * max(0.0, -math.expm1(epsilon - sign * first - x)) for w, x in outcomes)
         over.append(
             [
-                float(constants.pure_renyi(exact(row["first"]), exact(a))) + divergence(float(a)) > float(b)
+                float(conversions.pure_renyi(exact(row["first"]), exact(a))) + divergence(float(a)) > float(b)
                 for a, b in zip(row["orders"], row["limits"], strict=True)
             ]
         )
@@ -412,7 +411,7 @@ def good_parts(chosen: list[tuple[Event, Play]]) -> list[PureDP]:
     return [PureDP(epsilon) for epsilon in dict.fromkeys(event.epsilon for event, _ in chosen) if epsilon]
 
 
-def states(held: Concentrated, events: list[PureDP]) -> float:
+def states(held: RuleAccountant, events: list[PureDP]) -> float:
     """About how many states a game has."""
     return math.prod(1 + held.more(held.start, event) for event in events) / math.factorial(len(events))
 
@@ -425,13 +424,13 @@ def test_random_games(seed: int) -> None:
     delta, share = Fraction(dice.randint(20, 80), 1000), Fraction(dice.choice([1, 2, 5, 8]), 10)
     for accountant in ("zcdp", "gdp"):
         held = open_filter(accountant, epsilon, delta, share)
-        assert isinstance(held, Concentrated)
+        assert isinstance(held, RuleAccountant)
         chosen = dice.sample(MECHANISMS, 4)
         while states(held, good_parts(chosen)) > 400:
             chosen = chosen[1:]
         reached = worst([play for _, play in chosen], ours(held, [event for event, _ in chosen]), epsilon)
         without = good_parts(chosen)
-        alone = Concentrated(Fraction(1, 10**9), delta, held.name, held.limit, held.aside, held.order)
+        alone = replace(held, epsilon=Fraction(1, 10**9))
         good = worst([answered(event.epsilon) for event in without], ours(alone, list(without)), epsilon)
         sharp = 1 - (1 - float(held.aside)) * (1 - good)
         assert reached <= sharp * (1 + 1e-12) and sharp <= float(delta) * (1 + 1e-12)
@@ -439,7 +438,7 @@ def test_random_games(seed: int) -> None:
 
 def test_a_filter_that_forgets_the_deltas_of_the_plain_sum_is_beaten() -> None:
     held = open_filter("zcdp", ONE, Fraction("0.04"))
-    assert isinstance(held, Concentrated)
+    assert isinstance(held, RuleAccountant)
     chosen = MECHANISMS[:2] + MECHANISMS[5:6]
     events = [event for event, _ in chosen]
     lax = ours(held, [PureDP(e.epsilon) for e in events if e.epsilon])  # charged as if there were no delta

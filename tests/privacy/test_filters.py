@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from fractions import Fraction
@@ -11,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpsql.privacy import constants, zcdp
+from dpsql.privacy import conversions
+from dpsql.privacy.accountants import MANY, Accountant, Spent
 from dpsql.privacy.events import (
     BoundedRange,
     DiscreteLaplace,
@@ -23,25 +23,24 @@ from dpsql.privacy.events import (
     StableTest,
     compose,
 )
-from dpsql.privacy.filters import ACCOUNTANTS, MANY, Concentrated, Filter, Share, open_filter
+from dpsql.privacy.filters import ACCOUNTANTS, Zcdp, open_filter
 from dpsql.privacy.pld import declare
-from dpsql.privacy.spent import Spent
 from dpsql.privacy.tradeoff import approx_clt_mu, from_epsilon_delta, gaussian
 from dpsql.privacy.tradeoff import compose as curves
 from tests.support.adaptive_analyst import Game, peeling, response, worst_delta
-from tests.support.vectors import exact, vectors
+from tests.support.vectors import delta_of, exact, vectors
 
 ONE, TINY = Fraction(1), Fraction(1, 10**6)
 
 
-def admitted(held: Filter, event: Event) -> int:
+def admitted(held: Accountant, event: Event) -> int:
     spent, count = held.start, 0
     while held.admits(spent, event):
         spent, count = held.add(spent, event), count + 1
     return count
 
 
-def beaten(held: Filter, events: Sequence[Event], games: Sequence[Game], epsilon: float) -> float:
+def beaten(held: Accountant, events: Sequence[Event], games: Sequence[Game], epsilon: float) -> float:
     def admits(counts: tuple[int, ...], i: int) -> bool:
         played = [event for event, n in zip(events, counts, strict=True) for _ in range(n)]
         return held.admits(held.fold(played), events[i])
@@ -67,10 +66,10 @@ def test_the_default_filter_admits_what_was_promised() -> None:
 
 def test_admitted_queries_with_all_of_delta_in_the_conversion() -> None:
     table = vectors("filters")["queries_admitted_for_total_1_1e-6"]
-    rho = zcdp.largest_rho(ONE, TINY)
+    rho = conversions.find_largest_rho(ONE, TINY)
     assert float(rho) == pytest.approx(table["rho_budget"], rel=1e-12)
     assert float(rho) <= table["rho_budget"]
-    held = Concentrated(ONE, TINY, "zcdp", rho, Fraction(0))
+    held = Zcdp(ONE, TINY, rho, Fraction(0))
     basic = open_filter("basic", ONE, TINY)
     for row in table["rows"]:
         epsilon = exact(row["eps0"])
@@ -91,7 +90,7 @@ def test_admitted_queries_with_all_of_delta_in_the_conversion() -> None:
 @pytest.mark.parametrize("row", vectors("filters")["zcdp_to_eps"], ids=lambda r: f"{r['rho']}-{r['delta']}")
 def test_conversion_of_zcdp(row: dict[str, float]) -> None:
     rho, delta = exact(row["rho"]), exact(row["delta"])
-    epsilon = zcdp.smallest_epsilon(rho, delta)
+    epsilon = conversions.find_smallest_epsilon(rho, delta)
     assert float(epsilon) == pytest.approx(row["cks"], rel=1e-11)
     assert float(epsilon) <= row["simple"]
     assert row["simple"] == pytest.approx(row["rho"] + 2 * math.sqrt(row["rho"] * math.log(1 / row["delta"])))
@@ -99,10 +98,10 @@ def test_conversion_of_zcdp(row: dict[str, float]) -> None:
     assert gaussian(math.sqrt(2 * row["rho"])).epsilon(row["delta"]) == pytest.approx(
         row["gaussian_exact"], rel=1e-10
     )
-    back = zcdp.largest_rho(epsilon, delta)
+    back = conversions.find_largest_rho(epsilon, delta)
     assert back <= rho or back - rho < Fraction(1, 10**12)
     assert back == pytest.approx(rho, rel=1e-9)
-    assert delta <= zcdp.delta_of(rho, epsilon) * (1 + TINY)
+    assert delta <= delta_of(rho, epsilon) * (1 + TINY)
 
 
 @pytest.mark.parametrize("accountant", ACCOUNTANTS)
@@ -110,7 +109,7 @@ def test_without_delta_only_pure_mechanisms_are_admitted(accountant: str) -> Non
     held = open_filter(accountant, ONE, Fraction(0))
     assert held.admits(held.start, PureDP(ONE))
     assert not held.admits(held.start, StableTest(Fraction(1, 1000), Fraction(1, 10**12)))
-    sigma = constants.gaussian_sigma(Fraction(1, 100), TINY)
+    sigma = conversions.gaussian_sigma(Fraction(1, 100), TINY)
     assert not held.admits(held.start, RoundedGaussian(sigma, 1, Fraction(1, 100), TINY))
 
 
@@ -145,31 +144,14 @@ def test_room_says_what_still_fits_and_more_how_often(accountant: str) -> None:
     assert held.more(held.start, DiscreteLaplace(Fraction(1, 10**15), 10)) in (10**15 // 1, MANY)
 
 
-def test_a_share_holds_beside_the_whole() -> None:
-    both = Share(open_filter("zcdp", Fraction(1, 2), TINY), open_filter("zcdp", ONE, TINY))
-    own, whole = both.own.start, both.whole.start
-    assert both.fits(own, whole) == Fraction(1, 2)
-    whole = both.whole.add(whole, PureDP(Fraction("0.8")))  # somebody else
-    assert both.fits(own, whole) == Fraction("0.2")
-    assert both.room(own, whole).epsilon_left == Fraction("0.2")
-    event = PureDP(Fraction("0.1"))
-    assert both.more(own, whole, event) == 2
-    own, whole = both.add(own, whole, event)
-    assert both.admits(own, whole, event)
-    assert not both.admits(own, whole, PureDP(Fraction("0.11")))
-
-
-def test_sums_survive_being_stored_and_stay_short() -> None:
+def test_sums_stay_short() -> None:
     odd = [
         PureDP(Fraction(1, p))
         for p in (3, 7, 11, 13, 17, 19, 23, 10**9 + 7, 10**12 + 39, 2**89 - 1, 2**107 - 1)
     ]
     spent = open_filter("zcdp", ONE, TINY).fold(odd * 3)
-    assert Spent.from_json(json.loads(json.dumps(spent.to_json()))) == spent
     assert spent.epsilon >= 3 * sum(e.epsilon for e in odd)
     assert all(n.denominator.bit_length() <= 256 for n in (spent.epsilon, spent.rho, spent.mu_squared))
-    with pytest.raises(ValueError, match="less than nothing"):
-        Spent.from_json({**spent.to_json(), "rho": "-1"})
 
 
 def test_an_approximation_is_never_charged() -> None:
@@ -190,7 +172,7 @@ def test_a_budget_that_makes_no_sense_is_refused(bad: tuple[str, Fraction, Fract
         open_filter(*bad)
 
 
-@given(st.lists(st.sampled_from([1, 2, 5, 10, 30]), max_size=40), st.sampled_from(ACCOUNTANTS))
+@given(st.lists(st.sampled_from([1, 2, 5, 10, 30]), max_size=40), st.sampled_from([*ACCOUNTANTS]))
 def test_what_is_left_never_grows(sizes: list[int], accountant: str) -> None:
     held = open_filter(accountant, ONE, TINY)
     spent, left = held.start, held.fits(held.start)
@@ -212,13 +194,13 @@ def test_pure_or_zcdp_gives_nothing_away(row: dict[str, object]) -> None:
     epsilon, rho, sizes = row["E"], exact(row["rho"]), row["sizes"]
     events = [PureDP(exact(size)) for size in sizes]
     games = [response(size) for size in sizes]
-    target = zcdp.delta_of(rho, exact(epsilon))
+    target = delta_of(rho, exact(epsilon))
     assert float(target) == pytest.approx(row["delta_target_cks"], rel=1e-9)
-    held = Concentrated(exact(epsilon), target, "zcdp", rho, Fraction(0))
+    held = Zcdp(exact(epsilon), target, rho, Fraction(0))
     hybrid = beaten(held, events, games, epsilon)
     assert hybrid == pytest.approx(row["worst_hybrid"], rel=1e-9, abs=1e-15)
     assert hybrid <= float(target)
-    alone = Concentrated(Fraction(1, 10**9), target, "zcdp", rho, Fraction(0))  # the plain sum never helps
+    alone = Zcdp(Fraction(1, 10**9), target, rho, Fraction(0))  # the plain sum never helps
     assert beaten(alone, events, games, epsilon) == pytest.approx(row["worst_zcdp"], rel=1e-9, abs=1e-15)
     basic = open_filter("basic", exact(epsilon), Fraction(0))
     assert beaten(basic, events, games, epsilon) == pytest.approx(row["worst_pure"], abs=1e-15)

@@ -10,8 +10,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpsql.privacy import zcdp
-from dpsql.privacy.constants import gaussian_sigma
+from dpsql.privacy import conversions
+from dpsql.privacy.conversions import gaussian_sigma
 from dpsql.privacy.events import (
     BoundedRange,
     DeclaredPlan,
@@ -25,7 +25,7 @@ from dpsql.privacy.events import (
     StableTest,
     compose,
 )
-from dpsql.privacy.pld import FINE_POINTS, cost, declare, from_profile, loss_of
+from dpsql.privacy.pld import FINE_POINTS, compute_loss, declare, find_cost, make_loss
 from dpsql.privacy.tradeoff import compose as curves
 from dpsql.privacy.tradeoff import from_epsilon_delta, gaussian
 from tests.support.vectors import exact, vectors
@@ -35,7 +35,7 @@ PLD = vectors("pld")
 
 
 def at(events: list[Event], delta: float) -> float:
-    return loss_of(events, points=FINE_POINTS).epsilon(delta)
+    return compute_loss(events, points=FINE_POINTS).epsilon(delta)
 
 
 @pytest.mark.parametrize("row", PLD["profile_vs_library"], ids=lambda r: f"{r['eps']}x{r['k']}")
@@ -61,9 +61,11 @@ def test_the_best_account_of_exponential_mechanisms(row: dict[str, float]) -> No
     assert ours <= row["pld_bounded_range"]
     assert at([PureDP(epsilon)] * k, float(delta)) == pytest.approx(row["pld_generic_pure"], rel=1e-6)
     rho = k * epsilon * epsilon / 8
-    assert float(zcdp.smallest_epsilon(rho, delta)) == pytest.approx(row["zcdp_eps2_over_8"], rel=2e-5)
+    assert float(conversions.find_smallest_epsilon(rho, delta)) == pytest.approx(
+        row["zcdp_eps2_over_8"], rel=2e-5
+    )
     best = min(row["pld_bounded_range"], row["zcdp_eps2_over_8"], row["basic"])
-    assert float(cost([BoundedRange(epsilon)] * k, delta)) <= best
+    assert float(find_cost([BoundedRange(epsilon)] * k, delta)) <= best
 
 
 @pytest.mark.parametrize(
@@ -113,7 +115,7 @@ def test_sparse_vectors(row: dict[str, float]) -> None:
         )
         return hull(np.exp(x), np.maximum(0, np.where(x < 0, flipped, both)))
 
-    ours = from_profile(profile, -whole, whole, whole / 100).times(k).epsilon(1e-6)
+    ours = make_loss(profile, -whole, whole, whole / 100).times(k).epsilon(1e-6)
     assert ours == pytest.approx(row["pld_svt"], rel=5e-4)
     pure = at([SparseVector(exact(e1), exact(e2), 3)] * k, 1e-6)
     assert pure == pytest.approx(row["pld_pure"], rel=6e-4)
@@ -144,7 +146,7 @@ def test_stable_answers(row: dict[str, float]) -> None:
         near = np.maximum(0, -np.expm1((np.abs(x) - e) / 2))
         return np.maximum(d, np.where(x < 0, 1 - np.exp(x) + np.exp(x) * near, near))
 
-    assert from_profile(profile, -e, e, e / 1000).times(k).epsilon(1e-6) == pytest.approx(
+    assert make_loss(profile, -e, e, e / 1000).times(k).epsilon(1e-6) == pytest.approx(
         row["eps_profile"], rel=1e-5
     )
     generic = at([StableTest(exact(e), exact(d))] * k, 1e-6)
@@ -158,13 +160,15 @@ def test_a_plan_of_a_hundred_laplace_statements_costs_no_more_than_elsewhere() -
     for epsilon, sensitivity in (("0.1", 1), ("0.1", 2), ("0.1", 1000), ("0.25", 8)):
         plan = [DiscreteLaplace(Fraction(epsilon), sensitivity)] * 100
         rho = sum((event.rho for event in plan), Fraction(0))
-        others = [float(zcdp.smallest_epsilon(rho, TINY))]
+        others = [float(conversions.find_smallest_epsilon(rho, TINY))]
         noise = float(epsilon) / sensitivity
         elsewhere = accounting.pld.PLDAccountant()
         elsewhere.compose(accounting.dp_event.DiscreteLaplaceDpEvent(noise, sensitivity), 100)
         others.append(elsewhere.get_epsilon(1e-6))
-        assert float(cost(plan, TINY)) <= min(others) * (1 + 1e-6)
-        assert float(cost(plan, TINY)) >= min(others) * (1 - 1e-4)  # the control: it is not wishful either
+        assert float(find_cost(plan, TINY)) <= min(others) * (1 + 1e-6)
+        assert float(find_cost(plan, TINY)) >= min(others) * (
+            1 - 1e-4
+        )  # the control: it is not wishful either
 
 
 def test_other_softwares_count_of_randomised_response_is_ignored_there_not_here() -> None:
@@ -223,7 +227,7 @@ def _laplace_atoms(epsilon: float, sensitivity: int) -> list[tuple[float, float]
 def test_the_bound_is_never_below_the_truth_and_near_it(step: float) -> None:
     events = [DiscreteLaplace(Fraction("0.3"), 3)] * 4 + [DiscreteLaplace(Fraction("0.5"), 1)] * 2
     makers = [(lambda: _laplace_atoms(0.3, 3), 4), (lambda: _laplace_atoms(0.5, 1), 2)]
-    loss = loss_of(events, step=step)
+    loss = compute_loss(events, step=step)
     for epsilon in (-1.0, -0.2, 0.0, 0.17, 0.9, 1.7, 2.15):
         truth = (
             _true_delta(makers, epsilon)
@@ -241,9 +245,9 @@ def test_gaussians_are_joined_exactly_and_deltas_are_added() -> None:
     mu = math.sqrt(10) * float(noise.mu)
     for x in (0.0, 0.5, 2.0, 3.0, 4.0):
         truth = gaussian(mu).delta(x)
-        assert truth <= loss_of([noise] * 10, points=FINE_POINTS).delta(x) <= truth * (1 + 1e-3)
+        assert truth <= compute_loss([noise] * 10, points=FINE_POINTS).delta(x) <= truth * (1 + 1e-3)
     test = GaussianTest(sigma, delta, Fraction(1, 2))
-    both = loss_of([noise] * 9 + [test], points=FINE_POINTS)
+    both = compute_loss([noise] * 9 + [test], points=FINE_POINTS)
     assert both.delta(1.0) == pytest.approx(gaussian(mu).delta(1.0) + float(delta), rel=1e-4)
 
 
@@ -260,10 +264,10 @@ def test_many_different_mechanisms_are_priced_and_below_the_sum() -> None:
         DiscreteLaplace(Fraction(dice.randint(1, 100), 1000), dice.choice([1, 2, 5, 10**9]))
         for _ in range(60)
     ]
-    loss = loss_of(events, points=FINE_POINTS)
+    loss = compute_loss(events, points=FINE_POINTS)
     total = float(sum(event.epsilon for event in events))
     rho = sum((event.rho for event in events), Fraction(0))
-    assert loss.epsilon(1e-6) < min(total, float(zcdp.smallest_epsilon(rho, TINY)))
+    assert loss.epsilon(1e-6) < min(total, float(conversions.find_smallest_epsilon(rho, TINY)))
     assert abs(float(loss.masses.sum()) + loss.infinite - 1) < 1e-9
 
 
@@ -277,7 +281,7 @@ def test_a_declaration_is_checked_and_rounded_up() -> None:
     smaller = plan.basic[0] * Fraction(999, 1000)
     with pytest.raises(ValueError, match="costs more"):
         DeclaredPlan(tuple(events), smaller, TINY)
-    assert loss_of(events).delta(float(plan.basic[0])) <= 1e-6
+    assert compute_loss(events).delta(float(plan.basic[0])) <= 1e-6
     assert declare(events, Fraction(0)).basic == (Fraction(2), 0)
     with pytest.raises(ValueError):
         declare([StableTest(Fraction(1), TINY)], Fraction(0))
@@ -287,4 +291,4 @@ def test_a_declaration_is_checked_and_rounded_up() -> None:
 
 def test_losses_on_different_grids_are_not_mixed() -> None:
     with pytest.raises(ValueError, match="grids"):
-        loss_of([PureDP(Fraction(1))], step=0.1).with_(loss_of([PureDP(Fraction(1))], step=0.2))
+        compute_loss([PureDP(Fraction(1))], step=0.1).with_(compute_loss([PureDP(Fraction(1))], step=0.2))

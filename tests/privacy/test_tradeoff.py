@@ -11,9 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpsql.privacy import constants, tradeoff
+from dpsql.privacy import conversions, tradeoff
 from dpsql.privacy.events import BoundedRange, DiscreteLaplace, PureDP, StableTest
 from dpsql.privacy.tradeoff import (
+    PiecewiseLinear,
+    TradeOff,
     approx_clt_mu,
     compose,
     from_epsilon_delta,
@@ -22,7 +24,6 @@ from dpsql.privacy.tradeoff import (
     laplace,
     limit_law,
 )
-from dpsql.privacy.tradeoff_functions import PiecewiseLinear, TradeOff
 from tests.support.vectors import exact, vectors
 
 GDP = vectors("gdp")
@@ -37,33 +38,33 @@ def repeated(curve: TradeOff, n: int) -> TradeOff:
 def test_delta_of_gaussian_dp(row: dict[str, str]) -> None:
     curve = gaussian(exact(row["mu"]))
     truth = Fraction(row["delta"])
-    digits = constants.gaussian_delta_digits(exact(row["mu"]), exact(row["eps"]))
+    digits = conversions.gaussian_delta_digits(exact(row["mu"]), exact(row["eps"]))
     assert abs(Fraction(digits) / truth - 1) < Fraction(1, 10**9)
     assert curve.delta(row["eps"]) == pytest.approx(float(truth), rel=1e-10)
-    assert constants.gaussian_delta(exact(row["mu"]), exact(row["eps"])) >= Fraction(digits)
+    assert conversions.gaussian_delta(exact(row["mu"]), exact(row["eps"])) >= Fraction(digits)
 
 
 @pytest.mark.parametrize("row", GDP["mu_to_eps"], ids=lambda r: f"{r['mu']}-{r['delta']}")
 def test_epsilon_of_gaussian_dp(row: dict[str, str]) -> None:
-    epsilon = constants.gaussian_epsilon(exact(row["mu"]), exact(row["delta"]))
+    epsilon = conversions.gaussian_epsilon(exact(row["mu"]), exact(row["delta"]))
     assert float(epsilon) == pytest.approx(float(row["eps"]), rel=1e-13)
-    assert constants.gaussian_delta(exact(row["mu"]), epsilon) <= exact(row["delta"])
+    assert conversions.gaussian_delta(exact(row["mu"]), epsilon) <= exact(row["delta"])
 
 
 @pytest.mark.parametrize("row", GDP["eps_delta_to_mu_and_sigma"], ids=lambda r: f"{r['eps']}-{r['delta']}")
 def test_calibration(row: dict[str, float]) -> None:
     epsilon, delta = exact(row["eps"]), exact(row["delta"])
-    mu, sigma = tradeoff.mu_for(epsilon, delta), tradeoff.sigma_for(epsilon, delta)
+    mu, sigma = conversions.gaussian_mu(epsilon, delta), conversions.gaussian_sigma(epsilon, delta)
     assert float(mu) == pytest.approx(float(row["mu"]), rel=1e-13)
     assert float(sigma) == pytest.approx(row["sigma_analytic"], rel=1e-13)
-    assert constants.gaussian_delta(1 / sigma, epsilon) <= delta
-    assert constants.gaussian_delta(1 / (sigma * (1 - Fraction(1, 10**9))), epsilon) > delta
+    assert conversions.gaussian_delta(1 / sigma, epsilon) <= delta
+    assert conversions.gaussian_delta(1 / (sigma * (1 - Fraction(1, 10**9))), epsilon) > delta
     classical = math.sqrt(2 * math.log(1.25 / row["delta"])) / row["eps"]
     assert classical == pytest.approx(row["sigma_classical"])
     assert gaussian(1 / classical).delta(row["eps"]) == pytest.approx(
         float(row["delta_of_classical"]), rel=1e-4
     )
-    assert tradeoff.sigma_for(epsilon, delta, 9) == pytest.approx(3 * sigma, rel=1e-12)
+    assert conversions.gaussian_sigma(epsilon, delta, 9) == pytest.approx(3 * sigma, rel=1e-12)
 
 
 @pytest.mark.parametrize("row", GDP["classical_gaussian_first_violation"], ids=lambda r: f"{r['delta']}")
@@ -127,10 +128,10 @@ def test_the_limit_under_reports_rare_events(row: dict[str, float]) -> None:
 
 @pytest.mark.parametrize("row", GDP["laplace_clt_vs_pld"], ids=lambda r: f"{r['n']}-{r['eps0']}-{r['delta']}")
 def test_laplace_compositions(row: dict[str, float]) -> None:
-    from dpsql.privacy.pld import FINE_POINTS, loss_of
+    from dpsql.privacy.pld import FINE_POINTS, compute_loss
 
     events = [DiscreteLaplace(exact(row["eps0"]), 10**9)] * row["n"]
-    epsilon = loss_of(events, points=FINE_POINTS).epsilon(row["delta"])
+    epsilon = compute_loss(events, points=FINE_POINTS).epsilon(row["delta"])
     assert row["eps_pld_optimistic"] <= epsilon <= row["eps_pld_pessimistic"] * (1 + 1e-6)
     estimate = approx_clt_mu([laplace(row["eps0"])] * row["n"])
     assert estimate.curve.epsilon(row["delta"]) == pytest.approx(row["eps_clt"], rel=1e-8)

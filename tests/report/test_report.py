@@ -20,9 +20,10 @@ import pytest
 from dpsql.errors import BudgetExceeded, Error, LedgerError
 from dpsql.ledger.ledger import Ledger
 from dpsql.privacy.events import Composed, DiscreteLaplace, GroupSelection, PureDP
-from dpsql.report import charts, interpretation
-from dpsql.report.data import SECTIONS, report, report_text, write_report
-from dpsql.report.html import page
+from dpsql.report import charts
+from dpsql.report import data as interpretation
+from dpsql.report.data import SECTIONS, make_report
+from dpsql.report.pages import report_text, write_page, write_report
 from tests.support.ledgers import policy_of
 
 SHARES = "[analysts.alice]\nepsilon = 0.6\n[analysts.bob]\nepsilon = 0.8\n[tables.wards]\npublic = true\n"
@@ -106,7 +107,7 @@ def check_page(text: str) -> Outline:
 
 
 def test_the_page(full: Ledger) -> None:
-    told = check_page(page(report(full))).sections
+    told = check_page(write_page(make_report(full))).sections
     assert "ε=0.45 of ε=1 left" in told["left"] and "about 4 more at ε=0.1" in told["left"]
     assert "1 not settled, charged in full" in told["left"]
     for word in ("alice", "bob", "ε=0.3", "of", "failed", "open", "SELECT MEDIAN(amount) FROM visits"):
@@ -121,7 +122,7 @@ def test_the_page(full: Ledger) -> None:
 
 
 def test_the_check_finds_a_missing_section(full: Ledger) -> None:
-    text = page(report(full))
+    text = write_page(make_report(full))
     for name in SECTIONS:
         cut = re.sub(rf'<section id="{name}".*?</section>', "", text, count=1, flags=re.S)
         assert cut != text
@@ -137,12 +138,12 @@ def test_the_check_finds_a_missing_section(full: Ledger) -> None:
 
 
 def test_statements_are_escaped(full: Ledger) -> None:
-    text = page(report(full))
+    text = write_page(make_report(full))
     assert "<script" not in text and "&lt;script&gt;" in text
 
 
 def test_an_empty_ledger_has_a_report_too(ledger: Ledger) -> None:
-    told = check_page(page(report(ledger))).sections
+    told = check_page(write_page(make_report(ledger))).sections
     assert "ε=1 of ε=1 left" in told["left"]
     assert "Nothing yet." in told["asked"] and "Nothing." in told["refused"]
 
@@ -154,14 +155,14 @@ def test_any_budget_can_be_reported(path: Path, epsilon: str, accountant: str, d
     with Ledger.open(path, policy_of(epsilon, delta, accountant), "d") as ledger:
         for part in (Fraction(1, 10), Fraction(1, 5)):
             ledger.reserve(PureDP(Fraction(epsilon) * part), "q")
-        data = report(ledger)
-        check_page(page(data))
+        data = make_report(ledger)
+        check_page(write_page(data))
         json.dumps(data, allow_nan=False)
 
 
 def test_a_budget_of_a_million_promises_nothing(path: Path) -> None:
     with Ledger.open(path, policy_of("1e6"), "d") as ledger:
-        assert "promises next to nothing" in report(ledger)["guarantee"]["sentence"]
+        assert "promises next to nothing" in make_report(ledger)["guarantee"]["sentence"]
 
 
 def test_the_json(full: Ledger, tmp_path: Path) -> None:
@@ -216,38 +217,47 @@ def test_the_burn_down_of_many_charges_stays_small(path: Path) -> None:
     with Ledger.open(None, policy_of("10"), "d") as ledger:
         for _ in range(1000):
             ledger.reserve(PureDP(Fraction(1, 1000)), "q")
-        burn = report(ledger)["pictures"]["burn_down"]
+        burn = make_report(ledger)["pictures"]["burn_down"]
     assert len(burn["steps"]) <= 502 and burn["steps"][-1] == {"charges": 1000, "left": 9.0, "text": "q"}
     assert all(a["left"] >= b["left"] for a, b in pairwise(burn["steps"]))
-    assert len(charts.burn_down(burn).svg()) < 40_000
+    assert len(charts.draw_burn_down(burn).svg()) < 40_000
 
 
 # -- the numbers behind the pictures ------------------------------------------------------------
 
 
 def test_profiles_against_closed_forms() -> None:
-    assert interpretation.approximate(1.0, 0.0)(0.0) == pytest.approx(math.tanh(0.5))
-    assert interpretation.approximate(1.0, 1e-6)(1.0) == 1e-6 == interpretation.approximate(1.0, 1e-6)(7.0)
-    assert interpretation.gaussian(1.0)(0.0) == pytest.approx(0.38292492254802624)
-    assert interpretation.gaussian(1.0)(1.0) == pytest.approx(0.12693673750664392)  # Phi(-0.5) - e Phi(-1.5)
+    assert interpretation.approximate_profile(1.0, 0.0)(0.0) == pytest.approx(math.tanh(0.5))
+    assert (
+        interpretation.approximate_profile(1.0, 1e-6)(1.0)
+        == 1e-6
+        == interpretation.approximate_profile(1.0, 1e-6)(7.0)
+    )
+    assert interpretation.gaussian_profile(1.0)(0.0) == pytest.approx(0.38292492254802624)
+    assert interpretation.gaussian_profile(1.0)(1.0) == pytest.approx(
+        0.12693673750664392
+    )  # Phi(-0.5) - e Phi(-1.5)
     for mu in (0.5, 1.0, 2.0):  # mu-GDP is mu^2/2-zCDP, so the zCDP bound lies above the exact curve
         for x in (0.5, 1.0, 3.0):
-            exact, bound = interpretation.gaussian(mu)(x), interpretation.concentrated(mu * mu / 2)(x)
+            exact, bound = (
+                interpretation.gaussian_profile(mu)(x),
+                interpretation.concentrated_profile(mu * mu / 2)(x),
+            )
             assert exact <= bound <= 40 * exact + 1e-9
 
 
 def test_the_tradeoff_of_randomised_response() -> None:
     """f_{epsilon, 0}: the two lines through (0, 1) and (1, 0), which meet at 1 / (1 + e^epsilon)."""
-    for alpha, beta in interpretation.tradeoff(interpretation.approximate(1.0, 0.0), 1.0):
+    for alpha, beta in interpretation.compute_tradeoff(interpretation.approximate_profile(1.0, 0.0), 1.0):
         expected = max(0.0, 1 - math.e * alpha, (1 - alpha) / math.e)
         assert beta == pytest.approx(expected, abs=2e-3) and beta <= expected + 1e-12
 
 
 def test_groups() -> None:
-    epsilon, delta = interpretation.group(1.0, 1e-6, 3)
+    epsilon, delta = interpretation.compute_group_loss(1.0, 1e-6, 3)
     assert (epsilon, delta) == (3.0, pytest.approx(1e-6 * (math.exp(3) - 1) / (math.e - 1)))
-    assert interpretation.group(1e6, 1e-6, 5) == (5e6, 1.0)
-    assert interpretation.certainty(math.log(3)) == pytest.approx(0.75)
+    assert interpretation.compute_group_loss(1e6, 1e-6, 5) == (5e6, 1.0)
+    assert interpretation.compute_certainty(math.log(3)) == pytest.approx(0.75)
 
 
 # -- in a browser -------------------------------------------------------------------------------
@@ -325,7 +335,7 @@ def test_readable_with_styles_off(full: Ledger, tmp_path: Path) -> None:
         browse("--window-size=1040,4200", f"--screenshot={shot}", bare.as_uri())
         return float((numpy.asarray(image.open(shot).convert("L")) < 128).mean())
 
-    bare = re.sub(r"<style>.*?</style>", "", page(report(full)), flags=re.S)
+    bare = re.sub(r"<style>.*?</style>", "", write_page(make_report(full)), flags=re.S)
     drawn = ink(bare)
     assert 0.002 < drawn < 0.1
     assert ink(bare.replace('fill="none"', "")) > 1.2 * drawn, "the control: lines that are filled do show"

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from dpsql.engine.postprocess import Finisher
 from dpsql.mechanisms.base import Read
 from dpsql.noise.entropy import Entropy
-from dpsql.pipeline import Prepared
 from dpsql.plan import Block, Plan
 from dpsql.session import Session
 from dpsql.sql.bind import bind as bind_statement
@@ -18,6 +19,7 @@ from dpsql.sql.exact.gate import Gate
 from dpsql.sql.parse.statements import Statement, parse
 from dpsql.sql.relations.catalog import Catalog
 from dpsql.sql.selection.thresholds import Declaration
+from dpsql.stored_blocks import PreparedPlan
 
 
 def bind(session: Session, query: str | Statement) -> Plan:
@@ -28,55 +30,56 @@ def bind(session: Session, query: str | Statement) -> Plan:
 
 def planned(session: Session, text: str, params: Mapping[str, Any] | None = None) -> Plan:
     """Return the plan of a query as the session makes it: remembered, proved and checked by the engine."""
-    plan = session._bind(parse(text, params)[0], {})
+    line = session._pipeline
+    plan = line.admit(parse(text, params)[0], line.open_cell())
     assert isinstance(plan, Plan)
     return plan
 
 
 def check(session: Session, plan: Plan) -> None:
     """Prove a plan's texts and let the engine bind them, as before anything is paid."""
-    session._check(plan)
+    session._pipeline.check(plan)
 
 
-def prepared(session: Session, plan: Plan) -> Prepared:
+def prepared(session: Session, plan: Plan) -> PreparedPlan:
     """Return a plan whose blocks were looked up in the ledger."""
-    return session._prepare([plan])[0]
+    return session._pipeline.look_up([plan])[0]
 
 
 def engine(session: Session) -> Any:
     """Return the session's engine; which of its members there are depends on its kind."""
-    return session._engine
+    return session._pipeline.engine
 
 
 def catalog(session: Session) -> Catalog:
     """Return the catalog that statements are bound under."""
-    return session._catalog
+    return session._pipeline.catalog
 
 
 def finisher(session: Session) -> Finisher:
     """Return the database of public SQL."""
-    return session._finisher
+    return session._pipeline.finisher
 
 
 def gate(session: Session) -> Gate:
     """Return what every exact text passes on its way to the engine."""
-    return session._gate
+    return session._pipeline.gate
 
 
 def declared(session: Session) -> dict[str, Declaration]:
     """Return the open thresholds by name."""
-    return session._alarms.declared
+    return session._pipeline.thresholds.declared
 
 
 def lent_columns(session: Session, plan: Plan, block: Block) -> dict[str, Sequence[tuple[str, str]]]:
     """Return names and SQL types of the public relations that a block's exact queries read."""
-    return session._lent(plan, block)
+    return session._pipeline.describe_lent(plan, block)
 
 
 def lend(session: Session, plan: Plan) -> dict[str, pa.Table]:
     """Return the public relations that a plan's blocks read, where they rest on no release."""
     return {
-        item.name: session._finisher.lend(item.sql, {}, plan.public)
+        item.name: session._pipeline.finisher.lend(item.sql, {}, plan.public)
         for block in plan.blocks
         for item in block.inputs
     }
@@ -84,14 +87,24 @@ def lend(session: Session, plan: Plan) -> dict[str, pa.Table]:
 
 def reader(session: Session, lent: Mapping[str, pa.Table] | None = None) -> Read:
     """Return a reader of exact rows; its texts get their normal form and are not proved."""
-    return session._reader(lent or {})
+    return session._pipeline.reader(lent or {})
 
 
 def entropy(session: Session) -> Entropy:
     """Return the source of the session's randomness."""
-    return session._entropy
+    return session._pipeline.entropy
 
 
 def use_entropy(session: Session, source: Entropy) -> None:
     """Let what the session releases from now on draw from another source."""
-    session._entropy = source
+    session._pipeline.entropy = source
+
+
+def hold_turn(session: Session) -> AbstractContextManager[object]:
+    """Answer nothing else of the session meanwhile."""
+    return session._pipeline.turn
+
+
+def take_no_turns(session: Session, patch: pytest.MonkeyPatch) -> None:
+    """Let threads go on at once, as they may not: a control."""
+    patch.setattr(session._pipeline, "turn", nullcontext())

@@ -35,6 +35,7 @@ from dpsql.mechanisms.order_statistics import Key, key_rows
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.gaussian import rounded_gaussian
 from dpsql.privacy.events import Event, GaussianTest, StableTest, compose
+from dpsql.privacy.filters import ACCOUNTANTS
 
 NOT_STABLE = "not stable enough to release"
 
@@ -209,7 +210,7 @@ def stability_test(
     groups: int = 1,
     slack: Fraction = Fraction(0),
 ) -> Test:
-    """The test that suits an accountant: optimal where epsilons add up, Gaussian under ``zcdp`` and ``gdp``.
+    """The test that suits an accountant: optimal where epsilons add up, Gaussian under a rule.
 
     Both are (epsilon, delta)-DP over the groups of one unit. The Gaussian noise is calibrated so that near
     pairs keep (epsilon, delta) exactly (analytic calibration), as for noisy aggregates. At equal rho the
@@ -219,7 +220,7 @@ def stability_test(
     if not 0 <= slack < delta:
         raise ValueError("no delta is left for the test")
     delta -= slack
-    if accountant == "basic":
+    if not ACCOUNTANTS[accountant].has_rule:
         return OptimalTest(epsilon, delta, groups, slack / groups)
     share = epsilon / groups, delta / groups
     sigma = GaussianNoise.calibrate(epsilon=share[0], delta=share[1], sensitivity=1, groups=1).sigma

@@ -19,7 +19,7 @@ from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.composite import Part, Together
 from dpsql.numerics.rounding import text
 from dpsql.policy.model import Budget
-from dpsql.privacy.spent import sensible_delta
+from dpsql.privacy.accountants import suggest_delta
 from dpsql.sql.dp.aggregates import Aggregate
 from dpsql.sql.dp.packed_route import packed
 from dpsql.sql.dp.quantiles import quantile_parts
@@ -43,7 +43,7 @@ def _hint(binder: Binder, grouped: bool) -> str:
     """What to write instead, with a delta that is sized from what is left for it."""
     catalog = binder.catalog
     left = catalog.delta_left() if catalog.delta_left else catalog.policy.budget.mechanism_delta
-    delta = sensible_delta(left)
+    delta = suggest_delta(left)
     if not delta:
         declared = ": declare the groups' values in the policy." if grouped else "."
         return f"no delta is left for it{declared}"

@@ -14,6 +14,7 @@ from dpsql.errors import BindError, PrivacyError
 from dpsql.mechanisms.additive import GaussianNoise, LaplaceNoise
 from dpsql.mechanisms.ptr import ptr_statistics
 from dpsql.mechanisms.ptr.stability_test import Item, Stable, Test, stability_test
+from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.sql.dp.block import Block
 from dpsql.sql.dp.build_operator import deal
 from dpsql.sql.dp.public_groups import public_domain
@@ -215,12 +216,12 @@ class StableBlock:
         return f"CASE WHEN {to_sql(self.block.condition(call.where).node)} THEN {sql} END"
 
     def _noise(self, epsilon: Fraction, delta: Fraction, sensitivity: int) -> LaplaceNoise | GaussianNoise:
-        if self.accountant == "gdp":
+        if ACCOUNTANTS[self.accountant].favours_gaussian:
             return GaussianNoise.calibrate(epsilon, delta, sensitivity, self.groups)
         return LaplaceNoise(epsilon, sensitivity, self.groups)
 
     def _test_delta(self, delta: Fraction) -> Fraction:
-        return delta / 2 if self.accountant == "gdp" else delta
+        return delta / 2 if ACCOUNTANTS[self.accountant].favours_gaussian else delta
 
 
 @dataclass

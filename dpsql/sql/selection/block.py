@@ -13,6 +13,7 @@ from dpsql.errors import BindError, PrivacyError
 from dpsql.mechanisms.fast.candidate_scores import MOVES, ORD, Sweep
 from dpsql.mechanisms.selection.above_threshold import AboveThreshold, Noise, split
 from dpsql.mechanisms.selection.exponential import ExponentialChoice, Method
+from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.sql.dp.build_operator import deal
 from dpsql.sql.exact.exact_query import write_bounded_rows
 from dpsql.sql.expressions import total_expressions
@@ -284,8 +285,8 @@ class Selection:
         self, given: dict[str, Any], names: RowNames, statistic: Statistic, rows: str, found: plan.Input,
         count: int | None, epsilon: Fraction,
     ) -> tuple[Any, list[tuple[str, str]], tuple[str, ...], str]:  # fmt: skip
-        basic = self.binder.catalog.accountant == "basic"
-        method: Method = given.get("method") or ("permute_and_flip" if basic else "exponential")
+        sharper = ACCOUNTANTS[self.binder.catalog.accountant].has_rule
+        method: Method = given.get("method") or ("exponential" if sharper else "permute_and_flip")
         top = given.get("top", 1)
         if count is not None and top > count:
             raise BindError(f"there are only {count} candidates.", span=span_of(self.call.named["top"][1]))

@@ -27,6 +27,7 @@ from dpsql.mechanisms.subsample.subsample import (
     WinsorizedMean,
 )
 from dpsql.mechanisms.subsample.votes import FeatureVotes, NoisyMode, Participation, StableMode
+from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.sql.expressions.types import BIGINT, BOOLEAN, DOUBLE, TEXT, Type
 from dpsql.sql.parse.dialect import span_of
 from dpsql.sql.relations.relation import Field
@@ -193,7 +194,7 @@ def combiner(
         return StableMode(f.name, stability_test(accountant, epsilon, delta, slack=slack), rounds)
     if kind == "noisy_mode":
         candidates = candidates_of(this, f)
-        exponential = accountant != "basic"
+        exponential = ACCOUNTANTS[accountant].has_rule
         if candidates is not None:
             return NoisyMode(f.name, epsilon, candidates, exponential=exponential)
         return NoisyMode(f.name, epsilon / 2, None, OptimalTest(epsilon / 2, delta, 2), exponential)

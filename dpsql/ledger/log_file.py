@@ -1,4 +1,12 @@
-"""The SQLite file of a ledger: how it is made, opened and recognised, and what SQLite's errors mean.
+"""Rows of the log, and the chain of hashes that holds them together.
+
+The log only grows: a reservation, its settlement and a refusal are rows of their own, and nothing is ever
+rewritten. Each row's hash covers the row and the hash before it, so a changed, swapped, inserted or missing
+row shows. The chain has no secret key: it shows accidents and clumsy edits, not the work of somebody who
+recomputes all of it (the witness in :mod:`dpsql.ledger.rollback_detection` makes that harder; the owner's backups settle
+it).
+
+The SQLite file of a ledger: how it is made, opened and recognised, and what SQLite's errors mean.
 
 One file, and while it is open the two files of SQLite's write-ahead log. A commit that charges something
 returns when it is on the disk (``synchronous = FULL``; ``EXTRA`` on file systems that only know a rollback
@@ -9,15 +17,98 @@ two processes can't both spend the last of a budget.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import secrets
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from dpsql.errors import LedgerError
-from dpsql.ledger.hash_chain import Row, damaged
+
+START = "0" * 64
+"""The hash before the first row."""
+
+ROW_KINDS = ("open", "policy", "adopt", "reserve", "progress", "settle", "refuse", "notice")
+
+
+class Row(NamedTuple):
+    """One row of the log: its number, what it is, the statement it speaks of (0: none), when, and what it
+    says.
+    """
+
+    seq: int
+    kind: str
+    statement: int
+    at: str
+    body: str
+    hash: str
+
+
+def hash_row(previous: str, seq: int, kind: str, statement: int, at: str, body: str) -> str:
+    """Hash of a row that follows the row with hash ``previous``."""
+    text = json.dumps([previous, seq, kind, statement, at, body], ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def link_row(previous: str, seq: int, kind: str, statement: int, at: str, body: dict[str, Any]) -> Row:
+    """A new row, chained to ``previous``."""
+    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), sort_keys=True, allow_nan=False)
+    return Row(seq, kind, statement, at, text, hash_row(previous, seq, kind, statement, at, text))
+
+
+def verify_rows(rows: Iterable[tuple[object, ...]], seq: int = 0, head: str = START) -> list[Row]:
+    """The rows that follow row ``seq`` with hash ``head``, when they do.
+
+    Raises:
+        LedgerError: a row is missing, out of place, of the wrong type, or does not fit its hash.
+    """
+    found = []
+    for raw in rows:
+        row = _typed(raw, seq + 1)
+        if row.hash != hash_row(head, *row[:5]):
+            raise damaged_error(f"row {row.seq} does not fit its hash")
+        found.append(row)
+        seq, head = row.seq, row.hash
+    return found
+
+
+def read_body(row: Row) -> dict[str, Any]:
+    """The body of a row as a dictionary. NaN and infinities are not JSON and are refused."""
+    try:
+        body = json.loads(row.body, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        body = None
+    if not isinstance(body, dict):
+        raise damaged_error(f"row {row.seq} can't be read")
+    return body
+
+
+def damaged_error(what: str) -> LedgerError:
+    """The error for a ledger that can't be trusted any more."""
+    return LedgerError(
+        f"The ledger was damaged or changed by hand: {what}.",
+        hint="restore the ledger from a backup; nothing can be charged to this one.",
+    )
+
+
+def _typed(raw: tuple[object, ...], expected: int) -> Row:
+    if tuple(map(type, raw)) != (int, str, int, str, str, str):
+        raise damaged_error(f"row {expected} is malformed")
+    row = Row(*raw)  # type: ignore[arg-type]  # the types were just checked
+    if row.seq != expected:
+        raise damaged_error(f"row {expected} is missing")
+    if row.kind not in ROW_KINDS or row.statement < 0:
+        raise damaged_error(f"row {expected} is malformed")
+    return row
+
+
+def _no_constant(name: str) -> object:
+    raise ValueError(name)
+
 
 APPLICATION = 0x6470_736C  # "dpsl": tells a ledger from any other SQLite file
 VERSION = 1
@@ -33,7 +124,7 @@ TABLES = {
 }
 
 
-def create(path: Path, first: Row) -> bool:
+def create_ledger_file(path: Path, first: Row) -> bool:
     """Makes a ledger file that holds one row; False when another process was quicker.
 
     The file is built under another name and put in place in one step, so no half-made ledger is ever seen.
@@ -42,11 +133,11 @@ def create(path: Path, first: Row) -> bool:
     try:
         descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         os.close(descriptor)
-        with honest(path):
+        with explain_errors(path):
             connection = sqlite3.connect(draft, isolation_level=None)
             try:
                 connection.execute("PRAGMA journal_mode = WAL")
-                found(connection, first)
+                write_first_row(connection, first)
             finally:
                 connection.close()
         return _put(draft, path)
@@ -61,19 +152,21 @@ def create(path: Path, first: Row) -> bool:
                 draft.with_name(draft.name + side).unlink()
 
 
-def found(connection: sqlite3.Connection, first: Row) -> None:
+def write_first_row(connection: sqlite3.Connection, first: Row) -> None:
     """Writes the tables and the first row into an empty database."""
-    durable(connection, True)
+    set_durable(connection, True)
     connection.execute("BEGIN EXCLUSIVE")
     connection.execute(f"PRAGMA application_id = {APPLICATION}")
     connection.execute(f"PRAGMA user_version = {VERSION}")
     for statement in TABLES.values():
         connection.execute(statement)
-    append(connection, first)
+    append_row(connection, first)
     connection.execute("COMMIT")
 
 
-def connect(path: Path | None, *, read_only: bool = False, timeout: float = 30.0) -> sqlite3.Connection:
+def connect_to_ledger(
+    path: Path | None, *, read_only: bool = False, timeout: float = 30.0
+) -> sqlite3.Connection:
     """A connection to a ledger, recognised and healthy; ``None`` is a new database in memory.
 
     Raises:
@@ -84,7 +177,7 @@ def connect(path: Path | None, *, read_only: bool = False, timeout: float = 30.0
     how = "?mode=ro" if read_only else "?mode=rw"
     if read_only and not wal_path(path).exists() and not os.access(path.parent, os.W_OK):
         how += "&immutable=1"  # nobody writes here, and SQLite could not make its side files
-    with honest(path):
+    with explain_errors(path):
         connection = sqlite3.connect(
             path.as_uri() + how, uri=True, isolation_level=None, check_same_thread=False, timeout=timeout
         )
@@ -97,7 +190,7 @@ def connect(path: Path | None, *, read_only: bool = False, timeout: float = 30.0
     return connection
 
 
-def durable(connection: sqlite3.Connection, wait: bool) -> None:
+def set_durable(connection: sqlite3.Connection, wait: bool) -> None:
     """Whether the next commits wait for the disk. Without a write-ahead log they always do."""
     if connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
         connection.execute(f"PRAGMA synchronous = {'FULL' if wait else 'NORMAL'}")
@@ -111,36 +204,36 @@ def wal_path(path: Path) -> Path:
     return path.with_name(path.name + "-wal")
 
 
-def append(connection: sqlite3.Connection, row: Row) -> None:
+def append_row(connection: sqlite3.Connection, row: Row) -> None:
     connection.execute("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?)", row)
 
 
-def rows_after(connection: sqlite3.Connection, seq: int) -> Iterator[tuple[object, ...]]:
+def read_rows_after(connection: sqlite3.Connection, seq: int) -> Iterator[tuple[object, ...]]:
     """The raw rows of the log after row ``seq``, in order."""
     return connection.execute(
         "SELECT seq, kind, statement, at, body, hash FROM log WHERE seq > ? ORDER BY seq", (seq,)
     )
 
 
-def hash_at(connection: sqlite3.Connection, seq: int) -> object:
+def read_hash(connection: sqlite3.Connection, seq: int) -> object:
     """The hash stored in row ``seq``; None when there is no such row."""
     row = connection.execute("SELECT hash FROM log WHERE seq = ?", (seq,)).fetchone()
     return row[0] if row else None
 
 
 @contextmanager
-def honest(path: Path | None, on_failure: Callable[[], None] = lambda: None) -> Iterator[None]:
+def explain_errors(path: Path | None, on_failure: Callable[[], None] = lambda: None) -> Iterator[None]:
     """SQLite's errors as a LedgerError that says what is wrong with the file, and what to do."""
     try:
         yield
         return
     except sqlite3.Error as error:
         on_failure()
-        told = explain(error, path)
+        told = explain_sqlite_error(error, path)
     raise told
 
 
-def explain(error: sqlite3.Error, path: Path | None) -> LedgerError:
+def explain_sqlite_error(error: sqlite3.Error, path: Path | None) -> LedgerError:
     """What an error of SQLite means for a ledger."""
     name = "The ledger in memory" if path is None else f"The ledger {path}"
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
@@ -175,7 +268,7 @@ def explain(error: sqlite3.Error, path: Path | None) -> LedgerError:
             "Without a durable charge there is no answer.",
             hint="check the disk; what was reserved before stays charged.",
         )
-    return damaged(f"{'it' if path is None else path} does not read as a whole ledger")
+    return damaged_error(f"{'it' if path is None else path} does not read as a whole ledger")
 
 
 def _recognise(connection: sqlite3.Connection, path: Path) -> None:
@@ -198,9 +291,9 @@ def _recognise(connection: sqlite3.Connection, path: Path) -> None:
             hint="use the version of dpsql that wrote it (pip install -U dpsql).",
         )
     if schema != TABLES:  # a trigger or a view could quietly undo a charge
-        raise damaged("its tables are not those of a ledger")
+        raise damaged_error("its tables are not those of a ledger")
     if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
-        raise damaged("some pages of the file do not fit together")
+        raise damaged_error("some pages of the file do not fit together")
 
 
 def _put(draft: Path, path: Path) -> bool:

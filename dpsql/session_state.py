@@ -1,17 +1,24 @@
-"""Results that a session keeps by name, for later statements to read: released numbers, so anybody may."""
+"""What a session holds between statements: results that are kept by name, and open thresholds.
+
+Kept results are released numbers, so any later statement may read them.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from dpsql.engine.frames import to_arrow
 from dpsql.engine.postprocess import Finisher
-from dpsql.errors import BindError, PolicyError, Span
+from dpsql.errors import BindError, Error, PolicyError, Span, did_you_mean
+from dpsql.ledger.ledger import Ledger, Ticket
+from dpsql.mechanisms.selection.above_threshold import Stream
+from dpsql.noise.entropy import Entropy
 from dpsql.plan import Plan
 from dpsql.policy.model import Policy
 from dpsql.result import Result
@@ -19,6 +26,7 @@ from dpsql.sql.normalize import make_unique
 from dpsql.sql.parse.statements import Statement
 from dpsql.sql.relations.intervals import FORETOLD, KeptResult
 from dpsql.sql.relations.relation import fold
+from dpsql.sql.selection.thresholds import Declaration
 
 
 class KeptResults:
@@ -86,18 +94,8 @@ class KeptResults:
         self._finisher.hold(held, table)
         self.by_name[fold(name)] = KeptResult(name, held, tuple(columns), tuple(ends), given.confidence)
 
-    @contextlib.contextmanager
-    def foretelling(self) -> Iterator[None]:
-        """What is foretold inside is forgotten afterwards."""
-        before = dict(self.by_name)
-        try:
-            yield
-        finally:
-            self.by_name.clear()
-            self.by_name.update(before)
-
-    def foretell(self, name: str, plan: Plan) -> None:
-        """Lets later statements be bound to what a plan will give, before it runs: to its columns, without rows."""
+    def foretell(self, name: str, plan: Plan) -> dict[str, KeptResult]:
+        """Return what a plan's result will be to later statements before it runs: its columns, without rows."""
         schemas = {block.name: block.columns for block in plan.blocks}
         hidden = {key for item in plan.intervals for key in (item.low, item.high)}
         found = [c for c in self._finisher.describe(plan.finish, schemas, plan.public) if c[0] not in hidden]
@@ -105,7 +103,7 @@ class KeptResults:
         kinds = tuple(zip(columns, (kind for _, kind in found), strict=True))
         held = FORETOLD + hashlib.sha256(repr(kinds).encode()).hexdigest()[:24]
         self._finisher.hold(held, kinds)
-        self.by_name[fold(name)] = KeptResult(name, held, tuple(columns))
+        return {fold(name): KeptResult(name, held, tuple(columns))}
 
     def schema(self, name: str) -> Mapping[str, str] | None:
         """Names and SQL types of a kept result's columns; None where there is no such."""
@@ -121,3 +119,90 @@ def _digest(table: pa.Table) -> str:
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table.combine_chunks())
     return hashlib.sha256(sink.getvalue()).hexdigest()[:24]
+
+
+@dataclass
+class OpenThreshold:
+    """One open threshold. Its noisy level lives here only, and dies with the process."""
+
+    declaration: Declaration
+    ticket: Ticket
+    stream: Stream
+
+
+class Thresholds:
+    """Thresholds by name, whatever its case."""
+
+    def __init__(self, ledger: Ledger, entropy: Entropy) -> None:
+        self._ledger, self._entropy = ledger, entropy
+        self.declared: dict[str, Declaration] = {}
+        self._open: dict[str, OpenThreshold] = {}
+        self._used: dict[str, OpenThreshold] = {}
+        """Those that closed themselves at their last hit, and were not CLOSEd since."""
+
+    def open(self, declaration: Declaration, text: str) -> Ticket:
+        """Reserves the whole and draws the noisy threshold.
+
+        Raises:
+            BindError: the name is open already. BudgetExceeded: it does not fit.
+        """
+        key = declaration.name.lower()
+        if key in self._open:
+            raise BindError(
+                f"the threshold {declaration.name} is open already.", hint=f"CLOSE {declaration.name} first."
+            )
+        ticket = self._ledger.reserve(declaration.event, text)
+        d = declaration
+        stream = Stream(d.epsilon1, d.epsilon2, d.max_hits, d.refresh, self._entropy)
+        ticket.update(stream.event)
+        opened = OpenThreshold(declaration, ticket, stream)
+        declaration.ask = lambda value, threshold, sensitivity: self._ask(
+            opened, value, threshold, sensitivity
+        )
+        self._open[key] = opened
+        self._used.pop(key, None)
+        self.declared[key] = declaration
+        return ticket
+
+    def _ask(self, opened: OpenThreshold, value: int, threshold: int, sensitivity: int) -> bool:
+        above = opened.stream.ask(value, threshold, sensitivity)
+        # Durable before it is told: a restart must not forget a hit. Both answers are written, so that a ledger which
+        # can't be written tells neither.
+        opened.ticket.update(opened.stream.event)
+        if opened.stream.exhausted:
+            self._used[opened.declaration.name.lower()] = self.close(opened.declaration.name)
+        return above
+
+    def close(self, name: str) -> OpenThreshold:
+        """Settles a threshold by the hits found. One that closed itself at its last hit is settled already, and is given
+        once more: whether CLOSE finds it open must not depend on the answers.
+
+        Raises:
+            BindError: no such threshold is open.
+        """
+        key = name.lower()
+        if key in self._used:
+            return self._used.pop(key)
+        if key not in self._open:
+            names = [opened.declaration.name for opened in self._open.values()]
+            raise BindError(f"no threshold {name} is open.", hint=did_you_mean(name, names))
+        opened = self._open.pop(key)
+        opened.declaration.ask, opened.declaration.closed = None, True
+        self._ledger.settle(opened.ticket, opened.stream.event, None, "released")
+        return opened
+
+    def require(self, plan: Plan) -> None:
+        """Every threshold that a plan asks must be open: an earlier statement of the cell may have used it up.
+
+        Raises:
+            BindError: one is not.
+        """
+        for block in plan.blocks:
+            name = getattr(block.operator, "name", "") if block.prepaid else ""
+            if name and name.lower() not in self._open:
+                raise BindError(f"the threshold {name} is closed.", hint="DECLARE it again.")
+
+    def close_all(self) -> None:
+        for opened in list(self._open.values()):
+            with suppress(Error):
+                self.close(opened.declaration.name)

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 from html import escape
+from pathlib import Path
 from typing import Any
 
-from dpsql.report.charts import pictures
+from dpsql.errors import Error
+from dpsql.ledger.ledger import Ledger
+from dpsql.ledger.private_files import write_private
+from dpsql.policy.model import Policy
+from dpsql.report.charts import draw_charts
+from dpsql.report.data import clip_text, make_report
+from dpsql.report.tables import list_entries
 
 STYLE = """
 :root { color-scheme: light dark; --paper: #fcfbf9; --card: #ffffff; --ink: #1c2330; --quiet: #667085;
@@ -60,7 +70,7 @@ footer { margin-top: 4rem; font-size: .85rem; color: var(--quiet); }
 """
 
 
-def page(data: dict[str, Any]) -> str:
+def write_page(data: dict[str, Any]) -> str:
     """The whole page for a report (see :func:`dpsql.report.data.report`)."""
     sections = [
         ("left", "How much is left", _left(data)),
@@ -68,7 +78,7 @@ def page(data: dict[str, Any]) -> str:
         ("refused", "What was refused", _refused(data["refused"])),
         ("guarantee", "What is promised", _guarantee(data["guarantee"])),
         ("assumptions", "Under which assumptions", _assumptions(data["assumptions"])),
-        ("pictures", "In pictures", pictures(data)),
+        ("pictures", "In pictures", draw_charts(data)),
     ]
     body = "\n".join(
         f'<section id="{name}" aria-labelledby="{name}-title">\n<h2 id="{name}-title">{title}</h2>\n'
@@ -196,3 +206,72 @@ def _declared(column: dict[str, Any]) -> str:
         shown = ", ".join(map(str, column["values"][:12]))
         told.append(f"{len(column['values'])} values: {shown}{', ...' if len(column['values']) > 12 else ''}")
     return "; ".join(told) or "nothing"
+
+
+def write_report(
+    ledger: Ledger, policy: Policy | None, path: str | Path, *, accountant: str | None = None
+) -> Path:
+    """Writes the report; the suffix says how: ``.html`` (one self-contained page), ``.json``, ``.csv``, else
+    text.
+
+    Args:
+        ledger: the ledger to report on.
+        policy: for the assumptions; None takes the one that the ledger holds.
+        path: the file to write.
+        accountant: counts the same events as this accountant would have; the whole report says so.
+
+    Raises:
+        LedgerError: the ledger can't be read or trusted.
+        Error: the file can't be written.
+    """
+    path = Path(path)
+    if accountant is None:
+        text = _written(ledger, policy, path.suffix.lower())
+    else:
+        with ledger.under(accountant) as other:
+            text = _written(other, policy or ledger.policy, path.suffix.lower())
+    told = None
+    try:
+        write_private(path, text)
+    except OSError as error:
+        told = Error(f"The report {path} can't be written: {error.strerror}.", hint="give another file name.")
+    if told is not None:
+        raise told
+    return path
+
+
+def report_text(ledger: Ledger, policy: Policy | None = None, *, accountant: str | None = None) -> str:
+    """The report for a terminal; with ``accountant``, as that one would have counted."""
+    if accountant is not None:
+        with ledger.under(accountant) as other:
+            return report_text(other, policy or ledger.policy)
+    data = make_report(ledger, policy)
+    left, promise = data["left"], data["guarantee"]
+    lines = [f"WARNING: {warning}" for warning in data["warnings"]]
+    lines += [f"{data['ledger'] or 'ledger in memory'} · {data['dataset']} · {data['written'][:16]}Z", ""]
+    lines += [left["sentence"] + (f" ({left['about_text']})" if left["about_text"] else ""), ""]
+    lines += ["Asked:"] + [
+        f"  {e['when_text']}  {e['who']:<12} {e['charge']:<16} {e['outcome']:<11} {clip_text(e['text'])}"
+        for e in data["asked"]["statements"]
+    ]
+    lines += ["", "Refused:"] + [
+        f"  {e['when_text']}  {e['who']:<12} {clip_text(e['text'])}\n      {e['reason']}"
+        for e in data["refused"]
+    ]
+    lines += ["", promise["sentence"], ""]
+    lines += ["Assumptions:"] + [f"  {sentence}" for sentence in data["assumptions"]["sentences"]]
+    lines += [f"Note: {notice}" for notice in data["notices"]]
+    return "\n".join(lines) + "\n"
+
+
+def _written(ledger: Ledger, policy: Policy | None, suffix: str) -> str:
+    if suffix in (".html", ".htm"):
+        return write_page(make_report(ledger, policy))
+    if suffix == ".json":
+        return json.dumps(make_report(ledger, policy), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    if suffix == ".csv":
+        names, rows = list_entries(ledger.entries(), ledger.terms.accountant)
+        sheet = io.StringIO()
+        csv.writer(sheet).writerows([names, *rows])
+        return sheet.getvalue()
+    return report_text(ledger, policy)

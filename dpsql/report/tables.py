@@ -6,8 +6,7 @@ from datetime import datetime
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from dpsql.ledger.accounts import Entry
-from dpsql.ledger.state import BudgetState
+from dpsql.ledger.accounts import BudgetState, Entry
 from dpsql.numerics.rounding import short
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ BAR = 20
 _CELL = 48
 
 
-def entry_rows(entries: list[Entry], accountant: str) -> tuple[tuple[str, ...], Rows]:
+def list_entries(entries: list[Entry], accountant: str) -> tuple[tuple[str, ...], Rows]:
     """Columns and rows of ``SHOW LEDGER``: times are the session's, ``epsilon`` and ``delta`` what the accountant
     charged.
     """
@@ -32,7 +31,7 @@ def entry_rows(entries: list[Entry], accountant: str) -> tuple[tuple[str, ...], 
             (
                 entry.statement_id,
                 datetime.fromisoformat(entry.when).astimezone().isoformat(" ", "seconds"),
-                who(entry),
+                name_of(entry),
                 "0" if event is None else event.sentence(),
                 float(epsilon),
                 float(delta),
@@ -44,7 +43,7 @@ def entry_rows(entries: list[Entry], accountant: str) -> tuple[tuple[str, ...], 
     return names, rows
 
 
-def budget_rows(state: BudgetState) -> tuple[tuple[str, ...], Rows]:
+def list_budget(state: BudgetState) -> tuple[tuple[str, ...], Rows]:
     """Columns and rows of ``SHOW BUDGET``: the whole, and the analyst's own share where there is one."""
     names = (
         "whose",
@@ -79,7 +78,7 @@ def budget_rows(state: BudgetState) -> tuple[tuple[str, ...], Rows]:
     return names, rows
 
 
-def budget_text(ledger: Ledger, last: int = 20) -> str:
+def write_budget_text(ledger: Ledger, last: int = 20) -> str:
     """What ``%dpsql budget`` prints: the bar, and the latest ``last`` statements."""
     state = ledger.state()
     lines = [_bar_line(s) for s in ([state] if state.whole is None else [state.whole, state])]
@@ -106,7 +105,7 @@ _LEFT = "style='text-align: left'"
 _BELOW = "style='caption-side: bottom; text-align: left'"
 
 
-def budget_html(ledger: Ledger, last: int = 20) -> str:
+def write_budget_html(ledger: Ledger, last: int = 20) -> str:
     """The same rows as HTML, readable with styles off."""
     state = ledger.state()
     parts = []
@@ -136,7 +135,7 @@ def budget_html(ledger: Ledger, last: int = 20) -> str:
     return f"<div class='dpsql-budget'>{''.join(parts)}</div>"
 
 
-def who(entry: Entry) -> str:
+def name_of(entry: Entry) -> str:
     """The analyst's name; without one the user of the operating system."""
     return entry.analyst or entry.user
 
@@ -157,7 +156,7 @@ def _title(state: BudgetState) -> str:
 
 def _amounts(state: BudgetState) -> str:
     """What was spent and what is left, in the figures that every other place says."""
-    if state.accountant == "basic":
+    if not state.has_rule:
         amounts = f"{state.spent} spent, {state.left} left"
     else:
         amounts = f"{state.detail}; {state.sentence}"

@@ -1,0 +1,382 @@
+"""What an accountant is: the sums that it keeps, what it says is left, and what it must decide.
+
+An accountant is opened once for a budget. It then admits events, one after another, while its sums stay below limits
+that never change again. The rules themselves, and the proofs that they hold for adaptively chosen events, are in
+:mod:`dpsql.privacy.filters`. A new accountant is one subclass of :class:`Accountant`, or of :class:`RuleAccountant`
+where the plain sum of epsilon may go on beside it, and one row of :data:`dpsql.privacy.filters.ACCOUNTANTS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Self
+
+from dpsql.numerics.rounding import bounded, significant, text
+from dpsql.privacy.events import DeclaredPlan, Event, PureDP, SparseVector
+
+MANY = 10**9
+"""The count that :meth:`Accountant.more` returns for an event that uses nothing up."""
+
+_NOTHING = Fraction(0)
+
+
+@dataclass(frozen=True)
+class Spent:
+    """The sums of everything charged so far: all that any accountant needs, for any number of statements.
+
+    Args:
+        count: number of events.
+        epsilon, delta: what basic composition adds up.
+        near: sum of the losses outside delta; None once an event had none.
+        rho: sum of the zCDP losses.
+        mu_squared: sum of the squared Gaussian-DP losses.
+        aside: sum of the deltas that mechanisms have of their own.
+        renyi: sums of the Renyi divergences, one for each of ``orders``.
+        orders: the orders that the accountant fixed when it was opened.
+    """
+
+    count: int = 0
+    epsilon: Fraction = _NOTHING
+    delta: Fraction = _NOTHING
+    near: Fraction | None = _NOTHING
+    rho: Fraction = _NOTHING
+    mu_squared: Fraction = _NOTHING
+    aside: Fraction = _NOTHING
+    renyi: tuple[Fraction, ...] = ()
+    orders: tuple[Fraction, ...] = ()
+
+    def plus(self, event: Event) -> Spent:
+        """Add one event. The sums are exact while the numbers are short, else rounded up.
+
+        Raises:
+            TypeError: not an event: an approximation, for example, by which nothing may be charged.
+        """
+        if not isinstance(event, Event):
+            raise TypeError(f"only events are charged, not a {type(event).__name__}")
+        epsilon, delta = event.basic
+        loss = event.epsilon
+        divergences = (event.renyi(order) for order in self.orders)
+        return Spent(
+            count=self.count + 1,
+            epsilon=bounded(self.epsilon + epsilon),
+            delta=bounded(self.delta + delta),
+            near=None if self.near is None or loss is None else bounded(self.near + loss),
+            rho=bounded(self.rho + event.rho),
+            mu_squared=bounded(self.mu_squared + event.mu**2),
+            aside=bounded(self.aside + event.delta),
+            renyi=tuple(bounded(old + new) for old, new in zip(self.renyi, divergences, strict=True)),
+            orders=self.orders,
+        )
+
+
+@dataclass(frozen=True)
+class Room:
+    """What is left of a budget.
+
+    Args:
+        epsilon: the whole.
+        epsilon_left: the largest pure epsilon that one more statement may have.
+        delta_left: what is left for mechanisms with a delta of their own.
+        rule: the used part of the rule's limit, where the rule and not the plain sum says how much fits. Many small
+            statements fit then where one large one does not (:meth:`Accountant.more` counts them).
+    """
+
+    epsilon: Fraction
+    epsilon_left: Fraction
+    delta_left: Fraction
+    rule: Fraction | None = None
+
+    @property
+    def epsilon_spent(self) -> Fraction:
+        """The part of epsilon that one statement can't have any more."""
+        return self.epsilon - self.epsilon_left
+
+    @property
+    def sentence(self) -> str:
+        """``"ε=0.8 of ε=1 left"``; by the rule ``"ε=0.19 of ε=1 left for one more, 21% of the rule used"``."""
+        return say_what_is_left(self.epsilon_left, self.epsilon, self.rule)
+
+
+@dataclass(frozen=True)
+class Accountant:
+    """A rule for adaptively chosen events, opened for one budget. It has no state: the sums are in :class:`Spent`.
+
+    Args:
+        epsilon, delta: the guarantee for the whole session.
+    """
+
+    name: ClassVar[str] = ""
+    """The name that a policy writes."""
+    summary: ClassVar[str] = ""
+    """One phrase for the reference."""
+    has_rule: ClassVar[bool] = False
+    """True where something sharper than the plain sums counts. Delta then has two parts (see ``filters``), mechanisms
+    with good concentrated losses are preferred, and hits that one noisy threshold did not find are charged."""
+    favours_gaussian: ClassVar[bool] = False
+    """True where Gaussian noise costs less than Laplace noise of the same epsilon."""
+
+    epsilon: Fraction
+    delta: Fraction
+
+    @classmethod
+    def open(cls, epsilon: Fraction, delta: Fraction, share: Fraction) -> Self:
+        """Open the accountant for a budget. Its limits are solved here, and never at a time that depends on data."""
+        return cls(epsilon, delta)
+
+    @classmethod
+    def charge(cls, event: Event) -> Event:
+        """Return what is charged for an event. Divergences average over paths, so a rule pays for missing hits too."""
+        return event.in_full() if cls.has_rule else event
+
+    @classmethod
+    def split(cls, delta: Fraction, share: Fraction) -> Fraction:
+        """Return the part of delta for mechanisms that have a delta of their own."""
+        return delta * share if cls.has_rule else delta
+
+    @property
+    def mechanism_delta(self) -> Fraction:
+        """The limit of the deltas that mechanisms have of their own."""
+        return self.delta
+
+    @property
+    def start(self) -> Spent:
+        """The sums when nothing was spent."""
+        return Spent()
+
+    def admits(self, spent: Spent, event: Event) -> bool:
+        """Decide whether an event may run after what was spent, in exact arithmetic."""
+        return self.holds(self.add(spent, event)) or self._admits_whole_plan(spent, event)
+
+    def add(self, spent: Spent, event: Event) -> Spent:
+        """Return the sums after an event ran, admitted or not: a log is folded as it is."""
+        return spent.plus(event)
+
+    def fold(self, events: Iterable[Event]) -> Spent:
+        """Return the sums of a list of events."""
+        spent = self.start
+        for event in events:
+            spent = self.add(spent, event)
+        return spent
+
+    def holds(self, spent: Spent) -> bool:
+        """Decide whether sums are within the limits."""
+        raise NotImplementedError
+
+    def more(self, spent: Spent, event: Event) -> int:
+        """Count how many more such statements would be admitted, one after another; at most :data:`MANY`."""
+        raise NotImplementedError
+
+    def sentence(self, spent: Spent) -> str:
+        """Say what was used, in the accountant's own currency."""
+        raise NotImplementedError
+
+    def spent_delta(self, spent: Spent) -> Fraction:
+        """Return the sum that :attr:`mechanism_delta` limits."""
+        return spent.delta
+
+    def own_delta(self, event: Event) -> Fraction:
+        """Return what an event adds to :meth:`spent_delta`."""
+        return event.basic[1]
+
+    def part(self, event: Event) -> Fraction | None:
+        """Return the part of the rule's limit that an event uses; None without a rule."""
+        return None
+
+    def used(self, spent: Spent) -> Fraction | None:
+        """Return the used part of the rule's limit; None without a rule."""
+        return None
+
+    def left_by_sum(self, spent: Spent) -> Fraction:
+        """Return the largest pure epsilon that the plain sum still admits; below 0 where it is overdrawn."""
+        raise NotImplementedError
+
+    def left_by_rule(self, spent: Spent) -> Fraction:
+        """Return the largest pure epsilon that the rule still admits."""
+        return _NOTHING
+
+    def fits(self, spent: Spent) -> Fraction:
+        """Return the largest pure epsilon of one more statement: exact, or rounded down to four digits."""
+        return max(_NOTHING, self.left_by_sum(spent), self.left_by_rule(spent))
+
+    def room(self, spent: Spent) -> Room:
+        """Return what is left."""
+        by_sum, by_rule = max(_NOTHING, self.left_by_sum(spent)), self.left_by_rule(spent)
+        delta_left = max(_NOTHING, self.mechanism_delta - self.spent_delta(spent))
+        rule = self.used(spent) if by_rule > by_sum else None
+        return Room(self.epsilon, max(by_sum, by_rule), delta_left, rule)
+
+    def _admits_whole_plan(self, spent: Spent, event: Event) -> bool:
+        """Charge a plan that was declared before anything was spent by its loss distribution, as the whole session.
+
+        The choice is made before the first answer, so it is the bound of one fixed list. Nothing else is ever
+        admitted after it unless the running sums allow it too; a sparse vector would make them shrink when it
+        is settled, so a plan with one inside has to fit the rule.
+        """
+        if spent.count or not isinstance(event, DeclaredPlan):
+            return False
+        if any(isinstance(part, SparseVector) for part in event.leaves()):
+            return False
+        epsilon, delta = event.basic
+        return epsilon <= self.epsilon and delta <= self.delta
+
+
+@dataclass(frozen=True)
+class RuleAccountant(Accountant):
+    """An accountant that admits by the plain sum or by a rule, with the deltas of mechanisms within their own limit.
+
+    The rule is one or several sums, each with a limit of its own; one of them within its limit is enough. The proof
+    at the head of :mod:`dpsql.privacy.filters` says what the limits must be solved from.
+
+    Args:
+        limit: of the rule's currency; 0 where there is no delta to convert with.
+        aside: the delta of all mechanisms that have one of their own.
+    """
+
+    has_rule = True
+
+    limit: Fraction = _NOTHING
+    aside: Fraction = _NOTHING
+
+    @property
+    def orders(self) -> tuple[Fraction, ...]:
+        """The Renyi orders whose divergences are summed."""
+        return ()
+
+    @property
+    def limits(self) -> tuple[Fraction, ...]:
+        """The limits of the rule's sums."""
+        return (self.limit,) if self.limit else ()
+
+    @property
+    def rule_text(self) -> str:
+        """The rule's currency and limit, in a few words."""
+        raise NotImplementedError
+
+    def rule_costs(self, event: Event) -> tuple[Fraction, ...]:
+        """Return what an event adds to each of the rule's sums."""
+        raise NotImplementedError
+
+    def rule_sums(self, spent: Spent) -> tuple[Fraction, ...]:
+        """Return the rule's sums."""
+        raise NotImplementedError
+
+    def guess_costs(self, epsilon: float) -> tuple[float, ...]:
+        """Estimate what a pure epsilon costs by the rule. Decides nothing."""
+        raise NotImplementedError
+
+    @property
+    def start(self) -> Spent:
+        return Spent(renyi=(_NOTHING,) * len(self.orders), orders=self.orders)
+
+    @property
+    def mechanism_delta(self) -> Fraction:
+        return self.aside
+
+    def add(self, spent: Spent, event: Event) -> Spent:
+        """Return the sums after an event ran, with hits that were not found.
+
+        Raises:
+            ValueError: the sums were begun for another filter, with other orders.
+        """
+        return self._own(spent).plus(self.charge(event) if isinstance(event, Event) else event)
+
+    def holds(self, spent: Spent) -> bool:
+        plain = spent.near is not None and spent.near <= self.epsilon
+        return spent.aside <= self.aside and (plain or any(left >= 0 for left in self._left(spent)))
+
+    def more(self, spent: Spent, event: Event) -> int:
+        counts = [0, *map(count_repeats, self._left(spent), self.rule_costs(event))]
+        if spent.near is not None and event.epsilon is not None:
+            counts.append(count_repeats(self.epsilon - spent.near, event.epsilon))
+        return min(max(counts), count_repeats(self.aside - spent.aside, event.delta))
+
+    def sentence(self, spent: Spent) -> str:
+        parts = []
+        if spent.near is not None:
+            parts.append(f"sum of ε {text(spent.near)} of {text(self.epsilon)}")
+        used = self.used(spent)
+        if used is not None:
+            parts.append(f"{format_percent(used)} of the rule ({self.rule_text})")
+        if self.aside:
+            parts.append(f"δ of mechanisms {text(spent.aside)} of {text(self.aside)}")
+        return ", ".join(parts) + " used" if parts else "a mechanism without pure loss ran without delta"
+
+    def spent_delta(self, spent: Spent) -> Fraction:
+        return spent.aside
+
+    def own_delta(self, event: Event) -> Fraction:
+        return event.delta
+
+    def part(self, event: Event) -> Fraction | None:
+        return min(map(Fraction.__truediv__, self.rule_costs(event), self.limits), default=None)
+
+    def used(self, spent: Spent) -> Fraction | None:
+        return min(map(Fraction.__truediv__, self.rule_sums(self._own(spent)), self.limits), default=None)
+
+    def left_by_sum(self, spent: Spent) -> Fraction:
+        return _NOTHING if spent.near is None or spent.aside > self.aside else self.epsilon - spent.near
+
+    def left_by_rule(self, spent: Spent) -> Fraction:
+        left = self._left(spent)
+        if spent.aside > self.aside:
+            return _NOTHING
+        return max((self._largest(i, part) for i, part in enumerate(left) if part > 0), default=_NOTHING)
+
+    def _own(self, spent: Spent) -> Spent:
+        """Return the sums, if they are of this filter's orders: others would seem to have used nothing."""
+        if spent.orders == self.orders:
+            return spent
+        if spent.count:
+            raise ValueError("these sums were begun for another filter: fold the events anew")
+        return self.start
+
+    def _left(self, spent: Spent) -> list[Fraction]:
+        return [
+            limit - total for limit, total in zip(self.limits, self.rule_sums(self._own(spent)), strict=False)
+        ]
+
+    def _largest(self, i: int, left: Fraction) -> Fraction:
+        """Return the largest four-digit pure epsilon that fits one sum: guessed with floats, decided exactly."""
+        low, high, about = 0.0, 64.0, float(left)
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.guess_costs(middle)[i] <= about else (low, middle)
+        epsilon = significant(Fraction(low))
+        while epsilon > 0 and self.rule_costs(PureDP(epsilon))[i] > left:
+            epsilon = (
+                significant(epsilon * Fraction(9995, 10000)) if epsilon > Fraction(1, 10**9) else _NOTHING
+            )
+        return epsilon
+
+
+def count_repeats(left: Fraction, each: Fraction) -> int:
+    if left < 0:
+        return 0
+    return MANY if each <= 0 else min(MANY, int(left // each))
+
+
+def say_what_is_left(left: Fraction, epsilon: Fraction, rule: Fraction | None, whose: str = "") -> str:
+    """Say what is left, in the words that every display uses."""
+    if rule is None or left == 0:
+        return f"ε={text(left, up=False)} of {whose}ε={text(epsilon)} left"
+    return f"ε={text(left, up=False)} of {whose}ε={text(epsilon)} left for one more, {format_percent(rule)} of the rule used"
+
+
+def format_percent(part: Fraction) -> str:
+    """Format a part of a limit in percent, with two digits, rounded up.
+
+    >>> format_percent(Fraction(1, 450)), format_percent(Fraction(211, 1000)), format_percent(Fraction(1))
+    ('0.23%', '22%', '100%')
+    """
+    return f"{text(significant(100 * part, 2 if part < 1 else 4, up=True))}%"
+
+
+def suggest_delta(left: Fraction) -> Fraction:
+    """Suggest a delta for one statement: a fiftieth of what is left for mechanisms, rounded down to one digit.
+
+    >>> text(suggest_delta(Fraction(5, 10**7))), suggest_delta(Fraction(0))
+    ('1e-08', Fraction(0, 1))
+    """
+    return significant(max(_NOTHING, left) / 50, 1)

@@ -1,0 +1,380 @@
+"""How releases are kept for replay: released relations and their notes, as bytes. Nothing exact is in them.
+
+Statements on their way to an answer: which of their blocks are stored, and so are free, and which have to be paid.
+
+Each block is looked up by its key. Equal blocks are one draw and one charge. What a block reads of an earlier one is known
+only once that is released, so where the earlier one has to be drawn the later one has to be drawn too.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import re
+import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from dpsql.block_keys import BlockKeys, Lent, Shape, content_of
+from dpsql.ledger.ledger import KeptReleases, Ledger
+from dpsql.ledger.store import StoredRelease, hash_release
+from dpsql.mechanisms.base import Release, Shows
+from dpsql.plan import Block, Plan
+from dpsql.privacy.events import Event, compose
+from dpsql.sql.relations.intervals import FORETOLD
+
+
+def pack(relations: Mapping[str, pa.Table], notes: tuple[str, ...]) -> bytes:
+    """The relations as Arrow streams, each behind its length; names and notes in front.
+
+    >>> relations, notes = unpack(pack({"a": pa.table({"n": [1]})}, ("fine",)))
+    >>> relations["a"].to_pylist(), notes
+    ([{'n': 1}], ('fine',))
+    """
+    head = {
+        "names": list(relations),
+        "sizes": [_measure(table) for table in relations.values()],
+        "notes": notes,
+    }
+    text = json.dumps(head).encode()
+    text += b" " * (-(4 + len(text)) % 8)  # streams begin where Arrow would begin them
+    sink = io.BytesIO(struct.pack(">I", len(text)) + text)
+    sink.seek(0, io.SEEK_END)
+    for table in relations.values():
+        _write(table, sink)
+    return sink.getvalue()
+
+
+def _measure(table: pa.Table) -> int:
+    """Bytes of its stream. A release may be a tenth of what memory holds: it is written once, where it stays."""
+    counted = pa.MockOutputStream()
+    _write(table, counted)
+    return int(counted.size())
+
+
+def _write(table: pa.Table, sink: Any) -> None:
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+
+
+def unpack(stored: bytes) -> tuple[dict[str, pa.Table], tuple[str, ...]]:
+    """What :func:`pack` packed."""
+    (size,) = struct.unpack(">I", stored[:4])
+    head = json.loads(stored[4 : 4 + size])
+    relations, at = {}, 4 + size
+    whole = pa.py_buffer(stored)
+    for name, length in zip(head["names"], head["sizes"], strict=True):
+        relations[name] = pa.ipc.open_stream(whole.slice(at, length)).read_all()
+        at += length
+    return relations, tuple(head["notes"])
+
+
+Lend = Callable[[str, Mapping[str, pa.Table], tuple[str, ...]], pa.Table]
+"""Evaluates a public relation that a block reads: its SQL, the releases so far, the public tables."""
+Draw = Callable[[Block, Mapping[str, pa.Table]], Release]
+"""Releases a block, over what is lent to it."""
+
+_RELEASE, _NOISY = "release", "noisy"
+_NEVER = itertools.count()
+
+
+@dataclass
+class RequestedBlock:
+    """One block of a statement, and what is known of its answer."""
+
+    block: Block
+    shape: Shape | None = None
+    key: str = ""
+    contents: tuple[str, ...] = ()
+    lent: Mapping[str, pa.Table] | None = None
+    """What it reads, where that is known already: its answer is drawn over the very rows that its key tells of."""
+    stored: StoredRelease | None = None
+    same: RequestedBlock | None = None
+    """An equal block before it, whose answer is its own."""
+    release: Release | None = None
+    confidence: float = 0.95
+
+    @property
+    def free(self) -> bool:
+        """Whether it costs nothing: it is stored, or paid with another, or was paid before."""
+        return self.stored is not None or self.same is not None or self.block.prepaid
+
+
+@dataclass
+class PreparedPlan:
+    """A plan whose blocks were looked up."""
+
+    plan: Plan
+    asked: list[RequestedBlock]
+    changed: str = ""
+    """What has changed since the same was asked before, where it has to be paid again."""
+
+    @property
+    def event(self) -> Event | None:
+        """What it costs: the joint event of the blocks that have to be drawn; None when it costs nothing."""
+        paid = [item.block.operator.event for item in self.asked if not item.free]
+        return compose(paid) if paid else None
+
+    @property
+    def used(self) -> Event | None:
+        """What was used of it, once it is released."""
+        paid = [item.release.event for item in self.asked if not item.free and item.release is not None]
+        return compose(paid) if paid else None
+
+    @property
+    def stored(self) -> list[StoredRelease]:
+        """The answers that are shown again."""
+        return [item.stored for item in self.asked if item.stored is not None]
+
+    @property
+    def since(self) -> str:
+        """Since when its stored blocks are stored, the last of them; empty where none is."""
+        return max(self.stored, key=lambda s: s.when).when_text if self.stored else ""
+
+    @property
+    def relations(self) -> dict[str, pa.Table]:
+        return {item.block.name: item.release.table for item in self.asked if item.release is not None}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        said = [note for item in self.asked if item.release is not None for note in item.release.notes]
+        return tuple(dict.fromkeys([*said, *([self.changed] if self.changed else [])]))
+
+    def sentences(self) -> tuple[str, ...]:
+        """For EXPLAIN: which blocks are free, and why the others are not any more."""
+        blocks = [item for item in self.asked if not item.block.prepaid]
+        said = []
+        for place, item in enumerate(blocks, 1):
+            which = "This block" if len(blocks) == 1 else f"Block {place} of {len(blocks)}"
+            if item.stored is not None:
+                said.append(f"{which} is stored since {item.stored.when_text}: free.")
+            elif item.same is not None:
+                said.append(f"{which} is the same as another: one draw and one charge.")
+        return (*said, *([f"{self.changed[:1].upper()}{self.changed[1:]}."] if self.changed else ()))
+
+
+@dataclass
+class StoredBlocks:
+    """Looks up the blocks of a session's statements.
+
+    Args:
+        lent: gives the columns of what a block of a plan reads besides tables.
+        version: the version of all data, by which ledgers of older versions of dpsql keep whole statements.
+    """
+
+    keys: BlockKeys
+    ledger: Ledger
+    lend: Lend
+    lent: Callable[[Plan, Block], Lent]
+    version: Callable[[], str]
+
+    def prepare(
+        self, plans: Sequence[Plan], fresh: bool = False, paid: dict[str, RequestedBlock] | None = None
+    ) -> list[PreparedPlan]:
+        """Looks up all blocks of statements that are paid together. Reads public relations and the ledger only.
+
+        Args:
+            paid: blocks that statements before these are going to pay, by their keys; those of these are added.
+        """
+        first: dict[str, RequestedBlock] = {} if paid is None else paid
+        return [self._prepare(plan, fresh, first) for plan in plans]
+
+    def _prepare(self, plan: Plan, fresh: bool, first: dict[str, RequestedBlock]) -> PreparedPlan:
+        asked: list[RequestedBlock] = []
+        known: dict[str, RequestedBlock] = {}
+        for block in plan.blocks:
+            item = RequestedBlock(block, confidence=block.confidence)
+            asked.append(item)
+            known[block.name] = item
+            if block.prepaid:
+                item.key = f"never {next(_NEVER)}"
+                continue
+            item.shape = self.keys.shape(block, lambda block=block: self.lent(plan, block))  # type: ignore[misc]
+            item.contents, item.lent = self._read_inputs(plan, block, known)
+            item.key = self.keys.key(item.shape, item.contents)
+            item.same = first.setdefault(item.key, item)
+            if item.same is item:
+                item.same = None
+                found = None if fresh else self.ledger.replay(item.key)
+                if found is not None:
+                    item.stored = found
+                    item.release = _unpack_answer(item, found.release)
+            elif item.same.release is not None:
+                item.release = _rename(item.same, item)
+        prepared = PreparedPlan(plan, asked)
+        if not fresh and prepared.event is not None:
+            self._look_for_older(prepared)
+            prepared.changed = self._say_what_changed(prepared)
+        return prepared
+
+    def _read_inputs(
+        self, plan: Plan, block: Block, known: Mapping[str, RequestedBlock]
+    ) -> tuple[tuple[str, ...], dict[str, pa.Table] | None]:
+        """What tells the public relations of a block from others; and their rows, where all are known."""
+        tables: dict[str, pa.Table] = {}
+        contents = []
+        relations = {name: item.release.table for name, item in known.items() if item.release is not None}
+        for item in block.inputs:
+            mentioned = [name for name in known if re.search(rf"\b{re.escape(name)}\b", item.sql)]
+            if all(name in relations for name in mentioned) and FORETOLD not in item.sql:
+                tables[item.name] = self.lend(
+                    item.sql, {name: relations[name] for name in mentioned}, plan.public
+                )
+                contents.append(content_of(tables[item.name]))
+                continue
+            text = item.sql
+            for name in sorted(mentioned, key=len, reverse=True):
+                text = re.sub(rf"\b{re.escape(name)}\b", f"<{known[name].key}>", text)
+            contents.append(f"drawn {text}")
+        return tuple(contents), tables if len(tables) == len(block.inputs) else None
+
+    # -- drawing ------------------------------------------------------------------------------------------------
+
+    def draw_all(self, prepared: Iterable[PreparedPlan], draw: Draw) -> str:
+        """Releases what is not stored, and says how it ended: ``released``, ``failed`` or ``interrupted``.
+
+        Never raises: no traceback of it, whose frames hold exact values, is ever seen.
+        """
+        try:
+            for one in prepared:
+                self._draw_plan(one, draw)
+        except KeyboardInterrupt:
+            return "interrupted"
+        except Exception:
+            return "failed"
+        return "released"
+
+    def _draw_plan(self, prepared: PreparedPlan, draw: Draw) -> None:
+        for item in prepared.asked:
+            if item.release is not None:
+                continue
+            if item.same is not None:
+                item.release = _rename(item.same, item)
+                continue
+            if item.lent is None:
+                plan = prepared.plan
+                item.lent = {
+                    i.name: self.lend(i.sql, prepared.relations, plan.public) for i in item.block.inputs
+                }
+                item.contents = tuple(content_of(table) for table in item.lent.values())
+            item.release = draw(item.block, item.lent)
+
+    def pack_drawn(self, prepared: Iterable[PreparedPlan]) -> KeptReleases:
+        """What is kept of what was drawn."""
+        releases: dict[str, bytes] = {}
+        questions: dict[str, bytes] = {}
+        for one in prepared:
+            for place, item in enumerate(one.asked):
+                if item.shape is None or item.release is None or item.free:
+                    continue
+                releases[self.keys.key(item.shape, item.contents)] = _pack_answer(item)
+                items = self.keys.items(item.shape, item.contents)
+                questions[_identify_question(one.plan, place)] = json.dumps(items).encode()
+        return KeptReleases(releases, questions)
+
+    # -- what was asked before ----------------------------------------------------------------------------------
+
+    def _say_what_changed(self, prepared: PreparedPlan) -> str:
+        for place, item in enumerate(prepared.asked):
+            found = self.ledger.asked(_identify_question(prepared.plan, place)) if not item.free else None
+            if found is None or item.shape is None:
+                continue
+            before = _read_items(found[1])
+            now = self.keys.items(item.shape, item.contents)
+            names = [name for name in now if before.get(name, now[name]) != now[name]]
+            names += [name for name in before if name not in now]
+            if names:
+                listed = ", ".join(names[:3]) + (" and more" if len(names) > 3 else "")
+                return f"not the answer of {found[0].when_text}, for this has changed since: {listed}"
+        return ""
+
+    def _look_for_older(self, prepared: PreparedPlan) -> None:
+        """The answer of the whole statement, as older versions of dpsql kept it."""
+        plan = prepared.plan
+        if prepared.stored or any(block.prepaid for block in plan.blocks):
+            return
+        found = self.ledger.replay(plan.key(self.keys.policy.fingerprint, self.version()))
+        if found is None:
+            return
+        relations, notes = unpack(found.release)
+        if set(relations) != {block.name for block in plan.blocks}:
+            return
+        for item in prepared.asked:
+            item.stored, item.same = found, None
+            item.release = Release(relations[item.block.name], found.event, notes)
+
+
+def _identify_question(plan: Plan, place: int) -> str:
+    return hash_release(f"{place}\x00{plan.text}".encode(errors="surrogatepass"))
+
+
+def _read_items(held: bytes) -> dict[str, str]:
+    try:
+        found = json.loads(held)
+    except ValueError:
+        return {}
+    return {str(name): str(value) for name, value in found.items()} if isinstance(found, dict) else {}
+
+
+# -- releases as they are kept: by places, not by names ----------------------------------------------------------------
+
+
+def _pack_answer(item: RequestedBlock) -> bytes:
+    assert item.release is not None and item.shape is not None
+    relations = {_RELEASE: _call_by_place(item.release.table, item.shape.columns)}
+    if item.release.noisy is not None:
+        relations[_NOISY] = item.release.noisy
+    notes = tuple(_put_places(note, item.shape.columns) for note in item.release.notes)
+    return pack(relations, (*notes, repr(item.confidence)))
+
+
+def _unpack_answer(item: RequestedBlock, held: bytes) -> Release:
+    assert item.shape is not None
+    relations, (*notes, confidence) = unpack(held)
+    said = tuple(_put_names(note, item.shape.columns) for note in notes)
+    table = _call_by_name(relations[_RELEASE], item.shape.columns)
+    release = Release(table, item.block.operator.event, said, relations.get(_NOISY))
+    return release if float(confidence) == item.confidence else _show_again(item, release)
+
+
+def _rename(other: RequestedBlock, item: RequestedBlock) -> Release:
+    """The release of an equal block under this one's names, at this one's confidence."""
+    assert other.release is not None and other.shape is not None and item.shape is not None
+    table = _call_by_name(_call_by_place(other.release.table, other.shape.columns), item.shape.columns)
+    notes = (
+        _put_names(_put_places(note, other.shape.columns), item.shape.columns) for note in other.release.notes
+    )
+    release = replace(other.release, table=table, notes=tuple(notes))
+    return release if other.confidence == item.confidence else _show_again(item, release)
+
+
+def _show_again(item: RequestedBlock, release: Release) -> Release:
+    operator: Any = item.block.operator
+    if isinstance(operator, Shows) and operator.shows:
+        return replace(release, table=operator.shown(release.table, release.noisy))
+    return release
+
+
+def _call_by_place(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    places = {name: f"c{place}" for place, name in enumerate(names)}
+    return table.rename_columns([places.get(name, f"x{name}") for name in table.column_names])
+
+
+def _call_by_name(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    known = {f"c{place}": name for place, name in enumerate(names)}
+    return table.rename_columns([known.get(name, name[1:]) for name in table.column_names])
+
+
+def _put_places(note: str, names: Sequence[str]) -> str:
+    """A note with places for the names of columns in it."""
+    places = {name: place for place, name in enumerate(names)}
+    any_name = "|".join(re.escape(name) for name in sorted(places, key=len, reverse=True))
+    return re.sub(rf"(?<!\w)(?:{any_name})(?!\w)", lambda found: f"\x01{places[found[0]]}\x02", note)
+
+
+def _put_names(note: str, names: Sequence[str]) -> str:
+    return re.sub("\x01(\\d+)\x02", lambda found: names[int(found[1])], note)

@@ -1,0 +1,237 @@
+"""One session asked by several threads: they take turns, the budget adds up, answers are right, and nobody waits for ever."""
+
+from __future__ import annotations
+
+import _thread
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+from typing import Any
+
+import duckdb
+import pytest
+
+import dpsql
+from tests.support import inside
+
+POLICY = """
+[budget]
+epsilon = {epsilon}
+delta = 0.5
+accountant = "basic"
+default_epsilon = 1000
+default_delta = 1e-6
+[tables.t]
+privacy_unit = "u"
+max_rows = 1
+max_groups = 1
+[tables.t.columns]
+x = {{ bounds = [0, 10] }}
+"""
+COUNT = "SELECT COUNT(*) AS n FROM t WHERE x <= {}"
+THREADS = 8
+PATIENCE = 120
+"""Seconds after which a thread that has not answered is taken for one that waits for ever."""
+
+
+@pytest.fixture
+def open_session() -> Iterator[Callable[..., dpsql.Session]]:
+    """Sessions over 1000 units, 100 of each x, whose noise at the default epsilon is next to none."""
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE t AS SELECT i AS u, i % 10 AS x FROM range(1000) r(i)")
+        opened: list[dpsql.Session] = []
+
+        def connect(epsilon: int = 10**9) -> dpsql.Session:
+            opened.append(dpsql.connect(con, policy=dpsql.Policy.loads(POLICY.format(epsilon=epsilon))))
+            return opened[-1]
+
+        yield connect
+        for session in opened:
+            session.close()
+
+
+def ask_at_once(*jobs: Callable[[], Any]) -> list[Any]:
+    """Return what each job gives, or the error that it raises, when all begin together."""
+    start = threading.Barrier(len(jobs))
+
+    def work(job: Callable[[], Any]) -> Any:
+        start.wait(PATIENCE)
+        try:
+            return job()
+        except Exception as error:
+            return error
+
+    with ThreadPoolExecutor(len(jobs)) as pool:
+        return [found.result(PATIENCE) for found in [pool.submit(work, job) for job in jobs]]
+
+
+def spent(session: dpsql.Session) -> Fraction:
+    return session.budget().spent_epsilon
+
+
+def test_charges_add_up_and_answers_are_right(open_session: Callable[..., dpsql.Session]) -> None:
+    session = open_session()
+
+    def ask(thread: int) -> list[tuple[Any, ...]]:
+        # each thread has texts of its own, so that none is stored by another
+        limits = [(10 * i + thread) / 10 for i in range(5)]
+        return [session.sql(COUNT.format(limit)).fetchall()[0] for limit in limits]
+
+    found = ask_at_once(*(lambda thread=thread: ask(thread) for thread in range(THREADS)))
+    assert found == [[(100 * (i + 1),) for i in range(5)]] * THREADS
+    assert spent(session) == 1000 * 5 * THREADS
+    assert [entry.outcome for entry in session.ledger()] == ["released"] * 5 * THREADS
+
+
+def test_the_same_question_is_paid_once(open_session: Callable[..., dpsql.Session]) -> None:
+    session = open_session()
+    question = "SELECT WITH DP OPTIONS (epsilon = 0.01) COUNT(*) AS n FROM t"
+    found = ask_at_once(*[lambda: session.sql(question).fetchall()] * THREADS)
+    assert found == [found[0]] * THREADS and spent(session) == Fraction(1, 100)
+
+
+@pytest.mark.parametrize("turns", [True, False])
+def test_turns_are_what_makes_it_so(
+    open_session: Callable[..., dpsql.Session], monkeypatch: pytest.MonkeyPatch, turns: bool
+) -> None:
+    session = open_session()
+    session.sql(COUNT.format(9))  # what is read once has been read
+    if not turns:
+        inside.take_no_turns(session, monkeypatch)
+    engine, both = inside.engine(session), threading.Barrier(2)
+    execute = engine.execute
+
+    def slow(*given: Any) -> Any:
+        """Wait until both threads read, for a while."""
+        try:
+            both.wait(1 if turns else 20)
+        except threading.BrokenBarrierError:
+            pass
+        return execute(*given)
+
+    monkeypatch.setattr(engine, "execute", slow)
+    found = ask_at_once(*[lambda: session.sql(COUNT.format(3)).fetchall()] * 2)
+    assert spent(session) == (2000 if turns else 3000)
+    assert not turns or found == [[(400,)]] * 2
+
+
+def test_no_more_is_spent_than_there_is(open_session: Callable[..., dpsql.Session]) -> None:
+    session = open_session(3500)
+    found = ask_at_once(*(lambda limit=i: session.sql(COUNT.format(limit)) for i in range(THREADS)))
+    refused = [answer for answer in found if isinstance(answer, dpsql.BudgetExceeded)]
+    assert len(refused) == THREADS - 3 and spent(session) == 3000
+    assert sum(isinstance(answer, dpsql.Result) for answer in found) == 3
+
+
+def test_a_cells_default_epsilon_is_its_own(open_session: Callable[..., dpsql.Session]) -> None:
+    session = open_session()
+    prices = [str(i + 1) for i in range(THREADS)]
+    text = "; ".join(COUNT.format(i) for i in range(3))
+    found = ask_at_once(
+        *(lambda price=price: session.run(text, fresh=True, epsilon=price) for price in prices)
+    )
+    for price, results in zip(prices, found, strict=True):
+        assert [result.event.basic[0] for result in results] == [int(price)] * 3
+    assert spent(session) == 3 * sum(map(int, prices))
+    assert session.sql(COUNT.format(9.5)).event.basic[0] == 1000  # type: ignore[union-attr]
+
+
+def test_a_plan_collects_its_own_statements_alone(open_session: Callable[..., dpsql.Session]) -> None:
+    session = open_session()
+    with session.plan() as plan:
+        declared = plan.sql(COUNT.format(2))
+        (other,) = ask_at_once(lambda: session.sql(COUNT.format(4)))
+        own = session.sql(COUNT.format(5))
+        assert type(other) is type(own) is dpsql.Result
+        assert (other.fetchall(), own.fetchall()) == ([(500,)], [(600,)]) and spent(session) == 2000
+    assert declared.fetchall() == [(300,)] and spent(session) == 3000
+
+
+def test_kept_results_are_found_by_every_thread(open_session: Callable[..., dpsql.Session]) -> None:
+    session = open_session()
+    found = ask_at_once(
+        *(
+            lambda i=i: session.sql(f"out{i} << {COUNT.format(i)}; SELECT n + 1 FROM out{i}").fetchall()
+            for i in range(THREADS)
+        )
+    )
+    assert found == [[(100 * (i + 1) + 1,)] for i in range(THREADS)]
+    read = ask_at_once(*(lambda i=i: session.sql(f"SELECT n FROM out{i}").fetchall() for i in range(THREADS)))
+    assert read == [[(100 * (i + 1),)] for i in range(THREADS)] and spent(session) == 1000 * THREADS
+
+
+def test_a_threshold_finds_no_more_than_it_may(open_session: Callable[..., dpsql.Session]) -> None:
+    session = open_session()
+    session.sql("DECLARE alarm ABOVE_THRESHOLD OPTIONS (epsilon = 1000, max_hits = 2) 500")
+    asked = "SELECT WITH alarm OPTIONS (max_rows_contributed = 1) COUNT(*) AS above FROM t WHERE x <= 9"
+    found = ask_at_once(*[lambda: session.sql(asked).fetchall()] * THREADS)
+    assert sum(answer == [(True,)] for answer in found) == 2
+    assert sum(isinstance(answer, dpsql.BindError) for answer in found) == THREADS - 2
+    assert spent(session) == 1000
+
+
+def test_reading_what_there_is_needs_no_turn(open_session: Callable[..., dpsql.Session]) -> None:
+    session = open_session()
+    with inside.hold_turn(session):
+        (found,) = ask_at_once(lambda: (spent(session), session.ledger(), session.tables().fetchall()))
+    assert found[:2] == (0, []) and found[2][0][0] == "t"
+
+
+def test_stopping_one_statement_leaves_the_others_alone(
+    open_session: Callable[..., dpsql.Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = open_session()
+    engine = inside.engine(session)
+    execute, reading = engine.execute, threading.Event()
+
+    def stoppable(*given: Any) -> Any:
+        """Read for long in the main thread alone."""
+        if threading.current_thread() is threading.main_thread():
+            reading.set()
+            execute("SELECT COUNT(*) AS n FROM range(10000000000) a(i), range(1000) b(j) WHERE i * j % 7 = 3")
+        return execute(*given)
+
+    monkeypatch.setattr(engine, "execute", stoppable)
+    answers: list[Any] = []
+
+    def stop_and_ask(limit: int) -> None:
+        reading.wait(PATIENCE)
+        if limit == 0:
+            time.sleep(0.2)
+            _thread.interrupt_main()
+        answers.append(session.sql(COUNT.format(limit)).fetchall())
+
+    threads = [threading.Thread(target=stop_and_ask, args=(i,)) for i in range(3)]
+    for thread in threads:
+        thread.start()
+    with pytest.raises(dpsql.Interrupted, match="stays charged"):
+        session.sql(COUNT.format(8))
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert sorted(answers) == [[(100,)], [(200,)], [(300,)]]
+    assert sorted(entry.outcome for entry in session.ledger()) == ["interrupted"] + ["released"] * 3
+    assert spent(session) == 4000
+
+
+def test_waiting_for_a_turn_can_be_stopped(open_session: Callable[..., dpsql.Session]) -> None:
+    session = open_session()
+    held, over = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with inside.hold_turn(session):
+            held.set()
+            time.sleep(0.2)
+            _thread.interrupt_main()
+            over.wait(PATIENCE)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait(PATIENCE)
+    with pytest.raises(KeyboardInterrupt):
+        session.sql(COUNT.format(1))
+    over.set()
+    holder.join(PATIENCE)
+    assert spent(session) == 0 and session.ledger() == []
+    assert session.sql(COUNT.format(1)).fetchall() == [(200,)]
