@@ -10,6 +10,7 @@ from IPython.core.completer import SimpleCompletion
 
 from dpsql.notebook import guide, panels
 from dpsql.notebook.arguments import CONNECT_FLAGS, RUN_FLAGS
+from dpsql.sql.parse.functions import WORDS
 
 if TYPE_CHECKING:
     from IPython.core.completer import CompletionContext, SimpleMatcherResult
@@ -21,12 +22,7 @@ _KEYWORDS = """
     SELECT WITH DIFFERENTIAL_PRIVACY DP PTR SUBSAMPLE OPTIONS FROM WHERE GROUP BY HAVING ORDER LIMIT
     JOIN LEFT RIGHT USING ON AS AND OR NOT IN IS NULL CASE WHEN THEN ELSE END OVER FILTER VALUES EXPLAIN
     SHOW DECLARE CLOSE DISTINCT BETWEEN LIKE"""
-_FUNCTIONS = """
-    COUNT SUM AVG VAR_POP VAR_SAMP STDDEV_POP STDDEV_SAMP STDDEV VARIANCE MEDIAN QUANTILE_CONT
-    QUANTILE_DISC MIN MAX HISTOGRAM HISTOGRAM_EXACT CORR COVAR_POP COVAR_SAMP REGR_SLOPE REGR_INTERCEPT
-    REGR_R2 ABOVE_THRESHOLD EXPMECH IQR MODE ARG_MAX"""
 KEYWORDS = tuple(_KEYWORDS.split())
-FUNCTIONS = tuple(_FUNCTIONS.split())
 _WORD = re.compile(r"(--?|\$)?\w*$")
 
 
@@ -84,7 +80,7 @@ class Matcher:
         rest = [(a + " => ", "argument") for a in guide.ARGUMENTS]
         if re.search(r"\b(FROM|JOIN)\s+\w*$", before, re.I):
             return _begin(word, tables)
-        functions = [(f, "function") for f in FUNCTIONS]
+        functions = [(f, "function") for f in WORDS]
         keywords = [(k, "keyword") for k in KEYWORDS]
         return _begin(word, [*columns, *tables, *functions, *rest, *keywords])
 

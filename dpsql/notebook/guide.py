@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from dpsql.notebook.arguments import CONNECT_FLAGS, RUN_FLAGS, Flag
 from dpsql.notebook.render import Lines, Sheet, of_rows
+from dpsql.sql.parse.functions import AGGREGATES, SqlName
 
 COMMANDS = {
     "connect": "open a session: %dpsql connect data.duckdb --policy policy.toml",
@@ -27,35 +27,9 @@ COMMANDS = {
 }
 
 
-@dataclass(frozen=True)
-class Mechanism:
-    """A way to get an answer."""
-
-    name: str
-    gives: str
-    example: str
-
-
-MECHANISMS = (
-    Mechanism("COUNT", "a noisy number of rows or of people", "COUNT(*), COUNT(DISTINCT person_id)"),
-    Mechanism(
-        "SUM", "a noisy sum, each value held to bounds", "SUM(x, contribution_bounds_per_row => (0, 10))"
-    ),
-    Mechanism("AVG", "a noisy mean", "AVG(x, epsilon => 0.1)"),
-    Mechanism("VARIANCE, STDDEV", "a noisy spread", "STDDEV(x)"),
-    Mechanism("MEDIAN, QUANTILE_CONT", "a value near the quantile", "QUANTILE_CONT(x, 0.9)"),
-    Mechanism(
-        "ABOVE_THRESHOLD",
-        "the first candidates above a threshold; without OVER: true or false",
-        "ABOVE_THRESHOLD(COUNT(*), 100, epsilon => 0.1)",
-    ),
-    Mechanism(
-        "EXPMECH", "the candidate with (nearly) the best utility", "EXPMECH(COUNT(*), epsilon => 1) OVER c"
-    ),
-    Mechanism("WITH PTR", "a precise value, when the data are stable", "SELECT WITH PTR IQR(age) FROM t"),
-    Mechanism(
-        "WITH SUBSAMPLE", "any query, run on blocks and combined", "SELECT WITH SUBSAMPLE CORR(a, b) FROM t"
-    ),
+MODES = (
+    ("WITH PTR", "a precise value, when the data are stable", "SELECT WITH PTR IQR(age) FROM t"),
+    ("WITH SUBSAMPLE", "any query, run on blocks and combined", "SELECT WITH SUBSAMPLE CORR(a, b) FROM t"),
 )
 
 OPTIONS = {
@@ -107,9 +81,13 @@ NO_SESSION = "%dpsql connect data.duckdb --policy policy.toml   (or %dpsql demo,
 
 
 def mechanisms() -> Sheet:
-    return of_rows(
-        ("mechanism", "what it gives", "for example"), [(m.name, m.gives, m.example) for m in MECHANISMS]
-    )
+    """List every way to get an answer: names that give the same share a line."""
+    same: dict[str, list[SqlName]] = {}
+    for row in AGGREGATES:
+        if row.help:
+            same.setdefault(row.help, []).append(row)
+    lines = [(", ".join(row.name for row in rows), gives, rows[0].example) for gives, rows in same.items()]
+    return of_rows(("mechanism", "what it gives", "for example"), [*lines, *MODES])
 
 
 def help_lines(table: str | None, epsilon: str | None) -> Lines:

@@ -21,7 +21,7 @@ from dpsql.sql.dp.block import dp_block
 from dpsql.sql.dp.grouping_sets import bind_sets, has_sets
 from dpsql.sql.expressions.lengths import one_statement
 from dpsql.sql.expressions.types import Typed
-from dpsql.sql.modes import BLOCKS, is_private_call, readers_of
+from dpsql.sql.modes import BLOCKS, readers_of
 from dpsql.sql.normalize import Cte, Env, add_ctes, flatten_joins, inner_queries, outer_queries
 from dpsql.sql.parse.dialect import (
     MODE,
@@ -32,7 +32,7 @@ from dpsql.sql.parse.dialect import (
     span_of_word,
     to_sql,
 )
-from dpsql.sql.parse.options import Options, mode_of, take_mode
+from dpsql.sql.parse.options import Options, is_private_call, mode_of, take_mode
 from dpsql.sql.parse.statements import PIVOT_HINT, Statement
 from dpsql.sql.public_side import Finish, public_columns, renamed
 from dpsql.sql.relations import intervals

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from dpsql.sql.parse.dialect import bind_error, remove_modes
+from dpsql.sql.parse.functions import MECHANISMS
 from dpsql.sql.parse.options import Call, call_of
 from dpsql.sql.relations.relation import Relation, fold
 
@@ -84,12 +85,9 @@ def outer_queries(node: exp.Expr) -> Iterator[exp.Expr]:
         yield from outer_queries(child)
 
 
-_MECHANISMS = ("ABOVE_THRESHOLD", "EXPMECH")
-
-
 def label_of(call: Call) -> str:
     """``count_star()``, ``sum(amount)``; a mechanism by its name alone."""
-    if call.name in _MECHANISMS:
+    if call.name in MECHANISMS:
         return call.name.lower()
     if call.name == "COUNT" and (not call.args or call.args[0].is_star) and not call.distinct:
         return "count_star()"

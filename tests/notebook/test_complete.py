@@ -44,7 +44,7 @@ def offered(shell: InteractiveShell, text: str) -> list[str]:
         ("%%dpsql\nsel", ["select"]),
         ("%%dpsql --expl", ["--explain"]),
         ("%dpsql bud", ["budget"]),
-        ("x = %dpsql SELECT COUN", ["COUNT"]),
+        ("x = %dpsql SELECT COUN", ["COUNT", "COUNT_IF"]),
     ],
 )
 def test_what_is_offered(shell: InteractiveShell, text: str, expected: list[str]) -> None:

@@ -453,7 +453,6 @@ TABLE: dict[str, Callable[[Any, Call, str, dict[str, Any]], Aggregate]] = {
     "COUNT_IF": _count_if,
     "SUM": _sum,
     "AVG": _avg,
-    "MEAN": _avg,
     "VARIANCE": _spread("var_samp"),
     "VAR_POP": _spread("var_pop"),
     "STDDEV": _spread("stddev_samp"),

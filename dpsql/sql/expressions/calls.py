@@ -26,13 +26,11 @@ from dpsql.sql.expressions.coercion import (
     require_kind,
 )
 from dpsql.sql.expressions.functions import (
-    ALIASES,
     DATE_PART_FUNCTIONS,
     MAX_LITERAL_COUNT,
     NOT_LISTED,
     REFUSED_CLASSES,
     ROW_FUNCTIONS,
-    SHAPES,
     RowFunction,
 )
 from dpsql.sql.expressions.lengths import count_written, hold, length_of, limit_steps
@@ -50,6 +48,7 @@ from dpsql.sql.expressions.types import (
     decimal,
 )
 from dpsql.sql.parse.dialect import NAMED, bind_error, privacy_error
+from dpsql.sql.parse.functions import NAME_OF_CLASS, ROW_ALIASES
 
 # -- text -------------------------------------------------------------------------------------------------------
 
@@ -176,14 +175,14 @@ def bind_function(node: exp.Expr, bind: Bind) -> Typed:
         kwarg = next((a for a in arguments if isinstance(a, exp.Kwarg | exp.PropertyEQ | exp.Alias)), None)
         if kwarg is not None:
             raise bind_error(kwarg, f"{name} takes no named arguments.", around=node)
-    elif type(node) in SHAPES:
-        name, keys = SHAPES[type(node)]
+    elif (row := NAME_OF_CLASS.get(type(node))) is not None and "ROWS" in row.modes:
+        name, keys = row.name, row.parts
         refuse_rest(node, *keys)
         arguments = [node.args[key] for key in keys if node.args.get(key) is not None]
     else:
         named = node.sql_name().lower() if isinstance(node, exp.Func) else node.key
         raise _unknown(node, REFUSED_CLASSES.get(type(node), named))
-    name = ALIASES.get(name, name)
+    name = ROW_ALIASES.get(name, name)
     if name in _SPECIAL:
         return _SPECIAL[name](node, arguments, bind)
     if name in DATE_PART_FUNCTIONS:
@@ -318,7 +317,7 @@ _ALSO = (
 def _unknown(node: exp.Expr, name: str) -> PrivacyError:
     if name in NOT_LISTED:
         return privacy_error(node, f"{name} can't be used on private rows: {NOT_LISTED[name]}.")
-    known = {*ROW_FUNCTIONS, *ALIASES, *DATE_PART_FUNCTIONS, *_SPECIAL, *_ALSO}
+    known = {*ROW_FUNCTIONS, *ROW_ALIASES, *DATE_PART_FUNCTIONS, *_SPECIAL, *_ALSO}
     return privacy_error(
         node,
         f"the function {name} is not on the list of those that can't fail or leak.",

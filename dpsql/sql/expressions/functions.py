@@ -192,81 +192,11 @@ ROW_FUNCTIONS: dict[str, RowFunction] = {
     name: item for group in FUNCTION_CLASSES for name, item in group.functions.items()
 }
 
-ALIASES = {
-    "editdist3": "levenshtein", "lcase": "lower", "ucase": "upper", "instr": "strpos", "substr": "substring",
-    "power": "pow", "char_length": "length", "character_length": "length", "array_length": "len",
-    "day_of_month": "dayofmonth",
-}  # fmt: skip
-
 DATE_PART_FUNCTIONS = {
     **{name.lower(): name for name in DATE_PART_RANGES if name not in ("DOW", "DOY")},
     "dayofmonth": "DAY", "weekofyear": "WEEK",
 }  # fmt: skip
 """Functions that give a part of a date."""
-
-SHAPES: dict[type[exp.Expr], tuple[str, tuple[str, ...]]] = {
-    exp.Sqrt: ("sqrt", ("this",)),
-    exp.Cbrt: ("cbrt", ("this",)),
-    exp.Ln: ("ln", ("this",)),
-    exp.Exp: ("exp", ("this",)),
-    exp.Sin: ("sin", ("this",)),
-    exp.Cos: ("cos", ("this",)),
-    exp.Tan: ("tan", ("this",)),
-    exp.Asin: ("asin", ("this",)),
-    exp.Acos: ("acos", ("this",)),
-    exp.Atan: ("atan", ("this",)),
-    exp.Sinh: ("sinh", ("this",)),
-    exp.Cosh: ("cosh", ("this",)),
-    exp.Tanh: ("tanh", ("this",)),
-    exp.Asinh: ("asinh", ("this",)),
-    exp.Acosh: ("acosh", ("this",)),
-    exp.Atanh: ("atanh", ("this",)),
-    exp.Atan2: ("atan2", ("this", "expression")),
-    exp.Pow: ("pow", ("this", "expression")),
-    exp.Degrees: ("degrees", ("this",)),
-    exp.Radians: ("radians", ("this",)),
-    exp.Cot: ("cot", ("this",)),
-    exp.Pi: ("pi", ()),
-    exp.IsNan: ("isnan", ("this",)),
-    exp.IsInf: ("isinf", ("this",)),
-    exp.Lower: ("lower", ("this",)),
-    exp.Upper: ("upper", ("this",)),
-    exp.Reverse: ("reverse", ("this",)),
-    exp.Substring: ("substring", ("this", "start", "length")),
-    exp.Left: ("left", ("this", "expression")),
-    exp.Right: ("right", ("this", "expression")),
-    exp.Replace: ("replace", ("this", "expression", "replacement")),
-    exp.Translate: ("translate", ("this", "from_", "to")),
-    exp.SplitPart: ("split_part", ("this", "delimiter", "part_index")),
-    exp.StrPosition: ("strpos", ("this", "substr")),
-    exp.Ascii: ("ascii", ("this",)),
-    exp.Unicode: ("unicode", ("this",)),
-    exp.StartsWith: ("starts_with", ("this", "expression")),
-    exp.EndsWith: ("ends_with", ("this", "expression")),
-    exp.Contains: ("contains", ("this", "expression")),
-    exp.Levenshtein: ("levenshtein", ("this", "expression")),
-    exp.JarowinklerSimilarity: ("jaro_winkler_similarity", ("this", "expression")),
-    exp.MD5: ("md5", ("this",)),
-    exp.SHA: ("sha1", ("this",)),
-    exp.ArraySize: ("len", ("this",)),
-    exp.BitLength: ("bit_length", ("this",)),
-    exp.Year: ("year", ("this",)),
-    exp.Month: ("month", ("this",)),
-    exp.Day: ("day", ("this",)),
-    exp.DayOfMonth: ("dayofmonth", ("this",)),
-    exp.Quarter: ("quarter", ("this",)),
-    exp.Week: ("week", ("this",)),
-    exp.WeekOfYear: ("weekofyear", ("this",)),
-    exp.DayOfWeek: ("dayofweek", ("this",)),
-    exp.DayOfWeekIso: ("isodow", ("this",)),
-    exp.DayOfYear: ("dayofyear", ("this",)),
-    exp.Hour: ("hour", ("this",)),
-    exp.Minute: ("minute", ("this",)),
-    exp.Second: ("second", ("this",)),
-    exp.Dayname: ("dayname", ("this",)),
-    exp.Monthname: ("monthname", ("this",)),
-}
-"""Calls that sqlglot has a class for: DuckDB's name, and where its arguments are, in DuckDB's order."""
 
 REFUSED_CLASSES: dict[type[exp.Expr], str] = {
     exp.Pad: "lpad", exp.StrToTime: "strptime", exp.Explode: "unnest", exp.Rand: "random", exp.GenerateSeries: "range",

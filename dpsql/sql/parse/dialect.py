@@ -22,6 +22,7 @@ from sqlglot.errors import ParseError as SqlglotParseError
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from dpsql.errors import BindError, ParseError, PrivacyError, Span
+from dpsql.sql.parse.functions import ONE_ARGUMENT
 from dpsql.sql.parse.tokens import (
     CLOSING,
     OPENING,
@@ -90,13 +91,6 @@ def _equals(options: list[Token], text: str) -> None:
             )
 
 
-_ONE_ARGUMENT = {
-    *("COUNT", "SUM", "AVG", "MIN", "MAX", "MEDIAN"),
-    *("VARIANCE", "VAR_POP", "VAR_SAMP", "STDDEV", "STDDEV_POP", "STDDEV_SAMP"),
-}
-"""Aggregates that take one value: anything after a comma is meant as a named argument."""
-
-
 def _rename_named_calls(tokens: list[Token]) -> list[Token]:
     out = list(tokens)
     distinct: list[tuple[int, int]] = []
@@ -105,7 +99,7 @@ def _rename_named_calls(tokens: list[Token]) -> list[Token]:
             continue
         end = find_closing(tokens, i + 1)
         depth = 0
-        aggregate = token.text.upper() in _ONE_ARGUMENT
+        aggregate = token.text.upper() in ONE_ARGUMENT
         for at, inner in enumerate(tokens[i + 1 : end], i + 1):
             depth += inner.token_type in OPENING
             depth -= inner.token_type in CLOSING

@@ -13,6 +13,7 @@ from sqlglot import exp
 from dpsql.errors import BindError, Error, did_you_mean
 from dpsql.sql.expressions.fixed_point import moment_of
 from dpsql.sql.parse.dialect import MODE, NAMED, bind_error, span_of
+from dpsql.sql.parse.functions import ALIASES, NAME_OF_CLASS, PRIVATE_CALLS
 
 _NUMBER = re.compile(
     r"[0-9]{1,40}(\.[0-9]{0,40})?([eE][+-]?[0-9]{1,3})?|\.[0-9]{1,40}([eE][+-]?[0-9]{1,3})?", re.ASCII
@@ -284,20 +285,6 @@ class Call:
             raise
 
 
-_NAMES: dict[type[exp.Expr], str] = {
-    exp.Count: "COUNT", exp.Sum: "SUM", exp.Avg: "AVG", exp.Min: "MIN", exp.Max: "MAX", exp.Median: "MEDIAN",
-    exp.VariancePop: "VAR_POP", exp.Variance: "VARIANCE", exp.StddevPop: "STDDEV_POP",
-    exp.StddevSamp: "STDDEV_SAMP", exp.Stddev: "STDDEV", exp.PercentileCont: "QUANTILE_CONT",
-    exp.PercentileDisc: "QUANTILE_DISC", exp.Mode: "MODE", exp.CountIf: "COUNT_IF", exp.Corr: "CORR",
-    exp.CovarPop: "COVAR_POP", exp.CovarSamp: "COVAR_SAMP", exp.Quantile: "QUANTILE_DISC",
-    exp.ArgMax: "ARG_MAX", exp.ArgMin: "ARG_MIN", exp.RegrSlope: "REGR_SLOPE", exp.RegrIntercept: "REGR_INTERCEPT",
-    exp.RegrR2: "REGR_R2", exp.RegrCount: "REGR_COUNT", exp.RegrAvgx: "REGR_AVGX", exp.RegrAvgy: "REGR_AVGY",
-    exp.ApproxDistinct: "COUNT", exp.ApproxQuantile: "QUANTILE_CONT",
-}  # fmt: skip
-_ALIASES = {"VAR_SAMP": "VARIANCE", "PERCENTILE_CONT": "QUANTILE_CONT", "PERCENTILE_DISC": "QUANTILE_DISC",
-            "QUANTILE": "QUANTILE_DISC", "APPROX_QUANTILE": "QUANTILE_CONT", "ABOVETHRESHOLD": "ABOVE_THRESHOLD"}  # fmt: skip
-
-
 def call_of(node: exp.Expr) -> Call | None:
     """Reads FILTER, DISTINCT, OVER candidates, WITHIN GROUP and named arguments off a call; None when it is no call."""
     place, where, over = node, None, None
@@ -316,34 +303,21 @@ def call_of(node: exp.Expr) -> Call | None:
         name = str(node.this).upper()
         name = name[len(NAMED) :] if name.startswith(NAMED.upper()) else name
         arguments = list(node.expressions)
-    elif type(node) in _NAMES:
-        name = _NAMES[type(node)]
-        if type(node) is exp.Quantile:
-            arguments = [node.this, node.args.get("quantile")]
-        else:
-            arguments = [
-                node.this,
-                *([node.expression] if node.args.get("expression") else []),
-                *node.expressions,
-                # MAX(x, n) and whatever else sqlglot files away: one argument too many, and not to be dropped.
-                *(
-                    part
-                    for key, part in node.args.items()
-                    if key not in ("this", "expression", "expressions") and isinstance(part, exp.Expr)
-                ),
-            ]
+    elif (row := NAME_OF_CLASS.get(type(node))) is not None and "ROWS" not in row.modes:
+        name = row.name
+        # MAX(x, n) and whatever else sqlglot files away: one argument too many, and not to be dropped.
+        parts = [node.this, node.args.get("expression"), *node.expressions]
+        parts += [part for key, part in node.args.items() if key not in ("this", "expression", "expressions")]
+        arguments = [part for part in parts if isinstance(part, exp.Expr)]
     else:
         return None
-    name = _ALIASES.get(name, name)
+    distinct = isinstance(node, exp.ApproxDistinct) or name == "APPROX_COUNT_DISTINCT"
+    name = ALIASES.get(name, name)
     if ordered is not None:
         arguments = [ordered, *arguments]
-    distinct = isinstance(node, exp.ApproxDistinct) or name == "APPROX_COUNT_DISTINCT"
-    name = "COUNT" if distinct else name
     positional: list[exp.Expr] = []
     named: dict[str, tuple[exp.Expr, exp.Expr]] = {}
     for argument in arguments:
-        if argument is None:
-            continue
         if isinstance(argument, exp.Kwarg):
             if argument.this.name.lower() in named:
                 raise bind_error(argument, f"{argument.this.name} is given twice.", around=place)
@@ -354,6 +328,19 @@ def call_of(node: exp.Expr) -> Call | None:
         else:
             positional.append(argument)
     return Call(name, tuple(positional), named, place, distinct, where, over)
+
+
+def is_private_call(node: exp.Expr) -> bool:
+    """Say whether a node is an aggregate or a mechanism of ours, and not a window function."""
+    if isinstance(node, exp.Window) and not node.args.get("alias"):
+        return False
+    around = node.parent
+    while isinstance(around, exp.Filter | exp.IgnoreNulls | exp.RespectNulls) and around.this is not None:
+        around = around.parent
+    if isinstance(around, exp.Window) and not around.args.get("alias"):
+        return False
+    call = call_of(node)
+    return call is not None and (call.name in PRIVATE_CALLS or isinstance(node, exp.AggFunc))
 
 
 def refuse_equals(call: Call, known: Readers) -> None:

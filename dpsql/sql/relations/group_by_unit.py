@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dpsql.sql.normalize import Env
     from dpsql.sql.relations.context import Binder
 
-_KEPT = ("MIN", "MAX", "AVG", "MEAN", "MEDIAN", "MODE", "QUANTILE_CONT", "QUANTILE_DISC")
+_KEPT = ("MIN", "MAX", "AVG", "MEDIAN", "MODE", "QUANTILE_CONT", "QUANTILE_DISC")
 
 
 def groups_by_unit(select: exp.Select, bound: From) -> bool:

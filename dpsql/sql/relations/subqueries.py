@@ -19,10 +19,9 @@ from dpsql.plan import Input
 from dpsql.sql.expressions import total_expressions
 from dpsql.sql.expressions.coercion import unify
 from dpsql.sql.expressions.types import BOOLEAN, Typed
-from dpsql.sql.modes import is_private_call
 from dpsql.sql.normalize import Env, outer_queries
 from dpsql.sql.parse.dialect import bind_error, parse_fragment, privacy_error, span_of, to_sql
-from dpsql.sql.parse.options import mode_of
+from dpsql.sql.parse.options import is_private_call, mode_of
 from dpsql.sql.relations.joins import lend_relation
 from dpsql.sql.relations.limits import split_conjuncts
 from dpsql.sql.relations.relation import (

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from dpsql.sql.modes import is_private_call
 from dpsql.sql.normalize import Env, inner_queries
-from dpsql.sql.parse.options import call_of, mode_of
+from dpsql.sql.parse.options import call_of, is_private_call, mode_of
 from dpsql.sql.relations.catalog import Catalog
 from dpsql.sql.relations.limits import UnitMeeting, frames_of, levels_of
 from dpsql.sql.relations.relation import Names, fold

@@ -19,6 +19,7 @@ from dpsql.sql.exact.exact_query import write_bounded_rows
 from dpsql.sql.expressions import total_expressions
 from dpsql.sql.normalize import make_unique, spell
 from dpsql.sql.parse.dialect import span_of, to_sql
+from dpsql.sql.parse.functions import MECHANISMS
 from dpsql.sql.parse.options import (
     Call,
     Options,
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from dpsql.sql.normalize import Env
     from dpsql.sql.relations.context import Binder
 
-MECHANISMS = ("ABOVE_THRESHOLD", "EXPMECH")
 ARGUMENTS: dict[str, Readers] = {
     "ABOVE_THRESHOLD": {
         "epsilon": read_epsilon, "max_hits": read_whole, "answer": read_truth, "gap": read_truth, "refresh": read_truth,

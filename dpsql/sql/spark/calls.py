@@ -37,8 +37,8 @@ from functools import partial
 
 from sqlglot import exp
 
-from dpsql.sql.expressions.functions import ALIASES, SHAPES
 from dpsql.sql.expressions.types import BOOLEAN, DATE, DOUBLE, FLOAT, HUGEINT, TEXT, TINYINT, Type, decimal
+from dpsql.sql.parse.functions import NAME_OF_CLASS, ROW_ALIASES
 from dpsql.sql.spark.aggregates import (
     SPARK_DATE_PARTS,
     translate_date_diff,
@@ -76,12 +76,12 @@ def translate_call(values: Walk, node: exp.Expr) -> SparkValue:
         return handler(values, node)
     if isinstance(node, exp.Anonymous):
         name, places = str(node.this).lower(), list(node.expressions)
-    elif type(node) in SHAPES:
-        name, keys = SHAPES[type(node)]
+    elif (row := NAME_OF_CLASS.get(type(node))) is not None and "ROWS" in row.modes:
+        name, keys = row.name, row.parts
         places = [node.args[key] for key in keys if node.args.get(key) is not None]
     else:
         raise refusal(node.sql_name() if isinstance(node, exp.Func) else node.key.upper())
-    return translate_named(ALIASES.get(name, name), [values.of(place) for place in places])
+    return translate_named(ROW_ALIASES.get(name, name), [values.of(place) for place in places])
 
 
 def translate_named(name: str, given: list[SparkValue]) -> SparkValue:

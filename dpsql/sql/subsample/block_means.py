@@ -33,7 +33,7 @@ def near(
     call = call_of(select.expressions[0].unalias())
     if {key for key, value in select.args.items() if value} - _PLAIN or len(select.expressions) != 1:
         return None
-    if call is None or call.name not in ("AVG", "MEAN") or call.distinct or call.where is not None:
+    if call is None or call.name != "AVG" or call.distinct or call.where is not None:
         return None
     from_ = select.args["from_"].this
     if len(bound.relations) != 1 or bound.joins or not isinstance(from_, exp.Table):

@@ -18,10 +18,11 @@ from dpsql.errors import BindError, PrivacyError
 from dpsql.mechanisms.subsample.blocks import Rows
 from dpsql.sql.expressions import total_expressions
 from dpsql.sql.expressions.fixed_point import unify_zeros
-from dpsql.sql.expressions.functions import ALIASES, DATE_PART_FUNCTIONS, NOT_LISTED, ROW_FUNCTIONS, SHAPES
+from dpsql.sql.expressions.functions import DATE_PART_FUNCTIONS, NOT_LISTED, ROW_FUNCTIONS
 from dpsql.sql.expressions.types import Type, Typed
 from dpsql.sql.normalize import label_of, make_unique
 from dpsql.sql.parse.dialect import parse_fragment, remove_modes, span_of, to_sql
+from dpsql.sql.parse.functions import ROW_ALIASES, ROW_NAMES
 from dpsql.sql.parse.options import call_of
 from dpsql.sql.public_side import Schema, schemas
 from dpsql.sql.relations.joins import lend_relation
@@ -54,7 +55,8 @@ _WINDOWS = (
 )  # fmt: skip
 _LISTS = ("ArraySort", "ArrayDistinct", "ArrayMax", "ArrayMin")
 _NAMED = frozenset({
-    *ROW_FUNCTIONS, *ALIASES, *DATE_PART_FUNCTIONS, "histogram", "entropy", "mad", "product", "sem", "geomean", "fsum", "favg",
+    *ROW_FUNCTIONS, *ROW_ALIASES, *DATE_PART_FUNCTIONS,
+    "histogram", "entropy", "mad", "product", "sem", "geomean", "fsum", "favg",
     "kahan_sum", "list_sort", "list_reverse_sort", "list_distinct", "list_unique", "list_sum", "list_avg", "list_min",
     "list_max", "list_median", "list_mode", "kurtosis_pop", "regr_count", "regr_avgx", "regr_avgy", "any_value", "list",
     "max_by", "min_by", "arg_max", "arg_min", "argmax", "argmin", "mean", "count_if", "percentile_cont",
@@ -63,7 +65,7 @@ _NAMED = frozenset({
 _CLASSES: frozenset[type] = frozenset(
     {
         *total_expressions._HANDLERS,
-        *SHAPES,
+        *(kind for row in ROW_NAMES for kind in row.classes),
         *(getattr(exp, n) for n in (*_STRUCTURE, *_AGGREGATES, *_WINDOWS, *_LISTS) if hasattr(exp, n)),
     }
 )

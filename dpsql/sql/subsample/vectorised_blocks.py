@@ -24,6 +24,7 @@ from dpsql.sql.expressions.fixed_point import (
 from dpsql.sql.expressions.types import BIGINT, DOUBLE, Type, Typed
 from dpsql.sql.normalize import label_of, make_unique
 from dpsql.sql.parse.dialect import parse_fragment, span_of, to_sql
+from dpsql.sql.parse.functions import names_of
 from dpsql.sql.parse.options import Call, call_of
 from dpsql.sql.relations.privacy_unit import find_unit_holder
 from dpsql.sql.relations.relation import Field, Names, Relation, column, column_name, fold
@@ -46,7 +47,7 @@ _NUMERIC = {
 }  # fmt: skip
 _COUNTS = ("COUNT(", "REGR_COUNT(")
 _ANY = {"MIN": 1, "MAX": 1, "MODE": 1, "ARG_MAX": 2, "ARG_MIN": 2}
-KNOWN = frozenset({*_NUMERIC, *_ANY, "COUNT", "COUNT_IF", "MEAN"})
+KNOWN = names_of("SUBSAMPLE")
 
 
 @dataclass(frozen=True)
@@ -364,7 +365,7 @@ def aggregate_sql(call: Call, names: Names) -> tuple[str, Type]:
     Raises:
         BindError: wrong arguments; PrivacyError: an aggregate that is not known.
     """
-    name = {"MEAN": "AVG", "VARIANCE": "VAR_SAMP", "STDDEV": "STDDEV_SAMP"}.get(call.name, call.name)
+    name = {"VARIANCE": "VAR_SAMP", "STDDEV": "STDDEV_SAMP"}.get(call.name, call.name)
     where = (
         f" FILTER (WHERE {to_sql(total_expressions.make_condition(call.where, names).node)})"
         if call.where is not None
