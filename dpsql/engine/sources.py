@@ -34,9 +34,8 @@ from dpsql.engine.sandbox import quote_name, quote_text
 from dpsql.engine.text_sources import copy_text
 from dpsql.errors import PolicyError
 from dpsql.ledger.private_files import make_private_directory, make_state_directory, write_private
-from dpsql.policy.columns import explain_missing_types, list_types
-from dpsql.policy.model import Format, Policy, Table, fold
-from dpsql.policy.validate import parse_type
+from dpsql.policy.model import Format, Policy, Table, explain_missing_types, fold, list_types
+from dpsql.policy.validate import read_type
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
@@ -245,7 +244,7 @@ def propose_types(table: Table, files: list[str]) -> dict[str, str]:
 
 def _known(kind: str) -> str:
     with contextlib.suppress(PolicyError):
-        return parse_type(kind)
+        return read_type("type", kind)
     return "VARCHAR"
 
 

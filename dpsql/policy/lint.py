@@ -20,8 +20,16 @@ from dpsql.engine.sources import describe_parquet, find_bad_columns, propose_typ
 from dpsql.engine.text_sources import READ_ERRORS, read_first_record
 from dpsql.errors import PolicyError, did_you_mean
 from dpsql.numerics.rounding import text
-from dpsql.policy.columns import list_mentioned, list_untyped, write_columns
-from dpsql.policy.model import Column, Format, Names, Policy, Table
+from dpsql.policy.model import (
+    Column,
+    Format,
+    Names,
+    Policy,
+    Table,
+    list_mentioned,
+    list_untyped,
+    write_columns,
+)
 from dpsql.policy.validate import write_bound
 from dpsql.privacy.accountants import suggest_delta
 
