@@ -46,9 +46,10 @@ _FUNCTIONS: dict[type[exp.Expr], str] = {
 """Nodes that become calls of the functions below."""
 _KNOWN = (
     exp.Select, exp.From, exp.Where, exp.Group, exp.Join, exp.Subquery, exp.With, exp.CTE, exp.Qualify, exp.Table,
-    exp.TableAlias, exp.Identifier, exp.Column, exp.Alias, exp.Literal, exp.Null, exp.Boolean, exp.Distinct, exp.Limit, exp.RowNumber, exp.Star, exp.Paren,
-    exp.And, exp.Or, exp.Not, exp.Is, exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ, exp.In, exp.Case, exp.If,
-    exp.Coalesce, exp.Count, exp.Window, exp.Lag, exp.Order, exp.Ordered, exp.Values, exp.Tuple, exp.DataType,
+    exp.TableAlias, exp.Identifier, exp.Column, exp.Alias, exp.Literal, exp.Null, exp.Boolean, exp.Distinct,
+    exp.Limit, exp.RowNumber, exp.Star, exp.Paren, exp.And, exp.Or, exp.Not, exp.Is, exp.EQ, exp.NEQ,
+    exp.NullSafeEQ, exp.NullSafeNEQ, exp.In, exp.Case, exp.If, exp.Coalesce, exp.Count, exp.Window, exp.Lag,
+    exp.Order, exp.Ordered, exp.Values, exp.Tuple, exp.DataType,
 )  # fmt: skip
 """Nodes that mean in SQLite what they mean in DuckDB."""
 
