@@ -33,10 +33,10 @@ from dpsql.privacy.events import Event
 from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.result import Result
 from dpsql.session_state import KeptResults, Thresholds
+from dpsql.sql.bind import Plans
 from dpsql.sql.exact.gate import Gate
 from dpsql.sql.parse.options import parse_epsilon
 from dpsql.sql.parse.statements import Statement, parse
-from dpsql.sql.plan_cache import Plans
 from dpsql.sql.relations.catalog import Catalog
 from dpsql.sql.selection.thresholds import Declaration, bind_declare
 from dpsql.stored_blocks import PreparedPlan, RequestedBlock, StoredBlocks

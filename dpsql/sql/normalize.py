@@ -10,7 +10,7 @@ Joins bind from left to right, one table at a time. Every rewriting here is an i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -117,6 +117,31 @@ def label_of_item(item: exp.Expr) -> str:
         return item.alias
     call = call_of(item)
     return label_of(call) if call is not None else item.alias_or_name
+
+
+def resolve_key(
+    node: exp.Expr, select: exp.Select, is_column: Callable[[exp.Column], bool] = lambda _: True
+) -> exp.Expr:
+    """Return what a key of GROUP BY stands for: an item of the SELECT, by its place or its alias, or the key itself.
+
+    Args:
+        node: the key as the analyst wrote it.
+        select: the SELECT that it groups.
+        is_column: tells whether a name is a column of the rows, which comes before an alias.
+
+    Raises:
+        BindError: there is no item at that place.
+    """
+    if isinstance(node, exp.Literal) and not node.is_string:
+        place = int(node.name) if node.name.isdigit() else 0
+        if not 1 <= place <= len(select.expressions):
+            raise bind_error(node, "GROUP BY counts the columns of the SELECT from 1.")
+        chosen: exp.Expr = select.expressions[place - 1].unalias()
+        return chosen
+    if isinstance(node, exp.Column) and not node.table and not is_column(node):
+        items = (item for item in select.expressions if isinstance(item, exp.Alias))
+        return next((item.this for item in items if fold(item.alias) == fold(node.name)), node)
+    return node
 
 
 def make_unique(names: Iterable[str]) -> list[str]:

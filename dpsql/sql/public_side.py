@@ -1,8 +1,9 @@
-"""The public side of a statement: what runs over releases and public tables only."""
+"""The public side of a statement: SQL over releases and public tables, and how a release gets into it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
@@ -11,6 +12,8 @@ from sqlglot import exp
 from dpsql.plan import Block, Renamed
 from dpsql.sql.expressions.types import Type
 from dpsql.sql.parse.dialect import table_named
+from dpsql.sql.relations.intervals import INTERVALS_META, IntervalEnds, ends_of
+from dpsql.sql.relations.relation import column
 
 Schema = Sequence[tuple[str, str]]
 
@@ -35,6 +38,64 @@ class Finish(Protocol):
     def keep(self, sql: str, public: Iterable[str] = ()) -> pa.Table:
         """The same over public tables alone, for a query that always gives the same rows: they may be kept."""
         ...
+
+
+@dataclass(frozen=True)
+class Released:
+    """A column of a release, its SQL type, and whether the ends of its interval stand in columns beside it."""
+
+    name: str
+    type: str
+    interval: bool = False
+
+    @property
+    def low(self) -> str:
+        """The column of the interval's lower ends."""
+        return f"{self.name}__low"
+
+    @property
+    def high(self) -> str:
+        """The column of the interval's upper ends."""
+        return f"{self.name}__high"
+
+    @property
+    def columns(self) -> tuple[tuple[str, str], ...]:
+        """Names and SQL types of the columns that it has in the release."""
+        ends = ((self.low, "DOUBLE"), (self.high, "DOUBLE")) if self.interval else ()
+        return ((self.name, self.type), *ends)
+
+
+PRIVATE_CLAUSES = ("joins", "where", "group", "having")
+
+
+def install(
+    select: exp.Select, source: exp.Expr, outputs: Sequence[tuple[str, exp.Expr]] | None = None,
+    released: Iterable[Released] = (), also: Iterable[str] = (),
+) -> None:  # fmt: skip
+    """Make a private SELECT, in place, one that reads a release.
+
+    Args:
+        select: the SELECT, which keeps what is public in it: ORDER BY, LIMIT, QUALIFY and so on.
+        source: the release, or a query over releases.
+        outputs: names and expressions of the columns that the SELECT shows; all of the source's where there are none.
+        released: the columns of the release.
+        also: further clauses that go with the private ones.
+    """
+    for key in (*PRIVATE_CLAUSES, *also):
+        select.set(key, None)
+    select.set("from_", exp.From(this=source))
+    if outputs is None:
+        select.set("expressions", [exp.Star()])
+        return
+    select.set("expressions", [exp.alias_(node, name, quoted=True) for name, node in outputs])
+    known = {item.name: item for item in released if item.interval}
+    ends: list[IntervalEnds] = []
+    for name, node in outputs:
+        columns = list(node.find_all(exp.Column))
+        item = known.get(columns[0].name) if len(columns) == 1 else None
+        if item is not None and (pair := ends_of(node, column(item.low), column(item.high))) is not None:
+            ends.append((name, *pair))
+    select.meta[INTERVALS_META] = ends
 
 
 def schemas(blocks: Iterable[Block]) -> dict[str, Schema]:

@@ -11,7 +11,7 @@ is what one block would cost whose unit touches the groups of all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Iterator, Set
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations, product
@@ -19,18 +19,19 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dpsql.errors import BindError
 from dpsql.mechanisms.additive import Aggregation, Count, Sum
 from dpsql.mechanisms.composite import Together
 from dpsql.mechanisms.consistency import SENTENCE, Adding, Cells, Consistent
-from dpsql.sql.dp.build_operator import within_limit
-from dpsql.sql.normalize import label_of_item, make_unique
-from dpsql.sql.parse.dialect import remove_modes, span_of, to_sql
+from dpsql.sql.dp.block import Block, dp_block
+from dpsql.sql.dp.budget_split import within_limit
+from dpsql.sql.normalize import label_of_item, make_unique, resolve_key
+from dpsql.sql.parse.dialect import bind_error, remove_modes, to_sql
 from dpsql.sql.parse.options import NONNEGATIVE, Options, call_of
+from dpsql.sql.public_side import install
 from dpsql.sql.relations.relation import Names, column, fold
+from dpsql.sql.relations.windows import refuse_row_choice
 
 if TYPE_CHECKING:
-    from dpsql.sql.dp.block import Block
     from dpsql.sql.normalize import Env
     from dpsql.sql.relations.context import Binder
 
@@ -44,7 +45,7 @@ def spell_alike(select: exp.Select, names: Names) -> None:
     """Spell each column as GROUP BY does, for a key is looked for by its spelling."""
     group = select.args["group"]
     aliases = {fold(item.alias) for item in select.expressions if isinstance(item, exp.Alias)}
-    spelled: dict[str, exp.Column] = {}
+    spell: dict[str, exp.Column] = {}
     clauses = (select.args.get(key) for key in ("having", "order", "qualify"))
     for clause in (group, *select.expressions, *(node for node in clauses if node is not None)):
         for found in list(clause.find_all(exp.Column)):
@@ -53,7 +54,7 @@ def spell_alike(select: exp.Select, names: Names) -> None:
             if found.find_ancestor(exp.Select) is not select or (field := names.known(found)) is None:
                 continue
             meant = to_sql(field.typed.node)
-            first = spelled.setdefault(meant, found) if clause is group else spelled.get(meant)
+            first = spell.setdefault(meant, found) if clause is group else spell.get(meant)
             if first is not None and first is not found:
                 same = first.copy()
                 for part in same.parts:
@@ -179,12 +180,8 @@ def _sets_of(node: exp.Expr) -> Iterator[tuple[exp.Expr, ...]]:
         yield (node,)
 
 
-def bind_sets(
-    binder: Binder, select: exp.Select, options: Options | None, env: Env,
-    block_of: Callable[[exp.Select, Options, Env], Block], names: Names,
-) -> None:  # fmt: skip
-    """Replaces the SELECT, in place, by the union of a block for each grouping set. ``block_of`` binds one, in place.
-    ``names`` is the scope of its rows.
+def bind_sets(binder: Binder, select: exp.Select, options: Options | None, env: Env, names: Names) -> None:
+    """Replace a SELECT, in place, by the union of a block for each grouping set; ``names`` is the scope of its rows.
 
     Raises:
         BindError: too many sets, or shares of their own beside them. BudgetExceeded: over the policy's limit per query.
@@ -198,9 +195,7 @@ def bind_sets(
         for chosen in product(*(list(_sets_of(n)) for n in _elements(group)))
     ]
     if len(sets) > MOST:
-        raise BindError(
-            f"these are {len(sets)} grouping sets; at most {MOST} are answered at once.", span=span_of(group)
-        )
+        raise bind_error(group, f"these are {len(sets)} grouping sets; at most {MOST} are answered at once.")
     shared = _shares(binder, options, len(sets), select)
     everything = list({m.sql(): m for chosen in sets for m in chosen}.values())
     windows = lift_windows(select, binder)
@@ -210,11 +205,14 @@ def bind_sets(
     for place, node in sorts:
         node.set("this", column(labels[place]))
     parts = [_part(select, chosen, everything) for chosen in sets]
-    within = _resolved(select, everything) if options.get("consistent") else []
+    known = {fold(f.name) for _, f in names.fields()}
+    resolved = [resolve_key(n, select, lambda c: fold(c.name) in known).copy() for n in everything]
+    within = resolved if options.get("consistent") else []
     blocks = []
     for part in parts:
-        part.meta["dpsql_within"] = within
-        blocks.append(block_of(part, shared, env))
+        bound = binder.private_from(part, env)
+        refuse_row_choice(part)
+        blocks.append(dp_block(binder, part, bound, shared, env, within))
         for i, (item, label) in enumerate(zip(part.expressions, labels, strict=True)):
             inner = f"dpsql_above_{i}" if i in windows else label
             item.set("alias", exp.to_identifier(inner, quoted=True))
@@ -223,31 +221,12 @@ def bind_sets(
     union: exp.Query = parts[0]
     for part in parts[1:]:
         union = exp.union(union, part, distinct=False, copy=False)
-    for key in ("group", "having", "where", "joins"):
-        select.set(key, None)
-    shown = [
-        exp.alias_(windows[i], labels[i], quoted=True) if i in windows else column(labels[i])
-        for i in range(asked)
-    ]
-    select.set("expressions", shown if hidden or windows else [exp.Star()])
-    select.set("from_", exp.From(this=union.subquery("sets", copy=False)))
-
-
-def _resolved(select: exp.Select, nodes: list[exp.Expr]) -> list[exp.Expr]:
-    """The keys as expressions over rows: what their names or places in the SELECT stand for."""
-    aliases = {fold(item.alias): item.this for item in select.expressions if isinstance(item, exp.Alias)}
-    out = []
-    for node in nodes:
-        if (
-            isinstance(node, exp.Literal)
-            and node.name.isdigit()
-            and 0 < int(node.name) <= len(select.expressions)
-        ):
-            node = select.expressions[int(node.name) - 1].unalias()
-        elif isinstance(node, exp.Column) and not node.table:
-            node = aliases.get(fold(node.name), node)
-        out.append(node.copy())
-    return out
+    install(select, union.subquery("sets", copy=False))
+    if hidden or windows:
+        shown: list[exp.Expr] = [column(label) for label in labels[:asked]]
+        for i, above in windows.items():
+            shown[i] = exp.alias_(above, labels[i], quoted=True)
+        select.set("expressions", shown)
 
 
 def _adjust(binder: Binder, options: Options, blocks: list[Block], within: list[exp.Expr]) -> None:
@@ -290,10 +269,8 @@ def _shares(binder: Binder, options: Options, count: int, select: exp.Select) ->
     for node in select.walk():
         call = call_of(node) if isinstance(node, exp.Expr) else None
         if call is not None and "epsilon" in call.named:
-            raise BindError(
-                "shares can't be named beside grouping sets.",
-                span=span_of(node),
-                hint="write OPTIONS (epsilon = ...).",
+            raise bind_error(
+                node, "shares can't be named beside grouping sets.", "write OPTIONS (epsilon = ...)."
             )
     values = dict(options.values)
     epsilon = values.get("epsilon", binder.catalog.default_epsilon)

@@ -284,6 +284,16 @@ class Call:
             error.span = error.span or span_of(self.node)
             raise
 
+    def require(self, count: int, hint: str | None = None) -> None:
+        """Refuse any other number of arguments.
+
+        Raises:
+            BindError: there are more or fewer.
+        """
+        if len(self.args) != count:
+            many = f"{count} argument{'s' if count > 1 else ''}"
+            raise BindError(f"{self.name} takes {many}.", span=span_of(self.node), hint=hint)
+
 
 def call_of(node: exp.Expr) -> Call | None:
     """Reads FILTER, DISTINCT, OVER candidates, WITHIN GROUP and named arguments off a call; None when it is no call."""

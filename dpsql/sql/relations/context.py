@@ -6,16 +6,18 @@ and :mod:`dpsql.sql.bind` does it: so the rooms stand below the way of a stateme
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 import pyarrow as pa
 from sqlglot import exp
 
+from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.consistency import Consistent
 from dpsql.plan import Block, Input
 from dpsql.sql.expressions.types import Typed
 from dpsql.sql.normalize import Env
-from dpsql.sql.public_side import Finish
+from dpsql.sql.public_side import Finish, Released
 from dpsql.sql.relations.catalog import Catalog
 from dpsql.sql.relations.relation import From, Names, Relation
 
@@ -47,6 +49,21 @@ class Binder(Protocol):
 
         ``inner`` says that the query stands in FROM or a CTE, where private rows may pass through.
         """
+        ...
+
+    def public_query(self, tree: exp.Expr, env: Env) -> None:
+        """Bind, in place, a query that stands where no private rows may.
+
+        Raises:
+            PrivacyError: it keeps private rows.
+        """
+        ...
+
+    def add_block(
+        self, name: str, operator: Operator, released: Iterable[Released], inputs: Iterable[Input],
+        sentences: tuple[str, ...], confidence: float = 0.95,
+    ) -> None:  # fmt: skip
+        """Add a block to the plan, whose exact queries read ``inputs`` besides what they were lent."""
         ...
 
     def source(self, node: exp.Expr, env: Env) -> Relation | None:

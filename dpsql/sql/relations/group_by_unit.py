@@ -18,7 +18,7 @@ from dpsql.sql.expressions import total_expressions
 from dpsql.sql.expressions.bounds import Bounds
 from dpsql.sql.expressions.fixed_point import unify_zeros, write_group_keys
 from dpsql.sql.expressions.types import Typed
-from dpsql.sql.normalize import label_of_item, make_unique
+from dpsql.sql.normalize import label_of_item, make_unique, resolve_key
 from dpsql.sql.parse.dialect import parse_fragment, privacy_error, to_sql
 from dpsql.sql.parse.options import Call, call_of
 from dpsql.sql.relations.relation import UNIT, Field, From, Relation, column, column_name, fold
@@ -91,20 +91,9 @@ def _is_known(call: Call | None) -> bool:
     return call is not None and call.name in KNOWN
 
 
-def _resolved(node: exp.Expr, select: exp.Select) -> exp.Expr:
-    if (
-        isinstance(node, exp.Literal)
-        and node.name.isdigit()
-        and 0 < int(node.name) <= len(select.expressions)
-    ):
-        chosen: exp.Expr = select.expressions[int(node.name) - 1].unalias()
-        return chosen
-    return node
-
-
 def _field(node: exp.Expr, select: exp.Select, bound: From) -> Field | None:
     """The column that a grouping key is, if it is one."""
-    return bound.names.known(_resolved(node, select))
+    return bound.names.known(resolve_key(node, select))
 
 
 def aggregate_per_unit(binder: Binder, select: exp.Select, bound: From, env: Env) -> Relation:
@@ -128,7 +117,7 @@ def aggregate_per_unit(binder: Binder, select: exp.Select, bound: From, env: Env
             )
     assert bound.unit is not None
     names = bound.names
-    nodes = [_resolved(node, select) for node in _grouped_by(select)]
+    nodes = [resolve_key(node, select) for node in _grouped_by(select)]
     keys = [
         (f"k{i}", unify_zeros(total_expressions.make_total(node, names)), node)
         for i, node in enumerate(nodes)

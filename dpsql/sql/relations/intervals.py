@@ -26,15 +26,6 @@ from dpsql.sql.relations.relation import column, fold
 _DOUBLE = exp.DataType.build("DOUBLE", dialect="duckdb")
 
 
-def interval_of(node: exp.Expr, known: Mapping[str, object]) -> tuple[exp.Expr, exp.Expr] | None:
-    """The ends of an output's interval: the same expression over the ends of its one aggregate, where that is monotone."""
-    columns = list(node.find_all(exp.Column))
-    if len(columns) != 1 or columns[0].name not in known:
-        return None
-    name = columns[0].name
-    return ends_of(node, column(f"{name}__low"), column(f"{name}__high"))
-
-
 def ends_of(node: exp.Expr, low: exp.Expr, high: exp.Expr) -> tuple[exp.Expr, exp.Expr] | None:
     """The expression over each end of its one column's interval; None where it may turn them round."""
     if not _monotone(node):

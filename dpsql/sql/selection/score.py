@@ -14,18 +14,16 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from dpsql.errors import BindError, PrivacyError
 from dpsql.sql.expressions import fixed_point as grids
 from dpsql.sql.expressions import total_expressions
 from dpsql.sql.expressions.bounds import Bounds
 from dpsql.sql.expressions.types import BIGINT, Type, Typed
-from dpsql.sql.parse.dialect import expression_of, span_of, to_sql
+from dpsql.sql.parse.dialect import bind_error, expression_of, privacy_error, span_of, to_sql
 from dpsql.sql.parse.options import Call, call_of, read_pair
 from dpsql.sql.relations.relation import Names, Relation, column
-from dpsql.sql.selection.candidate_factors import Factor, Weight, constant_of, factor_of
-from dpsql.sql.selection.candidates import Term, names_candidate, only_candidate, shape_of
+from dpsql.sql.selection.candidate_factors import Factor, constant_of, factor_of
+from dpsql.sql.selection.candidates import CANDIDATE, ROWS, Bare, Statistic, names_candidate, shape_of
 
-ROWS, CANDIDATE = "rows", "dpsql_c"
 _MOST = 1 << 80
 """Steps that one row may move a statistic by: sums over any table then fit 38 digits."""
 
@@ -49,14 +47,6 @@ class RowNames(Names):
             self.values[name] = sql
             self.types[name] = found.typed.type
         return replace(found.typed, node=column(name, ROWS))
-
-
-@dataclass(frozen=True)
-class Bare:
-    """A clipped amount before its lower bound, in grid steps: NULL where it is missing."""
-
-    value: str
-    low: int
 
 
 @dataclass(frozen=True)
@@ -84,24 +74,6 @@ class Part:
     limit: Limit | None = None
 
 
-@dataclass(frozen=True)
-class Statistic:
-    """A bound statistic: its terms in common steps, and what one row of a unit moves it by."""
-
-    terms: tuple[Term, ...]
-    constant: str
-    steps: Fraction
-    sensitivity: int
-    varying: str | None
-    """SQL of the sensitivity of each candidate, where they differ."""
-    monotone: bool
-    shape: str
-    bare: tuple[Bare | None, ...] = ()
-    """For each term that is a clipped sum, what is clipped."""
-    weights: tuple[Weight, ...] = ()
-    """The factor of each term."""
-
-
 def bind_statistic(node: exp.Expr, names: RowNames) -> Statistic:
     """Binds the first argument of a mechanism.
 
@@ -112,10 +84,10 @@ def bind_statistic(node: exp.Expr, names: RowNames) -> Statistic:
     constants: list[tuple[int, Factor]] = []
     _collect(node, names, 1, None, parts, constants)
     if not parts:
-        raise PrivacyError(
+        raise privacy_error(
+            node,
             "the statistic does not look at private rows.",
-            span=span_of(node),
-            hint="write an aggregate, such as COUNT(*) FILTER (WHERE disease = name).",
+            "write an aggregate, such as COUNT(*) FILTER (WHERE disease = name).",
         )
     factors = [factor_of(part.factor, span_of(node)) for part in parts]
     steps = [part.steps * f.scale for part, f in zip(parts, factors, strict=True)] + [
@@ -133,18 +105,18 @@ def bind_statistic(node: exp.Expr, names: RowNames) -> Statistic:
         varying.append(f"ABS({factor}) * {row}")
         weights.append(public.weight(extra, row))
         directions |= _directions(public, part.sign, low, high)
-        term = shape_of(factor, part.amount, part.clip, part.condition, CANDIDATE)
+        term = shape_of(factor, part.amount, part.clip, part.condition)
         if term.ranges and _lengths(part.condition, names):
             term = replace(term, equal=None, ranges=(), shape="nested loop")
         terms.append(term)
     texts = [constant.sql(int(common / constant.scale) * sign) for sign, constant in constants]
     if most > _MOST or (constants and common > _MOST):
-        raise PrivacyError(
+        raise privacy_error(
+            node,
             "the steps of this statistic are too many for exact integers.",
-            span=span_of(node),
-            hint="round its factors, or write it in larger units.",
+            "round its factors, or write it in larger units.",
         )
-    differs = any(names_candidate(part.factor.node, CANDIDATE) for part in parts)
+    differs = any(names_candidate(part.factor.node) for part in parts)
     shapes = {term.shape for term in terms}
     shape = "nested loop" if "nested loop" in shapes else ", ".join(sorted(shapes))
     return Statistic(
@@ -159,7 +131,7 @@ _MOMENTS = ("DATE", "TIME", "TIMESTAMP")
 
 
 def _lengths(condition: exp.Expr | None, names: RowNames) -> bool:
-    """Whether intervals may be compared in a condition. DuckDB fails to find the bin of one, once there is a row to find
+    """Whether intervals may be compared in a condition. DuckDB surely_fails to find the bin of one, once there is a row to find
     it for: whoever asks would learn that there is.
     """
     if condition is None:
@@ -248,7 +220,7 @@ def _collect(
         whole = node if factor is None else exp.Mul(this=factor.copy(), expression=exp.paren(node.copy()))
         added = _public(whole, names)
         if not added.type.numeric:
-            raise BindError(f"this adds {added.type.sql}, not a number.", span=span_of(node))
+            raise bind_error(node, f"this adds {added.type.sql}, not a number.")
         constants.append((sign, constant_of(added)))
         return None
     if isinstance(node, exp.Add | exp.Sub):
@@ -266,10 +238,10 @@ def _collect(
             if factor is not None:
                 new = exp.Mul(this=exp.paren(factor.copy()), expression=exp.paren(new))
             return _collect(left, names, sign, new, parts, constants)
-    raise PrivacyError(
+    raise privacy_error(
+        node,
         "the sensitivity of this statistic can't be derived.",
-        span=span_of(node),
-        hint="write counts and bounded sums, added or times a candidate's column.",
+        "write counts and bounded sums, added or times a candidate's column.",
     )
 
 
@@ -285,10 +257,10 @@ def _public(node: exp.Expr, names: RowNames) -> Typed:
     """
     typed = total_expressions.make_total(node, names)
     if any(found.table == ROWS for found in typed.node.find_all(exp.Column)):
-        raise PrivacyError(
+        raise privacy_error(
+            node,
             "a column of the private rows can't stand outside of an aggregate.",
-            span=span_of(node),
-            hint="write SUM(x) or COUNT(*) FILTER (WHERE ...), times a number or a candidate's column.",
+            "write SUM(x) or COUNT(*) FILTER (WHERE ...), times a number or a candidate's column.",
         )
     return typed
 
@@ -302,12 +274,12 @@ def _filtered(call: Call, names: RowNames, extra: exp.Expr | None = None) -> exp
 def _count(call: Call, names: RowNames, sign: int, factor: Typed) -> Part:
     call.read({})
     if len(call.args) > 1:
-        raise BindError("COUNT takes one argument.", span=span_of(call.node))
+        raise bind_error(call.node, "COUNT takes one argument.")
     if call.distinct:
-        raise PrivacyError(
+        raise privacy_error(
+            call.node,
             "COUNT(DISTINCT ...) is not known per candidate.",
-            span=span_of(call.node),
-            hint="write COUNT(*): a unit's rows are bounded.",
+            "write COUNT(*): a unit's rows are bounded.",
         )
     extra = None
     if call.args and not call.args[0].is_star and not isinstance(call.args[0], exp.Literal):
@@ -319,14 +291,14 @@ def _count(call: Call, names: RowNames, sign: int, factor: Typed) -> Part:
 def _count_if(call: Call, names: RowNames, sign: int, factor: Typed) -> Part:
     call.read({})
     if len(call.args) != 1:
-        raise BindError("COUNT_IF takes one condition.", span=span_of(call.node))
+        raise bind_error(call.node, "COUNT_IF takes one condition.")
     extra = total_expressions.make_condition(call.args[0], names).node
     return Part(factor, sign, None, None, _filtered(call, names, extra), Fraction(1), 0, 1)
 
 
 def _sum(call: Call, names: RowNames, sign: int, factor: Typed) -> Part:
     if len(call.args) != 1 or call.distinct:
-        raise BindError("SUM takes one argument.", span=span_of(call.node))
+        raise bind_error(call.node, "SUM takes one argument.")
     given = call.read({"contribution_bounds_per_row": read_pair}).get("contribution_bounds_per_row")
     inner, clip = _unclipped(call.args[0], names)
     typed = total_expressions.make_total(inner, names)
@@ -336,15 +308,15 @@ def _sum(call: Call, names: RowNames, sign: int, factor: Typed) -> Part:
     if clip is not None:
         limit = total_expressions.make_total(clip, names)
         if not limit.type.numeric:
-            raise BindError(f"LEAST meets {typed.type.sql} with {limit.type.sql}.", span=span_of(clip))
+            raise bind_error(clip, f"LEAST meets {typed.type.sql} with {limit.type.sql}.")
         ends = limit.bounds or Bounds()
         low = low if low is None or ends.low is None else min(low, ends.low)
         high = ends.high if high is None else high if ends.high is None else min(high, ends.high)
     if not typed.type.numeric or bounds.low is None or low is None or high is None:
-        raise PrivacyError(
+        raise privacy_error(
+            call.node,
             f"{to_sql(call.node)} needs bounds.",
-            span=span_of(call.node),
-            hint="clip it with LEAST(GREATEST(x, 0), c.b), or ask the data owner for bounds.",
+            "clip it with LEAST(GREATEST(x, 0), c.b), or ask the data owner for bounds.",
         )
     grid = grids.choose_grid(typed.type, low, max(high, low))
     y, least = to_sql(grids.write_steps(typed, grid)), math.floor(bounds.low * grid.steps)
@@ -405,5 +377,3 @@ _AGGREGATES: dict[str, Callable[[Call, RowNames, int, Typed], Part]] = {
     "SUM": _sum,
     "COUNT_IF": _count_if,
 }
-
-__all__ = ["CANDIDATE", "ROWS", "RowNames", "Statistic", "bind_statistic", "only_candidate"]

@@ -19,6 +19,7 @@ from sqlglot import exp
 
 from dpsql.errors import BindError
 from dpsql.sql.expressions.types import Type
+from dpsql.sql.normalize import resolve_key
 from dpsql.sql.parse.dialect import parse_fragment
 from dpsql.sql.relations.relation import fold
 from dpsql.sql.spark.aggregates import write_direction
@@ -406,15 +407,15 @@ class _Writer:
 
     def _named(self, place: exp.Expr, node: exp.Select, scope: SparkScope) -> exp.Expr:
         """What an ordinal or the name of an output column stands for."""
-        if isinstance(place, exp.Literal) and not place.is_string:
-            found: exp.Expr = node.expressions[int(place.name) - 1].unalias()
-            return found
-        if isinstance(place, exp.Column) and not place.table:
+
+        def is_column(name: exp.Column) -> bool:
             try:
-                scope.column(place)
+                scope.column(name)
             except BindError:
-                return scope.outputs.get(fold(place.name), place)
-        return place
+                return False
+            return True
+
+        return resolve_key(place, node, is_column)
 
     def _order(
         self,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from dpsql.errors import BindError, Error, PolicyError, PrivacyError
+from dpsql.errors import BindError, Error, PolicyError
 from dpsql.mechanisms.additive import GaussianNoise, LaplaceNoise
 from dpsql.mechanisms.order_statistics import cells
 from dpsql.mechanisms.ptr.stability_test import OptimalTest, stability_test
@@ -29,7 +29,7 @@ from dpsql.mechanisms.subsample.subsample import (
 from dpsql.mechanisms.subsample.votes import FeatureVotes, NoisyMode, Participation, StableMode
 from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.sql.expressions.types import BIGINT, BOOLEAN, DOUBLE, TEXT, Type
-from dpsql.sql.parse.dialect import span_of
+from dpsql.sql.parse.dialect import privacy_error
 from dpsql.sql.relations.relation import Field
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def needs_delta(this: Subsample, f: Field, kind: str) -> bool:
 def candidates_of(this: Subsample, f: Field) -> tuple[Any, ...] | None:
     given = this.options.get("candidates")
     if given is not None:
-        known = not this.by_function or (this.returns is not None and not this.returns.many)
+        known = this.registered is None or (this.returns is not None and not this.returns.many)
         return _as_results(this, f, given) if known else tuple(given)
     if f.typed.values is not None:
         return tuple(f.typed.values)
@@ -200,10 +200,10 @@ def combiner(
         return NoisyMode(f.name, epsilon / 2, None, OptimalTest(epsilon / 2, delta, 2), exponential)
     bounds = this.options.get("bounds")
     if bounds is None:
-        raise PrivacyError(
+        raise privacy_error(
+            this.options.mode_node,
             f"{f.name} needs the range of its results.",
-            span=span_of(this.options.mode_node),
-            hint="write OPTIONS (bounds = (-1, 1)).",
+            "write OPTIONS (bounds = (-1, 1)).",
         )
     if bounds[0] == bounds[1]:
         raise this.options.refuse("bounds", "the bounds leave no room.")
@@ -236,10 +236,10 @@ def feature_votes(
     """Lists of names: noisy votes for each of the public names, or the names with most votes."""
     features = this.options.get("candidates")
     if features is None or not all(isinstance(name, str) for name in features):
-        raise PrivacyError(
+        raise privacy_error(
+            this.options.mode_node,
             f"the names that {f.name} may hold must be public.",
-            span=span_of(this.options.mode_node),
-            hint="write OPTIONS (candidates = ('age', 'income')).",
+            "write OPTIONS (candidates = ('age', 'income')).",
         )
     names = tuple(dict.fromkeys(str(name) for name in features))
     most = min(int(this.options.get("most", len(names))), len(names))

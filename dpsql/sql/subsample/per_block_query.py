@@ -8,7 +8,7 @@ numbers), by a list of what may stand in it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -21,20 +21,18 @@ from dpsql.sql.expressions.fixed_point import unify_zeros
 from dpsql.sql.expressions.functions import DATE_PART_FUNCTIONS, NOT_LISTED, ROW_FUNCTIONS
 from dpsql.sql.expressions.types import Type, Typed
 from dpsql.sql.normalize import label_of, make_unique
-from dpsql.sql.parse.dialect import parse_fragment, remove_modes, span_of, to_sql
+from dpsql.sql.parse.dialect import bind_error, parse_fragment, privacy_error, remove_modes, span_of, to_sql
 from dpsql.sql.parse.functions import ROW_ALIASES, ROW_NAMES
 from dpsql.sql.parse.options import call_of
 from dpsql.sql.public_side import Schema, schemas
 from dpsql.sql.relations.joins import lend_relation
 from dpsql.sql.relations.privacy_unit import has_whole_unit
 from dpsql.sql.relations.relation import Field, Relation, column, column_name, fold
+from dpsql.sql.subsample.vectorised_blocks import RowSql
 
 if TYPE_CHECKING:
     from dpsql.sql.normalize import Env
     from dpsql.sql.relations.context import Binder
-
-Place = Callable[[Relation, exp.Expr | None], str]
-"""SQL of something about a private row, from its relation and its privacy unit."""
 
 _STRUCTURE = (
     "Select", "Subquery", "Union", "Except", "Intersect", "From", "Join", "Where", "Group", "Having", "Qualify", "Order",
@@ -87,18 +85,18 @@ def _lent_as(kind: Type) -> str | None:
 
 
 @dataclass
-class Each:
+class PerBlockQuery:
     """Rewrites one query. ``number`` gives the block of a private row, ``turns`` a join that repeats the rows."""
 
     binder: Binder
     env: Env
-    number: Place
-    turns: Place
+    number: RowSql
+    turns: RowSql
     private: list[Relation] = field(default_factory=list)
     rows: list[Rows] = field(default_factory=list)
     _names: set[str] | None = None
 
-    def query(self, tree: exp.Select) -> tuple[str, tuple[Field, ...]]:
+    def rewrite(self, tree: exp.Select) -> tuple[str, tuple[Field, ...]]:
         """The SQL for one block, and its outputs.
 
         Raises:
@@ -119,7 +117,7 @@ class Each:
         labels = [_label(item) for item in tree.expressions]
         self._visit(tree, {})
         if not self.rows:
-            raise PrivacyError("a query inside SUBSAMPLE needs private rows.", span=span_of(tree))
+            raise privacy_error(tree, "a query inside SUBSAMPLE needs private rows.")
         _one_kind_of_unit(self.private, tree)
         _one_kind_of_row(self.private, tree)
         sql = to_sql(tree)
@@ -172,7 +170,7 @@ class Each:
         if not isinstance(node.this, exp.Identifier):
             return node
         if node.args.get("db") is not None:
-            raise BindError("tables have one plain name here.", span=span_of(node))
+            raise bind_error(node, "tables have one plain name here.")
         alias = node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(node.name, quoted=True))
         known = scope.get(fold(node.name))
         if known is not None:
@@ -257,23 +255,24 @@ def _allow(node: exp.Expr) -> None:
             isinstance(node.parent, exp.Table) and name in _FROM_FUNCTIONS and _literals(node.expressions)
         ):
             why = NOT_LISTED.get(name)
-            raise PrivacyError(
-                f"{name} can't be used inside SUBSAMPLE{f': {why}' if why else ''}.", span=span_of(node)
-            )
+            raise privacy_error(node, f"{name} can't be used inside SUBSAMPLE{f': {why}' if why else ''}.")
         return
     if isinstance(node, exp.GenerateSeries):
         ends = [part for key in ("start", "end", "step") if (part := node.args.get(key)) is not None]
         if isinstance(node.parent, exp.Table) and _literals(ends):
             return
     if type(node) not in _CLASSES:
-        raise PrivacyError(f"{node.sql_name() if isinstance(node, exp.Func) else node.key.upper()} can't be used inside "
-                           "SUBSAMPLE.", span=span_of(node))  # fmt: skip
+        raise privacy_error(
+            node,
+            f"{node.sql_name() if isinstance(node, exp.Func) else node.key.upper()} can't be used inside "
+            "SUBSAMPLE.",
+        )
     if isinstance(node, exp.Join) and str(node.args.get("method") or "").upper() == "POSITIONAL":
-        raise PrivacyError("rows have no positions to join by.", span=span_of(node))
+        raise privacy_error(node, "rows have no positions to join by.")
     if isinstance(node, exp.Table | exp.Subquery):
         for key in ("sample", "pivots", "laterals", "version", "when", "hints", "changes"):
             if node.args.get(key):
-                raise PrivacyError(f"{key.upper()} can't be used inside SUBSAMPLE.", span=span_of(node))
+                raise privacy_error(node, f"{key.upper()} can't be used inside SUBSAMPLE.")
 
 
 def _smallest(node: exp.Expr) -> None:
@@ -312,10 +311,11 @@ def _one_row(select: exp.Select) -> None:
     aggregates = any(isinstance(node, exp.AggFunc) and id(node) not in windowed for node in _own(select))
     if not select.args.get("group") and (aggregates or select.args.get("from_") is None):
         return
-    raise PrivacyError(
+    raise privacy_error(
+        select.args.get("group"),
         "a query inside SUBSAMPLE must give one row.",
-        span=span_of(select.args.get("group")) or span_of(select.expressions[0]),
-        hint="aggregate to one row, or end with ORDER BY ... LIMIT 1.",
+        "aggregate to one row, or end with ORDER BY ... LIMIT 1.",
+        around=select.expressions[0],
     )
 
 
@@ -337,8 +337,8 @@ def _one_kind_of_row(private: list[Relation], tree: exp.Expr) -> None:
         said = (to_sql(relation.source), *(to_sql(f.typed.node) for f in relation.fields))
         for table in relation.tables:
             if kinds.setdefault(table.name, said) != said:
-                raise PrivacyError(
+                raise privacy_error(
+                    tree.args.get("from_") or tree.expressions[0],
                     f"each row of {table.name} is a privacy unit, and is read here with other columns than there.",
-                    span=span_of(tree.args.get("from_") or tree.expressions[0]),
-                    hint=f"name {table.name} itself in both places, or ask the owner for a privacy unit column.",
+                    f"name {table.name} itself in both places, or ask the owner for a privacy unit column.",
                 )

@@ -7,32 +7,36 @@ query has one row.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dpsql.errors import BindError, PrivacyError
+from dpsql.errors import PrivacyError
+from dpsql.mechanisms.fast.block_means import Near
+from dpsql.mechanisms.subsample.subsample import Range
 from dpsql.sql.expressions import total_expressions
 from dpsql.sql.expressions.fixed_point import (
+    choose_fine_steps,
     unify_zeros,
     write_canonical,
     write_group_keys,
     write_order_independent,
 )
 from dpsql.sql.expressions.types import BIGINT, DOUBLE, Type, Typed
-from dpsql.sql.normalize import label_of, make_unique
-from dpsql.sql.parse.dialect import parse_fragment, span_of, to_sql
+from dpsql.sql.normalize import label_of, make_unique, resolve_key
+from dpsql.sql.parse.dialect import bind_error, parse_fragment, privacy_error, to_sql
 from dpsql.sql.parse.functions import names_of
 from dpsql.sql.parse.options import Call, call_of
 from dpsql.sql.relations.privacy_unit import find_unit_holder
-from dpsql.sql.relations.relation import Field, Names, Relation, column, column_name, fold
+from dpsql.sql.relations.relation import Field, From, Names, Relation, column, column_name, fold
 
 if TYPE_CHECKING:
     from dpsql.sql.normalize import Env
     from dpsql.sql.relations.context import Binder
-    from dpsql.sql.relations.relation import From
 
 BLOCK = "dpsql_block"
 """No column of the analyst's is called so, and no name of a level above may be taken for it: it is always qualified."""
@@ -68,6 +72,29 @@ class Lifted:
         return Relation(alias, name, fields, source, True)
 
 
+RowSql = Callable[[Relation, exp.Expr | None], str]
+"""SQL of something about a private row, from its relation and its privacy unit."""
+
+
+def write_from(bound: From) -> str:
+    """Return the FROM of private rows, joins included."""
+    return " ".join(map(to_sql, (bound.source, *bound.joins)))
+
+
+def write_where(unit: exp.Expr | None, select: exp.Select, names: Names, *more: str) -> str:
+    """Return the WHERE of a query inside a block: its own, and that a unit owns the row.
+
+    A row that an outer join kept without a unit is there because no unit matches it: it would carry what one unit does into
+    a block that is not that unit's.
+    """
+    conditions = [f"{to_sql(unit)} IS NOT NULL"] if unit is not None else []
+    where = select.args.get("where")
+    if where is not None:
+        conditions.append(f"({to_sql(total_expressions.make_condition(where.this, names).node)})")
+    conditions += more
+    return f" WHERE {' AND '.join(conditions)}" if conditions else ""
+
+
 Ctes = dict[str, tuple[exp.Expr, "Ctes"]]
 """Names that WITH gave: a query, and the names that it can see itself."""
 
@@ -81,8 +108,8 @@ class Lifter:
     """
 
     binder: Binder
-    number: Callable[[Relation, exp.Expr | None], str]
-    turns: Callable[[Relation, exp.Expr | None], str]
+    number: RowSql
+    turns: RowSql
     blocks: int
     ctes: Ctes = field(default_factory=dict)
     bound: list[From] = field(default_factory=list)
@@ -95,7 +122,7 @@ class Lifter:
         if isinstance(tree, exp.Subquery):
             return self.query(tree.this, env)
         if not isinstance(tree, exp.Select):
-            raise PrivacyError("only SELECT can run inside SUBSAMPLE.", span=span_of(tree))
+            raise privacy_error(tree, "only SELECT can run inside SUBSAMPLE.")
         outside = self.ctes
         try:
             return self._query(tree, env)
@@ -125,14 +152,7 @@ class Lifter:
             raise _unliftable(limit, "such a LIMIT")
         names, source, block, owned = self._from(tree, env)
         one = self.one
-        where = tree.args.get("where")
-        conditions = [owned] if owned else []
-        conditions += (
-            [f"({to_sql(total_expressions.make_condition(where.this, names).node)})"]
-            if where is not None
-            else []
-        )
-        text = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        text = write_where(owned, tree, names)
         aggregated = bool(tree.args.get("group")) or any(
             self._aggregate(n) for item in tree.expressions for n in item.walk()
         )
@@ -145,11 +165,11 @@ class Lifter:
         call = call_of(node)
         return call is not None and call.name in KNOWN
 
-    def _from(self, tree: exp.Select, env: Env) -> tuple[Names, str, str, str]:
-        """The scope, FROM as SQL, the block of a row, and the condition that a unit owns it."""
+    def _from(self, tree: exp.Select, env: Env) -> tuple[Names, str, str, exp.Expr | None]:
+        """Return the scope, FROM as SQL, the block of a row, and the unit that must own it."""
         from_ = tree.args.get("from_")
         if from_ is None:
-            raise PrivacyError("a query inside SUBSAMPLE needs private rows.", span=span_of(tree))
+            raise privacy_error(tree, "a query inside SUBSAMPLE needs private rows.")
         item = from_.this
         cte = self.ctes.get(fold(item.name)) if isinstance(item, exp.Table) else None
         inner = item.this if isinstance(item, exp.Subquery) else cte[0] if cte is not None else None
@@ -165,16 +185,13 @@ class Lifter:
             name = self.binder.name("lifted")
             relation, self.one = lifted.relation(alias, name), lifted.single
             self.ctes = here
-            return Names((relation,)), f" FROM {to_sql(relation.source)}", to_sql(column(BLOCK, name)), ""
+            return Names((relation,)), f" FROM {to_sql(relation.source)}", to_sql(column(BLOCK, name)), None
         bound = self.binder.private_from(tree, env)
         self.one = False
         self.bound.append(bound)
-        text = f" FROM {to_sql(bound.source)}" + "".join(" " + to_sql(join) for join in bound.joins)
         private = find_unit_holder(bound)
-        # A row that an outer join kept without a unit is there because no unit matches it: it would carry what one unit
-        # does into a block that is not that unit's.
-        owned = f"{to_sql(bound.unit)} IS NOT NULL" if bound.unit is not None else ""
-        return bound.names, text + self.turns(private, bound.unit), self.number(private, bound.unit), owned
+        source = f" FROM {write_from(bound)}{self.turns(private, bound.unit)}"
+        return bound.names, source, self.number(private, bound.unit), bound.unit
 
     def _rows(self, tree: exp.Select, names: Names, source: str, block: str) -> Lifted:
         items, fields = [f"{block} AS {BLOCK}"], list[Field]()
@@ -198,13 +215,8 @@ class Lifter:
     def _groups(self, tree: exp.Select, names: Names, source: str, block: str) -> Lifted:
         group = tree.args.get("group")
         keys: list[tuple[str, Typed, exp.Expr]] = []
-        for node in group.expressions if group is not None else ():
-            if (
-                isinstance(node, exp.Literal)
-                and node.name.isdigit()
-                and 0 < int(node.name) <= len(tree.expressions)
-            ):
-                node = tree.expressions[int(node.name) - 1].unalias()
+        for place in group.expressions if group is not None else ():
+            node = resolve_key(place, tree)
             keys.append((f"k{len(keys)}", unify_zeros(total_expressions.make_total(node, names)), node))
         made: dict[str, tuple[str, Typed]] = {}
         above = Grouped(names, keys, made)
@@ -280,8 +292,8 @@ class Lifter:
                 raise _unliftable(node, "ORDER BY a place")
             items.append(f"{to_sql(total_expressions.make_total(node.this, names).node)} {_direction(node)}")
         if not items:
-            raise PrivacyError("LIMIT inside SUBSAMPLE needs ORDER BY.", span=span_of(limit))
-        for f in fields:  # among equals, not the first that comes
+            raise privacy_error(limit, "LIMIT inside SUBSAMPLE needs ORDER BY.")
+        for f in fields:  # write_membership equals, not the first that comes
             items += _all_of(to_sql(f.typed.node), f.typed)
         whole = int(limit.expression.name)
         # The block as an expression of this FROM: by its name it would be that of the level above, seen sideways.
@@ -308,10 +320,8 @@ class Grouped:
             for _, typed in self.made.values():
                 if typed.node.name == node.name:
                     return replace(typed, node=node.copy())
-        raise BindError(
-            f"{node.name} must be a group or stand inside an aggregate.",
-            span=span_of(node),
-            hint=f"write AVG({node.name}).",
+        raise bind_error(
+            node, f"{node.name} must be a group or stand inside an aggregate.", f"write AVG({node.name})."
         )
 
     def rewrite(self, node: exp.Expr) -> exp.Expr:
@@ -356,7 +366,7 @@ def _direction(node: exp.Expr) -> str:
 
 
 def _unliftable(node: exp.Expr, what: str) -> PrivacyError:
-    return PrivacyError(f"{what} is not known inside SUBSAMPLE.", span=span_of(node))
+    return privacy_error(node, f"{what} is not known inside SUBSAMPLE.")
 
 
 def aggregate_sql(call: Call, names: Names) -> tuple[str, Type]:
@@ -372,9 +382,7 @@ def aggregate_sql(call: Call, names: Names) -> tuple[str, Type]:
         else ""
     )
     if call.named:
-        raise BindError(
-            "aggregates inside SUBSAMPLE are exact: they take no options.", span=span_of(call.node)
-        )
+        raise bind_error(call.node, "aggregates inside SUBSAMPLE are exact: they take no options.")
     distinct = "DISTINCT " if call.distinct else ""
     if call.name == "COUNT":
         inside = (
@@ -390,9 +398,7 @@ def aggregate_sql(call: Call, names: Names) -> tuple[str, Type]:
         )
     need = _NUMERIC.get(call.name) or _ANY[call.name]
     if len(call.args) != need:
-        raise BindError(
-            f"{call.name} takes {need} argument{'s' if need > 1 else ''}.", span=span_of(call.node)
-        )
+        raise bind_error(call.node, f"{call.name} takes {need} argument{'s' if need > 1 else ''}.")
     typed = [total_expressions.make_total(argument, names) for argument in call.args]
     if call.name in _ANY:
         given = [write_canonical(t, place) for t, place in zip(typed, call.args, strict=True)]
@@ -401,11 +407,11 @@ def aggregate_sql(call: Call, names: Names) -> tuple[str, Type]:
         return f"{name}({', '.join(given)}{first}){where}", typed[0].type
     for t, place in zip(typed, call.args, strict=True):
         if not t.type.numeric:
-            raise BindError(f"{call.name} needs a number, and this is {t.type.sql}.", span=span_of(place))
+            raise bind_error(place, f"{call.name} needs a number, and this is {t.type.sql}.")
     values = [_reasonable(to_sql(t.node)) for t in typed]
     if call.name.startswith("QUANTILE"):
         if not typed[1].constant:
-            raise BindError("the quantile must be a literal.", span=span_of(call.args[1]))
+            raise bind_error(call.args[1], "the quantile must be a literal.")
         values[1] = to_sql(typed[1].node)
     return write_order_independent(name, typed, values, distinct, where), DOUBLE
 
@@ -413,3 +419,51 @@ def aggregate_sql(call: Call, names: Names) -> tuple[str, Type]:
 def _reasonable(sql: str) -> str:
     double = f"CAST({sql} AS DOUBLE)"
     return f"CASE WHEN ABS({double}) < {_LARGEST} THEN {double} END"
+
+
+# -- one average per block --------------------------------------------------------------------------------------
+
+_PLAIN_CLAUSES = {"kind", "expressions", "from_", "where", "order"}
+
+
+def near(select: exp.Select, bound: From, number: RowSql, bounds: Range) -> Near | None:
+    """Return the shorter way to what a query gives that could be lifted; None where it has another shape.
+
+    Args:
+        select: the query inside SUBSAMPLE.
+        bound: its only FROM over private rows.
+        number: SQL of a row's block.
+        bounds: the grid through which the combiner looks at the average.
+    """
+    call = call_of(select.expressions[0].unalias())
+    if {key for key, value in select.args.items() if value} - _PLAIN_CLAUSES or len(select.expressions) != 1:
+        return None
+    if call is None or call.name != "AVG" or call.distinct or call.where is not None:
+        return None
+    from_ = select.args["from_"].this
+    if len(bound.relations) != 1 or bound.joins or not isinstance(from_, exp.Table):
+        return None
+    if not isinstance(call.args[0], exp.Column):
+        return None
+    typed = total_expressions.make_total(call.args[0], bound.names)
+    steps = choose_fine_steps(typed.bounds) if typed.type.kind == "DOUBLE" else None
+    known = typed.bounds
+    if steps is None or known is None or known.low is None or known.high is None:
+        return None
+    # As far as the declared bounds and once more: a few values beyond them are no reason to go the longer way.
+    most = math.nextafter(float(2 * max(abs(known.low), abs(known.high))), math.inf)
+    least = 0.0 if known.low >= 0 else -most
+    rounding = 1 / Fraction(steps) + Fraction(most) / 2**48  # of the grid, and of the division
+    source, value = to_sql(bound.source), to_sql(typed.node)
+    block = number(find_unit_holder(bound), bound.unit)
+    inside = [f"CAST({end!r} AS DOUBLE)" for end in (least, most)]
+    # What a table says of its rows without reading them answers both where no number lies beyond.
+    beyond = f"SELECT 1 AS one FROM {source} WHERE {value} < {inside[0]} OR {value} > {inside[1]} LIMIT 1"
+    where = write_where(bound.unit, select, bound.names, f"{value} BETWEEN {inside[0]} AND {inside[1]}")
+    grouped = (
+        f"SELECT {block} AS {BLOCK}, SUM(CAST({value} AS DOUBLE)) AS total, COUNT(*) AS n FROM {source}"
+        f"{where} GROUP BY {block}"
+    )
+    return Near(
+        f"SELECT COUNT(*) AS beyond FROM ({beyond}) AS found", grouped, bounds, Fraction(least), Fraction(most), rounding
+    )  # fmt: skip
