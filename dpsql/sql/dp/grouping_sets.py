@@ -45,7 +45,7 @@ def spell_alike(select: exp.Select, names: Names) -> None:
     """Spell each column as GROUP BY does, for a key is looked for by its spelling."""
     group = select.args["group"]
     aliases = {fold(item.alias) for item in select.expressions if isinstance(item, exp.Alias)}
-    spell: dict[str, exp.Column] = {}
+    spelled: dict[str, exp.Column] = {}
     clauses = (select.args.get(key) for key in ("having", "order", "qualify"))
     for clause in (group, *select.expressions, *(node for node in clauses if node is not None)):
         for found in list(clause.find_all(exp.Column)):
@@ -54,7 +54,7 @@ def spell_alike(select: exp.Select, names: Names) -> None:
             if found.find_ancestor(exp.Select) is not select or (field := names.known(found)) is None:
                 continue
             meant = to_sql(field.typed.node)
-            first = spell.setdefault(meant, found) if clause is group else spell.get(meant)
+            first = spelled.setdefault(meant, found) if clause is group else spelled.get(meant)
             if first is not None and first is not found:
                 same = first.copy()
                 for part in same.parts:

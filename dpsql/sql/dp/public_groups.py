@@ -447,7 +447,7 @@ _COMPARED = (exp.GT, exp.GTE, exp.LT, exp.LTE)
 
 
 def with_keys(node: exp.Expr, held: Mapping[str, Place]) -> exp.Expr:
-    """Return the condition with its keys, spell as they are in the exact query, as columns of their own."""
+    """Return the condition with its keys, spelled as they are in the exact query, as columns of their own."""
     holder = exp.Paren(this=node.copy())
     for found in list(holder.this.walk()) if held else []:
         place = held.get(to_sql(found))

@@ -1,4 +1,4 @@
-"""ABOVE_THRESHOLD and EXPMECH: a block that chooses write_membership public candidates by one statistic each."""
+"""ABOVE_THRESHOLD and EXPMECH: a block that chooses among public candidates by one statistic each."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ class Selection:
         if name is None:
             if self.call.name == "EXPMECH":
                 hint = "write EXPMECH(...) OVER candidates."
-                raise BindError("EXPMECH chooses write_membership candidates.", span=span, hint=hint)
+                raise BindError("EXPMECH chooses among candidates.", span=span, hint=hint)
             query: exp.Select = exp.select(exp.alias_(exp.Literal.number(1), "dpsql_one"))
         else:
             cte = self.env.get(fold(name)) or self.env.get(kept_cte_name(name))

@@ -47,7 +47,7 @@ class Weight:
 
 @dataclass(frozen=True)
 class Factor:
-    """A public number per candidate: ``scale`` steps to a unit, between ``low`` and ``high`` steps, 0 write_membership them."""
+    """A public number per candidate: ``scale`` steps to a unit, between ``low`` and ``high`` steps, 0 among them."""
 
     typed: Typed
     scale: Fraction

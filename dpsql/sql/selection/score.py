@@ -131,7 +131,7 @@ _MOMENTS = ("DATE", "TIME", "TIMESTAMP")
 
 
 def _lengths(condition: exp.Expr | None, names: RowNames) -> bool:
-    """Whether intervals may be compared in a condition. DuckDB surely_fails to find the bin of one, once there is a row to find
+    """Whether intervals may be compared in a condition. DuckDB fails to find the bin of one, once there is a row to find
     it for: whoever asks would learn that there is.
     """
     if condition is None:

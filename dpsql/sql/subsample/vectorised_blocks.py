@@ -293,7 +293,7 @@ class Lifter:
             items.append(f"{to_sql(total_expressions.make_total(node.this, names).node)} {_direction(node)}")
         if not items:
             raise privacy_error(limit, "LIMIT inside SUBSAMPLE needs ORDER BY.")
-        for f in fields:  # write_membership equals, not the first that comes
+        for f in fields:  # among equals, not the first that comes
             items += _all_of(to_sql(f.typed.node), f.typed)
         whole = int(limit.expression.name)
         # The block as an expression of this FROM: by its name it would be that of the level above, seen sideways.
