@@ -267,7 +267,7 @@ def find_best_order(epsilon: Fraction, delta: Fraction) -> Fraction:
     Any order is safe, but a ledger must be folded at the same one on every machine. So floats only say where to look, and
     exact values decide which of the numbers with eight digits is the best.
 
-    >>> round(float(best_order(Fraction(1), Fraction(9, 10**7))), 2)
+    >>> round(float(find_best_order(Fraction(1), Fraction(9, 10**7))), 2)
     22.18
 
     Raises:
@@ -302,10 +302,10 @@ def find_best_order(epsilon: Fraction, delta: Fraction) -> Fraction:
 def find_largest_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
     """The largest rho (rounded down) such that rho-zCDP is certain to imply (epsilon, delta)-DP.
 
-    A mechanism whose Renyi divergence of order ``best_order(epsilon, delta)`` is at most that order times this rho is
+    A mechanism whose Renyi divergence of order ``find_best_order(epsilon, delta)`` is at most that order times this rho is
     (epsilon, delta)-DP too: the conversion looks at one order only.
 
-    >>> round(float(largest_rho(Fraction(1), Fraction(1, 10**6))), 8)
+    >>> round(float(find_largest_rho(Fraction(1), Fraction(1, 10**6))), 8)
     0.02435597
 
     Raises:
@@ -318,7 +318,7 @@ def find_largest_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
 def find_smallest_epsilon(rho: Fraction, delta: Fraction) -> Fraction:
     """The epsilon (rounded up) that rho-zCDP implies at ``delta``.
 
-    >>> float(smallest_epsilon(Fraction(1, 20), Fraction(1, 10**6)))
+    >>> float(find_smallest_epsilon(Fraction(1, 20), Fraction(1, 10**6)))
     1.471594750532416
 
     Raises:
@@ -351,8 +351,18 @@ def _overhead(alpha: Fraction, delta: Fraction) -> Decimal:
 
 
 def _rho_at(alpha: Fraction, epsilon: Fraction, delta: Fraction) -> Decimal:
-    """The rho that the conversion to (epsilon, delta) allows at one order, with all digits; it may be below 0."""
+    """Return the rho that the conversion to (epsilon, delta) allows at one order, with all digits, perhaps below 0."""
     return EXACT.divide(EXACT.subtract(to_decimal(epsilon), _overhead(alpha, delta)), to_decimal(alpha))
+
+
+@lru_cache(maxsize=4096)
+def find_renyi_limit(order: Fraction, epsilon: Fraction, delta: Fraction) -> Fraction:
+    """Return the largest Renyi divergence of one order, rounded down, that implies (epsilon, delta)-DP.
+
+    Canonne, Kamath and Steinke 2020, Proposition 12. Below 0 where this order implies nothing for this delta.
+    """
+    _check(delta)
+    return floor(EXACT.subtract(to_decimal(epsilon), _overhead(order, delta)))
 
 
 def _order(log_excess: float) -> Fraction:
