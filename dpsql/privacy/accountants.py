@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from operator import le
 from typing import ClassVar, Self
 
 from dpsql.numerics.rounding import bounded, significant, text
@@ -319,10 +320,20 @@ class RuleAccountant(Accountant):
         return _NOTHING if spent.near is None or spent.aside > self.aside else self.epsilon - spent.near
 
     def left_by_rule(self, spent: Spent) -> Fraction:
+        """Return the largest four-digit pure epsilon that the rule admits: guessed with floats, decided exactly."""
         left = self._left(spent)
-        if spent.aside > self.aside:
+        if spent.aside > self.aside or max(left, default=_NOTHING) <= 0:
             return _NOTHING
-        return max((self._largest(i, part) for i, part in enumerate(left) if part > 0), default=_NOTHING)
+        low, high, about = 0.0, 64.0, list(map(float, left))
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (middle, high) if any(map(le, self.guess_costs(middle), about)) else (low, middle)
+        epsilon = significant(Fraction(low))
+        while epsilon > 0 and not any(map(le, self.rule_costs(PureDP(epsilon)), left)):
+            epsilon = (
+                significant(epsilon * Fraction(9995, 10000)) if epsilon > Fraction(1, 10**9) else _NOTHING
+            )
+        return epsilon
 
     def _own(self, spent: Spent) -> Spent:
         """Return the sums, if they are of this filter's orders: others would seem to have used nothing."""
@@ -336,19 +347,6 @@ class RuleAccountant(Accountant):
         return [
             limit - total for limit, total in zip(self.limits, self.rule_sums(self._own(spent)), strict=False)
         ]
-
-    def _largest(self, i: int, left: Fraction) -> Fraction:
-        """Return the largest four-digit pure epsilon that fits one sum: guessed with floats, decided exactly."""
-        low, high, about = 0.0, 64.0, float(left)
-        for _ in range(60):
-            middle = (low + high) / 2
-            low, high = (middle, high) if self.guess_costs(middle)[i] <= about else (low, middle)
-        epsilon = significant(Fraction(low))
-        while epsilon > 0 and self.rule_costs(PureDP(epsilon))[i] > left:
-            epsilon = (
-                significant(epsilon * Fraction(9995, 10000)) if epsilon > Fraction(1, 10**9) else _NOTHING
-            )
-        return epsilon
 
 
 def count_repeats(left: Fraction, each: Fraction) -> int:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
@@ -41,7 +43,10 @@ class TestGdp(AccountantContract):
 
 
 def test_every_accountant_passes_the_contract() -> None:
-    tested = [kind.name for kind in AccountantContract.__subclasses__()]
+    texts = (path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+    tested = [
+        name for text in texts for name in re.findall(r'\(AccountantContract\):\n    name = "(\w+)"', text)
+    ]
     assert sorted(tested) == sorted(ACCOUNTANTS)
 
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import ClassVar
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpsql.privacy import conversions
@@ -108,6 +108,7 @@ class AccountantContract:
     def test_what_is_left_never_grows(self) -> None:
         held = self.open()
 
+        @settings(deadline=None)
         @given(sizes=st.lists(st.sampled_from([1, 2, 5, 10, 30]), max_size=40))
         def never_grows(sizes: list[int]) -> None:
             spent, left = held.start, held.fits(held.start)
