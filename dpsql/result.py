@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import datetime
 import importlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -29,8 +28,6 @@ Pair = tuple[float, float]
 """Low and high end of an interval, in units of the column."""
 Ends = tuple[pa.ChunkedArray, pa.ChunkedArray]
 """The low and the high ends of a column's intervals, as doubles; NULL where there is none."""
-
-_META = b"dpsql.result"
 
 
 class Result:
@@ -122,7 +119,8 @@ class Result:
         raise AttributeError(f"a Result does not change; {name} can't be deleted")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return deserialise, (self.serialise(),)
+        rest = {name: getattr(self, name) for name in self.__slots__ if name not in ("table", "_intervals")}
+        return _restore, (self.table, {**rest, "intervals": dict(self._intervals)})
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Result):
@@ -211,27 +209,12 @@ class Result:
             import pandas as pd
         except ImportError:
             raise MissingLibrary("pandas", ".df()") from None
-        nullable = {
-            str(kind): pandas_kind
-            for kind, pandas_kind in [
-                (pa.int8(), pd.Int8Dtype()),
-                (pa.int16(), pd.Int16Dtype()),
-                (pa.int32(), pd.Int32Dtype()),
-                (pa.int64(), pd.Int64Dtype()),
-                (pa.uint8(), pd.UInt8Dtype()),
-                (pa.uint16(), pd.UInt16Dtype()),
-                (pa.uint32(), pd.UInt32Dtype()),
-                (pa.uint64(), pd.UInt64Dtype()),
-                (pa.bool_(), pd.BooleanDtype()),
-            ]
-        }
         series = []
         for column in self.table.columns:
             column = _simple(column)
             if pa.types.is_date(column.type):
                 column = column.cast(pa.timestamp("us"))
-            mapper = nullable if column.null_count else {}
-            series.append(column.to_pandas(types_mapper=lambda kind, mapper=mapper: mapper.get(str(kind))))
+            series.append(column.to_pandas(types_mapper=_nullable if column.null_count else None))
         frame = pd.concat(series, axis=1) if series else pd.DataFrame()
         frame.columns = pd.Index(self.columns)
         return frame
@@ -257,36 +240,13 @@ class Result:
         Raises:
             MissingLibrary: matplotlib is not installed.
         """
-        return upstairs("plots").bars(self, x, y)
-
-    def serialise(self) -> bytes:
-        """Everything as one Arrow IPC stream, for the ledger's replay; :func:`deserialise` reads it."""
-        table = self.table
-        for i, (_, ends) in enumerate(self._intervals):
-            for end, values in enumerate(ends):
-                table = table.append_column(f"{i}.{end}", values)
-        meta = {
-            "columns": self.table.num_columns,
-            "intervals": [column for column, _ in self._intervals],
-            "loss": self.loss,
-            "event": None if self.event is None else self.event.to_json(),
-            "notes": self.notes,
-            "statement_id": self.statement_id,
-            "cost_line": self.cost_line,
-            "confidence": self.confidence,
-            "whole": self.whole,
-        }
-        table = table.replace_schema_metadata({_META: json.dumps(meta).encode()})
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table)
-        return bytes(sink.getvalue())
+        return import_notebook("plots").bars(self, x, y)
 
     def __repr__(self) -> str:
-        return repr(upstairs("render").shown(self))
+        return repr(import_notebook("render").shown(self))
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        bundle: dict[str, str] = upstairs("render").shown(self)._repr_mimebundle_()
+        bundle: dict[str, str] = import_notebook("render").shown(self)._repr_mimebundle_()
         return bundle
 
 
@@ -301,38 +261,23 @@ class MissingLibrary(Error, ImportError):
         )
 
 
-def deserialise(stored: bytes) -> Result:
-    """The Result that :meth:`Result.serialise` wrote, equal to the original."""
-    table = pa.ipc.open_stream(stored).read_all()
-    meta = json.loads(table.schema.metadata[_META])
-    visible = meta["columns"]
-    intervals = {
-        column: (table.column(visible + 2 * i), table.column(visible + 2 * i + 1))
-        for i, column in enumerate(meta["intervals"])
-    }
-    return Result(
-        table.select(list(range(visible))).replace_schema_metadata(None),
-        intervals=intervals,
-        loss=meta["loss"],
-        event=_event(meta["event"]),
-        notes=meta["notes"],
-        statement_id=meta["statement_id"],
-        cost_line=meta["cost_line"],
-        confidence=meta["confidence"],
-        whole=meta.get("whole", False),
-    )
+def _restore(table: pa.Table, rest: dict[str, Any]) -> Result:
+    """Return a pickled Result, equal to the original."""
+    return Result(table, **rest)
 
 
-def _event(stored: Any) -> Event | None:
-    if stored is None:
-        return None
-    from dpsql.privacy.events import Event
+def _nullable(kind: pa.DataType) -> Any:
+    """Return pandas' type with NULLs for integers and booleans; None keeps what Arrow chooses."""
+    import pandas as pd
 
-    return Event.from_json(stored)
+    if pa.types.is_boolean(kind):
+        return pd.BooleanDtype()
+    name = str(kind).replace("int", "Int").replace("uI", "UI")
+    return pd.api.types.pandas_dtype(name) if pa.types.is_integer(kind) else None
 
 
-def upstairs(module: str) -> Any:
-    """A room of the notebook floor, by name: it decides how a Result looks; nothing here depends on it."""
+def import_notebook(module: str) -> Any:
+    """Import a module of the notebook by name: it decides how a Result looks, and nothing here depends on it."""
     return importlib.import_module(f"dpsql.notebook.{module}")
 
 

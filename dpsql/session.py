@@ -21,7 +21,7 @@ from dpsql.policy.model import Policy
 from dpsql.privacy.events import Event, compose
 from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.privacy.pld import declare
-from dpsql.result import Result, upstairs
+from dpsql.result import Result, import_notebook
 from dpsql.sql.parse.statements import Statement
 from dpsql.sql.selection.thresholds import Declaration
 from dpsql.sql.subsample.combiners import registered
@@ -201,7 +201,7 @@ class Session:
         Raises:
             MissingLibrary: matplotlib is not installed.
         """
-        return upstairs("plots").of_account(self._ledger, what)
+        return import_notebook("plots").of_account(self._ledger, what)
 
     def tables(self) -> Result:
         """The tables that the policy names, and the results that are kept."""
