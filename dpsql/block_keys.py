@@ -177,7 +177,7 @@ class BlockKeys:
         if table.name not in self._contents:
             version = self.engine.versions[table.name]
             if version.startswith(IN_NO_FILE):
-                version = content_of(self.engine.public(table))
+                version = digest_content(self.engine.public(table))
             elif version.startswith(DECLARED):
                 version = f"{table.name} {version}"
             self._contents[table.name] = version
@@ -263,7 +263,7 @@ def _has_intervals(block: Block) -> bool:
     return any(name.endswith("__low") or kind.endswith("]") for name, kind in block.columns)
 
 
-def content_of(table: pa.Table) -> str:
+def digest_content(table: pa.Table) -> str:
     """A digest of a relation's rows and types: of its columns by place, and of its rows in whatever order.
 
     >>> one, other = pa.table({"a": [1, 2]}), pa.table({"b": [2, 1]})

@@ -137,7 +137,7 @@ class Interrupted(Error):
     """The statement was stopped by the user. What was reserved stays charged."""
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
+def find_nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name closest to ``name``, or None when nothing is close.
 
     >>> nearest("epsilom", ["epsilon", "delta"])
@@ -151,7 +151,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     """A hint that names the nearest known name, else lists what there is (at most eight names)."""
     known = list(known)
-    close = nearest(name, known)
+    close = find_nearest(name, known)
     if close:
         return f"did you mean {close}?"
     if known:

@@ -188,7 +188,7 @@ def _short(error: float) -> str:
     return f"{float(f'{error:.4g}'):,.0f}".replace(",", " ")
 
 
-def errors_of(plan: Plan, budget: Budget) -> Errors | None:
+def expect_errors(plan: Plan, budget: Budget) -> Errors | None:
     """The expected errors of a plan at the epsilons that the owner allows; None where none can be told beforehand."""
     event = plan.event
     if event is None:
@@ -236,7 +236,13 @@ def explain_plan(
         price = f"Would cost {_charge(event, state)}; {state.sentence}. {_NOTHING_SPENT}"
     queries = tuple(dict.fromkeys(written(block, q) for block in plan.blocks for q in block.operator.queries))
     return Explanation(
-        tuple(dict.fromkeys(sentences)), price, queries, plan.finish, as_json, errors_of(plan, budget), event
+        tuple(dict.fromkeys(sentences)),
+        price,
+        queries,
+        plan.finish,
+        as_json,
+        expect_errors(plan, budget),
+        event,
     )
 
 

@@ -173,12 +173,12 @@ class Result:
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """All rows as tuples of Python values."""
-        values = [python_values(column) for column in self.table.columns]
+        values = [to_python_values(column) for column in self.table.columns]
         return list(zip(*values, strict=True)) if values else []
 
     def fetchone(self) -> tuple[Any, ...] | None:
         """The first row, None when there is none. (A Result has no cursor: it is always the first.)"""
-        return tuple(python_values(c.slice(0, 1))[0] for c in self.table.columns) if len(self) else None
+        return tuple(to_python_values(c.slice(0, 1))[0] for c in self.table.columns) if len(self) else None
 
     def dicts(self) -> list[dict[str, Any]]:
         """All rows as dictionaries. Columns of the same name keep the last one."""
@@ -240,13 +240,13 @@ class Result:
         Raises:
             MissingLibrary: matplotlib is not installed.
         """
-        return import_notebook("plots").bars(self, x, y)
+        return import_notebook("plots").draw_bars(self, x, y)
 
     def __repr__(self) -> str:
-        return repr(import_notebook("render").shown(self))
+        return repr(import_notebook("render").show_result(self))
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        bundle: dict[str, str] = import_notebook("render").shown(self)._repr_mimebundle_()
+        bundle: dict[str, str] = import_notebook("render").show_result(self)._repr_mimebundle_()
         return bundle
 
 
@@ -328,10 +328,10 @@ def _simple(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def _durations(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if not pa.types.is_interval(column.type):
         return column
-    return pa.chunked_array([pa.array(python_values(column), pa.duration("us"))])
+    return pa.chunked_array([pa.array(to_python_values(column), pa.duration("us"))])
 
 
-def python_values(column: pa.ChunkedArray) -> list[Any]:
+def to_python_values(column: pa.ChunkedArray) -> list[Any]:
     """Python values as DuckDB's ``fetchall`` gives them: whole decimals as ints, intervals as timedeltas,
     maps as dicts.
     """

@@ -201,7 +201,7 @@ class Session:
         Raises:
             MissingLibrary: matplotlib is not installed.
         """
-        return import_notebook("plots").of_account(self._ledger, what)
+        return import_notebook("plots").draw_account(self._ledger, what)
 
     def tables(self) -> Result:
         """The tables that the policy names, and the results that are kept."""

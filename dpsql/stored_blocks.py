@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpsql.block_keys import BlockKeys, Lent, Shape, content_of
+from dpsql.block_keys import BlockKeys, Lent, Shape, digest_content
 from dpsql.ledger.ledger import KeptReleases, Ledger
 from dpsql.ledger.store import StoredRelease, hash_release
 from dpsql.mechanisms.base import Release, Shows
@@ -224,7 +224,7 @@ class StoredBlocks:
                 tables[item.name] = self.lend(
                     item.sql, {name: relations[name] for name in mentioned}, plan.public
                 )
-                contents.append(content_of(tables[item.name]))
+                contents.append(digest_content(tables[item.name]))
                 continue
             text = item.sql
             for name in sorted(mentioned, key=len, reverse=True):
@@ -260,7 +260,7 @@ class StoredBlocks:
                 item.lent = {
                     i.name: self.lend(i.sql, prepared.relations, plan.public) for i in item.block.inputs
                 }
-                item.contents = tuple(content_of(table) for table in item.lent.values())
+                item.contents = tuple(digest_content(table) for table in item.lent.values())
             item.release = draw(item.block, item.lent)
 
     def pack_drawn(self, prepared: Iterable[PreparedPlan]) -> KeptReleases:

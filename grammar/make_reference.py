@@ -16,7 +16,7 @@ from pathlib import Path
 
 import dpsql
 from dpsql import cli, errors
-from dpsql.notebook import arguments, guide
+from dpsql.notebook import guide
 from dpsql.policy import model
 from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.sql.dp import aggregates
@@ -60,9 +60,9 @@ def reference() -> str:
             ("command", "what it does"), ((f"`%dpsql {name}`", text) for name, text in guide.COMMANDS.items())
         ),
         "Flags of `%%dpsql` and `%dpsql SELECT ...`:",
-        _flags(arguments.RUN_FLAGS),
+        _flags(guide.RUN_FLAGS),
         "Flags of `%dpsql connect`:",
-        _flags(arguments.CONNECT_FLAGS),
+        _flags(guide.CONNECT_FLAGS),
         "## In Python",
         _signature("dpsql.connect", dpsql.connect),
         *(_class(kind) for kind in (dpsql.Session, dpsql.Result)),
@@ -133,7 +133,7 @@ def _arguments() -> str:
     return _table(("argument", "what it says", "of"), rows)
 
 
-def _flags(flags: Iterable[arguments.Flag]) -> str:
+def _flags(flags: Iterable[guide.Flag]) -> str:
     return _table(
         ("flag", "what it does"), ((f"`{f.name}{' ' + f.value if f.value else ''}`", f.help) for f in flags)
     )
@@ -197,7 +197,7 @@ def _tree() -> str:
 
 
 def _commands() -> str:
-    parser = cli.parser()
+    parser = cli.make_parser()
     lines = []
     for action in parser._subparsers._group_actions:  # type: ignore[union-attr]  # argparse has no other way in
         for choice in action._choices_actions:  # type: ignore[attr-defined]

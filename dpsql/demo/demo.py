@@ -80,12 +80,12 @@ FROM visits GROUP BY plan ORDER BY people DESC""",
 
 def run_demo(ledger: Path) -> Iterator[str]:
     """What the quick start shows, piece by piece."""
-    from dpsql.notebook import panels
+    from dpsql.notebook import sessions
     from dpsql.session import connect
 
     yield f"In:  %dpsql demo --ledger {ledger}"
     with connect(policy=POLICY, ledger=ledger) as session:
-        yield panels.one_line(session)
+        yield sessions.summarise_session(session)
         for cell in CELLS:
             yield "\n" + _wrapped(cell.about)
             yield "\n".join(
@@ -94,9 +94,9 @@ def run_demo(ledger: Path) -> Iterator[str]:
             first, _, sql = cell.text.partition("\n")
             try:
                 if "budget" in first:
-                    yield panels.budget(session).text
+                    yield sessions.show_budget(session).text
                 elif "--explain" in first:
-                    yield repr(panels.explanation(session.explain(sql)))
+                    yield repr(sessions.show_explanation(session.explain(sql)))
                 else:
                     yield "\n".join(repr(result) for result in session.run(sql))
             except Error as error:

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 
 from IPython.core.completer import SimpleCompletion
 
-from dpsql.notebook import guide, panels
-from dpsql.notebook.arguments import CONNECT_FLAGS, RUN_FLAGS
+from dpsql.notebook import guide
+from dpsql.notebook.guide import CONNECT_FLAGS, RUN_FLAGS
+from dpsql.notebook.sessions import list_columns
 from dpsql.sql.parse.functions import WORDS
 
 if TYPE_CHECKING:
     from IPython.core.completer import CompletionContext, SimpleMatcherResult
     from IPython.core.interactiveshell import InteractiveShell
 
-    from dpsql.notebook.settings import Sessions
+    from dpsql.notebook.sessions import Sessions
 
 _KEYWORDS = """
     SELECT WITH DIFFERENTIAL_PRIVACY DP PTR SUBSAMPLE OPTIONS FROM WHERE GROUP BY HAVING ORDER LIMIT
@@ -86,7 +87,7 @@ class Matcher:
 
     def _schema(self) -> dict[str, list[str]]:
         session = self._sessions.get(self._sessions.current)
-        return panels.schema(session) if session is not None else {}
+        return list_columns(session) if session is not None else {}
 
 
 def _options_open(before: str) -> bool:

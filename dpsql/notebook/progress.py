@@ -65,7 +65,7 @@ class Progress:
                 return
 
 
-def in_kernel() -> Callable[[str], None]:
+def draw_in_kernel() -> Callable[[str], None]:
     """Draws by updating one display of the running cell."""
     from IPython.display import display
 
@@ -80,7 +80,7 @@ def in_kernel() -> Callable[[str], None]:
     return show
 
 
-def in_terminal(line: str) -> None:
+def draw_in_terminal(line: str) -> None:
     """Draws over the last line of standard error."""
     if sys.stderr.isatty():
         sys.stderr.write("\r\033[2K" + line)

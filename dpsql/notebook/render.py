@@ -62,9 +62,9 @@ class Sheet:
         lines: list[list[str]] = [[] for _ in range(rows + 1)]
         for column in self.columns:
             cells = [column.heading, *column.cells]
-            width = max(map(columns_wide, cells))
+            width = max(map(measure_width, cells))
             for line, cell in zip(lines, cells, strict=True):
-                space = " " * (width - columns_wide(cell))
+                space = " " * (width - measure_width(cell))
                 line.append(space + cell if column.right else cell + space)
         shown = [(" " + _GAP.join(line)).rstrip() for line in lines] if self.columns else []
         if self.gap is not None:
@@ -127,15 +127,15 @@ class Panel:
         return {"text/plain": self.text, "text/html": self.html}
 
 
-def shown(result: Result) -> Sheet | Lines:
+def show_result(result: Result) -> Sheet | Lines:
     """How a result is displayed: as a table; as it stands, where it is text to read."""
     if not result.whole:
-        return of_result(result)
+        return make_result_sheet(result)
     lines = [_one_line(line) for value in result.table.column(0).to_pylist() for line in value.split("\n")]
     return Lines((*lines, "", result.cost_line))
 
 
-def of_result(result: Result, rows: int | None = None) -> Sheet:
+def make_result_sheet(result: Result, rows: int | None = None) -> Sheet:
     """A result as a sheet: each number with an interval rounded to what the noise allows, the cost below.
 
     Long results keep their head and tail.
@@ -155,13 +155,13 @@ def of_result(result: Result, rows: int | None = None) -> Sheet:
             columns += _with_interval(name, values.to_pylist(), pairs, result.confidence)
         else:
             columns.append(_plain(name, values))
-    return Sheet(tuple(columns), caption(result, None if gap is None else len(kept)), gap)
+    return Sheet(tuple(columns), write_caption(result, None if gap is None else len(kept)), gap)
 
 
-def caption(result: Result, shown: int | None = None) -> tuple[str, ...]:
+def write_caption(result: Result, shown: int | None = None) -> tuple[str, ...]:
     """How many rows, what it cost, what to know."""
     total = len(result)
-    rows = f"{grouped(total)} row{'' if total == 1 else 's'}"
+    rows = f"{group_digits(total)} row{'' if total == 1 else 's'}"
     parts = [rows if shown is None else f"{shown} of {rows}"]
     if result.cost_line:
         parts.append(result.cost_line)
@@ -197,13 +197,13 @@ def _measures(result: Result) -> bool:
     return any(pa.types.is_floating(f.type) or pa.types.is_decimal(f.type) for f in result.table.schema)
 
 
-def of_rows(headings: Sequence[str], rows: Iterable[Sequence[Any]], caption: Iterable[str] = ()) -> Sheet:
+def make_sheet(headings: Sequence[str], rows: Iterable[Sequence[Any]], caption: Iterable[str] = ()) -> Sheet:
     """A sheet from Python values: numbers to the right."""
     listed = [list(row) for row in rows]
     columns = []
     for i, heading in enumerate(headings):
         values = [row[i] for row in listed]
-        cells = tuple("" if v is None else cell_text(v) for v in values)
+        cells = tuple("" if v is None else format_cell(v) for v in values)
         columns.append(
             Column(heading, cells, bool(values) and all(is_number(v) or v is None for v in values))
         )
@@ -213,30 +213,30 @@ def of_rows(headings: Sequence[str], rows: Iterable[Sequence[Any]], caption: Ite
 def _plain(name: str, values: pa.ChunkedArray) -> Column:
     import pyarrow as pa
 
-    from dpsql.result import python_values
+    from dpsql.result import to_python_values
 
     kind = values.type
     right = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    return Column(_one_line(name), tuple(cell_text(v) for v in python_values(values)), right)
+    return Column(_one_line(name), tuple(format_cell(v) for v in to_python_values(values)), right)
 
 
 def _with_interval(name: str, values: list[Any], pairs: list[Pair | None], confidence: float) -> list[Column]:
     numbers, widths = [], []
     digits = [
-        digit(_spread(v, p))
+        find_last_digit(_spread(v, p))
         for v, p in zip(values, pairs, strict=True)
         if p is not None and v is not None and 0 < p[1] - p[0] < math.inf
     ]
     even = min(digits) if digits and max(digits) - min(digits) <= 1 else None  # points under each other
     for value, pair in zip(values, pairs, strict=True):
-        shown, width = with_interval(value, pair, even)
+        shown, width = round_with_interval(value, pair, even)
         numbers.append(shown)
         widths.append(width)
     heading = f"{confidence * 100:g}% interval"
     return [Column(_one_line(name), tuple(numbers), True), Column(heading, tuple(widths))]
 
 
-def with_interval(value: Any, pair: Pair | None, power: int | None = None) -> tuple[str, str]:
+def round_with_interval(value: Any, pair: Pair | None, power: int | None = None) -> tuple[str, str]:
     """A released number rounded to the digits that the noise leaves meaningful, and its interval.
 
     ``power`` is the power of ten to round to; by default that of the half width.
@@ -251,15 +251,15 @@ def with_interval(value: Any, pair: Pair | None, power: int | None = None) -> tu
     ('NULL', '')
     """
     if pair is None or value is None or not all(map(math.isfinite, (*pair, value))):
-        return cell_text(value), ""
+        return format_cell(value), ""
     low, high = pair
     half = (high - low) / 2
     if half <= 0:
-        return cell_text(value), "± 0"
-    power = digit(_spread(value, pair)) if power is None else power
-    shown = rounded(value, power)
+        return format_cell(value), "± 0"
+    power = find_last_digit(_spread(value, pair)) if power is None else power
+    shown = round_to_power(value, power)
     if abs((low + high) / 2 - float(value)) > 0.01 * half:  # post-processing moved it off the middle
-        return shown, f"{rounded(low, power)} to {rounded(high, power)}"
+        return shown, f"{round_to_power(low, power)} to {round_to_power(high, power)}"
     return shown, f"± {_half_width(half)}"
 
 
@@ -270,7 +270,7 @@ def _spread(value: Any, pair: Pair) -> float:
     return near if 0 < 4 * low < high and near > 0 else (high - low) / 2
 
 
-def digit(half_width: float) -> int:
+def find_last_digit(half_width: float) -> int:
     """The power of ten to which numbers with this half width are rounded; one lower where it begins with 1.
 
     >>> [digit(w) for w in (30.0, 14.0, 0.27, 1234.5)]
@@ -280,7 +280,7 @@ def digit(half_width: float) -> int:
     return number.adjusted() - (number.normalize().as_tuple().digits[0] == 1)
 
 
-def rounded(value: Any, power: int) -> str:
+def round_to_power(value: Any, power: int) -> str:
     """The number rounded to a power of ten, digits grouped by three.
 
     >>> rounded(1243, 1), rounded(0.12345, -2), rounded(-0.2, 0)
@@ -288,7 +288,7 @@ def rounded(value: Any, power: int) -> str:
     """
     number = Decimal(repr(value) if isinstance(value, float) else str(value))
     number = number.quantize(Decimal(1).scaleb(power), ROUND_HALF_EVEN) if number.adjusted() < 25 else number
-    return grouped(number + 0 if number else abs(number))
+    return group_digits(number + 0 if number else abs(number))
 
 
 def _half_width(half: float) -> str:
@@ -298,10 +298,10 @@ def _half_width(half: float) -> str:
     up = (number - slack).quantize(Decimal(1).scaleb(power), ROUND_CEILING)
     if up.as_tuple().digits[-1] == 0 and power < 0:
         up = up.quantize(Decimal(1).scaleb(power + 1))
-    return grouped(up)
+    return group_digits(up)
 
 
-def grouped(number: int | Decimal) -> str:
+def group_digits(number: int | Decimal) -> str:
     """Digits grouped by three with spaces that don't break.
 
     >>> grouped(1234567)
@@ -312,7 +312,7 @@ def grouped(number: int | Decimal) -> str:
     )
 
 
-def cell_text(value: Any) -> str:
+def format_cell(value: Any) -> str:
     """A value as DuckDB's users know it: ``NULL``, ``true``, six significant digits of a float."""
     if value is None:
         return "NULL"
@@ -323,7 +323,7 @@ def cell_text(value: Any) -> str:
     if isinstance(value, int | Decimal):
         return str(value)
     if isinstance(value, dict):
-        value = f"{{{', '.join(f'{cell_text(k)}: {cell_text(v)}' for k, v in value.items())}}}"
+        value = f"{{{', '.join(f'{format_cell(k)}: {format_cell(v)}' for k, v in value.items())}}}"
     text = _one_line(str(value))
     return text if len(text) <= WIDTH else text[: WIDTH - 1] + "…"
 
@@ -339,7 +339,7 @@ def _one_line(text: str) -> str:
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
-def columns_wide(text: str) -> int:
+def measure_width(text: str) -> int:
     """Columns that the text takes in a terminal: two for wide characters, none for combining ones."""
     if text.isascii():
         return len(text)
