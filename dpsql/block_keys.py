@@ -267,7 +267,7 @@ def digest_content(table: pa.Table) -> str:
     """A digest of a relation's rows and types: of its columns by place, and of its rows in whatever order.
 
     >>> one, other = pa.table({"a": [1, 2]}), pa.table({"b": [2, 1]})
-    >>> content_of(one) == content_of(other), content_of(one) == content_of(one.slice(1))
+    >>> digest_content(one) == digest_content(other), digest_content(one) == digest_content(one.slice(1))
     (True, False)
     """
     table = table.rename_columns([str(place) for place in range(table.num_columns)])

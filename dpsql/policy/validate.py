@@ -15,7 +15,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, TypeVar
 
-from dpsql.errors import PolicyError, did_you_mean, nearest
+from dpsql.errors import PolicyError, did_you_mean, find_nearest
 from dpsql.policy.toml import parse_number, write_decimal
 
 Value = str | int | bool | Decimal | datetime.date | datetime.datetime
@@ -113,7 +113,7 @@ def read_choice(*known: str) -> Callable[[str, object], str]:
     def read(key: str, value: object) -> str:
         if isinstance(value, str) and value.lower() in known:
             return value.lower()
-        near = nearest(str(value), known)
+        near = find_nearest(str(value), known)
         hint = f"{f'did you mean {near}? ' if near else ''}it is one of {', '.join(known)}."
         raise PolicyError(f"there is no {key} {value}.", keys=(key,), hint=hint)
 
