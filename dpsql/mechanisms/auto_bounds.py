@@ -106,11 +106,7 @@ def chance_of_misses(rates: tuple[Fraction, Fraction], tolerances: Sequence[int]
                 away = sum(most - t for t in chosen)
                 step = ia.exp(ia.rational(-rates[0] - size * rates[1], bits), bits)
                 term = ia.divide(step, ia.subtract(one, step, bits), bits)
-                term = ia.multiply(
-                    term,
-                    ia.exp(ia.rational(-away * rates[1], bits), bits),
-                    bits,
-                )
+                term = ia.multiply(term, ia.exp(ia.rational(-away * rates[1], bits), bits), bits)
                 total = (ia.subtract if size % 2 else ia.add)(total, term, bits)
         a = ia.exp(ia.rational(-rates[0], bits), bits)
         first = ia.exp(ia.rational(-most * rates[0], bits), bits)
@@ -135,10 +131,7 @@ def tolerance_for(rates: tuple[Fraction, Fraction], doubt: Fraction) -> int:
     ab = ia.exp(ia.rational(-rates[0] - rates[1], bits), bits)
     factor = ia.divide(ia.subtract(one, b, bits), ia.subtract(one, ab, bits), bits)
     excess = ia.log(ia.divide(factor, ia.rational(doubt, bits), bits), bits)
-    return max(
-        0,
-        math.ceil(ia.fraction(ia.divide(excess, ia.rational(rates[0], bits), bits)[1])) - 1,
-    )
+    return max(0, math.ceil(ia.fraction(ia.divide(excess, ia.rational(rates[0], bits), bits)[1])) - 1)
 
 
 def exponent_above(value: Fraction) -> int:

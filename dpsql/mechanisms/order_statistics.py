@@ -88,12 +88,7 @@ def key_rows(table: pa.Table, keys: Sequence[str]) -> list[Key]:
 
 
 def order_statistics(
-    read: Read,
-    query: str,
-    keys: Sequence[str],
-    centres: Sequence[Fraction],
-    reach: int,
-    fetch: int = FETCH,
+    read: Read, query: str, keys: Sequence[str], centres: Sequence[Fraction], reach: int, fetch: int = FETCH
 ) -> dict[Key, Ordered]:
     """Order statistics within ``reach`` ranks of each centre quantile, per group.
 

@@ -181,11 +181,7 @@ def _inverted_exponential(
             decay = ia.exp(ia.rational(-min(rate, Fraction(FASTEST)), bits), bits)
             if rate > FASTEST:
                 decay = ia.dyadic(0, 0), decay[1]
-            x = ia.add(
-                x,
-                ia.log(ia.divide(two, ia.add(one, decay, bits), bits), bits),
-                bits,
-            )
+            x = ia.add(x, ia.log(ia.divide(two, ia.add(one, decay, bits), bits), bits), bits)
         x = ia.divide(x, ia.rational(rate, bits), bits)
         return max(0, ia.floor(x[0])), max(0, ia.floor(x[1]))
 

@@ -33,10 +33,7 @@ class DpsqlLexer(RegexLexer):  # type: ignore[misc]  # Pygments has no types
     flags = re.IGNORECASE
 
     tokens: ClassVar = {
-        "root": [
-            (r"(%%?)(\w+)([^\n]*)", bygroups(Operator, Keyword, Text), "sql"),
-            default("sql"),
-        ],
+        "root": [(r"(%%?)(\w+)([^\n]*)", bygroups(Operator, Keyword, Text), "sql"), default("sql")],
         "sql": [
             (r"\s+", Text),
             (r"--[^\n]*", Comment.Single),
@@ -57,8 +54,5 @@ class DpsqlLexer(RegexLexer):  # type: ignore[misc]  # Pygments has no types
             (r"[();,.\[\]{}]", Punctuation),
             (r".", Text),
         ],
-        "comment": [
-            (r"\*/", Comment.Multiline, "#pop"),
-            (r"[^*]+|\*", Comment.Multiline),
-        ],
+        "comment": [(r"\*/", Comment.Multiline, "#pop"), (r"[^*]+|\*", Comment.Multiline)],
     }

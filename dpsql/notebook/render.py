@@ -107,10 +107,7 @@ class Lines:
         return "\n".join(self.lines)
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        return {
-            "text/plain": repr(self),
-            "text/html": f'<pre style="{_PRE}">{html.escape(repr(self))}</pre>',
-        }
+        return {"text/plain": repr(self), "text/html": f'<pre style="{_PRE}">{html.escape(repr(self))}</pre>'}
 
 
 @dataclass(frozen=True)

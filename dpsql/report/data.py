@@ -368,12 +368,7 @@ def _pictures(ledger: Ledger, whole: BudgetState, entries: list[Entry]) -> dict[
             "spent": (now_at, compute_certainty(now_at)),
         },
         "groups": [
-            (
-                k,
-                k * epsilon,
-                compute_group_loss(epsilon, delta, k)[1],
-                compute_certainty(k * epsilon),
-            )
+            (k, k * epsilon, compute_group_loss(epsilon, delta, k)[1], compute_certainty(k * epsilon))
             for k in range(1, 6)
         ],
     }

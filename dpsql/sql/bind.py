@@ -11,13 +11,12 @@ from sqlglot import exp
 from dpsql.errors import BindError, Error
 from dpsql.plan import Interval, Plan
 from dpsql.sql.binder import StatementBinder
-from dpsql.sql.expressions.lengths import one_statement
+from dpsql.sql.expressions.types import one_statement
 from dpsql.sql.normalize import Cte
 from dpsql.sql.parse.dialect import MODE, bind_error, span_of_word, to_sql
 from dpsql.sql.parse.statements import Statement
 from dpsql.sql.public_side import Finish, public_columns, renamed
-from dpsql.sql.relations.catalog import Catalog
-from dpsql.sql.relations.context import Binder
+from dpsql.sql.relations.catalog import Binder, Catalog
 from dpsql.sql.relations.intervals import (
     NamedResult,
     name_kept_results,
@@ -25,7 +24,7 @@ from dpsql.sql.relations.intervals import (
     propagate_intervals,
 )
 from dpsql.sql.relations.relation import fold
-from dpsql.sql.relations.unit_meetings import find_held_columns
+from dpsql.sql.relations.unit_rows import find_held_columns
 
 
 def bind(

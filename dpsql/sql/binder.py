@@ -27,15 +27,14 @@ from dpsql.sql.parse.statements import PIVOT_HINT
 from dpsql.sql.ptr import block as ptr
 from dpsql.sql.public_side import Finish, Released, public_columns
 from dpsql.sql.relations.catalog import Catalog
+from dpsql.sql.relations.fan_out import count_rows_per_key
 from dpsql.sql.relations.group_by_unit import aggregate_per_unit, group_distinct, groups_by_unit
 from dpsql.sql.relations.intervals import FORETOLD
 from dpsql.sql.relations.joins import bind_from, lend_relation
-from dpsql.sql.relations.lateral import bind_lateral, looks_beside, move_unnest_to_from
-from dpsql.sql.relations.limits import count_rows_per_key
 from dpsql.sql.relations.projections import bind_union_all, keep_rows, rename_columns
 from dpsql.sql.relations.relation import Field, From, Names, Relation, column, column_name, fold
-from dpsql.sql.relations.subqueries import ONCE, bind_expression
-from dpsql.sql.relations.unit_meetings import meeting_of
+from dpsql.sql.relations.subqueries import ONCE, bind_expression, bind_lateral, looks_beside, move_unnest
+from dpsql.sql.relations.unit_rows import meeting_of
 from dpsql.sql.relations.windows import refuse_cuts, refuse_row_choice, refuse_samples
 from dpsql.sql.selection.block import mechanism_of, selection_block
 from dpsql.sql.selection.thresholds import PROBE_OPTIONS, probe_block
@@ -56,7 +55,7 @@ MODES: dict[str, Readers] = {
 
 @dataclass
 class StatementBinder:
-    """Binds one statement, as :class:`dpsql.sql.relations.context.Binder` says."""
+    """Binds one statement, as :class:`dpsql.sql.relations.catalog.Binder` says."""
 
     catalog: Catalog
     finish: Finish
@@ -172,7 +171,7 @@ class StatementBinder:
         sets = has_sets(select)
         flatten_joins(select)
         if inner and options is None and not _aggregates(select):
-            move_unnest_to_from(select, self.name("unnest"))
+            move_unnest(select, self.name("unnest"))
         from_ = select.args.get("from_")
         bound = None
         if from_ is not None:

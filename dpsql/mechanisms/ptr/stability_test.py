@@ -204,11 +204,7 @@ def _threshold(sigma: Fraction, delta: Fraction) -> int:
 
 
 def stability_test(
-    accountant: str,
-    epsilon: Fraction,
-    delta: Fraction,
-    groups: int = 1,
-    slack: Fraction = Fraction(0),
+    accountant: str, epsilon: Fraction, delta: Fraction, groups: int = 1, slack: Fraction = Fraction(0)
 ) -> Test:
     """The test that suits an accountant: optimal where epsilons add up, Gaussian under a rule.
 

@@ -29,13 +29,13 @@ from dpsql.sql.normalize import Env, label_of, make_unique, outer_queries, resol
 from dpsql.sql.parse.dialect import bind_error, privacy_error, table_named, to_sql
 from dpsql.sql.parse.options import Call, Options, call_of
 from dpsql.sql.public_side import Released, install
-from dpsql.sql.relations.limits import split_conjuncts
-from dpsql.sql.relations.privacy_unit import check_unit, describe_protection
+from dpsql.sql.relations.fan_out import split_conjuncts
 from dpsql.sql.relations.projections import substitute_aliases
 from dpsql.sql.relations.relation import From, Names, column, fold
+from dpsql.sql.relations.unit_rows import check_unit, describe_protection
 
 if TYPE_CHECKING:
-    from dpsql.sql.relations.context import Binder
+    from dpsql.sql.relations.catalog import Binder
 
 
 @dataclass

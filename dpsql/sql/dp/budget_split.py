@@ -18,7 +18,7 @@ from dpsql.sql.parse.options import Options
 from dpsql.sql.relations.relation import From
 
 if TYPE_CHECKING:
-    from dpsql.sql.relations.context import Binder
+    from dpsql.sql.relations.catalog import Binder
 
 
 def require_rows(

@@ -19,7 +19,7 @@ from dpsql.sql.dp.own_queries import quantile_parts
 from dpsql.sql.exact.exact_query import UNITS_COLUMN, Exact, Partial, equality_operator
 from dpsql.sql.normalize import label_of
 from dpsql.sql.parse.dialect import privacy_error
-from dpsql.sql.relations.privacy_unit import WHOLE_UNIT_TYPES
+from dpsql.sql.relations.unit_rows import WHOLE_UNIT_TYPES
 
 if TYPE_CHECKING:
     from dpsql.sql.dp.block import Block

@@ -33,7 +33,7 @@ from dpsql.sql.relations.windows import refuse_row_choice
 
 if TYPE_CHECKING:
     from dpsql.sql.normalize import Env
-    from dpsql.sql.relations.context import Binder
+    from dpsql.sql.relations.catalog import Binder
 
 
 _STRUCTURE = (exp.Order, exp.Ordered, exp.WindowSpec, exp.Where)

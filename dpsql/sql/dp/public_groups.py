@@ -28,7 +28,7 @@ from dpsql.sql.expressions.fixed_point import DAY
 from dpsql.sql.expressions.types import Typed
 from dpsql.sql.parse.dialect import to_sql
 from dpsql.sql.parse.statements import make_literal
-from dpsql.sql.relations.limits import split_conjuncts
+from dpsql.sql.relations.fan_out import split_conjuncts
 from dpsql.sql.relations.relation import Relation, column
 
 if TYPE_CHECKING:

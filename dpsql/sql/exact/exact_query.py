@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from dpsql.sql.parse.dialect import to_sql
-from dpsql.sql.relations.limits import secret_hash
 from dpsql.sql.relations.relation import From
+from dpsql.sql.relations.unit_rows import secret_hash
 
 UNITS_COLUMN = "units"
 _U = "u"

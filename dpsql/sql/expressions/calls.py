@@ -33,7 +33,6 @@ from dpsql.sql.expressions.functions import (
     ROW_FUNCTIONS,
     RowFunction,
 )
-from dpsql.sql.expressions.lengths import count_written, hold, length_of, limit_steps
 from dpsql.sql.expressions.types import (
     BIGINT,
     BOOLEAN,
@@ -45,7 +44,11 @@ from dpsql.sql.expressions.types import (
     TINYINT,
     Type,
     Typed,
+    count_written,
     decimal,
+    hold,
+    length_of,
+    limit_steps,
 )
 from dpsql.sql.parse.dialect import NAMED, bind_error, privacy_error
 from dpsql.sql.parse.functions import NAME_OF_CLASS, ROW_ALIASES

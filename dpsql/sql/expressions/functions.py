@@ -15,9 +15,19 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpsql.sql.expressions.bounds import Bounds
-from dpsql.sql.expressions.lengths import length_of
 from dpsql.sql.expressions.temporal import DATE_PART_RANGES
-from dpsql.sql.expressions.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, TEXT, TINYINT, Type, Typed, TypeKind
+from dpsql.sql.expressions.types import (
+    BIGINT,
+    BOOLEAN,
+    DOUBLE,
+    INTEGER,
+    TEXT,
+    TINYINT,
+    Type,
+    Typed,
+    TypeKind,
+    length_of,
+)
 
 NUM: tuple[TypeKind, ...] = ("INTEGER", "DECIMAL", "DOUBLE")
 STR: tuple[TypeKind, ...] = ("TEXT",)

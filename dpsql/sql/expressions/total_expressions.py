@@ -18,7 +18,7 @@ from sqlglot import exp
 
 from dpsql.errors import BindError, PrivacyError
 from dpsql.sql.expressions import bounds as intervals
-from dpsql.sql.expressions import calls, casts, lengths, operators, patterns, temporal
+from dpsql.sql.expressions import calls, casts, operators, patterns, temporal, types
 from dpsql.sql.expressions import casts as nested
 from dpsql.sql.expressions.bounds import Bounds
 from dpsql.sql.expressions.coercion import (
@@ -54,7 +54,7 @@ def make_total(node: exp.Expr, scope: ColumnScope) -> Typed:
         BindError: names or types that don't fit; a constant that can't be read.
         PrivacyError: something that is not on the allow-list; the hint says what is.
     """
-    with lengths.one_statement():
+    with types.one_statement():
         return _Walk(scope).bind(node)
 
 
@@ -81,7 +81,7 @@ def make_condition(node: exp.Expr, scope: ColumnScope) -> Typed:
     Raises:
         BindError: it is not a condition, or as for :func:`total`.
     """
-    with lengths.one_statement():
+    with types.one_statement():
         return _truth(node, _Walk(scope).bind)
 
 
@@ -318,7 +318,7 @@ def _chosen(
     kept = bounds if kind.numeric or kind.kind in MOMENT_KINDS else None
     length, unchecked = None, False
     if kind.kind in ("TEXT", "LIST"):
-        length, unchecked = max(lengths.length_of(v) for v in values), any(v.unchecked for v in values)
+        length, unchecked = max(types.length_of(v) for v in values), any(v.unchecked for v in values)
     return Typed(made, kind, kept, constant, None, reach, missing, shown, length, unchecked)
 
 

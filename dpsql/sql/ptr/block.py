@@ -35,12 +35,12 @@ from dpsql.sql.parse.options import (
     read_positive,
     refuse_equals,
 )
-from dpsql.sql.relations.privacy_unit import check_unit, describe_protection
 from dpsql.sql.relations.relation import column
+from dpsql.sql.relations.unit_rows import check_unit, describe_protection
 
 if TYPE_CHECKING:
     from dpsql.sql.normalize import Env
-    from dpsql.sql.relations.context import Binder
+    from dpsql.sql.relations.catalog import Binder
     from dpsql.sql.relations.relation import From
 
 OPTIONS: Readers = {

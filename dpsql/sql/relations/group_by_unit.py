@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -18,15 +17,12 @@ from dpsql.sql.expressions import total_expressions
 from dpsql.sql.expressions.bounds import Bounds
 from dpsql.sql.expressions.fixed_point import unify_zeros, write_group_keys
 from dpsql.sql.expressions.types import Typed
-from dpsql.sql.normalize import label_of_item, make_unique, resolve_key
+from dpsql.sql.normalize import Env, label_of_item, make_unique, resolve_key
 from dpsql.sql.parse.dialect import parse_fragment, privacy_error, to_sql
 from dpsql.sql.parse.options import Call, call_of
+from dpsql.sql.relations.catalog import Binder
 from dpsql.sql.relations.relation import UNIT, Field, From, Relation, column, column_name, fold
 from dpsql.sql.subsample.vectorised_blocks import KNOWN, Grouped
-
-if TYPE_CHECKING:
-    from dpsql.sql.normalize import Env
-    from dpsql.sql.relations.context import Binder
 
 _KEPT = ("MIN", "MAX", "AVG", "MEDIAN", "MODE", "QUANTILE_CONT", "QUANTILE_DISC")
 

@@ -18,14 +18,7 @@ from sqlglot import exp
 from dpsql.errors import BindError
 from dpsql.sql.expressions.coercion import unify
 from dpsql.sql.parse.dialect import bind_error, parse_fragment, privacy_error, to_sql
-from dpsql.sql.relations.limits import (
-    CountPerKey,
-    MetRelation,
-    UnitMeeting,
-    limit_own,
-    limit_public,
-    split_conjuncts,
-)
+from dpsql.sql.relations.fan_out import CountPerKey, MetRelation, limit_public, split_conjuncts
 from dpsql.sql.relations.relation import (
     Field,
     From,
@@ -36,6 +29,7 @@ from dpsql.sql.relations.relation import (
     fold,
     meets_exactly,
 )
+from dpsql.sql.relations.unit_rows import UnitMeeting, limit_own
 
 Resolve = Callable[[exp.Expr], Relation]
 Safe = Callable[[exp.Expr, Names], exp.Expr]

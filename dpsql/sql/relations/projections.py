@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from dpsql.errors import BindError, did_you_mean
 from dpsql.sql.expressions.coercion import require_kind
-from dpsql.sql.expressions.lengths import length_of
-from dpsql.sql.expressions.types import Typed
+from dpsql.sql.expressions.types import Typed, length_of
 from dpsql.sql.normalize import Env
 from dpsql.sql.parse.dialect import bind_error, privacy_error, span_of
-from dpsql.sql.relations.limits import split_conjuncts
+from dpsql.sql.relations.catalog import Binder
+from dpsql.sql.relations.fan_out import split_conjuncts
 from dpsql.sql.relations.relation import (
     UNIT,
     Field,
@@ -36,9 +35,6 @@ from dpsql.sql.relations.windows import (
     is_partitioned_by_unit,
     keeps_first_of_each_unit,
 )
-
-if TYPE_CHECKING:
-    from dpsql.sql.relations.context import Binder
 
 
 def keep_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> Relation:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -23,10 +22,8 @@ from dpsql.sql.expressions.types import BIGINT, DOUBLE, TEXT, Typed
 from dpsql.sql.normalize import Env
 from dpsql.sql.parse.dialect import bind_error, expression_of, privacy_error, span_of, to_sql
 from dpsql.sql.parse.statements import PIVOT_HINT
+from dpsql.sql.relations.catalog import Binder
 from dpsql.sql.relations.relation import From, Names, column
-
-if TYPE_CHECKING:
-    from dpsql.sql.relations.context import Binder
 
 
 def refuse_samples(node: exp.Expr) -> None:

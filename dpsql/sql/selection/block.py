@@ -33,10 +33,10 @@ from dpsql.sql.parse.options import (
     refuse_equals,
 )
 from dpsql.sql.public_side import Released, install
+from dpsql.sql.relations.fan_out import refuse_fan_out
 from dpsql.sql.relations.intervals import kept_cte_name
-from dpsql.sql.relations.limits import refuse_fan_out
-from dpsql.sql.relations.privacy_unit import check_unit, describe_protection
 from dpsql.sql.relations.relation import Field, From, Relation, column, fold
+from dpsql.sql.relations.unit_rows import check_unit, describe_protection
 from dpsql.sql.selection.candidate_factors import bounded, level_of
 from dpsql.sql.selection.candidates import (
     BATCH,
@@ -51,7 +51,7 @@ from dpsql.sql.selection.score import RowNames, bind_statistic
 
 if TYPE_CHECKING:
     from dpsql.sql.normalize import Env
-    from dpsql.sql.relations.context import Binder
+    from dpsql.sql.relations.catalog import Binder
 
 ARGUMENTS: dict[str, Readers] = {
     "ABOVE_THRESHOLD": {

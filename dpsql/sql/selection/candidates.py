@@ -26,7 +26,7 @@ from sqlglot import exp
 from dpsql.mechanisms.fast.candidate_scores import BASE, ORD, SCORE, Counted, Public, Sweep, Swept
 from dpsql.sql.expressions.types import Type
 from dpsql.sql.parse.dialect import expression_of, to_sql
-from dpsql.sql.relations.limits import split_conjuncts
+from dpsql.sql.relations.fan_out import split_conjuncts
 from dpsql.sql.selection.candidate_factors import Weight
 
 ROWS, CANDIDATE = "rows", "dpsql_c"

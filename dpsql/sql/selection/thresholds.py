@@ -28,15 +28,15 @@ from dpsql.sql.parse.options import (
 from dpsql.sql.parse.statements import Statement
 from dpsql.sql.public_side import Released, install
 from dpsql.sql.relations.catalog import Catalog
-from dpsql.sql.relations.privacy_unit import describe_protection
 from dpsql.sql.relations.relation import From, column
+from dpsql.sql.relations.unit_rows import describe_protection
 from dpsql.sql.selection.block import rows_of_statistic
 from dpsql.sql.selection.candidates import statistic_sql
 from dpsql.sql.selection.score import RowNames, bind_statistic
 
 if TYPE_CHECKING:
     from dpsql.sql.normalize import Env
-    from dpsql.sql.relations.context import Binder
+    from dpsql.sql.relations.catalog import Binder
 
 OPTIONS: Readers = {"epsilon": read_epsilon, "max_hits": read_whole, "refresh": read_truth}
 PROBE_OPTIONS: Readers = {"max_rows_contributed": read_whole}

@@ -46,8 +46,8 @@ from dpsql.sql.parse.options import (
     read_whole,
 )
 from dpsql.sql.public_side import Released, install
-from dpsql.sql.relations.privacy_unit import check_unit, find_unit_holder, has_whole_unit
 from dpsql.sql.relations.relation import Field, From, Names, Relation, column
+from dpsql.sql.relations.unit_rows import check_unit, find_unit_holder, has_whole_unit
 from dpsql.sql.subsample.combiners import (
     COMBINERS,
     NUMERIC,
@@ -63,7 +63,7 @@ from dpsql.sql.subsample.vectorised_blocks import Lifter, near, write_from, writ
 
 if TYPE_CHECKING:
     from dpsql.sql.normalize import Env
-    from dpsql.sql.relations.context import Binder
+    from dpsql.sql.relations.catalog import Binder
 
 
 def _values(node: exp.Expr, what: str) -> tuple[Any, ...]:

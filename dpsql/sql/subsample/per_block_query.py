@@ -26,13 +26,13 @@ from dpsql.sql.parse.functions import ROW_ALIASES, ROW_NAMES
 from dpsql.sql.parse.options import call_of
 from dpsql.sql.public_side import Schema, schemas
 from dpsql.sql.relations.joins import lend_relation
-from dpsql.sql.relations.privacy_unit import has_whole_unit
 from dpsql.sql.relations.relation import Field, Relation, column, column_name, fold
+from dpsql.sql.relations.unit_rows import has_whole_unit
 from dpsql.sql.subsample.vectorised_blocks import RowSql
 
 if TYPE_CHECKING:
     from dpsql.sql.normalize import Env
-    from dpsql.sql.relations.context import Binder
+    from dpsql.sql.relations.catalog import Binder
 
 _STRUCTURE = (
     "Select", "Subquery", "Union", "Except", "Intersect", "From", "Join", "Where", "Group", "Having", "Qualify", "Order",

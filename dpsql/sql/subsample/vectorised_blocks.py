@@ -31,12 +31,12 @@ from dpsql.sql.normalize import label_of, make_unique, resolve_key
 from dpsql.sql.parse.dialect import bind_error, parse_fragment, privacy_error, to_sql
 from dpsql.sql.parse.functions import names_of
 from dpsql.sql.parse.options import Call, call_of
-from dpsql.sql.relations.privacy_unit import find_unit_holder
 from dpsql.sql.relations.relation import Field, From, Names, Relation, column, column_name, fold
+from dpsql.sql.relations.unit_rows import find_unit_holder
 
 if TYPE_CHECKING:
     from dpsql.sql.normalize import Env
-    from dpsql.sql.relations.context import Binder
+    from dpsql.sql.relations.catalog import Binder
 
 BLOCK = "dpsql_block"
 """No column of the analyst's is called so, and no name of a level above may be taken for it: it is always qualified."""

@@ -17,12 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpsql.errors import Error
-from dpsql.sql.expressions.functions import (
-    DATE_PART_FUNCTIONS,
-    FUNCTION_CLASSES,
-    NOT_LISTED,
-    ROW_FUNCTIONS,
-)
+from dpsql.sql.expressions.functions import DATE_PART_FUNCTIONS, FUNCTION_CLASSES, NOT_LISTED, ROW_FUNCTIONS
 from dpsql.sql.expressions.total_expressions import make_total
 from dpsql.sql.expressions.types import Typed
 from dpsql.sql.parse.dialect import parse_tokens, to_sql
