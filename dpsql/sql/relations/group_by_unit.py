@@ -120,16 +120,9 @@ def aggregate_per_unit(binder: Binder, select: exp.Select, bound: From, env: Env
     ]
     known = {f"k{i}": _field(node, select, bound) for i, node in enumerate(nodes)}
     grouped = Grouped(names, keys, {})
-    outputs = [
-        total_expressions.make_total(grouped.rewrite(item.unalias().copy()), grouped)
-        for item in select.expressions
-    ]
+    outputs = [grouped.total(item.unalias()) for item in select.expressions]
     having = select.args.get("having")
-    condition = (
-        to_sql(total_expressions.make_condition(grouped.rewrite(having.this.copy()), grouped).node)
-        if having is not None
-        else ""
-    )
+    condition = grouped.condition(having.this) if having is not None else ""
     unit = to_sql(bound.unit)
     items = [f"{unit} AS {UNIT}", *(f"{to_sql(t.node)} AS {n}" for n, t, _ in keys)]
     items += [f"{sql} AS {typed.node.name}" for sql, typed in grouped.made.values()]

@@ -95,6 +95,9 @@ def write_where(unit: exp.Expr | None, select: exp.Select, names: Names, *more: 
     return f" WHERE {' AND '.join(conditions)}" if conditions else ""
 
 
+_UNLIFTABLE = {
+    "qualify": "QUALIFY", "windows": "WINDOW", "offset": "OFFSET", "sample": "USING SAMPLE", "distinct": "DISTINCT",
+}  # fmt: skip
 Ctes = dict[str, tuple[exp.Expr, "Ctes"]]
 """Names that WITH gave: a query, and the names that it can see itself."""
 
@@ -135,13 +138,7 @@ class Lifter:
             if (with_ is not None and with_.args.get("recursive")) or cte.args["alias"].args.get("columns"):
                 raise _unliftable(cte, "such a CTE")
             self.ctes = {**self.ctes, fold(cte.alias): (cte.this, self.ctes)}
-        for key, what in (
-            ("qualify", "QUALIFY"),
-            ("windows", "WINDOW"),
-            ("offset", "OFFSET"),
-            ("sample", "USING SAMPLE"),
-            ("distinct", "DISTINCT"),
-        ):
+        for key, what in _UNLIFTABLE.items():
             if tree.args.get(key):
                 raise _unliftable(tree.args[key], what)
         group = tree.args.get("group")
@@ -194,111 +191,88 @@ class Lifter:
         return bound.names, source, self.number(private, bound.unit), bound.unit
 
     def _rows(self, tree: exp.Select, names: Names, source: str, block: str) -> Lifted:
-        items, fields = [f"{block} AS {BLOCK}"], list[Field]()
+        fields = list[Field]()
         for item in tree.expressions:
-            if item.is_star:
-                if len([value for value in item.args.values() if value]) > (
-                    1 if isinstance(item, exp.Column) else 0
-                ):
-                    raise _unliftable(item, "such a *")
-                for _alias, f in names.fields():
-                    items.append(f"{to_sql(f.typed.node)} AS {column_name(len(fields))}")
-                    fields.append(f)
+            if not item.is_star:
+                typed = total_expressions.make_total(item.unalias(), names)
+                fields.append(Field(item.alias_or_name or self.binder.name("column"), typed))
                 continue
-            typed = total_expressions.make_total(item.unalias(), names)
-            name = item.alias_or_name or self.binder.name("column")
-            items.append(f"{to_sql(typed.node)} AS {column_name(len(fields))}")
-            fields.append(Field(name, typed))
-        text = f"SELECT {', '.join(items)}{source}"
-        return self._cut(tree, text, tuple(fields), names, block)
-
-    def _groups(self, tree: exp.Select, names: Names, source: str, block: str) -> Lifted:
-        group = tree.args.get("group")
-        keys: list[tuple[str, Typed, exp.Expr]] = []
-        for place in group.expressions if group is not None else ():
-            node = resolve_key(place, tree)
-            keys.append((f"k{len(keys)}", unify_zeros(total_expressions.make_total(node, names)), node))
-        made: dict[str, tuple[str, Typed]] = {}
-        above = Grouped(names, keys, made)
-        outputs: list[tuple[str, Typed]] = []
-        labels = []
-        for item in tree.expressions:
-            inner = item.unalias()
-            call = call_of(inner)
-            known = call is not None and call.name in KNOWN
-            labels.append(
-                item.alias or (label_of(call) if call and known else item.alias_or_name or to_sql(item))
-            )
-            outputs.append(("", total_expressions.make_total(above.rewrite(inner.copy()), above)))
-        outputs = [(name, typed) for name, (_, typed) in zip(make_unique(labels), outputs, strict=True)]
-        having = tree.args.get("having")
-        condition = (
-            to_sql(total_expressions.make_condition(above.rewrite(having.this.copy()), above).node)
-            if having is not None
-            else ""
-        )
-        order = tree.args.get("order")
-        ordered = []
-        for node in order.expressions if order is not None else ():
-            alias = next(
-                (
-                    t
-                    for n, t in outputs
-                    if isinstance(node.this, exp.Column) and fold(n) == fold(node.this.name)
-                ),
-                None,
-            )
-            if isinstance(node.this, exp.Literal) and node.this.name.isdigit():
-                alias = (
-                    outputs[int(node.this.name) - 1][1] if 0 < int(node.this.name) <= len(outputs) else None
-                )
-            typed = alias or total_expressions.make_total(above.rewrite(node.this.copy()), above)
-            ordered.append(f"{to_sql(typed.node)} {_direction(node)}")
-        inner_items = [f"{block} AS {BLOCK}", *(f"{to_sql(t.node)} AS {n}" for n, t, _ in keys)]
-        inner_items += [f"{sql} AS {typed.node.name}" for sql, typed in made.values()]
-        by = [sql for _, t, _ in keys for sql in write_group_keys(t)]
-        inner = f"SELECT {', '.join(inner_items)}{source} GROUP BY {', '.join([block, *by])}"
-        grouped = f"({inner}) AS g"
-        if not keys:  # one row even where no row is left: what the query gives of nothing
-            also = [
-                f"COALESCE(g.{typed.node.name}, 0) AS {typed.node.name}"
-                if sql.startswith(_COUNTS)
-                else f"g.{typed.node.name}"
-                for sql, typed in made.values()
-            ]
-            every = f"range({self.blocks}) AS every({BLOCK}) LEFT JOIN {grouped} ON g.{BLOCK} = every.{BLOCK}"
-            grouped = f"(SELECT {', '.join([f'every.{BLOCK}', *also])} FROM {every}) AS g"
-        shown = [f"g.{BLOCK} AS {BLOCK}"]
-        shown += [f"{to_sql(t.node)} AS {column_name(place)}" for place, (_, t) in enumerate(outputs)]
-        text = f"SELECT {', '.join(shown)} FROM {grouped}" + (f" WHERE {condition}" if condition else "")
-        limit = tree.args.get("limit")
-        if limit is not None:
-            count = limit.expression.name
-            ties = [*ordered, *(part for name, t, _ in keys for part in _all_of(f"g.{name}", t))]
-            text += f" QUALIFY row_number() OVER (PARTITION BY g.{BLOCK} ORDER BY {', '.join(ties) or '1'}) <= {int(count)}"
-        single = not keys or (limit is not None and limit.expression.name == "1")
-        return Lifted(text, tuple(Field(n, t) for n, t in outputs), single)
-
-    def _cut(
-        self, tree: exp.Select, text: str, fields: tuple[Field, ...], names: Names, block: str
-    ) -> Lifted:
-        limit = tree.args.get("limit")
+            if len([value for value in item.args.values() if value]) > isinstance(item, exp.Column):
+                raise _unliftable(item, "such a *")
+            fields += [f for _, f in names.fields()]
+        items = [f"{to_sql(f.typed.node)} AS {column_name(place)}" for place, f in enumerate(fields)]
+        text = f"SELECT {', '.join([f'{block} AS {BLOCK}', *items])}{source}"
+        limit, order = tree.args.get("limit"), tree.args.get("order")
         if limit is None:  # an order without a limit says nothing about rows that are aggregated above
-            return Lifted(text, fields, False)
-        order = tree.args.get("order")
-        items = []
+            return Lifted(text, tuple(fields), False)
+        by = []
         for node in order.expressions if order is not None else ():
             if isinstance(node.this, exp.Literal):
                 raise _unliftable(node, "ORDER BY a place")
-            items.append(f"{to_sql(total_expressions.make_total(node.this, names).node)} {_direction(node)}")
-        if not items:
+            by.append(f"{to_sql(total_expressions.make_total(node.this, names).node)} {_direction(node)}")
+        if not by:
             raise privacy_error(limit, "LIMIT inside SUBSAMPLE needs ORDER BY.")
         for f in fields:  # among equals, not the first that comes
-            items += _all_of(to_sql(f.typed.node), f.typed)
-        whole = int(limit.expression.name)
+            by += _all_of(to_sql(f.typed.node), f.typed)
         # The block as an expression of this FROM: by its name it would be that of the level above, seen sideways.
-        text += f" QUALIFY row_number() OVER (PARTITION BY {block} ORDER BY {', '.join(items)}) <= {whole}"
-        return Lifted(text, fields, whole == 1)
+        return Lifted(text + _cut(block, by, limit), tuple(fields), _is_one(limit))
+
+    def _groups(self, tree: exp.Select, names: Names, source: str, block: str) -> Lifted:
+        group, limit = tree.args.get("group"), tree.args.get("limit")
+        nodes = [resolve_key(node, tree) for node in group.expressions] if group is not None else []
+        keys = [
+            (f"k{i}", unify_zeros(total_expressions.make_total(n, names)), n) for i, n in enumerate(nodes)
+        ]
+        above = Grouped(names, keys, {})
+        outputs, labels = [], []
+        for item in tree.expressions:
+            call = call_of(item.unalias())
+            known = call is not None and call.name in KNOWN
+            label = label_of(call) if call and known else item.alias_or_name or to_sql(item)
+            labels.append(item.alias or label)
+            outputs.append(above.total(item.unalias()))
+        fields = [Field(name, typed) for name, typed in zip(make_unique(labels), outputs, strict=True)]
+        having = tree.args.get("having")
+        condition = f" WHERE {above.condition(having.this)}" if having is not None else ""
+        order = tree.args.get("order")
+        ordered = []
+        for node in order.expressions if order is not None else ():
+            place, typed = node.this, None
+            if isinstance(place, exp.Column):
+                typed = next((f.typed for f in fields if fold(f.name) == fold(place.name)), None)
+            elif (
+                isinstance(place, exp.Literal) and place.name.isdigit() and 0 < int(place.name) <= len(fields)
+            ):
+                typed = outputs[int(place.name) - 1]
+            ordered.append(f"{to_sql((typed or above.total(place)).node)} {_direction(node)}")
+        items = [f"{block} AS {BLOCK}", *(f"{to_sql(t.node)} AS {n}" for n, t, _ in keys)]
+        items += [f"{sql} AS {typed.node.name}" for sql, typed in above.made.values()]
+        by = [block, *(sql for _, t, _ in keys for sql in write_group_keys(t))]
+        grouped = f"(SELECT {', '.join(items)}{source} GROUP BY {', '.join(by)}) AS g"
+        if not keys:  # one row even where no row is left: what the query gives of nothing
+            also = []
+            for sql, typed in above.made.values():
+                name = typed.node.name
+                also.append(f"COALESCE(g.{name}, 0) AS {name}" if sql.startswith(_COUNTS) else f"g.{name}")
+            every = f"range({self.blocks}) AS every({BLOCK}) LEFT JOIN {grouped} ON g.{BLOCK} = every.{BLOCK}"
+            grouped = f"(SELECT {', '.join([f'every.{BLOCK}', *also])} FROM {every}) AS g"
+        shown = [f"{to_sql(typed.node)} AS {column_name(place)}" for place, typed in enumerate(outputs)]
+        text = f"SELECT {', '.join([f'g.{BLOCK} AS {BLOCK}', *shown])} FROM {grouped}{condition}"
+        if limit is not None:
+            ties = [*ordered, *(part for name, t, _ in keys for part in _all_of(f"g.{name}", t))]
+            text += _cut(f"g.{BLOCK}", ties, limit)
+        return Lifted(text, tuple(fields), not keys or (limit is not None and _is_one(limit)))
+
+
+def _cut(block: str, by: list[str], limit: exp.Expr) -> str:
+    """Return what keeps as many rows of each block as LIMIT says."""
+    order = ", ".join(by) or "1"
+    count = int(limit.expression.name)
+    return f" QUALIFY row_number() OVER (PARTITION BY {block} ORDER BY {order}) <= {count}"
+
+
+def _is_one(limit: exp.Expr) -> bool:
+    return int(limit.expression.name) == 1
 
 
 @dataclass
@@ -313,18 +287,30 @@ class Grouped:
     made: dict[str, tuple[str, Typed]]
 
     def column(self, node: exp.Column) -> Typed:
+        """Return what a column of the aggregation holds.
+
+        Raises:
+            BindError: it is none of its columns.
+        """
         if node.meta.get(_ABOVE):
-            for name, typed, _ in self.keys:
-                if name == node.name:
-                    return replace(typed, node=node.copy(), constant=False)
-            for _, typed in self.made.values():
-                if typed.node.name == node.name:
-                    return replace(typed, node=node.copy())
+            known = {name: replace(typed, constant=False) for name, typed, _ in self.keys}
+            known |= {typed.node.name: typed for _, typed in self.made.values()}
+            if (found := known.get(node.name)) is not None:
+                return replace(found, node=node.copy())
         raise bind_error(
             node, f"{node.name} must be a group or stand inside an aggregate.", f"write AVG({node.name})."
         )
 
+    def total(self, node: exp.Expr) -> Typed:
+        """Return an expression above the aggregation, which can't fail."""
+        return total_expressions.make_total(self.rewrite(node.copy()), self)
+
+    def condition(self, node: exp.Expr) -> str:
+        """Return a condition above the aggregation, in SQL."""
+        return to_sql(total_expressions.make_condition(self.rewrite(node.copy()), self).node)
+
     def rewrite(self, node: exp.Expr) -> exp.Expr:
+        """Return an expression with keys and aggregates as columns of the aggregation."""
         for name, _, key in self.keys:
             if node == key:
                 return _above(name)
@@ -370,35 +356,30 @@ def _unliftable(node: exp.Expr, what: str) -> PrivacyError:
 
 
 def aggregate_sql(call: Call, names: Names) -> tuple[str, Type]:
-    """An aggregate over a block's rows that can't fail: numbers as doubles within reason, all else as it is.
+    """Return an aggregate over a block's rows that can't fail: numbers as doubles within reason, all else as it is.
 
     Raises:
-        BindError: wrong arguments; PrivacyError: an aggregate that is not known.
+        BindError: wrong arguments.
+        PrivacyError: an aggregate that is not known.
     """
     name = {"VARIANCE": "VAR_SAMP", "STDDEV": "STDDEV_SAMP"}.get(call.name, call.name)
-    where = (
-        f" FILTER (WHERE {to_sql(total_expressions.make_condition(call.where, names).node)})"
-        if call.where is not None
-        else ""
-    )
+    where = ""
+    if call.where is not None:
+        where = f" FILTER (WHERE {to_sql(total_expressions.make_condition(call.where, names).node)})"
     if call.named:
         raise bind_error(call.node, "aggregates inside SUBSAMPLE are exact: they take no options.")
     distinct = "DISTINCT " if call.distinct else ""
-    if call.name == "COUNT":
-        inside = (
-            "*"
-            if not call.args or call.args[0].is_star
-            else to_sql(total_expressions.make_total(call.args[0], names).node)
-        )
-        return f"COUNT({distinct}{inside}){where}", BIGINT
+    if call.name == "COUNT" and (not call.args or call.args[0].is_star):
+        return f"COUNT({distinct}*){where}", BIGINT
     if call.name == "COUNT_IF":
+        condition = to_sql(total_expressions.make_condition(call.args[0], names).node)
+        return f"COUNT(*) FILTER (WHERE {condition})", BIGINT
+    if call.name == "COUNT":
         return (
-            f"COUNT(*) FILTER (WHERE {to_sql(total_expressions.make_condition(call.args[0], names).node)})",
+            f"COUNT({distinct}{to_sql(total_expressions.make_total(call.args[0], names).node)}){where}",
             BIGINT,
         )
-    need = _NUMERIC.get(call.name) or _ANY[call.name]
-    if len(call.args) != need:
-        raise bind_error(call.node, f"{call.name} takes {need} argument{'s' if need > 1 else ''}.")
+    call.require(_NUMERIC.get(call.name) or _ANY[call.name])
     typed = [total_expressions.make_total(argument, names) for argument in call.args]
     if call.name in _ANY:
         given = [write_canonical(t, place) for t, place in zip(typed, call.args, strict=True)]
