@@ -25,7 +25,7 @@ from dpsql.policy.model import Policy
 from dpsql.policy.validate import Moment
 from dpsql.privacy.accountants import Accountant, format_percent
 from dpsql.privacy.events import Event
-from dpsql.report.tables import name_of
+from dpsql.report.tables import clip_text, name_of
 
 Profile = Callable[[float], float]
 """Delta as a function of epsilon: smaller is more private."""
@@ -389,15 +389,11 @@ def _burn_down(ledger: Ledger, entries: list[Entry]) -> dict[str, Any]:
             spent, count = rule.add(spent, entry.event), count + 1
             if count % every == 0 or count == charges:
                 left = rule.fits(spent)
-                steps.append({"charges": count, "left": float(left), "text": clip_text(entry.text)})
+                steps.append({"charges": count, "left": float(left), "text": clip_text(entry.text, 90)})
         elif entry.asked is not None and len(refused) < _STEPS:
             level = float(left - entry.asked.basic[0])
-            refused.append({"charges": count, "level": level, "text": clip_text(entry.text)})
+            refused.append({"charges": count, "level": level, "text": clip_text(entry.text, 90)})
     return {"limit": float(rule.epsilon), "charges": charges, "steps": steps, "refused": refused}
-
-
-def clip_text(text: str) -> str:
-    return " ".join(text.split())[:90]
 
 
 def _groups(count: int | None) -> str:
