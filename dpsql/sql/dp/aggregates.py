@@ -167,11 +167,11 @@ class AggregateCall:
         """Refuse to count or add rows of which one unit may have any number."""
         require_rows(self.block.bound, self.block.options, self.call.node)
 
-    def refuse_options(self, *known: str, message: str | None = None) -> None:
-        """Refuse named arguments besides those that the aggregate takes."""
-        if any(value is not None and name not in known for name, value in self.options.items()):
-            listed = message or f"{self.call.name} takes {' and '.join(known)} only."
-            raise bind_error(self.call.node, listed)
+    def refuse_options(self) -> None:
+        """Refuse named arguments besides the share of epsilon."""
+        if any(value is not None and name != "epsilon" for name, value in self.options.items()):
+            name = "COUNT(DISTINCT ...)" if self.call.distinct else self.call.name
+            raise bind_error(self.call.node, f"{name} takes epsilon only.")
 
     def refuse_group_bounds(self) -> None:
         """Refuse bounds of a unit's own total, where only those of a row are known."""

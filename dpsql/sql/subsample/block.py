@@ -59,7 +59,7 @@ from dpsql.sql.subsample.combiners import (
     width,
 )
 from dpsql.sql.subsample.per_block_query import PerBlockQuery
-from dpsql.sql.subsample.vectorised_blocks import Lifter, near, write_from, write_where
+from dpsql.sql.subsample.vectorised_blocks import Lifter, near, refuse_many_rows, write_from, write_where
 
 if TYPE_CHECKING:
     from dpsql.sql.normalize import Env
@@ -338,12 +338,7 @@ def _lifted(this: Subsample, sampling: Sampling) -> Found:
     lifter = Lifter(this.binder, sampling.number, sampling.turns, sampling.total)
     lifted = lifter.query(this.select.copy(), this.env)
     if not lifted.single:
-        raise privacy_error(
-            this.select.args.get("group"),
-            "a query inside SUBSAMPLE must give one row.",
-            "aggregate to one row, or end with ORDER BY ... LIMIT 1.",
-            around=this.select.expressions[0],
-        )
+        raise refuse_many_rows(this.select)
     for bound in lifter.bound:
         check_unit(this.options, bound.names, bound.subject)
     source = LiftedBlocks(lifted.sql, tuple(f.name for f in lifted.fields), sampling.total, sampling.together)

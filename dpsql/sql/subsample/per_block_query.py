@@ -28,7 +28,7 @@ from dpsql.sql.public_side import Schema, schemas
 from dpsql.sql.relations.joins import lend_relation
 from dpsql.sql.relations.relation import Field, Relation, column, column_name, fold
 from dpsql.sql.relations.unit_rows import has_whole_unit
-from dpsql.sql.subsample.vectorised_blocks import RowSql
+from dpsql.sql.subsample.vectorised_blocks import RowSql, refuse_many_rows
 
 if TYPE_CHECKING:
     from dpsql.sql.normalize import Env
@@ -311,12 +311,7 @@ def _one_row(select: exp.Select) -> None:
     aggregates = any(isinstance(node, exp.AggFunc) and id(node) not in windowed for node in _own(select))
     if not select.args.get("group") and (aggregates or select.args.get("from_") is None):
         return
-    raise privacy_error(
-        select.args.get("group"),
-        "a query inside SUBSAMPLE must give one row.",
-        "aggregate to one row, or end with ORDER BY ... LIMIT 1.",
-        around=select.expressions[0],
-    )
+    raise refuse_many_rows(select)
 
 
 def _one_kind_of_unit(private: list[Relation], tree: exp.Expr) -> None:

@@ -351,6 +351,16 @@ def _direction(node: exp.Expr) -> str:
     return f"{'DESC' if node.args.get('desc') else 'ASC'} NULLS {nulls}"
 
 
+def refuse_many_rows(select: exp.Select) -> PrivacyError:
+    """Return the refusal of a query that may give more than one row."""
+    return privacy_error(
+        select.args.get("group"),
+        "a query inside SUBSAMPLE must give one row.",
+        "aggregate to one row, or end with ORDER BY ... LIMIT 1.",
+        around=select.expressions[0],
+    )
+
+
 def _unliftable(node: exp.Expr, what: str) -> PrivacyError:
     return privacy_error(node, f"{what} is not known inside SUBSAMPLE.")
 
