@@ -24,16 +24,23 @@ import pyarrow.compute as pc
 
 from dpsql.engine.base import DECLARED, IN_NO_FILE, Engine
 from dpsql.errors import Error
-from dpsql.mechanisms.additive import Aggregation
+from dpsql.mechanisms.aggregation import Aggregation
 from dpsql.mechanisms.auto_bounds import AutoBounded
-from dpsql.mechanisms.base import Shows
-from dpsql.mechanisms.bivariate import Pair
-from dpsql.mechanisms.estimators import Count, Mean, Sum, Variance
-from dpsql.mechanisms.histograms import DistinctCount, Histogram
+from dpsql.mechanisms.fast.block_means import BlockMeanPlaces, FastBlockMeans
+from dpsql.mechanisms.fast.candidate_scores import CandidateFactor, CandidateScores, ScoreTerm
+from dpsql.mechanisms.fast.column_counts import HistogramQuery
+from dpsql.mechanisms.histograms import DistinctCount, Histogram, Quantiles, WantedRank
+from dpsql.mechanisms.moments import Count, Mean, Pair, Sum, Variance
 from dpsql.mechanisms.ptr.ptr_statistics import ArgMax, Iqr, Mode, ProposedMedian, Quantile
-from dpsql.mechanisms.quantile import Quantiles
-from dpsql.mechanisms.subsample.blocks import BlockQueries, LiftedBlocks, PythonBlocks
-from dpsql.mechanisms.subsample.subsample import BlockMean, BlockMedian, Coordinates, WinsorizedMean
+from dpsql.mechanisms.selection.above_threshold import ThresholdNoise
+from dpsql.mechanisms.subsample.blocks import BlockQueries, BlockRows, LiftedBlocks, PythonBlocks, ReturnType
+from dpsql.mechanisms.subsample.subsample import (
+    BlockMean,
+    BlockMedian,
+    Coordinates,
+    ResultRange,
+    WinsorizedMean,
+)
 from dpsql.mechanisms.subsample.votes import FeatureVotes, NoisyMode, StableMode
 from dpsql.plan import Block
 from dpsql.policy.model import Policy, Table, fold
@@ -53,7 +60,19 @@ _LABELS: Mapping[type, tuple[str, ...]] = {
     BlockQueries: ("columns",),
 }
 """Fields that only say what output columns are called: exact texts name columns by their places."""
-_KIND_IN_KEYS: Mapping[type, str] = {}
+_KIND_IN_KEYS: Mapping[type, str] = {
+    BlockMeanPlaces: "Near",
+    BlockRows: "Rows",
+    CandidateFactor: "Public",
+    CandidateScores: "Sweep",
+    FastBlockMeans: "NearBlocks",
+    HistogramQuery: "Counted",
+    ResultRange: "Range",
+    ReturnType: "Returns",
+    ScoreTerm: "Swept",
+    ThresholdNoise: "Noise",
+    WantedRank: "Rank",
+}
 """The name under which a class stands in stored keys, where it was renamed since: old answers keep their keys."""
 _UNRELATED = {"name", "source", "version", "public", "columns"}
 """Of a table in the policy: what is no rule about it, or is looked at apart."""
@@ -135,8 +154,8 @@ class BlockKeys:
         operator = block.operator
         inputs = {item.name: place for place, item in enumerate(block.inputs)}
         names = {name: place for place, (name, _) in enumerate(block.columns)}
-        again = (isinstance(operator, Shows) and operator.shows) or not _has_intervals(block)
-        writer = _Writer(self, lent, inputs, names, set(_texts(operator)), again)
+        again = operator.can_show_again or not _has_intervals(block)
+        writer = _Writer(self, lent, inputs, names, {*operator.queries, *operator.checked}, again)
         text = repr((writer.value(operator), tuple(kind for _, kind in block.columns)))
         if not again:
             text += repr(block.confidence)
@@ -252,10 +271,6 @@ class _Writer:
         self.read |= {name: self.keys.policy.tables[name] for name in form.tables}
         self.columns |= form.columns
         return form.text
-
-
-def _texts(operator: Any) -> list[str]:
-    return [*operator.queries, *getattr(operator, "checked", ())]
 
 
 def _has_intervals(block: Block) -> bool:

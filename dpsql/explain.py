@@ -14,8 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from dpsql.ledger.ledger import BudgetState, Ledger
-from dpsql.mechanisms.expected_error import expected
-from dpsql.numerics.rounding import text
+from dpsql.numerics.exact_numbers import write_number
 from dpsql.plan import Block, Plan
 from dpsql.policy.model import Budget, Policy
 from dpsql.privacy.events import Event, compose
@@ -163,7 +162,7 @@ class Errors:
 
     def lines(self) -> list[str]:
         """A small table, the statement's own epsilon in brackets."""
-        heads = [f"[ε={text(e)}]" if e == self.own else f"ε={text(e)}" for e in self.epsilons]
+        heads = [f"[ε={write_number(e)}]" if e == self.own else f"ε={write_number(e)}" for e in self.epsilons]
         cells = [["±" + _short(error) for error in errors] for _, errors in self.rows]
         first = max(len(name) for name, _ in self.rows)
         widths = [max(len(cell) for cell in column) for column in zip(heads, *cells, strict=True)]
@@ -176,7 +175,7 @@ class Errors:
     def json(self) -> dict[str, dict[str, float]]:
         """Errors by answer and epsilon."""
         return {
-            name: {text(e): error for e, error in zip(self.epsilons, errors, strict=True)}
+            name: {write_number(e): error for e, error in zip(self.epsilons, errors, strict=True)}
             for name, errors in self.rows
         }
 
@@ -201,7 +200,7 @@ def expect_errors(plan: Plan, budget: Budget) -> Errors | None:
             error
             for block in plan.blocks
             if not block.prepaid
-            for error in expected(block.operator, f, block.confidence)
+            for error in block.operator.expect_errors(f, block.confidence)
         ]
         for f in factors
     ]

@@ -24,8 +24,8 @@ from dpsql.engine.sandbox import parse_to_json
 from dpsql.errors import BudgetExceeded, EngineError, Error, Interrupted, PrivacyError
 from dpsql.explain import Explanation, explain_declaration, explain_plan
 from dpsql.ledger.ledger import Ledger, Ticket
-from dpsql.mechanisms.base import Read, Reader, Release, filled
-from dpsql.mechanisms.subsample.blocks import Registered
+from dpsql.mechanisms.base import Read, Reader, Release, fill_parameters
+from dpsql.mechanisms.subsample.blocks import RegisteredFunction
 from dpsql.noise.entropy import Entropy
 from dpsql.plan import Block, Plan
 from dpsql.policy.model import Policy
@@ -72,7 +72,7 @@ class Pipeline:
         self.policy, self.engine, self.ledger = policy, engine, ledger
         self.turn = threading.RLock()
         self.entropy = Entropy()
-        self.functions: dict[str, Registered] = {}
+        self.functions: dict[str, RegisteredFunction] = {}
         self.finisher = Finisher(engine, policy)
         self.kept = KeptResults(policy, self.finisher)
         self.thresholds = Thresholds(ledger, self.entropy)
@@ -139,14 +139,14 @@ class Pipeline:
         released = {b.name for b in plan.blocks}
         for block in plan.blocks:
             lent = self.describe_lent(plan, block)
-            apart = getattr(block.operator, "apart", ())
+            apart = block.operator.apart
             for item in block.inputs if not self.engine.lossless else ():
                 if not any(name in item.sql for name in released):
                     self.engine.check_lent(self.finisher.finish(item.sql, {}, plan.public))
             self.gate.prove(block.operator, _names({i.name: lent[i.name] for i in block.inputs}))
-            for query in getattr(block.operator, "checked", block.operator.queries):
+            for query in block.operator.checked:
                 text = query if query in apart else self.gate.exact(query, _names(lent))
-                self.engine.check(filled(text, _STAND_INS), lent, query in apart)
+                self.engine.check(fill_parameters(text, _STAND_INS), lent, query in apart)
 
     def admit(self, statement: Statement, cell: CellNames) -> Bound:
         """Bind and check a statement that is to be answered.
@@ -169,7 +169,7 @@ class Pipeline:
         """Return names and columns of the public relations that a block's exact queries read."""
         schemas = {b.name: b.columns for b in plan.blocks}
         lent = {i.name: self.finisher.describe(i.sql, schemas, plan.public) for i in block.inputs}
-        return {**lent, **getattr(block.operator, "lends", {})}
+        return {**lent, **block.operator.provides}
 
     def explain(
         self, statement: Statement, bound: Bound, paid: dict[str, RequestedBlock] | None = None
@@ -185,7 +185,7 @@ class Pipeline:
         plan = bound
 
         def write(block: Block, query: str) -> str:
-            apart = query in getattr(block.operator, "apart", ())
+            apart = query in block.operator.apart
             return query if apart else self.gate.shown(query, _names(self.describe_lent(plan, block)))
 
         (prepared,) = self.look_up([plan], paid=paid)

@@ -45,7 +45,7 @@ class Block:
     @property
     def prepaid(self) -> bool:
         """Whether it was paid before: a question to a threshold that DECLARE reserved."""
-        return bool(getattr(self.operator, "prepaid", False))
+        return self.operator.prepaid
 
     def explain(self) -> tuple[str, ...]:
         return (*self.sentences, *self.operator.sentences(self.confidence))

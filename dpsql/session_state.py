@@ -17,7 +17,7 @@ from dpsql.engine.frames import to_arrow
 from dpsql.engine.postprocess import Finisher
 from dpsql.errors import BindError, Error, PolicyError, Span, did_you_mean
 from dpsql.ledger.ledger import Ledger, Ticket
-from dpsql.mechanisms.selection.above_threshold import Stream
+from dpsql.mechanisms.selection.above_threshold import InteractiveThreshold
 from dpsql.noise.entropy import Entropy
 from dpsql.plan import Plan
 from dpsql.policy.model import Policy
@@ -127,7 +127,7 @@ class OpenThreshold:
 
     declaration: Declaration
     ticket: Ticket
-    stream: Stream
+    stream: InteractiveThreshold
 
 
 class Thresholds:
@@ -153,7 +153,7 @@ class Thresholds:
             )
         ticket = self._ledger.reserve(declaration.event, text)
         d = declaration
-        stream = Stream(d.epsilon1, d.epsilon2, d.max_hits, d.refresh, self._entropy)
+        stream = InteractiveThreshold(d.epsilon1, d.epsilon2, d.max_hits, d.refresh, self._entropy)
         ticket.update(stream.event)
         opened = OpenThreshold(declaration, ticket, stream)
         declaration.ask = lambda value, threshold, sensitivity: self._ask(
@@ -198,7 +198,7 @@ class Thresholds:
             BindError: one is not.
         """
         for block in plan.blocks:
-            name = getattr(block.operator, "name", "") if block.prepaid else ""
+            name = block.operator.threshold_name
             if name and name.lower() not in self._open:
                 raise BindError(f"the threshold {name} is closed.", hint="DECLARE it again.")
 

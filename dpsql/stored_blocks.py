@@ -22,7 +22,7 @@ import pyarrow as pa
 from dpsql.block_keys import BlockKeys, Lent, Shape, digest_content
 from dpsql.ledger.ledger import KeptReleases, Ledger
 from dpsql.ledger.store import StoredRelease, hash_release
-from dpsql.mechanisms.base import Release, Shows
+from dpsql.mechanisms.base import Release
 from dpsql.plan import Block, Plan
 from dpsql.privacy.events import Event, compose
 from dpsql.sql.relations.intervals import FORETOLD
@@ -354,8 +354,8 @@ def _rename(other: RequestedBlock, item: RequestedBlock) -> Release:
 
 def _show_again(item: RequestedBlock, release: Release) -> Release:
     operator: Any = item.block.operator
-    if isinstance(operator, Shows) and operator.shows:
-        return replace(release, table=operator.shown(release.table, release.noisy))
+    if operator.can_show_again:
+        return replace(release, table=operator.show_again(release.table, release.noisy))
     return release
 
 

@@ -21,7 +21,7 @@ from dpsql.engine.sandbox import ColumnTypes, Sandbox, SchemaReplica, quote_name
 from dpsql.engine.spill import make_spill_directory
 from dpsql.errors import EngineError, PolicyError
 from dpsql.ledger.private_files import hash_files
-from dpsql.mechanisms.base import NoRoom
+from dpsql.mechanisms.base import OutOfMemory
 from dpsql.policy.model import Policy, Table
 
 WITHHELD = "the engine failed while it read private data; why is withheld."
@@ -195,7 +195,7 @@ def raise_unless_done(state: str) -> None:
     if state == "stopped":
         raise KeyboardInterrupt
     if state == "full":
-        raise NoRoom(WITHHELD)
+        raise OutOfMemory(WITHHELD)
     if state == "failed":
         raise EngineError(WITHHELD)
 

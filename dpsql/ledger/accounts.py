@@ -18,7 +18,7 @@ from typing import Any
 from dpsql.errors import BudgetExceeded
 from dpsql.ledger.log_file import START, Row, damaged_error, read_body
 from dpsql.ledger.terms import Terms
-from dpsql.numerics.rounding import DOWN, UP, pair, short
+from dpsql.numerics.exact_numbers import DOWN, UP, write_pair, write_short
 from dpsql.policy.model import Policy
 from dpsql.privacy.accountants import MANY, Accountant, Spent, format_percent, say_what_is_left
 from dpsql.privacy.events import Event, PureDP
@@ -378,17 +378,17 @@ class BudgetState:
     @property
     def spent(self) -> str:
         """``"ε=0.2"``, rounded up."""
-        return pair(self.spent_epsilon, self.spent_delta, UP)
+        return write_pair(self.spent_epsilon, self.spent_delta, UP)
 
     @property
     def limit(self) -> str:
         """``"ε=1, δ=1e-06"``."""
-        return pair(self.limit_epsilon, self.limit_delta)
+        return write_pair(self.limit_epsilon, self.limit_delta)
 
     @property
     def left(self) -> str:
         """``"ε=0.8"``, rounded down."""
-        return f"ε={short(self.left_epsilon, DOWN)}"
+        return f"ε={write_short(self.left_epsilon, DOWN)}"
 
     @property
     def sentence(self) -> str:
@@ -407,7 +407,7 @@ class BudgetState:
         if self.about is None or self.default_epsilon is None:
             return ""
         count = "any number" if self.about >= MANY else f"about {self.about}" if self.about else "none"
-        return f"{count} more at ε={short(self.default_epsilon)}"
+        return f"{count} more at ε={write_short(self.default_epsilon)}"
 
 
 def make_budget_state(
@@ -434,10 +434,10 @@ def explain_exceeded(state: FilterState, event: Event) -> BudgetExceeded:
     held = state.filter
     room, epsilon = held.room(state.spent), event.basic[0]
     where = "%dpsql budget shows where it went."
-    left = short(room.epsilon_left, DOWN)
+    left = write_short(room.epsilon_left, DOWN)
     if held.own_delta(event) > room.delta_left:
-        left = short(room.delta_left, DOWN)
-        message = f"δ={left} of {whose}δ={short(held.mechanism_delta)} is left for it."
+        left = write_short(room.delta_left, DOWN)
+        message = f"δ={left} of {whose}δ={write_short(held.mechanism_delta)} is left for it."
         fits = f"delta = {left} would fit." if room.delta_left else "a statement without delta may still fit."
     elif event.epsilon is None and epsilon and state.admits(PureDP(epsilon)):
         # Gaussian noise has no largest loss, so the plain sum can't hold it: the rule must
@@ -446,7 +446,7 @@ def explain_exceeded(state: FilterState, event: Event) -> BudgetExceeded:
         )
         fits = "noise = 'laplace' would fit."
     else:
-        message = f"ε={left} of {whose}ε={short(held.epsilon)} is left."
+        message = f"ε={left} of {whose}ε={write_short(held.epsilon)} is left."
         fits = f"epsilon => {left} would fit." if room.epsilon_left else "stored answers are still free."
     return BudgetExceeded(f"This query costs {event.sentence()}; {message}", hint=f"{fits}  {where}")
 

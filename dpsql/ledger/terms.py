@@ -23,7 +23,7 @@ from fractions import Fraction
 from typing import Any
 
 from dpsql.ledger.log_file import damaged_error
-from dpsql.numerics.rounding import amount, short
+from dpsql.numerics.exact_numbers import parse_amount, write_short
 from dpsql.policy.model import Policy
 from dpsql.privacy.accountants import Accountant
 from dpsql.privacy.filters import ACCOUNTANTS, MECHANISM_SHARE, open_filter
@@ -108,11 +108,11 @@ class Terms:
             return cls(
                 dataset=_text(body["dataset"]),
                 accountant=_text(body["accountant"]),
-                epsilon=amount(body["epsilon"]),
-                delta=amount(body["delta"]),
+                epsilon=parse_amount(body["epsilon"]),
+                delta=parse_amount(body["delta"]),
                 units={_text(name): _text(unit) for name, unit in body["units"].items()},
                 public=tuple(_text(name) for name in body["public"]),
-                shares={_text(n): (amount(e), amount(d)) for n, (e, d) in body["shares"].items()},
+                shares={_text(n): (parse_amount(e), parse_amount(d)) for n, (e, d) in body["shares"].items()},
                 policy=_text(body["policy"]),
                 delta_share=_share(body.get("mechanism_delta_share")),
             )
@@ -134,12 +134,16 @@ class Terms:
             wants.append(f"the accountant was {self.accountant} and is now {asked.accountant}")
         left_alone = self.delta_share is None and asked.mechanism_share == MECHANISM_SHARE and not adopting
         if asked.mechanism_share != self.mechanism_share and self._splits and not left_alone:
-            was, now = (short(terms.mechanism_share) for terms in (self, asked))
+            was, now = (write_short(terms.mechanism_share) for terms in (self, asked))
             wants.append(f"the share of delta for mechanisms was {was} and is now {now}")
         if asked.epsilon > self.epsilon:
-            wants.append(f"the budget was ε={short(self.epsilon)} and is now ε={short(asked.epsilon)}")
+            wants.append(
+                f"the budget was ε={write_short(self.epsilon)} and is now ε={write_short(asked.epsilon)}"
+            )
         if asked.delta > self.delta:
-            wants.append(f"the budget was δ={short(self.delta)} and is now δ={short(asked.delta)}")
+            wants.append(
+                f"the budget was δ={write_short(self.delta)} and is now δ={write_short(asked.delta)}"
+            )
         for name, unit in asked.units.items():
             if name not in self.units:
                 wants.append(f"the private table {name} was added")
@@ -178,7 +182,7 @@ def _text(value: object) -> str:
 def _share(value: object) -> Fraction | None:
     if value is None:
         return None
-    share = amount(value)
+    share = parse_amount(value)
     if share >= 1:
         raise ValueError(value)
     return share

@@ -16,10 +16,10 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.noise.discrete import bernoulli, discrete_laplace
+from dpsql.noise.discrete import draw_bernoulli, draw_discrete_laplace
 from dpsql.noise.entropy import Entropy
 from dpsql.numerics import interval_arithmetic as ia
-from dpsql.numerics.integers import Integers, integers
+from dpsql.numerics.exact_numbers import Integers, to_integers
 from dpsql.privacy import events
 
 IntegerArray = NDArray[np.int64]
@@ -31,7 +31,7 @@ _WORD = 1 << 32
 _BLOCK = 1 << 16
 
 
-def runs(ordered: IntegerArray, shift: int = 0) -> IntegerArray:
+def find_runs(ordered: IntegerArray, shift: int = 0) -> IntegerArray:
     """Where each run of integers begins that are equal but for their ``shift`` lowest bits."""
     if not len(ordered):
         return np.empty(0, dtype=np.int64)
@@ -44,12 +44,12 @@ def runs(ordered: IntegerArray, shift: int = 0) -> IntegerArray:
     return np.flatnonzero(change)
 
 
-def choose(units: IntegerArray, groups: int, entropy: Entropy) -> NDArray[np.bool_] | None:
+def choose_groups(units: IntegerArray, groups: int, entropy: Entropy) -> NDArray[np.bool_] | None:
     """Which of each unit's groups are kept: at most ``groups`` of them, each choice as likely. None keeps all.
 
     ``units`` is sorted: one entry per unit and group.
     """
-    starts = runs(units)
+    starts = find_runs(units)
     sizes = np.diff(starts, append=len(units))
     many = sizes > groups
     if not many.any():
@@ -76,7 +76,7 @@ def _drawn(counts: IntegerArray, groups: int, entropy: Entropy) -> list[IntegerA
     picks: list[IntegerArray] = []
     for i in range(groups):
         last = counts - (groups - i)
-        pick = below_each(last + 1, entropy)
+        pick = draw_below_each(last + 1, entropy)
         taken = np.zeros(len(counts), dtype=bool)
         for earlier in picks:
             taken |= pick == earlier
@@ -84,7 +84,7 @@ def _drawn(counts: IntegerArray, groups: int, entropy: Entropy) -> list[IntegerA
     return picks
 
 
-def below_each(bounds: IntegerArray, entropy: Entropy) -> IntegerArray:
+def draw_below_each(bounds: IntegerArray, entropy: Entropy) -> IntegerArray:
     """A uniform integer below each bound (1 to 2**32), without modulo bias.
 
     The high half of a 32-bit word times the bound; the few words whose low half would favour a number are drawn again.
@@ -140,7 +140,7 @@ LONGEST = 1 << 17
 STEEPEST = 64
 """Loss per key above which nothing is gained: exp(-64) is the chance to lose a group of two units."""
 
-CHUNK = 1 << 20
+GROUPS_AT_ONCE = 1 << 20
 """Groups decided at once."""
 
 
@@ -185,23 +185,23 @@ class GroupSelection:
     @property
     def per_key(self) -> tuple[Fraction, Fraction]:
         """Epsilon and delta of one key's decision."""
-        return self.epsilon / self.groups, delta_per_key(self.delta, self.groups)
+        return self.epsilon / self.groups, split_delta(self.delta, self.groups)
 
     def keep(self, units: Integers, entropy: Entropy) -> NDArray[np.bool_]:
         """Decides every group; ``units`` are exact counts, shape ``(groups,)``."""
-        counts = integers(units)
+        counts = to_integers(units)
         table = self._table()
         out = np.zeros(len(counts), dtype=np.bool_)
-        for start in range(0, len(counts), CHUNK):
-            part = counts[start : start + CHUNK] - (self.minimum - 1)
+        for start in range(0, len(counts), GROUPS_AT_ONCE):
+            part = counts[start : start + GROUPS_AT_ONCE] - (self.minimum - 1)
             if table is None:
-                noise = discrete_laplace(1 / self.per_key[0], len(part), entropy)
-                out[start : start + CHUNK] = (part > 0) & (part + noise >= self.threshold)
+                noise = draw_discrete_laplace(1 / self.per_key[0], len(part), entropy)
+                out[start : start + GROUPS_AT_ONCE] = (part > 0) & (part + noise >= self.threshold)
             else:
                 ranks = np.clip(part, 0, len(table) - 1).astype(np.int64)
                 distinct, index = np.unique(ranks, return_inverse=True)
                 chances = [Fraction(table[int(n)], table[-1]) for n in distinct]
-                out[start : start + CHUNK] = bernoulli(chances, entropy, index)
+                out[start : start + GROUPS_AT_ONCE] = draw_bernoulli(chances, entropy, index)
         return out
 
     def probability(self, units: int) -> float:
@@ -219,7 +219,7 @@ class GroupSelection:
     @property
     def threshold(self) -> int:
         """The least noisy count that is kept under ``'laplace_threshold'``, counted above ``minimum - 1``."""
-        return laplace_threshold(*self.per_key)
+        return compute_laplace_threshold(*self.per_key)
 
     def sentence(self) -> str:
         half, sure = (self._least(p) for p in (0.5, 0.999))
@@ -243,11 +243,11 @@ class GroupSelection:
         return high
 
     def _table(self) -> tuple[int, ...] | None:
-        return keep_probabilities(*self.per_key) if self.strategy == "optimal" else None
+        return compute_keep_probabilities(*self.per_key) if self.strategy == "optimal" else None
 
 
 @lru_cache(maxsize=64)
-def delta_per_key(delta: Fraction, groups: int) -> Fraction:
+def split_delta(delta: Fraction, groups: int) -> Fraction:
     """``1 - (1 - delta)**(1 / groups)``, rounded down: independent keys then have delta together."""
     if groups == 1:
         return delta
@@ -262,7 +262,7 @@ def delta_per_key(delta: Fraction, groups: int) -> Fraction:
 
 
 @lru_cache(maxsize=16)
-def keep_probabilities(epsilon: Fraction, delta: Fraction) -> tuple[int, ...] | None:
+def compute_keep_probabilities(epsilon: Fraction, delta: Fraction) -> tuple[int, ...] | None:
     """The keep probability of 0, 1, 2, ... units, up to the first that is 1; None where there are too many.
 
     Probabilities are numerators over the last one, a power of two.
@@ -289,7 +289,7 @@ def keep_probabilities(epsilon: Fraction, delta: Fraction) -> tuple[int, ...] | 
 
 
 @lru_cache(maxsize=64)
-def laplace_threshold(epsilon: Fraction, delta: Fraction) -> int:
+def compute_laplace_threshold(epsilon: Fraction, delta: Fraction) -> int:
     """The least T with ``Pr[1 + DLap(1 / epsilon) >= T] <= delta``, rounded up."""
     bits = 192 + delta.denominator.bit_length() + math.ceil(1 / epsilon).bit_length()
     # Pr[DLap >= k] = exp(-k * epsilon) / (1 + exp(-epsilon)) for k >= 1

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dpsql.numerics import interval_arithmetic as ia
 
-BLOCK = 1 << 16
+BUFFER_BYTES = 1 << 16
 """Bytes asked of the source at once; larger requests are served directly."""
 
 _forks = 0
@@ -50,14 +50,14 @@ class Entropy:
 
     def words(self, n: int) -> NDArray[np.uint64]:
         """``n`` independent uniform 64-bit words, as an array of shape ``(n,)`` of the caller's own."""
-        if n * 8 >= BLOCK:
+        if n * 8 >= BUFFER_BYTES:
             return self._read(n)
         local = self._local
         if getattr(local, "forks", None) != _forks:
             local.block, local.used, local.forks = self._read(0), 0, _forks
         start = local.used
         if start + n > len(local.block):
-            local.block, start = self._read(BLOCK // 8), 0
+            local.block, start = self._read(BUFFER_BYTES // 8), 0
         local.used = (
             start + n
         )  # advanced before the words leave: an interrupt loses words, it never repeats them

@@ -26,7 +26,7 @@ from dpsql.numerics.interval_arithmetic import Interval
 
 Floats = NDArray[np.float64]
 
-CHUNK = 1 << 15
+DRAWS_AT_ONCE = 1 << 15
 """Draws made at once: few enough to stay in the processor's cache."""
 
 RELATIVE = 2.0**-46
@@ -44,7 +44,7 @@ INT64 = 1 << 62
 """Results at or above this leave int64, so that a later sum can't overflow."""
 
 
-def floor_of(
+def draw_floor(
     n: int,
     entropy: Entropy,
     estimate: Callable[[Floats], tuple[Floats, Floats]],
@@ -60,8 +60,8 @@ def floor_of(
     """
     out: NDArray[Any] = np.empty(n, dtype=np.int64)
     bits = np.empty(n, dtype=np.bool_)
-    for start in range(0, n, CHUNK):
-        words = entropy.words(min(CHUNK, n - start))
+    for start in range(0, n, DRAWS_AT_ONCE):
+        words = entropy.words(min(DRAWS_AT_ONCE, n - start))
         stop = start + len(words)
         bits[start:stop] = words & np.uint64(1)
         cells = words >> np.uint64(12)
@@ -93,13 +93,13 @@ def _refined(u: Uniform, exact: Callable[[Interval, int], tuple[int, int]]) -> i
         u.draw()
 
 
-def accepted(
+def draw_accepted(
     p: Floats, band: Floats, n: int, entropy: Entropy, exact: Callable[[int, Uniform], bool]
 ) -> NDArray[np.bool_]:
     """Draws ``n`` booleans, TRUE with a probability within ``band`` of ``p``; ``exact`` settles the close."""
     out = np.empty(n, dtype=np.bool_)
-    for start in range(0, n, CHUNK):
-        words = entropy.words(min(CHUNK, n - start))
+    for start in range(0, n, DRAWS_AT_ONCE):
+        words = entropy.words(min(DRAWS_AT_ONCE, n - start))
         stop = start + len(words)
         cells = words >> np.uint64(12)
         u = (cells.astype(np.float64) + 0.5) * 2.0**-52
@@ -146,7 +146,7 @@ def _ratio(coefficients: tuple[tuple[float, ...], tuple[float, ...]], r: Floats)
     return above
 
 
-def half_normal_quantile(u: Floats) -> Floats:
+def compute_half_normal_quantile(u: Floats) -> Floats:
     """The z with ``Pr[abs(N(0, 1)) > z] = u``, for u between TINY and 1, to within QUANTILE relative."""
     q = 0.5 - 0.5 * u
     z = _ratio(_CENTRE, 0.180625 - q * q)
@@ -157,7 +157,7 @@ def half_normal_quantile(u: Floats) -> Floats:
     return z
 
 
-def rounded_gaussian(sigma: Fraction, n: int, entropy: Entropy) -> NDArray[Any]:
+def draw_rounded_gaussian(sigma: Fraction, n: int, entropy: Entropy) -> NDArray[Any]:
     """``n`` draws of ``round(N(0, sigma**2))``; ``sigma`` may be as small or as large as one likes.
 
     Returns an int64 array, or an object array of Python ints where a value may not fit.
@@ -181,7 +181,7 @@ def _half_normal_floor(
     scale, offset = float(sigma), float(shift)
 
     def estimate(u: Floats) -> tuple[Floats, Floats]:
-        x = half_normal_quantile(u)
+        x = compute_half_normal_quantile(u)
         x *= scale
         # dz = du / (2 phi(z)) <= du / u, for phi(z) >= Pr[N > z] where z >= 0.4, and phi(z) > 1/3 below
         band = (2 * ABSOLUTE * scale) / u
@@ -207,10 +207,10 @@ def _half_normal_floor(
                     high = middle - 1
             return low
 
-        half = ia.shifted(u[0], -1), ia.shifted(u[1], -1)
-        return count(lambda t: ia.below(half[1], t[0])), count(lambda t: ia.below(half[0], t[1]))
+        half = ia.shift(u[0], -1), ia.shift(u[1], -1)
+        return count(lambda t: ia.is_at_most(half[1], t[0])), count(lambda t: ia.is_at_most(half[0], t[1]))
 
-    return floor_of(n, entropy, estimate, exact)
+    return draw_floor(n, entropy, estimate, exact)
 
 
 def _in_two_digits(sigma: Fraction, n: int, entropy: Entropy) -> NDArray[Any]:
@@ -259,11 +259,11 @@ def _accepted(
             square = ia.rational(-2 * s * s, bits)
             gamma = ia.divide(ia.multiply(at, ia.add(at, twice, bits), bits), square, bits)
             p, (low, high) = ia.exp(gamma, bits), u.interval()
-            if ia.below(high, p[0]):
+            if ia.is_at_most(high, p[0]):
                 return True
-            if ia.below(p[1], low):
+            if ia.is_at_most(p[1], low):
                 return False
             u.draw()
             position.draw()
 
-    return accepted(p, p * RELATIVE + ABSOLUTE, len(t), entropy, exact)
+    return draw_accepted(p, p * RELATIVE + ABSOLUTE, len(t), entropy, exact)

@@ -22,17 +22,17 @@ import numpy as np
 from mpmath import libmp
 from numpy.typing import NDArray
 
-from dpsql.noise.discrete import discrete_laplace
+from dpsql.noise.discrete import draw_discrete_laplace
 from dpsql.noise.entropy import Entropy
-from dpsql.numerics.integers import SAFE, Integers, integers
+from dpsql.numerics.exact_numbers import SAFE, Integers, to_integers
 
 _LANES = 4  # 16-bit lanes in a random word: enough to decide all but about three in 65,536 comparisons
 _BLOCK = 1 << 15  # candidates per pass: what stays in the cache of one core
 
 
-def below_top(scores: Integers) -> Integers:
+def measure_gaps(scores: Integers) -> Integers:
     """How far each score lies below the best: non-negative integers of a type that holds them."""
-    scores = integers(scores)
+    scores = to_integers(scores)
     top, low = int(scores.max()), int(scores.min())
     if scores.dtype != object and top - low >= 2 * SAFE:
         scores = scores.astype(object)
@@ -68,7 +68,7 @@ def _decide(interval: Callable[[int], tuple[int, int]], word: int, bits: int, en
         bits += 64
 
 
-def flips(gaps: Integers, rate: Fraction, entropy: Entropy) -> NDArray[np.bool_]:
+def flip_coins(gaps: Integers, rate: Fraction, entropy: Entropy) -> NDArray[np.bool_]:
     """Independent exact coins: heads with probability ``exp(-rate * gap)``, and surely where ``gap <= 0``.
 
     About 10 ns a coin. ``gaps`` is int64 or object; ``rate`` a positive Fraction.
@@ -99,7 +99,7 @@ def flips(gaps: Integers, rate: Fraction, entropy: Entropy) -> NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Field:
+class CandidateGaps:
     """Candidates as far below the best as their scores are, of which those far below are counted only.
 
     ``near`` are the indices of some candidates, ascending, the best among them (None: all of the ``size``), and ``gaps``
@@ -113,14 +113,14 @@ class Field:
     gap_of: Callable[[int], int] | None = None
 
     @classmethod
-    def of(cls, scores: Integers, rate: Fraction) -> Field:
+    def of(cls, scores: Integers, rate: Fraction) -> CandidateGaps:
         """All that are not improbable beyond :data:`FAR` bits are near."""
-        reach = reach_of(rate)
-        if len(scores) < FEW or scores.dtype != np.int64 or reach >= SAFE:
-            return cls(len(scores), below_top(scores))
+        reach = compute_reach(rate)
+        if len(scores) < FEW_CANDIDATES or scores.dtype != np.int64 or reach >= SAFE:
+            return cls(len(scores), measure_gaps(scores))
         top, low = int(scores.max()), int(scores.min())
         if top >= SAFE or low <= -SAFE or top - reach <= low:
-            return cls(len(scores), below_top(scores))
+            return cls(len(scores), measure_gaps(scores))
         near = np.flatnonzero(scores >= top - reach)
         return cls(len(scores), top - scores[near], near, reach, lambda i: top - int(scores[i]))
 
@@ -141,15 +141,15 @@ class Field:
         return i, self.gap_of(i)
 
 
-FAR = 60
+FAR_BITS = 60
 """Bits of a probability below which candidates are far."""
-FEW = 1 << 12
+FEW_CANDIDATES = 1 << 12
 """Fewer candidates are all near."""
 
 
-def reach_of(rate: Fraction) -> int:
+def compute_reach(rate: Fraction) -> int:
     """Whatever is more than this below the best has a weight below ``2**-FAR`` of the best one's (ln 2 < 7/10)."""
-    return math.ceil(Fraction(7 * FAR, 10) / rate)
+    return math.ceil(Fraction(7 * FAR_BITS, 10) / rate)
 
 
 def _none_of(coins: int, bits: int) -> Callable[[int], tuple[int, int]]:
@@ -172,7 +172,7 @@ def _none_of(coins: int, bits: int) -> Callable[[int], tuple[int, int]]:
     return interval
 
 
-def rare(coins: int, bits: int, entropy: Entropy) -> list[int]:
+def toss_rare_coins(coins: int, bits: int, entropy: Entropy) -> list[int]:
     """Which of independent coins, each of chance ``2**-bits``, show heads: exactly, and without tossing each.
 
     Whether any does is one coin. The first that does is the j-th with a chance proportional to ``(1 - 2**-bits)**j``:
@@ -190,7 +190,7 @@ def rare(coins: int, bits: int, entropy: Entropy) -> list[int]:
     return found
 
 
-def permute_and_flip(scores: Integers | Field, rate: Fraction, entropy: Entropy) -> int:
+def permute_and_flip(scores: Integers | CandidateGaps, rate: Fraction, entropy: Entropy) -> int:
     """Index chosen by permute-and-flip: walk in random order, stop at the first coin ``exp(-rate * gap)``.
 
     The order of a random walk restricted to the candidates whose coin is heads is uniform, so all coins are
@@ -200,22 +200,22 @@ def permute_and_flip(scores: Integers | Field, rate: Fraction, entropy: Entropy)
     A far candidate's coin is one of chance ``2**-FAR``, which hardly ever shows heads (:func:`rare`), and then one of
     what is left of its own chance: together ``exp(-rate * gap)``, as it must be.
     """
-    field = scores if isinstance(scores, Field) else Field.of(scores, rate)
-    heads = [field.index(int(i)) for i in np.flatnonzero(flips(field.gaps, rate, entropy))]
-    for j in rare(field.far, FAR, entropy) if field.far else ():
+    field = scores if isinstance(scores, CandidateGaps) else CandidateGaps.of(scores, rate)
+    heads = [field.index(int(i)) for i in np.flatnonzero(flip_coins(field.gaps, rate, entropy))]
+    for j in toss_rare_coins(field.far, FAR_BITS, entropy) if field.far else ():
         i, gap = field.beyond(j)
         exponent = rate * gap
 
         def left(b: int, exponent: Fraction = exponent) -> tuple[int, int]:
-            return _exp_interval(exponent, b + FAR)
+            return _exp_interval(exponent, b + FAR_BITS)
 
         if _decide(left, 0, 0, entropy):
             heads.append(i)
     return heads[int(entropy.below(len(heads), 1)[0])]
 
 
-def exponential(
-    scores: Integers | Field, rate: Fraction, entropy: Entropy, sizes: Integers | None = None
+def choose_exponential(
+    scores: Integers | CandidateGaps, rate: Fraction, entropy: Entropy, sizes: Integers | None = None
 ) -> int:
     """Index ``i`` with probability proportional to ``sizes[i] * exp(rate * scores[i])``, exactly.
 
@@ -227,14 +227,14 @@ def exponential(
     All far candidates are proposed with one weight, mostly the integer 1, which is above their own.
     """
     if sizes is not None:
-        assert not isinstance(scores, Field)
-        field = Field(len(scores), below_top(scores))
+        assert not isinstance(scores, CandidateGaps)
+        field = CandidateGaps(len(scores), measure_gaps(scores))
     else:
-        field = scores if isinstance(scores, Field) else Field.of(scores, rate)
+        field = scores if isinstance(scores, CandidateGaps) else CandidateGaps.of(scores, rate)
     gaps = field.gaps
     log_weight = gaps.astype(np.float64) * -float(rate)
     if sizes is not None:
-        sizes = integers(sizes)
+        sizes = to_integers(sizes)
         log_weight += np.array([_log(int(s)) for s in sizes]) if sizes.dtype == object else np.log(sizes)
     bits = 61 - field.size.bit_length()
     shift = int(np.ceil(log_weight.max() / np.log(2.0))) + 1  # 2**shift is above the largest weight
@@ -242,7 +242,7 @@ def exponential(
     ladder = np.cumsum(upper.astype(np.int64) + 1)
     known, each = (
         int(ladder[-1]),
-        1 << max(0, bits - shift - FAR),
+        1 << max(0, bits - shift - FAR_BITS),
     )  # above a far one's own, 2**(bits - shift - FAR)
     while True:
         draw = int(entropy.below(known + field.far * each, 1)[0])
@@ -275,10 +275,10 @@ def _log(value: int) -> float:
     return float(np.log(float(value >> extra))) + extra * float(np.log(2.0))
 
 
-def noisy_max(scores: Integers, scale: Fraction, entropy: Entropy) -> int:
+def choose_noisy_max(scores: Integers, scale: Fraction, entropy: Entropy) -> int:
     """Index of the largest score after exact discrete Laplace noise of ``scale`` steps; ties are broken evenly."""
-    scores = integers(scores)
-    noise = discrete_laplace(scale, len(scores), entropy)
+    scores = to_integers(scores)
+    noise = draw_discrete_laplace(scale, len(scores), entropy)
     if scores.dtype == object or noise.dtype == object:
         noisy = scores.astype(object) + noise.astype(object)
     else:

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from uuid import uuid4
 
-from dpsql.mechanisms.base import reporting
+from dpsql.mechanisms.base import watch_progress
 
 PATIENCE = 1.0
 """Seconds before anything is shown."""
@@ -39,7 +39,7 @@ class Progress:
 
     def __enter__(self) -> Progress:
         started = time.monotonic()
-        self._listening = reporting(self._told)
+        self._listening = watch_progress(self._told)
         self._listening.__enter__()
         context = contextvars.copy_context()  # a kernel finds the cell to write to in its context
         self._thread = threading.Thread(target=context.run, args=(self._tick, started), daemon=True)

@@ -19,7 +19,7 @@ from dpsql.engine.sandbox import quote_name
 from dpsql.engine.sources import describe_parquet, find_bad_columns, propose_types
 from dpsql.engine.text_sources import READ_ERRORS, read_first_record
 from dpsql.errors import PolicyError, did_you_mean
-from dpsql.numerics.rounding import text
+from dpsql.numerics.exact_numbers import write_number
 from dpsql.policy.model import (
     Column,
     Format,
@@ -200,7 +200,7 @@ def _counted(engine: DuckDBEngine, table: Table, files: list[str], findings: Fin
 def _budget(policy: Policy, findings: Findings) -> None:
     budget = policy.budget
     kept = (
-        f", δ={text(budget.mechanism_delta)} of it for mechanisms"
+        f", δ={write_number(budget.mechanism_delta)} of it for mechanisms"
         if 0 < budget.mechanism_delta < budget.delta
         else ""
     )
@@ -216,11 +216,11 @@ def _budget(policy: Policy, findings: Findings) -> None:
             "delta = 0: groups with private keys can't be selected, nor Gaussian noise used."
         )
     elif budget.default_delta is None:
-        proposed = text(suggest_delta(budget.mechanism_delta))
+        proposed = write_number(suggest_delta(budget.mechanism_delta))
         findings.proposals += ["[budget]", f"default_delta = {proposed}"]
     elif budget.default_delta > budget.mechanism_delta:
         findings.advice.append(
-            f"default_delta: more than the δ={text(budget.mechanism_delta)} that mechanism_delta_share leaves for it, so "
+            f"default_delta: more than the δ={write_number(budget.mechanism_delta)} that mechanism_delta_share leaves for it, so "
             "no statement can spend it."
         )
     for name, analyst in policy.analysts.items():

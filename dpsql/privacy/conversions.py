@@ -34,7 +34,7 @@ from fractions import Fraction
 from functools import cache, lru_cache
 from statistics import NormalDist
 
-from dpsql.numerics.rounding import DIGITS, EXACT, GRID, ceiling, floor, root, to_decimal
+from dpsql.numerics.exact_numbers import DIGITS, EXACT, GRID, compute_root, round_down, round_up, to_decimal
 
 _HALF = Decimal("0.5")
 _PI = Decimal(
@@ -72,7 +72,7 @@ def laplace_rho(epsilon: Fraction, sensitivity: int) -> Fraction:
     e, step = to_decimal(epsilon), to_decimal(epsilon / sensitivity)
     sinh = EXACT.multiply(_HALF, EXACT.subtract(exp(step), exp(-step)))
     lost = EXACT.divide(EXACT.multiply(step, EXACT.subtract(Decimal(1), exp(-e))), sinh)
-    return ceiling(EXACT.subtract(e, lost))
+    return round_up(EXACT.subtract(e, lost))
 
 
 @lru_cache(maxsize=4096)
@@ -86,8 +86,8 @@ def bounded_range_rho(epsilon: Fraction) -> Fraction:
         return Fraction(0)
     e = to_decimal(epsilon)
     ratio = EXACT.divide(e, EXACT.subtract(exp(e), Decimal(1)))
-    sharp = ceiling(EXACT.subtract(EXACT.subtract(ratio, Decimal(1)), ln(ratio)))
-    return min(sharp, ceiling(epsilon * epsilon / 8))
+    sharp = round_up(EXACT.subtract(EXACT.subtract(ratio, Decimal(1)), ln(ratio)))
+    return min(sharp, round_up(epsilon * epsilon / 8))
 
 
 @lru_cache(maxsize=4096)
@@ -106,7 +106,7 @@ def pure_renyi(epsilon: Fraction, order: Fraction) -> Fraction:
     near = ln(EXACT.add(one, exp(-to_decimal(epsilon))))
     far = ln(EXACT.add(one, exp(-to_decimal((2 * order - 1) * epsilon))))
     lost = EXACT.divide(EXACT.subtract(near, far), to_decimal(order - 1))
-    return min(epsilon, ceiling(EXACT.subtract(to_decimal(epsilon), lost)))
+    return min(epsilon, round_up(EXACT.subtract(to_decimal(epsilon), lost)))
 
 
 @lru_cache(maxsize=4096)
@@ -144,7 +144,7 @@ def bounded_range_mu(epsilon: Fraction) -> Fraction:
 def _mu_from_corner(corner: Decimal) -> Fraction:
     """``-2 Phi^-1(corner)``, rounded up: the result is checked, not the way to it."""
     if corner < Decimal("1e-200"):  # Phi(-x) <= exp(-x^2/2) / 2, so this x is enough
-        return ceiling(
+        return round_up(
             EXACT.multiply(
                 Decimal(2), EXACT.sqrt(EXACT.multiply(Decimal(-2), ln(EXACT.multiply(Decimal(2), corner))))
             )
@@ -154,7 +154,7 @@ def _mu_from_corner(corner: Decimal) -> Fraction:
         tail = normal_tail(half)
         slope = EXACT.divide(_density(half), tail)
         half = EXACT.add(half, EXACT.divide(ln(EXACT.divide(tail, corner)), slope))
-    mu = ceiling(EXACT.multiply(Decimal(2), half))
+    mu = round_up(EXACT.multiply(Decimal(2), half))
     while normal_tail(to_decimal(mu / 2)) > corner:  # pragma: no cover - a last doubt
         mu += Fraction(1, GRID)
     return mu
@@ -203,7 +203,7 @@ def gaussian_delta(mu: Fraction, epsilon: Fraction) -> Fraction:
     >>> float(gaussian_delta(Fraction(1), Fraction(1)))
     0.12693673750664394
     """
-    return ceiling(gaussian_delta_digits(mu, epsilon))
+    return round_up(gaussian_delta_digits(mu, epsilon))
 
 
 def gaussian_delta_digits(mu: Fraction, epsilon: Fraction) -> Decimal:
@@ -236,12 +236,12 @@ def gaussian_mu(epsilon: Fraction, delta: Fraction) -> Fraction:
             low = middle
         else:
             high = middle
-    return floor(low)
+    return round_down(low)
 
 
 def gaussian_sigma(epsilon: Fraction, delta: Fraction, sensitivity_squared: int | Fraction = 1) -> Fraction:
     """The smallest sigma (rounded up) that is (epsilon, delta)-DP for this squared L2 sensitivity."""
-    return ceiling(root(Fraction(sensitivity_squared)) / gaussian_mu(epsilon, delta))
+    return round_up(compute_root(Fraction(sensitivity_squared)) / gaussian_mu(epsilon, delta))
 
 
 def gaussian_epsilon(mu: Fraction, delta: Fraction) -> Fraction:
@@ -311,7 +311,7 @@ def find_largest_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
     Raises:
         ValueError: delta is not strictly between 0 and 1, or epsilon is not above 0.
     """
-    return max(Fraction(0), floor(_rho_at(find_best_order(epsilon, delta), epsilon, delta)))
+    return max(Fraction(0), round_down(_rho_at(find_best_order(epsilon, delta), epsilon, delta)))
 
 
 @lru_cache(maxsize=4096)
@@ -336,7 +336,7 @@ def find_smallest_epsilon(rho: Fraction, delta: Fraction) -> Fraction:
         return -(r * alpha + math.log1p(-1 / alpha) - (log_delta + math.log(alpha)) / (alpha - 1))
 
     alpha = _order(_maximum(reached))
-    return max(Fraction(0), ceiling(EXACT.add(to_decimal(rho * alpha), _overhead(alpha, delta))))
+    return max(Fraction(0), round_up(EXACT.add(to_decimal(rho * alpha), _overhead(alpha, delta))))
 
 
 def _check(delta: Fraction) -> None:
@@ -362,7 +362,7 @@ def find_renyi_limit(order: Fraction, epsilon: Fraction, delta: Fraction) -> Fra
     Canonne, Kamath and Steinke 2020, Proposition 12. Below 0 where this order implies nothing for this delta.
     """
     _check(delta)
-    return floor(EXACT.subtract(to_decimal(epsilon), _overhead(order, delta)))
+    return round_down(EXACT.subtract(to_decimal(epsilon), _overhead(order, delta)))
 
 
 def _order(log_excess: float) -> Fraction:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dpsql.numerics.rounding import bounded, text
+from dpsql.numerics.exact_numbers import shorten, write_number
 from dpsql.privacy import conversions
 
 _AMOUNT = re.compile(r"[0-9]+(/0*[1-9][0-9]*)?")
@@ -59,9 +59,9 @@ class Event:
         """
         by_rho = order * self.rho
         if self.epsilon is None:
-            return bounded(by_rho)
+            return shorten(by_rho)
         share = conversions.pure_renyi(self.epsilon / self.repeats, order)
-        return bounded(min(by_rho, self.repeats * share))
+        return shorten(min(by_rho, self.repeats * share))
 
     @property
     def mu(self) -> Fraction:
@@ -105,7 +105,7 @@ class Event:
     def sentence(self) -> str:
         """The loss as people read it: ``ε=0.1`` or ``ε=0.1, δ=1e-07``, rounded up."""
         epsilon, delta = self.basic
-        return f"ε={text(epsilon)}" + (f", δ={text(delta)}" if delta else "")
+        return f"ε={write_number(epsilon)}" + (f", δ={write_number(delta)}" if delta else "")
 
     def to_json(self) -> dict[str, Any]:
         """A dictionary of strings, ints, nulls and booleans; fractions as ``"1/10"``."""

@@ -33,7 +33,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar
 
-from dpsql.numerics.rounding import bounded, root, text
+from dpsql.numerics.exact_numbers import compute_root, shorten, write_number
 from dpsql.privacy import conversions
 from dpsql.privacy.event_base import Event, require
 
@@ -115,16 +115,17 @@ class RoundedGaussian(Event):
         require(self.declared_epsilon >= 0 and 0 < self.declared_delta < 1, "declared pair out of range")
         holds = conversions.gaussian_delta(self.mu, self.declared_epsilon) <= self.declared_delta
         require(
-            holds, f"sigma is too small for ε={text(self.declared_epsilon)}, δ={text(self.declared_delta)}"
+            holds,
+            f"sigma is too small for ε={write_number(self.declared_epsilon)}, δ={write_number(self.declared_delta)}",
         )
 
     @property
     def rho(self) -> Fraction:
-        return bounded(self.sensitivity_squared / (2 * self.sigma * self.sigma))
+        return shorten(self.sensitivity_squared / (2 * self.sigma * self.sigma))
 
     @property
     def mu(self) -> Fraction:
-        return bounded(root(Fraction(self.sensitivity_squared) / (self.sigma * self.sigma)))
+        return shorten(compute_root(Fraction(self.sensitivity_squared) / (self.sigma * self.sigma)))
 
     @property
     def basic(self) -> tuple[Fraction, Fraction]:
@@ -305,11 +306,11 @@ class GaussianTest(Event):
 
     @property
     def rho(self) -> Fraction:
-        return bounded(1 / (2 * self.sigma * self.sigma))
+        return shorten(1 / (2 * self.sigma * self.sigma))
 
     @property
     def mu(self) -> Fraction:
-        return bounded(1 / self.sigma)
+        return shorten(1 / self.sigma)
 
     @property
     def basic(self) -> tuple[Fraction, Fraction]:
@@ -353,7 +354,7 @@ class EventList(Event):
 
     @cached_property
     def mu(self) -> Fraction:
-        return root(_sum(event.mu**2 for event in self.events))
+        return compute_root(_sum(event.mu**2 for event in self.events))
 
     @property
     def parts(self) -> tuple[Event, ...]:
@@ -408,7 +409,7 @@ class DeclaredPlan(EventList):
         super().__post_init__()
         require(
             is_proved(self.events, self.declared_epsilon, self.declared_delta),
-            f"the plan costs more than ε={text(self.declared_epsilon)}, δ={text(self.declared_delta)}",
+            f"the plan costs more than ε={write_number(self.declared_epsilon)}, δ={write_number(self.declared_delta)}",
         )
 
     @property
@@ -434,8 +435,8 @@ def compose(events: Iterable[Event]) -> Event:
 
 
 def _sum(amounts: Iterable[Fraction]) -> Fraction:
-    return bounded(sum(amounts, _NOTHING))
+    return shorten(sum(amounts, _NOTHING))
 
 
 def _repeated(count: int, mu: Fraction) -> Fraction:
-    return mu if count == 1 else bounded(root(count * mu * mu))
+    return mu if count == 1 else shorten(compute_root(count * mu * mu))

@@ -58,7 +58,7 @@ from fractions import Fraction
 from statistics import NormalDist
 from typing import Self
 
-from dpsql.numerics.rounding import text
+from dpsql.numerics.exact_numbers import write_number
 from dpsql.privacy import conversions
 from dpsql.privacy.accountants import Accountant, RuleAccountant, Spent, count_repeats
 from dpsql.privacy.events import Event
@@ -87,8 +87,10 @@ class Basic(Accountant):
         )
 
     def sentence(self, spent: Spent) -> str:
-        used = f"ε={text(spent.epsilon)} of {text(self.epsilon)} used"
-        return used + (f", δ={text(spent.delta)} of {text(self.delta)} used" if self.delta else "")
+        used = f"ε={write_number(spent.epsilon)} of {write_number(self.epsilon)} used"
+        return used + (
+            f", δ={write_number(spent.delta)} of {write_number(self.delta)} used" if self.delta else ""
+        )
 
     def left_by_sum(self, spent: Spent) -> Fraction:
         return self.epsilon - spent.epsilon if spent.delta <= self.delta else _NOTHING
@@ -125,10 +127,10 @@ class Zcdp(RuleAccountant):
 
     @property
     def rule_text(self) -> str:
-        limit = text(self.limits[0], up=False)
+        limit = write_number(self.limits[0], up=False)
         if self.order is None:
             return f"ρ, {limit} in all"
-        return f"Rényi divergence of order {text(self.order)}, {limit} in all"
+        return f"Rényi divergence of order {write_number(self.order)}, {limit} in all"
 
     def rule_costs(self, event: Event) -> tuple[Fraction, ...]:
         return tuple(event.renyi(order) for order in self.orders) or (event.rho,)
@@ -157,7 +159,7 @@ class Gdp(RuleAccountant):
 
     @property
     def rule_text(self) -> str:
-        return f"μ², {text(self.limit, up=False)} in all"
+        return f"μ², {write_number(self.limit, up=False)} in all"
 
     def rule_costs(self, event: Event) -> tuple[Fraction, ...]:
         return (event.mu**2,)

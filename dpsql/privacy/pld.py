@@ -29,7 +29,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.numerics.rounding import significant
+from dpsql.numerics.exact_numbers import round_significant
 from dpsql.privacy import conversions
 from dpsql.privacy.events import (
     BoundedRange,
@@ -181,11 +181,11 @@ def _cost(events: tuple[Event, ...], delta: Fraction) -> Fraction:
     own = sum((event.delta for event in events), Fraction(0))
     if own < delta < 1:
         rho = sum((event.rho for event in events), Fraction(0))
-        found.append(significant(conversions.find_smallest_epsilon(rho, delta - own), 9, up=True))
+        found.append(round_significant(conversions.find_smallest_epsilon(rho, delta - own), 9, up=True))
         below = math.nextafter(float(delta), 0.0)
         epsilon = compute_loss(events, points=FINE_POINTS).epsilon(below)
         if math.isfinite(epsilon):
-            found.append(significant(Fraction(epsilon) * (1 + Fraction(1, 10**9)), 9, up=True))
+            found.append(round_significant(Fraction(epsilon) * (1 + Fraction(1, 10**9)), 9, up=True))
     if not found:
         raise ValueError("delta must be above the sum of the mechanisms' own deltas")
     return min(found)

@@ -34,7 +34,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.numerics.rounding import root
+from dpsql.numerics.exact_numbers import compute_root
 from dpsql.privacy import conversions
 from dpsql.privacy.events import Event
 from dpsql.privacy.pld import Loss, compute_loss, gaussian_loss, make_loss
@@ -176,7 +176,7 @@ class Gaussian(TradeOff):
 
     def tensor(self, other: TradeOff) -> TradeOff:
         if isinstance(other, Gaussian):
-            return Gaussian(root(self.mu**2 + other.mu**2))
+            return Gaussian(compute_root(self.mu**2 + other.mu**2))
         return super().tensor(other)
 
     def _reach(self) -> float:

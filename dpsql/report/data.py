@@ -20,7 +20,7 @@ from typing import Any
 from dpsql.ledger.accounts import BudgetState, Entry
 from dpsql.ledger.ledger import Ledger
 from dpsql.ledger.store import format_now
-from dpsql.numerics.rounding import pair, short
+from dpsql.numerics.exact_numbers import write_pair, write_short
 from dpsql.policy.model import Policy
 from dpsql.policy.validate import Moment
 from dpsql.privacy.accountants import Accountant, format_percent
@@ -263,7 +263,7 @@ def _guarantee(whole: BudgetState, policy: Policy | None) -> dict[str, Any]:
     if sure > 0.999:
         sentence = (
             f"Somebody who sees every answer, and knows all the other rows, may become all but certain "
-            f"whether {unit} {verb} in the data: a budget of ε={short(whole.limit_epsilon)} promises next "
+            f"whether {unit} {verb} in the data: a budget of ε={write_short(whole.limit_epsilon)} promises next "
             "to nothing."
         )
     else:
@@ -273,7 +273,7 @@ def _guarantee(whole: BudgetState, policy: Policy | None) -> dict[str, Any]:
             "if they gave it even odds before."
         )
         if delta:
-            sentence += f" Up to a probability of {short(whole.limit_delta)}, this may fail."
+            sentence += f" Up to a probability of {write_short(whole.limit_delta)}, this may fail."
     return {
         "epsilon": epsilon,
         "delta": delta,
@@ -281,7 +281,7 @@ def _guarantee(whole: BudgetState, policy: Policy | None) -> dict[str, Any]:
         "sentence": sentence,
         "formal": (
             f"All answers together, chosen one after another in any way, are "
-            f"({pair(whole.limit_epsilon, whole.limit_delta)})-differentially private, when "
+            f"({write_pair(whole.limit_epsilon, whole.limit_delta)})-differentially private, when "
             f"{unit} {verb} added or removed. The sums are kept by the accountant {whole.accountant}."
             + _parts(whole)
         ),
@@ -298,8 +298,8 @@ def _parts(whole: BudgetState) -> str:
         return ""
     rest = whole.limit_delta - whole.mechanism_delta
     return (
-        f" Of δ, {short(whole.mechanism_delta)} is for mechanisms that have one of their own and {short(rest)} for the "
-        "rule. A statement is admitted while the plain sum of ε or the rule has room for it."
+        f" Of δ, {write_short(whole.mechanism_delta)} is for mechanisms that have one of their own and {write_short(rest)} for "
+        "the rule. A statement is admitted while the plain sum of ε or the rule has room for it."
     )
 
 

@@ -15,7 +15,7 @@ from string import Template
 from typing import TYPE_CHECKING
 
 from dpsql.ledger.accounts import BudgetState, Entry
-from dpsql.numerics.rounding import short
+from dpsql.numerics.exact_numbers import write_short
 
 if TYPE_CHECKING:
     from dpsql.ledger.ledger import Ledger
@@ -205,7 +205,7 @@ def _bar_line(state: BudgetState) -> str:
 
 def _title(state: BudgetState) -> str:
     whose = "budget" if state.analyst is None else f"share of {state.analyst}"
-    return f"{whose} ε={short(state.limit_epsilon)}, δ={short(state.limit_delta)}"
+    return f"{whose} ε={write_short(state.limit_epsilon)}, δ={write_short(state.limit_delta)}"
 
 
 def _amounts(state: BudgetState) -> str:

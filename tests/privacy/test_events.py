@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpsql.numerics.rounding import bounded, ceiling, floor, root, text
+from dpsql.numerics.exact_numbers import compute_root, round_down, round_up, shorten, write_number
 from dpsql.privacy import conversions
 from dpsql.privacy.events import (
     BoundedRange,
@@ -257,10 +257,10 @@ def test_constants_are_rounded_up_and_ordered(epsilon: Fraction, sensitivity: in
 
 @given(st.fractions(min_value=0, max_value=100))
 def test_rounding_goes_the_safe_way(value: Fraction) -> None:
-    assert floor(value) <= value <= ceiling(value) <= value + Fraction(1, 10**30)
-    assert root(value) ** 2 >= value
-    assert bounded(value) >= value
-    assert Fraction(text(value)) >= value >= Fraction(text(value, up=False))
+    assert round_down(value) <= value <= round_up(value) <= value + Fraction(1, 10**30)
+    assert compute_root(value) ** 2 >= value
+    assert shorten(value) >= value
+    assert Fraction(write_number(value)) >= value >= Fraction(write_number(value, up=False))
 
 
 def test_normal_tails_against_another_implementation() -> None:

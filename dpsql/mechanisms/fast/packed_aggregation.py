@@ -22,14 +22,24 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.base import Read, room_of
-from dpsql.mechanisms.estimators import longs
-from dpsql.mechanisms.group_selection import choose, runs
+from dpsql.mechanisms.base import (
+    Claim,
+    ClaimedText,
+    Columns,
+    LentTotals,
+    PackingClaim,
+    Reader,
+    RouteClaim,
+    SumsClaim,
+)
+from dpsql.mechanisms.fast import FastRoute
+from dpsql.mechanisms.group_selection import choose_groups, find_runs
 from dpsql.noise.entropy import Entropy
+from dpsql.numerics.exact_numbers import make_longs
 
 Integers = NDArray[np.int64]
 
-TOTALS = "dpsql_totals"
+PACKED_TOTALS = "dpsql_totals"
 """What the totals are lent as."""
 
 _BITS = 63
@@ -43,7 +53,7 @@ _HALF = 26
 
 
 @dataclass(frozen=True)
-class Value:
+class PackedValue:
     """A packed value: ``sql`` is 0 where a row has none, else 1 to ``most``."""
 
     sql: str
@@ -51,7 +61,7 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Tally:
+class UnitTotal:
     """One exact integer per group: what a unit's rows in it add up to, clamped to ``[low, high]``.
 
     ``value`` None counts rows; else the rows that have it, or (``adds``) the sum of it, each less ``less``.
@@ -95,7 +105,7 @@ class Tally:
 
 
 @dataclass(frozen=True)
-class Route:
+class PackedRoute:
     """Where packed rows come from, and what becomes of their totals.
 
     ``source`` is a SELECT of ``u``, the integer ``keys`` and what the values' SQL needs. ``final`` makes of
@@ -110,7 +120,7 @@ class Route:
 
 
 @dataclass(frozen=True)
-class Packed:
+class PackedAggregation(FastRoute[pa.Table]):
     """The same totals as the query beside it, by way of packed rows.
 
     ``ranges`` gives one row: ``n``, ``u_low``, ``u_high``, by key of any route its least and greatest (for coded groups 0
@@ -119,9 +129,9 @@ class Packed:
     """
 
     ranges: str
-    routes: tuple[Route, ...]
-    values: tuple[Value, ...]
-    tallies: tuple[Tally, ...]
+    routes: tuple[PackedRoute, ...]
+    values: tuple[PackedValue, ...]
+    tallies: tuple[UnitTotal, ...]
     units: str
     groups: int | None
 
@@ -136,39 +146,55 @@ class Packed:
         return tuple(found)
 
     @property
-    def lends(self) -> Mapping[str, list[tuple[str, str]]]:
+    def provides(self) -> Mapping[str, Columns]:
         keys = dict.fromkeys(key for route in self.routes for key in route.keys)
         names = [*keys, *(c for t in self.tallies for c in t.columns), self.units]
-        return {TOTALS: [(name, "BIGINT") for name in names]} if keys else {}
+        return {PACKED_TOTALS: [(name, "BIGINT") for name in names]} if keys else {}
 
-    def table(self, read: Read, entropy: Entropy) -> pa.Table | None:
-        """The rows that the query would give, or None where the data do not fit: then the query must be read."""
+    def claims(self, plain: Claim) -> Iterator[ClaimedText]:
+        assert isinstance(plain, SumsClaim)
+        ranges, *texts = self.queries
+        yield ClaimedText(ranges, RouteClaim())
+        tallies = (*((t.name, t.far) for t in self.tallies), (self.units, 1))
+        halves = {t.name: (t.columns[1], t.scale) for t in self.tallies if len(t.columns) > 1}
+        most = tuple(v.most for v in self.values)
+        for route in self.routes:
+            packing = PackingClaim(len(route.keys), most, tallies, plain.columns, self.groups)
+            yield ClaimedText(texts.pop(0), packing)
+            if route.keys:
+                lent = {PACKED_TOTALS: LentTotals(route.keys, dict(tallies), self.groups, halves)}
+                yield ClaimedText(texts.pop(0), plain, lent)
+
+    def take(self, read: Reader, entropy: Entropy) -> pa.Table | None:
+        """Return the rows that the query would give, or None where the data do not fit."""
+        if not read.room:
+            return None
         layout = self._layout(read)
         if layout is None:
             if self.routes[-1].keys:
                 none = np.empty(0, dtype=np.int64)
                 nothing = self._totals(none, [none for tally in self.tallies for _ in tally.columns])
-                read(self.routes[-1].final, {TOTALS: nothing})
+                read(self.routes[-1].final, {PACKED_TOTALS: nothing})
             return None
         rows = read(self._rows(layout))
         if not layout.route.keys:
-            return self._whole(*(_counted if layout.counted else _sorted)(rows, layout)[1:])
-        pairs, count, sums = _sorted(rows, layout)
+            return self._whole(*(_count_units if layout.counted else _sort_pairs)(rows, layout)[1:])
+        pairs, count, sums = _sort_pairs(rows, layout)
         del rows
         codes = pairs & ((1 << layout.group_bits) - 1)
         if self.groups is not None:
-            kept = choose(pairs >> layout.group_bits, self.groups, entropy)
+            kept = choose_groups(pairs >> layout.group_bits, self.groups, entropy)
             if kept is not None:
                 codes, count, sums = codes[kept], count[kept], [s[kept] for s in sums]
         clamped = [part for _, part in _contributions(self.tallies, count, sums)]
-        return read(layout.route.final, {TOTALS: self._totals(codes, clamped, layout)})
+        return read(layout.route.final, {PACKED_TOTALS: self._totals(codes, clamped, layout)})
 
     # -- packing ------------------------------------------------------------------------------------------------
 
-    def _layout(self, read: Read) -> _Layout | None:
+    def _layout(self, read: Reader) -> _Layout | None:
         row = read(self.ranges).to_pylist()[0]
         n, low, high = row["n"], row["u_low"], row["u_high"]
-        if not n or n > room_of(read) or low is None:
+        if not n or n > read.room or low is None:
             return None
         most = max([1, *(v.most for v in self.values), *(max(abs(t.low), abs(t.high)) for t in self.tallies)])
         if n * most >= _SAFE or any(t.far >= _SAFE for t in self.tallies):
@@ -213,7 +239,7 @@ class Packed:
         """One row, of every unit."""
         totals = {name: int(part.sum()) for name, part in _contributions(self.tallies, rows, sums)}
         columns = {t.name: _integer(t.total(*(totals[name] for name in t.columns))) for t in self.tallies}
-        return pa.table({**columns, self.units: longs(np.array([len(rows)]))})
+        return pa.table({**columns, self.units: make_longs(np.array([len(rows)]))})
 
     def _totals(self, codes: Integers, clamped: list[Integers], layout: _Layout | None = None) -> pa.Table:
         size = 0 if layout is None else 1 << layout.group_bits
@@ -223,19 +249,19 @@ class Packed:
         code = present
         for key, least, many in [] if layout is None else layout.fields():
             own = code & ((1 << _bits(many)) - 1)
-            columns[key] = longs(own - 1 + least, own > 0)
+            columns[key] = make_longs(own - 1 + least, own > 0)
             code = code >> _bits(many)
         for key in self.routes[-1].keys if layout is None else ():
-            columns[key] = longs(present)
+            columns[key] = make_longs(present)
         names = [name for tally in self.tallies for name in tally.columns]
         for name, values in zip(names, clamped, strict=True):
-            columns[name] = longs(add_up(codes, values, size)[present])
-        columns[self.units] = longs(units[present])
+            columns[name] = make_longs(sum_by_code(codes, values, size)[present])
+        columns[self.units] = make_longs(units[present])
         return pa.table(columns)
 
 
 def _contributions(
-    tallies: Sequence[Tally], rows: Integers, sums: list[Integers]
+    tallies: Sequence[UnitTotal], rows: Integers, sums: list[Integers]
 ) -> Iterator[tuple[str, Integers]]:
     """What each unit adds to each column of the tallies."""
     weights: dict[tuple[int | None, int, int], tuple[NDArray[np.intp], Integers]] = {}
@@ -265,14 +291,14 @@ def _contributions(
 def _integer(value: int) -> pa.Array:
     """A column of one integer, in 64 bits where it fits them."""
     wide = not -_SAFE < value < _SAFE
-    return pa.array([value], type=pa.decimal128(38, 0)) if wide else longs(np.array([value]))
+    return pa.array([value], type=pa.decimal128(38, 0)) if wide else make_longs(np.array([value]))
 
 
 @dataclass(frozen=True)
 class _Layout:
     """Where the bits are: from the top the unit, the keys, and the values with the first lowest."""
 
-    route: Route
+    route: PackedRoute
     low: int
     lows: tuple[int, ...]
     sizes: tuple[int, ...]
@@ -312,12 +338,12 @@ def _chunks(table: pa.Table) -> Iterator[Integers]:
             yield whole
 
 
-def _sorted(table: pa.Table, layout: _Layout) -> tuple[Integers, Integers, list[Integers]]:
+def _sort_pairs(table: pa.Table, layout: _Layout) -> tuple[Integers, Integers, list[Integers]]:
     """By unit and group: both in one integer, its rows; and by value, the rows that have it and their sum."""
     packed = np.concatenate([np.empty(0, dtype=np.int64), *_chunks(table)])
     packed.sort()
     shift = sum(layout.value_bits)
-    starts = runs(packed, shift)
+    starts = find_runs(packed, shift)
     rows = np.diff(starts, append=len(packed))
     pairs = packed[starts] >> shift
     sums: list[Integers] = []
@@ -332,7 +358,7 @@ def _sorted(table: pa.Table, layout: _Layout) -> tuple[Integers, Integers, list[
     return pairs, rows, sums
 
 
-def _counted(table: pa.Table, layout: _Layout) -> tuple[Integers, Integers, list[Integers]]:
+def _count_units(table: pa.Table, layout: _Layout) -> tuple[Integers, Integers, list[Integers]]:
     """The same by unit alone, without sorting: an array of all units is counted into.
 
     Sums are taken in doubles, which is exact: all the values together are below 2**53. Counting is adding one, so rows and
@@ -384,7 +410,7 @@ def _both(unit: Integers, value: NDArray[np.float64], layout: _Layout) -> tuple[
     return np.bincount(unit, minlength=layout.units), None
 
 
-def add_up(codes: Integers, values: Integers, size: int) -> Integers:
+def sum_by_code(codes: Integers, values: Integers, size: int) -> Integers:
     """Sums of integers by code, exact as long as all of them together stay within 62 bits.
 
     Adding is done on doubles, at once where no sum can leave 53 bits. Else in two halves that are both exact: each term is

@@ -24,7 +24,7 @@ import math
 import os
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, NoReturn
 
@@ -32,21 +32,34 @@ import numpy as np
 import pyarrow as pa
 
 from dpsql.mechanisms.additive_noise import LaplaceNoise
-from dpsql.mechanisms.base import Read, Release, salted, told
-from dpsql.mechanisms.estimators import exact_integers
-from dpsql.mechanisms.fast.candidate_scores import LEVEL, MOVES, ORD, SCORE, Scored, Sweep
-from dpsql.noise.discrete import geometric
+from dpsql.mechanisms.base import (
+    ClaimedText,
+    ExpectedError,
+    Operator,
+    Read,
+    Release,
+    RowsClaim,
+    add_salt,
+    report_progress,
+)
+from dpsql.mechanisms.fast.candidate_scores import (
+    CANDIDATE_PLACE,
+    CANDIDATE_SCORE,
+    CANDIDATE_SENSITIVITY,
+    CANDIDATE_THRESHOLD,
+    CandidateScores,
+    ScoredCandidates,
+)
+from dpsql.noise.discrete import draw_geometric
 from dpsql.noise.entropy import Entropy
-from dpsql.noise.selection import flips
-from dpsql.numerics.integers import Integers, integers
+from dpsql.noise.selection import flip_coins
+from dpsql.numerics.exact_numbers import SAFE, Integers, read_integers, to_integers
 from dpsql.privacy.events import Event, SparseVector, compose
 
 FIRST_CHUNK = 256
-FAR = 1 << 62
-"""Two numbers below this in size add up within int64."""
 
 
-def split(epsilon: Fraction, max_hits: int, monotone: bool) -> tuple[Fraction, Fraction]:
+def split_epsilon(epsilon: Fraction, max_hits: int, monotone: bool) -> tuple[Fraction, Fraction]:
     """Epsilon for the threshold and for the hits, in the proportion 1 : (2c)^(2/3) that varies least (c^(2/3) if monotone).
 
     With ``refresh`` every round is a stream of one hit: ask for ``max_hits`` 1. The two add up to epsilon exactly.
@@ -66,7 +79,7 @@ def _centre(b1: float, b2: float) -> int:
 
 
 @dataclass(frozen=True)
-class Noise:
+class ThresholdNoise:
     """The noise of one round set: rates per grid step.
 
     ``max_hits`` hits share ``epsilon2``; with ``refresh`` each round has its own threshold noise and gets both its parts.
@@ -101,7 +114,7 @@ class Noise:
 
 
 @dataclass(frozen=True)
-class AboveThreshold:
+class AboveThreshold(Operator):
     """``ABOVE_THRESHOLD(statistic, threshold, ...)`` over candidates, asked in their order.
 
     Args:
@@ -119,14 +132,14 @@ class AboveThreshold:
     batches: tuple[str, ...]
     columns: tuple[str, ...]
     threshold: int | None
-    noise: Noise
+    noise: ThresholdNoise
     steps: Fraction = Fraction(1)
     answer: tuple[str, Fraction] | None = None
     gap: str | None = None
     flag: str | None = None
     confidence: float = 0.95
     candidates: int | None = None
-    sweep: Sweep | None = None
+    sweep: CandidateScores | None = None
 
     @property
     def _sparse(self) -> SparseVector:
@@ -142,6 +155,9 @@ class AboveThreshold:
     @property
     def queries(self) -> tuple[str, ...]:
         return self.batches[:1] if self.sweep is None else self.sweep.queries
+
+    def claims(self) -> Iterator[ClaimedText]:
+        yield from claim_scores(self.batches, self.sweep, self.noise.sensitivity)
 
     def release(self, read: Read, entropy: Entropy) -> Release:
         hits: list[tuple[pa.Table, int, int, int]] = []
@@ -161,7 +177,7 @@ class AboveThreshold:
         if self.answer is not None:
             fresh = LaplaceNoise(self.answer[1], n.sensitivity, max(1, len(hits)))
             noisy = fresh.add([score for _, _, score, _ in hits], entropy)
-            columns |= _answers(self.answer[0], noisy, fresh.half_width(self.confidence), self.steps)
+            columns |= make_answers(self.answer[0], noisy, fresh.half_width(self.confidence), self.steps)
             # The hits share the whole of it, however many there are; what was reserved for them is used up.
             used.append(LaplaceNoise(self.answer[1], n.sensitivity).event)
         if self.gap is not None:
@@ -179,24 +195,28 @@ class AboveThreshold:
         self, read: Read, entropy: Entropy, seen: list[pa.Schema]
     ) -> Iterator[tuple[pa.Table, int, int, int]]:
         """Hits in order: the table and row of the candidate, its exact score, and the gap. Schemas read go to ``seen``."""
-        noisy = _ThresholdNoise(self.noise, entropy)
+        noisy = _NoisyThreshold(self.noise, entropy)
         rate, size = self.noise.query_rate, FIRST_CHUNK
-        for found in scored(self.batches, self.sweep, read, entropy):
-            table, order, scores = found.table, found.order, integers(found.scores)
+        for found in read_scores(self.batches, self.sweep, read, entropy):
+            table, order, scores = found.table, found.order, to_integers(found.scores)
             seen.append(table.schema)
-            level = exact_integers(table.column(LEVEL)) if self.threshold is None else [self.threshold]
+            level = (
+                read_integers(table.column(CANDIDATE_THRESHOLD))
+                if self.threshold is None
+                else [self.threshold]
+            )
             # none of it comes near to where int64 would wrap around
-            over = integers(scores - integers(level))
+            over = to_integers(scores - to_integers(level))
             if order is not None:
                 scores, over = scores[order], over[order]
             at = 0
             while at < len(over):
                 # q + Geom >= level has probability exp(-rate * (level - q)), or 1: one exact coin per statistic.
                 short = noisy.short_of(over[at : at + size])
-                above = np.flatnonzero(flips(short, rate, entropy))
+                above = np.flatnonzero(flip_coins(short, rate, entropy))
                 for i in above:
                     # What a geometric variable has beyond a value it reaches is geometric again: the gap.
-                    gap = max(0, -int(short[i])) + int(geometric(rate, 1, entropy)[0])
+                    gap = max(0, -int(short[i])) + int(draw_geometric(rate, 1, entropy)[0])
                     row = at + int(i) if order is None else int(order[at + i])
                     yield table, row, int(scores[at + i]), gap
                     noisy.hit()
@@ -224,45 +244,69 @@ class AboveThreshold:
             said.append(f"Each hit is answered afresh, from a share of ε={float(self.answer[1]):g}.")
         return tuple(said)
 
+    def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[ExpectedError]:
+        noise = self.noise
+        other = replace(noise, epsilon1=noise.epsilon1 * factor, epsilon2=noise.epsilon2 * factor)
+        reach = other.reach(confidence, self.candidates or 1) / float(self.steps)
+        yield ExpectedError("compared with the threshold", reach)
 
-class _ThresholdNoise:
+
+def claim_scores(batches: tuple[str, ...], sweep: CandidateScores | None, rows: int) -> Iterator[ClaimedText]:
+    """Yield the texts that give candidates their scores, where ``rows`` rows of a unit count, with their claims."""
+    claim = RowsClaim(rows if sweep is None else sweep.rows, each=CANDIDATE_PLACE)
+    for text in batches:
+        yield ClaimedText(text, claim)
+    if sweep is not None:
+        yield from sweep.claims(claim)
+
+
+class _NoisyThreshold:
     """The noisy level that a noisy score must reach, in steps above the threshold."""
 
-    def __init__(self, noise: Noise, entropy: Entropy) -> None:
+    def __init__(self, noise: ThresholdNoise, entropy: Entropy) -> None:
         self._noise, self._entropy = noise, entropy
         self.level = self._draw()
 
     def _draw(self) -> int:
-        return self._noise.centre + int(geometric(self._noise.threshold_rate, 1, self._entropy)[0])
+        return self._noise.centre + int(draw_geometric(self._noise.threshold_rate, 1, self._entropy)[0])
 
     def short_of(self, over: Integers) -> Integers:
         """How far each score, less its threshold, stays below the noisy level."""
-        return self.level - (over if abs(self.level) < FAR else over.astype(object))
+        return self.level - (over if abs(self.level) < SAFE else over.astype(object))
 
     def hit(self) -> None:
         if self._noise.refresh:
             self.level = self._draw()
 
 
-def scored(
-    batches: tuple[str, ...], sweep: Sweep | None, read: Read, entropy: Entropy, varying: bool = False
-) -> Iterator[Scored]:
+def read_scores(
+    batches: tuple[str, ...],
+    sweep: CandidateScores | None,
+    read: Read,
+    entropy: Entropy,
+    varying: bool = False,
+) -> Iterator[ScoredCandidates]:
     """The candidates with their scores (``varying``: and sensitivities): from the sweep where there is one that fits, else
     batch by batch."""
-    read = salted(read, (*batches, *(() if sweep is None else sweep.queries)), entropy)
-    swept = None if sweep is None else sweep.score(read, varying)
+    reader = add_salt(read, (*batches, *(() if sweep is None else sweep.queries)), entropy)
+    swept = None if sweep is None else sweep.take(reader, entropy, varying)
     if swept is not None:
         yield swept
         return
     for i, text in enumerate(batches):
-        told(i, len(batches))
-        table = read(text)
-        own = exact_integers(table.column(MOVES)) if varying else None
-        yield Scored(table, exact_integers(table.column(ORD)), exact_integers(table.column(SCORE)), own)
-    told(len(batches), len(batches))
+        report_progress(i, len(batches))
+        table = reader(text)
+        own = read_integers(table.column(CANDIDATE_SENSITIVITY)) if varying else None
+        yield ScoredCandidates(
+            table,
+            read_integers(table.column(CANDIDATE_PLACE)),
+            read_integers(table.column(CANDIDATE_SCORE)),
+            own,
+        )
+    report_progress(len(batches), len(batches))
 
 
-def _answers(name: str, noisy: Integers, width: float, steps: Fraction) -> dict[str, pa.Array]:
+def make_answers(name: str, noisy: Integers, width: float, steps: Fraction) -> dict[str, pa.Array]:
     values = [Fraction(int(v)) / steps for v in noisy]
     reach = Fraction(math.ceil(width)) / steps
     whole = steps == 1
@@ -275,7 +319,7 @@ def _answers(name: str, noisy: Integers, width: float, steps: Fraction) -> dict[
     }
 
 
-class Stream:
+class InteractiveThreshold:
     """An interactive threshold: questions come one after another, chosen from the answers so far.
 
     Questions of different sensitivities share the threshold noise: a statistic q of sensitivity D is compared as
@@ -291,10 +335,10 @@ class Stream:
     def __init__(
         self, epsilon1: Fraction, epsilon2: Fraction, max_hits: int, refresh: bool, entropy: Entropy
     ) -> None:
-        self.noise = Noise(self._FINE, epsilon1, epsilon2, max_hits, monotone=False, refresh=refresh)
+        self.noise = ThresholdNoise(self._FINE, epsilon1, epsilon2, max_hits, monotone=False, refresh=refresh)
         self.hits = 0
         self._entropy = entropy
-        self._threshold = _ThresholdNoise(self.noise, entropy)
+        self._threshold = _NoisyThreshold(self.noise, entropy)
         self._process, self._lock = os.getpid(), threading.Lock()
 
     def __reduce__(self) -> NoReturn:
@@ -316,7 +360,7 @@ class Stream:
         with self._lock:
             if self.exhausted:
                 raise ValueError("the threshold is closed")
-            noise = int(geometric(self.noise.query_rate, 1, self._entropy)[0])
+            noise = int(draw_geometric(self.noise.query_rate, 1, self._entropy)[0])
             above = (
                 value - threshold
             ) * self._FINE + sensitivity * noise >= sensitivity * self._threshold.level
@@ -327,12 +371,12 @@ class Stream:
 
 
 @dataclass(frozen=True)
-class Probe:
+class Probe(Operator):
     """``SELECT WITH alarm COUNT(*) ...``: one question to a declared threshold. It was paid for at DECLARE.
 
     Args:
         query: gives the exact ``dpsql_score`` in grid steps. threshold, sensitivity: in the same steps.
-        event: what was reserved at DECLARE.
+        reserved: what was reserved at DECLARE.
         ask: puts the question to the open threshold, and notes a hit durably before the answer is told.
     """
 
@@ -340,17 +384,30 @@ class Probe:
     threshold: int
     sensitivity: int
     name: str
-    event: Event
+    reserved: Event
     ask: Callable[[int, int, int], bool] = field(compare=False, repr=False)
 
     prepaid = True
+
+    @property
+    def event(self) -> Event:
+        return self.reserved
+
+    @property
+    def threshold_name(self) -> str:
+        return self.name
+
+    def claims(self) -> Iterator[ClaimedText]:
+        yield ClaimedText(self.query, RowsClaim(self.sensitivity, each=CANDIDATE_PLACE))
 
     @property
     def queries(self) -> tuple[str, ...]:
         return (self.query,)
 
     def release(self, read: Read, entropy: Entropy) -> Release:
-        score = int(exact_integers(salted(read, self.queries, entropy)(self.query).column(SCORE))[0])
+        score = int(
+            read_integers(add_salt(read, self.queries, entropy)(self.query).column(CANDIDATE_SCORE))[0]
+        )
         above = self.ask(score, self.threshold, self.sensitivity)
         note = "a noisy comparison: near the threshold it can be wrong either way"
         return Release(pa.table({"above": pa.array([above])}), self.event, (note,))

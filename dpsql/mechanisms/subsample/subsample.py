@@ -15,7 +15,7 @@ Sources: Nissim, Raskhodnikova and Smith (2007); Smith (2011); Dwork and Roth (2
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Protocol
@@ -24,18 +24,27 @@ import numpy as np
 import pyarrow as pa
 
 from dpsql.mechanisms.additive_noise import GaussianNoise, LaplaceNoise
-from dpsql.mechanisms.base import Read, Release, filling, salted
-from dpsql.mechanisms.subsample.blocks import Source
+from dpsql.mechanisms.base import (
+    ClaimedText,
+    Columns,
+    Operator,
+    ParticipationClaim,
+    Read,
+    Release,
+    add_salt,
+    bind_parameters,
+)
+from dpsql.mechanisms.subsample.blocks import BlockSource
 from dpsql.mechanisms.subsample.votes import Combined, Participation, StableMode
 from dpsql.noise.entropy import Entropy
-from dpsql.noise.selection import exponential
+from dpsql.noise.selection import choose_exponential
 from dpsql.privacy.events import BoundedRange, Event, PureDP, compose
 
 Noise = LaplaceNoise | GaussianNoise
 
 
 @dataclass(frozen=True)
-class Range:
+class ResultRange:
     """Public bounds of a block result, and the grid between them.
 
     Args:
@@ -70,7 +79,7 @@ class Range:
         return float(self.low + self.step * position)
 
 
-def grid_quantile(
+def choose_grid_quantile(
     places: Sequence[int], probability: Fraction, points: int, epsilon: Fraction, entropy: Entropy
 ) -> int:
     """A quantile of public size by the exponential mechanism over the grid 0..points, exactly.
@@ -98,7 +107,7 @@ def grid_quantile(
         segment(int(v), int(v), int(below[i]), int(counts[i]))
         previous = int(v)
     segment(previous + 1, points, k, 0)
-    chosen = exponential(
+    chosen = choose_exponential(
         np.array(scores, dtype=np.int64), epsilon / (2 * q), entropy, np.array(sizes, dtype=np.int64)
     )
     return starts[chosen] + int(entropy.below(sizes[chosen], 1)[0])
@@ -135,7 +144,7 @@ class BlockMean:
     """
 
     name: str
-    bounds: Range
+    bounds: ResultRange
     noise: Noise
     trim: int = 0
 
@@ -180,7 +189,7 @@ class BlockMedian:
     """
 
     name: str
-    bounds: Range
+    bounds: ResultRange
     epsilon: Fraction
     probability: Fraction = Fraction(1, 2)
 
@@ -192,7 +201,7 @@ class BlockMedian:
         self, values: Sequence[Any], type: pa.DataType | None, entropy: Entropy, confidence: float
     ) -> Combined:
         places = [self.bounds.place(v) for v in values]
-        chosen = grid_quantile(places, self.probability, self.bounds.points, self.epsilon, entropy)
+        chosen = choose_grid_quantile(places, self.probability, self.bounds.points, self.epsilon, entropy)
         return {self.name: pa.array([self.bounds.value(chosen)], pa.float64())}, ()
 
     def sentences(self, confidence: float, blocks: int) -> tuple[str, ...]:
@@ -220,7 +229,7 @@ class WinsorizedMean:
     """
 
     name: str
-    bounds: Range
+    bounds: ResultRange
     epsilon: Fraction
     widening: int | None = None
     trim: Fraction | None = None
@@ -239,7 +248,7 @@ class WinsorizedMean:
         places = [self.bounds.place(v) for v in values]
         points = self.bounds.points
         part = Fraction(1, 4) if self.trim is None else self.trim
-        a, b = (grid_quantile(places, p, points, self.epsilon / 4, entropy) for p in (part, 1 - part))
+        a, b = (choose_grid_quantile(places, p, points, self.epsilon / 4, entropy) for p in (part, 1 - part))
         reach = self._widening(len(places)) * max(b - a, 1) if self.trim is None else abs(b - a) // 2
         low = min(max((a + b) // 2 - reach, 0), points - 1)
         high = max(min(-(-(a + b) // 2) + reach, points), low + 1)
@@ -297,12 +306,12 @@ class Coordinates:
         return (f"{self.name}: each of {len(self.parts)} coordinates by itself, with an equal share: {each}",)
 
 
-def _shown(bounds: Range) -> str:
+def _shown(bounds: ResultRange) -> str:
     return f"[{float(bounds.low):.6g}, {float(bounds.high):.6g}]"
 
 
 @dataclass(frozen=True)
-class SubsampleAggregate:
+class SubsampleAggregate(Operator):
     """``SELECT WITH SUBSAMPLE``: one row, one released value per combiner.
 
     Args:
@@ -313,7 +322,7 @@ class SubsampleAggregate:
             NULL.
     """
 
-    source: Source
+    source: BlockSource
     combiners: tuple[Combiner, ...]
     confidence: float = 0.95
     participation: Participation | None = None
@@ -333,14 +342,12 @@ class SubsampleAggregate:
         return compose([combiner.event for combiner in self.combiners])
 
     @property
-    def lends(self) -> dict[str, tuple[tuple[str, str], ...]]:
-        """Relations of its own that its queries read: names and columns."""
-        return getattr(self.source, "lends", {})
+    def provides(self) -> Mapping[str, Columns]:
+        return self.source.provides
 
     @property
     def apart(self) -> tuple[str, ...]:
-        """Those of its queries that are run away from the private data, over relations that it lends."""
-        return getattr(self.source, "apart", ())
+        return self.source.apart
 
     @property
     def queries(self) -> tuple[str, ...]:
@@ -349,15 +356,22 @@ class SubsampleAggregate:
 
     @property
     def checked(self) -> tuple[str, ...]:
-        """All that may be read: the queries, and a shorter way to what they give."""
-        return tuple(dict.fromkeys((*self.queries, *getattr(self.source, "checked", ()))))
+        return tuple(dict.fromkeys((*self.queries, *self.source.checked)))
+
+    def claims(self) -> Iterator[ClaimedText]:
+        if self.participation is not None:
+            yield ClaimedText(self.participation.query, ParticipationClaim())
+            yield from self.source.claims(None)
+            return
+        rounds = [c.rounds for c in self.combiners if isinstance(c, StableMode)]
+        yield from self.source.claims(min(rounds) if len(rounds) == len(self.combiners) else 1)
 
     def release(self, read: Read, entropy: Entropy) -> Release:
         fits = True
         if self.participation:
             # one salt for all texts: the check must count the very subsamples that are run
-            read = salted(read, self.checked, entropy)
-            every = filling(read, {"first": 0, "last": self.participation.runs})
+            read = add_salt(read, self.checked, entropy)
+            every = bind_parameters(read, {"first": 0, "last": self.participation.runs})
             fits = self.participation.holds(every, self.participation.query)
         results = self.source.results(read, entropy)
         columns: dict[str, pa.Array] = {}

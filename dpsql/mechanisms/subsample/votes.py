@@ -14,7 +14,7 @@ import datetime
 import decimal
 import math
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -24,12 +24,13 @@ import numpy as np
 import pyarrow as pa
 
 from dpsql.mechanisms.additive_noise import GaussianNoise, LaplaceNoise
-from dpsql.mechanisms.base import Read, Release
-from dpsql.mechanisms.ptr.stability_radius import votes_radius
-from dpsql.mechanisms.ptr.stability_test import NOT_STABLE, OptimalTest, Test
-from dpsql.mechanisms.subsample.blocks import Source
+from dpsql.mechanisms.base import ClaimedText, Operator, Read, Release
+from dpsql.mechanisms.base import Columns as RelationColumns
+from dpsql.mechanisms.ptr.stability_radius import measure_votes_radius
+from dpsql.mechanisms.ptr.stability_test import NOT_STABLE, OptimalTest, StabilityTest
+from dpsql.mechanisms.subsample.blocks import BlockSource
 from dpsql.noise.entropy import Entropy
-from dpsql.noise.selection import exponential, permute_and_flip
+from dpsql.noise.selection import choose_exponential, permute_and_flip
 from dpsql.privacy.events import BoundedRange, Event, PureDP, compose
 
 Columns = Mapping[str, pa.Array]
@@ -49,7 +50,7 @@ _SCALARS = (
 )
 
 
-def vote(value: Any) -> tuple[str, Any] | None:
+def read_vote(value: Any) -> tuple[str, Any] | None:
     """A label that equal results share, and the value it stands for; None for what can't be voted for.
 
     Labels tell types apart (1, 1.0 and TRUE are three results), so what is released for a label does not
@@ -66,14 +67,14 @@ def vote(value: Any) -> tuple[str, Any] | None:
     if type(value) in _SCALARS or isinstance(value, datetime.datetime):
         return f"{type(value).__name__} {value!r}", value
     if isinstance(value, dict):  # the same in whatever order a block put the keys
-        pairs = sorted((vote(item) for item in value.items()), key=lambda pair: pair[0] if pair else "")
+        pairs = sorted((read_vote(item) for item in value.items()), key=lambda pair: pair[0] if pair else "")
         return (
             None
             if None in pairs
             else ("{" + ", ".join(p[0] for p in pairs if p) + "}", dict(p[1] for p in pairs if p))
         )
     if isinstance(value, list | tuple | set | frozenset | np.ndarray):
-        parts = [vote(part) for part in value]
+        parts = [read_vote(part) for part in value]
         known = [part for part in parts if part is not None]
         if len(known) < len(parts):
             return None
@@ -83,11 +84,11 @@ def vote(value: Any) -> tuple[str, Any] | None:
     return None
 
 
-def tally(values: Sequence[Any], default: Any = None) -> dict[str, tuple[int, Any]]:
+def count_votes(values: Sequence[Any], default: Any = None) -> dict[str, tuple[int, Any]]:
     """Counts and values by label; results that can't be voted for count for the default, if there is one."""
     counts: dict[str, tuple[int, Any]] = {}
     for value in values:
-        found = _tried(value) or vote(default)
+        found = _tried(value) or read_vote(default)
         if found:
             counts[found[0]] = (counts.get(found[0], (0, None))[0] + 1, found[1])
     return counts
@@ -96,7 +97,7 @@ def tally(values: Sequence[Any], default: Any = None) -> dict[str, tuple[int, An
 def _tried(value: Any) -> tuple[str, Any] | None:
     """A vote, or none where an object of somebody's own making fails: one block's result stops no others."""
     try:
-        return vote(value)
+        return read_vote(value)
     except Exception:
         return None
 
@@ -154,9 +155,9 @@ class NoisyMode:
     def combine(
         self, values: Sequence[Any], type: pa.DataType | None, entropy: Entropy, confidence: float
     ) -> Combined:
-        counts = tally(values, self.default)
+        counts = count_votes(values, self.default)
         if self.candidates is not None:
-            labels = dict(filter(None, map(vote, self.candidates)))
+            labels = dict(filter(None, map(read_vote, self.candidates)))
             options = [(counts.get(label, (0, None))[0], value) for label, value in labels.items()]
         else:
             assert self.selection is not None
@@ -166,7 +167,7 @@ class NoisyMode:
         if not options:
             return _column(self.name, None, type), (f"{self.name}: no result had enough votes to be named",)
         scores = np.array([count for count, _ in options], dtype=np.int64)
-        choose = exponential if self.exponential else permute_and_flip
+        choose = choose_exponential if self.exponential else permute_and_flip
         return _column(self.name, options[choose(scores, self.epsilon / 2, entropy)][1], type), ()
 
     def sentences(self, confidence: float, blocks: int) -> tuple[str, ...]:
@@ -201,7 +202,7 @@ class StableMode:
     """
 
     name: str
-    test: Test
+    test: StabilityTest
     rounds: int = 1
     default: Any = None
 
@@ -212,9 +213,9 @@ class StableMode:
     def combine(
         self, values: Sequence[Any], type: pa.DataType | None, entropy: Entropy, confidence: float
     ) -> Combined:
-        leading = sorted(tally(values, self.default).items(), key=lambda item: (-item[1][0], item[0]))
+        leading = sorted(count_votes(values, self.default).items(), key=lambda item: (-item[1][0], item[0]))
         counts = [count for _, (count, _) in leading[:2]] + [0, 0]
-        radius = votes_radius(counts[0], counts[1], self.rounds)
+        radius = measure_votes_radius(counts[0], counts[1], self.rounds)
         passed = self.test.passes([radius], entropy)[0] and bool(leading)
         value = leading[0][1][1] if passed else None
         return _column(self.name, value, type), () if passed else (f"{self.name}: {NOT_STABLE}",)
@@ -262,7 +263,7 @@ class Participation:
         return most is None or int(most) <= self.cap
 
 
-def textbook_sampling(epsilon: Fraction, delta: Fraction, n: int) -> tuple[Fraction, int]:
+def compute_textbook_sampling(epsilon: Fraction, delta: Fraction, n: int) -> tuple[Fraction, int]:
     """The textbook's q and m for n units (public): q = epsilon / (64 ln(1/delta)), m = ln(n/delta) / q^2.
 
     q is rounded down. Twenty million runs at epsilon = 1, delta = 1e-6 and n = 100,000: EXPLAIN says so
@@ -290,7 +291,7 @@ def _named(result: Any, features: Mapping[str, int]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class FeatureVotes:
+class FeatureVotes(Operator):
     """Lists of features by block, released as votes per feature (one row each), or as the most voted ones.
 
     Args:
@@ -303,7 +304,7 @@ class FeatureVotes:
             each, best first. Each choice sees counts that move by at most 1, so ``most`` does not matter.
     """
 
-    source: Source
+    source: BlockSource
     column: str
     name: str
     features: tuple[str, ...]
@@ -335,14 +336,15 @@ class FeatureVotes:
         return self.source.queries
 
     @property
-    def lends(self) -> dict[str, tuple[tuple[str, str], ...]]:
-        """Relations of its own that its queries read: names and columns."""
-        return getattr(self.source, "lends", {})
+    def provides(self) -> Mapping[str, RelationColumns]:
+        return self.source.provides
 
     @property
     def apart(self) -> tuple[str, ...]:
-        """Those of its queries that are run away from the private data, over relations that it lends."""
-        return getattr(self.source, "apart", ())
+        return self.source.apart
+
+    def claims(self) -> Iterator[ClaimedText]:
+        yield from self.source.claims(1)
 
     def counts(self, results: Sequence[Any]) -> list[int]:
         """Exact votes per feature, in the order of ``features``."""
@@ -376,7 +378,7 @@ class FeatureVotes:
         winners = []
         for _ in range(self.top):
             scores = np.array([counts[i] for i in left], dtype=np.int64)
-            winners.append(left.pop(exponential(scores, self.epsilon / self.top / 2, entropy)))
+            winners.append(left.pop(choose_exponential(scores, self.epsilon / self.top / 2, entropy)))
         return Release(
             pa.table({self.name: pa.array([self.features[i] for i in winners], pa.string())}), self.event
         )

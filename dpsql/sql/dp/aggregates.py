@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from dpsql.mechanisms import additive
-from dpsql.mechanisms.composite import Part
-from dpsql.mechanisms.quantile import Rank
+from dpsql.mechanisms import additive_noise, moments
+from dpsql.mechanisms.aggregation import Part
+from dpsql.mechanisms.histograms import WantedRank
 from dpsql.sql.dp.budget_split import require_rows
 from dpsql.sql.exact.exact_query import Exact, Partial, Weighing
 from dpsql.sql.expressions import fixed_point as grids
@@ -25,7 +25,7 @@ from dpsql.sql.relations.relation import column
 if TYPE_CHECKING:
     from dpsql.sql.dp.block import Block
 
-NoiseOf = Callable[[Partial, int], additive.Statistic]
+NoiseOf = Callable[[Partial, int], additive_noise.Statistic]
 """Makes a partial noisy with one of ``n`` equal parts of the aggregate's share."""
 
 ARGUMENTS: Readers = {
@@ -59,7 +59,7 @@ class QuantileRequest:
     y: str
     narrow: str
     grid: grids.Grid
-    rank: Rank
+    rank: WantedRank
     whole: bool
 
 
@@ -69,7 +69,7 @@ class Aggregate(BlockOutput):
 
     said: str
     """For EXPLAIN: what is computed and what one unit moves."""
-    build: Callable[[NoiseOf], additive.Output] | None = None
+    build: Callable[[NoiseOf], moments.Output] | None = None
     """Makes it of noisy partials of the block's exact query."""
     quantile: QuantileRequest | None = None
     """Set where a histogram is needed, which quantiles of one column share."""
@@ -148,7 +148,7 @@ class AggregateCall:
         object.__setattr__(self, "exact", self.block.exact)
 
     def make(
-        self, kind: str, said: str, build: Callable[[NoiseOf], additive.Output] | None = None, *,
+        self, kind: str, said: str, build: Callable[[NoiseOf], moments.Output] | None = None, *,
         part: Callable[[Fraction], Part] | None = None, quantile: QuantileRequest | None = None,
         shown: Callable[[str], str] | None = None, intervals: bool | None = None,
     ) -> Aggregate:  # fmt: skip

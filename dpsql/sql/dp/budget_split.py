@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpsql.errors import BindError, BudgetExceeded, PrivacyError
-from dpsql.numerics.rounding import text
+from dpsql.numerics.exact_numbers import write_number
 from dpsql.policy.model import Budget
 from dpsql.privacy.accountants import suggest_delta
 from dpsql.sql.parse.dialect import privacy_error, span_of
@@ -72,7 +72,7 @@ def _hint(binder: Binder, grouped: bool) -> str:
     if not delta:
         declared = ": declare the groups' values in the policy." if grouped else "."
         return f"no delta is left for it{declared}"
-    return f"write OPTIONS (delta = {text(delta)})" + (
+    return f"write OPTIONS (delta = {write_number(delta)})" + (
         ", or declare the groups' values in the policy." if grouped else "."
     )
 

@@ -9,10 +9,17 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dpsql.mechanisms import additive, group_selection
+from dpsql.mechanisms import group_selection
+from dpsql.mechanisms.additive_noise import GaussianNoise, LaplaceNoise, Statistic
+from dpsql.mechanisms.aggregation import Aggregation, Part, Together
 from dpsql.mechanisms.base import SALT, Operator
-from dpsql.mechanisms.composite import Part, Together
-from dpsql.mechanisms.fast.packed_aggregation import TOTALS, Packed, Route, Tally, Value
+from dpsql.mechanisms.fast.packed_aggregation import (
+    PACKED_TOTALS,
+    PackedAggregation,
+    PackedRoute,
+    PackedValue,
+    UnitTotal,
+)
 from dpsql.sql.dp.aggregates import Aggregate
 from dpsql.sql.dp.budget_split import Share, deal
 from dpsql.sql.dp.own_queries import quantile_parts
@@ -72,7 +79,7 @@ def _operator(
     )
     if not outputs and not keys:
         return Together(None, parts)
-    aggregation = additive.Aggregation(
+    aggregation = Aggregation(
         block.exact.sql(), keys, outputs, selection, block.confidence,
         packed(block.exact) if not parts else None,  # parts bound contributions as the query does
     )  # fmt: skip
@@ -81,19 +88,19 @@ def _operator(
 
 def _noise(
     block: Block, epsilon: Fraction, delta: Fraction, gaussian: bool
-) -> Callable[[Partial, int], additive.Statistic]:
+) -> Callable[[Partial, int], Statistic]:
     """Return what makes a partial noisy with one of so many equal parts of the aggregate's share."""
     groups = 1 if block.exact.row_budget is not None else block.per_unit_groups
 
-    def make(partial: Partial, parts: int) -> additive.Statistic:
+    def make(partial: Partial, parts: int) -> Statistic:
         sensitivity = max(1, block.exact.sensitivity(partial))
         count = block.per_unit_groups if partial.fixed else groups
-        noise: additive.LaplaceNoise | additive.GaussianNoise
+        noise: LaplaceNoise | GaussianNoise
         if gaussian:
-            noise = additive.GaussianNoise.calibrate(epsilon / parts, delta / parts, sensitivity, count)
+            noise = GaussianNoise.calibrate(epsilon / parts, delta / parts, sensitivity, count)
         else:
-            noise = additive.LaplaceNoise(epsilon / parts, sensitivity, count)
-        return additive.Statistic(partial.name, noise)
+            noise = LaplaceNoise(epsilon / parts, sensitivity, count)
+        return Statistic(partial.name, noise)
 
     return make
 
@@ -105,7 +112,7 @@ Held = tuple[str, int, int]
 _PRESENT = re.compile(r"COUNT\((y\d+)\)\Z")
 
 
-def packed(exact: Exact) -> Packed | None:
+def packed(exact: Exact) -> PackedAggregation | None:
     """The packed route to the same totals, or None where the block has no such shape.
 
     It takes one table whose unit is a small integer, and no groups, public ones of any type or private ones of integers,
@@ -126,7 +133,7 @@ def packed(exact: Exact) -> Packed | None:
     if exact.domain is None and not whole:
         return None
     adds = [p.adds for p in exact.partials if p.adds is not None]
-    values = {(y, low, high): Value(_held(y, low, high), high - low + 1) for y, low, high, _ in adds}
+    values = {(y, low, high): PackedValue(_held(y, low, high), high - low + 1) for y, low, high, _ in adds}
     made = [_tally(exact, partial, values) for partial in exact.partials]
     tallies = [tally for tally in made if tally is not None]
     if len(tallies) < len(made):
@@ -148,7 +155,9 @@ def packed(exact: Exact) -> Packed | None:
             ends = ((f"{end}({key.name})", f"{key.name}_{at}") for key in exact.keys for end, at in _BOTH)
             known += [f"(SELECT {sql} FROM listed) AS {name}" for sql, name in ends]
     ranges = f"{head}SELECT {', '.join(known)} FROM ({exact.rows(inside=False)}) AS rows"
-    return Packed(ranges, tuple(routes), tuple(values.values()), tuple(tallies), UNITS_COLUMN, exact.groups)
+    return PackedAggregation(
+        ranges, tuple(routes), tuple(values.values()), tuple(tallies), UNITS_COLUMN, exact.groups
+    )
 
 
 _CODE = "code"
@@ -160,25 +169,25 @@ def _ends(name: str) -> str:
     return ", ".join(f"{end}({name}) AS {name}_{at}" for end, at in _BOTH)
 
 
-def _private(exact: Exact, tallies: list[Tally]) -> Route:
+def _private(exact: Exact, tallies: list[UnitTotal]) -> PackedRoute:
     """Private groups of integers, or no groups."""
     columns = [f"CAST({key.name} AS {key.type}) AS {key.name}" for key in exact.keys]
     columns += [f"{t.sql} AS {t.name}" if t.rows is not None else t.name for t in tallies]
-    final = f"SELECT {', '.join([*columns, UNITS_COLUMN])} FROM {TOTALS}"
-    return Route(tuple(key.name for key in exact.keys), exact.rows(inside=False), final)
+    final = f"SELECT {', '.join([*columns, UNITS_COLUMN])} FROM {PACKED_TOTALS}"
+    return PackedRoute(tuple(key.name for key in exact.keys), exact.rows(inside=False), final)
 
 
-def _public(exact: Exact, tallies: list[Tally]) -> Route:
+def _public(exact: Exact, tallies: list[UnitTotal]) -> PackedRoute:
     """Public groups that are integers without gaps: they are their own codes."""
     names = tuple(key.name for key in exact.keys)
-    on = " AND ".join(f"{TOTALS}.{name} = listed.{name}" for name in names)
+    on = " AND ".join(f"{PACKED_TOTALS}.{name} = listed.{name}" for name in names)
     head = f"WITH domain AS ({exact.domain}), {_LISTED}"
-    return Route(
+    return PackedRoute(
         names, exact.rows(inside=False), f"{head} {_all_groups(exact, tallies, 'listed', on)}", dense=True
     )
 
 
-def _coded(exact: Exact, tallies: list[Tally]) -> Route:
+def _coded(exact: Exact, tallies: list[UnitTotal]) -> PackedRoute:
     """Public groups of any type, numbered in the order of their values."""
     listed = ", ".join(key.name for key in exact.keys)
     codes = f"codes AS (SELECT row_number() OVER (ORDER BY {listed}) - 1 AS {_CODE}, * FROM listed)"
@@ -187,17 +196,18 @@ def _coded(exact: Exact, tallies: list[Tally]) -> Route:
         f"rows.{key.name} {equality_operator(exact.nullable)} codes.{key.name}" for key in exact.keys
     )
     source = f"{head} SELECT * FROM ({exact.rows(inside=False)}) AS rows JOIN codes ON {on}"
-    final = _all_groups(exact, tallies, "codes", f"{TOTALS}.{_CODE} = codes.{_CODE}")
-    return Route((_CODE,), source, f"{head} {final}")
+    final = _all_groups(exact, tallies, "codes", f"{PACKED_TOTALS}.{_CODE} = codes.{_CODE}")
+    return PackedRoute((_CODE,), source, f"{head} {final}")
 
 
-def _all_groups(exact: Exact, tallies: list[Tally], groups: str, on: str) -> str:
+def _all_groups(exact: Exact, tallies: list[UnitTotal], groups: str, on: str) -> str:
     columns = [f"{groups}.{key.name}" for key in exact.keys]
-    totals = [(t.sql if t.rows is not None else f"{TOTALS}.{t.name}", t.name) for t in tallies]
+    totals = [(t.sql if t.rows is not None else f"{PACKED_TOTALS}.{t.name}", t.name) for t in tallies]
     columns += [
-        f"COALESCE({sql}, 0) AS {name}" for sql, name in (*totals, (f"{TOTALS}.{UNITS_COLUMN}", UNITS_COLUMN))
+        f"COALESCE({sql}, 0) AS {name}"
+        for sql, name in (*totals, (f"{PACKED_TOTALS}.{UNITS_COLUMN}", UNITS_COLUMN))
     ]
-    return f"SELECT {', '.join(columns)} FROM {groups} LEFT JOIN {TOTALS} ON {on}"
+    return f"SELECT {', '.join(columns)} FROM {groups} LEFT JOIN {PACKED_TOTALS} ON {on}"
 
 
 def _held(y: str, low: int, high: int) -> str:
@@ -205,7 +215,7 @@ def _held(y: str, low: int, high: int) -> str:
     return f"COALESCE((ABS({y} - ({low})) - ABS({y} - ({high})) + {high - low + 2}) >> 1, 0)"
 
 
-def _tally(exact: Exact, partial: Partial, values: dict[Held, Value]) -> Tally | None:
+def _tally(exact: Exact, partial: Partial, values: dict[Held, PackedValue]) -> UnitTotal | None:
     """How a partial is had from the packed values; a value that is only counted is added to them."""
     rows = 1 if partial.fixed else exact.max_rows
     if rows is None:
@@ -215,15 +225,15 @@ def _tally(exact: Exact, partial: Partial, values: dict[Held, Value]) -> Tally |
     most, scale = (None, 1) if weighing is None else (rows, weighing.scale)
     if partial.adds is not None:
         held, centre = partial.adds[:3], partial.adds[3]
-        return Tally(
+        return UnitTotal(
             partial.name, low, high, list(values).index(held), True, centre + 1 - held[1], most, scale
         )
     if partial.inner == "COUNT(*)":
-        return Tally(partial.name, low, high)
+        return UnitTotal(partial.name, low, high)
     found = _PRESENT.match(partial.inner)
     if found is None:
         return None
     y = found[1]
     held = next((known for known in values if known[0] == y), (y, 0, 0))
-    values.setdefault(held, Value(f"CASE WHEN {y} IS NULL THEN 0 ELSE 1 END", 1))
-    return Tally(partial.name, low, high, list(values).index(held), rows=most, scale=scale)
+    values.setdefault(held, PackedValue(f"CASE WHEN {y} IS NULL THEN 0 ELSE 1 END", 1))
+    return UnitTotal(partial.name, low, high, list(values).index(held), rows=most, scale=scale)

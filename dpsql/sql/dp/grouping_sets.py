@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dpsql.mechanisms.additive import Aggregation, Count, Sum
-from dpsql.mechanisms.composite import Together
-from dpsql.mechanisms.consistency import SENTENCE, Adding, Cells, Consistent
+from dpsql.mechanisms.aggregation import Aggregation, Together
+from dpsql.mechanisms.consistency import CONSISTENCY_SENTENCE, AddingColumn, Consistent, GroupingSet
+from dpsql.mechanisms.moments import Count, Sum
 from dpsql.sql.dp.block import Block, dp_block
 from dpsql.sql.dp.budget_split import within_limit
 from dpsql.sql.normalize import label_of_item, make_unique, resolve_key
@@ -231,7 +231,7 @@ def bind_sets(binder: Binder, select: exp.Select, options: Options | None, env: 
 
 def _adjust(binder: Binder, options: Options, blocks: list[Block], within: list[exp.Expr]) -> None:
     """Has the cells of COUNT and SUM made to add up, after they are released."""
-    sets = tuple(Cells(b.name, _columns(b, within), _adding(binder, b)) for b in blocks)
+    sets = tuple(GroupingSet(b.name, _columns(b, within), _adding(binder, b)) for b in blocks)
     names = {tuple(c.name for c in cells.columns) for cells in sets}
     if len(names) != 1 or not sets[0].columns:
         raise options.refuse(
@@ -240,7 +240,7 @@ def _adjust(binder: Binder, options: Options, blocks: list[Block], within: list[
         )  # fmt: skip
     binder.adjustments.append(Consistent(sets, options.get("consistent") == NONNEGATIVE))
     last = binder.blocks[-1]
-    binder.blocks[-1] = replace(last, sentences=(*last.sentences, SENTENCE))
+    binder.blocks[-1] = replace(last, sentences=(*last.sentences, CONSISTENCY_SENTENCE))
     binder.notes.append("the cells of COUNT and SUM were made to add up")
 
 
@@ -249,7 +249,7 @@ def _columns(block: Block, within: list[exp.Expr]) -> tuple[str | None, ...]:
     return tuple(None if key is None else key.name for key in keys)
 
 
-def _adding(binder: Binder, block: Block) -> tuple[Adding, ...]:
+def _adding(binder: Binder, block: Block) -> tuple[AddingColumn, ...]:
     operator = next(b.operator for b in binder.blocks if b.name == block.name)
     aggregation = operator.aggregation if isinstance(operator, Together) else operator
     if not isinstance(aggregation, Aggregation):
@@ -260,7 +260,7 @@ def _adding(binder: Binder, block: Block) -> tuple[Adding, ...]:
         if not isinstance(output, Count | Sum) or output.statistic.column in fixed:
             continue  # a mean, or what one unit counts for once in each cell
         steps = output.steps if isinstance(output, Sum) else Fraction(1)
-        found.append(Adding(output.name, output.statistic.noise, steps, isinstance(output, Count)))
+        found.append(AddingColumn(output.name, output.statistic.noise, steps, isinstance(output, Count)))
     return tuple(found)
 
 

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from dpsql.mechanisms import additive, bivariate
+from dpsql.mechanisms.moments import PAIR_KINDS, Axis, Count, Mean, Output, Pair, Sum, Variance
 from dpsql.sql.dp.aggregates import Aggregate, AggregateCall, Bounded, NoiseOf
 from dpsql.sql.dp.own_queries import bind_auto_bounds, bind_distinct
 from dpsql.sql.exact.exact_query import Partial, Weighing
@@ -54,7 +54,7 @@ def _count(asked: AggregateCall) -> Aggregate:
 
 def _counted(asked: AggregateCall, partial: Partial, what: str) -> Aggregate:
     said = f"{what}; {asked.block.moves(asked.exact.sensitivity(partial))}"
-    return asked.make("BIGINT", said, lambda noise: additive.Count(asked.name, noise(partial, 1)))
+    return asked.make("BIGINT", said, lambda noise: Count(asked.name, noise(partial, 1)))
 
 
 def _count_if(asked: AggregateCall) -> Aggregate:
@@ -129,7 +129,7 @@ def _sum(asked: AggregateCall) -> Aggregate:
     said = f"add {asked.source()}, {item.said}; {asked.block.moves(asked.exact.sensitivity(partial), steps)}"
     return asked.make(
         "HUGEINT" if integers else typed.type.sum_type, said,
-        lambda noise: additive.Sum(asked.name, noise(partial, 1), steps), shown=item.shown,
+        lambda noise: Sum(asked.name, noise(partial, 1), steps), shown=item.shown,
     )  # fmt: skip
 
 
@@ -154,9 +154,9 @@ def _avg(asked: AggregateCall) -> Aggregate:
     count = asked.exact.partial(f"COUNT({item.y})", 0, 1, fixed=item.per_group, weighing=weighing)
     ends = (item.units(item.grid.low), item.units(item.grid.high))
 
-    def build(noise: NoiseOf) -> additive.Output:
+    def build(noise: NoiseOf) -> Output:
         steps = Fraction(item.grid.steps) * finer
-        return additive.Mean(
+        return Mean(
             asked.name, noise(total, 2), noise(count, 2), steps, Fraction(centre) / steps, ends, _parts_of_a_row(weighing)
         )  # fmt: skip
 
@@ -177,8 +177,8 @@ def _spread(kind: str) -> Callable[[AggregateCall], Aggregate]:
         count = asked.exact.partial(f"COUNT({item.y})", 0, 1, weighing=weighing)
         ends = (item.units(item.grid.low), item.units(item.grid.high))
 
-        def build(noise: NoiseOf) -> additive.Output:
-            return additive.Variance(
+        def build(noise: NoiseOf) -> Output:
+            return Variance(
                 asked.name, noise(squares, 3), noise(total, 3), noise(count, 3), Fraction(item.grid.steps),
                 item.units(item.centre), ends, kind, whole=_parts_of_a_row(weighing),
             )  # fmt: skip
@@ -218,18 +218,16 @@ def _pair(kind: str) -> Callable[[AggregateCall], Aggregate]:
         totals = [total_about(asked, item, item.centre, weighing) for item in both]
         parts = 4 + sum(item is not None for item in squares)
 
-        def build(noise: NoiseOf) -> additive.Output:
+        def build(noise: NoiseOf) -> Output:
             first, second = (
-                bivariate.Axis(
+                Axis(
                     item.grid.steps, item.units(item.centre), (item.units(item.grid.low), item.units(item.grid.high)),
                     noise(total, parts), None if square is None else noise(square, parts),
                 )
                 for item, total, square in zip(both, totals, squares, strict=True)
             )  # fmt: skip
             weight = _parts_of_a_row(weighing)
-            return bivariate.Pair(
-                asked.name, kind, noise(count, parts), first, second, noise(product, parts), weight
-            )
+            return Pair(asked.name, kind, noise(count, parts), first, second, noise(product, parts), weight)
 
         said = " and ".join(f"{asked.source(place)} {item.said}" for place, item in enumerate(both))
         moments = f"{asked.call.name} from {parts} noisy moments"
@@ -272,5 +270,5 @@ TABLE: dict[str, Callable[[AggregateCall], Aggregate]] = {
     "STDDEV": _spread("stddev_samp"),
     "STDDEV_SAMP": _spread("stddev_samp"),
     "STDDEV_POP": _spread("stddev_pop"),
-    **{kind.upper(): _pair(kind) for kind in bivariate.KINDS},
+    **{kind.upper(): _pair(kind) for kind in PAIR_KINDS},
 }

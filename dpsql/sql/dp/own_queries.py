@@ -20,10 +20,9 @@ from sqlglot import exp
 
 from dpsql.errors import BindError
 from dpsql.mechanisms.additive_noise import LaplaceNoise
-from dpsql.mechanisms.auto_bounds import PLACES, SHARED, AutoBounded, exponent_above
-from dpsql.mechanisms.composite import Together
-from dpsql.mechanisms.histograms import BIN, COUNT, DistinctCount, Histogram
-from dpsql.mechanisms.quantile import Quantiles, Rank
+from dpsql.mechanisms.aggregation import Together
+from dpsql.mechanisms.auto_bounds import PLACES, SHARED, AutoBounded, find_exponent
+from dpsql.mechanisms.histograms import BIN, BIN_ROWS, DistinctCount, Histogram, Quantiles, WantedRank
 from dpsql.sql.dp.aggregates import Aggregate, AggregateCall, QuantileRequest
 from dpsql.sql.exact.exact_query import Exact
 from dpsql.sql.expressions import fixed_point as grids
@@ -102,7 +101,7 @@ def _histogram(asked: AggregateCall) -> Aggregate:
         held = asked.exact.held(block.filtered(call, value), groups)
         placed = f"SELECT {', '.join([*keys, place])} AS {BIN} FROM ({held}) AS held"
         by = ", ".join([*keys, BIN])
-        query = f"SELECT {by}, COUNT(*) AS {COUNT} FROM ({placed}) AS placed WHERE {BIN} IS NOT NULL GROUP BY {by}"
+        query = f"SELECT {by}, COUNT(*) AS {BIN_ROWS} FROM ({placed}) AS placed WHERE {BIN} IS NOT NULL GROUP BY {by}"
         noise = LaplaceNoise(epsilon, asked.exact.rows_per_unit, groups)
         return Histogram(query, keys, asked.name, len(shown), noise)
 
@@ -192,9 +191,9 @@ _FINE = 15
 _COARSE = 20
 """About 2^20 grid points for whole numbers and decimals that would have more than 2^24."""
 _MAX_POINTS = 1 << 24
-_ENDS = {Fraction(0): Rank.least(), Fraction(1): Rank.greatest()}
+_ENDS = {Fraction(0): WantedRank.least(), Fraction(1): WantedRank.greatest()}
 """The quantiles of 0 and 1 are the ends: at such a rank, every point beyond the data would be as good."""
-_RANKS = {"MEDIAN": Rank(Fraction(1, 2)), "MIN": Rank.least(), "MAX": Rank.greatest()}
+_RANKS = {"MEDIAN": WantedRank(Fraction(1, 2)), "MIN": WantedRank.least(), "MAX": WantedRank.greatest()}
 
 
 def read_probability(call: Call) -> Fraction:
@@ -219,7 +218,7 @@ def _quantile(asked: AggregateCall) -> Aggregate:
         raise bind_error(call.node, what, "write SELECT WITH PTR ...")
     if (rank := _RANKS.get(call.name)) is None:
         p = read_probability(call)
-        rank = _ENDS.get(p, Rank(p))
+        rank = _ENDS.get(p, WantedRank(p))
     asked.require_rows()
     typed = asked.block.expression(call.args[0])
     between = call.name in ("MEDIAN", "QUANTILE_CONT")
@@ -286,7 +285,7 @@ def quantile_parts(
     exact: Exact, keys: tuple[str, ...], asked: Sequence[tuple[Aggregate, Fraction]], groups: int
 ) -> tuple[Quantiles, ...]:
     """Return one part for each column asked about: its quantiles share the histogram and the sum of their shares."""
-    by_column: dict[tuple[str, str, grids.Grid, bool], list[tuple[str, Rank, Fraction]]] = {}
+    by_column: dict[tuple[str, str, grids.Grid, bool], list[tuple[str, WantedRank, Fraction]]] = {}
     for item, share in asked:
         if (q := item.quantile) is not None:
             by_column.setdefault((q.y, q.narrow, q.grid, q.whole), []).append((item.name, q.rank, share))
@@ -338,7 +337,7 @@ def _auto_bounded(
     low, high = _ladder_of(typed.type)
     least, most = _declared_bounds(typed)
     if least is not None and most is not None:  # no rung is needed beyond what is declared
-        high = max(low, min(high, exponent_above(max(abs(least), abs(most), Fraction(2) ** low))))
+        high = max(low, min(high, find_exponent(max(abs(least), abs(most), Fraction(2) ** low))))
     value = f"CAST({block.filtered(asked.call, to_sql(typed.node))} AS DOUBLE)"
     given = exact.held(value, block.per_unit_groups)
     held = f"SELECT * FROM ({given}) AS given WHERE ABS(v) < CAST('Infinity' AS DOUBLE)"

@@ -17,7 +17,7 @@ import pyarrow as pa
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from dpsql.mechanisms.claims import Claimed, claims_of
+from dpsql.mechanisms.base import ClaimedText, list_claims
 from dpsql.policy.model import Policy, Table, fold
 from dpsql.sql.exact.query import UnresolvedName, restore_values, strip_values, write_normal_form
 from dpsql.sql.lock.check import Serialise
@@ -199,7 +199,7 @@ class Gate:
         Raises:
             Unproved: one of them may do more than the operator charges for.
         """
-        for claimed in claims_of(operator):
+        for claimed in list_claims(operator):
             given = {**lent, **columns_of(claimed)}
             text = self.exact(claimed.text, given)
             self._lock.prove(replace(claimed, text=text), lent)
@@ -213,7 +213,7 @@ class Gate:
 
         Without an operator nothing is released: texts get their normal form only, for tests that look at exact rows.
         """
-        claims = () if operator is None else claims_of(operator)
+        claims = () if operator is None else list_claims(operator)
 
         def text(sql: str, lent: Mapping[str, pa.Table]) -> str:
             columns = {name: table.column_names for name, table in lent.items()}
@@ -221,7 +221,7 @@ class Gate:
 
         return text
 
-    def proved(self, sql: str, lent: Mapping[str, Sequence[str]], claims: Sequence[Claimed]) -> str:
+    def proved(self, sql: str, lent: Mapping[str, Sequence[str]], claims: Sequence[ClaimedText]) -> str:
         """Return the text that the engine gets while an operator runs; one that was not proved before is proved now.
 
         Raises:

@@ -21,16 +21,7 @@ from dpsql.sql.expressions.coercion import (
     refuse_rest,
     require_kind,
 )
-from dpsql.sql.expressions.types import (  # fmt: skip
-    BIGINT,
-    DATE,
-    DOUBLE,
-    INTERVAL,
-    TEXT,
-    TIMESTAMP,
-    Typed,
-    count_written,
-)
+from dpsql.sql.expressions.types import BIGINT, DATE, DOUBLE, INTERVAL, TEXT, TIMESTAMP, Typed, count_written
 from dpsql.sql.parse.dialect import bind_error, privacy_error
 
 _YEARS = (-6_000_000, 6_000_000)

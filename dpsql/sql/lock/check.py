@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from dpsql.mechanisms.claims import Claimed, Packing
+from dpsql.mechanisms.base import ClaimedText, PackingClaim
 from dpsql.sql.lock.caps import cap_of
 from dpsql.sql.lock.duckdb_reader import read_tree
 from dpsql.sql.lock.expressions import Env, aggregated, conjuncts, has, refs
@@ -41,7 +41,7 @@ Serialise = Callable[[str], str]
 """The engine's own parser: a text, to its tree in JSON."""
 
 
-def check(claimed: Claimed, known: Known, serialise: Serialise) -> None:
+def check(claimed: ClaimedText, known: Known, serialise: Serialise) -> None:
     """Proves that a text does no more than its claim.
 
     Raises:
@@ -50,10 +50,10 @@ def check(claimed: Claimed, known: Known, serialise: Serialise) -> None:
     check_tree(read_tree(serialise(claimed.text)), claimed, known)
 
 
-def check_tree(tree: Query, claimed: Claimed, known: Known) -> None:
+def check_tree(tree: Query, claimed: ClaimedText, known: Known) -> None:
     """The same for a tree, whichever parser read it."""
     checker = Checker(known, claimed.lent)
-    if isinstance(claimed.claim, Packing):
+    if isinstance(claimed.claim, PackingClaim):
         prove_packing(*checker.rows_and_item(tree), claimed.claim)
     else:
         prove(checker.query(tree, None), claimed.claim, checker.symbols)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from dpsql.errors import PolicyError
-from dpsql.mechanisms.claims import Choice, Claim, Claimed, Totals
-from dpsql.mechanisms.fast.candidate_scores import ORD
+from dpsql.mechanisms.base import Claim, ClaimedText, LentTotals, RouteClaim
+from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_PLACE
 from dpsql.policy.model import Table, fold
 from dpsql.sql.lock.check import Serialise, check
 from dpsql.sql.lock.facts import Hop
@@ -38,7 +38,7 @@ class Lock:
     _proved: set[tuple[object, ...]] = field(default_factory=set)
     _tables: dict[tuple[str, ...], Base] | None = None
 
-    def prove(self, claimed: Claimed, lent: Columns) -> None:
+    def prove(self, claimed: ClaimedText, lent: Columns) -> None:
         """Proves a text in normal form, once.
 
         Raises:
@@ -52,7 +52,7 @@ class Lock:
             self._proved.clear()
         self._proved.add(key)
 
-    def prove_late(self, text: str, claims: Sequence[Claimed], lent: Columns) -> None:
+    def prove_late(self, text: str, claims: Sequence[ClaimedText], lent: Columns) -> None:
         """Proves a text that an operator made as it ran, with numbers that it had read: under one of its claims.
 
         Raises:
@@ -61,7 +61,7 @@ class Lock:
         tried: set[tuple[Claim, tuple[str, ...]]] = set()
         for claimed in claims:
             key = (claimed.claim, tuple(sorted(claimed.lent)))
-            if isinstance(claimed.claim, Choice) or key in tried:
+            if isinstance(claimed.claim, RouteClaim) or key in tried:
                 continue
             tried.add(key)
             try:
@@ -82,8 +82,9 @@ class Lock:
                 ):  # a table that is not there is read by nobody
                     self._tables[self._path(table)] = self._base(table)
         relations = {
-            name: Lent(frozenset(columns), unique=ORD if ORD in columns else None) for name, columns in lent.items()
-        }  # fmt: skip
+            name: Lent(frozenset(columns), unique=CANDIDATE_PLACE if CANDIDATE_PLACE in columns else None)
+            for name, columns in lent.items()
+        }
         macros = self.catalog.engine.macros
         return Known(self._tables, relations, macros=macros)
 
@@ -115,9 +116,9 @@ class Lock:
         return found
 
 
-def columns_of(claimed: Claimed) -> dict[str, tuple[str, ...]]:
+def columns_of(claimed: ClaimedText) -> dict[str, tuple[str, ...]]:
     """The columns of what an operator lends to a text of its own."""
     return {
-        name: given.names if isinstance(given, Totals) else tuple(given)
+        name: given.names if isinstance(given, LentTotals) else tuple(given)
         for name, given in claimed.lent.items()
     }  # fmt: skip

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpsql.errors import BindError, PrivacyError
-from dpsql.mechanisms.additive import GaussianNoise, LaplaceNoise
+from dpsql.mechanisms.additive_noise import GaussianNoise, LaplaceNoise
 from dpsql.mechanisms.ptr import ptr_statistics
-from dpsql.mechanisms.ptr.stability_test import Item, Stable, Test, stability_test
+from dpsql.mechanisms.ptr.stability_test import StabilityTest, Stable, StableItem, make_stability_test
 from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.sql.dp.aggregates import BlockOutput
 from dpsql.sql.dp.block import Block
@@ -54,7 +54,7 @@ KNOWN = ("IQR", "MEDIAN", "QUANTILE_DISC", "MODE", "ARG_MAX")
 _TWO = ("QUANTILE_DISC", "ARG_MAX")
 """Those that take a second argument."""
 
-Make = Callable[[str, Fraction, Fraction], Item]
+Make = Callable[[str, Fraction, Fraction], StableItem]
 """Makes an item of a query of its rows and its shares of epsilon and delta."""
 
 
@@ -216,15 +216,15 @@ class PtrBlock(Block):
         if ends is not None and ends.low is not None and ends.high is not None:
             widest = min(ends.high - ends.low, Fraction(2) ** 1023)
 
-        def make(query: str, epsilon: Fraction, delta: Fraction) -> Item:
+        def make(query: str, epsilon: Fraction, delta: Fraction) -> StableItem:
             test, noise = self._test_and_noise(epsilon, delta, ptr_statistics.iqr_sensitivity())
             return ptr_statistics.Iqr(name, query, test, noise, self.rows, widest)
 
         return make
 
     def _median(self, name: str, proposed: Fraction) -> Make:
-        def make(query: str, epsilon: Fraction, delta: Fraction) -> Item:
-            step, bound = ptr_statistics.median_grid(proposed, epsilon / 2)
+        def make(query: str, epsilon: Fraction, delta: Fraction) -> StableItem:
+            step, bound = ptr_statistics.choose_median_grid(proposed, epsilon / 2)
             test, noise = self._test_and_noise(epsilon, delta, bound)
             return ptr_statistics.ProposedMedian(name, query, step, bound, test, noise, self.rows)
 
@@ -265,12 +265,12 @@ class PtrBlock(Block):
             name, query, bound, self._test(epsilon, delta), self.rows
         )
 
-    def _test(self, epsilon: Fraction, delta: Fraction) -> Test:
-        return stability_test(self.binder.catalog.accountant, epsilon, delta, self.groups)
+    def _test(self, epsilon: Fraction, delta: Fraction) -> StabilityTest:
+        return make_stability_test(self.binder.catalog.accountant, epsilon, delta, self.groups)
 
     def _test_and_noise(
         self, epsilon: Fraction, delta: Fraction, sensitivity: int
-    ) -> tuple[Test, LaplaceNoise | GaussianNoise]:
+    ) -> tuple[StabilityTest, LaplaceNoise | GaussianNoise]:
         """Return a test and a noise with half of the shares each; Laplace noise needs no delta."""
         half = epsilon / 2
         if ACCOUNTANTS[self.binder.catalog.accountant].favours_gaussian:

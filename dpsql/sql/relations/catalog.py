@@ -21,7 +21,7 @@ from dpsql.engine.base import Engine
 from dpsql.errors import BindError, PolicyError, Span, did_you_mean
 from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.consistency import Consistent
-from dpsql.mechanisms.subsample.blocks import Registered
+from dpsql.mechanisms.subsample.blocks import RegisteredFunction
 from dpsql.plan import Block, Input
 from dpsql.policy.model import Policy, Table
 from dpsql.policy.validate import Hop
@@ -56,7 +56,7 @@ class Catalog:
     policy: Policy
     engine: Engine
     accountant: str
-    functions: Mapping[str, Registered] = field(default_factory=dict)
+    functions: Mapping[str, RegisteredFunction] = field(default_factory=dict)
     delta_left: Callable[[], Fraction] | None = None
     """What is left for mechanisms with a delta of their own, for a refusal's hint; without it, what the policy has."""
     kept: Mapping[str, KeptResult] = field(default_factory=dict)

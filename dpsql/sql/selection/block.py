@@ -11,9 +11,9 @@ from sqlglot import exp
 from dpsql import plan
 from dpsql.errors import BindError, PrivacyError
 from dpsql.mechanisms.base import Operator
-from dpsql.mechanisms.fast.candidate_scores import MOVES, ORD, Sweep
-from dpsql.mechanisms.selection.above_threshold import AboveThreshold, Noise, split
-from dpsql.mechanisms.selection.exponential import ExponentialChoice, Method
+from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_PLACE, CANDIDATE_SENSITIVITY, CandidateScores
+from dpsql.mechanisms.selection.above_threshold import AboveThreshold, ThresholdNoise, split_epsilon
+from dpsql.mechanisms.selection.exponential import ChoiceMethod, ExponentialChoice
 from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.sql.dp.budget_split import deal, require_rows
 from dpsql.sql.exact.exact_query import write_bounded_rows
@@ -187,7 +187,7 @@ class Selection:
             query = exp.select("*").from_(exp.Table(this=table))
         relation = self.binder.public_relation(query, self.env, CANDIDATE)
         given = relation.inputs[0]
-        ordered = f"SELECT *, row_number() OVER () - 1 AS {ORD} FROM ({given.sql}) AS given"
+        ordered = f"SELECT *, row_number() OVER () - 1 AS {CANDIDATE_PLACE} FROM ({given.sql}) AS given"
         self.found = plan.Input(given.name, ordered)
         values = self.binder.known(self.found, steady)
         if values is not None and values.num_rows == 0:
@@ -210,7 +210,7 @@ class Selection:
 
     # -- mechanisms ---------------------------------------------------------------------------------------------
 
-    def _sweep(self, extra: dict[str, str]) -> Sweep | None:
+    def _sweep(self, extra: dict[str, str]) -> CandidateScores | None:
         assert self.names.candidate is not None
         types = {(ROWS, name): kind for name, kind in self.names.types.items()}
         types |= {(CANDIDATE, _exact(f)): f.typed.type for f in self.names.candidate.fields}
@@ -252,9 +252,9 @@ class Selection:
         statistic, given = self.statistic, self.given
         level, extra = level_of(threshold, statistic.steps)
         hits, refresh, gap = given.get("max_hits", 1), bool(given.get("refresh")), None
-        e1, e2 = split(epsilon, 1 if refresh else hits, statistic.monotone)
+        e1, e2 = split_epsilon(epsilon, 1 if refresh else hits, statistic.monotone)
         sensitivity = statistic.sensitivity * self.rows_per_unit
-        noise = Noise(sensitivity, e1, e2, hits, statistic.monotone, refresh)
+        noise = ThresholdNoise(sensitivity, e1, e2, hits, statistic.monotone, refresh)
         flag = "above_threshold" if self.call.over is None else None
         if flag is not None and (answer is not None or given.get("gap") or hits != 1):
             hint = "write ... OVER candidates."
@@ -273,13 +273,13 @@ class Selection:
         self, epsilon: Fraction, answer: tuple[str, Fraction] | None
     ) -> tuple[Operator, list[Released]]:
         sharper = ACCOUNTANTS[self.binder.catalog.accountant].has_rule
-        method: Method = self.given.get("method") or ("exponential" if sharper else "permute_and_flip")
+        method: ChoiceMethod = self.given.get("method") or ("exponential" if sharper else "permute_and_flip")
         top = self.given.get("top", 1)
         if self.count is not None and top > self.count:
             span = span_of(self.call.named["top"][1])
             raise BindError(f"there are only {self.count} candidates.", span=span)
         statistic, rows, varying = self.statistic, self.rows_per_unit, self.statistic.varying
-        extra = {MOVES: f"CAST({varying} * {rows} AS HUGEINT)"} if varying else {}
+        extra = {CANDIDATE_SENSITIVITY: f"CAST({varying} * {rows} AS HUGEINT)"} if varying else {}
         operator = ExponentialChoice(
             self._batches(extra), self.columns, statistic.sensitivity * rows, epsilon, statistic.monotone, method, top,
             bool(varying), statistic.steps, answer, self.count, self.options.confidence, self._sweep({}),

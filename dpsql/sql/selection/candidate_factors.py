@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from dpsql.errors import PrivacyError, Span
-from dpsql.mechanisms.fast.candidate_scores import LEVEL
+from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_THRESHOLD
 from dpsql.sql.expressions.bounds import Bounds
 from dpsql.sql.expressions.types import Typed
 from dpsql.sql.parse.dialect import to_sql
@@ -159,4 +159,6 @@ def level_of(threshold: Typed, steps: Fraction) -> tuple[int | None, dict[str, s
     scaled = (
         f"COALESCE({whole}(CAST({to_sql(threshold.node)} AS DOUBLE) * {float(steps)!r}), {float(_FAR)!r})"
     )
-    return None, {LEVEL: f"CAST(LEAST(GREATEST({scaled}, -{float(_FAR)!r}), {float(_FAR)!r}) AS BIGINT)"}
+    return None, {
+        CANDIDATE_THRESHOLD: f"CAST(LEAST(GREATEST({scaled}, -{float(_FAR)!r}), {float(_FAR)!r}) AS BIGINT)"
+    }

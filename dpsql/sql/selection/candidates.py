@@ -23,7 +23,15 @@ from typing import Literal
 
 from sqlglot import exp
 
-from dpsql.mechanisms.fast.candidate_scores import BASE, ORD, SCORE, Counted, Public, Sweep, Swept
+from dpsql.mechanisms.fast.candidate_scores import (
+    CANDIDATE_BASE,
+    CANDIDATE_PLACE,
+    CANDIDATE_SCORE,
+    CandidateFactor,
+    CandidateScores,
+    ScoreTerm,
+)
+from dpsql.mechanisms.fast.column_counts import HistogramQuery
 from dpsql.sql.expressions.types import Type
 from dpsql.sql.parse.dialect import expression_of, to_sql
 from dpsql.sql.relations.fan_out import split_conjuncts
@@ -183,7 +191,9 @@ def statistic_sql(rows: str, candidates: str, columns: tuple[str, ...], statisti
     for i, term in enumerate(statistic.terms):
         parts += _term_ctes(f"t{i}", term, CANDIDATE)
     found = range(len(statistic.terms))
-    joins = " ".join(f"LEFT JOIN t{i} ON t{i}.{ORD} = {CANDIDATE}.{ORD}" for i in found)
+    joins = " ".join(
+        f"LEFT JOIN t{i} ON t{i}.{CANDIDATE_PLACE} = {CANDIDATE}.{CANDIDATE_PLACE}" for i in found
+    )
     return f"WITH {', '.join(parts)} {_scores(columns, statistic, [f't{i}.v' for i in found], joins)}"
 
 
@@ -192,13 +202,13 @@ def nested_sql(
 ) -> str:  # fmt: skip
     """Return the statistic of ``BATCH`` candidates from the ``first`` on, as a nested loop over the rows."""
     last = first + BATCH
-    inside = f"{CANDIDATE} AS (SELECT * FROM {candidates} WHERE {ORD} >= {first} AND {ORD} < {last})"
+    inside = f"{CANDIDATE} AS (SELECT * FROM {candidates} WHERE {CANDIDATE_PLACE} >= {first} AND {CANDIDATE_PLACE} < {last})"
     sums = ", ".join(
         f"SUM(CASE WHEN {_all((*t.free, *((t.condition,) if t.condition and t.shape != 'constant' else ())))} "
         f"THEN {t.nested} ELSE 0 END) AS v{i}"
         for i, t in enumerate(statistic.terms)
     )
-    by = f"{CANDIDATE}.{ORD}"
+    by = f"{CANDIDATE}.{CANDIDATE_PLACE}"
     looped = f"SELECT {by} AS o, {sums} FROM {CANDIDATE} CROSS JOIN rows GROUP BY {by}"
     values = [f"looped.v{i}" for i in range(len(statistic.terms))]
     scores = _scores(columns, statistic, values, f"LEFT JOIN looped ON looped.o = {by}")
@@ -211,10 +221,10 @@ def _scores(columns: tuple[str, ...], statistic: Statistic, values: list[str], j
     total = " + ".join([statistic.constant, *(f"({t.factor}) * COALESCE({value}, 0)" for t, value in terms)])
     shown = [
         *(f"{CANDIDATE}.{c}" for c in columns),
-        f"{CANDIDATE}.{ORD}",
-        f"CAST({total} AS HUGEINT) AS {SCORE}",
+        f"{CANDIDATE}.{CANDIDATE_PLACE}",
+        f"CAST({total} AS HUGEINT) AS {CANDIDATE_SCORE}",
     ]
-    return f"SELECT {', '.join(shown)} FROM {CANDIDATE} {joins} ORDER BY {CANDIDATE}.{ORD}"
+    return f"SELECT {', '.join(shown)} FROM {CANDIDATE} {joins} ORDER BY {CANDIDATE}.{CANDIDATE_PLACE}"
 
 
 def _all(conditions: tuple[str, ...]) -> str:
@@ -225,14 +235,14 @@ def _term_ctes(name: str, term: Term, alias: str) -> list[str]:
     where = _all(term.free)
     if term.shape == "constant":
         one = f"SELECT COALESCE(SUM({term.amount}), 0) AS v FROM rows WHERE {where}"
-        return [f"{name} AS (SELECT {alias}.{ORD}, one.v FROM {alias} CROSS JOIN ({one}) AS one)"]
+        return [f"{name} AS (SELECT {alias}.{CANDIDATE_PLACE}, one.v FROM {alias} CROSS JOIN ({one}) AS one)"]
     if term.equal is not None:
         x, key = term.equal
         grouped = f"SELECT {x} AS k, SUM({term.amount}) AS v FROM rows WHERE {where} GROUP BY k"
         # Two values of x may be equal to one key (integers that are one double): still one number for each candidate.
         met = (
-            f"SELECT {alias}.{ORD}, SUM({name}_g.v) AS v FROM {alias} JOIN {name}_g ON {name}_g.k = {key} "
-            f"GROUP BY {alias}.{ORD}"
+            f"SELECT {alias}.{CANDIDATE_PLACE}, SUM({name}_g.v) AS v FROM {alias} JOIN {name}_g ON {name}_g.k = {key} "
+            f"GROUP BY {alias}.{CANDIDATE_PLACE}"
         )
         return [f"{name}_g AS ({grouped})", f"{name} AS ({met})"]
     if term.shape == "clipped sum":
@@ -245,7 +255,7 @@ def _term_ctes(name: str, term: Term, alias: str) -> list[str]:
         return [
             *below,
             f"{name}_all AS ({whole})",
-            f"{name} AS (SELECT {alias}.{ORD}, {value} AS v FROM {alias} "
+            f"{name} AS (SELECT {alias}.{CANDIDATE_PLACE}, {value} AS v FROM {alias} "
             f"JOIN {at} ON {at}.t = {term.clip} CROSS JOIN {name}_all)",
         ]
     thresholds = [r.threshold for r in term.ranges]
@@ -272,7 +282,9 @@ def _term_ctes(name: str, term: Term, alias: str) -> list[str]:
         # An empty range holds nothing, however its ends are ordered; where the ends meet, only a closed range holds any.
         meets = "<=" if {r.op for r in term.ranges} == {"<=", ">="} else "<"
         value = f"CASE WHEN {order} AND ({second}) {meets} ({first}) THEN {high} - {low} ELSE 0 END"
-    parts.append(f"{name} AS (SELECT {alias}.{ORD}, {value} AS v FROM {alias}{joins} CROSS JOIN {name}_all)")
+    parts.append(
+        f"{name} AS (SELECT {alias}.{CANDIDATE_PLACE}, {value} AS v FROM {alias}{joins} CROSS JOIN {name}_all)"
+    )
     return parts
 
 
@@ -347,7 +359,7 @@ class _Shown:
 def sweep_of(
     rows: str, source: str, columns: Sequence[str], statistic: Statistic,
     types: Mapping[tuple[str, str], Type], per_unit: int, extra: Mapping[str, str],
-) -> Sweep | None:  # fmt: skip
+) -> CandidateScores | None:  # fmt: skip
     """The sweep of a statistic in a one-pass shape, or None where values are not compared as numbers or dates.
 
     Args:
@@ -359,9 +371,9 @@ def sweep_of(
         per_unit: rows of one privacy unit.
         extra: further columns, in SQL by name.
     """
-    histograms: dict[Counted, int] = {}
+    histograms: dict[HistogramQuery, int] = {}
     shown = _Shown()
-    for name in (*columns, ORD):
+    for name in (*columns, CANDIDATE_PLACE):
         shown.own(name)
     swept = []
     for term, bare, weight in zip(statistic.terms, statistic.bare, statistic.weights, strict=True):
@@ -373,33 +385,35 @@ def sweep_of(
         ends = equal or [(r.op, r.threshold) for r in term.ranges]
         bounds = tuple((op, shown.column(sql)) for op, sql in ends)
         clip = shown.column(term.clip) if term.clip is not None else None
-        swept.append(Swept(place, _public(weight, shown, types), bounds, clip, weight.row))
+        swept.append(ScoreTerm(place, _public(weight, shown, types), bounds, clip, weight.row))
     more = dict(extra)
     if statistic.constant != "0":
-        more[BASE] = f"CAST({statistic.constant} AS HUGEINT)"
+        more[CANDIDATE_BASE] = f"CAST({statistic.constant} AS HUGEINT)"
     as_it_is = not more and all(_bare(sql) is not None for sql in shown.items.values())
     items = [
         f"{sql} AS {to_sql(exp.to_identifier(name, quoted=True))}"
         for name, sql in (shown.items | more).items()
     ]
-    return Sweep(
+    return CandidateScores(
         f"SELECT {', '.join(items)} FROM {source} AS {CANDIDATE}", tuple(histograms), tuple(swept),
-        BASE if BASE in more else None, (source, tuple(shown.items)) if as_it_is else None, per_unit,
+        CANDIDATE_BASE if CANDIDATE_BASE in more else None, (source, tuple(shown.items)) if as_it_is else None, per_unit,
     )  # fmt: skip
 
 
-def _public(weight: Weight, shown: _Shown, types: Mapping[tuple[str, str], Type]) -> Public:
+def _public(weight: Weight, shown: _Shown, types: Mapping[tuple[str, str], Type]) -> CandidateFactor:
     if weight.sql is None:
-        return Public(weight.times)
+        return CandidateFactor(weight.times)
     node = _bare(weight.raw)
     kind = types.get((node.table, node.name)) if node is not None else None
     plain = kind is not None and kind.kind == "INTEGER" and kind.sql not in _UNLIKE
-    return Public(weight.times, shown.column(weight.raw if plain else weight.sql), weight.low, weight.high)
+    return CandidateFactor(
+        weight.times, shown.column(weight.raw if plain else weight.sql), weight.low, weight.high
+    )
 
 
 def _counted(
     rows: str, term: Term, bare: Bare | None, types: Mapping[tuple[str, str], Type]
-) -> Counted | None:
+) -> HistogramQuery | None:
     """What is counted for a term; None where it is not compared here."""
     if term.shape == "nested loop":
         return None
@@ -407,11 +421,11 @@ def _counted(
     added = "" if term.amount == "1" else f", SUM({term.amount}) AS v"
     head, tail = f"WITH rows AS ({rows}) SELECT", f"FROM rows WHERE {where}"
     if term.shape == "constant":
-        return Counted(f"{head} 0 AS x, COUNT(*) AS n{added} {tail}")
+        return HistogramQuery(f"{head} 0 AS x, COUNT(*) AS n{added} {tail}")
     if bare is not None:  # DuckDB knows more of the range of this than of the amount, which passes NULL on
         x = f"GREATEST({bare.value}, {bare.low})"
         query = f"{head} {x} AS x, COUNT(*) AS n {tail} AND ({bare.value}) IS NOT NULL GROUP BY x"
-        return Counted(query, f"{head} {_narrow(bare.value, types)} AS x {tail}", 0, bare.low)
+        return HistogramQuery(query, f"{head} {_narrow(bare.value, types)} AS x {tail}", 0, bare.low)
     x, publics = (term.equal[0], [term.equal[1]]) if term.equal is not None else (
         term.ranges[0].value, [r.threshold for r in term.ranges]
     )  # fmt: skip
@@ -421,7 +435,7 @@ def _counted(
     scaled, digits, kind = compared
     query = f"{head} {scaled} AS x, COUNT(*) AS n{added} {tail} AND ({x}) IS NOT NULL GROUP BY x"
     column = f"{head} {scaled} AS x {tail}" if kind and not added else None
-    return Counted(query, column, digits, doubles=column is not None and kind == "doubles")
+    return HistogramQuery(query, column, digits, doubles=column is not None and kind == "doubles")
 
 
 def _compared(

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpsql.errors import BindError, Error, PrivacyError
-from dpsql.mechanisms.fast.candidate_scores import ORD
-from dpsql.mechanisms.selection.above_threshold import Noise, Probe, split
+from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_PLACE
+from dpsql.mechanisms.selection.above_threshold import Probe, ThresholdNoise, split_epsilon
 from dpsql.privacy.events import SparseVector
 from dpsql.sql.dp.budget_split import require_rows, within_limit
 from dpsql.sql.parse.dialect import bind_error, privacy_error, table_named
@@ -62,7 +62,9 @@ class Declaration:
 
     def sentences(self, confidence: float = 0.95) -> tuple[str, ...]:
         """For EXPLAIN: before any question is known, in units of what one privacy unit may move its statistic by."""
-        noise = Noise(1, self.epsilon1, self.epsilon2, self.max_hits, monotone=False, refresh=self.refresh)
+        noise = ThresholdNoise(
+            1, self.epsilon1, self.epsilon2, self.max_hits, monotone=False, refresh=self.refresh
+        )
         kind = "a fresh threshold for each round" if self.refresh else "one noisy threshold"
         return (
             f"Open the threshold {self.name}: statistics that are asked for one after another are compared with "
@@ -114,7 +116,7 @@ def _declaration(statement: Statement, select: exp.Select, catalog: Catalog) -> 
             hint="give the threshold another name.",
         )
     hits = options.get("max_hits", 1)
-    first, second = split(epsilon, 1 if options.get("refresh") else hits, monotone=False)
+    first, second = split_epsilon(epsilon, 1 if options.get("refresh") else hits, monotone=False)
     return Declaration(statement.name, threshold, first, second, hits, bool(options.get("refresh")))
 
 
@@ -135,7 +137,7 @@ def probe_block(binder: Binder, select: exp.Select, bound: From, options: Option
     hint = f"write SELECT WITH {declared.name} OPTIONS (max_rows_contributed = 10) ..."
     rows = require_rows(bound, options, item, hint)
     text = rows_of_statistic(binder, select, bound, env, names, rows)
-    query = statistic_sql(text, f"(SELECT 0 AS {ORD}) AS one", (), statistic)
+    query = statistic_sql(text, f"(SELECT 0 AS {CANDIDATE_PLACE}) AS one", (), statistic)
     name = binder.name("block")
     threshold = math.ceil(declared.threshold * statistic.steps)  # a count is above 2.5 from 3 on
     operator = Probe(

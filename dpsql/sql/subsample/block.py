@@ -11,16 +11,16 @@ from sqlglot import exp
 
 from dpsql.errors import BindError, PrivacyError
 from dpsql.mechanisms.base import SALT, Operator
-from dpsql.mechanisms.fast.block_means import NearBlocks
+from dpsql.mechanisms.fast.block_means import FastBlockMeans
 from dpsql.mechanisms.subsample.blocks import (
-    RUNS,
+    RUNS_RELATION,
     BlockQueries,
+    BlockSource,
     LiftedBlocks,
     PythonBlocks,
-    Returns,
-    Source,
-    block_number,
-    version_of,
+    ReturnType,
+    fingerprint,
+    write_block_number,
 )
 from dpsql.mechanisms.subsample.subsample import (
     BlockMean,
@@ -29,7 +29,7 @@ from dpsql.mechanisms.subsample.subsample import (
     SubsampleAggregate,
     WinsorizedMean,
 )
-from dpsql.mechanisms.subsample.votes import Participation, textbook_sampling
+from dpsql.mechanisms.subsample.votes import Participation, compute_textbook_sampling
 from dpsql.sql.dp.budget_split import deal
 from dpsql.sql.expressions import total_expressions
 from dpsql.sql.expressions.fixed_point import unify_zeros
@@ -119,7 +119,7 @@ class Subsample:
     env: Env
     registered: tuple[str, exp.Expr] | None = field(init=False)
     """The registered function that is called, with the name of its output."""
-    returns: Returns | None = None
+    returns: ReturnType | None = None
     """What it is declared to return."""
 
     def __post_init__(self) -> None:
@@ -193,8 +193,8 @@ class Sampling:
         key, blocks = self.this.unit(relation, unit), self.this.blocks
         whole = unit is not None and has_whole_unit(relation)
         if self.this.rounds > 1:
-            return f"turns.turn * {blocks} + {block_number(key, blocks, 'turns.turn', whole, unit is None)}"
-        return block_number(key, blocks, whole=whole, hashed=unit is None)
+            return f"turns.turn * {blocks} + {write_block_number(key, blocks, 'turns.turn', whole, unit is None)}"
+        return write_block_number(key, blocks, whole=whole, hashed=unit is None)
 
     def participation(self, found: list[tuple[str, str]]) -> Participation | None:
         """Return the check that no unit is in too many runs, where their number is left to chance.
@@ -221,13 +221,13 @@ class Textbook(Sampling):
             )  # fmt: skip
         epsilon = options.get("epsilon", catalog.default_epsilon) or Fraction(1)
         delta = options.get("delta", catalog.policy.budget.default_delta) or Fraction(1, 10**6)
-        self.q, self.total = textbook_sampling(epsilon, delta, int(units))
+        self.q, self.total = compute_textbook_sampling(epsilon, delta, int(units))
         self.together = max(1, _PAIRS_TOGETHER // max(1, int(units)))
 
     def _drawn(self, key: str) -> str:
         """Return a join with the runs that a unit is in: one hash per pair, the coin of a run is made once."""
         coin = f"hash(xor(hash(runs.turn), CAST({SALT} AS UBIGINT)))"
-        runs = f"(SELECT runs.turn, {coin} AS coin FROM {RUNS}) AS turns"
+        runs = f"(SELECT runs.turn, {coin} AS coin FROM {RUNS_RELATION}) AS turns"
         return f" JOIN {runs} ON (hash(xor(hash({key}), turns.coin)) >> 2) < {math.floor(self.q * 2**62)}"
 
     def turns(self, relation: Relation, unit: exp.Expr | None) -> str:
@@ -251,7 +251,7 @@ class Textbook(Sampling):
 class Found:
     """What runs on each block."""
 
-    source: Source
+    source: BlockSource
     fields: tuple[Field, ...]
     units: list[tuple[str, str]]
     """Keys of privacy units, and where they are read."""
@@ -345,7 +345,7 @@ def _lifted(this: Subsample, sampling: Sampling) -> Found:
     return Found(source, lifted.fields, [this.unit_of(b) for b in lifter.bound], tuple(lifter.bound))
 
 
-def _nearer(this: Subsample, found: Found, sampling: Sampling, combiners: list[Combiner]) -> Source:
+def _nearer(this: Subsample, found: Found, sampling: Sampling, combiners: list[Combiner]) -> BlockSource:
     """Return the source, by the shorter way where its one output has one and is looked at through a grid."""
     source, first = found.source, combiners[0]
     if (
@@ -357,7 +357,7 @@ def _nearer(this: Subsample, found: Found, sampling: Sampling, combiners: list[C
     ):
         return source
     nearer = near(this.select, found.bound[0], sampling.number, first.bounds)
-    return source if nearer is None else NearBlocks(source, nearer)
+    return source if nearer is None else FastBlockMeans(source, nearer)
 
 
 def _python(this: Subsample, name: str, call: exp.Expr, sampling: Sampling) -> Found:
@@ -385,7 +385,7 @@ def _python(this: Subsample, name: str, call: exp.Expr, sampling: Sampling) -> F
     function = this.binder.catalog.functions[call.name.lower()]
     made = PythonBlocks(
         text, tuple(f"x{i}" for i in range(len(typed))), sampling.total, call.name.lower(), name, function.function,
-        version_of(function.function), tuple(as_text), function.returns,
+        fingerprint(function.function), tuple(as_text), function.returns,
     )  # fmt: skip
     if function.returns is not None:
         kind = sql_type(function.returns)

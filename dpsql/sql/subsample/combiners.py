@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from dpsql.errors import BindError, Error, PolicyError
-from dpsql.mechanisms.additive import GaussianNoise, LaplaceNoise
-from dpsql.mechanisms.order_statistics import cells
-from dpsql.mechanisms.ptr.stability_test import OptimalTest, stability_test
-from dpsql.mechanisms.subsample.blocks import Kind, Registered, Returns, Source
+from dpsql.mechanisms.additive_noise import GaussianNoise, LaplaceNoise
+from dpsql.mechanisms.order_statistics import read_cells
+from dpsql.mechanisms.ptr.stability_test import OptimalTest, make_stability_test
+from dpsql.mechanisms.subsample.blocks import BlockSource, RegisteredFunction, ReturnKind, ReturnType
 from dpsql.mechanisms.subsample.subsample import (
     BlockMean,
     BlockMedian,
     Combiner,
     Coordinates,
-    Range,
+    ResultRange,
     WinsorizedMean,
 )
 from dpsql.mechanisms.subsample.votes import FeatureVotes, NoisyMode, Participation, StableMode
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 _PYTHON: dict[Any, Type] = {float: DOUBLE, int: BIGINT, str: TEXT, bool: BOOLEAN}
-_KINDS: dict[str, Kind] = {
+_KINDS: dict[str, ReturnKind] = {
     "DOUBLE": "DOUBLE", "DECIMAL": "DOUBLE", "INTEGER": "BIGINT", "TEXT": "VARCHAR", "BOOLEAN": "BOOLEAN",
 }  # fmt: skip
 _TYPES = {"DOUBLE": DOUBLE, "BIGINT": BIGINT, "VARCHAR": TEXT, "BOOLEAN": BOOLEAN}
@@ -45,7 +45,9 @@ _LONGEST = 1000
 _HINT = "write returns='DOUBLE', 'BIGINT', 'VARCHAR' or 'BOOLEAN', or a list of these such as 'VARCHAR[]'."
 
 
-def registered(name: str, function: Callable[..., object], returns: Any, length: int | None) -> Registered:
+def registered(
+    name: str, function: Callable[..., object], returns: Any, length: int | None
+) -> RegisteredFunction:
     """Reads what ``session.register`` was given.
 
     Raises:
@@ -59,7 +61,7 @@ def registered(name: str, function: Callable[..., object], returns: Any, length:
             raise BindError(
                 "a length needs the type of the elements.", hint="write returns='DOUBLE', length=3."
             )
-        return Registered(function)
+        return RegisteredFunction(function)
     kind = _type_of(returns)
     element = kind.element if kind is not None and kind.kind == "LIST" else kind
     known = _KINDS.get(element.kind) if element is not None else None
@@ -69,7 +71,7 @@ def registered(name: str, function: Callable[..., object], returns: Any, length:
         isinstance(length, bool) or not isinstance(length, int) or not 1 <= length <= _LONGEST
     ):
         raise BindError(f"the length of a result lies between 1 and {_LONGEST}.", hint="write length=3.")
-    return Registered(function, Returns(known, kind.kind == "LIST" or length is not None, length))
+    return RegisteredFunction(function, ReturnType(known, kind.kind == "LIST" or length is not None, length))
 
 
 def _type_of(returns: Any) -> Type | None:
@@ -82,7 +84,7 @@ def _type_of(returns: Any) -> Type | None:
     return _PYTHON.get(returns) if isinstance(returns, type) else None
 
 
-def sql_type(returns: Returns) -> Type:
+def sql_type(returns: ReturnType) -> Type:
     """The SQL type of a declared result."""
     element = _TYPES[returns.kind]
     return Type("LIST", f"{element.sql}[]", element) if returns.many else element
@@ -160,7 +162,7 @@ def _as_results(this: Subsample, f: Field, given: Sequence[Any]) -> tuple[Any, .
     parts = ", ".join(f"CAST({exp.Literal.string(str(v)).sql('duckdb')} AS {kind.sql})" for v in given)
     try:
         table = this.binder.finish.finish(f"SELECT UNNEST([{parts}]) AS v", {}, {})
-        values = cells(table.column("v"))
+        values = read_cells(table.column("v"))
         same = kind.kind not in ("INTEGER", "DECIMAL") or all(
             Fraction(v) == Fraction(str(w)) for v, w in zip(values, given, strict=True)
         )
@@ -191,7 +193,7 @@ def combiner(
                 "write a smaller epsilon (which makes more runs), or sampling = 'rounds'.",
             )
         rounds = participation.cap if participation is not None else this.rounds
-        return StableMode(f.name, stability_test(accountant, epsilon, delta, slack=slack), rounds)
+        return StableMode(f.name, make_stability_test(accountant, epsilon, delta, slack=slack), rounds)
     if kind == "noisy_mode":
         candidates = candidates_of(this, f)
         exponential = ACCOUNTANTS[accountant].has_rule
@@ -207,7 +209,7 @@ def combiner(
         )
     if bounds[0] == bounds[1]:
         raise this.options.refuse("bounds", "the bounds leave no room.")
-    grid = Range(bounds[0], bounds[1], _POINTS)
+    grid = ResultRange(bounds[0], bounds[1], _POINTS)
     if (many := width(this, f)) is not None:
         share = epsilon / many
         return Coordinates(f.name, tuple(_numeric(this, f, kind, grid, share) for _ in range(many)))
@@ -215,7 +217,7 @@ def combiner(
 
 
 def _numeric(
-    this: Subsample, f: Field, kind: str, grid: Range, epsilon: Fraction
+    this: Subsample, f: Field, kind: str, grid: ResultRange, epsilon: Fraction
 ) -> BlockMean | BlockMedian | WinsorizedMean:
     """What combines numbers, or one coordinate of vectors."""
     if kind == "median":
@@ -231,7 +233,7 @@ def _numeric(
 
 
 def feature_votes(
-    this: Subsample, source: Source, f: Field, epsilon: Fraction, confidence: float
+    this: Subsample, source: BlockSource, f: Field, epsilon: Fraction, confidence: float
 ) -> FeatureVotes:
     """Lists of names: noisy votes for each of the public names, or the names with most votes."""
     features = this.options.get("candidates")

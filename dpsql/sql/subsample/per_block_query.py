@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpsql.errors import BindError, PrivacyError
-from dpsql.mechanisms.subsample.blocks import Rows
+from dpsql.mechanisms.subsample.blocks import BlockRows
 from dpsql.sql.expressions import total_expressions
 from dpsql.sql.expressions.fixed_point import unify_zeros
 from dpsql.sql.expressions.functions import DATE_PART_FUNCTIONS, NOT_LISTED, ROW_FUNCTIONS
@@ -93,7 +93,7 @@ class PerBlockQuery:
     number: RowSql
     turns: RowSql
     private: list[Relation] = field(default_factory=list)
-    rows: list[Rows] = field(default_factory=list)
+    rows: list[BlockRows] = field(default_factory=list)
     _names: set[str] | None = None
 
     def rewrite(self, tree: exp.Select) -> tuple[str, tuple[Field, ...]]:
@@ -231,7 +231,7 @@ class PerBlockQuery:
         if relation.unit is not None:
             text += f" WHERE {to_sql(relation.unit)} IS NOT NULL"
         name = self.binder.name("rows")
-        self.rows.append(Rows(name, text, tuple(columns)))
+        self.rows.append(BlockRows(name, text, tuple(columns)))
         self.binder.lent_inputs.update(dict.fromkeys(relation.inputs))
         inner: exp.Expr = parse_fragment(f"SELECT {', '.join(kept)} FROM {name}")
         return exp.Subquery(this=inner, alias=alias.copy())

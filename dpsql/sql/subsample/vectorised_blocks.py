@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpsql.errors import PrivacyError
-from dpsql.mechanisms.fast.block_means import Near
-from dpsql.mechanisms.subsample.subsample import Range
+from dpsql.mechanisms.fast.block_means import BlockMeanPlaces
+from dpsql.mechanisms.subsample.subsample import ResultRange
 from dpsql.sql.expressions import total_expressions
 from dpsql.sql.expressions.fixed_point import (
     choose_fine_steps,
@@ -417,7 +417,7 @@ def _reasonable(sql: str) -> str:
 _PLAIN_CLAUSES = {"kind", "expressions", "from_", "where", "order"}
 
 
-def near(select: exp.Select, bound: From, number: RowSql, bounds: Range) -> Near | None:
+def near(select: exp.Select, bound: From, number: RowSql, bounds: ResultRange) -> BlockMeanPlaces | None:
     """Return the shorter way to what a query gives that could be lifted; None where it has another shape.
 
     Args:
@@ -455,6 +455,6 @@ def near(select: exp.Select, bound: From, number: RowSql, bounds: Range) -> Near
         f"SELECT {block} AS {BLOCK}, SUM(CAST({value} AS DOUBLE)) AS total, COUNT(*) AS n FROM {source}"
         f"{where} GROUP BY {block}"
     )
-    return Near(
+    return BlockMeanPlaces(
         f"SELECT COUNT(*) AS beyond FROM ({beyond}) AS found", grouped, bounds, Fraction(least), Fraction(most), rounding
     )  # fmt: skip

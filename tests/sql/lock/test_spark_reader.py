@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from dpsql.errors import BindError
-from dpsql.mechanisms.base import filled
-from dpsql.mechanisms.claims import Claimed, claims_of
+from dpsql.mechanisms.base import ClaimedText, fill_parameters, list_claims
 from dpsql.sql.lock.check import check_tree
 from dpsql.sql.lock.lock import columns_of
 from dpsql.sql.lock.spark_reader import Paths, read_spark
@@ -29,7 +28,7 @@ def neighbours() -> Iterator[Neighbours]:
     made.close()
 
 
-Text = tuple[str, Claimed, Known, Paths]
+Text = tuple[str, ClaimedText, Known, Paths]
 
 
 def texts_of(made: Neighbours, statement: str) -> Iterator[Text]:
@@ -42,11 +41,13 @@ def texts_of(made: Neighbours, statement: str) -> Iterator[Text]:
         lent = inside.lent_columns(session, plan, block)
         names = {name: [c for c, _ in given] for name, given in lent.items()}
         known = lock._known({i.name: names[i.name] for i in block.inputs})
-        for claimed in claims_of(block.operator):
+        for claimed in list_claims(block.operator):
             text = inside.gate(session).exact(claimed.text, {**names, **columns_of(claimed)})
             try:
                 yield (
-                    spark_sql(filled(text, {"salt": SALT, "first": 0, "last": 8}), {**tables, **lent}),
+                    spark_sql(
+                        fill_parameters(text, {"salt": SALT, "first": 0, "last": 8}), {**tables, **lent}
+                    ),
                     claimed,
                     known,
                     paths,
@@ -55,7 +56,7 @@ def texts_of(made: Neighbours, statement: str) -> Iterator[Text]:
                 continue
 
 
-def proved(text: str, claimed: Claimed, known: Known, paths: Paths) -> bool:
+def proved(text: str, claimed: ClaimedText, known: Known, paths: Paths) -> bool:
     try:
         check_tree(read_spark(text, paths, SALT), claimed, known)
     except Unproved:
@@ -68,8 +69,12 @@ def test_most_texts_of_noisy_aggregates_are_proved(neighbours: Neighbours) -> No
     for form in FORMS:
         for text in texts_of(neighbours, written(form, "a9", "b9")):
             found[type(text[1].claim).__name__, proved(*text)] += 1
-    assert found["Sums", True] >= 44 and found["Packing", True] >= 21 and found["Rows", True] >= 14
-    assert found["Sums", False] <= 9
+    assert (
+        found["SumsClaim", True] >= 44
+        and found["PackingClaim", True] >= 21
+        and found["RowsClaim", True] >= 14
+    )
+    assert found["SumsClaim", False] <= 9
 
 
 GROUPED = "SELECT kind, COUNT(*) FROM stays GROUP BY kind"
