@@ -113,12 +113,14 @@ class BlockKeys:
 
     @cached_property
     def forms(self) -> Forms:
+        """The texts of this session in the form in which they are compared."""
         return Forms(self.gate, self.policy, self.engine, self.public_content)
 
     def shape(self, block: Block, lent: Callable[[], Lent]) -> Shape:
-        """The canonical form of a block, made once for each that is remembered.
+        """Return the canonical form of a block, made once for each block that is remembered.
 
         Args:
+            block: as it stands in a plan.
             lent: gives the columns of what its texts read besides tables.
         """
         known = self._shapes.get(id(block))
@@ -131,11 +133,11 @@ class BlockKeys:
         return made
 
     def key(self, shape: Shape, contents: Iterable[str]) -> str:
-        """The key of a block whose public relations hold this."""
+        """Return the key of a block whose public relations have these contents."""
         return _digest(_FORM, shape.text, self.engine.time_zone, repr(sorted(shape.items.items())), *contents)
 
     def items(self, shape: Shape, contents: Iterable[str]) -> dict[str, str]:
-        """What an answer rests on, by names for people, each as a short digest: what has changed when they differ."""
+        """Return short digests of all that an answer rests on, by names that people can read."""
         budget = self.policy.budget
         said = {
             **shape.items,
@@ -169,7 +171,7 @@ class BlockKeys:
         return Shape(text, items, tuple(names), again, public)
 
     def _rules(self, table: Table, columns: set[str] | None) -> dict[str, str]:
-        """What the policy and the data's owner say of a table, and of those of its columns that are read."""
+        """Return what the policy says of a table and of its columns that are read."""
         name = table.name
         version = self.engine.versions[name]
         if table.public:  # its content stands in the text, where its name was
@@ -192,7 +194,7 @@ class BlockKeys:
         return items
 
     def public_content(self, table: Table) -> str:
-        """What a public table holds, as the session found it: its rows where no file and no declared version say it."""
+        """Return the version of a public table, or a digest of its rows where no file and no declared version tell."""
         if table.name not in self._contents:
             version = self.engine.versions[table.name]
             if version.startswith(IN_NO_FILE):
@@ -217,7 +219,7 @@ class _Writer:
     columns: set[str] = field(default_factory=set)
 
     def value(self, value: Any) -> Any:
-        """A value of plain tuples and texts, equal for equal operators."""
+        """Return plain tuples and texts, equal for equal operators."""
         if is_dataclass(value) and not isinstance(value, type):
             kind = type(value)
             labels = _LABELS.get(kind, ())
@@ -274,12 +276,12 @@ class _Writer:
 
 
 def _has_intervals(block: Block) -> bool:
-    """Whether it shows the level of its intervals: in columns, or for a list in a note."""
+    """Return whether a block shows the level of its intervals: in columns, or for a list in a note."""
     return any(name.endswith("__low") or kind.endswith("]") for name, kind in block.columns)
 
 
 def digest_content(table: pa.Table) -> str:
-    """A digest of a relation's rows and types: of its columns by place, and of its rows in whatever order.
+    """Return a digest of a relation's rows and types. Names of columns and the order of rows don't matter.
 
     >>> one, other = pa.table({"a": [1, 2]}), pa.table({"b": [2, 1]})
     >>> digest_content(one) == digest_content(other), digest_content(one) == digest_content(one.slice(1))

@@ -26,7 +26,7 @@ FORMATS = ("table", "csv", "json", "arrow")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command; the entry point of the ``dpsql`` script."""
+    """Run one command; the entry point of the ``dpsql`` script."""
     given = make_parser().parse_args(arguments)
     try:
         return int(given.run(given) or 0)
@@ -39,6 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
     top = argparse.ArgumentParser(prog="dpsql", description="Differentially private answers to SQL.")
     top.add_argument("--version", action="version", version=f"dpsql {__version__}")
     commands = top.add_subparsers(required=True, metavar="command")
@@ -185,7 +186,7 @@ def _write(result: Result, style: str) -> None:
 
 
 def to_json(result: Result) -> dict[str, Any]:
-    """A result as JSON holds it: rows as objects, intervals by column, what it cost. NaN becomes null."""
+    """Return a result for JSON: rows as objects, intervals by column, the cost. NaN becomes null."""
     return {
         "rows": [{name: _plain(value) for name, value in row.items()} for row in result.dicts()],
         "intervals": {

@@ -177,6 +177,8 @@ class Pipeline:
         """Say what a bound statement would do and cost.
 
         Args:
+            statement: a query, an EXPLAIN or a DECLARE.
+            bound: what it was bound to.
             paid: blocks that statements before it would pay, by their keys; its own are added.
         """
         if isinstance(bound, Declaration):
@@ -197,6 +199,7 @@ class Pipeline:
         """Find the stored blocks of plans that are paid together: those are free.
 
         Args:
+            plans: in the order in which they are paid.
             fresh: take none that is stored.
             paid: as for :meth:`explain`.
         """

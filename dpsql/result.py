@@ -1,4 +1,4 @@
-"""What a statement gave: released numbers, their intervals, what they cost. Plain data, tied to nothing.
+"""The result of a statement: released numbers, their intervals, their cost. Plain data, tied to nothing.
 
 A :class:`Result` holds no connection, no cursor and nothing exact: it can be pickled, compared and kept. Its
 conversions have DuckDB's names and give DuckDB's types.
@@ -103,7 +103,7 @@ class Result:
     def finished(
         cls, table: pa.Table, columns: Sequence[str], intervals: Sequence[Interval], **rest: Any
     ) -> Result:
-        """From a finished relation whose interval ends still stand in columns of their own.
+        """Make a Result of a finished relation whose interval ends still stand in columns of their own.
 
         ``table`` has the visible ``columns`` first, in order, then the low and high columns of ``intervals``.
         ``rest`` is what the constructor takes besides ``table`` and ``intervals``.
@@ -146,7 +146,7 @@ class Result:
 
     @property
     def intervals(self) -> dict[str, list[Pair | None]]:
-        """For each column with error bars, one ``(low, high)`` per row (None where a value has none).
+        """Intervals by column: one ``(low, high)`` per row, None where a value has none.
 
         A choice and a comparison have none: there is no number to put it around. Of many millions of rows take
         :attr:`ends`.
@@ -164,28 +164,28 @@ class Result:
         return dict(self._intervals)
 
     def arrow(self) -> pa.Table:
-        """The rows as an Arrow table."""
+        """Return the rows as an Arrow table."""
         return self.table
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The Arrow C stream: polars, DuckDB and pandas read a Result directly."""
+        """Return the Arrow C stream, by which polars, DuckDB and pandas read a Result directly."""
         return self.table.__arrow_c_stream__(requested_schema)
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        """All rows as tuples of Python values."""
+        """Return all rows as tuples of Python values."""
         values = [to_python_values(column) for column in self.table.columns]
         return list(zip(*values, strict=True)) if values else []
 
     def fetchone(self) -> tuple[Any, ...] | None:
-        """The first row, None when there is none. (A Result has no cursor: it is always the first.)"""
+        """Return the first row, None when there is none. There is no cursor, so it is always the first."""
         return tuple(to_python_values(c.slice(0, 1))[0] for c in self.table.columns) if len(self) else None
 
     def dicts(self) -> list[dict[str, Any]]:
-        """All rows as dictionaries. Columns of the same name keep the last one."""
+        """Return all rows as dictionaries. Of columns with the same name, the last one is kept."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.fetchall()]
 
     def fetchnumpy(self) -> dict[str, Any]:
-        """Columns as numpy arrays, masked where there are NULLs."""
+        """Return columns as numpy arrays, masked where there are NULLs."""
         import numpy as np
 
         arrays: dict[str, Any] = {}
@@ -200,7 +200,7 @@ class Result:
         return arrays
 
     def df(self) -> pandas.DataFrame:
-        """A pandas DataFrame, with DuckDB's types: integers with NULLs stay integers, decimals become floats.
+        """Return a pandas DataFrame with DuckDB's types: integers with NULLs stay integers, decimals become floats.
 
         Raises:
             MissingLibrary: pandas is not installed.
@@ -220,7 +220,7 @@ class Result:
         return frame
 
     def pl(self) -> polars.DataFrame:
-        """A polars DataFrame.
+        """Return a polars DataFrame.
 
         Raises:
             MissingLibrary: polars is not installed.
@@ -235,7 +235,7 @@ class Result:
         return frame
 
     def plot(self, x: str | None = None, y: str | None = None) -> Any:
-        """Bars with whiskers (never bars alone) of column ``y`` by ``x``, as a matplotlib Axes.
+        """Draw bars with whiskers (never bars alone) of column ``y`` by ``x``, as a matplotlib Axes.
 
         Raises:
             MissingLibrary: matplotlib is not installed.
@@ -282,7 +282,7 @@ def import_notebook(module: str) -> Any:
 
 
 def _ends(given: Sequence[Pair | None] | Ends) -> Ends:
-    """Arrow columns as they are, pairs as two of them."""
+    """Return Arrow columns as they are, and pairs as two columns."""
     if isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], pa.ChunkedArray):
         low, high = given
         return low, high
@@ -292,7 +292,7 @@ def _ends(given: Sequence[Pair | None] | Ends) -> Ends:
 
 
 def _both(low: pa.ChunkedArray, high: pa.ChunkedArray) -> Ends:
-    """As doubles, NULL where either is."""
+    """Return both ends as doubles, NULL where either is."""
     low, high = low.cast(pa.float64(), safe=False), high.cast(pa.float64(), safe=False)
     if low.null_count or high.null_count:
         known = pc.and_(pc.is_valid(low), pc.is_valid(high))
@@ -307,7 +307,7 @@ def _pairs(low: pa.ChunkedArray, high: pa.ChunkedArray) -> list[Pair | None]:
 
 
 def _whole_numbers(table: pa.Table) -> pa.Table:
-    """Decimals of scale 0 (DuckDB's HUGEINT) as int64 where all values fit; no other change."""
+    """Cast decimals of scale 0 (DuckDB's HUGEINT) to int64 where all values fit."""
     for i, field in enumerate(table.schema):
         if pa.types.is_decimal(field.type) and field.type.scale == 0:
             with contextlib.suppress(pa.ArrowInvalid):  # one that does not fit
@@ -321,7 +321,7 @@ def _numeric(kind: pa.DataType) -> bool:
 
 
 def _simple(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Decimals as doubles, intervals as durations: what DuckDB's numpy and pandas conversions do."""
+    """Cast decimals to doubles and intervals to durations, as DuckDB's numpy and pandas conversions do."""
     return column.cast(pa.float64()) if pa.types.is_decimal(column.type) else _durations(column)
 
 
@@ -332,8 +332,9 @@ def _durations(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def to_python_values(column: pa.ChunkedArray) -> list[Any]:
-    """Python values as DuckDB's ``fetchall`` gives them: whole decimals as ints, intervals as timedeltas,
-    maps as dicts.
+    """Return Python values as DuckDB's ``fetchall`` does.
+
+    Whole decimals are ints, intervals timedeltas, maps dicts.
     """
     try:
         values: list[Any] = column.to_pylist()
@@ -353,8 +354,9 @@ def _timedelta(value: Any) -> datetime.timedelta:
 
 
 def _beyond(scalar: Any) -> Any:
-    """A date or a time that Python may not have, as DuckDB's ``fetchall`` gives it: the last or first for infinity, else
-    text.
+    """Return a date or a time that Python may not have, as DuckDB's ``fetchall`` does.
+
+    Infinity is the last or the first that Python has; others are text.
     """
     try:
         return scalar.as_py()

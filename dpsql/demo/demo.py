@@ -94,7 +94,7 @@ def run_demo(ledger: Path) -> Iterator[str]:
             first, _, sql = cell.text.partition("\n")
             try:
                 if "budget" in first:
-                    yield sessions.show_budget(session).text
+                    yield sessions.show_budget(session).text()
                 elif "--explain" in first:
                     yield repr(sessions.show_explanation(session.explain(sql)))
                 else:

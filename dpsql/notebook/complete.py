@@ -39,6 +39,7 @@ class Matcher:
         self.__qualname__ = "dpsql"  # IPython asks its matchers for one, functions or not
 
     def __call__(self, context: CompletionContext) -> SimpleMatcherResult:
+        """Return what may stand at the cursor; nothing outside our cells and lines."""
         lines = context.full_text.split("\n")
         before = lines[context.cursor_line][: context.cursor_position]
         first = re.match(r"\s*%%(\w+)", context.full_text)
@@ -58,7 +59,7 @@ class Matcher:
         return {"completions": items, "suppress": True, "ordered": True}
 
     def _ours(self, kind: str, name: str) -> bool:
-        """Whether a magic is ours, by its name or by the user's own alias (``%alias_magic sql dpsql``)."""
+        """Return whether a magic is ours, by its name or by an alias (``%alias_magic sql dpsql``)."""
         found = self._shell.magics_manager.magics[kind].get(name)
         return name == "dpsql" or getattr(found, "magic_name", None) == "dpsql"
 
@@ -91,13 +92,13 @@ class Matcher:
 
 
 def _options_open(before: str) -> bool:
-    """Whether the cursor stands inside ``OPTIONS ( ...``."""
+    """Return whether the cursor stands inside ``OPTIONS ( ...``."""
     at = before.upper().rfind("OPTIONS")
     return at >= 0 and before.count("(", at) > before.count(")", at)
 
 
 def _begin(word: str, names: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The names that begin with the word, each once; keywords follow the case that is being typed."""
+    """Return the names that begin with a word; keywords follow the case that is being typed."""
     lower = word.lower()
     chosen: dict[str, str] = {}
     for name, kind in names:

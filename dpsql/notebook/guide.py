@@ -75,7 +75,7 @@ _WORD = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|\S)+)""")
 
 
 def parse_cell_line(line: str) -> Options:
-    """The line of ``%%dpsql``: flags in any order, and at most one name, with or without ``<<``.
+    """Parse the line of ``%%dpsql``: flags in any order, and at most one name, with or without ``<<``.
 
     >>> cell_line("--fresh out <<").name, cell_line("out").silent
     ('out', False)
@@ -99,7 +99,7 @@ def parse_cell_line(line: str) -> Options:
 
 
 def parse_statement_line(line: str) -> tuple[Options, str]:
-    """The line of ``%dpsql``: flags first, then the SQL, which is left as it is."""
+    """Parse the line of ``%dpsql``: flags first, then the SQL, which stays as it is."""
     at = 0
     while found := _WORD.match(line, at):
         flag = _flag(found[1], RUN_FLAGS)
@@ -112,7 +112,7 @@ def parse_statement_line(line: str) -> tuple[Options, str]:
 
 
 def split_name(text: str) -> tuple[str | None, str]:
-    """Splits ``out << SELECT ...``, also below comments; blanks take its place, so carets stay right.
+    """Split ``out << SELECT ...``, also below comments. Blanks take the name's place, so carets stay right.
 
     >>> taken("out << SELECT 1")
     ('out', '       SELECT 1')
@@ -125,7 +125,7 @@ def split_name(text: str) -> tuple[str | None, str]:
 
 
 def parse_flags(line: str, flags: tuple[Flag, ...]) -> Options:
-    """Flags and words of a line.
+    """Parse the flags and words of a line.
 
     Raises:
         ParseError: an unknown flag (the nearest is named), a missing value, an open quote.
@@ -159,7 +159,7 @@ def _field(name: str) -> str:
 
 
 def _flag(token: str, flags: tuple[Flag, ...]) -> Flag | None:
-    """The flag that a word is; None for a word that isn't one (a SQL comment is not)."""
+    """Return the flag that a word names; None for other words, such as SQL comments."""
     if not re.match(r"-{1,2}[A-Za-z]", token):
         return None
     name = token.partition("=")[0]
@@ -242,7 +242,7 @@ NO_SESSION = "%dpsql connect data.duckdb --policy policy.toml   (or %dpsql demo,
 
 
 def show_mechanisms() -> Sheet:
-    """List every way to get an answer: names that give the same share a line."""
+    """List every way to get an answer; names that give the same share a line."""
     same: dict[str, list[SqlName]] = {}
     for row in AGGREGATES:
         if row.help:
@@ -252,7 +252,7 @@ def show_mechanisms() -> Sheet:
 
 
 def write_help(table: str | None, epsilon: str | None) -> Lines:
-    """Short help, with one example that runs as it stands (on ``table``, when a session is open)."""
+    """Write short help with an example that runs as it stands, on ``table`` when a session is open."""
     lines = [
         "Ask questions in SQL; every answer is differentially private, and shows its error and its cost.",
         "",

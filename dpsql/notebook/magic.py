@@ -159,7 +159,7 @@ class DpsqlMagic(Magics):
             return ask(session, text, params, options)
 
     def _parameters(self, options: Options, text: str, local: dict[str, Any]) -> dict[str, Any]:
-        """Values of the ``$name``s that occur in the text: the notebook's variables, then ``--params``."""
+        """Return values of the ``$name``s in the text: the notebook's variables, then ``--params``."""
         space: dict[str, Any] = {**self.shell.user_ns, **local}  # type: ignore[union-attr]
         params = {name: space[name] for name in _PARAMETER.findall(text) if name in space}
         if options.params is None:
@@ -257,7 +257,7 @@ class DpsqlMagic(Magics):
         print(summarise_session(session))
 
     def _keep(self, rest: str) -> None:
-        """The Result that a variable holds, or else the last one, as a relation of later cells."""
+        """Keep the Result that a variable holds, or else the last one, as a relation of later cells."""
         words = rest.split()
         if len(words) != 1:
             raise ParseError("%dpsql keep takes one name.", hint="%dpsql keep out")
@@ -287,7 +287,7 @@ class DpsqlMagic(Magics):
 
 
 def _says_anything(text: str) -> bool:
-    """Whether there is more than comments, blanks and semicolons. Unreadable text does say something."""
+    """Return whether a text is more than comments, blanks and semicolons; unreadable text is."""
     from dpsql.sql.parse.tokens import tokenize
 
     try:
@@ -297,7 +297,7 @@ def _says_anything(text: str) -> bool:
 
 
 def _refuse_templates(text: str) -> None:
-    """``'{{city}}'`` is a string to SQL, so nobody else would notice that a value was meant."""
+    """Refuse ``{{city}}``: in quotes it is a string to SQL, and nobody else would notice that a value was meant."""
     found = _TEMPLATE.search(text)
     if found:
         raise ParseError(
@@ -309,7 +309,7 @@ def _refuse_templates(text: str) -> None:
 
 
 def load(shell: InteractiveShell) -> None:
-    """Registers the magic and completion; says one line. Loading again keeps open sessions."""
+    """Register the magic and completion, and print one line. Loading again keeps open sessions."""
     from dpsql.notebook.complete import Matcher
 
     _forget(shell)
@@ -333,14 +333,14 @@ def load(shell: InteractiveShell) -> None:
 
 
 def unload(shell: InteractiveShell) -> None:
-    """Takes the magic, its settings and completion away. Open sessions wait for the next load."""
+    """Take away the magic, its settings and completion. Open sessions wait for the next load."""
     _forget(shell)
     for kind in ("line", "cell"):
         shell.magics_manager.magics[kind].pop("dpsql", None)
 
 
 def _forget(shell: InteractiveShell) -> None:
-    """Without the classes' identity: they may have been reloaded since."""
+    """Unregister completion and settings by their names: the classes may have been reloaded since."""
     matchers = shell.Completer.custom_matchers
     matchers[:] = [m for m in matchers if type(m).__module__ != "dpsql.notebook.complete"]
     shell.configurables[:] = [c for c in shell.configurables if type(c).__name__ != "DpsqlMagic"]

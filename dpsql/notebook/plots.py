@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def make_axes(wanted_by: str, width: float = 6.4, height: float = 3.2) -> Axes:
-    """An empty plot with one pair of axes.
+    """Make an empty plot with one pair of axes.
 
     Raises:
         MissingLibrary: matplotlib is not installed.
@@ -33,7 +33,7 @@ def make_axes(wanted_by: str, width: float = 6.4, height: float = 3.2) -> Axes:
 
 
 def draw_bars(result: Result, x: str | None = None, y: str | None = None) -> Axes:
-    """A released column as bars with whiskers: never bars alone, so ``y`` needs an interval.
+    """Draw a released column as bars with whiskers; never bars alone, so ``y`` needs an interval.
 
     ``x`` is by default the first column that isn't ``y``, ``y`` the first column with intervals.
 
@@ -78,7 +78,7 @@ def draw_bars(result: Result, x: str | None = None, y: str | None = None) -> Axe
 
 
 def draw_account(account: Ledger, what: str) -> Axes:
-    """A picture of a ledger: ``"budget"`` or ``"tradeoff"``.
+    """Draw a ledger's ``"budget"`` or its ``"tradeoff"`` curves.
 
     Raises:
         BindError: there is no picture of that name.
@@ -95,7 +95,7 @@ def draw_account(account: Ledger, what: str) -> Axes:
 
 
 def _between(points: Sequence[tuple[float, float]]) -> Callable[[float], float]:
-    """The line through points whose first numbers ascend."""
+    """Return the line through points whose first numbers ascend."""
     import numpy as np
 
     xs, ys = zip(*points, strict=True)
@@ -103,7 +103,7 @@ def _between(points: Sequence[tuple[float, float]]) -> Callable[[float], float]:
 
 
 def draw_burn_down(data: Mapping[str, Any]) -> Axes:
-    """What one more statement might have cost, after each charge; hollow marks for what was refused.
+    """Draw how much was left after each charge; hollow marks are refused statements.
 
     ``data`` is the report's: ``limit``, ``steps`` and ``refused``.
     """
@@ -128,20 +128,8 @@ def draw_burn_down(data: Mapping[str, Any]) -> Axes:
     return drawn
 
 
-def composition(curves: dict[str, Sequence[float]]) -> Axes:
-    """Total epsilon after 1, 2, 3 ... statements, one line for each accountant, labelled where it ends."""
-    drawn = make_axes("composition plots")
-    for name, totals in curves.items():
-        drawn.plot(range(1, len(totals) + 1), totals)
-        drawn.annotate(name, (len(totals), totals[-1]), xytext=(4, 0), textcoords="offset points", fontsize=8)
-    drawn.set_ylim(bottom=0)
-    drawn.set_xlabel("statements")
-    drawn.set_ylabel("total ε")
-    return drawn
-
-
 def draw_tradeoff(curves: dict[str, Any], points: int = 201) -> Axes:
-    """Trade-off curves: how often an attacker errs one way, given how often the other way.
+    """Draw trade-off curves: an attacker's type II error for each type I error.
 
     ``curves`` maps a name to ``f(alpha) -> beta``; the diagonal is perfect privacy.
     """

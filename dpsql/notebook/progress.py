@@ -21,7 +21,7 @@ PATIENCE = 1.0
 
 
 class Progress:
-    """Shows how long a statement has been running, from :data:`PATIENCE` seconds on.
+    """A line that says how long a statement has been running, from :data:`PATIENCE` seconds on.
 
     ``show`` draws a line in place of the last one; the empty line wipes it.
     """
@@ -66,7 +66,7 @@ class Progress:
 
 
 def draw_in_kernel() -> Callable[[str], None]:
-    """Draws by updating one display of the running cell."""
+    """Return a function that draws by updating one display of the running cell."""
     from IPython.display import display
 
     identity = uuid4().hex
@@ -81,7 +81,7 @@ def draw_in_kernel() -> Callable[[str], None]:
 
 
 def draw_in_terminal(line: str) -> None:
-    """Draws over the last line of standard error."""
+    """Draw over the last line of standard error."""
     if sys.stderr.isatty():
         sys.stderr.write("\r\033[2K" + line)
         sys.stderr.flush()

@@ -45,8 +45,26 @@ class Column:
     right: bool = False
 
 
-@dataclass(frozen=True)
-class Sheet:
+class Display:
+    """A text and HTML that say the same: IPython shows one of them."""
+
+    def text(self) -> str:
+        """Return what a terminal shows."""
+        raise NotImplementedError
+
+    def html(self) -> str:
+        """Return what a notebook shows."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        return {"text/plain": self.text(), "text/html": self.html()}
+
+
+@dataclass(frozen=True, repr=False)
+class Sheet(Display):
     """What is displayed: columns of finished cells, and lines that belong under them.
 
     ``gap`` is the number of the shown row above which rows were left out; None when all are shown.
@@ -57,7 +75,7 @@ class Sheet:
     gap: int | None = None
 
     def text(self) -> str:
-        """Aligned text: numbers to the right, words to the left, the caption last."""
+        """Return aligned text: numbers to the right, words to the left, the caption last."""
         rows = len(self.columns[0].cells) if self.columns else 0
         lines: list[list[str]] = [[] for _ in range(rows + 1)]
         for column in self.columns:
@@ -72,7 +90,7 @@ class Sheet:
         return "\n".join([*shown, *(" " + line for line in _folded(self.caption))])
 
     def html(self) -> str:
-        """One table; the caption holds what the text has under it."""
+        """Return one HTML table, whose caption holds what the text has under it."""
         body = []
         for i in range(len(self.columns[0].cells) if self.columns else 0):
             if i == self.gap:
@@ -87,45 +105,40 @@ class Sheet:
             + f"<tbody>{''.join(body)}</tbody></table>"
         )
 
-    def mimebundle(self) -> dict[str, str]:
-        return {"text/plain": self.text(), "text/html": self.html()}
 
-    def __repr__(self) -> str:
-        return self.text()
-
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        return self.mimebundle()
-
-
-@dataclass(frozen=True)
-class Lines:
+@dataclass(frozen=True, repr=False)
+class Lines(Display):
     """Text that is displayed as it stands, in fixed width: help, a plan in sentences, one line of cost."""
 
     lines: tuple[str, ...]
 
-    def __repr__(self) -> str:
+    def text(self) -> str:
+        """Return the lines as one text."""
         return "\n".join(self.lines)
 
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        return {"text/plain": repr(self), "text/html": f'<pre style="{_PRE}">{html.escape(repr(self))}</pre>'}
+    def html(self) -> str:
+        """Return the text in fixed width."""
+        return f'<pre style="{_PRE}">{html.escape(self.text())}</pre>'
 
 
-@dataclass(frozen=True)
-class Panel:
-    """Text and HTML that say the same."""
+@dataclass(frozen=True, repr=False)
+class Panel(Display):
+    """Text and HTML that say the same, written elsewhere."""
 
-    text: str
-    html: str
+    plain: str
+    markup: str
 
-    def __repr__(self) -> str:
-        return self.text
+    def text(self) -> str:
+        """Return the plain text."""
+        return self.plain
 
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        return {"text/plain": self.text, "text/html": self.html}
+    def html(self) -> str:
+        """Return the HTML."""
+        return self.markup
 
 
 def show_result(result: Result) -> Sheet | Lines:
-    """How a result is displayed: as a table; as it stands, where it is text to read."""
+    """Return a result's display: a table, or the text as it stands where it is text to read."""
     if not result.whole:
         return make_result_sheet(result)
     lines = [_one_line(line) for value in result.table.column(0).to_pylist() for line in value.split("\n")]
@@ -133,7 +146,7 @@ def show_result(result: Result) -> Sheet | Lines:
 
 
 def make_result_sheet(result: Result, rows: int | None = None) -> Sheet:
-    """A result as a sheet: each number with an interval rounded to what the noise allows, the cost below.
+    """Make a sheet of a result: numbers with intervals rounded to what the noise allows, the cost below.
 
     Long results keep their head and tail.
     """
@@ -156,7 +169,7 @@ def make_result_sheet(result: Result, rows: int | None = None) -> Sheet:
 
 
 def write_caption(result: Result, shown: int | None = None) -> tuple[str, ...]:
-    """How many rows, what it cost, what to know."""
+    """Say how many rows there are, the cost, and what to know."""
     total = len(result)
     rows = f"{group_digits(total)} row{'' if total == 1 else 's'}"
     parts = [rows if shown is None else f"{shown} of {rows}"]
@@ -174,7 +187,7 @@ def write_caption(result: Result, shown: int | None = None) -> tuple[str, ...]:
 
 
 def _below_zero(result: Result) -> str | None:
-    """The first column of whole numbers with one below 0 that the noise alone may have made."""
+    """Return the first column of whole numbers with one below 0 that noise alone may explain."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -188,14 +201,14 @@ def _below_zero(result: Result) -> str | None:
 
 
 def _measures(result: Result) -> bool:
-    """Whether there are numbers with a fraction: what a choice or a key hardly ever is."""
+    """Return whether there are numbers with a fraction, which choices and keys hardly ever are."""
     import pyarrow as pa
 
     return any(pa.types.is_floating(f.type) or pa.types.is_decimal(f.type) for f in result.table.schema)
 
 
 def make_sheet(headings: Sequence[str], rows: Iterable[Sequence[Any]], caption: Iterable[str] = ()) -> Sheet:
-    """A sheet from Python values: numbers to the right."""
+    """Make a sheet of Python values, with numbers to the right."""
     listed = [list(row) for row in rows]
     columns = []
     for i, heading in enumerate(headings):
@@ -234,7 +247,7 @@ def _with_interval(name: str, values: list[Any], pairs: list[Pair | None], confi
 
 
 def round_with_interval(value: Any, pair: Pair | None, power: int | None = None) -> tuple[str, str]:
-    """A released number rounded to the digits that the noise leaves meaningful, and its interval.
+    """Round a released number to the digits that the noise leaves meaningful, and write its interval.
 
     ``power`` is the power of ten to round to; by default that of the half width.
 
@@ -261,14 +274,14 @@ def round_with_interval(value: Any, pair: Pair | None, power: int | None = None)
 
 
 def _spread(value: Any, pair: Pair) -> float:
-    """Half the interval's width; where noise is a factor, the distance to its near end, which is what says most."""
+    """Return half the interval's width; where noise is a factor, the distance to its near end."""
     low, high = pair
     near = float(value) - low
     return near if 0 < 4 * low < high and near > 0 else (high - low) / 2
 
 
 def find_last_digit(half_width: float) -> int:
-    """The power of ten to which numbers with this half width are rounded; one lower where it begins with 1.
+    """Return the power of ten to round to for a half width; one lower where it begins with 1.
 
     >>> [digit(w) for w in (30.0, 14.0, 0.27, 1234.5)]
     [1, 0, -1, 2]
@@ -278,7 +291,7 @@ def find_last_digit(half_width: float) -> int:
 
 
 def round_to_power(value: Any, power: int) -> str:
-    """The number rounded to a power of ten, digits grouped by three.
+    """Round a number to a power of ten, and group its digits by three.
 
     >>> rounded(1243, 1), rounded(0.12345, -2), rounded(-0.2, 0)
     ('1 240', '0.12', '0')
@@ -299,7 +312,7 @@ def _half_width(half: float) -> str:
 
 
 def group_digits(number: int | Decimal) -> str:
-    """Digits grouped by three with spaces that don't break.
+    """Group digits by three with spaces that don't break.
 
     >>> grouped(1234567)
     '1 234 567'
@@ -310,7 +323,7 @@ def group_digits(number: int | Decimal) -> str:
 
 
 def format_cell(value: Any) -> str:
-    """A value as DuckDB's users know it: ``NULL``, ``true``, six significant digits of a float."""
+    """Write a value as DuckDB's users know it: ``NULL``, ``true``, six significant digits of a float."""
     if value is None:
         return "NULL"
     if isinstance(value, bool):
@@ -326,18 +339,19 @@ def format_cell(value: Any) -> str:
 
 
 def is_number(value: Any) -> bool:
+    """Return whether a value is a number; a boolean is none."""
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
 def _one_line(text: str) -> str:
-    """Control and direction characters spelled out: no value may move the cursor or forge a row."""
+    """Spell out control and direction characters: no value may move the cursor or forge a row."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def measure_width(text: str) -> int:
-    """Columns that the text takes in a terminal: two for wide characters, none for combining ones."""
+    """Return the terminal columns of a text: two for wide characters, none for combining ones."""
     if text.isascii():
         return len(text)
     return sum(
@@ -346,7 +360,7 @@ def measure_width(text: str) -> int:
 
 
 def _folded(parts: Sequence[str]) -> list[str]:
-    """The caption on as few lines as the terminal allows, broken only between its parts."""
+    """Write a caption on as few lines as the terminal allows, broken only between its parts."""
     room = max(60, min(120, shutil.get_terminal_size((110, 24)).columns - 2))
     lines: list[str] = []
     for part in parts:

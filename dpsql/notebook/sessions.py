@@ -30,7 +30,7 @@ class Sessions(dict[str, "Session"]):
     current: str = "main"
 
     def get_open(self, name: str | None = None) -> Session:
-        """The session of that name, else the current one.
+        """Return the session of that name, else the current one.
 
         Raises:
             BindError: there is none; the hint says how to open one.
@@ -60,7 +60,7 @@ class Settings:
 
 
 def read_settings(folder: Path) -> Settings:
-    """The settings of the nearest pyproject.toml, in this folder or above; none is fine and says nothing.
+    """Read the settings of the nearest pyproject.toml, in this folder or above; there need not be one.
 
     Raises:
         PolicyError: an unknown key, or a value of the wrong type.
@@ -93,7 +93,7 @@ def _checked(section: dict[str, object], file: Path) -> Settings:
 
 
 def ask(session: Session, text: str, params: dict[str, Any], options: Options) -> list[Result]:
-    """The results of a cell's statements, under its flags."""
+    """Answer a cell's statements under its flags."""
     if options.plan:
         with session.plan() as plan:
             plan.sql(text, params, epsilon=options.epsilon)
@@ -102,7 +102,7 @@ def ask(session: Session, text: str, params: dict[str, Any], options: Options) -
 
 
 def pair_kept_results(text: str, params: dict[str, Any], results: list[Result]) -> list[tuple[str, Result]]:
-    """The results that a cell's own statements keep by name."""
+    """Return the results that a cell's own statements keep, with their names."""
     from dpsql.sql.parse.statements import parse
 
     statements = parse(text, params)
@@ -111,12 +111,12 @@ def pair_kept_results(text: str, params: dict[str, Any], results: list[Result]) 
 
 
 def show_explanation(explained: Any) -> Lines:
-    """A plan in sentences, in fixed width."""
+    """Show a plan in sentences, in fixed width."""
     return Lines(tuple(str(explained).splitlines()))
 
 
 def summarise_session(session: Session) -> str:
-    """What loading and connecting say: version, tables, what is left."""
+    """Return one line for loading and connecting: version, tables, budget."""
     tables = ", ".join(session.policy.tables) or "no tables"
     parts = [f"dpsql {__version__}", tables, session.budget().sentence]
     if session.account.path is None:
@@ -125,31 +125,31 @@ def summarise_session(session: Session) -> str:
 
 
 def show_budget(session: Session) -> Panel:
-    """The bar, and the latest charges."""
+    """Show the budget's bar and the latest charges."""
     from dpsql.report.tables import write_budget_html, write_budget_text
 
     return Panel(write_budget_text(session.account), write_budget_html(session.account))
 
 
 def choose_example_table(session: Session) -> str | None:
-    """A private table to ask about; a public one where there is no other."""
+    """Choose a private table to ask about; a public one where there is no other."""
     tables = sorted(session.policy.tables.values(), key=lambda table: table.public)
     return tables[0].name if tables else None
 
 
 def format_default_epsilon(session: Session) -> str | None:
-    """The policy's epsilon of a statement that names none."""
+    """Write the policy's epsilon of a statement that names none; None where it has none."""
     epsilon = session.policy.budget.default_epsilon
     return None if epsilon is None else f"{float(epsilon):g}"
 
 
 def list_columns(session: Session) -> dict[str, list[str]]:
-    """Tables and kept results with their columns, for completion. No private rows are read."""
+    """List tables and kept results with their columns, for completion. No private row is read."""
     return {name: list(session.columns(name)) for name, *_ in session.tables().fetchall()}
 
 
 def show_columns(session: Session, name: str) -> Sheet:
-    """The columns of a table: type, and the bounds or values that the policy declares.
+    """Show a table's columns: their types, and the bounds or values that the policy declares.
 
     Raises:
         BindError: no table is named, or there is none of that name.
@@ -184,7 +184,7 @@ def show_columns(session: Session, name: str) -> Sheet:
 
 
 def make_report(session: Session, path: str) -> Lines:
-    """The owner's report as text, or written to a file (by its ending .html, .csv, .json, else text)."""
+    """Return the owner's report as text, or write it to a file; the ending .html, .csv or .json says how."""
     from dpsql.report.pages import report_text, write_report
 
     if not path:
