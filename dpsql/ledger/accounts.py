@@ -59,7 +59,7 @@ class Entry:
     """Digests of the answers of its private blocks that were kept, by their keys."""
 
     def kept(self, key: str) -> str | None:
-        """The digest of the answer that it kept under a key; None where it kept none."""
+        """Return the digest of the answer that was kept under a key; None where none was."""
         if self.outcome != "released":
             return None
         return self.blocks.get(key) or (self.release if key == self.key else None)
@@ -70,7 +70,7 @@ class Entry:
         return "0" if self.event is None else self.event.sentence()
 
     def charged(self, accountant: str) -> Event | None:
-        """The charge as an accountant counts it; None for what was refused."""
+        """Return the charge as an accountant counts it; None for what was refused."""
         return None if self.event is None else ACCOUNTANTS[accountant].charge(self.event)
 
     @property
@@ -136,8 +136,9 @@ class FilterState:
 
 
 class Account:
-    """The log so far, folded. ``terms`` (when given) rule instead of the granted ones: tighter, or for
-    reading.
+    """The log so far, folded.
+
+    ``terms`` (when given) rule instead of the granted ones: tighter, or for reading.
     """
 
     def __init__(self, terms: Terms | None = None) -> None:
@@ -200,7 +201,7 @@ class Account:
         self._filters = self._granted_filters = None
 
     def apply(self, rows: Iterable[Row]) -> None:
-        """Folds further rows in.
+        """Fold further rows in.
 
         Raises:
             LedgerError: a row says something that no ledger says: a settlement without a reservation, a
@@ -313,7 +314,7 @@ class Account:
 
 
 def read_event(body: Mapping[str, Any]) -> Event:
-    """An event from a row. ValueError when it costs less than nothing."""
+    """Read an event from a row. ValueError when it costs less than nothing."""
     return _read_event(json.dumps(body, sort_keys=True))
 
 
@@ -326,9 +327,7 @@ def _read_event(text: str) -> Event:
 
 
 def format_local_time(when: str) -> str:
-    """A time of the ledger (UTC) in the reader's time zone: the hour for today, the date too for other
-    days.
-    """
+    """Format a time of the ledger in the reader's time zone; without the date when it was today."""
     from datetime import datetime
 
     moment = datetime.fromisoformat(when).astimezone()
@@ -338,8 +337,9 @@ def format_local_time(when: str) -> str:
 
 @dataclass(frozen=True)
 class BudgetState:
-    """The budget at one moment: of the whole, or of an analyst's share (then ``whole`` is the state of the
-    whole).
+    """The budget at one moment: of the whole, or of an analyst's share.
+
+    ``whole`` is, beside a share, the state of the whole.
 
     ``spent_epsilon`` is the plain sum over everything charged; ``spent_delta`` the sum of the deltas that mechanisms
     have of their own (under ``basic``: of all deltas), of which ``mechanism_delta`` is the limit. ``left_epsilon`` is,
@@ -413,7 +413,7 @@ class BudgetState:
 def make_budget_state(
     account: Account, policy: Policy | None, analyst: str | None, after: Iterable[Event] = ()
 ) -> BudgetState:
-    """The state of an analyst's share where there is one (with the whole inside), else of the whole.
+    """Return the state of an analyst's share where there is one (with the whole inside), else of the whole.
 
     Args:
         account: the log so far.

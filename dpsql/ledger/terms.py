@@ -52,7 +52,7 @@ class Terms:
 
     @classmethod
     def of(cls, policy: Policy, dataset: str) -> Terms:
-        """The terms of a policy for a data set."""
+        """Return the terms of a policy for a data set."""
         budget = policy.budget
         tables = {_fold(name): table for name, table in policy.tables.items()}
         return cls(
@@ -76,11 +76,11 @@ class Terms:
         return OLDER_SHARE if self.delta_share is None else self.delta_share
 
     def open_filter(self, epsilon: Fraction, delta: Fraction) -> Accountant:
-        """The filter of these terms, for the whole or for a share."""
+        """Open the filter of these terms, for the whole or for a share."""
         return open_filter(self.accountant, epsilon, delta, self.mechanism_share)
 
     def limits(self) -> tuple[object, ...]:
-        """All that a filter is solved from: two terms with equal limits count alike."""
+        """Return all that a filter is solved from: two terms with equal limits count alike."""
         share = self.mechanism_share if self._splits else None
         return self.accountant, self.epsilon, self.delta, share, dict(self.shares)
 
@@ -99,7 +99,7 @@ class Terms:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Terms:
-        """The terms that :meth:`to_json` wrote.
+        """Read the terms that :meth:`to_json` wrote.
 
         Raises:
             LedgerError: something is missing, negative or not a number.
@@ -121,8 +121,7 @@ class Terms:
         raise damaged_error("the terms it was opened for can't be read")
 
     def grants(self, asked: Terms, *, adopting: bool = False) -> list[str]:
-        """What ``asked`` wants beyond these granted terms, as sentences; empty when a session may run under
-        it.
+        """List what ``asked`` wants beyond these granted terms; empty when a session may run under it.
 
         A ledger that is older than the choice of a share of delta goes on with a tenth under a policy that does not
         choose either; when the owner adopts a policy, that is the choice.
@@ -164,11 +163,11 @@ class Terms:
         return ACCOUNTANTS[self.accountant].has_rule and self.delta > 0
 
     def under(self, granted: Terms) -> Terms:
-        """These terms as a session runs under them, in a ledger with the ``granted`` ones."""
+        """Return these terms as a session runs under them, in a ledger with the ``granted`` ones."""
         return replace(self, delta_share=None) if granted.delta_share is None and granted._splits else self
 
     def adopting(self, asked: Terms) -> Terms:
-        """The terms after an owner adopted ``asked``: a table that was ever private stays known as such."""
+        """Return the terms after an owner adopted ``asked``: a table that was ever private stays known as such."""
         kept = {name: unit for name, unit in self.units.items() if name not in asked.public}
         return Terms(**{**asked.__dict__, "units": {**kept, **asked.units}})
 

@@ -53,7 +53,7 @@ def ln(value: Decimal) -> Decimal:
 
 @lru_cache(maxsize=4096)
 def pure_rho(epsilon: Fraction) -> Fraction:
-    """The smallest rho such that every epsilon-DP mechanism is rho-zCDP: ``epsilon * tanh(epsilon / 2)``.
+    """Return the smallest rho that every epsilon-DP mechanism has: ``epsilon * tanh(epsilon / 2)``.
 
     >>> float(pure_rho(Fraction(1, 10)))
     0.004995837495787997
@@ -63,7 +63,7 @@ def pure_rho(epsilon: Fraction) -> Fraction:
 
 @lru_cache(maxsize=4096)
 def laplace_rho(epsilon: Fraction, sensitivity: int) -> Fraction:
-    """The zCDP constant of discrete Laplace noise of scale ``sensitivity / epsilon`` grid steps.
+    """Return the zCDP constant of discrete Laplace noise of scale ``sensitivity / epsilon`` grid steps.
 
     Between ``epsilon + exp(-epsilon) - 1`` (a fine grid) and ``epsilon * tanh(epsilon / 2)`` (one step).
     """
@@ -77,8 +77,7 @@ def laplace_rho(epsilon: Fraction, sensitivity: int) -> Fraction:
 
 @lru_cache(maxsize=4096)
 def bounded_range_rho(epsilon: Fraction) -> Fraction:
-    """The zCDP constant of an epsilon-bounded-range mechanism: the exponential mechanism
-    (Harrison-Manurangsi).
+    """Return the zCDP constant of an epsilon-bounded-range mechanism (Harrison-Manurangsi).
 
     Below ``epsilon**2 / 8`` (Dong, Durfee, Rogers 2020).
     """
@@ -92,8 +91,9 @@ def bounded_range_rho(epsilon: Fraction) -> Fraction:
 
 @lru_cache(maxsize=4096)
 def pure_renyi(epsilon: Fraction, order: Fraction) -> Fraction:
-    """The largest Renyi divergence of this order (above 1) that an epsilon-DP mechanism can have: that of randomised
-    response, ``ln((e^(a e) + e^((1 - a) e)) / (1 + e^e)) / (a - 1)``.
+    """Return the largest Renyi divergence of one order (above 1) that an epsilon-DP mechanism can have.
+
+    That of randomised response: ``ln((e^(a e) + e^((1 - a) e)) / (1 + e^e)) / (a - 1)``.
 
     Written as epsilon less a positive term, so that nothing overflows and little cancels.
 
@@ -111,7 +111,7 @@ def pure_renyi(epsilon: Fraction, order: Fraction) -> Fraction:
 
 @lru_cache(maxsize=4096)
 def pure_mu(epsilon: Fraction) -> Fraction:
-    """The smallest mu such that every epsilon-DP mechanism is mu-GDP: ``-2 Phi^-1(1 / (1 + e^epsilon))``.
+    """Return the smallest mu that every epsilon-DP mechanism has: ``-2 Phi^-1(1 / (1 + e^epsilon))``.
 
     >>> round(float(pure_mu(Fraction(1, 10))), 12)
     0.125309012212
@@ -121,7 +121,7 @@ def pure_mu(epsilon: Fraction) -> Fraction:
 
 @lru_cache(maxsize=4096)
 def laplace_mu(epsilon: Fraction, sensitivity: int) -> Fraction:
-    """A mu for discrete Laplace noise: from the corners' constant product, see the head of this module."""
+    """Return a mu for discrete Laplace noise, from its corners' constant product: see the head of this module."""
     if epsilon == 0:
         return Fraction(0)
     step = to_decimal(epsilon / sensitivity)
@@ -133,7 +133,7 @@ def laplace_mu(epsilon: Fraction, sensitivity: int) -> Fraction:
 
 @lru_cache(maxsize=4096)
 def bounded_range_mu(epsilon: Fraction) -> Fraction:
-    """A mu for an epsilon-bounded-range mechanism: that of an ``epsilon / 2``-DP one.
+    """Return a mu for an epsilon-bounded-range mechanism: that of an ``epsilon / 2``-DP one.
 
     Both have total variation ``tanh(epsilon / 4)``; that the curve stays above G_mu elsewhere is checked
     numerically in the tests.
@@ -142,7 +142,7 @@ def bounded_range_mu(epsilon: Fraction) -> Fraction:
 
 
 def _mu_from_corner(corner: Decimal) -> Fraction:
-    """``-2 Phi^-1(corner)``, rounded up: the result is checked, not the way to it."""
+    """Return ``-2 Phi^-1(corner)``, rounded up: the result is checked, not the way to it."""
     if corner < Decimal("1e-200"):  # Phi(-x) <= exp(-x^2/2) / 2, so this x is enough
         return round_up(
             EXACT.multiply(
@@ -168,7 +168,7 @@ def _density(x: Decimal) -> Decimal:
 
 @lru_cache(maxsize=4096)
 def normal_tail(x: Decimal) -> Decimal:
-    """``Phi(-x)`` to at least 50 digits after the point and, up to ``x = 15``, as many significant ones.
+    """Compute ``Phi(-x)`` to at least 50 digits after the point, and as many significant ones up to 15.
 
     The series ``Phi(x) = 1/2 + phi(x) (x + x^3/3 + x^5/15 + ...)`` has positive terms only, so nothing
     cancels until the last subtraction; beyond 15 a continued fraction is used.
@@ -189,7 +189,7 @@ def normal_tail(x: Decimal) -> Decimal:
 
 
 def _far_tail(x: Decimal) -> Decimal:
-    """Laplace's continued fraction: beyond 15, 300 levels give far more than 60 digits."""
+    """Evaluate Laplace's continued fraction: beyond 15, 300 levels give far more than 60 digits."""
     fraction = x
     for k in range(300, 0, -1):
         fraction = EXACT.add(x, EXACT.divide(Decimal(k), fraction))
@@ -198,7 +198,7 @@ def _far_tail(x: Decimal) -> Decimal:
 
 @lru_cache(maxsize=4096)
 def gaussian_delta(mu: Fraction, epsilon: Fraction) -> Fraction:
-    """The delta of a mu-GDP mechanism at ``epsilon``, rounded up (Balle-Wang 2018; Dong-Roth-Su 2022).
+    """Return the delta of a mu-GDP mechanism at ``epsilon``, rounded up (Balle-Wang 2018; Dong-Roth-Su 2022).
 
     >>> float(gaussian_delta(Fraction(1), Fraction(1)))
     0.12693673750664394
@@ -207,7 +207,7 @@ def gaussian_delta(mu: Fraction, epsilon: Fraction) -> Fraction:
 
 
 def gaussian_delta_digits(mu: Fraction, epsilon: Fraction) -> Decimal:
-    """The same with many digits and no rounding up: for curves that are looked at."""
+    """Compute the same delta with many digits and no rounding up: for curves that are looked at."""
     if mu == 0:
         return Decimal(0) if epsilon >= 0 else EXACT.subtract(Decimal(1), exp(to_decimal(epsilon)))
     near = normal_tail(to_decimal(epsilon / mu - mu / 2))
@@ -217,7 +217,7 @@ def gaussian_delta_digits(mu: Fraction, epsilon: Fraction) -> Decimal:
 
 @lru_cache(maxsize=512)
 def gaussian_mu(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """The largest mu (rounded down) such that mu-GDP gives (epsilon, delta)-DP: the analytic calibration.
+    """Return the largest mu, rounded down, with which mu-GDP gives (epsilon, delta)-DP: analytic calibration.
 
     >>> round(float(gaussian_mu(Fraction(1), Fraction(1, 10**6))), 12)
     0.236704380663
@@ -240,12 +240,12 @@ def gaussian_mu(epsilon: Fraction, delta: Fraction) -> Fraction:
 
 
 def gaussian_sigma(epsilon: Fraction, delta: Fraction, sensitivity_squared: int | Fraction = 1) -> Fraction:
-    """The smallest sigma (rounded up) that is (epsilon, delta)-DP for this squared L2 sensitivity."""
+    """Return the smallest sigma, rounded up, that is (epsilon, delta)-DP for this squared L2 sensitivity."""
     return round_up(compute_root(Fraction(sensitivity_squared)) / gaussian_mu(epsilon, delta))
 
 
 def gaussian_epsilon(mu: Fraction, delta: Fraction) -> Fraction:
-    """The epsilon of a mu-GDP mechanism at ``delta``, rounded up."""
+    """Return the epsilon of a mu-GDP mechanism at ``delta``, rounded up."""
     if gaussian_delta(mu, Fraction(0)) <= delta:
         return Fraction(0)
     low, high = Fraction(0), Fraction(1)
@@ -262,7 +262,7 @@ def gaussian_epsilon(mu: Fraction, delta: Fraction) -> Fraction:
 
 @lru_cache(maxsize=256)
 def find_best_order(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """The order alpha at which the conversion to (epsilon, delta) allows the most rho, to eight digits of alpha - 1.
+    """Find the order alpha that allows the most rho, to eight digits of alpha - 1.
 
     Any order is safe, but a ledger must be folded at the same one on every machine. So floats only say where to look, and
     exact values decide which of the numbers with eight digits is the best.
@@ -300,7 +300,7 @@ def find_best_order(epsilon: Fraction, delta: Fraction) -> Fraction:
 
 @lru_cache(maxsize=256)
 def find_largest_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """The largest rho (rounded down) such that rho-zCDP is certain to imply (epsilon, delta)-DP.
+    """Find the largest rho, rounded down, with which rho-zCDP is certain to imply (epsilon, delta)-DP.
 
     A mechanism whose Renyi divergence of order ``find_best_order(epsilon, delta)`` is at most that order times this rho is
     (epsilon, delta)-DP too: the conversion looks at one order only.
@@ -316,7 +316,7 @@ def find_largest_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
 
 @lru_cache(maxsize=4096)
 def find_smallest_epsilon(rho: Fraction, delta: Fraction) -> Fraction:
-    """The epsilon (rounded up) that rho-zCDP implies at ``delta``.
+    """Find the epsilon, rounded up, that rho-zCDP implies at ``delta``.
 
     >>> float(find_smallest_epsilon(Fraction(1, 20), Fraction(1, 10**6)))
     1.471594750532416
@@ -345,7 +345,7 @@ def _check(delta: Fraction) -> None:
 
 
 def _overhead(alpha: Fraction, delta: Fraction) -> Decimal:
-    """``ln(1 - 1/alpha) - ln(delta * alpha) / (alpha - 1)`` with all digits."""
+    """Compute ``ln(1 - 1/alpha) - ln(delta * alpha) / (alpha - 1)`` with all digits."""
     gain = ln(to_decimal((alpha - 1) / alpha))
     return EXACT.subtract(gain, EXACT.divide(ln(to_decimal(delta * alpha)), to_decimal(alpha - 1)))
 
@@ -366,12 +366,12 @@ def find_renyi_limit(order: Fraction, epsilon: Fraction, delta: Fraction) -> Fra
 
 
 def _order(log_excess: float) -> Fraction:
-    """alpha as an exact number, from the logarithm of alpha - 1."""
+    """Return alpha as an exact number, from the logarithm of alpha - 1."""
     return 1 + Fraction(math.exp(log_excess)).limit_denominator(10**12)
 
 
 def _maximum(f: Callable[[float], float], low: float = -16.0, high: float = 30.0) -> float:
-    """Where a unimodal function of log(alpha - 1) is largest: a grid, then golden sections."""
+    """Find the maximum of a unimodal function of log(alpha - 1): a grid, then golden sections."""
     points = [low + (high - low) * i / 184 for i in range(185)]
     best = max(points, key=f)
     a, b = best - 0.25, best + 0.25

@@ -54,8 +54,9 @@ class Event:
         return 1
 
     def renyi(self, order: Fraction) -> Fraction:
-        """The Renyi divergence of one order (above 1), rounded up: what rho allows, or what epsilon allows where that is
-        less. Delta is set aside, as for rho.
+        """Return the Renyi divergence of one order (above 1), rounded up.
+
+        It is what rho allows, or what epsilon allows where that is less. Delta is set aside, as for rho.
         """
         by_rho = order * self.rho
         if self.epsilon is None:
@@ -97,18 +98,18 @@ class Event:
         return self == reserved
 
     def profile(self, x: float) -> float:
-        """An upper bound of the hockey-stick divergence at ``e**x``, by the privacy loss distribution."""
+        """Bound the hockey-stick divergence at ``e**x`` from above, by the privacy loss distribution."""
         from dpsql.privacy.pld import compute_loss
 
         return compute_loss((self,)).delta(x)
 
     def sentence(self) -> str:
-        """The loss as people read it: ``ε=0.1`` or ``ε=0.1, δ=1e-07``, rounded up."""
+        """Format the loss: ``ε=0.1`` or ``ε=0.1, δ=1e-07``, rounded up."""
         epsilon, delta = self.basic
         return f"ε={write_number(epsilon)}" + (f", δ={write_number(delta)}" if delta else "")
 
     def to_json(self) -> dict[str, Any]:
-        """A dictionary of strings, ints, nulls and booleans; fractions as ``"1/10"``."""
+        """Return a dictionary of strings, ints, nulls and booleans; fractions as ``"1/10"``."""
         return {
             "kind": self.kind,
             **{f.name: _plain(getattr(self, f.name), str(f.type)) for f in fields(self)},
@@ -116,7 +117,7 @@ class Event:
 
     @staticmethod
     def from_json(body: Mapping[str, Any]) -> Event:
-        """The event that :meth:`to_json` wrote.
+        """Read the event that :meth:`to_json` wrote.
 
         Raises:
             ValueError: no event of this version: an unknown kind, a missing or superfluous field, a number
@@ -158,6 +159,6 @@ def _read(value: Any, declared: str) -> Any:
 
 
 def require(holds: bool, what: str) -> None:
-    """ValueError with these words unless it holds."""
+    """Raise a ValueError with these words unless a condition holds."""
     if not holds:
         raise ValueError(what)

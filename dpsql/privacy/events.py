@@ -92,8 +92,9 @@ class DiscreteLaplace(Event):
 
 @dataclass(frozen=True)
 class RoundedGaussian(Event):
-    """round(N(0, sigma^2)) added to integers whose squared L2 sensitivity is ``sensitivity_squared`` grid
-    steps.
+    """Rounded Gaussian noise added to integers.
+
+    It is round(N(0, sigma^2)); the squared L2 sensitivity is ``sensitivity_squared`` grid steps.
 
     Exactly ``sqrt(sensitivity_squared) / sigma``-GDP, as post-processing of the Gaussian mechanism. ``basic``
     adds the declared pair, which the construction checks.
@@ -418,7 +419,7 @@ class DeclaredPlan(EventList):
 
 
 def compose(events: Iterable[Event]) -> Event:
-    """One event for several that were fixed jointly; nested compositions are opened, one event stays itself.
+    """Compose events that were fixed jointly; nested compositions are opened, one event stays itself.
 
     >>> compose([PureDP(Fraction(1)), compose([PureDP(Fraction(2)), PureDP(Fraction(3))])]).basic[0]
     Fraction(6, 1)

@@ -2,15 +2,16 @@
 
 In a notebook each query, and its epsilon, may be chosen from earlier answers. A filter keeps running sums and
 admits an event only while they stay below limits that are solved once, when it is opened; the guarantee
-(epsilon, delta) then holds for the whole adaptive session, wherever it stops. Three such rules are proved:
+(epsilon, delta) then holds for the whole adaptive session, wherever it stops. These rules are proved:
 
 ``basic``  sums of epsilon and of delta (Rogers et al. 2016). Pure losses may be summed path by path, which is
            why a sparse vector that found fewer hits may be settled with less: on every path the loss is at
            most the sum of what that path was charged, and the reservation was admitted in full before it ran.
 ``zcdp``   the sum of rho, and of the deltas set aside (Feldman-Zrnic 2021; Whitehouse et al. 2023)
 ``gdp``    the sum of mu squared, and of the deltas set aside (Smith-Thakurta 2022; Koskela et al. 2023)
+``rdp``    sums of Renyi divergences, one of which is within its limit: see :class:`Rdp`
 
-Under ``zcdp`` and ``gdp`` delta has two parts: ``aside`` for mechanisms with a delta of their own, the rest for
+Except under ``basic``, delta has two parts: ``aside`` for mechanisms with a delta of their own, the rest for
 the conversion of the rule. The next event is admitted when, with it counted, the deltas fit ``aside`` and
 
     the plain sum of the epsilons is at most epsilon, OR the rule holds.
@@ -36,11 +37,12 @@ far less, which is where rho is wasteful. What the sum of rho would admit is alw
 What must not be done, because an analyst who knows the rule gets more than delta (the tests play these games): give
 all of delta to the plain sum as well as to the rule; solve the limit anew from the delta that is left; pass
 over Gaussian noise in the plain sum, or count its declared epsilon there while its declared delta shares
-``aside``; go on while any of several orders has room; go on while the composed privacy loss distribution so far
+``aside``; go on while any of several orders has room, each with all of delta; go on while the composed privacy loss distribution so far
 is fine.
 
 Without delta only pure mechanisms are admitted.
 
+>>> from dpsql.privacy.events import PureDP
 >>> budget = open_filter("basic", Fraction(1), Fraction(0))
 >>> spent = budget.start
 >>> for _ in range(10):
@@ -267,6 +269,7 @@ def open_filter(
     Raises:
         ValueError: an unknown accountant, an epsilon that is not above 0, a delta or a share outside [0, 1).
 
+    >>> from dpsql.privacy.events import PureDP
     >>> open_filter("zcdp", Fraction(1), Fraction(1, 10**6)).more(Spent(), PureDP(Fraction("0.01")))
     462
     """

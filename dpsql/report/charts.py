@@ -34,7 +34,7 @@ class Axis:
 
     @classmethod
     def linear(cls, label: str, low: float, high: float, unit: str = "") -> Axis:
-        """About five ticks at round numbers; ``unit`` ``"%"`` shows fractions as percent."""
+        """Make an axis with about five ticks at round numbers; ``unit`` ``"%"`` shows fractions as percent."""
         high = high if high > low else low + 1
         step = _round_step((high - low) / 5)
         first = math.ceil(low / step - 1e-9)
@@ -43,20 +43,20 @@ class Axis:
 
     @classmethod
     def counts(cls, label: str, high: int) -> Axis:
-        """From 0 to ``high``, with ticks at whole numbers only."""
+        """Make an axis from 0 to ``high``, with ticks at whole numbers only."""
         step = max(1, round(_round_step(high / 6)))
         return cls(label, 0, high, tuple((float(v), str(v)) for v in range(0, high + 1, step)))
 
     @classmethod
     def powers(cls, label: str, low: float, high: float) -> Axis:
-        """A logarithmic axis with ticks at powers of ten."""
+        """Make a logarithmic axis with ticks at powers of ten."""
         first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
         every = max(1, (last - first) // 4)
         ticks = tuple((10.0**k, "1" if k == 0 else f"10{_raised(k)}") for k in range(last, first - 1, -every))
         return cls(label, 10.0**first, 10.0**last, ticks, log=True)
 
     def place(self, value: float) -> float:
-        """Where a value stands, from 0 to 1 (held to the ends)."""
+        """Place a value on the axis, from 0 to 1 (held to the ends)."""
         if self.log:
             value = max(value, self.low)
             at = math.log(value / self.low) / math.log(self.high / self.low)
@@ -193,7 +193,7 @@ def draw_charts(data: dict[str, Any]) -> Html:
 
 
 def draw_burn_down(data: dict[str, Any]) -> Picture:
-    """Epsilon left after each charge."""
+    """Draw epsilon left after each charge."""
     steps, limit, charges = data["steps"], data["limit"], max(1, data["charges"])
     lowest = max(-limit / 4, min([0.0, *(mark["level"] for mark in data["refused"])]))
     picture = Picture(
@@ -224,7 +224,7 @@ def draw_burn_down(data: dict[str, Any]) -> Picture:
 
 
 def draw_privacy_profile(data: dict[str, Any], left: dict[str, Any]) -> Picture:
-    """Delta as a function of epsilon, for the promise and for what was spent."""
+    """Draw delta as a function of epsilon, for the promise and for what was spent."""
     limit = left["limit"]
     text = (
         "How likely (δ, logarithmic) the loss of one unit may exceed each ε: for the whole budget, and "
@@ -244,7 +244,7 @@ def draw_privacy_profile(data: dict[str, Any], left: dict[str, Any]) -> Picture:
 
 
 def draw_tradeoff(data: dict[str, Any]) -> Picture:
-    """The trade-off between the two errors of an attacker who tests for one unit."""
+    """Draw the trade-off between the two errors of an attacker who tests for one unit."""
     text = (
         "An attacker who tests whether one unit is in the data: the share of false alarms against the least "
         "share of misses. The diagonal is guessing, perfect privacy; the corner at 0 would be certainty."
@@ -260,7 +260,7 @@ def draw_tradeoff(data: dict[str, Any]) -> Picture:
 
 
 def draw_certainty(data: dict[str, Any]) -> Picture:
-    """The highest certainty about one unit, as a function of epsilon."""
+    """Draw the highest certainty about one unit, as a function of epsilon."""
     (limit, most), (spent, sure) = data["promise"], data["spent"]
     text = (
         f"The highest certainty about one unit that the answers allow to somebody who gave even odds before: "
@@ -282,7 +282,7 @@ def draw_certainty(data: dict[str, Any]) -> Picture:
 
 
 def draw_groups(data: list[tuple[int, float, float, float]]) -> Picture:
-    """Certainty about one to five units together."""
+    """Draw the certainty about one to five units together."""
     text = "The same when several units belong together, a family say: k units have k times the ε." + (
         f" The chance of failure grows too: δ={data[0][2]:.2g} for one, δ={data[-1][2]:.2g} for five."
         if data[0][2]

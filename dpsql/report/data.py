@@ -35,8 +35,9 @@ _ORDERS = tuple(1 + 10 ** (k / 16 - 3) for k in range(112))
 
 
 def approximate_profile(epsilon: float, delta: float) -> Profile:
-    """The profile that (epsilon, delta) alone promises: randomised response, and with probability delta
-    everything.
+    """Return the profile that (epsilon, delta) alone promises.
+
+    It is randomised response, and with probability delta everything.
     """
 
     def profile(x: float) -> float:
@@ -47,7 +48,7 @@ def approximate_profile(epsilon: float, delta: float) -> Profile:
 
 
 def concentrated_profile(rho: float, delta: float = 0.0) -> Profile:
-    """The profile of rho-zCDP (Canonne, Kamath and Steinke 2020, Prop. 12), plus a delta."""
+    """Return the profile of rho-zCDP (Canonne, Kamath and Steinke 2020, Prop. 12), plus a delta."""
 
     def profile(x: float) -> float:
         if rho == 0:
@@ -62,7 +63,7 @@ def concentrated_profile(rho: float, delta: float = 0.0) -> Profile:
 
 
 def gaussian_profile(mu: float) -> Profile:
-    """The profile of mu-GDP (Dong, Roth and Su 2022, Cor. 1)."""
+    """Return the profile of mu-GDP (Dong, Roth and Su 2022, Cor. 1)."""
 
     def profile(x: float) -> float:
         if mu == 0:
@@ -76,7 +77,7 @@ def gaussian_profile(mu: float) -> Profile:
 
 
 def spent_profile(events: Iterable[Event]) -> Profile:
-    """The best of the sums over what was charged: pure, zCDP, Gaussian, each where all events have it."""
+    """Return the best of the sums over what was charged: pure, zCDP, Gaussian."""
     charged = list(events)
     epsilon = float(sum((e.basic[0] for e in charged), Fraction(0)))
     both = float(sum((e.basic[1] for e in charged), Fraction(0)))
@@ -92,9 +93,7 @@ def spent_profile(events: Iterable[Event]) -> Profile:
 
 
 def compute_tradeoff(profile: Profile, epsilon: float, points: int = 101) -> list[tuple[float, float]]:
-    """Type I error against the least type II error, from a profile: the upper hull of its supporting
-    lines.
-    """
+    """Compute the least type II error for each type I error: the upper hull of the profile's supporting lines."""
     span = min(max(4 * epsilon, 4.0), 60.0)
     lines = [(x, profile(x)) for x in (span * (i / 120) ** 2 for i in range(121))]
     curve = []
@@ -106,19 +105,18 @@ def compute_tradeoff(profile: Profile, epsilon: float, points: int = 101) -> lis
 
 
 def compute_certainty(epsilon: float) -> float:
-    """The highest certainty about one bit of one unit, for someone who gave it even odds before: e^ε / (1 +
-    e^ε).
+    """Compute the highest certainty about one bit of one unit, after even odds: e^ε / (1 + e^ε).
 
-    >>> f"{certainty(0):.0%} {certainty(1):.0%}"
+    >>> f"{compute_certainty(0):.0%} {compute_certainty(1):.0%}"
     '50% 73%'
     """
     return 1 / (1 + math.exp(-epsilon))
 
 
 def certainty_text(share: float) -> str:
-    """A certainty as people write it; never rounded up to 100%.
+    """Format a certainty as people write it; never rounded up to 100%.
 
-    >>> percent(0.731), percent(0.9526), percent(0.99999)
+    >>> certainty_text(0.731), certainty_text(0.9526), certainty_text(0.99999)
     ('73%', '95.3%', 'over 99.9%')
     """
     if share > 0.999:
@@ -127,10 +125,9 @@ def certainty_text(share: float) -> str:
 
 
 def compute_group_loss(epsilon: float, delta: float, size: int) -> tuple[float, float]:
-    """The (epsilon, delta) that holds for ``size`` units together: k·ε and δ·(e^{kε} - 1)/(e^ε - 1), at most
-    1.
+    """Compute the loss of ``size`` units together: k·ε and δ·(e^{kε} - 1)/(e^ε - 1), at most 1.
 
-    >>> group(1.0, 0.0, 3)
+    >>> compute_group_loss(1.0, 0.0, 3)
     (3.0, 0.0)
     """
     if delta == 0 or size == 1:
@@ -148,7 +145,7 @@ SECTIONS = ("left", "asked", "refused", "guarantee", "assumptions", "pictures")
 
 
 def make_report(ledger: Ledger, policy: Policy | None = None) -> dict[str, Any]:
-    """The report as plain data: numbers, texts, lists and dictionaries only.
+    """Return the report as plain data: numbers, texts, lists and dictionaries only.
 
     Args:
         ledger: an open ledger, or :meth:`Ledger.read` of one (with another accountant, if that is the
@@ -225,7 +222,7 @@ def _asked(ledger: Ledger, entries: list[Entry], accountant: str) -> dict[str, A
 
 
 def _price(rule: Accountant, event: Event | None) -> str:
-    """The charge, and the part of the rule's limit that it uses: a statement that fits by either is admitted."""
+    """Return the charge, or the part of the rule's limit that it uses."""
     if event is None:
         return ""
     part = rule.part(event)
@@ -293,7 +290,7 @@ def _guarantee(whole: BudgetState, policy: Policy | None) -> dict[str, Any]:
 
 
 def _parts(whole: BudgetState) -> str:
-    """What delta is for, where it is for two things."""
+    """Say what delta is for, where it is for two things."""
     if not 0 < whole.mechanism_delta < whole.limit_delta:
         return ""
     rest = whole.limit_delta - whole.mechanism_delta
@@ -375,8 +372,9 @@ def _pictures(ledger: Ledger, whole: BudgetState, entries: list[Entry]) -> dict[
 
 
 def _burn_down(ledger: Ledger, entries: list[Entry]) -> dict[str, Any]:
-    """What one more statement might have cost, after each charge; refused statements at the level they asked
-    for.
+    """Compute what one more statement might have cost, after each charge.
+
+    Refused statements stand at the level that they asked for.
     """
     rule = ledger.terms.open_filter(ledger.terms.epsilon, ledger.terms.delta)
     charges = sum(e.event is not None for e in entries)
