@@ -29,26 +29,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from fractions import Fraction
-from functools import cache, lru_cache
+from functools import cache, lru_cache, wraps
 from statistics import NormalDist
+from typing import ParamSpec, TypeVar
 
 from dpsql.numerics.exact_numbers import DIGITS, EXACT, GRID, compute_root, round_down, round_up, to_decimal
 
-_HALF = Decimal("0.5")
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
 _PI = Decimal(
     "3.141592653589793238462643383279502884197169399375105820974944592307816406286208998628034825342117067982148086513"
     "2823066470938446"
 )
 
 
-def exp(value: Decimal) -> Decimal:
-    return EXACT.exp(value)
+def _exactly(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Evaluate a function with :data:`DIGITS` digits, whatever the caller's decimal context is."""
 
+    @wraps(function)
+    def evaluate(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        with localcontext(EXACT):
+            return function(*args, **kwargs)
 
-def ln(value: Decimal) -> Decimal:
-    return EXACT.ln(value)
+    return evaluate
 
 
 @lru_cache(maxsize=4096)
@@ -62,6 +68,7 @@ def pure_rho(epsilon: Fraction) -> Fraction:
 
 
 @lru_cache(maxsize=4096)
+@_exactly
 def laplace_rho(epsilon: Fraction, sensitivity: int) -> Fraction:
     """Return the zCDP constant of discrete Laplace noise of scale ``sensitivity / epsilon`` grid steps.
 
@@ -70,12 +77,12 @@ def laplace_rho(epsilon: Fraction, sensitivity: int) -> Fraction:
     if epsilon == 0:
         return Fraction(0)
     e, step = to_decimal(epsilon), to_decimal(epsilon / sensitivity)
-    sinh = EXACT.multiply(_HALF, EXACT.subtract(exp(step), exp(-step)))
-    lost = EXACT.divide(EXACT.multiply(step, EXACT.subtract(Decimal(1), exp(-e))), sinh)
-    return round_up(EXACT.subtract(e, lost))
+    lost = step * (1 - (-e).exp()) / ((step.exp() - (-step).exp()) / 2)
+    return round_up(e - lost)
 
 
 @lru_cache(maxsize=4096)
+@_exactly
 def bounded_range_rho(epsilon: Fraction) -> Fraction:
     """Return the zCDP constant of an epsilon-bounded-range mechanism (Harrison-Manurangsi).
 
@@ -84,12 +91,12 @@ def bounded_range_rho(epsilon: Fraction) -> Fraction:
     if epsilon == 0:
         return Fraction(0)
     e = to_decimal(epsilon)
-    ratio = EXACT.divide(e, EXACT.subtract(exp(e), Decimal(1)))
-    sharp = round_up(EXACT.subtract(EXACT.subtract(ratio, Decimal(1)), ln(ratio)))
-    return min(sharp, round_up(epsilon * epsilon / 8))
+    ratio = e / (e.exp() - 1)
+    return min(round_up(ratio - 1 - ratio.ln()), round_up(epsilon * epsilon / 8))
 
 
 @lru_cache(maxsize=4096)
+@_exactly
 def pure_renyi(epsilon: Fraction, order: Fraction) -> Fraction:
     """Return the largest Renyi divergence of one order (above 1) that an epsilon-DP mechanism can have.
 
@@ -102,11 +109,9 @@ def pure_renyi(epsilon: Fraction, order: Fraction) -> Fraction:
     """
     if epsilon == 0:
         return Fraction(0)
-    one = Decimal(1)
-    near = ln(EXACT.add(one, exp(-to_decimal(epsilon))))
-    far = ln(EXACT.add(one, exp(-to_decimal((2 * order - 1) * epsilon))))
-    lost = EXACT.divide(EXACT.subtract(near, far), to_decimal(order - 1))
-    return min(epsilon, round_up(EXACT.subtract(to_decimal(epsilon), lost)))
+    near = (1 + (-to_decimal(epsilon)).exp()).ln()
+    far = (1 + (-to_decimal((2 * order - 1) * epsilon)).exp()).ln()
+    return min(epsilon, round_up(to_decimal(epsilon) - (near - far) / to_decimal(order - 1)))
 
 
 @lru_cache(maxsize=4096)
@@ -120,15 +125,14 @@ def pure_mu(epsilon: Fraction) -> Fraction:
 
 
 @lru_cache(maxsize=4096)
+@_exactly
 def laplace_mu(epsilon: Fraction, sensitivity: int) -> Fraction:
     """Return a mu for discrete Laplace noise, from its corners' constant product: see the head of this module."""
     if epsilon == 0:
         return Fraction(0)
     step = to_decimal(epsilon / sensitivity)
-    corner = EXACT.divide(
-        exp(-to_decimal(epsilon * (sensitivity + 1) / sensitivity / 2)), EXACT.add(Decimal(1), exp(-step))
-    )
-    return _mu_from_corner(corner)
+    shift = to_decimal(epsilon * (sensitivity + 1) / sensitivity / 2)
+    return _mu_from_corner((-shift).exp() / (1 + (-step).exp()))
 
 
 @lru_cache(maxsize=4096)
@@ -141,32 +145,28 @@ def bounded_range_mu(epsilon: Fraction) -> Fraction:
     return laplace_mu(epsilon / 2, 1)
 
 
+@_exactly
 def _mu_from_corner(corner: Decimal) -> Fraction:
     """Return ``-2 Phi^-1(corner)``, rounded up: the result is checked, not the way to it."""
     if corner < Decimal("1e-200"):  # Phi(-x) <= exp(-x^2/2) / 2, so this x is enough
-        return round_up(
-            EXACT.multiply(
-                Decimal(2), EXACT.sqrt(EXACT.multiply(Decimal(-2), ln(EXACT.multiply(Decimal(2), corner))))
-            )
-        )
+        return round_up(2 * (-2 * (2 * corner).ln()).sqrt())
     half = Decimal(-NormalDist().inv_cdf(float(corner)))
     for _ in range(4):  # Newton's method on log Phi, quadratic from sixteen digits
         tail = normal_tail(half)
-        slope = EXACT.divide(_density(half), tail)
-        half = EXACT.add(half, EXACT.divide(ln(EXACT.divide(tail, corner)), slope))
-    mu = round_up(EXACT.multiply(Decimal(2), half))
+        half += (tail / corner).ln() / (_density(half) / tail)
+    mu = round_up(2 * half)
     while normal_tail(to_decimal(mu / 2)) > corner:  # pragma: no cover - a last doubt
         mu += Fraction(1, GRID)
     return mu
 
 
+@_exactly
 def _density(x: Decimal) -> Decimal:
-    return EXACT.divide(
-        exp(EXACT.multiply(EXACT.multiply(x, x), -_HALF)), EXACT.sqrt(EXACT.multiply(Decimal(2), _PI))
-    )
+    return (x * x * Decimal("-0.5")).exp() / (2 * _PI).sqrt()
 
 
 @lru_cache(maxsize=4096)
+@_exactly
 def normal_tail(x: Decimal) -> Decimal:
     """Compute ``Phi(-x)`` to at least 50 digits after the point, and as many significant ones up to 15.
 
@@ -174,26 +174,26 @@ def normal_tail(x: Decimal) -> Decimal:
     cancels until the last subtraction; beyond 15 a continued fraction is used.
     """
     if x < 0:
-        return EXACT.subtract(Decimal(1), normal_tail(-x))
+        return 1 - normal_tail(-x)
     if x > 15:
         return _far_tail(x)
-    square = EXACT.multiply(x, x)
     term = total = x
     k = 1
     stop = Decimal(10) ** -(DIGITS + 5)
     while term > stop:
         k += 2
-        term = EXACT.divide(EXACT.multiply(term, square), Decimal(k))
-        total = EXACT.add(total, term)
-    return EXACT.subtract(_HALF, EXACT.multiply(_density(x), total))
+        term = term * (x * x) / k
+        total += term
+    return Decimal("0.5") - _density(x) * total
 
 
+@_exactly
 def _far_tail(x: Decimal) -> Decimal:
     """Evaluate Laplace's continued fraction: beyond 15, 300 levels give far more than 60 digits."""
     fraction = x
     for k in range(300, 0, -1):
-        fraction = EXACT.add(x, EXACT.divide(Decimal(k), fraction))
-    return EXACT.divide(_density(x), fraction)
+        fraction = x + k / fraction
+    return _density(x) / fraction
 
 
 @lru_cache(maxsize=4096)
@@ -206,13 +206,13 @@ def gaussian_delta(mu: Fraction, epsilon: Fraction) -> Fraction:
     return round_up(gaussian_delta_digits(mu, epsilon))
 
 
+@_exactly
 def gaussian_delta_digits(mu: Fraction, epsilon: Fraction) -> Decimal:
     """Compute the same delta with many digits and no rounding up: for curves that are looked at."""
     if mu == 0:
-        return Decimal(0) if epsilon >= 0 else EXACT.subtract(Decimal(1), exp(to_decimal(epsilon)))
+        return Decimal(0) if epsilon >= 0 else 1 - to_decimal(epsilon).exp()
     near = normal_tail(to_decimal(epsilon / mu - mu / 2))
-    far = normal_tail(to_decimal(epsilon / mu + mu / 2))
-    return EXACT.subtract(near, EXACT.multiply(exp(to_decimal(epsilon)), far))
+    return near - to_decimal(epsilon).exp() * normal_tail(to_decimal(epsilon / mu + mu / 2))
 
 
 @lru_cache(maxsize=512)
@@ -276,7 +276,7 @@ def find_best_order(epsilon: Fraction, delta: Fraction) -> Fraction:
     _check(delta)
     if epsilon <= 0:
         raise ValueError("epsilon must be above 0")
-    e, log_delta = float(epsilon), float(ln(to_decimal(delta)))
+    e, log_delta = float(epsilon), float(to_decimal(delta).ln(EXACT))
 
     def reached(order: float) -> float:
         alpha = 1 + math.exp(order)
@@ -329,7 +329,7 @@ def find_smallest_epsilon(rho: Fraction, delta: Fraction) -> Fraction:
         raise ValueError("rho can't be negative")
     if rho == 0:
         return Fraction(0)
-    r, log_delta = float(rho), float(ln(to_decimal(delta)))
+    r, log_delta = float(rho), float(to_decimal(delta).ln(EXACT))
 
     def reached(order: float) -> float:
         alpha = 1 + math.exp(order)
@@ -344,25 +344,27 @@ def _check(delta: Fraction) -> None:
         raise ValueError("the conversion needs a delta strictly between 0 and 1")
 
 
+@_exactly
 def _overhead(alpha: Fraction, delta: Fraction) -> Decimal:
     """Compute ``ln(1 - 1/alpha) - ln(delta * alpha) / (alpha - 1)`` with all digits."""
-    gain = ln(to_decimal((alpha - 1) / alpha))
-    return EXACT.subtract(gain, EXACT.divide(ln(to_decimal(delta * alpha)), to_decimal(alpha - 1)))
+    return to_decimal((alpha - 1) / alpha).ln() - to_decimal(delta * alpha).ln() / to_decimal(alpha - 1)
 
 
+@_exactly
 def _rho_at(alpha: Fraction, epsilon: Fraction, delta: Fraction) -> Decimal:
     """Return the rho that the conversion to (epsilon, delta) allows at one order, with all digits, perhaps below 0."""
-    return EXACT.divide(EXACT.subtract(to_decimal(epsilon), _overhead(alpha, delta)), to_decimal(alpha))
+    return (to_decimal(epsilon) - _overhead(alpha, delta)) / to_decimal(alpha)
 
 
 @lru_cache(maxsize=4096)
+@_exactly
 def find_renyi_limit(order: Fraction, epsilon: Fraction, delta: Fraction) -> Fraction:
     """Return the largest Renyi divergence of one order, rounded down, that implies (epsilon, delta)-DP.
 
     Canonne, Kamath and Steinke 2020, Proposition 12. Below 0 where this order implies nothing for this delta.
     """
     _check(delta)
-    return round_down(EXACT.subtract(to_decimal(epsilon), _overhead(order, delta)))
+    return round_down(to_decimal(epsilon) - _overhead(order, delta))
 
 
 def _order(log_excess: float) -> Fraction:

@@ -37,7 +37,8 @@ far less, which is where rho is wasteful. What the sum of rho would admit is alw
 What must not be done, because an analyst who knows the rule gets more than delta (the tests play these games): give
 all of delta to the plain sum as well as to the rule; solve the limit anew from the delta that is left; pass
 over Gaussian noise in the plain sum, or count its declared epsilon there while its declared delta shares
-``aside``; go on while any of several orders has room, each with all of delta; go on while the composed privacy loss distribution so far
+``aside``; go on while any of several orders has room, each with all of delta; go
+on while the composed privacy loss distribution so far
 is fine.
 
 Without delta only pure mechanisms are admitted.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import json
 import math
 from fractions import Fraction
@@ -268,5 +269,25 @@ def test_normal_tails_against_another_implementation() -> None:
 
     with mpmath.workdps(90):
         for x in ("0.001", "0.5", "3", "8", "14.99", "15.01", "40"):
-            ours = mpmath.mpf(str(conversions.normal_tail(conversions.Decimal(x))))
+            ours = mpmath.mpf(str(conversions.normal_tail(decimal.Decimal(x))))
             assert abs(ours / mpmath.ncdf(-mpmath.mpf(x)) - 1) < mpmath.mpf(10) ** -50
+
+
+@pytest.mark.parametrize("digits", [3, 28])
+def test_constants_do_not_depend_on_the_decimal_context_of_the_caller(digits: int) -> None:
+    """A negation of a Decimal outside the exact context rounds to the digits of the caller's own."""
+
+    def constants() -> list[object]:
+        epsilon, order = Fraction(1, 3), Fraction(117, 7)
+        return [
+            conversions.laplace_rho.__wrapped__(epsilon, 7),
+            conversions.bounded_range_rho.__wrapped__(epsilon),
+            conversions.pure_renyi.__wrapped__(epsilon, order),
+            conversions.laplace_mu.__wrapped__(epsilon, 7),
+            conversions.normal_tail.__wrapped__(decimal.Decimal("-1.2345678901234567890123456789012345")),
+        ]
+
+    with decimal.localcontext(prec=200):
+        expected = constants()
+    with decimal.localcontext(prec=digits):
+        assert constants() == expected
