@@ -30,7 +30,7 @@ from dpsql.sql.relations.unit_rows import find_held_columns
 def bind(
     statement: Statement, catalog: Catalog, finish: Finish, thresholds: dict[str, Any] | None = None
 ) -> Plan:
-    """The plan of a query: its private blocks, and the SQL that runs over what they release.
+    """Return the plan of a query: its private blocks, and the SQL that runs over what they release.
 
     Raises:
         BindError: names, types or options that don't fit.
@@ -96,8 +96,9 @@ _MAX_PLANS = 200
 
 
 class _Watched:
-    """A finisher that tells whether public rows were looked at: what a plan makes of these may be another tomorrow. Those
-    that are kept are the same for the whole session; ``kept`` are the queries of them, and the tables that they read.
+    """A finisher that tells whether public rows were looked at: what a plan makes of these may change.
+
+    Those that are kept are the same for the whole session; ``kept`` are the queries of them, and the tables that they read.
     """
 
     def __init__(self, finisher: Finish) -> None:
@@ -106,7 +107,7 @@ class _Watched:
         self.kept: set[str] = set()
 
     def steady(self, plan: Plan) -> bool:
-        """Whether a plan that was made with this would be the same again."""
+        """Say whether a plan that was made with this would be the same again."""
         needed = {*plan.public, *(item.sql for block in plan.blocks for item in block.inputs)}
         return not self.looked and needed <= self.kept
 

@@ -73,12 +73,14 @@ class StatementBinder:
     _count: int = 0
 
     def name(self, kind: str) -> str:
+        """Return a name that nothing else in the statement has."""
         self._count += 1
         return f"dpsql_{kind}_{self._count}"
 
     # -- queries ------------------------------------------------------------------------------------------------
 
     def query(self, tree: exp.Expr, env: Env, inner: bool) -> Relation | None:
+        """Bind a query in place, and return the private relation that it keeps."""
         env = dict(env)
         if isinstance(tree, exp.Select) and mode_of(tree) == "SUBSAMPLE":
             options = take_mode(tree, self._readers_of)
@@ -113,6 +115,7 @@ class StatementBinder:
         return self._select(tree, env, inner)
 
     def public_query(self, tree: exp.Expr, env: Env) -> None:
+        """Bind, in place, a query that stands where no private rows may."""
         if self.query(tree, env, inner=False) is not None:
             raise privacy_error(tree, "private rows can't stand here.")
 
@@ -120,6 +123,7 @@ class StatementBinder:
         self, name: str, operator: Operator, released: Iterable[Released], inputs: Iterable[Input],
         sentences: tuple[str, ...], confidence: float = 0.95,
     ) -> None:  # fmt: skip
+        """Add a block to the plan."""
         columns = tuple(part for item in released for part in item.columns)
         read = tuple(dict.fromkeys((*inputs, *self.lent_inputs)))
         self.blocks.append(Block(name, operator, columns, read, sentences, confidence))
@@ -250,6 +254,7 @@ class StatementBinder:
     # -- sources ------------------------------------------------------------------------------------------------
 
     def source(self, node: exp.Expr, env: Env) -> Relation | None:
+        """Return the private relation that a FROM item is; None where it is public."""
         if _BOUND not in node.meta:
             found = self._new_source(node, env)
             node.meta[_BOUND] = len(self.sources)
@@ -329,6 +334,7 @@ class StatementBinder:
         return self.catalog.relation(table, node.alias_or_name, self.name("table"))
 
     def private_from(self, select: exp.Select, env: Env) -> From:
+        """Return the FROM of a SELECT that must read private rows."""
         from_ = select.args.get("from_")
         sources = (
             [from_.this, *(join.this for join in select.args.get("joins") or [])] if from_ is not None else []
@@ -345,6 +351,7 @@ class StatementBinder:
     def from_of(
         self, select: exp.Select, relations: dict[int, Relation | None], env: Env, outer: Names | None = None
     ) -> From:
+        """Return the FROM of a SELECT whose items were found to be these relations."""
         if select.args.get("laterals"):
             raise privacy_error(
                 select.args["laterals"][0],
@@ -394,6 +401,7 @@ class StatementBinder:
         return bound
 
     def lend(self, node: exp.Expr, env: Env) -> Relation:
+        """Return a public FROM item as an exact query reads it."""
         if (
             isinstance(node, exp.Table)
             and isinstance(node.this, exp.Identifier)
@@ -409,6 +417,7 @@ class StatementBinder:
         return lend_relation(self.public_relation(query, env, self.name("lent")), alias)
 
     def public_relation(self, query: exp.Expr, env: Env, name: str) -> Relation:
+        """Return a public query as a relation of its own."""
         sql = to_sql(add_ctes(query, env))
         columns = public_columns(self.finish, sql, self.blocks, self.public)
         listed = ", ".join(column_name(place) for place in range(len(columns)))
@@ -424,6 +433,7 @@ class StatementBinder:
         return FORETOLD in sql or any(block.name in sql for block in self.blocks)
 
     def known(self, found: Input, steady: bool = False) -> pa.Table | None:
+        """Return the rows of a public relation; None where they are not released yet."""
         if self._unreleased(found.sql):
             return None
         if steady:
@@ -433,6 +443,7 @@ class StatementBinder:
     # -- rows ---------------------------------------------------------------------------------------------------
 
     def expression(self, node: exp.Expr, names: Names, env: Env) -> tuple[Typed, tuple[Input, ...]]:
+        """Return a row expression that can't fail, with the relations that it is lent."""
         return bind_expression(self, node, names, env)
 
 

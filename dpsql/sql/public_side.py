@@ -24,7 +24,7 @@ class Finish(Protocol):
     def describe(
         self, sql: str, relations: Mapping[str, Schema], public: Iterable[str] = ()
     ) -> list[tuple[str, str]]:
-        """Names and SQL types of a query's columns, bound against empty relations.
+        """Return names and SQL types of a query's columns, bound against empty relations.
 
         Raises:
             BindError: the query does not fit them.
@@ -32,11 +32,11 @@ class Finish(Protocol):
         ...
 
     def finish(self, sql: str, relations: Mapping[str, pa.Table], public: Iterable[str] = ()) -> pa.Table:
-        """Runs a query over released relations and public tables."""
+        """Run a query over released relations and public tables."""
         ...
 
     def keep(self, sql: str, public: Iterable[str] = ()) -> pa.Table:
-        """The same over public tables alone, for a query that always gives the same rows: they may be kept."""
+        """Run a query over public tables alone that always gives the same rows: they may be kept."""
         ...
 
 
@@ -99,18 +99,19 @@ def install(
 
 
 def schemas(blocks: Iterable[Block]) -> dict[str, Schema]:
+    """Return the columns of each block's release, by its name."""
     return {block.name: block.columns for block in blocks}
 
 
 def public_columns(
     finish: Finish, sql: str, blocks: Iterable[Block], public: Iterable[str]
 ) -> list[tuple[str, Type]]:
-    """Names and types of a public query over the releases of these blocks and these public tables."""
+    """Return names and types of a public query over the releases of these blocks and these public tables."""
     return [(name, Type.parse(kind)) for name, kind in finish.describe(sql, schemas(blocks), public)]
 
 
 def renamed(tree: exp.Expr, blocks: Sequence[Block]) -> tuple[Renamed, ...] | None:
-    """The output columns, where a statement only gives one release's columns other names; None where it does more."""
+    """Return the output columns, where a statement only gives one release's columns other names; None where it does more."""
     if not isinstance(tree, exp.Select) or len(blocks) != 1:
         return None
     source = tree.args.get("from_")

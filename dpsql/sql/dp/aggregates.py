@@ -271,7 +271,7 @@ class AggregateCall:
         return Bounded(place.typed, y, grid, named and not self.exact.bound.row_level, origin, place)
 
     def say_weighing(self, weighing: Weighing | None) -> str:
-        """Say in a note and for EXPLAIN that a cap may cut; whether it does depends on private rows, and is not said."""
+        """Say in a note and for EXPLAIN that a cap may cut; whether it does is private, and not said."""
         if weighing is None:
             return ""
         rows = self.exact.rows_per_unit

@@ -75,6 +75,7 @@ class Block:
     # -- what aggregates ask ------------------------------------------------------------------------------------
 
     def expression(self, node: exp.Expr) -> Typed:
+        """Return an expression over the rows, which can't fail."""
         node = substitute_aliases(node, self.named, self.names)
         for inner in node.walk(prune=lambda n: isinstance(n, exp.Query)):
             if (call := Block._call(self, inner)) is not None:
@@ -96,13 +97,14 @@ class Block:
         return privacy_error(node, f"{call.name} {where}.", hint)
 
     def condition(self, node: exp.Expr) -> Typed:
+        """Return a condition on the rows, which can't fail."""
         typed = self.expression(node)
         if typed.type.kind not in ("BOOLEAN", "NULL"):
             raise bind_error(node, f"a condition is needed, and this is {typed.type.sql}.")
         return typed
 
     def where(self) -> str | None:
-        """The WHERE of the exact query, which may say something of public groups."""
+        """Return the WHERE of the exact query, and note what it says of public groups."""
         where = self.select.args.get("where")
         if where is None:
             return None
@@ -111,16 +113,18 @@ class Block:
         return to_sql(node)
 
     def filtered(self, call: Call, sql: str) -> str:
-        """The expression where the FILTER holds, NULL elsewhere."""
+        """Return an expression that is NULL where the FILTER does not hold."""
         if call.where is None:
             return sql
         return f"CASE WHEN {to_sql(self.condition(call.where).node)} THEN {sql} END"
 
     def is_unit(self, node: exp.Expr) -> bool:
+        """Say whether a node names the privacy unit."""
         item = self.names.known(node)
         return item is not None and item.is_unit
 
-    def moves(self, sensitivity: int, steps: Fraction | int = 1) -> str:
+    def say_sensitivity(self, sensitivity: int, steps: Fraction | int = 1) -> str:
+        """Say for EXPLAIN how far one unit moves a total."""
         shown = Fraction(sensitivity) / Fraction(steps)
         where = "in one group" if self.keys else "in all"
         return f"one privacy unit moves this by at most {float(shown):g} {where}"
@@ -128,7 +132,7 @@ class Block:
     # -- binding ------------------------------------------------------------------------------------------------
 
     def bind(self) -> None:
-        """Keys first (they decide the bounding), then every clause above them."""
+        """Bind the keys first (they decide the bounding), then every clause above them."""
         condition = self.where()
         distinct = self.select.args.get("distinct")
         if distinct is not None and distinct.args.get("on") is not None:
@@ -162,7 +166,7 @@ class Block:
         self._clauses()
 
     def _inside(self, within: Sequence[exp.Expr], condition: str | None) -> str:
-        """Holds the rows to those of the public groups of all these keys: only then do grouping sets add up."""
+        """Hold the rows to those of the public groups of all these keys: only then do grouping sets add up."""
         pairs = []
         for i, node in enumerate(within):
             typed = self.expression(node)
@@ -233,7 +237,7 @@ class Block:
         return tuple(key for key, _ in pairs), pairs
 
     def spelling(self, node: exp.Expr) -> str:
-        """One spelling for equal expressions: columns by the field they mean."""
+        """Return one spelling for equal expressions: columns by the field they mean."""
         node = node.copy()
         for found in list(node.find_all(exp.Column)):
             if not found.is_star:
@@ -329,7 +333,7 @@ class Block:
         return label_of(call) if call is not None else spell(node)
 
     def above(self, node: exp.Expr, aliases: dict[str, exp.Expr]) -> exp.Expr:
-        """The expression as the finished statement writes it: keys and aggregates are columns of the release."""
+        """Return an expression of the finished statement: keys and aggregates are columns of the release."""
         if isinstance(node, exp.Query):
             self.binder.public_query(node, self.env)
             return node
@@ -411,6 +415,7 @@ class Block:
 
     @property
     def confidence(self) -> float:
+        """The level of the intervals."""
         return self.options.confidence
 
     def release(self) -> None:

@@ -58,14 +58,14 @@ def require_groups(bound: From, options: Options, place: exp.Expr | None) -> int
 
 
 def _without(options: Options, select: exp.Select) -> str:
-    """What needs a delta here."""
+    """Return what needs a delta here."""
     if options.get("noise") == "GAUSSIAN":
         return "Gaussian noise"
     return "private groups" if select.args.get("group") is not None else "an answer that is tested first"
 
 
 def _hint(binder: Binder, grouped: bool) -> str:
-    """What to write instead, with a delta that is sized from what is left for it."""
+    """Return what to write instead, with a delta that is sized from what is left for it."""
     catalog = binder.catalog
     left = catalog.delta_left() if catalog.delta_left else catalog.policy.budget.mechanism_delta
     delta = suggest_delta(left)
@@ -93,7 +93,7 @@ class Share:
 
 
 def within_limit(budget: Budget, epsilon: Fraction, asked: exp.Expr | None) -> None:
-    """Refuses what is over the policy's limit per query, pointing at where it was asked for."""
+    """Refuse what is over the policy's limit per query, pointing at where it was asked for."""
     limit = budget.max_epsilon_per_query
     if limit is not None and epsilon > limit:
         raise BudgetExceeded(
@@ -107,7 +107,7 @@ def deal(
     binder: Binder, options: Options, select: exp.Select,
     shares: Sequence[tuple[Fraction | None, exp.Expr | None]], deltas: int,
 ) -> Share:  # fmt: skip
-    """Deals the block's epsilon: named shares first, the rest in equal parts; and checks the owner's limits.
+    """Deal the block's epsilon: named shares first, the rest in equal parts; and checks the owner's limits.
 
     Raises:
         PrivacyError: there is no epsilon or no delta to deal.

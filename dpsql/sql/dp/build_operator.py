@@ -113,7 +113,7 @@ _PRESENT = re.compile(r"COUNT\((y\d+)\)\Z")
 
 
 def packed(exact: Exact) -> PackedAggregation | None:
-    """The packed route to the same totals, or None where the block has no such shape.
+    """Return the packed route to the same totals, or None where the block has no such shape.
 
     It takes one table whose unit is a small integer, and no groups, public ones of any type or private ones of integers,
     and aggregates that count rows or add clamped values: what a GROUP BY would spend its time on.
@@ -211,12 +211,12 @@ def _all_groups(exact: Exact, tallies: list[UnitTotal], groups: str, on: str) ->
 
 
 def _held(y: str, low: int, high: int) -> str:
-    """A value clamped to its bounds, counted from 1; 0 where there is none. No branch per row, and no division."""
+    """Return a value clamped to its bounds, counted from 1, without branch or division; 0 where there is none."""
     return f"COALESCE((ABS({y} - ({low})) - ABS({y} - ({high})) + {high - low + 2}) >> 1, 0)"
 
 
 def _tally(exact: Exact, partial: Partial, values: dict[Held, PackedValue]) -> UnitTotal | None:
-    """How a partial is had from the packed values; a value that is only counted is added to them."""
+    """Return how a partial is had from the packed values; a value that is only counted is added to them."""
     rows = 1 if partial.fixed else exact.max_rows
     if rows is None:
         return None

@@ -105,7 +105,7 @@ def lift_windows(select: exp.Select, binder: Binder) -> dict[int, exp.Expr]:
 
 
 def is_above(node: exp.Expr, windowed: Set[str]) -> bool:
-    """Whether a window function of SQL stands in it, or the name of an item that holds one.
+    """Say whether a window function of SQL stands in it, or the name of an item that holds one.
 
     A name alone behind OVER is that of a mechanism's histogram; a query has windows of its own.
     """
@@ -118,9 +118,10 @@ def is_above(node: exp.Expr, windowed: Set[str]) -> bool:
 
 
 def sort_items(select: exp.Select, binder: Binder, windowed: Set[str]) -> list[tuple[int, exp.Ordered]]:
-    """Return what ORDER BY sorts by that only a block can read, with its place in the SELECT list, which gets what it lacks.
+    """Return what ORDER BY sorts by that only a block can read, with its place in the SELECT list.
 
-    That is what names a column by its table, or holds an aggregate, GROUPING or a key that the SELECT list does not name.
+    The list gets what it lacks: what names a column by its table, or holds an aggregate, GROUPING or a key that it does not
+    name.
     """
     order = select.args.get("order")
     names = {fold(item.alias_or_name) for item in select.expressions}
@@ -149,7 +150,7 @@ MOST = 64
 
 
 def has_sets(select: exp.Select) -> bool:
-    """Whether a SELECT groups by several sets at once."""
+    """Say whether a SELECT groups by several sets at once."""
     group = select.args.get("group")
     return group is not None and any(isinstance(node, _KINDS) for node in _elements(group))
 
@@ -181,7 +182,7 @@ def _sets_of(node: exp.Expr) -> Iterator[tuple[exp.Expr, ...]]:
 
 
 def bind_sets(binder: Binder, select: exp.Select, options: Options | None, env: Env, names: Names) -> None:
-    """Replace a SELECT, in place, by the union of a block for each grouping set; ``names`` is the scope of its rows.
+    """Replace a SELECT, in place, by the union of a block for each grouping set.
 
     Raises:
         BindError: too many sets, or shares of their own beside them. BudgetExceeded: over the policy's limit per query.
@@ -230,7 +231,7 @@ def bind_sets(binder: Binder, select: exp.Select, options: Options | None, env: 
 
 
 def _adjust(binder: Binder, options: Options, blocks: list[Block], within: list[exp.Expr]) -> None:
-    """Has the cells of COUNT and SUM made to add up, after they are released."""
+    """Make the cells of COUNT and SUM add up, after they are released."""
     sets = tuple(GroupingSet(b.name, _columns(b, within), _adding(binder, b)) for b in blocks)
     names = {tuple(c.name for c in cells.columns) for cells in sets}
     if len(names) != 1 or not sets[0].columns:
@@ -283,7 +284,7 @@ def _shares(binder: Binder, options: Options, count: int, select: exp.Select) ->
 
 
 def _part(select: exp.Select, chosen: tuple[exp.Expr, ...], everything: list[exp.Expr]) -> exp.Select:
-    """The SELECT grouped by one set, with NULL for the keys that it does not group by."""
+    """Return the SELECT grouped by one set, with NULL for the keys that it does not group by."""
     part = select.copy()
     for key in ("order", "limit", "offset", "qualify", "distinct"):
         part.set(key, None)

@@ -53,7 +53,7 @@ def _count(asked: AggregateCall) -> Aggregate:
 
 
 def _counted(asked: AggregateCall, partial: Partial, what: str) -> Aggregate:
-    said = f"{what}; {asked.block.moves(asked.exact.sensitivity(partial))}"
+    said = f"{what}; {asked.block.say_sensitivity(asked.exact.sensitivity(partial))}"
     return asked.make("BIGINT", said, lambda noise: Count(asked.name, noise(partial, 1)))
 
 
@@ -126,7 +126,7 @@ def _sum(asked: AggregateCall) -> Aggregate:
     partial = total_about(asked, item)
     steps = Fraction(item.grid.steps)
     integers = item.typed.type.kind == "INTEGER" and steps == 1 and typed.type.sql != "UHUGEINT"
-    said = f"add {asked.source()}, {item.said}; {asked.block.moves(asked.exact.sensitivity(partial), steps)}"
+    said = f"add {asked.source()}, {item.said}; {asked.block.say_sensitivity(asked.exact.sensitivity(partial), steps)}"
     return asked.make(
         "HUGEINT" if integers else typed.type.sum_type, said,
         lambda noise: Sum(asked.name, noise(partial, 1), steps), shown=item.shown,

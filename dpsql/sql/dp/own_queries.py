@@ -128,7 +128,7 @@ def _declared_bins(asked: AggregateCall, typed: Typed) -> list[str]:
 
 
 def _given_bins(asked: AggregateCall, typed: Typed) -> tuple[Type, list[str], str]:
-    """Return the type in which values and bins are compared, the bins in ascending order, and the key of the others."""
+    """Return the type in which values are compared, the bins in ascending order, and the key of the others."""
     call, place, kind = asked.call, asked.call.args[1], typed.type
     if not isinstance(place, exp.Array) or not place.expressions:
         span = span_of(place) or span_of(call.node)
@@ -387,7 +387,7 @@ def _round_outwards(end: Fraction | None, away: float) -> Fraction | None:
 
 
 def _count_auto(asked: AggregateCall) -> int:
-    """Count the aggregates with AUTO in the whole statement: those bound already, and those in the text still to be bound."""
+    """Count the aggregates with AUTO in the whole statement: those bound already, and those still to be bound."""
     binder, root = asked.block.binder, asked.block.select.root()
     waiting = sum(node.name.upper() == "AUTO" for node in root.find_all(exp.Column, exp.Var))
     operators = (bound.operator for bound in binder.blocks)

@@ -274,7 +274,7 @@ class _Known:
 
 
 def _met(block: Block) -> tuple[dict[str, exp.Expr], list[exp.Expr]]:
-    """Return the public tables of which every counted row has met a row, by alias, and the conditions of these joins."""
+    """Return the public tables that every counted row has met, by alias, and the conditions of these joins."""
     bound = block.bound
     sides = [str(join.args.get("side") or "").upper() for join in bound.joins]
     if any(side not in ("", "LEFT") for side in sides) or any(r.public_preserved for r in bound.relations):
@@ -423,7 +423,7 @@ _LONG = (
 
 
 def _by_day(column: exp.Column) -> bool:
-    """Say whether what is made of a timestamp goes by its day alone: it is truncated to days, or cast to DATE."""
+    """Say whether a timestamp counts by its day alone: it is truncated to days, or cast to DATE."""
     node: exp.Expr | None = column.parent
     while isinstance(node, exp.Try | exp.Paren) or (
         isinstance(node, exp.TryCast) and node.to.is_type("timestamp")

@@ -142,7 +142,7 @@ def _place(item: Field) -> tuple[str, str]:
 
 
 def _adds_nothing(block: Block, call: Call, lost: LostColumns) -> bool:
-    """Whether a row of nobody adds nothing to it."""
+    """Say whether a row of nobody adds nothing to it."""
     if call.where is not None and surely_fails(block.condition(call.where.copy()).node, lost):
         return True
     values = [
@@ -181,7 +181,7 @@ _OF_A_COUNT = {"epsilon"}
 
 
 def read_as_mean(block: Block, node: exp.Expr) -> exp.Expr | None:
-    """Return the call of AVG that a quotient means; None where it is no ``SUM(x) / COUNT(x)`` of the same rows.
+    """Return the call of AVG that a quotient means; None where it is no quotient of the same rows.
 
     The count may stand in ``NULLIF(..., 0)``, and the sum may be made a DOUBLE first. Bounds per group are left alone:
     with them AVG is the mean of the units' own means. Named shares of epsilon go to the mean where both calls have one;

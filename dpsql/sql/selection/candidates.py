@@ -289,7 +289,7 @@ def _term_ctes(name: str, term: Term, alias: str) -> list[str]:
 
 
 def _running(name: str, x: str, where: str, thresholds: list[str], alias: str, amount: str) -> list[str]:
-    """CTEs up to ``{name}_at(t, upto, under, n_upto)``: sums over x <= t and x < t for each threshold t.
+    """Return CTEs up to ``{name}_at(t, upto, under, n_upto)``: sums over x <= t and x < t for each threshold t.
 
     Rows fall into the bin of the greatest threshold that is at most x; those equal to it are kept apart, which is what
     tells <= from <. One pass over the rows, then k bins.
@@ -347,7 +347,7 @@ class _Shown:
         return name
 
     def column(self, sql: str) -> str:
-        """The name of an expression's column."""
+        """Return the name of an expression's column."""
         node = _bare(sql)
         if node is not None and node.table == CANDIDATE:
             return self.own(node.name)
@@ -360,7 +360,7 @@ def sweep_of(
     rows: str, source: str, columns: Sequence[str], statistic: Statistic,
     types: Mapping[tuple[str, str], Type], per_unit: int, extra: Mapping[str, str],
 ) -> CandidateScores | None:  # fmt: skip
-    """The sweep of a statistic in a one-pass shape, or None where values are not compared as numbers or dates.
+    """Return the sweep of a statistic in a one-pass shape; None where values are not numbers or dates.
 
     Args:
         rows: the query of the private rows.
@@ -414,7 +414,7 @@ def _public(weight: Weight, shown: _Shown, types: Mapping[tuple[str, str], Type]
 def _counted(
     rows: str, term: Term, bare: Bare | None, types: Mapping[tuple[str, str], Type]
 ) -> HistogramQuery | None:
-    """What is counted for a term; None where it is not compared here."""
+    """Return what is counted for a term; None where it is not compared here."""
     if term.shape == "nested loop":
         return None
     where = " AND ".join(f"({c})" for c in term.free) or "TRUE"
@@ -441,8 +441,10 @@ def _counted(
 def _compared(
     x: str, publics: Sequence[str], types: Mapping[tuple[str, str], Type]
 ) -> tuple[str, int, str] | None:
-    """A private side in SQL, its places that are made whole, and whether it is a column of ``whole`` numbers or ``doubles`` for
-    certain (else nothing). None where it and the public sides are not all numbers that are compared here, or all dates.
+    """Return a private side in SQL, its places that are made whole, and what it surely is a column of.
+
+    That is ``whole`` numbers or ``doubles``, else nothing. None where it and the public sides are not all numbers that are
+    compared here, or all dates.
     """
     kinds = {kind for side in publics for kind in _kinds(side, types)}
     mine, node = _kinds(x, types), _bare(x)
@@ -463,7 +465,7 @@ def _compared(
 
 
 def _kinds(side: str, types: Mapping[tuple[str, str], Type]) -> set[str]:
-    """What kinds of numbers an expression is made of; a number with a point is a decimal."""
+    """Return what kinds of numbers an expression is made of; a number with a point is a decimal."""
     node = expression_of(side)
     known = [types.get((c.table, c.name)) for c in node.find_all(exp.Column)]
     kinds: set[str] = {"OTHER" if t is None or t.sql in _UNLIKE else t.kind for t in known}
@@ -474,7 +476,7 @@ def _kinds(side: str, types: Mapping[tuple[str, str], Type]) -> set[str]:
 
 
 def _narrow(value: str, types: Mapping[tuple[str, str], Type]) -> str:
-    """Grid integers in no more bits than they need."""
+    """Return grid integers in no more bits than they need."""
     node = expression_of(value)
     if isinstance(node, exp.Cast) and not isinstance(node, exp.TryCast) and node.to.is_type("bigint"):
         inner = _unwrapped(node.this)

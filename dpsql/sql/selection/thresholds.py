@@ -61,7 +61,7 @@ class Declaration:
         return SparseVector(self.epsilon1, self.epsilon2, self.max_hits, None, self.refresh)
 
     def sentences(self, confidence: float = 0.95) -> tuple[str, ...]:
-        """For EXPLAIN: before any question is known, in units of what one privacy unit may move its statistic by."""
+        """Return what EXPLAIN says before any question is known, in units of what one unit may move a statistic by."""
         noise = ThresholdNoise(
             1, self.epsilon1, self.epsilon2, self.max_hits, monotone=False, refresh=self.refresh
         )
@@ -77,14 +77,22 @@ class Declaration:
         )
 
     def put(self, value: int, threshold: int, sensitivity: int) -> bool:
-        """Asks; raises BindError when the threshold is not open."""
+        """Ask whether a statistic is above the threshold.
+
+        Raises:
+            BindError: the threshold is not open.
+        """
         if self.ask is None:
             raise BindError(f"the threshold {self.name} is closed.", hint="DECLARE it again.")
         return self.ask(value, threshold, sensitivity)
 
 
 def bind_declare(statement: Statement, catalog: Catalog) -> Declaration:
-    """Raises BindError for options that don't fit; nothing is reserved yet."""
+    """Bind a DECLARE; nothing is reserved yet.
+
+    Raises:
+        BindError: options that don't fit.
+    """
     select = statement.tree
     assert isinstance(select, exp.Select)
     try:

@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 
 
 def _values(node: exp.Expr, what: str) -> tuple[Any, ...]:
-    """A tuple of literals: the results that may win a vote."""
+    """Read a tuple of literals: the results that may win a vote."""
     items = node.expressions if isinstance(node, exp.Tuple | exp.Array) else [node]
     if not all(isinstance(item.this if isinstance(item, exp.Neg) else item, exp.Literal) for item in items):
         raise bind_error(node, f"{what} must be literals.", f"write {what} = ('a', 'b').")
@@ -77,7 +77,7 @@ def _values(node: exp.Expr, what: str) -> tuple[Any, ...]:
 
 
 def _plain(value: Fraction, text: str) -> int | float:
-    """As Python would read it: 1 is whole, 1.0 is not."""
+    """Return a number as Python would read it: 1 is whole, 1.0 is not."""
     return int(value) if text.lstrip("- ").isdigit() else float(value)
 
 
@@ -225,7 +225,7 @@ class Textbook(Sampling):
         self.together = max(1, _PAIRS_TOGETHER // max(1, int(units)))
 
     def _drawn(self, key: str) -> str:
-        """Return a join with the runs that a unit is in: one hash per pair, the coin of a run is made once."""
+        """Return a join with the runs that a unit is in, by one hash per pair."""
         coin = f"hash(xor(hash(runs.turn), CAST({SALT} AS UBIGINT)))"
         runs = f"(SELECT runs.turn, {coin} AS coin FROM {RUNS_RELATION}) AS turns"
         return f" JOIN {runs} ON (hash(xor(hash({key}), turns.coin)) >> 2) < {math.floor(self.q * 2**62)}"

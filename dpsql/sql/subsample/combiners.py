@@ -48,7 +48,7 @@ _HINT = "write returns='DOUBLE', 'BIGINT', 'VARCHAR' or 'BOOLEAN', or a list of 
 def registered(
     name: str, function: Callable[..., object], returns: Any, length: int | None
 ) -> RegisteredFunction:
-    """Reads what ``session.register`` was given.
+    """Read what ``session.register`` was given.
 
     Raises:
         PolicyError: the name can't be one of a function.
@@ -85,7 +85,7 @@ def _type_of(returns: Any) -> Type | None:
 
 
 def sql_type(returns: ReturnType) -> Type:
-    """The SQL type of a declared result."""
+    """Return the SQL type of a declared result."""
     element = _TYPES[returns.kind]
     return Type("LIST", f"{element.sql}[]", element) if returns.many else element
 
@@ -100,14 +100,14 @@ NUMERIC = ("mean", "median", "trimmed_mean", "winsorized_mean")
 
 
 def width(this: Subsample, f: Field) -> int | None:
-    """How many coordinates a result has; None where it is no vector of public length."""
+    """Return how many coordinates a result has; None where it is no vector of public length."""
     element = f.typed.type.element
     known = this.returns.length if this.returns is not None else None
     return known if element is not None and element.numeric else None
 
 
 def combiner_name(this: Subsample, f: Field) -> str:
-    """The combiner of one output, which its type must fit.
+    """Return the name of the combiner of one output, which its type must fit.
 
     Raises:
         BindError: it does not.
@@ -143,10 +143,12 @@ def combiner_name(this: Subsample, f: Field) -> str:
 
 
 def needs_delta(this: Subsample, f: Field, kind: str) -> bool:
+    """Say whether a combiner needs a share of delta."""
     return kind == "stable_mode" or (kind == "noisy_mode" and candidates_of(this, f) is None)
 
 
 def candidates_of(this: Subsample, f: Field) -> tuple[Any, ...] | None:
+    """Return the public results that may win a vote; None where they are not known."""
     given = this.options.get("candidates")
     if given is not None:
         known = this.registered is None or (this.returns is not None and not this.returns.many)
@@ -157,7 +159,7 @@ def candidates_of(this: Subsample, f: Field) -> tuple[Any, ...] | None:
 
 
 def _as_results(this: Subsample, f: Field, given: Sequence[Any]) -> tuple[Any, ...]:
-    """Candidates as blocks will give them: a vote for 1.50 is one for a decimal, and not for a double."""
+    """Return candidates as blocks will give them: a vote for 1.50 is one for a decimal, and not for a double."""
     kind = f.typed.type
     parts = ", ".join(f"CAST({exp.Literal.string(str(v)).sql('duckdb')} AS {kind.sql})" for v in given)
     try:
@@ -181,7 +183,11 @@ def combiner(
     delta: Fraction,
     participation: Participation | None,
 ) -> Combiner:
-    """The combiner of one output. Raises PrivacyError where it needs a range that was not given."""
+    """Return the combiner of one output.
+
+    Raises:
+        PrivacyError: it needs a range that was not given.
+    """
     accountant = this.binder.catalog.accountant
     if kind == "stable_mode":
         slack = participation.failure if participation is not None else Fraction(0)
@@ -219,7 +225,7 @@ def combiner(
 def _numeric(
     this: Subsample, f: Field, kind: str, grid: ResultRange, epsilon: Fraction
 ) -> BlockMean | BlockMedian | WinsorizedMean:
-    """What combines numbers, or one coordinate of vectors."""
+    """Return what combines numbers, or one coordinate of vectors."""
     if kind == "median":
         return BlockMedian(f.name, grid, epsilon)
     part = this.options.get("trim")
@@ -235,7 +241,7 @@ def _numeric(
 def feature_votes(
     this: Subsample, source: BlockSource, f: Field, epsilon: Fraction, confidence: float
 ) -> FeatureVotes:
-    """Lists of names: noisy votes for each of the public names, or the names with most votes."""
+    """Return what counts lists of names: noisy votes for each of the public names, or the names with most votes."""
     features = this.options.get("candidates")
     if features is None or not all(isinstance(name, str) for name in features):
         raise privacy_error(

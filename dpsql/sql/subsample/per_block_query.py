@@ -74,7 +74,7 @@ _AS_TEXT = ("UUID", "INTERVAL", "TIME", "TIMESTAMP", "INTEGER")
 
 
 def _lent_as(kind: Type) -> str | None:
-    """The type in which a column is lent; None when it can't be."""
+    """Return the type in which a column is lent; None when it can't be."""
     if kind.kind in _PLAIN or kind.sql == "TIMESTAMP":
         return kind.sql
     if kind.kind == "INTEGER" and kind.sql not in ("HUGEINT", "UHUGEINT"):
@@ -97,7 +97,7 @@ class PerBlockQuery:
     _names: set[str] | None = None
 
     def rewrite(self, tree: exp.Select) -> tuple[str, tuple[Field, ...]]:
-        """The SQL for one block, and its outputs.
+        """Return the SQL for one block, and its outputs.
 
         Raises:
             PrivacyError: something in it reaches beyond the block, or it does not give one row.
@@ -146,7 +146,7 @@ class PerBlockQuery:
     # -- names --------------------------------------------------------------------------------------------------
 
     def _visit(self, node: exp.Expr, scope: dict[str, str]) -> None:
-        """Gives every table name its meaning: a CTE of this query, rows of the block, or a public relation."""
+        """Give every table name its meaning: a CTE of this query, rows of the block, or a public relation."""
         with_ = node.args.get("with_")
         if with_ is not None:
             scope = dict(scope)
@@ -183,7 +183,7 @@ class PerBlockQuery:
         return self._block(relation, alias)
 
     def _relation(self, node: exp.Table) -> Relation | None:
-        """A private relation, or None where the name is public."""
+        """Return a private relation, or None where the name is public."""
         cte = self.env.get(fold(node.name))
         if cte is not None:
             return None if cte.private is None else self._named(cte.private)
@@ -208,7 +208,7 @@ class PerBlockQuery:
         return exp.Subquery(this=inner, alias=alias.copy())
 
     def _block(self, relation: Relation, alias: exp.Expr) -> exp.Expr:
-        """The block's rows of a private relation; what is asked twice is read once."""
+        """Return the block's rows of a private relation; what is asked twice is read once."""
         self.private.append(relation)
         items, kept = [f"{self.number(relation, relation.unit)} AS block"], []
         columns: list[tuple[str, str]] = []
@@ -238,7 +238,7 @@ class PerBlockQuery:
 
 
 def _label(item: exp.Expr) -> str:
-    """The name of an output, as the analyst wrote it."""
+    """Return the name of an output, as the analyst wrote it."""
     call = None if item.alias else call_of(item)
     if call is not None:
         return label_of(call)
@@ -248,7 +248,7 @@ def _label(item: exp.Expr) -> str:
 
 
 def _allow(node: exp.Expr) -> None:
-    """Refuses what is not known to depend on the block's rows alone."""
+    """Refuse what is not known to depend on the block's rows alone."""
     if isinstance(node, exp.Anonymous):
         name = node.name.lower()
         if name not in _NAMED and not (
@@ -276,7 +276,7 @@ def _allow(node: exp.Expr) -> None:
 
 
 def _smallest(node: exp.Expr) -> None:
-    """Among equals the smallest value, as where the query is lifted; else the first of the block's sorted rows."""
+    """Choose among equals the smallest value, as where the query is lifted; else the first of the block's sorted rows."""
     if (
         isinstance(node.parent, exp.WithinGroup)
         or isinstance(node.this, exp.Distinct)
@@ -315,7 +315,7 @@ def _one_row(select: exp.Select) -> None:
 
 
 def _one_kind_of_unit(private: list[Relation], tree: exp.Expr) -> None:
-    """Equal units must have equal hashes, or one unit would be in two blocks."""
+    """Refuse units of several types: without equal hashes one unit would be in two blocks."""
     kinds = {("whole" if has_whole_unit(r) else r.unit_type.sql) for r in private if r.unit_type is not None}
     if len(kinds) > 1:
         raise PrivacyError(
@@ -326,7 +326,7 @@ def _one_kind_of_unit(private: list[Relation], tree: exp.Expr) -> None:
 
 
 def _one_kind_of_row(private: list[Relation], tree: exp.Expr) -> None:
-    """A row that is its own unit is dealt by all that it says: read twice, with other columns, it would be in two blocks."""
+    """Refuse rows that are their own units read with other columns: one row would be in two blocks."""
     kinds: dict[str, tuple[str, ...]] = {}
     for relation in (r.renamed("same", "same") for r in private if r.unit is None):
         said = (to_sql(relation.source), *(to_sql(f.typed.node) for f in relation.fields))

@@ -64,6 +64,7 @@ class Lifted:
     """One row per block, by its form."""
 
     def relation(self, alias: str, name: str) -> Relation:
+        """Return it as a relation of a query around it."""
         fields = tuple(
             replace(f, typed=replace(f.typed, node=column(column_name(place), name)))
             for place, f in enumerate(self.fields)
@@ -121,7 +122,11 @@ class Lifter:
     """Whether the last FROM that was read has one row per block at most."""
 
     def query(self, tree: exp.Expr, env: Env) -> Lifted:
-        """Raises PrivacyError for what can't be lifted: the caller may run it block by block."""
+        """Lift a query.
+
+        Raises:
+            PrivacyError: it can't be lifted; the caller may run it block by block.
+        """
         if isinstance(tree, exp.Subquery):
             return self.query(tree.this, env)
         if not isinstance(tree, exp.Select):
@@ -335,14 +340,14 @@ _ABOVE = "dpsql_above"
 
 
 def _above(name: str) -> exp.Column:
-    """A column of the aggregation: known by a mark of ours, so that an analyst's alias ``g`` is not taken for it."""
+    """Return a column of the aggregation, with a mark by which it is told from an analyst's ``g``."""
     made = column(name, "g")
     made.meta[_ABOVE] = True
     return made
 
 
 def _all_of(sql: str, typed: Typed) -> list[str]:
-    """What a value is sorted by so that none but the same are equal: how it is written, where equals may look different."""
+    """Return what a value is sorted by; how it is written, too, where equals may look different."""
     return [sql, f"CAST({sql} AS VARCHAR)"] if typed.type.two_faced else [sql]
 
 
