@@ -150,9 +150,9 @@ def test_a_finisher_that_breaks_is_opened_anew(finisher: Finisher) -> None:
     finisher.describe(sql, {"b": TYPES}, ["wards"])
     before = finisher.finish(sql, {"b": RELEASED}, ["wards"])
     opened = finisher._opened
-    finisher._anew(duckdb.BinderException)
+    finisher._reopen(duckdb.BinderException)
     assert finisher._opened is opened
-    finisher._anew(duckdb.FatalException)
+    finisher._reopen(duckdb.FatalException)
     assert finisher._opened is None
     assert finisher.finish(sql, {"b": RELEASED}, ["wards"]).equals(before)
     assert len(finisher.describe(f"{sql} LIMIT 1", {"b": TYPES}, ["wards"])) == 1
