@@ -46,8 +46,6 @@ class Engine(abc.ABC):
     """The sqlglot dialect that :meth:`relation` is written in."""
     lossless: bool = False
     """Whether lent relations may hold DuckDB's own Arrow types, which keep UUIDs and 128-bit integers."""
-    macros: frozenset[str] = frozenset()
-    """Functions that the owner's database defines itself; no exact query may call one of these names."""
 
     def __init__(
         self,
@@ -77,6 +75,11 @@ class Engine(abc.ABC):
     def room(self) -> int:
         """Rows of eight bytes that an operator may hold at once; 0 where rows must stay where they are."""
         return 0
+
+    @property
+    def macros(self) -> frozenset[str]:
+        """Functions that the owner's database defines itself; no exact query may call one of these names."""
+        return frozenset()
 
     @property
     @abc.abstractmethod

@@ -75,6 +75,7 @@ class DuckDBEngine(Engine):
         self._database = ":memory:" if isinstance(database, Mapping) else database
         self._zone = ""
         self._room: int | None = None
+        self._macros: frozenset[str] | None = None
         self._sources = {
             t.name: _find_source(t, base) for t in policy.tables.values() if t.source is not None
         }
@@ -238,6 +239,17 @@ class DuckDBEngine(Engine):
         if self._room is None:
             self._room = _read_bytes(read_settings(self._con, "memory_limit")[0]) // (16 * 8)
         return self._room
+
+    @property
+    def macros(self) -> frozenset[str]:
+        """Functions of the file or the attached database, which DuckDB would call in place of its own."""
+        if self._macros is None:
+            rows: list[tuple[str]] = []
+            if self._attached or self._path is not None:  # slow, and nobody else defines any
+                query = "SELECT DISTINCT lower(function_name) FROM duckdb_functions() WHERE NOT internal"
+                rows = self._con.execute(query).fetchall()
+            self._macros = frozenset(row[0] for row in rows)
+        return self._macros
 
     @property
     def time_zone(self) -> str:

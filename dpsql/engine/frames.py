@@ -227,7 +227,7 @@ def _write_all(values: Any) -> pa.Array:
 
 
 def write_value(value: Any) -> str | None:
-    """Return a Python value as the text that its type is read from; None for one that has no such text.
+    """Write a Python value as the text that its type is read from; None where it has none.
 
     >>> [write_value(value) for value in (2.5, True, [1, "a"], object(), float("nan"))]
     ['2.5', 'true', '[1, "a"]', None, None]

@@ -101,8 +101,8 @@ ColumnTypes = Sequence[tuple[str, str]]
 def quote_name(name: str) -> str:
     """Write any name as SQL does.
 
-    >>> quote_name('a "b"')
-    '"a ""b\"""'
+    >>> quote_name('a "b" c')
+    '"a ""b"" c"'
     """
     return '"' + name.replace('"', '""') + '"'
 

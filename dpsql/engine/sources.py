@@ -1,4 +1,4 @@
-"""Sources that are files or data frames, as relations of a session whose columns are the policy's or the file's own.
+"""Files and data frames as relations of a session, with the policy's columns or their own.
 
 Sources that can't be read where they are (all text; a Parquet file with values that DuckDB can't take) are copied once,
 when the session opens. The copy is a temporary table of the session's own database in memory: no other process sees it,
@@ -117,7 +117,7 @@ def _search(path: str, columns: Mapping[str, str]) -> list[str]:
 
 
 def _write_test(column: str, kind: str) -> str:
-    """Write SQL that reads every value of a column, and counts those that the reader passes on but queries fail over.
+    """Write SQL that reads every value of a column, and counts those that only queries fail over.
 
     The hash makes it read them all, where DuckDB would answer from a file's statistics.
     """
@@ -142,7 +142,7 @@ def write_range_test(column: str, kind: str) -> str | None:
 
 
 def _nested(kind: str) -> bool:
-    """Whether moments or decimals may be within other values, where the test above does not look for them."""
+    """Tell whether moments or decimals may be within other values, where the test does not look."""
     within = any(word in kind for word in ("DATE", "TIMESTAMP", "DECIMAL("))
     return within and kind.endswith(("]", ")")) and not kind.startswith("DECIMAL(") | kind.startswith("ENUM")
 

@@ -12,6 +12,7 @@ to the data owner.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import socket
 import warnings
@@ -79,12 +80,10 @@ class SparkEngine(Engine):
         self._schemas = {table.name: self._open(table) for table in policy.tables.values()}
 
     def _start(self, address: str) -> SparkSession:
-        try:
-            from pyspark.sql import SparkSession
-        except ImportError:
-            SparkSession = None
-        if SparkSession is None:
+        if importlib.util.find_spec("pyspark") is None:
             raise PolicyError("PySpark is not installed.", hint="pip install 'dpsql[spark]'")
+        from pyspark.sql import SparkSession
+
         with contextlib.suppress(Exception):
             if address.startswith("sc://"):
                 from pyspark.sql.connect.session import SparkSession as Remote
@@ -212,7 +211,7 @@ class SparkEngine(Engine):
         return table
 
     def batches(self, sql: str, lent: Mapping[str, pa.Table] | None = None) -> Iterator[pa.Table]:
-        """Yield the rows of an exact query a million or so at a time; the whole stays on the cluster meanwhile.
+        """Yield the rows of an exact query a million or so at a time; the rest stays on the cluster.
 
         Raises:
             EngineError, KeyboardInterrupt: as for :meth:`execute`.

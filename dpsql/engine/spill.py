@@ -133,7 +133,7 @@ def _sweep_one(path: Path, lock: Path) -> None:
 
 
 def _is_locked(descriptor: int) -> bool:
-    """Whether this process holds the lock now. A file system without locks says no: then nothing is swept."""
+    """Tell whether this process holds the lock now; without locks it does not, and nothing is swept."""
     return not _is_held_elsewhere(descriptor, unknown=True)
 
 
@@ -178,7 +178,7 @@ def _lock_path(path: Path) -> Path:
 
 
 def _forget_directories() -> None:
-    """A forked process holds no lock: else a directory would be taken for in use when its own process is gone."""
+    """Let go of the locks in a forked process, else they would outlive the process that owns them."""
     for descriptor in _HELD.values():
         with contextlib.suppress(OSError):
             os.close(descriptor)

@@ -198,7 +198,7 @@ def _batch(records: Iterator[Any], schema: pa.Schema) -> pa.RecordBatchReader:
 
 
 def read_array_records(path: str, text: Format) -> pa.RecordBatchReader:
-    """Read the records of a JSON array as a column `line`; what follows a record that is not JSON is lost."""
+    """Read the records of a JSON array as a column `line`, up to the first that is not JSON."""
 
     def objects() -> Iterator[str | None]:
         with _open(path) as file:
@@ -322,7 +322,7 @@ def _write_unquoted(field: str, text: Format) -> str:
 
 
 def write_typed_field(value: str, kind: str, text: Format) -> str:
-    """Write SQL that reads a text as a type, NULL where it does not fit or its bytes are no text."""
+    """Write SQL that reads a text as a type, NULL where it does not fit."""
     pattern = text.date_format if kind == "DATE" else text.timestamp_format if "TIMESTAMP" in kind else None
     if pattern is not None:
         value = f"TRY_STRPTIME({value}, {quote_text(pattern)})"

@@ -236,7 +236,7 @@ class Table(Section):
 
     @property
     def row_level(self) -> bool:
-        """Whether each row is its own privacy unit."""
+        """True where each row is its own privacy unit."""
         return self.privacy_unit is not None and fold(self.privacy_unit.strip()) == "row"
 
     @property
@@ -252,29 +252,29 @@ class Table(Section):
 
     @property
     def unit_domain(self) -> str:
-        """Whose units these are: tables whose units are the same people have the same domain."""
+        """A name of the kind of unit; tables whose units are the same people share it."""
         path = self.unit_path
         return fold(path[-1].column) if path else f"row of {fold(self.name)}"
 
     @property
     def file(self) -> bool:
-        """Whether the source is a file or a glob rather than a table of the database."""
+        """True where the source is a file or a glob rather than a table of the database."""
         source = "" if self.source is None else self.source.lower()
         return source.endswith(FILE_ENDINGS) or "/" in source or "*" in source
 
     @property
     def text(self) -> str | None:
-        """What kind of text the source is (``"csv"``, ``"tsv"`` or ``"json"``); None where it has types of its own."""
+        """The kind of text (``"csv"``, ``"tsv"``, ``"json"``); None for a source that has types of its own."""
         source = "" if self.source is None else self.source.lower()
         return next((kind for ending, kind in TEXT_KINDS.items() if source.endswith(ending)), None)
 
     @property
     def several(self) -> bool:
-        """Whether the source is a pattern, which may find any number of files."""
+        """True where the source is a pattern, which may find any number of files."""
         return self.file and any(letter in (self.source or "") for letter in "*?[")
 
     def path(self, base: Path | None) -> Path:
-        """Where the source file is, relative to the policy's folder."""
+        """Return the path of the source file, which starts from the policy's folder."""
         return (base or Path()) / Path(self.source or "").expanduser()
 
 
@@ -368,7 +368,7 @@ class Policy(Section):
                     )
 
     def _check_path(self, table: Table) -> None:
-        """Check that each table on the way to the unit is in the policy, and has the same unit from there on."""
+        """Check that the tables on the way to the unit are in the policy, and lead to the same unit."""
         path = table.unit_path
         for index, hop in enumerate(path[1:], start=1):
             keys = ("tables", table.name, "privacy_unit")
@@ -439,7 +439,7 @@ _INLINE = frozenset(Column.__dataclass_fields__)
 
 
 def list_mentioned(policy: Policy, table: Table) -> list[str]:
-    """List the columns of a table that the policy speaks of: declared ones, and those on the way to a privacy unit."""
+    """List the columns of a table that the policy names: declared ones, and those on paths to a privacy unit."""
     named = Names({name: name for name in table.columns})
     met = [
         name

@@ -157,7 +157,8 @@ def declare(
     Args:
         read: settles a value, given the key that it stands under, or raises PolicyError.
         default: the value where it is left out; None says that there is none, `MISSING` that it must be given.
-        section: the kind of section that stands there. sections: the kind of several, by name.
+        section: the kind of section that stands there.
+        sections: the kind of several sections, by name.
         start: what to write first, where the field is missing.
         only: the kind of section that alone has the field.
     """
@@ -258,7 +259,7 @@ def _find_places(text: str) -> dict[Keys, Span]:
 
 
 def _note_places(line: str, at: int, offset: int, section: Keys, places: dict[Keys, Span]) -> None:
-    """Note the place of ``key = value`` in a line, and of the keys of an inline table in its value."""
+    """Note the places of ``key = value`` in a line, and of keys of an inline table."""
     found = _DOTTED.match(line, at)
     if found is None or not line[found.end() :].startswith("="):
         return

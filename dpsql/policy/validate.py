@@ -29,9 +29,9 @@ _START = re.compile(rf"\s*{_NAME}\s*")
 
 
 def fold(name: str) -> str:
-    """Fold a name as DuckDB compares them: case does not matter, for ASCII letters only.
+    r"""Fold a name as DuckDB compares them: case does not matter, for ASCII letters only.
 
-    >>> fold("Visits") == fold("VISITS"), fold("\\u212a") == fold("k")
+    >>> fold("Visits") == fold("VISITS"), fold("\u212a") == fold("k")
     (True, False)
     """
     return name.translate(_UPPER)
@@ -196,7 +196,7 @@ def read_whole(key: str, value: object) -> int:
 
 
 class Moment(Fraction):
-    """A bound that is written as a date or a time: as a number, seconds since 1970 (of a time, since midnight).
+    """A bound that is written as a date or a time; its number is seconds since 1970, or since midnight.
 
     >>> Moment(datetime.date(1970, 1, 2)) == 86400, str(Moment(datetime.date(1970, 1, 2)))
     (True, '1970-01-02')
@@ -206,10 +206,9 @@ class Moment(Fraction):
     written: datetime.date | datetime.time
 
     def __new__(cls, written: datetime.date | datetime.time) -> Moment:
+        """Make the number of a date or a time."""
         if isinstance(written, datetime.time):
-            since = datetime.timedelta(
-                hours=written.hour, minutes=written.minute, seconds=written.second, microseconds=written.microsecond
-            )  # fmt: skip
+            since = datetime.datetime.combine(datetime.datetime.min, written) - datetime.datetime.min
         elif isinstance(written, datetime.datetime):
             since = written - datetime.datetime(1970, 1, 1)
         else:
