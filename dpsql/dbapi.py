@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from dpsql.session import Session
 
 apilevel = "2.0"
-threadsafety = 1
+threadsafety = 2
+"""Threads may share connections, and not cursors."""
 paramstyle = "qmark"
 
 

@@ -357,7 +357,7 @@ def _rename(other: RequestedBlock, item: RequestedBlock) -> Release:
 
 
 def _show_again(item: RequestedBlock, release: Release) -> Release:
-    operator: Any = item.block.operator
+    operator = item.block.operator
     if operator.can_show_again:
         return replace(release, table=operator.show_again(release.table, release.noisy))
     return release

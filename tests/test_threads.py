@@ -172,6 +172,15 @@ def test_a_threshold_finds_no_more_than_it_may(open_session: Callable[..., dpsql
     assert spent(session) == 1000
 
 
+def test_threads_share_a_connection(open_session: Callable[..., dpsql.Session]) -> None:
+    connection = dpsql.dbapi.Connection(open_session())
+    found = ask_at_once(
+        *(lambda i=i: connection.execute(COUNT.format("?"), [i]).fetchall() for i in range(THREADS))
+    )
+    assert found == [[(100 * (i + 1),)] for i in range(THREADS)]
+    assert dpsql.dbapi.threadsafety == 2 and spent(connection.session) == 1000 * THREADS
+
+
 def test_reading_what_there_is_needs_no_turn(open_session: Callable[..., dpsql.Session]) -> None:
     session = open_session()
     with inside.hold_turn(session):
