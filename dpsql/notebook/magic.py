@@ -16,22 +16,10 @@ from traitlets import Enum, Int, Unicode, observe
 
 from dpsql import __version__
 from dpsql.errors import BindError, Error, ParseError, PolicyError, did_you_mean
-from dpsql.notebook import guide, render
+from dpsql.notebook import guide, render, sessions
 from dpsql.notebook.guide import Options
 from dpsql.notebook.progress import Progress, draw_in_kernel, draw_in_terminal
-from dpsql.notebook.sessions import (
-    Sessions,
-    ask,
-    choose_example_table,
-    format_default_epsilon,
-    make_report,
-    pair_kept_results,
-    read_settings,
-    show_budget,
-    show_columns,
-    show_explanation,
-    summarise_session,
-)
+from dpsql.notebook.sessions import Sessions
 from dpsql.result import Result
 
 if TYPE_CHECKING:
@@ -125,7 +113,7 @@ class DpsqlMagic(Magics):
             if name is not None and not options.explain:
                 session.check_name(name)  # before anything is paid
             if options.explain:
-                return show_explanation(session.explain(text, params))
+                return sessions.show_explanation(session.explain(text, params))
             results = self._answers(session, text, params, options)
         except Error as error:
             for answered in error.answered:
@@ -137,7 +125,7 @@ class DpsqlMagic(Magics):
             return None
         for result in results[:-1]:
             display(result)  # type: ignore[no-untyped-call]
-        for kept, result in pair_kept_results(text, params, results):
+        for kept, result in sessions.pair_kept_results(text, params, results):
             self.shell.push({kept: self._converted(result)})  # type: ignore[union-attr]
         self._last = results[-1]
         value = self._converted(results[-1])
@@ -156,7 +144,7 @@ class DpsqlMagic(Magics):
     def _answers(self, session: Session, text: str, params: dict[str, Any], options: Options) -> list[Result]:
         kernel = hasattr(self.shell, "kernel")
         with Progress(draw_in_kernel() if kernel else draw_in_terminal):
-            return ask(session, text, params, options)
+            return sessions.ask(session, text, params, options)
 
     def _parameters(self, options: Options, text: str, local: dict[str, Any]) -> dict[str, Any]:
         """Return values of the ``$name``s in the text: the notebook's variables, then ``--params``."""
@@ -199,14 +187,14 @@ class DpsqlMagic(Magics):
             **shown,
             "connect": self._connect,
             "demo": self._demo,
-            "budget": lambda rest: show_budget(self.sessions.get_open(rest or None)),
+            "budget": lambda rest: sessions.show_budget(self.sessions.get_open(rest or None)),
             "ledger": self._show("ledger"),
             "log": self._show("ledger"),
-            "columns": lambda rest: show_columns(self.sessions.get_open(), rest),
+            "columns": lambda rest: sessions.show_columns(self.sessions.get_open(), rest),
             "mechanisms": lambda rest: guide.show_mechanisms(),
             "sessions": self._sessions,
             "session": lambda rest: self.sessions.get_open(rest or None),
-            "report": lambda rest: make_report(self.sessions.get_open(), rest),
+            "report": lambda rest: sessions.make_report(self.sessions.get_open(), rest),
             "close": self._close,
             "keep": self._keep,
             "help": self._help,
@@ -219,7 +207,9 @@ class DpsqlMagic(Magics):
         session = self.sessions.get(self.sessions.current)
         if session is None:
             return guide.write_help(None, None)
-        return guide.write_help(choose_example_table(session), format_default_epsilon(session))
+        return guide.write_help(
+            sessions.choose_example_table(session), sessions.format_default_epsilon(session)
+        )
 
     def _connect(self, rest: str) -> None:
         given = guide.parse_flags(rest, guide.CONNECT_FLAGS)
@@ -254,7 +244,7 @@ class DpsqlMagic(Magics):
             self.sessions[name].close()
         self.sessions[name] = session
         self.sessions.current = name
-        print(summarise_session(session))
+        print(sessions.summarise_session(session))
 
     def _keep(self, rest: str) -> None:
         """Keep the Result that a variable holds, or else the last one, as a relation of later cells."""
@@ -273,7 +263,7 @@ class DpsqlMagic(Magics):
             self.sessions.get_open(rest)
             self.sessions.current = rest
         rows = [
-            ("current" if name == self.sessions.current else "", name, summarise_session(session))
+            ("current" if name == self.sessions.current else "", name, sessions.summarise_session(session))
             for name, session in self.sessions.items()
         ]
         return render.make_sheet(("", "session", "budget"), rows, () if rows else (guide.NO_SESSION,))
@@ -309,27 +299,27 @@ def _refuse_templates(text: str) -> None:
 
 
 def load(shell: InteractiveShell) -> None:
-    """Register the magic and completion, and print one line. Loading again keeps open sessions."""
+    """Register the magic and completion, and print one line. Loading again keeps open opened."""
     from dpsql.notebook.complete import Matcher
 
     _forget(shell)
-    sessions = getattr(shell, _KEPT, None)
-    if not isinstance(sessions, Sessions):
-        sessions = Sessions()
-        setattr(shell, _KEPT, sessions)
-    magic = DpsqlMagic(shell, sessions)
-    chosen = read_settings(Path.cwd())
+    opened = getattr(shell, _KEPT, None)
+    if not isinstance(opened, Sessions):
+        opened = Sessions()
+        setattr(shell, _KEPT, opened)
+    magic = DpsqlMagic(shell, opened)
+    chosen = sessions.read_settings(Path.cwd())
     if chosen.output is not None:
         magic.output = chosen.output
     if chosen.rows is not None:
         magic.rows = chosen.rows
     shell.register_magics(magic)
-    shell.Completer.custom_matchers.append(Matcher(shell, sessions))
-    if chosen.policy and not sessions:
+    shell.Completer.custom_matchers.append(Matcher(shell, opened))
+    if chosen.policy and not opened:
         magic._open(None, chosen.database or ":memory:", chosen.policy, chosen.ledger, chosen.analyst)
         return
-    session = sessions.get(sessions.current)
-    print(summarise_session(session) if session else f"dpsql {__version__}: {guide.NO_SESSION}")
+    session = opened.get(opened.current)
+    print(sessions.summarise_session(session) if session else f"dpsql {__version__}: {guide.NO_SESSION}")
 
 
 def unload(shell: InteractiveShell) -> None:
