@@ -206,6 +206,7 @@ def wal_path(path: Path) -> Path:
 
 
 def append_row(connection: sqlite3.Connection, row: Row) -> None:
+    """Append a row to the log."""
     connection.execute("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?)", row)
 
 

@@ -49,6 +49,7 @@ class Checkpoint:
 
 
 def checkpoint_path(path: Path) -> Path:
+    """Return the path of the mark beside a ledger."""
     return path.with_name(path.name + "-id")
 
 

@@ -107,6 +107,7 @@ def check_release(entry: Entry | None, key: str, release: bytes) -> StoredReleas
 
 
 def hash_release(release: bytes) -> str:
+    """Hash a release."""
     return hashlib.sha256(release).hexdigest()
 
 

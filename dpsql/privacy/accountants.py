@@ -352,6 +352,7 @@ class RuleAccountant(Accountant):
 
 
 def count_repeats(left: Fraction, each: Fraction) -> int:
+    """Count how often an amount fits into what is left; at most :data:`MANY`."""
     if left < 0:
         return 0
     return MANY if each <= 0 else min(MANY, int(left // each))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dpsql.numerics.exact_numbers import shorten, write_number
+from dpsql.numerics.exact_numbers import compute_root, shorten, write_number
 from dpsql.privacy import conversions
 
 _AMOUNT = re.compile(r"[0-9]+(/0*[1-9][0-9]*)?")
@@ -46,7 +46,7 @@ class Event:
     @property
     def rho(self) -> Fraction:
         """The zCDP loss, rounded up; from the pure loss where nothing sharper is known."""
-        return conversions.pure_rho(self._near())
+        return self.repeats * self._rho_of(self._near() / self.repeats)
 
     @property
     def repeats(self) -> int:
@@ -67,7 +67,8 @@ class Event:
     @property
     def mu(self) -> Fraction:
         """The Gaussian-DP loss, rounded up; from the pure loss where nothing sharper is known."""
-        return conversions.pure_mu(self._near())
+        mu = self._mu_of(self._near() / self.repeats)
+        return mu if self.repeats == 1 else shorten(compute_root(self.repeats * mu * mu))
 
     @property
     def basic(self) -> tuple[Fraction, Fraction]:
@@ -130,6 +131,14 @@ class Event:
         if set(body) != {"kind", *wanted}:
             raise ValueError(f"fields of a {kind.kind} event: {', '.join(wanted)}")
         return kind(**{name: _read(body[name], declared) for name, declared in wanted.items()})
+
+    def _rho_of(self, epsilon: Fraction) -> Fraction:
+        """Return the zCDP loss of one of the mechanisms, with its share of epsilon."""
+        return conversions.pure_rho(epsilon)
+
+    def _mu_of(self, epsilon: Fraction) -> Fraction:
+        """Return the Gaussian-DP loss of one of the mechanisms, with its share of epsilon."""
+        return conversions.pure_mu(epsilon)
 
     def _near(self) -> Fraction:
         epsilon = self.epsilon

@@ -81,13 +81,11 @@ class DiscreteLaplace(Event):
     def repeats(self) -> int:
         return self.count
 
-    @property
-    def rho(self) -> Fraction:
-        return self.count * conversions.laplace_rho(self.epsilon / self.count, self.sensitivity)
+    def _rho_of(self, epsilon: Fraction) -> Fraction:
+        return conversions.laplace_rho(epsilon, self.sensitivity)
 
-    @property
-    def mu(self) -> Fraction:
-        return _repeated(self.count, conversions.laplace_mu(self.epsilon / self.count, self.sensitivity))
+    def _mu_of(self, epsilon: Fraction) -> Fraction:
+        return conversions.laplace_mu(epsilon, self.sensitivity)
 
 
 @dataclass(frozen=True)
@@ -149,13 +147,11 @@ class BoundedRange(Event):
     def repeats(self) -> int:
         return self.count
 
-    @property
-    def rho(self) -> Fraction:
-        return self.count * conversions.bounded_range_rho(self.epsilon / self.count)
+    def _rho_of(self, epsilon: Fraction) -> Fraction:
+        return conversions.bounded_range_rho(epsilon)
 
-    @property
-    def mu(self) -> Fraction:
-        return _repeated(self.count, conversions.bounded_range_mu(self.epsilon / self.count))
+    def _mu_of(self, epsilon: Fraction) -> Fraction:
+        return conversions.bounded_range_mu(epsilon)
 
 
 @dataclass(frozen=True)
@@ -207,19 +203,11 @@ class SparseVector(Event):
 
     @property
     def epsilon(self) -> Fraction:
-        return self.round * self.rounds if self.refresh else self.round
+        return self.round * self.repeats
 
     @property
     def repeats(self) -> int:
         return self.rounds if self.refresh else 1
-
-    @property
-    def rho(self) -> Fraction:
-        return conversions.pure_rho(self.round) * (self.rounds if self.refresh else 1)
-
-    @property
-    def mu(self) -> Fraction:
-        return _repeated(self.rounds if self.refresh else 1, conversions.pure_mu(self.round))
 
     @property
     def basic(self) -> tuple[Fraction, Fraction]:
@@ -229,7 +217,7 @@ class SparseVector(Event):
 
     @property
     def parts(self) -> tuple[Event, ...]:
-        return (PureDP(self.round),) * (self.rounds if self.refresh else 1)
+        return (PureDP(self.round),) * self.repeats
 
     def in_full(self) -> Event:
         return self if self.refresh else replace(self, hits=None)
@@ -260,14 +248,6 @@ class GroupSelection(Event):
     @property
     def repeats(self) -> int:
         return self.groups
-
-    @property
-    def rho(self) -> Fraction:
-        return self.groups * conversions.pure_rho(self.epsilon / self.groups)
-
-    @property
-    def mu(self) -> Fraction:
-        return _repeated(self.groups, conversions.pure_mu(self.epsilon / self.groups))
 
 
 @dataclass(frozen=True)
@@ -437,7 +417,3 @@ def compose(events: Iterable[Event]) -> Event:
 
 def _sum(amounts: Iterable[Fraction]) -> Fraction:
     return shorten(sum(amounts, _NOTHING))
-
-
-def _repeated(count: int, mu: Fraction) -> Fraction:
-    return mu if count == 1 else shorten(compute_root(count * mu * mu))

@@ -1,11 +1,7 @@
-"""What a budget means, in numbers for people: curves for the report's pictures. Nothing here decides
-anything.
+"""The owner's report as plain data: how much is left, who asked what at what cost, and what it all means.
 
-Floats on purpose: these are figures to look at. A charge is decided by the filters, in exact fractions.
-
-The owner's report: how much is left, who asked what at what cost, what was refused, and what it all means.
-
-The report is a plain dictionary (the JSON form); the HTML page and the text are two ways to write it down.
+The page and the text are two ways to write it down. The figures are floats on purpose, for people to look at: a
+charge is decided by the filters, in exact fractions.
 """
 
 from __future__ import annotations
@@ -82,13 +78,10 @@ def spent_profile(events: Iterable[Event]) -> Profile:
     epsilon = float(sum((e.basic[0] for e in charged), Fraction(0)))
     both = float(sum((e.basic[1] for e in charged), Fraction(0)))
     profiles = [approximate_profile(epsilon, min(1.0, both))]
-    rhos = [e.rho for e in charged]
-    if all(rho is not None for rho in rhos):
-        delta = float(sum((e.delta for e in charged), Fraction(0)))
-        profiles.append(concentrated_profile(float(sum(filter(None, rhos), Fraction(0))), min(1.0, delta)))
-    mus = [e.mu for e in charged]
-    if all(mu is not None for mu in mus) and not any(e.delta for e in charged):
-        profiles.append(gaussian_profile(math.sqrt(float(sum((m * m for m in mus if m), Fraction(0))))))
+    delta = float(sum(e.delta for e in charged))
+    profiles.append(concentrated_profile(float(sum(e.rho for e in charged)), min(1.0, delta)))
+    if delta == 0:
+        profiles.append(gaussian_profile(math.sqrt(sum(e.mu**2 for e in charged))))
     return lambda x: min(profile(x) for profile in profiles)
 
 
