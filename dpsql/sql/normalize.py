@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from dpsql.sql.parse.dialect import bind_error, remove_modes
+from dpsql.sql.parse.dialect import bind_error, join_word, remove_modes
 from dpsql.sql.parse.functions import MECHANISMS
 from dpsql.sql.parse.options import Call, call_of
 from dpsql.sql.relations.relation import Relation, fold
@@ -228,21 +228,19 @@ def _opened(node: exp.Expr) -> tuple[exp.Expr, list[exp.Join]] | None:
     return inner, [*joins, *(node.args.get("joins") or [])]
 
 
-def _word(join: exp.Join, key: str) -> str:
-    return str(join.args.get(key) or "").upper()
-
-
 def _mirrored(select: exp.Select, join: exp.Join) -> bool:
     """Whether the two sides of a join may change places: all that changes is the order of the columns in ``*``."""
     starred = any(item.is_star and not isinstance(item, exp.Column) for item in select.expressions)
     return (
-        not starred and not _word(join, "method") and _word(join, "kind") in ("", "INNER", "CROSS", "OUTER")
+        not starred
+        and not join_word(join, "method")
+        and join_word(join, "kind") in ("", "INNER", "CROSS", "OUTER")
     )
 
 
 def _swap(join: exp.Join, from_: exp.Expr) -> None:
     join.set("this", from_.this)
-    join.set("side", _MIRROR[_word(join, "side")] or None)
+    join.set("side", _MIRROR[join_word(join, "side")] or None)
 
 
 def _spread(
@@ -250,9 +248,11 @@ def _spread(
 ) -> list[exp.Join]:
     """Inner joins are associative: the tables one by one, and the condition of the whole in WHERE."""
     join = joins[place]
-    outer = [j for j in joins[place + 1 :] if _word(j, "side") in ("RIGHT", "FULL")]
-    kinds = [_word(j, "kind") in ("", "INNER", "CROSS") and not _word(j, "side") for j in (join, *inner)]
-    simple = not any(j.args.get("using") or _word(j, "method") for j in (join, *inner))
+    outer = [j for j in joins[place + 1 :] if join_word(j, "side") in ("RIGHT", "FULL")]
+    kinds = [
+        join_word(j, "kind") in ("", "INNER", "CROSS") and not join_word(j, "side") for j in (join, *inner)
+    ]
+    simple = not any(j.args.get("using") or join_word(j, "method") for j in (join, *inner))
     if outer or not all(kinds) or not simple:
         raise bind_error(join.this, "such joins in parentheses are not known here.", _HINT)
     on = join.args.get("on")

@@ -202,7 +202,7 @@ class Exact:
     def _from(self) -> tuple[str | None, str]:
         """The unit and the FROM clause, written once for all the queries that read these rows."""
         unit = to_sql(self.bound.unit) if self.bound.unit is not None else None
-        return unit, " ".join(map(to_sql, (self.bound.source, *self.bound.joins)))
+        return unit, self.bound.sql
 
     def held(self, value: str, groups: int) -> str:
         """The rows themselves, for mechanisms that need them: the keys, and ``value`` as ``v``."""
@@ -340,9 +340,7 @@ def write_bounded_rows(
         unit = to_sql(bound.unit)
         items.insert(0, f"{unit} AS {_U}")
         conditions.append(f"({unit} IS NOT NULL)")
-    text = f"SELECT {', '.join(items)} FROM {to_sql(bound.source)}"
-    for join in bound.joins:
-        text += " " + to_sql(join)
+    text = f"SELECT {', '.join(items)} FROM {bound.sql}"
     if conditions:
         text += f" WHERE {' AND '.join(conditions)}"
     if domain is not None and names:

@@ -43,7 +43,7 @@ _DUCKDB = DuckDB()
 _LOG = logging.getLogger("sqlglot")
 
 
-def _rewrite_modes(tokens: list[Token], text: str) -> list[Token]:
+def _rewrite_modes(tokens: list[Token]) -> list[Token]:
     out: list[Token] = []
     i = 0
     while i < len(tokens):
@@ -58,7 +58,6 @@ def _rewrite_modes(tokens: list[Token], text: str) -> list[Token]:
                 "SELECT WITH needs a mode.",
                 span=token_span(clause),
                 hint="write SELECT WITH DP, WITH PTR, WITH SUBSAMPLE or the name of a declared threshold.",
-                text=text,
             )
         mode, i = tokens[i], i + 1
         out += [replace_token(mode, TokenType.VAR, MODE), replace_token(mode, TokenType.L_PAREN, "(")]
@@ -68,26 +67,24 @@ def _rewrite_modes(tokens: list[Token], text: str) -> list[Token]:
                 "the options stand after the word OPTIONS.",
                 span=token_span(tokens[i]),
                 hint=f"write SELECT WITH {mode.text} OPTIONS (epsilon = 0.1) ...",
-                text=text,
             )
         if i < len(tokens) and tokens[i].text.upper() == "OPTIONS" and is_open(tokens, i + 1):
             end = find_closing(tokens, i + 1)
             inside = tokens[i + 2 : end]
-            _equals(inside, text)
+            _equals(inside)
             out += [replace_token(mode, TokenType.COMMA, ","), *inside] if inside else []
             i = end + 1
         out += [replace_token(mode, TokenType.R_PAREN, ")"), replace_token(mode, TokenType.COMMA, ",")]
     return out
 
 
-def _equals(options: list[Token], text: str) -> None:
+def _equals(options: list[Token]) -> None:
     for token in options:
         if token.token_type in (TokenType.FARROW, TokenType.COLON):
             raise ParseError(
                 "options are written name = value.",
                 span=token_span(token),
                 hint="write OPTIONS (epsilon = 0.1).",
-                text=text,
             )
 
 
@@ -142,7 +139,7 @@ def parse_tokens(tokens: list[Token], text: str) -> exp.Expr:
     Raises:
         ParseError: it is not DuckDB SQL with our additions.
     """
-    rewritten = _rename_named_calls(_rewrite_modes(translate_googlesql(tokens), text))
+    rewritten = _rename_named_calls(_rewrite_modes(translate_googlesql(tokens)))
     try:
         # Its parser logs a warning, with the statement in it, before it gives up on some; we raise instead.
         _LOG.disabled = True
@@ -150,11 +147,11 @@ def parse_tokens(tokens: list[Token], text: str) -> exp.Expr:
     except SqlglotParseError as error:
         raise _parse_error(error, text) from None
     except RecursionError:
-        raise ParseError("the statement is nested too deeply.", text=text) from None
+        raise ParseError("the statement is nested too deeply.") from None
     finally:
         _LOG.disabled = False
     if len(trees) != 1 or trees[0] is None:
-        raise ParseError("one statement is expected here.", text=text)
+        raise ParseError("one statement is expected here.")
     tree: exp.Expr = trees[0]
     for call in list(tree.find_all(exp.Anonymous)):
         if call.name == DISTINCT:
@@ -175,6 +172,23 @@ def parse_fragment(sql: str) -> exp.Expr:
     trees = _DUCKDB.parse(sql)
     assert trees[0] is not None
     return trees[0]
+
+
+def parse_select(sql: str) -> exp.Select:
+    """Return a tree of a SELECT that dpsql wrote itself."""
+    tree = parse_fragment(sql)
+    assert isinstance(tree, exp.Select)
+    return tree
+
+
+def join_word(join: exp.Expr, key: str) -> str:
+    """Return the side, kind or method of a join in capitals; an empty text where it has none."""
+    return str(join.args.get(key) or "").upper()
+
+
+def is_not_null(node: exp.Expr) -> exp.Expr:
+    """Return ``NOT node IS NULL``, over a copy of the node."""
+    return exp.Not(this=exp.Is(this=node.copy(), expression=exp.Null()))
 
 
 def table_named(name: str) -> exp.Table:
@@ -210,7 +224,7 @@ def _parse_error(error: SqlglotParseError, text: str) -> ParseError:
         what = "something is missing here"
     what = what.split("<class")[0].split(" Line ")[0].strip().rstrip(".")
     hint = next((said for pattern, said in _MEANT if pattern.search(text)), None)
-    return ParseError(f"can't read this: {what[:1].lower()}{what[1:]}.", span=span, text=text, hint=hint)
+    return ParseError(f"can't read this: {what[:1].lower()}{what[1:]}.", span=span, hint=hint)
 
 
 def _mark_calls(tree: exp.Expr, tokens: list[Token]) -> None:

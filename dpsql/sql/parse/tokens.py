@@ -63,7 +63,7 @@ def tokenize(text: str) -> list[Token]:
         plain = _double_quoted(text)
         tokens = _whole(plain) if plain is not None else None
     if tokens is None:
-        raise ParseError("a quote or a comment does not end.", span=_find_unfinished(text), text=text)
+        raise ParseError("a quote or a comment does not end.", span=_find_unfinished(text))
     _check(tokens, text)
     return tokens
 
@@ -118,7 +118,7 @@ def _check(tokens: list[Token], text: str) -> None:
         if token.token_type in OPENING:
             depth += 1
             if depth > MAX_DEPTH:
-                raise ParseError("the statement is nested too deeply.", span=token_span(token), text=text)
+                raise ParseError("the statement is nested too deeply.", span=token_span(token))
         elif token.token_type in CLOSING:
             depth -= 1
         if token.token_type == TokenType.L_BRACE and after and after.token_type == TokenType.L_BRACE:
@@ -136,13 +136,10 @@ def _check(tokens: list[Token], text: str) -> None:
                 f"nothing follows {token.text.upper()}.",
                 span=token_span(token),
                 hint="finish it, or leave it out.",
-                text=text,
             )
         _reads(token, before, after, text)
         if token.token_type == TokenType.PLACEHOLDER:
-            raise ParseError(
-                "parameters have names here.", span=token_span(token), hint="write $name.", text=text
-            )
+            raise ParseError("parameters have names here.", span=token_span(token), hint="write $name.")
         prefix = before is None or before.token_type in _BEFORE_OPERAND
         if (
             token.token_type == TokenType.COLON
@@ -154,7 +151,6 @@ def _check(tokens: list[Token], text: str) -> None:
                 f":{after.text} is not a parameter here.",
                 span=(token.start, after.end + 1),
                 hint=f"write ${after.text}.",
-                text=text,
             )
 
 
@@ -163,7 +159,6 @@ def _template(name: str, span: Span, text: str) -> ParseError:
         "templates are not filled in: they would change the statement after it was priced.",
         span=span,
         hint=f"write ${name} and the notebook's variable {name} is bound as a value.",
-        text=text,
     )
 
 
@@ -175,14 +170,12 @@ def _reads(token: Token, before: Token | None, after: Token | None, text: str) -
             "an answer is not written into a table.",
             span=token_span(token),
             hint="out << SELECT ... keeps it in the notebook.",
-            text=text,
         )
     if after is not None and token.token_type == TokenType.FOR and next_word in ("UPDATE", "SHARE"):
         raise ParseError(
             f"FOR {next_word} locks rows, and nothing is written here.",
             span=(token.start, after.end + 1),
             hint="leave it out.",
-            text=text,
         )
     opens_cte = before is not None and before.token_type == TokenType.L_PAREN
     if opens_cte and word in _WRITES and after is not None and is_word(after):
@@ -190,7 +183,6 @@ def _reads(token: Token, before: Token | None, after: Token | None, text: str) -
             f"{word} is not a statement of dpsql.",
             span=token_span(token),
             hint="dpsql only answers questions: write a SELECT.",
-            text=text,
         )
 
 

@@ -29,6 +29,7 @@ from dpsql.sql.expressions.bounds import Bounds
 from dpsql.sql.expressions.fixed_point import read_declared_bounds as declared_bounds
 from dpsql.sql.expressions.types import Type, Typed, column_length
 from dpsql.sql.normalize import Env
+from dpsql.sql.parse.dialect import is_not_null
 from dpsql.sql.public_side import Finish, Released
 from dpsql.sql.relations.intervals import KeptResult
 from dpsql.sql.relations.relation import (
@@ -191,7 +192,7 @@ class Catalog:
             inner = inner.join(self._units_of_keys(path[1:], 0, table), on=on, copy=False)
         unit = column(path[0].column, _BASE) if len(path) == 1 else column(_FOUND, _hop(0))
         inner = inner.select(exp.alias_(unit, UNIT), copy=False)
-        inner = inner.where(exp.Not(this=exp.Is(this=unit.copy(), expression=exp.Null())), copy=False)
+        inner = inner.where(is_not_null(unit), copy=False)
         last = path[-1]
         kind = self._type(self.find(last.table, None), last.column)
         return Relation(
@@ -218,7 +219,7 @@ class Catalog:
         query = query.select(
             exp.alias_(key, _KEY, quoted=True), exp.alias_(unit, _FOUND, quoted=True), copy=False
         )
-        query = query.where(exp.Not(this=exp.Is(this=unit.copy(), expression=exp.Null())), copy=False)
+        query = query.where(is_not_null(unit), copy=False)
         query = query.group_by(key.copy(), unit.copy(), copy=False)
         return exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier(_hop(place))))
 

@@ -16,7 +16,7 @@ from dpsql.errors import BindError, PrivacyError
 from dpsql.policy.model import Table
 from dpsql.sql.expressions import total_expressions
 from dpsql.sql.expressions.types import Typed, check_length, length_of
-from dpsql.sql.parse.dialect import parse_fragment, privacy_error, to_sql
+from dpsql.sql.parse.dialect import join_word, parse_select, privacy_error, to_sql
 from dpsql.sql.public_side import Finish
 from dpsql.sql.relations.relation import UNIT, Field, From, Names, Relation, column, fold, meets_exactly
 
@@ -174,8 +174,7 @@ def choose_rows(
     ]
     items += [(relation.unit, UNIT)] if relation.unit is not None else []
     columns = ", ".join(f"{to_sql(node)} AS {to_sql(column(name))}" for node, name in items)
-    query = parse_fragment(f"SELECT {columns} FROM {to_sql(source)} QUALIFY {condition}")
-    assert isinstance(query, exp.Select)
+    query = parse_select(f"SELECT {columns} FROM {to_sql(source)} QUALIFY {condition}")
     return query.subquery(exp.to_identifier(relation.name), copy=False)
 
 
@@ -205,12 +204,12 @@ def limit_public(
     private = [r for r in bound.relations if r.private]
     if (not private and outer is None) or bound.row_level:
         return
-    outside = any(_side(join) for join in joins)
+    outside = any(join_word(join, "side") for join in joins)
     conditions: list[Condition] = [] if outside else [(part, None) for part in where]
     for i, join in enumerate(joins):
         # Rows of the left side that an outer join keeps need not meet its condition.
         right = next((m.relation for m in public if m.join is join), None)
-        alone = _side(join) in ("LEFT", "FULL") and (
+        alone = join_word(join, "side") in ("LEFT", "FULL") and (
             right is not None or _private_before(bound, joins[:i], public)
         )
         only = None if not alone else fold(right.alias) if right is not None else ""
@@ -233,10 +232,6 @@ def limit_public(
         replace_source(bound, relation, lambda source: keep_first_rows(relation, source, keys, rows))  # noqa: B023
 
 
-def _side(join: exp.Join) -> str:
-    return str(join.args.get("side") or "").upper()
-
-
 def _private_before(bound: From, joins: Sequence[exp.Join], public: Sequence[MetRelation]) -> bool:
     """Whether private rows stand before a join: a FROM that starts with public rows has none until one joins them."""
     brought = [m.join for m in public]
@@ -244,7 +239,7 @@ def _private_before(bound: From, joins: Sequence[exp.Join], public: Sequence[Met
 
 
 def _adds_no_rows(join: exp.Join | None) -> bool:
-    return join is not None and str(join.args.get("kind") or "").upper() in ("SEMI", "ANTI")
+    return join is not None and join_word(join, "kind") in ("SEMI", "ANTI")
 
 
 def replace_source(bound: From, relation: Relation, make: Callable[[exp.Expr], exp.Expr]) -> None:

@@ -18,7 +18,7 @@ from dpsql.sql.expressions.bounds import Bounds
 from dpsql.sql.expressions.fixed_point import unify_zeros, write_group_keys
 from dpsql.sql.expressions.types import Typed
 from dpsql.sql.normalize import Env, label_of_item, make_unique, resolve_key
-from dpsql.sql.parse.dialect import parse_fragment, privacy_error, to_sql
+from dpsql.sql.parse.dialect import parse_select, privacy_error, to_sql
 from dpsql.sql.parse.options import Call, call_of
 from dpsql.sql.relations.catalog import Binder
 from dpsql.sql.relations.relation import UNIT, Field, From, Relation, column, column_name, fold
@@ -130,9 +130,8 @@ def aggregate_per_unit(binder: Binder, select: exp.Select, bound: From, env: Env
     conditions = [f"{unit} IS NOT NULL"]
     if where is not None:
         conditions.append(f"({to_sql(binder.expression(where.this, names, env)[0].node)})")
-    source = to_sql(bound.source) + "".join(" " + to_sql(join) for join in bound.joins)
     by = ", ".join([unit, *(sql for _, t, _ in keys for sql in write_group_keys(t))])
-    inner_sql = f"SELECT {', '.join(items)} FROM {source} WHERE {' AND '.join(conditions)} GROUP BY {by}"
+    inner_sql = f"SELECT {', '.join(items)} FROM {bound.sql} WHERE {' AND '.join(conditions)} GROUP BY {by}"
     alias = binder.name("rows")
     names_out = make_unique(label_of_item(item) for item in select.expressions)
     shown = [f"{to_sql(typed.node)} AS {column_name(place)}" for place, typed in enumerate(outputs)]
@@ -151,13 +150,10 @@ def aggregate_per_unit(binder: Binder, select: exp.Select, bound: From, env: Env
             if same is None
             else Field(name, there, same.is_unit, False, False, same.anchors, len(keys) == 1, same.optional)
         )
-    tables = tuple(dict.fromkeys(t for r in bound.relations for t in r.tables))
-    inner = parse_fragment(text)
-    assert isinstance(inner, exp.Select)
-    subquery = inner.subquery(exp.to_identifier(alias), copy=False)
+    subquery = parse_select(text).subquery(exp.to_identifier(alias), copy=False)
     alone = all(f is not None and f.is_unit for f in known.values())
     return Relation(
-        alias, alias, tuple(fields), subquery, True, column(UNIT, alias), tables, bound.inputs, False,
+        alias, alias, tuple(fields), subquery, True, column(UNIT, alias), bound.tables, bound.inputs, False,
         bound.max_rows, alone, unit_type=bound.unit_type, fan_out=1 if alone else bound.fan_out,
     )  # fmt: skip
 

@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from dpsql.errors import BindError
 from dpsql.sql.expressions.coercion import unify
-from dpsql.sql.parse.dialect import bind_error, parse_fragment, privacy_error, to_sql
+from dpsql.sql.parse.dialect import bind_error, join_word, parse_select, privacy_error, to_sql
 from dpsql.sql.relations.fan_out import CountPerKey, MetRelation, limit_public, split_conjuncts
 from dpsql.sql.relations.relation import (
     Field,
@@ -75,7 +75,7 @@ def bind_from(
         if bound.row_level or right.row_level:
             item = join.this if not right.private else from_.this
             right = _at_most_one(bound, right, item, where, join, unique)
-        method = str(join.args.get("method") or "").upper()
+        method = join_word(join, "method")
         ties = _tied(bound, right, _using(join, method, list(bound.relations), right))
         if not right.private and method != "ASOF":  # which finds one row
             public.append(MetRelation(right, join, ties))
@@ -104,7 +104,7 @@ def _tied(bound: From, right: Relation, using: list[str]) -> tuple[tuple[str, st
 
 
 def _add_beside(bound: From, join: exp.Join, right: Relation, safe: Safe) -> None:
-    side, kind = (str(join.args.get(key) or "").upper() for key in ("side", "kind"))
+    side, kind = (join_word(join, key) for key in ("side", "kind"))
     if side not in ("", "LEFT") or kind not in ("", "INNER", "CROSS", "OUTER") or join.args.get("using"):
         raise bind_error(
             join, "what looks at the row beside it is joined by CROSS JOIN or LEFT JOIN ... ON TRUE."
@@ -137,7 +137,7 @@ def _nearest(bound: From, right: Relation, join: exp.Join, conditions: list[exp.
             "keep row_number() OVER (PARTITION BY ... ORDER BY ...) = 1.",
         )
     apart = [part for part in conditions if isinstance(part, exp.GT | exp.GTE | exp.LT | exp.LTE)]
-    side = str(join.args.get("side") or "").upper()
+    side = join_word(join, "side")
     if len(apart) != 1 or join.args.get("using") or side not in ("", "LEFT"):
         raise bind_error(
             join.args.get("on") or join,
@@ -171,16 +171,11 @@ def _without_ties(public: Relation, on: list[exp.Expr], join: exp.Join) -> Relat
                 "write ASOF JOIN t ON a.day >= t.day, and equalities after AND.",
             )
         found.append(to_sql(theirs[0]))
-    order = ", ".join([*found, *(to_sql(f.typed.node) for f in public.fields)])
-    chosen = f"row_number() OVER (PARTITION BY {', '.join(found)} ORDER BY {order}) = 1"
-    text = f"SELECT * FROM {to_sql(public.source)} QUALIFY {chosen}"
-    query = parse_fragment(text)
-    assert isinstance(query, exp.Select)
-    return replace(public, source=query.subquery(exp.to_identifier(public.name), copy=False))
+    return _first_of_each(public, found, [*found, *(to_sql(f.typed.node) for f in public.fields)])
 
 
 def _add(bound: From, join: exp.Join, right: Relation, where: list[exp.Expr], safe: Safe) -> None:
-    method, side, kind = (str(join.args.get(key) or "").upper() for key in ("method", "side", "kind"))
+    method, side, kind = (join_word(join, key) for key in ("method", "side", "kind"))
     if method == "ASOF":
         _nearest(bound, right, join, split_conjuncts(join.args.get("on")))
     elif method == "POSITIONAL" or kind == "STRAIGHT":
@@ -293,7 +288,7 @@ def _same_unit(
             "ask the owner for a privacy unit column, or query the tables one at a time.",
         )
     names = Names((*bound.relations, right), dict(bound.merged))
-    outer = str(join.args.get("side") or "").upper() in ("LEFT", "RIGHT", "FULL")
+    outer = join_word(join, "side") in ("LEFT", "RIGHT", "FULL")
     pairs = [_fields(names, right, part) for part in conditions]
     pairs += [(_of(bound, name), next(f for f in right.fields if fold(f.name) == name)) for name in using]
     later = [] if outer else [_fields(names, right, part) for part in where]
@@ -377,7 +372,7 @@ def _at_most_one(
 
     Gives the right side; the public side is held to one row for each value of the columns it is joined on.
     """
-    side, kind, method = (str(join.args.get(key) or "").upper() for key in ("side", "kind", "method"))
+    side, kind, method = (join_word(join, key) for key in ("side", "kind", "method"))
     if (bound.private and right.private) or (not right.private and kind in ("SEMI", "ANTI")):
         return right  # refused elsewhere; or it adds no rows
     if method == "ASOF":
@@ -390,7 +385,7 @@ def _at_most_one(
             f"write FROM {right.alias} JOIN ...",
         )
     names = Names((*bound.relations, right), dict(bound.merged))
-    using = _using(join, str(join.args.get("method") or "").upper(), list(bound.relations), right)
+    using = _using(join, join_word(join, "method"), list(bound.relations), right)
     outer = side in ("LEFT", "RIGHT", "FULL")
     parts = [*split_conjuncts(join.args.get("on")), *([] if outer else where)]
     pairs = [pair for part in parts if (pair := _fields(names, right, part)) is not None]
@@ -415,10 +410,13 @@ def _at_most_one(
 
 def _one_row_each(public: Relation, keys: list[Field]) -> Relation:
     """The public relation, held to one row for each value of its keys, whatever becomes of it in the meantime."""
-    columns = ", ".join(dict.fromkeys(to_sql(key.typed.node) for key in keys))
-    chosen = f"row_number() OVER (PARTITION BY {columns} ORDER BY {columns}) = 1"
-    query = parse_fragment(f"SELECT * FROM {to_sql(public.source)} QUALIFY {chosen}")
-    assert isinstance(query, exp.Select)
+    columns = list(dict.fromkeys(to_sql(key.typed.node) for key in keys))
+    return _first_of_each(public, columns, columns)
+
+
+def _first_of_each(public: Relation, by: list[str], order: list[str]) -> Relation:
+    chosen = f"row_number() OVER (PARTITION BY {', '.join(by)} ORDER BY {', '.join(order)}) = 1"
+    query = parse_select(f"SELECT * FROM {to_sql(public.source)} QUALIFY {chosen}")
     return replace(public, source=query.subquery(exp.to_identifier(public.name), copy=False))
 
 

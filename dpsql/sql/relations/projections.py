@@ -84,9 +84,8 @@ def keep_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> Rela
         kept = typed.node
     query = windows.below(query, kept)
     unit = None if bound.unit is None else column(UNIT, alias)
-    tables = tuple(dict.fromkeys(t for r in bound.relations for t in r.tables))
     relation = Relation(
-        alias, alias, tuple(fields), query.subquery(exp.to_identifier(alias), copy=False), True, unit, tables,
+        alias, alias, tuple(fields), query.subquery(exp.to_identifier(alias), copy=False), True, unit, bound.tables,
         bound.inputs, bound.row_level, None if bound.row_level else bound.max_rows, unit_type=bound.unit_type,
         per_unit=qualify is not None and keeps_first_of_each_unit(qualify, bound), fan_out=bound.fan_out,
         conditions=restate_conditions(conditions, pairs),

@@ -23,7 +23,7 @@ from dpsql.errors import BindError, did_you_mean
 from dpsql.plan import Input
 from dpsql.policy.model import Table
 from dpsql.sql.expressions.types import Type, Typed
-from dpsql.sql.parse.dialect import bind_error
+from dpsql.sql.parse.dialect import bind_error, join_word, to_sql
 
 _STRICT = (
     exp.Paren, exp.Cast, exp.TryCast, exp.Try, exp.Neg, exp.Not, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod,
@@ -62,7 +62,7 @@ def find_unmatched(
         private: whether its left and its right side are private.
         lost: as :func:`places_lost` gives them, with those of the right side.
     """
-    side, kind = (str(join.args.get(key) or "").upper() for key in ("side", "kind"))
+    side, kind = (join_word(join, key) for key in ("side", "kind"))
     left, right = private
     known = tuple(on)
     if left != right and side in ("FULL", "RIGHT" if left else "LEFT"):
@@ -421,6 +421,16 @@ class From:
     @property
     def inputs(self) -> tuple[Input, ...]:
         return tuple(dict.fromkeys(i for relation in self.relations for i in relation.inputs))
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The private tables below, each once."""
+        return tuple(dict.fromkeys(table for relation in self.relations for table in relation.tables))
+
+    @property
+    def sql(self) -> str:
+        """What stands after FROM in the exact query."""
+        return " ".join(map(to_sql, (self.source, *self.joins)))
 
     @property
     def max_rows(self) -> int | None:

@@ -24,7 +24,15 @@ from dpsql.sql.expressions import total_expressions
 from dpsql.sql.expressions.coercion import require_kind, unify
 from dpsql.sql.expressions.types import BOOLEAN, Typed, hold
 from dpsql.sql.normalize import Env, label_of_item, outer_queries
-from dpsql.sql.parse.dialect import bind_error, parse_fragment, privacy_error, span_of, to_sql
+from dpsql.sql.parse.dialect import (
+    bind_error,
+    is_not_null,
+    parse_fragment,
+    parse_select,
+    privacy_error,
+    span_of,
+    to_sql,
+)
 from dpsql.sql.parse.options import is_private_call, mode_of
 from dpsql.sql.relations.catalog import Binder
 from dpsql.sql.relations.fan_out import bound_list_length, split_conjuncts
@@ -56,11 +64,10 @@ class CorrelatedQuery:
     names: Names
     where: tuple[exp.Expr, ...]
 
-    def sql(self, items: str, more: tuple[exp.Expr, ...] = ()) -> exp.Expr:
-        text = f"SELECT {items} FROM {to_sql(self.bound.source)}"
-        text += "".join(" " + to_sql(join) for join in self.bound.joins)
+    def sql(self, items: str, more: tuple[exp.Expr, ...] = ()) -> exp.Select:
         conditions = " AND ".join(f"({to_sql(node)})" for node in (*self.where, *more))
-        return parse_fragment(text + (f" WHERE {conditions}" if conditions else ""))
+        where = f" WHERE {conditions}" if conditions else ""
+        return parse_select(f"SELECT {items} FROM {self.bound.sql}{where}")
 
 
 def bind_expression(
@@ -211,8 +218,7 @@ def _scalar(inner: CorrelatedQuery, more: tuple[exp.Expr, ...]) -> Typed:
     typed = total_expressions.make_total(grouped.rewrite(item.copy()), grouped)
     made = ", ".join(f"{sql} AS {known.node.name}" for sql, known in grouped.made.values())
     rows = to_sql(inner.sql(made, more))
-    node = parse_fragment(f"SELECT {to_sql(typed.node)} AS value FROM ({rows}) AS g")
-    assert isinstance(node, exp.Select)
+    node = parse_select(f"SELECT {to_sql(typed.node)} AS value FROM ({rows}) AS g")
     bounds = typed.bounds if typed.bounds is not None else bound_unit_aggregate(item, grouped, inner.bound)
     return Typed(node.subquery(), typed.type, bounds, False, None)
 
@@ -250,7 +256,7 @@ def _apart(relation: Relation, place: exp.Expr, names: Names) -> tuple[Typed, li
         if left.type.kind != kind.kind and not (left.type.numeric and kind.numeric):
             raise bind_error(place, "IN compares values of different types.", "cast the subquery's column.")
         nodes.append(left.node)
-        inner = inner.where(exp.Not(this=exp.Is(this=item.typed.node.copy(), expression=exp.Null())))
+        inner = inner.where(is_not_null(item.typed.node))
     row = nodes[0] if len(nodes) == 1 else exp.Tuple(expressions=nodes)
     return Typed(exp.paren(exp.In(this=row, query=inner.subquery())), BOOLEAN, None, False, None), [found]
 
@@ -359,7 +365,7 @@ def _exists(query: exp.Expr, place: exp.Expr, names: Names, env: Env, binder: Bi
     found: exp.Expr = exp.Exists(this=query)
     if isinstance(place, exp.In) and isinstance(place.parent, exp.Not | exp.Paren):
         given = [bind_expression(binder, side, names, env)[0].node for side in _sides(place)]
-        known = [exp.Not(this=exp.Is(this=exp.paren(n.copy()), expression=exp.Null())) for n in given]
+        known = [is_not_null(exp.paren(n.copy())) for n in given]
         found = exp.Case(ifs=[exp.If(this=exp.and_(*known, copy=False), true=found)])
     return Typed(exp.paren(found), BOOLEAN, None, False, None)
 
@@ -437,7 +443,6 @@ def bind_lateral(binder: Binder, node: exp.Expr, bound: From, env: Env) -> Relat
         for item in inner.expressions
     ]
     rows = found.sql("1")
-    assert isinstance(rows, exp.Select)
     rows.set("expressions", [])
     made = _relation(binder, rows, alias, values, renamed, None, node)
     return replace(made, inputs=found.bound.inputs, fan_out=found.bound.fan_out)

@@ -17,7 +17,7 @@ from dpsql.errors import PrivacyError
 from dpsql.mechanisms.base import SALT
 from dpsql.sql.expressions.types import length_of
 from dpsql.sql.normalize import Env, inner_queries
-from dpsql.sql.parse.dialect import to_sql
+from dpsql.sql.parse.dialect import join_word, to_sql
 from dpsql.sql.parse.options import Options, call_of, is_private_call, mode_of
 from dpsql.sql.relations.catalog import Catalog
 from dpsql.sql.relations.fan_out import choose_rows, floor_root, max_unit_rows, replace_source
@@ -57,8 +57,8 @@ def describe_protection(bound: From, max_rows: int | None, row_budget: int | Non
     """Who is protected, in a sentence."""
     if bound.row_level:
         return (f"Each row of {bound.subject} is protected.",)
-    ends = [t.unit_path[-1] for r in bound.relations for t in r.tables if t.unit_path]
-    direct = all(len(t.unit_path) == 1 for r in bound.relations for t in r.tables)
+    ends = [t.unit_path[-1] for t in bound.tables if t.unit_path]
+    direct = all(len(t.unit_path) == 1 for t in bound.tables)
     units = " and ".join(dict.fromkeys(e.column if direct else f"{e.table}.{e.column}" for e in ends))
     rows = row_budget if row_budget is not None else max_rows
     where = "in all" if row_budget else "in one group"
@@ -80,7 +80,7 @@ def find_held_columns(tree: exp.Expr) -> frozenset[str] | None:
         return None
     names = {fold(node.name) for node in tree.find_all(exp.Identifier)}
     stars = any(not isinstance(node.parent, exp.Count) for node in tree.find_all(exp.Star))
-    natural = any(str(join.args.get("method") or "").upper() == "NATURAL" for join in tree.find_all(exp.Join))
+    natural = any(join_word(join, "method") == "NATURAL" for join in tree.find_all(exp.Join))
     if (
         stars or natural or tree.find(exp.Window, exp.Columns) is not None
     ):  # rows that tie are told apart by all columns
