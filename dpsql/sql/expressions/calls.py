@@ -58,7 +58,6 @@ from dpsql.sql.parse.functions import NAME_OF_CLASS, ROW_ALIASES
 
 def bind_concat_operator(node: exp.Expr, bind: Bind) -> Typed:
     """``||``, which is NULL where a part is."""
-    refuse_rest(node, "this", "expression", "safe")
     typed = [_written(bind(place), place) for place in (node.this, node.expression)]
     length = count_written("||", sum(length_of(t) for t in typed), node)
     made = exp.DPipe(this=parenthesise(typed[0].node), expression=parenthesise(typed[1].node))
@@ -75,7 +74,6 @@ def _written(typed: Typed, place: exp.Expr) -> Typed:
 
 def make_concat_binder(name: str) -> Callable[[exp.Expr, Bind], Typed]:
     def handle(node: exp.Expr, bind: Bind) -> Typed:
-        refuse_rest(node, "expressions", "safe", "coalesce")
         typed = [_written(bind(place), place) for place in node.expressions]
         written = sum(length_of(t) for t in typed)
         if name == "concat_ws" and typed:  # the first stands between all others
@@ -88,7 +86,6 @@ def make_concat_binder(name: str) -> Callable[[exp.Expr, Bind], Typed]:
 
 
 def bind_trim(node: exp.Expr, bind: Bind) -> Typed:
-    refuse_rest(node, "this", "expression", "position")
     name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position")), "trim")
     arguments = [place for place in (node.this, node.args.get("expression")) if place is not None]
     return _listed(node, name, arguments, bind)
@@ -101,7 +98,6 @@ def make_rounding_binder(name: str) -> Callable[[exp.Expr, Bind], Typed]:
     """floor, ceil, round and trunc keep decimals and floats, and leave integers as DuckDB does."""
 
     def handle(node: exp.Expr, bind: Bind) -> Typed:
-        refuse_rest(node, "this", "decimals")
         inner, digits = bind(node.this), _digits(node)
         require_kind(inner, node.this, ("INTEGER", "DECIMAL", "DOUBLE"), "a number is needed")
         if inner.type.kind == "NULL":
@@ -149,7 +145,6 @@ def _rounded_type(name: str, inner: Typed, digits: int | None) -> Type:
 
 
 def bind_sign(node: exp.Expr, bind: Bind) -> Typed:
-    refuse_rest(node, "this")
     inner = bind(node.this)
     require_kind(inner, node.this, ("INTEGER", "DECIMAL", "DOUBLE"), "a number is needed")
     return Typed(
@@ -159,7 +154,6 @@ def bind_sign(node: exp.Expr, bind: Bind) -> Typed:
 
 def bind_log(node: exp.Expr, bind: Bind) -> Typed:
     """LOG(x) is to base ten; sqlglot reads LOG2 and LOG10 as LOG with a base."""
-    refuse_rest(node, "this", "expression")
     if node.args.get("expression") is None:
         return _listed(node, "log10", [node.this], bind)
     if isinstance(node.this, exp.Literal) and node.this.name in ("2", "10") and not node.this.is_string:
@@ -272,14 +266,12 @@ _KIND_WORDS = {
 
 def bind_length(node: exp.Expr, bind: Bind) -> Typed:
     """Of a text in characters, of a list in elements."""
-    refuse_rest(node, "this")
     inner = bind(node.this)
     return _listed(node, "len" if inner.type.kind == "LIST" else "length", [node.this], bind)
 
 
 def bind_contains(node: exp.Expr, bind: Bind) -> Typed:
     """list_contains(list, literal)."""
-    refuse_rest(node, "this", "expression", "ensure_variant", "check_null")
     inner, sought = bind(node.this), bind(node.expression)
     require_kind(inner, node.this, ("LIST",), "a list is needed")
     if inner.type.element is None:
@@ -296,7 +288,6 @@ def bind_contains(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def bind_sha(node: exp.Expr, bind: Bind) -> Typed:
-    refuse_rest(node, "this", "length")
     if node.args.get("length") is None or node.args["length"].name != "256":
         raise _unknown(node, "sha2")
     return _listed(node, "sha256", [node.this], bind)

@@ -27,7 +27,6 @@ from dpsql.sql.expressions.coercion import (
     make_try,
     meet,
     parenthesise,
-    refuse_rest,
     require_kind,
 )
 from dpsql.sql.expressions.types import (
@@ -51,7 +50,6 @@ _MOMENTS = {"DATE", "TIMESTAMP", "INTERVAL", "TIME"}
 
 
 def bind_comparison(node: exp.Expr, bind: Bind) -> Typed:
-    refuse_rest(node, "this", "expression")
     left, right = _numbers_read([bind(node.this), bind(node.expression)], [node.this, node.expression])
     met = meet([(left, node.this), (right, node.expression)], "the comparison", compared=True)
     made = type(node)(this=parenthesise(met.nodes[0]), expression=parenthesise(met.nodes[1]))
@@ -60,7 +58,6 @@ def bind_comparison(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def bind_between(node: exp.Expr, bind: Bind) -> Typed:
-    refuse_rest(node, "this", "low", "high")
     places = [node.this, node.args["low"], node.args["high"]]
     parts = _numbers_read([bind(place) for place in places], places)
     met = meet(list(zip(parts, places, strict=True)), "BETWEEN", compared=True)
@@ -105,7 +102,6 @@ _BOUNDS: dict[type[exp.Expr], _Op] = {
 
 
 def bind_arithmetic(node: exp.Expr, bind: Bind) -> Typed:
-    refuse_rest(node, "this", "expression")
     left, right = bind(node.this), bind(node.expression)
     if left.type.kind in _MOMENTS or right.type.kind in _MOMENTS:
         return _moments(node, left, right)
@@ -248,7 +244,6 @@ def _moments(node: exp.Expr, left: Typed, right: Typed) -> Typed:
 
 def bind_division(node: exp.Expr, bind: Bind) -> Typed:
     """``/`` is division of DOUBLEs (of FLOATs, where FLOAT meets nothing finer): infinite or NaN at zero."""
-    refuse_rest(node, "this", "expression", "typed", "safe")
     left, right = bind(node.this), bind(node.expression)
     _numbers(node, left, right)
     bounds = (left.bounds or UNKNOWN) / (right.bounds or UNKNOWN)
@@ -267,7 +262,6 @@ def bind_division(node: exp.Expr, bind: Bind) -> Typed:
 
 def bind_whole_division(node: exp.Expr, bind: Bind) -> Typed:
     """``//`` and ``%``: NULL at zero."""
-    refuse_rest(node, "this", "expression")
     left, right = bind(node.this), bind(node.expression)
     _numbers(node, left, right)
     remainder = isinstance(node, exp.Mod)
@@ -301,7 +295,6 @@ def bind_whole_division(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def bind_negation(node: exp.Expr, bind: Bind) -> Typed:
-    refuse_rest(node, "this")
     inner = _least_integer(node.this) or bind(node.this)
     if inner.type.kind == "INTERVAL":
         return Typed(make_try(exp.Neg(this=parenthesise(inner.node))), INTERVAL)
@@ -343,7 +336,6 @@ def _least_integer(place: exp.Expr) -> Typed | None:
 
 
 def bind_absolute(node: exp.Expr, bind: Bind) -> Typed:
-    refuse_rest(node, "this")
     inner = bind(node.this)
     require_kind(inner, node.this, NUMBER_KINDS, "a number is needed")
     bounds = None if inner.bounds is None else inner.bounds.absolute()
@@ -359,7 +351,6 @@ def bind_absolute(node: exp.Expr, bind: Bind) -> Typed:
 
 def bind_bitwise(node: exp.Expr, bind: Bind) -> Typed:
     """``& | xor`` are total on integers of one type; shifts may leave the type, and stand in TRY."""
-    refuse_rest(node, "this", "expression")
     left, right = bind(node.this), bind(node.expression)
     for typed, place in ((left, node.this), (right, node.expression)):
         require_kind(typed, place, ("INTEGER",), "bits are those of an integer")

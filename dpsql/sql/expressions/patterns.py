@@ -59,7 +59,6 @@ def _text(place: exp.Expr, bind: Bind) -> Typed:
 
 def bind_like(node: exp.Expr, bind: Bind) -> Typed:
     """LIKE, ILIKE and GLOB know no pattern that fails."""
-    refuse_rest(node, "this", "expression", "negate")
     left = _text(node.this, bind)
     text = _literal(node.expression, "a pattern", node)
     star, one = ("*", "?[") if isinstance(node, exp.Glob) else ("%", "_")
@@ -106,7 +105,6 @@ def _tried(left: Typed, pattern: str, star: str, node: exp.Expr) -> Typed:
 
 def bind_escape(node: exp.Expr, bind: Bind) -> Typed:
     """With ESCAPE, a pattern may end in the escape character, or escape what needs none: both raise."""
-    refuse_rest(node, "this", "expression")
     inner = node.this
     if type(inner) not in (exp.Like, exp.ILike):
         raise bind_error(node, "ESCAPE goes with LIKE.")
@@ -132,7 +130,6 @@ def bind_escape(node: exp.Expr, bind: Bind) -> Typed:
 
 def bind_regexp(node: exp.Expr, bind: Bind) -> Typed:
     """regexp_matches, regexp_full_match and SIMILAR TO."""
-    refuse_rest(node, "this", "expression", "flag", "options")
     if isinstance(node, exp.RegexpLike) and "start" not in node.meta:  # the operator, not the function
         raise privacy_error(
             node,
@@ -149,7 +146,6 @@ def bind_regexp(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def bind_regexp_extract(node: exp.Expr, bind: Bind) -> Typed:
-    refuse_rest(node, "this", "expression", "group", "null_if_pos_overflow")
     left = _text(node.this, bind)
     pattern = _expression(node.expression, node)
     group = node.args.get("group")
@@ -168,7 +164,6 @@ def bind_regexp_extract(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def bind_regexp_replace(node: exp.Expr, bind: Bind) -> Typed:
-    refuse_rest(node, "this", "expression", "replacement", "modifiers", "single_replace")
     left = _text(node.this, bind)
     pattern = _expression(node.expression, node)
     by = _literal(node.args.get("replacement"), "what replaces a pattern", node)

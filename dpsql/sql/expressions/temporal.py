@@ -106,14 +106,12 @@ def _settled(typed: Typed) -> Typed:
 
 
 def bind_extract(node: exp.Expr, bind: Bind) -> Typed:
-    refuse_rest(node, "this", "expression")
     if isinstance(node.this, exp.Var | exp.Literal) and node.this.name.upper() == "EPOCH":
         return _epoch(node.expression, bind)
     return bind_part(node, _unit(node.this, tuple(DATE_PART_RANGES), node), node.expression, bind)
 
 
 def bind_epoch(node: exp.Expr, bind: Bind) -> Typed:
-    refuse_rest(node, "this")
     return _epoch(node.this, bind)
 
 
@@ -140,7 +138,6 @@ def _moment(place: exp.Expr, bind: Bind) -> Typed:
 
 
 def bind_truncation(node: exp.Expr, bind: Bind) -> Typed:
-    refuse_rest(node, "this", "unit", "input_type_preserved")
     unit = _unit(node.args.get("unit"), DATE_UNITS, node)
     inner = _moment(node.this, bind)
     # Truncating may step over the early end of the calendar: even while the engine plans, where it knows the column's
@@ -153,7 +150,6 @@ def bind_calendar_name(name: str) -> Callable[[exp.Expr, Bind], Typed]:
     """dayname and monthname."""
 
     def handle(node: exp.Expr, bind: Bind) -> Typed:
-        refuse_rest(node, "this", "abbreviated")
         inner = _moment(node.this, bind)
         return Typed(make_try(make_call(name, inner.node)), TEXT, None, inner.constant, length=9)
 
@@ -161,13 +157,11 @@ def bind_calendar_name(name: str) -> Callable[[exp.Expr, Bind], Typed]:
 
 
 def bind_last_day(node: exp.Expr, bind: Bind) -> Typed:
-    refuse_rest(node, "this")
     inner = _moment(node.this, bind)
     return Typed(make_try(make_call("last_day", inner.node)), DATE, None, inner.constant)
 
 
 def bind_date_diff(node: exp.Expr, bind: Bind) -> Typed:
-    refuse_rest(node, "this", "expression", "unit", "date_part_boundary")
     # sqlglot reads date_diff(unit, start, end) with the end first.
     return bind_dates_apart(
         "date_diff", _unit(node.args.get("unit"), DATE_UNITS, node), node.expression, node.this, bind
@@ -204,7 +198,6 @@ def bind_date_part(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typ
 
 def bind_time_bucket(node: exp.Expr, bind: Bind) -> Typed:
     """time_bucket: a width of zero raises inside TRY too, so the width is a literal."""
-    refuse_rest(node, "this", "expression")
     width, inner = bind_interval(node.this, bind), _moment(node.expression, bind)
     if re.fullmatch(r"0+", node.this.this.name):
         raise bind_error(node.this, "a bucket has a width.")
@@ -244,7 +237,6 @@ def bind_interval(node: exp.Expr, bind: Bind) -> Typed:
 
 def bind_date_add(node: exp.Expr, bind: Bind) -> Typed:
     """date_add(d, INTERVAL 1 DAY)."""
-    refuse_rest(node, "this", "expression")
     inner, step = _moment(node.this, bind), bind(node.expression)
     require_kind(step, node.expression, ("INTERVAL",), "an interval is needed", "write INTERVAL 3 DAY.")
     return Typed(
@@ -264,7 +256,6 @@ def _format(place: exp.Expr | None, node: exp.Expr) -> exp.Expr:
 
 
 def bind_strftime(node: exp.Expr, bind: Bind) -> Typed:
-    refuse_rest(node, "this", "format")
     places = (node.this, node.args.get("format"))
     if isinstance(places[0], exp.Literal) and not isinstance(places[1], exp.Literal):
         places = (places[1], places[0])  # DuckDB takes both orders
@@ -290,7 +281,6 @@ def bind_strptime(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Type
 
 
 def bind_make_date(node: exp.Expr, bind: Bind) -> Typed:
-    refuse_rest(node, "year", "month", "day")
     made = []
     for key in ("year", "month", "day"):
         place = node.args.get(key)

@@ -104,38 +104,10 @@ def _is_kept(tokens: list[Token]) -> bool:
 PIVOT_HINT = "aggregate first: SELECT * FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) PIVOT (SUM(n) FOR k IN ('a', 'b'))."
 _KEPT = "out << SELECT ... keeps an answer, as the relation out; WITH name AS (SELECT ...) names a query in a statement."
 _READ_ONLY = "dpsql only answers questions: write a SELECT."
-_REFUSED = dict.fromkeys(
-    [
-        "INSERT",
-        "UPDATE",
-        "DELETE",
-        "CREATE",
-        "DROP",
-        "ALTER",
-        "COPY",
-        "ATTACH",
-        "DETACH",
-        "PRAGMA",
-        "SET",
-        "RESET",
-        "LOAD",
-        "INSTALL",
-        "CALL",
-        "USE",
-        "EXPORT",
-        "IMPORT",
-        "VACUUM",
-        "CHECKPOINT",
-        "PREPARE",
-        "EXECUTE",
-        "BEGIN",
-        "COMMIT",
-        "ROLLBACK",
-        "MERGE",
-        "TRUNCATE",
-    ],
-    _READ_ONLY,
-) | {
+_WRITING = """
+    INSERT UPDATE DELETE CREATE DROP ALTER COPY ATTACH DETACH PRAGMA SET RESET LOAD INSTALL CALL USE
+    EXPORT IMPORT VACUUM CHECKPOINT PREPARE EXECUTE BEGIN COMMIT ROLLBACK MERGE TRUNCATE"""
+_REFUSED = dict.fromkeys(_WRITING.split(), _READ_ONLY) | {
     "PIVOT": PIVOT_HINT,
     "UNPIVOT": PIVOT_HINT,
     "TABLE": "write SELECT COUNT(*) FROM the table.",
