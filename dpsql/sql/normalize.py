@@ -1,10 +1,7 @@
-"""Finding one's way in a statement: the names that WITH gives, and the queries that stand inside expressions.
+"""Normal shapes of a statement: its CTEs and inner queries, DuckDB's names of output columns, and joins in a row.
 
-Names of output columns, as DuckDB would choose them.
-
-Joins in parentheses, written out: ``FROM (a JOIN b ON ...) JOIN c``, ``FROM a JOIN (b JOIN c ON ...) ON ...``.
-
-Joins bind from left to right, one table at a time. Every rewriting here is an identity of joins, whatever the data.
+Joins in parentheses are written out: ``FROM (a JOIN b ON ...) JOIN c``, ``FROM a JOIN (b JOIN c ON ...) ON ...``. Joins
+bind from left to right, one table at a time. Every rewriting here is an identity of joins, whatever the data.
 """
 
 from __future__ import annotations
@@ -34,7 +31,7 @@ Env = dict[str, Cte]
 
 
 def add_ctes(query: exp.Expr, env: Env) -> exp.Expr:
-    """The query with the public CTEs it names, so that it stands alone."""
+    """Return the query with the public CTEs it names, so that it stands alone."""
     wanted: dict[str, Cte] = {}
 
     def visit(tree: exp.Expr) -> None:
@@ -78,6 +75,7 @@ def inner_queries(select: exp.Select) -> Iterator[exp.Expr]:
 
 
 def outer_queries(node: exp.Expr) -> Iterator[exp.Expr]:
+    """Yield the outermost queries inside a node, or the node itself."""
     if isinstance(node, exp.Query) and not isinstance(node, exp.Subquery | exp.Table):
         yield node
         return
@@ -105,14 +103,14 @@ _TYPES = {"INT": "INTEGER", "TEXT": "VARCHAR"}
 
 
 def spell(node: exp.Expr) -> str:
-    """An expression in the words that DuckDB would name its column by."""
+    """Return an expression in the words that DuckDB would name its column by."""
     text = remove_modes(node).sql(dialect="duckdb", comments=False, normalize_functions="lower")
     text = re.sub(r"\bAS (INT|TEXT)\)", lambda found: f"AS {_TYPES[found[1]]})", text)
     return text.replace("count(*)", "count_star()")
 
 
 def label_of_item(item: exp.Expr) -> str:
-    """The name of one item of a SELECT: its alias, its aggregate's label, or its column; '' where it has none."""
+    """Return the name of one item of a SELECT: its alias, its aggregate's label, or its column; '' where it has none."""
     if isinstance(item, exp.Alias):
         return item.alias
     call = call_of(item)
@@ -145,7 +143,7 @@ def resolve_key(
 
 
 def make_unique(names: Iterable[str]) -> list[str]:
-    """The names, each made unique by a number behind it.
+    """Return the names, each made unique by a number behind it.
 
     >>> make_unique(["n", "n", "N"])
     ['n', 'n_1', 'N_2']
@@ -167,7 +165,7 @@ _HINT = "write it as a CTE: WITH pair AS (SELECT ... FROM a JOIN b ON ...), then
 
 
 def flatten_joins(select: exp.Select) -> None:
-    """Rewrites the FROM of a SELECT in place.
+    """Rewrite the FROM of a SELECT in place.
 
     Raises:
         BindError: parentheses that can't be taken off without changing what the join means.
@@ -202,7 +200,7 @@ def flatten_joins(select: exp.Select) -> None:
 
 
 def _opened(node: exp.Expr) -> tuple[exp.Expr, list[exp.Join]] | None:
-    """A parenthesised join's first item and its joins; None for anything else. One with an alias becomes a SELECT."""
+    """Return a parenthesised join's first item and its joins; None for anything else. One with an alias becomes a SELECT."""
     if not isinstance(node, exp.Subquery) or isinstance(
         node.this, exp.Select | exp.SetOperation | exp.Values
     ):
@@ -229,7 +227,7 @@ def _opened(node: exp.Expr) -> tuple[exp.Expr, list[exp.Join]] | None:
 
 
 def _mirrored(select: exp.Select, join: exp.Join) -> bool:
-    """Whether the two sides of a join may change places: all that changes is the order of the columns in ``*``."""
+    """Return whether the two sides of a join may change places: all that changes is the order of the columns in ``*``."""
     starred = any(item.is_star and not isinstance(item, exp.Column) for item in select.expressions)
     return (
         not starred
@@ -246,7 +244,7 @@ def _swap(join: exp.Join, from_: exp.Expr) -> None:
 def _spread(
     select: exp.Select, joins: list[exp.Join], place: int, item: exp.Expr, inner: list[exp.Join]
 ) -> list[exp.Join]:
-    """Inner joins are associative: the tables one by one, and the condition of the whole in WHERE."""
+    """Return inner joins one by one, for they are associative; the condition of the whole goes to WHERE."""
     join = joins[place]
     outer = [j for j in joins[place + 1 :] if join_word(j, "side") in ("RIGHT", "FULL")]
     kinds = [

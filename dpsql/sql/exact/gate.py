@@ -39,7 +39,7 @@ class Form:
 
 
 class TableNames(Protocol):
-    """What tables are called in exact texts."""
+    """The names of tables in exact texts."""
 
     dialect: str
 
@@ -62,7 +62,7 @@ class Forms:
     _tables: dict[tuple[str, ...], Table] = field(default_factory=dict)
 
     def of(self, sql: str, lent: Mapping[str, Sequence[str]], inputs: tuple[str, ...]) -> Form:
-        """The form of a text. Texts that differ in values alone are looked at once.
+        """Return the form of a text. Texts that differ in values alone are looked at once.
 
         Args:
             lent: the columns of what it reads besides tables. inputs: the names of a block's inputs, in order.
@@ -105,7 +105,7 @@ class Forms:
         return made
 
     def _table(self, parts: tuple[str, ...]) -> Table | None:
-        """The policy's table that an exact text calls so."""
+        """Return the policy's table that an exact text calls so."""
         if not self._tables:
             for table in self.policy.tables.values():
                 node = exp.maybe_parse(
@@ -119,7 +119,7 @@ _TURNED = {exp.LT: exp.GT, exp.LTE: exp.GTE}
 
 
 def _in_order(tree: exp.Expr) -> exp.Expr:
-    """The tree with one order for conditions and for the sides of comparisons: what is equal whatever the data are. It is
+    """Return the tree with one order for conditions and for the sides of comparisons: what is equal whatever the data are. It is
     read by nobody but the key."""
     for node in reversed(
         list(tree.find_all(exp.And, exp.Or, exp.EQ, exp.NEQ, exp.LT, exp.LTE))

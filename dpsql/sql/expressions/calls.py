@@ -73,6 +73,8 @@ def _written(typed: Typed, place: exp.Expr) -> Typed:
 
 
 def make_concat_binder(name: str) -> Callable[[exp.Expr, Bind], Typed]:
+    """Return the binder of CONCAT or CONCAT_WS."""
+
     def handle(node: exp.Expr, bind: Bind) -> Typed:
         typed = [_written(bind(place), place) for place in node.expressions]
         written = sum(length_of(t) for t in typed)
@@ -86,6 +88,7 @@ def make_concat_binder(name: str) -> Callable[[exp.Expr, Bind], Typed]:
 
 
 def bind_trim(node: exp.Expr, bind: Bind) -> Typed:
+    """Bind TRIM, by its position as LTRIM or RTRIM."""
     name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position")), "trim")
     arguments = [place for place in (node.this, node.args.get("expression")) if place is not None]
     return _listed(node, name, arguments, bind)
@@ -145,6 +148,7 @@ def _rounded_type(name: str, inner: Typed, digits: int | None) -> Type:
 
 
 def bind_sign(node: exp.Expr, bind: Bind) -> Typed:
+    """Bind SIGN."""
     inner = bind(node.this)
     require_kind(inner, node.this, ("INTEGER", "DECIMAL", "DOUBLE"), "a number is needed")
     return Typed(
@@ -165,7 +169,7 @@ def bind_log(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def bind_function(node: exp.Expr, bind: Bind) -> Typed:
-    """A call of a function on the allow-list."""
+    """Return a call of a function on the allow-list."""
     if isinstance(node, exp.Anonymous):
         name = str(node.this).lower().removeprefix(NAMED)
         arguments = list(node.expressions)
@@ -227,7 +231,7 @@ def _listed(node: exp.Expr, name: str, arguments: list[exp.Expr], bind: Bind) ->
 def _sized(
     name: str, known: RowFunction, typed: list[Typed], node: exp.Expr
 ) -> tuple[list[Typed], int | None]:
-    """The arguments, within their public lengths where the call needs that, and the length of its answer."""
+    """Return the arguments, within their public lengths where the call needs that, and the length of its answer."""
     text = known.result == TEXT
     most = known.cut(typed) if known.cut is not None else None
     if (text and most is None) or known.steps is not None:
@@ -265,7 +269,7 @@ _KIND_WORDS = {
 
 
 def bind_length(node: exp.Expr, bind: Bind) -> Typed:
-    """Of a text in characters, of a list in elements."""
+    """Bind the length of a text in characters, or of a list in elements."""
     inner = bind(node.this)
     return _listed(node, "len" if inner.type.kind == "LIST" else "length", [node.this], bind)
 
@@ -288,6 +292,7 @@ def bind_contains(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def bind_sha(node: exp.Expr, bind: Bind) -> Typed:
+    """Bind SHA2 with 256 bits; others are refused."""
     if node.args.get("length") is None or node.args["length"].name != "256":
         raise _unknown(node, "sha2")
     return _listed(node, "sha256", [node.this], bind)

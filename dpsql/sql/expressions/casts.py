@@ -30,7 +30,6 @@ from dpsql.sql.expressions.types import (
     BIGINT,
     DOUBLE,
     INTEGER,
-    NULL,
     TEXT,
     TIMESTAMP,
     Type,
@@ -48,11 +47,11 @@ _SOURCES: dict[str, tuple[str, ...]] = {
     "DATE": ("DATE", "TIMESTAMP", "TEXT"), "TIMESTAMP": ("DATE", "TIMESTAMP", "TEXT"),
     "TIME": ("TIME", "TIMESTAMP", "TEXT"), "UUID": ("UUID", "TEXT"), "INTERVAL": ("INTERVAL",),
 }  # fmt: skip
-"""What may be cast to what. Text to INTERVAL is left out: no reader of ours agrees with DuckDB's."""
+"""Kinds that may be cast to each kind. Text to INTERVAL is left out: no reader of ours agrees with DuckDB's."""
 
 
 def bind_literal(node: exp.Expr) -> Typed:
-    """A number or a text, with DuckDB's own type of it.
+    """Return a number or a text, with DuckDB's own type of it.
 
     Raises:
         BindError: it does not fit 64 bits, or is not finite.
@@ -80,6 +79,7 @@ def bind_literal(node: exp.Expr) -> Typed:
 
 
 def bind_text(value: str, node: exp.Expr) -> Typed:
+    """Bind a text constant, which has no NUL in it."""
     if "\x00" in value:
         raise bind_error(node, "a text has no NUL in it.")
     return Typed(exp.Literal.string(value), TEXT, None, True, nullable=False, length=len(value))
@@ -106,7 +106,7 @@ def bind_cast(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def convert(inner: Typed, kind: Type) -> Typed:
-    """A cast between kinds that may be cast."""
+    """Return a cast between kinds that may be cast."""
     if inner.type == kind:
         return inner
     if kind.kind == "TEXT":
@@ -141,7 +141,7 @@ _DAYS = ("DATE", "TIMESTAMP")
 
 
 def _whole_days(bounds: Bounds) -> Bounds:
-    """Seconds, rounded down to days: what a timestamp's date is."""
+    """Round seconds down to days, as a timestamp's date does."""
     ends = (None if end is None else end // 86_400 * Fraction(86_400) for end in (bounds.low, bounds.high))
     return Bounds(*ends)
 
@@ -156,7 +156,7 @@ _RANGES = {"TIMESTAMP": ("-infinity", "infinity"), "TIME": ("00:00:00", "24:00:0
 
 
 def write_as_text(inner: Typed) -> exp.Expr:
-    """What DuckDB writes for a value."""
+    """Return what DuckDB writes for a value."""
     if inner.type == TEXT:
         return inner.node
     if inner.type.kind not in _RANGES or inner.constant:
@@ -197,11 +197,8 @@ def read_constant(place: exp.Literal, kind: Type, node: exp.Expr) -> Typed:
     raise bind_error(node, f"'{place.name}' is no {kind.sql}.")
 
 
-def null() -> Typed:
-    return Typed(exp.Null(), NULL, None, True)
-
-
 def take_value(typed: Typed, node: exp.Expr) -> Typed:
+    """Return a value that is read from a column, a list or a struct, in a type that expressions take."""
     kind = typed.type
     if kind.kind == "OTHER":
         raise privacy_error(
@@ -218,6 +215,7 @@ def take_value(typed: Typed, node: exp.Expr) -> Typed:
 
 
 def take_field(typed: Typed, name: str, node: exp.Expr) -> Typed:
+    """Return a field of a struct."""
     for known, kind in typed.type.fields:
         if known.lower() == name.lower():
             made = make_call("struct_extract", typed.node.copy(), exp.Literal.string(known))
@@ -227,6 +225,7 @@ def take_field(typed: Typed, name: str, node: exp.Expr) -> Typed:
 
 
 def bind_field(node: exp.Dot, bind: Bind) -> Typed:
+    """Bind ``struct.field``."""
     inner = bind(node.this)
     require_kind(inner, node.this, ("STRUCT",), "only a struct has fields")
     if not isinstance(node.expression, exp.Identifier) or inner.type.kind == "NULL":

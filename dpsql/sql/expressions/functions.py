@@ -43,7 +43,7 @@ MAX_LITERAL_COUNT = 1_000_000
 
 @dataclass(frozen=True)
 class RowFunction:
-    """One entry. ``literal`` are the places of arguments that must be constants."""
+    """A listed function. ``literal`` are the places of arguments that must be constants."""
 
     arguments: tuple[tuple[TypeKind, ...], ...]
     result: Type
@@ -85,18 +85,18 @@ def _real(result: BoundsOf | None = None, count: int = 1) -> RowFunction:
 
 
 def _times(weight: int, share: int = 1) -> CountOf:
-    """Steps that grow with the product of two texts."""
+    """Return a count of steps that grows with the product of two texts' lengths."""
     return lambda given: weight * length_of(given[0]) * length_of(given[1]) // share
 
 
 def _whole(typed: Typed) -> int | None:
-    """A literal whole number."""
+    """Return a literal whole number."""
     point = typed.bounds
     return None if point is None or point.low is None or point.low != point.high else int(point.low)
 
 
 def _first(given: Sequence[Typed]) -> int | None:
-    """What left and right keep; where the number is negative, all but so many."""
+    """Return what left and right keep; where the number is negative, all but so many."""
     kept = _whole(given[1])
     return kept if kept is not None and kept >= 0 else None
 
@@ -107,7 +107,7 @@ def _middle(given: Sequence[Typed]) -> int | None:
 
 
 def _replaced(given: Sequence[Typed]) -> int:
-    """Each occurrence takes the place of another; an empty text occurs nowhere."""
+    """Return the longest text that REPLACE makes; an empty text occurs nowhere."""
     text, sought, by = (length_of(item) for item in given)
     return text if sought == 0 else text + text // sought * max(0, by - sought)
 
@@ -118,7 +118,7 @@ def _digest(size: int) -> CutOf:
 
 _SAME = RowFunction((STR,), TEXT)
 _COMPOSED = RowFunction((STR,), TEXT, length=lambda given: 3 * length_of(given[0]))
-"""Of one code point, three at most are made."""
+"""A composed text: at most three code points come of one."""
 _ASK = RowFunction((STR, STR), BOOLEAN)
 _COUNTED = Bounds(Fraction(0), Fraction(2**40))
 _LENGTH = RowFunction((STR,), BIGINT, bounds=_fixed(0, None), reach=_COUNTED)

@@ -85,7 +85,7 @@ def _wildcards(pattern: str, star: str) -> int:
 
 
 def _tried(left: Typed, pattern: str, star: str, node: exp.Expr) -> Typed:
-    """The text, where each wildcard is tried at every place.
+    """Return the text, where each wildcard is tried at every place.
 
     Raises:
         PrivacyError: there are too many places.
@@ -104,7 +104,7 @@ def _tried(left: Typed, pattern: str, star: str, node: exp.Expr) -> Typed:
 
 
 def bind_escape(node: exp.Expr, bind: Bind) -> Typed:
-    """With ESCAPE, a pattern may end in the escape character, or escape what needs none: both raise."""
+    """Bind LIKE with ESCAPE, whose pattern must not end in the escape character nor escape what needs none."""
     inner = node.this
     if type(inner) not in (exp.Like, exp.ILike):
         raise bind_error(node, "ESCAPE goes with LIKE.")
@@ -146,6 +146,7 @@ def bind_regexp(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def bind_regexp_extract(node: exp.Expr, bind: Bind) -> Typed:
+    """Bind regexp_extract."""
     left = _text(node.this, bind)
     pattern = _expression(node.expression, node)
     group = node.args.get("group")
@@ -164,6 +165,7 @@ def bind_regexp_extract(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def bind_regexp_replace(node: exp.Expr, bind: Bind) -> Typed:
+    """Bind regexp_replace, whose answer has a public length."""
     left = _text(node.this, bind)
     pattern = _expression(node.expression, node)
     by = _literal(node.args.get("replacement"), "what replaces a pattern", node)
@@ -182,13 +184,13 @@ def bind_regexp_replace(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def _substituted(length: int, by: str, every: bool) -> int:
-    """The longest text: matches do not overlap, and there may be an empty one at each end of each character."""
+    """Return the longest text: matches do not overlap, and there may be an empty one at each end of each character."""
     groups = len(re.findall(r"\\[0-9]", by.replace("\\\\", "")))
     return length * (1 + groups) + (length + 1 if every else 1) * len(by)
 
 
 def _searched(name: str, left: Typed, pattern: str, node: exp.Expr) -> Typed:
-    """The text, within its public length, where a regular expression is not too large for it.
+    """Return the text, within its public length, where a regular expression is not too large for it.
 
     Raises:
         PrivacyError: it is.
@@ -238,7 +240,7 @@ _REPEAT = re.compile(r"([*+?])|\{(\d+)(,?)(\d*)\}")
 
 
 def _size(pattern: str) -> int:
-    """The characters that a pattern stands for with its repeats written out. One of several bytes counts for five.
+    """Return the characters that a pattern stands for with its repeats written out. One of several bytes counts for five.
 
     Words without wildcards, classes and repeats need an automaton no larger than they are: they count once for all.
     """
@@ -269,7 +271,7 @@ _NEGATED = (r"\D", r"\W", r"\S")
 
 
 def _reads_on(pattern: str) -> bool:
-    """Whether a search may look far beyond the end of the match that it finds.
+    """Return whether a search may look far beyond the end of the match that it finds.
 
     It may where a part without an end can be left out or chosen among others; else what lies beyond a match is read
     again at most once.
@@ -290,7 +292,7 @@ def _reads_on(pattern: str) -> bool:
 
 
 def _expression(place: exp.Expr | None, node: exp.Expr) -> exp.Expr:
-    """A literal regular expression that RE2 is sure to read."""
+    """Return a literal regular expression that RE2 is sure to read."""
     text = _literal(place, "a pattern", node)
     at = repeats = 0
     while at < len(text):

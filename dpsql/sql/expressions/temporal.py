@@ -90,7 +90,7 @@ def bind_part(node: exp.Expr, unit: str, place: exp.Expr, bind: Bind) -> Typed:
 
 
 def _years(inner: Typed) -> Bounds | None:
-    """The years of bounds that are dates."""
+    """Return the years of bounds that are dates."""
     if inner.bounds is None or inner.bounds.low is None or inner.bounds.high is None:
         return None
     ends = (inner.bounds.low // 86_400, inner.bounds.high // 86_400)
@@ -99,19 +99,21 @@ def _years(inner: Typed) -> Bounds | None:
 
 
 def _settled(typed: Typed) -> Typed:
-    """NULL as a timestamp: the engine can't choose among its functions for a bare one."""
+    """Return NULL as a timestamp: the engine can't choose among its functions for a bare one."""
     return (
         Typed(make_cast(exp.Null(), TIMESTAMP), TIMESTAMP, None, True) if typed.type.kind == "NULL" else typed
     )
 
 
 def bind_extract(node: exp.Expr, bind: Bind) -> Typed:
+    """Bind EXTRACT(part FROM moment)."""
     if isinstance(node.this, exp.Var | exp.Literal) and node.this.name.upper() == "EPOCH":
         return _epoch(node.expression, bind)
     return bind_part(node, _unit(node.this, tuple(DATE_PART_RANGES), node), node.expression, bind)
 
 
 def bind_epoch(node: exp.Expr, bind: Bind) -> Typed:
+    """Bind epoch(moment)."""
     return _epoch(node.this, bind)
 
 
@@ -124,7 +126,7 @@ def _epoch(place: exp.Expr, bind: Bind) -> Typed:
 
 
 def write_epoch(inner: Typed) -> exp.Expr:
-    """Seconds since 1970, or of an interval. (The variants in nanoseconds fail while the engine still plans.)"""
+    """Write the seconds since 1970, or of an interval: variants in nanoseconds fail while the engine plans."""
     return make_try(make_call("epoch", inner.node))
 
 
@@ -138,6 +140,7 @@ def _moment(place: exp.Expr, bind: Bind) -> Typed:
 
 
 def bind_truncation(node: exp.Expr, bind: Bind) -> Typed:
+    """Bind date_trunc."""
     unit = _unit(node.args.get("unit"), DATE_UNITS, node)
     inner = _moment(node.this, bind)
     # Truncating may step over the early end of the calendar: even while the engine plans, where it knows the column's
@@ -147,7 +150,7 @@ def bind_truncation(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def bind_calendar_name(name: str) -> Callable[[exp.Expr, Bind], Typed]:
-    """dayname and monthname."""
+    """Return the binder of dayname or monthname."""
 
     def handle(node: exp.Expr, bind: Bind) -> Typed:
         inner = _moment(node.this, bind)
@@ -157,12 +160,14 @@ def bind_calendar_name(name: str) -> Callable[[exp.Expr, Bind], Typed]:
 
 
 def bind_last_day(node: exp.Expr, bind: Bind) -> Typed:
+    """Bind last_day."""
     inner = _moment(node.this, bind)
     return Typed(make_try(make_call("last_day", inner.node)), DATE, None, inner.constant)
 
 
 def bind_date_diff(node: exp.Expr, bind: Bind) -> Typed:
     # sqlglot reads date_diff(unit, start, end) with the end first.
+    """Bind date_diff."""
     return bind_dates_apart(
         "date_diff", _unit(node.args.get("unit"), DATE_UNITS, node), node.expression, node.this, bind
     )
@@ -189,6 +194,7 @@ def bind_date_sub(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Type
 
 
 def bind_date_part(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
+    """Bind date_part('part', moment)."""
     if len(arguments) != 2:
         raise bind_error(node, "date_part takes a part and a date.")
     if isinstance(arguments[0], exp.Literal) and arguments[0].name.upper() == "EPOCH":
@@ -212,7 +218,7 @@ _SECONDS = {
 
 
 def interval_seconds(node: exp.Interval) -> Fraction | None:
-    """The seconds of an INTERVAL literal, with months of 30 days; None where its unit has no one length."""
+    """Return the seconds of an INTERVAL literal, with months of 30 days; None where its unit has no one length."""
     unit = node.args.get("unit")
     name = str(unit.name).upper() if unit is not None else ""
     per = _SECONDS.get(name) or _SECONDS.get(name.removesuffix("S"))
@@ -222,6 +228,7 @@ def interval_seconds(node: exp.Interval) -> Fraction | None:
 
 
 def bind_interval(node: exp.Expr, bind: Bind) -> Typed:
+    """Bind an INTERVAL literal of whole units."""
     if not isinstance(node, exp.Interval):
         raise privacy_error(node, "an interval must be a literal.", "write INTERVAL 3 DAY.")
     refuse_rest(node, "this", "unit")
@@ -256,6 +263,7 @@ def _format(place: exp.Expr | None, node: exp.Expr) -> exp.Expr:
 
 
 def bind_strftime(node: exp.Expr, bind: Bind) -> Typed:
+    """Bind strftime with a literal format."""
     places = (node.this, node.args.get("format"))
     if isinstance(places[0], exp.Literal) and not isinstance(places[1], exp.Literal):
         places = (places[1], places[0])  # DuckDB takes both orders
@@ -281,6 +289,7 @@ def bind_strptime(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Type
 
 
 def bind_make_date(node: exp.Expr, bind: Bind) -> Typed:
+    """Bind make_date(year, month, day)."""
     made = []
     for key in ("year", "month", "day"):
         place = node.args.get(key)

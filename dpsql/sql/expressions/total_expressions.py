@@ -39,15 +39,15 @@ MAX_EXPRESSION_DEPTH = 100
 
 
 class ColumnScope(Protocol):
-    """What column names mean."""
+    """The meaning of column names."""
 
     def column(self, node: exp.Column) -> Typed:
-        """The column as it stands in the exact query. Raises BindError for an unknown or ambiguous name."""
+        """Return the column as it stands in the exact query. Raises BindError for an unknown or ambiguous name."""
         ...
 
 
 def make_total(node: exp.Expr, scope: ColumnScope) -> Typed:
-    """The expression, rewritten so that it can't fail in any supported DuckDB, whatever the data.
+    """Return the expression, rewritten so that it can't fail in any supported DuckDB, whatever the data.
 
     Raises:
         BindError: names or types that don't fit; a constant that can't be read.
@@ -58,7 +58,7 @@ def make_total(node: exp.Expr, scope: ColumnScope) -> Typed:
 
 
 class _Walk:
-    """One expression's way down, with a limit to its depth."""
+    """A walk down one expression, with a limit to its depth."""
 
     def __init__(self, scope: ColumnScope) -> None:
         self.scope = scope
@@ -75,7 +75,7 @@ class _Walk:
 
 
 def make_condition(node: exp.Expr, scope: ColumnScope) -> Typed:
-    """A total truth value.
+    """Return a total truth value.
 
     Raises:
         BindError: it is not a condition, or as for :func:`total`.
@@ -172,27 +172,6 @@ def _field_of_column(node: exp.Column, scope: ColumnScope) -> Typed | None:
     return casts.take_field(typed, node.name, node) if typed.type.kind == "STRUCT" else None
 
 
-def _literal(node: exp.Expr, bind: Bind) -> Typed:
-    assert isinstance(node, exp.Literal)
-    return casts.bind_literal(node)
-
-
-def _raw(node: exp.Expr, bind: Bind) -> Typed:
-    return casts.bind_text(node.name, node)
-
-
-def _boolean(node: exp.Expr, bind: Bind) -> Typed:
-    return Typed(node.copy(), BOOLEAN, None, True, nullable=False)
-
-
-def _null(node: exp.Expr, bind: Bind) -> Typed:
-    return casts.null()
-
-
-def _paren(node: exp.Expr, bind: Bind) -> Typed:
-    return bind(node.this)
-
-
 def _try(node: exp.Expr, bind: Bind) -> Typed:
     """TRY: NULL where DuckDB's own type would have overflowed."""
     inner = bind(node.this)
@@ -248,7 +227,7 @@ def _is(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def _held(value: exp.Expr, held: exp.Expr, bind: Bind) -> Typed:
-    """Whether a list has a value: one that is written out, or one of the row's."""
+    """Return whether a list has a value: one that is written out, or one of the row's."""
     if isinstance(held, exp.Array):
         return operators.bind_in(
             exp.In(this=value.copy(), expressions=[e.copy() for e in held.expressions]), bind

@@ -1,6 +1,6 @@
-"""SQL types as the binder sees them: a kind that decides what may meet what, and DuckDB's own spelling.
+"""SQL types and typed expressions, with public upper bounds on the lengths that one row can have.
 
-Public upper bounds on what one row can make the engine do: lengths of texts and lists, and steps.
+A type has a kind, which decides what may meet what, and DuckDB's own spelling.
 
 A text is as long as its row says, and so is what a function makes of it: a statement could be chosen that needs gigabytes
 or hours if one person is there, and whose failure tells so. Each text and list therefore has a bound that follows from
@@ -78,7 +78,7 @@ class Type:
 
     @classmethod
     def parse(cls, text: str) -> Type:
-        """Reads a type as DESCRIBE shows it, or as CAST writes it.
+        """Read a type as DESCRIBE shows it, or as CAST writes it.
 
         Types without a rule of ours are of kind OTHER: no expression takes them. The labels of an ENUM are data, so
         an ENUM is text here (the engine shows its columns as text); inside lists and structs it keeps the bare name
@@ -89,11 +89,12 @@ class Type:
 
     @property
     def numeric(self) -> bool:
+        """True for integers, decimals and floats."""
         return self.kind in ("INTEGER", "DECIMAL", "DOUBLE")
 
     @property
     def two_faced(self) -> bool:
-        """Whether equal values may look different: 0.0 and -0.0, a month and 30 days.
+        """True where equal values may look different: 0.0 and -0.0, a month and 30 days.
 
         A group of such values is shown as one of them, whichever row came first: one unit could choose it for all.
         """
@@ -124,6 +125,7 @@ class Type:
 
 
 def decimal(width: int, scale: int) -> Type:
+    """Return a DECIMAL type."""
     return Type("DECIMAL", f"DECIMAL({width},{scale})")
 
 
@@ -166,7 +168,7 @@ def _struct(body: str) -> Type:
 
 
 def _split(body: str) -> list[str]:
-    """At commas outside of parentheses and quotes."""
+    """Split at commas outside of parentheses and quotes."""
     parts, depth, quote, start = [], 0, "", 0
     for i, c in enumerate(body):
         if quote:

@@ -123,7 +123,7 @@ def _rename_named_calls(tokens: list[Token]) -> list[Token]:
 
 
 def _argument_end(tokens: list[Token], start: int, end: int) -> int:
-    """Index of the comma that ends the argument beginning at ``start``, or of the call's end."""
+    """Return the index of the comma that ends the argument beginning at ``start``, or of the call's end."""
     depth = 0
     for i in range(start, end):
         depth += tokens[i].token_type in OPENING
@@ -134,7 +134,7 @@ def _argument_end(tokens: list[Token], start: int, end: int) -> int:
 
 
 def parse_tokens(tokens: list[Token], text: str) -> exp.Expr:
-    """One query's tree.
+    """Return one query's tree.
 
     Raises:
         ParseError: it is not DuckDB SQL with our additions.
@@ -168,7 +168,7 @@ def parse_tokens(tokens: list[Token], text: str) -> exp.Expr:
 
 
 def parse_fragment(sql: str) -> exp.Expr:
-    """A tree of SQL that dpsql wrote itself."""
+    """Return a tree of SQL that dpsql wrote itself."""
     trees = _DUCKDB.parse(sql)
     assert trees[0] is not None
     return trees[0]
@@ -192,12 +192,12 @@ def is_not_null(node: exp.Expr) -> exp.Expr:
 
 
 def table_named(name: str) -> exp.Table:
-    """A table by a plain name of dpsql's own, without parsing it."""
+    """Return a table by a plain name of dpsql's own, without parsing it."""
     return exp.Table(this=exp.to_identifier(name))
 
 
 def expression_of(sql: str) -> exp.Expr:
-    """A tree of an expression that dpsql wrote itself."""
+    """Return a tree of an expression that dpsql wrote itself."""
     made: exp.Expr = parse_fragment(f"SELECT {sql}").expressions[0]
     return made
 
@@ -228,9 +228,7 @@ def _parse_error(error: SqlglotParseError, text: str) -> ParseError:
 
 
 def _mark_calls(tree: exp.Expr, tokens: list[Token]) -> None:
-    """Gives each call the position of its closing parenthesis, so that a caret can cover the whole of it; and each named
-    argument that of its name.
-    """
+    """Record where each call's closing parenthesis and each named argument's name stand, for carets over the whole."""
     by_end = {token.end: i for i, token in enumerate(tokens)}
     by_start = {token.start: i for i, token in enumerate(tokens)}
     for argument in tree.find_all(exp.Kwarg):
@@ -254,7 +252,7 @@ def _mark_calls(tree: exp.Expr, tokens: list[Token]) -> None:
 
 
 def remove_modes(node: exp.Expr) -> exp.Expr:
-    """The expression as DuckDB would know it: a copy without the modes of the queries inside it."""
+    """Return the expression as DuckDB would know it: a copy without the modes of the queries inside it."""
     if node.find(exp.Query) is None:
         return node
     node = node.copy()
@@ -265,7 +263,7 @@ def remove_modes(node: exp.Expr) -> exp.Expr:
 
 
 def span_of(node: exp.Expr | None) -> Span | None:
-    """The characters of the cell that a node came from; None for a node that dpsql made itself."""
+    """Return the characters of the cell that a node came from; None for a node that dpsql made itself."""
     if node is None:
         return None
     start: int | None = None
@@ -298,11 +296,12 @@ def span_of_word(text: str, word: str) -> Span | None:
 
 
 def to_sql(tree: exp.Expr) -> str:
+    """Write a tree in DuckDB's SQL, without positions and comments."""
     return _DUCKDB.generate(_bare(tree), copy=False, comments=False, normalize_functions=False)
 
 
 def _bare(tree: exp.Expr) -> exp.Expr:
-    """A copy that a generator may change, without positions and comments: a quarter of the time of ``tree.copy()``."""
+    """Return a copy that a generator may change, without positions and comments: a quarter of the time of ``tree.copy()``."""
     root = tree.__class__()
     stack = [(tree, root)]
     while stack:

@@ -1,4 +1,4 @@
-"""Cell text in, statements out: each knows its span in the cell. Nothing is bound yet, nothing is spent."""
+"""Statements of a cell, each with its span there. Nothing is bound yet, nothing is spent."""
 
 from __future__ import annotations
 
@@ -40,11 +40,12 @@ class Statement:
 
     @property
     def source(self) -> str:
+        """The statement's own text."""
         return self.text[slice(*self.span)].strip()
 
 
 def parse(text: str, params: Mapping[str, Any] | None = None) -> list[Statement]:
-    """The statements of a cell, in order, with ``$name`` parameters bound as values.
+    """Return the statements of a cell, in order, with ``$name`` parameters bound as values.
 
     Raises:
         ParseError: not a statement of the language.
@@ -94,7 +95,7 @@ def _statement(tokens: list[Token], text: str, params: Mapping[str, Any]) -> Sta
 
 
 def _is_kept(tokens: list[Token]) -> bool:
-    """Whether a statement is written ``name << ...``."""
+    """Return whether a statement is written ``name << ...``."""
     shift = (
         len(tokens) > 2 and tokens[1].text == tokens[2].text == "<" and tokens[2].start == tokens[1].end + 1
     )
@@ -213,7 +214,7 @@ def _nothing_after(tokens: list[Token], i: int) -> None:
 
 
 def bind_parameters(tree: exp.Expr, params: Mapping[str, Any], text: str) -> exp.Expr:
-    """Each ``$name`` becomes a literal of its value: it is data to the language, never text."""
+    """Replace each ``$name`` by a literal of its value: it is data to the language, never text."""
     for node in list(tree.find_all(exp.Placeholder, exp.Parameter)):
         name = node.name if isinstance(node, exp.Placeholder) else node.this.name
         span = span_of(node) or _find_parameter(text, name)
@@ -238,7 +239,7 @@ def _find_parameter(text: str, name: str) -> Span | None:
 
 
 def make_literal(value: Any, name: str = "", span: Span | None = None) -> exp.Expr:
-    """A SQL literal of a Python value.
+    """Return a SQL literal of a Python value.
 
     Raises:
         BindError: NaN, an infinity, or a type that SQL literals don't have.
@@ -298,7 +299,7 @@ _JOINED = ("kind", "match")
 
 
 def check_clause_order(tokens: list[Token]) -> None:
-    """Refuses clauses that stand where DuckDB has none.
+    """Refuse clauses that stand where DuckDB has none.
 
     Raises:
         ParseError: with the clause that should have come first, and where it stands.
@@ -317,7 +318,7 @@ def check_clause_order(tokens: list[Token]) -> None:
 
 
 def _clause(tokens: list[Token], i: int) -> str | None:
-    """The clause or the set operation that a token begins."""
+    """Return the clause or the set operation that a token begins."""
     word = _WORDS.get(tokens[i].token_type)
     before = tokens[i - 1] if i else None
     after = tokens[i + 1] if i + 1 < len(tokens) else None
@@ -333,7 +334,7 @@ def _clause(tokens: list[Token], i: int) -> str | None:
 
 
 def _place(word: str, token: Token, seen: dict[str, Token]) -> None:
-    """Notes a clause of one SELECT, where it may follow those before it."""
+    """Note a clause of one SELECT, where it may follow those before it."""
     span = (token.start, token.end + 1)
     if word in _SETS:
         last = next((name for name in ("ORDER BY", "LIMIT", "OFFSET", "FETCH") if name in seen), None)
@@ -362,7 +363,7 @@ def _span(token: Token) -> Span:
 
 
 def check_clauses(tree: exp.Expr) -> None:
-    """Refuses clauses that the parser takes from other dialects, for they would be left out or fail in the engine.
+    """Refuse clauses that the parser takes from other dialects, for they would be left out or fail in the engine.
 
     Raises:
         ParseError: with what such a clause is called.
@@ -388,7 +389,7 @@ def check_clauses(tree: exp.Expr) -> None:
 
 
 def put_joins_in_place(tree: exp.Expr) -> None:
-    """Gives the joins of ``FROM a JOIN b [SELECT ...]`` to the SELECT, as if FROM came second; the parser leaves them at a."""
+    """Move the joins of ``FROM a JOIN b [SELECT ...]`` to the SELECT, as if FROM came second; the parser leaves them at a."""
     for select in tree.find_all(exp.Select):
         from_ = select.args.get("from_")
         joins = from_.this.args.get("joins") if from_ is not None else None
@@ -407,7 +408,7 @@ def _after_parentheses(value: object) -> ParseError:
 
 
 def open_parentheses(tree: exp.Subquery) -> exp.Expr:
-    """The query in parentheses that are a whole statement, with what follows them.
+    """Return the query in parentheses that are a whole statement, with what follows them.
 
     Raises:
         ParseError: a join or a sample follows.

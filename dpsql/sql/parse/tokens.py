@@ -51,7 +51,7 @@ _DUCKDB = DuckDB()
 
 
 def tokenize(text: str) -> list[Token]:
-    """The tokens of a cell.
+    """Return the tokens of a cell.
 
     Raises:
         ParseError: text too long or too deeply nested, a character or string that does not end, a template.
@@ -101,7 +101,7 @@ def _find_unfinished(text: str) -> Span | None:
 
 
 def _whole(text: str) -> list[Token]:
-    """sqlglot swallows what follows a word like EXPLAIN as one string; here it is read as tokens too."""
+    """Return the tokens, also of what follows a word like EXPLAIN, which sqlglot swallows as one string."""
     tokens = list(_DUCKDB.tokenize(text))
     for i, token in enumerate(tokens):
         if token.token_type == TokenType.COMMAND and i + 1 < len(tokens):
@@ -163,7 +163,7 @@ def _template(name: str, span: Span, text: str) -> ParseError:
 
 
 def _reads(token: Token, before: Token | None, after: Token | None, text: str) -> None:
-    """Refuses the corners of a query that write: INTO, FOR UPDATE, and a CTE that is no query."""
+    """Refuse the corners of a query that write: INTO, FOR UPDATE, and a CTE that is no query."""
     word, next_word = token.text.upper(), after.text.upper() if after is not None else ""
     if token.token_type == TokenType.INTO and not (after is not None and next_word == "NAME"):
         raise ParseError(
@@ -194,18 +194,19 @@ def _template_end(tokens: list[Token], start: int, text: str) -> int:
 
 
 def token_span(token: Token) -> Span:
+    """Return the characters of the cell that a token came from."""
     return (token.start, token.end + 1)
 
 
 def replace_token(token: Token, token_type: TokenType, text: str) -> Token:
-    """A token that stands where another stands."""
+    """Return a token that stands where another stands."""
     return Token(
         token_type, text, line=token.line, col=token.col, start=token.start, end=token.end, comments=[]
     )
 
 
 def find_closing(tokens: list[Token], opening: int) -> int:
-    """Index of the parenthesis that closes the one at ``opening`` (the last token when none does)."""
+    """Return the index of the parenthesis that closes the one at ``opening`` (the last token when none does)."""
     depth = 0
     for i in range(opening, len(tokens)):
         depth += tokens[i].token_type in OPENING
@@ -216,10 +217,12 @@ def find_closing(tokens: list[Token], opening: int) -> int:
 
 
 def is_word(token: Token) -> bool:
+    """Return whether a token is a word."""
     return token.text.replace("_", "a").isalnum() and not token.text[0].isdigit()
 
 
 def is_open(tokens: list[Token], i: int) -> bool:
+    """Return whether a parenthesis opens at a place."""
     return i < len(tokens) and tokens[i].token_type == TokenType.L_PAREN
 
 
@@ -238,7 +241,7 @@ _CALLS = {*_TRUNC, *_DIFF, *_TAKEN_OFF, *_ADDED, *_RENAMED, "DATE"}
 
 
 def translate_googlesql(tokens: list[Token]) -> list[Token]:
-    """The tokens with GoogleSQL's calls as DuckDB writes them."""
+    """Return the tokens with GoogleSQL's calls as DuckDB writes them."""
     out: list[Token] = []
     i = 0
     while i < len(tokens):
@@ -261,7 +264,7 @@ def translate_googlesql(tokens: list[Token]) -> list[Token]:
 
 
 def _arguments(tokens: list[Token], opening: int) -> tuple[int, list[list[Token]]]:
-    """The place of the closing parenthesis (the last token where none does), and the arguments."""
+    """Return the place of the closing parenthesis (the last token where none does), and the arguments."""
     arguments: list[list[Token]] = [[]]
     depth = 0
     for i in range(opening, len(tokens)):

@@ -1,9 +1,7 @@
-"""What names mean: the tables of the policy, with the column types that the engine reports without reading rows.
+"""The catalog of the policy's tables, typed as the engine reports them, and the binder as the rooms below it see it.
 
-What the rooms ask of the binder: what it knows of the statement, and the way back to the queries inside it.
-
-A block holds queries that hold blocks, so its room needs the binder that called it. It is written down here what for,
-and :mod:`dpsql.sql.bind` does it: so the rooms stand below the way of a statement, and not in a circle with it.
+A block holds queries that hold blocks, so its room needs the binder that called it. The protocol here says what for, and
+:mod:`dpsql.sql.bind` does it: so the rooms stand below the binder, and not in a circle with it.
 """
 
 from __future__ import annotations
@@ -59,18 +57,18 @@ class Catalog:
     accountant: str
     functions: Mapping[str, RegisteredFunction] = field(default_factory=dict)
     delta_left: Callable[[], Fraction] | None = None
-    """What is left for mechanisms with a delta of their own, for a refusal's hint; without it, what the policy has."""
+    """The delta left for mechanisms with a delta of their own, for a refusal's hint; without it, the policy's."""
     kept: Mapping[str, KeptResult] = field(default_factory=dict)
     """Kept results, by folded name."""
     epsilon: Fraction | None = None
     """The epsilon of a statement that names none, in place of the policy's."""
     _schemas: dict[str, Mapping[str, str]] = field(default_factory=dict)
     _fields: dict[str, tuple[Field, ...]] = field(default_factory=dict)
-    """By table. Nobody changes a field's nodes in place: they are copied where they are used."""
+    """Fields by table. Their nodes are never changed in place: they are copied where they are used."""
     _named_as: dict[str, exp.Expr] = field(default_factory=dict)
 
     def find(self, name: str, span: Span | None) -> Table:
-        """The policy's table of that name.
+        """Return the policy's table of that name.
 
         Raises:
             BindError: the policy names no such table: for the analyst it does not exist.
@@ -85,6 +83,7 @@ class Catalog:
         raise BindError(f"there is no table {name}.", span=span, hint=hint)
 
     def schema(self, table: Table) -> Mapping[str, str]:
+        """Return a table's columns and their types, which the engine is asked for once."""
         if table.name not in self._schemas:
             self._schemas[table.name] = self.engine.schema(table)
         return self._schemas[table.name]
@@ -96,7 +95,7 @@ class Catalog:
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """What tables, columns and struct fields of the policy's data are called, folded."""
+        """The folded names of tables, columns and struct fields of the policy's data."""
         found = set()
         for table in self.policy.tables.values():
             found.add(fold(table.name))
@@ -111,7 +110,7 @@ class Catalog:
         return frozenset(found)
 
     def fields(self, table: Table, name: str) -> tuple[Field, ...]:
-        """The table's columns, under its name in the exact query, with the bounds and values that the policy declares."""
+        """Return the table's columns, under its name in the exact query, with the bounds and values that the policy declares."""
         if table.name not in self._fields:
             self._fields[table.name] = self._declared(table)
         return tuple(
@@ -201,7 +200,7 @@ class Catalog:
         )  # fmt: skip
 
     def _units_of_keys(self, path: Sequence[Hop], place: int, subject: Table) -> exp.Subquery:
-        """The units that a path finds by the keys of its first table: each pair of a key and a unit once.
+        """Return the units that a path finds by the keys of its first table: each pair of a key and a unit once.
 
         Each hop follows a foreign key to the row that knows more about the unit. Were a key to stand in several rows, the
         row that follows it would count once for each of their units, and not once for each row: every derived row belongs
@@ -224,7 +223,7 @@ class Catalog:
         return exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier(_hop(place))))
 
     def _follows(self, hop: Hop, after: Hop, holder: str, place: int, subject: Table) -> exp.Expr:
-        """The equality by which a row finds the next on its path.
+        """Return the equality by which a row finds the next on its path.
 
         Raises:
             PolicyError: the two columns are of different types.
@@ -251,7 +250,7 @@ def _hop(place: int) -> str:
 
 
 def _unit_column(table: Table) -> str | None:
-    """The column that holds the unit itself: the path's first, where every hop ends on the key that it starts from."""
+    """Return the column that holds the unit itself: the path's first, where every hop ends on the key that it starts from."""
     path = table.unit_path
     if not path or any(fold(hop.key) != fold(hop.column) for hop in path[1:]):
         return None
@@ -277,11 +276,11 @@ class Binder(Protocol):
     """Public subqueries that stand in several copies of one SELECT."""
 
     def name(self, kind: str) -> str:
-        """A name that nothing else in the statement has."""
+        """Return a name that nothing else in the statement has."""
         ...
 
     def query(self, tree: exp.Expr, env: Env, inner: bool) -> Relation | None:
-        """Binds a query in place. Gives the private relation that it keeps, or None when it is public from here on.
+        """Bind a query in place. Gives the private relation that it keeps, or None when it is public from here on.
 
         ``inner`` says that the query stands in FROM or a CTE, where private rows may pass through.
         """
@@ -303,24 +302,24 @@ class Binder(Protocol):
         ...
 
     def source(self, node: exp.Expr, env: Env) -> Relation | None:
-        """The private relation that a FROM item is, or None when it is public.
+        """Return the private relation that a FROM item is, or None when it is public.
 
         It is bound once, in place; copies of it, as one for each of several grouping sets, mean the same.
         """
         ...
 
     def private_from(self, select: exp.Select, env: Env) -> From:
-        """The FROM of a SELECT that must read private rows."""
+        """Return the FROM of a SELECT that must read private rows."""
         ...
 
     def from_of(
         self, select: exp.Select, relations: dict[int, Relation | None], env: Env, outer: Names | None = None
     ) -> From:
-        """The FROM of a SELECT whose items have been found to be these, beside a row of ``outer`` if there is one."""
+        """Return the FROM of a SELECT whose items have been found to be these, beside a row of ``outer`` if there is one."""
         ...
 
     def lend(self, node: exp.Expr, env: Env) -> Relation:
-        """A public FROM item as an exact query reads it: a policy table as it is, all else evaluated and lent."""
+        """Return a public FROM item as an exact query reads it: a policy table as it is, all else evaluated and lent."""
         ...
 
     def public_relation(self, query: exp.Expr, env: Env, name: str) -> Relation:
@@ -329,10 +328,10 @@ class Binder(Protocol):
         ...
 
     def known(self, found: Input, steady: bool = False) -> pa.Table | None:
-        """The rows of a public relation; None when it depends on what is not released yet. ``steady``: they are always the
+        """Return the rows of a public relation; None when it depends on what is not released yet. ``steady``: they are always the
         same."""
         ...
 
     def expression(self, node: exp.Expr, names: Names, env: Env) -> tuple[Typed, tuple[Input, ...]]:
-        """A row expression that can't fail, with the public relations that its subqueries are lent."""
+        """Return a row expression that can't fail, with the public relations that its subqueries are lent."""
         ...

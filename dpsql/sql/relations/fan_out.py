@@ -49,6 +49,7 @@ def max_unit_rows(tables: Iterable[Table]) -> int:
 
 
 def split_conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
+    """Return the parts of a condition that AND connects."""
     if condition is None:
         return []
     if isinstance(condition, exp.Paren):
@@ -71,7 +72,7 @@ class MetRelation:
 
 
 Condition = tuple[exp.Expr, "str | None"]
-"""What holds of rows that meet; where it says an alias, only for the rows of that relation."""
+"""A condition on rows that meet, and the alias of the only relation for whose rows it holds, if there is one."""
 
 
 def count_fan_out(
@@ -126,7 +127,7 @@ def _keys(met: MetRelation, reached: set[str], conditions: Sequence[Condition], 
 
 
 def _owner(node: exp.Column, names: Names) -> str | None:
-    """The folded alias of the relation that a column belongs to; None where it is not just one's."""
+    """Return the folded alias of the relation that a column belongs to; None where it is not just one's."""
     found = names.known(node)
     owners = [a for a, f in names.fields() if f is found] if found is not None else []
     if not owners and names.outer is not None and names.elsewhere(node):
@@ -168,6 +169,7 @@ def keep_first_rows(relation: Relation, source: exp.Expr, keys: list[Field], row
 def choose_rows(
     relation: Relation, source: exp.Expr, condition: str, short: Collection[Field] = ()
 ) -> exp.Expr:
+    """Return a subquery of a source's rows that meet a condition over windows."""
     items = [
         (check_length(f.typed) if any(f is s for s in short) else f.typed.node, f.typed.node.name)
         for f in relation.fields
@@ -233,7 +235,7 @@ def limit_public(
 
 
 def _private_before(bound: From, joins: Sequence[exp.Join], public: Sequence[MetRelation]) -> bool:
-    """Whether private rows stand before a join: a FROM that starts with public rows has none until one joins them."""
+    """Return whether private rows stand before a join: a FROM that starts with public rows has none until one joins them."""
     brought = [m.join for m in public]
     return None not in brought or any(not any(join is other for other in brought) for join in joins)
 
@@ -243,6 +245,7 @@ def _adds_no_rows(join: exp.Join | None) -> bool:
 
 
 def replace_source(bound: From, relation: Relation, make: Callable[[exp.Expr], exp.Expr]) -> None:
+    """Replace the source of one relation in a FROM, in place."""
     if bound.source.alias_or_name == relation.name:
         bound.source = make(bound.source)
     for join in bound.joins:

@@ -28,7 +28,7 @@ _KEPT = ("MIN", "MAX", "AVG", "MEDIAN", "MODE", "QUANTILE_CONT", "QUANTILE_DISC"
 
 
 def groups_by_unit(select: exp.Select, bound: From) -> bool:
-    """Whether a SELECT groups by the privacy unit (and perhaps more)."""
+    """Return whether a SELECT groups by the privacy unit (and perhaps more)."""
     group = select.args.get("group")
     if (
         group is None
@@ -75,7 +75,7 @@ def group_distinct(select: exp.Select, bound: From) -> None:
 
 
 def _grouped_by(select: exp.Select) -> list[exp.Expr]:
-    """The grouping expressions; GROUP BY ALL means the columns that hold no aggregate."""
+    """Return the grouping expressions; GROUP BY ALL means the columns that hold no aggregate."""
     group = select.args["group"]
     if not group.args.get("all"):
         return list(group.expressions)
@@ -88,12 +88,12 @@ def _is_known(call: Call | None) -> bool:
 
 
 def _field(node: exp.Expr, select: exp.Select, bound: From) -> Field | None:
-    """The column that a grouping key is, if it is one."""
+    """Return the column that a grouping key is, if it is one."""
     return bound.names.known(resolve_key(node, select))
 
 
 def aggregate_per_unit(binder: Binder, select: exp.Select, bound: From, env: Env) -> Relation:
-    """The SELECT as a private relation whose unit is carried along.
+    """Return the SELECT as a private relation whose unit is carried along.
 
     Raises:
         PrivacyError: a clause that would choose among units. BindError: names or types.
@@ -159,7 +159,7 @@ def aggregate_per_unit(binder: Binder, select: exp.Select, bound: From, env: Env
 
 
 def bound_unit_aggregate(node: exp.Expr, grouped: Grouped, bound: From) -> Bounds | None:
-    """What is public about a unit's own aggregate: a count is at most its rows, an average lies within its column."""
+    """Return what is public about a unit's own aggregate: a count is at most its rows, an average lies within its column."""
     call = call_of(node)
     if call is None:
         return None

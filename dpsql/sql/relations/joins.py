@@ -34,7 +34,7 @@ from dpsql.sql.relations.unit_rows import UnitMeeting, limit_own
 Resolve = Callable[[exp.Expr], Relation]
 Safe = Callable[[exp.Expr, Names], exp.Expr]
 Unique = Callable[[exp.Expr, Relation, list[Field]], bool]
-"""Whether a public FROM item has one row at most for each value of these columns; None of its rows is private."""
+"""Says whether a public FROM item has at most one row for each value of these columns."""
 Beside = Callable[[exp.Expr, "From"], Relation | None]
 """A FROM item that looks at the row beside it (UNNEST, LATERAL); None for all others."""
 
@@ -48,7 +48,7 @@ def bind_from(
     select: exp.Select, resolve: Resolve, safe: Safe, unique: Unique, most: CountPerKey, beside: Beside | None = None,
     outer: Names | None = None, meeting: UnitMeeting | None = None,
 ) -> From:  # fmt: skip
-    """Binds the FROM of a SELECT that reads private data.
+    """Bind the FROM of a SELECT that reads private data.
 
     Args:
         outer: the scope of the row that this SELECT stands beside, where it stands beside one.
@@ -93,7 +93,7 @@ def bind_from(
 
 
 def _tied(bound: From, right: Relation, using: list[str]) -> tuple[tuple[str, str], ...]:
-    """The columns of USING whose values meet exactly, each with the relation on the left that has it."""
+    """Return the columns of USING whose values meet exactly, each with the relation on the left that has it."""
     ties = []
     for name in using:
         here, there = _of(bound, name), next(f for f in right.fields if fold(f.name) == name)
@@ -147,7 +147,7 @@ def _nearest(bound: From, right: Relation, join: exp.Join, conditions: list[exp.
 
 
 def _without_ties(public: Relation, on: list[exp.Expr], join: exp.Join) -> Relation:
-    """The public side of an ASOF join, held to one row for each value that its rows are found by.
+    """Return the public side of an ASOF join, held to one row for each value that its rows are found by.
 
     Which of several DuckDB takes goes by how it joins, and that by how many private rows there are: below 64 otherwise
     than above. One unit more would move everybody's rows to another one.
@@ -280,7 +280,7 @@ def _same_unit(
     bound: From, right: Relation, conditions: list[exp.Expr], using: list[str], where: list[exp.Expr],
     join: exp.Join,
 ) -> exp.Expr | None:  # fmt: skip
-    """Sees to it that only rows of equal units meet. Gives the condition to add where a key stands for the unit."""
+    """See to it that only rows of equal units meet. Gives the condition to add where a key stands for the unit."""
     if bound.unit is None or right.unit is None:
         raise privacy_error(
             join,
@@ -329,7 +329,7 @@ def _same_unit(
 
 
 def _link(left: list[Relation], right: Relation) -> str | None:
-    """The equality that would join them: of keys on the path to the unit, or of the units."""
+    """Return the equality that would join them: of keys on the path to the unit, or of the units."""
     pairs = [(r, f, g) for r in left if r.private for f in r.fields for g in right.fields if f.fixes_unit(g)]
     units = [(r, f, g) for r, f, g in pairs if f.is_unit and g.is_unit and fold(f.name) == fold(g.name)]
     by_path = [(r, f, g) for r, f, g in pairs if not (f.is_unit and g.is_unit)]
@@ -339,7 +339,7 @@ def _link(left: list[Relation], right: Relation) -> str | None:
 
 
 def _fields(names: Names, right: Relation, part: exp.Expr) -> tuple[Field, Field] | None:
-    """The two columns that a condition makes equal, the left side's and the right's."""
+    """Return the two columns that a condition makes equal, the left side's and the right's."""
     pair = _pair(part)
     if pair is None:
         return None
@@ -358,7 +358,7 @@ def _optional(relation: Relation) -> Relation:
 
 
 def _kept(side: str, bound: From, right: Relation) -> str:
-    """The side of the exact join: where rows are units, public rows that no private row meets are nobody's."""
+    """Return the side of the exact join: where rows are units, public rows that no private row meets are nobody's."""
     if not (bound.row_level or right.row_level):
         return side
     public, private = ("LEFT", "RIGHT") if right.private else ("RIGHT", "LEFT")
@@ -368,7 +368,7 @@ def _kept(side: str, bound: From, right: Relation) -> str:
 def _at_most_one(
     bound: From, right: Relation, item: exp.Expr, where: list[exp.Expr], join: exp.Join, unique: Unique
 ) -> Relation:
-    """A join of rows that are their own unit: each may meet at most one public row, or it would count several times.
+    """Return a join of rows that are their own unit: each may meet at most one public row, or it would count several times.
 
     Gives the right side; the public side is held to one row for each value of the columns it is joined on.
     """
@@ -409,7 +409,7 @@ def _at_most_one(
 
 
 def _one_row_each(public: Relation, keys: list[Field]) -> Relation:
-    """The public relation, held to one row for each value of its keys, whatever becomes of it in the meantime."""
+    """Return the public relation, held to one row for each value of its keys, whatever becomes of it in the meantime."""
     columns = list(dict.fromkeys(to_sql(key.typed.node) for key in keys))
     return _first_of_each(public, columns, columns)
 
@@ -421,7 +421,7 @@ def _first_of_each(public: Relation, by: list[str], order: list[str]) -> Relatio
 
 
 def lend_relation(relation: Relation, alias: str) -> Relation:
-    """A public relation as it stands in an exact query: read from the engine under a lent name."""
+    """Return a public relation as it stands in an exact query: read from the engine under a lent name."""
     fields = tuple(replace(f, public=True) for f in relation.fields)
     source = exp.alias_(exp.to_table(relation.inputs[0].name, dialect="duckdb"), relation.name, table=True)
     return replace(relation, alias=alias, fields=fields, source=source)

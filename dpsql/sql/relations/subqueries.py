@@ -1,14 +1,12 @@
-"""Queries inside row expressions: EXISTS, IN and scalar subqueries, as far as they tell a row only of its own unit.
+"""Queries beside a row, as far as they tell it only of its own unit: EXISTS, IN, scalar subqueries, LATERAL and UNNEST.
 
 * Over public rows, whatever they ask: evaluated apart and lent, or in place where they look at the row around them.
 * A private block: what it releases is public.
 * Over private rows of the same unit: an equality of units, or of a key on the declared path to them, must link the
   subquery to the row around it. The units' own equality is added, so that no other unit's rows are ever looked at.
 
-FROM items that look at the row beside them: UNNEST of a list, LATERAL (SELECT ...).
-
-A private row is followed by rows made of its own values and of public rows, and of nothing else. They belong to its unit, as
-the rows of a join with a public table do; how many there are is bounded where those are.
+In FROM, a private row is followed by rows made of its own values and of public rows, and of nothing else. They belong
+to its unit, as the rows of a join with a public table do; how many there are is bounded where those are.
 """
 
 from __future__ import annotations
@@ -65,6 +63,7 @@ class CorrelatedQuery:
     where: tuple[exp.Expr, ...]
 
     def sql(self, items: str, more: tuple[exp.Expr, ...] = ()) -> exp.Select:
+        """Return the query with these items, and with more conditions."""
         conditions = " AND ".join(f"({to_sql(node)})" for node in (*self.where, *more))
         where = f" WHERE {conditions}" if conditions else ""
         return parse_select(f"SELECT {items} FROM {self.bound.sql}{where}")
@@ -73,7 +72,7 @@ class CorrelatedQuery:
 def bind_expression(
     binder: Binder, node: exp.Expr, names: Names, env: Env
 ) -> tuple[Typed, tuple[Input, ...]]:
-    """A row expression that can't fail, with the public relations that its subqueries are lent.
+    """Return a row expression that can't fail, with the public relations that its subqueries are lent.
 
     Raises:
         BindError, PrivacyError: as :func:`dpsql.sql.expressions.total_expressions.total`; a subquery that tells of other units.
@@ -101,7 +100,7 @@ def bind_expression(
 
 
 def _subquery(binder: Binder, query: exp.Expr, names: Names, env: Env) -> tuple[exp.Expr, Typed, list[Input]]:
-    """The node that a subquery answers (itself, IN, EXISTS), what stands there instead, and what that is lent."""
+    """Return the node that a subquery answers (itself, IN, EXISTS), what stands there instead, and what that is lent."""
     holder = query.parent if isinstance(query.parent, exp.Subquery) else query
     place = holder.parent if isinstance(holder.parent, exp.In | exp.Exists) else holder
     assert place is not None
@@ -134,7 +133,7 @@ def _subquery(binder: Binder, query: exp.Expr, names: Names, env: Env) -> tuple[
 
 
 def bind_correlated(binder: Binder, query: exp.Expr, names: Names, env: Env) -> CorrelatedQuery | None:
-    """A plain SELECT that reads private rows, or looks at the row around it; None where it can stand alone."""
+    """Return a plain SELECT that reads private rows, or looks at the row around it; None where it can stand alone."""
     if not isinstance(query, exp.Select) or query.args.get("from_") is None or mode_of(query) is not None:
         return None
     if query.args.get("with_") or any(query.args.get(key) for key in _BEYOND):
@@ -169,7 +168,7 @@ def _aggregated(select: exp.Select) -> bool:
 
 
 def _looks_out(select: exp.Select, scope: Names) -> bool:
-    """Whether a column named in a SELECT (not in a query inside it) is one of the scope around."""
+    """Return whether a column named in a SELECT (not in a query inside it) is one of the scope around."""
     places = [*select.expressions, *([select.args["where"]] if select.args.get("where") else [])]
     for place in places:
         for node in place.walk(prune=lambda n: isinstance(n, exp.Query)):
@@ -205,7 +204,7 @@ def _in_place(binder: Binder, inner: CorrelatedQuery, place: exp.Expr, names: Na
 
 
 def _scalar(inner: CorrelatedQuery, more: tuple[exp.Expr, ...]) -> Typed:
-    """One aggregate over the rows that belong to the row around: it has a value whatever the data."""
+    """Return one aggregate over the rows that belong to the row around; it has a value whatever the data."""
     _same_width(1, inner.select.expressions, inner.select)
     item = inner.select.expressions[0].unalias()
     if not _aggregated(inner.select):
@@ -241,7 +240,7 @@ def _of_relation(binder: Binder, relation: Relation, place: exp.Expr, names: Nam
 
 
 def _apart(relation: Relation, place: exp.Expr, names: Names) -> tuple[Typed, list[Input]]:
-    """A public subquery, evaluated before the exact query runs, and lent to it."""
+    """Return a public subquery, evaluated before the exact query runs, and lent to it."""
     found, items = relation.inputs[0], [item.typed.node.copy() for item in relation.fields]
     named = [exp.alias_(item, column_name(place)) for place, item in enumerate(items)]
     inner = exp.Select(expressions=named).from_(lend_relation(relation, relation.alias).source)
@@ -265,7 +264,7 @@ def _apart(relation: Relation, place: exp.Expr, names: Names) -> tuple[Typed, li
 
 
 def _sides(place: exp.In) -> list[exp.Expr]:
-    """What is looked for: one value, or a row of them."""
+    """Return what is looked for: one value, or a row of them."""
     return list(place.this.expressions) if isinstance(place.this, exp.Tuple) else [place.this]
 
 
@@ -296,7 +295,7 @@ def _equal(
 
 
 def _outward(inside: Names, part: exp.Expr) -> tuple[Field, Field] | None:
-    """The columns that a condition makes equal, the subquery's and the one around it."""
+    """Return the columns that a condition makes equal, the subquery's and the one around it."""
     if not isinstance(part, exp.EQ):
         return None
     ends = [
@@ -323,7 +322,7 @@ def _linked(
     unit: exp.Expr | None, relations: list[Relation], names: Names, pairs: list[tuple[Field, Field] | None],
     place: exp.Expr,
 ) -> exp.Expr:  # fmt: skip
-    """The equality of the subquery's unit and that of the row around it.
+    """Return the equality of the subquery's unit and that of the row around it.
 
     Raises:
         PrivacyError: the subquery is not linked to the row by its unit.
@@ -374,7 +373,7 @@ _ROWS = "with rows as the privacy unit, each counts once, and {what} would make 
 
 
 def looks_beside(node: exp.Expr) -> bool:
-    """Whether a FROM item may name columns of those before it."""
+    """Return whether a FROM item may name columns of those before it."""
     if isinstance(node, exp.Lateral):
         return True
     if isinstance(node, exp.Unnest):
@@ -402,7 +401,7 @@ def move_unnest(select: exp.Select, name: str) -> None:
 
 
 def bind_lateral(binder: Binder, node: exp.Expr, bound: From, env: Env) -> Relation:
-    """The item as a relation that adds no units.
+    """Return the item as a relation that adds no units.
 
     Raises:
         PrivacyError: it would read other private rows, or make several rows of one that is a unit. BindError: names, types.

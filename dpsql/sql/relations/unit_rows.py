@@ -28,18 +28,18 @@ WHOLE_UNIT_TYPES = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USM
 
 
 def has_whole_unit(relation: Relation) -> bool:
-    """Whether units are integers that fit BIGINT, whatever the data."""
+    """Return whether units are integers that fit BIGINT, whatever the data."""
     return relation.unit_type is not None and relation.unit_type.sql in WHOLE_UNIT_TYPES
 
 
 def find_unit_holder(bound: From) -> Relation:
-    """The private relation whose unit has the widest type: after an outer join, any of them may give a row its unit."""
+    """Return the private relation whose unit has the widest type: after an outer join, any of them may give a row its unit."""
     private = [relation for relation in bound.relations if relation.private]
     return next((relation for relation in private if not has_whole_unit(relation)), private[0])
 
 
 def check_unit(options: Options, names: Names, subject: str) -> None:
-    """A query may restate the privacy unit of what it reads (``subject``).
+    """Refuse a query that restates the privacy unit of what it reads (``subject``) as another.
 
     Raises:
         PrivacyError: ``privacy_unit_column`` names anything else.
@@ -54,7 +54,7 @@ def check_unit(options: Options, names: Names, subject: str) -> None:
 
 
 def describe_protection(bound: From, max_rows: int | None, row_budget: int | None = None) -> tuple[str, ...]:
-    """Who is protected, in a sentence."""
+    """Say in a sentence who is protected."""
     if bound.row_level:
         return (f"Each row of {bound.subject} is protected.",)
     ends = [t.unit_path[-1] for t in bound.tables if t.unit_path]
@@ -136,7 +136,7 @@ def secret_hash(names: Iterable[str]) -> str:
 
 
 def _looks(field: Field) -> list[str]:
-    """All that a query may see of a column: its value, and what tells equal values of it apart."""
+    """Return all that a query may see of a column: its value, and what tells equal values of it apart."""
     text, kind = to_sql(field.typed.node), field.typed.type.kind
     if kind == "OTHER":
         return []
@@ -163,7 +163,7 @@ def cut_unit_rows(
 
 @dataclass(frozen=True)
 class UnitMeeting:
-    """What a SELECT does with the rows of one unit that meet in it.
+    """The way a SELECT uses rows of one unit that meet in it.
 
     ``levels`` is how many queries over rows of one unit meet. ``frames`` are the lengths of the frames that move in its
     windows, 0 for one without an end. Where the statement sorts or holds rows afterwards, ``held`` are the folded names
@@ -175,7 +175,7 @@ class UnitMeeting:
     held: frozenset[str] | None = frozenset({"*"})
 
     def texts(self, relation: Relation) -> list[Field]:
-        """The texts of a relation that are sorted or held; what finds the unit is never changed."""
+        """Return the texts of a relation that are sorted or held; what finds the unit is never changed."""
         held = self.held or frozenset()
         return [
             f for f in relation.fields
@@ -216,7 +216,7 @@ def limit_own(bound: From, meeting: UnitMeeting) -> None:
 
 
 def _rows_of_each_side(bound: From, several: list[Relation], meeting: UnitMeeting, total: int) -> int:
-    """How many rows of one unit each side keeps. Fewer than the policy's max_rows only where max_unit_rows needs it."""
+    """Return how many rows of one unit each side keeps. Fewer than the policy's max_rows only where max_unit_rows needs it."""
 
     def each(most: int) -> int:
         return floor_root(floor_root(max(1, most // bound.fan_out), meeting.levels), len(several))
@@ -308,7 +308,7 @@ def _reads_units(query: exp.Select, env: Env, catalog: Catalog) -> bool:
 
 
 def _compares_rows(query: exp.Select) -> bool:
-    """Whether a condition or a value of a subquery may look at columns of two tables, other than for equality."""
+    """Return whether a condition or a value of a subquery may look at columns of two tables, other than for equality."""
     parts = list(query.expressions)
     for place in (query.args.get("where"), *(join.args.get("on") for join in query.args.get("joins") or [])):
         whole = place.this if isinstance(place, exp.Where) else place
