@@ -65,16 +65,16 @@ PLACES = 20
 """A size on rung j is a whole number of steps of 2**(j - PLACES): it keeps about six digits."""
 
 BOUND_BITS = 30
-"""A bound is 2**FINE steps of the grid that the total is rounded to."""
+"""A bound is 2**BOUND_BITS steps of the grid that the total is rounded to."""
 
 ANYWHERE = Fraction(1, 10**9)
-"""Greatest chance, per statement, of a bound more than 4 times the largest value that occurs, where no bounds are declared."""
+"""The greatest chance, per statement without declared bounds, of a bound more than 4 times the largest value."""
 
 DECLARED = Fraction(1, 1000)
 """The same, per aggregate, within declared bounds."""
 
 SHARED = 8
-"""Aggregates with AUTO that share :data:`ANYWHERE`, at least: so equal aggregates are equal in most statements."""
+"""The least number of aggregates that share :data:`ANYWHERE`: so equal aggregates are equal in most statements."""
 
 _DOUBT = 0.05
 
@@ -99,7 +99,7 @@ def bound_chance_of_misses(rates: tuple[Fraction, Fraction], tolerances: Sequenc
     bits = 160 + sum(max(r.denominator.bit_length() - r.numerator.bit_length(), 0) for r in rates) * 8
     while (
         True
-    ):  # terms of both signs: the interval says what cancelling has cost, and more bits make up for it
+    ):  # terms of both signs: the interval shows the cost of cancelling, and more bits make up for it
         one = ia.rational(Fraction(1), bits)
         total = ia.rational(Fraction(0), bits)
         for size in range(len(tolerances) + 1):
@@ -174,7 +174,7 @@ class Ladder:
 
     @property
     def rates(self) -> tuple[Fraction, Fraction]:
-        """Of the threshold's and of the counts' geometric noise, per row."""
+        """The rates of the threshold's and of the counts' geometric noise, per row."""
         first, second = split_epsilon(self.epsilon, 1, monotone=True)
         return first / self.rows, second / self.rows
 
@@ -185,12 +185,12 @@ class Ladder:
 
     @property
     def near(self) -> int:
-        """Rows that may lie beyond a bound: so many that a bound with none beyond is mostly taken."""
+        """The rows that may lie beyond a bound: enough that a bound with none beyond is mostly taken."""
         return round(-math.log(_DOUBT) / self.rates[0])
 
     @property
     def far(self) -> int:
-        """Rows that may lie beyond a quarter of a bound: so many that a bound with none is taken but for ``doubt``."""
+        """The rows that may lie beyond a quarter of a bound: enough that only ``doubt`` passes a bound with none beyond."""
         return max(self.near, find_tolerance(self.rates, self.doubt))
 
     @property
@@ -216,7 +216,7 @@ class Ladder:
 
     @property
     def questions(self) -> tuple[tuple[int, int, int], ...]:
-        """In their order: the place that a yes takes, the place that rows are counted beyond, and the tolerance."""
+        """The questions in order: the place that a yes takes, the place beyond which rows count, and the tolerance."""
         near, far = self.near, self.far
         asked = [(0, 0, self.least)]
         for place in range(1, self.top):
@@ -278,7 +278,7 @@ class AutoBounded(Part):
 
     @property
     def ladders(self) -> tuple[Ladder | None, Ladder | None]:
-        """Of the negative and of the positive values; None where the declared bounds leave no such values."""
+        """The ladders of the negative and of the positive values; None where the declared bounds leave no such values."""
         return self._ladder(None if self.low is None else -self.low), self._ladder(self.high)
 
     def _ladder(self, end: Fraction | None) -> Ladder | None:
@@ -358,7 +358,7 @@ class AutoBounded(Part):
         return Answered(columns, self.event, (note,))
 
     def _unanswered(self, groups: int) -> Answered:
-        """NULL for every group: neither sign got a bound above 0, which is all that this says of the data."""
+        """Answer NULL for every group: neither sign got a bound above 0, and no more is revealed."""
         note = (
             f"{self.name} is NULL: no bounds were found, because too few rows lie beyond 0 "
             f"(AUTO needs {self._rows} of one sign here); a larger epsilon needs fewer, and bounds that are given need none"
@@ -370,7 +370,7 @@ class AutoBounded(Part):
 
     @property
     def _rows(self) -> str:
-        """How many rows AUTO needs, in words."""
+        """The rows that AUTO needs, in words."""
         if not self.needed:
             return "some rows"
         return f"about {' or '.join(map(str, self.needed))} row{'s' if self.needed[-1] > 1 else ''}"
@@ -379,7 +379,7 @@ class AutoBounded(Part):
         self, sign: NDArray[np.int64], rung: NDArray[np.int64], n: NDArray[np.int64], total: NDArray[np.int64],
         low: Fraction, high: Fraction,
     ) -> Fraction:  # fmt: skip
-        """The exact sum of the values held to ``[low, high]``."""
+        """Compute the exact sum of the values held to ``[low, high]``."""
         out = Fraction(0)
         # Values are held to a declared end before they are counted: none is beyond it, though its rung goes farther.
         below, above = (
@@ -413,8 +413,7 @@ class AutoBounded(Part):
             noisy[self.count] = self.count.noise.add(to_integers(counted), entropy)
             mean = Mean(self.name, self.total, self.count, steps, centre, (low, high))
             shown = mean.show(noisy, self.confidence)
-        value = shown.value.cast(pa.float64())
-        return {self.name: value, f"{self.name}__low": shown.low, f"{self.name}__high": shown.high}
+        return shown._replace(value=shown.value.cast(pa.float64())).columns(self.name)
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
         what = "sum" if self.kind == "sum" else "mean (a sum about the middle of the bounds, over a count)"
@@ -433,7 +432,7 @@ class AutoBounded(Part):
 
     @property
     def _range(self) -> str:
-        """Where the ladders end, in words."""
+        """The ends of the ladders, in words."""
         below, above = self.ladders
         start = f"from 2^{self.lowest}"
         if below == above and below is not None:
@@ -450,7 +449,7 @@ class AutoBounded(Part):
 
     @property
     def _chance(self) -> str:
-        """Of a bound that is far too wide on either side, as computed, in two digits that are rounded up."""
+        """The chance of a bound that is far too wide on either side, in two digits, rounded up."""
         chance = sum((ladder.false_rung for ladder in self.ladders if ladder is not None), Fraction(0))
         if not chance:
             return "0"

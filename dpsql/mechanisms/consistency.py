@@ -34,7 +34,7 @@ _ORDER = {bool: 0, int: 1, float: 1, str: 2}
 
 @dataclass(frozen=True)
 class AddingColumn:
-    """A released column whose cells add up: ``steps`` to a unit, ``whole`` where it counts."""
+    """A released column with cells that add up: ``steps`` to a unit, ``whole`` where it counts."""
 
     name: str
     noise: Noise
@@ -59,7 +59,7 @@ class Consistent:
     nonnegative: bool = False
 
     def applied(self, relations: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-        """The releases, with cells that add up exactly; intervals are widened where they would leave a value out."""
+        """Return releases with cells that add up exactly; intervals are widened where they would leave a value out."""
         finest = self._finest(relations)
         places = [self._places(cells, finest, relations) for cells in self.sets]
         out = dict(relations)
@@ -75,11 +75,11 @@ class Consistent:
             for cells, place in zip(self.sets, places, strict=True):
                 sums = np.zeros(relations[cells.relation].num_rows, dtype=exact.dtype)
                 np.add.at(sums, place, exact)
-                out[cells.relation] = _replaced(out[cells.relation], cells.columns[j], sums)
+                out[cells.relation] = _replace_column(out[cells.relation], cells.columns[j], sums)
         return out
 
     def _finest(self, relations: Mapping[str, pa.Table]) -> list[Group]:
-        """The finest cells, in the order of their keys: those of the sets put together on the keys that they share."""
+        """Return the finest cells, in the order of their keys: the sets joined on the keys that they share."""
         width = len(self.sets[0].keys)
         known: list[int] = []
         cells: list[dict[int, object]] = [{}]
@@ -104,18 +104,18 @@ class Consistent:
     def _places(
         self, cells: GroupingSet, finest: Sequence[Group], relations: Mapping[str, pa.Table]
     ) -> Places:
-        """The row of this set that each finest cell is summed into."""
+        """Return the row of this set that each finest cell is summed into."""
         mine = [i for i, key in enumerate(cells.keys) if key is not None]
         rows = {group: row for row, group in enumerate(self._groups(cells, relations))}
         return np.array([rows[tuple(group[i] for i in mine)] for group in finest], dtype=np.intp)
 
 
 def fit(values: Sequence[Floats], weights: Sequence[float], places: Sequence[Places], size: int) -> Floats:
-    """The table of ``size`` finest cells whose sums come nearest to the values: weighted least squares.
+    """Fit the table of ``size`` finest cells with sums nearest to the values, by weighted least squares.
 
-    Of the tables that fit equally well (where no set has all the keys) the one that spreads evenly. By conjugate
-    gradients from zero, which needs few rounds: there are at most as many different eigenvalues as sets of keys, where
-    the cells are a product.
+    Of the tables that fit equally well (where no set has all the keys) it is the one that spreads evenly. Conjugate
+    gradients from zero need few rounds: there are at most as many different eigenvalues as sets of keys, where the cells
+    are a product.
     """
     top = max(weights)
     weighed = [w / top for w in weights]
@@ -156,7 +156,7 @@ def fit(values: Sequence[Floats], weights: Sequence[float], places: Sequence[Pla
 
 
 def hold_at_zero(table: Floats) -> Floats:
-    """The nearest table without negative cells that has the same total (at least 0). This one is biased."""
+    """Return the nearest table without negative cells that has the same total (at least 0). This is biased."""
     total = max(float(table.sum()), 0.0)
     if not len(table) or total == 0.0:
         return np.zeros(len(table))
@@ -169,7 +169,7 @@ def hold_at_zero(table: Floats) -> Floats:
 
 
 def round_running(table: Floats) -> Integers:
-    """Whole numbers near the table's: running totals are rounded, so that every run of cells is off by at most 1.
+    """Round running totals, so that every run of cells is off by at most 1.
 
     Cells stand in the order of their keys, so the cells of a ROLLUP are runs. Nothing at least 0 becomes negative.
     """
@@ -192,8 +192,8 @@ def _sortable(value: object) -> tuple[int, object]:
     return (rank, value) if rank < 5 else (5, str(value))
 
 
-def _replaced(table: pa.Table, column: AddingColumn, sums: Integers) -> pa.Table:
-    """The table with a column's new values, and intervals that hold them."""
+def _replace_column(table: pa.Table, column: AddingColumn, sums: Integers) -> pa.Table:
+    """Return the table with a column's new values, and intervals that hold them."""
     steps = column.steps
     shown = [int(v) for v in sums] if steps == 1 else [float(int(v) / steps) for v in sums]
     kind = table.schema.field(column.name).type

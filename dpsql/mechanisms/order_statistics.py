@@ -1,6 +1,6 @@
 """Exact order statistics of a private column, read with few passes and little memory.
 
-Propose-test-release needs a few hundred values around given quantiles, out of any number of rows. Three ways,
+Propose-test-release needs a few hundred values around given quantiles, out of any number of rows. There are three ways,
 chosen by the number of rows (which only operators see):
 
 * up to :data:`FETCH` rows the column comes over as Arrow, and numpy sorts the values near the wanted ranks,
@@ -29,7 +29,7 @@ from dpsql.mechanisms.base import Read, Reader
 from dpsql.mechanisms.ptr.stability_radius import Ordered, find_rank
 
 MAX_FETCHED = 1 << 25
-"""Rows that may be fetched and sorted in memory (16 bytes each)."""
+"""The most rows that are fetched and sorted in memory (16 bytes each)."""
 
 _LEAST = 1 << 22
 _BINS = 4096
@@ -39,30 +39,28 @@ _FINITE = "ABS(CAST(v AS DOUBLE)) < CAST('Infinity' AS DOUBLE)"
 
 
 def quote_name(name: str) -> str:
-    """An SQL identifier."""
+    """Quote an SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def list_columns(keys: Sequence[str]) -> str:
-    """Identifiers followed by a comma each, ready to stand before more columns."""
+    """List identifiers, each followed by a comma, ready to stand before more columns."""
     return "".join(quote_name(key) + ", " for key in keys)
 
 
 def select_finite(query: str, keys: Sequence[str] = ()) -> str:
-    """The values of a query as finite doubles, beside the keys. ``query`` gives the columns ``v`` and
-    ``keys``.
-    """
+    """Select the values ``v`` of a query as finite doubles, beside the ``keys``."""
     return f"SELECT {list_columns(keys)}CAST(v AS DOUBLE) AS v FROM ({query}) AS given WHERE {_FINITE}"
 
 
 def write_order_queries(query: str, keys: Sequence[str] = ()) -> tuple[str, str]:
-    """The count and the fetch, as EXPLAIN shows them."""
+    """Write the count and the fetch, as EXPLAIN shows them."""
     values = select_finite(query, keys)
     return f"SELECT COUNT(*) AS n FROM ({values}) AS found", values
 
 
 def read_cells(column: pa.ChunkedArray, other: object = None) -> list[Any]:
-    """A column as Python values; ``other`` for what Python has no value for, such as a date of infinity.
+    """Read a column as Python values; ``other`` where Python has none, such as for a date of infinity.
 
     Arrow would raise there, and an exception that depends on a row says something of it.
     """
@@ -86,19 +84,22 @@ def read_order_statistics(
     reach: int,
     fetch: int = MAX_FETCHED,
 ) -> dict[Group, Ordered]:
-    """Order statistics within ``reach`` ranks of each centre quantile, per group.
+    """Read order statistics within ``reach`` ranks of each centre quantile, per group.
 
     Args:
+        read: reads the exact queries.
         query: gives a numeric column ``v`` and the key columns; salts filled in.
+        keys: names of the key columns.
         centres: quantiles in [0, 1]; rank ``max(1, ceil(p n))``.
-        fetch: how many rows may be held in memory; fewer where the engine has little, see :func:`_held`.
+        reach: ranks on either side of each centre.
+        fetch: the most rows in memory; fewer where the engine has little.
 
     Returns:
         One :class:`Ordered` per group that has a finite value.
     """
     counted, values = write_order_queries(query, keys)
     read = Reader.over(read)
-    fetch = _held(read, fetch)
+    fetch = _bound_rows(read, fetch)
     n = int(read(counted).column("n")[0].as_py())
     if n == 0:
         return {}
@@ -113,8 +114,8 @@ def read_order_statistics(
     return {(): Ordered(n, tuple(_narrow(read, values, n, *_window(n, p, reach), fetch) for p in centres))}
 
 
-def _held(read: Reader, fetch: int) -> int:
-    """Rows that may be held: at 16 bytes each, half of what the engine beside us may take, or 64 MiB."""
+def _bound_rows(read: Reader, fetch: int) -> int:
+    """Bound the rows in memory: at 16 bytes each, half of what the engine beside us may take, or 64 MiB."""
     return min(fetch, max(_LEAST, 4 * read.room)) if read.room else fetch
 
 
@@ -124,9 +125,7 @@ def _window(n: int, centre: Fraction, reach: int) -> tuple[int, int]:
 
 
 def _select(column: NDArray[np.float64], first: int, last: int) -> tuple[int, NDArray[np.float64]]:
-    """Ranks first..last: guess their range from a sample, sort what lies in it; sort all where the guess is
-    wrong.
-    """
+    """Select ranks first..last: guess their range from a sample, sort what lies in it; sort all if the guess is wrong."""
     n = len(column)
     if n > 16 * _SAMPLE:
         sample = np.sort(column[:: n // _SAMPLE])
@@ -190,7 +189,7 @@ def _number(value: float) -> str:
 def _narrow(
     read: Read, values: str, n: int, first: int, last: int, fetch: int
 ) -> tuple[int, NDArray[np.float64]]:
-    """Ranks first..last of an ungrouped column: count bins of a range, keep those with the ranks, repeat.
+    """Select ranks first..last of an ungrouped column: count bins of a range, keep those with the ranks, repeat.
 
     A range that no longer splits, or that has been split a dozen times, is mostly ties: its distinct values
     are fetched with their counts.
@@ -228,7 +227,7 @@ def _narrow(
 
 
 def choose_spacing(scale: Fraction, fineness: int = 1024) -> Fraction:
-    """A power of two at most ``scale / fineness``: the grid on which noise of that scale is added.
+    """Choose a power of two of at most ``scale / fineness``: the grid on which noise of that scale is added.
 
     >>> spacing(Fraction(2))
     Fraction(1, 512)

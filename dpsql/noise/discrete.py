@@ -32,7 +32,7 @@ FASTEST = 1 << 60
 def draw_bernoulli(
     p: Sequence[Fraction], entropy: Entropy, index: NDArray[np.intp] | None = None
 ) -> NDArray[np.bool_]:
-    """Independent booleans, TRUE with probability ``p[i]``, or ``p[index[i]]`` where an index is given.
+    """Draw independent booleans, TRUE with probability ``p[i]``, or ``p[index[i]]`` where an index is given.
 
     >>> bernoulli([Fraction(0), Fraction(1)], Entropy()).tolist()
     [False, True]
@@ -54,7 +54,7 @@ def draw_bernoulli(
 
 
 def _tied(rest: Fraction, entropy: Entropy) -> bool:
-    """Whether a uniform real is below ``rest``, read 64 bits at a time."""
+    """Decide whether a uniform real is below ``rest``, 64 bits at a time."""
     while rest:
         rest *= 1 << 64
         whole, word = math.floor(rest), int(entropy.words(1)[0])
@@ -67,7 +67,7 @@ def _tied(rest: Fraction, entropy: Entropy) -> bool:
 def draw_bernoulli_exp(
     gamma_numerators: NDArray[Any], gamma_denominator: int, entropy: Entropy
 ) -> NDArray[np.bool_]:
-    """Independent booleans, TRUE with probability ``exp(-numerator / denominator)``.
+    """Draw independent booleans, TRUE with probability ``exp(-numerator / denominator)``.
 
     Args:
         gamma_numerators: non-negative integers (int64, or object holding Python ints), shape ``(n,)``.
@@ -84,7 +84,7 @@ def draw_bernoulli_exp(
 
 
 def _decays(values: NDArray[Any], rate: Fraction, entropy: Entropy) -> NDArray[np.bool_]:
-    """TRUE with probability ``exp(-value * rate)``."""
+    """Draw booleans, TRUE with probability ``exp(-value * rate)``."""
 
     def exact(i: int, u: Uniform) -> bool:
         gamma = int(values[i]) * rate
@@ -107,7 +107,7 @@ def _decays(values: NDArray[Any], rate: Fraction, entropy: Entropy) -> NDArray[n
 
 
 def _floats(values: NDArray[Any], rate: Fraction) -> Floats:
-    """``values * rate`` in floats, within 4 units in the last place (or at least 1e300, where it is more)."""
+    """Compute ``values * rate`` in floats, within 4 units in the last place (or at least 1e300, where it is more)."""
     if values.dtype == object:
         n, d = rate.numerator, rate.denominator
         cap = 10**300 * d // n + 1
@@ -116,9 +116,9 @@ def _floats(values: NDArray[Any], rate: Fraction) -> Floats:
 
 
 def draw_geometric(rate: Fraction, n: int, entropy: Entropy) -> NDArray[Any]:
-    """``n`` draws of the geometric distribution: ``Pr[k]`` proportional to ``exp(-k * rate)`` for ``k >= 0``.
+    """Draw ``n`` times from the geometric distribution: ``Pr[k]`` proportional to ``exp(-k * rate)`` for ``k >= 0``.
 
-    ``rate`` may be as small or as large as one likes.
+    ``rate`` may be any positive number.
 
     >>> geometric(Fraction(10**6), 3, Entropy()).tolist()
     [0, 0, 0]
@@ -132,7 +132,7 @@ def draw_geometric(rate: Fraction, n: int, entropy: Entropy) -> NDArray[Any]:
 
 
 def draw_discrete_laplace(scale: Fraction, n: int, entropy: Entropy) -> NDArray[Any]:
-    """``n`` draws of the discrete Laplace distribution: ``Pr[k]`` proportional to ``exp(-abs(k) / scale)``.
+    """Draw ``n`` times from the discrete Laplace distribution: ``Pr[k]`` proportional to ``exp(-abs(k) / scale)``.
 
     >>> discrete_laplace(Fraction(1, 10**6), 3, Entropy()).tolist()
     [0, 0, 0]
@@ -159,7 +159,7 @@ def draw_discrete_laplace(scale: Fraction, n: int, entropy: Entropy) -> NDArray[
 def _inverted_exponential(
     rate: Fraction, two_sided: bool, n: int, entropy: Entropy
 ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """``floor((c - ln U) / rate)``: c is 0, or ln(2 / (1 + exp(-rate))) for a two-sided variable's size."""
+    """Draw ``floor((c - ln U) / rate)``: c is 0, or ln(2 / (1 + exp(-rate))) for a two-sided variable's size."""
     scale = float(1 / min(rate, Fraction(FASTEST)))
     offset = math.log(2 / (1 + math.exp(-1 / scale))) if two_sided else 0.0
 
@@ -187,7 +187,7 @@ def _inverted_exponential(
 
 
 def _in_two_digits(rate: Fraction, n: int, entropy: Entropy) -> NDArray[Any]:
-    """A slow geometric variable as ``high * 2**shift + low``: two independent digits.
+    """Draw a slow geometric variable as ``high * 2**shift + low``: two independent digits.
 
     The high digit is geometric with a rate near 2**-10; the low one is uniform, accepted with a probability
     of exp(-low * rate), which is nearly 1.

@@ -6,8 +6,8 @@ certain: each comparison carries a proved error band, and a draw that falls insi
 further random bits against integers computed to as many digits as it takes. So the laws are exact, not
 approximate, and there is no candidate whose probability is rounded to nought (Ilvento 2020; Haney et al. 2022).
 
-Candidates that are far below the best are counted, and looked at one by one only when a draw falls on them: how many are
-near depends on the scores, who wins does not change the work but then.
+Candidates far below the best are only counted, and examined one by one when a draw falls on them. The number of near ones
+depends on the scores; the winner changes the work only then.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from numpy.typing import NDArray
 
 from dpsql.noise.discrete import draw_discrete_laplace
 from dpsql.noise.entropy import Entropy
-from dpsql.numerics.exact_numbers import SAFE, Integers, to_integers
+from dpsql.numerics.exact_numbers import SAFE, Integers, add, to_integers
 
 _LANES = 4  # 16-bit lanes in a random word: enough to decide all but about three in 65,536 comparisons
 _BLOCK = 1 << 15  # candidates per pass: what stays in the cache of one core
 
 
 def measure_gaps(scores: Integers) -> Integers:
-    """How far each score lies below the best: non-negative integers of a type that holds them."""
+    """Compute how far each score lies below the best: non-negative integers of a type that holds them."""
     scores = to_integers(scores)
     top, low = int(scores.max()), int(scores.min())
     if scores.dtype != object and top - low >= 2 * SAFE:
@@ -40,7 +40,7 @@ def measure_gaps(scores: Integers) -> Integers:
 
 
 def _exp_interval(exponent: Fraction, bits: int) -> tuple[int, int]:
-    """Integers ``low <= 2**bits * exp(-exponent) <= high`` with ``high - low <= 3`` (exponent >= 0)."""
+    """Return integers ``low <= 2**bits * exp(-exponent) <= high`` with ``high - low <= 3`` (exponent >= 0)."""
     numerator, denominator = exponent.numerator, exponent.denominator
     if numerator == 0:
         return 1 << bits, 1 << bits
@@ -54,7 +54,7 @@ def _exp_interval(exponent: Fraction, bits: int) -> tuple[int, int]:
 
 
 def _decide(interval: Callable[[int], tuple[int, int]], word: int, bits: int, entropy: Entropy) -> bool:
-    """Is a uniform real, whose first ``bits`` bits are ``word``, below p? Exact.
+    """Decide exactly whether a uniform real, whose first ``bits`` bits are ``word``, is below p.
 
     ``interval(b)`` gives integers around ``2**b * p``. More bits are drawn until the answer is certain.
     """
@@ -69,7 +69,7 @@ def _decide(interval: Callable[[int], tuple[int, int]], word: int, bits: int, en
 
 
 def flip_coins(gaps: Integers, rate: Fraction, entropy: Entropy) -> NDArray[np.bool_]:
-    """Independent exact coins: heads with probability ``exp(-rate * gap)``, and surely where ``gap <= 0``.
+    """Flip independent exact coins: heads with probability ``exp(-rate * gap)``, and surely where ``gap <= 0``.
 
     About 10 ns a coin. ``gaps`` is int64 or object; ``rate`` a positive Fraction.
 
@@ -100,7 +100,7 @@ def flip_coins(gaps: Integers, rate: Fraction, entropy: Entropy) -> NDArray[np.b
 
 @dataclass(frozen=True)
 class CandidateGaps:
-    """Candidates as far below the best as their scores are, of which those far below are counted only.
+    """The gaps of candidates below the best; those far below are only counted.
 
     ``near`` are the indices of some candidates, ascending, the best among them (None: all of the ``size``), and ``gaps``
     how far below the best each is. All others are more than ``reach`` below it; how far says ``gap_of``, of an index.
@@ -114,7 +114,7 @@ class CandidateGaps:
 
     @classmethod
     def of(cls, scores: Integers, rate: Fraction) -> CandidateGaps:
-        """All that are not improbable beyond :data:`FAR` bits are near."""
+        """Measure scores: candidates are near unless they are improbable beyond :data:`FAR_BITS` bits."""
         reach = compute_reach(rate)
         if len(scores) < FEW_CANDIDATES or scores.dtype != np.int64 or reach >= SAFE:
             return cls(len(scores), measure_gaps(scores))
@@ -126,15 +126,15 @@ class CandidateGaps:
 
     @property
     def far(self) -> int:
-        """How many are not near."""
+        """The number of candidates that are not near."""
         return self.size - len(self.gaps)
 
     def index(self, i: int) -> int:
-        """The candidate that is the i-th of the near ones."""
+        """Return the candidate that is the i-th of the near ones."""
         return i if self.near is None else int(self.near[i])
 
     def beyond(self, j: int) -> tuple[int, int]:
-        """The j-th of the others, and its gap."""
+        """Return the j-th of the others, and its gap."""
         assert self.near is not None and self.gap_of is not None
         before = self.near - np.arange(len(self.near))  # how many others come before each near one
         i = j + int(np.searchsorted(before, j, side="right"))
@@ -142,18 +142,18 @@ class CandidateGaps:
 
 
 FAR_BITS = 60
-"""Bits of a probability below which candidates are far."""
+"""The bits of a probability below which candidates are far."""
 FEW_CANDIDATES = 1 << 12
-"""Fewer candidates are all near."""
+"""The number of candidates below which all are near."""
 
 
 def compute_reach(rate: Fraction) -> int:
-    """Whatever is more than this below the best has a weight below ``2**-FAR`` of the best one's (ln 2 < 7/10)."""
+    """Compute the gap beyond which a weight is below ``2**-FAR_BITS`` of the best one's (ln 2 < 7/10)."""
     return math.ceil(Fraction(7 * FAR_BITS, 10) / rate)
 
 
 def _none_of(coins: int, bits: int) -> Callable[[int], tuple[int, int]]:
-    """The probability that none of so many independent coins of chance ``2**-bits`` shows heads, for :func:`_decide`.
+    """Enclose the probability that none of so many independent coins of chance ``2**-bits`` shows heads.
 
     By inclusion and exclusion: the partial sums of ``(-1)**k C(coins, k) 2**(-bits k)`` lie above and below it in turn.
     """
@@ -173,7 +173,7 @@ def _none_of(coins: int, bits: int) -> Callable[[int], tuple[int, int]]:
 
 
 def toss_rare_coins(coins: int, bits: int, entropy: Entropy) -> list[int]:
-    """Which of independent coins, each of chance ``2**-bits``, show heads: exactly, and without tossing each.
+    """Return which of independent coins, each of chance ``2**-bits``, show heads: exactly, and without tossing each.
 
     Whether any does is one coin. The first that does is the j-th with a chance proportional to ``(1 - 2**-bits)**j``:
     drawn evenly, and kept with that probability. What comes after it is independent of what came before.
@@ -191,7 +191,7 @@ def toss_rare_coins(coins: int, bits: int, entropy: Entropy) -> list[int]:
 
 
 def permute_and_flip(scores: Integers | CandidateGaps, rate: Fraction, entropy: Entropy) -> int:
-    """Index chosen by permute-and-flip: walk in random order, stop at the first coin ``exp(-rate * gap)``.
+    """Choose by permute-and-flip: walk in random order, stop at the first coin ``exp(-rate * gap)``.
 
     The order of a random walk restricted to the candidates whose coin is heads is uniform, so all coins are
     flipped at once and one of the heads is returned (McKenna-Sheldon 2020). The same law as the index of the
@@ -217,7 +217,7 @@ def permute_and_flip(scores: Integers | CandidateGaps, rate: Fraction, entropy: 
 def choose_exponential(
     scores: Integers | CandidateGaps, rate: Fraction, entropy: Entropy, sizes: Integers | None = None
 ) -> int:
-    """Index ``i`` with probability proportional to ``sizes[i] * exp(rate * scores[i])``, exactly.
+    """Choose index ``i`` with probability proportional to ``sizes[i] * exp(rate * scores[i])``, exactly.
 
     Exact rejection: an index is proposed from integer weights that are proved to be no smaller than the true
     ones, and kept with the exact ratio of the two. The integers are so close that the first proposal is kept
@@ -270,22 +270,15 @@ def choose_exponential(
 
 
 def _log(value: int) -> float:
-    """Natural logarithm of a positive integer of any length, to double precision."""
+    """Compute the natural logarithm of a positive integer of any length, to double precision."""
     extra = max(0, value.bit_length() - 1000)
     return float(np.log(float(value >> extra))) + extra * float(np.log(2.0))
 
 
 def choose_noisy_max(scores: Integers, scale: Fraction, entropy: Entropy) -> int:
-    """Index of the largest score after exact discrete Laplace noise of ``scale`` steps; ties are broken evenly."""
+    """Choose the largest score after exact discrete Laplace noise of ``scale`` steps; ties are broken evenly."""
     scores = to_integers(scores)
     noise = draw_discrete_laplace(scale, len(scores), entropy)
-    if scores.dtype == object or noise.dtype == object:
-        noisy = scores.astype(object) + noise.astype(object)
-    else:
-        noisy = (
-            scores + noise
-            if int(np.abs(noise).max()) < SAFE
-            else scores.astype(object) + noise.astype(object)
-        )
+    noisy = add(scores, noise)
     best = np.flatnonzero(noisy == noisy.max())
     return int(best[int(entropy.below(len(best), 1)[0])])

@@ -1,7 +1,7 @@
 """Exact totals without a hash table: one integer per row, sorted or counted.
 
 Bounding what a privacy unit moves needs the totals of every unit, or of every pair of unit and group: a grouping of
-millions, which is what costs most. Where the unit, the group and the values of a row fit 63 bits together, one sorted
+millions, which costs the most. Where the unit, the group and the values of a row fit 63 bits together, one sorted
 array says the same in a third of the time; and where units alone are numbers without wide gaps, counting by them needs
 no sorting either. It holds a few times eight bytes a row, so it is for engines on this machine and for as many rows as
 their memory allows; else the plan's own query is read, which may spill. Both give totals that are bounded alike: per
@@ -40,13 +40,13 @@ from dpsql.numerics.exact_numbers import make_longs
 Integers = NDArray[np.int64]
 
 PACKED_TOTALS = "dpsql_totals"
-"""What the totals are lent as."""
+"""The name under which the totals are lent."""
 
 _BITS = 63
 _GROUP_BITS = 24
-"""Beyond so many possible groups, an array of all of them would be larger than what is in it."""
+"""The bits of group codes beyond which an array of all groups would be larger than its content."""
 _SPARSE = 4
-"""Units are counted by number where there are at most so many numbers to a row."""
+"""The most unit numbers per row for which units are counted by number."""
 _SAFE = 1 << 62
 _EXACT = 1 << 53
 _HALF = 26
@@ -62,7 +62,7 @@ class PackedValue:
 
 @dataclass(frozen=True)
 class UnitTotal:
-    """One exact integer per group: what a unit's rows in it add up to, clamped to ``[low, high]``.
+    """One exact integer per group: the total of a unit's rows in it, clamped to ``[low, high]``.
 
     ``value`` None counts rows; else the rows that have it, or (``adds``) the sum of it, each less ``less``.
 
@@ -82,7 +82,7 @@ class UnitTotal:
 
     @property
     def far(self) -> int:
-        """How far one unit moves it, in parts where it is weighed."""
+        """The distance that one unit moves it, in parts where it is weighed."""
         return self.scale * max(abs(self.low), abs(self.high))
 
     @property
@@ -91,12 +91,12 @@ class UnitTotal:
         return (self.name,) if self.rows is None else (self.name, f"{self.name}_rest")
 
     def total(self, whole: int, rest: int = 0) -> int:
-        """The total, of what its columns hold."""
+        """Return the total of its columns."""
         return whole * self.scale + rest
 
     @property
     def sql(self) -> str:
-        """The same in SQL."""
+        """The total in SQL."""
         return (
             self.name
             if self.rows is None
@@ -106,10 +106,10 @@ class UnitTotal:
 
 @dataclass(frozen=True)
 class PackedRoute:
-    """Where packed rows come from, and what becomes of their totals.
+    """One way to the totals: the source of packed rows, and the query that finishes their totals.
 
-    ``source`` is a SELECT of ``u``, the integer ``keys`` and what the values' SQL needs. ``final`` makes of
-    :data:`TOTALS` (the keys' columns, each tally, the units) what the plan's query would have given. ``dense``: only where
+    ``source`` is a SELECT of ``u``, the integer ``keys`` and what the values' SQL needs. ``final`` turns
+    :data:`PACKED_TOTALS` (the keys' columns, each tally, the units) into the rows of the plan's query. ``dense``: only where
     the public groups are all there is between the keys' ends.
     """
 
@@ -216,7 +216,7 @@ class PackedAggregation(FastRoute[pa.Table]):
         return None
 
     def _rows(self, layout: _Layout) -> str:
-        """One integer per row. What fell outside the ranges since they were read is left out."""
+        """Write the query for one integer per row. Rows that left the ranges since they were read are left out."""
         shift = sum(layout.value_bits)
         route, parts = layout.route, []
         inside = [f"u BETWEEN {layout.low} AND {layout.low + layout.units - 1}"]
@@ -236,7 +236,7 @@ class PackedAggregation(FastRoute[pa.Table]):
     # -- adding up ----------------------------------------------------------------------------------------------
 
     def _whole(self, rows: Integers, sums: list[Integers]) -> pa.Table:
-        """One row, of every unit."""
+        """Return the totals of all units, in one row."""
         totals = {name: int(part.sum()) for name, part in _contributions(self.tallies, rows, sums)}
         columns = {t.name: _integer(t.total(*(totals[name] for name in t.columns))) for t in self.tallies}
         return pa.table({**columns, self.units: make_longs(np.array([len(rows)]))})
@@ -263,7 +263,7 @@ class PackedAggregation(FastRoute[pa.Table]):
 def _contributions(
     tallies: Sequence[UnitTotal], rows: Integers, sums: list[Integers]
 ) -> Iterator[tuple[str, Integers]]:
-    """What each unit adds to each column of the tallies."""
+    """Yield what each unit adds to each column of the tallies."""
     weights: dict[tuple[int | None, int, int], tuple[NDArray[np.intp], Integers]] = {}
     for tally in tallies:
         many = rows if tally.value is None else sums[2 * tally.value]
@@ -289,14 +289,14 @@ def _contributions(
 
 
 def _integer(value: int) -> pa.Array:
-    """A column of one integer, in 64 bits where it fits them."""
+    """Make a column of one integer, in 64 bits where it fits."""
     wide = not -_SAFE < value < _SAFE
     return pa.array([value], type=pa.decimal128(38, 0)) if wide else make_longs(np.array([value]))
 
 
 @dataclass(frozen=True)
 class _Layout:
-    """Where the bits are: from the top the unit, the keys, and the values with the first lowest."""
+    """The layout of the bits: from the top the unit, the keys, and the values with the first lowest."""
 
     route: PackedRoute
     low: int
@@ -316,11 +316,11 @@ class _Layout:
         return _bits(self.units) + self.group_bits + sum(self.value_bits)
 
     def fields(self) -> list[tuple[str, int, int]]:
-        """Each key with its least value and how many there are, the lowest bits first."""
+        """Return each key with its least value and the number of its values, the lowest bits first."""
         return list(zip(self.route.keys, self.lows, self.sizes, strict=True))[::-1]
 
     def values(self) -> Iterator[tuple[int, int]]:
-        """Where each value starts, and its bits."""
+        """Yield the start of each value, and its mask."""
         at = 0
         for bits in self.value_bits:
             yield at, (1 << bits) - 1
@@ -339,7 +339,7 @@ def _chunks(table: pa.Table) -> Iterator[Integers]:
 
 
 def _sort_pairs(table: pa.Table, layout: _Layout) -> tuple[Integers, Integers, list[Integers]]:
-    """By unit and group: both in one integer, its rows; and by value, the rows that have it and their sum."""
+    """Total by unit and group: the pairs, their rows, and for each value the rows that have it and their sum."""
     packed = np.concatenate([np.empty(0, dtype=np.int64), *_chunks(table)])
     packed.sort()
     shift = sum(layout.value_bits)
@@ -359,7 +359,7 @@ def _sort_pairs(table: pa.Table, layout: _Layout) -> tuple[Integers, Integers, l
 
 
 def _count_units(table: pa.Table, layout: _Layout) -> tuple[Integers, Integers, list[Integers]]:
-    """The same by unit alone, without sorting: an array of all units is counted into.
+    """Total by unit alone, without sorting: an array of all units is counted into.
 
     Sums are taken in doubles, which is exact: all the values together are below 2**53. Counting is adding one, so rows and
     the first value are added up together, in two fields of a number, where that turns out to fit.
@@ -393,7 +393,7 @@ def _count_units(table: pa.Table, layout: _Layout) -> tuple[Integers, Integers, 
 
 
 def _both(unit: Integers, value: NDArray[np.float64], layout: _Layout) -> tuple[Integers, Integers | None]:
-    """Each unit's rows and the sum of its values; None for the sums where they did not fit beside.
+    """Return each unit's rows and the sum of its values; None for the sums where they did not fit beside.
 
     What is added is never negative. So a total below 2**53 was exact all along; and no sum has run over into the rows
     beside it if these come to as many as there are.
@@ -411,7 +411,7 @@ def _both(unit: Integers, value: NDArray[np.float64], layout: _Layout) -> tuple[
 
 
 def sum_by_code(codes: Integers, values: Integers, size: int) -> Integers:
-    """Sums of integers by code, exact as long as all of them together stay within 62 bits.
+    """Sum integers by code, exactly as long as all of them together stay within 62 bits.
 
     Adding is done on doubles, at once where no sum can leave 53 bits. Else in two halves that are both exact: each term is
     below 2**26 or 2**36 in size, and a partial sum stays below 2**53 for up to 2**27 terms; more are taken in turns.

@@ -11,9 +11,9 @@ propose-test-release needs:
 
 Domains are unbounded (values beyond every value seen may be added), which can only shorten a distance.
 Sources: Dwork and Roth (2014) section 7.2 and proposition 7.2; Smith and Thakurta (2013). The order statistic
-and mode formulas are checked against exhaustive search in ``tests/mechanisms/test_stability.py``.
+and mode formulas are checked against exhaustive search in the tests of this module.
 
-The Scale algorithm: how stable is the order of magnitude of the interquartile range?
+The Scale algorithm measures how stable the order of magnitude of the interquartile range is.
 
 ``IQR(x) = x(u) - x(l)`` with ranks l = ceil(n/4), u = ceil(3n/4), in one floating subtraction (which is
 monotone in both operands, so the window arguments hold for doubles as they stand); of no rows or one it is 0.
@@ -42,14 +42,14 @@ from numpy.typing import NDArray
 
 
 class Neighbours(Enum):
-    """What one edit is."""
+    """The edits that lead to a neighbouring table."""
 
     ADD_REMOVE = "add_remove"
     SUBSTITUTE = "substitute"
 
 
 def find_rank(n: int, probability: Fraction) -> int:
-    """Rank of the quantile among n ascending values: ``max(1, ceil(p n))``, DuckDB's ``quantile_disc``.
+    """Return the rank of the quantile among n ascending values: ``max(1, ceil(p n))``, DuckDB's ``quantile_disc``.
 
     >>> [rank(n, Fraction(1, 2)) for n in (1, 2, 3, 4)]
     [1, 1, 2, 2]
@@ -58,7 +58,7 @@ def find_rank(n: int, probability: Fraction) -> int:
 
 
 def convert_to_units(radius: int, rows: int) -> int:
-    """A radius in privacy units from one in rows, where a unit has at most ``rows`` rows.
+    """Convert a radius in rows to one in privacy units, where a unit has at most ``rows`` rows.
 
     Proof. Unit-level neighbours are at most m = ``rows`` row edits apart, so the row radius d moves by at
     most m, and floor(d / m) by at most 1. If a unit-level neighbour answers differently, a table within m row
@@ -75,12 +75,15 @@ def measure_quantile_radius(
     relation: Neighbours = Neighbours.ADD_REMOVE,
     cap: int | None = None,
 ) -> int:
-    """Exact radius of the order statistic of rank ``ceil(p n)``.
+    """Measure the exact radius of the order statistic of rank ``ceil(p n)``.
 
     Args:
         n: number of values.
-        below: how many are smaller than the quantile; ``upto``: how many are not larger.
-        cap: no need to know more than this.
+        below: how many are smaller than the quantile.
+        upto: how many are not larger.
+        probability: of the quantile.
+        relation: what one edit is.
+        cap: the largest radius that is of interest.
 
     With first = below + 1 and last = upto the value keeps its place as long as its rank stays in [first,
     last]. After k edits the rank meant and the ranks held move furthest when all k rows are added or all
@@ -111,7 +114,7 @@ def measure_quantile_radius(
 def measure_mode_radius(
     top: int, second: int, second_larger: bool, relation: Neighbours = Neighbours.ADD_REMOVE
 ) -> int:
-    """Exact radius of the mode, ties going to the smallest value.
+    """Measure the exact radius of the mode, ties going to the smallest value.
 
     Args:
         top: count of the mode (0: no rows). second: the next largest count, 0 when there is no other value;
@@ -136,7 +139,7 @@ def measure_mode_radius(
 def measure_argmax_radius(
     top: int, second: int, bound: int, relation: Neighbours = Neighbours.ADD_REMOVE
 ) -> int:
-    """Radius of the group with the largest sum, ties going to the smallest key.
+    """Measure the radius of the group with the largest sum, ties going to the smallest key.
 
     Args:
         top, second: the two largest group sums. A group that isn't there counts as a sum of 0, so ``second``
@@ -152,7 +155,7 @@ def measure_argmax_radius(
 
 
 def measure_votes_radius(top: int, second: int, per_block: int = 1) -> int:
-    """Radius, in privacy units, of the winning vote, when one unit changes at most ``per_block`` votes.
+    """Measure the radius, in privacy units, of the winning vote, where a unit changes at most ``per_block`` votes.
 
     A changed vote moves the gap by at most 2, so the winner is fixed for fewer than gap / (2 J) units; this
     is ``ceil((c1 - c2) / (2 J)) - 1``, the book's distance for J runs rounded to an integer (a ceiling of a
@@ -165,7 +168,7 @@ def measure_votes_radius(top: int, second: int, per_block: int = 1) -> int:
 def measure_gap_radius(
     n: int, first: int, values: Sequence[int] | NDArray[np.object_], bound: int, cap: int
 ) -> int:
-    """Row edits to the nearest table whose median has local sensitivity above ``bound``, under ADD_REMOVE.
+    """Measure the row edits to the nearest table whose median has local sensitivity above ``bound`` (ADD_REMOVE).
 
     Args:
         n: number of values; ``values`` holds the ascending values of ranks ``first``, ``first + 1``, ..., at
@@ -216,7 +219,7 @@ def measure_gap_radius(
 
 
 LOG_GRID = 1024
-"""Steps per unit of log2 on which the logarithm of the range is released."""
+"""The steps per unit of log2 on which the logarithm of the range is released."""
 
 NEVER = 10**9
 """More edits than any table has rows: the bin can't change."""
@@ -237,11 +240,15 @@ class Ordered:
 
     @staticmethod
     def all(values: NDArray[np.float64]) -> Ordered:
-        """Everything, from sorted values."""
+        """Return all order statistics, from sorted values."""
         return Ordered(len(values), ((1, values),))
 
     def slice(self, first: int, last: int) -> NDArray[np.float64]:
-        """Values of ranks first..last. Raises LookupError when they were not read."""
+        """Return the values of ranks first..last.
+
+        Raises:
+            LookupError: they were not read.
+        """
         inside_first, inside_last = max(first, 1), min(last, self.n)
         middle = np.empty(0)
         if inside_first <= inside_last:
@@ -256,11 +263,12 @@ class Ordered:
         return np.concatenate([before, middle, after])
 
     def at(self, position: int) -> float:
+        """Return the value of a rank."""
         return float(self.slice(position, position)[0])
 
 
 def find_quartile_ranks(n: int) -> tuple[int, int]:
-    """Ranks of the lower and the upper quartile among n >= 1 values.
+    """Return the ranks of the lower and the upper quartile among n >= 1 values.
 
     >>> quartile_ranks(40)
     (10, 30)
@@ -269,7 +277,7 @@ def find_quartile_ranks(n: int) -> tuple[int, int]:
 
 
 def compute_iqr(data: Ordered) -> float:
-    """x(u) - x(l), 0 for fewer than two values, infinity where the difference overflows."""
+    """Compute x(u) - x(l), 0 for fewer than two values, infinity where the difference overflows."""
     if data.n < 2:
         return 0.0
     low, high = find_quartile_ranks(data.n)
@@ -278,7 +286,7 @@ def compute_iqr(data: Ordered) -> float:
 
 
 def to_log_steps(spread: float) -> int:
-    """log2 of a positive range on the release grid, clamped to the normal doubles.
+    """Convert a positive range to log2 on the release grid, clamped to the normal doubles.
 
     Two ranges within a factor of two are at most ``GRID + 1`` steps apart: rounding is monotone and commutes
     with whole steps, and one more step covers the error of the floating logarithm.
@@ -289,16 +297,14 @@ def to_log_steps(spread: float) -> int:
 
 
 def from_log_steps(value: int) -> float:
-    """The range meant by a (noisy) number of steps; beyond the doubles it is held at the last one."""
+    """Convert a (noisy) number of steps to a range; beyond the doubles it is held at the last one."""
     value = min(max(value, _LOWEST), _HIGHEST - 1)
     whole, part = divmod(value, LOG_GRID)
     return math.ldexp(2.0 ** (part / LOG_GRID), whole)
 
 
 def find_bin(spread: float, discretisation: int) -> tuple[float, float] | None:
-    """The bin [low, high) of a positive range; high is NaN where nothing can leave upwards. None: the bin of
-    0.
-    """
+    """Find the bin [low, high) of a range; high is NaN where nothing can leave upwards. None: the bin of 0."""
     if spread == 0:
         return None
     if math.isinf(spread):
@@ -319,7 +325,7 @@ class _Reach:
     partner: NDArray[np.int64]
 
     def outwards(self, low: int, high: int) -> int:
-        """min a + c over a, c >= 0 such that rank high + c is enough for rank low - a."""
+        """Minimise a + c over a, c >= 0 such that rank high + c is enough for rank low - a."""
         take = self.partner[: max(0, low - self.first + 1)][::-1]
         if not len(take):
             return NEVER
@@ -327,7 +333,7 @@ class _Reach:
         return int(np.min(np.arange(len(take)) + np.maximum(take - high, 0))) + skipped
 
     def inwards(self, low: int, high: int) -> int:
-        """min a + c over a, c >= 0 such that rank high - c is small enough for rank low + a."""
+        """Minimise a + c over a, c >= 0 such that rank high - c is small enough for rank low + a."""
         take = self.partner[max(0, low - self.first) :]
         if not len(take):
             return NEVER
@@ -338,9 +344,7 @@ class _Reach:
 def _expansion(
     lower: NDArray[np.float64], first: int, upper: NDArray[np.float64], start: int, edge: float
 ) -> _Reach:
-    """For each lower rank the least upper rank with a difference of at least ``edge`` (above 0 for edge
-    0).
-    """
+    """Find for each lower rank the least upper rank with a difference of at least ``edge`` (above 0 for edge 0)."""
     partner = [NEVER] * len(lower)
     ends = upper.tolist()
     j = 0
@@ -358,7 +362,7 @@ def _expansion(
 def _contraction(
     lower: NDArray[np.float64], first: int, upper: NDArray[np.float64], start: int, edge: float
 ) -> _Reach:
-    """For each lower rank the greatest upper rank with a difference below ``edge``."""
+    """Find for each lower rank the greatest upper rank with a difference below ``edge``."""
     partner = [-NEVER] * len(lower)
     ends = upper.tolist()
     j = -1
@@ -371,7 +375,7 @@ def _contraction(
 
 
 def measure_bin_distance(data: Ordered, discretisation: int, relation: Neighbours, cap: int) -> int:
-    """A0: edits until the bin of log2 IQR changes, exact up to ``cap``, else ``cap``.
+    """Measure A0, the edits until the bin of log2 IQR changes: exact up to ``cap``, else ``cap``.
 
     Reads ranks within ``reach(cap)`` of the two quartiles only.
 
@@ -422,13 +426,12 @@ def measure_bin_distance(data: Ordered, discretisation: int, relation: Neighbour
 
 
 def bound_reach(cap: int) -> int:
-    """How far from the quartiles :func:`bin_distance` may look for distances up to ``cap``."""
+    """Return how far from the quartiles :func:`measure_bin_distance` may look for distances up to ``cap``."""
     return 2 * cap + 4
 
 
 def measure_scale_radius(data: Ordered, cap: int, relation: Neighbours = Neighbours.ADD_REMOVE) -> int:
-    """How many edits certainly keep the interquartile range within a factor of two: max A0 - 1 over both
-    bins.
+    """Measure the edits that certainly keep the IQR within a factor of two: max A0 - 1 over both bins.
 
     1-Lipschitz as a maximum of 1-Lipschitz statistics. Above 0 some discretisation has A0 >= 2, so every
     neighbour lies in the same bin and its log2 differs by less than 1 (and a range of 0 stays 0). Clamped at

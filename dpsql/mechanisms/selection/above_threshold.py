@@ -1,4 +1,4 @@
-"""The sparse vector technique: which of a stream of statistics are above a threshold, paying for the hits only.
+"""The sparse vector technique: find which of a stream of statistics are above a threshold, and pay for the hits only.
 
 Integers throughout. One threshold noise, one-sided geometric query noise, a cut-off after ``max_hits``:
 
@@ -12,10 +12,10 @@ added (``monotone``), the shift is D and the factor 2 falls away.
 
 On a path with h hits the loss is at most epsilon1 + h epsilon2 / c, which basic composition may use. ``refresh`` draws a
 fresh threshold for each round (the textbook's Sparse): then rounds that never began cost nothing under any accountant.
-The compared value never leaves: it would say how high the threshold noise was. The gap above the noisy threshold may
-(Ding et al. 2019), and a fresh answer may, from a share of its own.
+The compared value never leaves: it would reveal the threshold noise. The gap above the noisy threshold may leave
+(Ding et al. 2019), and so may a fresh answer, from a share of its own.
 
-Interactive thresholds: questions that are chosen one after another, from the answers so far.
+:class:`InteractiveThreshold` takes questions that are chosen one after another, from the answers so far.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ from dpsql.mechanisms.fast.candidate_scores import (
     CandidateScores,
     ScoredCandidates,
 )
+from dpsql.mechanisms.moments import Estimate
 from dpsql.noise.discrete import draw_geometric
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import flip_coins
@@ -60,7 +61,7 @@ FIRST_CHUNK = 256
 
 
 def split_epsilon(epsilon: Fraction, max_hits: int, monotone: bool) -> tuple[Fraction, Fraction]:
-    """Epsilon for the threshold and for the hits, in the proportion 1 : (2c)^(2/3) that varies least (c^(2/3) if monotone).
+    """Split epsilon between threshold and hits in the proportion of least variance, 1 : (2c)^(2/3) (c^(2/3) if monotone).
 
     With ``refresh`` every round is a stream of one hit: ask for ``max_hits`` 1. The two add up to epsilon exactly.
 
@@ -74,7 +75,7 @@ def split_epsilon(epsilon: Fraction, max_hits: int, monotone: bool) -> tuple[Fra
 
 
 def _centre(b1: float, b2: float) -> int:
-    """What makes a statistic at the threshold a hit half the time: public, so free."""
+    """Return the public, so free, shift that makes a statistic at the threshold a hit half the time."""
     return max(0, round(b2 * math.log(2 * b2 / (b1 + b2))))
 
 
@@ -94,11 +95,13 @@ class ThresholdNoise:
 
     @property
     def threshold_rate(self) -> Fraction:
+        """The rate of the threshold's noise."""
         share = self.epsilon1 / self.max_hits if self.refresh else self.epsilon1
         return share / self.sensitivity
 
     @property
     def query_rate(self) -> Fraction:
+        """The rate of a question's noise."""
         return self.epsilon2 / ((1 if self.monotone else 2) * self.max_hits * self.sensitivity)
 
     @property
@@ -106,7 +109,7 @@ class ThresholdNoise:
         return _centre(float(1 / self.threshold_rate), float(1 / self.query_rate))
 
     def reach(self, confidence: float, queries: int) -> float:
-        """Grid steps within which all of ``queries`` comparisons are right, at this confidence."""
+        """Bound the grid steps beyond which all of ``queries`` comparisons are right, at this confidence."""
         doubt = (1 - confidence) / 2
         return math.log(1 / doubt) / float(self.threshold_rate) + math.log(max(queries, 1) / doubt) / float(
             self.query_rate
@@ -118,9 +121,9 @@ class AboveThreshold(Operator):
     """``ABOVE_THRESHOLD(statistic, threshold, ...)`` over candidates, asked in their order.
 
     Args:
-        batches: queries that give, for consecutive candidates, ``columns``, their place :data:`ORD`, the statistic :data:`SCORE`
-            and, unless ``threshold`` is a number, :data:`LEVEL`; all integers in grid steps. Later ones are read only while
-            hits are wanted.
+        batches: queries that give, for consecutive candidates, ``columns``, :data:`CANDIDATE_PLACE`, the statistic
+            :data:`CANDIDATE_SCORE` and, unless ``threshold`` is a number, :data:`CANDIDATE_THRESHOLD`; all integers in grid
+            steps. Later ones are read only while hits are wanted.
         columns: the candidate's columns to return.
         sensitivity: what one privacy unit moves any score by.
         answer: name of the fresh answers' column, and their share of epsilon.
@@ -194,7 +197,7 @@ class AboveThreshold(Operator):
     def _hits(
         self, read: Read, entropy: Entropy, seen: list[pa.Schema]
     ) -> Iterator[tuple[pa.Table, int, int, int]]:
-        """Hits in order: the table and row of the candidate, its exact score, and the gap. Schemas read go to ``seen``."""
+        """Yield hits in order: table and row of the candidate, its exact score, and the gap. Schemas go to ``seen``."""
         noisy = _NoisyThreshold(self.noise, entropy)
         rate, size = self.noise.query_rate, FIRST_CHUNK
         for found in read_scores(self.batches, self.sweep, read, entropy):
@@ -271,7 +274,7 @@ class _NoisyThreshold:
         return self._noise.centre + int(draw_geometric(self._noise.threshold_rate, 1, self._entropy)[0])
 
     def short_of(self, over: Integers) -> Integers:
-        """How far each score, less its threshold, stays below the noisy level."""
+        """Return how far each score, less its threshold, stays below the noisy level."""
         return self.level - (over if abs(self.level) < SAFE else over.astype(object))
 
     def hit(self) -> None:
@@ -286,8 +289,7 @@ def read_scores(
     entropy: Entropy,
     varying: bool = False,
 ) -> Iterator[ScoredCandidates]:
-    """The candidates with their scores (``varying``: and sensitivities): from the sweep where there is one that fits, else
-    batch by batch."""
+    """Yield the candidates with their scores (``varying``: and sensitivities), by the quick route or batch by batch."""
     reader = add_salt(read, (*batches, *(() if sweep is None else sweep.queries)), entropy)
     swept = None if sweep is None else sweep.take(reader, entropy, varying)
     if swept is not None:
@@ -307,16 +309,15 @@ def read_scores(
 
 
 def make_answers(name: str, noisy: Integers, width: float, steps: Fraction) -> dict[str, pa.Array]:
+    """Make the columns of fresh answers, with their intervals."""
     values = [Fraction(int(v)) / steps for v in noisy]
     reach = Fraction(math.ceil(width)) / steps
-    whole = steps == 1
-    return {
-        name: pa.array([int(v) for v in values], pa.int64())
-        if whole
-        else pa.array([float(v) for v in values], pa.float64()),
-        f"{name}__low": pa.array([float(v - reach) for v in values], pa.float64()),
-        f"{name}__high": pa.array([float(v + reach) for v in values], pa.float64()),
-    }
+    if steps == 1:
+        shown = pa.array([int(v) for v in values], pa.int64())
+    else:
+        shown = pa.array([float(v) for v in values], pa.float64())
+    ends = (pa.array([float(v + side) for v in values], pa.float64()) for side in (-reach, reach))
+    return Estimate(shown, *ends).columns(name)
 
 
 class InteractiveThreshold:
@@ -346,17 +347,17 @@ class InteractiveThreshold:
 
     @property
     def exhausted(self) -> bool:
-        """No more questions: every allowed hit was found, or this is a forked copy, whose hits nobody would count."""
+        """Whether no more questions may come: all hits were found, or this is a forked copy, whose hits nobody counts."""
         return self.hits >= self.noise.max_hits or os.getpid() != self._process
 
     @property
     def event(self) -> SparseVector:
-        """What was used so far."""
+        """The event of what was used so far."""
         n = self.noise
         return SparseVector(n.epsilon1, n.epsilon2, n.max_hits, self.hits, n.refresh)
 
     def ask(self, value: int, threshold: int, sensitivity: int) -> bool:
-        """Whether a statistic (integer steps, with its sensitivity in the same steps) is above the threshold, noisily."""
+        """Return whether a statistic (in integer steps, like its sensitivity) is above the threshold, noisily."""
         with self._lock:
             if self.exhausted:
                 raise ValueError("the threshold is closed")
@@ -375,9 +376,12 @@ class Probe(Operator):
     """``SELECT WITH alarm COUNT(*) ...``: one question to a declared threshold. It was paid for at DECLARE.
 
     Args:
-        query: gives the exact ``dpsql_score`` in grid steps. threshold, sensitivity: in the same steps.
+        query: gives the exact ``dpsql_score`` in grid steps.
+        threshold: in the same steps.
+        sensitivity: in the same steps.
+        name: of the declared threshold.
         reserved: what was reserved at DECLARE.
-        ask: puts the question to the open threshold, and notes a hit durably before the answer is told.
+        ask: puts the question to the open threshold, and records a hit durably before it answers.
     """
 
     query: str

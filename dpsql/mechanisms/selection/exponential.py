@@ -47,7 +47,7 @@ from dpsql.privacy.events import BoundedRange, Event, PureDP, compose
 ChoiceMethod = Literal["exponential", "permute_and_flip", "noisy_max"]
 
 MARGIN_CONFIDENCE = 0.95
-"""Confidence up to which the generalised mechanism's margin is worth having, and its bound is stated."""
+"""The confidence up to which the generalised mechanism's margin helps, and its bound is stated."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,7 @@ class ExponentialChoice(Operator):
 
     @property
     def choice(self) -> Event:
+        """The event of the choice alone."""
         if self.method == "exponential":
             return BoundedRange(self.epsilon, self.top)
         return compose([PureDP(self.epsilon / self.top)] * self.top)
@@ -137,7 +138,7 @@ class ExponentialChoice(Operator):
 
     @property
     def _rates(self) -> ChoiceRates:
-        """Of one winner."""
+        """The rates of one winner's choice."""
         part = self.epsilon / self.top
         equal = part / ((1 if self.monotone else 2) * self.sensitivity)
         return ChoiceRates(
@@ -145,7 +146,7 @@ class ExponentialChoice(Operator):
         )
 
     def choose(self, scores: Integers, own: Integers | None, entropy: Entropy) -> list[int]:
-        """Indices of the winners, best first: peeled off one at a time, each with its part of epsilon."""
+        """Choose the winners, best first: peeled off one at a time, each with its part of epsilon."""
         rates = self._rates
         left: NDArray[np.intp] | None = None
         winners: list[int] = []
@@ -176,7 +177,7 @@ class ExponentialChoice(Operator):
         return self._one(compute_generalised_gaps(scores, own, margin, rate), rate, entropy)
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
-        """Utility bounds: Dwork and Roth's Theorem 3.11 and Corollary 3.12; for unequal candidates, see :meth:`_ahead`."""
+        """State the utility bounds of Dwork and Roth (theorem 3.11, corollary 3.12), or of :meth:`_ahead` for unequal ones."""
         size = self.candidates or 1
         best = "the best" if self.top == 1 else f"the {self.top} best, one by one,"
         said = [
@@ -203,21 +204,21 @@ class ExponentialChoice(Operator):
         return tuple(said)
 
     def _reach(self, confidence: float, size: int) -> float:
-        """What a score of sensitivity 1 may fall short of the best by, without the sharpening of monotone ones."""
+        """Bound how far a score of sensitivity 1 falls short of the best, without the sharpening of monotone ones."""
         log = math.log(max(size, 1) / (1 - confidence))
         return (4 if self.method == "noisy_max" else 2) / float(self.epsilon / self.top) * log
 
     def behind(self, confidence: float) -> float:
-        """How far short of the best the winner may fall, in units of the utility."""
+        """Bound how far short of the best the winner falls, in units of the utility."""
         moved = float(Fraction(self.sensitivity) / self.steps)
         return self._reach(confidence, self.candidates or 1) * moved / (2 if self.monotone else 1)
 
     def _margin(self, size: int) -> int:
-        """The generalised mechanism's t, any public number: here the reach of its scores at :data:`SURE`."""
+        """Return the generalised mechanism's t, any public number: the reach of its scores at :data:`MARGIN_CONFIDENCE`."""
         return max(1, math.ceil(self._reach(MARGIN_CONFIDENCE, size) * SCORE_SENSITIVITY / SCORE_GRID))
 
     def _ahead(self, confidence: float) -> float:
-        """The K of ``u(winner) >= u(r) - K D_r``.
+        """Return the K of ``u(winner) >= u(r) - K D_r``.
 
         The best candidate scores 0, so the winner scores at least -reach: it is ahead of every r, after t of its own
         sensitivities D and t of r's are taken off, by at least -reach (D + D_r). As t >= reach, D falls away.

@@ -25,10 +25,10 @@ from dpsql.noise.selection import FEW_CANDIDATES, CandidateGaps, compute_reach, 
 from dpsql.numerics.exact_numbers import SAFE, Integers, add, find_largest, multiply, to_integers
 
 SCORE_GRID = 1 << 16
-"""Steps of a score of 1."""
+"""The steps of a score of 1."""
 
 SCORE_SENSITIVITY = SCORE_GRID + 1
-"""Steps that one unit moves a score by: GRID, and one for the last bits of the quotients.
+"""The steps that one unit moves a score by: SCORE_GRID, and one for the last bits of the quotients.
 
 Two scores at most GRID apart, each computed to within half a step and rounded down, are at most GRID + 1 apart.
 The quotients are of exact integer differences, in doubles: their error is below 2**-49 of their size, which is held
@@ -43,7 +43,7 @@ _BLOCK = 1 << 14  # candidates per pass: what stays in the cache of one core
 
 
 def compute_generalised_scores(utilities: Integers, sensitivities: Integers, t: int) -> NDArray[np.int64]:
-    """The scores in steps of ``1 / GRID``: int64, at most 0, of sensitivity :data:`SENSITIVITY`.
+    """Compute the scores in steps of ``1 / SCORE_GRID``: int64, at most 0, of sensitivity :data:`SCORE_SENSITIVITY`.
 
     ``sensitivities`` must be public: they and ``t`` are the same for neighbouring data. One of 0 counts as 1 step.
     """
@@ -72,7 +72,7 @@ def compute_generalised_scores(utilities: Integers, sensitivities: Integers, t: 
 def compute_generalised_gaps(
     utilities: Integers, sensitivities: Integers, t: int, rate: Fraction
 ) -> CandidateGaps:
-    """The candidates by their scores, of which those far below the best are counted only.
+    """Compute the gaps of candidates by their scores; those far below the best are only counted.
 
     The best is b, the candidate farthest ahead (a_r = u_r - t D_r is largest): its score is 0. Against b alone a candidate
     gets at least its score, so one with a_b - a_r > c (D_r + D_b) is more than c below. And no far candidate is what
@@ -102,13 +102,13 @@ def compute_generalised_gaps(
 
 
 def compute_spread(rate: Fraction) -> int | None:
-    """The c of :func:`generalised_field`: whole scores that are more than what is within reach. None: too many for doubles."""
+    """Compute the c of :func:`compute_generalised_gaps`, whole scores beyond reach; None: too many for doubles."""
     c = compute_reach(rate) // SCORE_GRID + 2
     return c if c < 1 << 20 else None
 
 
 def find_near(utilities: Integers, own: Integers, t: int, c: int) -> NDArray[np.intp]:
-    """The candidates that are not ``a_b - a_r > c (D_r + D_b)`` behind, b among them."""
+    """Find the candidates that are not ``a_b - a_r > c (D_r + D_b)`` behind, b among them."""
     ahead = utilities - own * t
     best = int(ahead.argmax())
     ahead += own * c
@@ -127,7 +127,7 @@ class _Hull:
         self.slopes = np.append(slopes, [-np.inf] * (padding + 1))
 
     def least(self, ahead: Any, own: Any) -> NDArray[np.float64]:
-        """The least quotient of each candidate.
+        """Find the least quotient of each candidate.
 
         As r is compared with points ever further along the hull, the quotient falls as long as the hull is steeper
         than the way from r's mirror image, and rises after that: bisection finds the turn, but for the last bits.
@@ -158,7 +158,7 @@ def _ratio(numerator: Any, denominator: Any) -> NDArray[np.float64]:
 
 
 def _hull(x: Integers, y: Integers) -> tuple[Integers, Integers]:
-    """The rising part of the upper hull of the points, by ascending x."""
+    """Find the rising part of the upper hull of the points, by ascending x."""
     if len(x) > 1 and not bool((x[1:] >= x[:-1]).all()):
         order = np.argsort(x, kind="stable")
         x, y = x[order], y[order]
@@ -187,7 +187,7 @@ def _hull(x: Integers, y: Integers) -> tuple[Integers, Integers]:
 
 
 def _walked(x: Integers, y: Integers) -> tuple[Integers, Integers]:
-    """The hull of what many passes left over, point by point (Andrew's walk), in exact integers."""
+    """Find the hull of what many passes left over, point by point (Andrew's walk), in exact integers."""
     kept: list[tuple[int, int]] = []
     for px, py in zip(x.tolist(), y.tolist(), strict=True):
         while len(kept) > 1:

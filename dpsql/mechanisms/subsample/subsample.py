@@ -1,7 +1,7 @@
 """Subsample and aggregate: any query at all, run exactly on blocks of privacy units, combined privately.
 
-Guarantee: whatever the combiner guarantees when one of the k block results is replaced by any other (a unit
-is in one block, k is public and fixed). Nothing is asked of the query. Numbers are held to public bounds and
+Guarantee: that of the combiner when one of the k block results is replaced by any other (a unit is in one block, k is
+public and fixed). The query may be anything. Numbers are held to public bounds and
 put on a public grid of ``points`` steps; a block without a usable number counts as the public default.
 
 Sensitivities when one of k numbers in a range R changes (checked exhaustively in the tests): mean R/k; mean
@@ -18,7 +18,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -35,12 +35,10 @@ from dpsql.mechanisms.base import (
     bind_parameters,
 )
 from dpsql.mechanisms.subsample.blocks import BlockSource
-from dpsql.mechanisms.subsample.votes import Combined, Participation, StableMode
+from dpsql.mechanisms.subsample.votes import Combined, Combiner, Participation, StableMode
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import choose_exponential
 from dpsql.privacy.events import BoundedRange, Event, PureDP, compose
-
-Noise = LaplaceNoise | GaussianNoise
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,9 @@ class ResultRange:
     """Public bounds of a block result, and the grid between them.
 
     Args:
-        low, high: results beyond are held to these. points: grid steps between them.
+        low: results below are held to it.
+        high: results above are held to it.
+        points: grid steps between them.
         default: counts for a block without a finite result; the middle if None.
     """
 
@@ -63,26 +63,26 @@ class ResultRange:
 
     @property
     def step(self) -> Fraction:
+        """The width of a grid step."""
         return (self.high - self.low) / self.points
 
     def place(self, value: Any) -> int:
-        """Grid position 0..points of a result."""
+        """Return the grid position 0..points of a result."""
         try:
             exact = Fraction(value if not isinstance(value, str) else math.nan)
-        except (
-            Exception
-        ):  # NULL, text; NaN; infinities; an object of somebody's own making: whatever it raises
+        except Exception:  # NULL, text, NaN, infinities, an object of the analyst's own: whatever it raises
             exact = (self.low + self.high) / 2 if self.default is None else self.default
         return min(max(round((exact - self.low) / self.step), 0), self.points)
 
     def value(self, position: Fraction | int) -> float:
+        """Return the number at a grid position."""
         return float(self.low + self.step * position)
 
 
 def choose_grid_quantile(
     places: Sequence[int], probability: Fraction, points: int, epsilon: Fraction, entropy: Entropy
 ) -> int:
-    """A quantile of public size by the exponential mechanism over the grid 0..points, exactly.
+    """Choose a quantile by the exponential mechanism over the grid 0..points, exactly.
 
     Utility of a point v: minus the number of places that would have to change for v to be a quantile, max(0,
     L - p k, p k - (L + E)) with L places below v and E on it. Replacing one place moves it by at most 1:
@@ -113,31 +113,14 @@ def choose_grid_quantile(
     return starts[chosen] + int(entropy.below(sizes[chosen], 1)[0])
 
 
-class Combiner(Protocol):
-    """Makes one released value of the block results of one output column."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def event(self) -> Event: ...
-
-    def combine(
-        self, values: Sequence[Any], type: pa.DataType | None, entropy: Entropy, confidence: float
-    ) -> Combined: ...
-
-    def sentences(self, confidence: float, blocks: int) -> tuple[str, ...]: ...
-
-
 def _with_interval(name: str, value: float, low: float, high: float) -> Combined:
     columns = {name: value, f"{name}__low": low, f"{name}__high": high}
     return {column: pa.array([number], pa.float64()) for column, number in columns.items()}, ()
 
 
 @dataclass(frozen=True)
-class BlockMean:
-    """``'mean'`` and ``'trimmed_mean'``: the mean of the results without the ``trim`` smallest and largest,
-    plus noise.
+class BlockMean(Combiner):
+    """``'mean'`` and ``'trimmed_mean'``: the mean without the ``trim`` smallest and largest results, plus noise.
 
     ``noise`` is added to the sum in grid steps: its sensitivity must be ``bounds.points``. (Replacing one
     result moves the sum of the k - 2m middle ones by at most the range.) Loss: the noise's.
@@ -145,7 +128,7 @@ class BlockMean:
 
     name: str
     bounds: ResultRange
-    noise: Noise
+    noise: LaplaceNoise | GaussianNoise
     trim: int = 0
 
     def __post_init__(self) -> None:
@@ -163,10 +146,8 @@ class BlockMean:
         kept = places[self.trim : len(places) - self.trim]
         if not kept:
             raise ValueError("trimming leaves no block")
-        total, width = (
-            int(self.noise.add([sum(kept)], entropy)[0]),
-            math.ceil(self.noise.half_width(confidence)),
-        )
+        total = int(self.noise.add([sum(kept)], entropy)[0])
+        width = math.ceil(self.noise.half_width(confidence))
         middle, low, high = (
             self.bounds.value(Fraction(total + shift, len(kept))) for shift in (0, -width, width)
         )
@@ -183,10 +164,8 @@ class BlockMean:
 
 
 @dataclass(frozen=True)
-class BlockMedian:
-    """``'median'``: a quantile of the results by the exponential mechanism on the grid. Loss: epsilon,
-    bounded range.
-    """
+class BlockMedian(Combiner):
+    """``'median'``: a quantile of the results by the exponential mechanism on the grid. Loss: epsilon, bounded range."""
 
     name: str
     bounds: ResultRange
@@ -214,9 +193,8 @@ class BlockMedian:
 
 
 @dataclass(frozen=True)
-class WinsorizedMean:
-    """``'winsorized_mean'``: the mean of the results held to private limits, plus noise for those limits
-    (Smith 2011).
+class WinsorizedMean(Combiner):
+    """``'winsorized_mean'``: the mean of the results held to private limits, plus noise for those limits (Smith 2011).
 
     a and b are the quartiles by the exponential mechanism at epsilon / 4 each; the limits are (a + b) / 2
     plus and minus ``widening`` times max(b - a, one step), inside the bounds. Given the limits, one result
@@ -274,7 +252,7 @@ class WinsorizedMean:
 
 
 @dataclass(frozen=True)
-class Coordinates:
+class Coordinates(Combiner):
     """Vectors of public length, combined coordinate by coordinate into one.
 
     ``parts`` combine one coordinate each, with a share of the loss; they compose, for a changed block changes all. A block

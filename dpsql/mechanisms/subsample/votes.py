@@ -1,4 +1,4 @@
-"""Combining results that are not numbers: by vote.
+"""Combiners of block results, and votes for results that are not numbers.
 
 Every block casts one vote (or one per feature), so one privacy unit changes ``rounds`` votes, each taking 1
 from one count and giving 1 to another: no count moves by more than 1 per round, two do, and not in the same
@@ -14,6 +14,7 @@ import datetime
 import decimal
 import math
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -36,6 +37,28 @@ from dpsql.privacy.events import BoundedRange, Event, PureDP, compose
 Columns = Mapping[str, pa.Array]
 Combined = tuple[Columns, tuple[str, ...]]
 
+
+class Combiner(ABC):
+    """Makes one released value of the block results of one output column."""
+
+    name: str
+
+    @property
+    @abstractmethod
+    def event(self) -> Event:
+        """What is reserved for it."""
+
+    @abstractmethod
+    def combine(
+        self, values: Sequence[Any], type: pa.DataType | None, entropy: Entropy, confidence: float
+    ) -> Combined:
+        """Return the released columns, and notes."""
+
+    @abstractmethod
+    def sentences(self, confidence: float, blocks: int) -> tuple[str, ...]:
+        """Describe it for EXPLAIN."""
+
+
 _SCALARS = (
     bool,
     int,
@@ -51,7 +74,7 @@ _SCALARS = (
 
 
 def read_vote(value: Any) -> tuple[str, Any] | None:
-    """A label that equal results share, and the value it stands for; None for what can't be voted for.
+    """Return the label that equal results share, and its value; None for results that can't be voted for.
 
     Labels tell types apart (1, 1.0 and TRUE are three results), so what is released for a label does not
     depend on which block happened to come first. NaN, NULL and foreign objects are no votes; lists and sets
@@ -85,7 +108,7 @@ def read_vote(value: Any) -> tuple[str, Any] | None:
 
 
 def count_votes(values: Sequence[Any], default: Any = None) -> dict[str, tuple[int, Any]]:
-    """Counts and values by label; results that can't be voted for count for the default, if there is one."""
+    """Count votes, with values, by label; results that can't be voted for count for the default, if there is one."""
     counts: dict[str, tuple[int, Any]] = {}
     for value in values:
         found = _tried(value) or read_vote(default)
@@ -95,7 +118,7 @@ def count_votes(values: Sequence[Any], default: Any = None) -> dict[str, tuple[i
 
 
 def _tried(value: Any) -> tuple[str, Any] | None:
-    """A vote, or none where an object of somebody's own making fails: one block's result stops no others."""
+    """Read a vote, or none where an object of the analyst's own fails: one block's result stops no others."""
     try:
         return read_vote(value)
     except Exception:
@@ -113,7 +136,7 @@ def _column(name: str, value: Any, type: pa.DataType | None) -> Columns:
 
 
 @dataclass(frozen=True)
-class NoisyMode:
+class NoisyMode(Combiner):
     """``combine = 'noisy_mode'``: a vote that is likely among the most frequent; never exact.
 
     Args:
@@ -190,10 +213,10 @@ class NoisyMode:
 
 
 @dataclass(frozen=True)
-class StableMode:
+class StableMode(Combiner):
     """``combine = 'stable_mode'``: the most frequent vote, exact, if it leads by enough; else NULL.
 
-    Algorithm A_dist on the votes: radius ceil((c1 - c2) / (2 rounds)) - 1 (``stability.votes_radius``), then
+    Algorithm A_dist on the votes: radius ceil((c1 - c2) / (2 rounds)) - 1 (``measure_votes_radius``), then
     the test. Loss: the test's, independent of how many results are possible.
 
     Args:
@@ -247,11 +270,12 @@ class Participation:
 
     @property
     def cap(self) -> int:
+        """The most runs that a unit may be in."""
         return max(1, math.floor(2 * self.runs * self.q))
 
     @property
     def failure(self) -> Fraction:
-        """Pr[Bin(m, q) > 2 m q] <= (e/4)^(m q), rounded up."""
+        """The bound Pr[Bin(m, q) > 2 m q] <= (e/4)^(m q), rounded up."""
         with mpmath.workprec(100):
             mean = mpmath.mpf((self.runs * self.q).numerator) / (self.runs * self.q).denominator
             bits = 256
@@ -259,12 +283,13 @@ class Participation:
             return Fraction(int(mpmath.floor(bound)) + 1, 1 << bits)
 
     def holds(self, read: Read, query: str) -> bool:
+        """Return whether no unit is in too many runs."""
         most = read(query).column("most")[0].as_py()
         return most is None or int(most) <= self.cap
 
 
 def compute_textbook_sampling(epsilon: Fraction, delta: Fraction, n: int) -> tuple[Fraction, int]:
-    """The textbook's q and m for n units (public): q = epsilon / (64 ln(1/delta)), m = ln(n/delta) / q^2.
+    """Compute the textbook's q and m for n units (public): q = epsilon / (64 ln(1/delta)), m = ln(n/delta) / q^2.
 
     q is rounded down. Twenty million runs at epsilon = 1, delta = 1e-6 and n = 100,000: EXPLAIN says so
     before they start.
@@ -281,7 +306,7 @@ def compute_textbook_sampling(epsilon: Fraction, delta: Fraction, n: int) -> tup
 
 
 def _named(result: Any, features: Mapping[str, int]) -> list[str]:
-    """The features in a block's list, each once, in its order. A text is a list of one."""
+    """Return the features in a block's list, each once, in its order. A text is a list of one."""
     if isinstance(result, str):
         result = [result]
     if not isinstance(result, list | tuple | np.ndarray) or isinstance(result, np.ma.MaskedArray):
@@ -347,7 +372,7 @@ class FeatureVotes(Operator):
         yield from self.source.claims(1)
 
     def counts(self, results: Sequence[Any]) -> list[int]:
-        """Exact votes per feature, in the order of ``features``."""
+        """Count the exact votes per feature, in the order of ``features``."""
         places = {feature: i for i, feature in enumerate(self.features)}
         counts = [0] * len(self.features)
         for result in results:

@@ -22,14 +22,8 @@ from dpsql.mechanisms.subsample.blocks import (
     fingerprint,
     write_block_number,
 )
-from dpsql.mechanisms.subsample.subsample import (
-    BlockMean,
-    BlockMedian,
-    Combiner,
-    SubsampleAggregate,
-    WinsorizedMean,
-)
-from dpsql.mechanisms.subsample.votes import Participation, compute_textbook_sampling
+from dpsql.mechanisms.subsample.subsample import BlockMean, BlockMedian, SubsampleAggregate, WinsorizedMean
+from dpsql.mechanisms.subsample.votes import Combiner, Participation, compute_textbook_sampling
 from dpsql.sql.dp.budget_split import deal
 from dpsql.sql.expressions import total_expressions
 from dpsql.sql.expressions.fixed_point import unify_zeros

@@ -21,12 +21,11 @@ from dpsql.mechanisms.subsample.blocks import BlockSource, RegisteredFunction, R
 from dpsql.mechanisms.subsample.subsample import (
     BlockMean,
     BlockMedian,
-    Combiner,
     Coordinates,
     ResultRange,
     WinsorizedMean,
 )
-from dpsql.mechanisms.subsample.votes import FeatureVotes, NoisyMode, Participation, StableMode
+from dpsql.mechanisms.subsample.votes import Combiner, FeatureVotes, NoisyMode, Participation, StableMode
 from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.sql.expressions.types import BIGINT, BOOLEAN, DOUBLE, TEXT, Type
 from dpsql.sql.parse.dialect import privacy_error
