@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from dpsql.engine.sandbox import ColumnTypes, Sandbox, SchemaReplica, quote_name
+from dpsql.engine.sandbox import Sandbox, SchemaReplica, TypedColumns, quote_identifier
 from dpsql.engine.spill import make_spill_directory
 from dpsql.errors import EngineError, PolicyError
 from dpsql.ledger.private_files import hash_files
@@ -113,7 +113,7 @@ class Engine(abc.ABC):
 
     def relation(self, table: Table) -> str:
         """Return SQL text that names a table in a FROM clause, fully qualified."""
-        return ".".join(map(quote_name, self.place(table)))
+        return ".".join(map(quote_identifier, self.place(table)))
 
     def public(self, table: Table) -> pa.Table:
         """Return all rows of a public table, for the SQL that runs over releases."""
@@ -124,7 +124,7 @@ class Engine(abc.ABC):
         """Return a text that changes with any table's content or declared version; fixed when the session begins."""
         return self._version
 
-    def check(self, sql: str, lent: Mapping[str, ColumnTypes], apart: bool = False) -> None:
+    def check(self, sql: str, lent: Mapping[str, TypedColumns], apart: bool = False) -> None:
         """Bind an exact query against an empty copy of the schema, before anything is paid.
 
         Args:

@@ -40,7 +40,7 @@ class Outcome:
         return "full" if issubclass(self.failure, duckdb.OutOfMemoryException) else "failed"
 
 
-def read_settings(con: duckdb.DuckDBPyConnection, *names: str) -> tuple[Any, ...]:
+def fetch_settings(con: duckdb.DuckDBPyConnection, *names: str) -> tuple[Any, ...]:
     """Read settings of a connection."""
     asked = ", ".join(f"current_setting('{name}')" for name in names)
     return con.execute(f"SELECT {asked}").fetchall()[0]

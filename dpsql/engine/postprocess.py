@@ -13,7 +13,7 @@ import pyarrow as pa
 from dpsql.engine.base import Engine
 from dpsql.engine.interruptible import FATAL_ERRORS, configure, run_query
 from dpsql.engine.public_sql import check_public
-from dpsql.engine.sandbox import CONFIG, ColumnTypes, quote_name, write_empty_query
+from dpsql.engine.sandbox import CONFIG, TypedColumns, quote_identifier, write_empty_query
 from dpsql.engine.spill import SpillDirectory, make_spill_directory
 from dpsql.errors import BindError
 from dpsql.policy.model import Policy
@@ -52,7 +52,7 @@ class Finisher:
         self._checked: set[tuple[str, ...]] = set()
         self._spill: SpillDirectory | None = None
         self._kept: dict[str, pa.Table] = {}
-        self._held: dict[str, pa.Table | ColumnTypes] = {}
+        self._held: dict[str, pa.Table | TypedColumns] = {}
 
     @property
     def _open(self) -> _Connections:
@@ -79,11 +79,13 @@ class Finisher:
             for name in public:
                 if name not in self._bound:
                     con.execute(
-                        f"CREATE TEMP TABLE {quote_name(name)} AS {write_empty_query(self._columns(name))}"
+                        f"CREATE TEMP TABLE {quote_identifier(name)} AS {write_empty_query(self._columns(name))}"
                     )
                     self._bound.add(name)
             for name, given in relations.items():
-                con.execute(f"CREATE OR REPLACE TEMP VIEW {quote_name(name)} AS {write_empty_query(given)}")
+                con.execute(
+                    f"CREATE OR REPLACE TEMP VIEW {quote_identifier(name)} AS {write_empty_query(given)}"
+                )
             message = ""
             try:
                 rows = con.execute(f"DESCRIBE {sql}").fetchall()
@@ -97,7 +99,7 @@ class Finisher:
             self._described[key] = [(row[0], row[1]) for row in rows]
             return self._described[key]
 
-    def _columns(self, name: str) -> ColumnTypes:
+    def _columns(self, name: str) -> TypedColumns:
         """Return names and SQL types of a public table, or of what is held under that name."""
         held = self._held.get(name)
         if held is None:
@@ -108,7 +110,7 @@ class Finisher:
             con.register(_LOADING, held.slice(0, 0))
             return [(row[0], row[1]) for row in con.execute(f"DESCRIBE FROM {_LOADING}").fetchall()]
 
-    def hold(self, name: str, relation: pa.Table | ColumnTypes) -> None:
+    def hold(self, name: str, relation: pa.Table | TypedColumns) -> None:
         """Make a relation known by a name, as public tables are; columns alone are one without rows."""
         with self._lock:
             self._held.setdefault(name, relation)
@@ -200,15 +202,15 @@ class Finisher:
             held, columns = self._held.get(name), "*"
             if held is None:
                 held, kinds = self._engine.public(self._tables[name]), self._columns(name)
-                lost = ((quote_name(column), kind) for column, kind in kinds if _LOST.search(kind))
+                lost = ((quote_identifier(column), kind) for column, kind in kinds if _LOST.search(kind))
                 casts = ", ".join(f"CAST({column} AS {kind}) AS {column}" for column, kind in lost)
                 columns = f"* REPLACE ({casts})" if casts else "*"
             if isinstance(held, pa.Table):
                 con.register(_LOADING, held)
-                con.execute(f"CREATE TABLE {quote_name(name)} AS SELECT {columns} FROM {_LOADING}")
+                con.execute(f"CREATE TABLE {quote_identifier(name)} AS SELECT {columns} FROM {_LOADING}")
                 con.unregister(_LOADING)
             else:
-                con.execute(f"CREATE TABLE {quote_name(name)} AS {write_empty_query(held)}")
+                con.execute(f"CREATE TABLE {quote_identifier(name)} AS {write_empty_query(held)}")
             self._loaded.add(name)
 
     def close(self) -> None:

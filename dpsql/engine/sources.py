@@ -28,12 +28,12 @@ import duckdb
 import pyarrow as pa
 
 from dpsql.engine.frames import clean_array
-from dpsql.engine.sandbox import quote_name, quote_text
+from dpsql.engine.sandbox import quote_identifier, quote_literal
 from dpsql.engine.text_sources import copy_text
 from dpsql.errors import PolicyError
 from dpsql.ledger.private_files import make_private_directory, make_state_directory, write_private
 from dpsql.policy.model import Format, Policy, Table, explain_missing_types, fold, list_types
-from dpsql.policy.validate import read_type
+from dpsql.policy.validate import settle_type
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
@@ -60,7 +60,7 @@ _ENDS = {
 
 def write_scan(*paths: str, options: str = "") -> str:
     """Write SQL that reads files of the same columns, without those that a folder's name would add."""
-    return f"read_parquet([{', '.join(map(quote_text, paths))}], hive_partitioning = false{options})"
+    return f"read_parquet([{', '.join(map(quote_literal, paths))}], hive_partitioning = false{options})"
 
 
 def describe_file(con: duckdb.DuckDBPyConnection, path: str) -> dict[str, str] | None:
@@ -104,7 +104,9 @@ def _make_stamp(path: str) -> list[object]:
 
 def _search(path: str, columns: Mapping[str, str]) -> list[str]:
     tests = {
-        name: _write_test(quote_name(name), kind) for name, kind in columns.items() if kind not in _SAFE_TYPES
+        name: _write_test(quote_identifier(name), kind)
+        for name, kind in columns.items()
+        if kind not in _SAFE_TYPES
     }
     counts = _count(path, list(tests.values()))
     if counts is not None:
@@ -136,7 +138,7 @@ def write_range_test(column: str, kind: str) -> str | None:
         ends = _ENDS[kind]
     else:
         return None
-    low, high = (f"{quote_text(end)}::{kind}" for end in ends)
+    low, high = (f"{quote_literal(end)}::{kind}" for end in ends)
     infinite = f" OR {column} IN ('infinity'::{kind}, '-infinity'::{kind})"
     return f"({column} BETWEEN {low} AND {high}{infinite if kind in _ENDS and kind != 'TIME' else ''})"
 
@@ -185,13 +187,13 @@ def copy_cleaned(
     with suppress(duckdb.Error, pa.ArrowException, OSError, KeyError), _open(path) as file:
         con.register(_LENT_COLUMNS, _read_clean(file, [places[column] for column in bad]))
         items = [
-            f"TRY_CAST(c.c{bad.index(column)} AS {kind}) AS {quote_name(column)}"
+            f"TRY_CAST(c.c{bad.index(column)} AS {kind}) AS {quote_identifier(column)}"
             if column in bad
-            else f"f.{quote_name(column)}"
+            else f"f.{quote_identifier(column)}"
             for column, kind in columns.items()
         ]
         con.execute(
-            f"CREATE OR REPLACE TEMP TABLE {quote_name(name)} AS SELECT {', '.join(items)} "
+            f"CREATE OR REPLACE TEMP TABLE {quote_identifier(name)} AS SELECT {', '.join(items)} "
             f"FROM {write_scan(path, options=', file_row_number = true')} AS f "
             f"JOIN {_LENT_COLUMNS} AS c ON f.file_row_number = c.n"
         )
@@ -220,17 +222,18 @@ def _read_clean(file: ParquetFile, places: list[int]) -> pa.RecordBatchReader:
 
 def propose_types(table: Table, files: list[str]) -> dict[str, str]:
     """Propose types from the rows of a source whose types the policy must declare; none where it can't be read."""
-    listed = f"[{', '.join(map(quote_text, files))}]"
+    listed = f"[{', '.join(map(quote_literal, files))}]"
     text = (table.format or Format()).fit(table.source, table.text) if table.text is not None else Format()
     if table.text is None:
         body = f"read_parquet({listed}, union_by_name = true, hive_partitioning = true)"
     elif table.text == "json":
         body = f"read_json({listed}, sample_size = -1, union_by_name = true, ignore_errors = true, format = 'auto')"
     else:
-        quotes = f"quote = {quote_text(text.quote)}, escape = {quote_text(text.escape or '')}"
+        quotes = f"quote = {quote_literal(text.quote)}, escape = {quote_literal(text.escape or '')}"
         body = (
             f"read_csv({listed}, sample_size = -1, union_by_name = true, ignore_errors = true, null_padding = true, "
-            f"delim = {quote_text(text.delimiter or ',')}, {quotes}, header = {text.header}, nullstr = {quote_text(text.null)})"
+            f"delim = {quote_literal(text.delimiter or ',')}, {quotes}, header = {text.header}, "
+            f"nullstr = {quote_literal(text.null)})"
         )
     with contextlib.suppress(duckdb.Error), duckdb.connect(":memory:", config={"temp_directory": ""}) as con:
         rows = con.execute(f"DESCRIBE SELECT * FROM {body}").fetchall()
@@ -240,7 +243,7 @@ def propose_types(table: Table, files: list[str]) -> dict[str, str]:
 
 def _fold_type(kind: str) -> str:
     with contextlib.suppress(PolicyError):
-        return read_type("type", kind)
+        return settle_type("type", kind)
     return "VARCHAR"
 
 
@@ -295,7 +298,7 @@ def open_files(con: duckdb.DuckDBPyConnection, policy: Policy, table: Table, fil
         bad = find_bad_columns(path, found)
         if bad:
             copy_cleaned(con, f"{name}_{index}", path, found, bad)
-            queries.append(f"SELECT {items} FROM temp.main.{quote_name(f'{name}_{index}')}")
+            queries.append(f"SELECT {items} FROM temp.main.{quote_identifier(f'{name}_{index}')}")
         else:
             together.setdefault((items, *found, *found.values()), []).append(path)
     queries += [f"SELECT {shape[0]} FROM {write_scan(*paths)}" for shape, paths in together.items()]
@@ -309,7 +312,7 @@ def _write_items(table: Table, path: str, found: Mapping[str, str], columns: Map
     """
     if columns is None:
         read = {
-            name: write_typed_column(quote_name(name), kind, find_declared_type(table, name))
+            name: write_typed_column(quote_identifier(name), kind, find_declared_type(table, name))
             for name, kind in found.items()
         }
     else:
@@ -321,11 +324,11 @@ def _write_items(table: Table, path: str, found: Mapping[str, str], columns: Map
         for name, wanted in columns.items():
             if fold(name) in there:
                 own, kind = there[fold(name)]
-                read[name] = write_typed_column(quote_name(own), kind, wanted)
+                read[name] = write_typed_column(quote_identifier(own), kind, wanted)
             else:
                 value = folders.get(fold(name))
-                read[name] = f"TRY_CAST({quote_text(value) if value is not None else 'NULL'} AS {wanted})"
-    return ", ".join(f"{item} AS {quote_name(name)}" for name, item in read.items())
+                read[name] = f"TRY_CAST({quote_literal(value) if value is not None else 'NULL'} AS {wanted})"
+    return ", ".join(f"{item} AS {quote_identifier(name)}" for name, item in read.items())
 
 
 def open_table(
@@ -353,19 +356,19 @@ def open_table(
     read = {}
     viewed = False  # decided by types, never by values, since the view's name is in EXPLAIN
     for column, kind in columns.items():
-        name = quote_name(column)
+        name = quote_identifier(column)
         kept = write_range_test(name, kind) if checked else None
         viewed = viewed or kept is not None
         if kept is not None and not _all_inside(con, body, kept):
             name = f"CASE WHEN {kept} THEN {name} END"
         item = write_typed_column(name, kind, find_declared_type(table, column))
-        if item == quote_name(column) and column in collated:
+        if item == quote_identifier(column) and column in collated:
             item = f'{item} COLLATE "C"'
-        if item != quote_name(column):
+        if item != quote_identifier(column):
             read[column] = item
     if not read and not viewed:
         return False
-    replaced = ", ".join(f"{item} AS {quote_name(column)}" for column, item in read.items())
+    replaced = ", ".join(f"{item} AS {quote_identifier(column)}" for column, item in read.items())
     _create(con, table, "VIEW", f"SELECT *{f' REPLACE ({replaced})' if read else ''} FROM {body}")
     return True
 
@@ -406,10 +409,10 @@ def open_frame(
     if missing:
         raise explain_missing_types(table, missing)
     read = {
-        name: _write_through_text(quote_name(name), kind, find_declared_type(table, name))
+        name: _write_through_text(quote_identifier(name), kind, find_declared_type(table, name))
         for name, kind in columns.items()
     }
-    items = ", ".join(f"{item} AS {quote_name(name)}" for name, item in read.items())
+    items = ", ".join(f"{item} AS {quote_identifier(name)}" for name, item in read.items())
     _create(con, table, "TABLE" if objects else "VIEW", f"SELECT {items} FROM {body}")
 
 
@@ -436,8 +439,8 @@ def _copy_registered(
 ) -> None:
     there = {fold(name): name for name in columns}
     items = [
-        f"TRY_CAST({f'CAST({quote_name(there[fold(name)])} AS VARCHAR)' if fold(name) in there else 'NULL'} AS {kind}) "
-        f"AS {quote_name(name)}"
+        f"TRY_CAST({f'CAST({quote_identifier(there[fold(name)])} AS VARCHAR)' if fold(name) in there else 'NULL'} AS {kind}) "
+        f"AS {quote_identifier(name)}"
         for name, kind in types.items()
     ]
     row = con.execute("SELECT current_setting('pandas_analyze_sample')").fetchone()
@@ -457,7 +460,7 @@ def open_again(con: duckdb.DuckDBPyConnection, table: Table, body: str) -> tuple
 def _create(con: duckdb.DuckDBPyConnection, table: Table, kind: str, query: str) -> None:
     made = False
     with contextlib.suppress(duckdb.Error):
-        con.execute(f"CREATE OR REPLACE TEMP {kind} {quote_name(name_view(table))} AS {query}")
+        con.execute(f"CREATE OR REPLACE TEMP {kind} {quote_identifier(name_view(table))} AS {query}")
         made = True
     if not made:
         said = " with the declared types" if any(column.type for column in table.columns.values()) else ""

@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from dpsql.engine.base import Engine, find_files, hash_lines, raise_unless_done
 from dpsql.engine.interruptible import run_interruptibly
-from dpsql.engine.sandbox import ColumnTypes, write_empty_query
+from dpsql.engine.sandbox import TypedColumns, write_empty_query
 from dpsql.engine.sources import name_view
 from dpsql.errors import BindError, PolicyError
 from dpsql.policy.model import Policy, Table
@@ -153,7 +153,7 @@ class SparkEngine(Engine):
         paths = self._sources.get(table.name, [])
         return paths if paths and all(os.path.isfile(path) for path in paths) else None
 
-    def check(self, sql: str, lent: Mapping[str, ColumnTypes], apart: bool = False) -> None:
+    def check(self, sql: str, lent: Mapping[str, TypedColumns], apart: bool = False) -> None:
         """Bind an exact query in DuckDB and in Spark, on nothing, before anything is paid.
 
         One that is run apart is DuckDB's alone.
@@ -195,7 +195,7 @@ class SparkEngine(Engine):
         if not fits:
             raise BindError("a whole number of more than 38 digits has no equal on Spark.")
 
-    def translate(self, sql: str, lent: Mapping[str, ColumnTypes]) -> str:
+    def translate(self, sql: str, lent: Mapping[str, TypedColumns]) -> str:
         """Return an exact query as Spark gets it."""
         tables = {name_view(t): list(self._schemas[t.name].items()) for t in self.policy.tables.values()}
         return spark_sql(sql, {**lent, **tables})

@@ -21,7 +21,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpsql.engine.sandbox import quote_name, quote_text
+from dpsql.engine.sandbox import quote_identifier, quote_literal
 from dpsql.errors import PolicyError
 from dpsql.policy.model import Format, Table, fold
 
@@ -240,14 +240,14 @@ def copy_text(
         PolicyError: a file can't be read at all.
     """
     text = (table.format or Format()).fit(table.source, table.text)
-    listed = ", ".join(f"{quote_name(column)} {kind}" for column, kind in columns.items())
-    con.execute(f"CREATE OR REPLACE TEMP TABLE {quote_name(name)} ({listed})")
+    listed = ", ".join(f"{quote_identifier(column)} {kind}" for column, kind in columns.items())
+    con.execute(f"CREATE OR REPLACE TEMP TABLE {quote_identifier(name)} ({listed})")
     read = False
     try:
         for path in files:
             con.register(_LENT, _read_source(path, table, text))
             con.execute(
-                f"INSERT INTO temp.main.{quote_name(name)} {_write_query(path, table, text, columns)}"
+                f"INSERT INTO temp.main.{quote_identifier(name)} {_write_query(path, table, text, columns)}"
             )
             con.unregister(_LENT)
         read = True
@@ -283,14 +283,14 @@ def _write_query(path: str, table: Table, text: Format, columns: Mapping[str, st
     else:
         fields = f"SELECT line, {_write_fields(text)} AS f FROM {_LENT}"
         # The fields put together must be the line, else something stands beside a quote.
-        fitting.append(f"array_to_string(f, {quote_text(text.delimiter or ',')}) = line")
+        fitting.append(f"array_to_string(f, {quote_literal(text.delimiter or ',')}) = line")
     whole = f"CASE WHEN {' AND '.join(fitting)} THEN f END" if fitting else "f"
     return f"SELECT {', '.join(items)} FROM (SELECT {whole} AS f FROM ({fields}) AS a) AS b"
 
 
 def _write_fields(text: Format) -> str:
     """Write SQL of the fields of a line, quotes and all."""
-    comma = quote_text(text.delimiter or ",")
+    comma = quote_literal(text.delimiter or ",")
     plain = f"string_split(line, {comma})"
     if not text.quote:
         return plain
@@ -299,8 +299,8 @@ def _write_fields(text: Format) -> str:
     )
     inside = f"(?:[^{q}]|[{q}][{q}])" if e == q else f"(?:[^{q}{e}]|[{e}].)"
     pattern = f"(?s)[{d}]([{q}]{inside}*[{q}]|[^{d}{q}][^{d}]*|)"
-    matched = f"regexp_extract_all(concat({comma}, line), {quote_text(pattern)}, 1)"
-    return f"CASE WHEN contains(line, {quote_text(text.quote)}) THEN {matched} ELSE {plain} END"
+    matched = f"regexp_extract_all(concat({comma}, line), {quote_literal(pattern)}, 1)"
+    return f"CASE WHEN contains(line, {quote_literal(text.quote)}) THEN {matched} ELSE {plain} END"
 
 
 def _write_class(letter: str) -> str:
@@ -309,25 +309,25 @@ def _write_class(letter: str) -> str:
 
 
 def _write_unquoted(field: str, text: Format) -> str:
-    bare = f"nullif({field}, {quote_text(text.null)})"
+    bare = f"nullif({field}, {quote_literal(text.null)})"
     if not text.quote or text.quoted_newlines:
         return bare
     quote, escape = text.quote, text.escape or text.quote
     inner = f"{field}[2:-2]"
     if escape == quote:
-        inner = f"replace({inner}, {quote_text(quote * 2)}, {quote_text(quote)})"
+        inner = f"replace({inner}, {quote_literal(quote * 2)}, {quote_literal(quote)})"
     else:
-        inner = f"regexp_replace({inner}, {quote_text(f'(?s)[{_write_class(escape)}](.)')}, '\\1', 'g')"
-    return f"CASE WHEN starts_with({field}, {quote_text(quote)}) THEN {inner} ELSE {bare} END"
+        inner = f"regexp_replace({inner}, {quote_literal(f'(?s)[{_write_class(escape)}](.)')}, '\\1', 'g')"
+    return f"CASE WHEN starts_with({field}, {quote_literal(quote)}) THEN {inner} ELSE {bare} END"
 
 
 def write_typed_field(value: str, kind: str, text: Format) -> str:
     """Write SQL that reads a text as a type, NULL where it does not fit."""
     pattern = text.date_format if kind == "DATE" else text.timestamp_format if "TIMESTAMP" in kind else None
     if pattern is not None:
-        value = f"TRY_STRPTIME({value}, {quote_text(pattern)})"
+        value = f"TRY_STRPTIME({value}, {quote_literal(pattern)})"
     if kind == "VARCHAR":
-        return f"CASE WHEN NOT contains({value}, {quote_text(UNDECODABLE)}) THEN {value} END"
+        return f"CASE WHEN NOT contains({value}, {quote_literal(UNDECODABLE)}) THEN {value} END"
     return f"TRY_CAST({value} AS {kind})"
 
 
@@ -337,7 +337,7 @@ def _write_objects(columns: Mapping[str, str], text: Format) -> str:
     items = [
         f"TRY_CAST({value} AS {kind})" if name in nested else write_typed_field(value, kind, text)
         for name, kind in columns.items()
-        for value in (f"struct_extract(r, {quote_text(name)})",)
+        for value in (f"struct_extract(r, {quote_literal(name)})",)
     ]
     objects = "CASE WHEN json_valid(line) THEN line END"
-    return f"SELECT {', '.join(items)} FROM (SELECT json_transform({objects}, {quote_text(shape)}) AS r FROM {_LENT}) AS a"
+    return f"SELECT {', '.join(items)} FROM (SELECT json_transform({objects}, {quote_literal(shape)}) AS r FROM {_LENT}) AS a"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from dpsql.engine.base import find_files
 from dpsql.engine.duckdb import DuckDBEngine
-from dpsql.engine.sandbox import quote_name
+from dpsql.engine.sandbox import quote_identifier
 from dpsql.engine.sources import describe_parquet, find_bad_columns, propose_types
 from dpsql.engine.text_sources import READ_ERRORS, read_first_record
 from dpsql.errors import PolicyError, did_you_mean
@@ -179,12 +179,14 @@ def _check_format(table: Table, files: list[str], findings: Findings) -> None:
 def _count_unreadable(engine: DuckDBEngine, table: Table, files: list[str], findings: Findings) -> None:
     """Count rows and values that can't be read: exact numbers, which only the owner may see."""
     relation, columns = engine.relation(table), list(engine.schema(table))
-    nulls = " AND ".join(f"{quote_name(name)} IS NULL" for name in columns)
+    nulls = " AND ".join(f"{quote_identifier(name)} IS NULL" for name in columns)
     row = engine.execute(
         f"SELECT COUNT(*) AS n, COUNT(*) FILTER (WHERE {nulls}) AS bad FROM {relation}"
     ).to_pylist()[0]
     findings.counted.append(f"{table.name}: {row['n']} rows, {row['bad']} of them with no value at all")
-    counts = ", ".join(f"COUNT(*) - COUNT({quote_name(name)}) AS c{i}" for i, name in enumerate(columns))
+    counts = ", ".join(
+        f"COUNT(*) - COUNT({quote_identifier(name)}) AS c{i}" for i, name in enumerate(columns)
+    )
     empty = engine.execute(f"SELECT {counts} FROM {relation}").to_pylist()[0].values()
     for name, count in zip(columns, empty, strict=True):
         if count:

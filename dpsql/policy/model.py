@@ -28,7 +28,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from dpsql.errors import PolicyError
-from dpsql.policy.toml import Section, declare, parse_toml, read_section, settle, write_toml
+from dpsql.policy.toml import Section, assign, declare_field, parse_toml, read_section, write_toml
 from dpsql.policy.validate import (
     Hop,
     Moment,
@@ -37,21 +37,21 @@ from dpsql.policy.validate import (
     fold,
     has_length,
     parse_path,
-    read_bounds,
-    read_choice,
-    read_flag,
-    read_letter,
-    read_name,
-    read_names,
-    read_null,
-    read_pattern,
-    read_positive,
-    read_probability,
-    read_share,
-    read_text,
-    read_type,
-    read_values,
-    read_whole,
+    settle_bounds,
+    settle_choice,
+    settle_flag,
+    settle_letter,
+    settle_name,
+    settle_names,
+    settle_null,
+    settle_pattern,
+    settle_positive,
+    settle_probability,
+    settle_share,
+    settle_text,
+    settle_type,
+    settle_values,
+    settle_whole,
 )
 from dpsql.privacy.filters import ACCOUNTANTS, MECHANISM_SHARE
 
@@ -79,10 +79,10 @@ class Column(Section):
             a length, a longer value is NULL.
     """
 
-    bounds: tuple[Fraction, Fraction] | None = declare(read_bounds)
-    values: tuple[Value, ...] | None = declare(read_values)
-    type: str | None = declare(read_type)
-    max_length: int | None = declare(read_whole)
+    bounds: tuple[Fraction, Fraction] | None = declare_field(settle_bounds)
+    values: tuple[Value, ...] | None = declare_field(settle_values)
+    type: str | None = declare_field(settle_type)
+    max_length: int | None = declare_field(settle_whole)
 
     def _check_together(self) -> None:
         if self.max_length is not None and self.type is not None and not has_length(self.type):
@@ -125,16 +125,16 @@ class Format(Section):
             record ends the file; the check of the policy warns).
     """
 
-    delimiter: str | None = declare(read_letter, only="csv")
-    quote: str = declare(read_letter, '"', only="csv")
-    escape: str | None = declare(read_letter, only="csv")
-    header: bool = declare(read_flag, True, only="csv")
-    encoding: str = declare(read_choice("utf-8", "latin-1", "windows-1252"), "utf-8")
-    null: str = declare(read_null, "", only="csv")
-    date_format: str | None = declare(read_pattern)
-    timestamp_format: str | None = declare(read_pattern)
-    quoted_newlines: bool = declare(read_flag, False, only="csv")
-    records: str = declare(read_choice("lines", "array"), "lines", only="json")
+    delimiter: str | None = declare_field(settle_letter, only="csv")
+    quote: str = declare_field(settle_letter, '"', only="csv")
+    escape: str | None = declare_field(settle_letter, only="csv")
+    header: bool = declare_field(settle_flag, True, only="csv")
+    encoding: str = declare_field(settle_choice("utf-8", "latin-1", "windows-1252"), "utf-8")
+    null: str = declare_field(settle_null, "", only="csv")
+    date_format: str | None = declare_field(settle_pattern)
+    timestamp_format: str | None = declare_field(settle_pattern)
+    quoted_newlines: bool = declare_field(settle_flag, False, only="csv")
+    records: str = declare_field(settle_choice("lines", "array"), "lines", only="json")
 
     def _check_together(self) -> None:
         if self.quote and self.quote == self.delimiter:
@@ -163,8 +163,8 @@ class Format(Section):
         if comma == self.quote:
             raise PolicyError("delimiter and quote are the same.", keys=("format", "quote"))
         made = copy.copy(self)
-        settle(made, "delimiter", comma)
-        settle(made, "escape", self.escape or self.quote)
+        assign(made, "delimiter", comma)
+        assign(made, "escape", self.escape or self.quote)
         return made
 
 
@@ -189,22 +189,22 @@ class Table(Section):
             out.
     """
 
-    name: str = declare(read_name, MISSING)
-    public: bool = declare(read_flag, False)
-    source: str | None = declare(read_text)
-    privacy_unit: str | None = declare(read_text, only="private")
-    max_rows: int | None = declare(read_whole, only="private")
-    max_groups: int | None = declare(read_whole, only="private")
-    columns: Mapping[str, Column] = declare(read_names, sections=Column)
-    format: Format | None = declare(None, section=Format)
-    version: str | None = declare(read_text)
-    max_fan_out: int | None = declare(read_whole, only="private")
-    max_unit_rows: int | None = declare(read_whole, only="private")
+    name: str = declare_field(settle_name, MISSING)
+    public: bool = declare_field(settle_flag, False)
+    source: str | None = declare_field(settle_text)
+    privacy_unit: str | None = declare_field(settle_text, only="private")
+    max_rows: int | None = declare_field(settle_whole, only="private")
+    max_groups: int | None = declare_field(settle_whole, only="private")
+    columns: Mapping[str, Column] = declare_field(settle_names, sections=Column)
+    format: Format | None = declare_field(None, section=Format)
+    version: str | None = declare_field(settle_text)
+    max_fan_out: int | None = declare_field(settle_whole, only="private")
+    max_unit_rows: int | None = declare_field(settle_whole, only="private")
 
     def _check_together(self) -> None:
         if self.format is not None:
             self.format.fit(self.source, self.text)
-            settle(self, "format", None if self.format == Format() else self.format)
+            assign(self, "format", None if self.format == Format() else self.format)
         if self.source is not None and "://" in self.source:
             raise PolicyError(
                 f"the source of {self.name} is not a local file or table.",
@@ -230,7 +230,7 @@ class Table(Section):
                     keys=("max_rows",),
                     hint="remove max_rows, or name the column that says whose row it is.",
                 )
-            settle(self, "max_rows", 1)
+            assign(self, "max_rows", 1)
         else:
             parse_path(self.name, self.privacy_unit)
 
@@ -297,13 +297,13 @@ class Budget(Section):
     Fraction(1, 1000000)
     """
 
-    epsilon: Fraction = declare(read_positive, MISSING, start="epsilon = 1 is a usual start.")
-    delta: Fraction = declare(read_probability, Fraction(0))
-    accountant: str = declare(read_choice(*ACCOUNTANTS), "zcdp")
-    max_epsilon_per_query: Fraction | None = declare(read_positive)
-    default_epsilon: Fraction | None = declare(read_positive)
-    default_delta: Fraction | None = declare(read_probability)
-    mechanism_delta_share: Fraction = declare(read_share, MECHANISM_SHARE)
+    epsilon: Fraction = declare_field(settle_positive, MISSING, start="epsilon = 1 is a usual start.")
+    delta: Fraction = declare_field(settle_probability, Fraction(0))
+    accountant: str = declare_field(settle_choice(*ACCOUNTANTS), "zcdp")
+    max_epsilon_per_query: Fraction | None = declare_field(settle_positive)
+    default_epsilon: Fraction | None = declare_field(settle_positive)
+    default_delta: Fraction | None = declare_field(settle_probability)
+    mechanism_delta_share: Fraction = declare_field(settle_share, MECHANISM_SHARE)
 
     def _check_together(self) -> None:
         for key, limit in (
@@ -329,8 +329,8 @@ class Budget(Section):
 class Analyst(Section):
     """One analyst's share of the budget. Without delta, the whole delta is open to them."""
 
-    epsilon: Fraction = declare(read_positive, MISSING, start="epsilon = 1")
-    delta: Fraction | None = declare(read_probability)
+    epsilon: Fraction = declare_field(settle_positive, MISSING, start="epsilon = 1")
+    delta: Fraction | None = declare_field(settle_probability)
 
 
 @dataclass(frozen=True)
@@ -347,9 +347,11 @@ class Policy(Section):
         PolicyError: when made, if its parts do not fit each other.
     """
 
-    budget: Budget = declare(None, MISSING, section=Budget, start="begin with [budget] and epsilon = 1.")
-    tables: Mapping[str, Table] = declare(read_names, sections=Table)
-    analysts: Mapping[str, Analyst] = declare(read_names, sections=Analyst)
+    budget: Budget = declare_field(
+        None, MISSING, section=Budget, start="begin with [budget] and epsilon = 1."
+    )
+    tables: Mapping[str, Table] = declare_field(settle_names, sections=Table)
+    analysts: Mapping[str, Analyst] = declare_field(settle_names, sections=Analyst)
     base: Path | None = field(default=None, compare=False)
 
     def _check_together(self) -> None:

@@ -115,7 +115,7 @@ class Section:
         for item in fields(self):
             value, read = getattr(self, item.name), item.metadata.get("read")
             if read is not None and (value is not None or item.default is not None):
-                settle(self, item.name, read(item.name, value))
+                assign(self, item.name, read(item.name, value))
         self._check_together()
 
     def _check_together(self) -> None:
@@ -143,7 +143,7 @@ class Section:
 S = TypeVar("S", bound=Section)
 
 
-def declare(
+def declare_field(
     read: Callable[[str, Any], Any] | None,
     default: Any = None,
     *,
@@ -168,7 +168,7 @@ def declare(
     return field(default=default, metadata=about)
 
 
-def settle(target: object, key: str, value: object) -> None:
+def assign(target: object, key: str, value: object) -> None:
     """Set a field of a frozen value, while it is being made."""
     object.__setattr__(target, key, value)
 

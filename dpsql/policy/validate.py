@@ -1,4 +1,4 @@
-"""Readers of a policy's values: names, numbers, bounds, types, and the path to a privacy unit.
+"""Checks of a policy's values: names, numbers, bounds, types, and the path to a privacy unit.
 
 Each takes the key that a value stands under, and returns the settled value or raises PolicyError with something to
 write instead. Types are a closed list: what is not in it is an error of the policy, never a guess over the data.
@@ -76,7 +76,7 @@ class Hop:
     column: str
 
 
-def read_names(key: str, value: Mapping[str, V]) -> Names[V]:
+def settle_names(key: str, value: Mapping[str, V]) -> Names[V]:
     """Read a mapping whose keys differ by more than case."""
     seen: set[str] = set()
     for name in value:
@@ -86,28 +86,28 @@ def read_names(key: str, value: Mapping[str, V]) -> Names[V]:
     return Names(value)
 
 
-def read_name(key: str, value: str) -> str:
+def settle_name(key: str, value: str) -> str:
     """Read the name of a table: letters, digits and _ of ASCII."""
     if _TABLE_NAME.fullmatch(value) is None:
         raise PolicyError(f"{value!r} can't be the {key} of a table.", hint="use letters, digits and _.")
     return value
 
 
-def read_flag(key: str, value: object) -> bool:
+def settle_flag(key: str, value: object) -> bool:
     """Read a boolean."""
     if not isinstance(value, bool):
         raise PolicyError(f"{key} is true or false.", keys=(key,))
     return value
 
 
-def read_text(key: str, value: object) -> str:
+def settle_text(key: str, value: object) -> str:
     """Read a text that is not blank."""
     if not isinstance(value, str) or not value.strip():
         raise PolicyError(f"{key} is text in quotes.", keys=(key,))
     return value
 
 
-def read_choice(*known: str) -> Callable[[str, object], str]:
+def settle_choice(*known: str) -> Callable[[str, object], str]:
     """Return a reader of one of these words."""
 
     def read(key: str, value: object) -> str:
@@ -120,7 +120,7 @@ def read_choice(*known: str) -> Callable[[str, object], str]:
     return read
 
 
-def read_letter(key: str, value: object) -> str:
+def settle_letter(key: str, value: object) -> str:
     """Read one letter of ASCII; a quote may be empty."""
     if value == "" and key == "quote":
         return ""
@@ -129,14 +129,14 @@ def read_letter(key: str, value: object) -> str:
     return value
 
 
-def read_null(key: str, value: object) -> str:
+def settle_null(key: str, value: object) -> str:
     """Read the text that means NULL."""
     if not isinstance(value, str) or "\n" in value or len(value) > 100:
         raise PolicyError(f"{key} is a short text.", keys=(key,), hint=f'{key} = "NA"')
     return value
 
 
-def read_pattern(key: str, value: object) -> str:
+def settle_pattern(key: str, value: object) -> str:
     """Read a pattern of strptime."""
     if not isinstance(value, str) or not value or "%" not in value:
         raise PolicyError(f"{key} is a pattern.", keys=(key,), hint=f'{key} = "%d.%m.%Y"')
@@ -145,7 +145,7 @@ def read_pattern(key: str, value: object) -> str:
     return value
 
 
-def read_fraction(key: str, value: object) -> Fraction:
+def settle_fraction(key: str, value: object) -> Fraction:
     """Read a number exactly; of a float, the digits that print it."""
     if isinstance(value, int | Fraction) and not isinstance(value, bool):
         return Fraction(value)
@@ -165,17 +165,17 @@ def read_fraction(key: str, value: object) -> Fraction:
     raise PolicyError(f"{key} is not a number: {said}.", keys=(key,), hint=hint)
 
 
-def read_positive(key: str, value: object) -> Fraction:
+def settle_positive(key: str, value: object) -> Fraction:
     """Read a number above 0."""
-    number = read_fraction(key, value)
+    number = settle_fraction(key, value)
     if number <= 0:
         raise PolicyError(f"{key} must be more than 0.", keys=(key,), hint=f"{key} = 0.1")
     return number
 
 
-def read_share(key: str, value: object, hint: str | None = None) -> Fraction:
+def settle_share(key: str, value: object, hint: str | None = None) -> Fraction:
     """Read a number that is at least 0 and less than 1."""
-    number = read_fraction(key, value)
+    number = settle_fraction(key, value)
     if not 0 <= number < 1:
         raise PolicyError(
             f"{key} must be at least 0 and less than 1.", keys=(key,), hint=hint or f"{key} = 0.5"
@@ -183,12 +183,12 @@ def read_share(key: str, value: object, hint: str | None = None) -> Fraction:
     return number
 
 
-def read_probability(key: str, value: object) -> Fraction:
+def settle_probability(key: str, value: object) -> Fraction:
     """Read a delta."""
-    return read_share(key, value, "far less than one over the number of privacy units, like 1e-6.")
+    return settle_share(key, value, "far less than one over the number of privacy units, like 1e-6.")
 
 
-def read_whole(key: str, value: object) -> int:
+def settle_whole(key: str, value: object) -> int:
     """Read a whole number of at least 1."""
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**31:
         raise PolicyError(f"{key} is a whole number, at least 1.", keys=(key,), hint=f"{key} = 1")
@@ -252,10 +252,10 @@ def _read_end(key: str, item: object) -> Fraction:
                 "bounds have no time zone.", keys=(key,), hint="bounds = [2020-01-01, 2020-12-31]"
             )
         return Moment(item)
-    return read_fraction(key, item)
+    return settle_fraction(key, item)
 
 
-def read_bounds(key: str, value: object) -> tuple[Fraction, Fraction]:
+def settle_bounds(key: str, value: object) -> tuple[Fraction, Fraction]:
     """Read a lowest and a highest value: two numbers, two dates or two times."""
     if not isinstance(value, list | tuple) or len(value) != 2:
         raise PolicyError("bounds are a lowest and a highest number.", keys=(key,), hint="bounds = [0, 100]")
@@ -271,7 +271,7 @@ def read_bounds(key: str, value: object) -> tuple[Fraction, Fraction]:
     return low, high
 
 
-def read_values(key: str, value: object) -> tuple[Value, ...]:
+def settle_values(key: str, value: object) -> tuple[Value, ...]:
     """Read a list of public values, all of one kind and none twice."""
     if not isinstance(value, list | tuple) or not value:
         raise PolicyError(
@@ -297,7 +297,7 @@ def _read_value(key: str, item: object) -> tuple[str, Value]:
     if isinstance(item, int | Decimal):
         return "numbers", item
     if isinstance(item, Fraction | float):
-        number = item if isinstance(item, Fraction) else read_fraction(key, item)
+        number = item if isinstance(item, Fraction) else settle_fraction(key, item)
         return "numbers", Decimal(write_decimal(number) or "NaN")
     if isinstance(item, str):
         return "text", item
@@ -354,13 +354,13 @@ _DEEP = 8
 _SPECIFIER = re.compile(r"%(?:-?[dmyHIMSj]|[YbBfgnpaA%])")
 
 
-def read_type(key: str, value: object) -> str:
+def settle_type(key: str, value: object) -> str:
     """Read a type of a column, and return DuckDB's own spelling of it.
 
     Raises:
         PolicyError: it is none of those that a column may have.
 
-    >>> [read_type("type", text) for text in ("int", "decimal(10, 2)", "text[]")]
+    >>> [settle_type("type", text) for text in ("int", "decimal(10, 2)", "text[]")]
     ['INTEGER', 'DECIMAL(10,2)', 'VARCHAR[]']
     """
     found = _parse_type(value.strip(), 0) if isinstance(value, str) else None

@@ -15,7 +15,7 @@ import pytest
 
 from dpsql.engine.interruptible import run_interruptibly, run_query
 from dpsql.engine.postprocess import Finisher
-from dpsql.engine.sandbox import SchemaReplica, quote_name, write_empty_query
+from dpsql.engine.sandbox import SchemaReplica, quote_identifier, write_empty_query
 from dpsql.errors import BindError
 from dpsql.policy.model import Budget, Policy, Table
 
@@ -184,7 +184,7 @@ def test_names_are_quoted() -> None:
     with duckdb.connect() as con:
         columns = [('we "ird', "INTEGER"), ("select", "VARCHAR")]
         assert con.sql(write_empty_query(columns)).to_arrow_table().column_names == ['we "ird', "select"]
-        assert con.sql(f"SELECT 1 AS {quote_name('a;--')}").to_arrow_table().column_names == ["a;--"]
+        assert con.sql(f"SELECT 1 AS {quote_identifier('a;--')}").to_arrow_table().column_names == ["a;--"]
 
 
 def test_a_run_is_an_outcome_whatever_happens() -> None:

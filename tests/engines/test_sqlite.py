@@ -28,7 +28,7 @@ from sqlglot import exp
 
 from dpsql.engine.base import Engine, hash_lines, raise_unless_done
 from dpsql.engine.interruptible import run_interruptibly
-from dpsql.engine.sandbox import ColumnTypes, quote_name, write_empty_query
+from dpsql.engine.sandbox import TypedColumns, quote_identifier, write_empty_query
 from dpsql.engine.sources import name_view
 from dpsql.errors import BindError, PolicyError
 from dpsql.policy.model import Policy, Table
@@ -78,7 +78,7 @@ class SQLiteEngine(Engine):
 
     def _open(self, table: Table) -> dict[str, str]:
         """Make the view that exact queries read; return its columns."""
-        source = quote_name(table.source or table.name)
+        source = quote_identifier(table.source or table.name)
         columns = self._con.execute(f"PRAGMA main.table_info({source})").fetchall()
         if not columns:
             raise PolicyError(
@@ -88,13 +88,15 @@ class SQLiteEngine(Engine):
         for _, name, declared, *_ in columns:
             kind, storage = _TYPES.get(declared.upper(), ("BLOB", "blob"))
             schema[name] = kind
-            value = f"dp_text(CAST({quote_name(name)} AS BLOB))" if storage == "text" else quote_name(name)
-            items.append(
-                f"CASE typeof({quote_name(name)}) WHEN '{storage}' THEN {value} END AS {quote_name(name)}"
+            value = (
+                f"dp_text(CAST({quote_identifier(name)} AS BLOB))"
+                if storage == "text"
+                else quote_identifier(name)
             )
-        view = (
-            f"CREATE TEMP VIEW {quote_name(name_view(table))} AS SELECT {', '.join(items)} FROM main.{source}"
-        )
+            items.append(
+                f"CASE typeof({quote_identifier(name)}) WHEN '{storage}' THEN {value} END AS {quote_identifier(name)}"
+            )
+        view = f"CREATE TEMP VIEW {quote_identifier(name_view(table))} AS SELECT {', '.join(items)} FROM main.{source}"
         self._con.execute(view)
         return schema
 
@@ -115,7 +117,7 @@ class SQLiteEngine(Engine):
         """Return column names and types as exact queries see them."""
         return self._schemas[table.name]
 
-    def check(self, sql: str, lent: Mapping[str, ColumnTypes], apart: bool = False) -> None:
+    def check(self, sql: str, lent: Mapping[str, TypedColumns], apart: bool = False) -> None:
         """Bind an exact query in DuckDB and in SQLite, before anything is paid.
 
         Raises:
@@ -167,15 +169,15 @@ class SQLiteEngine(Engine):
 
     def _lend(self, lent: Mapping[str, pa.Table]) -> None:
         for name, table in lent.items():
-            listed = ", ".join(map(quote_name, table.column_names))
-            self._con.execute(f"CREATE TEMP TABLE {quote_name(name)} ({listed})")
+            listed = ", ".join(map(quote_identifier, table.column_names))
+            self._con.execute(f"CREATE TEMP TABLE {quote_identifier(name)} ({listed})")
             rows = [tuple(_encode(value) for value in row.values()) for row in table.to_pylist()]
             places = ", ".join("?" * table.num_columns)
-            self._con.executemany(f"INSERT INTO temp.{quote_name(name)} VALUES ({places})", rows)
+            self._con.executemany(f"INSERT INTO temp.{quote_identifier(name)} VALUES ({places})", rows)
 
     def _forget(self, names: Iterable[str]) -> None:
         for name in names:
-            self._con.execute(f"DROP TABLE IF EXISTS temp.{quote_name(name)}")
+            self._con.execute(f"DROP TABLE IF EXISTS temp.{quote_identifier(name)}")
 
     def close(self) -> None:
         """Close the database."""
