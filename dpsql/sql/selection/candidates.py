@@ -39,6 +39,7 @@ from dpsql.sql.selection.candidate_factors import Weight
 
 ROWS, CANDIDATE = "rows", "dpsql_c"
 """What private rows and candidates are called in the queries."""
+_PLACE = f"{CANDIDATE}.{CANDIDATE_PLACE}"
 
 Shape = Literal["constant", "equality", "one-sided", "two-sided", "clipped sum", "nested loop"]
 BATCH = 64
@@ -189,11 +190,9 @@ def statistic_sql(rows: str, candidates: str, columns: tuple[str, ...], statisti
     """
     parts = [f"rows AS ({rows})", f"{CANDIDATE} AS (SELECT * FROM {candidates})"]
     for i, term in enumerate(statistic.terms):
-        parts += _term_ctes(f"t{i}", term, CANDIDATE)
+        parts += _term_ctes(f"t{i}", term)
     found = range(len(statistic.terms))
-    joins = " ".join(
-        f"LEFT JOIN t{i} ON t{i}.{CANDIDATE_PLACE} = {CANDIDATE}.{CANDIDATE_PLACE}" for i in found
-    )
+    joins = " ".join(f"LEFT JOIN t{i} ON t{i}.{CANDIDATE_PLACE} = {_PLACE}" for i in found)
     return f"WITH {', '.join(parts)} {_scores(columns, statistic, [f't{i}.v' for i in found], joins)}"
 
 
@@ -208,10 +207,9 @@ def nested_sql(
         f"THEN {t.nested} ELSE 0 END) AS v{i}"
         for i, t in enumerate(statistic.terms)
     )
-    by = f"{CANDIDATE}.{CANDIDATE_PLACE}"
-    looped = f"SELECT {by} AS o, {sums} FROM {CANDIDATE} CROSS JOIN rows GROUP BY {by}"
+    looped = f"SELECT {_PLACE} AS o, {sums} FROM {CANDIDATE} CROSS JOIN rows GROUP BY {_PLACE}"
     values = [f"looped.v{i}" for i in range(len(statistic.terms))]
-    scores = _scores(columns, statistic, values, f"LEFT JOIN looped ON looped.o = {by}")
+    scores = _scores(columns, statistic, values, f"LEFT JOIN looped ON looped.o = {_PLACE}")
     return f"WITH rows AS ({rows}), {inside}, looped AS ({looped}) {scores}"
 
 
@@ -221,33 +219,33 @@ def _scores(columns: tuple[str, ...], statistic: Statistic, values: list[str], j
     total = " + ".join([statistic.constant, *(f"({t.factor}) * COALESCE({value}, 0)" for t, value in terms)])
     shown = [
         *(f"{CANDIDATE}.{c}" for c in columns),
-        f"{CANDIDATE}.{CANDIDATE_PLACE}",
+        _PLACE,
         f"CAST({total} AS HUGEINT) AS {CANDIDATE_SCORE}",
     ]
-    return f"SELECT {', '.join(shown)} FROM {CANDIDATE} {joins} ORDER BY {CANDIDATE}.{CANDIDATE_PLACE}"
+    return f"SELECT {', '.join(shown)} FROM {CANDIDATE} {joins} ORDER BY {_PLACE}"
 
 
 def _all(conditions: tuple[str, ...]) -> str:
     return " AND ".join(f"({c})" for c in conditions) or "TRUE"
 
 
-def _term_ctes(name: str, term: Term, alias: str) -> list[str]:
+def _term_ctes(name: str, term: Term) -> list[str]:
     where = _all(term.free)
     if term.shape == "constant":
         one = f"SELECT COALESCE(SUM({term.amount}), 0) AS v FROM rows WHERE {where}"
-        return [f"{name} AS (SELECT {alias}.{CANDIDATE_PLACE}, one.v FROM {alias} CROSS JOIN ({one}) AS one)"]
+        return [f"{name} AS (SELECT {_PLACE}, one.v FROM {CANDIDATE} CROSS JOIN ({one}) AS one)"]
     if term.equal is not None:
         x, key = term.equal
         grouped = f"SELECT {x} AS k, SUM({term.amount}) AS v FROM rows WHERE {where} GROUP BY k"
         # Two values of x may be equal to one key (integers that are one double): still one number for each candidate.
         met = (
-            f"SELECT {alias}.{CANDIDATE_PLACE}, SUM({name}_g.v) AS v FROM {alias} JOIN {name}_g ON {name}_g.k = {key} "
-            f"GROUP BY {alias}.{CANDIDATE_PLACE}"
+            f"SELECT {_PLACE}, SUM({name}_g.v) AS v FROM {CANDIDATE} JOIN {name}_g ON {name}_g.k = {key} "
+            f"GROUP BY {_PLACE}"
         )
         return [f"{name}_g AS ({grouped})", f"{name} AS ({met})"]
     if term.shape == "clipped sum":
         assert term.clip is not None
-        below = _running(name, term.amount, where, [term.clip], alias, term.amount)
+        below = _running(name, term.amount, where, [term.clip], term.amount)
         at = f"{name}_at"
         # The sum of what is at most b, and b for each value above it.
         value = f"{at}.upto + ({term.clip}) * ({name}_all.n - {at}.n_upto)"
@@ -255,46 +253,38 @@ def _term_ctes(name: str, term: Term, alias: str) -> list[str]:
         return [
             *below,
             f"{name}_all AS ({whole})",
-            f"{name} AS (SELECT {alias}.{CANDIDATE_PLACE}, {value} AS v FROM {alias} "
+            f"{name} AS (SELECT {_PLACE}, {value} AS v FROM {CANDIDATE} "
             f"JOIN {at} ON {at}.t = {term.clip} CROSS JOIN {name}_all)",
         ]
-    thresholds = [r.threshold for r in term.ranges]
-    parts = _running(name, term.ranges[0].value, where, thresholds, alias, term.amount)
     at, x = f"{name}_at", term.ranges[0].value
-    parts.append(
-        f"{name}_all AS (SELECT COALESCE(SUM({term.amount}), 0) AS upto FROM rows WHERE {where} AND ({x}) IS NOT NULL)"
-    )
-    joins, pieces = "", []
-    for i, r in enumerate(term.ranges):
-        joins += f" LEFT JOIN {at} AS a{i} ON a{i}.t = {r.threshold}"
-        pieces.append((r.op, f"a{i}"))
-    if len(pieces) == 1:
-        op, a = pieces[0]
-        value = {"<=": f"{a}.upto", "<": f"{a}.under", ">": f"{name}_all.upto - {a}.upto",
-                 ">=": f"{name}_all.upto - {a}.under"}[op]  # fmt: skip
-    else:
-        upper = next((op, a) for op, a in pieces if op[0] == "<")
-        lower = next((op, a) for op, a in pieces if op[0] == ">")
-        high = f"{upper[1]}.upto" if upper[0] == "<=" else f"{upper[1]}.under"
-        low = f"{lower[1]}.upto" if lower[0] == ">" else f"{lower[1]}.under"
+    parts = _running(name, x, where, [r.threshold for r in term.ranges], term.amount)
+    present = f"{where} AND ({x}) IS NOT NULL"
+    parts.append(f"{name}_all AS (SELECT COALESCE(SUM({term.amount}), 0) AS upto FROM rows WHERE {present})")
+    joins = "".join(f" LEFT JOIN {at} AS a{i} ON a{i}.t = {r.threshold}" for i, r in enumerate(term.ranges))
+    sums = {
+        r.op[0]: (f"a{i}.upto" if r.op in ("<=", ">") else f"a{i}.under", r)
+        for i, r in enumerate(term.ranges)
+    }
+    if len(sums) == 2:
+        (high, upper), (low, lower) = sums["<"], sums[">"]
         order = " AND ".join(f"({r.threshold}) IS NOT NULL" for r in term.ranges)
-        first, second = (next(r.threshold for r in term.ranges if r.op[0] == o) for o in "<>")
         # An empty range holds nothing, however its ends are ordered; where the ends meet, only a closed range holds any.
-        meets = "<=" if {r.op for r in term.ranges} == {"<=", ">="} else "<"
-        value = f"CASE WHEN {order} AND ({second}) {meets} ({first}) THEN {high} - {low} ELSE 0 END"
-    parts.append(
-        f"{name} AS (SELECT {alias}.{CANDIDATE_PLACE}, {value} AS v FROM {alias}{joins} CROSS JOIN {name}_all)"
-    )
-    return parts
+        meets = "<=" if (upper.op, lower.op) == ("<=", ">=") else "<"
+        held = f"{order} AND ({lower.threshold}) {meets} ({upper.threshold})"
+        value = f"CASE WHEN {held} THEN {high} - {low} ELSE 0 END"
+    else:
+        value = sums["<"][0] if "<" in sums else f"{name}_all.upto - {sums['>'][0]}"
+    one = f"SELECT {_PLACE}, {value} AS v FROM {CANDIDATE}{joins} CROSS JOIN {name}_all"
+    return [*parts, f"{name} AS ({one})"]
 
 
-def _running(name: str, x: str, where: str, thresholds: list[str], alias: str, amount: str) -> list[str]:
+def _running(name: str, x: str, where: str, thresholds: list[str], amount: str) -> list[str]:
     """Return CTEs up to ``{name}_at(t, upto, under, n_upto)``: sums over x <= t and x < t for each threshold t.
 
     Rows fall into the bin of the greatest threshold that is at most x; those equal to it are kept apart, which is what
     tells <= from <. One pass over the rows, then k bins.
     """
-    union = " UNION ".join(f"SELECT {t} AS t FROM {alias} WHERE ({t}) IS NOT NULL" for t in thresholds)
+    union = " UNION ".join(f"SELECT {t} AS t FROM {CANDIDATE} WHERE ({t}) IS NOT NULL" for t in thresholds)
     binned = (
         f"SELECT {name}_t.t AS t, {name}_x.x = {name}_t.t AS edge, SUM({name}_x.v) AS s, SUM({name}_x.n) AS n "
         f"FROM {name}_x ASOF LEFT JOIN {name}_t ON {name}_x.x >= {name}_t.t GROUP BY {name}_t.t, edge"
