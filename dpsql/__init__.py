@@ -12,21 +12,22 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from dpsql.errors import (
+    BindError,
+    BudgetExceeded,
+    EngineError,
+    Error,
+    Interrupted,
+    LedgerError,
+    ParseError,
+    PolicyError,
+    PrivacyError,
+)
+
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from dpsql import dbapi, privacy
-    from dpsql.errors import (
-        BindError,
-        BudgetExceeded,
-        EngineError,
-        Error,
-        Interrupted,
-        LedgerError,
-        ParseError,
-        PolicyError,
-        PrivacyError,
-    )
     from dpsql.policy.model import Policy
     from dpsql.result import Result
     from dpsql.session import Session, connect
@@ -34,26 +35,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "connect": "dpsql.session",
-    "Session": "dpsql.session",
-    "Result": "dpsql.result",
-    "Policy": "dpsql.policy.model",
-    **dict.fromkeys(
-        (
-            "Error",
-            "ParseError",
-            "BindError",
-            "PrivacyError",
-            "BudgetExceeded",
-            "PolicyError",
-            "LedgerError",
-            "EngineError",
-            "Interrupted",
-        ),
-        "dpsql.errors",
-    ),
-}
-_ROOMS = ("dbapi", "privacy")
+    "connect": "dpsql.session", "Session": "dpsql.session", "Result": "dpsql.result", "Policy": "dpsql.policy.model",
+}  # fmt: skip
 
 __all__ = [
     "BindError",
@@ -78,7 +61,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(importlib.import_module(_HOMES[name]), name)
-    if name in _ROOMS:
+    if name in ("dbapi", "privacy"):
         return importlib.import_module(f"dpsql.{name}")
     raise AttributeError(f"module 'dpsql' has no attribute {name!r}")
 
@@ -88,14 +71,14 @@ def __dir__() -> list[str]:
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
-    """``%load_ext dpsql``: the line and cell magic, and completion in our cells."""
+    """Add the line and cell magic, and completion in our cells, for ``%load_ext dpsql``."""
     from dpsql.notebook.magic import load
 
     load(shell)
 
 
 def unload_ipython_extension(shell: InteractiveShell) -> None:
-    """``%unload_ext dpsql``: everything that loading added is gone; open sessions wait for the next load."""
+    """Take away what loading added, for ``%unload_ext dpsql``; open sessions wait for the next load."""
     from dpsql.notebook.magic import unload
 
     unload(shell)

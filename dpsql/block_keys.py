@@ -24,16 +24,23 @@ import pyarrow.compute as pc
 
 from dpsql.engine.base import DECLARED, IN_NO_FILE, Engine
 from dpsql.errors import Error
-from dpsql.mechanisms.additive import Aggregation
+from dpsql.mechanisms.aggregation import Aggregation
 from dpsql.mechanisms.auto_bounds import AutoBounded
-from dpsql.mechanisms.base import Shows
-from dpsql.mechanisms.bivariate import Pair
-from dpsql.mechanisms.estimators import Count, Mean, Sum, Variance
-from dpsql.mechanisms.histograms import DistinctCount, Histogram
+from dpsql.mechanisms.fast.block_means import BlockMeanPlaces, FastBlockMeans
+from dpsql.mechanisms.fast.candidate_scores import CandidateFactor, CandidateScores, ScoreTerm
+from dpsql.mechanisms.fast.column_counts import HistogramQuery
+from dpsql.mechanisms.histograms import DistinctCount, Histogram, Quantiles, WantedRank
+from dpsql.mechanisms.moments import Count, Mean, Pair, Sum, Variance
 from dpsql.mechanisms.ptr.ptr_statistics import ArgMax, Iqr, Mode, ProposedMedian, Quantile
-from dpsql.mechanisms.quantile import Quantiles
-from dpsql.mechanisms.subsample.blocks import BlockQueries, LiftedBlocks, PythonBlocks
-from dpsql.mechanisms.subsample.subsample import BlockMean, BlockMedian, Coordinates, WinsorizedMean
+from dpsql.mechanisms.selection.above_threshold import ThresholdNoise
+from dpsql.mechanisms.subsample.blocks import BlockQueries, BlockRows, LiftedBlocks, PythonBlocks, ReturnType
+from dpsql.mechanisms.subsample.subsample import (
+    BlockMean,
+    BlockMedian,
+    Coordinates,
+    ResultRange,
+    WinsorizedMean,
+)
 from dpsql.mechanisms.subsample.votes import FeatureVotes, NoisyMode, StableMode
 from dpsql.plan import Block
 from dpsql.policy.model import Policy, Table, fold
@@ -53,7 +60,19 @@ _LABELS: Mapping[type, tuple[str, ...]] = {
     BlockQueries: ("columns",),
 }
 """Fields that only say what output columns are called: exact texts name columns by their places."""
-_KIND_IN_KEYS: Mapping[type, str] = {}
+_KIND_IN_KEYS: Mapping[type, str] = {
+    BlockMeanPlaces: "Near",
+    BlockRows: "Rows",
+    CandidateFactor: "Public",
+    CandidateScores: "Sweep",
+    FastBlockMeans: "NearBlocks",
+    HistogramQuery: "Counted",
+    ResultRange: "Range",
+    ReturnType: "Returns",
+    ScoreTerm: "Swept",
+    ThresholdNoise: "Noise",
+    WantedRank: "Rank",
+}
 """The name under which a class stands in stored keys, where it was renamed since: old answers keep their keys."""
 _UNRELATED = {"name", "source", "version", "public", "columns"}
 """Of a table in the policy: what is no rule about it, or is looked at apart."""
@@ -94,12 +113,14 @@ class BlockKeys:
 
     @cached_property
     def forms(self) -> Forms:
+        """The texts of this session in the form in which they are compared."""
         return Forms(self.gate, self.policy, self.engine, self.public_content)
 
     def shape(self, block: Block, lent: Callable[[], Lent]) -> Shape:
-        """The canonical form of a block, made once for each that is remembered.
+        """Return the canonical form of a block, made once for each block that is remembered.
 
         Args:
+            block: as it stands in a plan.
             lent: gives the columns of what its texts read besides tables.
         """
         known = self._shapes.get(id(block))
@@ -112,11 +133,11 @@ class BlockKeys:
         return made
 
     def key(self, shape: Shape, contents: Iterable[str]) -> str:
-        """The key of a block whose public relations hold this."""
+        """Return the key of a block whose public relations have these contents."""
         return _digest(_FORM, shape.text, self.engine.time_zone, repr(sorted(shape.items.items())), *contents)
 
     def items(self, shape: Shape, contents: Iterable[str]) -> dict[str, str]:
-        """What an answer rests on, by names for people, each as a short digest: what has changed when they differ."""
+        """Return short digests of all that an answer rests on, by names that people can read."""
         budget = self.policy.budget
         said = {
             **shape.items,
@@ -135,8 +156,8 @@ class BlockKeys:
         operator = block.operator
         inputs = {item.name: place for place, item in enumerate(block.inputs)}
         names = {name: place for place, (name, _) in enumerate(block.columns)}
-        again = (isinstance(operator, Shows) and operator.shows) or not _has_intervals(block)
-        writer = _Writer(self, lent, inputs, names, set(_texts(operator)), again)
+        again = operator.can_show_again or not _has_intervals(block)
+        writer = _Writer(self, lent, inputs, names, {*operator.queries, *operator.checked}, again)
         text = repr((writer.value(operator), tuple(kind for _, kind in block.columns)))
         if not again:
             text += repr(block.confidence)
@@ -150,7 +171,7 @@ class BlockKeys:
         return Shape(text, items, tuple(names), again, public)
 
     def _rules(self, table: Table, columns: set[str] | None) -> dict[str, str]:
-        """What the policy and the data's owner say of a table, and of those of its columns that are read."""
+        """Return what the policy says of a table and of its columns that are read."""
         name = table.name
         version = self.engine.versions[name]
         if table.public:  # its content stands in the text, where its name was
@@ -173,11 +194,11 @@ class BlockKeys:
         return items
 
     def public_content(self, table: Table) -> str:
-        """What a public table holds, as the session found it: its rows where no file and no declared version say it."""
+        """Return the version of a public table, or a digest of its rows where no file and no declared version tell."""
         if table.name not in self._contents:
             version = self.engine.versions[table.name]
             if version.startswith(IN_NO_FILE):
-                version = content_of(self.engine.public(table))
+                version = digest_content(self.engine.public(table))
             elif version.startswith(DECLARED):
                 version = f"{table.name} {version}"
             self._contents[table.name] = version
@@ -198,7 +219,7 @@ class _Writer:
     columns: set[str] = field(default_factory=set)
 
     def value(self, value: Any) -> Any:
-        """A value of plain tuples and texts, equal for equal operators."""
+        """Return plain tuples and texts, equal for equal operators."""
         if is_dataclass(value) and not isinstance(value, type):
             kind = type(value)
             labels = _LABELS.get(kind, ())
@@ -254,20 +275,16 @@ class _Writer:
         return form.text
 
 
-def _texts(operator: Any) -> list[str]:
-    return [*operator.queries, *getattr(operator, "checked", ())]
-
-
 def _has_intervals(block: Block) -> bool:
-    """Whether it shows the level of its intervals: in columns, or for a list in a note."""
+    """Return whether a block shows the level of its intervals: in columns, or for a list in a note."""
     return any(name.endswith("__low") or kind.endswith("]") for name, kind in block.columns)
 
 
-def content_of(table: pa.Table) -> str:
-    """A digest of a relation's rows and types: of its columns by place, and of its rows in whatever order.
+def digest_content(table: pa.Table) -> str:
+    """Return a digest of a relation's rows and types. Names of columns and the order of rows don't matter.
 
     >>> one, other = pa.table({"a": [1, 2]}), pa.table({"b": [2, 1]})
-    >>> content_of(one) == content_of(other), content_of(one) == content_of(one.slice(1))
+    >>> digest_content(one) == digest_content(other), digest_content(one) == digest_content(one.slice(1))
     (True, False)
     """
     table = table.rename_columns([str(place) for place in range(table.num_columns)])

@@ -26,8 +26,8 @@ FORMATS = ("table", "csv", "json", "arrow")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command; the entry point of the ``dpsql`` script."""
-    given = parser().parse_args(arguments)
+    """Run one command; the entry point of the ``dpsql`` script."""
+    given = make_parser().parse_args(arguments)
     try:
         return int(given.run(given) or 0)
     except Error as error:
@@ -38,7 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
-def parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
     top = argparse.ArgumentParser(prog="dpsql", description="Differentially private answers to SQL.")
     top.add_argument("--version", action="version", version=f"dpsql {__version__}")
     commands = top.add_subparsers(required=True, metavar="command")
@@ -174,7 +175,7 @@ def _write(result: Result, style: str) -> None:
         writer.writerow(result.columns)
         writer.writerows(result.fetchall())
     elif style == "json":
-        print(json.dumps(as_json(result), ensure_ascii=False))
+        print(json.dumps(to_json(result), ensure_ascii=False))
     else:
         import pyarrow as pa
 
@@ -184,8 +185,8 @@ def _write(result: Result, style: str) -> None:
         print(result.cost_line, file=sys.stderr)
 
 
-def as_json(result: Result) -> dict[str, Any]:
-    """A result as JSON holds it: rows as objects, intervals by column, what it cost. NaN becomes null."""
+def to_json(result: Result) -> dict[str, Any]:
+    """Return a result for JSON: rows as objects, intervals by column, the cost. NaN becomes null."""
     return {
         "rows": [{name: _plain(value) for name, value in row.items()} for row in result.dicts()],
         "intervals": {

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from dpsql.session import Session
 
 apilevel = "2.0"
-threadsafety = 1
+threadsafety = 2
+"""Threads may share connections, and not cursors."""
 paramstyle = "qmark"
 
 
@@ -114,6 +115,7 @@ Binary = bytes
 
 
 def TimeFromTicks(ticks: float) -> datetime.time:
+    """Return the local time of day of a moment, given in seconds since 1970."""
     return datetime.datetime.fromtimestamp(ticks).time()
 
 
@@ -131,7 +133,7 @@ class Cursor:
 
     @property
     def result(self) -> Result | None:
-        """What the last statement gave, with its intervals and cost."""
+        """The result of the last statement, with its intervals and cost."""
         return self._result
 
     @property
@@ -143,10 +145,11 @@ class Cursor:
 
     @property
     def rowcount(self) -> int:
+        """The number of rows of the last result; -1 before anything ran."""
         return -1 if self._result is None else len(self._rows)
 
     def execute(self, operation: str, parameters: Sequence[Any] | Mapping[str, Any] | None = None) -> Cursor:
-        """Runs a statement; of several, the last one's rows are kept.
+        """Run a statement; of several, keep the last one's rows.
 
         Raises:
             ProgrammingError, NotSupportedError, OperationalError: see the classes.
@@ -163,16 +166,22 @@ class Cursor:
     def executemany(
         self, operation: str, seq_of_parameters: Sequence[Sequence[Any] | Mapping[str, Any]]
     ) -> Cursor:
-        """Runs the statement once for each set of parameters; each is paid for."""
+        """Run the statement once for each set of parameters; each is paid for."""
         for parameters in seq_of_parameters:
             self.execute(operation, parameters)
         return self
 
     def fetchone(self) -> tuple[Any, ...] | None:
+        """Return the next row; None when there is no more."""
         rows = self.fetchmany(1)
         return rows[0] if rows else None
 
     def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
+        """Return the next rows, by default ``arraysize`` of them.
+
+        Raises:
+            InterfaceError: nothing was executed, or the cursor is closed.
+        """
         self._open()
         if self._result is None:
             raise InterfaceError("there is nothing to fetch: execute a query first.")
@@ -181,17 +190,21 @@ class Cursor:
         return rows
 
     def fetchall(self) -> list[tuple[Any, ...]]:
+        """Return all rows that are left."""
         return self.fetchmany(len(self._rows))
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         while (row := self.fetchone()) is not None:
             yield row
 
-    def setinputsizes(self, sizes: object) -> None: ...
+    def setinputsizes(self, sizes: object) -> None:
+        """Do nothing: PEP 249 asks for it."""
 
-    def setoutputsize(self, size: object, column: object = None) -> None: ...
+    def setoutputsize(self, size: object, column: object = None) -> None:
+        """Do nothing: PEP 249 asks for it."""
 
     def close(self) -> None:
+        """Refuse to be used from now on."""
         self._closed = True
 
     def __enter__(self) -> Cursor:
@@ -225,21 +238,23 @@ class Connection:
         self._closed = False
 
     def cursor(self) -> Cursor:
+        """Return a new cursor."""
         if self._closed:
             raise InterfaceError("the connection is closed.")
         return Cursor(self)
 
     def execute(self, operation: str, parameters: Any = None) -> Cursor:
-        """A new cursor that ran the statement."""
+        """Run a statement on a new cursor, and return the cursor."""
         return self.cursor().execute(operation, parameters)
 
     def commit(self) -> None:
-        """Nothing to do: every charge is durable before the data are touched."""
+        """Do nothing: every charge is durable before the data are touched."""
 
     def rollback(self) -> None:
-        """Nothing to do: what was charged stays charged."""
+        """Do nothing: what was charged stays charged."""
 
     def close(self) -> None:
+        """Close the session."""
         if not self._closed:
             self._closed = True
             self.session.close()
@@ -252,7 +267,7 @@ class Connection:
 
 
 def connect(database: Any = ":memory:", **options: Any) -> Connection:
-    """Opens a session (see :func:`dpsql.connect` for what it takes) as a PEP 249 connection.
+    """Open a session as a PEP 249 connection; the arguments are those of :func:`dpsql.connect`.
 
     Raises:
         OperationalError: the policy or the ledger is wrong.
@@ -270,7 +285,7 @@ _MARK = re.compile(r"""'(?:''|[^'])*'|"(?:""|[^"])*"|--[^\n]*|/\*.*?\*/|\?""", r
 def _named(
     operation: str, parameters: Sequence[Any] | Mapping[str, Any] | None
 ) -> tuple[str, dict[str, Any] | None]:
-    """``?`` marks become ``$p1, $p2, ...``; what is inside strings and comments is left alone."""
+    """Replace ``?`` marks by ``$p1, $p2, ...``; strings and comments stay as they are."""
     if parameters is None or isinstance(parameters, Mapping):
         return operation, None if parameters is None else dict(parameters)
     marks = [found.start() for found in _MARK.finditer(operation) if found[0] == "?"]

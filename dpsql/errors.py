@@ -46,13 +46,13 @@ class Error(Exception):
         """Results of the statements before it in the cell: they were paid for, and are not lost."""
 
     def located(self, text: str) -> Error:
-        """The same error, knowing the text its span points into (the first text given is kept)."""
+        """Remember the text that the span points into, and return the error. The first text stays."""
         if self.text is None:
             self.text = text
         return self
 
     def excerpt(self) -> list[str]:
-        """The line of the text that is meant, and a row of carets under it; empty when there is no span."""
+        """Return the line of the text with a row of carets under it; nothing when there is no span."""
         if self.span is None or self.text is None:
             return []
         start = max(0, min(self.span[0], len(self.text)))
@@ -71,7 +71,7 @@ class Error(Exception):
         return [gutter + line, " " * (len(gutter) + offset) + carets]
 
     def lines(self) -> list[str]:
-        """Class and sentence, the excerpt with carets, the hint."""
+        """Return the class and the sentence, the excerpt with carets, and the hint."""
         rows = [f"{type(self).__name__}: {self.message}", *self.excerpt()]
         if self.hint:
             rows.append(f"Hint: {self.hint}")
@@ -81,7 +81,7 @@ class Error(Exception):
         return "\n".join([self.message, *self.lines()[1:]])
 
     def _render_traceback_(self) -> list[str]:
-        """IPython's hook: our lines instead of a traceback. The cell still fails."""
+        """Return our lines instead of a traceback, for IPython. The cell still fails."""
         return self.lines()
 
 
@@ -137,8 +137,8 @@ class Interrupted(Error):
     """The statement was stopped by the user. What was reserved stays charged."""
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name closest to ``name``, or None when nothing is close.
+def find_nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name closest to ``name``, or None when none is close.
 
     >>> nearest("epsilom", ["epsilon", "delta"])
     'epsilon'
@@ -149,9 +149,9 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
-    """A hint that names the nearest known name, else lists what there is (at most eight names)."""
+    """Return a hint with the nearest known name, else with at most eight names that exist."""
     known = list(known)
-    close = nearest(name, known)
+    close = find_nearest(name, known)
     if close:
         return f"did you mean {close}?"
     if known:

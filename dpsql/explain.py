@@ -14,8 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from dpsql.ledger.ledger import BudgetState, Ledger
-from dpsql.mechanisms.expected_error import expected
-from dpsql.numerics.rounding import text
+from dpsql.numerics.exact_numbers import write_number
 from dpsql.plan import Block, Plan
 from dpsql.policy.model import Budget, Policy
 from dpsql.privacy.events import Event, compose
@@ -28,7 +27,7 @@ from dpsql.stored_blocks import PreparedPlan
 
 
 def show(policy: Policy, ledger: Ledger, what: str, kept: Iterable[str] = ()) -> Result:
-    """Makes the relation that ``SHOW <what>`` displays; ``kept`` are the names of kept results."""
+    """Return the relation that ``SHOW <what>`` displays; ``kept`` are the names of kept results."""
     columns = _SHOWN[what](policy, ledger)
     if what == "TABLES":
         for name in kept:
@@ -105,8 +104,9 @@ _NOTHING_SPENT = "Nothing has been spent and no private data were read."
 
 @dataclass(frozen=True)
 class Explanation:
-    """A plan in words. ``str()`` is the text; ``.sql`` the exact queries; ``.json()`` all of it for programs. Of several
-    statements, ``parts`` are the explanations of each, and ``price`` is that of all together.
+    """A plan in words. ``str()`` is the text, ``.sql`` the exact queries, ``.json()`` all of it for programs.
+
+    Of several statements, ``parts`` are the explanations of each, and ``price`` is that of all together.
 
     ``errors`` are the expected errors on a small grid of epsilons: ``errors.epsilons`` and, for each answer, its name
     and one error per epsilon.
@@ -136,8 +136,9 @@ class Explanation:
     __repr__ = __str__
 
     def json(self) -> str:
-        """The same as a JSON object: sentences, price, sql, finish, errors by epsilon; of several statements, a list of
-        these under ``statements``, and the price of all.
+        """Return a JSON object: sentences, price, sql, finish, errors by epsilon.
+
+        Several statements are a list of these under ``statements``, with the price of all.
         """
         if self.parts:
             each = [json.loads(part.json()) for part in self.parts]
@@ -147,14 +148,14 @@ class Explanation:
         return json.dumps({**said, "errors": errors}, indent=2)
 
     def result(self) -> Result:
-        """As a relation of one column, which is how ``EXPLAIN`` shows in SQL."""
+        """Return a relation of one column, for ``EXPLAIN`` in SQL."""
         lines = [self.json()] if self.as_json else str(self).splitlines()
         return Result(pa.table({"plan": lines}), cost_line="nothing was spent", whole=True)
 
 
 @dataclass(frozen=True)
 class Errors:
-    """How far each answer may be off, by the statement's epsilon: one row per answer, one column per epsilon."""
+    """Expected errors by the statement's epsilon: one row per answer, one column per epsilon."""
 
     epsilons: tuple[Fraction, ...]
     rows: tuple[tuple[str, tuple[float, ...]], ...]
@@ -162,8 +163,8 @@ class Errors:
     confidence: float
 
     def lines(self) -> list[str]:
-        """A small table, the statement's own epsilon in brackets."""
-        heads = [f"[ε={text(e)}]" if e == self.own else f"ε={text(e)}" for e in self.epsilons]
+        """Return a small table with the statement's own epsilon in brackets."""
+        heads = [f"[ε={write_number(e)}]" if e == self.own else f"ε={write_number(e)}" for e in self.epsilons]
         cells = [["±" + _short(error) for error in errors] for _, errors in self.rows]
         first = max(len(name) for name, _ in self.rows)
         widths = [max(len(cell) for cell in column) for column in zip(heads, *cells, strict=True)]
@@ -174,22 +175,22 @@ class Errors:
         return said
 
     def json(self) -> dict[str, dict[str, float]]:
-        """Errors by answer and epsilon."""
+        """Return the errors by answer and epsilon."""
         return {
-            name: {text(e): error for e, error in zip(self.epsilons, errors, strict=True)}
+            name: {write_number(e): error for e, error in zip(self.epsilons, errors, strict=True)}
             for name, errors in self.rows
         }
 
 
 def _short(error: float) -> str:
-    """Four digits, grouped by three where there are more."""
+    """Return four significant digits; whole numbers are grouped by three."""
     if error < 1000:
         return f"{error:.4g}"
     return f"{float(f'{error:.4g}'):,.0f}".replace(",", " ")
 
 
-def errors_of(plan: Plan, budget: Budget) -> Errors | None:
-    """The expected errors of a plan at the epsilons that the owner allows; None where none can be told beforehand."""
+def expect_errors(plan: Plan, budget: Budget) -> Errors | None:
+    """Return a plan's expected errors at the epsilons that the owner allows; None where none is known beforehand."""
     event = plan.event
     if event is None:
         return None
@@ -201,7 +202,7 @@ def errors_of(plan: Plan, budget: Budget) -> Errors | None:
             error
             for block in plan.blocks
             if not block.prepaid
-            for error in expected(block.operator, f, block.confidence)
+            for error in block.operator.expect_errors(f, block.confidence)
         ]
         for f in factors
     ]
@@ -218,7 +219,7 @@ Written = Callable[[Block, str], str]
 def explain_plan(
     prepared: PreparedPlan, ledger: Ledger, budget: Budget, written: Written, as_json: bool = False
 ) -> Explanation:
-    """The explanation of a plan, priced in the session's accountant; what is stored is free."""
+    """Explain a plan and its price under the session's accountant; stored blocks are free."""
     plan = prepared.plan
     sentences = [*(s for block in plan.blocks for s in block.explain()), *plan.limits, *prepared.sentences()]
     event = prepared.event
@@ -236,19 +237,25 @@ def explain_plan(
         price = f"Would cost {_charge(event, state)}; {state.sentence}. {_NOTHING_SPENT}"
     queries = tuple(dict.fromkeys(written(block, q) for block in plan.blocks for q in block.operator.queries))
     return Explanation(
-        tuple(dict.fromkeys(sentences)), price, queries, plan.finish, as_json, errors_of(plan, budget), event
+        tuple(dict.fromkeys(sentences)),
+        price,
+        queries,
+        plan.finish,
+        as_json,
+        expect_errors(plan, budget),
+        event,
     )
 
 
 def explain_declaration(declared: Declaration, ledger: Ledger, as_json: bool = False) -> Explanation:
-    """What DECLARE would reserve, and how its questions would be answered."""
+    """Explain what DECLARE would reserve, and how its questions would be answered."""
     event, state = declared.event, ledger.state()
     price = f"Would reserve {_charge(event, state)}; {state.sentence}. {_NOTHING_SPENT}"
     return Explanation(declared.sentences(), price, (), "", as_json, event=event)
 
 
 def explain_all(parts: list[Explanation], ledger: Ledger) -> Explanation:
-    """The explanations of several statements, which are paid one after another, and what they cost together."""
+    """Explain several statements that are paid one after another, and their price together."""
     if len(parts) == 1:
         return parts[0]
     events = [part.event for part in parts if part.event is not None]
@@ -265,5 +272,5 @@ def explain_all(parts: list[Explanation], ledger: Ledger) -> Explanation:
 
 
 def _charge(event: Event, state: BudgetState) -> str:
-    """What the accountant would charge, as the line of cost will say it."""
+    """Say what the accountant would charge, in the words of the cost line."""
     return ACCOUNTANTS[state.accountant].charge(event).sentence()

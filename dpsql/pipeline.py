@@ -24,8 +24,8 @@ from dpsql.engine.sandbox import parse_to_json
 from dpsql.errors import BudgetExceeded, EngineError, Error, Interrupted, PrivacyError
 from dpsql.explain import Explanation, explain_declaration, explain_plan
 from dpsql.ledger.ledger import Ledger, Ticket
-from dpsql.mechanisms.base import Read, Reader, Release, filled
-from dpsql.mechanisms.subsample.blocks import Registered
+from dpsql.mechanisms.base import Read, Reader, Release, fill_parameters
+from dpsql.mechanisms.subsample.blocks import RegisteredFunction
 from dpsql.noise.entropy import Entropy
 from dpsql.plan import Block, Plan
 from dpsql.policy.model import Policy
@@ -33,10 +33,10 @@ from dpsql.privacy.events import Event
 from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.result import Result
 from dpsql.session_state import KeptResults, Thresholds
+from dpsql.sql.bind import Plans
 from dpsql.sql.exact.gate import Gate
 from dpsql.sql.parse.options import parse_epsilon
 from dpsql.sql.parse.statements import Statement, parse
-from dpsql.sql.plan_cache import Plans
 from dpsql.sql.relations.catalog import Catalog
 from dpsql.sql.selection.thresholds import Declaration, bind_declare
 from dpsql.stored_blocks import PreparedPlan, RequestedBlock, StoredBlocks
@@ -72,7 +72,7 @@ class Pipeline:
         self.policy, self.engine, self.ledger = policy, engine, ledger
         self.turn = threading.RLock()
         self.entropy = Entropy()
-        self.functions: dict[str, Registered] = {}
+        self.functions: dict[str, RegisteredFunction] = {}
         self.finisher = Finisher(engine, policy)
         self.kept = KeptResults(policy, self.finisher)
         self.thresholds = Thresholds(ledger, self.entropy)
@@ -142,14 +142,14 @@ class Pipeline:
         released = {b.name for b in plan.blocks}
         for block in plan.blocks:
             lent = self.describe_lent(plan, block)
-            apart = getattr(block.operator, "apart", ())
+            apart = block.operator.apart
             for item in block.inputs if not self.engine.lossless else ():
                 if not any(name in item.sql for name in released):
                     self.engine.check_lent(self.finisher.finish(item.sql, {}, plan.public))
             self.gate.prove(block.operator, _names({i.name: lent[i.name] for i in block.inputs}))
-            for query in getattr(block.operator, "checked", block.operator.queries):
+            for query in block.operator.checked:
                 text = query if query in apart else self.gate.exact(query, _names(lent))
-                written = self.engine.check(filled(text, STAND_INS), lent, query in apart)
+                written = self.engine.check(fill_parameters(text, STAND_INS), lent, query in apart)
                 if written is not None:
                     self.gate.prove_written(block.operator, text, written, _names(lent), STAND_INS["salt"])
 
@@ -171,7 +171,7 @@ class Pipeline:
         """Return names and columns of the public relations that a block's exact queries read."""
         schemas = {b.name: b.columns for b in plan.blocks}
         lent = {i.name: self.finisher.describe(i.sql, schemas, plan.public) for i in block.inputs}
-        return {**lent, **getattr(block.operator, "lends", {})}
+        return {**lent, **block.operator.provides}
 
     def explain(
         self, statement: Statement, bound: Bound, paid: dict[str, RequestedBlock] | None = None
@@ -179,6 +179,8 @@ class Pipeline:
         """Say what a bound statement would do and cost.
 
         Args:
+            statement: a query, an EXPLAIN or a DECLARE.
+            bound: what it was bound to.
             paid: blocks that statements before it would pay, by their keys; its own are added.
         """
         if isinstance(bound, Declaration):
@@ -187,7 +189,7 @@ class Pipeline:
         plan = bound
 
         def write(block: Block, query: str) -> str:
-            apart = query in getattr(block.operator, "apart", ())
+            apart = query in block.operator.apart
             return query if apart else self.gate.shown(query, _names(self.describe_lent(plan, block)))
 
         (prepared,) = self.look_up([plan], paid=paid)
@@ -199,6 +201,7 @@ class Pipeline:
         """Find the stored blocks of plans that are paid together: those are free.
 
         Args:
+            plans: in the order in which they are paid.
             fresh: take none that is stored.
             paid: as for :meth:`explain`.
         """

@@ -45,9 +45,10 @@ class Block:
     @property
     def prepaid(self) -> bool:
         """Whether it was paid before: a question to a threshold that DECLARE reserved."""
-        return bool(getattr(self.operator, "prepaid", False))
+        return self.operator.prepaid
 
     def explain(self) -> tuple[str, ...]:
+        """Return the sentences of EXPLAIN on this block."""
         return (*self.sentences, *self.operator.sentences(self.confidence))
 
 
@@ -100,7 +101,7 @@ class Plan:
     """Sentences of EXPLAIN on what of a unit's rows counts."""
 
     def direct(self, relations: Mapping[str, pa.Table]) -> pa.Table | None:
-        """The finished relation, where no SQL is needed for it: the columns have the types that they are shown in."""
+        """Return the finished relation where no SQL is needed for it; None where columns need another type."""
         if self.renamed is None:
             return None
         (table,) = relations.values()
@@ -113,14 +114,14 @@ class Plan:
         return pa.table(columns)
 
     def adjusted(self, relations: Mapping[str, pa.Table]) -> Mapping[str, pa.Table]:
-        """The releases as ``finish`` reads them."""
+        """Return the releases as ``finish`` reads them."""
         for adjustment in self.adjustments:
             relations = adjustment.applied(relations)
         return relations
 
     @property
     def event(self) -> Event | None:
-        """What the whole statement costs, as one jointly composed event; None when it costs nothing.
+        """The cost of the whole statement, as one jointly composed event; None when it costs nothing.
 
         A statement without private blocks costs nothing, and neither does a probe of a threshold that was paid at
         DECLARE.
@@ -129,6 +130,6 @@ class Plan:
         return compose(paid) if paid else None
 
     def key(self, *context: str) -> str:
-        """Identity for replay: the statement, plus whatever context (policy, data version) makes it the same."""
+        """Return the statement's identity for replay, with the context (policy, data version) that makes it the same."""
         parts = [self.text, self.finish, *(repr((b.operator, b.inputs)) for b in self.blocks), *context]
         return hashlib.sha256("\x00".join(parts).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""What a statement gave: released numbers, their intervals, what they cost. Plain data, tied to nothing.
+"""The result of a statement: released numbers, their intervals, their cost. Plain data, tied to nothing.
 
 A :class:`Result` holds no connection, no cursor and nothing exact: it can be pickled, compared and kept. Its
 conversions have DuckDB's names and give DuckDB's types.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import datetime
 import importlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -29,8 +28,6 @@ Pair = tuple[float, float]
 """Low and high end of an interval, in units of the column."""
 Ends = tuple[pa.ChunkedArray, pa.ChunkedArray]
 """The low and the high ends of a column's intervals, as doubles; NULL where there is none."""
-
-_META = b"dpsql.result"
 
 
 class Result:
@@ -106,7 +103,7 @@ class Result:
     def finished(
         cls, table: pa.Table, columns: Sequence[str], intervals: Sequence[Interval], **rest: Any
     ) -> Result:
-        """From a finished relation whose interval ends still stand in columns of their own.
+        """Make a Result of a finished relation whose interval ends still stand in columns of their own.
 
         ``table`` has the visible ``columns`` first, in order, then the low and high columns of ``intervals``.
         ``rest`` is what the constructor takes besides ``table`` and ``intervals``.
@@ -122,7 +119,8 @@ class Result:
         raise AttributeError(f"a Result does not change; {name} can't be deleted")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return deserialise, (self.serialise(),)
+        rest = {name: getattr(self, name) for name in self.__slots__ if name not in ("table", "_intervals")}
+        return _restore, (self.table, {**rest, "intervals": dict(self._intervals)})
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Result):
@@ -148,7 +146,7 @@ class Result:
 
     @property
     def intervals(self) -> dict[str, list[Pair | None]]:
-        """For each column with error bars, one ``(low, high)`` per row (None where a value has none).
+        """Intervals by column: one ``(low, high)`` per row, None where a value has none.
 
         A choice and a comparison have none: there is no number to put it around. Of many millions of rows take
         :attr:`ends`.
@@ -166,28 +164,28 @@ class Result:
         return dict(self._intervals)
 
     def arrow(self) -> pa.Table:
-        """The rows as an Arrow table."""
+        """Return the rows as an Arrow table."""
         return self.table
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The Arrow C stream: polars, DuckDB and pandas read a Result directly."""
+        """Return the Arrow C stream, by which polars, DuckDB and pandas read a Result directly."""
         return self.table.__arrow_c_stream__(requested_schema)
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        """All rows as tuples of Python values."""
-        values = [python_values(column) for column in self.table.columns]
+        """Return all rows as tuples of Python values."""
+        values = [to_python_values(column) for column in self.table.columns]
         return list(zip(*values, strict=True)) if values else []
 
     def fetchone(self) -> tuple[Any, ...] | None:
-        """The first row, None when there is none. (A Result has no cursor: it is always the first.)"""
-        return tuple(python_values(c.slice(0, 1))[0] for c in self.table.columns) if len(self) else None
+        """Return the first row, None when there is none. There is no cursor, so it is always the first."""
+        return tuple(to_python_values(c.slice(0, 1))[0] for c in self.table.columns) if len(self) else None
 
     def dicts(self) -> list[dict[str, Any]]:
-        """All rows as dictionaries. Columns of the same name keep the last one."""
+        """Return all rows as dictionaries. Of columns with the same name, the last one is kept."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.fetchall()]
 
     def fetchnumpy(self) -> dict[str, Any]:
-        """Columns as numpy arrays, masked where there are NULLs."""
+        """Return columns as numpy arrays, masked where there are NULLs."""
         import numpy as np
 
         arrays: dict[str, Any] = {}
@@ -202,7 +200,7 @@ class Result:
         return arrays
 
     def df(self) -> pandas.DataFrame:
-        """A pandas DataFrame, with DuckDB's types: integers with NULLs stay integers, decimals become floats.
+        """Return a pandas DataFrame with DuckDB's types: integers with NULLs stay integers, decimals become floats.
 
         Raises:
             MissingLibrary: pandas is not installed.
@@ -211,33 +209,18 @@ class Result:
             import pandas as pd
         except ImportError:
             raise MissingLibrary("pandas", ".df()") from None
-        nullable = {
-            str(kind): pandas_kind
-            for kind, pandas_kind in [
-                (pa.int8(), pd.Int8Dtype()),
-                (pa.int16(), pd.Int16Dtype()),
-                (pa.int32(), pd.Int32Dtype()),
-                (pa.int64(), pd.Int64Dtype()),
-                (pa.uint8(), pd.UInt8Dtype()),
-                (pa.uint16(), pd.UInt16Dtype()),
-                (pa.uint32(), pd.UInt32Dtype()),
-                (pa.uint64(), pd.UInt64Dtype()),
-                (pa.bool_(), pd.BooleanDtype()),
-            ]
-        }
         series = []
         for column in self.table.columns:
             column = _simple(column)
             if pa.types.is_date(column.type):
                 column = column.cast(pa.timestamp("us"))
-            mapper = nullable if column.null_count else {}
-            series.append(column.to_pandas(types_mapper=lambda kind, mapper=mapper: mapper.get(str(kind))))
+            series.append(column.to_pandas(types_mapper=_nullable if column.null_count else None))
         frame = pd.concat(series, axis=1) if series else pd.DataFrame()
         frame.columns = pd.Index(self.columns)
         return frame
 
     def pl(self) -> polars.DataFrame:
-        """A polars DataFrame.
+        """Return a polars DataFrame.
 
         Raises:
             MissingLibrary: polars is not installed.
@@ -252,41 +235,18 @@ class Result:
         return frame
 
     def plot(self, x: str | None = None, y: str | None = None) -> Any:
-        """Bars with whiskers (never bars alone) of column ``y`` by ``x``, as a matplotlib Axes.
+        """Draw bars with whiskers (never bars alone) of column ``y`` by ``x``, as a matplotlib Axes.
 
         Raises:
             MissingLibrary: matplotlib is not installed.
         """
-        return upstairs("plots").bars(self, x, y)
-
-    def serialise(self) -> bytes:
-        """Everything as one Arrow IPC stream, for the ledger's replay; :func:`deserialise` reads it."""
-        table = self.table
-        for i, (_, ends) in enumerate(self._intervals):
-            for end, values in enumerate(ends):
-                table = table.append_column(f"{i}.{end}", values)
-        meta = {
-            "columns": self.table.num_columns,
-            "intervals": [column for column, _ in self._intervals],
-            "loss": self.loss,
-            "event": None if self.event is None else self.event.to_json(),
-            "notes": self.notes,
-            "statement_id": self.statement_id,
-            "cost_line": self.cost_line,
-            "confidence": self.confidence,
-            "whole": self.whole,
-        }
-        table = table.replace_schema_metadata({_META: json.dumps(meta).encode()})
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table)
-        return bytes(sink.getvalue())
+        return import_notebook("plots").draw_bars(self, x, y)
 
     def __repr__(self) -> str:
-        return repr(upstairs("render").shown(self))
+        return repr(import_notebook("render").show_result(self))
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        bundle: dict[str, str] = upstairs("render").shown(self)._repr_mimebundle_()
+        bundle: dict[str, str] = import_notebook("render").show_result(self)._repr_mimebundle_()
         return bundle
 
 
@@ -301,43 +261,28 @@ class MissingLibrary(Error, ImportError):
         )
 
 
-def deserialise(stored: bytes) -> Result:
-    """The Result that :meth:`Result.serialise` wrote, equal to the original."""
-    table = pa.ipc.open_stream(stored).read_all()
-    meta = json.loads(table.schema.metadata[_META])
-    visible = meta["columns"]
-    intervals = {
-        column: (table.column(visible + 2 * i), table.column(visible + 2 * i + 1))
-        for i, column in enumerate(meta["intervals"])
-    }
-    return Result(
-        table.select(list(range(visible))).replace_schema_metadata(None),
-        intervals=intervals,
-        loss=meta["loss"],
-        event=_event(meta["event"]),
-        notes=meta["notes"],
-        statement_id=meta["statement_id"],
-        cost_line=meta["cost_line"],
-        confidence=meta["confidence"],
-        whole=meta.get("whole", False),
-    )
+def _restore(table: pa.Table, rest: dict[str, Any]) -> Result:
+    """Return a pickled Result, equal to the original."""
+    return Result(table, **rest)
 
 
-def _event(stored: Any) -> Event | None:
-    if stored is None:
-        return None
-    from dpsql.privacy.events import Event
+def _nullable(kind: pa.DataType) -> Any:
+    """Return pandas' type with NULLs for integers and booleans; None keeps what Arrow chooses."""
+    import pandas as pd
 
-    return Event.from_json(stored)
+    if pa.types.is_boolean(kind):
+        return pd.BooleanDtype()
+    name = str(kind).replace("int", "Int").replace("uI", "UI")
+    return pd.api.types.pandas_dtype(name) if pa.types.is_integer(kind) else None
 
 
-def upstairs(module: str) -> Any:
-    """A room of the notebook floor, by name: it decides how a Result looks; nothing here depends on it."""
+def import_notebook(module: str) -> Any:
+    """Import a module of the notebook by name: it decides how a Result looks, and nothing here depends on it."""
     return importlib.import_module(f"dpsql.notebook.{module}")
 
 
 def _ends(given: Sequence[Pair | None] | Ends) -> Ends:
-    """Arrow columns as they are, pairs as two of them."""
+    """Return Arrow columns as they are, and pairs as two columns."""
     if isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], pa.ChunkedArray):
         low, high = given
         return low, high
@@ -347,7 +292,7 @@ def _ends(given: Sequence[Pair | None] | Ends) -> Ends:
 
 
 def _both(low: pa.ChunkedArray, high: pa.ChunkedArray) -> Ends:
-    """As doubles, NULL where either is."""
+    """Return both ends as doubles, NULL where either is."""
     low, high = low.cast(pa.float64(), safe=False), high.cast(pa.float64(), safe=False)
     if low.null_count or high.null_count:
         known = pc.and_(pc.is_valid(low), pc.is_valid(high))
@@ -362,7 +307,7 @@ def _pairs(low: pa.ChunkedArray, high: pa.ChunkedArray) -> list[Pair | None]:
 
 
 def _whole_numbers(table: pa.Table) -> pa.Table:
-    """Decimals of scale 0 (DuckDB's HUGEINT) as int64 where all values fit; no other change."""
+    """Cast decimals of scale 0 (DuckDB's HUGEINT) to int64 where all values fit."""
     for i, field in enumerate(table.schema):
         if pa.types.is_decimal(field.type) and field.type.scale == 0:
             with contextlib.suppress(pa.ArrowInvalid):  # one that does not fit
@@ -376,19 +321,20 @@ def _numeric(kind: pa.DataType) -> bool:
 
 
 def _simple(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Decimals as doubles, intervals as durations: what DuckDB's numpy and pandas conversions do."""
+    """Cast decimals to doubles and intervals to durations, as DuckDB's numpy and pandas conversions do."""
     return column.cast(pa.float64()) if pa.types.is_decimal(column.type) else _durations(column)
 
 
 def _durations(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if not pa.types.is_interval(column.type):
         return column
-    return pa.chunked_array([pa.array(python_values(column), pa.duration("us"))])
+    return pa.chunked_array([pa.array(to_python_values(column), pa.duration("us"))])
 
 
-def python_values(column: pa.ChunkedArray) -> list[Any]:
-    """Python values as DuckDB's ``fetchall`` gives them: whole decimals as ints, intervals as timedeltas,
-    maps as dicts.
+def to_python_values(column: pa.ChunkedArray) -> list[Any]:
+    """Return Python values as DuckDB's ``fetchall`` does.
+
+    Whole decimals are ints, intervals timedeltas, maps dicts.
     """
     try:
         values: list[Any] = column.to_pylist()
@@ -408,8 +354,9 @@ def _timedelta(value: Any) -> datetime.timedelta:
 
 
 def _beyond(scalar: Any) -> Any:
-    """A date or a time that Python may not have, as DuckDB's ``fetchall`` gives it: the last or first for infinity, else
-    text.
+    """Return a date or a time that Python may not have, as DuckDB's ``fetchall`` does.
+
+    Infinity is the last or the first that Python has; others are text.
     """
     try:
         return scalar.as_py()

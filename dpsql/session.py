@@ -21,7 +21,7 @@ from dpsql.policy.model import Policy
 from dpsql.privacy.events import Event, compose
 from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.privacy.pld import declare
-from dpsql.result import Result, upstairs
+from dpsql.result import Result, import_notebook
 from dpsql.sql.parse.statements import Statement
 from dpsql.sql.selection.thresholds import Declaration
 from dpsql.sql.subsample.combiners import registered
@@ -36,7 +36,7 @@ def connect(
     analyst: str | None = None,
     resources: Mapping[str, str | int] | None = None,
 ) -> Session:
-    """Opens a session on private data, under the owner's policy.
+    """Open a session on private data, under the owner's policy.
 
     Args:
         database: the path of a DuckDB file, ``":memory:"`` (tables come from the policy's sources), an open DuckDB
@@ -149,7 +149,7 @@ class Session:
         return line.finish(prepared, ticket)
 
     def plan(self) -> DeclaredStatements:
-        """``with session.plan() as plan:``: statements are declared, priced together as one event, then run.
+        """Return a plan: in ``with session.plan() as plan:`` statements are declared, priced together as one event, then run.
 
         None can be chosen from another's answer, so they may be charged by their privacy loss distribution. Inside the
         block ``plan.sql(...)`` gives a handle that is the result once the block is left.
@@ -171,11 +171,11 @@ class Session:
     # -- everything else ----------------------------------------------------------------------------------------
 
     def budget(self) -> BudgetState:
-        """What is left, what was spent, and on what: :meth:`dpsql.ledger.ledger.Ledger.state`."""
+        """Return what is left and what was spent: :meth:`dpsql.ledger.ledger.Ledger.state`."""
         return self._ledger.state()
 
     def ledger(self) -> list[Entry]:
-        """Every charge and refusal, in order."""
+        """Return every charge and refusal, in order."""
         return self._ledger.entries()
 
     @property
@@ -184,7 +184,7 @@ class Session:
         return self._ledger
 
     def columns(self, table: str) -> Mapping[str, str]:
-        """Names and SQL types of a table's columns, in order. No row is read.
+        """Return names and SQL types of a table's columns, in order. No row is read.
 
         Raises:
             BindError: the policy names no such table.
@@ -195,23 +195,27 @@ class Session:
             return kept if kept is not None else line.catalog.schema(line.catalog.find(table, None))
 
     def plot(self, what: str = "budget") -> Any:
-        """A picture, as a matplotlib Axes: what is left after each charge (``"budget"``), or what the budget promises
-        and what was spent, as trade-off curves (``"tradeoff"``).
+        """Draw the ledger as a matplotlib Axes.
+
+        Args:
+            what: ``"budget"``: what is left after each charge. ``"tradeoff"``: what the budget promises and what was spent, as
+                trade-off curves.
 
         Raises:
             MissingLibrary: matplotlib is not installed.
         """
-        return upstairs("plots").of_account(self._ledger, what)
+        return import_notebook("plots").draw_account(self._ledger, what)
 
     def tables(self) -> Result:
-        """The tables that the policy names, and the results that are kept."""
+        """Return the tables that the policy names, and the results that are kept."""
         return show(self.policy, self._ledger, "TABLES", self._pipeline.kept.names)
 
     def keep(self, name: str, result: Any) -> None:
         """Keep a result as a public relation of later statements, as ``name << SELECT ...`` does; another is replaced.
 
         Args:
-            name: a word; not the name of a private table. result: a :class:`Result`, or a pandas, polars or Arrow table.
+            name: a word; not the name of a private table.
+            result: a :class:`Result`, or a pandas, polars or Arrow table.
 
         Raises:
             BindError: a name that can't be taken, or no table.
@@ -225,10 +229,11 @@ class Session:
     def register(
         self, name: str, function: Callable[..., object], *, returns: Any = None, length: int | None = None
     ) -> None:
-        """Makes a Python function known to ``SELECT WITH SUBSAMPLE``: it is run on each block's rows.
+        """Make a Python function known to ``SELECT WITH SUBSAMPLE``, which runs it on each block's rows.
 
         Args:
-            name: what SQL calls it. function: takes the columns as numpy arrays.
+            name: what SQL calls it.
+            function: takes the columns as numpy arrays.
             returns: what it returns: a SQL type (``"DOUBLE"``, ``"VARCHAR[]"``) or a Python type (``float``,
                 ``list[str]``). Where it is declared, a combiner that it does not fit is refused before anything is paid.
             length: the result is a list of so many values of that type. Numbers are then combined coordinate by
@@ -293,7 +298,7 @@ class DeclaredStatement:
 
 
 class DeclaredStatements:
-    """What ``with session.plan() as plan:`` gives: statements that are priced together before the first is run.
+    """Statements that are priced together before the first is run, in ``with session.plan() as plan:``.
 
     Only for such a list may the privacy loss distribution be used: for statements that are chosen from earlier answers it
     promises less than it says.
@@ -349,7 +354,7 @@ class DeclaredStatements:
 
     @property
     def event(self) -> Event | None:
-        """What the whole costs: the composed event, or under ``basic`` its privacy loss distribution where that is less.
+        """The cost of the whole: the composed event, or under ``basic`` its privacy loss distribution where that is less.
 
         Blocks that are stored are free, and equal blocks are paid once.
         """

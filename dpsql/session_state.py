@@ -1,4 +1,4 @@
-"""What a session holds between statements: results that are kept by name, and open thresholds.
+"""State of a session between statements: results that are kept by name, and open thresholds.
 
 Kept results are released numbers, so any later statement may read them.
 """
@@ -17,7 +17,7 @@ from dpsql.engine.frames import to_arrow
 from dpsql.engine.postprocess import Finisher
 from dpsql.errors import BindError, Error, PolicyError, Span, did_you_mean
 from dpsql.ledger.ledger import Ledger, Ticket
-from dpsql.mechanisms.selection.above_threshold import Stream
+from dpsql.mechanisms.selection.above_threshold import InteractiveThreshold
 from dpsql.noise.entropy import Entropy
 from dpsql.plan import Plan
 from dpsql.policy.model import Policy
@@ -44,10 +44,11 @@ class KeptResults:
 
     @property
     def names(self) -> list[str]:
+        """The names of kept results as the analyst wrote them."""
         return [item.name for item in self.by_name.values()]
 
     def check(self, name: str, span: Span | None = None) -> None:
-        """Refuses a name that a result can't take.
+        """Refuse a name that a result can't take.
 
         Raises:
             BindError: no identifier, or the name of a private table.
@@ -64,7 +65,7 @@ class KeptResults:
             )
 
     def check_statement(self, statement: Statement) -> None:
-        """Refuses ``name << ...`` where no result can take the name, with the name's place."""
+        """Refuse ``name << ...`` where no result can take the name, and say where it stands."""
         start = statement.text.rfind(statement.keep, 0, statement.span[0])
         try:
             self.check(statement.keep, (start, start + len(statement.keep)))
@@ -72,7 +73,7 @@ class KeptResults:
             raise error.located(statement.text) from None
 
     def keep(self, name: str, result: Any) -> None:
-        """Makes a result, or a table of the analyst's own, a relation of later statements.
+        """Make a result, or a table of the analyst's own, a relation of later statements.
 
         Raises:
             BindError: a name that it can't take, or no table.
@@ -95,7 +96,7 @@ class KeptResults:
         self.by_name[fold(name)] = KeptResult(name, held, tuple(columns), tuple(ends), given.confidence)
 
     def foretell(self, name: str, plan: Plan) -> dict[str, KeptResult]:
-        """Return what a plan's result will be to later statements before it runs: its columns, without rows."""
+        """Return a plan's result as later statements are bound to it before it runs: columns without rows."""
         schemas = {block.name: block.columns for block in plan.blocks}
         hidden = {key for item in plan.intervals for key in (item.low, item.high)}
         found = [c for c in self._finisher.describe(plan.finish, schemas, plan.public) if c[0] not in hidden]
@@ -106,7 +107,7 @@ class KeptResults:
         return {fold(name): KeptResult(name, held, tuple(columns))}
 
     def schema(self, name: str) -> Mapping[str, str] | None:
-        """Names and SQL types of a kept result's columns; None where there is no such."""
+        """Return names and SQL types of a kept result's columns; None where there is no such result."""
         item = self.by_name.get(fold(name))
         if item is None:
             return None
@@ -127,7 +128,7 @@ class OpenThreshold:
 
     declaration: Declaration
     ticket: Ticket
-    stream: Stream
+    stream: InteractiveThreshold
 
 
 class Thresholds:
@@ -141,7 +142,7 @@ class Thresholds:
         """Those that closed themselves at their last hit, and were not CLOSEd since."""
 
     def open(self, declaration: Declaration, text: str) -> Ticket:
-        """Reserves the whole and draws the noisy threshold.
+        """Reserve the whole, and draw the noisy threshold.
 
         Raises:
             BindError: the name is open already. BudgetExceeded: it does not fit.
@@ -153,7 +154,7 @@ class Thresholds:
             )
         ticket = self._ledger.reserve(declaration.event, text)
         d = declaration
-        stream = Stream(d.epsilon1, d.epsilon2, d.max_hits, d.refresh, self._entropy)
+        stream = InteractiveThreshold(d.epsilon1, d.epsilon2, d.max_hits, d.refresh, self._entropy)
         ticket.update(stream.event)
         opened = OpenThreshold(declaration, ticket, stream)
         declaration.ask = lambda value, threshold, sensitivity: self._ask(
@@ -174,8 +175,10 @@ class Thresholds:
         return above
 
     def close(self, name: str) -> OpenThreshold:
-        """Settles a threshold by the hits found. One that closed itself at its last hit is settled already, and is given
-        once more: whether CLOSE finds it open must not depend on the answers.
+        """Settle a threshold by the hits found.
+
+        One that closed itself at its last hit is settled already, and is returned once more: whether CLOSE finds it open must
+        not depend on the answers.
 
         Raises:
             BindError: no such threshold is open.
@@ -192,17 +195,18 @@ class Thresholds:
         return opened
 
     def require(self, plan: Plan) -> None:
-        """Every threshold that a plan asks must be open: an earlier statement of the cell may have used it up.
+        """Refuse a plan that asks a closed threshold: an earlier statement of the cell may have used it up.
 
         Raises:
             BindError: one is not.
         """
         for block in plan.blocks:
-            name = getattr(block.operator, "name", "") if block.prepaid else ""
+            name = block.operator.threshold_name
             if name and name.lower() not in self._open:
                 raise BindError(f"the threshold {name} is closed.", hint="DECLARE it again.")
 
     def close_all(self) -> None:
+        """Settle every open threshold."""
         for opened in list(self._open.values()):
             with suppress(Error):
                 self.close(opened.declaration.name)

@@ -1,9 +1,9 @@
-"""How releases are kept for replay: released relations and their notes, as bytes. Nothing exact is in them.
-
-Statements on their way to an answer: which of their blocks are stored, and so are free, and which have to be paid.
+"""Blocks of statements that are looked up in the ledger: stored ones are free, the others are paid and drawn.
 
 Each block is looked up by its key. Equal blocks are one draw and one charge. What a block reads of an earlier one is known
 only once that is released, so where the earlier one has to be drawn the later one has to be drawn too.
+
+Releases are stored as bytes: released relations and their notes, and nothing exact.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpsql.block_keys import BlockKeys, Lent, Shape, content_of
+from dpsql.block_keys import BlockKeys, Lent, Shape, digest_content
 from dpsql.ledger.ledger import KeptReleases, Ledger
 from dpsql.ledger.store import StoredRelease, hash_release
-from dpsql.mechanisms.base import Release, Shows
+from dpsql.mechanisms.base import Release
 from dpsql.plan import Block, Plan
 from dpsql.privacy.events import Event, compose
 from dpsql.sql.relations.intervals import FORETOLD
 
 
 def pack(relations: Mapping[str, pa.Table], notes: tuple[str, ...]) -> bytes:
-    """The relations as Arrow streams, each behind its length; names and notes in front.
+    """Return the relations as Arrow streams, with names, lengths and notes in front.
 
     >>> relations, notes = unpack(pack({"a": pa.table({"n": [1]})}, ("fine",)))
     >>> relations["a"].to_pylist(), notes
@@ -50,7 +50,7 @@ def pack(relations: Mapping[str, pa.Table], notes: tuple[str, ...]) -> bytes:
 
 
 def _measure(table: pa.Table) -> int:
-    """Bytes of its stream. A release may be a tenth of what memory holds: it is written once, where it stays."""
+    """Return the length of a table's stream without writing it: a release may fill a tenth of memory."""
     counted = pa.MockOutputStream()
     _write(table, counted)
     return int(counted.size())
@@ -62,7 +62,7 @@ def _write(table: pa.Table, sink: Any) -> None:
 
 
 def unpack(stored: bytes) -> tuple[dict[str, pa.Table], tuple[str, ...]]:
-    """What :func:`pack` packed."""
+    """Return the relations and notes that :func:`pack` packed."""
     (size,) = struct.unpack(">I", stored[:4])
     head = json.loads(stored[4 : 4 + size])
     relations, at = {}, 4 + size
@@ -115,13 +115,13 @@ class PreparedPlan:
 
     @property
     def event(self) -> Event | None:
-        """What it costs: the joint event of the blocks that have to be drawn; None when it costs nothing."""
+        """The cost: the joint event of the blocks that have to be drawn; None when it costs nothing."""
         paid = [item.block.operator.event for item in self.asked if not item.free]
         return compose(paid) if paid else None
 
     @property
     def used(self) -> Event | None:
-        """What was used of it, once it is released."""
+        """The part of the cost that was used, once it is released."""
         paid = [item.release.event for item in self.asked if not item.free and item.release is not None]
         return compose(paid) if paid else None
 
@@ -132,20 +132,22 @@ class PreparedPlan:
 
     @property
     def since(self) -> str:
-        """Since when its stored blocks are stored, the last of them; empty where none is."""
+        """The time when the last of its stored blocks was stored; empty where none is."""
         return max(self.stored, key=lambda s: s.when).when_text if self.stored else ""
 
     @property
     def relations(self) -> dict[str, pa.Table]:
+        """The releases that are there, by their blocks' names."""
         return {item.block.name: item.release.table for item in self.asked if item.release is not None}
 
     @property
     def notes(self) -> tuple[str, ...]:
+        """The sentences that belong under the result, each once."""
         said = [note for item in self.asked if item.release is not None for note in item.release.notes]
         return tuple(dict.fromkeys([*said, *([self.changed] if self.changed else [])]))
 
     def sentences(self) -> tuple[str, ...]:
-        """For EXPLAIN: which blocks are free, and why the others are not any more."""
+        """Say for EXPLAIN which blocks are free, and why the others are not any more."""
         blocks = [item for item in self.asked if not item.block.prepaid]
         said = []
         for place, item in enumerate(blocks, 1):
@@ -159,7 +161,7 @@ class PreparedPlan:
 
 @dataclass
 class StoredBlocks:
-    """Looks up the blocks of a session's statements.
+    """The blocks of a session's statements, looked up in the ledger.
 
     Args:
         lent: gives the columns of what a block of a plan reads besides tables.
@@ -175,9 +177,11 @@ class StoredBlocks:
     def prepare(
         self, plans: Sequence[Plan], fresh: bool = False, paid: dict[str, RequestedBlock] | None = None
     ) -> list[PreparedPlan]:
-        """Looks up all blocks of statements that are paid together. Reads public relations and the ledger only.
+        """Look up all blocks of statements that are paid together. Only public relations and the ledger are read.
 
         Args:
+            plans: in the order in which they are paid.
+            fresh: take no stored answer.
             paid: blocks that statements before these are going to pay, by their keys; those of these are added.
         """
         first: dict[str, RequestedBlock] = {} if paid is None else paid
@@ -214,7 +218,7 @@ class StoredBlocks:
     def _read_inputs(
         self, plan: Plan, block: Block, known: Mapping[str, RequestedBlock]
     ) -> tuple[tuple[str, ...], dict[str, pa.Table] | None]:
-        """What tells the public relations of a block from others; and their rows, where all are known."""
+        """Return digests of a block's public relations; and their rows, where all are known."""
         tables: dict[str, pa.Table] = {}
         contents = []
         relations = {name: item.release.table for name, item in known.items() if item.release is not None}
@@ -224,7 +228,7 @@ class StoredBlocks:
                 tables[item.name] = self.lend(
                     item.sql, {name: relations[name] for name in mentioned}, plan.public
                 )
-                contents.append(content_of(tables[item.name]))
+                contents.append(digest_content(tables[item.name]))
                 continue
             text = item.sql
             for name in sorted(mentioned, key=len, reverse=True):
@@ -235,7 +239,7 @@ class StoredBlocks:
     # -- drawing ------------------------------------------------------------------------------------------------
 
     def draw_all(self, prepared: Iterable[PreparedPlan], draw: Draw) -> str:
-        """Releases what is not stored, and says how it ended: ``released``, ``failed`` or ``interrupted``.
+        """Release what is not stored, and return how it ended: ``released``, ``failed`` or ``interrupted``.
 
         Never raises: no traceback of it, whose frames hold exact values, is ever seen.
         """
@@ -260,11 +264,11 @@ class StoredBlocks:
                 item.lent = {
                     i.name: self.lend(i.sql, prepared.relations, plan.public) for i in item.block.inputs
                 }
-                item.contents = tuple(content_of(table) for table in item.lent.values())
+                item.contents = tuple(digest_content(table) for table in item.lent.values())
             item.release = draw(item.block, item.lent)
 
     def pack_drawn(self, prepared: Iterable[PreparedPlan]) -> KeptReleases:
-        """What is kept of what was drawn."""
+        """Pack what was drawn, to be stored."""
         releases: dict[str, bytes] = {}
         questions: dict[str, bytes] = {}
         for one in prepared:
@@ -293,7 +297,7 @@ class StoredBlocks:
         return ""
 
     def _look_for_older(self, prepared: PreparedPlan) -> None:
-        """The answer of the whole statement, as older versions of dpsql kept it."""
+        """Look up the answer of the whole statement, as older versions of dpsql kept it."""
         plan = prepared.plan
         if prepared.stored or any(block.prepaid for block in plan.blocks):
             return
@@ -342,7 +346,7 @@ def _unpack_answer(item: RequestedBlock, held: bytes) -> Release:
 
 
 def _rename(other: RequestedBlock, item: RequestedBlock) -> Release:
-    """The release of an equal block under this one's names, at this one's confidence."""
+    """Return the release of an equal block under this one's names, at this one's confidence."""
     assert other.release is not None and other.shape is not None and item.shape is not None
     table = _call_by_name(_call_by_place(other.release.table, other.shape.columns), item.shape.columns)
     notes = (
@@ -353,9 +357,9 @@ def _rename(other: RequestedBlock, item: RequestedBlock) -> Release:
 
 
 def _show_again(item: RequestedBlock, release: Release) -> Release:
-    operator: Any = item.block.operator
-    if isinstance(operator, Shows) and operator.shows:
-        return replace(release, table=operator.shown(release.table, release.noisy))
+    operator = item.block.operator
+    if operator.can_show_again:
+        return replace(release, table=operator.show_again(release.table, release.noisy))
     return release
 
 
@@ -370,7 +374,7 @@ def _call_by_name(table: pa.Table, names: Sequence[str]) -> pa.Table:
 
 
 def _put_places(note: str, names: Sequence[str]) -> str:
-    """A note with places for the names of columns in it."""
+    """Replace the names of columns in a note by their places."""
     places = {name: place for place, name in enumerate(names)}
     any_name = "|".join(re.escape(name) for name in sorted(places, key=len, reverse=True))
     return re.sub(rf"(?<!\w)(?:{any_name})(?!\w)", lambda found: f"\x01{places[found[0]]}\x02", note)

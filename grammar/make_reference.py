@@ -16,11 +16,12 @@ from pathlib import Path
 
 import dpsql
 from dpsql import cli, errors
-from dpsql.notebook import arguments, guide
+from dpsql.notebook import guide
 from dpsql.policy import model
 from dpsql.privacy.filters import ACCOUNTANTS
-from dpsql.sql.dp import aggregates, registry
+from dpsql.sql.dp import aggregates
 from dpsql.sql.expressions import functions
+from dpsql.sql.parse.functions import AGGREGATES
 from dpsql.sql.parse.options import COMMON_OPTIONS
 from dpsql.sql.ptr import block as ptr
 from dpsql.sql.selection import block as selection
@@ -46,7 +47,9 @@ def reference() -> str:
         _options(),
         "## Named arguments\n\nWritten `name => value` inside a call:",
         _arguments(),
-        "## Noisy aggregates\n\n" + _words(registry.TABLE),
+        "## Aggregates and mechanisms\n\nNames with the mode SUBSAMPLE may stand inside `WITH SUBSAMPLE`; CHOICE is "
+        "a choice among candidates, `OVER` a relation.",
+        _aggregates(),
         "## Functions of rows\n\nWhat may be computed from private rows before they are aggregated: a function is here "
         "when it gives a value whatever the data are. Over released numbers, every function of DuckDB may be used.",
         *(f"* {group.why} {_words(group.functions)}" for group in functions.FUNCTION_CLASSES),
@@ -57,9 +60,9 @@ def reference() -> str:
             ("command", "what it does"), ((f"`%dpsql {name}`", text) for name, text in guide.COMMANDS.items())
         ),
         "Flags of `%%dpsql` and `%dpsql SELECT ...`:",
-        _flags(arguments.RUN_FLAGS),
+        _flags(guide.RUN_FLAGS),
         "Flags of `%dpsql connect`:",
-        _flags(arguments.CONNECT_FLAGS),
+        _flags(guide.CONNECT_FLAGS),
         "## In Python",
         _signature("dpsql.connect", dpsql.connect),
         *(_class(kind) for kind in (dpsql.Session, dpsql.Result)),
@@ -103,6 +106,19 @@ def _options() -> str:
     return _table(("option", "what it says", "modes"), rows)
 
 
+def _aggregates() -> str:
+    rows = (
+        (
+            ", ".join(f"`{name}`" for name in (row.name, *row.aliases)),
+            row.help,
+            ", ".join(row.modes),
+            f"`{row.example}`" if row.example else "",
+        )
+        for row in AGGREGATES
+    )
+    return _table(("name", "what it gives", "modes", "for example"), rows)
+
+
 def _arguments() -> str:
     calls = {"aggregates": aggregates.ARGUMENTS, "PTR": ptr.ARGUMENTS, **selection.ARGUMENTS}
     names = list(dict.fromkeys(name for readers in calls.values() for name in readers))
@@ -117,7 +133,7 @@ def _arguments() -> str:
     return _table(("argument", "what it says", "of"), rows)
 
 
-def _flags(flags: Iterable[arguments.Flag]) -> str:
+def _flags(flags: Iterable[guide.Flag]) -> str:
     return _table(
         ("flag", "what it does"), ((f"`{f.name}{' ' + f.value if f.value else ''}`", f.help) for f in flags)
     )
@@ -181,7 +197,7 @@ def _tree() -> str:
 
 
 def _commands() -> str:
-    parser = cli.parser()
+    parser = cli.make_parser()
     lines = []
     for action in parser._subparsers._group_actions:  # type: ignore[union-attr]  # argparse has no other way in
         for choice in action._choices_actions:  # type: ignore[attr-defined]

@@ -39,7 +39,7 @@ WATCHED = (
     "stored_blocks.py",
     "session_state.py",
     "plan.py",
-    "mechanisms/additive.py",
+    "mechanisms/aggregation.py",
     "mechanisms/fast/packed_aggregation.py",
     "mechanisms/selection/exponential.py",
 )

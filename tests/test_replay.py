@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import dpsql
-from dpsql.block_keys import content_of
+from dpsql.block_keys import digest_content
 from dpsql.mechanisms.base import Release
 from dpsql.stored_blocks import pack
 from tests.support import inside
@@ -506,13 +506,13 @@ def test_data_in_memory_are_new_in_each_session(tmp_path: Path) -> None:
 def test_the_content_of_a_relation_knows_no_names_and_no_order() -> None:
     table = pa.table({"a": [1, None, 3], "b": ["x", "y", None]})
     other = pa.concat_tables([table.slice(2), table.slice(0, 2)]).rename_columns(["c", "d"])
-    assert content_of(table) == content_of(other)
+    assert digest_content(table) == digest_content(other)
     for changed in (
         table.slice(1), pa.concat_tables([table, table.slice(0, 1)]), table.select(["b", "a"]),
         table.set_column(0, "a", pa.array([1, None, 4])), table.set_column(0, "a", pa.array([1, 3, None])),
         table.set_column(0, "a", pa.array([1, None, 3], pa.int32())),
     ):  # fmt: skip
-        assert content_of(changed) != content_of(table)
+        assert digest_content(changed) != digest_content(table)
 
 
 def test_keys_hold_no_name_that_was_made_while_binding(folder: Path) -> None:

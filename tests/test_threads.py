@@ -113,8 +113,8 @@ def test_turns_are_what_makes_it_so(
 
     monkeypatch.setattr(engine, "execute", slow)
     found = ask_at_once(*[lambda: session.sql(COUNT.format(3)).fetchall()] * 2)
-    assert spent(session) == (2000 if turns else 3000)
-    assert not turns or found == [[(400,)]] * 2
+    paid_once_and_right = spent(session) == 2000 and found == [[(400,)]] * 2
+    assert paid_once_and_right is turns
 
 
 def test_no_more_is_spent_than_there_is(open_session: Callable[..., dpsql.Session]) -> None:
@@ -170,6 +170,15 @@ def test_a_threshold_finds_no_more_than_it_may(open_session: Callable[..., dpsql
     assert sum(answer == [(True,)] for answer in found) == 2
     assert sum(isinstance(answer, dpsql.BindError) for answer in found) == THREADS - 2
     assert spent(session) == 1000
+
+
+def test_threads_share_a_connection(open_session: Callable[..., dpsql.Session]) -> None:
+    connection = dpsql.dbapi.Connection(open_session())
+    found = ask_at_once(
+        *(lambda i=i: connection.execute(COUNT.format("?"), [i]).fetchall() for i in range(THREADS))
+    )
+    assert found == [[(100 * (i + 1),)] for i in range(THREADS)]
+    assert dpsql.dbapi.threadsafety == 2 and spent(connection.session) == 1000 * THREADS
 
 
 def test_reading_what_there_is_needs_no_turn(open_session: Callable[..., dpsql.Session]) -> None:

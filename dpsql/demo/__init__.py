@@ -3,4 +3,4 @@
 from pathlib import Path
 
 POLICY = Path(__file__).with_name("policy.toml")
-"""The policy of the demo's tables; it finds the data beside itself."""
+"""The policy of the demo's tables, which lie beside it."""

@@ -1,7 +1,8 @@
-"""``dpsql demo``: the cells of the quick start, run one after another, showing what a notebook would show."""
+"""The command ``dpsql demo``: cells of the quick start, run one after another, with what a notebook would show."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,13 @@ from dpsql.errors import Error
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of the quick start: what it is about, and its text. ``refused`` when it shows an error."""
+    """A cell of the quick start.
+
+    Args:
+        about: what it is about.
+        text: what it runs.
+        refused: whether it shows an error.
+    """
 
     about: str
     text: str
@@ -79,24 +86,22 @@ FROM visits GROUP BY plan ORDER BY people DESC""",
 
 
 def run_demo(ledger: Path) -> Iterator[str]:
-    """What the quick start shows, piece by piece."""
-    from dpsql.notebook import panels
+    """Run the cells, and yield what they show piece by piece."""
+    from dpsql.notebook import sessions
     from dpsql.session import connect
 
     yield f"In:  %dpsql demo --ledger {ledger}"
     with connect(policy=POLICY, ledger=ledger) as session:
-        yield panels.one_line(session)
+        yield sessions.summarise_session(session)
         for cell in CELLS:
-            yield "\n" + _wrapped(cell.about)
-            yield "\n".join(
-                ("In:  " if i == 0 else "     ") + line for i, line in enumerate(cell.text.splitlines())
-            )
+            yield "\n" + textwrap.fill(cell.about, 100)
+            yield "In:  " + cell.text.replace("\n", "\n     ")
             first, _, sql = cell.text.partition("\n")
             try:
                 if "budget" in first:
-                    yield panels.budget(session).text
+                    yield sessions.show_budget(session).text()
                 elif "--explain" in first:
-                    yield repr(panels.explanation(session.explain(sql)))
+                    yield repr(sessions.show_explanation(session.explain(sql)))
                 else:
                     yield "\n".join(repr(result) for result in session.run(sql))
             except Error as error:
@@ -107,9 +112,3 @@ def run_demo(ledger: Path) -> Iterator[str]:
         f"\nThe ledger is {ledger.resolve()}. Run this again and the answers are free; "
         "--ledger other.ledger starts anew."
     )
-
-
-def _wrapped(text: str) -> str:
-    import textwrap
-
-    return textwrap.fill(text, 100)

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from dpsql.engine.sandbox import ColumnTypes, Sandbox, SchemaReplica, quote_name
+from dpsql.engine.sandbox import Sandbox, SchemaReplica, TypedColumns, quote_identifier
 from dpsql.engine.spill import make_spill_directory
 from dpsql.errors import EngineError, PolicyError
 from dpsql.ledger.private_files import hash_files
-from dpsql.mechanisms.base import NoRoom
+from dpsql.mechanisms.base import OutOfMemory
 from dpsql.policy.model import Policy, Table
 
 WITHHELD = "the engine failed while it read private data; why is withheld."
@@ -46,8 +46,6 @@ class Engine(abc.ABC):
     """The sqlglot dialect that :meth:`relation` is written in."""
     lossless: bool = False
     """Whether lent relations may hold DuckDB's own Arrow types, which keep UUIDs and 128-bit integers."""
-    macros: frozenset[str] = frozenset()
-    """Functions that the owner's database defines itself; no exact query may call one of these names."""
 
     def __init__(
         self,
@@ -77,6 +75,11 @@ class Engine(abc.ABC):
     def room(self) -> int:
         """Rows of eight bytes that an operator may hold at once; 0 where rows must stay where they are."""
         return 0
+
+    @property
+    def macros(self) -> frozenset[str]:
+        """Functions that the owner's database defines itself; no exact query may call one of these names."""
+        return frozenset()
 
     @property
     @abc.abstractmethod
@@ -110,7 +113,7 @@ class Engine(abc.ABC):
 
     def relation(self, table: Table) -> str:
         """Return SQL text that names a table in a FROM clause, fully qualified."""
-        return ".".join(map(quote_name, self.place(table)))
+        return ".".join(map(quote_identifier, self.place(table)))
 
     def public(self, table: Table) -> pa.Table:
         """Return all rows of a public table, for the SQL that runs over releases."""
@@ -121,7 +124,7 @@ class Engine(abc.ABC):
         """Return a text that changes with any table's content or declared version; fixed when the session begins."""
         return self._version
 
-    def check(self, sql: str, lent: Mapping[str, ColumnTypes], apart: bool = False) -> str | None:
+    def check(self, sql: str, lent: Mapping[str, TypedColumns], apart: bool = False) -> str | None:
         """Bind an exact query against an empty copy of the schema, before anything is paid.
 
         Args:
@@ -206,7 +209,7 @@ def raise_unless_done(state: str) -> None:
     if state == "stopped":
         raise KeyboardInterrupt
     if state == "full":
-        raise NoRoom(WITHHELD)
+        raise OutOfMemory(WITHHELD)
     if state == "failed":
         raise EngineError(WITHHELD)
 

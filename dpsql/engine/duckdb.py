@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from dpsql.engine.base import Engine, find_files, hash_lines, raise_unless_done
 from dpsql.engine.frames import list_object_columns, to_arrow
-from dpsql.engine.interruptible import FATAL_ERRORS, bind_query, configure, read_settings, run_interruptibly
-from dpsql.engine.sandbox import CONFIG, SETTINGS, lock_down, quote_name, quote_text
+from dpsql.engine.interruptible import FATAL_ERRORS, bind_query, configure, fetch_settings, run_interruptibly
+from dpsql.engine.sandbox import CONFIG, SETTINGS, lock_down, quote_identifier, quote_literal
 from dpsql.engine.sources import name_view, open_again, open_files, open_frame, open_table
 from dpsql.errors import PolicyError, did_you_mean
 from dpsql.policy.model import FILE_ENDINGS, Names, Policy, Table
@@ -75,6 +75,7 @@ class DuckDBEngine(Engine):
         self._database = ":memory:" if isinstance(database, Mapping) else database
         self._zone = ""
         self._room: int | None = None
+        self._macros: frozenset[str] | None = None
         self._sources = {
             t.name: _find_source(t, base) for t in policy.tables.values() if t.source is not None
         }
@@ -102,7 +103,7 @@ class DuckDBEngine(Engine):
             place = self._find_place(table)
             # Two tables of one source may have two privacy units, so each has its own name.
             if place in self._places.values():
-                place = open_again(self._con, table, ".".join(map(quote_name, place)))
+                place = open_again(self._con, table, ".".join(map(quote_identifier, place)))
             self._places[table.name] = place
         if not self._attached:
             self._harden()
@@ -162,7 +163,7 @@ class DuckDBEngine(Engine):
         place = (
             ("temp", "main", name) if _exists(self._con, name, temporary=True) else (catalog, schema, last)
         )
-        body = ".".join(map(quote_name, place))
+        body = ".".join(map(quote_identifier, place))
         described = None
         with contextlib.suppress(duckdb.Error):
             described = self._con.execute(f"DESCRIBE SELECT * FROM {body}").fetchall()
@@ -192,7 +193,7 @@ class DuckDBEngine(Engine):
     def _is_collated(self, body: str, name: str) -> bool:
         """Tell whether different texts are equal in a column, from texts of ours in its type; reads no row."""
         ours = "SELECT UNNEST(['a', 'A', 'e', '\u00e9', 'e\u0301', '\u00df', 'ss'])"
-        query = f"SELECT {quote_name(name)} AS v FROM {body} WHERE FALSE UNION ALL {ours}"
+        query = f"SELECT {quote_identifier(name)} AS v FROM {body} WHERE FALSE UNION ALL {ours}"
         # GROUP BY, for COUNT(DISTINCT) does not look at collations in every version.
         rows = self._con.execute(
             f"SELECT COUNT(*) FROM (SELECT v FROM ({query}) AS t GROUP BY v) AS texts"
@@ -201,7 +202,7 @@ class DuckDBEngine(Engine):
 
     def _limit_threads(self) -> None:
         """Run no more threads than the memory limit has room for."""
-        threads, limit = read_settings(self._con, "threads", "memory_limit")
+        threads, limit = fetch_settings(self._con, "threads", "memory_limit")
         most = max(1, _read_bytes(limit) // MEMORY_PER_THREAD)
         if most < threads:
             self._con.execute(f"SET threads = {most}")
@@ -217,9 +218,9 @@ class DuckDBEngine(Engine):
             self._limit_threads()
         allowed = [path for files in self._sources.values() for path in files or []]
         if allowed:
-            self._con.execute(f"SET allowed_paths = [{', '.join(map(quote_text, allowed))}]")
+            self._con.execute(f"SET allowed_paths = [{', '.join(map(quote_literal, allowed))}]")
         lock_down(self._con)
-        self._zone = read_settings(self._con, "TimeZone")[0]
+        self._zone = fetch_settings(self._con, "TimeZone")[0]
 
     # -- the engine -------------------------------------------------------------------------------------------
 
@@ -236,13 +237,24 @@ class DuckDBEngine(Engine):
     def room(self) -> int:
         """A sixteenth of DuckDB's memory limit, in rows of eight bytes."""
         if self._room is None:
-            self._room = _read_bytes(read_settings(self._con, "memory_limit")[0]) // (16 * 8)
+            self._room = _read_bytes(fetch_settings(self._con, "memory_limit")[0]) // (16 * 8)
         return self._room
+
+    @property
+    def macros(self) -> frozenset[str]:
+        """Functions of the file or the attached database, which DuckDB would call in place of its own."""
+        if self._macros is None:
+            rows: list[tuple[str]] = []
+            if self._attached or self._path is not None:  # slow, and nobody else defines any
+                query = "SELECT DISTINCT lower(function_name) FROM duckdb_functions() WHERE NOT internal"
+                rows = self._con.execute(query).fetchall()
+            self._macros = frozenset(row[0] for row in rows)
+        return self._macros
 
     @property
     def time_zone(self) -> str:
         """The time zone of the connection; that of an attached one may change at any time."""
-        return self._zone or str(read_settings(self._con, "TimeZone")[0])
+        return self._zone or str(fetch_settings(self._con, "TimeZone")[0])
 
     @property
     def dataset(self) -> str:
@@ -348,11 +360,11 @@ def _attach(con: duckdb.DuckDBPyConnection, path: str) -> bool:
     # The second where the file is called like a database of DuckDB's own.
     for alias in ("", " AS dpsql_database"):
         with contextlib.suppress(duckdb.Error):
-            con.execute(f"ATTACH {quote_text(path)}{alias} (READ_ONLY)")
+            con.execute(f"ATTACH {quote_literal(path)}{alias} (READ_ONLY)")
             rows = con.execute(
                 "SELECT database_name FROM duckdb_databases() WHERE path IS NOT NULL"
             ).fetchall()
-            con.execute(f"USE {quote_name(rows[0][0])}")
+            con.execute(f"USE {quote_identifier(rows[0][0])}")
             return True
     return False
 

@@ -1,9 +1,7 @@
-"""Arrow columns without the values that make DuckDB fail: texts that are not UTF-8, times beyond a day, and so on.
+"""Tables in memory as Arrow, read once when a session opens, without the values that make DuckDB fail.
 
-DuckDB takes Arrow's values on trust: one text that is not UTF-8 ends its whole instance. What is good is passed on as
-it is, without a copy.
-
-Tables in memory as Arrow, once, when a session opens: what an engine would stop at is NULL, and no value makes a type.
+DuckDB takes Arrow's values on trust: one text that is not UTF-8 ends its whole instance. Such values become NULL, as do
+times beyond a day and their like; good columns are passed on without a copy.
 
 A column of Python objects has the type of its values, so one person's value would decide it. Here it becomes text,
 value by value, and the policy says what type it is read as.
@@ -13,9 +11,9 @@ from __future__ import annotations
 
 import datetime
 import json
-import math
 import numbers
 import uuid
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -36,7 +34,7 @@ _TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 
 
 def clean_table(table: pa.Table) -> pa.Table:
-    """Return the same table, where values that DuckDB can't take are NULL."""
+    """Replace values that DuckDB can't take by NULL; other columns are passed on."""
     for index, field in enumerate(table.schema):
         column = table.column(index)
         held = column.chunks
@@ -47,29 +45,29 @@ def clean_table(table: pa.Table) -> pa.Table:
 
 
 def clean_array(array: pa.Array) -> pa.Array:
-    """Return the same array (itself, where all of it is good), where values that DuckDB can't take are NULL."""
+    """Replace values that DuckDB can't take by NULL; return the array itself where all are good."""
     kind = array.type
     if isinstance(kind, pa.ExtensionType):
         held = array.storage
         storage = clean_array(held)
         return array if storage is held else pa.ExtensionArray.from_storage(kind, storage)
     if any(is_text(kind) for is_text in _TEXTS):
-        return array if _valid(array) else _text(array)
-    ends = _ends(kind)
+        return array if _is_valid(array) else _clean_text(array)
+    ends = _find_ends(kind)
     if ends is not None:
-        return _within(array, *ends)
+        return _keep_within(array, *ends)
     if pa.types.is_decimal(kind):
-        return array if _valid(array) else _decimal(array)
+        return array if _is_valid(array) else _clean_decimal(array)
     if pa.types.is_dictionary(kind):
         held = array.dictionary
         inner = clean_array(held)
-        return array if inner is held else _without(array, inner)
+        return array if inner is held else _drop_words(array, inner)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         held = array.values
         inner = clean_array(held)
         if inner is held:
             return array
-        if array.offset:  # a mask wants an array that begins at its beginning
+        if array.offset:  # a mask needs an array without an offset
             return clean_array(array.take(pa.array(np.arange(len(array)))))
         made = pa.LargeListArray if pa.types.is_large_list(kind) else pa.ListArray
         return made.from_arrays(array.offsets, inner, type=kind, mask=array.is_null())
@@ -79,12 +77,12 @@ def clean_array(array: pa.Array) -> pa.Array:
         if all(new is old for new, old in zip(inner, parts, strict=True)):
             return array
         return pa.StructArray.from_arrays(inner, fields=list(kind), mask=array.is_null())
-    # Of the rest no expression takes a value (maps, unions): where one is wrong, the column shows nothing.
-    return array if _valid(array) else pa.nulls(len(array), kind)
+    # No expression takes a value of the rest (maps, unions): where one is wrong, the column is NULL.
+    return array if _is_valid(array) else pa.nulls(len(array), kind)
 
 
-def _ends(kind: pa.DataType) -> tuple[pa.DataType, int, int] | None:
-    """The whole numbers that stand for moments, and the least and greatest that are finite in DuckDB."""
+def _find_ends(kind: pa.DataType) -> tuple[pa.DataType, int, int] | None:
+    """Return the integer type behind moments, and the least and greatest that are finite in DuckDB."""
     if pa.types.is_time(kind):
         return (pa.int32() if kind.bit_width == 32 else pa.int64()), 0, _DAY[kind.unit]
     if pa.types.is_date32(kind):
@@ -98,7 +96,7 @@ def _ends(kind: pa.DataType) -> tuple[pa.DataType, int, int] | None:
     return None
 
 
-def _within(array: pa.Array, whole: pa.DataType, least: int, most: int) -> pa.Array:
+def _keep_within(array: pa.Array, whole: pa.DataType, least: int, most: int) -> pa.Array:
     numbers = array.view(whole)
     ends = pc.min_max(numbers)
     low, high = ends["min"].as_py(), ends["max"].as_py()
@@ -113,7 +111,7 @@ def _within(array: pa.Array, whole: pa.DataType, least: int, most: int) -> pa.Ar
     return pc.if_else(inside, numbers, pa.scalar(None, whole)).view(array.type)
 
 
-def _valid(array: pa.Array) -> bool:
+def _is_valid(array: pa.Array) -> bool:
     try:
         array.validate(full=True)
     except pa.ArrowInvalid:
@@ -121,8 +119,8 @@ def _valid(array: pa.Array) -> bool:
     return True
 
 
-def _without(array: pa.DictionaryArray, words: pa.Array) -> pa.Array:
-    """A dictionary's array, NULL where its word is; no other row has another word than before."""
+def _drop_words(array: pa.DictionaryArray, words: pa.Array) -> pa.Array:
+    """Make rows of a dictionary NULL where their word is; all others keep theirs."""
     good = words.drop_null()
     if len(good) == 0:
         return pa.nulls(len(array), array.type)
@@ -131,14 +129,10 @@ def _without(array: pa.DictionaryArray, words: pa.Array) -> pa.Array:
     return pa.DictionaryArray.from_arrays(indices, pc.fill_null(words, good[0]), ordered=array.type.ordered)
 
 
-def _text(array: pa.Array) -> pa.Array:
-    large = (
-        array.cast(pa.large_binary())
-        if not pa.types.is_string_view(array.type)
-        else array.cast(pa.binary_view())
-    )
+def _clean_text(array: pa.Array) -> pa.Array:
+    view = pa.types.is_string_view(array.type)
     texts: list[str | None] = []
-    for value in large.to_pylist():
+    for value in array.cast(pa.binary_view() if view else pa.large_binary()).to_pylist():
         try:
             texts.append(None if value is None else value.decode())
         except UnicodeDecodeError:
@@ -146,7 +140,7 @@ def _text(array: pa.Array) -> pa.Array:
     return pa.array(texts, array.type)
 
 
-def _decimal(array: pa.Array) -> pa.Array:
+def _clean_decimal(array: pa.Array) -> pa.Array:
     size = array.type.bit_width // 8
     held = array.buffers()[1]
     most = 10**array.type.precision
@@ -163,11 +157,10 @@ def _decimal(array: pa.Array) -> pa.Array:
 _OBJECTS = b"dpsql objects"
 
 
-def to_arrow(name: str, frame: Any) -> Any:
-    """A pandas or polars frame, or anything of Arrow's, as what DuckDB reads without looking at its values first.
+def to_arrow(name: str, frame: Any) -> pa.Table:
+    """Convert a pandas or polars frame, or anything of Arrow's, to what DuckDB reads without looking at its values.
 
-    Columns of objects are texts in it (see :func:`objects_of`); texts that are not UTF-8, times beyond a day and the like
-    are NULL.
+    Columns of objects become texts (see :func:`list_object_columns`); values that DuckDB can't take become NULL.
 
     Raises:
         PolicyError: it is no table, or has a column that Arrow can't hold.
@@ -182,9 +175,9 @@ def to_arrow(name: str, frame: Any) -> Any:
         if isinstance(frame, pa.Table | pa.RecordBatch):
             return clean_table(frame if isinstance(frame, pa.Table) else pa.Table.from_batches([frame]))
         if module == "pandas":
-            return clean_table(_of_pandas(frame))
+            return clean_table(_convert_pandas(frame))
         if module == "polars":
-            return clean_table(_of_polars(frame.collect() if hasattr(frame, "collect") else frame))
+            return clean_table(_convert_polars(frame.collect() if hasattr(frame, "collect") else frame))
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
         wrong = "a column of it is of a type that Arrow has not"
     if wrong is not None:
@@ -198,19 +191,19 @@ def to_arrow(name: str, frame: Any) -> Any:
 
 
 def list_object_columns(frame: Any) -> set[str] | None:
-    """Return the columns of a table of :func:`as_arrow` that were objects; None where there is no table."""
+    """Return the columns of a table of :func:`to_arrow` that were objects; None where there is no table."""
     if frame is None:
         return None
     return {field.name for field in frame.schema if (field.metadata or {}).get(_OBJECTS)}
 
 
-def _of_pandas(frame: Any) -> pa.Table:
+def _convert_pandas(frame: Any) -> pa.Table:
     fields, columns = [], []
     for place, name in enumerate(frame.columns):
         column = frame.iloc[:, place]
         kinds = (column.dtype, getattr(getattr(column.dtype, "categories", None), "dtype", None))
         if any(kind == np.dtype(object) for kind in kinds if isinstance(kind, np.dtype)):
-            columns.append(_texts(column.astype(object)))
+            columns.append(_write_all(column.astype(object)))
             fields.append(pa.field(str(name), pa.large_string(), metadata={_OBJECTS: b"1"}))
         else:
             array = pa.Table.from_pandas(column.to_frame(), preserve_index=False).column(0)
@@ -219,58 +212,52 @@ def _of_pandas(frame: Any) -> pa.Table:
     return pa.table(columns, pa.schema(fields))
 
 
-def _of_polars(frame: Any) -> pa.Table:
+def _convert_polars(frame: Any) -> pa.Table:
     fields, columns = [], []
     for column in frame.get_columns():
         objects = str(column.dtype) == "Object"
-        array = _texts(column.to_list()) if objects else column.to_arrow()
+        array = _write_all(column.to_list()) if objects else column.to_arrow()
         columns.append(array)
         fields.append(pa.field(column.name, array.type, metadata={_OBJECTS: b"1"} if objects else None))
     return pa.table(columns, pa.schema(fields))
 
 
-def _texts(values: Any) -> pa.Array:
+def _write_all(values: Any) -> pa.Array:
     return pa.array([write_value(value) for value in values], pa.large_string())
 
 
 def write_value(value: Any) -> str | None:
-    """Return a Python value as the text that its type is read from; None for one that has no such text.
+    """Write a Python value as the text that its type is read from; None where it has none.
 
-    >>> text_of(2.5), text_of(True), text_of([1, "a"]), text_of(object()), text_of(float("nan"))
-    ('2.5', 'true', '[1, "a"]', None, None)
+    >>> [write_value(value) for value in (2.5, True, [1, "a"], object(), float("nan"))]
+    ['2.5', 'true', '[1, "a"]', None, None]
     """
     try:
-        text = _text_frames(value)
+        text = _write(value)
         return text if text is None or text.isascii() or text.encode() else None
-    except Exception:  # whatever a value of somebody's class does
+    except Exception:  # a value may be of any class
         return None
 
 
-def _text_frames(value: Any) -> str | None:
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, str):
-        return str(value)
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, numbers.Integral):
-        return str(int(value))
-    if isinstance(value, float):
-        return None if math.isnan(value) else repr(float(value))
-    if isinstance(value, Decimal):
-        return str(value) if value.is_finite() else None
-    if isinstance(value, datetime.datetime):
-        return None if value != value else value.isoformat(sep=" ")  # NaT differs from itself
-    if isinstance(value, datetime.date | datetime.time):
-        return value.isoformat()
-    if isinstance(value, datetime.timedelta):
-        return None if value != value else f"{value // datetime.timedelta(microseconds=1)} microseconds"
-    if isinstance(value, uuid.UUID):
-        return str(value)
-    if isinstance(value, bytes):
-        return "".join(f"\\x{byte:02X}" for byte in value)
-    if isinstance(value, np.ndarray):
+def _write(value: Any) -> str | None:
+    if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
     if isinstance(value, list | tuple | dict):
-        return json.dumps(value, default=_text_frames)
-    return None
+        return json.dumps(value, default=_write)
+    found = next((write for kind, write in _WRITERS if isinstance(value, kind)), None)
+    return None if found is None or value != value else found(value)  # NaN and NaT differ from themselves
+
+
+_WRITERS: tuple[tuple[Any, Callable[[Any], str | None]], ...] = (
+    (str, str),
+    (bool, lambda value: "true" if value else "false"),
+    (numbers.Integral, lambda value: str(int(value))),
+    (float, lambda value: repr(float(value))),
+    (Decimal, lambda value: str(value) if value.is_finite() else None),
+    (datetime.datetime, lambda value: value.isoformat(sep=" ")),
+    ((datetime.date, datetime.time), lambda value: value.isoformat()),
+    (datetime.timedelta, lambda value: f"{value // datetime.timedelta(microseconds=1)} microseconds"),
+    (uuid.UUID, str),
+    (bytes, lambda value: "".join(f"\\x{byte:02X}" for byte in value)),
+)
+"""Classes of values, the narrower first, and the texts that DuckDB reads as their types."""

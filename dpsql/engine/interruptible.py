@@ -1,4 +1,4 @@
-"""Running one query so that the stop button always works.
+"""Queries that the stop button always ends.
 
 DuckDB drops an interrupt that arrives between two of its steps, and its Python client reports one in different
 ways. So the query runs in a thread of its own, while the caller waits and, once stopped, asks until it has ended.
@@ -19,13 +19,13 @@ import duckdb
 import pyarrow as pa
 
 FATAL_ERRORS = (duckdb.FatalException, duckdb.InternalException)
-"""What invalidates DuckDB's whole instance: the next query needs a new one."""
-_POLL = 0.1  # seconds between two looks at whether somebody wants the query stopped
+"""Errors that invalidate DuckDB's whole instance; the next query needs a new one."""
+_POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a query: a table, or stopped, or a failure (its class, and DuckDB's own words)."""
+    """The end of a query: a table, a stop, or a failure with its class and DuckDB's own words."""
 
     table: pa.Table | None = None
     stopped: bool = False
@@ -34,21 +34,20 @@ class Outcome:
 
     @property
     def state(self) -> str:
-        """``done``, ``stopped``, ``full`` (it wanted more memory than it may have) or ``failed``."""
+        """The end in a word: ``done``, ``stopped``, ``full`` (for want of memory) or ``failed``."""
         if self.stopped or self.failure is None:
             return "stopped" if self.stopped else "done"
         return "full" if issubclass(self.failure, duckdb.OutOfMemoryException) else "failed"
 
 
-def read_settings(con: duckdb.DuckDBPyConnection, *names: str) -> tuple[Any, ...]:
-    """What a connection's settings are."""
+def fetch_settings(con: duckdb.DuckDBPyConnection, *names: str) -> tuple[Any, ...]:
+    """Read settings of a connection."""
     asked = ", ".join(f"current_setting('{name}')" for name in names)
-    row: tuple[Any, ...] = con.execute(f"SELECT {asked}").fetchall()[0]
-    return row
+    return con.execute(f"SELECT {asked}").fetchall()[0]
 
 
 def configure(con: duckdb.DuckDBPyConnection, settings: Mapping[str, str]) -> None:
-    """Makes these settings; one that this version of DuckDB does not know is left out."""
+    """Make settings; one that this version of DuckDB does not know is left out."""
     for setting, value in settings.items():
         with contextlib.suppress(duckdb.Error):
             con.execute(f"SET {setting} = {value}")
@@ -57,7 +56,7 @@ def configure(con: duckdb.DuckDBPyConnection, settings: Mapping[str, str]) -> No
 def bind_query(
     con: duckdb.DuckDBPyConnection, sql: str, lent: Mapping[str, pa.Table]
 ) -> duckdb.DuckDBPyRelation:
-    """A query, not yet run, with relations lent to it under their names."""
+    """Bind a query, with relations lent to it under their names."""
     for name, rows in lent.items():
         con.register(name, rows)
     return con.sql(sql)
@@ -67,11 +66,16 @@ def run_query(
     con: duckdb.DuckDBPyConnection, sql: str, lent: Mapping[str, pa.Table], stop: threading.Event,
     limit: float | None = None,
 ) -> Outcome:  # fmt: skip
-    """Runs a query, with relations lent to it; never raises. ``stop`` is the wish of another thread; the stop button is
-    seen here.
+    """Run a query, and return its end; never raises.
 
-    The outcome of a query over private data may quote values: it stays inside the engine. One that took longer than
-    ``limit`` seconds failed, like any other.
+    The end of a query over private data may quote values, so it stays inside the engine.
+
+    Args:
+        con: where it runs.
+        sql: the query.
+        lent: relations that it reads besides the connection's.
+        stop: the wish of another thread to end it; the stop button is seen here.
+        limit: seconds after which it fails, like any other.
     """
     return run_interruptibly(lambda: bind_query(con, sql, lent).to_arrow_table(), con.interrupt, stop, limit)
 
@@ -80,20 +84,20 @@ def run_interruptibly(
     work: Callable[[], pa.Table | None], interrupt: Callable[[], object], stop: threading.Event,
     limit: float | None = None,
 ) -> Outcome:  # fmt: skip
-    """Does what gives a table in a thread of its own, as :func:`run`; ``interrupt`` asks it to end."""
+    """Do work that gives a table in a thread of its own, as :func:`run_query`; `interrupt` asks it to end."""
     box: list[Outcome] = []
     done = threading.Event()
     stopped = late = sent = False
 
     def task() -> None:
-        box.append(Outcome(stopped=True) if stopped else _outcome(work))
+        box.append(Outcome(stopped=True) if stopped else _do(work))
 
     worker: _Worker | None = None
     end = None if limit is None else time.monotonic() + limit
     while True:
         try:
             if not sent:
-                worker = worker or _worker()
+                worker = worker or (_IDLE.pop() if _IDLE else _Worker())
                 worker.jobs.put((task, done))
                 sent = True
             while not done.is_set():
@@ -101,7 +105,7 @@ def run_interruptibly(
                 late = late or (end is not None and time.monotonic() > end)
                 if stopped or late:
                     interrupt()
-                done.wait(_POLL)
+                done.wait(_POLL_SECONDS)
             if stopped:
                 return Outcome(stopped=True)
             return Outcome(failure=TimeoutError) if late else box[0]
@@ -109,7 +113,7 @@ def run_interruptibly(
             stopped = True
 
 
-def _outcome(work: Callable[[], pa.Table | None]) -> Outcome:
+def _do(work: Callable[[], pa.Table | None]) -> Outcome:
     try:
         return Outcome(work())
     except BaseException as error:
@@ -117,7 +121,7 @@ def _outcome(work: Callable[[], pa.Table | None]) -> Outcome:
 
 
 class _Worker:
-    """A thread that does one job after another: DuckDB takes a third longer in a thread that is new to it."""
+    """A thread that does one job after another, since DuckDB takes a third longer in a new thread."""
 
     def __init__(self) -> None:
         self.jobs: SimpleQueue[tuple[Callable[[], None], threading.Event]] = SimpleQueue()
@@ -130,7 +134,7 @@ class _Worker:
                 continue  # the stop button came between two lines: it was sent twice
             task()
             del task  # nothing of a query is held while there is none
-            kept = len(_IDLE) < _MOST
+            kept = len(_IDLE) < _MAX_IDLE
             if kept:
                 _IDLE.append(self)
             done.set()
@@ -138,15 +142,8 @@ class _Worker:
                 return
 
 
-_MOST = 4
+_MAX_IDLE = 4
 _IDLE: list[_Worker] = []
-
-
-def _worker() -> _Worker:
-    try:
-        return _IDLE.pop()
-    except IndexError:
-        return _Worker()
 
 
 if hasattr(os, "register_at_fork"):

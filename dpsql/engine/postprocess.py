@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,27 +11,34 @@ import duckdb
 import pyarrow as pa
 
 from dpsql.engine.base import Engine
-from dpsql.engine.interruptible import FATAL_ERRORS, run_query
+from dpsql.engine.interruptible import FATAL_ERRORS, configure, run_query
 from dpsql.engine.public_sql import check_public
-from dpsql.engine.sandbox import ColumnTypes, quote_name, write_empty_query
+from dpsql.engine.sandbox import CONFIG, TypedColumns, quote_identifier, write_empty_query
 from dpsql.engine.spill import SpillDirectory, make_spill_directory
 from dpsql.errors import BindError
 from dpsql.policy.model import Policy
 
 _LOST = re.compile("UUID|HUGEINT")
-_KEPT, _LARGEST = 4, 1 << 26
-"""Public relations that are kept, and their bytes."""
-_NUMBERS = 1000
+"""Types that Arrow does not have; columns of them are cast back."""
+_MAX_TABLES, _MAX_BYTES = 4, 1 << 26
+"""Public relations that are kept, and the bytes of one."""
+_MAX_ROWS_OF_ONE = 1000
 """Relations of one row that are kept beside those."""
+_MAX_REMEMBERED = 1000
+_LOADING = "dpsql_loading"
 
 
 class Finisher:
-    """Binds and runs public SQL.
+    """The database of public SQL: releases, public tables, and queries over them.
 
     Statements are bound against empty relations before anything is paid; they are run over what was released.
     One database in memory, without access to files, network or settings, does both: each of its connections has temporary
-    tables and views of its own, and those of the one that binds are empty. It is opened when it is first needed, for that
+    tables and views of its own, and those of the one that binds are empty. It is opened when it is first needed, since that
     takes longer than most statements, and many need none.
+
+    Args:
+        engine: gives the public tables.
+        policy: names them.
     """
 
     def __init__(self, engine: Engine, policy: Policy) -> None:
@@ -46,19 +52,19 @@ class Finisher:
         self._checked: set[tuple[str, ...]] = set()
         self._spill: SpillDirectory | None = None
         self._kept: dict[str, pa.Table] = {}
-        self._held: dict[str, pa.Table | ColumnTypes] = {}
+        self._held: dict[str, pa.Table | TypedColumns] = {}
 
     @property
     def _open(self) -> _Connections:
         if self._opened is None:
             self._spill = self._spill or make_spill_directory(None)
-            self._opened = _connections(self._spill.subdirectory("data"))
+            self._opened = _connect(self._spill.subdirectory("data"))
         return self._opened
 
     def describe(
         self, sql: str, relations: Mapping[str, Sequence[tuple[str, str]]], public: Iterable[str] = ()
     ) -> list[tuple[str, str]]:
-        """Names and SQL types of a query's columns.
+        """Bind a query, and return names and SQL types of its columns.
 
         Raises:
             BindError: the query does not fit the relations.
@@ -73,44 +79,44 @@ class Finisher:
             for name in public:
                 if name not in self._bound:
                     con.execute(
-                        f"CREATE TEMP TABLE {quote_name(name)} AS {write_empty_query(self._columns(name))}"
+                        f"CREATE TEMP TABLE {quote_identifier(name)} AS {write_empty_query(self._columns(name))}"
                     )
                     self._bound.add(name)
             for name, given in relations.items():
-                con.execute(f"CREATE OR REPLACE TEMP VIEW {quote_name(name)} AS {write_empty_query(given)}")
+                con.execute(
+                    f"CREATE OR REPLACE TEMP VIEW {quote_identifier(name)} AS {write_empty_query(given)}"
+                )
+            message = ""
             try:
                 rows = con.execute(f"DESCRIBE {sql}").fetchall()
             except duckdb.Error as error:
-                message = _cleaned(str(error))
-                self._anew(type(error))
-            else:
-                message = ""
+                message = _clean_message(str(error))
+                self._reopen(type(error))
             if message:
                 raise BindError(message)
-            if len(self._described) > 1000:
+            if len(self._described) > _MAX_REMEMBERED:
                 self._described.clear()
             self._described[key] = [(row[0], row[1]) for row in rows]
             return self._described[key]
 
-    def _columns(self, name: str) -> ColumnTypes:
-        """Names and SQL types of a public table, or of what is held under that name."""
+    def _columns(self, name: str) -> TypedColumns:
+        """Return names and SQL types of a public table, or of what is held under that name."""
         held = self._held.get(name)
         if held is None:
             return list(self._engine.schema(self._tables[name]).items())
         if not isinstance(held, pa.Table):
             return held
         with self._open.binding.cursor() as con:
-            con.register("dpsql_loading", held.slice(0, 0))
-            found = [(row[0], row[1]) for row in con.execute("DESCRIBE FROM dpsql_loading").fetchall()]
-        return found
+            con.register(_LOADING, held.slice(0, 0))
+            return [(row[0], row[1]) for row in con.execute(f"DESCRIBE FROM {_LOADING}").fetchall()]
 
-    def hold(self, name: str, relation: pa.Table | ColumnTypes) -> None:
-        """Makes a relation known by a name, as public tables are; columns alone are one without rows."""
+    def hold(self, name: str, relation: pa.Table | TypedColumns) -> None:
+        """Make a relation known by a name, as public tables are; columns alone are one without rows."""
         with self._lock:
             self._held.setdefault(name, relation)
 
     def finish(self, sql: str, relations: Mapping[str, pa.Table], public: Iterable[str] = ()) -> pa.Table:
-        """Runs a query over released relations and public tables.
+        """Run a query over released relations and public tables.
 
         Raises:
             BindError: it failed on them; the message may be shown, for nothing here is private.
@@ -118,27 +124,28 @@ class Finisher:
         return self._run("running", sql, relations, public)
 
     def keep(self, sql: str, public: Iterable[str] = ()) -> pa.Table:
-        """The rows of a query over public tables that says the same whenever it is asked, kept for the session where they
-        are few and look the same from either connection.
+        """Run a query over public tables whose answer never changes, and keep its rows for the session.
+
+        They are kept where they are few, and have the same types from either connection.
 
         Raises:
             BindError: as for :meth:`finish`.
         """
         table = self.finish(sql, {}, public)
-        plain = all(_plain(field.type) for field in table.schema)
-        if plain and table.nbytes <= _LARGEST and sql not in self._kept:
+        plain = all(_is_plain(field.type) for field in table.schema)
+        if plain and table.nbytes <= _MAX_BYTES and sql not in self._kept:
             single = table.num_rows == 1
             alike = [key for key, held in self._kept.items() if (held.num_rows == 1) == single]
-            if len(alike) >= (_NUMBERS if single else _KEPT):
+            if len(alike) >= (_MAX_ROWS_OF_ONE if single else _MAX_TABLES):
                 self._kept.pop(alike[0])
             self._kept[sql] = table = table.combine_chunks()
         return table
 
     def lend(self, sql: str, relations: Mapping[str, pa.Table], public: Iterable[str] = ()) -> pa.Table:
-        """The same, with columns that another DuckDB reads back as the types they have here: a UUID is no text.
+        """Run a query as :meth:`finish`, with columns that another DuckDB reads back as the same types.
 
         Raises:
-            BindError: as above.
+            BindError: as for :meth:`finish`.
         """
         return self._run("lending", sql, relations, public)
 
@@ -159,30 +166,29 @@ class Finisher:
             outcome = run_query(con, sql, relations, threading.Event())
             for name in relations:
                 con.unregister(name)
-            self._anew(outcome.failure)
+            self._reopen(outcome.failure)
         if outcome.stopped:
             raise KeyboardInterrupt
         if outcome.table is None:
             raise BindError(
-                _cleaned(outcome.message), hint="what was released is stored: asking again is free."
+                _clean_message(outcome.message), hint="what was released is stored: asking again is free."
             )
         return outcome.table
 
     def _check(self, sql: str, relations: Mapping[str, Sequence[str]], public: Sequence[str]) -> None:
-        """Refuse what does more than compute from these relations, whoever wrote it."""
+        """Refuse a query that does more than compute from these relations, whoever wrote it."""
         key = (sql, *sorted(repr((name, tuple(names))) for name, names in relations.items()), *sorted(public))
         if key in self._checked:
             return
         columns = [column for names in relations.values() for column in names]
-        for name in public:
-            columns += [column for column, _ in self._columns(name)]
+        columns += [column for name in public for column, _ in self._columns(name)]
         check_public(self._open.binding, sql, (*relations, *public), columns)
-        if len(self._checked) > 1000:
+        if len(self._checked) > _MAX_REMEMBERED:
             self._checked.clear()
         self._checked.add(key)
 
-    def _anew(self, failure: type[BaseException] | None) -> None:
-        """After what invalidates DuckDB's whole instance, the next statement gets a new one."""
+    def _reopen(self, failure: type[BaseException] | None) -> None:
+        """Give the next statement a new instance, after what invalidates the whole old one."""
         if failure is not None and issubclass(failure, FATAL_ERRORS):
             self._close_connections()
             self._bound.clear()
@@ -191,35 +197,24 @@ class Finisher:
     def _load(self, public: Iterable[str]) -> None:
         con = self._open.running
         for name in public:
-            held = self._held.get(name)
-            if name not in self._loaded and held is not None:
-                made = held if isinstance(held, pa.Table) else None
-                if made is not None:
-                    con.register("dpsql_loading", made)
-                    con.execute(f"CREATE TABLE {quote_name(name)} AS FROM dpsql_loading")
-                    con.unregister("dpsql_loading")
-                else:
-                    con.execute(
-                        f"CREATE TABLE {quote_name(name)} AS {write_empty_query(self._columns(name))}"
-                    )
-                self._loaded.add(name)
-            elif name not in self._loaded:
-                con.register("dpsql_loading", self._engine.public(self._tables[name]))
-                # Arrow knows no UUID and no 128-bit integers: what the schema says, they are again.
-                lost = {
-                    c: kind
-                    for c, kind in self._engine.schema(self._tables[name]).items()
-                    if _LOST.search(kind)
-                }
-                casts = ", ".join(
-                    f"CAST({quote_name(c)} AS {kind}) AS {quote_name(c)}" for c, kind in lost.items()
-                )
+            if name in self._loaded:
+                continue
+            held, columns = self._held.get(name), "*"
+            if held is None:
+                held, kinds = self._engine.public(self._tables[name]), self._columns(name)
+                lost = ((quote_identifier(column), kind) for column, kind in kinds if _LOST.search(kind))
+                casts = ", ".join(f"CAST({column} AS {kind}) AS {column}" for column, kind in lost)
                 columns = f"* REPLACE ({casts})" if casts else "*"
-                con.execute(f"CREATE TABLE {quote_name(name)} AS SELECT {columns} FROM dpsql_loading")
-                con.unregister("dpsql_loading")
-                self._loaded.add(name)
+            if isinstance(held, pa.Table):
+                con.register(_LOADING, held)
+                con.execute(f"CREATE TABLE {quote_identifier(name)} AS SELECT {columns} FROM {_LOADING}")
+                con.unregister(_LOADING)
+            else:
+                con.execute(f"CREATE TABLE {quote_identifier(name)} AS {write_empty_query(held)}")
+            self._loaded.add(name)
 
     def close(self) -> None:
+        """Close the database."""
         self._close_connections()
         if self._spill is not None:
             self._spill.close()
@@ -231,47 +226,33 @@ class Finisher:
 
 
 class _Connections(NamedTuple):
-    """Connections to one database. The Arrow tables of ``lending`` keep DuckDB's types."""
+    """Connections to one database; the Arrow tables of `lending` keep DuckDB's types."""
 
     running: duckdb.DuckDBPyConnection
     lending: duckdb.DuckDBPyConnection
     binding: duckdb.DuckDBPyConnection
 
 
-def _connections(spill: str) -> _Connections:
-    con = duckdb.connect(
-        ":memory:",
-        config={
-            "autoinstall_known_extensions": "false",
-            "autoload_known_extensions": "false",
-            "allow_community_extensions": "false",
-            "allow_unsigned_extensions": "false",
-            "python_enable_replacements": "false",
-            "enable_external_access": "false",
-            "temp_directory": spill,
-        },
-    )
-    with contextlib.suppress(duckdb.Error):  # in a kernel without ipywidgets DuckDB has no bar to switch off
-        con.execute("SET enable_progress_bar = false")
+def _connect(spill: str) -> _Connections:
+    config = {**CONFIG, "enable_external_access": "false", "temp_directory": spill}
+    con = duckdb.connect(":memory:", config=config)
+    configure(con, {"enable_progress_bar": "false"})  # without ipywidgets DuckDB has no bar to switch off
     exact = con.cursor()
     exact.execute("SET SESSION arrow_lossless_conversion = true")
     con.execute("SET lock_configuration = true")
     return _Connections(con, exact, con.cursor())
 
 
-def _plain(kind: pa.DataType) -> bool:
+def _is_plain(kind: pa.DataType) -> bool:
     whole = pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_string(kind)
     decimal = pa.types.is_decimal128(kind) and kind.scale > 0  # without places it may be a HUGEINT
     return bool(whole or decimal or kind in (pa.float64(), pa.date32()))
 
 
-def _cleaned(message: str) -> str:
-    """DuckDB's sentence without its class, and without its excerpt of SQL that the analyst did not write."""
+def _clean_message(message: str) -> str:
+    """Return DuckDB's sentence without its class and its excerpt of SQL, which the analyst did not write."""
     text = message.split("\n")[0]
     text = re.sub(r"^[A-Z]\w*( \w+)? Error: ", "", text)
     text = text.replace("dpsql_block_", "the release ").rstrip("!")
-    return (
-        f"above the private part: {text[:1].lower()}{text[1:]}"
-        if text
-        else "above the private part: it can't be run."
-    )
+    sentence = text[:1].lower() + text[1:] or "it can't be run."
+    return f"above the private part: {sentence}"

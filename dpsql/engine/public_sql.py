@@ -1,17 +1,13 @@
-"""The functions that may stand above the private part: those that compute from their arguments, and nothing else.
+"""The check of SQL that runs above the private part: what is not known to be harmless is refused.
 
-What runs there reads releases and public tables only, in a database that holds nothing private. The list is closed
-all the same: a function that is missing here is refused, so that none can tell of the machine (settings, versions,
-catalogs, files), keep something from one statement for the next (sequences, variables, seeds), write a log, or wait.
-The clock and random numbers are in it: neither is a secret, and post-processing may use both.
+What runs there reads releases and public tables only, in a database that holds nothing private. The list of functions
+is closed all the same, so that none can tell of the machine (settings, versions, catalogs, files), keep something from
+one statement for the next (sequences, variables, seeds), write a log, or wait. The clock and random numbers are in it:
+neither is a secret. Names are as DuckDB's own parser gives them, in lower case.
 
-Names are as DuckDB's own parser gives them, in lower case.
-
-The check of SQL that runs above the private part: what is not known to be harmless is refused.
-
-It reads the text that goes to the engine, as DuckDB's own parser understands it, so it needs to know nothing of how
-the text was made. Functions, relations and every kind of node must be on a list; a parser of a later version that
-knows more finds it refused here.
+The check reads the text that goes to the engine, as DuckDB's own parser understands it, so it needs to know nothing of
+how the text was made. Functions, relations and every kind of node must be on a list; what a later version's parser
+knows more is refused here.
 """
 
 from __future__ import annotations
@@ -119,7 +115,7 @@ SESSION_NAMES = frozenset(
         "user", "current_query", "current_setting", "current_connection_id",
     }
 )  # fmt: skip
-"""Names without parentheses that DuckDB takes for a call where no column has that name."""
+"""Names without parentheses that DuckDB takes for a call, where no column has that name."""
 
 
 _EXPRESSIONS = {
@@ -151,10 +147,9 @@ def check_public(
     Raises:
         BindError: it reads or calls something else, or DuckDB can't say what it does.
     """
-    tree = _parsed(con, sql)
-    nodes = list(_nodes(tree))
-    named = {name.lower() for name in relations} | {name.lower() for name in _given_names(nodes)}
-    written = {name.lower() for name in columns} | {name.lower() for name in _aliases(nodes)}
+    nodes = list(_walk(_parse(con, sql)))
+    named = {name.lower() for name in relations} | {name.lower() for name in _list_with_names(nodes)}
+    written = {name.lower() for name in columns} | {name.lower() for name in _list_aliases(nodes)}
     for node in nodes:
         if "class" in node:
             _check_expression(node, written)
@@ -162,7 +157,7 @@ def check_public(
             _check_relation(node, named)
 
 
-def _parsed(con: duckdb.DuckDBPyConnection, sql: str) -> Mapping[str, Any]:
+def _parse(con: duckdb.DuckDBPyConnection, sql: str) -> Mapping[str, Any]:
     row = con.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchone()
     tree: Mapping[str, Any] = json.loads(row[0]) if row is not None else {"error": True}
     if tree.get("error", True) or len(tree["statements"]) != 1:
@@ -173,7 +168,7 @@ def _parsed(con: duckdb.DuckDBPyConnection, sql: str) -> Mapping[str, Any]:
     return tree
 
 
-def _refused(name: str) -> BindError:
+def _make_refusal(name: str) -> BindError:
     near = difflib.get_close_matches(name, PUBLIC_FUNCTIONS, n=1, cutoff=0.8)
     error = BindError(
         f"{name} is not a function that may be called above the private part.",
@@ -183,7 +178,7 @@ def _refused(name: str) -> BindError:
     return error
 
 
-def _nodes(tree: Any) -> Iterator[Mapping[str, Any]]:
+def _walk(tree: Any) -> Iterator[Mapping[str, Any]]:
     waiting = [tree]
     while waiting:
         node = waiting.pop()
@@ -204,11 +199,11 @@ def _check_expression(node: Mapping[str, Any], written: set[str]) -> None:
     if kind in ("FUNCTION", "WINDOW"):
         name = str(node["function_name"]).lower()
         if name not in PUBLIC_FUNCTIONS:
-            raise _refused(name)
+            raise _make_refusal(name)
     if kind == "COLUMN_REF":
         names = node["column_names"]
         if len(names) == 1 and names[0].lower() in SESSION_NAMES and names[0].lower() not in written:
-            raise _refused(names[0].lower())
+            raise _make_refusal(names[0].lower())
 
 
 def _check_relation(node: Mapping[str, Any], named: set[str]) -> None:
@@ -223,7 +218,7 @@ def _check_relation(node: Mapping[str, Any], named: set[str]) -> None:
     if kind == "TABLE_FUNCTION":
         name = str(node["function"]["function_name"]).lower()
         if name not in TABLE_FUNCTIONS:
-            raise _refused(name)
+            raise _make_refusal(name)
     if kind == "BASE_TABLE":
         name = str(node["table_name"])
         if node["schema_name"] or node["catalog_name"] or name.lower() not in named:
@@ -232,8 +227,8 @@ def _check_relation(node: Mapping[str, Any], named: set[str]) -> None:
             )
 
 
-def _given_names(nodes: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Names that WITH gives."""
+def _list_with_names(nodes: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the names that WITH gives."""
     for node in nodes:
         if isinstance(node.get("map"), list):
             yield from (str(item["key"]) for item in node["map"] if isinstance(item, dict) and "key" in item)
@@ -241,8 +236,8 @@ def _given_names(nodes: Iterable[Mapping[str, Any]]) -> Iterator[str]:
             yield str(node.get("cte_name", ""))
 
 
-def _aliases(nodes: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Names that the query gives to columns, wherever."""
+def _list_aliases(nodes: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the names that the query gives to columns, wherever."""
     for node in nodes:
         if isinstance(node.get("alias"), str):
             yield node["alias"]

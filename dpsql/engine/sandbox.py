@@ -95,23 +95,23 @@ class Sandbox:
             self._con = None
 
 
-ColumnTypes = Sequence[tuple[str, str]]
+TypedColumns = Sequence[tuple[str, str]]
 """Names and SQL types."""
 
 
-def quote_name(name: str) -> str:
+def quote_identifier(name: str) -> str:
     """Write any name as SQL does.
 
-    >>> quote_name('a "b"')
-    '"a ""b\"""'
+    >>> quote_identifier('a "b" c')
+    '"a ""b"" c"'
     """
     return '"' + name.replace('"', '""') + '"'
 
 
-def quote_text(text: str) -> str:
+def quote_literal(text: str) -> str:
     """Write a text as a literal of SQL.
 
-    >>> quote_text("it's")
+    >>> quote_literal("it's")
     "'it''s'"
     """
     return "'" + text.replace("'", "''") + "'"
@@ -120,7 +120,7 @@ def quote_text(text: str) -> str:
 def write_empty_query(columns: Iterable[tuple[str, str]]) -> str:
     """Write a query of no rows with these columns."""
     typed = ((name, "INTEGER" if kind.strip('"') == "NULL" else kind) for name, kind in columns)
-    items = ", ".join(f"CAST(NULL AS {kind}) AS {quote_name(name)}" for name, kind in typed)
+    items = ", ".join(f"CAST(NULL AS {kind}) AS {quote_identifier(name)}" for name, kind in typed)
     return f"SELECT {items} WHERE FALSE"
 
 
@@ -137,7 +137,7 @@ class SchemaReplica:
         tables: catalog, schema and name of each table, with its columns.
     """
 
-    def __init__(self, tables: Iterable[tuple[tuple[str, str, str], ColumnTypes]]) -> None:
+    def __init__(self, tables: Iterable[tuple[tuple[str, str, str], TypedColumns]]) -> None:
         self._tables = tuple((place, tuple(columns)) for place, columns in tables)
         self._con = self._open()
         self._fit: set[tuple[object, ...]] = set()
@@ -145,7 +145,7 @@ class SchemaReplica:
         self._lent: set[str] = set()
 
     @classmethod
-    def of(cls, tables: Iterable[tuple[tuple[str, str, str], ColumnTypes]]) -> SchemaReplica:
+    def of(cls, tables: Iterable[tuple[tuple[str, str, str], TypedColumns]]) -> SchemaReplica:
         """Return a copy that an earlier session put away, or a new one.
 
         A copy tells nothing of that session, since no row was ever in it.
@@ -159,18 +159,20 @@ class SchemaReplica:
         attached = {"memory", "temp"}
         for (catalog, schema, name), columns in self._tables:
             if catalog not in attached:
-                con.execute(f"ATTACH ':memory:' AS {quote_name(catalog)}")
+                con.execute(f"ATTACH ':memory:' AS {quote_identifier(catalog)}")
                 attached.add(catalog)
             if catalog != "temp" and schema != "main":
-                con.execute(f"CREATE SCHEMA IF NOT EXISTS {quote_name(catalog)}.{quote_name(schema)}")
-            where = ".".join(map(quote_name, (catalog, schema, name)))
-            listed = ", ".join(f"{quote_name(column)} {kind}" for column, kind in columns)
+                con.execute(
+                    f"CREATE SCHEMA IF NOT EXISTS {quote_identifier(catalog)}.{quote_identifier(schema)}"
+                )
+            where = ".".join(map(quote_identifier, (catalog, schema, name)))
+            listed = ", ".join(f"{quote_identifier(column)} {kind}" for column, kind in columns)
             kind = "TEMP TABLE" if catalog == "temp" else "TABLE"
             con.execute(f"CREATE {kind} IF NOT EXISTS {where} ({listed})")
         lock_down(con)
         return con
 
-    def check(self, sql: str, lent: Mapping[str, ColumnTypes]) -> None:
+    def check(self, sql: str, lent: Mapping[str, TypedColumns]) -> None:
         """Bind a query, with public relations lent to it under their names.
 
         Raises:
@@ -194,15 +196,15 @@ class SchemaReplica:
             self._fit.clear()
         self._fit.add(key)
 
-    def shape(self, sql: str, lent: Mapping[str, ColumnTypes]) -> pa.Schema:
+    def shape(self, sql: str, lent: Mapping[str, TypedColumns]) -> pa.Schema:
         """Return the Arrow types of a query's columns, as DuckDB gives them."""
         self._lend(lent)
         return self._con.sql(f"SELECT * FROM ({sql}) AS dpsql_shape LIMIT 0").to_arrow_table().schema
 
-    def _lend(self, lent: Mapping[str, ColumnTypes]) -> None:
+    def _lend(self, lent: Mapping[str, TypedColumns]) -> None:
         for name, columns in lent.items():
             self._con.execute(
-                f"CREATE OR REPLACE TEMP VIEW {quote_name(name)} AS {write_empty_query(columns)}"
+                f"CREATE OR REPLACE TEMP VIEW {quote_identifier(name)} AS {write_empty_query(columns)}"
             )
             self._lent.add(name)
 
@@ -210,7 +212,7 @@ class SchemaReplica:
         """Keep this copy for a session on the same tables; making one takes longer than most statements."""
         try:
             for name in self._lent:
-                self._con.execute(f"DROP VIEW IF EXISTS {quote_name(name)}")
+                self._con.execute(f"DROP VIEW IF EXISTS {quote_identifier(name)}")
         except duckdb.Error:
             self.close()
             return

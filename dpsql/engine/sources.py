@@ -1,16 +1,14 @@
-"""Parquet files whose values DuckDB's reader stops at, found once per version of a file, outside any statement.
+"""Files and data frames as relations of a session, with the policy's columns or their own.
 
-One text that is not UTF-8, or a time beyond a day, makes every query over its column fail, so one person's row would
-say that it is there. A file without such values is read where it is. One with such values is read through a private
-copy, a temporary table of the session's own database, in which they are NULL.
+Sources that can't be read where they are (all text; a Parquet file with values that DuckDB can't take) are copied once,
+when the session opens. The copy is a temporary table of the session's own database in memory: no other process sees it,
+it is gone with the session, and DuckDB spills it where everything else is spilled.
 
-Types that the rows of an untyped source suggest. For the data owner's eyes only: they tell about the rows.
+One text in a Parquet file that is not UTF-8, or a time beyond a day, makes every query over its column fail, so one
+person's row would say that it is there. Such columns are found once per version of a file, outside any statement, and
+their bad values are NULL in the copy. A file without any is read in place.
 
-Sources that are files, as relations of a session: their columns are the policy's, or the file's own types.
-
-What is read through a private copy (all text; a Parquet file with values that DuckDB can't take) is read once, when the
-session opens. The copy is a temporary table of the session's own database in memory: no other process sees it, it is
-gone with the session, and what DuckDB spills of it goes where everything else is spilled.
+Types proposed from the rows of a source are for the data owner's eyes only, since they tell about the rows.
 """
 
 from __future__ import annotations
@@ -30,13 +28,12 @@ import duckdb
 import pyarrow as pa
 
 from dpsql.engine.frames import clean_array
-from dpsql.engine.sandbox import quote_name, quote_text
+from dpsql.engine.sandbox import quote_identifier, quote_literal
 from dpsql.engine.text_sources import copy_text
 from dpsql.errors import PolicyError
 from dpsql.ledger.private_files import make_private_directory, make_state_directory, write_private
-from dpsql.policy.columns import explain_missing_types, list_types
-from dpsql.policy.model import Format, Policy, Table, fold
-from dpsql.policy.validate import parse_type
+from dpsql.policy.model import Format, Policy, Table, explain_missing_types, fold, list_types
+from dpsql.policy.validate import settle_type
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
@@ -44,8 +41,8 @@ if TYPE_CHECKING:
 
 _LENT_COLUMNS = "dpsql_clean_columns"
 _RULES = 1
-"""Which values are looked for: what was remembered under other rules is looked for again."""
-_SAFE = {
+"""The version of what is looked for; columns that were remembered under another are read again."""
+_SAFE_TYPES = {
     "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
     "UHUGEINT", "FLOAT", "DOUBLE", "BLOB", "UUID",
 }  # fmt: skip
@@ -58,12 +55,12 @@ _ENDS = {
     "TIMESTAMP_NS": ("1677-09-22 00:00:00", "2262-04-11 23:47:16.854775806"),
     "TIMESTAMP WITH TIME ZONE": ("290309-12-22 (BC) 00:00:00+00", "294247-01-10 04:00:54.775806+00"),
 }
-"""The first and the last value of a type; dates and timestamps have two infinite ones beside them."""
+"""The first and the last finite value of a type."""
 
 
 def write_scan(*paths: str, options: str = "") -> str:
-    """Write SQL that reads files of the same columns: their own, and none that a folder's name would add."""
-    return f"read_parquet([{', '.join(map(quote_text, paths))}], hive_partitioning = false{options})"
+    """Write SQL that reads files of the same columns, without those that a folder's name would add."""
+    return f"read_parquet([{', '.join(map(quote_literal, paths))}], hive_partitioning = false{options})"
 
 
 def describe_file(con: duckdb.DuckDBPyConnection, path: str) -> dict[str, str] | None:
@@ -81,8 +78,8 @@ def describe_parquet(path: str) -> dict[str, str]:
 
 
 def find_bad_columns(path: str, columns: Mapping[str, str]) -> list[str]:
-    """Find the columns with values that DuckDB can't take; remembered until the file changes."""
-    stamp = _stamp(path)
+    """Find the columns with values that DuckDB can't take, and remember them until the file changes."""
+    stamp = _make_stamp(path)
     place: Path | None = None
     with suppress(OSError):
         home = make_state_directory() / "sources"
@@ -93,34 +90,38 @@ def find_bad_columns(path: str, columns: Mapping[str, str]) -> list[str]:
             known = json.loads(place.read_text(encoding="utf-8"))
             if known["stamp"] == stamp and set(known["bad"]) <= set(columns):
                 return [name for name in columns if name in known["bad"]]
-    found = _found(path, columns)
-    if place is not None and _stamp(path) == stamp:
+    found = _search(path, columns)
+    if place is not None and _make_stamp(path) == stamp:
         with suppress(OSError):
             write_private(place, json.dumps({"stamp": stamp, "bad": found}))
     return found
 
 
-def _stamp(path: str) -> list[object]:
+def _make_stamp(path: str) -> list[object]:
     stat = os.stat(path)
     return [_RULES, duckdb.__version__, path, stat.st_size, stat.st_mtime_ns, stat.st_ino, stat.st_dev]
 
 
-def _found(path: str, columns: Mapping[str, str]) -> list[str]:
-    tests = {name: _test(quote_name(name), kind) for name, kind in columns.items() if kind not in _SAFE}
-    counts = _counted(path, list(tests.values()))
+def _search(path: str, columns: Mapping[str, str]) -> list[str]:
+    tests = {
+        name: _write_test(quote_identifier(name), kind)
+        for name, kind in columns.items()
+        if kind not in _SAFE_TYPES
+    }
+    counts = _count(path, list(tests.values()))
     if counts is not None:
         found = {name for name, count in zip(tests, counts, strict=True) if count}
     else:
-        found = {name for name, test in tests.items() if _counted(path, [test]) != [0]}
+        found = {name for name, test in tests.items() if _count(path, [test]) != [0]}
     nested = [name for name, kind in columns.items() if name not in found and _nested(kind)]
-    found |= {name for name in nested if not _all_good(path, list(columns).index(name))}
+    found |= {name for name in nested if not _is_clean(path, list(columns).index(name))}
     return [name for name in columns if name in found]
 
 
-def _test(column: str, kind: str) -> str:
-    """SQL that reads every value of a column, and counts those that the reader lets through and others stop at.
+def _write_test(column: str, kind: str) -> str:
+    """Write SQL that reads every value of a column, and counts those that only queries fail over.
 
-    The hash makes it read them all: what could be told from a file's statistics would be.
+    The hash makes it read them all, where DuckDB would answer from a file's statistics.
     """
     kept = write_range_test(column, kind)
     count = "0" if kept is None else f"count(*) FILTER (WHERE NOT {kept})"
@@ -128,7 +129,7 @@ def _test(column: str, kind: str) -> str:
 
 
 def write_range_test(column: str, kind: str) -> str | None:
-    """Write SQL that is false for values of a type that DuckDB holds, but fails over; None for types that have none."""
+    """Write SQL that is false for values that DuckDB holds but fails over; None for types that have none."""
     if kind.startswith("DECIMAL("):
         width, scale = (int(part) for part in kind[8:-1].split(","))
         most = f"{'9' * (width - scale) or '0'}.{'9' * scale or '0'}"
@@ -137,23 +138,19 @@ def write_range_test(column: str, kind: str) -> str | None:
         ends = _ENDS[kind]
     else:
         return None
-    low, high = (f"{quote_text(end)}::{kind}" for end in ends)
-    infinite = (
-        ""
-        if kind == "TIME" or kind not in _ENDS
-        else f" OR {column} IN ('infinity'::{kind}, '-infinity'::{kind})"
-    )
-    return f"({column} BETWEEN {low} AND {high}{infinite})"
+    low, high = (f"{quote_literal(end)}::{kind}" for end in ends)
+    infinite = f" OR {column} IN ('infinity'::{kind}, '-infinity'::{kind})"
+    return f"({column} BETWEEN {low} AND {high}{infinite if kind in _ENDS and kind != 'TIME' else ''})"
 
 
 def _nested(kind: str) -> bool:
-    """Whether moments or decimals may be within other values, where the test above does not look for them."""
+    """Tell whether moments or decimals may be within other values, where the test does not look."""
     within = any(word in kind for word in ("DATE", "TIMESTAMP", "DECIMAL("))
     return within and kind.endswith(("]", ")")) and not kind.startswith("DECIMAL(") | kind.startswith("ENUM")
 
 
-def _counted(path: str, tests: list[str]) -> list[int] | None:
-    """What the tests count, in a database of its own, which a bad value may bring down; None where it does."""
+def _count(path: str, tests: list[str]) -> list[int] | None:
+    """Run tests in a database of their own, which a bad value may bring down; None where it does."""
     if not tests:
         return []
     with suppress(duckdb.Error), duckdb.connect(":memory:", config={"temp_directory": ""}) as con:
@@ -162,14 +159,14 @@ def _counted(path: str, tests: list[str]) -> list[int] | None:
     return None
 
 
-def _opened(path: str) -> ParquetFile:
-    import pyarrow.parquet  # here, for it takes long, and few files need it
+def _open(path: str) -> ParquetFile:
+    import pyarrow.parquet  # here, since it takes long and few files need it
 
     return pyarrow.parquet.ParquetFile(path, coerce_int96_timestamp_unit="us")
 
 
-def _all_good(path: str, place: int) -> bool:
-    with suppress(pa.ArrowException, OSError, KeyError), _opened(path) as file:
+def _is_clean(path: str, place: int) -> bool:
+    with suppress(pa.ArrowException, OSError, KeyError), _open(path) as file:
         name = file.schema_arrow.names[place]
         return all(
             (column := batch.column(0)) is clean_array(column) for batch in file.iter_batches(columns=[name])
@@ -187,16 +184,16 @@ def copy_cleaned(
     """
     places = {column: index for index, column in enumerate(columns)}
     made = False
-    with suppress(duckdb.Error, pa.ArrowException, OSError, KeyError), _opened(path) as file:
-        con.register(_LENT_COLUMNS, _cleaned(file, [places[column] for column in bad]))
+    with suppress(duckdb.Error, pa.ArrowException, OSError, KeyError), _open(path) as file:
+        con.register(_LENT_COLUMNS, _read_clean(file, [places[column] for column in bad]))
         items = [
-            f"TRY_CAST(c.c{bad.index(column)} AS {kind}) AS {quote_name(column)}"
+            f"TRY_CAST(c.c{bad.index(column)} AS {kind}) AS {quote_identifier(column)}"
             if column in bad
-            else f"f.{quote_name(column)}"
+            else f"f.{quote_identifier(column)}"
             for column, kind in columns.items()
         ]
         con.execute(
-            f"CREATE OR REPLACE TEMP TABLE {quote_name(name)} AS SELECT {', '.join(items)} "
+            f"CREATE OR REPLACE TEMP TABLE {quote_identifier(name)} AS SELECT {', '.join(items)} "
             f"FROM {write_scan(path, options=', file_row_number = true')} AS f "
             f"JOIN {_LENT_COLUMNS} AS c ON f.file_row_number = c.n"
         )
@@ -206,7 +203,7 @@ def copy_cleaned(
         raise PolicyError(f"the file {Path(path).name} can't be read.")
 
 
-def _cleaned(file: ParquetFile, places: list[int]) -> pa.RecordBatchReader:
+def _read_clean(file: ParquetFile, places: list[int]) -> pa.RecordBatchReader:
     names = [file.schema_arrow.names[place] for place in places]
     fields = [
         pa.field(f"c{index}", file.schema_arrow.field(place).type) for index, place in enumerate(places)
@@ -224,28 +221,29 @@ def _cleaned(file: ParquetFile, places: list[int]) -> pa.RecordBatchReader:
 
 
 def propose_types(table: Table, files: list[str]) -> dict[str, str]:
-    """Read a source whose types the policy must declare, and give what its rows look like; empty where they can't be read."""
-    listed = f"[{', '.join(map(quote_text, files))}]"
+    """Propose types from the rows of a source whose types the policy must declare; none where it can't be read."""
+    listed = f"[{', '.join(map(quote_literal, files))}]"
     text = (table.format or Format()).fit(table.source, table.text) if table.text is not None else Format()
     if table.text is None:
         body = f"read_parquet({listed}, union_by_name = true, hive_partitioning = true)"
     elif table.text == "json":
         body = f"read_json({listed}, sample_size = -1, union_by_name = true, ignore_errors = true, format = 'auto')"
     else:
-        quotes = f"quote = {quote_text(text.quote)}, escape = {quote_text(text.escape or '')}"
+        quotes = f"quote = {quote_literal(text.quote)}, escape = {quote_literal(text.escape or '')}"
         body = (
             f"read_csv({listed}, sample_size = -1, union_by_name = true, ignore_errors = true, null_padding = true, "
-            f"delim = {quote_text(text.delimiter or ',')}, {quotes}, header = {text.header}, nullstr = {quote_text(text.null)})"
+            f"delim = {quote_literal(text.delimiter or ',')}, {quotes}, header = {text.header}, "
+            f"nullstr = {quote_literal(text.null)})"
         )
     with contextlib.suppress(duckdb.Error), duckdb.connect(":memory:", config={"temp_directory": ""}) as con:
         rows = con.execute(f"DESCRIBE SELECT * FROM {body}").fetchall()
-        return {row[0]: _known(row[1]) for row in rows}
+        return {row[0]: _fold_type(row[1]) for row in rows}
     return {}
 
 
-def _known(kind: str) -> str:
+def _fold_type(kind: str) -> str:
     with contextlib.suppress(PolicyError):
-        return parse_type(kind)
+        return settle_type("type", kind)
     return "VARCHAR"
 
 
@@ -255,10 +253,9 @@ _PARTITION = re.compile(r"([^=/]+)=([^/]*)")
 
 
 def simplify_type(kind: str) -> str:
-    """Return a type as exact queries see it.
+    """Return a type as exact queries see it: an ENUM as text, an array of fixed length as a list.
 
-    The labels of an ENUM are data: a column of one shows its text only. An array of fixed length is a list: some of
-    what DuckDB does with arrays fails once there is a row.
+    The labels of an ENUM are data, and some of DuckDB's functions over arrays fail once there is a row.
     """
     return _LENGTH.sub("[]", _ENUM.sub("VARCHAR", kind))
 
@@ -269,7 +266,7 @@ def find_declared_type(table: Table, name: str) -> str | None:
 
 
 def write_typed_column(column: str, kind: str, wanted: str | None) -> str:
-    """Write SQL that reads a column of one type as the type that the policy declares; NULL where a value does not fit."""
+    """Write SQL that reads a column as the type that the policy declares, NULL where a value does not fit."""
     if wanted is None or wanted == simplify_type(kind):
         return column if simplify_type(kind) == kind else f"CAST({column} AS {simplify_type(kind)})"
     return f"TRY_CAST({column} AS {wanted})"
@@ -297,25 +294,25 @@ def open_files(con: duckdb.DuckDBPyConnection, policy: Policy, table: Table, fil
         found = describe_file(con, path)
         if found is None:
             raise PolicyError(f"the source {table.source} of {table.name} can't be read as parquet.")
-        items = _items(table, path, found, columns)
+        items = _write_items(table, path, found, columns)
         bad = find_bad_columns(path, found)
         if bad:
             copy_cleaned(con, f"{name}_{index}", path, found, bad)
-            queries.append(f"SELECT {items} FROM temp.main.{quote_name(f'{name}_{index}')}")
+            queries.append(f"SELECT {items} FROM temp.main.{quote_identifier(f'{name}_{index}')}")
         else:
             together.setdefault((items, *found, *found.values()), []).append(path)
     queries += [f"SELECT {shape[0]} FROM {write_scan(*paths)}" for shape, paths in together.items()]
     _create(con, table, "VIEW", " UNION ALL ".join(queries))
 
 
-def _items(table: Table, path: str, found: Mapping[str, str], columns: Mapping[str, str] | None) -> str:
-    """What is selected from one Parquet file: its own columns, or those of the policy where there may be several.
+def _write_items(table: Table, path: str, found: Mapping[str, str], columns: Mapping[str, str] | None) -> str:
+    """Write what is selected from one Parquet file: its own columns, or the policy's where there may be several.
 
     A declared column that is not in the file may be in the names of its folders (``year=2024``); else it is NULL.
     """
     if columns is None:
         read = {
-            name: write_typed_column(quote_name(name), kind, find_declared_type(table, name))
+            name: write_typed_column(quote_identifier(name), kind, find_declared_type(table, name))
             for name, kind in found.items()
         }
     else:
@@ -327,11 +324,11 @@ def _items(table: Table, path: str, found: Mapping[str, str], columns: Mapping[s
         for name, wanted in columns.items():
             if fold(name) in there:
                 own, kind = there[fold(name)]
-                read[name] = write_typed_column(quote_name(own), kind, wanted)
+                read[name] = write_typed_column(quote_identifier(own), kind, wanted)
             else:
                 value = folders.get(fold(name))
-                read[name] = f"TRY_CAST({quote_text(value) if value is not None else 'NULL'} AS {wanted})"
-    return ", ".join(f"{item} AS {quote_name(name)}" for name, item in read.items())
+                read[name] = f"TRY_CAST({quote_literal(value) if value is not None else 'NULL'} AS {wanted})"
+    return ", ".join(f"{item} AS {quote_identifier(name)}" for name, item in read.items())
 
 
 def open_table(
@@ -350,34 +347,34 @@ def open_table(
         body: its name in the database, as SQL.
         columns: its columns and their types.
         collated: those whose collation makes different texts equal.
-        checked: look for values that DuckDB holds but fails over. Not in a connection that was given: its tables may
-            change under the session, and whoever gave it can read them.
+        checked: whether to look for values that DuckDB holds but fails over. Not in a connection that was given: its
+            tables may change during the session, and whoever gave it can read them.
 
     Raises:
         PolicyError: it can't be read as the types that the policy declares.
     """
     read = {}
-    viewed = False  # for its kind, never for its values: the view's name is in EXPLAIN
+    viewed = False  # decided by types, never by values, since the view's name is in EXPLAIN
     for column, kind in columns.items():
-        name = quote_name(column)
+        name = quote_identifier(column)
         kept = write_range_test(name, kind) if checked else None
         viewed = viewed or kept is not None
         if kept is not None and not _all_inside(con, body, kept):
             name = f"CASE WHEN {kept} THEN {name} END"
         item = write_typed_column(name, kind, find_declared_type(table, column))
-        if item == quote_name(column) and column in collated:
+        if item == quote_identifier(column) and column in collated:
             item = f'{item} COLLATE "C"'
-        if item != quote_name(column):
+        if item != quote_identifier(column):
             read[column] = item
     if not read and not viewed:
         return False
-    replaced = ", ".join(f"{item} AS {quote_name(column)}" for column, item in read.items())
+    replaced = ", ".join(f"{item} AS {quote_identifier(column)}" for column, item in read.items())
     _create(con, table, "VIEW", f"SELECT *{f' REPLACE ({replaced})' if read else ''} FROM {body}")
     return True
 
 
 def _all_inside(con: duckdb.DuckDBPyConnection, body: str, kept: str) -> bool:
-    """Whether a table of the database holds only values that DuckDB has; what a table's statistics say is not read."""
+    """Tell whether a table holds only values that a test keeps."""
     with contextlib.suppress(duckdb.Error):
         return con.execute(f"SELECT 1 FROM {body} WHERE NOT {kept} LIMIT 1").fetchone() is None
     return False
@@ -395,12 +392,12 @@ def open_frame(
 
     Args:
         con: where it is made, and where the frame is registered.
-        policy: the whole.
+        policy: the owner's declaration.
         table: the policy's table.
         body: the frame's name, as SQL.
         columns: its columns, with the types that DuckDB sees.
-        objects: those of Python objects, which are texts now; None for a pandas frame that somebody else registered, of
-            which DuckDB infers the types.
+        objects: those of Python objects, which are texts now; None for a pandas frame that somebody else registered,
+            whose types DuckDB infers.
 
     Raises:
         PolicyError: the policy leaves out the type of a column that has none.
@@ -412,15 +409,15 @@ def open_frame(
     if missing:
         raise explain_missing_types(table, missing)
     read = {
-        name: _through_text(quote_name(name), kind, find_declared_type(table, name))
+        name: _write_through_text(quote_identifier(name), kind, find_declared_type(table, name))
         for name, kind in columns.items()
     }
-    items = ", ".join(f"{item} AS {quote_name(name)}" for name, item in read.items())
+    items = ", ".join(f"{item} AS {quote_identifier(name)}" for name, item in read.items())
     _create(con, table, "TABLE" if objects else "VIEW", f"SELECT {items} FROM {body}")
 
 
-def _through_text(column: str, kind: str, wanted: str | None) -> str:
-    """A frame's column as the declared type, by way of its text.
+def _write_through_text(column: str, kind: str, wanted: str | None) -> str:
+    """Write SQL that reads a frame's column as the declared type, by way of its text.
 
     Whether a column of a frame holds numbers or objects is decided by its values: 2.5 must become the same whole number
     in both, or one person's text would change what everybody else's numbers are.
@@ -442,8 +439,8 @@ def _copy_registered(
 ) -> None:
     there = {fold(name): name for name in columns}
     items = [
-        f"TRY_CAST({f'CAST({quote_name(there[fold(name)])} AS VARCHAR)' if fold(name) in there else 'NULL'} AS {kind}) "
-        f"AS {quote_name(name)}"
+        f"TRY_CAST({f'CAST({quote_identifier(there[fold(name)])} AS VARCHAR)' if fold(name) in there else 'NULL'} AS {kind}) "
+        f"AS {quote_identifier(name)}"
         for name, kind in types.items()
     ]
     row = con.execute("SELECT current_setting('pandas_analyze_sample')").fetchone()
@@ -463,7 +460,7 @@ def open_again(con: duckdb.DuckDBPyConnection, table: Table, body: str) -> tuple
 def _create(con: duckdb.DuckDBPyConnection, table: Table, kind: str, query: str) -> None:
     made = False
     with contextlib.suppress(duckdb.Error):
-        con.execute(f"CREATE OR REPLACE TEMP {kind} {quote_name(name_view(table))} AS {query}")
+        con.execute(f"CREATE OR REPLACE TEMP {kind} {quote_identifier(name_view(table))} AS {query}")
         made = True
     if not made:
         said = " with the declared types" if any(column.type for column in table.columns.values()) else ""

@@ -12,6 +12,7 @@ to the data owner.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import socket
 import warnings
@@ -25,7 +26,7 @@ import pyarrow as pa
 
 from dpsql.engine.base import Engine, find_files, hash_lines, raise_unless_done
 from dpsql.engine.interruptible import run_interruptibly
-from dpsql.engine.sandbox import ColumnTypes, write_empty_query
+from dpsql.engine.sandbox import TypedColumns, write_empty_query
 from dpsql.engine.sources import name_view
 from dpsql.errors import BindError, PolicyError
 from dpsql.policy.model import Policy, Table
@@ -82,12 +83,10 @@ class SparkEngine(Engine):
         self._schemas = {table.name: self._open(table) for table in policy.tables.values()}
 
     def _start(self, address: str) -> SparkSession:
-        try:
-            from pyspark.sql import SparkSession
-        except ImportError:
-            SparkSession = None
-        if SparkSession is None:
+        if importlib.util.find_spec("pyspark") is None:
             raise PolicyError("PySpark is not installed.", hint="pip install 'dpsql[spark]'")
+        from pyspark.sql import SparkSession
+
         with contextlib.suppress(Exception):
             if address.startswith("sc://"):
                 from pyspark.sql.connect.session import SparkSession as Remote
@@ -157,7 +156,7 @@ class SparkEngine(Engine):
         paths = self._sources.get(table.name, [])
         return paths if paths and all(os.path.isfile(path) for path in paths) else None
 
-    def check(self, sql: str, lent: Mapping[str, ColumnTypes], apart: bool = False) -> str | None:
+    def check(self, sql: str, lent: Mapping[str, TypedColumns], apart: bool = False) -> str | None:
         """Bind an exact query in DuckDB and in Spark, on nothing, before anything is paid; return Spark's text.
 
         One that is run apart is DuckDB's alone.
@@ -224,7 +223,7 @@ class SparkEngine(Engine):
         return table
 
     def batches(self, sql: str, lent: Mapping[str, pa.Table] | None = None) -> Iterator[pa.Table]:
-        """Yield the rows of an exact query a million or so at a time; the whole stays on the cluster meanwhile.
+        """Yield the rows of an exact query a million or so at a time; the rest stays on the cluster.
 
         Raises:
             EngineError, KeyboardInterrupt: as for :meth:`execute`.

@@ -1,4 +1,4 @@
-"""Where an engine puts what does not fit memory: private rows, in a directory that nobody else may enter.
+"""Private directories for rows that do not fit memory, which nobody else may enter.
 
 DuckDB makes its spill files with mode 0644, in a directory with mode 0755 that it leaves behind when the process
 is killed. So each engine gets a directory of its own with mode 0700, which is removed when the engine is closed.
@@ -34,10 +34,10 @@ _FLAGS = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 class SpillDirectory:
-    """A directory for the spilled files of one engine, private to this user, gone when it is closed.
+    """A directory for the spilled files of one engine, private to this user and removed when it is closed.
 
     Args:
-        parent: below which directory; None for the state directory, else the one for temporary files.
+        parent: the directory that it is made in; None for the state directory, or else the one for temporary files.
 
     Raises:
         OSError: it can't be made.
@@ -48,18 +48,18 @@ class SpillDirectory:
         self._finalizer = weakref.finalize(self, _remove, self.path, _HELD[self.path], os.getpid())
 
     def subdirectory(self, name: str) -> str:
-        """Return the path of a directory within, made with mode 0700: two instances of DuckDB need one each."""
+        """Make a directory within, with mode 0700, and return its path; each instance of DuckDB needs its own."""
         inner = self.path / name
         make_private_directory(inner)
         return str(inner)
 
     def close(self) -> None:
-        """Remove the directory with all that is in it. Closing twice is harmless."""
+        """Remove the directory and its content; closing twice is harmless."""
         self._finalizer()
 
 
 def make_spill_directory(place: str | None) -> SpillDirectory:
-    """Make a spill directory below a place, by default below the state directory.
+    """Make a spill directory in a place, by default in the state directory.
 
     Raises:
         PolicyError: there can be none.
@@ -73,7 +73,7 @@ def make_spill_directory(place: str | None) -> SpillDirectory:
 
 
 _HELD: dict[Path, int] = {}
-"""The directories of this process, with the open files whose locks say so."""
+"""The directories of this process, with the open files whose locks claim them."""
 
 
 def _default_parent() -> Path:
@@ -108,7 +108,7 @@ def _make(parent: Path) -> Path:
 
 
 def _sweep(parent: Path) -> None:
-    """Remove the directories of processes that are gone. What can't be removed is left for another time."""
+    """Remove the directories of processes that are gone; what can't be removed is left for later."""
     with contextlib.suppress(OSError):
         for lock in list(parent.glob(f"{SPILL_PREFIX}*{_LOCK}")):
             path = lock.with_name(lock.name.removesuffix(_LOCK))
@@ -133,7 +133,7 @@ def _sweep_one(path: Path, lock: Path) -> None:
 
 
 def _is_locked(descriptor: int) -> bool:
-    """Whether this process holds the lock now. A file system without locks says no: then nothing is swept."""
+    """Tell whether this process holds the lock now; without locks it does not, and nothing is swept."""
     return not _is_held_elsewhere(descriptor, unknown=True)
 
 
@@ -178,7 +178,7 @@ def _lock_path(path: Path) -> Path:
 
 
 def _forget_directories() -> None:
-    """A forked process holds no lock: else a directory would be taken for in use when its own process is gone."""
+    """Let go of the locks in a forked process, else they would outlive the process that owns them."""
     for descriptor in _HELD.values():
         with contextlib.suppress(OSError):
             os.close(descriptor)

@@ -1,12 +1,8 @@
-"""Text files as records that stand alone: one physical line is one record, whatever is in it.
+"""Text files as typed tables, in which each record is parsed on its own by the policy's columns and format.
 
 Readers of CSV look for quotes across lines, so that one stray quote swallows the lines after it, and stop at a text
-that is not UTF-8. Here lines are cut first, as bytes, and what is in one can't be seen from another.
-
-Text sources as typed tables: each record is parsed on its own, by the policy's columns and format.
-
-The SQL here raises on no value: a field that does not fit its column is NULL, a record that can't be read is a row of
-NULLs.
+that is not UTF-8. Here lines are cut first, as bytes: one line is one record, and no record changes another. The SQL
+fails over no value: a field that does not fit its column is NULL, a record that can't be read is a row of NULLs.
 """
 
 from __future__ import annotations
@@ -14,6 +10,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import itertools
 import json
 import re
 import zlib
@@ -24,30 +21,32 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpsql.engine.sandbox import quote_name, quote_text
+from dpsql.engine.sandbox import quote_identifier, quote_literal
 from dpsql.errors import PolicyError
 from dpsql.policy.model import Format, Table, fold
 
 BLOCK_BYTES = 8 << 20
-"""Bytes of a file that are looked at together."""
+"""Bytes of a file that are read at once."""
 MAX_RECORD_BYTES = 4 << 20
 """Bytes of one record; a longer one is a row of NULLs."""
 UNDECODABLE = "\U0010ffff"
-"""Stands for bytes that are no text of the encoding (no text holds it: it is no character); its field becomes NULL."""
+"""A mark in place of bytes that the encoding does not know, which no text holds; its field becomes NULL."""
 READ_ERRORS = (OSError, EOFError, zlib.error)
-"""What a file raises that can't be read as a whole."""
+"""Errors of a file that can't be read as a whole."""
 _SURROGATES = re.compile("[\udc80-\udcff]+")
+_CODECS = {"windows-1252": "cp1252"}
+_BATCH_ROWS = 1 << 14
 _BOM = b"\xef\xbb\xbf"
 LINE_SCHEMA = pa.schema([("line", pa.large_string())])
 FIELDS_SCHEMA = pa.schema([("fields", pa.list_(pa.large_string()))])
 
 
-def _opened(path: str) -> IO[bytes]:
+def _open(path: str) -> IO[bytes]:
     return gzip.open(path) if path.lower().endswith(".gz") else open(path, "rb")  # type: ignore[return-value]
 
 
 def _blocks(file: IO[bytes]) -> Iterator[bytes | None]:
-    """Whole lines, some millions of bytes at a time; None for one that is too long."""
+    """Yield whole lines, some millions of bytes at a time; None for one that is too long."""
     rest, lost = b"", False
     first = True
     while block := file.read(BLOCK_BYTES):
@@ -72,24 +71,22 @@ def _blocks(file: IO[bytes]) -> Iterator[bytes | None]:
         yield rest
 
 
-def _decoded(block: bytes, encoding: str) -> str:
-    text = block.decode(
-        {"latin-1": "latin-1", "windows-1252": "cp1252"}.get(encoding, encoding), "surrogateescape"
-    )
+def _decode(block: bytes, encoding: str) -> str:
+    text = block.decode(_CODECS.get(encoding, encoding), "surrogateescape")
     return _SURROGATES.sub(UNDECODABLE, text)
 
 
-def _texts(block: bytes, encoding: str) -> pa.Array:
-    """The lines of a block. A blank one is no record."""
+def _split_lines(block: bytes, encoding: str) -> pa.Array:
+    """Return the lines of a block without blank ones, which are no records."""
     if encoding != "utf-8":
-        block = _decoded(block, encoding).encode()
+        block = _decode(block, encoding).encode()
     if block.endswith(b"\n"):
         block = block[:-1]
     lines = pc.split_pattern(pa.array([block], pa.large_binary()), b"\n").flatten()
     try:
         texts = lines.cast(pa.large_string())
     except pa.ArrowInvalid:
-        lines = pa.array([_decoded(block, "utf-8").encode()], pa.large_binary())
+        lines = pa.array([_decode(block, "utf-8").encode()], pa.large_binary())
         texts = pc.split_pattern(lines, b"\n").flatten().cast(pa.large_string())
     if b"\r" in block:
         texts = pc.ascii_rtrim(texts, characters="\r")
@@ -101,19 +98,21 @@ def _texts(block: bytes, encoding: str) -> pa.Array:
 
 
 def read_records(path: str, text: Format, skip: bool) -> pa.RecordBatchReader:
-    """Read the records of a file in parts: a column ``line``, where a record that can't be read is NULL.
+    """Read the records of a file as a column `line`, NULL where a record can't be read.
 
     Args:
         path: the file; one that ends in ``.gz`` is unpacked.
         text: how it is written.
-        skip: leave out the first record, which names the columns.
+        skip: whether to leave out the first record, which names the columns.
     """
 
     def parts() -> Iterator[pa.RecordBatch]:
         left = skip
-        with _opened(path) as file:
+        with _open(path) as file:
             for block in _blocks(file):
-                lines = pa.nulls(1, pa.large_string()) if block is None else _texts(block, text.encoding)
+                lines = (
+                    pa.nulls(1, pa.large_string()) if block is None else _split_lines(block, text.encoding)
+                )
                 if left and len(lines):
                     lines, left = lines.slice(1), False
                 yield pa.record_batch([lines], LINE_SCHEMA)
@@ -122,26 +121,26 @@ def read_records(path: str, text: Format, skip: bool) -> pa.RecordBatchReader:
 
 
 def read_first_record(path: str, text: Format) -> str | None:
-    """Read the first line of a file that is not blank; None where there is none, or it can't be read."""
-    with _opened(path) as file:
+    """Read the first line that is not blank; None where there is none, or it can't be read."""
+    with _open(path) as file:
         for block in _blocks(file):
             if block is None:
                 return None
-            lines = _texts(block[: MAX_RECORD_BYTES + 1], text.encoding)
+            lines = _split_lines(block[: MAX_RECORD_BYTES + 1], text.encoding)
             if len(lines):
                 return lines[0].as_py()  # type: ignore[no-any-return]
     return None
 
 
 def read_heading(path: str, text: Format) -> list[str]:
-    """Read the names of a file's columns, as its first record has them."""
+    """Read the names of a file's columns from its first record."""
     line = read_first_record(path, text)
     if line is None:
         return []
-    return next(_reader(iter([line]), text), [])
+    return next(_read_csv(iter([line]), text), [])
 
 
-def _reader(lines: Iterator[str], text: Format) -> Any:
+def _read_csv(lines: Iterator[str], text: Format) -> Any:
     alone = text.escape == text.quote
     return csv.reader(
         lines,
@@ -154,16 +153,16 @@ def _reader(lines: Iterator[str], text: Format) -> Any:
 
 
 def read_quoted_records(path: str, text: Format, skip: bool) -> pa.RecordBatchReader:
-    """Read the records of a file whose quoted fields may go on in the next line: a column ``fields``, each a list of texts."""
+    """Read records whose quoted fields may go on in the next line, as a column `fields` of lists of texts."""
 
     def rows() -> Iterator[list[str] | None]:
         with io.TextIOWrapper(
-            _opened(path),
-            {"windows-1252": "cp1252"}.get(text.encoding, text.encoding),
+            _open(path),
+            _CODECS.get(text.encoding, text.encoding),
             "surrogateescape",
             newline="",
         ) as file:
-            lines = _reader(file, text)
+            lines = _read_csv(file, text)
             while True:
                 try:
                     row = next(lines, None)
@@ -175,27 +174,35 @@ def read_quoted_records(path: str, text: Format, skip: bool) -> pa.RecordBatchRe
                 if row:
                     yield [f if f.isascii() else _SURROGATES.sub(UNDECODABLE, f) for f in row]
 
-    def parts() -> Iterator[pa.RecordBatch]:
-        held: list[list[str] | None] = []
+    def records() -> Iterator[list[str] | None]:
         for index, row in enumerate(rows()):
             if index == 0 and row:
                 row[0] = row[0].removeprefix("\ufeff")
             if index or not skip:
-                held.append(row)
-            if len(held) >= 1 << 14:
-                yield pa.record_batch([pa.array(held, FIELDS_SCHEMA.field(0).type)], FIELDS_SCHEMA)
-                held = []
-        yield pa.record_batch([pa.array(held, FIELDS_SCHEMA.field(0).type)], FIELDS_SCHEMA)
+                yield row
 
-    return pa.RecordBatchReader.from_batches(FIELDS_SCHEMA, parts())
+    return _batch(records(), FIELDS_SCHEMA)
+
+
+def _batch(records: Iterator[Any], schema: pa.Schema) -> pa.RecordBatchReader:
+    """Read records of one column in batches, of which there is at least one."""
+
+    def parts() -> Iterator[pa.RecordBatch]:
+        while True:
+            held = list(itertools.islice(records, _BATCH_ROWS))
+            yield pa.record_batch([pa.array(held, schema.field(0).type)], schema)
+            if len(held) < _BATCH_ROWS:
+                return
+
+    return pa.RecordBatchReader.from_batches(schema, parts())
 
 
 def read_array_records(path: str, text: Format) -> pa.RecordBatchReader:
-    """Read the records of a file that is one JSON array: a column ``line``. What follows a record that is not JSON is lost."""
+    """Read the records of a JSON array as a column `line`, up to the first that is not JSON."""
 
-    def objects() -> Iterator[str]:
-        with _opened(path) as file:
-            whole = _decoded(file.read().removeprefix(_BOM), text.encoding)
+    def objects() -> Iterator[str | None]:
+        with _open(path) as file:
+            whole = _decode(file.read().removeprefix(_BOM), text.encoding)
         decoder, blank = json.JSONDecoder(), re.compile(r"[\s,]*")
         found = re.match(r"\s*\[", whole)
         place = found.end() if found else len(whole)
@@ -208,19 +215,10 @@ def read_array_records(path: str, text: Format) -> pa.RecordBatchReader:
                 _, end = decoder.raw_decode(whole, place)
             except (ValueError, RecursionError):
                 return
-            yield whole[place:end]
+            yield whole[place:end] if end - place <= MAX_RECORD_BYTES else None
             place = end
 
-    def parts() -> Iterator[pa.RecordBatch]:
-        held: list[str | None] = []
-        for item in objects():
-            held.append(item if len(item) <= MAX_RECORD_BYTES else None)
-            if len(held) >= 1 << 14:
-                yield pa.record_batch([pa.array(held, pa.large_string())], LINE_SCHEMA)
-                held = []
-        yield pa.record_batch([pa.array(held, pa.large_string())], LINE_SCHEMA)
-
-    return pa.RecordBatchReader.from_batches(LINE_SCHEMA, parts())
+    return _batch(objects(), LINE_SCHEMA)
 
 
 _LENT = "dpsql_records"
@@ -233,22 +231,24 @@ def copy_text(
 
     Args:
         con: where it is made.
-        name: of the temporary table.
+        name: the temporary table's name.
         table: the policy's table, whose source is text.
-        columns: names and types, all that the table will have.
-        files: where the records are.
+        columns: names and types of its columns.
+        files: the files that hold the records.
 
     Raises:
         PolicyError: a file can't be read at all.
     """
     text = (table.format or Format()).fit(table.source, table.text)
-    listed = ", ".join(f"{quote_name(column)} {kind}" for column, kind in columns.items())
-    con.execute(f"CREATE OR REPLACE TEMP TABLE {quote_name(name)} ({listed})")
+    listed = ", ".join(f"{quote_identifier(column)} {kind}" for column, kind in columns.items())
+    con.execute(f"CREATE OR REPLACE TEMP TABLE {quote_identifier(name)} ({listed})")
     read = False
     try:
         for path in files:
-            con.register(_LENT, _source(path, table, text))
-            con.execute(f"INSERT INTO temp.main.{quote_name(name)} {_query(path, table, text, columns)}")
+            con.register(_LENT, _read_source(path, table, text))
+            con.execute(
+                f"INSERT INTO temp.main.{quote_identifier(name)} {_write_query(path, table, text, columns)}"
+            )
             con.unregister(_LENT)
         read = True
     except (duckdb.Error, *READ_ERRORS):
@@ -257,22 +257,22 @@ def copy_text(
         raise PolicyError(f"the source {table.source} of {table.name} can't be read.")
 
 
-def _source(path: str, table: Table, text: Format) -> pa.RecordBatchReader:
+def _read_source(path: str, table: Table, text: Format) -> pa.RecordBatchReader:
     if table.text == "json":
         return read_array_records(path, text) if text.records == "array" else read_records(path, text, False)
     read = read_quoted_records if text.quoted_newlines else read_records
     return read(path, text, text.header)
 
 
-def _query(path: str, table: Table, text: Format, columns: Mapping[str, str]) -> str:
+def _write_query(path: str, table: Table, text: Format, columns: Mapping[str, str]) -> str:
     if table.text == "json":
-        return _objects(columns, text)
+        return _write_objects(columns, text)
     names = (
         [fold(name) for name in read_heading(path, text)] if text.header else [fold(name) for name in columns]
     )
     places = {name: index for index, name in reversed(list(enumerate(names, start=1)))}
     items = [
-        write_typed_field(_unquoted(f"f[{places[fold(name)]}]", text), kind, text)
+        write_typed_field(_write_unquoted(f"f[{places[fold(name)]}]", text), kind, text)
         if fold(name) in places
         else f"NULL::{kind}"
         for name, kind in columns.items()
@@ -281,61 +281,63 @@ def _query(path: str, table: Table, text: Format, columns: Mapping[str, str]) ->
     if text.quoted_newlines:
         fields = f"SELECT fields AS f FROM {_LENT}"
     else:
-        fields = f"SELECT line, {_fields(text)} AS f FROM {_LENT}"
-        # Put together again the fields must be the line; else something stands beside a quote.
-        fitting.append(f"array_to_string(f, {quote_text(text.delimiter or ',')}) = line")
+        fields = f"SELECT line, {_write_fields(text)} AS f FROM {_LENT}"
+        # The fields put together must be the line, else something stands beside a quote.
+        fitting.append(f"array_to_string(f, {quote_literal(text.delimiter or ',')}) = line")
     whole = f"CASE WHEN {' AND '.join(fitting)} THEN f END" if fitting else "f"
     return f"SELECT {', '.join(items)} FROM (SELECT {whole} AS f FROM ({fields}) AS a) AS b"
 
 
-def _fields(text: Format) -> str:
-    """The fields of a line, quotes and all."""
-    comma = quote_text(text.delimiter or ",")
+def _write_fields(text: Format) -> str:
+    """Write SQL of the fields of a line, quotes and all."""
+    comma = quote_literal(text.delimiter or ",")
     plain = f"string_split(line, {comma})"
     if not text.quote:
         return plain
-    d, q, e = (_class(letter) for letter in (text.delimiter or ",", text.quote, text.escape or text.quote))
+    d, q, e = (
+        _write_class(letter) for letter in (text.delimiter or ",", text.quote, text.escape or text.quote)
+    )
     inside = f"(?:[^{q}]|[{q}][{q}])" if e == q else f"(?:[^{q}{e}]|[{e}].)"
     pattern = f"(?s)[{d}]([{q}]{inside}*[{q}]|[^{d}{q}][^{d}]*|)"
-    matched = f"regexp_extract_all(concat({comma}, line), {quote_text(pattern)}, 1)"
-    return f"CASE WHEN contains(line, {quote_text(text.quote)}) THEN {matched} ELSE {plain} END"
+    matched = f"regexp_extract_all(concat({comma}, line), {quote_literal(pattern)}, 1)"
+    return f"CASE WHEN contains(line, {quote_literal(text.quote)}) THEN {matched} ELSE {plain} END"
 
 
-def _class(letter: str) -> str:
-    """A letter within the brackets of a regular expression."""
+def _write_class(letter: str) -> str:
+    """Write a letter within the brackets of a regular expression."""
     return f"\\x{ord(letter):02x}"
 
 
-def _unquoted(field: str, text: Format) -> str:
-    bare = f"nullif({field}, {quote_text(text.null)})"
+def _write_unquoted(field: str, text: Format) -> str:
+    bare = f"nullif({field}, {quote_literal(text.null)})"
     if not text.quote or text.quoted_newlines:
         return bare
     quote, escape = text.quote, text.escape or text.quote
     inner = f"{field}[2:-2]"
     if escape == quote:
-        inner = f"replace({inner}, {quote_text(quote * 2)}, {quote_text(quote)})"
+        inner = f"replace({inner}, {quote_literal(quote * 2)}, {quote_literal(quote)})"
     else:
-        inner = f"regexp_replace({inner}, {quote_text(f'(?s)[{_class(escape)}](.)')}, '\\1', 'g')"
-    return f"CASE WHEN starts_with({field}, {quote_text(quote)}) THEN {inner} ELSE {bare} END"
+        inner = f"regexp_replace({inner}, {quote_literal(f'(?s)[{_write_class(escape)}](.)')}, '\\1', 'g')"
+    return f"CASE WHEN starts_with({field}, {quote_literal(quote)}) THEN {inner} ELSE {bare} END"
 
 
 def write_typed_field(value: str, kind: str, text: Format) -> str:
-    """Write SQL that reads a text as a type; NULL where it does not fit, or was no text of the encoding."""
+    """Write SQL that reads a text as a type, NULL where it does not fit."""
     pattern = text.date_format if kind == "DATE" else text.timestamp_format if "TIMESTAMP" in kind else None
     if pattern is not None:
-        value = f"TRY_STRPTIME({value}, {quote_text(pattern)})"
+        value = f"TRY_STRPTIME({value}, {quote_literal(pattern)})"
     if kind == "VARCHAR":
-        return f"CASE WHEN NOT contains({value}, {quote_text(UNDECODABLE)}) THEN {value} END"
+        return f"CASE WHEN NOT contains({value}, {quote_literal(UNDECODABLE)}) THEN {value} END"
     return f"TRY_CAST({value} AS {kind})"
 
 
-def _objects(columns: Mapping[str, str], text: Format) -> str:
+def _write_objects(columns: Mapping[str, str], text: Format) -> str:
     nested = {name for name, kind in columns.items() if kind.endswith("]") or kind.startswith("STRUCT")}
     shape = json.dumps({name: "JSON" if name in nested else "VARCHAR" for name in columns})
     items = [
         f"TRY_CAST({value} AS {kind})" if name in nested else write_typed_field(value, kind, text)
         for name, kind in columns.items()
-        for value in (f"struct_extract(r, {quote_text(name)})",)
+        for value in (f"struct_extract(r, {quote_literal(name)})",)
     ]
     objects = "CASE WHEN json_valid(line) THEN line END"
-    return f"SELECT {', '.join(items)} FROM (SELECT json_transform({objects}, {quote_text(shape)}) AS r FROM {_LENT}) AS a"
+    return f"SELECT {', '.join(items)} FROM (SELECT json_transform({objects}, {quote_literal(shape)}) AS r FROM {_LENT}) AS a"

@@ -18,7 +18,7 @@ from typing import Any
 from dpsql.errors import BudgetExceeded
 from dpsql.ledger.log_file import START, Row, damaged_error, read_body
 from dpsql.ledger.terms import Terms
-from dpsql.numerics.rounding import DOWN, UP, pair, short
+from dpsql.numerics.exact_numbers import DOWN, UP, write_pair, write_short
 from dpsql.policy.model import Policy
 from dpsql.privacy.accountants import MANY, Accountant, Spent, format_percent, say_what_is_left
 from dpsql.privacy.events import Event, PureDP
@@ -59,7 +59,7 @@ class Entry:
     """Digests of the answers of its private blocks that were kept, by their keys."""
 
     def kept(self, key: str) -> str | None:
-        """The digest of the answer that it kept under a key; None where it kept none."""
+        """Return the digest of the answer that was kept under a key; None where none was."""
         if self.outcome != "released":
             return None
         return self.blocks.get(key) or (self.release if key == self.key else None)
@@ -70,7 +70,7 @@ class Entry:
         return "0" if self.event is None else self.event.sentence()
 
     def charged(self, accountant: str) -> Event | None:
-        """The charge as an accountant counts it; None for what was refused."""
+        """Return the charge as an accountant counts it; None for what was refused."""
         return None if self.event is None else ACCOUNTANTS[accountant].charge(self.event)
 
     @property
@@ -136,8 +136,9 @@ class FilterState:
 
 
 class Account:
-    """The log so far, folded. ``terms`` (when given) rule instead of the granted ones: tighter, or for
-    reading.
+    """The log so far, folded.
+
+    ``terms`` (when given) rule instead of the granted ones: tighter, or for reading.
     """
 
     def __init__(self, terms: Terms | None = None) -> None:
@@ -200,7 +201,7 @@ class Account:
         self._filters = self._granted_filters = None
 
     def apply(self, rows: Iterable[Row]) -> None:
-        """Folds further rows in.
+        """Fold further rows in.
 
         Raises:
             LedgerError: a row says something that no ledger says: a settlement without a reservation, a
@@ -313,7 +314,7 @@ class Account:
 
 
 def read_event(body: Mapping[str, Any]) -> Event:
-    """An event from a row. ValueError when it costs less than nothing."""
+    """Read an event from a row. ValueError when it costs less than nothing."""
     return _read_event(json.dumps(body, sort_keys=True))
 
 
@@ -326,9 +327,7 @@ def _read_event(text: str) -> Event:
 
 
 def format_local_time(when: str) -> str:
-    """A time of the ledger (UTC) in the reader's time zone: the hour for today, the date too for other
-    days.
-    """
+    """Format a time of the ledger in the reader's time zone; without the date when it was today."""
     from datetime import datetime
 
     moment = datetime.fromisoformat(when).astimezone()
@@ -338,8 +337,9 @@ def format_local_time(when: str) -> str:
 
 @dataclass(frozen=True)
 class BudgetState:
-    """The budget at one moment: of the whole, or of an analyst's share (then ``whole`` is the state of the
-    whole).
+    """The budget at one moment: of the whole, or of an analyst's share.
+
+    ``whole`` is, beside a share, the state of the whole.
 
     ``spent_epsilon`` is the plain sum over everything charged; ``spent_delta`` the sum of the deltas that mechanisms
     have of their own (under ``basic``: of all deltas), of which ``mechanism_delta`` is the limit. ``left_epsilon`` is,
@@ -378,17 +378,17 @@ class BudgetState:
     @property
     def spent(self) -> str:
         """``"ε=0.2"``, rounded up."""
-        return pair(self.spent_epsilon, self.spent_delta, UP)
+        return write_pair(self.spent_epsilon, self.spent_delta, UP)
 
     @property
     def limit(self) -> str:
         """``"ε=1, δ=1e-06"``."""
-        return pair(self.limit_epsilon, self.limit_delta)
+        return write_pair(self.limit_epsilon, self.limit_delta)
 
     @property
     def left(self) -> str:
         """``"ε=0.8"``, rounded down."""
-        return f"ε={short(self.left_epsilon, DOWN)}"
+        return f"ε={write_short(self.left_epsilon, DOWN)}"
 
     @property
     def sentence(self) -> str:
@@ -407,13 +407,13 @@ class BudgetState:
         if self.about is None or self.default_epsilon is None:
             return ""
         count = "any number" if self.about >= MANY else f"about {self.about}" if self.about else "none"
-        return f"{count} more at ε={short(self.default_epsilon)}"
+        return f"{count} more at ε={write_short(self.default_epsilon)}"
 
 
 def make_budget_state(
     account: Account, policy: Policy | None, analyst: str | None, after: Iterable[Event] = ()
 ) -> BudgetState:
-    """The state of an analyst's share where there is one (with the whole inside), else of the whole.
+    """Return the state of an analyst's share where there is one (with the whole inside), else of the whole.
 
     Args:
         account: the log so far.
@@ -434,10 +434,10 @@ def explain_exceeded(state: FilterState, event: Event) -> BudgetExceeded:
     held = state.filter
     room, epsilon = held.room(state.spent), event.basic[0]
     where = "%dpsql budget shows where it went."
-    left = short(room.epsilon_left, DOWN)
+    left = write_short(room.epsilon_left, DOWN)
     if held.own_delta(event) > room.delta_left:
-        left = short(room.delta_left, DOWN)
-        message = f"δ={left} of {whose}δ={short(held.mechanism_delta)} is left for it."
+        left = write_short(room.delta_left, DOWN)
+        message = f"δ={left} of {whose}δ={write_short(held.mechanism_delta)} is left for it."
         fits = f"delta = {left} would fit." if room.delta_left else "a statement without delta may still fit."
     elif event.epsilon is None and epsilon and state.admits(PureDP(epsilon)):
         # Gaussian noise has no largest loss, so the plain sum can't hold it: the rule must
@@ -446,7 +446,7 @@ def explain_exceeded(state: FilterState, event: Event) -> BudgetExceeded:
         )
         fits = "noise = 'laplace' would fit."
     else:
-        message = f"ε={left} of {whose}ε={short(held.epsilon)} is left."
+        message = f"ε={left} of {whose}ε={write_short(held.epsilon)} is left."
         fits = f"epsilon => {left} would fit." if room.epsilon_left else "stored answers are still free."
     return BudgetExceeded(f"This query costs {event.sentence()}; {message}", hint=f"{fits}  {where}")
 

@@ -43,7 +43,7 @@ class Ticket:
     _ledger: Ledger = field(repr=False, compare=False)
 
     def update(self, event: Event) -> None:
-        """Notes how far an interactive threshold came, durably; call it *before* the answer leaves.
+        """Note durably how far an interactive threshold came; call it *before* the answer leaves.
 
         Call it once after DECLARE (no hits) and before each answer is told, whatever it is. The reservation stays charged in
         full; but when this process dies, the next session settles it to the last event noted instead of the
@@ -57,8 +57,10 @@ class Ticket:
 
 @dataclass(frozen=True)
 class KeptReleases:
-    """What a settlement keeps of private blocks: ``releases`` as bytes, by the blocks' keys; and by their questions what
-    they were asked about, so that it can be said later what has changed.
+    """The private blocks of a statement, as a settlement keeps them.
+
+    ``releases`` are bytes by the blocks' keys; ``questions`` note what each question was about, so that a later
+    session can say what has changed.
     """
 
     releases: Mapping[str, bytes] = field(default_factory=dict)
@@ -222,7 +224,7 @@ class Ledger:
     # -- the three steps --------------------------------------------------------------------------
 
     def reserve(self, event: Event, text: str, key: str = "") -> Ticket:
-        """Charges an event before the data are touched. The charge is on the disk when this returns.
+        """Charge an event before the data are touched. The charge is on the disk when this returns.
 
         Args:
             event: what will happen, at most.
@@ -257,7 +259,7 @@ class Ledger:
         outcome: str,
         kept: KeptReleases | None = None,
     ) -> None:
-        """Ends a reservation: what was really used, and the release for replay.
+        """End a reservation: record what was really used, and keep the release for replay.
 
         Args:
             ticket: what :meth:`reserve` gave.
@@ -282,7 +284,7 @@ class Ledger:
         self._settle(ticket.statement_id, event, release, outcome, kept or KeptReleases())
 
     def refuse(self, text: str, reason: str, event: Event | None = None) -> None:
-        """Logs a refused statement, at no cost: the owner's best sign that a bound is missing.
+        """Log a refused statement, at no cost: the owner's best sign that a bound is missing.
 
         Best effort: the analyst's own error matters more than a log line, so a failure to write is not
         raised.
@@ -292,7 +294,7 @@ class Ledger:
             write("refuse", len(self._book.account.entries) + 1, self._who(text) | body)
 
     def replay(self, key: str) -> StoredRelease | None:
-        """The release that was paid for under this key; None when there is none. Free, and not logged.
+        """Return the release that was paid for under this key, free and not logged; None when there is none.
 
         Raises:
             LedgerError: the stored release was changed.
@@ -303,7 +305,7 @@ class Ledger:
         return None if found is None else replay.check_release(entries.get(found[0]), key, found[1])
 
     def asked(self, question: str) -> tuple[Entry, bytes] | None:
-        """The last statement that asked a question and was answered, and what :class:`Kept` noted of it then."""
+        """Return the last statement that answered a question, and what :class:`KeptReleases` noted of it then."""
         with self._book.reading() as connection:
             found = replay.get_question(connection, question)
             entries = self._book.account.entries
@@ -359,7 +361,7 @@ class Ledger:
     # -- reading ----------------------------------------------------------------------------------
 
     def state(self, after: Iterable[Event] = ()) -> BudgetState:
-        """What is left, of the whole and of the analyst's own share, as other sessions left it by now.
+        """Return what is left of the whole and of the analyst's own share, as other sessions left it by now.
 
         Args:
             after: what would be left with these events charged as well, admitted or not.
@@ -373,13 +375,14 @@ class Ledger:
             return make_budget_state(account, self.policy, self.analyst, after)
 
     def would_admit(self, events: Iterable[Event]) -> bool:
-        """Whether events would be admitted one after another, as the budget is now. Charges nothing."""
+        """Decide whether events would be admitted one after another, as the budget is now. Charges nothing."""
         with self._book.reading():
             return self._book.account.would_admit(self.analyst, events)
 
     def entries(self) -> list[Entry]:
-        """Every charge and refusal, in order. What has not ended is ``open``, or ``unsettled`` once its
-        process died.
+        """Return every charge and refusal, in order.
+
+        What has not ended is ``open``, or ``unsettled`` once its process died.
 
         Raises:
             LedgerError: the ledger can't be read, or was replaced since it was opened.
@@ -408,7 +411,7 @@ class Ledger:
         return self._book.account.terms
 
     def close(self) -> None:
-        """Closes the file. Open reservations stay charged."""
+        """Close the file. Open reservations stay charged."""
         self._book.close()
 
     def __enter__(self) -> Self:
@@ -435,7 +438,7 @@ class Ledger:
         return {"analyst": self.analyst or "", "user": self._book.user, "text": text[:_TEXT_LIMIT]}
 
     def _try_write(self, kind: str, body: dict[str, Any]) -> None:
-        """A row that charges nothing: a ledger that can't be written says so when it must."""
+        """Write a row that charges nothing. A ledger that can't be written says so when it must."""
         with suppress(LedgerError), self._book.writing(durable=False) as (write, _):
             write(kind, 0, body)
 
@@ -446,7 +449,7 @@ def _first(terms: Terms) -> Row:
 
 
 def _policy_kept(text: str) -> Policy | None:
-    """The policy that the log holds; None when this version of dpsql does not take it any more."""
+    """Read the policy that the log holds; None when this version of dpsql does not accept it any more."""
     try:
         return Policy.loads(text)
     except PolicyError:
@@ -465,7 +468,7 @@ def _existing(path: str | Path) -> Path:
 
 
 def _replaced(path: Path, book: LedgerStore) -> LedgerError | None:
-    """The error for a ledger that does not continue what its mark and the register saw of it."""
+    """Return the error for a ledger that does not continue what its mark and the register saw of it."""
     seen = [
         rollback_detection.read_checkpoint(path),
         *rollback_detection.read_register(path, book.account.ledger_id),

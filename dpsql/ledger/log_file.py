@@ -36,8 +36,9 @@ ROW_KINDS = ("open", "policy", "adopt", "reserve", "progress", "settle", "refuse
 
 
 class Row(NamedTuple):
-    """One row of the log: its number, what it is, the statement it speaks of (0: none), when, and what it
-    says.
+    """One row of the log.
+
+    Its number, its kind, the number of its statement (0: none), its time, its body as JSON, and its hash.
     """
 
     seq: int
@@ -49,19 +50,19 @@ class Row(NamedTuple):
 
 
 def hash_row(previous: str, seq: int, kind: str, statement: int, at: str, body: str) -> str:
-    """Hash of a row that follows the row with hash ``previous``."""
+    """Hash a row that follows the row with hash ``previous``."""
     text = json.dumps([previous, seq, kind, statement, at, body], ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def link_row(previous: str, seq: int, kind: str, statement: int, at: str, body: dict[str, Any]) -> Row:
-    """A new row, chained to ``previous``."""
+    """Make a new row, chained to ``previous``."""
     text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), sort_keys=True, allow_nan=False)
     return Row(seq, kind, statement, at, text, hash_row(previous, seq, kind, statement, at, text))
 
 
 def verify_rows(rows: Iterable[tuple[object, ...]], seq: int = 0, head: str = START) -> list[Row]:
-    """The rows that follow row ``seq`` with hash ``head``, when they do.
+    """Return the rows, if they follow row ``seq`` with hash ``head``.
 
     Raises:
         LedgerError: a row is missing, out of place, of the wrong type, or does not fit its hash.
@@ -77,7 +78,7 @@ def verify_rows(rows: Iterable[tuple[object, ...]], seq: int = 0, head: str = ST
 
 
 def read_body(row: Row) -> dict[str, Any]:
-    """The body of a row as a dictionary. NaN and infinities are not JSON and are refused."""
+    """Return the body of a row as a dictionary. NaN and infinities are not JSON and are refused."""
     try:
         body = json.loads(row.body, parse_constant=_no_constant)
     except (ValueError, RecursionError):
@@ -88,7 +89,7 @@ def read_body(row: Row) -> dict[str, Any]:
 
 
 def damaged_error(what: str) -> LedgerError:
-    """The error for a ledger that can't be trusted any more."""
+    """Make the error for a ledger that can't be trusted any more."""
     return LedgerError(
         f"The ledger was damaged or changed by hand: {what}.",
         hint="restore the ledger from a backup; nothing can be charged to this one.",
@@ -125,7 +126,7 @@ TABLES = {
 
 
 def create_ledger_file(path: Path, first: Row) -> bool:
-    """Makes a ledger file that holds one row; False when another process was quicker.
+    """Make a ledger file that holds one row; return False when another process was quicker.
 
     The file is built under another name and put in place in one step, so no half-made ledger is ever seen.
     """
@@ -153,7 +154,7 @@ def create_ledger_file(path: Path, first: Row) -> bool:
 
 
 def write_first_row(connection: sqlite3.Connection, first: Row) -> None:
-    """Writes the tables and the first row into an empty database."""
+    """Write the tables and the first row into an empty database."""
     set_durable(connection, True)
     connection.execute("BEGIN EXCLUSIVE")
     connection.execute(f"PRAGMA application_id = {APPLICATION}")
@@ -167,7 +168,7 @@ def write_first_row(connection: sqlite3.Connection, first: Row) -> None:
 def connect_to_ledger(
     path: Path | None, *, read_only: bool = False, timeout: float = 30.0
 ) -> sqlite3.Connection:
-    """A connection to a ledger, recognised and healthy; ``None`` is a new database in memory.
+    """Connect to a ledger, and check that it is one and healthy; ``None`` is a new database in memory.
 
     Raises:
         LedgerError: no such file, not a ledger, made by a newer dpsql, damaged, or not readable.
@@ -191,7 +192,7 @@ def connect_to_ledger(
 
 
 def set_durable(connection: sqlite3.Connection, wait: bool) -> None:
-    """Whether the next commits wait for the disk. Without a write-ahead log they always do."""
+    """Choose whether the next commits wait for the disk. Without a write-ahead log they always do."""
     if connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
         connection.execute(f"PRAGMA synchronous = {'FULL' if wait else 'NORMAL'}")
     else:
@@ -200,30 +201,31 @@ def set_durable(connection: sqlite3.Connection, wait: bool) -> None:
 
 
 def wal_path(path: Path) -> Path:
-    """Where SQLite keeps the write-ahead log of a file."""
+    """Return the path of SQLite's write-ahead log of a file."""
     return path.with_name(path.name + "-wal")
 
 
 def append_row(connection: sqlite3.Connection, row: Row) -> None:
+    """Append a row to the log."""
     connection.execute("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?)", row)
 
 
 def read_rows_after(connection: sqlite3.Connection, seq: int) -> Iterator[tuple[object, ...]]:
-    """The raw rows of the log after row ``seq``, in order."""
+    """Read the raw rows of the log after row ``seq``, in order."""
     return connection.execute(
         "SELECT seq, kind, statement, at, body, hash FROM log WHERE seq > ? ORDER BY seq", (seq,)
     )
 
 
 def read_hash(connection: sqlite3.Connection, seq: int) -> object:
-    """The hash stored in row ``seq``; None when there is no such row."""
+    """Read the hash stored in row ``seq``; None when there is no such row."""
     row = connection.execute("SELECT hash FROM log WHERE seq = ?", (seq,)).fetchone()
     return row[0] if row else None
 
 
 @contextmanager
 def explain_errors(path: Path | None, on_failure: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """SQLite's errors as a LedgerError that says what is wrong with the file, and what to do."""
+    """Raise SQLite's errors as a LedgerError that says what is wrong with the file, and what to do."""
     try:
         yield
         return
@@ -234,7 +236,7 @@ def explain_errors(path: Path | None, on_failure: Callable[[], None] = lambda: N
 
 
 def explain_sqlite_error(error: sqlite3.Error, path: Path | None) -> LedgerError:
-    """What an error of SQLite means for a ledger."""
+    """Explain what an error of SQLite means for a ledger."""
     name = "The ledger in memory" if path is None else f"The ledger {path}"
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
@@ -297,7 +299,7 @@ def _recognise(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _put(draft: Path, path: Path) -> bool:
-    """Gives a finished file its name unless that name is taken, and makes the name durable."""
+    """Give a finished file its name unless that name is taken, and make the name durable."""
     try:
         os.link(draft, path)
     except FileExistsError:

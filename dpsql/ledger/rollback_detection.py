@@ -49,12 +49,14 @@ class Checkpoint:
 
 
 def checkpoint_path(path: Path) -> Path:
+    """Return the path of the mark beside a ledger."""
     return path.with_name(path.name + "-id")
 
 
 def read_checkpoint(path: Path) -> Checkpoint | None:
-    """The mark beside a ledger; None when there is none. A mark that can't be read is a mark of an unknown
-    ledger.
+    """Read the mark beside a ledger; None when there is none.
+
+    A mark that can't be read is a mark of an unknown ledger.
     """
     try:
         text = checkpoint_path(path).read_text()
@@ -69,8 +71,9 @@ def read_checkpoint(path: Path) -> Checkpoint | None:
 
 
 def write_checkpoint(path: Path, mark: Checkpoint) -> None:
-    """Renew the mark, as private as the ledger itself. Its loss loses a warning, not a charge: failures are
-    ignored.
+    """Renew the mark, as private as the ledger itself.
+
+    Its loss loses a warning, not a charge, so failures are ignored.
     """
     target = checkpoint_path(path)
     draft = target.with_name(f".{target.name}.{os.getpid()}")
@@ -84,7 +87,7 @@ def write_checkpoint(path: Path, mark: Checkpoint) -> None:
 
 
 def explain_missing(path: Path) -> LedgerError | None:
-    """The error for a ledger that is not there but has been; None when it is new."""
+    """Return the error for a ledger that is not there but has been; None when it is new."""
     mark = read_checkpoint(path)
     if mark is None:
         return None
@@ -98,7 +101,7 @@ def explain_missing(path: Path) -> LedgerError | None:
 def explain_rollback(
     path: Path, mark: Checkpoint, ledger: str, seq: int, hash_there: object
 ) -> LedgerError | None:
-    """The error for a ledger that does not continue what was seen of it; None when it does."""
+    """Return the error for a ledger that does not continue what was seen of it; None when it does."""
     if mark.ledger == "":
         return None
     if mark.ledger != ledger:
@@ -145,9 +148,7 @@ def leave_register(path: Path, ledger: str) -> None:
 
 
 def read_register(path: Path, ledger: str) -> list[Checkpoint]:
-    """Return what the register knows of a ledger: how far it had come at this path, and at paths that are
-    gone.
-    """
+    """Return what the register saw of a ledger, at this path and at paths that are gone."""
     if not (find_state_directory() / _REGISTER).exists():
         return []  # reading makes nothing
     with suppress(OSError, sqlite3.Error), _opened() as known:
@@ -166,7 +167,7 @@ def _continued(known: sqlite3.Connection, path: str, ledger: str) -> list[tuple[
 
 @contextmanager
 def _opened() -> Iterator[sqlite3.Connection]:
-    """The register, open.
+    """Open the register.
 
     Raises:
         OSError, sqlite3.Error: it can't be opened, or is none.

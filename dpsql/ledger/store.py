@@ -61,9 +61,7 @@ class StoredRelease:
 
 
 def put_release(connection: sqlite3.Connection, key: str, statement: int, release: bytes) -> None:
-    """Keeps a release, inside the transaction that settles it. A fresh answer takes the place of an older
-    one.
-    """
+    """Keep a release, inside the transaction that settles it. A fresh answer replaces an older one."""
     if len(release) <= _PIECE:
         connection.execute("INSERT OR REPLACE INTO replay VALUES (?, ?, ?)", (key, statement, release))
         return
@@ -77,25 +75,25 @@ def put_release(connection: sqlite3.Connection, key: str, statement: int, releas
 
 
 def get_release(connection: sqlite3.Connection, key: str) -> tuple[int, bytes] | None:
-    """Statement and bytes kept under a key."""
+    """Return the statement and the bytes kept under a key."""
     row = connection.execute("SELECT statement, release FROM replay WHERE key = ?", (key,)).fetchone()
     return None if row is None else (row[0], bytes(row[1]))
 
 
 def put_question(connection: sqlite3.Connection, question: str, statement: int, items: bytes) -> None:
-    """Keeps what a question was asked about. It decides nothing: it only says later what has changed."""
+    """Keep what a question was about. It decides nothing: it only says later what has changed."""
     connection.execute(
         "INSERT OR REPLACE INTO replay VALUES (?, ?, ?)", (_ASKED + question, statement, items)
     )
 
 
 def get_question(connection: sqlite3.Connection, question: str) -> tuple[int, bytes] | None:
-    """Statement and items kept for a question."""
+    """Return the statement and the items kept for a question."""
     return get_release(connection, _ASKED + question)
 
 
 def check_release(entry: Entry | None, key: str, release: bytes) -> StoredRelease:
-    """The release, when the log knows it as released, under this key, with these bytes.
+    """Return the release, if the log knows it as released, under this key, with these bytes.
 
     Raises:
         LedgerError: it was changed, or never paid for.
@@ -109,19 +107,18 @@ def check_release(entry: Entry | None, key: str, release: bytes) -> StoredReleas
 
 
 def hash_release(release: bytes) -> str:
+    """Hash a release."""
     return hashlib.sha256(release).hexdigest()
 
 
 def identify_process(pid: int | None = None) -> str:
-    """This process (or ``pid``) on this boot of this machine, distinct even when process numbers come
-    round.
-    """
+    """Identify this process (or ``pid``) on this boot of this machine, even when process numbers come round."""
     pid = os.getpid() if pid is None else pid
     return "|".join([socket.gethostname(), _boot(), _namespace(), str(pid), _started(pid)])
 
 
 def is_certainly_gone(other: str) -> bool:
-    """True when ``other`` was a process of this boot and namespace that does not run any more."""
+    """Decide whether ``other`` was a process of this boot and namespace that does not run any more."""
     parts, mine = other.split("|"), identify_process().split("|")
     if len(parts) != 5 or parts[:3] != mine[:3] or not mine[1] or not parts[3].isdigit():
         return False
@@ -129,7 +126,7 @@ def is_certainly_gone(other: str) -> bool:
 
 
 def get_user() -> str:
-    """The name of the user as the operating system knows it; empty when it knows none."""
+    """Return the user's name as the operating system knows it; empty when it knows none."""
     try:
         return getpass.getuser()
     except (KeyError, OSError, ImportError):
@@ -148,7 +145,7 @@ def _namespace() -> str:
 
 
 def _started(pid: int) -> str:
-    """Start of the process in clock ticks since boot; empty for no such process (or no /proc)."""
+    """Return the start of a process in clock ticks since boot; empty for no such process, or no /proc."""
     fields = _text(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
     if len(fields) < 20 or fields[0] in "ZX":  # a zombie has finished: nothing of it can answer any more
         return ""
@@ -208,9 +205,7 @@ class LedgerStore:
         return self.path is not None and not self._read_only
 
     def copy(self, terms: Terms) -> LedgerStore:
-        """The rows as they are now, in memory, to be read under other terms. Nothing can be charged to a
-        copy.
-        """
+        """Copy the rows as they are now into memory, to be read under other terms. Nothing can be charged to it."""
         memory = log_file.connect_to_ledger(None)
         with self.reading() as connection:
             connection.backup(memory)
@@ -218,7 +213,7 @@ class LedgerStore:
         return LedgerStore(None, terms, connection=memory)
 
     def close(self) -> None:
-        """Closes the file. Open reservations stay charged."""
+        """Close the file. Open reservations stay charged."""
         with self._lock:
             self._closed = True
             self._disconnect()
@@ -226,24 +221,24 @@ class LedgerStore:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """The connection, with the account up to date."""
+        """Yield the connection, with the account up to date."""
         with self._lock, self._guarded() as connection:
             self._catch_up(connection)
             yield connection
 
     def current(self) -> Account:
-        """The account, with what other processes wrote by now."""
+        """Return the account, with what other processes wrote by now."""
         with self.reading():
             return self.account
 
     def hash_at(self, seq: int) -> object:
-        """The hash stored in a row, None when there is no such row."""
+        """Return the hash stored in a row; None when there is no such row."""
         with self.reading() as connection:
             return log_file.read_hash(connection, seq)
 
     @contextmanager
     def writing(self, durable: bool = True) -> Iterator[tuple[Write, sqlite3.Connection]]:
-        """One transaction: take the write lock, read what others wrote, decide and append, commit.
+        """Run one transaction: take the write lock, read what others wrote, decide and append, commit.
 
         With ``durable`` the rows are on the disk when the block ends; without, they may be lost in a power
         cut (not when a process dies).
@@ -270,7 +265,7 @@ class LedgerStore:
                 rollback_detection.update_register(self.path, mark)
 
     def _check_kept(self) -> None:
-        """After a commit: the rows must be in files that still have their names."""
+        """Check after a commit that the rows are in files that still have their names."""
         if self.path is not None:
             wal = _inode(log_file.wal_path(self.path))
             self._wal = self._wal or wal
@@ -279,9 +274,7 @@ class LedgerStore:
 
     @contextmanager
     def _guarded(self) -> Iterator[sqlite3.Connection]:
-        """The connection of this process. Whatever goes wrong: roll back, and fold the log afresh next
-        time.
-        """
+        """Yield the connection of this process. On any error roll back, and fold the log afresh next time."""
         with log_file.explain_errors(self.path):
             connection = self._connected()
             try:
@@ -314,16 +307,14 @@ class LedgerStore:
             self._connection = None
 
     def _before_fork(self) -> None:
-        """SQLite's locks don't survive a fork: let go of the file. Both processes open it again when they
-        need it.
-        """
+        """Let go of the file, since SQLite's locks don't survive a fork. Both processes open it again."""
         self._lock.acquire()
         if self.path is not None:
             with suppress(sqlite3.Error):
                 self._disconnect()
 
     def _after_fork(self) -> None:
-        """In a forked process. A budget in memory can't be shared, so the child has none."""
+        """Take over in a forked process. A budget in memory can't be shared, so the child has none."""
         if self.path is None or self._connection is not None:
             raise LedgerError(
                 "This ledger was opened before the process was forked: both would spend the same budget.",
@@ -334,9 +325,7 @@ class LedgerStore:
         self._trusted = False
 
     def _catch_up(self, connection: sqlite3.Connection) -> Account:
-        """Folds the rows that were written since, after checking that the log still goes through the last
-        one.
-        """
+        """Fold the rows written since, after checking that the log still goes through the last one."""
         if not self._trusted:
             self.account = Account(self._terms)
         account = self.account
@@ -357,7 +346,7 @@ _OPEN: weakref.WeakSet[LedgerStore] = weakref.WeakSet()
 
 
 def format_now() -> str:
-    """The time for a row, in UTC. Nothing is ever decided by it."""
+    """Return the time for a row, in UTC. Nothing is ever decided by it."""
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 

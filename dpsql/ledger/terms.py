@@ -23,7 +23,7 @@ from fractions import Fraction
 from typing import Any
 
 from dpsql.ledger.log_file import damaged_error
-from dpsql.numerics.rounding import amount, short
+from dpsql.numerics.exact_numbers import parse_amount, write_short
 from dpsql.policy.model import Policy
 from dpsql.privacy.accountants import Accountant
 from dpsql.privacy.filters import ACCOUNTANTS, MECHANISM_SHARE, open_filter
@@ -52,7 +52,7 @@ class Terms:
 
     @classmethod
     def of(cls, policy: Policy, dataset: str) -> Terms:
-        """The terms of a policy for a data set."""
+        """Return the terms of a policy for a data set."""
         budget = policy.budget
         tables = {_fold(name): table for name, table in policy.tables.items()}
         return cls(
@@ -76,11 +76,11 @@ class Terms:
         return OLDER_SHARE if self.delta_share is None else self.delta_share
 
     def open_filter(self, epsilon: Fraction, delta: Fraction) -> Accountant:
-        """The filter of these terms, for the whole or for a share."""
+        """Open the filter of these terms, for the whole or for a share."""
         return open_filter(self.accountant, epsilon, delta, self.mechanism_share)
 
     def limits(self) -> tuple[object, ...]:
-        """All that a filter is solved from: two terms with equal limits count alike."""
+        """Return all that a filter is solved from: two terms with equal limits count alike."""
         share = self.mechanism_share if self._splits else None
         return self.accountant, self.epsilon, self.delta, share, dict(self.shares)
 
@@ -99,7 +99,7 @@ class Terms:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Terms:
-        """The terms that :meth:`to_json` wrote.
+        """Read the terms that :meth:`to_json` wrote.
 
         Raises:
             LedgerError: something is missing, negative or not a number.
@@ -108,11 +108,11 @@ class Terms:
             return cls(
                 dataset=_text(body["dataset"]),
                 accountant=_text(body["accountant"]),
-                epsilon=amount(body["epsilon"]),
-                delta=amount(body["delta"]),
+                epsilon=parse_amount(body["epsilon"]),
+                delta=parse_amount(body["delta"]),
                 units={_text(name): _text(unit) for name, unit in body["units"].items()},
                 public=tuple(_text(name) for name in body["public"]),
-                shares={_text(n): (amount(e), amount(d)) for n, (e, d) in body["shares"].items()},
+                shares={_text(n): (parse_amount(e), parse_amount(d)) for n, (e, d) in body["shares"].items()},
                 policy=_text(body["policy"]),
                 delta_share=_share(body.get("mechanism_delta_share")),
             )
@@ -121,8 +121,7 @@ class Terms:
         raise damaged_error("the terms it was opened for can't be read")
 
     def grants(self, asked: Terms, *, adopting: bool = False) -> list[str]:
-        """What ``asked`` wants beyond these granted terms, as sentences; empty when a session may run under
-        it.
+        """List what ``asked`` wants beyond these granted terms; empty when a session may run under it.
 
         A ledger that is older than the choice of a share of delta goes on with a tenth under a policy that does not
         choose either; when the owner adopts a policy, that is the choice.
@@ -134,12 +133,16 @@ class Terms:
             wants.append(f"the accountant was {self.accountant} and is now {asked.accountant}")
         left_alone = self.delta_share is None and asked.mechanism_share == MECHANISM_SHARE and not adopting
         if asked.mechanism_share != self.mechanism_share and self._splits and not left_alone:
-            was, now = (short(terms.mechanism_share) for terms in (self, asked))
+            was, now = (write_short(terms.mechanism_share) for terms in (self, asked))
             wants.append(f"the share of delta for mechanisms was {was} and is now {now}")
         if asked.epsilon > self.epsilon:
-            wants.append(f"the budget was ε={short(self.epsilon)} and is now ε={short(asked.epsilon)}")
+            wants.append(
+                f"the budget was ε={write_short(self.epsilon)} and is now ε={write_short(asked.epsilon)}"
+            )
         if asked.delta > self.delta:
-            wants.append(f"the budget was δ={short(self.delta)} and is now δ={short(asked.delta)}")
+            wants.append(
+                f"the budget was δ={write_short(self.delta)} and is now δ={write_short(asked.delta)}"
+            )
         for name, unit in asked.units.items():
             if name not in self.units:
                 wants.append(f"the private table {name} was added")
@@ -160,11 +163,11 @@ class Terms:
         return ACCOUNTANTS[self.accountant].has_rule and self.delta > 0
 
     def under(self, granted: Terms) -> Terms:
-        """These terms as a session runs under them, in a ledger with the ``granted`` ones."""
+        """Return these terms as a session runs under them, in a ledger with the ``granted`` ones."""
         return replace(self, delta_share=None) if granted.delta_share is None and granted._splits else self
 
     def adopting(self, asked: Terms) -> Terms:
-        """The terms after an owner adopted ``asked``: a table that was ever private stays known as such."""
+        """Return the terms after an owner adopted ``asked``: a table that was ever private stays known as such."""
         kept = {name: unit for name, unit in self.units.items() if name not in asked.public}
         return Terms(**{**asked.__dict__, "units": {**kept, **asked.units}})
 
@@ -178,7 +181,7 @@ def _text(value: object) -> str:
 def _share(value: object) -> Fraction | None:
     if value is None:
         return None
-    share = amount(value)
+    share = parse_amount(value)
     if share >= 1:
         raise ValueError(value)
     return share

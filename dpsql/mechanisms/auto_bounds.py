@@ -37,7 +37,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
@@ -47,33 +47,34 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpsql.mechanisms.additive_noise import LaplaceNoise, Statistic
-from dpsql.mechanisms.composite import Answered, Group, Together, rows_of
-from dpsql.mechanisms.estimators import Mean, Sum, exact_integers
-from dpsql.mechanisms.selection.above_threshold import split
-from dpsql.noise.discrete import geometric
+from dpsql.mechanisms.aggregation import Answered, Group, Part, index_groups
+from dpsql.mechanisms.base import ClaimedText, RowsClaim
+from dpsql.mechanisms.moments import Mean, Sum
+from dpsql.mechanisms.selection.above_threshold import split_epsilon
+from dpsql.noise.discrete import draw_geometric
 from dpsql.noise.entropy import Entropy
-from dpsql.noise.selection import flips
+from dpsql.noise.selection import flip_coins
 from dpsql.numerics import interval_arithmetic as ia
-from dpsql.numerics.integers import integers
+from dpsql.numerics.exact_numbers import read_integers, to_integers
 from dpsql.privacy.events import Event, SparseVector, compose
 
-SIGN, RUNG, ROWS, TOTAL = "sign", "rung", "n", "total"
+SIGN, RUNG, RUNG_ROWS, RUNG_TOTAL = "sign", "rung", "n", "total"
 """Columns of the histogram: -1, 0 or 1; j; rows; their sizes' sum in steps of ``2**(j - PLACES)``."""
 
 PLACES = 20
 """A size on rung j is a whole number of steps of 2**(j - PLACES): it keeps about six digits."""
 
-FINE = 30
-"""A bound is 2**FINE steps of the grid that the total is rounded to."""
+BOUND_BITS = 30
+"""A bound is 2**BOUND_BITS steps of the grid that the total is rounded to."""
 
 ANYWHERE = Fraction(1, 10**9)
-"""Greatest chance, per statement, of a bound more than 4 times the largest value that occurs, where no bounds are declared."""
+"""The greatest chance, per statement without declared bounds, of a bound more than 4 times the largest value."""
 
 DECLARED = Fraction(1, 1000)
 """The same, per aggregate, within declared bounds."""
 
 SHARED = 8
-"""Aggregates with AUTO that share :data:`ANYWHERE`, at least: so equal aggregates are equal in most statements."""
+"""The least number of aggregates that share :data:`ANYWHERE`: so equal aggregates are equal in most statements."""
 
 _DOUBT = 0.05
 
@@ -81,7 +82,7 @@ _TINY = 1000
 """Chances below 2**-1000 are not told apart."""
 
 
-def chance_of_misses(rates: tuple[Fraction, Fraction], tolerances: Sequence[int]) -> Fraction:
+def bound_chance_of_misses(rates: tuple[Fraction, Fraction], tolerances: Sequence[int]) -> Fraction:
     """Compute the chance that statistics of 0 rows all miss their tolerances, rounded up: by 2**-100 of it, or to 2**-1000.
 
     A threshold noise z has probability (1 - a) a**z, and a statistic misses its tolerance t with probability
@@ -98,7 +99,7 @@ def chance_of_misses(rates: tuple[Fraction, Fraction], tolerances: Sequence[int]
     bits = 160 + sum(max(r.denominator.bit_length() - r.numerator.bit_length(), 0) for r in rates) * 8
     while (
         True
-    ):  # terms of both signs: the interval says what cancelling has cost, and more bits make up for it
+    ):  # terms of both signs: the interval shows the cost of cancelling, and more bits make up for it
         one = ia.rational(Fraction(1), bits)
         total = ia.rational(Fraction(0), bits)
         for size in range(len(tolerances) + 1):
@@ -106,16 +107,12 @@ def chance_of_misses(rates: tuple[Fraction, Fraction], tolerances: Sequence[int]
                 away = sum(most - t for t in chosen)
                 step = ia.exp(ia.rational(-rates[0] - size * rates[1], bits), bits)
                 term = ia.divide(step, ia.subtract(one, step, bits), bits)
-                term = ia.multiply(
-                    term,
-                    ia.exp(ia.rational(-away * rates[1], bits), bits),
-                    bits,
-                )
+                term = ia.multiply(term, ia.exp(ia.rational(-away * rates[1], bits), bits), bits)
                 total = (ia.subtract if size % 2 else ia.add)(total, term, bits)
         a = ia.exp(ia.rational(-rates[0], bits), bits)
         first = ia.exp(ia.rational(-most * rates[0], bits), bits)
         out = ia.multiply(ia.multiply(ia.subtract(one, a, bits), first, bits), total, bits)
-        if ia.below(out[1], ia.dyadic(1, -_TINY)):
+        if ia.is_at_most(out[1], ia.dyadic(1, -_TINY)):
             return Fraction(1, 1 << _TINY)
         low, high = ia.fraction(out[0]), ia.fraction(out[1])
         if low > 0 and (high - low) * (1 << 100) < low:
@@ -124,7 +121,7 @@ def chance_of_misses(rates: tuple[Fraction, Fraction], tolerances: Sequence[int]
 
 
 @functools.lru_cache(maxsize=256)
-def tolerance_for(rates: tuple[Fraction, Fraction], doubt: Fraction) -> int:
+def find_tolerance(rates: tuple[Fraction, Fraction], doubt: Fraction) -> int:
     """Compute the least tolerance that a statistic of 0 rows misses with a chance of at most ``doubt``.
 
     The chance is a**(t + 1) (1 - b) / (1 - a b), so its logarithm is solved for t, with directed rounding.
@@ -135,13 +132,10 @@ def tolerance_for(rates: tuple[Fraction, Fraction], doubt: Fraction) -> int:
     ab = ia.exp(ia.rational(-rates[0] - rates[1], bits), bits)
     factor = ia.divide(ia.subtract(one, b, bits), ia.subtract(one, ab, bits), bits)
     excess = ia.log(ia.divide(factor, ia.rational(doubt, bits), bits), bits)
-    return max(
-        0,
-        math.ceil(ia.fraction(ia.divide(excess, ia.rational(rates[0], bits), bits)[1])) - 1,
-    )
+    return max(0, math.ceil(ia.fraction(ia.divide(excess, ia.rational(rates[0], bits), bits)[1])) - 1)
 
 
-def exponent_above(value: Fraction) -> int:
+def find_exponent(value: Fraction) -> int:
     """Find the least j with ``value <= 2**j``, for a value above 0.
 
     >>> [exponent_above(Fraction(v)) for v in (90, 64, 1)], exponent_above(Fraction(1, 3))
@@ -180,8 +174,8 @@ class Ladder:
 
     @property
     def rates(self) -> tuple[Fraction, Fraction]:
-        """Of the threshold's and of the counts' geometric noise, per row."""
-        first, second = split(self.epsilon, 1, monotone=True)
+        """The rates of the threshold's and of the counts' geometric noise, per row."""
+        first, second = split_epsilon(self.epsilon, 1, monotone=True)
         return first / self.rows, second / self.rows
 
     @property
@@ -191,13 +185,13 @@ class Ladder:
 
     @property
     def near(self) -> int:
-        """Rows that may lie beyond a bound: so many that a bound with none beyond is mostly taken."""
+        """The rows that may lie beyond a bound: enough that a bound with none beyond is mostly taken."""
         return round(-math.log(_DOUBT) / self.rates[0])
 
     @property
     def far(self) -> int:
-        """Rows that may lie beyond a quarter of a bound: so many that a bound with none is taken but for ``doubt``."""
-        return max(self.near, tolerance_for(self.rates, self.doubt))
+        """The rows that may lie beyond a quarter of a bound: enough that only ``doubt`` passes a bound with none beyond."""
+        return max(self.near, find_tolerance(self.rates, self.doubt))
 
     @property
     def least(self) -> int:
@@ -215,14 +209,14 @@ class Ladder:
 
         The least upper bound over all data: rungs that many rows support are passed for sure. It is rounded up.
         """
-        chance = chance_of_misses(self.rates, (self.least,))
+        chance = bound_chance_of_misses(self.rates, (self.least,))
         if self.top < 4:
             return chance
-        return max(chance, chance_of_misses(self.rates, (self.near, self.near, self.near, self.far)))
+        return max(chance, bound_chance_of_misses(self.rates, (self.near, self.near, self.near, self.far)))
 
     @property
     def questions(self) -> tuple[tuple[int, int, int], ...]:
-        """In their order: the place that a yes takes, the place that rows are counted beyond, and the tolerance."""
+        """The questions in order: the place that a yes takes, the place beyond which rows count, and the tolerance."""
         near, far = self.near, self.far
         asked = [(0, 0, self.least)]
         for place in range(1, self.top):
@@ -237,11 +231,11 @@ class Ladder:
         ``counts`` are the rows of one sign by rung.
         """
         after = np.cumsum(counts[::-1])[::-1].tolist()  # rows above 0, above 2**lowest, ...
-        noise = int(geometric(self.rates[0], 1, entropy)[0])
+        noise = int(draw_geometric(self.rates[0], 1, entropy)[0])
         asked = self.questions
-        short = integers([noise - tolerance + after[beyond] for _, beyond, tolerance in asked])
+        short = to_integers([noise - tolerance + after[beyond] for _, beyond, tolerance in asked])
         # Rows and their noise reach the noisy threshold with probability exp(-rate * short), or 1: one exact coin each.
-        found = np.flatnonzero(flips(short, self.rates[1], entropy))
+        found = np.flatnonzero(flip_coins(short, self.rates[1], entropy))
         return asked[int(found[0])][0] if len(found) else self.top
 
     def bound(self, place: int) -> Fraction:
@@ -255,7 +249,7 @@ class Ladder:
 
 
 @dataclass(frozen=True)
-class AutoBounded:
+class AutoBounded(Part):
     """``SUM`` or ``AVG`` of a column with ``contribution_bounds_per_row => AUTO``: one pair of bounds for all groups.
 
     Args:
@@ -284,7 +278,7 @@ class AutoBounded:
 
     @property
     def ladders(self) -> tuple[Ladder | None, Ladder | None]:
-        """Of the negative and of the positive values; None where the declared bounds leave no such values."""
+        """The ladders of the negative and of the positive values; None where the declared bounds leave no such values."""
         return self._ladder(None if self.low is None else -self.low), self._ladder(self.high)
 
     def _ladder(self, end: Fraction | None) -> Ladder | None:
@@ -292,7 +286,7 @@ class AutoBounded:
         if end is not None:
             if end <= 0:
                 return None
-            doubt, highest = DECLARED, min(self.highest, max(self.lowest, exponent_above(end)))
+            doubt, highest = DECLARED, min(self.highest, max(self.lowest, find_exponent(end)))
             end = min(end, Fraction(2) ** highest)
         return Ladder(self.lowest, highest, self.epsilon / 3, self.rows * self.groups, doubt / 2, end)
 
@@ -308,31 +302,37 @@ class AutoBounded:
     @property
     def _noise(self) -> LaplaceNoise:
         share = self._rest if self.kind == "sum" else self._rest / 2
-        return LaplaceNoise(share, self.rows << FINE, self.groups)
+        return LaplaceNoise(share, self.rows << BOUND_BITS, self.groups)
 
     @property
     def total(self) -> Statistic:
         """The clipped total, or the total about the middle of the bounds: on its grid, whatever the bounds."""
-        return Statistic(TOTAL, self._noise)
+        return Statistic(RUNG_TOTAL, self._noise)
 
     @property
     def count(self) -> Statistic:
-        return Statistic(ROWS, LaplaceNoise(self._rest / 2, self.rows, self.groups))
+        return Statistic(RUNG_ROWS, LaplaceNoise(self._rest / 2, self.rows, self.groups))
 
     @property
     def event(self) -> Event:
         noisy = [self.total] if self.kind == "sum" else [self.total, self.count]
         return compose(
-            [SparseVector(*split(self.epsilon / 3, 1, monotone=True), 1), *(s.noise.event for s in noisy)]
+            [
+                SparseVector(*split_epsilon(self.epsilon / 3, 1, monotone=True), 1),
+                *(s.noise.event for s in noisy),
+            ]
         )
 
-    @property
-    def queries(self) -> tuple[str, ...]:
-        return (self.query,)
+    def claims(self) -> Iterator[ClaimedText]:
+        moves = ((RUNG_ROWS, 1), (RUNG_TOTAL, 1 << PLACES))
+        yield ClaimedText(self.query, RowsClaim(self.rows, self.groups, self.keys, moves=moves))
 
     def answer(self, table: pa.Table, groups: list[Group], entropy: Entropy) -> Answered:
-        sign, rung = (exact_integers(table.column(c)).astype(np.int64) for c in (SIGN, RUNG))
-        n, total = exact_integers(table.column(ROWS)).astype(np.int64), exact_integers(table.column(TOTAL))
+        sign, rung = (read_integers(table.column(c)).astype(np.int64) for c in (SIGN, RUNG))
+        n, total = (
+            read_integers(table.column(RUNG_ROWS)).astype(np.int64),
+            read_integers(table.column(RUNG_TOTAL)),
+        )
         bounds = []
         for side, ladder in zip((-1, 1), self.ladders, strict=True):
             if ladder is None:
@@ -345,7 +345,7 @@ class AutoBounded:
         low, high = -bounds[0], bounds[1]
         if low == high:
             return self._unanswered(len(groups))
-        by_group = rows_of(table, self.keys)
+        by_group = index_groups(table, self.keys)
         exact, counted = [], []
         for group in groups:
             rows = by_group.get(group, np.zeros(0, dtype=np.intp))
@@ -358,7 +358,7 @@ class AutoBounded:
         return Answered(columns, self.event, (note,))
 
     def _unanswered(self, groups: int) -> Answered:
-        """NULL for every group: neither sign got a bound above 0, which is all that this says of the data."""
+        """Answer NULL for every group: neither sign got a bound above 0, and no more is revealed."""
         note = (
             f"{self.name} is NULL: no bounds were found, because too few rows lie beyond 0 "
             f"(AUTO needs {self._rows} of one sign here); a larger epsilon needs fewer, and bounds that are given need none"
@@ -370,7 +370,7 @@ class AutoBounded:
 
     @property
     def _rows(self) -> str:
-        """How many rows AUTO needs, in words."""
+        """The rows that AUTO needs, in words."""
         if not self.needed:
             return "some rows"
         return f"about {' or '.join(map(str, self.needed))} row{'s' if self.needed[-1] > 1 else ''}"
@@ -379,7 +379,7 @@ class AutoBounded:
         self, sign: NDArray[np.int64], rung: NDArray[np.int64], n: NDArray[np.int64], total: NDArray[np.int64],
         low: Fraction, high: Fraction,
     ) -> Fraction:  # fmt: skip
-        """The exact sum of the values held to ``[low, high]``."""
+        """Compute the exact sum of the values held to ``[low, high]``."""
         out = Fraction(0)
         # Values are held to a declared end before they are counted: none is beyond it, though its rung goes farther.
         below, above = (
@@ -402,17 +402,18 @@ class AutoBounded:
     ) -> dict[str, pa.Array]:
         centre = (low + high) / 2 if self.kind == "avg" else Fraction(0)
         reach = max(high - centre, centre - low)
-        steps = Fraction(1 << FINE) / reach
-        totals = integers([math.floor((t - centre * n) * steps) for t, n in zip(exact, counted, strict=True)])
+        steps = Fraction(1 << BOUND_BITS) / reach
+        totals = to_integers(
+            [math.floor((t - centre * n) * steps) for t, n in zip(exact, counted, strict=True)]
+        )
         noisy = {self.total: self.total.noise.add(totals, entropy)}
         if self.kind == "sum":
             shown = Sum(self.name, self.total, steps).show(noisy, self.confidence)
         else:
-            noisy[self.count] = self.count.noise.add(integers(counted), entropy)
+            noisy[self.count] = self.count.noise.add(to_integers(counted), entropy)
             mean = Mean(self.name, self.total, self.count, steps, centre, (low, high))
             shown = mean.show(noisy, self.confidence)
-        value = shown.value.cast(pa.float64())
-        return {self.name: value, f"{self.name}__low": shown.low, f"{self.name}__high": shown.high}
+        return shown._replace(value=shown.value.cast(pa.float64())).columns(self.name)
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
         what = "sum" if self.kind == "sum" else "mean (a sum about the middle of the bounds, over a count)"
@@ -424,14 +425,14 @@ class AutoBounded:
             f"{self.name}: a bound more than 4 times the largest value that occurs has a chance of at most "
             f"{self._chance}.",
             f"{self.name}: the {what} of the clipped values with discrete Laplace noise of scale "
-            f"{float(self._noise.scale) / (1 << FINE):.6g} times "
+            f"{float(self._noise.scale) / (1 << BOUND_BITS):.6g} times "
             f"{'the larger bound' if self.kind == 'sum' else 'half the distance of the bounds'} "
             f"(ε={float(self._rest):g}).",
         )
 
     @property
     def _range(self) -> str:
-        """Where the ladders end, in words."""
+        """The ends of the ladders, in words."""
         below, above = self.ladders
         start = f"from 2^{self.lowest}"
         if below == above and below is not None:
@@ -448,13 +449,9 @@ class AutoBounded:
 
     @property
     def _chance(self) -> str:
-        """Of a bound that is far too wide on either side, as computed, in two digits that are rounded up."""
+        """The chance of a bound that is far too wide on either side, in two digits, rounded up."""
         chance = sum((ladder.false_rung for ladder in self.ladders if ladder is not None), Fraction(0))
         if not chance:
             return "0"
         digits = -math.floor(math.log10(chance)) + 1
         return f"{math.ceil(chance * 10**digits) / 10**digits:.2g}"
-
-    def alone(self) -> Together:
-        """An operator that releases just this, ungrouped."""
-        return Together(None, (self,))

@@ -1,41 +1,48 @@
-"""How far a release has come, for whoever watches: told by mechanisms that work in steps, one block or batch at a time.
+"""The contract between a mechanism and the rest of the package: what it reads, claims, releases and reports.
 
-What is told is public: how many steps there are is, and a step counts as done whatever became of it. (A search that
-stops early stops where its released hit says.)
+An :class:`Operator` is a frozen value inside a plan. It names the exact queries that it needs, knows its cost before any
+data are touched, and turns exact relations into a :class:`Release`. It holds no connection and no data.
 
-What a mechanism is to the rest of the house.
-
-An :class:`Operator` is a frozen value inside a plan: it names the exact queries it needs, knows its cost before
-any data are touched, and turns exact relations into a :class:`Release`. It holds no connection and no data.
+For each exact text an operator claims, in the numbers that calibrate its noise, how far one privacy unit can move the
+result. The second lock (:mod:`dpsql.sql.lock.check`) derives the same numbers from the text and compares: a text may do
+less than its claim allows, never more. A claim is made from the noise, never from the text, so what the lock compares
+with is what is charged. An operator without claims may read nothing.
 """
 
 from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, runtime_checkable
+from fractions import Fraction
+from typing import ClassVar, Protocol
 
 import pyarrow as pa
 
-from dpsql.errors import EngineError
+from dpsql.errors import EngineError, PrivacyError
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import Event
 
-Listener = Callable[[int, int], None]
-"""Told (steps done, steps in all). It may raise KeyboardInterrupt to end the release."""
+# -- progress ---------------------------------------------------------------------------------------------------------
 
-_listener: ContextVar[Listener | None] = ContextVar("dpsql_progress", default=None)
+ProgressListener = Callable[[int, int], None]
+"""Called with (steps done, steps in all). It may raise KeyboardInterrupt to end the release."""
+
+_listener: ContextVar[ProgressListener | None] = ContextVar("dpsql_progress", default=None)
 
 
 @contextlib.contextmanager
-def reporting(listener: Listener) -> Iterator[None]:
-    """Whatever is released in this thread meanwhile tells ``listener`` how far it is.
+def watch_progress(listener: ProgressListener) -> Iterator[None]:
+    """Report the progress of releases in this thread to ``listener``.
 
-    >>> with reporting(lambda done, steps: print(f"{done} of {steps}")):
-    ...     told(3, 128)
+    The numbers are public: the number of steps is, and a step counts as done whatever its outcome. (A search that
+    stops early stops where its released hit says.)
+
+    >>> with watch_progress(lambda done, steps: print(f"{done} of {steps}")):
+    ...     report_progress(3, 128)
     3 of 128
     """
     token = _listener.set(listener)
@@ -45,30 +52,41 @@ def reporting(listener: Listener) -> Iterator[None]:
         _listener.reset(token)
 
 
-def told(done: int, steps: int) -> None:
-    """Tells the listener, if there is one."""
+def report_progress(done: int, steps: int) -> None:
+    """Tell the listener of this thread, if there is one, how many steps are done."""
     listener = _listener.get()
     if listener is not None:
         listener(done, steps)
 
 
+# -- reading ----------------------------------------------------------------------------------------------------------
+
 SALT = "$salt"
-"""The parameter of a plan's SQL that is a fresh secret integer: it stays in the plan, a release fills it in."""
+"""The parameter of a plan's SQL that stands for a fresh secret integer: a release fills it in."""
+
+Columns = Sequence[tuple[str, str]]
+"""Names and SQL types of a relation's columns, in order."""
 
 
-class NoRoom(EngineError):
-    """The engine may not take as much memory as a query wants. Said in the same words as any failure of it: only an
-    operator that can ask for less at a time looks at the difference."""
+class OutOfMemory(EngineError):
+    """The engine lacks the memory for a query. The message equals that of every failure of the engine.
+
+    Only operators that can ask for less at a time look at the difference.
+    """
 
 
 class Read(Protocol):
-    """Runs one exact query and gives its rows. Only operators hold what it returns, and only while they release."""
+    """A function that runs one exact query. Only operators hold its result, and only while they release."""
 
     def __call__(self, sql: str, lent: Mapping[str, pa.Table] | None = None, /) -> pa.Table:
-        """``lent``: relations that the query reads by these names, besides those of its plan.
+        """Run the query and return its rows.
+
+        Args:
+            sql: the query.
+            lent: relations that the query reads by these names, besides those of its plan.
 
         Raises:
-            EngineError: it failed; why is withheld.
+            EngineError: the query failed; the reason is withheld.
             KeyboardInterrupt: the user stopped it.
         """
         ...
@@ -76,164 +94,368 @@ class Read(Protocol):
 
 @dataclass(frozen=True)
 class Reader:
-    """A :class:`Read` over an engine: what is lent to the plan's queries, and how many packed rows may be held at once.
+    """A :class:`Read` over an engine.
 
-    ``room`` is 0 where the data are elsewhere: nothing of their size may come here.
+    Args:
+        execute: runs a query with the relations lent to it.
+        lent: what all queries of the plan may read.
+        room: rows of eight bytes that may be held here; 0 where the data are elsewhere, so nothing of their size may come.
+        stream: runs a query and gives its rows in parts.
+        scratch: runs a query over lent relations only, away from the private data.
+        exact: turns a text, with the relations lent to it, into its checked normal form.
+        values: integers for the parameters of texts.
+        prove: proves what the engine runs in a text's place, given its normal form, the same with its values, what is lent,
+            and these values.
     """
 
     execute: Callable[[str, Mapping[str, pa.Table]], pa.Table]
-    lent: Mapping[str, pa.Table]
+    lent: Mapping[str, pa.Table] = field(default_factory=dict)
     room: int = 0
     stream: Callable[[str, Mapping[str, pa.Table]], Iterator[pa.Table]] | None = None
     scratch: Callable[[str, Mapping[str, pa.Table]], pa.Table] | None = None
     exact: Callable[[str, Mapping[str, pa.Table]], str] | None = None
-    """What becomes of a text, with the relations lent to it, before the engine sees it: its normal form, checked."""
     values: Mapping[str, int] = field(default_factory=dict)
-    """Integers for the parameters of texts."""
     prove: Callable[[str, str, Mapping[str, pa.Table], Mapping[str, int]], None] | None = None
-    """Proves what the engine runs in a text's place: given its normal form, that with its values, what is lent, and these."""
 
-    def apart(self, sql: str, lent: Mapping[str, pa.Table]) -> pa.Table:
-        """As a call, for a query that reads lent relations only: away from the private data, where there is such a place."""
-        return (self.scratch or self.execute)(sql, {**self.lent, **lent})
+    @classmethod
+    def over(cls, read: Read) -> Reader:
+        """Return ``read`` itself if it is a reader, else a reader that calls it."""
+        if isinstance(read, cls):
+            return read
+        return cls(lambda sql, lent: read(sql, lent) if lent else read(sql))
 
     def __call__(self, sql: str, lent: Mapping[str, pa.Table] | None = None, /) -> pa.Table:
         given = {**self.lent, **(lent or {})}
         return self.execute(self._text(sql, given), given)
 
-    def parts(self, sql: str) -> Iterator[pa.Table]:
-        """The rows in parts of a million or so, each held only while it is looked at."""
-        return (
-            iter((self(sql),)) if self.stream is None else self.stream(self._text(sql, self.lent), self.lent)
-        )
+    def read_apart(self, sql: str, lent: Mapping[str, pa.Table]) -> pa.Table:
+        """Run a query over lent relations only, away from the private data where there is such a place."""
+        return self.scratch(sql, {**self.lent, **lent}) if self.scratch is not None else self(sql, lent)
+
+    def stream_parts(self, sql: str) -> Iterator[pa.Table]:
+        """Yield the rows in parts of a million or so, at least one, each held only while it is looked at."""
+        if self.stream is None:
+            return iter((self(sql),))
+        return self.stream(self._text(sql, self.lent), self.lent)
 
     def _text(self, sql: str, lent: Mapping[str, pa.Table]) -> str:
         text = sql if self.exact is None else self.exact(sql, lent)
-        full = filled(text, self.values) if self.values else text
+        full = fill_parameters(text, self.values) if self.values else text
         if self.prove is not None:
             self.prove(text, full, lent, self.values)
         return full
 
 
-def room_of(read: Read) -> int:
-    """How many rows of one integer may come here, where the data are beside us; 0 where they must stay where they are."""
-    return int(getattr(read, "room", 0))
+_TOKENS = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\$([a-z]+)\b""")
 
 
-def parts(read: Read, sql: str) -> Iterator[pa.Table]:
-    """The rows of a query in parts, where the reader can give them so; else all at once. There is one at least."""
-    streamed = getattr(read, "parts", None)
-    if streamed is None:
-        return iter((read(sql),))
-    found: Iterator[pa.Table] = streamed(sql)
-    return found
+def fill_parameters(sql: str, values: Mapping[str, int]) -> str:
+    """Return ``sql`` with the integers of ``values`` for its parameters; quoted text stays as it is.
+
+    >>> fill_parameters("SELECT hash($salt) AS a, '$salt' AS b", {"salt": 7})
+    "SELECT hash(7) AS a, '$salt' AS b"
+    """
+    return _TOKENS.sub(lambda found: str(values[found[1]]) if found[1] in values else found[0], sql)
+
+
+def bind_parameters(read: Read, values: Mapping[str, int]) -> Reader:
+    """Return a reader that fills these integers into the parameters of texts."""
+    reader = Reader.over(read)
+    return replace(reader, values={**reader.values, **values})
+
+
+def add_salt(read: Read, texts: Iterable[str], entropy: Entropy) -> Reader:
+    """Return a reader that fills one fresh secret integer of 63 bits into every :data:`SALT`.
+
+    A plan is a fixed text, but rows, groups and blocks are chosen by a hash of the privacy unit and of a salt that nobody
+    knows and that changes with every release. All texts of one release get the same number, so that two mentions of a
+    hash agree; a reader that has a salt keeps it. Where no text has a place for one, no entropy is used.
+
+    Mix the salt in *before* hashing: ``hash(xor(hash(unit), salt))``. DuckDB combines the hashes of several arguments
+    by a multiplication and an exclusive or, so ``hash(unit, salt) % m`` gives the same blocks under every salt, with
+    other numbers (m a power of two), and several rounds of it give one and the same partition.
+    """
+    reader, name = Reader.over(read), SALT.removeprefix("$")
+    if name in reader.values or not any(SALT in text for text in texts):
+        return reader
+    return bind_parameters(reader, {name: int(entropy.words(1)[0]) >> 1})
+
+
+# -- claims -----------------------------------------------------------------------------------------------------------
+
+
+class CalibratedNoise(Protocol):
+    """Noise of one statistic, with the sensitivity that it is made for."""
+
+    @property
+    def sensitivity(self) -> int:
+        """How far one privacy unit may move the statistic in a group, in grid steps."""
+        ...
+
+    @property
+    def groups(self) -> int:
+        """In how many groups it may do so."""
+        ...
+
+
+@dataclass(frozen=True)
+class SensitivityClaim:
+    """The claim that one privacy unit moves a number by at most ``steps`` in each of at most ``groups`` groups.
+
+    What is charged is the pair: noise of an L1 distance of ``steps * groups``, and of an L2 distance of ``steps`` times
+    the root of ``groups``.
+    """
+
+    steps: int
+    groups: int = 1
+
+    @classmethod
+    def of(cls, noise: CalibratedNoise) -> SensitivityClaim:
+        """Return the claim that a noise is made for."""
+        return cls(noise.sensitivity, noise.groups)
+
+
+@dataclass(frozen=True)
+class SumsClaim:
+    """The claim that a text gives one row per group of ``keys``, and that ``columns`` move as their noise is made for.
+
+    ``selected``: a mechanism of its own chooses which groups are kept; otherwise the groups must be public.
+    """
+
+    keys: tuple[str, ...]
+    columns: tuple[tuple[str, SensitivityClaim], ...]
+    selected: bool = False
+
+
+@dataclass(frozen=True)
+class ScoresClaim:
+    """The claim that one privacy unit moves each candidate's score by at most ``most``, by ``rows`` of its rows.
+
+    Args:
+        column: the column of the scores.
+        terms: how far a row moves each statistic of a score, where the operator says so.
+        clipped: some statistics hold values to a limit.
+        own: the column of each candidate's own sensitivity, where they differ.
+    """
+
+    column: str
+    most: int
+    rows: int
+    terms: tuple[int, ...] | None = None
+    clipped: bool = False
+    own: str | None = None
+
+
+@dataclass(frozen=True)
+class RowsClaim:
+    """Any function, per group, of at most ``rows`` rows of a privacy unit in each of at most ``groups`` groups.
+
+    Args:
+        rows: the most of one unit's rows in a group.
+        groups: the most groups that one unit is in.
+        keys: the columns that name a group.
+        within: columns that are held to a distance from zero.
+        moves: sums, with the distance that one row moves each by.
+        each: a column of public candidates: a unit's rows may count for each of them.
+        scores: the scores of these candidates.
+    """
+
+    rows: int
+    groups: int = 1
+    keys: tuple[str, ...] = ()
+    within: tuple[tuple[str, int], ...] = ()
+    moves: tuple[tuple[str, int], ...] = ()
+    each: str | None = None
+    scores: ScoresClaim | None = None
+
+
+@dataclass(frozen=True)
+class BlocksClaim:
+    """Any function, per block: each row is made of the rows with its number in ``column``, a unit is in ``most`` blocks.
+
+    ``most`` is None where a text of its own counts the blocks of a unit (:class:`ParticipationClaim`).
+    """
+
+    column: str
+    most: int | None = 1
+
+
+@dataclass(frozen=True)
+class ParticipationClaim:
+    """The greatest number of blocks that any privacy unit is in."""
+
+
+@dataclass(frozen=True)
+class PublicClaim:
+    """The claim that a text reads nothing private."""
+
+
+@dataclass(frozen=True)
+class RouteClaim:
+    """The claim that a text only decides between routes that release the same distribution (ranges, row counts, bins)."""
+
+
+@dataclass(frozen=True)
+class PackingClaim:
+    """One integer per row: the unit in the highest bits, then the group codes, then the values, the first lowest.
+
+    Args:
+        keys: the number of group codes.
+        values: the greatest of each value.
+        tallies: what a unit's total is held to.
+        charged: what the noise of each column is made for.
+        groups: the most groups that one unit keeps.
+    """
+
+    keys: int
+    values: tuple[int, ...]
+    tallies: tuple[tuple[str, int], ...]
+    charged: tuple[tuple[str, SensitivityClaim], ...]
+    groups: int | None
+
+
+Claim = SumsClaim | RowsClaim | BlocksClaim | ParticipationClaim | PublicClaim | RouteClaim | PackingClaim
+
+
+@dataclass(frozen=True)
+class LentTotals:
+    """A relation of exact totals, held to bounds already, that an operator lends to its own queries.
+
+    ``halves`` are totals in two columns, by the name of the first: the second, and how many of the second's steps make
+    one of the first. ``columns`` then says how far a unit moves both together, in these steps.
+    """
+
+    keys: tuple[str, ...]
+    columns: Mapping[str, int]
+    groups: int | None
+    halves: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all columns."""
+        return (*self.keys, *self.columns, *(rest for rest, _ in self.halves.values()))
+
+
+@dataclass(frozen=True)
+class ClaimedText:
+    """A text, its claim, and the private relations that the operator itself lends to it."""
+
+    text: str
+    claim: Claim
+    lent: Mapping[str, LentTotals | Sequence[str]] = field(default_factory=dict)
+
+
+# -- operators --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Release:
     """What leaves a mechanism: public from here on.
 
-    ``table`` holds the released columns; an interval of column ``a`` stands in the double columns ``a__low`` and
-    ``a__high`` (NULL where a value has none). Rows come in an order that does not depend on the data beyond what
-    is released (sorted by key, by candidate, or by rank of a private choice).
-    ``event`` is what was really used: the reserved event, or a cheaper one where hits were not found.
+    Args:
+        table: the released columns; the interval of column ``a`` stands in the double columns ``a__low`` and ``a__high``
+            (NULL where a value has none). Rows come in an order that does not depend on the data beyond what is released
+            (sorted by key, by candidate, or by rank of a private choice).
+        event: what was really used: the reserved event, or a cheaper one where hits were not found.
+        notes: sentences that are shown beside the answer.
+        noisy: the noisy integers behind the columns, where an operator can show them again at another confidence. They
+            are what the mechanism let out, so keeping them costs nothing.
     """
 
     table: pa.Table
     event: Event
     notes: tuple[str, ...] = ()
     noisy: pa.Table | None = None
-    """Noisy integers that the columns were made of, where an operator can show them again at another confidence: they
-    are what the mechanism let out, so keeping them costs nothing.
-    """
-
-
-@runtime_checkable
-class Shows(Protocol):
-    """An operator that shows again what it released, at another confidence: post-processing."""
-
-    @property
-    def shows(self) -> bool:
-        """Whether this one can: intervals of some kinds rest on more than what is kept."""
-        ...
-
-    def shown(self, released: pa.Table, noisy: pa.Table | None) -> pa.Table:
-        """The released columns as this operator would have shown them, with its own confidence."""
-        ...
-
-
-@runtime_checkable
-class Operator(Protocol):
-    """A mechanism applied to exact relations: printable, comparable, storable."""
-
-    @property
-    def event(self) -> Event:
-        """What is reserved before the data are touched."""
-        ...
-
-    @property
-    def queries(self) -> tuple[str, ...]:
-        """The exact SQL that ``release`` may read, for EXPLAIN."""
-        ...
-
-    def release(self, read: Read, entropy: Entropy) -> Release:
-        """Reads what it needs and adds the noise. Data-dependent failures are values, not exceptions."""
-        ...
-
-    def sentences(self, confidence: float) -> tuple[str, ...]:
-        """For EXPLAIN: noise, scale, expected error; public quantities only."""
-        ...
-
-
-def filled(sql: str, values: Mapping[str, int]) -> str:
-    """Return ``sql`` with the integers of ``values`` for its parameters; what stands in quotes is left as it is.
-
-    >>> filled("SELECT hash($salt) AS a, '$salt' AS b", {"salt": 7})
-    "SELECT hash(7) AS a, '$salt' AS b"
-    """
-    return _TOKENS.sub(lambda found: str(values[found[1]]) if found[1] in values else found[0], sql)
-
-
-_TOKENS = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\$([a-z]+)\b""")
 
 
 @dataclass(frozen=True)
-class _Filling:
-    """A reader of filled texts, over one that knows nothing of parameters."""
+class ExpectedError:
+    """How far an answer may be off, at a confidence: ``±error`` in units of the column, or in rows of rank."""
 
-    read: Read
-    values: Mapping[str, int]
-
-    def __call__(self, sql: str, lent: Mapping[str, pa.Table] | None = None, /) -> pa.Table:
-        text = filled(sql, self.values)
-        return self.read(text) if lent is None else self.read(text, lent)
-
-    def __getattr__(self, name: str) -> Any:
-        """What else the reader can do, with texts filled in where it takes them."""
-        found = getattr(self.read, name)
-        return (lambda sql: found(filled(sql, self.values))) if name == "parts" else found
+    name: str
+    error: float
 
 
-def filling(read: Read, values: Mapping[str, int]) -> Read:
-    """Return a reader that puts these integers in the places of parameters."""
-    known = getattr(read, "values", {})
-    if isinstance(read, Reader):
-        return replace(read, values={**known, **values})
-    return _Filling(read.read if isinstance(read, _Filling) else read, {**known, **values})
+class Operator(ABC):
+    """A mechanism applied to exact relations: printable, comparable, storable.
 
-
-def salted(read: Read, texts: Iterable[str], entropy: Entropy) -> Read:
-    """Return a reader that puts one fresh secret integer of 63 bits into every place of :data:`SALT`.
-
-    A plan is a fixed text, but rows, groups and blocks are chosen by a hash of the privacy unit and of a salt that nobody
-    knows and that changes with every release. All texts of one release get the same number, so that two mentions of a hash
-    agree; a reader that has a salt keeps it. Where no text has a place for one, no entropy is used.
-
-    Mix the salt in *before* hashing: ``hash(xor(hash(unit), salt))``. DuckDB combines the hashes of several arguments
-    by a multiplication and an exclusive or, so ``hash(unit, salt) % m`` gives the same blocks under every salt, with
-    other numbers (m a power of two), and several rounds of it one and the same partition.
+    What an operator must say is abstract; every other member has the default that suits the simplest mechanism.
     """
-    name = SALT.removeprefix("$")
-    if name in getattr(read, "values", {}) or not any(SALT in text for text in texts):
-        return read
-    return filling(read, {name: int(entropy.words(1)[0]) >> 1})
+
+    prepaid: ClassVar[bool] = False
+    """Whether an earlier statement reserved the whole cost, so that this one pays nothing."""
+
+    confidence: float | None = None
+    """The level of the intervals that it shows; None where it shows none."""
+
+    @property
+    @abstractmethod
+    def event(self) -> Event:
+        """What is reserved before the data are touched."""
+
+    @property
+    @abstractmethod
+    def queries(self) -> tuple[str, ...]:
+        """The exact SQL of the plain way, for EXPLAIN."""
+
+    @property
+    def checked(self) -> tuple[str, ...]:
+        """Every text that ``release`` may read: the queries, and those of quicker routes to the same numbers."""
+        return self.queries
+
+    @property
+    def apart(self) -> tuple[str, ...]:
+        """Those of its texts that run away from the private data, over relations that it provides itself."""
+        return ()
+
+    @property
+    def provides(self) -> Mapping[str, Columns]:
+        """Relations that the operator itself lends to its texts."""
+        return {}
+
+    @property
+    def threshold_name(self) -> str:
+        """The open threshold that it asks; empty where it asks none."""
+        return ""
+
+    @property
+    def can_show_again(self) -> bool:
+        """Whether :meth:`show_again` works: some intervals rest on more than what is kept."""
+        return False
+
+    def claims(self) -> Iterable[ClaimedText]:
+        """Yield every text that may be read, but for those that run apart, with its claim.
+
+        Raises:
+            PrivacyError: nothing is known of the texts, so none may be read.
+        """
+        raise PrivacyError("nothing is known of what this statement would read.")
+
+    @abstractmethod
+    def release(self, read: Read, entropy: Entropy) -> Release:
+        """Read what is needed and add the noise. Failures that depend on the data are values, not exceptions."""
+
+    def show_again(self, released: pa.Table, noisy: pa.Table | None) -> pa.Table:
+        """Return the released columns with intervals at this operator's confidence: post-processing.
+
+        Raises:
+            ValueError: the intervals can't be made again.
+        """
+        raise ValueError("the intervals of this release can't be made again")
+
+    @abstractmethod
+    def sentences(self, confidence: float) -> tuple[str, ...]:
+        """Describe noise, scale and expected error for EXPLAIN, from public quantities only."""
+
+    def expect_errors(self, factor: Fraction, confidence: float) -> Iterable[ExpectedError]:
+        """Yield the errors to expect if its epsilon were ``factor`` times what it is (delta stays).
+
+        This is arithmetic on the plan, without data or cost. Answers whose error depends on more than public numbers
+        (variances, tests of stability, votes) are left out.
+        """
+        return ()
+
+
+def list_claims(operator: object) -> tuple[ClaimedText, ...]:
+    """Return every text that an operator may read, but for those that run apart, with its claim."""
+    return tuple(operator.claims() if isinstance(operator, Operator) else Operator.claims(operator))  # type: ignore[arg-type]

@@ -20,9 +20,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.additive_noise import LaplaceNoise, Noise
-from dpsql.mechanisms.composite import Group, groups_of
-from dpsql.numerics.integers import Integers
+from dpsql.mechanisms.additive_noise import Noise
+from dpsql.mechanisms.aggregation import Group, list_groups
+from dpsql.numerics.exact_numbers import Integers
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
@@ -33,40 +33,33 @@ _ORDER = {bool: 0, int: 1, float: 1, str: 2}
 
 
 @dataclass(frozen=True)
-class Adding:
-    """A released column whose cells add up: ``steps`` to a unit, ``whole`` where it counts."""
+class AddingColumn:
+    """A released column with cells that add up: ``steps`` to a unit, ``whole`` where it counts."""
 
     name: str
     noise: Noise
     steps: Fraction = Fraction(1)
     whole: bool = True
 
-    @property
-    def variance(self) -> float:
-        if not isinstance(self.noise, LaplaceNoise):
-            return float(self.noise.sigma) ** 2 + 1 / 12
-        rate = float(1 / self.noise.scale)
-        return max(2 * float(np.exp(-rate)) / float(np.expm1(-rate)) ** 2, 1e-300)
-
 
 @dataclass(frozen=True)
-class Cells:
+class GroupingSet:
     """One grouping set's release: its relation, for each key of the whole its column (None: summed over), its sums."""
 
     relation: str
     keys: tuple[str | None, ...]
-    columns: tuple[Adding, ...]
+    columns: tuple[AddingColumn, ...]
 
 
 @dataclass(frozen=True)
 class Consistent:
     """The grouping sets of one statement. ``nonnegative`` holds the finest cells of counts to 0 and above."""
 
-    sets: tuple[Cells, ...]
+    sets: tuple[GroupingSet, ...]
     nonnegative: bool = False
 
     def applied(self, relations: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-        """The releases, with cells that add up exactly; intervals are widened where they would leave a value out."""
+        """Return releases with cells that add up exactly; intervals are widened where they would leave a value out."""
         finest = self._finest(relations)
         places = [self._places(cells, finest, relations) for cells in self.sets]
         out = dict(relations)
@@ -74,19 +67,19 @@ class Consistent:
             tables = [relations[cells.relation] for cells in self.sets]
             steps = float(column.steps)
             values = [_floats(t.column(column.name)) * steps for t in tables]
-            weights = [1 / cells.columns[j].variance for cells in self.sets]
+            weights = [1 / cells.columns[j].noise.variance for cells in self.sets]
             fitted = fit(values, weights, places, len(finest))
             if self.nonnegative and column.whole and column.steps == 1:
-                fitted = held_at_zero(fitted)
-            exact = rounded(fitted)
+                fitted = hold_at_zero(fitted)
+            exact = round_running(fitted)
             for cells, place in zip(self.sets, places, strict=True):
                 sums = np.zeros(relations[cells.relation].num_rows, dtype=exact.dtype)
                 np.add.at(sums, place, exact)
-                out[cells.relation] = _replaced(out[cells.relation], cells.columns[j], sums)
+                out[cells.relation] = _replace_column(out[cells.relation], cells.columns[j], sums)
         return out
 
     def _finest(self, relations: Mapping[str, pa.Table]) -> list[Group]:
-        """The finest cells, in the order of their keys: those of the sets put together on the keys that they share."""
+        """Return the finest cells, in the order of their keys: the sets joined on the keys that they share."""
         width = len(self.sets[0].keys)
         known: list[int] = []
         cells: list[dict[int, object]] = [{}]
@@ -104,23 +97,25 @@ class Consistent:
         finest = [tuple(c.get(i) for i in range(width)) for c in cells]
         return sorted(finest, key=lambda group: tuple(map(_sortable, group)))
 
-    def _groups(self, cells: Cells, relations: Mapping[str, pa.Table]) -> list[Group]:
+    def _groups(self, cells: GroupingSet, relations: Mapping[str, pa.Table]) -> list[Group]:
         keys = tuple(key for key in cells.keys if key is not None)
-        return groups_of(relations[cells.relation], keys)
+        return list_groups(relations[cells.relation], keys)
 
-    def _places(self, cells: Cells, finest: Sequence[Group], relations: Mapping[str, pa.Table]) -> Places:
-        """The row of this set that each finest cell is summed into."""
+    def _places(
+        self, cells: GroupingSet, finest: Sequence[Group], relations: Mapping[str, pa.Table]
+    ) -> Places:
+        """Return the row of this set that each finest cell is summed into."""
         mine = [i for i, key in enumerate(cells.keys) if key is not None]
         rows = {group: row for row, group in enumerate(self._groups(cells, relations))}
         return np.array([rows[tuple(group[i] for i in mine)] for group in finest], dtype=np.intp)
 
 
 def fit(values: Sequence[Floats], weights: Sequence[float], places: Sequence[Places], size: int) -> Floats:
-    """The table of ``size`` finest cells whose sums come nearest to the values: weighted least squares.
+    """Fit the table of ``size`` finest cells with sums nearest to the values, by weighted least squares.
 
-    Of the tables that fit equally well (where no set has all the keys) the one that spreads evenly. By conjugate
-    gradients from zero, which needs few rounds: there are at most as many different eigenvalues as sets of keys, where
-    the cells are a product.
+    Of the tables that fit equally well (where no set has all the keys) it is the one that spreads evenly. Conjugate
+    gradients from zero need few rounds: there are at most as many different eigenvalues as sets of keys, where the cells
+    are a product.
     """
     top = max(weights)
     weighed = [w / top for w in weights]
@@ -160,8 +155,8 @@ def fit(values: Sequence[Floats], weights: Sequence[float], places: Sequence[Pla
     return table
 
 
-def held_at_zero(table: Floats) -> Floats:
-    """The nearest table without negative cells that has the same total (at least 0). This one is biased."""
+def hold_at_zero(table: Floats) -> Floats:
+    """Return the nearest table without negative cells that has the same total (at least 0). This is biased."""
     total = max(float(table.sum()), 0.0)
     if not len(table) or total == 0.0:
         return np.zeros(len(table))
@@ -173,8 +168,8 @@ def held_at_zero(table: Floats) -> Floats:
     return held
 
 
-def rounded(table: Floats) -> Integers:
-    """Whole numbers near the table's: running totals are rounded, so that every run of cells is off by at most 1.
+def round_running(table: Floats) -> Integers:
+    """Round running totals, so that every run of cells is off by at most 1.
 
     Cells stand in the order of their keys, so the cells of a ROLLUP are runs. Nothing at least 0 becomes negative.
     """
@@ -197,8 +192,8 @@ def _sortable(value: object) -> tuple[int, object]:
     return (rank, value) if rank < 5 else (5, str(value))
 
 
-def _replaced(table: pa.Table, column: Adding, sums: Integers) -> pa.Table:
-    """The table with a column's new values, and intervals that hold them."""
+def _replace_column(table: pa.Table, column: AddingColumn, sums: Integers) -> pa.Table:
+    """Return the table with a column's new values, and intervals that hold them."""
     steps = column.steps
     shown = [int(v) for v in sums] if steps == 1 else [float(int(v) / steps) for v in sums]
     kind = table.schema.field(column.name).type
@@ -217,4 +212,7 @@ def _replaced(table: pa.Table, column: Adding, sums: Integers) -> pa.Table:
     return table
 
 
-SENTENCE = "The cells of the grouping sets are then made to add up (weighted least squares over what was released: free)."
+CONSISTENCY_SENTENCE = (
+    "The cells of the grouping sets are then made to add up "
+    "(weighted least squares over what was released: free)."
+)

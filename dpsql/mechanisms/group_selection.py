@@ -1,9 +1,10 @@
-"""Which of a unit's own groups count, where it has more than it may: each choice as likely, and nobody else's business.
+"""Selection of groups: of the groups of one unit that count, and of the private groups that may be shown.
 
-A choice is made by random numbers that belong to the unit alone, so no other unit takes part in it: one more or one
-less in the data moves its own groups, and never what somebody else chose.
+A unit with more groups than it may have keeps a uniform sample of them, chosen by random numbers that belong to the unit
+alone. So no other unit takes part in the choice: one unit more or less in the data moves its own groups, and never the
+choice of another.
 
-Which private groups may be shown: the keys of a GROUP BY whose values nobody declared public.
+:class:`GroupSelection` decides which keys of a GROUP BY may be shown whose values nobody declared public.
 """
 
 from __future__ import annotations
@@ -16,23 +17,23 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.noise.discrete import bernoulli, discrete_laplace
+from dpsql.noise.discrete import draw_bernoulli, draw_discrete_laplace
 from dpsql.noise.entropy import Entropy
 from dpsql.numerics import interval_arithmetic as ia
-from dpsql.numerics.integers import Integers, integers
+from dpsql.numerics.exact_numbers import Integers, to_integers
 from dpsql.privacy import events
 
 IntegerArray = NDArray[np.int64]
 
 _BITS = 63
 _FEW = 8
-"""Up to so many groups are drawn one by one; beyond, a unit's groups are shuffled."""
+"""The most groups that are drawn one by one; beyond, a unit's groups are shuffled."""
 _WORD = 1 << 32
 _BLOCK = 1 << 16
 
 
-def runs(ordered: IntegerArray, shift: int = 0) -> IntegerArray:
-    """Where each run of integers begins that are equal but for their ``shift`` lowest bits."""
+def find_runs(ordered: IntegerArray, shift: int = 0) -> IntegerArray:
+    """Find where each run of integers begins that are equal but for their ``shift`` lowest bits."""
     if not len(ordered):
         return np.empty(0, dtype=np.int64)
     change = np.empty(len(ordered), dtype=bool)
@@ -44,12 +45,12 @@ def runs(ordered: IntegerArray, shift: int = 0) -> IntegerArray:
     return np.flatnonzero(change)
 
 
-def choose(units: IntegerArray, groups: int, entropy: Entropy) -> NDArray[np.bool_] | None:
-    """Which of each unit's groups are kept: at most ``groups`` of them, each choice as likely. None keeps all.
+def choose_groups(units: IntegerArray, groups: int, entropy: Entropy) -> NDArray[np.bool_] | None:
+    """Choose at most ``groups`` groups of each unit, uniformly and independently of other units; None keeps all.
 
     ``units`` is sorted: one entry per unit and group.
     """
-    starts = runs(units)
+    starts = find_runs(units)
     sizes = np.diff(starts, append=len(units))
     many = sizes > groups
     if not many.any():
@@ -57,26 +58,26 @@ def choose(units: IntegerArray, groups: int, entropy: Entropy) -> NDArray[np.boo
     kept = np.repeat(~many, sizes)
     first, counts = starts[many], sizes[many]
     if groups <= _FEW and int(counts.max()) < _WORD:
-        for pick in _drawn(counts, groups, entropy):
+        for pick in _draw_sets(counts, groups, entropy):
             kept[first + pick] = True
         return kept
     places = np.flatnonzero(~kept)
     owner = np.repeat(np.arange(len(counts)), counts)
-    order = places[_shuffled(owner, entropy)]
+    order = places[_shuffle(owner, entropy)]
     rank = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
     kept[order[rank < groups]] = True
     return kept
 
 
-def _drawn(counts: IntegerArray, groups: int, entropy: Entropy) -> list[IntegerArray]:
-    """``groups`` different numbers below each count, every set as likely: one of them per array (Floyd's way).
+def _draw_sets(counts: IntegerArray, groups: int, entropy: Entropy) -> list[IntegerArray]:
+    """Draw ``groups`` different numbers below each count, every set with equal probability (Floyd's algorithm).
 
-    The last of ``i + 1`` candidates stands in for a number that is taken already.
+    Each array holds one number per count. The last of ``i + 1`` candidates stands in for a number that is taken already.
     """
     picks: list[IntegerArray] = []
     for i in range(groups):
         last = counts - (groups - i)
-        pick = below_each(last + 1, entropy)
+        pick = draw_below_each(last + 1, entropy)
         taken = np.zeros(len(counts), dtype=bool)
         for earlier in picks:
             taken |= pick == earlier
@@ -84,10 +85,10 @@ def _drawn(counts: IntegerArray, groups: int, entropy: Entropy) -> list[IntegerA
     return picks
 
 
-def below_each(bounds: IntegerArray, entropy: Entropy) -> IntegerArray:
-    """A uniform integer below each bound (1 to 2**32), without modulo bias.
+def draw_below_each(bounds: IntegerArray, entropy: Entropy) -> IntegerArray:
+    """Draw a uniform integer below each bound (1 to 2**32), without modulo bias.
 
-    The high half of a 32-bit word times the bound; the few words whose low half would favour a number are drawn again.
+    It is the high half of a 32-bit word times the bound; the few words whose low half would favour a number are redrawn.
 
     >>> below_each(np.array([1, 1]), Entropy()).tolist()
     [0, 0]
@@ -108,11 +109,11 @@ def _scaled(bounds: IntegerArray, entropy: Entropy) -> tuple[IntegerArray, NDArr
     return (product >> np.uint64(32)).astype(np.int64), product & np.uint64(_WORD - 1)
 
 
-def _shuffled(owner: IntegerArray, entropy: Entropy) -> IntegerArray:
-    """Positions in the order of their (ascending) owners, at random within each.
+def _shuffle(owner: IntegerArray, entropy: Entropy) -> IntegerArray:
+    """Return positions in the order of their (ascending) owners, at random within each.
 
-    How many bits a ticket has depends on how many entries there are, so two that are equal must be told apart by further
-    bits: were it by their places, one unit more could take a bit from everybody, and with it move what others choose.
+    The number of bits of a ticket depends on the number of entries, so equal tickets must be told apart by further bits:
+    if their places decided, one unit more could take a bit from every ticket, and so move the choice of others.
     """
     n = len(owner)
     place, who = (n - 1).bit_length(), int(owner[-1]).bit_length()
@@ -135,13 +136,13 @@ def _shuffled(owner: IntegerArray, entropy: Entropy) -> IntegerArray:
 STRATEGIES = ("optimal", "laplace_threshold")
 
 LONGEST = 1 << 17
-"""Rows that a table of keep probabilities may have; a loss too small for that takes the threshold."""
+"""The most rows of a table of keep probabilities; a loss too small for that takes the threshold."""
 
 STEEPEST = 64
-"""Loss per key above which nothing is gained: exp(-64) is the chance to lose a group of two units."""
+"""The loss per key above which nothing is gained: exp(-64) is the chance to lose a group of two units."""
 
-CHUNK = 1 << 20
-"""Groups decided at once."""
+GROUPS_AT_ONCE = 1 << 20
+"""The number of groups decided at once."""
 
 
 @dataclass(frozen=True)
@@ -184,28 +185,28 @@ class GroupSelection:
 
     @property
     def per_key(self) -> tuple[Fraction, Fraction]:
-        """Epsilon and delta of one key's decision."""
-        return self.epsilon / self.groups, delta_per_key(self.delta, self.groups)
+        """The epsilon and delta of one key's decision."""
+        return self.epsilon / self.groups, split_delta(self.delta, self.groups)
 
     def keep(self, units: Integers, entropy: Entropy) -> NDArray[np.bool_]:
-        """Decides every group; ``units`` are exact counts, shape ``(groups,)``."""
-        counts = integers(units)
+        """Decide for every group; ``units`` are exact counts, shape ``(groups,)``."""
+        counts = to_integers(units)
         table = self._table()
         out = np.zeros(len(counts), dtype=np.bool_)
-        for start in range(0, len(counts), CHUNK):
-            part = counts[start : start + CHUNK] - (self.minimum - 1)
+        for start in range(0, len(counts), GROUPS_AT_ONCE):
+            part = counts[start : start + GROUPS_AT_ONCE] - (self.minimum - 1)
             if table is None:
-                noise = discrete_laplace(1 / self.per_key[0], len(part), entropy)
-                out[start : start + CHUNK] = (part > 0) & (part + noise >= self.threshold)
+                noise = draw_discrete_laplace(1 / self.per_key[0], len(part), entropy)
+                out[start : start + GROUPS_AT_ONCE] = (part > 0) & (part + noise >= self.threshold)
             else:
                 ranks = np.clip(part, 0, len(table) - 1).astype(np.int64)
                 distinct, index = np.unique(ranks, return_inverse=True)
                 chances = [Fraction(table[int(n)], table[-1]) for n in distinct]
-                out[start : start + CHUNK] = bernoulli(chances, entropy, index)
+                out[start : start + GROUPS_AT_ONCE] = draw_bernoulli(chances, entropy, index)
         return out
 
     def probability(self, units: int) -> float:
-        """With what probability a group of so many units is kept; for EXPLAIN."""
+        """Return the probability that a group of so many units is kept; for EXPLAIN."""
         n = units - self.minimum + 1
         if n <= 0:
             return 0.0
@@ -219,9 +220,10 @@ class GroupSelection:
     @property
     def threshold(self) -> int:
         """The least noisy count that is kept under ``'laplace_threshold'``, counted above ``minimum - 1``."""
-        return laplace_threshold(*self.per_key)
+        return compute_laplace_threshold(*self.per_key)
 
     def sentence(self) -> str:
+        """Describe it for EXPLAIN."""
         half, sure = (self._least(p) for p in (0.5, 0.999))
         delta = float(self.per_key[1])
         return (
@@ -232,7 +234,7 @@ class GroupSelection:
         )
 
     def _least(self, p: float) -> int:
-        """The least number of units that is kept with probability at least ``p``."""
+        """Return the least number of units that is kept with probability at least ``p``."""
         high = 1
         while self.probability(high) < p:
             high *= 2
@@ -243,27 +245,25 @@ class GroupSelection:
         return high
 
     def _table(self) -> tuple[int, ...] | None:
-        return keep_probabilities(*self.per_key) if self.strategy == "optimal" else None
+        return compute_keep_probabilities(*self.per_key) if self.strategy == "optimal" else None
 
 
 @lru_cache(maxsize=64)
-def delta_per_key(delta: Fraction, groups: int) -> Fraction:
-    """``1 - (1 - delta)**(1 / groups)``, rounded down: independent keys then have delta together."""
+def split_delta(delta: Fraction, groups: int) -> Fraction:
+    """Compute ``1 - (1 - delta)**(1 / groups)``, rounded down: independent keys then have delta together."""
     if groups == 1:
         return delta
     bits = 128 + 2 * delta.denominator.bit_length() + groups.bit_length()
     exponent = ia.log(ia.rational(1 - delta, bits), bits)
     root = ia.exp(ia.divide(exponent, ia.rational(Fraction(groups), bits), bits), bits)
     down = 1 - ia.fraction(root[1])
-    unit = 1 << (
-        64 + delta.denominator.bit_length() + groups.bit_length()
-    )  # short to print and to compute with
+    unit = 1 << (64 + delta.denominator.bit_length() + groups.bit_length())  # short to print
     return Fraction(math.floor(down * unit), unit)
 
 
 @lru_cache(maxsize=16)
-def keep_probabilities(epsilon: Fraction, delta: Fraction) -> tuple[int, ...] | None:
-    """The keep probability of 0, 1, 2, ... units, up to the first that is 1; None where there are too many.
+def compute_keep_probabilities(epsilon: Fraction, delta: Fraction) -> tuple[int, ...] | None:
+    """Compute the keep probability of 0, 1, 2, ... units, up to the first that is 1; None where there are too many.
 
     Probabilities are numerators over the last one, a power of two.
 
@@ -289,8 +289,8 @@ def keep_probabilities(epsilon: Fraction, delta: Fraction) -> tuple[int, ...] | 
 
 
 @lru_cache(maxsize=64)
-def laplace_threshold(epsilon: Fraction, delta: Fraction) -> int:
-    """The least T with ``Pr[1 + DLap(1 / epsilon) >= T] <= delta``, rounded up."""
+def compute_laplace_threshold(epsilon: Fraction, delta: Fraction) -> int:
+    """Compute the least T with ``Pr[1 + DLap(1 / epsilon) >= T] <= delta``, rounded up."""
     bits = 192 + delta.denominator.bit_length() + math.ceil(1 / epsilon).bit_length()
     # Pr[DLap >= k] = exp(-k * epsilon) / (1 + exp(-epsilon)) for k >= 1
     one = ia.rational(Fraction(1), bits)

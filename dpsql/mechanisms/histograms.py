@@ -1,35 +1,64 @@
-"""``COUNT(DISTINCT x)``: how many different values there are in a group, with discrete Laplace noise.
+"""Statistics that rest on an exact histogram of each group: distinct counts, binned counts, quantiles.
+
+``COUNT(DISTINCT x)``: the number of different values in a group, with discrete Laplace noise.
 
 Relation: ADD_REMOVE. Sensitivity: a unit with at most ``rows`` rows in a group brings or takes at most ``rows`` values
-there, in at most ``groups`` groups. Guarantee: epsilon-DP. The caller must bound the rows and groups of a unit by rules that
-look at that unit alone.
+there, in at most ``groups`` groups. Guarantee: epsilon-DP. The caller must bound the rows and groups of a unit by rules
+that look at that unit alone.
 
-``HISTOGRAM(x)``: how many rows fall into each of a list of public bins, with discrete Laplace noise.
+``HISTOGRAM(x)``: the number of rows in each of a list of public bins, with discrete Laplace noise.
 
 Relation: ADD_REMOVE. Sensitivity: a unit with at most ``rows`` rows in a group moves the bins there by at most ``rows`` in
 L1, however they are spread, in at most ``groups`` groups. Guarantee: epsilon-DP (the L1 form of the Laplace
 mechanism), charged as noise on one bin of each group where a unit has one row there, and as pure epsilon where its rows
 may be spread. The caller must bound the rows and groups of a unit by rules that look at that unit alone, and choose the
 bins without looking at the data.
+
+Quantiles, the median, the least and the greatest value, by the exponential mechanism over a public grid:
+
+    u(v) = -max(0, L - t, t - (L + E))     L values below v, E values equal to v, t the wanted rank
+
+The grid is every integer from ``low`` to ``high``. All points between two neighbouring values of the data share one
+utility, so the work grows with the number of distinct values, not with the length of the grid. Values that occur often
+keep their weight: the mechanism whose candidates are the *intervals* between values (Smith 2011) would never answer 5
+for a hundred copies of 5.
+
+Relation: ADD_REMOVE. Sensitivity for ``t = p n``: adding a row moves ``L - p n`` by ``1 - p`` or by ``-p``, so
+``max(p, 1 - p)``, times the rows a unit may have. Guarantee: pure epsilon and of bounded range, divided equally over the
+quantiles of a column and over the groups of a unit. The caller must clamp values to the grid, leave missing ones out, and
+bound the rows of a unit in each group and the groups of a unit.
+
+The least value is asked for as the rank ``min(k, n / 2)`` for a public k, so large that the points outside the data have
+negligible weight: at rank 0 every point below the data would be as good as the true minimum.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from dpsql.mechanisms.additive_noise import LaplaceNoise, Statistic
-from dpsql.mechanisms.composite import Answered, Group, rows_of
-from dpsql.mechanisms.estimators import Count, Noisy, exact_integers
+from dpsql.mechanisms.aggregation import Answered, Group, Part, index_groups
+from dpsql.mechanisms.base import ClaimedText, ExpectedError, RowsClaim
+from dpsql.mechanisms.fast.column_counts import ColumnCounts
+from dpsql.mechanisms.moments import Count
 from dpsql.noise.entropy import Entropy
-from dpsql.numerics.integers import integers
-from dpsql.privacy.events import Event, PureDP
+from dpsql.noise.selection import choose_exponential, flip_coins
+from dpsql.numerics import interval_arithmetic as ia
+from dpsql.numerics.exact_numbers import Integers, read_integers, to_integers
+from dpsql.privacy.events import BoundedRange, Event, PureDP
+
+_NO_ROWS = np.zeros(0, dtype=np.intp)
 
 
 @dataclass(frozen=True)
-class DistinctCount:
+class DistinctCount(Part):
     """One released column; ``query`` gives the keys and the exact number ``n`` of each group that has rows."""
 
     query: str
@@ -43,37 +72,46 @@ class DistinctCount:
         return self.noise.event
 
     @property
-    def statistic(self) -> Statistic:
-        return Statistic("n", self.noise)
+    def _count(self) -> Count:
+        return Count(self.name, Statistic("n", self.noise))
+
+    def claims(self) -> Iterator[ClaimedText]:
+        noise = self.noise
+        yield ClaimedText(
+            self.query, RowsClaim(noise.sensitivity, noise.groups, self.keys, moves=(("n", 1),))
+        )
 
     def answer(self, table: pa.Table, groups: list[Group], entropy: Entropy) -> Answered:
-        """A noisy count for each group, zero plus noise where there are no rows."""
-        rows = rows_of(table, self.keys)
-        counts = exact_integers(table.column("n"))
-        nothing = np.zeros(0, dtype=np.intp)
-        exact = [int(sum(int(counts[i]) for i in rows.get(group, nothing))) for group in groups]
-        noisy = {self.statistic: self.noise.add(integers(exact), entropy)}
-        return Answered(self._shown(noisy), self.event)
+        rows = index_groups(table, self.keys)
+        counts = read_integers(table.column("n"))
+        exact = [int(sum(int(counts[i]) for i in rows.get(group, _NO_ROWS))) for group in groups]
+        return Answered(self._show(self.noise.add(to_integers(exact), entropy)), self.event)
 
-    def shown_again(self, released: pa.Table) -> dict[str, pa.Array]:
-        """The released counts, with intervals at this part's confidence."""
-        return self._shown({self.statistic: exact_integers(released.column(self.name))})
+    @property
+    def can_redraw(self) -> bool:
+        return True
 
-    def _shown(self, noisy: Noisy) -> dict[str, pa.Array]:
-        shown = Count(self.name, self.statistic).show(noisy, self.confidence)
-        return {self.name: shown.value, f"{self.name}__low": shown.low, f"{self.name}__high": shown.high}
+    def redraw(self, released: pa.Table) -> Mapping[str, pa.Array]:
+        return self._show(read_integers(released.column(self.name)))
+
+    def _show(self, noisy: Integers) -> Mapping[str, pa.Array]:
+        count = self._count
+        return count.show({count.statistic: noisy}, self.confidence).columns(self.name)
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
-        return Count(self.name, self.statistic).sentences(confidence)
+        return self._count.sentences(confidence)
+
+    def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[ExpectedError]:
+        yield from self._count.expect_errors(factor, confidence)
 
 
-BIN, COUNT = "bin", "n"
-"""Columns of the query: the place of a bin, from 0, and how many rows are in it."""
+BIN, BIN_ROWS = "bin", "n"
+"""Columns of the query: the place of a bin, from 0, and the number of rows in it."""
 
 
 @dataclass(frozen=True)
-class Histogram:
-    """One released column, a list of ``bins`` noisy counts; ``query`` gives keys, :data:`BIN` and :data:`COUNT`."""
+class Histogram(Part):
+    """One released column, a list of ``bins`` noisy counts; ``query`` gives keys, :data:`BIN` and :data:`BIN_ROWS`."""
 
     query: str
     keys: tuple[str, ...]
@@ -85,20 +123,341 @@ class Histogram:
     def event(self) -> Event:
         return self.noise.event if self.noise.sensitivity == 1 else PureDP(self.noise.epsilon)
 
+    def claims(self) -> Iterator[ClaimedText]:
+        noise = self.noise
+        claim = RowsClaim(noise.sensitivity, noise.groups, self.keys, moves=((BIN_ROWS, 1),))
+        yield ClaimedText(self.query, claim)
+
     def answer(self, table: pa.Table, groups: list[Group], entropy: Entropy) -> Answered:
-        """A noisy count of every bin of each group, empty or not."""
-        rows = rows_of(table, self.keys)
-        places, counts = exact_integers(table.column(BIN)), exact_integers(table.column(COUNT))
-        nothing = np.zeros(0, dtype=np.intp)
+        rows = index_groups(table, self.keys)
+        places, counts = read_integers(table.column(BIN)), read_integers(table.column(BIN_ROWS))
         exact = np.zeros((len(groups), self.bins), dtype=np.int64)
         for i, group in enumerate(groups):
-            held = rows.get(group, nothing)
+            held = rows.get(group, _NO_ROWS)
             np.add.at(exact[i], places[held].astype(np.int64), counts[held].astype(np.int64))
         noisy = self.noise.add(exact.reshape(-1), entropy)
         lists = [[int(v) for v in row] for row in noisy.reshape(exact.shape)]
         return Answered({self.name: pa.array(lists, pa.list_(pa.int64()))}, self.event)
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
-        return (
-            f"{self.name}: the count of each of {self.bins} bins with {self.noise.sentence(confidence)}.",
+        noise = self.noise.sentence(confidence)
+        return (f"{self.name}: the count of each of {self.bins} bins with {noise}.",)
+
+    def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[ExpectedError]:
+        yield ExpectedError(f"{self.name}, each bin", self.noise.rescale(factor).half_width(confidence))
+
+
+GRID_STEP, STEP_ROWS = "value", "count"
+"""Columns of the histogram: a grid step, and the number of rows that have it (NULL or 0 in a group without any)."""
+
+RANK_CONFIDENCE = 0.95
+"""The confidence of the note beside a released quantile."""
+
+_DOUBT = Fraction(1, 1000)
+"""The approximate chance that a least or greatest value falls outside the data after all."""
+OUTSIDE = Fraction(1, 10**9)
+"""The chance that another quantile falls outside the data, from :meth:`Quantiles.count_needed` rows on."""
+_SMALL = 1 << 61
+_NEVER = 30
+"""Grid points of such low utility that a draw falls on any of them once in exp(30) times are looked at only then."""
+
+
+@dataclass(frozen=True)
+class WantedRank:
+    """A request for the quantile ``p``, or for the least (``end = 'min'``) or greatest (``'max'``) value."""
+
+    p: Fraction
+    end: str | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.p <= 1 or self.end not in (None, "min", "max"):
+            raise ValueError("a quantile lies between 0 and 1")
+
+    @classmethod
+    def least(cls) -> WantedRank:
+        """Ask for the least value."""
+        return cls(Fraction(0), "min")
+
+    @classmethod
+    def greatest(cls) -> WantedRank:
+        """Ask for the greatest value."""
+        return cls(Fraction(1), "max")
+
+    @property
+    def scale(self) -> int:
+        """The factor that makes ranks integers."""
+        return 2 if self.end else self.p.denominator
+
+    @property
+    def sensitivity(self) -> int:
+        """The distance by which one row moves the scaled utility."""
+        return 2 if self.end else max(self.p.numerator, self.p.denominator - self.p.numerator)
+
+    def target(self, n: int, inward: int) -> int:
+        """Return the scaled rank among ``n`` values; the ends are passed by ``inward`` values."""
+        if self.end is None:
+            return self.p.numerator * n
+        # Half a value less: beside a whole rank, every point up to the next value would be as good as the value itself.
+        inner = min(2 * inward - 1, n)
+        return inner if self.end == "min" else 2 * n - inner
+
+
+def cut_segments(
+    values: Integers, counts: Integers, low: int, high: int, rank: WantedRank, inward: int = 0
+) -> tuple[NDArray[np.int64], NDArray[np.int64], Integers]:
+    """Return ``(starts, sizes, scaled utilities)`` of the runs of grid points that share a utility.
+
+    ``values`` are distinct, ascending, within ``[low, high]``; ``counts`` not negative.
+    """
+    n, upto = _accumulate(counts, rank.scale)
+    return _cut_runs(values, upto, 0, low, high, rank.scale, rank.target(n, inward))
+
+
+def _accumulate(counts: Integers, scale: int) -> tuple[int, Integers]:
+    """Return the number of values, and how many there are up to each."""
+    n = int(sum(map(int, counts))) if counts.dtype == object else int(counts.sum())
+    return n, np.cumsum(counts.astype(object if scale * max(n, 1) >= _SMALL else np.int64))
+
+
+def _cut_runs(
+    values: Integers, upto: Integers, before: int, low: int, high: int, scale: int, target: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], Integers]:
+    """Cut ``low`` to ``high`` into runs: ``before`` values lie below ``low``, and ``upto`` at or below each value."""
+    size = 2 * len(values) + 1
+    starts = np.empty(size, dtype=np.int64)
+    starts[1::2] = values
+    starts[0] = low
+    starts[2::2] = values + 1
+    ends = np.empty(size, dtype=np.int64)
+    ends[1::2] = values + 1
+    ends[0:-1:2] = values
+    ends[-1] = high + 1
+    less = np.full(size, before, dtype=upto.dtype)  # values below the segment
+    less[2::2] = upto
+    less[3::2] = upto[:-1]
+    less_or_equal = np.full(size, before, dtype=upto.dtype)
+    less_or_equal[1::2] = upto
+    less_or_equal[2::2] = upto
+    miss = np.maximum(less * scale - target, target - less_or_equal * scale)
+    utility = -np.maximum(miss, 0)
+    held = ends > starts
+    return starts[held], (ends - starts)[held], utility[held]
+
+
+def choose_step(
+    values: Integers, counts: Integers, low: int, high: int, rank: WantedRank, rate: Fraction, entropy: Entropy,
+    inward: int = 0,
+) -> int:  # fmt: skip
+    """Choose a grid step with probability proportional to ``exp(rate * scaled utility)``, exactly.
+
+    Some grid point always has utility 0, so those of a utility below ``-reach`` are together so improbable that they are
+    hardly ever looked at. They take part as two runs of utility ``-reach``; a point drawn from one of these is kept with
+    probability ``exp(rate * (its own utility + reach))``, else all is drawn anew: rejection, so the law is the same.
+    """
+    n, upto = _accumulate(counts, rank.scale)
+    scale, target = rank.scale, rank.target(n, inward)
+    reach = max(0, min(math.ceil((math.log(high - low + 1) + _NEVER) / rate), scale * n + 1))
+    # Points up to values[first - 1] have too few values up to them, points from values[last] on too many below.
+    first = int(np.searchsorted(upto, -((reach - target) // scale), side="left"))
+    last = min(len(values), 1 + int(np.searchsorted(upto, (target + reach) // scale, side="right")))
+    before = int(upto[first - 1]) if first else 0
+    left = int(values[first - 1]) + 1 if first else low
+    right = int(values[last]) - 1 if last < len(values) else high
+    near = _cut_runs(values[first:last], upto[first:last], before, left, right, scale, target)
+    far = [(start, size) for start, size in ((low, left - low), (right + 1, high - right)) if size]
+    starts = np.append(near[0], np.array([start for start, _ in far], dtype=np.int64))
+    sizes = np.append(near[1], np.array([size for _, size in far], dtype=np.int64))
+    utility = np.append(near[2], np.array([-reach] * len(far), dtype=near[2].dtype))
+    while True:
+        i = choose_exponential(utility, rate, entropy, sizes)
+        chosen = int(starts[i]) + int(entropy.below(int(sizes[i]), 1)[0])
+        if i < len(near[0]):
+            return chosen
+        at = int(np.searchsorted(values, chosen, side="left"))
+        less = int(upto[at - 1]) if at else 0
+        equal = int(upto[at]) - less if at < len(values) and int(values[at]) == chosen else 0
+        miss = max(less * scale - target, target - (less + equal) * scale)
+        if bool(flip_coins(np.array([miss - reach], dtype=object), rate, entropy)[0]):
+            return chosen
+
+
+@dataclass(frozen=True)
+class Quantiles(Part):
+    """Quantiles of one column, per group, out of one histogram.
+
+    Args:
+        query: gives the keys, :data:`GRID_STEP` and :data:`STEP_ROWS`, one row per group and distinct value.
+        names: of the released columns.
+        ranks: one for each of them.
+        low: the first step of the grid.
+        high: its last step.
+        epsilon: for all of them; each gets an equal part of it in each of at most ``groups`` groups.
+        rows: rows of one privacy unit in one group.
+        groups: groups that one privacy unit may be in.
+        steps: grid steps to a unit.
+        whole: show integers (where ``steps`` is 1).
+        column: gives :data:`GRID_STEP` of every row, where nothing is grouped: not clamped yet, NULL where missing.
+    """
+
+    query: str
+    keys: tuple[str, ...]
+    names: tuple[str, ...]
+    ranks: tuple[WantedRank, ...]
+    low: int
+    high: int
+    epsilon: Fraction
+    rows: int = 1
+    groups: int = 1
+    steps: Fraction = Fraction(1)
+    whole: bool = False
+    column: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.low > self.high or self.epsilon <= 0 or min(self.rows, self.groups, len(self.names)) < 1:
+            raise ValueError("a quantile needs a grid, an epsilon above 0, and rows and groups of at least 1")
+        if len(self.names) != len(self.ranks):
+            raise ValueError("a name for each quantile")
+
+    @property
+    def event(self) -> Event:
+        return BoundedRange(self.epsilon, self.groups * len(self.ranks))
+
+    def claims(self) -> Iterator[ClaimedText]:
+        claim = RowsClaim(self.rows, self.groups, self.keys)
+        yield ClaimedText(self.query, claim)
+        if self.column_route is not None:
+            yield from self.column_route.claims(claim)
+
+    @property
+    def column_route(self) -> ColumnCounts | None:
+        return None if self.column is None else ColumnCounts(self.column, self.low, self.high)
+
+    @property
+    def _grid(self) -> int:
+        """The number of grid points."""
+        return self.high - self.low + 1
+
+    @property
+    def part(self) -> Fraction:
+        """The epsilon of one quantile in one group."""
+        return self.epsilon / (self.groups * len(self.ranks))
+
+    @property
+    def inward(self) -> int:
+        """The number of values by which the least and the greatest are passed, so that they stay within the data."""
+        return math.ceil(2 * self.rows / float(self.part) * math.log(self._grid / float(_DOUBT)) + 0.5)
+
+    def rate(self, rank: WantedRank) -> Fraction:
+        """Return the log-weight of one step of scaled utility."""
+        return self.part / (2 * rank.sensitivity * self.rows)
+
+    def count_needed(self, rank: WantedRank) -> int | None:
+        """Count the rows that keep the answer between the least and the greatest value; None if no number does.
+
+        Grid points outside the data have a scaled utility of -n times ``p`` or ``1 - p``, the nearer of which is meant, and
+        some point has 0: so they are chosen with a chance of at most ``grid exp(-rate miss n)``, at most :data:`OUTSIDE`.
+        The least and the greatest value pass enough rows that it is at most a thousandth, if there are that many.
+        """
+        if rank.end:
+            return 2 * self.inward - 1
+        miss = min(rank.p.numerator, rank.p.denominator - rank.p.numerator)
+        if not miss:
+            return None
+        bits = 128 + max(0, self.rate(rank).denominator.bit_length())
+        ratio = ia.log(ia.rational(self._grid / OUTSIDE, bits), bits)[1]
+        return math.ceil(ia.fraction(ratio) / (self.rate(rank) * miss))
+
+    def bound_error(self, rank: WantedRank, confidence: float) -> float:
+        """Bound the distance of the answer's rank from the wanted one, in rows (Dwork and Roth, corollary 3.12)."""
+        log = math.log(self._grid) - math.log(1 - confidence)
+        return float(log / self.rate(rank)) / rank.scale
+
+    def answer(self, table: pa.Table, groups: list[Group], entropy: Entropy) -> Answered:
+        rows = index_groups(table, self.keys)
+        values, counts = read_integers(table.column(GRID_STEP)), read_integers(table.column(STEP_ROWS))
+        histograms = (self._histogram(values, counts, rows.get(group, _NO_ROWS)) for group in groups)
+        return self._answer([self._choose(v, c, entropy) for v, c in histograms])
+
+    def answer_counts(self, counts: NDArray[np.int64], entropy: Entropy) -> Answered:
+        return self._answer([self._choose(np.arange(self.low, self.high + 1), counts, entropy)])
+
+    def _answer(self, steps: list[list[int]]) -> Answered:
+        kind = pa.int64() if self.whole and self.steps == 1 else pa.float64()
+        shown: Callable[[int], float] = int if kind == pa.int64() else lambda v: float(v / self.steps)
+        columns = {
+            name: pa.array([shown(row[i]) for row in steps], kind) for i, name in enumerate(self.names)
+        }
+        return Answered(columns, self.event, self._notes())
+
+    def _notes(self) -> tuple[str, ...]:
+        """Explain that there is no interval: only the error in rank is known."""
+        by_error: dict[int, list[str]] = {}
+        for name, rank in zip(self.names, self.ranks, strict=True):
+            off = math.ceil(self.bound_error(rank, RANK_CONFIDENCE) + (self.inward if rank.end else 0))
+            by_error.setdefault(off, []).append(name)
+        return tuple(
+            f"no interval for {', '.join(names)}: off by at most {off} rows in rank, at {RANK_CONFIDENCE:.0%}"
+            for off, names in by_error.items()
         )
+
+    def _histogram(
+        self, values: Integers, counts: Integers, rows: NDArray[np.intp]
+    ) -> tuple[Integers, Integers]:
+        """Return distinct ascending grid steps and their counts, in whatever order the query gave them."""
+        v, c = values[rows], counts[rows]
+        held = c > 0
+        v, c = np.clip(v[held], self.low, self.high).astype(np.int64), c[held]
+        if len(v) and not bool((v[1:] > v[:-1]).all()):
+            order = np.argsort(v, kind="stable")
+            v, c = v[order], c[order]
+            v, first = np.unique(v, return_index=True)
+            c = np.add.reduceat(c, first)
+        return v, c
+
+    def _choose(self, values: Integers, counts: Integers, entropy: Entropy) -> list[int]:
+        """Choose once per rank, and sort the choices by quantile: free, and never out of order."""
+        chosen = [
+            choose_step(values, counts, self.low, self.high, rank, self.rate(rank), entropy, self.inward)
+            for rank in self.ranks
+        ]
+        order = sorted(range(len(chosen)), key=lambda i: self.ranks[i].p)
+        out = [0] * len(chosen)
+        for i, value in zip(order, sorted(chosen), strict=True):
+            out[i] = value
+        return out
+
+    def sentences(self, confidence: float) -> tuple[str, ...]:
+        shared = f", shared by {len(self.ranks)} quantiles of one column" if len(self.ranks) > 1 else ""
+        shared += f" and {self.groups} groups" if self.groups > 1 else ""
+        said = [
+            f"Choose {', '.join(self.names)} among {self._grid} grid points by the exponential mechanism "
+            f"(ε={float(self.epsilon):g}{shared})."
+        ]
+        for name, rank in zip(self.names, self.ranks, strict=True):
+            off = self.bound_error(rank, confidence)
+            which = f"the value that {float(rank.p):g} of the rows lie below"
+            if rank.end:
+                side = "below" if rank.end == "min" else "above"
+                which = (
+                    f"a value with about {self.inward} rows {side} it (half of the rows, if there are fewer)"
+                )
+            said.append(f"{name}: {which}, within {off:.4g} rows, with {confidence:.4g} probability.")
+            said.append(self._describe_strays(name, rank))
+        return tuple(said)
+
+    def _describe_strays(self, name: str, rank: WantedRank) -> str:
+        """Say when an answer stays within the data: only the utility bound of the exponential mechanism keeps it there."""
+        rows = self.count_needed(rank)
+        if rows is None:
+            return f"{name}: it may be anywhere between the bounds and the data; MIN and MAX stay within the data."
+        chance = float(_DOUBT if rank.end else OUTSIDE)
+        return (
+            f"{name}: from {rows} rows on, it falls outside the data with a chance of at most {chance:g}; with fewer "
+            f"it may fall anywhere between the bounds."
+        )
+
+    def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[ExpectedError]:
+        other = replace(self, epsilon=self.epsilon * factor)
+        for name, rank in zip(other.names, other.ranks, strict=True):
+            inward = other.inward if rank.end else 0
+            yield ExpectedError(f"{name}, in rows", inward + other.bound_error(rank, confidence))

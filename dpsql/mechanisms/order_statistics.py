@@ -1,6 +1,6 @@
 """Exact order statistics of a private column, read with few passes and little memory.
 
-Propose-test-release needs a few hundred values around given quantiles, out of any number of rows. Three ways,
+Propose-test-release needs a few hundred values around given quantiles, out of any number of rows. There are three ways,
 chosen by the number of rows (which only operators see):
 
 * up to :data:`FETCH` rows the column comes over as Arrow, and numpy sorts the values near the wanted ranks,
@@ -24,16 +24,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.base import Read, room_of
-from dpsql.mechanisms.composite import groups_of
-from dpsql.mechanisms.ptr.iqr_stability import Ordered
-from dpsql.mechanisms.ptr.stability_radius import rank
+from dpsql.mechanisms.aggregation import Group, list_groups
+from dpsql.mechanisms.base import Read, Reader
+from dpsql.mechanisms.ptr.stability_radius import Ordered, find_rank
 
-Key = tuple[object, ...]
-"""Values of the grouping keys; ``()`` where nothing is grouped."""
-
-FETCH = 1 << 25
-"""Rows that may be fetched and sorted in memory (16 bytes each)."""
+MAX_FETCHED = 1 << 25
+"""The most rows that are fetched and sorted in memory (16 bytes each)."""
 
 _LEAST = 1 << 22
 _BINS = 4096
@@ -42,31 +38,29 @@ _SLACK = 6 * 181  # six standard deviations of a sampled rank, and more at the e
 _FINITE = "ABS(CAST(v AS DOUBLE)) < CAST('Infinity' AS DOUBLE)"
 
 
-def quoted(name: str) -> str:
-    """An SQL identifier."""
+def quote_name(name: str) -> str:
+    """Quote an SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
-def listed(keys: Sequence[str]) -> str:
-    """Identifiers followed by a comma each, ready to stand before more columns."""
-    return "".join(quoted(key) + ", " for key in keys)
+def list_columns(keys: Sequence[str]) -> str:
+    """List identifiers, each followed by a comma, ready to stand before more columns."""
+    return "".join(quote_name(key) + ", " for key in keys)
 
 
-def finite(query: str, keys: Sequence[str] = ()) -> str:
-    """The values of a query as finite doubles, beside the keys. ``query`` gives the columns ``v`` and
-    ``keys``.
-    """
-    return f"SELECT {listed(keys)}CAST(v AS DOUBLE) AS v FROM ({query}) AS given WHERE {_FINITE}"
+def select_finite(query: str, keys: Sequence[str] = ()) -> str:
+    """Select the values ``v`` of a query as finite doubles, beside the ``keys``."""
+    return f"SELECT {list_columns(keys)}CAST(v AS DOUBLE) AS v FROM ({query}) AS given WHERE {_FINITE}"
 
 
-def order_queries(query: str, keys: Sequence[str] = ()) -> tuple[str, str]:
-    """The count and the fetch, as EXPLAIN shows them."""
-    values = finite(query, keys)
+def write_order_queries(query: str, keys: Sequence[str] = ()) -> tuple[str, str]:
+    """Write the count and the fetch, as EXPLAIN shows them."""
+    values = select_finite(query, keys)
     return f"SELECT COUNT(*) AS n FROM ({values}) AS found", values
 
 
-def cells(column: pa.ChunkedArray, other: object = None) -> list[Any]:
-    """A column as Python values; ``other`` for what Python has no value for, such as a date of infinity.
+def read_cells(column: pa.ChunkedArray, other: object = None) -> list[Any]:
+    """Read a column as Python values; ``other`` where Python has none, such as for a date of infinity.
 
     Arrow would raise there, and an exception that depends on a row says something of it.
     """
@@ -82,31 +76,30 @@ def cells(column: pa.ChunkedArray, other: object = None) -> list[Any]:
         return values
 
 
-def key_rows(table: pa.Table, keys: Sequence[str]) -> list[Key]:
-    """The key tuples of a relation, in its order; one empty tuple per row where there are no keys."""
-    return groups_of(table, tuple(keys))
-
-
-def order_statistics(
+def read_order_statistics(
     read: Read,
     query: str,
     keys: Sequence[str],
     centres: Sequence[Fraction],
     reach: int,
-    fetch: int = FETCH,
-) -> dict[Key, Ordered]:
-    """Order statistics within ``reach`` ranks of each centre quantile, per group.
+    fetch: int = MAX_FETCHED,
+) -> dict[Group, Ordered]:
+    """Read order statistics within ``reach`` ranks of each centre quantile, per group.
 
     Args:
+        read: reads the exact queries.
         query: gives a numeric column ``v`` and the key columns; salts filled in.
+        keys: names of the key columns.
         centres: quantiles in [0, 1]; rank ``max(1, ceil(p n))``.
-        fetch: how many rows may be held in memory; fewer where the engine has little, see :func:`_held`.
+        reach: ranks on either side of each centre.
+        fetch: the most rows in memory; fewer where the engine has little.
 
     Returns:
         One :class:`Ordered` per group that has a finite value.
     """
-    counted, values = order_queries(query, keys)
-    fetch = _held(read, fetch)
+    counted, values = write_order_queries(query, keys)
+    read = Reader.over(read)
+    fetch = _bound_rows(read, fetch)
     n = int(read(counted).column("n")[0].as_py())
     if n == 0:
         return {}
@@ -121,21 +114,18 @@ def order_statistics(
     return {(): Ordered(n, tuple(_narrow(read, values, n, *_window(n, p, reach), fetch) for p in centres))}
 
 
-def _held(read: Read, fetch: int) -> int:
-    """Rows that may be held: at 16 bytes each, half of what the engine beside us may take, or 64 MiB."""
-    room = room_of(read)
-    return min(fetch, max(_LEAST, 4 * room)) if room else fetch
+def _bound_rows(read: Reader, fetch: int) -> int:
+    """Bound the rows in memory: at 16 bytes each, half of what the engine beside us may take, or 64 MiB."""
+    return min(fetch, max(_LEAST, 4 * read.room)) if read.room else fetch
 
 
 def _window(n: int, centre: Fraction, reach: int) -> tuple[int, int]:
-    middle = rank(n, centre)
+    middle = find_rank(n, centre)
     return max(1, middle - reach - 1), min(n, middle + reach + 1)
 
 
 def _select(column: NDArray[np.float64], first: int, last: int) -> tuple[int, NDArray[np.float64]]:
-    """Ranks first..last: guess their range from a sample, sort what lies in it; sort all where the guess is
-    wrong.
-    """
+    """Select ranks first..last: guess their range from a sample, sort what lies in it; sort all if the guess is wrong."""
     n = len(column)
     if n > 16 * _SAMPLE:
         sample = np.sort(column[:: n // _SAMPLE])
@@ -152,7 +142,7 @@ def _select(column: NDArray[np.float64], first: int, last: int) -> tuple[int, ND
     return first, np.sort(column)[first - 1 : last]
 
 
-def _sorted_groups(table: pa.Table, keys: Sequence[str]) -> dict[Key, Ordered]:
+def _sorted_groups(table: pa.Table, keys: Sequence[str]) -> dict[Group, Ordered]:
     values = np.asarray(table.column("v"), dtype=np.float64)
     codes = np.zeros(len(values), dtype=np.int64)
     for key in keys:
@@ -161,13 +151,13 @@ def _sorted_groups(table: pa.Table, keys: Sequence[str]) -> dict[Key, Ordered]:
         codes = codes * max(len(encoded.dictionary), 1) + np.asarray(encoded.indices, dtype=np.int64)
     order = np.argsort(codes, kind="stable")
     starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
-    names = key_rows(table.select(list(keys)).take(pa.array(order[starts])), keys)
+    names = list_groups(table.select(list(keys)).take(pa.array(order[starts])), keys)
     parts = np.split(values[order], starts[1:])
     return {name: Ordered.all(np.sort(part)) for name, part in zip(names, parts, strict=True)}
 
 
 def _window_query(values: str, keys: Sequence[str], centres: Sequence[Fraction], reach: int) -> str:
-    names = ", ".join(map(quoted, keys))
+    names = ", ".join(map(quote_name, keys))
     near = " OR ".join(
         f"ABS({p.denominator} * i - {p.numerator} * n) <= {p.denominator * (reach + 2)}" for p in centres
     )
@@ -179,10 +169,10 @@ def _window_query(values: str, keys: Sequence[str], centres: Sequence[Fraction],
     )
 
 
-def _ranked_groups(table: pa.Table, keys: Sequence[str]) -> dict[Key, Ordered]:
-    rows: dict[Key, tuple[int, dict[int, float]]] = {}
+def _ranked_groups(table: pa.Table, keys: Sequence[str]) -> dict[Group, Ordered]:
+    rows: dict[Group, tuple[int, dict[int, float]]] = {}
     columns = (table.column(name).to_pylist() for name in ("n", "i", "v"))
-    for key, n, i, v in zip(key_rows(table, keys), *columns, strict=True):
+    for key, n, i, v in zip(list_groups(table, keys), *columns, strict=True):
         rows.setdefault(key, (n, {}))[1][i] = v
     found = {}
     for key, (n, ranked) in rows.items():
@@ -199,7 +189,7 @@ def _number(value: float) -> str:
 def _narrow(
     read: Read, values: str, n: int, first: int, last: int, fetch: int
 ) -> tuple[int, NDArray[np.float64]]:
-    """Ranks first..last of an ungrouped column: count bins of a range, keep those with the ranks, repeat.
+    """Select ranks first..last of an ungrouped column: count bins of a range, keep those with the ranks, repeat.
 
     A range that no longer splits, or that has been split a dozen times, is mostly ties: its distinct values
     are fetched with their counts.
@@ -236,8 +226,8 @@ def _narrow(
     return first, distinct[np.searchsorted(counts, np.arange(first, last + 1))]
 
 
-def spacing(scale: Fraction, fineness: int = 1024) -> Fraction:
-    """A power of two at most ``scale / fineness``: the grid on which noise of that scale is added.
+def choose_spacing(scale: Fraction, fineness: int = 1024) -> Fraction:
+    """Choose a power of two of at most ``scale / fineness``: the grid on which noise of that scale is added.
 
     >>> spacing(Fraction(2))
     Fraction(1, 512)

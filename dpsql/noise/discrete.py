@@ -18,11 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.noise.entropy import Entropy, Uniform
-from dpsql.noise.gaussian import ABSOLUTE, INT64, RELATIVE, Floats, accepted, floor_of, rounded_gaussian
+from dpsql.noise.gaussian import ABSOLUTE, INT64, RELATIVE, Floats, draw_accepted, draw_floor
 from dpsql.numerics import interval_arithmetic as ia
 from dpsql.numerics.interval_arithmetic import Interval
-
-__all__ = ["bernoulli", "bernoulli_exp", "discrete_laplace", "geometric", "rounded_gaussian"]
 
 SLOWEST = Fraction(1, 1 << 26)
 """Least rate that is inverted directly: below it a float would leave too many draws undecided."""
@@ -31,10 +29,10 @@ FASTEST = 1 << 60
 """Rates above this look like this one to a float: any value but 0 is then left to exact arithmetic."""
 
 
-def bernoulli(
+def draw_bernoulli(
     p: Sequence[Fraction], entropy: Entropy, index: NDArray[np.intp] | None = None
 ) -> NDArray[np.bool_]:
-    """Independent booleans, TRUE with probability ``p[i]``, or ``p[index[i]]`` where an index is given.
+    """Draw independent booleans, TRUE with probability ``p[i]``, or ``p[index[i]]`` where an index is given.
 
     >>> bernoulli([Fraction(0), Fraction(1)], Entropy()).tolist()
     [False, True]
@@ -56,7 +54,7 @@ def bernoulli(
 
 
 def _tied(rest: Fraction, entropy: Entropy) -> bool:
-    """Whether a uniform real is below ``rest``, read 64 bits at a time."""
+    """Decide whether a uniform real is below ``rest``, 64 bits at a time."""
     while rest:
         rest *= 1 << 64
         whole, word = math.floor(rest), int(entropy.words(1)[0])
@@ -66,10 +64,10 @@ def _tied(rest: Fraction, entropy: Entropy) -> bool:
     return False
 
 
-def bernoulli_exp(
+def draw_bernoulli_exp(
     gamma_numerators: NDArray[Any], gamma_denominator: int, entropy: Entropy
 ) -> NDArray[np.bool_]:
-    """Independent booleans, TRUE with probability ``exp(-numerator / denominator)``.
+    """Draw independent booleans, TRUE with probability ``exp(-numerator / denominator)``.
 
     Args:
         gamma_numerators: non-negative integers (int64, or object holding Python ints), shape ``(n,)``.
@@ -86,7 +84,7 @@ def bernoulli_exp(
 
 
 def _decays(values: NDArray[Any], rate: Fraction, entropy: Entropy) -> NDArray[np.bool_]:
-    """TRUE with probability ``exp(-value * rate)``."""
+    """Draw booleans, TRUE with probability ``exp(-value * rate)``."""
 
     def exact(i: int, u: Uniform) -> bool:
         gamma = int(values[i]) * rate
@@ -94,9 +92,9 @@ def _decays(values: NDArray[Any], rate: Fraction, entropy: Entropy) -> NDArray[n
             low, high = u.interval()
             bits = u.bits + 64
             p = ia.exp(ia.rational(-gamma, bits), bits)
-            if ia.below(high, p[0]):
+            if ia.is_at_most(high, p[0]):
                 return True
-            if ia.below(p[1], low):
+            if ia.is_at_most(p[1], low):
                 return False
             u.draw()
         return True
@@ -105,11 +103,11 @@ def _decays(values: NDArray[Any], rate: Fraction, entropy: Entropy) -> NDArray[n
     p = np.exp(-gamma)
     # a relative error e of gamma moves exp(-gamma) by gamma * e of itself; for large gamma p is 0 already
     band = p * (RELATIVE + np.minimum(gamma, 1e3) * RELATIVE) + ABSOLUTE
-    return accepted(p, band, len(values), entropy, exact)
+    return draw_accepted(p, band, len(values), entropy, exact)
 
 
 def _floats(values: NDArray[Any], rate: Fraction) -> Floats:
-    """``values * rate`` in floats, within 4 units in the last place (or at least 1e300, where it is more)."""
+    """Compute ``values * rate`` in floats, within 4 units in the last place (or at least 1e300, where it is more)."""
     if values.dtype == object:
         n, d = rate.numerator, rate.denominator
         cap = 10**300 * d // n + 1
@@ -117,10 +115,10 @@ def _floats(values: NDArray[Any], rate: Fraction) -> Floats:
     return values.astype(np.float64) * float(min(rate, Fraction(10**280)))
 
 
-def geometric(rate: Fraction, n: int, entropy: Entropy) -> NDArray[Any]:
-    """``n`` draws of the geometric distribution: ``Pr[k]`` proportional to ``exp(-k * rate)`` for ``k >= 0``.
+def draw_geometric(rate: Fraction, n: int, entropy: Entropy) -> NDArray[Any]:
+    """Draw ``n`` times from the geometric distribution: ``Pr[k]`` proportional to ``exp(-k * rate)`` for ``k >= 0``.
 
-    ``rate`` may be as small or as large as one likes.
+    ``rate`` may be any positive number.
 
     >>> geometric(Fraction(10**6), 3, Entropy()).tolist()
     [0, 0, 0]
@@ -133,8 +131,8 @@ def geometric(rate: Fraction, n: int, entropy: Entropy) -> NDArray[Any]:
     return _inverted_exponential(rate, False, n, entropy)[0]
 
 
-def discrete_laplace(scale: Fraction, n: int, entropy: Entropy) -> NDArray[Any]:
-    """``n`` draws of the discrete Laplace distribution: ``Pr[k]`` proportional to ``exp(-abs(k) / scale)``.
+def draw_discrete_laplace(scale: Fraction, n: int, entropy: Entropy) -> NDArray[Any]:
+    """Draw ``n`` times from the discrete Laplace distribution: ``Pr[k]`` proportional to ``exp(-abs(k) / scale)``.
 
     >>> discrete_laplace(Fraction(1, 10**6), 3, Entropy()).tolist()
     [0, 0, 0]
@@ -152,7 +150,7 @@ def discrete_laplace(scale: Fraction, n: int, entropy: Entropy) -> NDArray[Any]:
     again = np.flatnonzero(sign & (out == 0))  # else zero would have both signs, and twice its probability
     np.negative(out, out=out, where=sign)
     if len(again):
-        fresh = discrete_laplace(scale, len(again), entropy)
+        fresh = draw_discrete_laplace(scale, len(again), entropy)
         out = out.astype(object) if fresh.dtype == object else out
         out[again] = fresh
     return out
@@ -161,7 +159,7 @@ def discrete_laplace(scale: Fraction, n: int, entropy: Entropy) -> NDArray[Any]:
 def _inverted_exponential(
     rate: Fraction, two_sided: bool, n: int, entropy: Entropy
 ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """``floor((c - ln U) / rate)``: c is 0, or ln(2 / (1 + exp(-rate))) for a two-sided variable's size."""
+    """Draw ``floor((c - ln U) / rate)``: c is 0, or ln(2 / (1 + exp(-rate))) for a two-sided variable's size."""
     scale = float(1 / min(rate, Fraction(FASTEST)))
     offset = math.log(2 / (1 + math.exp(-1 / scale))) if two_sided else 0.0
 
@@ -181,25 +179,21 @@ def _inverted_exponential(
             decay = ia.exp(ia.rational(-min(rate, Fraction(FASTEST)), bits), bits)
             if rate > FASTEST:
                 decay = ia.dyadic(0, 0), decay[1]
-            x = ia.add(
-                x,
-                ia.log(ia.divide(two, ia.add(one, decay, bits), bits), bits),
-                bits,
-            )
+            x = ia.add(x, ia.log(ia.divide(two, ia.add(one, decay, bits), bits), bits), bits)
         x = ia.divide(x, ia.rational(rate, bits), bits)
         return max(0, ia.floor(x[0])), max(0, ia.floor(x[1]))
 
-    return floor_of(n, entropy, estimate, exact)
+    return draw_floor(n, entropy, estimate, exact)
 
 
 def _in_two_digits(rate: Fraction, n: int, entropy: Entropy) -> NDArray[Any]:
-    """A slow geometric variable as ``high * 2**shift + low``: two independent digits.
+    """Draw a slow geometric variable as ``high * 2**shift + low``: two independent digits.
 
     The high digit is geometric with a rate near 2**-10; the low one is uniform, accepted with a probability
     of exp(-low * rate), which is nearly 1.
     """
     shift = max(0, math.ceil(1 / rate).bit_length() - 10)
-    high = geometric(rate * (1 << shift), n, entropy)
+    high = draw_geometric(rate * (1 << shift), n, entropy)
     low = entropy.below(1 << shift, n)
     pending = np.flatnonzero(~_decays(low, rate, entropy))
     while len(pending):

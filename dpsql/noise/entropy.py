@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from dpsql.numerics import interval_arithmetic as ia
 
-BLOCK = 1 << 16
-"""Bytes asked of the source at once; larger requests are served directly."""
+BUFFER_BYTES = 1 << 16
+"""The bytes asked of the source at once; larger requests are served directly."""
 
 _forks = 0
 
@@ -49,15 +49,15 @@ class Entropy:
         return f"Entropy({getattr(self._source, '__name__', 'source')})"
 
     def words(self, n: int) -> NDArray[np.uint64]:
-        """``n`` independent uniform 64-bit words, as an array of shape ``(n,)`` of the caller's own."""
-        if n * 8 >= BLOCK:
+        """Draw ``n`` independent uniform 64-bit words, as an array that belongs to the caller."""
+        if n * 8 >= BUFFER_BYTES:
             return self._read(n)
         local = self._local
         if getattr(local, "forks", None) != _forks:
             local.block, local.used, local.forks = self._read(0), 0, _forks
         start = local.used
         if start + n > len(local.block):
-            local.block, start = self._read(BLOCK // 8), 0
+            local.block, start = self._read(BUFFER_BYTES // 8), 0
         local.used = (
             start + n
         )  # advanced before the words leave: an interrupt loses words, it never repeats them
@@ -66,7 +66,7 @@ class Entropy:
         return taken
 
     def below(self, bound: int, n: int) -> NDArray[Any]:
-        """``n`` uniform integers in ``[0, bound)``, without modulo bias.
+        """Draw ``n`` uniform integers in ``[0, bound)``, without modulo bias.
 
         Returns an int64 array where ``bound <= 2**63``, else an object array of Python ints.
 
@@ -81,9 +81,7 @@ class Entropy:
             mask = np.uint64((1 << bits) - 1)
             out = (self.words(n) & mask).astype(np.int64)
             over = np.flatnonzero(out >= bound)
-            while len(
-                over
-            ):  # masked rejection: fewer than half of the draws are thrown away, whatever the bound
+            while len(over):  # masked rejection: fewer than half of the draws are thrown away
                 out[over] = (self.words(len(over)) & mask).astype(np.int64)
                 over = over[out[over] >= bound]
             return out
@@ -95,7 +93,7 @@ class Entropy:
         return out
 
     def _wide(self, bits: int, n: int) -> NDArray[Any]:
-        """``n`` Python ints of ``bits`` uniform bits."""
+        """Draw ``n`` Python integers of ``bits`` uniform bits."""
         width = -(-bits // 64)
         raw = self.words(n * width).tobytes()
         step, mask = width * 8, (1 << bits) - 1
@@ -120,10 +118,10 @@ class Uniform:
         self._entropy = entropy
 
     def draw(self) -> None:
-        """Learns 64 more bits."""
+        """Draw 64 more bits."""
         self.known = self.known << 64 | int(self._entropy.words(1)[0])
         self.bits += 64
 
     def interval(self) -> ia.Interval:
-        """The smallest interval known to contain the number."""
+        """Return the smallest interval known to contain the number."""
         return ia.dyadic(self.known, -self.bits), ia.dyadic(self.known + 1, -self.bits)

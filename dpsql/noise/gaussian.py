@@ -1,9 +1,7 @@
-"""Integers as decreasing functions of a uniform real: quickly where floats are certain, else exactly.
+"""Exact samplers by inversion of a uniform real, and the rounded Gaussian ``round(N(0, sigma**2))``.
 
-A distribution gives two views of the same function ``U -> floor(x(U))``: ``estimate``, in floats with an
-error band, and ``exact``, on an interval of U. The band decides all but a few draws in a million.
-
-The rounded Gaussian: ``round(N(0, sigma**2))``, exactly.
+A distribution gives two views of the same function ``U -> floor(x(U))``: ``estimate``, in floats with an error band, and
+``exact``, on an interval of U. The band decides all but a few draws in a million.
 
 For an integer A, ``A + round(N) = round(A + N)``: releasing it is post-processing of the continuous Gaussian
 mechanism, so it has that mechanism's guarantee whole. (The discrete Gaussian, with ``Pr[k]`` proportional to
@@ -26,15 +24,15 @@ from dpsql.numerics.interval_arithmetic import Interval
 
 Floats = NDArray[np.float64]
 
-CHUNK = 1 << 15
-"""Draws made at once: few enough to stay in the processor's cache."""
+DRAWS_AT_ONCE = 1 << 15
+"""The draws made at once: few enough to stay in the processor's cache."""
 
 RELATIVE = 2.0**-46
-"""Error granted to a float computation, relative to its result: some 64 units in the last place, where
-numpy's log, exp and sqrt are documented to stay within 4."""
+"""The relative error granted to a float computation: some 64 units in the last place, where numpy's log, exp and sqrt are
+documented to stay within 4."""
 
 ABSOLUTE = 2.0**-50
-"""Error granted to a probability, and to the logarithm of one near 1. It covers the 2**-53 by which the
+"""The error granted to a probability, and to the logarithm of one near 1. It covers the 2**-53 by which the
 middle of a cell of uniforms differs from its ends."""
 
 TINY = 2.0**-35
@@ -44,24 +42,25 @@ INT64 = 1 << 62
 """Results at or above this leave int64, so that a later sum can't overflow."""
 
 
-def floor_of(
+def draw_floor(
     n: int,
     entropy: Entropy,
     estimate: Callable[[Floats], tuple[Floats, Floats]],
     exact: Callable[[Interval, int], tuple[int, int]],
 ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Draws ``n`` values of ``floor(x(U))``, U uniform in (0, 1), ``x >= 0``, and a fair bit beside each.
+    """Draw ``n`` values of ``floor(x(U))``, U uniform in (0, 1), ``x >= 0``, and a fair bit beside each.
 
     Args:
         estimate: gives ``x(u)`` and a bound of its error over all U within 2**-53 of ``u``, for u >= TINY.
         exact: given an interval of U and a precision in bits, the least and greatest value of the floor.
 
-    Returns an int64 array (object where a value does not fit) and a boolean array.
+    Returns:
+        An int64 array (object where a value does not fit) and a boolean array.
     """
     out: NDArray[Any] = np.empty(n, dtype=np.int64)
     bits = np.empty(n, dtype=np.bool_)
-    for start in range(0, n, CHUNK):
-        words = entropy.words(min(CHUNK, n - start))
+    for start in range(0, n, DRAWS_AT_ONCE):
+        words = entropy.words(min(DRAWS_AT_ONCE, n - start))
         stop = start + len(words)
         bits[start:stop] = words & np.uint64(1)
         cells = words >> np.uint64(12)
@@ -93,13 +92,13 @@ def _refined(u: Uniform, exact: Callable[[Interval, int], tuple[int, int]]) -> i
         u.draw()
 
 
-def accepted(
+def draw_accepted(
     p: Floats, band: Floats, n: int, entropy: Entropy, exact: Callable[[int, Uniform], bool]
 ) -> NDArray[np.bool_]:
-    """Draws ``n`` booleans, TRUE with a probability within ``band`` of ``p``; ``exact`` settles the close."""
+    """Draw ``n`` booleans, TRUE with a probability within ``band`` of ``p``; ``exact`` settles close calls."""
     out = np.empty(n, dtype=np.bool_)
-    for start in range(0, n, CHUNK):
-        words = entropy.words(min(CHUNK, n - start))
+    for start in range(0, n, DRAWS_AT_ONCE):
+        words = entropy.words(min(DRAWS_AT_ONCE, n - start))
         stop = start + len(words)
         cells = words >> np.uint64(12)
         u = (cells.astype(np.float64) + 0.5) * 2.0**-52
@@ -111,10 +110,10 @@ def accepted(
 
 
 WIDEST = 1 << 22
-"""Deviations from here on are drawn in two digits: a float would leave too many draws undecided."""
+"""The deviation from which draws have two digits: a float would leave too many of them undecided."""
 
 QUANTILE = 2.0**-44
-"""Error granted to the quantile, relative; the tests find the true one below a sixteenth of it."""
+"""The relative error granted to the quantile; the tests find the true one below a sixteenth of it."""
 
 # Wichura 1988, algorithm AS 241 (PPND16): numerators and denominators, highest power first.
 _CENTRE = (
@@ -146,8 +145,8 @@ def _ratio(coefficients: tuple[tuple[float, ...], tuple[float, ...]], r: Floats)
     return above
 
 
-def half_normal_quantile(u: Floats) -> Floats:
-    """The z with ``Pr[abs(N(0, 1)) > z] = u``, for u between TINY and 1, to within QUANTILE relative."""
+def compute_half_normal_quantile(u: Floats) -> Floats:
+    """Compute the z with ``Pr[abs(N(0, 1)) > z] = u``, for u between TINY and 1, to within QUANTILE relative."""
     q = 0.5 - 0.5 * u
     z = _ratio(_CENTRE, 0.180625 - q * q)
     z *= q
@@ -157,10 +156,11 @@ def half_normal_quantile(u: Floats) -> Floats:
     return z
 
 
-def rounded_gaussian(sigma: Fraction, n: int, entropy: Entropy) -> NDArray[Any]:
-    """``n`` draws of ``round(N(0, sigma**2))``; ``sigma`` may be as small or as large as one likes.
+def draw_rounded_gaussian(sigma: Fraction, n: int, entropy: Entropy) -> NDArray[Any]:
+    """Draw ``n`` times from ``round(N(0, sigma**2))``, for any positive ``sigma``.
 
-    Returns an int64 array, or an object array of Python ints where a value may not fit.
+    Returns:
+        An int64 array, or an object array of Python integers where a value may not fit.
 
     >>> rounded_gaussian(Fraction(1, 10**6), 3, Entropy()).tolist()
     [0, 0, 0]
@@ -177,11 +177,11 @@ def rounded_gaussian(sigma: Fraction, n: int, entropy: Entropy) -> NDArray[Any]:
 def _half_normal_floor(
     sigma: Fraction, shift: Fraction, n: int, entropy: Entropy
 ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Draws ``floor(sigma * abs(Z) + shift)`` with Z standard normal, and fair signs; ``0 <= shift < 1``."""
+    """Draw ``floor(sigma * abs(Z) + shift)`` with Z standard normal, and fair signs; ``0 <= shift < 1``."""
     scale, offset = float(sigma), float(shift)
 
     def estimate(u: Floats) -> tuple[Floats, Floats]:
-        x = half_normal_quantile(u)
+        x = compute_half_normal_quantile(u)
         x *= scale
         # dz = du / (2 phi(z)) <= du / u, for phi(z) >= Pr[N > z] where z >= 0.4, and phi(z) > 1/3 below
         band = (2 * ABSOLUTE * scale) / u
@@ -196,7 +196,7 @@ def _half_normal_floor(
         bits += 4 * reach.bit_length() + 64
 
         def count(reached: Callable[[Interval], bool]) -> int:
-            """How many j >= 1 have ``U < Pr[sigma * |Z| + shift >= j]``: true up to some j, then false."""
+            """Count the j >= 1 with ``U < Pr[sigma * |Z| + shift >= j]``: true up to some j, then false."""
             low, high = 0, most
             while low < high:
                 middle = (low + high + 1) // 2
@@ -207,14 +207,14 @@ def _half_normal_floor(
                     high = middle - 1
             return low
 
-        half = ia.shifted(u[0], -1), ia.shifted(u[1], -1)
-        return count(lambda t: ia.below(half[1], t[0])), count(lambda t: ia.below(half[0], t[1]))
+        half = ia.shift(u[0], -1), ia.shift(u[1], -1)
+        return count(lambda t: ia.is_at_most(half[1], t[0])), count(lambda t: ia.is_at_most(half[0], t[1]))
 
-    return floor_of(n, entropy, estimate, exact)
+    return draw_floor(n, entropy, estimate, exact)
 
 
 def _in_two_digits(sigma: Fraction, n: int, entropy: Entropy) -> NDArray[Any]:
-    """A wide Gaussian as ``(cell + t) * 2**shift``: the cell by inversion, t by rejection from a uniform.
+    """Draw a wide Gaussian as ``(cell + t) * 2**shift``: the cell by inversion, t by rejection from a uniform.
 
     Within its cell the density falls as ``exp(-t * (t + 2 * cell) / (2 * s**2))``, and ``s``, which is
     ``sigma / 2**shift``, is at least 2**20: nearly every t is accepted. One that is not is drawn again in the
@@ -222,9 +222,7 @@ def _in_two_digits(sigma: Fraction, n: int, entropy: Entropy) -> NDArray[Any]:
     """
     shift = math.floor(sigma).bit_length() - 21
     s = sigma / (1 << shift)
-    width = max(
-        63, shift + 1
-    )  # the bits of t that are drawn at once; further ones only to settle a close decision
+    width = max(63, shift + 1)  # bits of t drawn at once; further ones only settle a close decision
     cell, sign = _half_normal_floor(s, Fraction(0), n, entropy)
     t = entropy.below(1 << width, n)
     pending = np.flatnonzero(~_accepted(cell, t, width, s, entropy))
@@ -242,12 +240,9 @@ def _in_two_digits(sigma: Fraction, n: int, entropy: Entropy) -> NDArray[Any]:
 def _accepted(
     cell: NDArray[Any], t: NDArray[Any], width: int, s: Fraction, entropy: Entropy
 ) -> NDArray[np.bool_]:
-    """TRUE with probability ``exp(-t * (t + 2 * cell) / (2 * s**2))``; t is a real, ``width`` bits known."""
-    fraction = (
-        t.astype(np.float64) * 2.0**-width
-        if width < 1000
-        else (t >> (width - 63)).astype(np.float64) * 2.0**-63
-    )
+    """Draw TRUE with probability ``exp(-t * (t + 2 * cell) / (2 * s**2))``; ``width`` bits of the real t are known."""
+    short, known = (t, width) if width < 1000 else (t >> (width - 63), 63)
+    fraction = short.astype(np.float64) * 2.0**-known
     gamma = fraction * (fraction + 2 * cell.astype(np.float64)) / (2 * float(s) ** 2)
     p = np.exp(-gamma)
 
@@ -259,11 +254,11 @@ def _accepted(
             square = ia.rational(-2 * s * s, bits)
             gamma = ia.divide(ia.multiply(at, ia.add(at, twice, bits), bits), square, bits)
             p, (low, high) = ia.exp(gamma, bits), u.interval()
-            if ia.below(high, p[0]):
+            if ia.is_at_most(high, p[0]):
                 return True
-            if ia.below(p[1], low):
+            if ia.is_at_most(p[1], low):
                 return False
             u.draw()
             position.draw()
 
-    return accepted(p, p * RELATIVE + ABSOLUTE, len(t), entropy, exact)
+    return draw_accepted(p, p * RELATIVE + ABSOLUTE, len(t), entropy, exact)

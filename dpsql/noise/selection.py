@@ -6,8 +6,8 @@ certain: each comparison carries a proved error band, and a draw that falls insi
 further random bits against integers computed to as many digits as it takes. So the laws are exact, not
 approximate, and there is no candidate whose probability is rounded to nought (Ilvento 2020; Haney et al. 2022).
 
-Candidates that are far below the best are counted, and looked at one by one only when a draw falls on them: how many are
-near depends on the scores, who wins does not change the work but then.
+Candidates far below the best are only counted, and examined one by one when a draw falls on them. The number of near ones
+depends on the scores; the winner changes the work only then.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ import numpy as np
 from mpmath import libmp
 from numpy.typing import NDArray
 
-from dpsql.noise.discrete import discrete_laplace
+from dpsql.noise.discrete import draw_discrete_laplace
 from dpsql.noise.entropy import Entropy
-from dpsql.numerics.integers import SAFE, Integers, integers
+from dpsql.numerics.exact_numbers import SAFE, Integers, add, to_integers
 
 _LANES = 4  # 16-bit lanes in a random word: enough to decide all but about three in 65,536 comparisons
 _BLOCK = 1 << 15  # candidates per pass: what stays in the cache of one core
 
 
-def below_top(scores: Integers) -> Integers:
-    """How far each score lies below the best: non-negative integers of a type that holds them."""
-    scores = integers(scores)
+def measure_gaps(scores: Integers) -> Integers:
+    """Compute how far each score lies below the best: non-negative integers of a type that holds them."""
+    scores = to_integers(scores)
     top, low = int(scores.max()), int(scores.min())
     if scores.dtype != object and top - low >= 2 * SAFE:
         scores = scores.astype(object)
@@ -40,7 +40,7 @@ def below_top(scores: Integers) -> Integers:
 
 
 def _exp_interval(exponent: Fraction, bits: int) -> tuple[int, int]:
-    """Integers ``low <= 2**bits * exp(-exponent) <= high`` with ``high - low <= 3`` (exponent >= 0)."""
+    """Return integers ``low <= 2**bits * exp(-exponent) <= high`` with ``high - low <= 3`` (exponent >= 0)."""
     numerator, denominator = exponent.numerator, exponent.denominator
     if numerator == 0:
         return 1 << bits, 1 << bits
@@ -54,7 +54,7 @@ def _exp_interval(exponent: Fraction, bits: int) -> tuple[int, int]:
 
 
 def _decide(interval: Callable[[int], tuple[int, int]], word: int, bits: int, entropy: Entropy) -> bool:
-    """Is a uniform real, whose first ``bits`` bits are ``word``, below p? Exact.
+    """Decide exactly whether a uniform real, whose first ``bits`` bits are ``word``, is below p.
 
     ``interval(b)`` gives integers around ``2**b * p``. More bits are drawn until the answer is certain.
     """
@@ -68,8 +68,8 @@ def _decide(interval: Callable[[int], tuple[int, int]], word: int, bits: int, en
         bits += 64
 
 
-def flips(gaps: Integers, rate: Fraction, entropy: Entropy) -> NDArray[np.bool_]:
-    """Independent exact coins: heads with probability ``exp(-rate * gap)``, and surely where ``gap <= 0``.
+def flip_coins(gaps: Integers, rate: Fraction, entropy: Entropy) -> NDArray[np.bool_]:
+    """Flip independent exact coins: heads with probability ``exp(-rate * gap)``, and surely where ``gap <= 0``.
 
     About 10 ns a coin. ``gaps`` is int64 or object; ``rate`` a positive Fraction.
 
@@ -99,8 +99,8 @@ def flips(gaps: Integers, rate: Fraction, entropy: Entropy) -> NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Field:
-    """Candidates as far below the best as their scores are, of which those far below are counted only.
+class CandidateGaps:
+    """The gaps of candidates below the best; those far below are only counted.
 
     ``near`` are the indices of some candidates, ascending, the best among them (None: all of the ``size``), and ``gaps``
     how far below the best each is. All others are more than ``reach`` below it; how far says ``gap_of``, of an index.
@@ -113,47 +113,47 @@ class Field:
     gap_of: Callable[[int], int] | None = None
 
     @classmethod
-    def of(cls, scores: Integers, rate: Fraction) -> Field:
-        """All that are not improbable beyond :data:`FAR` bits are near."""
-        reach = reach_of(rate)
-        if len(scores) < FEW or scores.dtype != np.int64 or reach >= SAFE:
-            return cls(len(scores), below_top(scores))
+    def of(cls, scores: Integers, rate: Fraction) -> CandidateGaps:
+        """Measure scores: candidates are near unless they are improbable beyond :data:`FAR_BITS` bits."""
+        reach = compute_reach(rate)
+        if len(scores) < FEW_CANDIDATES or scores.dtype != np.int64 or reach >= SAFE:
+            return cls(len(scores), measure_gaps(scores))
         top, low = int(scores.max()), int(scores.min())
         if top >= SAFE or low <= -SAFE or top - reach <= low:
-            return cls(len(scores), below_top(scores))
+            return cls(len(scores), measure_gaps(scores))
         near = np.flatnonzero(scores >= top - reach)
         return cls(len(scores), top - scores[near], near, reach, lambda i: top - int(scores[i]))
 
     @property
     def far(self) -> int:
-        """How many are not near."""
+        """The number of candidates that are not near."""
         return self.size - len(self.gaps)
 
     def index(self, i: int) -> int:
-        """The candidate that is the i-th of the near ones."""
+        """Return the candidate that is the i-th of the near ones."""
         return i if self.near is None else int(self.near[i])
 
     def beyond(self, j: int) -> tuple[int, int]:
-        """The j-th of the others, and its gap."""
+        """Return the j-th of the others, and its gap."""
         assert self.near is not None and self.gap_of is not None
         before = self.near - np.arange(len(self.near))  # how many others come before each near one
         i = j + int(np.searchsorted(before, j, side="right"))
         return i, self.gap_of(i)
 
 
-FAR = 60
-"""Bits of a probability below which candidates are far."""
-FEW = 1 << 12
-"""Fewer candidates are all near."""
+FAR_BITS = 60
+"""The bits of a probability below which candidates are far."""
+FEW_CANDIDATES = 1 << 12
+"""The number of candidates below which all are near."""
 
 
-def reach_of(rate: Fraction) -> int:
-    """Whatever is more than this below the best has a weight below ``2**-FAR`` of the best one's (ln 2 < 7/10)."""
-    return math.ceil(Fraction(7 * FAR, 10) / rate)
+def compute_reach(rate: Fraction) -> int:
+    """Compute the gap beyond which a weight is below ``2**-FAR_BITS`` of the best one's (ln 2 < 7/10)."""
+    return math.ceil(Fraction(7 * FAR_BITS, 10) / rate)
 
 
 def _none_of(coins: int, bits: int) -> Callable[[int], tuple[int, int]]:
-    """The probability that none of so many independent coins of chance ``2**-bits`` shows heads, for :func:`_decide`.
+    """Enclose the probability that none of so many independent coins of chance ``2**-bits`` shows heads.
 
     By inclusion and exclusion: the partial sums of ``(-1)**k C(coins, k) 2**(-bits k)`` lie above and below it in turn.
     """
@@ -172,8 +172,8 @@ def _none_of(coins: int, bits: int) -> Callable[[int], tuple[int, int]]:
     return interval
 
 
-def rare(coins: int, bits: int, entropy: Entropy) -> list[int]:
-    """Which of independent coins, each of chance ``2**-bits``, show heads: exactly, and without tossing each.
+def toss_rare_coins(coins: int, bits: int, entropy: Entropy) -> list[int]:
+    """Return which of independent coins, each of chance ``2**-bits``, show heads: exactly, and without tossing each.
 
     Whether any does is one coin. The first that does is the j-th with a chance proportional to ``(1 - 2**-bits)**j``:
     drawn evenly, and kept with that probability. What comes after it is independent of what came before.
@@ -190,8 +190,8 @@ def rare(coins: int, bits: int, entropy: Entropy) -> list[int]:
     return found
 
 
-def permute_and_flip(scores: Integers | Field, rate: Fraction, entropy: Entropy) -> int:
-    """Index chosen by permute-and-flip: walk in random order, stop at the first coin ``exp(-rate * gap)``.
+def permute_and_flip(scores: Integers | CandidateGaps, rate: Fraction, entropy: Entropy) -> int:
+    """Choose by permute-and-flip: walk in random order, stop at the first coin ``exp(-rate * gap)``.
 
     The order of a random walk restricted to the candidates whose coin is heads is uniform, so all coins are
     flipped at once and one of the heads is returned (McKenna-Sheldon 2020). The same law as the index of the
@@ -200,24 +200,24 @@ def permute_and_flip(scores: Integers | Field, rate: Fraction, entropy: Entropy)
     A far candidate's coin is one of chance ``2**-FAR``, which hardly ever shows heads (:func:`rare`), and then one of
     what is left of its own chance: together ``exp(-rate * gap)``, as it must be.
     """
-    field = scores if isinstance(scores, Field) else Field.of(scores, rate)
-    heads = [field.index(int(i)) for i in np.flatnonzero(flips(field.gaps, rate, entropy))]
-    for j in rare(field.far, FAR, entropy) if field.far else ():
+    field = scores if isinstance(scores, CandidateGaps) else CandidateGaps.of(scores, rate)
+    heads = [field.index(int(i)) for i in np.flatnonzero(flip_coins(field.gaps, rate, entropy))]
+    for j in toss_rare_coins(field.far, FAR_BITS, entropy) if field.far else ():
         i, gap = field.beyond(j)
         exponent = rate * gap
 
         def left(b: int, exponent: Fraction = exponent) -> tuple[int, int]:
-            return _exp_interval(exponent, b + FAR)
+            return _exp_interval(exponent, b + FAR_BITS)
 
         if _decide(left, 0, 0, entropy):
             heads.append(i)
     return heads[int(entropy.below(len(heads), 1)[0])]
 
 
-def exponential(
-    scores: Integers | Field, rate: Fraction, entropy: Entropy, sizes: Integers | None = None
+def choose_exponential(
+    scores: Integers | CandidateGaps, rate: Fraction, entropy: Entropy, sizes: Integers | None = None
 ) -> int:
-    """Index ``i`` with probability proportional to ``sizes[i] * exp(rate * scores[i])``, exactly.
+    """Choose index ``i`` with probability proportional to ``sizes[i] * exp(rate * scores[i])``, exactly.
 
     Exact rejection: an index is proposed from integer weights that are proved to be no smaller than the true
     ones, and kept with the exact ratio of the two. The integers are so close that the first proposal is kept
@@ -227,14 +227,14 @@ def exponential(
     All far candidates are proposed with one weight, mostly the integer 1, which is above their own.
     """
     if sizes is not None:
-        assert not isinstance(scores, Field)
-        field = Field(len(scores), below_top(scores))
+        assert not isinstance(scores, CandidateGaps)
+        field = CandidateGaps(len(scores), measure_gaps(scores))
     else:
-        field = scores if isinstance(scores, Field) else Field.of(scores, rate)
+        field = scores if isinstance(scores, CandidateGaps) else CandidateGaps.of(scores, rate)
     gaps = field.gaps
     log_weight = gaps.astype(np.float64) * -float(rate)
     if sizes is not None:
-        sizes = integers(sizes)
+        sizes = to_integers(sizes)
         log_weight += np.array([_log(int(s)) for s in sizes]) if sizes.dtype == object else np.log(sizes)
     bits = 61 - field.size.bit_length()
     shift = int(np.ceil(log_weight.max() / np.log(2.0))) + 1  # 2**shift is above the largest weight
@@ -242,7 +242,7 @@ def exponential(
     ladder = np.cumsum(upper.astype(np.int64) + 1)
     known, each = (
         int(ladder[-1]),
-        1 << max(0, bits - shift - FAR),
+        1 << max(0, bits - shift - FAR_BITS),
     )  # above a far one's own, 2**(bits - shift - FAR)
     while True:
         draw = int(entropy.below(known + field.far * each, 1)[0])
@@ -270,22 +270,15 @@ def exponential(
 
 
 def _log(value: int) -> float:
-    """Natural logarithm of a positive integer of any length, to double precision."""
+    """Compute the natural logarithm of a positive integer of any length, to double precision."""
     extra = max(0, value.bit_length() - 1000)
     return float(np.log(float(value >> extra))) + extra * float(np.log(2.0))
 
 
-def noisy_max(scores: Integers, scale: Fraction, entropy: Entropy) -> int:
-    """Index of the largest score after exact discrete Laplace noise of ``scale`` steps; ties are broken evenly."""
-    scores = integers(scores)
-    noise = discrete_laplace(scale, len(scores), entropy)
-    if scores.dtype == object or noise.dtype == object:
-        noisy = scores.astype(object) + noise.astype(object)
-    else:
-        noisy = (
-            scores + noise
-            if int(np.abs(noise).max()) < SAFE
-            else scores.astype(object) + noise.astype(object)
-        )
+def choose_noisy_max(scores: Integers, scale: Fraction, entropy: Entropy) -> int:
+    """Choose the largest score after exact discrete Laplace noise of ``scale`` steps; ties are broken evenly."""
+    scores = to_integers(scores)
+    noise = draw_discrete_laplace(scale, len(scores), entropy)
+    noisy = add(scores, noise)
     best = np.flatnonzero(noisy == noisy.max())
     return int(best[int(entropy.below(len(best), 1)[0])])

@@ -8,25 +8,22 @@ from typing import TYPE_CHECKING
 
 from IPython.core.completer import SimpleCompletion
 
-from dpsql.notebook import guide, panels
-from dpsql.notebook.arguments import CONNECT_FLAGS, RUN_FLAGS
+from dpsql.notebook import guide
+from dpsql.notebook.guide import CONNECT_FLAGS, RUN_FLAGS
+from dpsql.notebook.sessions import list_columns
+from dpsql.sql.parse.functions import WORDS
 
 if TYPE_CHECKING:
     from IPython.core.completer import CompletionContext, SimpleMatcherResult
     from IPython.core.interactiveshell import InteractiveShell
 
-    from dpsql.notebook.settings import Sessions
+    from dpsql.notebook.sessions import Sessions
 
 _KEYWORDS = """
     SELECT WITH DIFFERENTIAL_PRIVACY DP PTR SUBSAMPLE OPTIONS FROM WHERE GROUP BY HAVING ORDER LIMIT
     JOIN LEFT RIGHT USING ON AS AND OR NOT IN IS NULL CASE WHEN THEN ELSE END OVER FILTER VALUES EXPLAIN
     SHOW DECLARE CLOSE DISTINCT BETWEEN LIKE"""
-_FUNCTIONS = """
-    COUNT SUM AVG VAR_POP VAR_SAMP STDDEV_POP STDDEV_SAMP STDDEV VARIANCE MEDIAN QUANTILE_CONT
-    QUANTILE_DISC MIN MAX HISTOGRAM HISTOGRAM_EXACT CORR COVAR_POP COVAR_SAMP REGR_SLOPE REGR_INTERCEPT
-    REGR_R2 ABOVE_THRESHOLD EXPMECH IQR MODE ARG_MAX"""
 KEYWORDS = tuple(_KEYWORDS.split())
-FUNCTIONS = tuple(_FUNCTIONS.split())
 _WORD = re.compile(r"(--?|\$)?\w*$")
 
 
@@ -42,6 +39,7 @@ class Matcher:
         self.__qualname__ = "dpsql"  # IPython asks its matchers for one, functions or not
 
     def __call__(self, context: CompletionContext) -> SimpleMatcherResult:
+        """Return what may stand at the cursor; nothing outside our cells and lines."""
         lines = context.full_text.split("\n")
         before = lines[context.cursor_line][: context.cursor_position]
         first = re.match(r"\s*%%(\w+)", context.full_text)
@@ -61,7 +59,7 @@ class Matcher:
         return {"completions": items, "suppress": True, "ordered": True}
 
     def _ours(self, kind: str, name: str) -> bool:
-        """Whether a magic is ours, by its name or by the user's own alias (``%alias_magic sql dpsql``)."""
+        """Return whether a magic is ours, by its name or by an alias (``%alias_magic sql dpsql``)."""
         found = self._shell.magics_manager.magics[kind].get(name)
         return name == "dpsql" or getattr(found, "magic_name", None) == "dpsql"
 
@@ -84,23 +82,23 @@ class Matcher:
         rest = [(a + " => ", "argument") for a in guide.ARGUMENTS]
         if re.search(r"\b(FROM|JOIN)\s+\w*$", before, re.I):
             return _begin(word, tables)
-        functions = [(f, "function") for f in FUNCTIONS]
+        functions = [(f, "function") for f in WORDS]
         keywords = [(k, "keyword") for k in KEYWORDS]
         return _begin(word, [*columns, *tables, *functions, *rest, *keywords])
 
     def _schema(self) -> dict[str, list[str]]:
         session = self._sessions.get(self._sessions.current)
-        return panels.schema(session) if session is not None else {}
+        return list_columns(session) if session is not None else {}
 
 
 def _options_open(before: str) -> bool:
-    """Whether the cursor stands inside ``OPTIONS ( ...``."""
+    """Return whether the cursor stands inside ``OPTIONS ( ...``."""
     at = before.upper().rfind("OPTIONS")
     return at >= 0 and before.count("(", at) > before.count(")", at)
 
 
 def _begin(word: str, names: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The names that begin with the word, each once; keywords follow the case that is being typed."""
+    """Return the names that begin with a word; keywords follow the case that is being typed."""
     lower = word.lower()
     chosen: dict[str, str] = {}
     for name, kind in names:

@@ -12,8 +12,9 @@ from typing import ClassVar
 from pygments.lexer import RegexLexer, bygroups, default, words  # type: ignore[import-untyped]
 from pygments.token import Comment, Keyword, Name, Number, Operator, Punctuation, String, Text  # type: ignore[import-untyped]
 
-from dpsql.notebook.complete import FUNCTIONS, KEYWORDS
+from dpsql.notebook.complete import KEYWORDS
 from dpsql.notebook.guide import ARGUMENTS, MORE_OPTIONS, OPTIONS
+from dpsql.sql.parse.functions import WORDS
 
 _MORE = """
     ASC DESC INNER OUTER CROSS UNION ALL EXCEPT INTERSECT QUALIFY WINDOW PARTITION INTERVAL CAST TRUE FALSE ANY EXISTS
@@ -32,10 +33,7 @@ class DpsqlLexer(RegexLexer):  # type: ignore[misc]  # Pygments has no types
     flags = re.IGNORECASE
 
     tokens: ClassVar = {
-        "root": [
-            (r"(%%?)(\w+)([^\n]*)", bygroups(Operator, Keyword, Text), "sql"),
-            default("sql"),
-        ],
+        "root": [(r"(%%?)(\w+)([^\n]*)", bygroups(Operator, Keyword, Text), "sql"), default("sql")],
         "sql": [
             (r"\s+", Text),
             (r"--[^\n]*", Comment.Single),
@@ -45,7 +43,7 @@ class DpsqlLexer(RegexLexer):  # type: ignore[misc]  # Pygments has no types
             (r"\$[A-Za-z_]\w*", Name.Variable),
             (r"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", Number),
             (r"([A-Za-z_]\w*)(\s*)(<<)", bygroups(Name.Variable, Text, Operator)),
-            (words(sorted(FUNCTIONS), suffix=r"(?=\s*\()"), Name.Function),
+            (words(sorted(WORDS), suffix=r"(?=\s*\()"), Name.Function),
             (
                 words(sorted({*OPTIONS, *MORE_OPTIONS, *ARGUMENTS}), prefix=r"\b", suffix=r"\b(?=\s*=)"),
                 Name.Attribute,
@@ -56,8 +54,5 @@ class DpsqlLexer(RegexLexer):  # type: ignore[misc]  # Pygments has no types
             (r"[();,.\[\]{}]", Punctuation),
             (r".", Text),
         ],
-        "comment": [
-            (r"\*/", Comment.Multiline, "#pop"),
-            (r"[^*]+|\*", Comment.Multiline),
-        ],
+        "comment": [(r"\*/", Comment.Multiline, "#pop"), (r"[^*]+|\*", Comment.Multiline)],
     }

@@ -16,10 +16,10 @@ from traitlets import Enum, Int, Unicode, observe
 
 from dpsql import __version__
 from dpsql.errors import BindError, Error, ParseError, PolicyError, did_you_mean
-from dpsql.notebook import arguments, guide, panels, render, settings
-from dpsql.notebook.arguments import Options
-from dpsql.notebook.progress import Progress, in_kernel, in_terminal
-from dpsql.notebook.settings import Sessions
+from dpsql.notebook import guide, render, sessions
+from dpsql.notebook.guide import Options
+from dpsql.notebook.progress import Progress, draw_in_kernel, draw_in_terminal
+from dpsql.notebook.sessions import Sessions
 from dpsql.result import Result
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class DpsqlMagic(Magics):
     def dpsql(self, line: str, cell: str | None = None, local_ns: dict[str, Any] | None = None) -> Any:
         if cell is None:
             return self._line(line, local_ns or {})
-        options = arguments.cell_line(line)
+        options = guide.parse_cell_line(line)
         if options.help:
             return render.Lines(tuple(guide.USAGE.splitlines()))
         return self._run(options, cell, local_ns or {})
@@ -76,10 +76,10 @@ class DpsqlMagic(Magics):
             first.lower() == "close" and rest and rest.strip() not in self.sessions
         ):
             return command(rest.strip())
-        options, text = arguments.statement_line(line)
+        options, text = guide.parse_statement_line(line)
         if options.help:
             return render.Lines(tuple(guide.USAGE.splitlines()))
-        name, _ = arguments.taken(text)
+        name, _ = guide.split_name(text)
         if (
             not options.file
             and name is None
@@ -99,7 +99,7 @@ class DpsqlMagic(Magics):
             except (OSError, UnicodeDecodeError):
                 raise ParseError(f"the file {options.file} can't be read.") from None
         written = text
-        name, text = arguments.taken(text)
+        name, text = guide.split_name(text)
         silent = options.silent or name is not None
         name = name or options.name
         if name is not None and (not name.isidentifier() or keyword.iskeyword(name)):
@@ -113,7 +113,7 @@ class DpsqlMagic(Magics):
             if name is not None and not options.explain:
                 session.check_name(name)  # before anything is paid
             if options.explain:
-                return panels.explanation(session.explain(text, params))
+                return sessions.show_explanation(session.explain(text, params))
             results = self._answers(session, text, params, options)
         except Error as error:
             for answered in error.answered:
@@ -125,7 +125,7 @@ class DpsqlMagic(Magics):
             return None
         for result in results[:-1]:
             display(result)  # type: ignore[no-untyped-call]
-        for kept, result in panels.kept(text, params, results):
+        for kept, result in sessions.pair_kept_results(text, params, results):
             self.shell.push({kept: self._converted(result)})  # type: ignore[union-attr]
         self._last = results[-1]
         value = self._converted(results[-1])
@@ -143,11 +143,11 @@ class DpsqlMagic(Magics):
 
     def _answers(self, session: Session, text: str, params: dict[str, Any], options: Options) -> list[Result]:
         kernel = hasattr(self.shell, "kernel")
-        with Progress(in_kernel() if kernel else in_terminal):
-            return panels.ask(session, text, params, options)
+        with Progress(draw_in_kernel() if kernel else draw_in_terminal):
+            return sessions.ask(session, text, params, options)
 
     def _parameters(self, options: Options, text: str, local: dict[str, Any]) -> dict[str, Any]:
-        """Values of the ``$name``s that occur in the text: the notebook's variables, then ``--params``."""
+        """Return values of the ``$name``s in the text: the notebook's variables, then ``--params``."""
         space: dict[str, Any] = {**self.shell.user_ns, **local}  # type: ignore[union-attr]
         params = {name: space[name] for name in _PARAMETER.findall(text) if name in space}
         if options.params is None:
@@ -176,7 +176,7 @@ class DpsqlMagic(Magics):
         return convert[self.output]() if self.output in convert else result
 
     def _cost(self, result: Result) -> None:
-        line = " · ".join(render.caption(result))
+        line = " · ".join(render.write_caption(result))
         display({"text/plain": line}, raw=True)  # type: ignore[no-untyped-call]
 
     # -- commands
@@ -187,14 +187,14 @@ class DpsqlMagic(Magics):
             **shown,
             "connect": self._connect,
             "demo": self._demo,
-            "budget": lambda rest: panels.budget(self.sessions.get_open(rest or None)),
+            "budget": lambda rest: sessions.show_budget(self.sessions.get_open(rest or None)),
             "ledger": self._show("ledger"),
             "log": self._show("ledger"),
-            "columns": lambda rest: panels.columns(self.sessions.get_open(), rest),
-            "mechanisms": lambda rest: guide.mechanisms(),
+            "columns": lambda rest: sessions.show_columns(self.sessions.get_open(), rest),
+            "mechanisms": lambda rest: guide.show_mechanisms(),
             "sessions": self._sessions,
             "session": lambda rest: self.sessions.get_open(rest or None),
-            "report": lambda rest: panels.report(self.sessions.get_open(), rest),
+            "report": lambda rest: sessions.make_report(self.sessions.get_open(), rest),
             "close": self._close,
             "keep": self._keep,
             "help": self._help,
@@ -206,11 +206,13 @@ class DpsqlMagic(Magics):
     def _help(self, rest: str) -> render.Lines:
         session = self.sessions.get(self.sessions.current)
         if session is None:
-            return guide.help_lines(None, None)
-        return guide.help_lines(panels.example_table(session), panels.default_epsilon(session))
+            return guide.write_help(None, None)
+        return guide.write_help(
+            sessions.choose_example_table(session), sessions.format_default_epsilon(session)
+        )
 
     def _connect(self, rest: str) -> None:
-        given = arguments.words(rest, arguments.CONNECT_FLAGS)
+        given = guide.parse_flags(rest, guide.CONNECT_FLAGS)
         if len(given.rest) > 1:
             raise ParseError(f"%dpsql connect takes one database, not {' '.join(given.rest)}.")
         if given.policy is None:
@@ -228,7 +230,7 @@ class DpsqlMagic(Magics):
     def _demo(self, rest: str) -> None:
         from dpsql.demo import POLICY
 
-        given = arguments.words(rest, arguments.CONNECT_FLAGS)
+        given = guide.parse_flags(rest, guide.CONNECT_FLAGS)
         self._open(given.session, ":memory:", str(POLICY), given.ledger or "dpsql-demo.ledger", given.analyst)
 
     def _open(
@@ -242,10 +244,10 @@ class DpsqlMagic(Magics):
             self.sessions[name].close()
         self.sessions[name] = session
         self.sessions.current = name
-        print(panels.one_line(session))
+        print(sessions.summarise_session(session))
 
     def _keep(self, rest: str) -> None:
-        """The Result that a variable holds, or else the last one, as a relation of later cells."""
+        """Keep the Result that a variable holds, or else the last one, as a relation of later cells."""
         words = rest.split()
         if len(words) != 1:
             raise ParseError("%dpsql keep takes one name.", hint="%dpsql keep out")
@@ -261,10 +263,10 @@ class DpsqlMagic(Magics):
             self.sessions.get_open(rest)
             self.sessions.current = rest
         rows = [
-            ("current" if name == self.sessions.current else "", name, panels.one_line(session))
+            ("current" if name == self.sessions.current else "", name, sessions.summarise_session(session))
             for name, session in self.sessions.items()
         ]
-        return render.of_rows(("", "session", "budget"), rows, () if rows else (guide.NO_SESSION,))
+        return render.make_sheet(("", "session", "budget"), rows, () if rows else (guide.NO_SESSION,))
 
     def _close(self, rest: str) -> None:
         name = " ".join(shlex.split(rest)) or self.sessions.current
@@ -275,7 +277,7 @@ class DpsqlMagic(Magics):
 
 
 def _says_anything(text: str) -> bool:
-    """Whether there is more than comments, blanks and semicolons. Unreadable text does say something."""
+    """Return whether a text is more than comments, blanks and semicolons; unreadable text is."""
     from dpsql.sql.parse.tokens import tokenize
 
     try:
@@ -285,7 +287,7 @@ def _says_anything(text: str) -> bool:
 
 
 def _refuse_templates(text: str) -> None:
-    """``'{{city}}'`` is a string to SQL, so nobody else would notice that a value was meant."""
+    """Refuse ``{{city}}``: in quotes it is a string to SQL, and nobody else would notice that a value was meant."""
     found = _TEMPLATE.search(text)
     if found:
         raise ParseError(
@@ -297,38 +299,38 @@ def _refuse_templates(text: str) -> None:
 
 
 def load(shell: InteractiveShell) -> None:
-    """Registers the magic and completion; says one line. Loading again keeps open sessions."""
+    """Register the magic and completion, and print one line. Loading again keeps open opened."""
     from dpsql.notebook.complete import Matcher
 
     _forget(shell)
-    sessions = getattr(shell, _KEPT, None)
-    if not isinstance(sessions, Sessions):
-        sessions = Sessions()
-        setattr(shell, _KEPT, sessions)
-    magic = DpsqlMagic(shell, sessions)
-    chosen = settings.read(Path.cwd())
+    opened = getattr(shell, _KEPT, None)
+    if not isinstance(opened, Sessions):
+        opened = Sessions()
+        setattr(shell, _KEPT, opened)
+    magic = DpsqlMagic(shell, opened)
+    chosen = sessions.read_settings(Path.cwd())
     if chosen.output is not None:
         magic.output = chosen.output
     if chosen.rows is not None:
         magic.rows = chosen.rows
     shell.register_magics(magic)
-    shell.Completer.custom_matchers.append(Matcher(shell, sessions))
-    if chosen.policy and not sessions:
+    shell.Completer.custom_matchers.append(Matcher(shell, opened))
+    if chosen.policy and not opened:
         magic._open(None, chosen.database or ":memory:", chosen.policy, chosen.ledger, chosen.analyst)
         return
-    session = sessions.get(sessions.current)
-    print(panels.one_line(session) if session else f"dpsql {__version__}: {guide.NO_SESSION}")
+    session = opened.get(opened.current)
+    print(sessions.summarise_session(session) if session else f"dpsql {__version__}: {guide.NO_SESSION}")
 
 
 def unload(shell: InteractiveShell) -> None:
-    """Takes the magic, its settings and completion away. Open sessions wait for the next load."""
+    """Take away the magic, its settings and completion. Open sessions wait for the next load."""
     _forget(shell)
     for kind in ("line", "cell"):
         shell.magics_manager.magics[kind].pop("dpsql", None)
 
 
 def _forget(shell: InteractiveShell) -> None:
-    """Without the classes' identity: they may have been reloaded since."""
+    """Unregister completion and settings by their names: the classes may have been reloaded since."""
     matchers = shell.Completer.custom_matchers
     matchers[:] = [m for m in matchers if type(m).__module__ != "dpsql.notebook.complete"]
     shell.configurables[:] = [c for c in shell.configurables if type(c).__name__ != "DpsqlMagic"]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dpsql.errors import BindError, did_you_mean
-from dpsql.notebook.render import cell_text
+from dpsql.notebook.render import format_cell
 from dpsql.result import MissingLibrary
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from dpsql.result import Result
 
 
-def axes(wanted_by: str, width: float = 6.4, height: float = 3.2) -> Axes:
-    """An empty plot with one pair of axes.
+def make_axes(wanted_by: str, width: float = 6.4, height: float = 3.2) -> Axes:
+    """Make an empty plot with one pair of axes.
 
     Raises:
         MissingLibrary: matplotlib is not installed.
@@ -32,8 +32,8 @@ def axes(wanted_by: str, width: float = 6.4, height: float = 3.2) -> Axes:
     return drawn
 
 
-def bars(result: Result, x: str | None = None, y: str | None = None) -> Axes:
-    """A released column as bars with whiskers: never bars alone, so ``y`` needs an interval.
+def draw_bars(result: Result, x: str | None = None, y: str | None = None) -> Axes:
+    """Draw a released column as bars with whiskers; never bars alone, so ``y`` needs an interval.
 
     ``x`` is by default the first column that isn't ``y``, ``y`` the first column with intervals.
 
@@ -56,7 +56,7 @@ def bars(result: Result, x: str | None = None, y: str | None = None) -> Axes:
         raise BindError(f"{y} has no interval.", hint=f"there is one for {', '.join(intervals)}.")
     heights = result.table.column(y).to_pylist()
     labels = result.table.column(x).to_pylist() if x else [""] * len(heights)
-    drawn = axes(".plot()")
+    drawn = make_axes(".plot()")
     shown = [(i, h, p) for i, (h, p) in enumerate(zip(heights, intervals[y], strict=True)) if h is not None]
     places = [i for i, _, _ in shown]
     values = [float(h) for _, h, _ in shown]
@@ -67,8 +67,8 @@ def bars(result: Result, x: str | None = None, y: str | None = None) -> Axes:
         whiskers[0].append(max(0.0, value - low))
         whiskers[1].append(max(0.0, high - value))
     drawn.errorbar(places, values, yerr=whiskers, fmt="none", ecolor="C0", capsize=3)
-    drawn.set_xticks(range(len(labels)), [cell_text(label) for label in labels])
-    if max((len(cell_text(label)) for label in labels), default=0) * len(labels) > 70:
+    drawn.set_xticks(range(len(labels)), [format_cell(label) for label in labels])
+    if max((len(format_cell(label)) for label in labels), default=0) * len(labels) > 70:
         drawn.tick_params(axis="x", rotation=60)
     drawn.axhline(0, color="0.4", linewidth=0.8)
     drawn.set_xlabel(x or "")
@@ -77,8 +77,8 @@ def bars(result: Result, x: str | None = None, y: str | None = None) -> Axes:
     return drawn
 
 
-def of_account(account: Ledger, what: str) -> Axes:
-    """A picture of a ledger: ``"budget"`` or ``"tradeoff"``.
+def draw_account(account: Ledger, what: str) -> Axes:
+    """Draw a ledger's ``"budget"`` or its ``"tradeoff"`` curves.
 
     Raises:
         BindError: there is no picture of that name.
@@ -89,25 +89,25 @@ def of_account(account: Ledger, what: str) -> Axes:
         raise BindError(f"there is no picture of {what}.", hint=did_you_mean(what, ("budget", "tradeoff")))
     drawn = make_report(account)["pictures"]
     if what == "budget":
-        return burn_down(drawn["burn_down"])
+        return draw_burn_down(drawn["burn_down"])
     curves = {"whole budget": drawn["tradeoff"]["promise"], "spent so far": drawn["tradeoff"]["spent"]}
-    return tradeoff({name: _between(points) for name, points in curves.items()})
+    return draw_tradeoff({name: _between(points) for name, points in curves.items()})
 
 
 def _between(points: Sequence[tuple[float, float]]) -> Callable[[float], float]:
-    """The line through points whose first numbers ascend."""
+    """Return the line through points whose first numbers ascend."""
     import numpy as np
 
     xs, ys = zip(*points, strict=True)
     return lambda x: float(np.interp(x, xs, ys))
 
 
-def burn_down(data: Mapping[str, Any]) -> Axes:
-    """What one more statement might have cost, after each charge; hollow marks for what was refused.
+def draw_burn_down(data: Mapping[str, Any]) -> Axes:
+    """Draw how much was left after each charge; hollow marks are refused statements.
 
     ``data`` is the report's: ``limit``, ``steps`` and ``refused``.
     """
-    drawn = axes("budget plots")
+    drawn = make_axes("budget plots")
     places = [step["charges"] for step in data["steps"]]
     left = [step["left"] for step in data["steps"]]
     drawn.step(places, left, where="post", color="C0")
@@ -128,24 +128,12 @@ def burn_down(data: Mapping[str, Any]) -> Axes:
     return drawn
 
 
-def composition(curves: dict[str, Sequence[float]]) -> Axes:
-    """Total epsilon after 1, 2, 3 ... statements, one line for each accountant, labelled where it ends."""
-    drawn = axes("composition plots")
-    for name, totals in curves.items():
-        drawn.plot(range(1, len(totals) + 1), totals)
-        drawn.annotate(name, (len(totals), totals[-1]), xytext=(4, 0), textcoords="offset points", fontsize=8)
-    drawn.set_ylim(bottom=0)
-    drawn.set_xlabel("statements")
-    drawn.set_ylabel("total ε")
-    return drawn
-
-
-def tradeoff(curves: dict[str, Any], points: int = 201) -> Axes:
-    """Trade-off curves: how often an attacker errs one way, given how often the other way.
+def draw_tradeoff(curves: dict[str, Any], points: int = 201) -> Axes:
+    """Draw trade-off curves: an attacker's type II error for each type I error.
 
     ``curves`` maps a name to ``f(alpha) -> beta``; the diagonal is perfect privacy.
     """
-    drawn = axes("trade-off plots", 3.8, 3.6)
+    drawn = make_axes("trade-off plots", 3.8, 3.6)
     grid = [i / (points - 1) for i in range(points)]
     drawn.plot([0, 1], [1, 0], color="0.6", linestyle=":", linewidth=1)
     drawn.annotate(

@@ -14,14 +14,14 @@ from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from uuid import uuid4
 
-from dpsql.mechanisms.base import reporting
+from dpsql.mechanisms.base import watch_progress
 
 PATIENCE = 1.0
 """Seconds before anything is shown."""
 
 
 class Progress:
-    """Shows how long a statement has been running, from :data:`PATIENCE` seconds on.
+    """A line that says how long a statement has been running, from :data:`PATIENCE` seconds on.
 
     ``show`` draws a line in place of the last one; the empty line wipes it.
     """
@@ -39,7 +39,7 @@ class Progress:
 
     def __enter__(self) -> Progress:
         started = time.monotonic()
-        self._listening = reporting(self._told)
+        self._listening = watch_progress(self._told)
         self._listening.__enter__()
         context = contextvars.copy_context()  # a kernel finds the cell to write to in its context
         self._thread = threading.Thread(target=context.run, args=(self._tick, started), daemon=True)
@@ -65,8 +65,8 @@ class Progress:
                 return
 
 
-def in_kernel() -> Callable[[str], None]:
-    """Draws by updating one display of the running cell."""
+def draw_in_kernel() -> Callable[[str], None]:
+    """Return a function that draws by updating one display of the running cell."""
     from IPython.display import display
 
     identity = uuid4().hex
@@ -80,8 +80,8 @@ def in_kernel() -> Callable[[str], None]:
     return show
 
 
-def in_terminal(line: str) -> None:
-    """Draws over the last line of standard error."""
+def draw_in_terminal(line: str) -> None:
+    """Draw over the last line of standard error."""
     if sys.stderr.isatty():
         sys.stderr.write("\r\033[2K" + line)
         sys.stderr.flush()

@@ -45,8 +45,26 @@ class Column:
     right: bool = False
 
 
-@dataclass(frozen=True)
-class Sheet:
+class Display:
+    """A text and HTML that say the same: IPython shows one of them."""
+
+    def text(self) -> str:
+        """Return what a terminal shows."""
+        raise NotImplementedError
+
+    def html(self) -> str:
+        """Return what a notebook shows."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        return {"text/plain": self.text(), "text/html": self.html()}
+
+
+@dataclass(frozen=True, repr=False)
+class Sheet(Display):
     """What is displayed: columns of finished cells, and lines that belong under them.
 
     ``gap`` is the number of the shown row above which rows were left out; None when all are shown.
@@ -57,14 +75,14 @@ class Sheet:
     gap: int | None = None
 
     def text(self) -> str:
-        """Aligned text: numbers to the right, words to the left, the caption last."""
+        """Return aligned text: numbers to the right, words to the left, the caption last."""
         rows = len(self.columns[0].cells) if self.columns else 0
         lines: list[list[str]] = [[] for _ in range(rows + 1)]
         for column in self.columns:
             cells = [column.heading, *column.cells]
-            width = max(map(columns_wide, cells))
+            width = max(map(measure_width, cells))
             for line, cell in zip(lines, cells, strict=True):
-                space = " " * (width - columns_wide(cell))
+                space = " " * (width - measure_width(cell))
                 line.append(space + cell if column.right else cell + space)
         shown = [(" " + _GAP.join(line)).rstrip() for line in lines] if self.columns else []
         if self.gap is not None:
@@ -72,7 +90,7 @@ class Sheet:
         return "\n".join([*shown, *(" " + line for line in _folded(self.caption))])
 
     def html(self) -> str:
-        """One table; the caption holds what the text has under it."""
+        """Return one HTML table, whose caption holds what the text has under it."""
         body = []
         for i in range(len(self.columns[0].cells) if self.columns else 0):
             if i == self.gap:
@@ -87,56 +105,48 @@ class Sheet:
             + f"<tbody>{''.join(body)}</tbody></table>"
         )
 
-    def mimebundle(self) -> dict[str, str]:
-        return {"text/plain": self.text(), "text/html": self.html()}
 
-    def __repr__(self) -> str:
-        return self.text()
-
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        return self.mimebundle()
-
-
-@dataclass(frozen=True)
-class Lines:
+@dataclass(frozen=True, repr=False)
+class Lines(Display):
     """Text that is displayed as it stands, in fixed width: help, a plan in sentences, one line of cost."""
 
     lines: tuple[str, ...]
 
-    def __repr__(self) -> str:
+    def text(self) -> str:
+        """Return the lines as one text."""
         return "\n".join(self.lines)
 
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        return {
-            "text/plain": repr(self),
-            "text/html": f'<pre style="{_PRE}">{html.escape(repr(self))}</pre>',
-        }
+    def html(self) -> str:
+        """Return the text in fixed width."""
+        return f'<pre style="{_PRE}">{html.escape(self.text())}</pre>'
 
 
-@dataclass(frozen=True)
-class Panel:
-    """Text and HTML that say the same."""
+@dataclass(frozen=True, repr=False)
+class Panel(Display):
+    """Text and HTML that say the same, written elsewhere."""
 
-    text: str
-    html: str
+    plain: str
+    markup: str
 
-    def __repr__(self) -> str:
-        return self.text
+    def text(self) -> str:
+        """Return the plain text."""
+        return self.plain
 
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        return {"text/plain": self.text, "text/html": self.html}
+    def html(self) -> str:
+        """Return the HTML."""
+        return self.markup
 
 
-def shown(result: Result) -> Sheet | Lines:
-    """How a result is displayed: as a table; as it stands, where it is text to read."""
+def show_result(result: Result) -> Sheet | Lines:
+    """Return a result's display: a table, or the text as it stands where it is text to read."""
     if not result.whole:
-        return of_result(result)
+        return make_result_sheet(result)
     lines = [_one_line(line) for value in result.table.column(0).to_pylist() for line in value.split("\n")]
     return Lines((*lines, "", result.cost_line))
 
 
-def of_result(result: Result, rows: int | None = None) -> Sheet:
-    """A result as a sheet: each number with an interval rounded to what the noise allows, the cost below.
+def make_result_sheet(result: Result, rows: int | None = None) -> Sheet:
+    """Make a sheet of a result: numbers with intervals rounded to what the noise allows, the cost below.
 
     Long results keep their head and tail.
     """
@@ -155,13 +165,13 @@ def of_result(result: Result, rows: int | None = None) -> Sheet:
             columns += _with_interval(name, values.to_pylist(), pairs, result.confidence)
         else:
             columns.append(_plain(name, values))
-    return Sheet(tuple(columns), caption(result, None if gap is None else len(kept)), gap)
+    return Sheet(tuple(columns), write_caption(result, None if gap is None else len(kept)), gap)
 
 
-def caption(result: Result, shown: int | None = None) -> tuple[str, ...]:
-    """How many rows, what it cost, what to know."""
+def write_caption(result: Result, shown: int | None = None) -> tuple[str, ...]:
+    """Say how many rows there are, the cost, and what to know."""
     total = len(result)
-    rows = f"{grouped(total)} row{'' if total == 1 else 's'}"
+    rows = f"{group_digits(total)} row{'' if total == 1 else 's'}"
     parts = [rows if shown is None else f"{shown} of {rows}"]
     if result.cost_line:
         parts.append(result.cost_line)
@@ -177,7 +187,7 @@ def caption(result: Result, shown: int | None = None) -> tuple[str, ...]:
 
 
 def _below_zero(result: Result) -> str | None:
-    """The first column of whole numbers with one below 0 that the noise alone may have made."""
+    """Return the first column of whole numbers with one below 0 that noise alone may explain."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -191,19 +201,19 @@ def _below_zero(result: Result) -> str | None:
 
 
 def _measures(result: Result) -> bool:
-    """Whether there are numbers with a fraction: what a choice or a key hardly ever is."""
+    """Return whether there are numbers with a fraction, which choices and keys hardly ever are."""
     import pyarrow as pa
 
     return any(pa.types.is_floating(f.type) or pa.types.is_decimal(f.type) for f in result.table.schema)
 
 
-def of_rows(headings: Sequence[str], rows: Iterable[Sequence[Any]], caption: Iterable[str] = ()) -> Sheet:
-    """A sheet from Python values: numbers to the right."""
+def make_sheet(headings: Sequence[str], rows: Iterable[Sequence[Any]], caption: Iterable[str] = ()) -> Sheet:
+    """Make a sheet of Python values, with numbers to the right."""
     listed = [list(row) for row in rows]
     columns = []
     for i, heading in enumerate(headings):
         values = [row[i] for row in listed]
-        cells = tuple("" if v is None else cell_text(v) for v in values)
+        cells = tuple("" if v is None else format_cell(v) for v in values)
         columns.append(
             Column(heading, cells, bool(values) and all(is_number(v) or v is None for v in values))
         )
@@ -213,31 +223,31 @@ def of_rows(headings: Sequence[str], rows: Iterable[Sequence[Any]], caption: Ite
 def _plain(name: str, values: pa.ChunkedArray) -> Column:
     import pyarrow as pa
 
-    from dpsql.result import python_values
+    from dpsql.result import to_python_values
 
     kind = values.type
     right = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    return Column(_one_line(name), tuple(cell_text(v) for v in python_values(values)), right)
+    return Column(_one_line(name), tuple(format_cell(v) for v in to_python_values(values)), right)
 
 
 def _with_interval(name: str, values: list[Any], pairs: list[Pair | None], confidence: float) -> list[Column]:
     numbers, widths = [], []
     digits = [
-        digit(_spread(v, p))
+        find_last_digit(_spread(v, p))
         for v, p in zip(values, pairs, strict=True)
         if p is not None and v is not None and 0 < p[1] - p[0] < math.inf
     ]
     even = min(digits) if digits and max(digits) - min(digits) <= 1 else None  # points under each other
     for value, pair in zip(values, pairs, strict=True):
-        shown, width = with_interval(value, pair, even)
+        shown, width = round_with_interval(value, pair, even)
         numbers.append(shown)
         widths.append(width)
     heading = f"{confidence * 100:g}% interval"
     return [Column(_one_line(name), tuple(numbers), True), Column(heading, tuple(widths))]
 
 
-def with_interval(value: Any, pair: Pair | None, power: int | None = None) -> tuple[str, str]:
-    """A released number rounded to the digits that the noise leaves meaningful, and its interval.
+def round_with_interval(value: Any, pair: Pair | None, power: int | None = None) -> tuple[str, str]:
+    """Round a released number to the digits that the noise leaves meaningful, and write its interval.
 
     ``power`` is the power of ten to round to; by default that of the half width.
 
@@ -251,27 +261,27 @@ def with_interval(value: Any, pair: Pair | None, power: int | None = None) -> tu
     ('NULL', '')
     """
     if pair is None or value is None or not all(map(math.isfinite, (*pair, value))):
-        return cell_text(value), ""
+        return format_cell(value), ""
     low, high = pair
     half = (high - low) / 2
     if half <= 0:
-        return cell_text(value), "± 0"
-    power = digit(_spread(value, pair)) if power is None else power
-    shown = rounded(value, power)
+        return format_cell(value), "± 0"
+    power = find_last_digit(_spread(value, pair)) if power is None else power
+    shown = round_to_power(value, power)
     if abs((low + high) / 2 - float(value)) > 0.01 * half:  # post-processing moved it off the middle
-        return shown, f"{rounded(low, power)} to {rounded(high, power)}"
+        return shown, f"{round_to_power(low, power)} to {round_to_power(high, power)}"
     return shown, f"± {_half_width(half)}"
 
 
 def _spread(value: Any, pair: Pair) -> float:
-    """Half the interval's width; where noise is a factor, the distance to its near end, which is what says most."""
+    """Return half the interval's width; where noise is a factor, the distance to its near end."""
     low, high = pair
     near = float(value) - low
     return near if 0 < 4 * low < high and near > 0 else (high - low) / 2
 
 
-def digit(half_width: float) -> int:
-    """The power of ten to which numbers with this half width are rounded; one lower where it begins with 1.
+def find_last_digit(half_width: float) -> int:
+    """Return the power of ten to round to for a half width; one lower where it begins with 1.
 
     >>> [digit(w) for w in (30.0, 14.0, 0.27, 1234.5)]
     [1, 0, -1, 2]
@@ -280,15 +290,15 @@ def digit(half_width: float) -> int:
     return number.adjusted() - (number.normalize().as_tuple().digits[0] == 1)
 
 
-def rounded(value: Any, power: int) -> str:
-    """The number rounded to a power of ten, digits grouped by three.
+def round_to_power(value: Any, power: int) -> str:
+    """Round a number to a power of ten, and group its digits by three.
 
     >>> rounded(1243, 1), rounded(0.12345, -2), rounded(-0.2, 0)
     ('1 240', '0.12', '0')
     """
     number = Decimal(repr(value) if isinstance(value, float) else str(value))
     number = number.quantize(Decimal(1).scaleb(power), ROUND_HALF_EVEN) if number.adjusted() < 25 else number
-    return grouped(number + 0 if number else abs(number))
+    return group_digits(number + 0 if number else abs(number))
 
 
 def _half_width(half: float) -> str:
@@ -298,11 +308,11 @@ def _half_width(half: float) -> str:
     up = (number - slack).quantize(Decimal(1).scaleb(power), ROUND_CEILING)
     if up.as_tuple().digits[-1] == 0 and power < 0:
         up = up.quantize(Decimal(1).scaleb(power + 1))
-    return grouped(up)
+    return group_digits(up)
 
 
-def grouped(number: int | Decimal) -> str:
-    """Digits grouped by three with spaces that don't break.
+def group_digits(number: int | Decimal) -> str:
+    """Group digits by three with spaces that don't break.
 
     >>> grouped(1234567)
     '1 234 567'
@@ -312,8 +322,8 @@ def grouped(number: int | Decimal) -> str:
     )
 
 
-def cell_text(value: Any) -> str:
-    """A value as DuckDB's users know it: ``NULL``, ``true``, six significant digits of a float."""
+def format_cell(value: Any) -> str:
+    """Write a value as DuckDB's users know it: ``NULL``, ``true``, six significant digits of a float."""
     if value is None:
         return "NULL"
     if isinstance(value, bool):
@@ -323,24 +333,25 @@ def cell_text(value: Any) -> str:
     if isinstance(value, int | Decimal):
         return str(value)
     if isinstance(value, dict):
-        value = f"{{{', '.join(f'{cell_text(k)}: {cell_text(v)}' for k, v in value.items())}}}"
+        value = f"{{{', '.join(f'{format_cell(k)}: {format_cell(v)}' for k, v in value.items())}}}"
     text = _one_line(str(value))
     return text if len(text) <= WIDTH else text[: WIDTH - 1] + "…"
 
 
 def is_number(value: Any) -> bool:
+    """Return whether a value is a number; a boolean is none."""
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
 def _one_line(text: str) -> str:
-    """Control and direction characters spelled out: no value may move the cursor or forge a row."""
+    """Spell out control and direction characters: no value may move the cursor or forge a row."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
-def columns_wide(text: str) -> int:
-    """Columns that the text takes in a terminal: two for wide characters, none for combining ones."""
+def measure_width(text: str) -> int:
+    """Return the terminal columns of a text: two for wide characters, none for combining ones."""
     if text.isascii():
         return len(text)
     return sum(
@@ -349,7 +360,7 @@ def columns_wide(text: str) -> int:
 
 
 def _folded(parts: Sequence[str]) -> list[str]:
-    """The caption on as few lines as the terminal allows, broken only between its parts."""
+    """Write a caption on as few lines as the terminal allows, broken only between its parts."""
     room = max(60, min(120, shutil.get_terminal_size((110, 24)).columns - 2))
     lines: list[str] = []
     for part in parts:

@@ -1,4 +1,4 @@
-"""``dpsql policy check``: what a policy declares about its data, what is missing, and what could be declared.
+"""The command ``dpsql policy check``: a policy against its data's columns, with what is missing and what to declare.
 
 For the data owner. It shows column names and types, never rows: a bound that was looked up in the data would
 tell about the data. The bounds that it proposes are public knowledge only (an age, a month, a latitude); for
@@ -15,13 +15,21 @@ from pathlib import Path
 
 from dpsql.engine.base import find_files
 from dpsql.engine.duckdb import DuckDBEngine
-from dpsql.engine.sandbox import quote_name
+from dpsql.engine.sandbox import quote_identifier
 from dpsql.engine.sources import describe_parquet, find_bad_columns, propose_types
 from dpsql.engine.text_sources import READ_ERRORS, read_first_record
 from dpsql.errors import PolicyError, did_you_mean
-from dpsql.numerics.rounding import text
-from dpsql.policy.columns import list_mentioned, list_untyped, write_columns
-from dpsql.policy.model import Column, Format, Names, Policy, Table
+from dpsql.numerics.exact_numbers import write_number
+from dpsql.policy.model import (
+    Column,
+    Format,
+    Names,
+    Policy,
+    Table,
+    list_mentioned,
+    list_untyped,
+    write_columns,
+)
 from dpsql.policy.validate import write_bound
 from dpsql.privacy.accountants import suggest_delta
 
@@ -37,14 +45,14 @@ KNOWN_BOUNDS = (
     (r".*(percent|percentage|pct)", "[0, 100]", "percent"),
     (r"(share|fraction|probability|proportion)(_.*)?", "[0, 1]", "a part of a whole"),
 )
-"""Names whose bounds anybody knows: a pattern of the whole name, bounds, why."""
+"""Bounds that anybody knows: a pattern of the whole name, the bounds, and why."""
 
 _NUMBERS = re.compile(r"(U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|FLOAT|DOUBLE|REAL|DECIMAL.*)$", re.I)
 
 
 @dataclass
 class Findings:
-    """What a check found. ``missing`` must be mended; ``advice`` and ``proposals`` may be taken."""
+    """The findings of a check: `missing` must be mended, `advice` and `proposals` may be taken."""
 
     declared: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
@@ -54,7 +62,7 @@ class Findings:
     counted: list[str] = field(default_factory=list)
 
     def lines(self) -> list[str]:
-        """Everything as text, with what is missing first after what is declared."""
+        """Return everything as text, with what is missing right after what is declared."""
         lines = list(self.declared)
         for title, said in (("Missing:", self.missing), ("To consider:", self.advice)):
             if said:
@@ -74,22 +82,22 @@ class Findings:
 
 
 def check_policy(policy: Path, data: str = ":memory:", rows: bool = False) -> Findings:
-    """Holds a policy against its data's columns.
+    """Check a policy against its data's columns.
 
-    Files are read once for what no column could take, which is remembered until they change.
+    Files are read once for values that DuckDB can't take; the result is remembered until they change.
 
     Args:
         policy: the TOML file.
         data: a DuckDB database that holds tables without a source of their own.
-        rows: count records that can't be read and values that do not fit.
+        rows: whether to count records that can't be read and values that do not fit.
 
     Raises:
         PolicyError: the file is not a policy, or the database can't be opened.
     """
     declared = Policy.load(policy)
     findings = Findings()
-    _budget(declared, findings)
-    declared = _typed(declared, policy.parent, findings)
+    _check_budget(declared, findings)
+    declared = _propose_missing_types(declared, policy.parent, findings)
     engine = DuckDBEngine(data, declared, policy.parent)
     try:
         for table in declared.tables.values():
@@ -98,9 +106,9 @@ def check_policy(policy: Path, data: str = ":memory:", rows: bool = False) -> Fi
             except PolicyError as error:
                 findings.missing.append(f"{table.name}: {error.message}")
                 continue
-            _table(table, schema, findings)
+            _check_table(table, schema, findings)
             if rows and table.file:
-                _counted(engine, table, find_files(table, policy.parent), findings)
+                _count_unreadable(engine, table, find_files(table, policy.parent), findings)
     finally:
         engine.close()
     if not declared.tables:
@@ -108,8 +116,8 @@ def check_policy(policy: Path, data: str = ":memory:", rows: bool = False) -> Fi
     return findings
 
 
-def _typed(policy: Policy, base: Path, findings: Findings) -> Policy:
-    """The policy with a type for each column that needs one: missing ones are proposed, so that the rest can be checked."""
+def _propose_missing_types(policy: Policy, base: Path, findings: Findings) -> Policy:
+    """Return the policy with proposed types where they are missing, so that the rest can be checked."""
     tables = {}
     for name, table in policy.tables.items():
         tables[name] = table
@@ -119,13 +127,13 @@ def _typed(policy: Policy, base: Path, findings: Findings) -> Policy:
             files = find_files(table, base)
         except PolicyError:
             continue  # said when the engine opens it
-        _written(table, files, findings)
+        _check_format(table, files, findings)
         there = Names(propose_types(table, files))
         named = table.format is None or table.format.header
         for column in list_mentioned(policy, table) if there and named else ():
             if column not in there:
                 findings.missing.append(
-                    f"{name}.{column} is in the policy but not in {table.source}. {_near(column, there)}"
+                    f"{name}.{column} is in the policy but not in {table.source}. {_suggest(column, there)}"
                 )
         missing = list_untyped(policy, table)
         if not missing and any(column.type for column in table.columns.values()):
@@ -143,8 +151,8 @@ def _typed(policy: Policy, base: Path, findings: Findings) -> Policy:
     return replace(policy, tables=tables)
 
 
-def _written(table: Table, files: list[str], findings: Findings) -> None:
-    """What is to be said of how a text source is written."""
+def _check_format(table: Table, files: list[str], findings: Findings) -> None:
+    """Note what a text source's format risks."""
     form = table.format or Format()
     if form.quoted_newlines:
         findings.advice.append(
@@ -168,20 +176,21 @@ def _written(table: Table, files: list[str], findings: Findings) -> None:
             )
 
 
-def _counted(engine: DuckDBEngine, table: Table, files: list[str], findings: Findings) -> None:
-    """How many rows and values can't be read: exact numbers, which only the owner may see."""
+def _count_unreadable(engine: DuckDBEngine, table: Table, files: list[str], findings: Findings) -> None:
+    """Count rows and values that can't be read: exact numbers, which only the owner may see."""
     relation, columns = engine.relation(table), list(engine.schema(table))
-    nulls = " AND ".join(f"{quote_name(name)} IS NULL" for name in columns)
+    nulls = " AND ".join(f"{quote_identifier(name)} IS NULL" for name in columns)
     row = engine.execute(
         f"SELECT COUNT(*) AS n, COUNT(*) FILTER (WHERE {nulls}) AS bad FROM {relation}"
     ).to_pylist()[0]
     findings.counted.append(f"{table.name}: {row['n']} rows, {row['bad']} of them with no value at all")
-    for name in columns:
-        empty = engine.execute(
-            f"SELECT COUNT(*) - COUNT({quote_name(name)}) AS n FROM {relation}"
-        ).to_pylist()[0]["n"]
-        if empty:
-            findings.counted.append(f"{table.name}.{name}: {empty} NULL, or do not fit")
+    counts = ", ".join(
+        f"COUNT(*) - COUNT({quote_identifier(name)}) AS c{i}" for i, name in enumerate(columns)
+    )
+    empty = engine.execute(f"SELECT {counts} FROM {relation}").to_pylist()[0].values()
+    for name, count in zip(columns, empty, strict=True):
+        if count:
+            findings.counted.append(f"{table.name}.{name}: {count} NULL, or do not fit")
     if table.text is None:
         for path in files:
             bad = find_bad_columns(path, describe_parquet(path))
@@ -189,10 +198,10 @@ def _counted(engine: DuckDBEngine, table: Table, files: list[str], findings: Fin
                 findings.counted.append(f"{Path(path).name}: values that can't be read in {', '.join(bad)}")
 
 
-def _budget(policy: Policy, findings: Findings) -> None:
+def _check_budget(policy: Policy, findings: Findings) -> None:
     budget = policy.budget
     kept = (
-        f", δ={text(budget.mechanism_delta)} of it for mechanisms"
+        f", δ={write_number(budget.mechanism_delta)} of it for mechanisms"
         if 0 < budget.mechanism_delta < budget.delta
         else ""
     )
@@ -208,18 +217,18 @@ def _budget(policy: Policy, findings: Findings) -> None:
             "delta = 0: groups with private keys can't be selected, nor Gaussian noise used."
         )
     elif budget.default_delta is None:
-        proposed = text(suggest_delta(budget.mechanism_delta))
+        proposed = write_number(suggest_delta(budget.mechanism_delta))
         findings.proposals += ["[budget]", f"default_delta = {proposed}"]
     elif budget.default_delta > budget.mechanism_delta:
         findings.advice.append(
-            f"default_delta: more than the δ={text(budget.mechanism_delta)} that mechanism_delta_share leaves for it, so "
+            f"default_delta: more than the δ={write_number(budget.mechanism_delta)} that mechanism_delta_share leaves for it, so "
             "no statement can spend it."
         )
     for name, analyst in policy.analysts.items():
         findings.declared.append(f"analyst {name}: ε={float(analyst.epsilon):g} of the whole")
 
 
-def _table(table: Table, schema: Mapping[str, str], findings: Findings) -> None:
+def _check_table(table: Table, schema: Mapping[str, str], findings: Findings) -> None:
     if table.public:
         findings.declared.append(f"{table.name}: public, {len(schema)} columns")
         return
@@ -232,7 +241,7 @@ def _table(table: Table, schema: Mapping[str, str], findings: Findings) -> None:
     column = re.split(r"\s*->", unit)[0].strip()
     if not table.row_level and column.lower() not in names:
         findings.missing.append(
-            f"{table.name}: the privacy unit {column} is not a column. {_near(column, schema)}"
+            f"{table.name}: the privacy unit {column} is not a column. {_suggest(column, schema)}"
         )
     if not table.row_level and table.max_rows is None:
         findings.missing.append(f"{table.name}: max_rows, the rows of one {column} that count in one group.")
@@ -241,12 +250,12 @@ def _table(table: Table, schema: Mapping[str, str], findings: Findings) -> None:
     for name in table.columns:
         if name.lower() not in names:
             findings.missing.append(
-                f"{table.name}.{name} is declared but not in the data. {_near(name, schema)}"
+                f"{table.name}.{name} is declared but not in the data. {_suggest(name, schema)}"
             )
-    _columns(table, schema, column, findings)
+    _check_columns(table, schema, column, findings)
 
 
-def _columns(table: Table, schema: Mapping[str, str], unit: str, findings: Findings) -> None:
+def _check_columns(table: Table, schema: Mapping[str, str], unit: str, findings: Findings) -> None:
     known = {name.lower() for name in table.columns}
     undeclared, proposed = [], []
     for name, kind in schema.items():
@@ -272,5 +281,5 @@ def _columns(table: Table, schema: Mapping[str, str], unit: str, findings: Findi
         findings.proposals += [f"[tables.{table.name}.columns]", *proposed]
 
 
-def _near(name: str, schema: Mapping[str, str]) -> str:
+def _suggest(name: str, schema: Mapping[str, str]) -> str:
     return (did_you_mean(name, schema) or "").capitalize()

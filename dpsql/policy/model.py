@@ -19,50 +19,54 @@ data were made, never from looking at them.
 
 from __future__ import annotations
 
+import copy
+import datetime
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, TypeVar
 
-from dpsql.errors import PolicyError, did_you_mean
-from dpsql.policy.toml import Document, Keys, parse_toml, write_toml
+from dpsql.errors import PolicyError
+from dpsql.policy.toml import Section, assign, declare_field, parse_toml, read_section, write_toml
 from dpsql.policy.validate import (
-    Format,
     Hop,
+    Moment,
     Names,
     Value,
     fold,
     has_length,
     parse_path,
-    parse_type,
-    read_bounds,
-    read_positive,
-    read_probability,
-    read_share,
-    read_values,
-    require_distinct,
-    require_name,
-    require_whole,
-    settle,
+    settle_bounds,
+    settle_choice,
+    settle_flag,
+    settle_letter,
+    settle_name,
+    settle_names,
+    settle_null,
+    settle_pattern,
+    settle_positive,
+    settle_probability,
+    settle_share,
+    settle_text,
+    settle_type,
+    settle_values,
+    settle_whole,
 )
 from dpsql.privacy.filters import ACCOUNTANTS, MECHANISM_SHARE
 
 __all__ = ["Analyst", "Budget", "Column", "Format", "Hop", "Names", "Policy", "Table", "Value", "fold"]
 
-V = TypeVar("V")
-
 TEXT_KINDS = {
     ".csv": "csv", ".csv.gz": "csv", ".tsv": "tsv", ".tsv.gz": "tsv",
     ".json": "json", ".jsonl": "json", ".ndjson": "json",
 }  # fmt: skip
-"""Endings of text files, whose types are not in them, and what kind of text it is."""
+"""Endings of text files, whose types are not in them, and the kind of text."""
 FILE_ENDINGS = (".parquet", *TEXT_KINDS)
 
 
 @dataclass(frozen=True)
-class Column:
+class Column(Section):
     """What the owner says of one column: its type, its range, the list of its public values.
 
     Args:
@@ -75,30 +79,97 @@ class Column:
             a length, a longer value is NULL.
     """
 
-    bounds: tuple[Fraction, Fraction] | None = None
-    values: tuple[Value, ...] | None = None
-    type: str | None = None
-    max_length: int | None = None
+    bounds: tuple[Fraction, Fraction] | None = declare_field(settle_bounds)
+    values: tuple[Value, ...] | None = declare_field(settle_values)
+    type: str | None = declare_field(settle_type)
+    max_length: int | None = declare_field(settle_whole)
 
-    def __post_init__(self) -> None:
-        if self.type is not None:
-            settle(self, "type", parse_type(self.type))
-        if self.max_length is not None:
-            require_whole("max_length", self.max_length)
+    def _check_together(self) -> None:
         if self.max_length is not None and self.type is not None and not has_length(self.type):
             raise PolicyError(
                 f"max_length is for texts and lists, not for {self.type}.",
                 keys=("max_length",),
                 hint="remove max_length.",
             )
-        if self.bounds is not None:
-            settle(self, "bounds", read_bounds(self.bounds))
-        if self.values is not None:
-            settle(self, "values", read_values(self.values))
+
+    def suggest_type(self) -> str:
+        """Return a type that fits what the policy says of the column, which is all that is known here."""
+        ends: tuple[object, ...] = self.values or self.bounds or ("",)
+        first = ends[0].written if isinstance(ends[0], Moment) else ends[0]
+        for kind, name in _TYPES_OF_VALUES.items():
+            if isinstance(first, kind):
+                return name
+        return "BIGINT" if all(isinstance(end, int) for end in ends) else "DOUBLE"
+
+
+_TYPES_OF_VALUES = {
+    bool: "BOOLEAN", datetime.datetime: "TIMESTAMP", datetime.date: "DATE", datetime.time: "TIME", str: "VARCHAR",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Table:
+class Format(Section):
+    """How a text source is written. What is left out has one fixed meaning: nothing is guessed from the file.
+
+    Args:
+        delimiter: one letter between two fields; a comma, of TSV a tab.
+        quote: what encloses a field that holds the delimiter; ``""`` where nothing does.
+        escape: what stands before a quote within quotes (the quote itself, or a backslash).
+        header: whether the first line of each file names the columns. Without it, they come in the policy's order.
+        encoding: ``"utf-8"``, ``"latin-1"`` or ``"windows-1252"``.
+        null: the text without quotes that means NULL.
+        date_format, timestamp_format: as strptime has them; without, ISO dates.
+        quoted_newlines: whether a quoted field may go on in the next line. Then one stray quote changes the rows after
+            it, so one person's row can: the check of the policy warns.
+        records: of JSON: ``"lines"`` (an object on each line), or ``"array"`` (one array of objects, where one bad
+            record ends the file; the check of the policy warns).
+    """
+
+    delimiter: str | None = declare_field(settle_letter, only="csv")
+    quote: str = declare_field(settle_letter, '"', only="csv")
+    escape: str | None = declare_field(settle_letter, only="csv")
+    header: bool = declare_field(settle_flag, True, only="csv")
+    encoding: str = declare_field(settle_choice("utf-8", "latin-1", "windows-1252"), "utf-8")
+    null: str = declare_field(settle_null, "", only="csv")
+    date_format: str | None = declare_field(settle_pattern)
+    timestamp_format: str | None = declare_field(settle_pattern)
+    quoted_newlines: bool = declare_field(settle_flag, False, only="csv")
+    records: str = declare_field(settle_choice("lines", "array"), "lines", only="json")
+
+    def _check_together(self) -> None:
+        if self.quote and self.quote == self.delimiter:
+            raise PolicyError("delimiter and quote are the same.", keys=("quote",))
+        if self.escape is not None and (not self.quote or self.escape == self.delimiter):
+            raise PolicyError("there is no such escape: it stands before a quote.", keys=("escape",))
+        if self.quoted_newlines and not self.quote:
+            raise PolicyError("without quotes no newline is quoted.", keys=("quoted_newlines",))
+
+    def fit(self, source: str | None, text: str | None) -> Format:
+        """Return this format for a source of one kind of text (``"csv"``, ``"tsv"``, ``"json"``), its defaults settled.
+
+        Raises:
+            PolicyError: the source is no text, or the format says what its kind does not have.
+        """
+        if text is None:
+            wrong = (
+                f"the source {source} has a format of its own."
+                if source
+                else "only a text file has a format."
+            )
+            raise PolicyError(wrong, keys=("format",), hint="remove format.")
+        for key in self.find_given("csv" if text == "json" else "json"):
+            raise PolicyError(f"{text.upper()} has no {key}.", keys=("format", key), hint=f"remove {key}.")
+        comma = self.delimiter or ("\t" if text == "tsv" else ",")
+        if comma == self.quote:
+            raise PolicyError("delimiter and quote are the same.", keys=("format", "quote"))
+        made = copy.copy(self)
+        assign(made, "delimiter", comma)
+        assign(made, "escape", self.escape or self.quote)
+        return made
+
+
+@dataclass(frozen=True)
+class Table(Section):
     """A table that analysts may name.
 
     Args:
@@ -118,34 +189,22 @@ class Table:
             out.
     """
 
-    name: str
-    public: bool = False
-    source: str | None = None
-    privacy_unit: str | None = None
-    max_rows: int | None = None
-    max_groups: int | None = None
-    columns: Mapping[str, Column] = field(default_factory=dict)
-    format: Format | None = None
-    version: str | None = None
-    max_fan_out: int | None = None
-    max_unit_rows: int | None = None
+    name: str = declare_field(settle_name, MISSING)
+    public: bool = declare_field(settle_flag, False)
+    source: str | None = declare_field(settle_text)
+    privacy_unit: str | None = declare_field(settle_text, only="private")
+    max_rows: int | None = declare_field(settle_whole, only="private")
+    max_groups: int | None = declare_field(settle_whole, only="private")
+    columns: Mapping[str, Column] = declare_field(settle_names, sections=Column)
+    format: Format | None = declare_field(None, section=Format)
+    version: str | None = declare_field(settle_text)
+    max_fan_out: int | None = declare_field(settle_whole, only="private")
+    max_unit_rows: int | None = declare_field(settle_whole, only="private")
 
-    def __post_init__(self) -> None:
-        require_name(self.name)
-        require_distinct(self.columns, f"the table {self.name}", "column")
-        settle(self, "columns", Names(self.columns))
-        if not isinstance(self.public, bool):
-            raise PolicyError("public is true or false.", keys=("public",))
-        for key in ("source", "privacy_unit", "version"):
-            text = getattr(self, key)
-            if text is not None and (not isinstance(text, str) or not text.strip()):
-                raise PolicyError(f"{key} is text in quotes.", keys=(key,))
-        for key in ("max_rows", "max_groups", "max_fan_out", "max_unit_rows"):
-            if getattr(self, key) is not None:
-                require_whole(key, getattr(self, key))
+    def _check_together(self) -> None:
         if self.format is not None:
             self.format.fit(self.source, self.text)
-            settle(self, "format", None if self.format == Format() else self.format)
+            assign(self, "format", None if self.format == Format() else self.format)
         if self.source is not None and "://" in self.source:
             raise PolicyError(
                 f"the source of {self.name} is not a local file or table.",
@@ -153,13 +212,12 @@ class Table:
                 hint="copy it beside the policy, or into the database.",
             )
         if self.public:
-            for key in ("privacy_unit", "max_rows", "max_groups", "max_fan_out", "max_unit_rows"):
-                if getattr(self, key) is not None:
-                    raise PolicyError(
-                        f"the table {self.name} is public, so it has no {key}.",
-                        keys=(key,),
-                        hint=f"remove public = true, or remove {key}.",
-                    )
+            for key in self.find_given("private"):
+                raise PolicyError(
+                    f"the table {self.name} is public, so it has no {key}.",
+                    keys=(key,),
+                    hint=f"remove public = true, or remove {key}.",
+                )
         elif self.privacy_unit is None:
             raise PolicyError(
                 f"the table {self.name} has no privacy unit.",
@@ -172,13 +230,13 @@ class Table:
                     keys=("max_rows",),
                     hint="remove max_rows, or name the column that says whose row it is.",
                 )
-            settle(self, "max_rows", 1)
+            assign(self, "max_rows", 1)
         else:
             parse_path(self.name, self.privacy_unit)
 
     @property
     def row_level(self) -> bool:
-        """Whether each row is its own privacy unit."""
+        """True where each row is its own privacy unit."""
         return self.privacy_unit is not None and fold(self.privacy_unit.strip()) == "row"
 
     @property
@@ -194,34 +252,34 @@ class Table:
 
     @property
     def unit_domain(self) -> str:
-        """Whose units these are: tables whose units are the same people have the same domain."""
+        """A name of the kind of unit; tables whose units are the same people share it."""
         path = self.unit_path
         return fold(path[-1].column) if path else f"row of {fold(self.name)}"
 
     @property
     def file(self) -> bool:
-        """Whether the source is a file or a glob rather than a table of the database."""
+        """True where the source is a file or a glob rather than a table of the database."""
         source = "" if self.source is None else self.source.lower()
         return source.endswith(FILE_ENDINGS) or "/" in source or "*" in source
 
     @property
     def text(self) -> str | None:
-        """What kind of text the source is (``"csv"``, ``"tsv"`` or ``"json"``); None where it has types of its own."""
+        """The kind of text (``"csv"``, ``"tsv"``, ``"json"``); None for a source that has types of its own."""
         source = "" if self.source is None else self.source.lower()
         return next((kind for ending, kind in TEXT_KINDS.items() if source.endswith(ending)), None)
 
     @property
     def several(self) -> bool:
-        """Whether the source is a pattern, which may find any number of files."""
+        """True where the source is a pattern, which may find any number of files."""
         return self.file and any(letter in (self.source or "") for letter in "*?[")
 
     def path(self, base: Path | None) -> Path:
-        """Where the source file is, relative to the policy's folder."""
+        """Return the path of the source file, which starts from the policy's folder."""
         return (base or Path()) / Path(self.source or "").expanduser()
 
 
 @dataclass(frozen=True)
-class Budget:
+class Budget(Section):
     """What may be lost in all, and by one statement.
 
     Args:
@@ -239,29 +297,15 @@ class Budget:
     Fraction(1, 1000000)
     """
 
-    epsilon: Fraction
-    delta: Fraction = Fraction(0)
-    accountant: str = "zcdp"
-    max_epsilon_per_query: Fraction | None = None
-    default_epsilon: Fraction | None = None
-    default_delta: Fraction | None = None
-    mechanism_delta_share: Fraction = MECHANISM_SHARE
+    epsilon: Fraction = declare_field(settle_positive, MISSING, start="epsilon = 1 is a usual start.")
+    delta: Fraction = declare_field(settle_probability, Fraction(0))
+    accountant: str = declare_field(settle_choice(*ACCOUNTANTS), "zcdp")
+    max_epsilon_per_query: Fraction | None = declare_field(settle_positive)
+    default_epsilon: Fraction | None = declare_field(settle_positive)
+    default_delta: Fraction | None = declare_field(settle_probability)
+    mechanism_delta_share: Fraction = declare_field(settle_share, MECHANISM_SHARE)
 
-    def __post_init__(self) -> None:
-        settle(self, "epsilon", read_positive("epsilon", self.epsilon))
-        settle(self, "delta", read_probability("delta", self.delta))
-        if self.accountant not in ACCOUNTANTS:
-            raise PolicyError(
-                f"there is no accountant {self.accountant}.",
-                keys=("accountant",),
-                hint=did_you_mean(str(self.accountant), ACCOUNTANTS),
-            )
-        for key in ("max_epsilon_per_query", "default_epsilon"):
-            if getattr(self, key) is not None:
-                settle(self, key, read_positive(key, getattr(self, key)))
-        settle(self, "mechanism_delta_share", read_share("mechanism_delta_share", self.mechanism_delta_share))
-        if self.default_delta is not None:
-            settle(self, "default_delta", read_probability("default_delta", self.default_delta))
+    def _check_together(self) -> None:
         for key, limit in (
             ("default_epsilon", "max_epsilon_per_query"),
             ("default_epsilon", "epsilon"),
@@ -282,35 +326,35 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class Analyst:
+class Analyst(Section):
     """One analyst's share of the budget. Without delta, the whole delta is open to them."""
 
-    epsilon: Fraction
-    delta: Fraction | None = None
-
-    def __post_init__(self) -> None:
-        settle(self, "epsilon", read_positive("epsilon", self.epsilon))
-        if self.delta is not None:
-            settle(self, "delta", read_probability("delta", self.delta))
+    epsilon: Fraction = declare_field(settle_positive, MISSING, start="epsilon = 1")
+    delta: Fraction | None = declare_field(settle_probability)
 
 
 @dataclass(frozen=True)
-class Policy:
-    """The owner's declaration as a whole. ``base`` is the folder that relative sources start from.
+class Policy(Section):
+    """The owner's declaration as a whole.
+
+    Args:
+        budget: what may be lost.
+        tables: what may be asked about, by name.
+        analysts: shares of the budget, by name.
+        base: the folder that relative sources start from.
 
     Raises:
         PolicyError: when made, if its parts do not fit each other.
     """
 
-    budget: Budget
-    tables: Mapping[str, Table] = field(default_factory=dict)
-    analysts: Mapping[str, Analyst] = field(default_factory=dict)
+    budget: Budget = declare_field(
+        None, MISSING, section=Budget, start="begin with [budget] and epsilon = 1."
+    )
+    tables: Mapping[str, Table] = declare_field(settle_names, sections=Table)
+    analysts: Mapping[str, Analyst] = declare_field(settle_names, sections=Analyst)
     base: Path | None = field(default=None, compare=False)
 
-    def __post_init__(self) -> None:
-        require_distinct(self.tables, "the policy", "table")
-        settle(self, "tables", Names(self.tables))
-        settle(self, "analysts", Names(self.analysts))
+    def _check_together(self) -> None:
         for name, table in self.tables.items():
             if fold(name) != fold(table.name):
                 raise PolicyError(f"the table {table.name} is listed as {name}.", keys=("tables", name))
@@ -326,7 +370,7 @@ class Policy:
                     )
 
     def _check_path(self, table: Table) -> None:
-        """Every table on the way to the unit is in the policy, and has the same unit from there on."""
+        """Check that the tables on the way to the unit are in the policy, and lead to the same unit."""
         path = table.unit_path
         for index, hop in enumerate(path[1:], start=1):
             keys = ("tables", table.name, "privacy_unit")
@@ -346,12 +390,12 @@ class Policy:
                 )
 
     def table(self, name: str) -> Table | None:
-        """The table of that name, whatever its case (ASCII); None where the policy names none."""
+        """Return the table of that name, whatever its case (ASCII); None where the policy names none."""
         return self.tables.get(name)
 
     @classmethod
     def load(cls, path: str | Path) -> Policy:
-        """Reads a policy file; relative sources start from its folder.
+        """Read a policy file; relative sources start from its folder.
 
         Raises:
             PolicyError: the file is missing or wrong; the message starts with its name and shows the line.
@@ -369,32 +413,22 @@ class Policy:
 
     @classmethod
     def loads(cls, text: str, base: str | Path | None = None, name: str = "policy") -> Policy:
-        """Reads policy text. ``name`` begins each message.
+        """Read policy text; `name` begins each message.
 
         Raises:
             PolicyError: the text is not TOML, has an unknown key, or says something that can't be.
         """
-        document = parse_toml(text, name)
-        try:
-            return _policy(document, None if base is None else Path(base))
-        except PolicyError as error:
-            wrong = error
-        if wrong.text is not None:
-            raise wrong
-        raise document.error(wrong.keys, wrong.message, wrong.hint)
+        return read_section(parse_toml(text, name), (), cls, base=None if base is None else Path(base))
 
     def dumps(self) -> str:
-        """TOML that :meth:`loads` reads back as an equal policy."""
-        return write_toml(
-            {
-                "budget": collect_fields(self.budget),
-                "tables": {name: collect_fields(table) for name, table in self.tables.items()},
-                "analysts": {name: collect_fields(analyst) for name, analyst in self.analysts.items()},
-            }
-        )
+        """Return TOML that :meth:`loads` reads back as an equal policy."""
+        said = {"budget": self.budget.collect()}
+        said["tables"] = {name: table.collect() for name, table in self.tables.items()}
+        said["analysts"] = {name: analyst.collect() for name, analyst in self.analysts.items()}
+        return write_toml(said, _INLINE)
 
     def dump(self, path: str | Path) -> None:
-        """Writes the policy to a file."""
+        """Write the policy to a file."""
         Path(path).write_text(self.dumps(), encoding="utf-8")
 
     @property
@@ -403,88 +437,63 @@ class Policy:
         return hashlib.sha256(self.dumps().encode()).hexdigest()
 
 
-# ---- reading -----------------------------------------------------------------------------------------------
+_INLINE = frozenset(Column.__dataclass_fields__)
 
 
-def _policy(document: Document, base: Path | None) -> Policy:
-    data = document.data
-    _known(document, (), data, ("budget", "tables", "analysts"))
-    if "budget" not in data:
-        raise document.error((), "there is no [budget].", "begin with [budget] and epsilon = 1.")
-    budget = _section(document, ("budget",))
-    _known(document, ("budget",), budget, tuple(Budget.__dataclass_fields__))
-    if "epsilon" not in budget:
-        raise document.error(("budget",), "[budget] has no epsilon.", "epsilon = 1 is a usual start.")
-    tables: dict[str, Table] = {}
-    for name in _section(document, ("tables",)) if "tables" in data else ():
-        table = _table(document, name)
-        if any(fold(other) == fold(name) for other in tables):
-            raise document.error(("tables", name), f"the table {name} is listed twice.")
-        tables[name] = table
-    analysts: dict[str, Analyst] = {}
-    for name in _section(document, ("analysts",)) if "analysts" in data else ():
-        keys = ("analysts", name)
-        share = _section(document, keys)
-        _known(document, keys, share, ("epsilon", "delta"))
-        if "epsilon" not in share:
-            raise document.error(keys, f"the analyst {name} has no epsilon.", "epsilon = 1")
-        analysts[name] = _made(document, keys, Analyst, share)
-    return Policy(_made(document, ("budget",), Budget, budget), tables, analysts, base)
+def list_mentioned(policy: Policy, table: Table) -> list[str]:
+    """List the columns of a table that the policy names: declared ones, and those on paths to a privacy unit."""
+    named = Names({name: name for name in table.columns})
+    met = [
+        name
+        for other in policy.tables.values()
+        for hop in other.unit_path
+        if fold(hop.table) == fold(table.name)
+        for name in (hop.key, hop.column)
+    ]
+    return [*table.columns, *Names({name: name for name in met if name and name not in named})]
 
 
-def _table(document: Document, name: str) -> Table:
-    keys = ("tables", name)
-    given = dict(_section(document, keys))
-    _known(document, keys, given, tuple(key for key in Table.__dataclass_fields__ if key != "name"))
-    columns: dict[str, Column] = {}
-    for column in _section(document, (*keys, "columns")) if "columns" in given else ():
-        here = (*keys, "columns", column)
-        said = _section(document, here)
-        _known(document, here, said, tuple(Column.__dataclass_fields__))
-        columns[column] = _made(document, here, Column, said)
-    given["columns"] = columns
-    if "format" in given:
-        place = (*keys, "format")
-        _known(document, place, _section(document, place), tuple(Format.__dataclass_fields__))
-        given["format"] = _made(document, place, Format, given["format"])
-    return _made(document, keys, Table, {"name": name, **given})
+def list_untyped(policy: Policy, table: Table) -> list[str]:
+    """List the columns that the policy speaks of without saying their type."""
+    types = {fold(name) for name, column in table.columns.items() if column.type is not None}
+    return [name for name in list_mentioned(policy, table) if fold(name) not in types]
 
 
-def _made(document: Document, keys: Keys, kind: type[V], given: Mapping[str, Any]) -> V:
-    """``kind(**given)``, its complaints located below ``keys``."""
-    try:
-        return kind(**given)
-    except PolicyError as error:
-        wrong = error
-    raise document.error((*keys, *wrong.keys), wrong.message, wrong.hint)
+def list_types(policy: Policy, table: Table) -> dict[str, str]:
+    """Give the columns of a source that has no types of its own, as the policy declares them.
+
+    Raises:
+        PolicyError: a column that it speaks of has no type, or none is declared; the hint has the lines to paste.
+    """
+    missing = list_untyped(policy, table)
+    types = {name: column.type for name, column in table.columns.items() if column.type is not None}
+    if missing or not types:
+        raise explain_missing_types(table, missing)
+    return types
 
 
-def _section(document: Document, keys: Keys) -> Mapping[str, Any]:
-    found: Any = document.data
-    for key in keys:
-        found = found[key]
-    if not isinstance(found, Mapping):
-        example = "{ bounds = [0, 100] }" if "columns" in keys else "{ key = value }"
-        raise document.error(keys, f"{keys[-1]} is not a section.", f"write {keys[-1]} = {example}.")
-    return found
+def explain_missing_types(table: Table, missing: list[str]) -> PolicyError:
+    """Make the error of a policy that leaves types out, with the lines to paste."""
+    said = (
+        f"; {', '.join(missing)} {'have' if len(missing) > 1 else 'has'} none in the policy"
+        if missing
+        else ""
+    )
+    lines = write_columns(table, dict.fromkeys(missing or ["column"]))
+    return PolicyError(
+        f"the source of {table.name} does not say what types its columns have{said}.",
+        keys=("tables", table.name),
+        hint="\n".join(["declare them (dpsql policy check proposes types), for instance:", *lines]),
+    )
 
 
-def _known(document: Document, keys: Keys, given: Mapping[str, Any], known: tuple[str, ...]) -> None:
-    for key in given:
-        if key not in known:
-            place = f"[{'.'.join(keys)}]" if keys else "the policy"
-            raise document.error((*keys, key), f"unknown key {key} in {place}.", did_you_mean(key, known))
+def write_columns(table: Table, types: Mapping[str, str | None]) -> list[str]:
+    """Write lines of a policy that declare types of a table's columns, with what is said of them already.
 
-
-def collect_fields(value: Budget | Table | Analyst | Column | Format) -> dict[str, Any]:
-    """Collect the fields that say something, in order, without a table's name (its section has it)."""
-    said: dict[str, Any] = {}
-    for key, declared in type(value).__dataclass_fields__.items():
-        item = getattr(value, key)
-        if key == "columns":
-            item = {name: collect_fields(column) for name, column in item.items()}
-        if isinstance(item, Format):
-            item = collect_fields(item)
-        if key != "name" and item is not None and item != {} and item != declared.default:
-            said[key] = item
-    return said
+    Args:
+        table: as it is now.
+        types: the columns, and the type of each; None for one that what is said of it suggests.
+    """
+    known = Names({**dict.fromkeys(types, Column()), **table.columns})
+    lines = {n: {"type": kind or known[n].suggest_type(), **known[n].collect()} for n, kind in types.items()}
+    return write_toml({"tables": {table.name: {"columns": lines}}}, _INLINE).splitlines()

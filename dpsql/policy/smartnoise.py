@@ -1,9 +1,9 @@
-"""``dpsql policy import``: SmartNoise's metadata YAML as a policy, for those who come from there.
+"""The command ``dpsql policy import``: SmartNoise's metadata as a policy.
 
-What has a counterpart is carried over: tables, the private identifier or row privacy, ``max_ids``, bounds. What has
-none is said, never guessed: a cardinality is no list of values, and where dimensions were declared harmless the values
-must be declared here. Switches that turn protection off (``sample_max_ids``, ``clamp_columns``, ``censor_dims``) are
-not carried over. The budget is no part of the metadata, so the caller gives it.
+Declarations that have a counterpart are carried over: tables, the private identifier or row privacy, ``max_ids``,
+bounds. Others are reported, never guessed: a cardinality is no list of values, and where dimensions were declared
+harmless the values must be declared here. Switches that turn protection off (``sample_max_ids``, ``clamp_columns``,
+``censor_dims``) are not carried over. The budget is no part of the metadata, so the caller gives it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -20,17 +20,10 @@ from dpsql.errors import PolicyError, did_you_mean
 from dpsql.policy.model import TEXT_KINDS, Budget, Column, Policy, Table
 from dpsql.result import MissingLibrary
 
-_TABLE = (
-    "rows",
-    "max_ids",
-    "row_privacy",
-    "sample_max_ids",
-    "censor_dims",
-    "clamp_counts",
-    "clamp_columns",
-    "use_dpsu",
-)
-_COLUMN = (
+_TABLE_KEYS = (
+    "rows", "max_ids", "row_privacy", "sample_max_ids", "censor_dims", "clamp_counts", "clamp_columns", "use_dpsu",
+)  # fmt: skip
+_COLUMN_KEYS = (
     "name", "type", "private_id", "is_key", "lower", "upper", "min", "max", "nullable", "missing_value", "sensitivity",
     "cardinality", "bounded", "auto_lower", "auto_upper",
 )  # fmt: skip
@@ -41,15 +34,23 @@ _TYPES = {
 }  # fmt: skip
 
 
+_ALWAYS_ON = {
+    "sample_max_ids": "rows over the limit of a unit are always held back here",
+    "clamp_columns": "values are always clamped to their bounds here",
+    "censor_dims": "rare groups are always held back here; declare the values of harmless columns, and all are shown",
+}
+"""Protections that SmartNoise's metadata may switch off, and what to know here."""
+
+
 @dataclass(frozen=True)
 class Imported:
-    """A policy, and what the owner must know of the way it was made."""
+    """A policy, with notes for the owner on how it was made."""
 
     policy: Policy
     notes: tuple[str, ...]
 
     def text(self) -> str:
-        """TOML with the notes as comments."""
+        """Return TOML with the notes as comments."""
         head = [
             "Made from SmartNoise's metadata. Read it before it is used: it says what may be lost.",
             *self.notes,
@@ -60,10 +61,12 @@ class Imported:
 def import_smartnoise(
     text: str, epsilon: Fraction, delta: Fraction = Fraction(0), sources: Mapping[str, str] | None = None
 ) -> Imported:
-    """Reads SmartNoise's metadata, YAML or JSON.
+    """Read SmartNoise's metadata, YAML or JSON.
 
     Args:
-        epsilon, delta: the whole budget, for all analysts and for good.
+        text: the metadata.
+        epsilon: the whole budget, for all analysts and for good.
+        delta: that of the budget.
         sources: file or glob by table name, as ``source`` has it.
 
     Raises:
@@ -72,7 +75,7 @@ def import_smartnoise(
     """
     root = _read(text)
     notes: list[str] = []
-    given = {_fold(name): source for name, source in (sources or {}).items()}
+    given = {name.lower(): source for name, source in (sources or {}).items()}
     tables: dict[str, Table] = {}
     found = list(_tables(root, ()))
     plain = [_name(path[-1]) for path, _ in found]
@@ -80,7 +83,7 @@ def import_smartnoise(
         name = _name(path[-1])
         if plain.count(name) > 1:
             name = "_".join(_name(part) for part in path[-2:] if part)
-        table = _table(name, path, node, given.pop(_fold(name), None), notes)
+        table = _table(name, path, node, given.pop(name.lower(), None), notes)
         if table is not None:
             tables[name] = table
     if given:
@@ -88,13 +91,11 @@ def import_smartnoise(
             f"the metadata have no table {next(iter(given))}.", hint=did_you_mean(next(iter(given)), tables)
         )
     if not tables:
+        if not found:
+            raise _make_refusal()
         raise PolicyError(
-            "there is no table in it that can be asked about."
-            if found
-            else "this is no metadata of SmartNoise's.",
-            hint="each table needs a column with private_id: True, or row_privacy: True."
-            if found
-            else "it reads database, schema, table, column: each column with a type.",
+            "there is no table in it that can be asked about.",
+            hint="each table needs a column with private_id: True, or row_privacy: True.",
         )
     return Imported(Policy(Budget(epsilon, delta), tables), tuple(notes))
 
@@ -117,17 +118,30 @@ def _read(text: str) -> Mapping[str, Any]:
     if wrong is not None:
         raise PolicyError(f"the metadata are not YAML{wrong}.")
     if not isinstance(root, Mapping):
-        raise PolicyError(
-            "this is no metadata of SmartNoise's.",
-            hint="it reads database, schema, table, column: each column with a type.",
-        )
+        raise _make_refusal()
     return root
+
+
+def _make_refusal() -> PolicyError:
+    return PolicyError(
+        "this is no metadata of SmartNoise's.",
+        hint="it reads database, schema, table, column: each column with a type.",
+    )
+
+
+def _check_keys(given: Iterable[object], known: tuple[str, ...], where: str, what: str) -> None:
+    for key in given:
+        if key not in known:
+            raise PolicyError(
+                f"the {where} has an {what} {key} that SmartNoise's metadata do not have.",
+                hint=did_you_mean(str(key), known),
+            )
 
 
 def _tables(
     node: Mapping[str, Any], path: tuple[str, ...]
 ) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
-    """Tables at any depth: what has columns, which are what has a type."""
+    """Yield tables at any depth: nodes with columns, which are nodes with a type."""
     children = {str(key): value for key, value in node.items() if isinstance(value, Mapping)}
     if path and any("type" in child for child in children.values()):
         yield path, node
@@ -137,24 +151,20 @@ def _tables(
 
 
 def _name(written: str) -> str:
-    """A table's name as a policy can have it."""
+    """Make a table's name that a policy can have."""
     return re.sub(r"\W", "_", _bare(written), flags=re.ASCII)
 
 
 def _bare(written: str) -> str:
-    """Without the quotes of whatever engine."""
+    """Take away the quotes of any engine."""
     for left, right in ('""', "``", "[]"):
         if len(written) > 1 and written[0] == left and written[-1] == right:
             return written[1:-1]
     return written
 
 
-def _fold(name: str) -> str:
-    return name.lower()
-
-
 def _type(source: str | None, item: Mapping[str, Any]) -> str | None:
-    """The type of a column, where the source is text, which has none of its own."""
+    """Return the type of a column, where the source is text, which has none of its own."""
     text = source is not None and source.lower().endswith(tuple(TEXT_KINDS))
     return _TYPES.get(str(item.get("type", "")).lower()) if text else None
 
@@ -163,12 +173,7 @@ def _table(
     name: str, path: tuple[str, ...], node: Mapping[str, Any], source: str | None, notes: list[str]
 ) -> Table | None:
     options = {key: value for key, value in node.items() if not isinstance(value, Mapping)}
-    unknown = next((key for key in options if key not in _TABLE), None)
-    if unknown is not None:
-        raise PolicyError(
-            f"the table {path[-1]} has an option {unknown} that SmartNoise's metadata do not have.",
-            hint=did_you_mean(str(unknown), _TABLE),
-        )
+    _check_keys(options, _TABLE_KEYS, f"table {path[-1]}", "option")
     columns: dict[str, Column] = {}
     units = []
     for key, item in node.items():
@@ -184,14 +189,7 @@ def _table(
         bounds = _bounds(f"{name}.{column}", item, notes)
         if bounds is not None:
             columns[column] = Column(bounds=bounds, type=kind)
-    for option, said in (
-        ("sample_max_ids", "rows over the limit of a unit are always held back here"),
-        ("clamp_columns", "values are always clamped to their bounds here"),
-        (
-            "censor_dims",
-            "rare groups are always held back here; declare the values of harmless columns, and all are shown",
-        ),
-    ):
+    for option, said in _ALWAYS_ON.items():
         if options.get(option) is False:
             notes.append(f"{name}: {option} = False is not carried over: {said}.")
     if options.get("clamp_counts"):
@@ -224,23 +222,18 @@ def _table(
 
 
 def _bounds(where: str, item: Mapping[str, Any], notes: list[str]) -> tuple[Any, Any] | None:
-    unknown = next((key for key in item if key not in _COLUMN), None)
-    if unknown is not None:
-        raise PolicyError(
-            f"the column {where} has an attribute {unknown} that SmartNoise's metadata do not have.",
-            hint=did_you_mean(str(unknown), _COLUMN),
-        )
+    _check_keys(item, _COLUMN_KEYS, f"column {where}", "attribute")
     kind = str(item.get("type", "")).lower()
-    if item.get("cardinality") is not None:
-        notes.append(
-            f"{where}: cardinality = {item['cardinality']} is not carried over; values = [...] make its groups public."
-        )
-    if item.get("sensitivity") is not None:
-        notes.append(f"{where}: sensitivity is not carried over; it is derived from the bounds.")
-    if item.get("missing_value") is not None:
-        notes.append(
-            f"{where}: missing_value is for the query to say: COALESCE({where.split('.')[-1]}, ...)."
-        )
+    for key, said in (
+        (
+            "cardinality",
+            f" = {item.get('cardinality')} is not carried over; values = [...] make its groups public.",
+        ),
+        ("sensitivity", " is not carried over; it is derived from the bounds."),
+        ("missing_value", f" is for the query to say: COALESCE({where.split('.')[-1]}, ...)."),
+    ):
+        if item.get(key) is not None:
+            notes.append(f"{where}: {key}{said}")
     low, high = (item.get(a, item.get(b)) for a, b in (("lower", "min"), ("upper", "max")))
     if (low is None) != (high is None):
         notes.append(f"{where}: one bound alone is not carried over; sums need both.")
@@ -250,6 +243,6 @@ def _bounds(where: str, item: Mapping[str, Any], notes: list[str]) -> tuple[Any,
                 f"{where}: no bounds; sums of it must give their own, and nothing is added up without."
             )
         return None
-    if isinstance(low, bool) or isinstance(high, bool) or isinstance(low, str) or isinstance(high, str):
+    if isinstance(low, bool | str) or isinstance(high, bool | str):
         raise PolicyError(f"the bounds of {where} are no numbers.", hint="lower: 0 and upper: 100")
     return low, high

@@ -1,4 +1,4 @@
-"""TOML with exact numbers and known positions: the text behind a policy, read and written.
+"""TOML with exact numbers and known positions, and the frozen sections that a policy is made of.
 
 The standard library's reader gives values but not where they stand, and floats that are no longer what was
 written. Here every number is a ``Fraction`` of its own digits (or an ``int``), and :meth:`Document.error` draws
@@ -10,13 +10,13 @@ from __future__ import annotations
 import datetime
 import re
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Set
+from dataclasses import MISSING, dataclass, field, fields
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
-from dpsql.errors import PolicyError, Span
+from dpsql.errors import PolicyError, Span, did_you_mean
 
 Keys = tuple[str, ...]
 
@@ -28,11 +28,10 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _KEY = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')"""
 _DOTTED = re.compile(rf"\s*{_KEY}(?:\s*\.\s*{_KEY})*\s*")
 _PART = re.compile(_KEY)
-_LEAF = {"type", "bounds", "values", "max_length"}
 
 
 class NotExact:
-    """What stands where TOML has ``nan`` or ``inf``: a value that no field accepts."""
+    """The value of TOML's ``nan`` and ``inf``, which no field accepts."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -42,14 +41,14 @@ class NotExact:
 
 
 def parse_number(text: str) -> Fraction:
-    """The number that ASCII decimal digits (or a ratio of two integers) write, exactly.
+    """Read ASCII decimal digits, or a ratio of two integers, as an exact number.
 
     Raises:
         ValueError: anything else: nan, inf, other digits, or an exponent beyond 400.
 
-    >>> exact("1e-6")
+    >>> parse_number("1e-6")
     Fraction(1, 1000000)
-    >>> exact("1/3")
+    >>> parse_number("1/3")
     Fraction(1, 3)
     """
     found = _DECIMAL.fullmatch(text)
@@ -63,7 +62,7 @@ def parse_number(text: str) -> Fraction:
         raise ValueError("a ratio over zero") from None
 
 
-def _number(text: str) -> Fraction | NotExact:
+def _read_number(text: str) -> Fraction | NotExact:
     try:
         return parse_number(text.replace("_", ""))
     except ValueError:
@@ -72,36 +71,153 @@ def _number(text: str) -> Fraction | NotExact:
 
 @dataclass(frozen=True)
 class Document:
-    """Parsed TOML, its text, and a name for messages (a file's name)."""
+    """Parsed TOML with its text, and a name for messages."""
 
     data: Mapping[str, Any]
     text: str
     name: str
 
+    def section(self, keys: Keys) -> Mapping[str, Any]:
+        """Return what stands below `keys`.
+
+        Raises:
+            PolicyError: it is not a section.
+        """
+        found: Any = self.data
+        for key in keys:
+            found = found[key]
+        if not isinstance(found, Mapping):
+            example = "{ bounds = [0, 100] }" if "columns" in keys else "{ key = value }"
+            raise self.error(keys, f"{keys[-1]} is not a section.", f"write {keys[-1]} = {example}.")
+        return found
+
     def error(self, keys: Keys, message: str, hint: str | None = None) -> PolicyError:
-        """A policy error that points at ``keys``, or at the nearest key above it that stands in the text."""
+        """Make a policy error that points at `keys`, or at the nearest key above it in the text."""
         return PolicyError(
             f"{self.name}: {message}", span=self.span(keys), hint=hint, text=self.text, keys=keys
         )
 
     def span(self, keys: Keys) -> Span | None:
+        """Find where a key stands, or the nearest key above it."""
         while keys:
-            found = _positions(self.text).get(keys)
+            found = _find_places(self.text).get(keys)
             if found is not None:
                 return found
             keys = keys[:-1]
         return None
 
 
+@dataclass(frozen=True)
+class Section:
+    """A frozen part of a policy, read, checked and written by what each of its fields declares."""
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            value, read = getattr(self, item.name), item.metadata.get("read")
+            if read is not None and (value is not None or item.default is not None):
+                assign(self, item.name, read(item.name, value))
+        self._check_together()
+
+    def _check_together(self) -> None:
+        """Check what the fields say of each other, once each is settled."""
+
+    def find_given(self, only: str) -> list[str]:
+        """List the fields that are given and belong to one kind of section alone."""
+        mine = (item for item in fields(self) if item.metadata.get("only") == only)
+        return [item.name for item in mine if getattr(self, item.name) != item.default]
+
+    def collect(self) -> dict[str, Any]:
+        """Return the fields that say something, in order, without the name that a section's key gives."""
+        said: dict[str, Any] = {}
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if isinstance(value, Section):
+                value = value.collect()
+            elif isinstance(value, Mapping):
+                value = {name: part.collect() for name, part in value.items()}
+            if item.name != "name" and value is not None and value != {} and value != item.default:
+                said[item.name] = value
+        return said
+
+
+S = TypeVar("S", bound=Section)
+
+
+def declare_field(
+    read: Callable[[str, Any], Any] | None,
+    default: Any = None,
+    *,
+    section: type[Section] | None = None,
+    sections: type[Section] | None = None,
+    start: str | None = None,
+    only: str | None = None,
+) -> Any:
+    """Declare a field of a section.
+
+    Args:
+        read: settles a value, given the key that it stands under, or raises PolicyError.
+        default: the value where it is left out; None says that there is none, `MISSING` that it must be given.
+        section: the kind of section that stands there.
+        sections: the kind of several sections, by name.
+        start: what to write first, where the field is missing.
+        only: the kind of section that alone has the field.
+    """
+    about = {"read": read, "section": section, "sections": sections, "start": start, "only": only}
+    if sections is not None:
+        return field(default_factory=dict, metadata=about)
+    return field(default=default, metadata=about)
+
+
+def assign(target: object, key: str, value: object) -> None:
+    """Set a field of a frozen value, while it is being made."""
+    object.__setattr__(target, key, value)
+
+
+def read_section(document: Document, keys: Keys, kind: type[S], **extra: Any) -> S:
+    """Make a section from what a document says below `keys`.
+
+    Raises:
+        PolicyError: a key is unknown or missing, or a value is wrong; it points at the place.
+    """
+    given = document.section(keys)
+    known = {item.name: item for item in fields(kind) if item.name not in extra}
+    if "name" in known:
+        extra["name"] = keys[-1]
+        del known["name"]
+    for key, value in given.items():
+        if key not in known:
+            place = f"[{'.'.join(keys)}]" if keys else "the policy"
+            raise document.error((*keys, key), f"unknown key {key} in {place}.", did_you_mean(key, known))
+        extra[key] = _read_part(document, (*keys, key), known[key].metadata, value)
+    for name, item in known.items():
+        if name not in given and item.default is MISSING and item.default_factory is MISSING:
+            wrong = f"[{'.'.join(keys)}] has no {name}." if keys else f"there is no [{name}]."
+            raise document.error(keys, wrong, item.metadata["start"])
+    try:
+        return kind(**extra)
+    except PolicyError as error:
+        refused = error
+    raise document.error((*keys, *refused.keys), refused.message, refused.hint)
+
+
+def _read_part(document: Document, keys: Keys, about: Mapping[str, Any], value: Any) -> Any:
+    if about["section"] is not None:
+        return read_section(document, keys, about["section"])
+    if about["sections"] is None:
+        return value
+    names = document.section(keys)
+    return {name: read_section(document, (*keys, name), about["sections"]) for name in names}
+
+
 def parse_toml(text: str, name: str) -> Document:
-    """Reads TOML.
+    """Parse TOML.
 
     Raises:
         PolicyError: the text is not TOML, with a caret where it stops being so.
     """
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     try:
-        return Document(tomllib.loads(text, parse_float=_number), text, name)
+        return Document(tomllib.loads(text, parse_float=_read_number), text, name)
     except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
         reason = str(error)
     place = _POSITION.search(reason)
@@ -121,8 +237,8 @@ def parse_toml(text: str, name: str) -> Document:
     )
 
 
-def _positions(text: str) -> dict[Keys, Span]:
-    """Where each key stands. Best effort over the lines: it serves carets, never values."""
+def _find_places(text: str) -> dict[Keys, Span]:
+    """Find where each key stands; a best effort over the lines, for carets and never for values."""
     places: dict[Keys, Span] = {}
     section: Keys = ()
     offset = 0
@@ -132,22 +248,22 @@ def _positions(text: str) -> dict[Keys, Span]:
             inner = line.find("[") + (2 if body.startswith("[[") else 1)
             found = _DOTTED.match(line, inner)
             if found is not None:
-                section = _keys(found[0])
+                section = _split_keys(found[0])
                 start = offset + inner + len(found[0]) - len(found[0].lstrip())
                 for depth in range(1, len(section) + 1):
                     places.setdefault(section[:depth], (start, start + len(found[0].strip())))
         elif body and not body.startswith("#"):
-            _entries(line, 0, offset, section, places)
+            _note_places(line, 0, offset, section, places)
         offset += len(line) + 1
     return places
 
 
-def _entries(line: str, at: int, offset: int, section: Keys, places: dict[Keys, Span]) -> None:
-    """``key = value`` at a position of a line, and the keys of an inline table in its value."""
+def _note_places(line: str, at: int, offset: int, section: Keys, places: dict[Keys, Span]) -> None:
+    """Note the places of ``key = value`` in a line, and of keys of an inline table."""
     found = _DOTTED.match(line, at)
     if found is None or not line[found.end() :].startswith("="):
         return
-    keys = section + _keys(found[0])
+    keys = section + _split_keys(found[0])
     start = found.start() + len(found[0]) - len(found[0].lstrip())
     end = len(line.rstrip()) if at == 0 else start + len(found[0].strip())
     places.setdefault(keys, (offset + start, offset + end))
@@ -167,47 +283,51 @@ def _entries(line: str, at: int, offset: int, section: Keys, places: dict[Keys, 
         elif letter in "]}":
             depth -= 1
         if not quote and depth == 1 and letter in "{,":
-            _entries(line, index + 1, offset, keys, places)
+            _note_places(line, index + 1, offset, keys, places)
 
 
-def _keys(dotted: str) -> Keys:
+def _split_keys(dotted: str) -> Keys:
     return tuple(part.strip("\"'") for part in _PART.findall(dotted))
 
 
-def write_toml(data: Mapping[str, Any]) -> str:
-    """TOML that :func:`parse` reads back as ``data``: sections for mappings, the innermost ones inline."""
+def write_toml(data: Mapping[str, Any], inline: Set[str] = frozenset()) -> str:
+    """Write TOML that :func:`parse_toml` reads back as `data`, with a section for each mapping.
+
+    Args:
+        data: what is written.
+        inline: keys of mappings that are written on one line.
+    """
     lines: list[str] = []
-    _section(data, (), lines)
+    _write_section(data, (), inline, lines)
     return "\n".join(lines).strip() + "\n"
 
 
-def _section(data: Mapping[str, Any], keys: Keys, lines: list[str]) -> None:
-    plain = {key: value for key, value in data.items() if not _is_section(value)}
+def _write_section(data: Mapping[str, Any], keys: Keys, inline: Set[str], lines: list[str]) -> None:
+    parts = {
+        key: value
+        for key, value in data.items()
+        if isinstance(value, Mapping) and not (value and value.keys() <= inline)
+    }
+    plain = {key: value for key, value in data.items() if key not in parts}
     if keys and (plain or not data):
-        lines.extend(["", f"[{'.'.join(map(_name, keys))}]"])
-    lines.extend(f"{_name(key)} = {_value(value)}" for key, value in plain.items())
-    for key, value in data.items():
-        if _is_section(value):
-            _section(value, (*keys, key), lines)
+        lines.extend(["", f"[{'.'.join(map(_write_key, keys))}]"])
+    lines.extend(f"{_write_key(key)} = {_write_value(value)}" for key, value in plain.items())
+    for key, value in parts.items():
+        _write_section(value, (*keys, key), inline, lines)
 
 
-def _is_section(value: Any) -> bool:
-    """A mapping that is not a leaf: leaves (what is said of a column) are written on one line."""
-    return isinstance(value, Mapping) and not (set(value) <= _LEAF and bool(value))
+def _write_key(key: str) -> str:
+    return key if _BARE.fullmatch(key) else _write_text(key)
 
 
-def _name(key: str) -> str:
-    return key if _BARE.fullmatch(key) else _text(key)
-
-
-def _text(value: str) -> str:
+def _write_text(value: str) -> str:
     escapes = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
     return '"' + "".join(
         escapes.get(c) or (f"\\u{ord(c):04X}" if ord(c) < 32 or ord(c) == 127 else c) for c in value
     ) + '"'  # fmt: skip
 
 
-def _value(value: Any) -> str:
+def _write_value(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
@@ -215,23 +335,23 @@ def _value(value: Any) -> str:
     if isinstance(value, Decimal):
         return str(value).lower()
     if hasattr(value, "written"):  # a bound that is a date or a time
-        return _value(value.written)
+        return _write_value(value.written)
     if isinstance(value, Fraction):
         return write_decimal(value) or f'"{value.numerator}/{value.denominator}"'
     if isinstance(value, str):
-        return _text(value)
+        return _write_text(value)
     if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_name(k)} = {_value(v)}" for k, v in value.items()) + " }"
-    return "[" + ", ".join(_value(item) for item in value) + "]"
+        return "{ " + ", ".join(f"{_write_key(k)} = {_write_value(v)}" for k, v in value.items()) + " }"
+    return "[" + ", ".join(_write_value(item) for item in value) + "]"
 
 
 def write_decimal(number: Fraction) -> str | None:
-    """The shortest exact decimal, or None for a number that has none.
+    """Write a number as its shortest exact decimal; return None where it has none.
 
-    >>> decimal(Fraction(1, 1000000)), decimal(Fraction(3)), decimal(Fraction(5, 2)), decimal(Fraction(1, 3))
-    ('1e-6', '3', '2.5', None)
+    >>> [write_decimal(Fraction(text)) for text in ("1/1000000", "3", "5/2", "1/3")]
+    ['1e-6', '3', '2.5', None]
     """
     rest, twos, fives = number.denominator, 0, 0
     while rest % 2 == 0:

@@ -1,10 +1,7 @@
-"""What a policy's parts must be: names, numbers, bounds, values, and the path to a privacy unit.
+"""Checks of a policy's values: names, numbers, bounds, types, and the path to a privacy unit.
 
-Each check gives the settled value or raises PolicyError with the key it speaks of and something to write instead.
-
-What a policy says of sources that have no types of their own: the types of columns, and how text is written.
-
-Both are closed lists. What is not in them is an error of the policy, never a guess over the data.
+Each takes the key that a value stands under, and returns the settled value or raises PolicyError with something to
+write instead. Types are a closed list: what is not in it is an error of the policy, never a guess over the data.
 """
 
 from __future__ import annotations
@@ -12,13 +9,13 @@ from __future__ import annotations
 import contextlib
 import datetime
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, TypeVar
 
-from dpsql.errors import PolicyError, did_you_mean
+from dpsql.errors import PolicyError, did_you_mean, find_nearest
 from dpsql.policy.toml import parse_number, write_decimal
 
 Value = str | int | bool | Decimal | datetime.date | datetime.datetime
@@ -32,9 +29,9 @@ _START = re.compile(rf"\s*{_NAME}\s*")
 
 
 def fold(name: str) -> str:
-    """DuckDB's equality of names: case does not matter, for ASCII letters only.
+    r"""Fold a name as DuckDB compares them: case does not matter, for ASCII letters only.
 
-    >>> fold("Visits") == fold("VISITS"), fold("\\u212a") == fold("k")
+    >>> fold("Visits") == fold("VISITS"), fold("\u212a") == fold("k")
     (True, False)
     """
     return name.translate(_UPPER)
@@ -69,7 +66,7 @@ class Names(Mapping[str, V]):
 
 @dataclass(frozen=True)
 class Hop:
-    """One step of the path to the privacy unit: in ``table``, found where ``key`` matches, read ``column``.
+    """A step of the path to the privacy unit: read `column` of the row of `table` where `key` matches.
 
     The first hop starts in the table itself; its key is empty.
     """
@@ -79,26 +76,77 @@ class Hop:
     column: str
 
 
-def settle(target: object, key: str, value: object) -> None:
-    object.__setattr__(target, key, value)  # frozen values settle their own fields, once
-
-
-def require_distinct(names: Mapping[str, Any], where: str, what: str) -> None:
+def settle_names(key: str, value: Mapping[str, V]) -> Names[V]:
+    """Read a mapping whose keys differ by more than case."""
     seen: set[str] = set()
-    for name in names:
+    for name in value:
         if fold(name) in seen:
-            raise PolicyError(f"{where} has the {what} {name} twice (case does not matter).", keys=(name,))
+            raise PolicyError(f"{name} stands twice in {key} (case does not matter).", keys=(key, name))
         seen.add(fold(name))
+    return Names(value)
 
 
-def require_name(name: str) -> str:
-    """Refuses a table's name that is not plain: letters, digits and _ of ASCII."""
-    if _TABLE_NAME.fullmatch(name) is None:
-        raise PolicyError(f"{name!r} can't be the name of a table.", hint="use letters, digits and _.")
-    return name
+def settle_name(key: str, value: str) -> str:
+    """Read the name of a table: letters, digits and _ of ASCII."""
+    if _TABLE_NAME.fullmatch(value) is None:
+        raise PolicyError(f"{value!r} can't be the {key} of a table.", hint="use letters, digits and _.")
+    return value
 
 
-def read_fraction(key: str, value: object) -> Fraction:
+def settle_flag(key: str, value: object) -> bool:
+    """Read a boolean."""
+    if not isinstance(value, bool):
+        raise PolicyError(f"{key} is true or false.", keys=(key,))
+    return value
+
+
+def settle_text(key: str, value: object) -> str:
+    """Read a text that is not blank."""
+    if not isinstance(value, str) or not value.strip():
+        raise PolicyError(f"{key} is text in quotes.", keys=(key,))
+    return value
+
+
+def settle_choice(*known: str) -> Callable[[str, object], str]:
+    """Return a reader of one of these words."""
+
+    def read(key: str, value: object) -> str:
+        if isinstance(value, str) and value.lower() in known:
+            return value.lower()
+        near = find_nearest(str(value), known)
+        hint = f"{f'did you mean {near}? ' if near else ''}it is one of {', '.join(known)}."
+        raise PolicyError(f"there is no {key} {value}.", keys=(key,), hint=hint)
+
+    return read
+
+
+def settle_letter(key: str, value: object) -> str:
+    """Read one letter of ASCII; a quote may be empty."""
+    if value == "" and key == "quote":
+        return ""
+    if not isinstance(value, str) or len(value) != 1 or value in "\r\n\0" or ord(value) > 126:
+        raise PolicyError(f"{key} is one letter of ASCII.", keys=(key,), hint=f"{key} = ';'")
+    return value
+
+
+def settle_null(key: str, value: object) -> str:
+    """Read the text that means NULL."""
+    if not isinstance(value, str) or "\n" in value or len(value) > 100:
+        raise PolicyError(f"{key} is a short text.", keys=(key,), hint=f'{key} = "NA"')
+    return value
+
+
+def settle_pattern(key: str, value: object) -> str:
+    """Read a pattern of strptime."""
+    if not isinstance(value, str) or not value or "%" not in value:
+        raise PolicyError(f"{key} is a pattern.", keys=(key,), hint=f'{key} = "%d.%m.%Y"')
+    if "%" in _SPECIFIER.sub("", value) or "\n" in value:
+        raise PolicyError(f"{key} has a % that means nothing here.", keys=(key,), hint="%Y %m %d %H %M %S %f")
+    return value
+
+
+def settle_fraction(key: str, value: object) -> Fraction:
+    """Read a number exactly; of a float, the digits that print it."""
     if isinstance(value, int | Fraction) and not isinstance(value, bool):
         return Fraction(value)
     with contextlib.suppress(ValueError):
@@ -117,40 +165,38 @@ def read_fraction(key: str, value: object) -> Fraction:
     raise PolicyError(f"{key} is not a number: {said}.", keys=(key,), hint=hint)
 
 
-def read_positive(key: str, value: object) -> Fraction:
-    number = read_fraction(key, value)
+def settle_positive(key: str, value: object) -> Fraction:
+    """Read a number above 0."""
+    number = settle_fraction(key, value)
     if number <= 0:
         raise PolicyError(f"{key} must be more than 0.", keys=(key,), hint=f"{key} = 0.1")
     return number
 
 
-def read_probability(key: str, value: object) -> Fraction:
-    number = read_fraction(key, value)
+def settle_share(key: str, value: object, hint: str | None = None) -> Fraction:
+    """Read a number that is at least 0 and less than 1."""
+    number = settle_fraction(key, value)
     if not 0 <= number < 1:
         raise PolicyError(
-            f"{key} must be at least 0 and less than 1.",
-            keys=(key,),
-            hint="far less than one over the number of privacy units, like 1e-6.",
+            f"{key} must be at least 0 and less than 1.", keys=(key,), hint=hint or f"{key} = 0.5"
         )
     return number
 
 
-def read_share(key: str, value: object) -> Fraction:
-    """A part of a whole: at least 0, and less than 1."""
-    number = read_fraction(key, value)
-    if not 0 <= number < 1:
-        raise PolicyError(f"{key} must be at least 0 and less than 1.", keys=(key,), hint=f"{key} = 0.5")
-    return number
+def settle_probability(key: str, value: object) -> Fraction:
+    """Read a delta."""
+    return settle_share(key, value, "far less than one over the number of privacy units, like 1e-6.")
 
 
-def require_whole(key: str, value: object) -> None:
-    """Refuses what is not a whole number of at least 1."""
+def settle_whole(key: str, value: object) -> int:
+    """Read a whole number of at least 1."""
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**31:
         raise PolicyError(f"{key} is a whole number, at least 1.", keys=(key,), hint=f"{key} = 1")
+    return value
 
 
 class Moment(Fraction):
-    """A bound that is written as a date or a time: as a number, seconds since 1970 (of a time, since midnight).
+    """A bound that is written as a date or a time; its number is seconds since 1970, or since midnight.
 
     >>> Moment(datetime.date(1970, 1, 2)) == 86400, str(Moment(datetime.date(1970, 1, 2)))
     (True, '1970-01-02')
@@ -160,10 +206,9 @@ class Moment(Fraction):
     written: datetime.date | datetime.time
 
     def __new__(cls, written: datetime.date | datetime.time) -> Moment:
+        """Make the number of a date or a time."""
         if isinstance(written, datetime.time):
-            since = datetime.timedelta(
-                hours=written.hour, minutes=written.minute, seconds=written.second, microseconds=written.microsecond
-            )  # fmt: skip
+            since = datetime.datetime.combine(datetime.datetime.min, written) - datetime.datetime.min
         elif isinstance(written, datetime.datetime):
             since = written - datetime.datetime(1970, 1, 1)
         else:
@@ -174,6 +219,7 @@ class Moment(Fraction):
 
     @property
     def kind(self) -> str:
+        """The kind of bound: ``"time"`` or ``"date"``."""
         return "time" if isinstance(self.written, datetime.time) else "date"
 
     def __str__(self) -> str:
@@ -193,77 +239,77 @@ class Moment(Fraction):
 
 
 def write_bound(end: Fraction) -> str:
-    """A bound for the eye: as it was written where that is a date or a time."""
+    """Write a bound for people: as it was written where that is a date or a time."""
     return str(end) if isinstance(end, Moment) else f"{float(end):g}"
 
 
-def _end(item: object) -> Fraction:
+def _read_end(key: str, item: object) -> Fraction:
     if isinstance(item, Moment):
         return item
     if isinstance(item, datetime.date | datetime.time):
         if getattr(item, "tzinfo", None) is not None:
             raise PolicyError(
-                "bounds have no time zone.", keys=("bounds",), hint="bounds = [2020-01-01, 2020-12-31]"
+                "bounds have no time zone.", keys=(key,), hint="bounds = [2020-01-01, 2020-12-31]"
             )
         return Moment(item)
-    return read_fraction("bounds", item)
+    return settle_fraction(key, item)
 
 
-def read_bounds(value: object) -> tuple[Fraction, Fraction]:
+def settle_bounds(key: str, value: object) -> tuple[Fraction, Fraction]:
+    """Read a lowest and a highest value: two numbers, two dates or two times."""
     if not isinstance(value, list | tuple) or len(value) != 2:
-        raise PolicyError(
-            "bounds are a lowest and a highest number.", keys=("bounds",), hint="bounds = [0, 100]"
-        )
-    low, high = (_end(item) for item in value)
+        raise PolicyError("bounds are a lowest and a highest number.", keys=(key,), hint="bounds = [0, 100]")
+    low, high = (_read_end(key, item) for item in value)
     if getattr(low, "kind", "number") != getattr(high, "kind", "number"):
-        raise PolicyError("bounds are two numbers, two dates or two times.", keys=("bounds",))
+        raise PolicyError("bounds are two numbers, two dates or two times.", keys=(key,))
     if low > high:
         raise PolicyError(
             "the bounds are reversed: the lowest comes first.",
-            keys=("bounds",),
+            keys=(key,),
             hint="swap the two numbers of bounds.",
         )
     return low, high
 
 
-def read_values(value: object) -> tuple[Value, ...]:
+def settle_values(key: str, value: object) -> tuple[Value, ...]:
+    """Read a list of public values, all of one kind and none twice."""
     if not isinstance(value, list | tuple) or not value:
         raise PolicyError(
-            "values are a list with at least one value.", keys=("values",), hint='values = ["A", "B"]'
+            f"{key} are a list with at least one value.", keys=(key,), hint='values = ["A", "B"]'
         )
     settled: list[Value] = []
     kinds: set[str] = set()
     for item in value:
-        kind, plain = _value(item)
+        kind, plain = _read_value(key, item)
         if plain in settled and kind in kinds:
-            raise PolicyError(f"values lists {item} twice.", keys=("values",), hint="list each value once.")
+            raise PolicyError(f"{key} lists {item} twice.", keys=(key,), hint="list each value once.")
         kinds.add(kind)
         settled.append(plain)
     if len(kinds) > 1:
-        raise PolicyError(f"values mixes {' and '.join(sorted(kinds))}.", keys=("values",))
+        raise PolicyError(f"{key} mixes {' and '.join(sorted(kinds))}.", keys=(key,))
     return tuple(settled)
 
 
-def _value(item: object) -> tuple[str, Value]:
-    """What kind of value it is, and the value; a fraction becomes the decimal that was written."""
+def _read_value(key: str, item: object) -> tuple[str, Value]:
+    """Return the kind of a value, and the value; a fraction becomes the decimal that was written."""
     if isinstance(item, bool):
         return "booleans", item
     if isinstance(item, int | Decimal):
         return "numbers", item
     if isinstance(item, Fraction | float):
-        number = item if isinstance(item, Fraction) else read_fraction("values", item)
+        number = item if isinstance(item, Fraction) else settle_fraction(key, item)
         return "numbers", Decimal(write_decimal(number) or "NaN")
     if isinstance(item, str):
         return "text", item
     if isinstance(item, datetime.date):
         return ("times" if isinstance(item, datetime.datetime) else "dates"), item
     raise PolicyError(
-        f"values holds something that is not text, a number, a boolean or a date: {item!r}.", keys=("values",)
+        f"{key} holds something that is not text, a number, a boolean or a date: {item!r}.", keys=(key,)
     )
 
 
 def parse_path(table: str, text: str) -> tuple[Hop, ...]:
-    """``order_id -> orders.id, user_id`` as hops; a text without an arrow is one column's name."""
+    """Parse ``order_id -> orders.id, user_id`` as hops; a text without an arrow is one column's name."""
     if "->" not in text:
         found = _START.fullmatch(text)
         return (Hop(table, "", _unquoted(found[1], found[2]) if found else text),)
@@ -305,42 +351,39 @@ _LIST = re.compile(r"(.+?)\s*\[\s*\]", re.DOTALL)
 _STRUCT_FIELD = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([A-Za-z_][A-Za-z0-9_]*))\s+(.+)', re.DOTALL)
 _DEEP = 8
 
-_ENCODINGS = ("utf-8", "latin-1", "windows-1252")
-_RECORDS = ("lines", "array")
 _SPECIFIER = re.compile(r"%(?:-?[dmyHIMSj]|[YbBfgnpaA%])")
-_CSV_ONLY = ("delimiter", "quote", "escape", "header", "null", "quoted_newlines")
 
 
-def parse_type(text: object, deep: int = 0) -> str:
-    """Return DuckDB's own spelling of a type.
+def settle_type(key: str, value: object) -> str:
+    """Read a type of a column, and return DuckDB's own spelling of it.
 
     Raises:
         PolicyError: it is none of those that a column may have.
 
-    >>> type_of("int"), type_of("decimal(10, 2)"), type_of("text[]")
-    ('INTEGER', 'DECIMAL(10,2)', 'VARCHAR[]')
+    >>> [settle_type("type", text) for text in ("int", "decimal(10, 2)", "text[]")]
+    ['INTEGER', 'DECIMAL(10,2)', 'VARCHAR[]']
     """
-    found = _type(text.strip(), deep) if isinstance(text, str) else None
+    found = _parse_type(value.strip(), 0) if isinstance(value, str) else None
     if found is None:
-        known = did_you_mean(str(text).upper(), (*_TYPE_NAMES, "DECIMAL", *_SPELLINGS))
+        known = did_you_mean(str(value).upper(), (*_TYPE_NAMES, "DECIMAL", *_SPELLINGS))
         raise PolicyError(
-            f"{text!r} is no type of a column.",
-            keys=("type",),
+            f"{value!r} is no type of a column.",
+            keys=(key,),
             hint=known or 'type = "INTEGER", "DOUBLE", "VARCHAR", "DATE", "TIMESTAMP" and so on.',
         )
     return found
 
 
-def _type(text: str, deep: int) -> str | None:
+def _parse_type(text: str, deep: int) -> str | None:
     if deep > _DEEP:
         return None
     listed = _LIST.fullmatch(text)
     if listed:
-        element = _type(listed[1].strip(), deep + 1)
+        element = _parse_type(listed[1].strip(), deep + 1)
         return None if element is None else f"{element}[]"
     upper = " ".join(text.upper().split())
     if upper.startswith("STRUCT(") and text.endswith(")"):
-        return _struct(text[len("STRUCT(") : -1], deep)
+        return _parse_struct(text[len("STRUCT(") : -1], deep)
     number = _DECIMAL.fullmatch(upper)
     if number:
         width, scale = int(number[1] or 18), int(number[2] or 0) if number[1] else 3
@@ -349,11 +392,11 @@ def _type(text: str, deep: int) -> str | None:
     return name if name in _TYPE_NAMES else None
 
 
-def _struct(body: str, deep: int) -> str | None:
+def _parse_struct(body: str, deep: int) -> str | None:
     fields = []
     for part in _split_fields(body):
         found = _STRUCT_FIELD.fullmatch(part)
-        kind = _type(found[3].strip(), deep + 1) if found else None
+        kind = _parse_type(found[3].strip(), deep + 1) if found else None
         if found is None or kind is None:
             return None
         fields.append(f'"{found[1] or found[2]}" {kind}')
@@ -361,7 +404,7 @@ def _struct(body: str, deep: int) -> str | None:
 
 
 def _split_fields(body: str) -> list[str]:
-    """What stands between the commas of the outermost level."""
+    """Split a text at the commas of its outermost level."""
     parts, start, depth, quoted = [], 0, 0, False
     for index, letter in enumerate(body):
         quoted ^= letter == '"'
@@ -376,106 +419,3 @@ def _split_fields(body: str) -> list[str]:
 def has_length(kind: str) -> bool:
     """Tell whether values of a type have a length: texts, bytes and lists."""
     return kind in ("VARCHAR", "BLOB") or kind.endswith("[]")
-
-
-@dataclass(frozen=True)
-class Format:
-    """How a text source is written. What is left out has one fixed meaning: nothing is guessed from the file.
-
-    Args:
-        delimiter: one letter between two fields; a comma, of TSV a tab.
-        quote: what encloses a field that holds the delimiter; ``""`` where nothing does.
-        escape: what stands before a quote within quotes (the quote itself, or a backslash).
-        header: whether the first line of each file names the columns. Without it, they come in the policy's order.
-        encoding: ``"utf-8"``, ``"latin-1"`` or ``"windows-1252"``.
-        null: the text without quotes that means NULL.
-        date_format, timestamp_format: as strptime has them; without, ISO dates.
-        quoted_newlines: whether a quoted field may go on in the next line. Then one stray quote changes the rows after
-            it, so one person's row can: the check of the policy warns.
-        records: of JSON: ``"lines"`` (an object on each line), or ``"array"`` (one array of objects, where one bad
-            record ends the file; the check of the policy warns).
-    """
-
-    delimiter: str | None = None
-    quote: str = '"'
-    escape: str | None = None
-    header: bool = True
-    encoding: str = "utf-8"
-    null: str = ""
-    date_format: str | None = None
-    timestamp_format: str | None = None
-    quoted_newlines: bool = False
-    records: str = "lines"
-
-    def __post_init__(self) -> None:
-        for key in ("header", "quoted_newlines"):
-            if not isinstance(getattr(self, key), bool):
-                raise PolicyError(f"{key} is true or false.", keys=(key,))
-        for key, empty in (("delimiter", False), ("quote", True), ("escape", False)):
-            _letter(key, getattr(self, key), empty)
-        if self.quote and self.quote == self.delimiter:
-            raise PolicyError("delimiter and quote are the same.", keys=("quote",))
-        if self.escape is not None and (not self.quote or self.escape == self.delimiter):
-            raise PolicyError("there is no such escape: it stands before a quote.", keys=("escape",))
-        if self.quoted_newlines and not self.quote:
-            raise PolicyError("without quotes no newline is quoted.", keys=("quoted_newlines",))
-        if not isinstance(self.null, str) or "\n" in self.null or len(self.null) > 100:
-            raise PolicyError("null is a short text.", keys=("null",), hint='null = "NA"')
-        settle(self, "encoding", _one("encoding", self.encoding, _ENCODINGS))
-        settle(self, "records", _one("records", self.records, _RECORDS))
-        for key in ("date_format", "timestamp_format"):
-            _pattern(key, getattr(self, key))
-
-    def fit(self, source: str | None, text: str | None) -> Format:
-        """Return this format for a source of one kind of text (``"csv"``, ``"tsv"``, ``"json"``), its defaults settled.
-
-        Raises:
-            PolicyError: the source is no text, or says what its kind has not.
-        """
-        if text is None:
-            raise PolicyError(
-                f"the source {source} has a format of its own."
-                if source
-                else "only a text file has a format.",
-                keys=("format",),
-                hint="remove format.",
-            )
-        odd = _CSV_ONLY if text == "json" else ("records",)
-        for key in odd:
-            if getattr(self, key) != type(self).__dataclass_fields__[key].default:
-                raise PolicyError(
-                    f"{text.upper()} has no {key}.", keys=("format", key), hint=f"remove {key}."
-                )
-        comma = self.delimiter or ("\t" if text == "tsv" else ",")
-        if comma == self.quote:
-            raise PolicyError("delimiter and quote are the same.", keys=("format", "quote"))
-        made = object.__new__(Format)
-        for key in type(self).__dataclass_fields__:
-            settle(made, key, getattr(self, key))
-        settle(made, "delimiter", comma)
-        settle(made, "escape", self.escape or self.quote)
-        return made
-
-
-def _letter(key: str, value: object, empty: bool) -> None:
-    if value is None or (empty and value == ""):
-        return
-    if not isinstance(value, str) or len(value) != 1 or value in "\r\n\0" or ord(value) > 126:
-        raise PolicyError(f"{key} is one letter of ASCII.", keys=(key,), hint=f"{key} = ';'")
-
-
-def _one(key: str, value: object, known: tuple[str, ...]) -> str:
-    if isinstance(value, str) and value.lower() in known:
-        return value.lower()
-    raise PolicyError(
-        f"there is no {key} {value!r} here.", keys=(key,), hint=f"it is one of {', '.join(known)}."
-    )
-
-
-def _pattern(key: str, value: object) -> None:
-    if value is None:
-        return
-    if not isinstance(value, str) or not value or "%" not in value:
-        raise PolicyError(f"{key} is a pattern.", keys=(key,), hint=f'{key} = "%d.%m.%Y"')
-    if "%" in _SPECIFIER.sub("", value) or "\n" in value:
-        raise PolicyError(f"{key} has a % that means nothing here.", keys=(key,), hint="%Y %m %d %H %M %S %f")

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from operator import le
 from typing import ClassVar, Self
 
-from dpsql.numerics.rounding import bounded, significant, text
+from dpsql.numerics.exact_numbers import round_significant, shorten, write_number
 from dpsql.privacy.events import DeclaredPlan, Event, PureDP, SparseVector
 
 MANY = 10**9
@@ -60,13 +61,13 @@ class Spent:
         divergences = (event.renyi(order) for order in self.orders)
         return Spent(
             count=self.count + 1,
-            epsilon=bounded(self.epsilon + epsilon),
-            delta=bounded(self.delta + delta),
-            near=None if self.near is None or loss is None else bounded(self.near + loss),
-            rho=bounded(self.rho + event.rho),
-            mu_squared=bounded(self.mu_squared + event.mu**2),
-            aside=bounded(self.aside + event.delta),
-            renyi=tuple(bounded(old + new) for old, new in zip(self.renyi, divergences, strict=True)),
+            epsilon=shorten(self.epsilon + epsilon),
+            delta=shorten(self.delta + delta),
+            near=None if self.near is None or loss is None else shorten(self.near + loss),
+            rho=shorten(self.rho + event.rho),
+            mu_squared=shorten(self.mu_squared + event.mu**2),
+            aside=shorten(self.aside + event.delta),
+            renyi=tuple(shorten(old + new) for old, new in zip(self.renyi, divergences, strict=True)),
             orders=self.orders,
         )
 
@@ -295,12 +296,12 @@ class RuleAccountant(Accountant):
     def sentence(self, spent: Spent) -> str:
         parts = []
         if spent.near is not None:
-            parts.append(f"sum of ε {text(spent.near)} of {text(self.epsilon)}")
+            parts.append(f"sum of ε {write_number(spent.near)} of {write_number(self.epsilon)}")
         used = self.used(spent)
         if used is not None:
             parts.append(f"{format_percent(used)} of the rule ({self.rule_text})")
         if self.aside:
-            parts.append(f"δ of mechanisms {text(spent.aside)} of {text(self.aside)}")
+            parts.append(f"δ of mechanisms {write_number(spent.aside)} of {write_number(self.aside)}")
         return ", ".join(parts) + " used" if parts else "a mechanism without pure loss ran without delta"
 
     def spent_delta(self, spent: Spent) -> Fraction:
@@ -319,10 +320,22 @@ class RuleAccountant(Accountant):
         return _NOTHING if spent.near is None or spent.aside > self.aside else self.epsilon - spent.near
 
     def left_by_rule(self, spent: Spent) -> Fraction:
+        """Return the largest four-digit pure epsilon that the rule admits: guessed with floats, decided exactly."""
         left = self._left(spent)
-        if spent.aside > self.aside:
+        if spent.aside > self.aside or max(left, default=_NOTHING) <= 0:
             return _NOTHING
-        return max((self._largest(i, part) for i, part in enumerate(left) if part > 0), default=_NOTHING)
+        low, high, about = 0.0, 64.0, list(map(float, left))
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (middle, high) if any(map(le, self.guess_costs(middle), about)) else (low, middle)
+        epsilon = round_significant(Fraction(low))
+        while epsilon > 0 and not any(map(le, self.rule_costs(PureDP(epsilon)), left)):
+            epsilon = (
+                round_significant(epsilon * Fraction(9995, 10000))
+                if epsilon > Fraction(1, 10**9)
+                else _NOTHING
+            )
+        return epsilon
 
     def _own(self, spent: Spent) -> Spent:
         """Return the sums, if they are of this filter's orders: others would seem to have used nothing."""
@@ -337,21 +350,9 @@ class RuleAccountant(Accountant):
             limit - total for limit, total in zip(self.limits, self.rule_sums(self._own(spent)), strict=False)
         ]
 
-    def _largest(self, i: int, left: Fraction) -> Fraction:
-        """Return the largest four-digit pure epsilon that fits one sum: guessed with floats, decided exactly."""
-        low, high, about = 0.0, 64.0, float(left)
-        for _ in range(60):
-            middle = (low + high) / 2
-            low, high = (middle, high) if self.guess_costs(middle)[i] <= about else (low, middle)
-        epsilon = significant(Fraction(low))
-        while epsilon > 0 and self.rule_costs(PureDP(epsilon))[i] > left:
-            epsilon = (
-                significant(epsilon * Fraction(9995, 10000)) if epsilon > Fraction(1, 10**9) else _NOTHING
-            )
-        return epsilon
-
 
 def count_repeats(left: Fraction, each: Fraction) -> int:
+    """Count how often an amount fits into what is left; at most :data:`MANY`."""
     if left < 0:
         return 0
     return MANY if each <= 0 else min(MANY, int(left // each))
@@ -360,8 +361,9 @@ def count_repeats(left: Fraction, each: Fraction) -> int:
 def say_what_is_left(left: Fraction, epsilon: Fraction, rule: Fraction | None, whose: str = "") -> str:
     """Say what is left, in the words that every display uses."""
     if rule is None or left == 0:
-        return f"ε={text(left, up=False)} of {whose}ε={text(epsilon)} left"
-    return f"ε={text(left, up=False)} of {whose}ε={text(epsilon)} left for one more, {format_percent(rule)} of the rule used"
+        return f"ε={write_number(left, up=False)} of {whose}ε={write_number(epsilon)} left"
+    amounts = f"ε={write_number(left, up=False)} of {whose}ε={write_number(epsilon)}"
+    return f"{amounts} left for one more, {format_percent(rule)} of the rule used"
 
 
 def format_percent(part: Fraction) -> str:
@@ -370,7 +372,7 @@ def format_percent(part: Fraction) -> str:
     >>> format_percent(Fraction(1, 450)), format_percent(Fraction(211, 1000)), format_percent(Fraction(1))
     ('0.23%', '22%', '100%')
     """
-    return f"{text(significant(100 * part, 2 if part < 1 else 4, up=True))}%"
+    return f"{write_number(round_significant(100 * part, 2 if part < 1 else 4, up=True))}%"
 
 
 def suggest_delta(left: Fraction) -> Fraction:
@@ -379,4 +381,4 @@ def suggest_delta(left: Fraction) -> Fraction:
     >>> text(suggest_delta(Fraction(5, 10**7))), suggest_delta(Fraction(0))
     ('1e-08', Fraction(0, 1))
     """
-    return significant(max(_NOTHING, left) / 50, 1)
+    return round_significant(max(_NOTHING, left) / 50, 1)

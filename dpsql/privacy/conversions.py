@@ -29,31 +29,37 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from fractions import Fraction
-from functools import cache, lru_cache
+from functools import cache, lru_cache, wraps
 from statistics import NormalDist
+from typing import ParamSpec, TypeVar
 
-from dpsql.numerics.rounding import DIGITS, EXACT, GRID, ceiling, floor, root, to_decimal
+from dpsql.numerics.exact_numbers import DIGITS, EXACT, GRID, compute_root, round_down, round_up, to_decimal
 
-_HALF = Decimal("0.5")
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
 _PI = Decimal(
     "3.141592653589793238462643383279502884197169399375105820974944592307816406286208998628034825342117067982148086513"
     "2823066470938446"
 )
 
 
-def exp(value: Decimal) -> Decimal:
-    return EXACT.exp(value)
+def _exactly(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Evaluate a function with :data:`DIGITS` digits, whatever the caller's decimal context is."""
 
+    @wraps(function)
+    def evaluate(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        with localcontext(EXACT):
+            return function(*args, **kwargs)
 
-def ln(value: Decimal) -> Decimal:
-    return EXACT.ln(value)
+    return evaluate
 
 
 @lru_cache(maxsize=4096)
 def pure_rho(epsilon: Fraction) -> Fraction:
-    """The smallest rho such that every epsilon-DP mechanism is rho-zCDP: ``epsilon * tanh(epsilon / 2)``.
+    """Return the smallest rho that every epsilon-DP mechanism has: ``epsilon * tanh(epsilon / 2)``.
 
     >>> float(pure_rho(Fraction(1, 10)))
     0.004995837495787997
@@ -62,38 +68,39 @@ def pure_rho(epsilon: Fraction) -> Fraction:
 
 
 @lru_cache(maxsize=4096)
+@_exactly
 def laplace_rho(epsilon: Fraction, sensitivity: int) -> Fraction:
-    """The zCDP constant of discrete Laplace noise of scale ``sensitivity / epsilon`` grid steps.
+    """Return the zCDP constant of discrete Laplace noise of scale ``sensitivity / epsilon`` grid steps.
 
     Between ``epsilon + exp(-epsilon) - 1`` (a fine grid) and ``epsilon * tanh(epsilon / 2)`` (one step).
     """
     if epsilon == 0:
         return Fraction(0)
     e, step = to_decimal(epsilon), to_decimal(epsilon / sensitivity)
-    sinh = EXACT.multiply(_HALF, EXACT.subtract(exp(step), exp(-step)))
-    lost = EXACT.divide(EXACT.multiply(step, EXACT.subtract(Decimal(1), exp(-e))), sinh)
-    return ceiling(EXACT.subtract(e, lost))
+    lost = step * (1 - (-e).exp()) / ((step.exp() - (-step).exp()) / 2)
+    return round_up(e - lost)
 
 
 @lru_cache(maxsize=4096)
+@_exactly
 def bounded_range_rho(epsilon: Fraction) -> Fraction:
-    """The zCDP constant of an epsilon-bounded-range mechanism: the exponential mechanism
-    (Harrison-Manurangsi).
+    """Return the zCDP constant of an epsilon-bounded-range mechanism (Harrison-Manurangsi).
 
     Below ``epsilon**2 / 8`` (Dong, Durfee, Rogers 2020).
     """
     if epsilon == 0:
         return Fraction(0)
     e = to_decimal(epsilon)
-    ratio = EXACT.divide(e, EXACT.subtract(exp(e), Decimal(1)))
-    sharp = ceiling(EXACT.subtract(EXACT.subtract(ratio, Decimal(1)), ln(ratio)))
-    return min(sharp, ceiling(epsilon * epsilon / 8))
+    ratio = e / (e.exp() - 1)
+    return min(round_up(ratio - 1 - ratio.ln()), round_up(epsilon * epsilon / 8))
 
 
 @lru_cache(maxsize=4096)
+@_exactly
 def pure_renyi(epsilon: Fraction, order: Fraction) -> Fraction:
-    """The largest Renyi divergence of this order (above 1) that an epsilon-DP mechanism can have: that of randomised
-    response, ``ln((e^(a e) + e^((1 - a) e)) / (1 + e^e)) / (a - 1)``.
+    """Return the largest Renyi divergence of one order (above 1) that an epsilon-DP mechanism can have.
+
+    That of randomised response: ``ln((e^(a e) + e^((1 - a) e)) / (1 + e^e)) / (a - 1)``.
 
     Written as epsilon less a positive term, so that nothing overflows and little cancels.
 
@@ -102,16 +109,14 @@ def pure_renyi(epsilon: Fraction, order: Fraction) -> Fraction:
     """
     if epsilon == 0:
         return Fraction(0)
-    one = Decimal(1)
-    near = ln(EXACT.add(one, exp(-to_decimal(epsilon))))
-    far = ln(EXACT.add(one, exp(-to_decimal((2 * order - 1) * epsilon))))
-    lost = EXACT.divide(EXACT.subtract(near, far), to_decimal(order - 1))
-    return min(epsilon, ceiling(EXACT.subtract(to_decimal(epsilon), lost)))
+    near = (1 + (-to_decimal(epsilon)).exp()).ln()
+    far = (1 + (-to_decimal((2 * order - 1) * epsilon)).exp()).ln()
+    return min(epsilon, round_up(to_decimal(epsilon) - (near - far) / to_decimal(order - 1)))
 
 
 @lru_cache(maxsize=4096)
 def pure_mu(epsilon: Fraction) -> Fraction:
-    """The smallest mu such that every epsilon-DP mechanism is mu-GDP: ``-2 Phi^-1(1 / (1 + e^epsilon))``.
+    """Return the smallest mu that every epsilon-DP mechanism has: ``-2 Phi^-1(1 / (1 + e^epsilon))``.
 
     >>> round(float(pure_mu(Fraction(1, 10))), 12)
     0.125309012212
@@ -120,20 +125,19 @@ def pure_mu(epsilon: Fraction) -> Fraction:
 
 
 @lru_cache(maxsize=4096)
+@_exactly
 def laplace_mu(epsilon: Fraction, sensitivity: int) -> Fraction:
-    """A mu for discrete Laplace noise: from the corners' constant product, see the head of this module."""
+    """Return a mu for discrete Laplace noise, from its corners' constant product: see the head of this module."""
     if epsilon == 0:
         return Fraction(0)
     step = to_decimal(epsilon / sensitivity)
-    corner = EXACT.divide(
-        exp(-to_decimal(epsilon * (sensitivity + 1) / sensitivity / 2)), EXACT.add(Decimal(1), exp(-step))
-    )
-    return _mu_from_corner(corner)
+    shift = to_decimal(epsilon * (sensitivity + 1) / sensitivity / 2)
+    return _mu_from_corner((-shift).exp() / (1 + (-step).exp()))
 
 
 @lru_cache(maxsize=4096)
 def bounded_range_mu(epsilon: Fraction) -> Fraction:
-    """A mu for an epsilon-bounded-range mechanism: that of an ``epsilon / 2``-DP one.
+    """Return a mu for an epsilon-bounded-range mechanism: that of an ``epsilon / 2``-DP one.
 
     Both have total variation ``tanh(epsilon / 4)``; that the curve stays above G_mu elsewhere is checked
     numerically in the tests.
@@ -141,83 +145,79 @@ def bounded_range_mu(epsilon: Fraction) -> Fraction:
     return laplace_mu(epsilon / 2, 1)
 
 
+@_exactly
 def _mu_from_corner(corner: Decimal) -> Fraction:
-    """``-2 Phi^-1(corner)``, rounded up: the result is checked, not the way to it."""
+    """Return ``-2 Phi^-1(corner)``, rounded up: the result is checked, not the way to it."""
     if corner < Decimal("1e-200"):  # Phi(-x) <= exp(-x^2/2) / 2, so this x is enough
-        return ceiling(
-            EXACT.multiply(
-                Decimal(2), EXACT.sqrt(EXACT.multiply(Decimal(-2), ln(EXACT.multiply(Decimal(2), corner))))
-            )
-        )
+        return round_up(2 * (-2 * (2 * corner).ln()).sqrt())
     half = Decimal(-NormalDist().inv_cdf(float(corner)))
     for _ in range(4):  # Newton's method on log Phi, quadratic from sixteen digits
         tail = normal_tail(half)
-        slope = EXACT.divide(_density(half), tail)
-        half = EXACT.add(half, EXACT.divide(ln(EXACT.divide(tail, corner)), slope))
-    mu = ceiling(EXACT.multiply(Decimal(2), half))
+        half += (tail / corner).ln() / (_density(half) / tail)
+    mu = round_up(2 * half)
     while normal_tail(to_decimal(mu / 2)) > corner:  # pragma: no cover - a last doubt
         mu += Fraction(1, GRID)
     return mu
 
 
+@_exactly
 def _density(x: Decimal) -> Decimal:
-    return EXACT.divide(
-        exp(EXACT.multiply(EXACT.multiply(x, x), -_HALF)), EXACT.sqrt(EXACT.multiply(Decimal(2), _PI))
-    )
+    return (x * x * Decimal("-0.5")).exp() / (2 * _PI).sqrt()
 
 
 @lru_cache(maxsize=4096)
+@_exactly
 def normal_tail(x: Decimal) -> Decimal:
-    """``Phi(-x)`` to at least 50 digits after the point and, up to ``x = 15``, as many significant ones.
+    """Compute ``Phi(-x)`` to at least 50 digits after the point, and as many significant ones up to 15.
 
     The series ``Phi(x) = 1/2 + phi(x) (x + x^3/3 + x^5/15 + ...)`` has positive terms only, so nothing
     cancels until the last subtraction; beyond 15 a continued fraction is used.
     """
     if x < 0:
-        return EXACT.subtract(Decimal(1), normal_tail(-x))
+        return 1 - normal_tail(-x)
     if x > 15:
         return _far_tail(x)
-    square = EXACT.multiply(x, x)
     term = total = x
     k = 1
     stop = Decimal(10) ** -(DIGITS + 5)
     while term > stop:
         k += 2
-        term = EXACT.divide(EXACT.multiply(term, square), Decimal(k))
-        total = EXACT.add(total, term)
-    return EXACT.subtract(_HALF, EXACT.multiply(_density(x), total))
+        term = term * (x * x) / k
+        total += term
+    return Decimal("0.5") - _density(x) * total
 
 
+@_exactly
 def _far_tail(x: Decimal) -> Decimal:
-    """Laplace's continued fraction: beyond 15, 300 levels give far more than 60 digits."""
+    """Evaluate Laplace's continued fraction: beyond 15, 300 levels give far more than 60 digits."""
     fraction = x
     for k in range(300, 0, -1):
-        fraction = EXACT.add(x, EXACT.divide(Decimal(k), fraction))
-    return EXACT.divide(_density(x), fraction)
+        fraction = x + k / fraction
+    return _density(x) / fraction
 
 
 @lru_cache(maxsize=4096)
 def gaussian_delta(mu: Fraction, epsilon: Fraction) -> Fraction:
-    """The delta of a mu-GDP mechanism at ``epsilon``, rounded up (Balle-Wang 2018; Dong-Roth-Su 2022).
+    """Return the delta of a mu-GDP mechanism at ``epsilon``, rounded up (Balle-Wang 2018; Dong-Roth-Su 2022).
 
     >>> float(gaussian_delta(Fraction(1), Fraction(1)))
     0.12693673750664394
     """
-    return ceiling(gaussian_delta_digits(mu, epsilon))
+    return round_up(gaussian_delta_digits(mu, epsilon))
 
 
+@_exactly
 def gaussian_delta_digits(mu: Fraction, epsilon: Fraction) -> Decimal:
-    """The same with many digits and no rounding up: for curves that are looked at."""
+    """Compute the same delta with many digits and no rounding up: for curves that are looked at."""
     if mu == 0:
-        return Decimal(0) if epsilon >= 0 else EXACT.subtract(Decimal(1), exp(to_decimal(epsilon)))
+        return Decimal(0) if epsilon >= 0 else 1 - to_decimal(epsilon).exp()
     near = normal_tail(to_decimal(epsilon / mu - mu / 2))
-    far = normal_tail(to_decimal(epsilon / mu + mu / 2))
-    return EXACT.subtract(near, EXACT.multiply(exp(to_decimal(epsilon)), far))
+    return near - to_decimal(epsilon).exp() * normal_tail(to_decimal(epsilon / mu + mu / 2))
 
 
 @lru_cache(maxsize=512)
 def gaussian_mu(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """The largest mu (rounded down) such that mu-GDP gives (epsilon, delta)-DP: the analytic calibration.
+    """Return the largest mu, rounded down, with which mu-GDP gives (epsilon, delta)-DP: analytic calibration.
 
     >>> round(float(gaussian_mu(Fraction(1), Fraction(1, 10**6))), 12)
     0.236704380663
@@ -236,16 +236,16 @@ def gaussian_mu(epsilon: Fraction, delta: Fraction) -> Fraction:
             low = middle
         else:
             high = middle
-    return floor(low)
+    return round_down(low)
 
 
 def gaussian_sigma(epsilon: Fraction, delta: Fraction, sensitivity_squared: int | Fraction = 1) -> Fraction:
-    """The smallest sigma (rounded up) that is (epsilon, delta)-DP for this squared L2 sensitivity."""
-    return ceiling(root(Fraction(sensitivity_squared)) / gaussian_mu(epsilon, delta))
+    """Return the smallest sigma, rounded up, that is (epsilon, delta)-DP for this squared L2 sensitivity."""
+    return round_up(compute_root(Fraction(sensitivity_squared)) / gaussian_mu(epsilon, delta))
 
 
 def gaussian_epsilon(mu: Fraction, delta: Fraction) -> Fraction:
-    """The epsilon of a mu-GDP mechanism at ``delta``, rounded up."""
+    """Return the epsilon of a mu-GDP mechanism at ``delta``, rounded up."""
     if gaussian_delta(mu, Fraction(0)) <= delta:
         return Fraction(0)
     low, high = Fraction(0), Fraction(1)
@@ -262,12 +262,12 @@ def gaussian_epsilon(mu: Fraction, delta: Fraction) -> Fraction:
 
 @lru_cache(maxsize=256)
 def find_best_order(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """The order alpha at which the conversion to (epsilon, delta) allows the most rho, to eight digits of alpha - 1.
+    """Find the order alpha that allows the most rho, to eight digits of alpha - 1.
 
     Any order is safe, but a ledger must be folded at the same one on every machine. So floats only say where to look, and
     exact values decide which of the numbers with eight digits is the best.
 
-    >>> round(float(best_order(Fraction(1), Fraction(9, 10**7))), 2)
+    >>> round(float(find_best_order(Fraction(1), Fraction(9, 10**7))), 2)
     22.18
 
     Raises:
@@ -276,7 +276,7 @@ def find_best_order(epsilon: Fraction, delta: Fraction) -> Fraction:
     _check(delta)
     if epsilon <= 0:
         raise ValueError("epsilon must be above 0")
-    e, log_delta = float(epsilon), float(ln(to_decimal(delta)))
+    e, log_delta = float(epsilon), float(to_decimal(delta).ln(EXACT))
 
     def reached(order: float) -> float:
         alpha = 1 + math.exp(order)
@@ -300,25 +300,25 @@ def find_best_order(epsilon: Fraction, delta: Fraction) -> Fraction:
 
 @lru_cache(maxsize=256)
 def find_largest_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """The largest rho (rounded down) such that rho-zCDP is certain to imply (epsilon, delta)-DP.
+    """Find the largest rho, rounded down, with which rho-zCDP is certain to imply (epsilon, delta)-DP.
 
-    A mechanism whose Renyi divergence of order ``best_order(epsilon, delta)`` is at most that order times this rho is
+    A mechanism whose Renyi divergence of order ``find_best_order(epsilon, delta)`` is at most that order times this rho is
     (epsilon, delta)-DP too: the conversion looks at one order only.
 
-    >>> round(float(largest_rho(Fraction(1), Fraction(1, 10**6))), 8)
+    >>> round(float(find_largest_rho(Fraction(1), Fraction(1, 10**6))), 8)
     0.02435597
 
     Raises:
         ValueError: delta is not strictly between 0 and 1, or epsilon is not above 0.
     """
-    return max(Fraction(0), floor(_rho_at(find_best_order(epsilon, delta), epsilon, delta)))
+    return max(Fraction(0), round_down(_rho_at(find_best_order(epsilon, delta), epsilon, delta)))
 
 
 @lru_cache(maxsize=4096)
 def find_smallest_epsilon(rho: Fraction, delta: Fraction) -> Fraction:
-    """The epsilon (rounded up) that rho-zCDP implies at ``delta``.
+    """Find the epsilon, rounded up, that rho-zCDP implies at ``delta``.
 
-    >>> float(smallest_epsilon(Fraction(1, 20), Fraction(1, 10**6)))
+    >>> float(find_smallest_epsilon(Fraction(1, 20), Fraction(1, 10**6)))
     1.471594750532416
 
     Raises:
@@ -329,14 +329,14 @@ def find_smallest_epsilon(rho: Fraction, delta: Fraction) -> Fraction:
         raise ValueError("rho can't be negative")
     if rho == 0:
         return Fraction(0)
-    r, log_delta = float(rho), float(ln(to_decimal(delta)))
+    r, log_delta = float(rho), float(to_decimal(delta).ln(EXACT))
 
     def reached(order: float) -> float:
         alpha = 1 + math.exp(order)
         return -(r * alpha + math.log1p(-1 / alpha) - (log_delta + math.log(alpha)) / (alpha - 1))
 
     alpha = _order(_maximum(reached))
-    return max(Fraction(0), ceiling(EXACT.add(to_decimal(rho * alpha), _overhead(alpha, delta))))
+    return max(Fraction(0), round_up(EXACT.add(to_decimal(rho * alpha), _overhead(alpha, delta))))
 
 
 def _check(delta: Fraction) -> None:
@@ -344,24 +344,36 @@ def _check(delta: Fraction) -> None:
         raise ValueError("the conversion needs a delta strictly between 0 and 1")
 
 
+@_exactly
 def _overhead(alpha: Fraction, delta: Fraction) -> Decimal:
-    """``ln(1 - 1/alpha) - ln(delta * alpha) / (alpha - 1)`` with all digits."""
-    gain = ln(to_decimal((alpha - 1) / alpha))
-    return EXACT.subtract(gain, EXACT.divide(ln(to_decimal(delta * alpha)), to_decimal(alpha - 1)))
+    """Compute ``ln(1 - 1/alpha) - ln(delta * alpha) / (alpha - 1)`` with all digits."""
+    return to_decimal((alpha - 1) / alpha).ln() - to_decimal(delta * alpha).ln() / to_decimal(alpha - 1)
 
 
+@_exactly
 def _rho_at(alpha: Fraction, epsilon: Fraction, delta: Fraction) -> Decimal:
-    """The rho that the conversion to (epsilon, delta) allows at one order, with all digits; it may be below 0."""
-    return EXACT.divide(EXACT.subtract(to_decimal(epsilon), _overhead(alpha, delta)), to_decimal(alpha))
+    """Return the rho that the conversion to (epsilon, delta) allows at one order, with all digits, perhaps below 0."""
+    return (to_decimal(epsilon) - _overhead(alpha, delta)) / to_decimal(alpha)
+
+
+@lru_cache(maxsize=4096)
+@_exactly
+def find_renyi_limit(order: Fraction, epsilon: Fraction, delta: Fraction) -> Fraction:
+    """Return the largest Renyi divergence of one order, rounded down, that implies (epsilon, delta)-DP.
+
+    Canonne, Kamath and Steinke 2020, Proposition 12. Below 0 where this order implies nothing for this delta.
+    """
+    _check(delta)
+    return round_down(to_decimal(epsilon) - _overhead(order, delta))
 
 
 def _order(log_excess: float) -> Fraction:
-    """alpha as an exact number, from the logarithm of alpha - 1."""
+    """Return alpha as an exact number, from the logarithm of alpha - 1."""
     return 1 + Fraction(math.exp(log_excess)).limit_denominator(10**12)
 
 
 def _maximum(f: Callable[[float], float], low: float = -16.0, high: float = 30.0) -> float:
-    """Where a unimodal function of log(alpha - 1) is largest: a grid, then golden sections."""
+    """Find the maximum of a unimodal function of log(alpha - 1): a grid, then golden sections."""
     points = [low + (high - low) * i / 184 for i in range(185)]
     best = max(points, key=f)
     a, b = best - 0.25, best + 0.25

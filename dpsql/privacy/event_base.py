@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dpsql.numerics.rounding import bounded, text
+from dpsql.numerics.exact_numbers import compute_root, shorten, write_number
 from dpsql.privacy import conversions
 
 _AMOUNT = re.compile(r"[0-9]+(/0*[1-9][0-9]*)?")
@@ -46,7 +46,7 @@ class Event:
     @property
     def rho(self) -> Fraction:
         """The zCDP loss, rounded up; from the pure loss where nothing sharper is known."""
-        return conversions.pure_rho(self._near())
+        return self.repeats * self._rho_of(self._near() / self.repeats)
 
     @property
     def repeats(self) -> int:
@@ -54,19 +54,21 @@ class Event:
         return 1
 
     def renyi(self, order: Fraction) -> Fraction:
-        """The Renyi divergence of one order (above 1), rounded up: what rho allows, or what epsilon allows where that is
-        less. Delta is set aside, as for rho.
+        """Return the Renyi divergence of one order (above 1), rounded up.
+
+        It is what rho allows, or what epsilon allows where that is less. Delta is set aside, as for rho.
         """
         by_rho = order * self.rho
         if self.epsilon is None:
-            return bounded(by_rho)
+            return shorten(by_rho)
         share = conversions.pure_renyi(self.epsilon / self.repeats, order)
-        return bounded(min(by_rho, self.repeats * share))
+        return shorten(min(by_rho, self.repeats * share))
 
     @property
     def mu(self) -> Fraction:
         """The Gaussian-DP loss, rounded up; from the pure loss where nothing sharper is known."""
-        return conversions.pure_mu(self._near())
+        mu = self._mu_of(self._near() / self.repeats)
+        return mu if self.repeats == 1 else shorten(compute_root(self.repeats * mu * mu))
 
     @property
     def basic(self) -> tuple[Fraction, Fraction]:
@@ -97,18 +99,18 @@ class Event:
         return self == reserved
 
     def profile(self, x: float) -> float:
-        """An upper bound of the hockey-stick divergence at ``e**x``, by the privacy loss distribution."""
+        """Bound the hockey-stick divergence at ``e**x`` from above, by the privacy loss distribution."""
         from dpsql.privacy.pld import compute_loss
 
         return compute_loss((self,)).delta(x)
 
     def sentence(self) -> str:
-        """The loss as people read it: ``ε=0.1`` or ``ε=0.1, δ=1e-07``, rounded up."""
+        """Format the loss: ``ε=0.1`` or ``ε=0.1, δ=1e-07``, rounded up."""
         epsilon, delta = self.basic
-        return f"ε={text(epsilon)}" + (f", δ={text(delta)}" if delta else "")
+        return f"ε={write_number(epsilon)}" + (f", δ={write_number(delta)}" if delta else "")
 
     def to_json(self) -> dict[str, Any]:
-        """A dictionary of strings, ints, nulls and booleans; fractions as ``"1/10"``."""
+        """Return a dictionary of strings, ints, nulls and booleans; fractions as ``"1/10"``."""
         return {
             "kind": self.kind,
             **{f.name: _plain(getattr(self, f.name), str(f.type)) for f in fields(self)},
@@ -116,7 +118,7 @@ class Event:
 
     @staticmethod
     def from_json(body: Mapping[str, Any]) -> Event:
-        """The event that :meth:`to_json` wrote.
+        """Read the event that :meth:`to_json` wrote.
 
         Raises:
             ValueError: no event of this version: an unknown kind, a missing or superfluous field, a number
@@ -129,6 +131,14 @@ class Event:
         if set(body) != {"kind", *wanted}:
             raise ValueError(f"fields of a {kind.kind} event: {', '.join(wanted)}")
         return kind(**{name: _read(body[name], declared) for name, declared in wanted.items()})
+
+    def _rho_of(self, epsilon: Fraction) -> Fraction:
+        """Return the zCDP loss of one of the mechanisms, with its share of epsilon."""
+        return conversions.pure_rho(epsilon)
+
+    def _mu_of(self, epsilon: Fraction) -> Fraction:
+        """Return the Gaussian-DP loss of one of the mechanisms, with its share of epsilon."""
+        return conversions.pure_mu(epsilon)
 
     def _near(self) -> Fraction:
         epsilon = self.epsilon
@@ -158,6 +168,6 @@ def _read(value: Any, declared: str) -> Any:
 
 
 def require(holds: bool, what: str) -> None:
-    """ValueError with these words unless it holds."""
+    """Raise a ValueError with these words unless a condition holds."""
     if not holds:
         raise ValueError(what)

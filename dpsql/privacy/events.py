@@ -33,7 +33,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar
 
-from dpsql.numerics.rounding import bounded, root, text
+from dpsql.numerics.exact_numbers import compute_root, shorten, write_number
 from dpsql.privacy import conversions
 from dpsql.privacy.event_base import Event, require
 
@@ -81,19 +81,18 @@ class DiscreteLaplace(Event):
     def repeats(self) -> int:
         return self.count
 
-    @property
-    def rho(self) -> Fraction:
-        return self.count * conversions.laplace_rho(self.epsilon / self.count, self.sensitivity)
+    def _rho_of(self, epsilon: Fraction) -> Fraction:
+        return conversions.laplace_rho(epsilon, self.sensitivity)
 
-    @property
-    def mu(self) -> Fraction:
-        return _repeated(self.count, conversions.laplace_mu(self.epsilon / self.count, self.sensitivity))
+    def _mu_of(self, epsilon: Fraction) -> Fraction:
+        return conversions.laplace_mu(epsilon, self.sensitivity)
 
 
 @dataclass(frozen=True)
 class RoundedGaussian(Event):
-    """round(N(0, sigma^2)) added to integers whose squared L2 sensitivity is ``sensitivity_squared`` grid
-    steps.
+    """Rounded Gaussian noise added to integers.
+
+    It is round(N(0, sigma^2)); the squared L2 sensitivity is ``sensitivity_squared`` grid steps.
 
     Exactly ``sqrt(sensitivity_squared) / sigma``-GDP, as post-processing of the Gaussian mechanism. ``basic``
     adds the declared pair, which the construction checks.
@@ -115,16 +114,17 @@ class RoundedGaussian(Event):
         require(self.declared_epsilon >= 0 and 0 < self.declared_delta < 1, "declared pair out of range")
         holds = conversions.gaussian_delta(self.mu, self.declared_epsilon) <= self.declared_delta
         require(
-            holds, f"sigma is too small for ε={text(self.declared_epsilon)}, δ={text(self.declared_delta)}"
+            holds,
+            f"sigma is too small for ε={write_number(self.declared_epsilon)}, δ={write_number(self.declared_delta)}",
         )
 
     @property
     def rho(self) -> Fraction:
-        return bounded(self.sensitivity_squared / (2 * self.sigma * self.sigma))
+        return shorten(self.sensitivity_squared / (2 * self.sigma * self.sigma))
 
     @property
     def mu(self) -> Fraction:
-        return bounded(root(Fraction(self.sensitivity_squared) / (self.sigma * self.sigma)))
+        return shorten(compute_root(Fraction(self.sensitivity_squared) / (self.sigma * self.sigma)))
 
     @property
     def basic(self) -> tuple[Fraction, Fraction]:
@@ -147,13 +147,11 @@ class BoundedRange(Event):
     def repeats(self) -> int:
         return self.count
 
-    @property
-    def rho(self) -> Fraction:
-        return self.count * conversions.bounded_range_rho(self.epsilon / self.count)
+    def _rho_of(self, epsilon: Fraction) -> Fraction:
+        return conversions.bounded_range_rho(epsilon)
 
-    @property
-    def mu(self) -> Fraction:
-        return _repeated(self.count, conversions.bounded_range_mu(self.epsilon / self.count))
+    def _mu_of(self, epsilon: Fraction) -> Fraction:
+        return conversions.bounded_range_mu(epsilon)
 
 
 @dataclass(frozen=True)
@@ -205,19 +203,11 @@ class SparseVector(Event):
 
     @property
     def epsilon(self) -> Fraction:
-        return self.round * self.rounds if self.refresh else self.round
+        return self.round * self.repeats
 
     @property
     def repeats(self) -> int:
         return self.rounds if self.refresh else 1
-
-    @property
-    def rho(self) -> Fraction:
-        return conversions.pure_rho(self.round) * (self.rounds if self.refresh else 1)
-
-    @property
-    def mu(self) -> Fraction:
-        return _repeated(self.rounds if self.refresh else 1, conversions.pure_mu(self.round))
 
     @property
     def basic(self) -> tuple[Fraction, Fraction]:
@@ -227,7 +217,7 @@ class SparseVector(Event):
 
     @property
     def parts(self) -> tuple[Event, ...]:
-        return (PureDP(self.round),) * (self.rounds if self.refresh else 1)
+        return (PureDP(self.round),) * self.repeats
 
     def in_full(self) -> Event:
         return self if self.refresh else replace(self, hits=None)
@@ -258,14 +248,6 @@ class GroupSelection(Event):
     @property
     def repeats(self) -> int:
         return self.groups
-
-    @property
-    def rho(self) -> Fraction:
-        return self.groups * conversions.pure_rho(self.epsilon / self.groups)
-
-    @property
-    def mu(self) -> Fraction:
-        return _repeated(self.groups, conversions.pure_mu(self.epsilon / self.groups))
 
 
 @dataclass(frozen=True)
@@ -305,11 +287,11 @@ class GaussianTest(Event):
 
     @property
     def rho(self) -> Fraction:
-        return bounded(1 / (2 * self.sigma * self.sigma))
+        return shorten(1 / (2 * self.sigma * self.sigma))
 
     @property
     def mu(self) -> Fraction:
-        return bounded(1 / self.sigma)
+        return shorten(1 / self.sigma)
 
     @property
     def basic(self) -> tuple[Fraction, Fraction]:
@@ -353,7 +335,7 @@ class EventList(Event):
 
     @cached_property
     def mu(self) -> Fraction:
-        return root(_sum(event.mu**2 for event in self.events))
+        return compute_root(_sum(event.mu**2 for event in self.events))
 
     @property
     def parts(self) -> tuple[Event, ...]:
@@ -408,7 +390,7 @@ class DeclaredPlan(EventList):
         super().__post_init__()
         require(
             is_proved(self.events, self.declared_epsilon, self.declared_delta),
-            f"the plan costs more than ε={text(self.declared_epsilon)}, δ={text(self.declared_delta)}",
+            f"the plan costs more than ε={write_number(self.declared_epsilon)}, δ={write_number(self.declared_delta)}",
         )
 
     @property
@@ -417,7 +399,7 @@ class DeclaredPlan(EventList):
 
 
 def compose(events: Iterable[Event]) -> Event:
-    """One event for several that were fixed jointly; nested compositions are opened, one event stays itself.
+    """Compose events that were fixed jointly; nested compositions are opened, one event stays itself.
 
     >>> compose([PureDP(Fraction(1)), compose([PureDP(Fraction(2)), PureDP(Fraction(3))])]).basic[0]
     Fraction(6, 1)
@@ -434,8 +416,4 @@ def compose(events: Iterable[Event]) -> Event:
 
 
 def _sum(amounts: Iterable[Fraction]) -> Fraction:
-    return bounded(sum(amounts, _NOTHING))
-
-
-def _repeated(count: int, mu: Fraction) -> Fraction:
-    return mu if count == 1 else bounded(root(count * mu * mu))
+    return shorten(sum(amounts, _NOTHING))

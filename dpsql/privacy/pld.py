@@ -13,7 +13,7 @@ charged at the end; what is cut off at the ends is moved to a larger loss.
 
 >>> from dpsql.privacy.events import DiscreteLaplace
 >>> hundred = [DiscreteLaplace(Fraction("0.1"), 1000)] * 100
->>> cost(hundred, Fraction(1, 10**6)) < Fraction("4.6927")
+>>> find_cost(hundred, Fraction(1, 10**6)) < Fraction("4.6927")
 True
 """
 
@@ -29,7 +29,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.numerics.rounding import significant
+from dpsql.numerics.exact_numbers import round_significant
 from dpsql.privacy import conversions
 from dpsql.privacy.events import (
     BoundedRange,
@@ -70,14 +70,14 @@ class Loss:
     slack: float
 
     def delta(self, epsilon: float) -> float:
-        """An upper bound of the hockey-stick divergence at ``e**epsilon``."""
+        """Bound the hockey-stick divergence at ``e**epsilon`` from above."""
         losses = (self.low + np.arange(len(self.masses))) * self.step
         above = losses > epsilon
         inner = float(np.sum(self.masses[above] * -np.expm1(epsilon - losses[above])))
         return min(1.0, (inner + self.infinite) * (1 + self.slack + 1e-12) + 1e-300)
 
     def epsilon(self, delta: float) -> float:
-        """The smallest epsilon >= 0 with ``self.delta(epsilon) <= delta``, from above; perhaps infinite."""
+        """Return the smallest epsilon >= 0 with ``self.delta(epsilon) <= delta``, from above; perhaps infinite."""
         if self.delta(0.0) <= delta:
             return 0.0
         low, high = 0.0, (self.low + len(self.masses)) * self.step
@@ -89,7 +89,7 @@ class Loss:
         return high
 
     def with_(self, other: Loss) -> Loss:
-        """Both, one after the other or at once."""
+        """Compose with another loss, one after the other or at once."""
         if self.step != other.step:
             raise ValueError("losses on different grids")
         slack = self.slack + other.slack + _UNIT * (min(len(self.masses), len(other.masses)) + 64)
@@ -98,7 +98,7 @@ class Loss:
         return _trimmed(Loss(self.step, self.low + other.low, joint, infinite, slack))
 
     def times(self, count: int) -> Loss:
-        """``count`` independent ones, by squaring."""
+        """Compose ``count`` independent ones, by squaring."""
         result, power = None, self
         while True:
             if count & 1:
@@ -110,8 +110,7 @@ class Loss:
 
 
 def make_loss(profile: Callable[[Floats], Floats], low: float, high: float, step: float) -> Loss:
-    """The loss whose profile connects the dots ``(e^x, profile(x))`` at the multiples of ``step`` from low to
-    high.
+    """Make the loss whose profile connects the dots ``(e^x, profile(x))`` at multiples of ``step``.
 
     The profile must be an upper bound of the hockey-stick divergence that is convex in ``e^x``. What is above
     ``high`` counts as infinite, what is below ``low`` lies on the chord to ``(0, 1)``.
@@ -125,7 +124,7 @@ def make_loss(profile: Callable[[Floats], Floats], low: float, high: float, step
 
 
 def compute_loss(events: Iterable[Event], step: float | None = None, points: int = POINTS) -> Loss:
-    """The loss of mechanisms that were all fixed in advance. Gaussian parts are joined exactly first.
+    """Compute the loss of mechanisms that were all fixed in advance. Gaussian parts are joined exactly first.
 
     Args:
         events: what happens, in any order.
@@ -160,8 +159,7 @@ def compute_loss(events: Iterable[Event], step: float | None = None, points: int
 
 
 def find_cost(events: Iterable[Event], delta: Fraction) -> Fraction:
-    """The smallest epsilon, rounded up to nine digits, that is proved at ``delta`` for a plan declared as a
-    whole.
+    """Find the smallest epsilon, rounded up to nine digits, proved at ``delta`` for a declared plan.
 
     The best of its privacy loss distribution, of zCDP, and of the plain sum where all is pure: each is a
     bound for the same fixed list, so the smallest counts.
@@ -181,18 +179,18 @@ def _cost(events: tuple[Event, ...], delta: Fraction) -> Fraction:
     own = sum((event.delta for event in events), Fraction(0))
     if own < delta < 1:
         rho = sum((event.rho for event in events), Fraction(0))
-        found.append(significant(conversions.find_smallest_epsilon(rho, delta - own), 9, up=True))
+        found.append(round_significant(conversions.find_smallest_epsilon(rho, delta - own), 9, up=True))
         below = math.nextafter(float(delta), 0.0)
         epsilon = compute_loss(events, points=FINE_POINTS).epsilon(below)
         if math.isfinite(epsilon):
-            found.append(significant(Fraction(epsilon) * (1 + Fraction(1, 10**9)), 9, up=True))
+            found.append(round_significant(Fraction(epsilon) * (1 + Fraction(1, 10**9)), 9, up=True))
     if not found:
         raise ValueError("delta must be above the sum of the mechanisms' own deltas")
     return min(found)
 
 
 def is_proved(events: tuple[Event, ...], epsilon: Fraction, delta: Fraction) -> bool:
-    """Whether :func:`cost` proves (epsilon, delta) for the plan."""
+    """Decide whether :func:`find_cost` proves (epsilon, delta) for the plan."""
     try:
         return find_cost(events, delta) <= epsilon
     except ValueError:
@@ -200,11 +198,11 @@ def is_proved(events: tuple[Event, ...], epsilon: Fraction, delta: Fraction) -> 
 
 
 def declare(events: Iterable[Event], delta: Fraction) -> DeclaredPlan:
-    """One event for statements that were all priced before the first ran, none chosen from another's answer.
+    """Make one event for statements that were all priced before the first ran, none chosen from another's answer.
 
     Args:
         events: one for each statement.
-        delta: that basic composition charges for the plan; the epsilon is :func:`cost` there. With 0 the plan
+        delta: that basic composition charges for the plan; the epsilon is :func:`find_cost` there. With 0 the plan
         must be
             pure, and costs the sum.
 
@@ -218,8 +216,9 @@ def declare(events: Iterable[Event], delta: Fraction) -> DeclaredPlan:
 
 
 def _step(plain: Counter[tuple[str, Fraction, int]], mu_squared: float, points: float) -> float:
-    """A grid fine enough for the whole; a multiple of it hits the smallest epsilon, where most of the mass
-    is.
+    """Choose a grid fine enough for the whole, of which a multiple hits the smallest epsilon.
+
+    Most of the mass is there.
 
     For discrete Laplace noise it also hits the losses between, where that takes at most three times the
     points.
@@ -239,7 +238,7 @@ def _step(plain: Counter[tuple[str, Fraction, int]], mu_squared: float, points: 
 
 
 def _laplace(epsilon: float, sensitivity: int, step: float) -> Loss:
-    """Discrete Laplace noise: ``sensitivity + 1`` losses, from epsilon to -epsilon, geometric masses."""
+    """Compute the loss of discrete Laplace noise: ``sensitivity + 1`` losses with geometric masses."""
     slope = epsilon / sensitivity
     ratio = math.exp(-slope)
     ends = np.array([epsilon, -epsilon])
@@ -263,7 +262,7 @@ def _laplace(epsilon: float, sensitivity: int, step: float) -> Loss:
 
 
 def _range(epsilon: float, step: float) -> Loss:
-    """Losses in a range of length epsilon: density ``e^((s - epsilon) / 2)`` up to a constant."""
+    """Compute losses in a range of length epsilon: density ``e^((s - epsilon) / 2)`` up to a constant."""
     cells = np.arange(math.floor(-epsilon / step), math.ceil(epsilon / step))
     a, b = np.maximum(cells * step, -epsilon), np.minimum((cells + 1) * step, epsilon)
     full = b > a
@@ -273,7 +272,7 @@ def _range(epsilon: float, step: float) -> Loss:
 
 
 def gaussian_loss(mu: float, step: float) -> Loss:
-    """The loss of a mu-GDP mechanism: N(mu^2 / 2, mu^2), and N(-mu^2 / 2, mu^2) under the other data set."""
+    """Compute the loss of a mu-GDP mechanism: N(mu^2 / 2, mu^2), and N(-mu^2 / 2, mu^2) on the other side."""
     middle, reach = mu * mu / 2, 10.5 * mu
     cells = np.arange(math.floor((middle - reach) / step), math.ceil((middle + reach) / step))
     edges = np.append(cells, cells[-1] + 1) * step
@@ -289,7 +288,7 @@ def gaussian_loss(mu: float, step: float) -> Loss:
 
 
 def _normal_masses(edges: Floats) -> tuple[Floats, Floats]:
-    """The standard normal masses between edges, from the side where the tails are small, and their errors."""
+    """Compute the normal masses between edges, from the side where tails are small, and their errors."""
     tails = np.array([_tail(abs(edge)) for edge in edges])
     near, far = np.minimum(tails[:-1], tails[1:]), np.maximum(tails[:-1], tails[1:])
     across = (edges[:-1] < 0) & (edges[1:] > 0)
@@ -302,7 +301,7 @@ def _tail(x: float) -> float:
 
 
 def _cells(cells: NDArray[np.int64], p: Floats, q: Floats, step: float, doubt: Floats | float) -> Loss:
-    """Masses of cells ``[i, i + 1] * step`` under both distributions, moved to the ends of the cells."""
+    """Move the masses of cells ``[i, i + 1] * step``, under both distributions, to the ends of the cells."""
     inside = q * np.exp(cells * step) / p  # the mean of exp(-(loss - left end)) in the cell
     upper = np.clip((1 - inside) / -math.expm1(-step) + doubt, 0.0, 1.0) * p
     low = int(cells.min())
@@ -313,7 +312,7 @@ def _cells(cells: NDArray[np.int64], p: Floats, q: Floats, step: float, doubt: F
 
 
 def _on_grid(losses: Floats, weights: Floats, step: float) -> Loss:
-    """Atoms, each moved to the two grid points around it."""
+    """Move each atom to the two grid points around it."""
     cells = np.floor(losses / step).astype(np.int64)
     return _cells(cells, weights, weights * np.exp(-losses), step, 1e-11)
 
@@ -327,7 +326,7 @@ def _sum(a: Loss, b: Loss) -> Loss:
 
 
 def _convolved(a: Floats, b: Floats) -> Floats:
-    """The convolution, in pieces so short that the linear algebra library starts no threads of its own.
+    """Convolve in pieces so short that the linear algebra library starts no threads of its own.
 
     Threads that wait for each other on a busy machine made the first call take seconds.
     """
@@ -340,7 +339,7 @@ def _convolved(a: Floats, b: Floats) -> Floats:
 
 
 def _trimmed(loss: Loss) -> Loss:
-    """Cuts off what does not matter: the upper end becomes infinite, the lower end is moved up."""
+    """Cut off what does not matter: the upper end becomes infinite, the lower end is moved up."""
     above = np.cumsum(loss.masses[::-1])[::-1]
     below = np.cumsum(loss.masses)
     keep = max(1, int(np.searchsorted(-above, -_CUT)))

@@ -34,7 +34,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.numerics.rounding import root
+from dpsql.numerics.exact_numbers import compute_root
 from dpsql.privacy import conversions
 from dpsql.privacy.events import Event
 from dpsql.privacy.pld import Loss, compute_loss, gaussian_loss, make_loss
@@ -53,16 +53,16 @@ class TradeOff:
     """True where exchanging the two data sets gives the same curve."""
 
     def __call__(self, alpha: float) -> float:
-        """The smallest type II error at type I error ``alpha``, both in [0, 1]."""
+        """Return the smallest type II error at type I error ``alpha``, both in [0, 1]."""
         raise NotImplementedError
 
     def delta(self, epsilon: float) -> float:
-        """The delta of (epsilon, delta)-DP by duality: ``1 + f*(-e^epsilon)``, any real epsilon."""
+        """Return the delta of (epsilon, delta)-DP by duality: ``1 + f*(-e^epsilon)``, any real epsilon."""
         slope = math.exp(epsilon)
         return max(0.0, _highest(lambda alpha: 1 - self(alpha) - slope * alpha))
 
     def epsilon(self, delta: float) -> float:
-        """The smallest epsilon >= 0 whose delta is at most ``delta``; infinite when there is none."""
+        """Return the smallest epsilon >= 0 whose delta is at most ``delta``; infinite when there is none."""
         high = 1.0
         while self.delta(high) > delta:
             high *= 2
@@ -77,21 +77,21 @@ class TradeOff:
         return high
 
     def inverse(self) -> TradeOff:
-        """The roles of the two data sets exchanged: ``inf {t : f(t) <= alpha}``."""
+        """Exchange the roles of the two data sets: ``inf {t : f(t) <= alpha}``."""
         return self if self.symmetric else _Inverse(self)
 
     def symmetrised(self) -> TradeOff:
-        """``max(f, f^-1)``: what also holds, because neighbouring is symmetric."""
+        """Return ``max(f, f^-1)``, which also holds because neighbouring is symmetric."""
         return self if self.symmetric else _Symmetrised(self)
 
     def group(self, k: int) -> TradeOff:
-        """For k privacy units at once: ``1 - (1 - f)`` applied k times."""
+        """Return the curve for k privacy units at once: ``1 - (1 - f)`` applied k times."""
         if k < 1:
             raise ValueError("a group has at least one member")
         return self if k == 1 else _Group(self, k)
 
     def tensor(self, other: TradeOff) -> TradeOff:
-        """Composition: both mechanisms on the same data, their parameters fixed in advance.
+        """Compose: both mechanisms on the same data, their parameters fixed in advance.
 
         Exact for Gaussians and for piecewise linear curves with few corners; else a lower bound from the grid
         of :mod:`dpsql.privacy.pld`. As a stopping rule for parameters chosen on the way it is *not*
@@ -126,11 +126,11 @@ class TradeOff:
         return self._moment(lambda x: np.abs(x + kl) ** 3) if math.isfinite(kl) else math.inf
 
     def _atoms(self) -> tuple[Floats, Floats, float] | None:
-        """Losses, their masses, and the mass at infinity; None for a curve that is not piecewise linear."""
+        """Return losses, masses, and the mass at infinity; None for a curve that is not piecewise linear."""
         return None
 
     def _reach(self) -> float:
-        """A loss beyond which nothing matters."""
+        """Return a loss beyond which nothing matters."""
         return max(self.epsilon(1e-15), 1e-6) if self.delta(700.0) == 0 else 40.0
 
     def _loss(self, step: float) -> Loss:
@@ -138,7 +138,7 @@ class TradeOff:
         return make_loss(lambda x: np.array([self.delta(float(v)) for v in x]), -reach, reach, step)
 
     def _moment(self, power: Callable[[Floats], Floats]) -> float:
-        """The mean of ``power(log |f'|)`` over alpha."""
+        """Compute the mean of ``power(log |f'|)`` over alpha."""
         atoms = self._atoms() or atoms_of(self._loss(2 * self._reach() / _POINTS))
         losses, masses, _ = atoms
         weights = masses * np.exp(-losses)
@@ -176,7 +176,7 @@ class Gaussian(TradeOff):
 
     def tensor(self, other: TradeOff) -> TradeOff:
         if isinstance(other, Gaussian):
-            return Gaussian(root(self.mu**2 + other.mu**2))
+            return Gaussian(compute_root(self.mu**2 + other.mu**2))
         return super().tensor(other)
 
     def _reach(self) -> float:
@@ -355,7 +355,7 @@ class _Group(TradeOff):
 
 
 def atoms_of(loss: Loss) -> tuple[Floats, Floats, float]:
-    """Losses, masses, and what is at infinity: the sum is one."""
+    """Return losses, masses, and the mass at infinity: the sum is one."""
     losses = (loss.low + np.arange(len(loss.masses), dtype=np.float64)) * loss.step
     return (
         np.asarray(losses, dtype=np.float64),
@@ -365,7 +365,7 @@ def atoms_of(loss: Loss) -> tuple[Floats, Floats, float]:
 
 
 def _merged(a: tuple[Floats, Floats, float], b: tuple[Floats, Floats, float]) -> PiecewiseLinear:
-    """Sums of all pairs of losses; equal ones (to twelve digits) are one."""
+    """Add all pairs of losses; equal ones (to twelve digits) are one."""
     losses = np.round(np.add.outer(a[0], b[0]).ravel(), 12)
     values, where = np.unique(losses, return_inverse=True)
     masses = np.bincount(where, weights=np.multiply.outer(a[1], b[1]).ravel())
@@ -373,7 +373,7 @@ def _merged(a: tuple[Floats, Floats, float], b: tuple[Floats, Floats, float]) ->
 
 
 def _highest(f: Callable[[float], float]) -> float:
-    """The maximum of a concave function on [0, 1] whose top may lie very near 0."""
+    """Find the maximum of a concave function on [0, 1] whose top may lie very near 0."""
     points = [0.0, *(10.0 ** (-i / 8) for i in range(8 * 16, -1, -1)), *(i / 64 for i in range(1, 64))]
     points.sort()
     best = max(range(len(points)), key=lambda i: f(points[i]))
@@ -386,23 +386,27 @@ def _highest(f: Callable[[float], float]) -> float:
 
 
 def gaussian(mu: Real) -> TradeOff:
-    """``G_mu``: telling N(0, 1) from N(mu, 1). A mu-GDP mechanism is G_mu-DP."""
+    """Return ``G_mu``: telling N(0, 1) from N(mu, 1). A mu-GDP mechanism is G_mu-DP."""
     return Gaussian(mu)
 
 
 def laplace(epsilon: Real) -> TradeOff:
-    """Telling Laplace noise of scale 1 at 0 from the same at epsilon."""
+    """Return the curve of telling Laplace noise of scale 1 at 0 from the same at epsilon."""
     return Laplace(epsilon)
 
 
 def from_epsilon_delta(epsilon: Real, delta: Real) -> TradeOff:
-    """``max(0, 1 - delta - e^epsilon alpha, e^-epsilon (1 - delta - alpha))``: (epsilon, delta)-DP."""
+    """Return the curve of (epsilon, delta)-DP.
+
+    It is ``max(0, 1 - delta - e^epsilon alpha, e^-epsilon (1 - delta - alpha))``.
+    """
     return EpsilonDelta(epsilon, delta)
 
 
 def from_profile(profile: Callable[[float], float], epsilons: Iterable[float] | None = None) -> TradeOff:
-    """The curve of a mechanism that is ``(x, profile(x))``-DP for every ``x >= 0``, in both orders of
-    neighbours.
+    """Return the curve of a mechanism that is ``(x, profile(x))``-DP for every ``x >= 0``.
+
+    The profile must hold for both orders of neighbours.
 
     Args:
         profile: epsilon to delta, non-increasing.
@@ -413,12 +417,12 @@ def from_profile(profile: Callable[[float], float], epsilons: Iterable[float] | 
 
 
 def of(events: Event | Iterable[Event]) -> TradeOff:
-    """The curve of mechanisms fixed in advance, from their privacy loss distribution: a lower bound."""
+    """Return the curve of mechanisms fixed in advance, from their privacy loss distribution: a lower bound."""
     return PiecewiseLinear(*atoms_of(compute_loss((events,) if isinstance(events, Event) else events)))
 
 
 def compose(curves: Iterable[TradeOff]) -> TradeOff:
-    """The tensor product of all; perfect privacy for none."""
+    """Return the tensor product of all; perfect privacy for none."""
     total: TradeOff = gaussian(0)
     for i, curve in enumerate(curves):
         total = curve if i == 0 else total.tensor(curve)
@@ -429,8 +433,7 @@ def compose(curves: Iterable[TradeOff]) -> TradeOff:
 class Approximation:
     """A curve that many mechanisms come near to.
 
-    ``approximate_mu`` belongs to the Gaussian part, ``approximate_delta`` to what was set aside; ``gamma`` is
-                       the
+    ``approximate_mu`` belongs to the Gaussian part, ``approximate_delta`` to what was set aside; ``gamma`` is the
     Berry-Esseen error, None where the theorem gives none.
     """
 
@@ -451,8 +454,7 @@ class Approximation:
         )
 
     def sandwich(self, alpha: float) -> tuple[float, float] | None:
-        """Bounds of the true curve at ``alpha`` in [gamma, 1 - gamma]; None elsewhere, or where gamma is too
-        large.
+        """Bound the true curve at ``alpha`` in [gamma, 1 - gamma]; None elsewhere, or for a large gamma.
 
         The lower one is a guarantee, with a slack of gamma: useless unless gamma is far below the delta one
         cares for.
@@ -464,7 +466,7 @@ class Approximation:
         return max(0.0, limit(alpha + gamma) - gamma), min(1 - alpha, limit(alpha - gamma) + gamma)
 
     def sentence(self) -> str:
-        """Says that it is an approximation, and how far off it may be."""
+        """Say that it is an approximation, and how far off it may be."""
         error = "of unknown error" if self.gamma is None else f"within {self.gamma:.3g} (Berry-Esseen)"
         return (
             f"approximately Gaussian with μ≈{self.approximate_mu:.4g}, {error}: an estimate, not a guarantee"
@@ -472,7 +474,7 @@ class Approximation:
 
 
 def approx_clt_mu(curves: Iterable[TradeOff]) -> Approximation:
-    """The Gaussian that the composition of symmetric curves comes near to, with its Berry-Esseen error.
+    """Return the Gaussian that a composition of symmetric curves comes near to, with its Berry-Esseen error.
 
     ``mu = 2 |kl|_1 / sqrt(|kappa2|_1 - |kl|_2^2)``, ``gamma = 0.56 |kappa3bar|_1 / (...)^(3/2)`` (Dong, Roth,
     Su 2022).
@@ -489,9 +491,9 @@ def approx_clt_mu(curves: Iterable[TradeOff]) -> Approximation:
 
 
 def limit_law(pairs: Iterable[tuple[Real, Real]]) -> Approximation:
-    """The limit of many (epsilon_i, delta_i): ``G_mu`` with ``mu^2 = sum of epsilon_i^2``, composed with
-    ``f_{0, d}``,
+    """Return the limit of many (epsilon_i, delta_i).
 
+    It is ``G_mu`` with ``mu^2 = sum of epsilon_i^2``, composed with ``f_{0, d}``,
     ``d = 1 - exp(-sum of delta_i)``. Holds as the largest epsilon and delta go to 0 while the sums stay.
     """
     listed = [(float(e), float(d)) for e, d in pairs]

@@ -12,10 +12,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from html import escape
 from typing import Any
 
 from dpsql.report.data import certainty_text
+from dpsql.report.tables import Html, fill, join, tag
 
 Point = tuple[float, float]
 
@@ -34,7 +34,7 @@ class Axis:
 
     @classmethod
     def linear(cls, label: str, low: float, high: float, unit: str = "") -> Axis:
-        """About five ticks at round numbers; ``unit`` ``"%"`` shows fractions as percent."""
+        """Make an axis with about five ticks at round numbers; ``unit`` ``"%"`` shows fractions as percent."""
         high = high if high > low else low + 1
         step = _round_step((high - low) / 5)
         first = math.ceil(low / step - 1e-9)
@@ -43,20 +43,20 @@ class Axis:
 
     @classmethod
     def counts(cls, label: str, high: int) -> Axis:
-        """From 0 to ``high``, with ticks at whole numbers only."""
+        """Make an axis from 0 to ``high``, with ticks at whole numbers only."""
         step = max(1, round(_round_step(high / 6)))
         return cls(label, 0, high, tuple((float(v), str(v)) for v in range(0, high + 1, step)))
 
     @classmethod
     def powers(cls, label: str, low: float, high: float) -> Axis:
-        """A logarithmic axis with ticks at powers of ten."""
+        """Make a logarithmic axis with ticks at powers of ten."""
         first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
         every = max(1, (last - first) // 4)
         ticks = tuple((10.0**k, "1" if k == 0 else f"10{_raised(k)}") for k in range(last, first - 1, -every))
         return cls(label, 10.0**first, 10.0**last, ticks, log=True)
 
     def place(self, value: float) -> float:
-        """Where a value stands, from 0 to 1 (held to the ends)."""
+        """Place a value on the axis, from 0 to 1 (held to the ends)."""
         if self.log:
             value = max(value, self.low)
             at = math.log(value / self.low) / math.log(self.high / self.low)
@@ -75,118 +75,95 @@ class Picture:
     y: Axis
     width: int = 470
     height: int = 300
-    shapes: list[str] = field(default_factory=list)
+    shapes: list[Html] = field(default_factory=list)
 
     def at(self, x: float, y: float) -> Point:
-        """A point of the data, in pixels of the view box."""
+        """Return a point of the data in pixels of the view box."""
         return (
             round(_LEFT + self.x.place(x) * (self.width - _LEFT - _RIGHT), 1),
             round(self.height - _BOTTOM - self.y.place(y) * (self.height - _TOP - _BOTTOM), 1),
         )
 
-    def line(self, points: Sequence[Point], kind: str = "first", dash: str = "") -> None:
-        """A line through the points; ``kind`` is the class that colours it."""
-        path = " ".join(f"{px:g},{py:g}" for px, py in (self.at(*point) for point in points))
-        dashed = f' stroke-dasharray="{dash}"' if dash else ""
-        self.shapes.append(
-            f'<polyline class="line {kind}" fill="none" stroke="currentColor" stroke-width="2"{dashed} '
-            f'stroke-linejoin="round" points="{path}"/>'
-        )
+    def line(self, points: Sequence[Point], kind: str = "first", dash: str | None = None) -> None:
+        """Draw a line through the points; ``kind`` is the class that colours it."""
+        self._add("polyline", f"line {kind}", fill="none", stroke="currentColor", stroke_width=2, stroke_dasharray=dash,
+                  stroke_linejoin="round", points=self._path(points))  # fmt: skip
 
     def area(self, points: Sequence[Point], kind: str = "first") -> None:
-        """The area between the points and the x axis."""
+        """Draw the area between the points and the x axis."""
         base = self.y.low
         ring = [(points[0][0], base), *points, (points[-1][0], base)]
-        path = " ".join(f"{px:g},{py:g}" for px, py in (self.at(*point) for point in ring))
-        self.shapes.append(
-            f'<polygon class="area {kind}" fill="currentColor" fill-opacity="0.08" points="{path}"/>'
-        )
+        self._add("polygon", f"area {kind}", fill="currentColor", fill_opacity=0.08, points=self._path(ring))
 
     def bar(self, x: float, y: float, width: float, kind: str = "first") -> None:
-        """A bar from the x axis, ``width`` in units of x."""
+        """Draw a bar from the x axis, ``width`` in units of x."""
         left, top = self.at(x - width / 2, y)
         right, bottom = self.at(x + width / 2, self.y.low)
-        self.shapes.append(
-            f'<rect class="bar {kind}" fill="currentColor" fill-opacity="0.25" x="{left:g}" y="{top:g}" '
-            f'width="{right - left:g}" height="{max(0.5, bottom - top):g}" rx="3"/>'
-        )
+        self._add("rect", f"bar {kind}", fill="currentColor", fill_opacity=0.25, x=left, y=top, width=right - left,
+                  height=max(0.5, bottom - top), rx=3)  # fmt: skip
 
     def dot(self, x: float, y: float, kind: str = "first", hollow: bool = False, title: str = "") -> None:
-        """A mark; hollow for what did not happen. ``title`` is shown by the browser on pointing at it."""
+        """Draw a mark; hollow for what did not happen. Browsers show ``title`` on pointing at it."""
         px, py = self.at(x, y)
-        fill = ' fill="none" stroke="currentColor" stroke-width="1.5"' if hollow else ' fill="currentColor"'
-        inner = f"<title>{escape(title)}</title>" if title else ""
-        self.shapes.append(
-            f'<circle class="dot {kind}{" hollow" if hollow else ""}"{fill} cx="{px:g}" cy="{py:g}" '
-            f'r="4">{inner}</circle>'
-        )
+        inner = tag("title", title) if title else ""
+        if hollow:
+            self._add("circle", f"dot {kind} hollow", inner, fill="none", stroke="currentColor", stroke_width=1.5,
+                      cx=px, cy=py, r=4)  # fmt: skip
+        else:
+            self._add("circle", f"dot {kind}", inner, fill="currentColor", cx=px, cy=py, r=4)
 
     def label(self, x: float, y: float, text: str, *, kind: str = "", anchor: str = "start",
               dx: float = 6, dy: float = -6) -> None:  # fmt: skip
-        """Text beside a point."""
+        """Write text beside a point."""
         px, py = self.at(x, y)
-        self.shapes.append(
-            f'<text class="label {kind}" fill="currentColor" x="{px + dx:g}" y="{py + dy:g}" '
-            f'text-anchor="{anchor}">{escape(text)}</text>'
-        )
+        self._write(f"label {kind}", px + dx, py + dy, text, anchor)
 
-    def key(self, entries: Sequence[tuple[str, str, str]], right: float, top: float) -> None:
-        """Names of lines (label, kind, dash) one below the other, their right end at a point of the data."""
+    def key(self, entries: Sequence[tuple[str, str, str | None]], right: float, top: float) -> None:
+        """Write names of lines (label, kind, dash) one below the other, their right end at a point of the data."""
         px, py = self.at(right, top)
         for i, (text, kind, dash) in enumerate(entries):
             y = py + 18 * i
-            dashed = f' stroke-dasharray="{dash}"' if dash else ""
-            self.shapes.append(
-                f'<line class="line {kind}" stroke="currentColor" stroke-width="2"{dashed} x1="{px - 26:g}" '
-                f'x2="{px:g}" y1="{y:g}" y2="{y:g}"/><text class="label {kind}" fill="currentColor" '
-                f'x="{px - 34:g}" y="{y + 4:g}" text-anchor="end">{escape(text)}</text>'
-            )
+            self._segment(f"line {kind}", px - 26, px, y, y, stroke_width=2, stroke_dasharray=dash)
+            self._write(f"label {kind}", px - 34, y + 4, text, "end")
 
     def upright(self, x: float, text: str, kind: str = "quiet") -> None:
-        """A vertical line through the whole picture, labelled at its top."""
+        """Draw a vertical line through the whole picture, labelled at its top."""
         (px, bottom), (_, top) = self.at(x, self.y.low), self.at(x, self.y.high)
-        left = self.x.place(x) > 0.7
-        self.shapes.append(
-            f'<line class="rule {kind}" stroke="currentColor" stroke-dasharray="3 4" '
-            f'x1="{px:g}" x2="{px:g}" y1="{top:g}" y2="{bottom:g}"/>'
-            f'<text class="label {kind}" fill="currentColor" x="{px + (-6 if left else 6):g}" '
-            f'y="{top + 11:g}" text-anchor="{"end" if left else "start"}">{escape(text)}</text>'
-        )
+        dx, anchor = (-6, "end") if self.x.place(x) > 0.7 else (6, "start")
+        self._segment(f"rule {kind}", px, px, top, bottom, stroke_dasharray="3 4")
+        self._write(f"label {kind}", px + dx, top + 11, text, anchor)
 
-    def svg(self) -> str:
-        """The picture as an ``<svg>`` element."""
-        return (
-            f'<svg viewBox="0 0 {self.width} {self.height}" role="img" width="{self.width}" '
-            f'xmlns="http://www.w3.org/2000/svg" font-family="system-ui, sans-serif" font-size="13">'
-            f"<title>{escape(self.title)}</title>"
-            f"<desc>{escape(self.text)}</desc>{self._grid()}{''.join(self.shapes)}</svg>"
-        )
+    def svg(self) -> Html:
+        """Return the picture as an ``<svg>`` element."""
+        drawn, self.shapes = self.shapes, []
+        self._draw_grid()
+        drawn, self.shapes = [*self.shapes, *drawn], drawn
+        return fill("chart.svg", width=self.width, height=self.height, title=self.title, text=self.text,
+                    shapes=join(drawn))  # fmt: skip
 
-    def _grid(self) -> str:
+    def _draw_grid(self) -> None:
         (x0, y0), (x1, y1) = self.at(self.x.low, self.y.low), self.at(self.x.high, self.y.high)
-        parts = []
         for value, name in self.y.ticks:
             _, py = self.at(self.x.low, value)
-            parts.append(
-                f'<line class="grid" stroke="currentColor" stroke-opacity="0.15" x1="{x0:g}" x2="{x1:g}" '
-                f'y1="{py:g}" y2="{py:g}"/>'
-                f'<text class="tick" fill="currentColor" x="{x0 - 9:g}" y="{py + 4:g}" text-anchor="end">'
-                f"{escape(name)}</text>"
-            )
+            self._segment("grid", x0, x1, py, py, stroke_opacity=0.15)
+            self._write("tick", x0 - 9, py + 4, name, "end")
         for value, name in self.x.ticks:
-            px, _ = self.at(value, self.y.low)
-            parts.append(
-                f'<text class="tick" fill="currentColor" x="{px:g}" y="{y0 + 19:g}" '
-                f'text-anchor="middle">{escape(name)}</text>'
-            )
-        parts.append(
-            f'<line class="axis" stroke="currentColor" x1="{x0:g}" x2="{x1:g}" y1="{y0:g}" y2="{y0:g}"/>'
-            f'<text class="name" fill="currentColor" x="{x1:g}" y="{self.height - 8}" text-anchor="end">'
-            f"{escape(self.x.label)}</text>"
-            f'<text class="name" fill="currentColor" x="{-y1:g}" y="13" text-anchor="end" '
-            f'transform="rotate(-90)">{escape(self.y.label)}</text>'
-        )
-        return "".join(parts)
+            self._write("tick", self.at(value, self.y.low)[0], y0 + 19, name, "middle")
+        self._segment("axis", x0, x1, y0, y0)
+        self._write("name", x1, self.height - 8, self.x.label, "end")
+        self._write("name", -y1, 13, self.y.label, "end", transform="rotate(-90)")
+
+    def _path(self, points: Sequence[Point]) -> str:
+        return " ".join(f"{px:g},{py:g}" for px, py in (self.at(*point) for point in points))
+
+    def _segment(self, kind: str, x1: float, x2: float, y1: float, y2: float, **more: object) -> None:
+        self._add("line", kind, stroke="currentColor", x1=x1, x2=x2, y1=y1, y2=y2, **more)
+
+    def _write(self, kind: str, x: float, y: float, text: str, anchor: str, **more: object) -> None:
+        self._add("text", kind, text, fill="currentColor", x=x, y=y, text_anchor=anchor, **more)
+
+    def _add(self, name: str, kind: str, inner: object = "", **attributes: object) -> None:
+        self.shapes.append(tag(name, inner, class_=kind, **attributes))
 
 
 def _round_step(rough: float) -> float:
@@ -199,24 +176,24 @@ def _raised(power: int) -> str:
 
 
 _FLOOR = 1e-12
-_LINES = [("whole budget", "second", "7 4"), ("spent so far", "first", "")]
+_LINES = [("whole budget", "second", "7 4"), ("spent so far", "first", None)]
 
 
-def draw_charts(data: dict[str, Any]) -> str:
-    """All figures as HTML, each with a caption that says in words what it shows."""
+def draw_charts(data: dict[str, Any]) -> Html:
+    """Draw all figures as HTML, each with a caption that says in words what it shows."""
     drawn = data["pictures"]
-    figures = [
-        _figure("burn-down", draw_burn_down(drawn["burn_down"]), wide=True),
+    figures = (
+        _figure("burn-down", draw_burn_down(drawn["burn_down"]), "wide"),
         _figure("epsilon-delta", draw_privacy_profile(drawn["epsilon_delta"], data["left"])),
         _figure("trade-off", draw_tradeoff(drawn["tradeoff"])),
         _figure("attacker", draw_certainty(drawn["attacker"])),
         _figure("groups", draw_groups(drawn["groups"])),
-    ]
-    return f'<div class="gallery">{"".join(figures)}</div>'
+    )
+    return tag("div", join(figures), class_="gallery")
 
 
 def draw_burn_down(data: dict[str, Any]) -> Picture:
-    """Epsilon left after each charge."""
+    """Draw epsilon left after each charge."""
     steps, limit, charges = data["steps"], data["limit"], max(1, data["charges"])
     lowest = max(-limit / 4, min([0.0, *(mark["level"] for mark in data["refused"])]))
     picture = Picture(
@@ -247,7 +224,7 @@ def draw_burn_down(data: dict[str, Any]) -> Picture:
 
 
 def draw_privacy_profile(data: dict[str, Any], left: dict[str, Any]) -> Picture:
-    """Delta as a function of epsilon, for the promise and for what was spent."""
+    """Draw delta as a function of epsilon, for the promise and for what was spent."""
     limit = left["limit"]
     text = (
         "How likely (δ, logarithmic) the loss of one unit may exceed each ε: for the whole budget, and "
@@ -260,14 +237,14 @@ def draw_privacy_profile(data: dict[str, Any], left: dict[str, Any]) -> Picture:
         end = next((i for i, (_, d) in enumerate(points) if d <= _FLOOR), len(points) - 1)
         if end == 0:
             continue
-        picture.line(points[: end + 1], kind, "" if kind == "first" else "7 4")
+        picture.line(points[: end + 1], kind, None if kind == "first" else "7 4")
     picture.key(_LINES, data["epsilon"][-1], 10**-1.5)
     picture.upright(limit["epsilon"], f"ε={limit['epsilon']:.4g}")
     return picture
 
 
 def draw_tradeoff(data: dict[str, Any]) -> Picture:
-    """The trade-off between the two errors of an attacker who tests for one unit."""
+    """Draw the trade-off between the two errors of an attacker who tests for one unit."""
     text = (
         "An attacker who tests whether one unit is in the data: the share of false alarms against the least "
         "share of misses. The diagonal is guessing, perfect privacy; the corner at 0 would be certainty."
@@ -277,13 +254,13 @@ def draw_tradeoff(data: dict[str, Any]) -> Picture:
     )
     picture.line([(0, 1), (1, 0)], "quiet", "3 4")
     for name, kind in (("promise", "second"), ("spent", "first")):
-        picture.line([(float(a), float(b)) for a, b in data[name]], kind, "" if kind == "first" else "7 4")
+        picture.line([(float(a), float(b)) for a, b in data[name]], kind, None if kind == "first" else "7 4")
     picture.key([("guessing", "quiet", "3 4"), *reversed(_LINES)], 1, 0.95)
     return picture
 
 
 def draw_certainty(data: dict[str, Any]) -> Picture:
-    """The highest certainty about one unit, as a function of epsilon."""
+    """Draw the highest certainty about one unit, as a function of epsilon."""
     (limit, most), (spent, sure) = data["promise"], data["spent"]
     text = (
         f"The highest certainty about one unit that the answers allow to somebody who gave even odds before: "
@@ -305,7 +282,7 @@ def draw_certainty(data: dict[str, Any]) -> Picture:
 
 
 def draw_groups(data: list[tuple[int, float, float, float]]) -> Picture:
-    """Certainty about one to five units together."""
+    """Draw the certainty about one to five units together."""
     text = "The same when several units belong together, a family say: k units have k times the ε." + (
         f" The chance of failure grows too: δ={data[0][2]:.2g} for one, δ={data[-1][2]:.2g} for five."
         if data[0][2]
@@ -321,8 +298,5 @@ def draw_groups(data: list[tuple[int, float, float, float]]) -> Picture:
     return picture
 
 
-def _figure(name: str, picture: Picture, wide: bool = False) -> str:
-    return (
-        f'<figure id="picture-{name}"{" class=wide" if wide else ""}><h3>{escape(picture.title)}</h3>'
-        f"<figcaption>{escape(picture.text)}</figcaption>{picture.svg()}</figure>"
-    )
+def _figure(name: str, picture: Picture, kind: str = "narrow") -> Html:
+    return fill("figure.html", id=name, kind=kind, title=picture.title, text=picture.text, svg=picture.svg())

@@ -1,11 +1,7 @@
-"""What a budget means, in numbers for people: curves for the report's pictures. Nothing here decides
-anything.
+"""The owner's report as plain data: how much is left, who asked what at what cost, and what it all means.
 
-Floats on purpose: these are figures to look at. A charge is decided by the filters, in exact fractions.
-
-The owner's report: how much is left, who asked what at what cost, what was refused, and what it all means.
-
-The report is a plain dictionary (the JSON form); the HTML page and the text are two ways to write it down.
+The page and the text are two ways to write it down. The figures are floats on purpose, for people to look at: a
+charge is decided by the filters, in exact fractions.
 """
 
 from __future__ import annotations
@@ -20,12 +16,12 @@ from typing import Any
 from dpsql.ledger.accounts import BudgetState, Entry
 from dpsql.ledger.ledger import Ledger
 from dpsql.ledger.store import format_now
-from dpsql.numerics.rounding import pair, short
+from dpsql.numerics.exact_numbers import write_pair, write_short
 from dpsql.policy.model import Policy
 from dpsql.policy.validate import Moment
 from dpsql.privacy.accountants import Accountant, format_percent
 from dpsql.privacy.events import Event
-from dpsql.report.tables import name_of
+from dpsql.report.tables import clip_text, name_of
 
 Profile = Callable[[float], float]
 """Delta as a function of epsilon: smaller is more private."""
@@ -35,8 +31,9 @@ _ORDERS = tuple(1 + 10 ** (k / 16 - 3) for k in range(112))
 
 
 def approximate_profile(epsilon: float, delta: float) -> Profile:
-    """The profile that (epsilon, delta) alone promises: randomised response, and with probability delta
-    everything.
+    """Return the profile that (epsilon, delta) alone promises.
+
+    It is randomised response, and with probability delta everything.
     """
 
     def profile(x: float) -> float:
@@ -47,7 +44,7 @@ def approximate_profile(epsilon: float, delta: float) -> Profile:
 
 
 def concentrated_profile(rho: float, delta: float = 0.0) -> Profile:
-    """The profile of rho-zCDP (Canonne, Kamath and Steinke 2020, Prop. 12), plus a delta."""
+    """Return the profile of rho-zCDP (Canonne, Kamath and Steinke 2020, Prop. 12), plus a delta."""
 
     def profile(x: float) -> float:
         if rho == 0:
@@ -62,7 +59,7 @@ def concentrated_profile(rho: float, delta: float = 0.0) -> Profile:
 
 
 def gaussian_profile(mu: float) -> Profile:
-    """The profile of mu-GDP (Dong, Roth and Su 2022, Cor. 1)."""
+    """Return the profile of mu-GDP (Dong, Roth and Su 2022, Cor. 1)."""
 
     def profile(x: float) -> float:
         if mu == 0:
@@ -76,25 +73,20 @@ def gaussian_profile(mu: float) -> Profile:
 
 
 def spent_profile(events: Iterable[Event]) -> Profile:
-    """The best of the sums over what was charged: pure, zCDP, Gaussian, each where all events have it."""
+    """Return the best of the sums over what was charged: pure, zCDP, Gaussian."""
     charged = list(events)
     epsilon = float(sum((e.basic[0] for e in charged), Fraction(0)))
     both = float(sum((e.basic[1] for e in charged), Fraction(0)))
     profiles = [approximate_profile(epsilon, min(1.0, both))]
-    rhos = [e.rho for e in charged]
-    if all(rho is not None for rho in rhos):
-        delta = float(sum((e.delta for e in charged), Fraction(0)))
-        profiles.append(concentrated_profile(float(sum(filter(None, rhos), Fraction(0))), min(1.0, delta)))
-    mus = [e.mu for e in charged]
-    if all(mu is not None for mu in mus) and not any(e.delta for e in charged):
-        profiles.append(gaussian_profile(math.sqrt(float(sum((m * m for m in mus if m), Fraction(0))))))
+    delta = float(sum(e.delta for e in charged))
+    profiles.append(concentrated_profile(float(sum(e.rho for e in charged)), min(1.0, delta)))
+    if delta == 0:
+        profiles.append(gaussian_profile(math.sqrt(sum(e.mu**2 for e in charged))))
     return lambda x: min(profile(x) for profile in profiles)
 
 
 def compute_tradeoff(profile: Profile, epsilon: float, points: int = 101) -> list[tuple[float, float]]:
-    """Type I error against the least type II error, from a profile: the upper hull of its supporting
-    lines.
-    """
+    """Compute the least type II error for each type I error: the upper hull of the profile's supporting lines."""
     span = min(max(4 * epsilon, 4.0), 60.0)
     lines = [(x, profile(x)) for x in (span * (i / 120) ** 2 for i in range(121))]
     curve = []
@@ -106,19 +98,18 @@ def compute_tradeoff(profile: Profile, epsilon: float, points: int = 101) -> lis
 
 
 def compute_certainty(epsilon: float) -> float:
-    """The highest certainty about one bit of one unit, for someone who gave it even odds before: e^ε / (1 +
-    e^ε).
+    """Compute the highest certainty about one bit of one unit, after even odds: e^ε / (1 + e^ε).
 
-    >>> f"{certainty(0):.0%} {certainty(1):.0%}"
+    >>> f"{compute_certainty(0):.0%} {compute_certainty(1):.0%}"
     '50% 73%'
     """
     return 1 / (1 + math.exp(-epsilon))
 
 
 def certainty_text(share: float) -> str:
-    """A certainty as people write it; never rounded up to 100%.
+    """Format a certainty as people write it; never rounded up to 100%.
 
-    >>> percent(0.731), percent(0.9526), percent(0.99999)
+    >>> certainty_text(0.731), certainty_text(0.9526), certainty_text(0.99999)
     ('73%', '95.3%', 'over 99.9%')
     """
     if share > 0.999:
@@ -127,10 +118,9 @@ def certainty_text(share: float) -> str:
 
 
 def compute_group_loss(epsilon: float, delta: float, size: int) -> tuple[float, float]:
-    """The (epsilon, delta) that holds for ``size`` units together: k·ε and δ·(e^{kε} - 1)/(e^ε - 1), at most
-    1.
+    """Compute the loss of ``size`` units together: k·ε and δ·(e^{kε} - 1)/(e^ε - 1), at most 1.
 
-    >>> group(1.0, 0.0, 3)
+    >>> compute_group_loss(1.0, 0.0, 3)
     (3.0, 0.0)
     """
     if delta == 0 or size == 1:
@@ -148,7 +138,7 @@ SECTIONS = ("left", "asked", "refused", "guarantee", "assumptions", "pictures")
 
 
 def make_report(ledger: Ledger, policy: Policy | None = None) -> dict[str, Any]:
-    """The report as plain data: numbers, texts, lists and dictionaries only.
+    """Return the report as plain data: numbers, texts, lists and dictionaries only.
 
     Args:
         ledger: an open ledger, or :meth:`Ledger.read` of one (with another accountant, if that is the
@@ -225,7 +215,7 @@ def _asked(ledger: Ledger, entries: list[Entry], accountant: str) -> dict[str, A
 
 
 def _price(rule: Accountant, event: Event | None) -> str:
-    """The charge, and the part of the rule's limit that it uses: a statement that fits by either is admitted."""
+    """Return the charge, or the part of the rule's limit that it uses."""
     if event is None:
         return ""
     part = rule.part(event)
@@ -263,7 +253,7 @@ def _guarantee(whole: BudgetState, policy: Policy | None) -> dict[str, Any]:
     if sure > 0.999:
         sentence = (
             f"Somebody who sees every answer, and knows all the other rows, may become all but certain "
-            f"whether {unit} {verb} in the data: a budget of ε={short(whole.limit_epsilon)} promises next "
+            f"whether {unit} {verb} in the data: a budget of ε={write_short(whole.limit_epsilon)} promises next "
             "to nothing."
         )
     else:
@@ -273,7 +263,7 @@ def _guarantee(whole: BudgetState, policy: Policy | None) -> dict[str, Any]:
             "if they gave it even odds before."
         )
         if delta:
-            sentence += f" Up to a probability of {short(whole.limit_delta)}, this may fail."
+            sentence += f" Up to a probability of {write_short(whole.limit_delta)}, this may fail."
     return {
         "epsilon": epsilon,
         "delta": delta,
@@ -281,7 +271,7 @@ def _guarantee(whole: BudgetState, policy: Policy | None) -> dict[str, Any]:
         "sentence": sentence,
         "formal": (
             f"All answers together, chosen one after another in any way, are "
-            f"({pair(whole.limit_epsilon, whole.limit_delta)})-differentially private, when "
+            f"({write_pair(whole.limit_epsilon, whole.limit_delta)})-differentially private, when "
             f"{unit} {verb} added or removed. The sums are kept by the accountant {whole.accountant}."
             + _parts(whole)
         ),
@@ -293,13 +283,13 @@ def _guarantee(whole: BudgetState, policy: Policy | None) -> dict[str, Any]:
 
 
 def _parts(whole: BudgetState) -> str:
-    """What delta is for, where it is for two things."""
+    """Say what delta is for, where it is for two things."""
     if not 0 < whole.mechanism_delta < whole.limit_delta:
         return ""
     rest = whole.limit_delta - whole.mechanism_delta
     return (
-        f" Of δ, {short(whole.mechanism_delta)} is for mechanisms that have one of their own and {short(rest)} for the "
-        "rule. A statement is admitted while the plain sum of ε or the rule has room for it."
+        f" Of δ, {write_short(whole.mechanism_delta)} is for mechanisms that have one of their own and {write_short(rest)} for "
+        "the rule. A statement is admitted while the plain sum of ε or the rule has room for it."
     )
 
 
@@ -368,20 +358,16 @@ def _pictures(ledger: Ledger, whole: BudgetState, entries: list[Entry]) -> dict[
             "spent": (now_at, compute_certainty(now_at)),
         },
         "groups": [
-            (
-                k,
-                k * epsilon,
-                compute_group_loss(epsilon, delta, k)[1],
-                compute_certainty(k * epsilon),
-            )
+            (k, k * epsilon, compute_group_loss(epsilon, delta, k)[1], compute_certainty(k * epsilon))
             for k in range(1, 6)
         ],
     }
 
 
 def _burn_down(ledger: Ledger, entries: list[Entry]) -> dict[str, Any]:
-    """What one more statement might have cost, after each charge; refused statements at the level they asked
-    for.
+    """Compute what one more statement might have cost, after each charge.
+
+    Refused statements stand at the level that they asked for.
     """
     rule = ledger.terms.open_filter(ledger.terms.epsilon, ledger.terms.delta)
     charges = sum(e.event is not None for e in entries)
@@ -394,15 +380,11 @@ def _burn_down(ledger: Ledger, entries: list[Entry]) -> dict[str, Any]:
             spent, count = rule.add(spent, entry.event), count + 1
             if count % every == 0 or count == charges:
                 left = rule.fits(spent)
-                steps.append({"charges": count, "left": float(left), "text": clip_text(entry.text)})
+                steps.append({"charges": count, "left": float(left), "text": clip_text(entry.text, 90)})
         elif entry.asked is not None and len(refused) < _STEPS:
             level = float(left - entry.asked.basic[0])
-            refused.append({"charges": count, "level": level, "text": clip_text(entry.text)})
+            refused.append({"charges": count, "level": level, "text": clip_text(entry.text, 90)})
     return {"limit": float(rule.epsilon), "charges": charges, "steps": steps, "refused": refused}
-
-
-def clip_text(text: str) -> str:
-    return " ".join(text.split())[:90]
 
 
 def _groups(count: int | None) -> str:

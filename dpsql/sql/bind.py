@@ -1,444 +1,36 @@
-"""Statements become plans: names are resolved, private blocks found, and the statement around them kept as public SQL.
-
-A SELECT over private rows is one of two things. In FROM or a CTE, without aggregates, it keeps its rows and their
-privacy unit, and goes on being private. Otherwise it is a private block: it is replaced by the relation that its
-mechanisms release, and what stands above it is ordinary SQL.
-"""
+"""Statements become plans; a plan that would be the same again is kept, and costs no parsing of expressions next time."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 from sqlglot import exp
 
 from dpsql.errors import BindError, Error
-from dpsql.mechanisms.consistency import Consistent
-from dpsql.plan import Block, Input, Interval, Plan
-from dpsql.sql.dp.block import Block as NoisyBlock
-from dpsql.sql.dp.block import dp_block
-from dpsql.sql.dp.grouping_sets import bind_sets, has_sets
-from dpsql.sql.expressions.lengths import one_statement
-from dpsql.sql.expressions.types import Typed
-from dpsql.sql.modes import BLOCKS, is_private_call, readers_of
-from dpsql.sql.normalize import Cte, Env, add_ctes, flatten_joins, inner_queries, outer_queries
-from dpsql.sql.parse.dialect import (
-    MODE,
-    bind_error,
-    privacy_error,
-    remove_modes,
-    span_of,
-    span_of_word,
-    to_sql,
-)
-from dpsql.sql.parse.options import Options, mode_of, take_mode
-from dpsql.sql.parse.statements import PIVOT_HINT, Statement
+from dpsql.plan import Interval, Plan
+from dpsql.sql.binder import StatementBinder
+from dpsql.sql.expressions.types import one_statement
+from dpsql.sql.normalize import Cte
+from dpsql.sql.parse.dialect import MODE, bind_error, span_of_word, to_sql
+from dpsql.sql.parse.statements import Statement
 from dpsql.sql.public_side import Finish, public_columns, renamed
-from dpsql.sql.relations import intervals
-from dpsql.sql.relations.catalog import Catalog
-from dpsql.sql.relations.context import Binder
-from dpsql.sql.relations.group_by_unit import aggregate_per_unit, group_distinct, groups_by_unit
-from dpsql.sql.relations.joins import bind_from, lend_relation
-from dpsql.sql.relations.lateral import bind_lateral, looks_beside, move_unnest_to_from
-from dpsql.sql.relations.limits import count_rows_per_key
-from dpsql.sql.relations.projections import bind_union_all, keep_rows, rename_columns
-from dpsql.sql.relations.relation import Field, From, Names, Relation, column, column_name, fold
-from dpsql.sql.relations.subqueries import ONCE, bind_expression
-from dpsql.sql.relations.unit_meetings import find_held_columns, meeting_of
-from dpsql.sql.relations.windows import refuse_cuts, refuse_row_choice, refuse_samples
-from dpsql.sql.selection.block import mechanism_of, selection_block
-from dpsql.sql.subsample.block import subsample_block
-
-_BOUND = "dpsql_source"
-_PUBLIC_FUNCTIONS = ("range", "generate_series", "unnest")
-
-
-@dataclass
-class _Binder:
-    """See :class:`dpsql.sql.relations.context.Binder`."""
-
-    catalog: Catalog
-    finish: Finish
-    thresholds: dict[str, Any] = field(default_factory=dict)
-    blocks: list[Block] = field(default_factory=list)
-    public: dict[str, None] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    limits: list[str] = field(default_factory=list)
-    adjustments: list[Consistent] = field(default_factory=list)
-    sources: list[Relation | None] = field(default_factory=list)
-    """What FROM items were found to be; the items bear their places here."""
-    once: dict[str, Relation] = field(default_factory=dict)
-    lent_inputs: dict[Input, None] = field(default_factory=dict)
-    held: frozenset[str] | None = frozenset({"*"})  # of rows that have met
-    _count: int = 0
-
-    def name(self, kind: str) -> str:
-        self._count += 1
-        return f"dpsql_{kind}_{self._count}"
-
-    # -- queries ------------------------------------------------------------------------------------------------
-
-    def query(self, tree: exp.Expr, env: Env, inner: bool) -> Relation | None:
-        env = dict(env)
-        if isinstance(tree, exp.Select) and mode_of(tree) == "SUBSAMPLE":
-            options = take_mode(tree, lambda mode: readers_of(mode, self.thresholds))
-            assert options is not None
-            subsample_block(self, tree, options, env)
-            return None
-        with_ = tree.args.get("with_")
-        if with_ is not None:
-            self._ctes(with_, env)
-            if not with_.expressions:
-                tree.set("with_", None)
-        if isinstance(tree, exp.SetOperation):
-            return self._set_operation(tree, env, inner)
-        if isinstance(tree, exp.Subquery):
-            if tree.args.get("alias") and not isinstance(tree.parent, exp.From | exp.Join):
-                tree.set("alias", None)
-            relation = self.query(tree.this, env, inner)
-            if relation is not None:
-                refuse_cuts(tree)
-            return relation
-        if isinstance(tree, exp.Values):
-            self._inside(tree, env)
-            return None
-        if isinstance(tree, exp.Pivot):
-            raise bind_error(
-                tree, "PIVOT and UNPIVOT stand after a relation, with their columns named.", PIVOT_HINT
-            )
-        if not isinstance(tree, exp.Select):
-            raise bind_error(
-                tree, "only SELECT can stand here.", "dpsql only answers questions: write a SELECT."
-            )
-        return self._select(tree, env, inner)
-
-    def _ctes(self, with_: exp.Expr, env: Env) -> None:
-        for cte in list(with_.expressions):
-            body, alias = cte.this, cte.alias
-            if not isinstance(body, exp.Query):
-                raise bind_error(cte, "a CTE must be a SELECT.", "dpsql only answers questions.")
-            if with_.args.get("recursive"):
-                env[fold(alias)] = Cte(alias, tree=cte)
-            relation = self.query(body, env, inner=True)
-            names = [item.name for item in (cte.args["alias"].args.get("columns") or [])]
-            if relation is None:
-                env[fold(alias)] = Cte(alias, tree=cte)
-                continue
-            if with_.args.get("recursive"):
-                raise privacy_error(cte.args["alias"], "a recursive CTE can't read private rows.")
-            if names:
-                relation = rename_columns(relation, names, cte)
-            env[fold(alias)] = Cte(alias, private=relation)
-            with_.expressions.remove(cte)
-            with_.set("expressions", with_.expressions)
-
-    def _set_operation(self, tree: exp.SetOperation, env: Env, inner: bool) -> Relation | None:
-        sides = [self.query(side, env, inner) for side in (tree.left, tree.right)]
-        if all(side is None for side in sides):
-            return None
-        if None in sides or not isinstance(tree, exp.Union) or tree.args.get("distinct"):
-            raise privacy_error(
-                tree.left,
-                "private rows can only be put together by UNION ALL of private rows.",
-                "aggregate each side first, then combine the answers.",
-            )
-        if tree.args.get("by_name"):
-            raise privacy_error(
-                tree.left,
-                "BY NAME is not known over private rows.",
-                "write UNION ALL, with the same columns in the same places.",
-            )
-        if tree.args.get("limit") or tree.args.get("order"):
-            raise privacy_error(tree.args.get("limit"), "private rows have no order to cut by.")
-        left, right = sides
-        assert left is not None and right is not None
-        return bind_union_all(left, right, tree, self.name("union"))
-
-    def _select(self, select: exp.Select, env: Env, inner: bool) -> Relation | None:
-        options = take_mode(select, lambda mode: readers_of(mode, self.thresholds))
-        sets = has_sets(select)
-        flatten_joins(select)
-        if inner and options is None and not _aggregates(select):
-            move_unnest_to_from(select, self.name("unnest"))
-        from_ = select.args.get("from_")
-        bound = None
-        if from_ is not None:
-            sources = [from_.this, *(join.this for join in select.args.get("joins") or [])]
-            relations = {id(node): self.source(node, env) for node in sources}
-            if any(relation is not None for relation in relations.values()):
-                bound = self.from_of(select, relations, env)
-        if bound is None:
-            self._public_select(select, env, options)
-            return None
-        refuse_row_choice(select)
-        if options is None and inner and not _aggregates(select):
-            group_distinct(select, bound)
-        if options is None and inner and not _aggregates(select):
-            return keep_rows(self, select, bound, env)
-        if options is None and inner and groups_by_unit(select, bound):
-            return aggregate_per_unit(self, select, bound, env)
-        mode = "DP" if options is None else options.mode.upper()
-        if sets and mode in ("DP", "DIFFERENTIAL_PRIVACY"):
-            for query in inner_queries(select):  # asked once, however many sets there are
-                query.meta[ONCE] = self.name("once")
-            bind_sets(self, select, options, env, self._block_of, bound.names)
-            return None
-        call = mechanism_of(select)
-        if call is not None and mode in ("DP", "DIFFERENTIAL_PRIVACY"):
-            selection_block(self, select, bound, options or Options("DP", {}, {}), env, call)
-            return None
-        build = BLOCKS.get(mode) or BLOCKS["PROBE"]
-        build(self, select, bound, options or Options("DP", {}, {}), env)
-        return None
-
-    def _block_of(self, select: exp.Select, options: Options, env: Env) -> NoisyBlock:
-        """Binds a SELECT that is known to be a noisy block, in place."""
-        bound = self.private_from(select, env)
-        refuse_row_choice(select)
-        return dp_block(self, select, bound, options, env)
-
-    def _public_select(self, select: exp.Select, env: Env, options: Options | None) -> None:
-        """Nothing private in FROM: plain SQL, with whatever private blocks its subqueries hold."""
-        for join in select.args.get("joins") or []:
-            if isinstance(join.this, exp.Lateral) and self.query(join.this.this, env, inner=True) is not None:
-                raise privacy_error(
-                    join.this,
-                    "private rows can't stand beside public ones in LATERAL.",
-                    "aggregate by the public key in a subquery, and join that.",
-                )
-        for item in select.expressions:
-            if isinstance(item, exp.Subquery) and not item.alias:
-                item.replace(exp.alias_(item.copy(), to_sql(remove_modes(item))[1:-1], quoted=True))
-        for query in inner_queries(select):
-            if isinstance(query.parent, exp.Exists) and isinstance(query, exp.Select):
-                self._refuse_existence(query, env)
-            if self.query(query, env, inner=False) is not None:
-                raise privacy_error(query, "private rows can't stand here.")
-        for node in select.find_all(exp.Anonymous):
-            if is_private_call(node) and node.find_ancestor(exp.Select) is select:
-                raise privacy_error(
-                    node,
-                    f"{node.name.upper()} needs private rows, and this FROM has none.",
-                    "public tables can be read exactly, with plain SQL.",
-                )
-
-    def _refuse_existence(self, query: exp.Select, env: Env) -> None:
-        """EXISTS over rows that are private, beside public rows only."""
-        from_ = query.args.get("from_")
-        if from_ is None or query.args.get("with_") or _aggregates(query):
-            return
-        items = [from_.this, *(join.this for join in query.args.get("joins") or [])]
-        if any(self.source(item, env) is not None for item in items):
-            raise privacy_error(
-                query,
-                "EXISTS over private rows would tell exactly whether there are any.",
-                "join the answer of a private SELECT key, COUNT(*) ... GROUP BY key HAVING COUNT(*) > 0.",
-            )
-
-    # -- sources ------------------------------------------------------------------------------------------------
-
-    def source(self, node: exp.Expr, env: Env) -> Relation | None:
-        if _BOUND not in node.meta:
-            found = self._new_source(node, env)
-            node.meta[_BOUND] = len(self.sources)
-            self.sources.append(found)
-        return self.sources[int(node.meta[_BOUND])]
-
-    def _new_source(self, node: exp.Expr, env: Env) -> Relation | None:
-        if isinstance(node, exp.Table):
-            return self._table(node, env)
-        if isinstance(node, exp.Subquery):
-            relation = self.query(node.this, env, inner=True)
-            if relation is None:
-                return None
-            alias = node.alias or self.name("derived")
-            names = (
-                [item.name for item in (node.args["alias"].args.get("columns") or [])] if node.alias else []
-            )
-            refuse_samples(node)
-            refuse_cuts(node)
-            named = rename_columns(relation, names, node) if names else relation
-            return named.renamed(alias, self.name("derived"))
-        if isinstance(node, exp.Values | exp.Unnest):
-            self._inside(node, env)
-            return None
-        if isinstance(node, exp.Lateral):
-            return None  # bound beside the rows before it
-        raise bind_error(node, "this can't stand in FROM.", "name a table or write a subquery.")
-
-    def _inside(self, node: exp.Expr, env: Env) -> None:
-        """Binds the queries in the arguments of what stands in FROM, so that it is made of their answers."""
-        for query in list(outer_queries(node)):
-            if self.query(query, env, inner=False) is not None:
-                raise privacy_error(query, "private rows can't stand here.")
-
-    def _table(self, node: exp.Table, env: Env) -> Relation | None:
-        if not isinstance(node.this, exp.Identifier):
-            name = (
-                node.this.name or node.this.sql_name() if isinstance(node.this, exp.Func) else str(node.this)
-            )
-            if isinstance(node.this, exp.Anonymous):
-                name = node.this.name
-            elif isinstance(node.this, exp.GenerateSeries):
-                name = "range"
-            if name.lower() in _PUBLIC_FUNCTIONS:
-                self._inside(node.this, env)
-                return None
-            raise bind_error(
-                node,
-                f"{name.lower()} can't be read here: tables come from the policy.",
-                "ask the data owner to name the data in the policy.",
-            )
-        if node.args.get("db") is not None or node.args.get("catalog") is not None:
-            raise bind_error(
-                node,
-                "tables have one plain name here.",
-                f"write {node.name}."
-                if any(fold(name) == fold(node.name) for name in self.catalog.policy.tables)
-                else "SHOW TABLES lists them.",
-            )
-        cte = env.get(fold(node.name))
-        if cte is not None:
-            if cte.private is None:
-                return None
-            refuse_samples(node)
-            return cte.private.renamed(node.alias_or_name, self.name("cte"))
-        table = self.catalog.find(node.name, span_of(node))
-        if table.public:
-            self.public[table.name] = None
-            return None
-        refuse_samples(node)
-        alias = node.args.get("alias")
-        if alias is not None and alias.args.get("columns"):
-            raise privacy_error(
-                alias,
-                "the columns of a private table keep their names.",
-                f"rename them in a subquery: (SELECT x AS y FROM {node.name}) AS {alias.name}.",
-            )
-        return self.catalog.relation(table, node.alias_or_name, self.name("table"))
-
-    def private_from(self, select: exp.Select, env: Env) -> From:
-        from_ = select.args.get("from_")
-        sources = (
-            [from_.this, *(join.this for join in select.args.get("joins") or [])] if from_ is not None else []
-        )
-        relations = {id(node): self.source(node, env) for node in sources}
-        if not any(relation is not None for relation in relations.values()):
-            raise privacy_error(
-                select.expressions[0] if select.expressions else select,
-                "this needs private rows, and its FROM has none.",
-                "public tables can be read exactly, with plain SQL.",
-            )
-        return self.from_of(select, relations, env)
-
-    def from_of(
-        self, select: exp.Select, relations: dict[int, Relation | None], env: Env, outer: Names | None = None
-    ) -> From:
-        if select.args.get("laterals"):
-            raise privacy_error(
-                select.args["laterals"][0],
-                "LATERAL VIEW is not known here.",
-                "write FROM t, UNNEST(x) AS u(y).",
-            )
-
-        def resolve(node: exp.Expr) -> Relation:
-            relation = relations[id(node)]
-            return relation if relation is not None else self.lend(node, env)
-
-        def condition(node: exp.Expr, names: Names) -> exp.Expr:
-            typed, _ = self.expression(node, names, env)
-            return typed.node
-
-        def public_rows(node: exp.Expr, relation: Relation) -> str:
-            inputs = relation.inputs
-            return (
-                inputs[0].sql
-                if inputs
-                else f"SELECT * FROM {to_sql(exp.to_identifier(node.name, quoted=True))}"
-            )
-
-        def unique(node: exp.Expr, relation: Relation, keys: list[Field]) -> bool:
-            found = public_rows(node, relation)
-            names = [key.typed.node.name if relation.inputs else key.name for key in keys]
-            if self._unreleased(found):
-                return False  # its rows are not known before it is released
-            by = ", ".join(to_sql(column(name)) for name in names)
-            known = " AND ".join(f"{to_sql(column(name))} IS NOT NULL" for name in names)
-            text = f"SELECT 1 FROM ({found}) AS t WHERE {known} GROUP BY {by} HAVING COUNT(*) > 1 LIMIT 1"
-            return int(self.finish.finish(text, {}, self.public).num_rows) == 0
-
-        def beside(node: exp.Expr, bound: From) -> Relation | None:
-            return bind_lateral(self, node, bound, env) if looks_beside(node) else None
-
-        def most(node: exp.Expr, relation: Relation, keys: list[Field]) -> int | None:
-            found = public_rows(node, relation)
-            if any(block.name in found for block in self.blocks):
-                return None  # its rows are not known before it is released
-            names = [key.typed.node.name if relation.inputs else key.name for key in keys]
-            return count_rows_per_key(self.finish, self.public, found, names)
-
-        meeting = meeting_of(select, outer, env, self.catalog, self.held, _aggregates(select))
-        bound = bind_from(select, resolve, condition, unique, most, beside, outer, meeting)
-        self.limits += bound.notes
-        return bound
-
-    def lend(self, node: exp.Expr, env: Env) -> Relation:
-        if (
-            isinstance(node, exp.Table)
-            and isinstance(node.this, exp.Identifier)
-            and fold(node.name) not in env
-        ):
-            table = self.catalog.find(node.name, span_of(node))
-            return self.catalog.relation(table, node.alias_or_name, self.name("table"))
-        alias = node.alias_or_name or self.name("public")
-        source = node.copy()
-        if isinstance(source, exp.Subquery):
-            source.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
-        query = exp.Select(expressions=[exp.Star()]).from_(source)
-        return lend_relation(self.public_relation(query, env, self.name("lent")), alias)
-
-    def public_relation(self, query: exp.Expr, env: Env, name: str) -> Relation:
-        sql = to_sql(add_ctes(query, env))
-        columns = public_columns(self.finish, sql, self.blocks, self.public)
-        listed = ", ".join(column_name(place) for place in range(len(columns)))
-        found = Input(self.name("input"), f"SELECT * FROM ({sql}) AS given({listed})")
-        fields = tuple(
-            Field(label, Typed(column(column_name(place), name), kind, None, False, None), public=True)
-            for place, (label, kind) in enumerate(columns)
-        )
-        return Relation(name, name, fields, exp.to_table(found.name), private=False, inputs=(found,))
-
-    def _unreleased(self, sql: str) -> bool:
-        """Whether a public query reads what is not known before something is released."""
-        return intervals.FORETOLD in sql or any(block.name in sql for block in self.blocks)
-
-    def known(self, found: Input, steady: bool = False) -> pa.Table | None:
-        if self._unreleased(found.sql):
-            return None
-        if steady:
-            return self.finish.keep(found.sql, self.public)
-        return self.finish.finish(found.sql, {}, self.public)
-
-    def expression(self, node: exp.Expr, names: Names, env: Env) -> tuple[Typed, tuple[Input, ...]]:
-        return bind_expression(self, node, names, env)
-
-
-def _aggregates(select: exp.Select) -> bool:
-    """Whether a SELECT aggregates: by GROUP BY, or by an aggregate or mechanism in its projections."""
-    if select.args.get("group") or select.args.get("having"):
-        return True
-    for item in select.expressions:
-        for node in item.walk(prune=lambda n: isinstance(n, exp.Query)):
-            if is_private_call(node):
-                return True
-    return False
+from dpsql.sql.relations.catalog import Binder, Catalog
+from dpsql.sql.relations.intervals import (
+    NamedResult,
+    name_kept_results,
+    prepend_kept_results,
+    propagate_intervals,
+)
+from dpsql.sql.relations.relation import fold
+from dpsql.sql.relations.unit_rows import find_held_columns
 
 
 def bind(
     statement: Statement, catalog: Catalog, finish: Finish, thresholds: dict[str, Any] | None = None
 ) -> Plan:
-    """The plan of a query: its private blocks, and the SQL that runs over what they release.
+    """Return the plan of a query: its private blocks, and the SQL that runs over what they release.
 
     Raises:
         BindError: names, types or options that don't fit.
@@ -446,9 +38,9 @@ def bind(
     """
     assert statement.tree is not None
     tree = statement.tree.copy()
-    binder: Binder = _Binder(catalog, finish, thresholds or {}, held=find_held_columns(tree))
+    binder: Binder = StatementBinder(catalog, finish, thresholds or {}, held=find_held_columns(tree))
     text = to_sql(tree)
-    kept = intervals.name_kept_results(tree, catalog.kept)
+    kept = name_kept_results(tree, catalog.kept)
     binder.public.update((item.kept.table, None) for item in kept)
     env = {fold(item.cte.alias): Cte(item.cte.alias, tree=item.cte) for item in kept}
     try:
@@ -466,17 +58,17 @@ def bind(
         raise error.located(statement.text) from None
 
 
-def _plan(binder: Binder, tree: exp.Expr, text: str, kept: list[intervals.NamedResult]) -> Plan:
-    intervals.prepend_kept_results(tree, kept)
+def _plan(binder: Binder, tree: exp.Expr, text: str, kept: list[NamedResult]) -> Plan:
+    prepend_kept_results(tree, kept)
     levels = {item.kept.confidence for item in kept}
-    named: list[Interval] = []
+    intervals: list[Interval] = []
     if isinstance(tree, exp.Select):
         one_level = len({block.confidence for block in binder.blocks} | levels) == 1
-        for name, low, high in intervals.propagate_intervals(tree, below=one_level):
+        for name, low, high in propagate_intervals(tree, below=one_level):
             keys = (binder.name("low"), binder.name("high"))
             for key, node in zip(keys, (low, high), strict=True):
                 tree.select(exp.alias_(node, key, quoted=True), copy=False)
-            named.append(Interval(name, *keys))
+            intervals.append(Interval(name, *keys))
     left = next((node for node in tree.find_all(exp.Anonymous) if node.name == MODE), None)
     if left is not None:
         raise bind_error(
@@ -490,11 +82,76 @@ def _plan(binder: Binder, tree: exp.Expr, text: str, kept: list[intervals.NamedR
         shown = [item.name for item in direct]
     else:
         shown = [name for name, _ in public_columns(binder.finish, finish, binder.blocks, binder.public)]
-    hidden_names = {key for item in named for key in (item.low, item.high)}
+    hidden_names = {key for item in intervals for key in (item.low, item.high)}
     columns = tuple(name for name in shown if name not in hidden_names)
     confidence = binder.blocks[-1].confidence if binder.blocks else next(iter(levels), 0.95)
     return Plan(
-        text, tuple(binder.blocks), finish, columns, tuple(binder.public), tuple(named), confidence,
+        text, tuple(binder.blocks), finish, columns, tuple(binder.public), tuple(intervals), confidence,
         tuple(dict.fromkeys(binder.notes)), tuple(binder.adjustments), direct,
         limits=tuple(dict.fromkeys(binder.limits)),
     )  # fmt: skip
+
+
+_MAX_PLANS = 200
+
+
+class _Watched:
+    """A finisher that tells whether public rows were looked at: what a plan makes of these may change.
+
+    Those that are kept are the same for the whole session; ``kept`` are the queries of them, and the tables that they read.
+    """
+
+    def __init__(self, finisher: Finish) -> None:
+        self._finisher = finisher
+        self.looked = False
+        self.kept: set[str] = set()
+
+    def steady(self, plan: Plan) -> bool:
+        """Say whether a plan that was made with this would be the same again."""
+        needed = {*plan.public, *(item.sql for block in plan.blocks for item in block.inputs)}
+        return not self.looked and needed <= self.kept
+
+    def describe(
+        self, sql: str, relations: Mapping[str, Sequence[tuple[str, str]]], public: Iterable[str] = ()
+    ) -> list[tuple[str, str]]:
+        return self._finisher.describe(sql, relations, public)
+
+    def finish(self, sql: str, relations: Mapping[str, pa.Table], public: Iterable[str] = ()) -> pa.Table:
+        self.looked = True
+        return self._finisher.finish(sql, relations, public)
+
+    def keep(self, sql: str, public: Iterable[str] = ()) -> pa.Table:
+        self.kept |= {sql, *public}
+        return self._finisher.keep(sql, public)
+
+
+class Plans:
+    """Binds statements, each text once for each default epsilon.
+
+    A plan is a value that depends on the statement's text, the policy and the schema, which a catalog reads once. Whatever
+    depends on more is bound anew: parameters, thresholds, registered functions, kept results, public rows but for those
+    that a session reads once. So are refusals.
+    """
+
+    def __init__(self, finisher: Finish) -> None:
+        self._finisher = finisher
+        self._kept: dict[tuple[object, ...], Plan] = {}
+
+    def bind(self, statement: Statement, catalog: Catalog, declared: dict[str, Any]) -> Plan:
+        """Return the plan of a query.
+
+        Raises:
+            BindError, PrivacyError: as :func:`bind`.
+        """
+        if catalog.functions or catalog.kept or declared or "$" in statement.source:
+            return bind(statement, catalog, self._finisher, declared)
+        key = (statement.text, statement.span, catalog.default_epsilon)
+        plan = self._kept.get(key)
+        if plan is None:
+            watched = _Watched(self._finisher)
+            plan = bind(statement, catalog, watched, declared)
+            if watched.steady(plan):
+                if len(self._kept) >= _MAX_PLANS:
+                    self._kept.clear()
+                self._kept[key] = plan
+        return plan

@@ -1,21 +1,19 @@
-"""Finding one's way in a statement: the names that WITH gives, and the queries that stand inside expressions.
+"""Normal shapes of a statement: its CTEs and inner queries, DuckDB's names of output columns, and joins in a row.
 
-Names of output columns, as DuckDB would choose them.
-
-Joins in parentheses, written out: ``FROM (a JOIN b ON ...) JOIN c``, ``FROM a JOIN (b JOIN c ON ...) ON ...``.
-
-Joins bind from left to right, one table at a time. Every rewriting here is an identity of joins, whatever the data.
+Joins in parentheses are written out: ``FROM (a JOIN b ON ...) JOIN c``, ``FROM a JOIN (b JOIN c ON ...) ON ...``. Joins
+bind from left to right, one table at a time. Every rewriting here is an identity of joins, whatever the data.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from sqlglot import exp
 
-from dpsql.sql.parse.dialect import bind_error, remove_modes
+from dpsql.sql.parse.dialect import bind_error, join_word, remove_modes
+from dpsql.sql.parse.functions import MECHANISMS
 from dpsql.sql.parse.options import Call, call_of
 from dpsql.sql.relations.relation import Relation, fold
 
@@ -33,7 +31,7 @@ Env = dict[str, Cte]
 
 
 def add_ctes(query: exp.Expr, env: Env) -> exp.Expr:
-    """The query with the public CTEs it names, so that it stands alone."""
+    """Return the query with the public CTEs it names, so that it stands alone."""
     wanted: dict[str, Cte] = {}
 
     def visit(tree: exp.Expr) -> None:
@@ -77,6 +75,7 @@ def inner_queries(select: exp.Select) -> Iterator[exp.Expr]:
 
 
 def outer_queries(node: exp.Expr) -> Iterator[exp.Expr]:
+    """Yield the outermost queries inside a node, or the node itself."""
     if isinstance(node, exp.Query) and not isinstance(node, exp.Subquery | exp.Table):
         yield node
         return
@@ -84,12 +83,9 @@ def outer_queries(node: exp.Expr) -> Iterator[exp.Expr]:
         yield from outer_queries(child)
 
 
-_MECHANISMS = ("ABOVE_THRESHOLD", "EXPMECH")
-
-
 def label_of(call: Call) -> str:
     """``count_star()``, ``sum(amount)``; a mechanism by its name alone."""
-    if call.name in _MECHANISMS:
+    if call.name in MECHANISMS:
         return call.name.lower()
     if call.name == "COUNT" and (not call.args or call.args[0].is_star) and not call.distinct:
         return "count_star()"
@@ -107,22 +103,47 @@ _TYPES = {"INT": "INTEGER", "TEXT": "VARCHAR"}
 
 
 def spell(node: exp.Expr) -> str:
-    """An expression in the words that DuckDB would name its column by."""
+    """Return an expression in the words that DuckDB would name its column by."""
     text = remove_modes(node).sql(dialect="duckdb", comments=False, normalize_functions="lower")
     text = re.sub(r"\bAS (INT|TEXT)\)", lambda found: f"AS {_TYPES[found[1]]})", text)
     return text.replace("count(*)", "count_star()")
 
 
 def label_of_item(item: exp.Expr) -> str:
-    """The name of one item of a SELECT: its alias, its aggregate's label, or its column; '' where it has none."""
+    """Return the name of one item of a SELECT: its alias, its aggregate's label, or its column; '' where it has none."""
     if isinstance(item, exp.Alias):
         return item.alias
     call = call_of(item)
     return label_of(call) if call is not None else item.alias_or_name
 
 
+def resolve_key(
+    node: exp.Expr, select: exp.Select, is_column: Callable[[exp.Column], bool] = lambda _: True
+) -> exp.Expr:
+    """Return what a key of GROUP BY stands for: an item of the SELECT, by its place or its alias, or the key itself.
+
+    Args:
+        node: the key as the analyst wrote it.
+        select: the SELECT that it groups.
+        is_column: tells whether a name is a column of the rows, which comes before an alias.
+
+    Raises:
+        BindError: there is no item at that place.
+    """
+    if isinstance(node, exp.Literal) and not node.is_string:
+        place = int(node.name) if node.name.isdigit() else 0
+        if not 1 <= place <= len(select.expressions):
+            raise bind_error(node, "GROUP BY counts the columns of the SELECT from 1.")
+        chosen: exp.Expr = select.expressions[place - 1].unalias()
+        return chosen
+    if isinstance(node, exp.Column) and not node.table and not is_column(node):
+        items = (item for item in select.expressions if isinstance(item, exp.Alias))
+        return next((item.this for item in items if fold(item.alias) == fold(node.name)), node)
+    return node
+
+
 def make_unique(names: Iterable[str]) -> list[str]:
-    """The names, each made unique by a number behind it.
+    """Return the names, each made unique by a number behind it.
 
     >>> make_unique(["n", "n", "N"])
     ['n', 'n_1', 'N_2']
@@ -144,7 +165,7 @@ _HINT = "write it as a CTE: WITH pair AS (SELECT ... FROM a JOIN b ON ...), then
 
 
 def flatten_joins(select: exp.Select) -> None:
-    """Rewrites the FROM of a SELECT in place.
+    """Rewrite the FROM of a SELECT in place.
 
     Raises:
         BindError: parentheses that can't be taken off without changing what the join means.
@@ -179,7 +200,7 @@ def flatten_joins(select: exp.Select) -> None:
 
 
 def _opened(node: exp.Expr) -> tuple[exp.Expr, list[exp.Join]] | None:
-    """A parenthesised join's first item and its joins; None for anything else. One with an alias becomes a SELECT."""
+    """Return a parenthesised join's first item and its joins; None for anything else. One with an alias becomes a SELECT."""
     if not isinstance(node, exp.Subquery) or isinstance(
         node.this, exp.Select | exp.SetOperation | exp.Values
     ):
@@ -205,31 +226,31 @@ def _opened(node: exp.Expr) -> tuple[exp.Expr, list[exp.Join]] | None:
     return inner, [*joins, *(node.args.get("joins") or [])]
 
 
-def _word(join: exp.Join, key: str) -> str:
-    return str(join.args.get(key) or "").upper()
-
-
 def _mirrored(select: exp.Select, join: exp.Join) -> bool:
-    """Whether the two sides of a join may change places: all that changes is the order of the columns in ``*``."""
+    """Return whether the two sides of a join may change places: all that changes is the order of the columns in ``*``."""
     starred = any(item.is_star and not isinstance(item, exp.Column) for item in select.expressions)
     return (
-        not starred and not _word(join, "method") and _word(join, "kind") in ("", "INNER", "CROSS", "OUTER")
+        not starred
+        and not join_word(join, "method")
+        and join_word(join, "kind") in ("", "INNER", "CROSS", "OUTER")
     )
 
 
 def _swap(join: exp.Join, from_: exp.Expr) -> None:
     join.set("this", from_.this)
-    join.set("side", _MIRROR[_word(join, "side")] or None)
+    join.set("side", _MIRROR[join_word(join, "side")] or None)
 
 
 def _spread(
     select: exp.Select, joins: list[exp.Join], place: int, item: exp.Expr, inner: list[exp.Join]
 ) -> list[exp.Join]:
-    """Inner joins are associative: the tables one by one, and the condition of the whole in WHERE."""
+    """Return inner joins one by one, for they are associative; the condition of the whole goes to WHERE."""
     join = joins[place]
-    outer = [j for j in joins[place + 1 :] if _word(j, "side") in ("RIGHT", "FULL")]
-    kinds = [_word(j, "kind") in ("", "INNER", "CROSS") and not _word(j, "side") for j in (join, *inner)]
-    simple = not any(j.args.get("using") or _word(j, "method") for j in (join, *inner))
+    outer = [j for j in joins[place + 1 :] if join_word(j, "side") in ("RIGHT", "FULL")]
+    kinds = [
+        join_word(j, "kind") in ("", "INNER", "CROSS") and not join_word(j, "side") for j in (join, *inner)
+    ]
+    simple = not any(j.args.get("using") or join_word(j, "method") for j in (join, *inner))
     if outer or not all(kinds) or not simple:
         raise bind_error(join.this, "such joins in parentheses are not known here.", _HINT)
     on = join.args.get("on")

@@ -1,8 +1,9 @@
-"""The public side of a statement: what runs over releases and public tables only."""
+"""The public side of a statement: SQL over releases and public tables, and how a release gets into it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
@@ -11,6 +12,8 @@ from sqlglot import exp
 from dpsql.plan import Block, Renamed
 from dpsql.sql.expressions.types import Type
 from dpsql.sql.parse.dialect import table_named
+from dpsql.sql.relations.intervals import INTERVALS_META, IntervalEnds, ends_of
+from dpsql.sql.relations.relation import column
 
 Schema = Sequence[tuple[str, str]]
 
@@ -21,7 +24,7 @@ class Finish(Protocol):
     def describe(
         self, sql: str, relations: Mapping[str, Schema], public: Iterable[str] = ()
     ) -> list[tuple[str, str]]:
-        """Names and SQL types of a query's columns, bound against empty relations.
+        """Return names and SQL types of a query's columns, bound against empty relations.
 
         Raises:
             BindError: the query does not fit them.
@@ -29,27 +32,86 @@ class Finish(Protocol):
         ...
 
     def finish(self, sql: str, relations: Mapping[str, pa.Table], public: Iterable[str] = ()) -> pa.Table:
-        """Runs a query over released relations and public tables."""
+        """Run a query over released relations and public tables."""
         ...
 
     def keep(self, sql: str, public: Iterable[str] = ()) -> pa.Table:
-        """The same over public tables alone, for a query that always gives the same rows: they may be kept."""
+        """Run a query over public tables alone that always gives the same rows: they may be kept."""
         ...
 
 
+@dataclass(frozen=True)
+class Released:
+    """A column of a release, its SQL type, and whether the ends of its interval stand in columns beside it."""
+
+    name: str
+    type: str
+    interval: bool = False
+
+    @property
+    def low(self) -> str:
+        """The column of the interval's lower ends."""
+        return f"{self.name}__low"
+
+    @property
+    def high(self) -> str:
+        """The column of the interval's upper ends."""
+        return f"{self.name}__high"
+
+    @property
+    def columns(self) -> tuple[tuple[str, str], ...]:
+        """Names and SQL types of the columns that it has in the release."""
+        ends = ((self.low, "DOUBLE"), (self.high, "DOUBLE")) if self.interval else ()
+        return ((self.name, self.type), *ends)
+
+
+PRIVATE_CLAUSES = ("joins", "where", "group", "having")
+
+
+def install(
+    select: exp.Select, source: exp.Expr, outputs: Sequence[tuple[str, exp.Expr]] | None = None,
+    released: Iterable[Released] = (), also: Iterable[str] = (),
+) -> None:  # fmt: skip
+    """Make a private SELECT, in place, one that reads a release.
+
+    Args:
+        select: the SELECT, which keeps what is public in it: ORDER BY, LIMIT, QUALIFY and so on.
+        source: the release, or a query over releases.
+        outputs: names and expressions of the columns that the SELECT shows; all of the source's where there are none.
+        released: the columns of the release.
+        also: further clauses that go with the private ones.
+    """
+    for key in (*PRIVATE_CLAUSES, *also):
+        select.set(key, None)
+    select.set("from_", exp.From(this=source))
+    if outputs is None:
+        select.set("expressions", [exp.Star()])
+        return
+    select.set("expressions", [exp.alias_(node, name, quoted=True) for name, node in outputs])
+    known = {item.name: item for item in released if item.interval}
+    ends: list[IntervalEnds] = []
+    for name, node in outputs:
+        columns = list(node.find_all(exp.Column))
+        item = known.get(columns[0].name) if len(columns) == 1 else None
+        if item is not None and (pair := ends_of(node, column(item.low), column(item.high))) is not None:
+            ends.append((name, *pair))
+    select.meta[INTERVALS_META] = ends
+
+
 def schemas(blocks: Iterable[Block]) -> dict[str, Schema]:
+    """Return the columns of each block's release, by its name."""
     return {block.name: block.columns for block in blocks}
 
 
 def public_columns(
     finish: Finish, sql: str, blocks: Iterable[Block], public: Iterable[str]
 ) -> list[tuple[str, Type]]:
-    """Names and types of a public query over the releases of these blocks and these public tables."""
+    """Return names and types of a public query over the releases of these blocks and these public tables."""
     return [(name, Type.parse(kind)) for name, kind in finish.describe(sql, schemas(blocks), public)]
 
 
 def renamed(tree: exp.Expr, blocks: Sequence[Block]) -> tuple[Renamed, ...] | None:
-    """The output columns, where a statement only gives one release's columns other names; None where it does more."""
+    """Return the output columns, where a statement only gives one release's columns other names; None where it does more."""
     if not isinstance(tree, exp.Select) or len(blocks) != 1:
         return None
     source = tree.args.get("from_")

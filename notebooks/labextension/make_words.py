@@ -12,9 +12,10 @@ import re
 import sys
 from pathlib import Path
 
-from dpsql.notebook.complete import FUNCTIONS, KEYWORDS
+from dpsql.notebook.complete import KEYWORDS
 from dpsql.notebook.guide import ARGUMENTS, MORE_OPTIONS, OPTIONS
 from dpsql.notebook.lexer import MORE
+from dpsql.sql.parse.functions import WORDS
 
 SOURCE = Path(__file__).resolve().parent / "src" / "tokens.js"
 
@@ -23,7 +24,7 @@ def words() -> str:
     """The block between the two marks."""
     sets = {
         "KEYWORDS": sorted({*KEYWORDS, *MORE}),
-        "FUNCTIONS": sorted(FUNCTIONS),
+        "FUNCTIONS": sorted(WORDS),
         "NAMED": sorted({*OPTIONS, *MORE_OPTIONS, *ARGUMENTS}),
     }
     return "".join(f"const {name} = new Set({json.dumps(found)});\n" for name, found in sets.items())
@@ -33,6 +34,20 @@ def main() -> None:
     text = SOURCE.read_text(encoding="utf-8")
     text = re.sub(r"(// @words[^\n]*\n).*?(// @end)", lambda m: m[1] + words() + m[2], text, flags=re.S)
     SOURCE.write_text(text, encoding="utf-8")
+    write_built(text)
+
+
+def write_built(source: str) -> None:
+    """Replace the sets of words in what is shipped, so that a new word alone needs no new build."""
+    sets = [json.loads(found) for found in re.findall(r"new Set\((\[.*\])\)", source)]
+    for path in (SOURCE.parents[1] / "built" / "static").glob("*.js"):
+        text = path.read_text(encoding="utf-8")
+        shipped = list(re.finditer(r"new Set\((\[[^\]]*\])\)", text))
+        for found in reversed(shipped):
+            old = set(json.loads(found[1]))
+            new = max(sets, key=lambda words: len(old & set(words)))
+            text = text[: found.start(1)] + json.dumps(new, separators=(",", ":")) + text[found.end(1) :]
+        path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

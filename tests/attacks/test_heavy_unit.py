@@ -10,11 +10,11 @@ import duckdb
 import pytest
 
 import dpsql
+from dpsql.mechanisms.aggregation import Together
 from dpsql.mechanisms.auto_bounds import AutoBounded
-from dpsql.mechanisms.base import SALT, filling
-from dpsql.mechanisms.composite import Together
-from dpsql.mechanisms.fast.candidate_scores import MOVES, SCORE
-from dpsql.mechanisms.quantile import Quantiles
+from dpsql.mechanisms.base import SALT, bind_parameters
+from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_SCORE, CANDIDATE_SENSITIVITY
+from dpsql.mechanisms.histograms import Quantiles
 from dpsql.plan import Plan
 from dpsql.sql.parse.statements import parse
 from tests.support import inside
@@ -117,12 +117,12 @@ def test_statistics_of_a_choice(
     operator: Any = planned(session, text).blocks[0].operator
     sensitivity = operator.noise.sensitivity if hasattr(operator, "noise") else operator.sensitivity
     without, with_it = both(con, session, text, operator.batches[0])
-    moved = [int(b[SCORE]) - int(a[SCORE]) for a, b in zip(without, with_it, strict=True)]
+    moved = [int(b[CANDIDATE_SCORE]) - int(a[CANDIDATE_SCORE]) for a, b in zip(without, with_it, strict=True)]
     assert max(moved) == most == sensitivity
-    if MOVES in with_it[0]:  # each candidate's own
-        assert [int(row[MOVES]) for row in with_it] == moved == [ROWS, 4 * ROWS]
+    if CANDIDATE_SENSITIVITY in with_it[0]:  # each candidate's own
+        assert [int(row[CANDIDATE_SENSITIVITY]) for row in with_it] == moved == [ROWS, 4 * ROWS]
         scored = operator.sweep and operator.sweep.score(
-            filling(
+            bind_parameters(
                 inside.reader(session, inside.lend(session, planned(session, text))),
                 {"salt": 7},
             ),
@@ -136,7 +136,7 @@ def test_a_question_to_a_declared_threshold(con: duckdb.DuckDBPyConnection, sess
     text = "SELECT WITH alarm 2 * COUNT(*) - 1 FROM t"
     operator: Any = planned(session, text).blocks[0].operator
     (without,), (with_it,) = both(con, session, text, operator.query)
-    assert int(with_it[SCORE]) - int(without[SCORE]) == 2 * ROWS == operator.sensitivity
+    assert int(with_it[CANDIDATE_SCORE]) - int(without[CANDIDATE_SCORE]) == 2 * ROWS == operator.sensitivity
     declared = inside.declared(session)["alarm"]
     assert declared.epsilon1 + declared.epsilon2 == 1
 

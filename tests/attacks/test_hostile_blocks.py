@@ -20,10 +20,11 @@ import dpsql
 from dpsql.mechanisms.additive_noise import LaplaceNoise
 from dpsql.mechanisms.ptr.stability_test import OptimalTest
 from dpsql.mechanisms.subsample.blocks import BlockQueries, PythonBlocks
-from dpsql.mechanisms.subsample.subsample import BlockMean, BlockMedian, Range, WinsorizedMean
+from dpsql.mechanisms.subsample.subsample import BlockMean, BlockMedian, ResultRange, WinsorizedMean
 from dpsql.mechanisms.subsample.votes import FeatureVotes, NoisyMode, StableMode
 from dpsql.noise.entropy import Entropy
-from dpsql.sql.relations.limits import SORTED_ROWS, floor_root
+from dpsql.sql.relations.fan_out import floor_root
+from dpsql.sql.relations.unit_rows import SORTED_ROWS
 from tests.support import inside
 
 POLICY = """
@@ -314,7 +315,7 @@ def test_whatever_a_function_gives_the_answer_comes(session: dpsql.Session, way:
     assert "CANARY" not in " ".join(result.notes)
 
 
-RANGE = Range(Fraction(0), Fraction(9), 90)
+RANGE = ResultRange(Fraction(0), Fraction(9), 90)
 COMBINERS: list[Any] = [
     BlockMedian("v", RANGE, Fraction(10)), BlockMean("v", RANGE, LaplaceNoise(Fraction(10), 90)), WinsorizedMean("v", RANGE, Fraction(10)),
     NoisyMode("v", Fraction(10), ("a", "b")), NoisyMode("v", Fraction(10), selection=OptimalTest(Fraction(20), Fraction(1, 10), groups=2)),

@@ -10,9 +10,9 @@ import pytest
 
 import dpsql
 from dpsql.errors import PrivacyError
+from dpsql.mechanisms.aggregation import list_groups
 from dpsql.mechanisms.base import SALT
-from dpsql.mechanisms.composite import groups_of
-from dpsql.mechanisms.fast.candidate_scores import SCORE
+from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_SCORE
 from dpsql.mechanisms.selection.exponential import ExponentialChoice
 from tests.support import inside
 
@@ -71,11 +71,11 @@ def test_far_values_are_groups_of_their_own() -> None:
     far = duckdb.sql(
         "SELECT UNNEST(['infinity'::DATE, '-infinity'::DATE, '20000-01-01'::DATE, '2020-01-01'::DATE, NULL]) AS d"
     ).to_arrow_table()
-    assert len(set(groups_of(far, ("d",)))) == 5
+    assert len(set(list_groups(far, ("d",)))) == 5
     with pytest.raises((OverflowError, ValueError)):  # the control: as Python values they can't be had
         far.column("d").to_pylist()
     plain = pa.table({"d": far.column("d").filter(pa.array([False, False, False, True, True]))})
-    assert set(groups_of(plain, ("d",))) < set(groups_of(far, ("d",)))  # whatever else is in the table
+    assert set(list_groups(plain, ("d",))) < set(list_groups(far, ("d",)))  # whatever else is in the table
 
 
 @pytest.mark.parametrize("kind", ["INTERVAL", "DOUBLE[]", "STRUCT(a FLOAT)", "STRUCT(a INTERVAL)[]"])
@@ -171,7 +171,9 @@ def test_clips_that_round_apart(b: int, w: int) -> None:
             for item in plan.blocks[0].inputs
         }
         scores = (
-            inside.reader(session, lent)(operator.batches[0].replace(SALT, "7")).column(SCORE).to_pylist()
+            inside.reader(session, lent)(operator.batches[0].replace(SALT, "7"))
+            .column(CANDIDATE_SCORE)
+            .to_pylist()
         )
     assert all(abs(int(score)) <= operator.sensitivity for score in scores)
     assert (b, w) != (-2, 4) or abs(

@@ -15,7 +15,9 @@ _COMMON = """
 import json, resource, time
 from fractions import Fraction
 import numpy as np, pyarrow as pa
-from dpsql.mechanisms.additive import Aggregation, Count, LaplaceNoise, Statistic
+from dpsql.mechanisms.additive_noise import LaplaceNoise, Statistic
+from dpsql.mechanisms.aggregation import Aggregation
+from dpsql.mechanisms.moments import Count
 from dpsql.mechanisms.base import Reader
 from dpsql.mechanisms.partition import GroupSelection
 from dpsql.noise.entropy import Entropy

@@ -9,8 +9,9 @@ from fractions import Fraction
 
 import pytest
 
-from dpsql.noise.discrete import discrete_laplace, rounded_gaussian
+from dpsql.noise.discrete import draw_discrete_laplace
 from dpsql.noise.entropy import Entropy
+from dpsql.noise.gaussian import draw_rounded_gaussian
 
 pytestmark = pytest.mark.benchmark
 N = 1_000_000
@@ -30,10 +31,10 @@ def test_laplace_against_opendp(scale: Fraction, capsys: pytest.CaptureFixture[s
     theirs = dp.m.make_laplace(*space, scale=float(scale))
     zeros, few = [0] * (N // 10), N // 10
     entropy = Entropy()
-    discrete_laplace(scale, 1000, entropy)
+    draw_discrete_laplace(scale, 1000, entropy)
     ours_ns, theirs_ns = [], []
     for _ in range(5):
-        ours_ns.append(nanoseconds(lambda: discrete_laplace(scale, N, entropy), N))
+        ours_ns.append(nanoseconds(lambda: draw_discrete_laplace(scale, N, entropy), N))
         theirs_ns.append(nanoseconds(lambda: theirs(zeros), few))
     ours, other = statistics.median(ours_ns), statistics.median(theirs_ns)
     with capsys.disabled():
@@ -47,7 +48,7 @@ def test_laplace_against_opendp(scale: Fraction, capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize("sigma", [Fraction(3, 2), Fraction(10**6), Fraction(10**9), Fraction(1 << 60)])
 def test_gaussian(sigma: Fraction, capsys: pytest.CaptureFixture[str]) -> None:
     n, entropy = N // 5, Entropy()
-    times = [nanoseconds(lambda: rounded_gaussian(sigma, n, entropy), n) for _ in range(3)]
+    times = [nanoseconds(lambda: draw_rounded_gaussian(sigma, n, entropy), n) for _ in range(3)]
     with capsys.disabled():
         print(f"\n  rounded Gaussian, sigma {float(sigma):g}: {statistics.median(times):.0f} ns")
     assert min(times) > 0

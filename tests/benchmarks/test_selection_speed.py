@@ -17,9 +17,9 @@ import pytest
 
 import dpsql
 from dpsql.mechanisms.auto_bounds import AutoBounded
-from dpsql.mechanisms.fast.candidate_scores import MOVES, SCORE
-from dpsql.mechanisms.quantile import Quantiles, Rank
-from dpsql.mechanisms.selection.above_threshold import AboveThreshold, Noise, split
+from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_SCORE, CANDIDATE_SENSITIVITY
+from dpsql.mechanisms.histograms import Quantiles, WantedRank
+from dpsql.mechanisms.selection.above_threshold import AboveThreshold, ThresholdNoise, split_epsilon
 from dpsql.mechanisms.selection.exponential import ExponentialChoice
 from dpsql.noise.entropy import Entropy
 
@@ -48,13 +48,13 @@ def median_seconds(job: Callable[[], object], runs: int = 7) -> float:
 
 def candidates(scores: np.ndarray) -> pa.Table:
     place = np.arange(len(scores))
-    return pa.table({"k": place, "dpsql_ord": place, SCORE: scores})
+    return pa.table({"k": place, "dpsql_ord": place, CANDIDATE_SCORE: scores})
 
 
 @pytest.mark.parametrize("refresh", [False, True])
 def test_a_million_answers(refresh: bool, say: Print) -> None:
     """W6: at most 50 ns each. No statistic is near the threshold, so all are asked."""
-    noise = Noise(1, *split(Fraction(1), 10, monotone=True), 10, True, refresh)
+    noise = ThresholdNoise(1, *split_epsilon(Fraction(1), 10, monotone=True), 10, True, refresh)
     table = candidates(np.random.default_rng(1).integers(-5000, -2000, N))
     operator = AboveThreshold(("q",), ("k",), 0, noise)
     each = median_seconds(lambda: operator.release(lambda sql: table, Entropy())) / N * 1e9
@@ -76,7 +76,9 @@ def test_a_million_unequal_candidates(say: Print) -> None:
     """W7 with prices, which differ in sensitivity."""
     prices = np.arange(1, N + 1)
     bids = np.sort(np.random.default_rng(1).lognormal(np.log(N / 5), 1, N))
-    table = candidates(prices * (N - np.searchsorted(bids, prices))).append_column(MOVES, pa.array(prices))
+    table = candidates(prices * (N - np.searchsorted(bids, prices))).append_column(
+        CANDIDATE_SENSITIVITY, pa.array(prices)
+    )
     operator = ExponentialChoice(("q",), ("k",), N, Fraction(1), True, "permute_and_flip", varying=True)
     each = median_seconds(lambda: operator.release(lambda sql: table, Entropy()), 3) / N * 1e9
     say(f"W7 generalised: {each:.1f} ns a candidate")
@@ -88,7 +90,9 @@ def test_median_of_a_histogram(say: Print) -> None:
     con = duckdb.connect()
     con.execute("CREATE TABLE t AS SELECT (random() + random()) * 500 AS x FROM range(5000000)")
     query = "SELECT CAST(LEAST(GREATEST(x, 0), 1000) * 20 AS INTEGER) AS value, COUNT(*) AS count FROM t GROUP BY 1"
-    part = Quantiles("q", (), ("m",), (Rank(Fraction(1, 2)),), 0, 20_000, Fraction(1), steps=Fraction(20))
+    part = Quantiles(
+        "q", (), ("m",), (WantedRank(Fraction(1, 2)),), 0, 20_000, Fraction(1), steps=Fraction(20)
+    )
     known = con.execute(query).to_arrow_table()
     ours, theirs = [], []
     for _ in range(5):

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpsql.noise.discrete import bernoulli, bernoulli_exp, discrete_laplace, geometric, rounded_gaussian
+from dpsql.noise.discrete import draw_bernoulli, draw_bernoulli_exp, draw_discrete_laplace, draw_geometric
 from dpsql.noise.entropy import Entropy
-from dpsql.noise.gaussian import accepted
+from dpsql.noise.gaussian import draw_accepted, draw_rounded_gaussian
 from tests.support.goodness import REFUSED, fixed, gaussian_pmf, geometric_pmf, laplace_pmf, p_value
 
 VECTORS = json.loads(
@@ -23,14 +23,14 @@ N = 200_000
 
 Case = tuple[Callable[..., Any], Callable[[Fraction], Callable[[int], float]], Fraction, bool]
 CASES: list[Case] = [
-    (discrete_laplace, laplace_pmf, Fraction(7, 2), True),
-    (discrete_laplace, laplace_pmf, Fraction(1, 2), True),
-    (discrete_laplace, laplace_pmf, Fraction(61, 3), True),
-    (geometric, geometric_pmf, Fraction(1, 3), False),
-    (geometric, geometric_pmf, Fraction(2), False),
-    (rounded_gaussian, gaussian_pmf, Fraction(3, 2), True),
-    (rounded_gaussian, gaussian_pmf, Fraction(2, 5), True),
-    (rounded_gaussian, gaussian_pmf, Fraction(123, 10), True),
+    (draw_discrete_laplace, laplace_pmf, Fraction(7, 2), True),
+    (draw_discrete_laplace, laplace_pmf, Fraction(1, 2), True),
+    (draw_discrete_laplace, laplace_pmf, Fraction(61, 3), True),
+    (draw_geometric, geometric_pmf, Fraction(1, 3), False),
+    (draw_geometric, geometric_pmf, Fraction(2), False),
+    (draw_rounded_gaussian, gaussian_pmf, Fraction(3, 2), True),
+    (draw_rounded_gaussian, gaussian_pmf, Fraction(2, 5), True),
+    (draw_rounded_gaussian, gaussian_pmf, Fraction(123, 10), True),
 ]
 
 
@@ -62,12 +62,12 @@ def _coarse(scale: Fraction, draw: Callable[..., Any], label: str) -> Any:
 
 
 @pytest.mark.parametrize("scale", [Fraction(3 * 10**9), Fraction(3 << 60)], ids=["int64", "python"])
-@pytest.mark.parametrize("draw", [discrete_laplace, rounded_gaussian])
+@pytest.mark.parametrize("draw", [draw_discrete_laplace, draw_rounded_gaussian])
 def test_wide_scales_drawn_in_two_digits_fit(draw: Callable[..., Any], scale: Fraction) -> None:
     """Cells of a third of the scale hold what the continuous distribution puts there, to within 1e-9."""
 
     def pmf(k: int) -> float:
-        if draw is rounded_gaussian:
+        if draw is draw_rounded_gaussian:
             return gaussian_pmf(Fraction(3))(k)
         q = np.exp(-1 / 3)
         return float(1 - q**0.5) if k == 0 else float((q ** (abs(k) - 0.5) - q ** (abs(k) + 0.5)) / 2)
@@ -81,7 +81,7 @@ def test_wide_scales_drawn_in_two_digits_fit(draw: Callable[..., Any], scale: Fr
         assert p_value(coarse, pmf) < REFUSED, "the control must fail"
 
 
-@pytest.mark.parametrize("draw", [discrete_laplace, rounded_gaussian])
+@pytest.mark.parametrize("draw", [draw_discrete_laplace, draw_rounded_gaussian])
 def test_low_digits_of_wide_scales_are_uniform(draw: Callable[..., Any]) -> None:
     drawn = draw(Fraction(10**9), N, fixed(f"digits {draw.__name__}"))
     assert p_value(drawn % 16, lambda k: 1 / 16 if 0 <= k < 16 else 0.0, signed=False) > REFUSED
@@ -104,7 +104,7 @@ def test_our_pmfs_are_the_published_ones(table: dict[str, float], pmf: Callable[
 def test_published_pmfs_fit_and_the_discrete_gaussian_does_not() -> None:
     published = VECTORS["rounded_gaussian_pmf_3_2"]
     discrete = VECTORS["exact_pmfs"]["dgauss_9_4"]
-    drawn = rounded_gaussian(Fraction(3, 2), N, fixed("published"))
+    drawn = draw_rounded_gaussian(Fraction(3, 2), N, fixed("published"))
     assert p_value(drawn, lambda k: published.get(str(abs(k)), 0.0)) > REFUSED
     assert p_value(drawn, lambda k: discrete.get(str(abs(k)), 0.0)) < REFUSED, "another distribution"
 
@@ -114,14 +114,14 @@ def _proportion(hits: int, n: int, p: float) -> float:
 
 
 def test_bernoullis() -> None:
-    hits = int(bernoulli_exp(np.full(N, 5), 4, fixed("bernoulli_exp")).sum())
+    hits = int(draw_bernoulli_exp(np.full(N, 5), 4, fixed("bernoulli_exp")).sum())
     assert _proportion(hits, N, np.exp(-1.25)) < 5
     assert _proportion(hits, N, np.exp(-1.20)) > 5, "the control must fail"
-    mixed = bernoulli_exp(np.tile([0, 1, 50], N), 10, fixed("mixed")).reshape(-1, 3).sum(axis=0)
+    mixed = draw_bernoulli_exp(np.tile([0, 1, 50], N), 10, fixed("mixed")).reshape(-1, 3).sum(axis=0)
     assert mixed[0] == N
     assert _proportion(int(mixed[1]), N, np.exp(-0.1)) < 5
     assert _proportion(int(mixed[2]), N, np.exp(-5)) < 5
-    hits = int(bernoulli([Fraction(1, 3)] * N, fixed("bernoulli")).sum())
+    hits = int(draw_bernoulli([Fraction(1, 3)] * N, fixed("bernoulli")).sum())
     assert _proportion(hits, N, 1 / 3) < 5
     assert _proportion(hits, N, 0.35) > 5, "the control must fail"
 
@@ -133,13 +133,13 @@ def test_an_acceptance_whose_band_is_everything_is_left_to_exact_decisions() -> 
         asked.append(i)
         return i % 2 == 0
 
-    out = accepted(np.full(10, 0.5), np.full(10, 1.0), 10, fixed("band"), exact)
+    out = draw_accepted(np.full(10, 0.5), np.full(10, 1.0), 10, fixed("band"), exact)
     assert asked == list(range(10))
     assert out.tolist() == [True, False] * 5
 
 
 def test_signs_are_fair_and_independent_of_size() -> None:
-    drawn = discrete_laplace(Fraction(7, 2), N, fixed("signs"))
+    drawn = draw_discrete_laplace(Fraction(7, 2), N, fixed("signs"))
     for size in (1, 2, 5):
         plus, minus = int((drawn == size).sum()), int((drawn == -size).sum())
         assert _proportion(plus, plus + minus, 0.5) < 5
@@ -147,7 +147,7 @@ def test_signs_are_fair_and_independent_of_size() -> None:
 
 def test_draws_are_independent() -> None:
     """Correlation of neighbours in the stream, and of streams with themselves shifted by a chunk."""
-    drawn = rounded_gaussian(Fraction(20), N, fixed("independent")).astype(float)
+    drawn = draw_rounded_gaussian(Fraction(20), N, fixed("independent")).astype(float)
     for lag in (1, 2, 1 << 15):
         assert abs(np.corrcoef(drawn[:-lag], drawn[lag:])[0, 1]) * np.sqrt(N - lag) < 5
     assert abs(np.corrcoef(drawn[:-1], drawn[1:] + drawn[:-1] / 20)[0, 1]) * np.sqrt(N) > 5, (

@@ -15,9 +15,10 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+import dpsql
 from dpsql.engine.base import WITHHELD
 from dpsql.engine.duckdb import DuckDBEngine
-from dpsql.errors import BindError, EngineError, PolicyError
+from dpsql.errors import BindError, EngineError, PolicyError, PrivacyError
 from dpsql.policy.model import Budget, Column, Policy, Table
 
 SECRET = "not-a-number-4711"
@@ -313,3 +314,21 @@ class TestVersion:
     def test_memory_is_new_each_time(self, data: pa.Table) -> None:
         first, second = (DuckDBEngine({"visits": data}, policy(visits()), Path()) for _ in range(2))
         assert first.version() == first.version() != second.version()
+
+
+def test_no_exact_query_calls_a_function_of_the_owner(tmp_path: Path) -> None:
+    """A macro that is named like a function of DuckDB is called in its place, and its sensitivity is unknown."""
+    path = tmp_path / "data.duckdb"
+    with duckdb.connect(path) as con:
+        con.execute("CREATE TABLE visits AS SELECT range AS person, 30 AS age FROM range(9)")
+    table = Table("visits", privacy_unit="person", max_rows=2, columns={"age": Column(bounds=(0, 99))})
+    sums = "SELECT WITH DP OPTIONS (epsilon = 0.1) SUM(age) AS s FROM visits"
+    with dpsql.connect(str(path), policy=policy(table)) as session:
+        assert session.sql(sums).shape == (1, 1)
+    with duckdb.connect(path) as con:
+        con.execute("CREATE MACRO ABS(a) AS a * a")
+    with dpsql.connect(str(path), policy=policy(table)) as session:
+        before = session.budget().spent
+        with pytest.raises(PrivacyError):
+            session.sql(sums)
+        assert session.budget().spent == before

@@ -15,7 +15,7 @@ import pytest
 
 from dpsql.engine.interruptible import run_interruptibly, run_query
 from dpsql.engine.postprocess import Finisher
-from dpsql.engine.sandbox import SchemaReplica, quote_name, write_empty_query
+from dpsql.engine.sandbox import SchemaReplica, quote_identifier, write_empty_query
 from dpsql.errors import BindError
 from dpsql.policy.model import Budget, Policy, Table
 
@@ -150,9 +150,9 @@ def test_a_finisher_that_breaks_is_opened_anew(finisher: Finisher) -> None:
     finisher.describe(sql, {"b": TYPES}, ["wards"])
     before = finisher.finish(sql, {"b": RELEASED}, ["wards"])
     opened = finisher._opened
-    finisher._anew(duckdb.BinderException)
+    finisher._reopen(duckdb.BinderException)
     assert finisher._opened is opened
-    finisher._anew(duckdb.FatalException)
+    finisher._reopen(duckdb.FatalException)
     assert finisher._opened is None
     assert finisher.finish(sql, {"b": RELEASED}, ["wards"]).equals(before)
     assert len(finisher.describe(f"{sql} LIMIT 1", {"b": TYPES}, ["wards"])) == 1
@@ -184,7 +184,7 @@ def test_names_are_quoted() -> None:
     with duckdb.connect() as con:
         columns = [('we "ird', "INTEGER"), ("select", "VARCHAR")]
         assert con.sql(write_empty_query(columns)).to_arrow_table().column_names == ['we "ird', "select"]
-        assert con.sql(f"SELECT 1 AS {quote_name('a;--')}").to_arrow_table().column_names == ["a;--"]
+        assert con.sql(f"SELECT 1 AS {quote_identifier('a;--')}").to_arrow_table().column_names == ["a;--"]
 
 
 def test_a_run_is_an_outcome_whatever_happens() -> None:

@@ -21,7 +21,7 @@ from dpsql.engine.duckdb import DuckDBEngine
 from dpsql.engine.spark import SparkEngine
 from dpsql.errors import BindError
 from dpsql.mechanisms.base import SALT
-from dpsql.mechanisms.subsample.blocks import block_number
+from dpsql.mechanisms.subsample.blocks import write_block_number
 from dpsql.sql.parse.dialect import parse_fragment, to_sql
 from tests.corpora import test_equals_duckdb as demo
 from tests.engines.test_spark import SPENT, fill
@@ -231,7 +231,7 @@ def test_blocks_are_dealt_by_the_unit_in_the_comparison() -> None:
     """However the number of a block is written, and printed again: or one engine would have other blocks than the other."""
     for blocks, turn, whole in FORMS:
         for key in (_KEY, 'r3."unit_0a1b2c"', "r3.unit_0a1b2c"):  # as plans have it, and in normal form
-            written = f"SELECT {block_number(key, blocks, turn, whole)} AS b FROM t AS v".replace(
+            written = f"SELECT {write_block_number(key, blocks, turn, whole)} AS b FROM t AS v".replace(
                 SALT, "12345"
             )
             for text in (written, to_sql(parse_fragment(written))):
@@ -258,7 +258,7 @@ def test_units_are_dealt_evenly(engine: Engine, blocks: int, kept: Kept) -> None
 
     there, n = kept.once(("dealt", engine.name), make), 30_000
     for whole in (False, True):
-        number = block_number("r.i", blocks, whole=whole).replace(SALT, "123456789012345678")
+        number = write_block_number("r.i", blocks, whole=whole).replace(SALT, "123456789012345678")
         query = f"SELECT b, COUNT(*) AS n FROM (SELECT {number} AS b FROM range({n}) AS r(i)) AS t GROUP BY b"
         found = {row["b"]: row["n"] for row in there.execute(query).to_pylist()}
         assert sorted(found) == list(range(blocks))

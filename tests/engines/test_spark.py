@@ -190,7 +190,7 @@ AGGREGATES = [
 
 
 def test_an_order_is_written_out(nasty: Nasty) -> None:
-    table = nasty.spark.relation(nasty.spark._policy.tables["t"])
+    table = nasty.spark.relation(nasty.spark.policy.tables["t"])
     for column in ("d", "x", "day", "b"):
         for direction in ("", " DESC"):
             query = (
@@ -218,7 +218,7 @@ def test_schema_and_bindings(pair: Pair) -> None:
 
 
 def test_an_error_over_private_rows_says_nothing(nasty: Nasty) -> None:
-    table = nasty.spark.relation(nasty.spark._policy.tables["t"])
+    table = nasty.spark.relation(nasty.spark.policy.tables["t"])
     with pytest.raises(EngineError) as caught:
         nasty.spark.execute(f"SELECT b * b AS v FROM {table} AS t")
     assert "withheld" in str(caught.value) and "9223372036854775807" not in repr(caught.value.__context__)

@@ -14,7 +14,7 @@ import pytest
 
 import dpsql
 from dpsql.errors import BindError
-from dpsql.mechanisms.base import filled
+from dpsql.mechanisms.base import fill_parameters
 from dpsql.plan import Block, Plan
 from dpsql.sql.exact.gate import Gate
 from dpsql.sql.spark.writer import spark_sql
@@ -58,7 +58,7 @@ class OnSpark(Neighbours):
             name: [c for c, _ in columns]
             for name, columns in inside.lent_columns(self.session, plan, block).items()
         }
-        text = filled(inside.gate(self.session).exact(query, names), VALUES)
+        text = fill_parameters(inside.gate(self.session).exact(query, names), VALUES)
         lent = {i.name: inside.finisher(self.session).finish(i.sql, {}, plan.public) for i in block.inputs}
         key = repr((text, [(name, table.to_pydict()) for name, table in sorted(lent.items())]))
         if key not in self.known:
@@ -158,7 +158,7 @@ def texts_of(made: Neighbours, statement: str) -> list[str]:
                 query, {name: [c for c, _ in given] for name, given in lent.items()}
             )
             try:
-                found.append(spark_sql(filled(text, VALUES), {**tables, **lent}))
+                found.append(spark_sql(fill_parameters(text, VALUES), {**tables, **lent}))
             except BindError as refused:
                 assert "has no equal on Spark" in str(refused)
                 return []

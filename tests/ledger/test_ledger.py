@@ -350,7 +350,7 @@ def test_another_accountant_reads_the_same_events(path: Path) -> None:
             with pytest.raises(LedgerError):
                 other.reserve(TENTH, "a copy can't be charged")
         with pytest.raises(LedgerError, match="no accountant"):
-            ledger.under("rdp")
+            ledger.under("moments")
         assert len(ledger.entries()) == 40
     with Ledger.read(path) as owner, pytest.raises(LedgerError, match="read-only"):
         owner.reserve(TENTH, "reading only")

@@ -11,19 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpsql.mechanisms.additive import (
-    Aggregation,
-    Count,
-    GaussianNoise,
-    LaplaceNoise,
-    Mean,
-    Output,
-    Statistic,
-    Sum,
-    Variance,
-)
+from dpsql.mechanisms.additive_noise import GaussianNoise, LaplaceNoise, Statistic
+from dpsql.mechanisms.aggregation import Aggregation
 from dpsql.mechanisms.base import SALT, Operator, Read, Reader
 from dpsql.mechanisms.group_selection import GroupSelection
+from dpsql.mechanisms.moments import Count, Mean, Output, Sum, Variance
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import compose
 
@@ -333,9 +325,8 @@ class TestParts:
     def released(parts: list[pa.Table]) -> pa.Table:
         sure = GroupSelection("n", Fraction(60), Fraction(1, 10**6))
         operator = Aggregation("q", ("k",), (Count("n", N), Sum("s", S)), sure)
-        return operator.released(
-            Reader(lambda sql, lent: parts[0], {}, 0, lambda sql, lent: iter(parts)), Entropy()
-        )
+        reader = Reader(lambda sql, lent: parts[0], {}, 0, lambda sql, lent: iter(parts))
+        return operator.release(reader, Entropy()).table
 
     def test_parts_are_one_table(self) -> None:
         kind = pa.decimal128(38, 0)

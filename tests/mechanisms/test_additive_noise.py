@@ -12,8 +12,9 @@ import mpmath
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.additive_noise import GaussianNoise, LaplaceNoise, integers, noise_multiplier
+from dpsql.mechanisms.additive_noise import GaussianNoise, LaplaceNoise, calibrate_gaussian
 from dpsql.noise.entropy import Entropy
+from dpsql.numerics.exact_numbers import to_integers
 from dpsql.privacy import events
 from tests.support.pmf import gaussian, hockey_stick, log_laplace, tables, totals, worst_log_ratio
 
@@ -79,14 +80,14 @@ def analytic_delta(s: Fraction, epsilon: Fraction) -> mpmath.mpf:
 @pytest.mark.parametrize("delta", [Fraction(1, 10), Fraction(1, 10**6), Fraction(1, 10**12)])
 def test_the_multiplier_is_enough_and_hardly_more(epsilon: Fraction, delta: Fraction) -> None:
     with mpmath.workdps(60):
-        s = noise_multiplier(epsilon, delta)
+        s = calibrate_gaussian(epsilon, delta)
         bound = mpmath.mpf(delta.numerator) / delta.denominator
         assert analytic_delta(s, epsilon) <= bound
         assert analytic_delta(s * (1 - Fraction(1, 1 << 28)), epsilon) > bound
 
 
 def test_known_multiplier() -> None:
-    assert float(noise_multiplier(Fraction(1), Fraction(1, 10**6))) == pytest.approx(
+    assert float(calibrate_gaussian(Fraction(1), Fraction(1, 10**6))) == pytest.approx(
         1 / 0.236704380663, rel=1e-9
     )
 
@@ -152,15 +153,15 @@ def test_sums_leave_int64_before_they_overflow() -> None:
     wide = LaplaceNoise(Fraction(1, 1 << 70), 1).add(np.zeros(5, dtype=np.int64), Entropy())
     assert wide.dtype == object
     assert all(type(v) is int for v in wide)
-    assert integers([1, 2]).dtype == np.int64
-    assert integers([0, 2**63]).tolist() == [0, 2**63]  # numpy alone would make floats of these
-    assert integers([0, 2**64 + 1]).tolist() == [0, 2**64 + 1]
-    assert integers([]).tolist() == []
+    assert to_integers([1, 2]).dtype == np.int64
+    assert to_integers([0, 2**63]).tolist() == [0, 2**63]  # numpy alone would make floats of these
+    assert to_integers([0, 2**64 + 1]).tolist() == [0, 2**64 + 1]
+    assert to_integers([]).tolist() == []
 
 
 def test_floats_and_empty_declarations_are_refused() -> None:
     with pytest.raises(TypeError, match="integer"):
-        integers([1.5])  # type: ignore[list-item]
+        to_integers([1.5])  # type: ignore[list-item]
     for bad in [(Fraction(0), 1, 1), (Fraction(1), 0, 1), (Fraction(1), 1, 0)]:
         with pytest.raises(ValueError, match="must be"):
             LaplaceNoise(*bad)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from dpsql.mechanisms.additive_noise import LaplaceNoise
-from dpsql.mechanisms.auto_bounds import FINE, PLACES, AutoBounded, Ladder
+from dpsql.mechanisms.auto_bounds import BOUND_BITS, PLACES, AutoBounded, Ladder
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import DiscreteLaplace, SparseVector, compose
 from tests.support.goodness import REFUSED, fixed, p_value
@@ -72,12 +72,12 @@ def test_a_row_moves_a_clipped_total_by_at_most_its_bound() -> None:
     values = [*(rng.normal(0, 300, 60).tolist()), 2.0**21, 1e300, 0.1, 0.3]
     for low, high in ((0, 16), (-64, 16), (-1024, 1024), (-1, 0)):
         reach = Fraction(max(-low, high))
-        steps = Fraction(1 << FINE) / reach
+        steps = Fraction(1 << BOUND_BITS) / reach
         for i, extra in enumerate(values):
             rest = values[:i] + values[i + 1 :]
             less, more = (clipped(v, Fraction(low), Fraction(high), auto()) for v in (rest, [*rest, extra]))
             assert abs(more - less) <= reach
-            assert abs(math.floor(more * steps) - math.floor(less * steps)) <= 1 << FINE
+            assert abs(math.floor(more * steps) - math.floor(less * steps)) <= 1 << BOUND_BITS
 
 
 def test_float_sums_would_not_do() -> None:
@@ -288,8 +288,10 @@ class TestDeclaredBounds:
 def test_event_is_public() -> None:
     """A third for the bounds; the sum's noise is the same number of steps whatever the bounds turn out to be."""
     third = SparseVector(Fraction(1, 6), Fraction(1, 6), 1)
-    assert auto(rows=3).event == compose([third, DiscreteLaplace(Fraction(2, 3), 3 << FINE)])
-    mean = compose([third, DiscreteLaplace(Fraction(1, 3), 1 << FINE), DiscreteLaplace(Fraction(1, 3), 1)])
+    assert auto(rows=3).event == compose([third, DiscreteLaplace(Fraction(2, 3), 3 << BOUND_BITS)])
+    mean = compose(
+        [third, DiscreteLaplace(Fraction(1, 3), 1 << BOUND_BITS), DiscreteLaplace(Fraction(1, 3), 1)]
+    )
     assert auto("avg").event == mean
     assert auto().event.basic == (1, 0)
 
@@ -321,7 +323,7 @@ def test_wrong_ladders() -> None:
 def test_groups_and_rows_share_the_noise() -> None:
     part = AutoBounded("q", ("g",), "a", "avg", Fraction(1), -4, 20, rows=3, groups=2)
     third = SparseVector(Fraction(1, 6), Fraction(1, 6), 1)
-    noisy = [DiscreteLaplace(Fraction(1, 3), 3 << FINE, 2), DiscreteLaplace(Fraction(1, 3), 3, 2)]
+    noisy = [DiscreteLaplace(Fraction(1, 3), 3 << BOUND_BITS, 2), DiscreteLaplace(Fraction(1, 3), 3, 2)]
     assert part.event == compose([third, *noisy])
     assert {ladder.rates for ladder in part.ladders if ladder} == {(Fraction(1, 36), Fraction(1, 36))}
 
@@ -337,7 +339,7 @@ def test_a_row_moves_what_gets_the_noise_by_its_sensitivity(
     added: list[int] = []
 
     def add(noise: LaplaceNoise, values: list[int], entropy: Entropy) -> np.ndarray:
-        if noise.sensitivity == 1 << FINE:
+        if noise.sensitivity == 1 << BOUND_BITS:
             added.append(int(values[0]))
         return np.array([int(v) for v in values], dtype=object)
 
@@ -346,5 +348,5 @@ def test_a_row_moves_what_gets_the_noise_by_its_sensitivity(
     for total, rows in [(Fraction(7, 3), 4), *((Fraction(7, 3) + x, 5) for x in (*ends, sum(ends) / 2))]:
         part._shown([total], [rows], *ends, Entropy())
     moved = [abs(after - added[0]) for after in added[1:]]
-    assert max(moved) <= 1 << FINE
-    assert max(moved) >= (1 << FINE) - 1
+    assert max(moved) <= 1 << BOUND_BITS
+    assert max(moved) >= (1 << BOUND_BITS) - 1

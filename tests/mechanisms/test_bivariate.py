@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpsql.mechanisms.additive_noise import LaplaceNoise, Statistic
-from dpsql.mechanisms.bivariate import KINDS, Axis, Pair
+from dpsql.mechanisms.moments import PAIR_KINDS, Axis, Pair
 from dpsql.noise.entropy import Entropy
 
 NAMES = ("n", "y", "x", "yx", "yy", "xx")
@@ -52,7 +52,7 @@ def truth(kind: str, y: np.ndarray, x: np.ndarray) -> float:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", PAIR_KINDS)
 def test_without_noise_they_are_numpys(kind: str) -> None:
     item = pair(kind, Fraction(10**9))
     y, x = sample(400, 1)
@@ -62,7 +62,7 @@ def test_without_noise_they_are_numpys(kind: str) -> None:
     assert shown.low[0].as_py() <= truth(kind, y, x) <= shown.high[0].as_py()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", PAIR_KINDS)
 @pytest.mark.parametrize(
     ("n", "epsilon", "whole"),
     [(60, Fraction(1), 1), (5000, Fraction(1), 1), (5000, Fraction(20), 1), (5000, Fraction(20), 1 << 20)],

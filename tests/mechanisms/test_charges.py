@@ -12,11 +12,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpsql.mechanisms.additive_noise import LaplaceNoise, noise_multiplier
+from dpsql.mechanisms.additive_noise import LaplaceNoise, calibrate_gaussian
 from dpsql.mechanisms.ptr import ptr_statistics
-from dpsql.mechanisms.ptr.stability_test import Item, OptimalTest, Stable, ThresholdTest, stability_test
+from dpsql.mechanisms.ptr.stability_test import (
+    OptimalTest,
+    Stable,
+    StableItem,
+    ThresholdTest,
+    make_stability_test,
+)
 from dpsql.mechanisms.subsample import subsample
-from dpsql.mechanisms.subsample.subsample import Range, WinsorizedMean
+from dpsql.mechanisms.subsample.subsample import ResultRange, WinsorizedMean
 from dpsql.noise.entropy import Entropy
 
 EPSILON, DELTA = Fraction(3, 2), Fraction(1, 10**5)
@@ -28,16 +34,16 @@ EPSILON, DELTA = Fraction(3, 2), Fraction(1, 10**5)
 def test_a_test_is_charged_for_all_its_groups_and_for_what_may_go_wrong_outside(
     accountant: str, groups: int, slack: Fraction
 ) -> None:
-    test = stability_test(accountant, EPSILON, DELTA, groups, slack)
+    test = make_stability_test(accountant, EPSILON, DELTA, groups, slack)
     assert test.event.basic == (EPSILON, DELTA) and test.event.delta == DELTA
     if isinstance(test, ThresholdTest):
         share = EPSILON / groups, (DELTA - slack) / groups
         # one group: hides a distance of 1, and a radius of 0 passes rarely enough
-        assert test.sigma >= noise_multiplier(*share) and test.delta == share[1]
+        assert test.sigma >= calibrate_gaussian(*share) and test.delta == share[1]
         assert test.event.rho is not None and test.event.rho >= groups / (2 * test.sigma**2)
         assert float(test.event.rho) == pytest.approx(float(groups / (2 * test.sigma**2)))
         if slack == 0:  # what is set aside is no one's loss that deviations measure
-            alone = stability_test(accountant, share[0], share[1])
+            alone = make_stability_test(accountant, share[0], share[1])
             assert isinstance(alone, ThresholdTest) and alone.sigma == test.sigma
     else:
         assert isinstance(test, OptimalTest) and accountant == "basic"
@@ -48,7 +54,9 @@ def test_a_test_is_charged_for_all_its_groups_and_for_what_may_go_wrong_outside(
 def test_a_winsorised_mean_pays_for_its_limits_and_for_noise_that_fits_them(trim: Fraction | None) -> None:
     """For all limits: one result moves what noise is added to by at most what the noise is made for."""
     points, blocks = 6, 3
-    mean = WinsorizedMean("a", Range(Fraction(0), Fraction(points), points), EPSILON, widening=1, trim=trim)
+    mean = WinsorizedMean(
+        "a", ResultRange(Fraction(0), Fraction(points), points), EPSILON, widening=1, trim=trim
+    )
     asked: list[tuple[Fraction, Fraction]] = []
     made: list[tuple[Fraction, int, int]] = []
 
@@ -66,7 +74,7 @@ def test_a_winsorised_mean_pays_for_its_limits_and_for_noise_that_fits_them(trim
 
         asked.clear()
         with (
-            mock.patch.object(subsample, "grid_quantile", drawn),
+            mock.patch.object(subsample, "choose_grid_quantile", drawn),
             mock.patch.object(subsample, "LaplaceNoise", Noise),
         ):
             mean.combine(places, None, Entropy(), 0.95)
@@ -93,7 +101,7 @@ VALUES = "SELECT CASE WHEN i < 200 THEN 5 + i % 3 / 100 ELSE i END AS v, 1 + (i 
 TEST = OptimalTest(Fraction(1, 10), DELTA)  # knows distances of some two hundred
 
 
-def _items(rows: int) -> list[Item]:
+def _items(rows: int) -> list[StableItem]:
     group = VALUES.replace("i % 3 / 100", "i % 2 * 0")
     noise = LaplaceNoise(EPSILON, 100 * rows)
     return [

@@ -10,7 +10,14 @@ import pyarrow as pa
 import pytest
 
 from dpsql.mechanisms.additive_noise import GaussianNoise, LaplaceNoise
-from dpsql.mechanisms.consistency import Adding, Cells, Consistent, fit, held_at_zero, rounded
+from dpsql.mechanisms.consistency import (
+    AddingColumn,
+    Consistent,
+    GroupingSet,
+    fit,
+    hold_at_zero,
+    round_running,
+)
 
 SHAPES = [
     ((3, 4), [(0, 1), (0,), ()]),
@@ -45,16 +52,16 @@ def test_cells_that_add_up_are_left_alone() -> None:
     places = places_of((3, 4), [(0, 1), (0,), ()])
     table = np.arange(12, dtype=float) * 1e9
     values = [np.bincount(p, weights=table) for p in places]
-    assert np.array_equal(rounded(fit(values, [1.0, 3.0, 9.0], places, 12)), table.astype(int))
+    assert np.array_equal(round_running(fit(values, [1.0, 3.0, 9.0], places, 12)), table.astype(int))
 
 
 def test_rounding_keeps_every_run_within_one() -> None:
     table = np.random.default_rng(2).uniform(0, 3, 500)
-    whole = rounded(table)
+    whole = round_running(table)
     assert (whole >= 0).all() and whole.dtype == np.int64
     for first, last in combinations(range(0, 500, 23), 2):
         assert abs(whole[first:last].sum() - table[first:last].sum()) <= 1
-    far = rounded(np.array([1e30, 0.4, -1e30]))
+    far = round_running(np.array([1e30, 0.4, -1e30]))
     assert [int(v) for v in far] == [int(1e30), 0, -int(1e30)]
 
 
@@ -62,14 +69,14 @@ def test_the_nearest_table_without_negative_cells() -> None:
     random = np.random.default_rng(3)
     for _ in range(50):
         table = random.normal(1, 5, 6)
-        held = held_at_zero(table)
+        held = hold_at_zero(table)
         total = max(table.sum(), 0)
         assert (held >= 0).all() and held.sum() == pytest.approx(total, abs=1e-9)
         for _ in range(40):  # no other such table is nearer
             other = random.dirichlet(np.ones(6)) * total
             assert ((held - table) ** 2).sum() <= ((other - table) ** 2).sum() + 1e-9
-    assert held_at_zero(np.array([-1.0, -2.0])).tolist() == [0.0, 0.0]
-    assert held_at_zero(np.zeros(0)).tolist() == []
+    assert hold_at_zero(np.array([-1.0, -2.0])).tolist() == [0.0, 0.0]
+    assert hold_at_zero(np.zeros(0)).tolist() == []
 
 
 def test_variances_are_those_of_the_noise() -> None:
@@ -80,7 +87,7 @@ def test_variances_are_those_of_the_noise() -> None:
         GaussianNoise(Fraction(7), 1, 1, Fraction(1), Fraction(1, 10**6)),
     ):
         drawn = noise.add([0] * 200_000, Entropy()).astype(float)
-        assert Adding("n", noise).variance == pytest.approx(drawn.var(), rel=0.05)
+        assert AddingColumn("n", noise).variance == pytest.approx(drawn.var(), rel=0.05)
 
 
 def released(
@@ -92,7 +99,9 @@ def released(
         "all": {"k": [k for k, _ in rows], "p": [p for _, p in rows]}, "k": {"k": ["a", "b"]}, "p": {"p": [1, 2, 3]},
         "none": {},
     }  # fmt: skip
-    sets = tuple(Cells(name, keys[name], (Adding("n", LaplaceNoise(epsilons[name], 1)),)) for name in noisy)
+    sets = tuple(
+        GroupingSet(name, keys[name], (AddingColumn("n", LaplaceNoise(epsilons[name], 1)),)) for name in noisy
+    )
     return Consistent(sets), {
         name: pa.table({**tables[name], "n": pa.array(noisy[name], pa.int64()),
                         "n__low": [float(v - 1) for v in noisy[name]], "n__high": [float(v + 1) for v in noisy[name]]})
@@ -177,5 +186,5 @@ def test_margins_alone_are_fitted_too() -> None:
 
 
 def test_the_greatest_cell_is_kept_where_rounding_hides_the_total() -> None:
-    held = held_at_zero(np.array([-1e20, 1e20 + 2**15, -(2.0**14)]))
+    held = hold_at_zero(np.array([-1e20, 1e20 + 2**15, -(2.0**14)]))
     assert (held >= 0).all() and held[0] == held[2] == 0

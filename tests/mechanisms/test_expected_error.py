@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql.mechanisms.additive import Count, Mean
 from dpsql.mechanisms.additive_noise import LaplaceNoise, Statistic
-from dpsql.mechanisms.expected_error import ROWS, expected
+from dpsql.mechanisms.moments import _MEAN_ROWS, Count, Mean
 from dpsql.noise.entropy import Entropy
 
 POLICY = """
@@ -113,17 +112,17 @@ def test_the_error_of_a_mean_covers_what_noise_does(whole: int) -> None:
     count = Statistic("n", LaplaceNoise(Fraction(1, 10), whole))
     total = Statistic("s", LaplaceNoise(Fraction(1, 10), 10 * whole))
     mean = Mean("m", total, count, Fraction(1), Fraction(10), (Fraction(0), Fraction(20)), whole)
-    from dpsql.mechanisms.additive import Aggregation
+    from dpsql.mechanisms.aggregation import Aggregation
 
-    (said,) = expected(Aggregation("", (), (mean,)), Fraction(1), 0.95)
+    (said,) = Aggregation("", (), (mean,)).expect_errors(Fraction(1), 0.95)
     entropy, draws = Entropy(), 4000
     exact_total, exact_count = (
-        np.full(draws, 7 * ROWS * whole),
-        np.full(draws, ROWS * whole),
+        np.full(draws, 7 * _MEAN_ROWS * whole),
+        np.full(draws, _MEAN_ROWS * whole),
     )  # all rows at 17, about 10
     noisy = {total: total.noise.add(exact_total, entropy), count: count.noise.add(exact_count, entropy)}
     off = np.abs(np.asarray(mean.show(noisy, 0.95).value) - 17.0)
     assert (off > said.error).mean() < 0.05
     assert (off > said.error / 20).mean() > 0.05, "and it is not empty talk"
-    (less,) = expected(Aggregation("", (), (Count("c", count),)), Fraction(2), 0.95)
+    (less,) = Aggregation("", (), (Count("c", count),)).expect_errors(Fraction(2), 0.95)
     assert less.error < count.noise.half_width(0.95)

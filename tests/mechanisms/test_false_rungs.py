@@ -17,14 +17,14 @@ from dpsql.mechanisms.auto_bounds import (
     SHARED,
     AutoBounded,
     Ladder,
-    chance_of_misses,
-    exponent_above,
-    tolerance_for,
+    bound_chance_of_misses,
+    find_exponent,
+    find_tolerance,
 )
-from dpsql.noise.discrete import geometric
+from dpsql.noise.discrete import draw_geometric
 from dpsql.noise.entropy import Entropy
-from dpsql.noise.selection import flips
-from dpsql.numerics.integers import integers
+from dpsql.noise.selection import flip_coins
+from dpsql.numerics.exact_numbers import to_integers
 from tests.support.goodness import fixed
 from tests.support.svt_law import law_in_floats
 
@@ -51,24 +51,24 @@ def summed(rates: tuple[Fraction, Fraction], tolerances: tuple[int, ...]) -> mpm
 def test_chance_is_the_sum(rates: tuple[Fraction, Fraction], tolerances: tuple[int, ...]) -> None:
     with mpmath.workdps(60):
         want = summed(rates, tolerances)
-        got = chance_of_misses(rates, tolerances)
+        got = bound_chance_of_misses(rates, tolerances)
         got = mpmath.mpf(got.numerator) / got.denominator
         assert want * (1 - mpmath.mpf(10) ** -30) <= got <= want * (1 + mpmath.mpf(10) ** -25)
-        other = chance_of_misses((rates[0] * 2, rates[1]), tolerances)
+        other = bound_chance_of_misses((rates[0] * 2, rates[1]), tolerances)
         assert abs(mpmath.mpf(other.numerator) / other.denominator - want) > want / 100
 
 
 @pytest.mark.parametrize("rates", [*RATES, (Fraction(1, 10**9), Fraction(1, 3 * 10**8))], ids=str)
 @pytest.mark.parametrize("doubt", [ANYWHERE, DECLARED, Fraction(1, 7)], ids=str)
 def test_tolerance_is_the_least(rates: tuple[Fraction, Fraction], doubt: Fraction) -> None:
-    tolerance = tolerance_for(rates, doubt)
-    assert chance_of_misses(rates, (tolerance,)) <= doubt
+    tolerance = find_tolerance(rates, doubt)
+    assert bound_chance_of_misses(rates, (tolerance,)) <= doubt
     if tolerance:
-        assert chance_of_misses(rates, (tolerance - 1,)) > doubt
+        assert bound_chance_of_misses(rates, (tolerance - 1,)) > doubt
 
 
 def test_chances_beyond_all_count_stay_fractions() -> None:
-    assert chance_of_misses((Fraction(10**9), Fraction(10**9)), (5,)) == Fraction(1, 1 << 1000)
+    assert bound_chance_of_misses((Fraction(10**9), Fraction(10**9)), (5,)) == Fraction(1, 1 << 1000)
 
 
 def false_chance(ladder: Ladder, counts: tuple[int, ...]) -> float:
@@ -92,7 +92,7 @@ def test_no_data_exceed_it(doubt: Fraction) -> None:
 def test_would_be_more_without_the_far_question() -> None:
     ladder = Ladder(0, 5, Fraction(2), 1, Fraction(1, 10**4))
     near = (ladder.near,) * 3
-    assert chance_of_misses(ladder.rates, near) > 50 * ladder.doubt
+    assert bound_chance_of_misses(ladder.rates, near) > 50 * ladder.doubt
 
 
 @pytest.mark.parametrize("epsilon", ["1/1000000000", "1/100", "1/10", "1", "10", "1000"])
@@ -131,7 +131,7 @@ def test_exponents() -> None:
         Fraction(2**70),
     ):
         for close in (value, value * (1 + Fraction(1, 10**6)), value * (1 - Fraction(1, 10**6))):
-            j = exponent_above(close)
+            j = find_exponent(close)
             assert Fraction(2) ** (j - 1) < close <= Fraction(2) ** j
 
 
@@ -162,8 +162,8 @@ def old_climb(ladder: Ladder, counts: NDArray[np.int64], entropy: Entropy) -> in
     """What the ladder was: one small tolerance for all rungs, and nothing that holds it."""
     beyond = np.append(np.cumsum(counts[::-1])[::-1], 0)
     tolerance = math.ceil(-math.log(0.05) / ladder.rates[0])
-    level = int(geometric(ladder.rates[0], 1, entropy)[0]) - tolerance
-    found = np.flatnonzero(flips(integers(level + beyond), ladder.rates[1], entropy))
+    level = int(draw_geometric(ladder.rates[0], 1, entropy)[0]) - tolerance
+    found = np.flatnonzero(flip_coins(to_integers(level + beyond), ladder.rates[1], entropy))
     return int(found[0]) if len(found) else ladder.top
 
 

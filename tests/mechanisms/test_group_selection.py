@@ -16,9 +16,9 @@ import pytest
 
 from dpsql.mechanisms.group_selection import (
     GroupSelection,
-    delta_per_key,
-    keep_probabilities,
-    laplace_threshold,
+    compute_keep_probabilities,
+    compute_laplace_threshold,
+    split_delta,
 )
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy import events
@@ -36,14 +36,14 @@ LOSSES = [
 
 
 def chances(epsilon: Fraction, delta: Fraction) -> list[Fraction]:
-    table = keep_probabilities(epsilon, delta)
+    table = compute_keep_probabilities(epsilon, delta)
     assert table is not None
     return [Fraction(p, table[-1]) for p in table]
 
 
 def laplace_chances(epsilon: Fraction, delta: Fraction, most: int) -> list[float]:
     """Pr[n + DLap >= T], exactly enough; a group without units is not there."""
-    t, rate = laplace_threshold(epsilon, delta), mpmath.mpf(epsilon.numerator) / epsilon.denominator
+    t, rate = compute_laplace_threshold(epsilon, delta), mpmath.mpf(epsilon.numerator) / epsilon.denominator
     one = mpmath.mpf(1)
 
     def tail(k: int) -> mpmath.mpf:
@@ -81,7 +81,7 @@ def test_no_pair_of_neighbouring_counts_is_told_apart(epsilon: Fraction, delta: 
 @pytest.mark.parametrize(("epsilon", "delta"), LOSSES[:2])
 def test_the_threshold_tells_no_neighbours_apart_and_is_the_least(epsilon: Fraction, delta: Fraction) -> None:
     with mpmath.workdps(50):
-        p = laplace_chances(epsilon, delta, 3 * laplace_threshold(epsilon, delta))
+        p = laplace_chances(epsilon, delta, 3 * compute_laplace_threshold(epsilon, delta))
         assert violations(p, epsilon, delta) == 0
         assert violations([p[0], *p[2:]], epsilon, delta) > 0, "one lower gives a lone unit away: the control"
 
@@ -94,7 +94,7 @@ def test_published_probabilities(case: dict[str, object]) -> None:
     for n, published in case["pi"].items():  # type: ignore[attr-defined]
         assert float(p[int(n)]) == pytest.approx(published, rel=1e-9)
     # the discrete threshold is the continuous one rounded up, but for its own normalisation
-    assert abs(laplace_threshold(epsilon, delta) - case["laplace_tau"]) <= 1.5  # type: ignore[operator]
+    assert abs(compute_laplace_threshold(epsilon, delta) - case["laplace_tau"]) <= 1.5  # type: ignore[operator]
 
 
 def recurrence(epsilon: float, delta: float, most: int) -> list[mpmath.mpf]:
@@ -116,7 +116,7 @@ def test_nothing_is_given_away_by_rounding() -> None:
 @pytest.mark.parametrize("groups", [1, 2, 7, 1000])
 @pytest.mark.parametrize("delta", [Fraction(1, 10**6), Fraction(1, 3), Fraction(1, 10**30)])
 def test_keys_share_delta(groups: int, delta: Fraction) -> None:
-    one = delta_per_key(delta, groups)
+    one = split_delta(delta, groups)
     together = 1 - (1 - one) ** groups
     assert together <= delta
     assert together > delta * (1 - Fraction(1, 10**12)), "hardly any of it is lost"
@@ -188,7 +188,7 @@ def test_a_minimum_keeps_the_guarantee(minimum: int) -> None:
 def test_tiny_losses_take_the_threshold() -> None:
     """A table would have billions of rows; the noisy threshold has the same guarantee and ends."""
     selection = GroupSelection("u", Fraction(1, 10**9), Fraction(1, 10**6))
-    assert keep_probabilities(*selection.per_key) is None
+    assert compute_keep_probabilities(*selection.per_key) is None
     middle = selection._least(0.5)
     assert agrees(selection, middle, selection.probability(middle))
     assert selection.keep(np.array([1, 2, 10**12]), Entropy()).tolist() == [False, False, True]

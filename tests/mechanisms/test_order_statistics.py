@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from dpsql.mechanisms import order_statistics as order
-from dpsql.mechanisms.order_statistics import order_statistics, spacing
-from dpsql.mechanisms.ptr.stability_radius import rank
+from dpsql.mechanisms.order_statistics import choose_spacing, read_order_statistics
+from dpsql.mechanisms.ptr.stability_radius import find_rank
 from tests.support.connections import fresh
 
 QUARTILES = (Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
@@ -67,7 +67,7 @@ def check(found: order.Ordered, values: np.ndarray) -> None:
     n = len(ranked)
     assert found.n == n
     for p in QUARTILES:
-        middle = rank(n, p)
+        middle = find_rank(n, p)
         first, last = max(1, middle - REACH), min(n, middle + REACH)
         assert np.array_equal(found.slice(first, last), ranked[first - 1 : last])
 
@@ -77,7 +77,7 @@ def check(found: order.Ordered, values: np.ndarray) -> None:
 @pytest.mark.parametrize("fetch", [10**6, 500, 60])
 def test_ungrouped(shape: Callable[[int], np.ndarray], n: int, fetch: int) -> None:
     values = shape(n) if n > 40 or shape is not nearly_constant else np.zeros(n)
-    check(order_statistics(reading(values), "SELECT v FROM t", (), QUARTILES, REACH, fetch)[()], values)
+    check(read_order_statistics(reading(values), "SELECT v FROM t", (), QUARTILES, REACH, fetch)[()], values)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -94,7 +94,7 @@ def test_sampled_ranges(shape: Callable[[int], np.ndarray], monkeypatch: pytest.
 
     monkeypatch.setattr(order.np, "sort", spy)
     for p in QUARTILES:
-        middle = rank(len(values), p)
+        middle = find_rank(len(values), p)
         first, window = order._select(values, middle - REACH, middle + REACH)
         assert first == middle - REACH
         assert np.array_equal(window, sort(values)[middle - REACH - 1 : middle + REACH])
@@ -105,7 +105,7 @@ def test_sampled_ranges(shape: Callable[[int], np.ndarray], monkeypatch: pytest.
 @pytest.mark.parametrize("fetch", [10**6, 100])
 def test_grouped(shape: Callable[[int], np.ndarray], fetch: int) -> None:
     values = shape(2000)
-    found = order_statistics(reading(values, 7), "SELECT k, v FROM t", ("k",), QUARTILES, REACH, fetch)
+    found = read_order_statistics(reading(values, 7), "SELECT k, v FROM t", ("k",), QUARTILES, REACH, fetch)
     assert len(found) == 7
     for (key,), data in found.items():
         check(data, values[np.arange(2000) % 7 == key])
@@ -115,30 +115,32 @@ def test_grouped(shape: Callable[[int], np.ndarray], fetch: int) -> None:
 def test_two_keys_with_nulls(fetch: int) -> None:
     listed = "('a', TRUE, 1.0), ('a', NULL, 2.0), (NULL, TRUE, 3.0), ('a', TRUE, 4.0)"
     rows = f"SELECT * FROM (VALUES {listed}) AS r(k, b, v)"
-    found = order_statistics(reading(np.zeros(1)), rows, ("k", "b"), QUARTILES, REACH, fetch)
+    found = read_order_statistics(reading(np.zeros(1)), rows, ("k", "b"), QUARTILES, REACH, fetch)
     assert {key: data.n for key, data in found.items()} == {("a", True): 2, ("a", None): 1, (None, True): 1}
     assert found[("a", True)].at(2) == 4
 
 
 def test_what_is_not_finite_is_missing() -> None:
     values = np.array([1.0, math.nan, math.inf, -math.inf, 2.0])
-    found = order_statistics(reading(values), "SELECT v FROM t", (), QUARTILES, REACH)[()]
+    found = read_order_statistics(reading(values), "SELECT v FROM t", (), QUARTILES, REACH)[()]
     assert found.n == 2 and list(found.slice(0, 3)) == [-math.inf, 1, 2, math.inf]
     nothing = reading(np.array([math.nan]))
-    assert order_statistics(nothing, "SELECT v FROM t", (), QUARTILES, REACH) == {}
-    assert order_statistics(nothing, "SELECT k, v FROM t", ("k",), QUARTILES, REACH) == {}
+    assert read_order_statistics(nothing, "SELECT v FROM t", (), QUARTILES, REACH) == {}
+    assert read_order_statistics(nothing, "SELECT k, v FROM t", ("k",), QUARTILES, REACH) == {}
 
 
 def test_ranks_that_were_not_read_are_not_invented() -> None:
-    found = order_statistics(reading(np.arange(9000.0)), "SELECT v FROM t", (), (Fraction(1, 2),), 3, 100)[()]
+    found = read_order_statistics(
+        reading(np.arange(9000.0)), "SELECT v FROM t", (), (Fraction(1, 2),), 3, 100
+    )[()]
     with pytest.raises(LookupError):
         found.at(20)
 
 
 def test_spacing_is_a_power_of_two_below_the_scale() -> None:
     for scale in (Fraction(1, 3), Fraction(7), Fraction(10**30), Fraction(1, 10**30)):
-        step = spacing(scale)
+        step = choose_spacing(scale)
         assert step <= scale / 1024 < 2 * step
         assert step.numerator & (step.numerator - 1) == 0 and step.denominator & (step.denominator - 1) == 0
     with pytest.raises(ValueError, match="positive"):
-        spacing(Fraction(0))
+        choose_spacing(Fraction(0))

@@ -14,11 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpsql.mechanisms import quantile
-from dpsql.mechanisms.additive import Aggregation, Count, LaplaceNoise, Statistic
-from dpsql.mechanisms.composite import Together, groups_of
+from dpsql.mechanisms import histograms
+from dpsql.mechanisms.additive_noise import LaplaceNoise, Statistic
+from dpsql.mechanisms.aggregation import Aggregation, Together, list_groups
 from dpsql.mechanisms.group_selection import GroupSelection
-from dpsql.mechanisms.quantile import Quantiles, Rank, choose, segments
+from dpsql.mechanisms.histograms import Quantiles, WantedRank, choose_step, cut_segments
+from dpsql.mechanisms.moments import Count
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import BoundedRange, compose
 from tests.support.goodness import REFUSED, fixed, p_value
@@ -27,12 +28,12 @@ VECTORS = json.loads(
     (Path(__file__).parents[1] / "published" / "vectors" / "vectors_partition_quantile.json").read_text()
 )
 RANKS = [
-    Rank(Fraction(1, 2)),
-    Rank(Fraction(1, 4)),
-    Rank(Fraction(9, 10)),
-    Rank(Fraction(0)),
-    Rank.least(),
-    Rank.greatest(),
+    WantedRank(Fraction(1, 2)),
+    WantedRank(Fraction(1, 4)),
+    WantedRank(Fraction(9, 10)),
+    WantedRank(Fraction(0)),
+    WantedRank.least(),
+    WantedRank.greatest(),
 ]
 
 
@@ -41,9 +42,9 @@ def histogram(values: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
     return v, c
 
 
-def utilities(values: Sequence[int], low: int, high: int, rank: Rank, inward: int = 2) -> list[int]:
+def utilities(values: Sequence[int], low: int, high: int, rank: WantedRank, inward: int = 2) -> list[int]:
     """Of every grid point, spelled out from the segments."""
-    starts, sizes, u = segments(*histogram(values), low, high, rank, inward)
+    starts, sizes, u = cut_segments(*histogram(values), low, high, rank, inward)
     spelled = [int(x) for x, size in zip(u, sizes, strict=True) for _ in range(size)]
     assert starts[0] == low and sum(sizes) == high - low + 1 == len(spelled)
     return spelled
@@ -51,8 +52,8 @@ def utilities(values: Sequence[int], low: int, high: int, rank: Rank, inward: in
 
 @pytest.mark.parametrize("case", VECTORS["quantile_em_vectors"], ids=lambda c: c["p"])
 def test_published_segments(case: dict) -> None:
-    rank = Rank(Fraction(case["p"]))
-    starts, sizes, u = segments(*histogram(case["x"]), case["lo"], case["hi"], rank)
+    rank = WantedRank(Fraction(case["p"]))
+    starts, sizes, u = cut_segments(*histogram(case["x"]), case["lo"], case["hi"], rank)
     assert starts.tolist() == [s["lo"] for s in case["segments"]]
     assert (starts + sizes - 1).tolist() == [s["hi"] for s in case["segments"]]
     assert [x / rank.scale for x in u.tolist()] == [s["utility"] for s in case["segments"]]
@@ -62,7 +63,7 @@ def test_published_segments(case: dict) -> None:
 
 @pytest.mark.parametrize("rank", RANKS, ids=str)
 @pytest.mark.parametrize("rows", [1, 2])
-def test_sensitivity_over_all_tiny_tables(rank: Rank, rows: int) -> None:
+def test_sensitivity_over_all_tiny_tables(rank: WantedRank, rows: int) -> None:
     """Adding a unit with up to ``rows`` rows moves no utility by more than is declared, and some by as much."""
     most = 0
     for n in range(5):
@@ -76,12 +77,12 @@ def test_sensitivity_over_all_tiny_tables(rank: Rank, rows: int) -> None:
 
 def test_published_sensitivities() -> None:
     for case in VECTORS["quantile_em_sensitivity"]:
-        rank = Rank(Fraction(case["p"]))
+        rank = WantedRank(Fraction(case["p"]))
         assert rank.sensitivity / rank.scale == case["add_remove"]
 
 
 @pytest.mark.parametrize("rank", RANKS, ids=str)
-def test_loss_over_all_tiny_tables(rank: Rank) -> None:
+def test_loss_over_all_tiny_tables(rank: WantedRank) -> None:
     """In rational numbers: exp(-rate) is x, so exp(epsilon) is x ** (-2 sensitivity)."""
     x, most = Fraction(4, 5), Fraction(0)
 
@@ -102,7 +103,15 @@ def test_loss_over_all_tiny_tables(rank: Rank) -> None:
 
 def test_rate_shares_epsilon_among_quantiles_and_groups() -> None:
     part = Quantiles(
-        "q", (), ("a", "b"), (Rank(Fraction(1, 4)), Rank.least()), 0, 9, Fraction(1), rows=3, groups=5
+        "q",
+        (),
+        ("a", "b"),
+        (WantedRank(Fraction(1, 4)), WantedRank.least()),
+        0,
+        9,
+        Fraction(1),
+        rows=3,
+        groups=5,
     )
     assert part.part == Fraction(1, 10)
     assert part.rate(part.ranks[0]) == Fraction(1, 10) / (2 * 3 * 3)
@@ -113,7 +122,7 @@ def test_rate_shares_epsilon_among_quantiles_and_groups() -> None:
 def test_values_that_occur_often_keep_their_weight() -> None:
     """A hundred fives: the mechanism over the intervals between values never answers 5."""
     entropy, values, counts = fixed("atoms"), np.array([5]), np.array([100])
-    seen = Counter(choose(values, counts, 0, 100, RANKS[0], Fraction(1, 2), entropy) for _ in range(400))
+    seen = Counter(choose_step(values, counts, 0, 100, RANKS[0], Fraction(1, 2), entropy) for _ in range(400))
     assert seen[5] > 390
     assert VECTORS["smith_intervals_on_constant_data"] == [[0, 5, 0.05], [5, 100, 0.95]]
 
@@ -122,7 +131,7 @@ def test_values_that_occur_often_keep_their_weight() -> None:
 def test_choices_follow_the_exact_law(n: int) -> None:
     entropy, values = fixed("quantile"), (3, 3, 3, 7, 10)
     rate = Fraction(1, 4)
-    sample = np.array([choose(*histogram(values), 0, 12, RANKS[0], rate, entropy) for _ in range(n)])
+    sample = np.array([choose_step(*histogram(values), 0, 12, RANKS[0], rate, entropy) for _ in range(n)])
     raw = np.exp(np.array(utilities(values, 0, 12, RANKS[0])) / 4)
     law = (raw / raw.sum()).tolist()
     assert p_value(sample, lambda v: law[v] if v < 13 else 0.0, signed=False) > REFUSED
@@ -130,13 +139,15 @@ def test_choices_follow_the_exact_law(n: int) -> None:
 
 
 @pytest.mark.parametrize("reach", [-1000, 1, 2])
-@pytest.mark.parametrize("rank", [Rank(Fraction(1, 2)), Rank(Fraction(1, 4)), Rank.greatest()])
-def test_far_points_have_their_share(monkeypatch: pytest.MonkeyPatch, reach: int, rank: Rank) -> None:
+@pytest.mark.parametrize(
+    "rank", [WantedRank(Fraction(1, 2)), WantedRank(Fraction(1, 4)), WantedRank.greatest()]
+)
+def test_far_points_have_their_share(monkeypatch: pytest.MonkeyPatch, reach: int, rank: WantedRank) -> None:
     """However near points begin to count as far: without rejection they would have too much."""
-    monkeypatch.setattr(quantile, "_NEVER", reach - math.log(13))
+    monkeypatch.setattr(histograms, "_NEVER", reach - math.log(13))
     entropy, values = fixed("far"), (3, 3, 3, 5, 7, 10)
     rate = Fraction(1, 3)
-    sample = np.array([choose(*histogram(values), 0, 12, rank, rate, entropy, 2) for _ in range(2000)])
+    sample = np.array([choose_step(*histogram(values), 0, 12, rank, rate, entropy, 2) for _ in range(2000)])
     raw = np.exp(np.array(utilities(values, 0, 12, rank, 2)) / 3)
     law = (raw / raw.sum()).tolist()
     assert p_value(sample, lambda v: law[v] if v < 13 else 0.0, signed=False) > REFUSED
@@ -149,9 +160,9 @@ def test_far_points_have_their_share(monkeypatch: pytest.MonkeyPatch, reach: int
 
 def test_no_values_and_rates_that_reach_everywhere() -> None:
     entropy, none = fixed("nothing"), np.zeros(0, dtype=np.int64)
-    assert {choose(none, none, 0, 3, RANKS[0], Fraction(1), entropy) for _ in range(200)} == {0, 1, 2, 3}
+    assert {choose_step(none, none, 0, 3, RANKS[0], Fraction(1), entropy) for _ in range(200)} == {0, 1, 2, 3}
     tiny = Fraction(1, 10**30)
-    seen = {choose(np.array([1]), np.array([9]), 0, 3, RANKS[0], tiny, entropy) for _ in range(200)}
+    seen = {choose_step(np.array([1]), np.array([9]), 0, 3, RANKS[0], tiny, entropy) for _ in range(200)}
     assert seen == {0, 1, 2, 3}
 
 
@@ -161,7 +172,7 @@ def test_the_ends_stay_within_the_data() -> None:
     values, counts = np.unique(rng.integers(400, 600, 10_000), return_counts=True)
     table = pa.table({"value": values, "count": counts})
     part = Quantiles(
-        "q", (), ("low", "high"), (Rank.least(), Rank.greatest()), -500_000, 500_000, Fraction(1)
+        "q", (), ("low", "high"), (WantedRank.least(), WantedRank.greatest()), -500_000, 500_000, Fraction(1)
     )
     entropy = fixed("ends of the data")
     for _ in range(40):
@@ -169,19 +180,19 @@ def test_the_ends_stay_within_the_data() -> None:
         assert 400 <= release.column("low")[0].as_py() <= 410
         assert 590 <= release.column("high")[0].as_py() <= 600
     naive = [
-        choose(values, counts, -500_000, 500_000, Rank(Fraction(0)), Fraction(1, 4), entropy)
+        choose_step(values, counts, -500_000, 500_000, WantedRank(Fraction(0)), Fraction(1, 4), entropy)
         for _ in range(20)
     ]
     assert max(naive) < 400 and min(naive) < -1000
 
 
 def test_stated_rank_error_holds() -> None:
-    part = Quantiles("q", (), ("m",), (Rank(Fraction(1, 2)),), 0, 999, Fraction(1, 4))
+    part = Quantiles("q", (), ("m",), (WantedRank(Fraction(1, 2)),), 0, 999, Fraction(1, 4))
     values, counts = np.arange(1000), np.full(1000, 2)
     off = (math.log(1000) - math.log(0.1)) / float(part.rate(part.ranks[0])) / 2
     assert f"within {off:.4g} rows" in part.sentences(0.9)[1]
     entropy = fixed("error")
-    missed = sum(abs(2 * choose(values, counts, 0, 999, part.ranks[0], part.rate(part.ranks[0]), entropy) - 1000) > off + 2
+    missed = sum(abs(2 * choose_step(values, counts, 0, 999, part.ranks[0], part.rate(part.ranks[0]), entropy) - 1000) > off + 2
                  for _ in range(300))  # fmt: skip
     assert missed <= 55
 
@@ -191,7 +202,7 @@ def test_stated_rank_error_holds() -> None:
 
 def grouped(**more: object) -> Quantiles:
     return Quantiles(
-        "q", ("g",), ("m",), (Rank(Fraction(1, 2)),), 0, 100, Fraction(10**6), steps=Fraction(4), **more
+        "q", ("g",), ("m",), (WantedRank(Fraction(1, 2)),), 0, 100, Fraction(10**6), steps=Fraction(4), **more
     )  # type: ignore[arg-type]
 
 
@@ -234,7 +245,9 @@ def test_groups_are_those_of_the_aggregation() -> None:
 
 def test_quantiles_of_a_column_are_in_order() -> None:
     p = [Fraction(9, 10), Fraction(1, 10), Fraction(1, 2)]
-    part = Quantiles("q", (), ("x", "y", "z"), tuple(map(Rank, p)), 0, 1000, Fraction(1, 100), whole=True)
+    part = Quantiles(
+        "q", (), ("x", "y", "z"), tuple(map(WantedRank, p)), 0, 1000, Fraction(1, 100), whole=True
+    )
     table = pa.table({"value": [1, 500], "count": [1, 1]})
     for _ in range(30):
         row = part.alone().release(lambda sql: table, Entropy()).table.to_pylist()[0]
@@ -245,7 +258,7 @@ def test_odd_histograms() -> None:
     """Nothing, missing values, unsorted and repeated rows, values beyond the grid."""
     nothing = pa.table({"value": pa.array([], pa.int64()), "count": pa.array([], pa.int64())})
     missing = pa.table({"value": pa.array([None], pa.int64()), "count": pa.array([0])})
-    part = Quantiles("q", (), ("m",), (Rank(Fraction(1, 2)),), 7, 9, Fraction(10**6), whole=True)
+    part = Quantiles("q", (), ("m",), (WantedRank(Fraction(1, 2)),), 7, 9, Fraction(10**6), whole=True)
     for table in (nothing, missing):
         assert part.alone().release(lambda sql, t=table: t, Entropy()).table.column("m")[0].as_py() in (
             7,
@@ -268,13 +281,13 @@ def test_one_read_for_parts_of_one_query() -> None:
 
 def test_nan_keys_are_one_group() -> None:
     table = pa.table({"g": pa.array([float("nan"), float("nan"), None])})
-    first, second, third = groups_of(table, ("g",))
+    first, second, third = list_groups(table, ("g",))
     assert first == second != third
 
 
 def test_wrong_arguments() -> None:
     with pytest.raises(ValueError, match="between 0 and 1"):
-        Rank(Fraction(3, 2))
+        WantedRank(Fraction(3, 2))
     with pytest.raises(ValueError, match="needs a grid"):
         Quantiles("q", (), ("m",), (RANKS[0],), 5, 4, Fraction(1))
     with pytest.raises(ValueError, match="a name for each"):
@@ -284,7 +297,9 @@ def test_wrong_arguments() -> None:
 @pytest.mark.parametrize("values", [(3,), (3, 9), (0, 3, 3, 9, 12), (5, 5), tuple(range(13)), (2, 7, 12)])
 def test_ends_are_exact_for_a_large_epsilon(values: tuple[int, ...]) -> None:
     """Whatever lies between the least value and the next is no answer: the wanted rank is not a whole one."""
-    part = Quantiles("q", (), ("low", "high"), (Rank.least(), Rank.greatest()), 0, 12, Fraction(10**6))
+    part = Quantiles(
+        "q", (), ("low", "high"), (WantedRank.least(), WantedRank.greatest()), 0, 12, Fraction(10**6)
+    )
     v, c = histogram(values)
     table = pa.table({"value": v, "count": c})
     for i in range(5):
@@ -293,23 +308,26 @@ def test_ends_are_exact_for_a_large_epsilon(values: tuple[int, ...]) -> None:
     assert part.inward == 1
 
 
-@pytest.mark.parametrize("rank", [Rank(Fraction(1, 2)), Rank(Fraction(9, 10)), Rank.least(), Rank.greatest()])
-def test_as_many_rows_as_said_hold_the_answer(rank: Rank) -> None:
+@pytest.mark.parametrize(
+    "rank",
+    [WantedRank(Fraction(1, 2)), WantedRank(Fraction(9, 10)), WantedRank.least(), WantedRank.greatest()],
+)
+def test_as_many_rows_as_said_hold_the_answer(rank: WantedRank) -> None:
     """The chance of a point outside the data, added up over the grid: all rows are at one point in its middle."""
     part = Quantiles("q", (), ("m",), (rank,), 0, 10**6, Fraction(1))
     promised = 1e-3 if rank.end else 1e-9
 
     def outside(n: int) -> float:
-        starts, sizes, utility = segments(*histogram([500_000] * n), 0, 10**6, rank, part.inward)
+        starts, sizes, utility = cut_segments(*histogram([500_000] * n), 0, 10**6, rank, part.inward)
         weight = sizes * np.exp(float(part.rate(rank)) * utility.astype(float))
         return float(weight[starts != 500_000].sum() / weight.sum())
 
-    rows = part.held_by(rank)
+    rows = part.count_needed(rank)
     assert rows is not None and outside(rows) <= promised < outside(rows // 2)
     assert f"from {rows} rows on" in " ".join(part.sentences(0.95))
 
 
 def test_no_number_of_rows_holds_the_ends() -> None:
-    part = Quantiles("q", (), ("m",), (Rank(Fraction(1)),), 0, 1000, Fraction(1))
-    assert part.held_by(part.ranks[0]) is None
+    part = Quantiles("q", (), ("m",), (WantedRank(Fraction(1)),), 0, 1000, Fraction(1))
+    assert part.count_needed(part.ranks[0]) is None
     assert "anywhere between the bounds" in part.sentences(0.95)[-1]

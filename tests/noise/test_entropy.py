@@ -9,7 +9,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from dpsql.noise.entropy import BLOCK, Entropy
+from dpsql.noise.entropy import BUFFER_BYTES, Entropy
 
 
 def counting() -> tuple[Entropy, list[int]]:
@@ -32,7 +32,7 @@ def test_words_are_handed_out_once() -> None:
     taken = np.concatenate([entropy.words(n) for n in sizes])
     assert len(taken) == sum(sizes)
     assert len(set(taken.tolist())) == len(taken)
-    assert min(n for n in asked if n) >= BLOCK, "small requests must share a block"
+    assert min(n for n in asked if n) >= BUFFER_BYTES, "small requests must share a block"
 
 
 def test_words_belong_to_the_caller() -> None:

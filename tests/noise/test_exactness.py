@@ -13,9 +13,9 @@ import pytest
 from numpy.typing import NDArray
 
 from dpsql.noise import gaussian
-from dpsql.noise.discrete import bernoulli, bernoulli_exp, discrete_laplace, geometric, rounded_gaussian
+from dpsql.noise.discrete import draw_bernoulli, draw_bernoulli_exp, draw_discrete_laplace, draw_geometric
 from dpsql.noise.entropy import Entropy
-from dpsql.noise.gaussian import RELATIVE
+from dpsql.noise.gaussian import RELATIVE, draw_rounded_gaussian
 
 ZEROS, ONES = 0, (1 << 64) - 1
 
@@ -53,7 +53,7 @@ UNIFORMS = np.concatenate(
 
 
 def worst_quantile_error() -> float:
-    z = gaussian.half_normal_quantile(UNIFORMS)
+    z = gaussian.compute_half_normal_quantile(UNIFORMS)
     worst = 0.0
     for u, approximate in zip(UNIFORMS, z, strict=True):
         at = mpmath.mpf(float(approximate))
@@ -90,75 +90,77 @@ def test_laplace_decides_a_boundary_by_further_bits(scale: Fraction, k: int) -> 
     """At the u where |K| steps from k - 1 to k the first 52 bits can't tell; what follows them must."""
     rate = mpmath.mpf(scale.denominator) / scale.numerator
     u = 2 * mpmath.exp(-k * rate) / (1 + mpmath.exp(-rate))
-    assert discrete_laplace(scale, 1, scripted([cell(u)], ZEROS)).tolist() == [k]
-    assert discrete_laplace(scale, 1, scripted([cell(u)], ONES)).tolist() == [k - 1]
-    assert discrete_laplace(scale, 1, scripted([cell(u) | 1], ZEROS)).tolist() == [-k]
+    assert draw_discrete_laplace(scale, 1, scripted([cell(u)], ZEROS)).tolist() == [k]
+    assert draw_discrete_laplace(scale, 1, scripted([cell(u)], ONES)).tolist() == [k - 1]
+    assert draw_discrete_laplace(scale, 1, scripted([cell(u) | 1], ZEROS)).tolist() == [-k]
     # and the bits just around the boundary, one by one
     next_bits = int(mpmath.floor(u * 2**116)) & ONES
-    assert discrete_laplace(scale, 1, scripted([cell(u), next_bits - 1], ZEROS)).tolist() == [k]
-    assert discrete_laplace(scale, 1, scripted([cell(u), next_bits + 1], ZEROS)).tolist() == [k - 1]
+    assert draw_discrete_laplace(scale, 1, scripted([cell(u), next_bits - 1], ZEROS)).tolist() == [k]
+    assert draw_discrete_laplace(scale, 1, scripted([cell(u), next_bits + 1], ZEROS)).tolist() == [k - 1]
 
 
 @pytest.mark.parametrize("rate", [Fraction(1, 3), Fraction(5, 2), Fraction(1, 10**5)])
 def test_geometric_decides_a_boundary_by_further_bits(rate: Fraction) -> None:
     u = mpmath.exp(-4 * mpmath.mpf(rate.numerator) / rate.denominator)
-    assert geometric(rate, 1, scripted([cell(u)], ZEROS)).tolist() == [4]
-    assert geometric(rate, 1, scripted([cell(u)], ONES)).tolist() == [3]
+    assert draw_geometric(rate, 1, scripted([cell(u)], ZEROS)).tolist() == [4]
+    assert draw_geometric(rate, 1, scripted([cell(u)], ONES)).tolist() == [3]
 
 
 @pytest.mark.parametrize("sigma", [Fraction(3, 2), Fraction(1, 2), Fraction(12345, 7), Fraction(1 << 21)])
 @pytest.mark.parametrize("k", [1, 2])
 def test_gaussian_decides_a_boundary_by_further_bits(sigma: Fraction, k: int) -> None:
     u = mpmath.erfc((k - mpmath.mpf(1) / 2) * sigma.denominator / sigma.numerator / mpmath.sqrt(2))
-    assert rounded_gaussian(sigma, 1, scripted([cell(u)], ZEROS)).tolist() == [k]
-    assert rounded_gaussian(sigma, 1, scripted([cell(u)], ONES)).tolist() == [k - 1]
-    assert rounded_gaussian(sigma, 1, scripted([cell(u) | 1], ZEROS)).tolist() == [-k]
+    assert draw_rounded_gaussian(sigma, 1, scripted([cell(u)], ZEROS)).tolist() == [k]
+    assert draw_rounded_gaussian(sigma, 1, scripted([cell(u)], ONES)).tolist() == [k - 1]
+    assert draw_rounded_gaussian(sigma, 1, scripted([cell(u) | 1], ZEROS)).tolist() == [-k]
     next_bits = int(mpmath.floor(u * 2**116)) & ONES
-    assert rounded_gaussian(sigma, 1, scripted([cell(u), next_bits - 1], ZEROS)).tolist() == [k]
-    assert rounded_gaussian(sigma, 1, scripted([cell(u), next_bits + 1], ZEROS)).tolist() == [k - 1]
+    assert draw_rounded_gaussian(sigma, 1, scripted([cell(u), next_bits - 1], ZEROS)).tolist() == [k]
+    assert draw_rounded_gaussian(sigma, 1, scripted([cell(u), next_bits + 1], ZEROS)).tolist() == [k - 1]
 
 
 def test_bernoulli_exp_decides_a_boundary_by_further_bits() -> None:
     p = mpmath.exp(mpmath.mpf(-5) / 4)
     gamma = np.array([5])
-    assert bernoulli_exp(gamma, 4, scripted([cell(p)], ZEROS)).tolist() == [True]
-    assert bernoulli_exp(gamma, 4, scripted([cell(p)], ONES)).tolist() == [False]
+    assert draw_bernoulli_exp(gamma, 4, scripted([cell(p)], ZEROS)).tolist() == [True]
+    assert draw_bernoulli_exp(gamma, 4, scripted([cell(p)], ONES)).tolist() == [False]
 
 
 @pytest.mark.parametrize("gamma", [10**6, 10**12, 10**40])
 def test_bernoulli_exp_of_a_huge_exponent_ends(gamma: int) -> None:
     """Sixty-four zero bits are not enough to be below exp(-1e6): the decision waits for the first one bit."""
-    assert bernoulli_exp(np.array([gamma], dtype=object), 1, scripted([0, 0, 0], ONES)).tolist() == [False]
-    assert not bernoulli_exp(np.array([gamma] * 100, dtype=object), 1, Entropy()).any()
+    assert draw_bernoulli_exp(np.array([gamma], dtype=object), 1, scripted([0, 0, 0], ONES)).tolist() == [
+        False
+    ]
+    assert not draw_bernoulli_exp(np.array([gamma] * 100, dtype=object), 1, Entropy()).any()
 
 
 def test_bernoulli_exp_of_zero_is_certain() -> None:
-    assert bernoulli_exp(np.zeros(1000, dtype=np.int64), 3, Entropy(lambda n: b"\xff" * n)).all()
+    assert draw_bernoulli_exp(np.zeros(1000, dtype=np.int64), 3, Entropy(lambda n: b"\xff" * n)).all()
 
 
 def test_bernoulli_compares_every_bit() -> None:
     third = Fraction(1, 3)
     high = (1 << 64) // 3  # the first 64 bits of one third; they repeat 01
-    assert bernoulli([third], scripted([high - 1], ONES)).tolist() == [True]
-    assert bernoulli([third], scripted([high + 1], ZEROS)).tolist() == [False]
-    assert bernoulli([third], scripted([high, high, high - 1], ONES)).tolist() == [True]
-    assert bernoulli([third], scripted([high, high, high + 1], ZEROS)).tolist() == [False]
+    assert draw_bernoulli([third], scripted([high - 1], ONES)).tolist() == [True]
+    assert draw_bernoulli([third], scripted([high + 1], ZEROS)).tolist() == [False]
+    assert draw_bernoulli([third], scripted([high, high, high - 1], ONES)).tolist() == [True]
+    assert draw_bernoulli([third], scripted([high, high, high + 1], ZEROS)).tolist() == [False]
     half = Fraction(1, 2)
-    assert bernoulli([half], scripted([(1 << 63) - 1], ONES)).tolist() == [True]
-    assert bernoulli([half], scripted([1 << 63], ZEROS)).tolist() == [False]
-    assert bernoulli([Fraction(1)], scripted([ONES], ONES)).tolist() == [True]
-    assert bernoulli([Fraction(0)], scripted([ZEROS], ZEROS)).tolist() == [False]
+    assert draw_bernoulli([half], scripted([(1 << 63) - 1], ONES)).tolist() == [True]
+    assert draw_bernoulli([half], scripted([1 << 63], ZEROS)).tolist() == [False]
+    assert draw_bernoulli([Fraction(1)], scripted([ONES], ONES)).tolist() == [True]
+    assert draw_bernoulli([Fraction(0)], scripted([ZEROS], ZEROS)).tolist() == [False]
     index = np.array([1, 0, 1, 0])
-    assert bernoulli([Fraction(0), Fraction(1)], Entropy(), index).tolist() == [True, False, True, False]
+    assert draw_bernoulli([Fraction(0), Fraction(1)], Entropy(), index).tolist() == [True, False, True, False]
 
 
 def test_a_tiny_uniform_reaches_far_into_the_tail() -> None:
     """116 leading zero bits: the value is where exact arithmetic says, and no float saw it."""
     u = mpmath.mpf(2) ** -118
-    drawn = geometric(Fraction(1, 3), 1, scripted([0, 0], 1 << 62))
+    drawn = draw_geometric(Fraction(1, 3), 1, scripted([0, 0], 1 << 62))
     assert abs(drawn[0] + 3 * mpmath.log(u)) <= 1
     sigma = Fraction(1000)
-    drawn = rounded_gaussian(sigma, 1, scripted([0, 0], 1 << 62))
+    drawn = draw_rounded_gaussian(sigma, 1, scripted([0, 0], 1 << 62))
     z = float(drawn[0] / sigma)
     assert abs(math.log(math.erfc(z / math.sqrt(2))) - float(mpmath.log(u))) < 0.02
 
@@ -169,7 +171,7 @@ HUGE = [Fraction(1 << 50), Fraction(1 << 61), Fraction(1 << 80), Fraction(10**30
 @pytest.mark.parametrize("scale", HUGE)
 def test_huge_scales_keep_every_bit(scale: Fraction) -> None:
     """Neither the size nor the low bits are lost: a float would leave trailing zeros."""
-    for drawn in (discrete_laplace(scale, 400, Entropy()), rounded_gaussian(scale, 400, Entropy())):
+    for drawn in (draw_discrete_laplace(scale, 400, Entropy()), draw_rounded_gaussian(scale, 400, Entropy())):
         values = [int(v) for v in drawn]
         spread = Fraction(sum(abs(v) for v in values), 400) / scale
         assert Fraction(1, 2) < spread < 2
@@ -179,12 +181,12 @@ def test_huge_scales_keep_every_bit(scale: Fraction) -> None:
 
 @pytest.mark.parametrize("scale", [Fraction(1, 10**6), Fraction(1, 10**12), Fraction(1, 10**400)])
 def test_tiny_scales_give_zero_at_once(scale: Fraction) -> None:
-    assert not discrete_laplace(scale, 10_000, Entropy()).any()
-    assert not rounded_gaussian(scale, 10_000, Entropy()).any()
-    assert not geometric(1 / scale, 10_000, Entropy()).any()
+    assert not draw_discrete_laplace(scale, 10_000, Entropy()).any()
+    assert not draw_rounded_gaussian(scale, 10_000, Entropy()).any()
+    assert not draw_geometric(1 / scale, 10_000, Entropy()).any()
 
 
-@pytest.mark.parametrize("draw", [discrete_laplace, rounded_gaussian, geometric])
+@pytest.mark.parametrize("draw", [draw_discrete_laplace, draw_rounded_gaussian, draw_geometric])
 def test_no_draws_and_no_scale(draw: Any) -> None:
     assert draw(Fraction(3), 0, Entropy()).shape == (0,)
     assert draw(Fraction(1 << 70), 0, Entropy()).shape == (0,)
@@ -194,19 +196,25 @@ def test_no_draws_and_no_scale(draw: Any) -> None:
 
 def test_bad_parameters_are_refused() -> None:
     with pytest.raises(ValueError, match="probability"):
-        bernoulli([Fraction(3, 2)], Entropy())
+        draw_bernoulli([Fraction(3, 2)], Entropy())
     with pytest.raises(ValueError, match="negative"):
-        bernoulli_exp(np.array([-1]), 2, Entropy())
+        draw_bernoulli_exp(np.array([-1]), 2, Entropy())
     with pytest.raises(ValueError, match="denominator"):
-        bernoulli_exp(np.array([1]), 0, Entropy())
+        draw_bernoulli_exp(np.array([1]), 0, Entropy())
 
 
 @pytest.mark.parametrize("sigma", [Fraction(5, 7), Fraction(1 << 20)])
 def test_fast_decisions_agree_with_exact_ones(sigma: Fraction, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same words, once with floats deciding, once with everything left to intervals."""
     raw = Entropy().words(60).tolist()
-    fast = [discrete_laplace(sigma, 60, scripted(raw, 0)), rounded_gaussian(sigma, 60, scripted(raw, 0))]
+    fast = [
+        draw_discrete_laplace(sigma, 60, scripted(raw, 0)),
+        draw_rounded_gaussian(sigma, 60, scripted(raw, 0)),
+    ]
     monkeypatch.setattr("dpsql.noise.gaussian.TINY", 2.0)
-    exact = [discrete_laplace(sigma, 60, scripted(raw, 0)), rounded_gaussian(sigma, 60, scripted(raw, 0))]
+    exact = [
+        draw_discrete_laplace(sigma, 60, scripted(raw, 0)),
+        draw_rounded_gaussian(sigma, 60, scripted(raw, 0)),
+    ]
     for a, b in zip(fast, exact, strict=True):
         assert a.tolist() == b.tolist()

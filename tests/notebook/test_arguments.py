@@ -5,32 +5,39 @@ from __future__ import annotations
 import pytest
 
 from dpsql.errors import Error, ParseError
-from dpsql.notebook import arguments, guide
-from dpsql.notebook.arguments import CONNECT_FLAGS, RUN_FLAGS, cell_line, statement_line, taken, words
+from dpsql.notebook import guide
+from dpsql.notebook.guide import (
+    CONNECT_FLAGS,
+    RUN_FLAGS,
+    parse_cell_line,
+    parse_flags,
+    parse_statement_line,
+    split_name,
+)
 
 
 def test_a_name_and_flags_in_any_order() -> None:
     for line in ("out --fresh", "--fresh out", " --fresh  -o out "):
-        options = cell_line(line)
+        options = parse_cell_line(line)
         assert (options.name, options.fresh, options.silent) == ("out", True, False)
-    assert cell_line("").name is None
+    assert parse_cell_line("").name is None
 
 
 @pytest.mark.parametrize("line", ["out <<", "out<<", "--fresh out <<"])
 def test_arrows_make_it_silent(line: str) -> None:
-    assert (cell_line(line).name, cell_line(line).silent) == ("out", True)
+    assert (parse_cell_line(line).name, parse_cell_line(line).silent) == ("out", True)
 
 
 def test_values_keep_their_quotes_and_blanks() -> None:
-    assert cell_line("""--params '{"city": "The Hague"}' out""").params == '{"city": "The Hague"}'
-    assert cell_line("--file 'my query.sql'").file == "my query.sql"
-    assert cell_line("--session=other").session == "other"
+    assert parse_cell_line("""--params '{"city": "The Hague"}' out""").params == '{"city": "The Hague"}'
+    assert parse_cell_line("--file 'my query.sql'").file == "my query.sql"
+    assert parse_cell_line("--session=other").session == "other"
 
 
 @pytest.mark.parametrize("flag", RUN_FLAGS, ids=lambda f: f.name)
-def test_every_documented_flag_is_parsed(flag: arguments.Flag) -> None:
-    options = cell_line(f"{flag.name} x" if flag.value else flag.name)
-    assert options != cell_line(""), "it must have an effect"
+def test_every_documented_flag_is_parsed(flag: guide.Flag) -> None:
+    options = parse_cell_line(f"{flag.name} x" if flag.value else flag.name)
+    assert options != parse_cell_line(""), "it must have an effect"
     assert flag.name in guide.USAGE
 
 
@@ -47,29 +54,29 @@ def test_every_documented_flag_is_parsed(flag: arguments.Flag) -> None:
 )
 def test_wrong_lines_say_what_to_write(line: str, says: str) -> None:
     with pytest.raises(ParseError) as caught:
-        cell_line(line)
+        parse_cell_line(line)
     assert says in str(caught.value)
 
 
 def test_one_line_of_sql_is_left_as_it_is() -> None:
     sql = "SELECT '--fresh', $x -- a comment --fresh"
-    assert statement_line(f"--fresh --session other {sql}")[1] == sql
-    options, rest = statement_line("--explain SELECT 1")
+    assert parse_statement_line(f"--fresh --session other {sql}")[1] == sql
+    options, rest = parse_statement_line("--explain SELECT 1")
     assert options.explain and rest == "SELECT 1"
-    assert statement_line("-- just a comment")[1] == "-- just a comment"
+    assert parse_statement_line("-- just a comment")[1] == "-- just a comment"
 
 
 def test_taking_a_name_off_keeps_every_position() -> None:
     text = "-- a comment\nout  << SELECT *\nFROM visits"
-    name, rest = taken(text)
+    name, rest = split_name(text)
     assert name == "out" and len(rest) == len(text)
     assert rest.index("SELECT") == text.index("SELECT") and rest.startswith("-- a comment\n")
     for untouched in ("SELECT 1 << 2", "", "-- out << x", "SELECT 'a << b'", "x <<< y"):
-        assert taken(untouched) == (None, untouched)
+        assert split_name(untouched) == (None, untouched)
 
 
 def test_connect_has_its_own_flags() -> None:
-    options = words("data.duckdb --policy p.toml --session other", CONNECT_FLAGS)
+    options = parse_flags("data.duckdb --policy p.toml --session other", CONNECT_FLAGS)
     assert (options.rest, options.policy, options.session) == (("data.duckdb",), "p.toml", "other")
     with pytest.raises(Error, match="no flag --fresh"):
-        words("--fresh", CONNECT_FLAGS)
+        parse_flags("--fresh", CONNECT_FLAGS)

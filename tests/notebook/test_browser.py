@@ -14,7 +14,7 @@ import pytest
 
 import dpsql
 from dpsql.demo import POLICY
-from dpsql.notebook import guide, panels, render
+from dpsql.notebook import guide, render, sessions
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = [
@@ -93,11 +93,11 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
             session.sql("EXPLAIN " + asked),
             session.sql("SELECT ABOVE_THRESHOLD(COUNT(*), 100, epsilon => 0.1) AS enough FROM visits"),
             session.sql("SHOW LEDGER"),
-            panels.explanation(session.explain(asked)),
-            panels.budget(session),
-            panels.columns(session, "visits"),
-            panels.report(session, ""),
-            guide.mechanisms(),
+            sessions.show_explanation(session.explain(asked)),
+            sessions.show_budget(session),
+            sessions.show_columns(session, "visits"),
+            sessions.make_report(session, ""),
+            guide.show_mechanisms(),
             render.Lines(tuple(guide.USAGE.splitlines())),
         ]
         yield [item._repr_mimebundle_()["text/html"] for item in shown]

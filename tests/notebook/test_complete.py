@@ -8,7 +8,7 @@ import pytest
 from IPython.core.completer import provisionalcompleter
 from IPython.core.interactiveshell import InteractiveShell
 
-from dpsql.notebook import complete, panels
+from dpsql.notebook import complete
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,7 @@ def shell() -> Iterator[InteractiveShell]:
 @pytest.fixture(autouse=True)
 def schema(monkeypatch: pytest.MonkeyPatch, shell: InteractiveShell) -> None:
     tables = {"visits": ["plan", "doctor_visits", "year"], "wards": ["beds"]}
-    monkeypatch.setattr(panels, "schema", lambda session: tables)
+    monkeypatch.setattr(complete, "list_columns", lambda session: tables)
     matcher = next(m for m in shell.Completer.custom_matchers if isinstance(m, complete.Matcher))
     monkeypatch.setitem(matcher._sessions, "main", object())
 
@@ -44,7 +44,7 @@ def offered(shell: InteractiveShell, text: str) -> list[str]:
         ("%%dpsql\nsel", ["select"]),
         ("%%dpsql --expl", ["--explain"]),
         ("%dpsql bud", ["budget"]),
-        ("x = %dpsql SELECT COUN", ["COUNT"]),
+        ("x = %dpsql SELECT COUN", ["COUNT", "COUNT_IF"]),
     ],
 )
 def test_what_is_offered(shell: InteractiveShell, text: str, expected: list[str]) -> None:

@@ -12,7 +12,7 @@ from nbclient.exceptions import CellExecutionError
 import dpsql
 from dpsql.demo import POLICY
 from dpsql.errors import PolicyError
-from dpsql.notebook import settings
+from dpsql.notebook import sessions
 from tests.support.kernel import kinds, run, text
 
 COUNT = "SELECT WITH DP OPTIONS (epsilon = 0.1) COUNT(DISTINCT person_id) AS people FROM visits"
@@ -249,7 +249,7 @@ def test_settings_from_pyproject(tmp_path: Path) -> None:
 def test_wrong_settings(tmp_path: Path, line: str, says: str) -> None:
     (tmp_path / "pyproject.toml").write_text(f"[tool.dpsql]\n{line}\n")
     with pytest.raises(PolicyError) as caught:
-        settings.read(tmp_path)
+        sessions.read_settings(tmp_path)
     assert says in str(caught.value)
 
 
@@ -257,6 +257,6 @@ def test_other_peoples_projects_say_nothing(tmp_path: Path) -> None:
     inner = tmp_path / "a" / "b"
     inner.mkdir(parents=True)
     (tmp_path / "pyproject.toml").write_text("[tool.black]\nline-length = 1\n")
-    assert settings.read(inner) == settings.Settings()
+    assert sessions.read_settings(inner) == sessions.Settings()
     (inner / "pyproject.toml").write_text("not toml [")
-    assert settings.read(inner) == settings.Settings()
+    assert sessions.read_settings(inner) == sessions.Settings()

@@ -34,5 +34,5 @@ def test_slow_work_shows_a_line_and_wipes_it(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_log_file_gets_no_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
-    progress.in_terminal("running")
+    progress.draw_in_terminal("running")
     assert capsys.readouterr().err == ""

@@ -45,14 +45,14 @@ def test_a_comparison_has_no_interval_and_says_what_it_is() -> None:
 
 @pytest.mark.parametrize("half", [0.011, 0.19, 0.2, 1.0, 2.31, 29.957, 123.4, 54321.0])
 def test_the_shown_interval_is_never_too_narrow(half: float) -> None:
-    shown, width = render.with_interval(1000.0, (1000.0 - half, 1000.0 + half))
+    shown, width = render.round_with_interval(1000.0, (1000.0 - half, 1000.0 + half))
     said = float(width.replace("± ", "").replace(" ", ""))
     assert half * 0.999999 <= said <= half * 1.11
     assert abs(float(shown.replace(" ", "")) - 1000.0) <= half / 2
 
 
 def test_a_value_off_the_middle_shows_both_ends() -> None:
-    assert render.with_interval(0, (0.0, 12.0)) == ("0", "0 to 12")
+    assert render.round_with_interval(0, (0.0, 12.0)) == ("0", "0 to 12")
 
 
 def test_long_results_show_head_and_tail() -> None:
@@ -69,7 +69,7 @@ def test_html_has_the_same_rows_and_escapes_them() -> None:
     page = result._repr_mimebundle_()["text/html"]
     assert "<script" not in page and "<i>" not in page and "<b>" not in page
     cells = [html.unescape(cell) for cell in re.findall(r"<t[dh][^>]*>([^<]*)</t[dh]>", page)]
-    expected = [[c.heading, *c.cells] for c in render.of_result(result).columns]
+    expected = [[c.heading, *c.cells] for c in render.make_result_sheet(result).columns]
     assert cells == [cell for row in zip(*expected, strict=True) for cell in row]
     assert page.count("<table") == 1 and page.count("<caption") == 1 and 'scope="col"' in page
     assert not re.search(r"color|<script|onclick|javascript", page, re.I)
@@ -83,11 +83,11 @@ def test_no_value_can_forge_a_row_or_move_the_cursor() -> None:
 
 def test_wide_characters_line_up() -> None:
     rows = repr(Result(pa.table({"city": ["東京", "Ulm"], "n": [1, 2]}))).splitlines()
-    assert len({render.columns_wide(row) for row in rows[:3]}) == 1
+    assert len({render.measure_width(row) for row in rows[:3]}) == 1
 
 
 def test_special_numbers() -> None:
-    assert [render.cell_text(v) for v in (None, True, 0.1, 1e300, float("nan"), -0.0, 2**70)] == [
+    assert [render.format_cell(v) for v in (None, True, 0.1, 1e300, float("nan"), -0.0, 2**70)] == [
         "NULL",
         "true",
         "0.1",
@@ -96,16 +96,16 @@ def test_special_numbers() -> None:
         "-0",
         str(2**70),
     ]
-    assert render.with_interval(5.0, (float("-inf"), float("inf"))) == ("5", "")
+    assert render.round_with_interval(5.0, (float("-inf"), float("inf"))) == ("5", "")
 
 
 def test_decimal_points_stand_under_each_other() -> None:
     values = {"a": [3.4812, 2.7, 2.4049]}
     intervals = {"a": [(3.33, 3.63), (2.45, 2.95), (2.2, 2.6)]}
-    shown = render.of_result(Result(pa.table(values), intervals=intervals)).columns[0].cells
+    shown = render.make_result_sheet(Result(pa.table(values), intervals=intervals)).columns[0].cells
     assert shown == ("3.48", "2.70", "2.40")
     wide = {"a": [(3.33, 3.63), (-40.0, 45.4), (2.2, 2.6)]}
-    shown = render.of_result(Result(pa.table(values), intervals=wide)).columns[0].cells
+    shown = render.make_result_sheet(Result(pa.table(values), intervals=wide)).columns[0].cells
     assert shown[1] == "0", "far apart, each row keeps to its own noise"
 
 
@@ -114,17 +114,17 @@ def test_a_number_without_an_interval_says_why() -> None:
 
     event = PureDP(Fraction(1, 10))
     computed = Result(pa.table({"ratio": [0.25]}), event=event)
-    assert render.caption(computed)[-1] == render.NO_INTERVAL
+    assert render.write_caption(computed)[-1] == render.NO_INTERVAL
     chosen = Result(pa.table({"price": ["3.00"]}), event=event)
     public = Result(pa.table({"ratio": [0.25]}))
-    assert render.NO_INTERVAL not in (*render.caption(chosen), *render.caption(public))
+    assert render.NO_INTERVAL not in (*render.write_caption(chosen), *render.write_caption(public))
 
 
 def test_a_count_below_zero_is_explained_once() -> None:
     def said(values: list[int], half: float) -> list[str]:
         pairs = [(v - half, v + half) for v in values]
         result = Result(pa.table({"n": values}), intervals={"n": pairs})
-        return [line for line in render.caption(result) if "below 0" in line]
+        return [line for line in render.write_caption(result) if "below 0" in line]
 
     assert said([-3, -4, 100], 10.0) == ["n below 0 is noise around 0; GREATEST(..., 0) is free"]
     assert not said([3, 100], 10.0) and not said([-500], 10.0), "a sum that is below 0 is not noise"

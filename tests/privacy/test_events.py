@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import json
 import math
 from fractions import Fraction
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpsql.numerics.rounding import bounded, ceiling, floor, root, text
+from dpsql.numerics.exact_numbers import compute_root, round_down, round_up, shorten, write_number
 from dpsql.privacy import conversions
 from dpsql.privacy.events import (
     BoundedRange,
@@ -257,10 +258,10 @@ def test_constants_are_rounded_up_and_ordered(epsilon: Fraction, sensitivity: in
 
 @given(st.fractions(min_value=0, max_value=100))
 def test_rounding_goes_the_safe_way(value: Fraction) -> None:
-    assert floor(value) <= value <= ceiling(value) <= value + Fraction(1, 10**30)
-    assert root(value) ** 2 >= value
-    assert bounded(value) >= value
-    assert Fraction(text(value)) >= value >= Fraction(text(value, up=False))
+    assert round_down(value) <= value <= round_up(value) <= value + Fraction(1, 10**30)
+    assert compute_root(value) ** 2 >= value
+    assert shorten(value) >= value
+    assert Fraction(write_number(value)) >= value >= Fraction(write_number(value, up=False))
 
 
 def test_normal_tails_against_another_implementation() -> None:
@@ -268,5 +269,25 @@ def test_normal_tails_against_another_implementation() -> None:
 
     with mpmath.workdps(90):
         for x in ("0.001", "0.5", "3", "8", "14.99", "15.01", "40"):
-            ours = mpmath.mpf(str(conversions.normal_tail(conversions.Decimal(x))))
+            ours = mpmath.mpf(str(conversions.normal_tail(decimal.Decimal(x))))
             assert abs(ours / mpmath.ncdf(-mpmath.mpf(x)) - 1) < mpmath.mpf(10) ** -50
+
+
+@pytest.mark.parametrize("digits", [3, 28])
+def test_constants_do_not_depend_on_the_decimal_context_of_the_caller(digits: int) -> None:
+    """A negation of a Decimal outside the exact context rounds to the digits of the caller's own."""
+
+    def constants() -> list[object]:
+        epsilon, order = Fraction(1, 3), Fraction(117, 7)
+        return [
+            conversions.laplace_rho.__wrapped__(epsilon, 7),
+            conversions.bounded_range_rho.__wrapped__(epsilon),
+            conversions.pure_renyi.__wrapped__(epsilon, order),
+            conversions.laplace_mu.__wrapped__(epsilon, 7),
+            conversions.normal_tail.__wrapped__(decimal.Decimal("-1.2345678901234567890123456789012345")),
+        ]
+
+    with decimal.localcontext(prec=200):
+        expected = constants()
+    with decimal.localcontext(prec=digits):
+        assert constants() == expected

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dpsql.numerics.rounding import root
+from dpsql.numerics.exact_numbers import compute_root
 from dpsql.privacy import conversions
 from dpsql.privacy.accountants import RuleAccountant, Spent, format_percent, suggest_delta
 from dpsql.privacy.events import (
@@ -231,7 +231,7 @@ class Case:
         if loss is not None:
             return StableTest(loss, delta) if delta else PureDP(loss)
         squared = self.charges[i] * (1 if self.row["accountant"] == "gdp" else 2)
-        return RoundedGaussian(root(1 / squared), 1, Fraction(8), Fraction(1, 2))
+        return RoundedGaussian(compute_root(1 / squared), 1, Fraction(8), Fraction(1, 2))
 
     def filter(self, order: bool) -> RuleAccountant:
         alpha = exact(self.row["order"]) if order else None

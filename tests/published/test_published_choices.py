@@ -12,7 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.selection.generalised_exponential import GRID, SENSITIVITY, generalised_scores
+from dpsql.mechanisms.selection.generalised_exponential import (
+    SCORE_GRID,
+    SCORE_SENSITIVITY,
+    compute_generalised_scores,
+)
 from dpsql.privacy.events import BoundedRange, PureDP
 from tests.mechanisms.selection.test_exponential import choice, em, laplace, pf
 
@@ -240,8 +244,11 @@ def test_scores_of_candidates_that_differ_move_by_one() -> None:
         d = dice.integers(1, 9, n) * 100
         u = dice.integers(0, 3000, n)
         moved = u + dice.choice([-1, 1], n) * d
-        most = max(most, int(np.abs(generalised_scores(u, d, 9) - generalised_scores(moved, d, 9)).max()))
-    assert GRID * 0.99 < most <= SENSITIVITY
+        most = max(
+            most,
+            int(np.abs(compute_generalised_scores(u, d, 9) - compute_generalised_scores(moved, d, 9)).max()),
+        )
+    assert SCORE_GRID * 0.99 < most <= SCORE_SENSITIVITY
 
 
 def test_published_pairs_are_the_peeling_law() -> None:

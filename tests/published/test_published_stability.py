@@ -15,18 +15,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.ptr.iqr_stability import (
+from dpsql.mechanisms.ptr.stability_radius import (
+    Neighbours,
     Ordered,
-    bin_distance,
-    edges,
-    interquartile_range,
-    quartile_ranks,
+    compute_iqr,
+    find_bin,
+    find_quartile_ranks,
+    find_rank,
+    measure_bin_distance,
+    measure_mode_radius,
+    measure_quantile_radius,
+    measure_votes_radius,
 )
-from dpsql.mechanisms.ptr.stability_radius import Relation, mode_radius, quantile_radius, rank, votes_radius
 from dpsql.mechanisms.ptr.stability_test import OptimalTest
-from dpsql.mechanisms.subsample.votes import Participation, textbook_sampling
+from dpsql.mechanisms.subsample.votes import Participation, compute_textbook_sampling
 
-AR, SUB = Relation.ADD_REMOVE, Relation.SUBSTITUTE
+AR, SUB = Neighbours.ADD_REMOVE, Neighbours.SUBSTITUTE
 STEPS = 64  # grid steps per unit of log2, for noise that is added to a logarithm
 
 
@@ -177,11 +181,11 @@ def test_what_each_test_needs(case: Case) -> None:
 def test_ranges_and_their_bins(case: Case) -> None:
     data = Ordered.all(np.sort(np.asarray(case["x"], dtype=np.float64)))
     assert data.n == case["n"]
-    assert quartile_ranks(data.n) == (case["ell"], case["u"])
-    spread = interquartile_range(data)
+    assert find_quartile_ranks(data.n) == (case["ell"], case["u"])
+    spread = compute_iqr(data)
     assert spread == case["iqr"]
     for which in (1, 2):
-        bounds = edges(spread, which)
+        bounds = find_bin(spread, which)
         if case[f"bin{which}"] == "-inf":
             assert bounds is None
         else:
@@ -191,7 +195,7 @@ def test_ranges_and_their_bins(case: Case) -> None:
             assert bounds[0] <= spread < bounds[1]
         for relation, name in ((SUB, "sub"), (AR, "addrem")):
             assert (
-                bin_distance(data, which, relation, 10**9 if data.n < 2 else 500)
+                measure_bin_distance(data, which, relation, 10**9 if data.n < 2 else 500)
                 == case[f"A0_{name}_disc{which}"]
             )
     case.used()
@@ -207,19 +211,21 @@ def test_the_trap_of_mixing_relations() -> None:
             (AR, "witness_ar", "A0_addrem_change_under_substitution"),
         ):
             x, y, before, after = ast.literal_eval(found[name])
-            mine = [bin_distance(Ordered.all(np.array(t, float)), which, relation, 99) for t in (x, y)]
+            mine = [
+                measure_bin_distance(Ordered.all(np.array(t, float)), which, relation, 99) for t in (x, y)
+            ]
             assert mine == [before, after] and abs(before - after) == found[most]
         found.used()
     rng = Case(trap["random"])
     x, y, before, after = ast.literal_eval(rng["witness"])
     for which in (1, 2):
-        mine = [bin_distance(Ordered.all(np.array(sorted(t), float)), which, AR, 99) for t in (x, y)]
+        mine = [measure_bin_distance(Ordered.all(np.array(sorted(t), float)), which, AR, 99) for t in (x, y)]
         if mine == [before, after]:
             break
     else:
         pytest.fail("the witness does not show it")
     assert after - before == rng["A0_addrem_change_under_substitution_max"] == 2
-    safe = [bin_distance(Ordered.all(np.array(sorted(t), float)), which, SUB, 99) for t in (x, y)]
+    safe = [measure_bin_distance(Ordered.all(np.array(sorted(t), float)), which, SUB, 99) for t in (x, y)]
     assert abs(safe[0] - safe[1]) <= rng["A0_sub_change_under_add_max"] == 1
     assert rng["A0_sub_ge2_but_addremove_leaves_bin"] == 0
     assert trap["A0_sub_ge_2_but_addremove_neighbour_changes_bin"] == "None"
@@ -233,18 +239,18 @@ def test_the_trap_of_mixing_relations() -> None:
 def test_radii(case: Case) -> None:
     x = sorted(case["x"])
     for p, name in ((Fraction(1, 2), "median"), (Fraction(3, 4), "q3")):
-        value = x[rank(len(x), p) - 1]
+        value = x[find_rank(len(x), p) - 1]
         assert value == case[name]
         below, upto = sum(v < value for v in x), sum(v <= value for v in x)
         for relation, suffix in ((AR, "addrem"), (SUB, "sub")):
-            assert quantile_radius(len(x), below, upto, p, relation) == case[f"d_{name}_{suffix}"]
+            assert measure_quantile_radius(len(x), below, upto, p, relation) == case[f"d_{name}_{suffix}"]
     counts = sorted(Counter(x).items(), key=lambda item: (-item[1], item[0]))
     (value, top), (other, second) = (*counts, (value, 0))[:2]
     assert value == case["mode"]
     for relation, suffix in ((AR, "addrem"), (SUB, "sub")):
-        exact = mode_radius(top, second, bool(second) and other > value, relation)
+        exact = measure_mode_radius(top, second, bool(second) and other > value, relation)
         assert exact == case[f"d_mode_{suffix}"]
-        careful = votes_radius(top, second) if relation is SUB else max(top - second - 1, 0)
+        careful = measure_votes_radius(top, second) if relation is SUB else max(top - second - 1, 0)
         assert careful == case[f"d_mode_gap_conservative_{suffix}"] <= exact
     case.used()
 
@@ -254,23 +260,25 @@ def test_the_textbooks_example_of_a_median() -> None:
     case = Case(vectors("stability")["dwork_roth_7_2_example"])
     tables = {"x": [0] * 11 + [10**6] * 10, "y": [0] * 10 + [10**6] * 10}
     for name, table in tables.items():
-        value = table[rank(len(table), Fraction(1, 2)) - 1]
+        value = table[find_rank(len(table), Fraction(1, 2)) - 1]
         assert value == case[f"{name}_median"]
         below, upto = sum(v < value for v in table), sum(v <= value for v in table)
-        assert quantile_radius(len(table), below, upto, Fraction(1, 2), AR) == case[f"d_{name}_addrem"]
+        assert (
+            measure_quantile_radius(len(table), below, upto, Fraction(1, 2), AR) == case[f"d_{name}_addrem"]
+        )
         if name == "x":
-            assert quantile_radius(len(table), below, upto, Fraction(1, 2), SUB) == case["d_x_sub"]
+            assert measure_quantile_radius(len(table), below, upto, Fraction(1, 2), SUB) == case["d_x_sub"]
     case.used()
 
 
 @pytest.mark.parametrize("case", list(map(Case, vectors("stability")["a_samp"])))
 def test_what_the_textbooks_sampling_costs(case: Case) -> None:
     epsilon, delta, n = Fraction(str(case["eps"])), Fraction(str(case["delta"])), case["n"]
-    q, runs = textbook_sampling(epsilon, delta, n)
+    q, runs = compute_textbook_sampling(epsilon, delta, n)
     assert float(q) == pytest.approx(case["q"], rel=1e-12) and runs == case["m"]
     assert n * float(q) == pytest.approx(case["expected_subsample"], rel=1e-12)
     # with a person more there are more runs: the rule is for a public number of people, which is what it asks for
-    assert textbook_sampling(epsilon, delta, n + 1)[1] == case["m_if_n_plus_1"]
+    assert compute_textbook_sampling(epsilon, delta, n + 1)[1] == case["m_if_n_plus_1"]
     assert (case["m_if_n_plus_1"] != runs) is case["m_changes_with_n"] is True
     sampling = Participation("SELECT 1 AS most", q, runs)
     assert sampling.cap == case["cap_2mq"]

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.selection.above_threshold import Noise, split
+from dpsql.mechanisms.selection.above_threshold import ThresholdNoise, split_epsilon
 from dpsql.privacy.events import SparseVector
 from tests.support.svt_law import neighbours, paths, probability
 
@@ -223,7 +223,7 @@ def test_a_fresh_threshold_after_a_hit_is_another_round() -> None:
     once = lost(s, 100, 2, far=far)
     one = lost(s, 50, 1, far=far)
     assert once <= 1 + 0.002 < 2 * one
-    right = Noise(1, Fraction(1, 2), Fraction(1, 2), 2, monotone=False, refresh=True)
+    right = ThresholdNoise(1, Fraction(1, 2), Fraction(1, 2), 2, monotone=False, refresh=True)
     halves = Sparse(float(1 / right.threshold_rate), float(1 / right.query_rate))
     assert 2 * lost(halves, 50, 1, far=[-150.0, 0.0, 20.0, 40.0]) <= 1 + 0.002
 
@@ -236,7 +236,7 @@ def scales(mech: str) -> Sparse:
         return Sparse(2, 4)
     if "exponential" in mech:
         return Sparse(2, 4, True)
-    first, second = split(Fraction(1), 1, monotone=True)
+    first, second = split_epsilon(Fraction(1), 1, monotone=True)
     return Sparse(float(1 / first), float(1 / second))
 
 
@@ -252,7 +252,7 @@ def test_published_probabilities(case: dict) -> None:
 @pytest.mark.parametrize("row", VECTORS["budget_split_eps1"], ids=lambda r: f"{r['c']} {r['kind']}")
 def test_published_splits_and_what_they_gain(row: dict) -> None:
     c, monotone = row["c"], row["kind"] == "monotone"
-    first, second = split(Fraction(1), c, monotone)
+    first, second = split_epsilon(Fraction(1), c, monotone)
     assert float(first) == pytest.approx(row["eps1_frac"], rel=1e-3)
 
     def deviation(e1: float, e2: float, laplace: bool = True) -> float:
@@ -262,7 +262,7 @@ def test_published_splits_and_what_they_gain(row: dict) -> None:
     best = deviation(float(first), float(second))
     assert best == pytest.approx(row["sd_gap_noise"], rel=1e-5)
     assert deviation(0.5, 0.5) == pytest.approx(row["sd_equal_split"])
-    noise = Noise(1, first, second, c, monotone)
+    noise = ThresholdNoise(1, first, second, c, monotone)
     ours = math.hypot(float(1 / noise.threshold_rate), float(1 / noise.query_rate))
     assert ours == pytest.approx(row["exp_noise_sd"], rel=1e-5)
     assert math.sqrt(2) * math.hypot(2 * c, 4 * c) == pytest.approx(row["DR_restart_sd"])
@@ -279,8 +279,8 @@ def test_published_false_stops(case: dict) -> None:
     assert early == pytest.approx(case["prob_false_stop"], abs=2e-3)
     alpha = 8 * (math.log(case["k"]) + math.log(2 / 0.05)) / case["eps_svt"]
     assert alpha == pytest.approx(case["DR_alpha_beta05"])
-    first, second = split(Fraction(1, 3), 1, monotone=True)
-    noise = Noise(1, first, second, 1, monotone=True)
+    first, second = split_epsilon(Fraction(1, 3), 1, monotone=True)
+    noise = ThresholdNoise(1, first, second, 1, monotone=True)
     assert noise.reach(0.95, case["k"]) < 0.6 * alpha
     a, b = (math.exp(-float(r)) for r in (noise.threshold_rate, noise.query_rate))
     z = np.arange(400)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 import dpsql
-from dpsql.mechanisms.additive import Aggregation
+from dpsql.mechanisms.aggregation import Aggregation
 from dpsql.mechanisms.base import SALT
 from tests.support import inside
 from tests.support.grammar import POLICY, PUBLIC, SCHEMA, sources

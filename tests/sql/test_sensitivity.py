@@ -17,12 +17,10 @@ from sqlglot import exp
 
 import dpsql
 from dpsql.errors import Error
-from dpsql.mechanisms.additive import Aggregation
+from dpsql.mechanisms.aggregation import Aggregation, Part, Together
 from dpsql.mechanisms.base import Operator, Reader
-from dpsql.mechanisms.composite import Part, Together
-from dpsql.mechanisms.group_selection import runs
-from dpsql.mechanisms.histograms import Histogram
-from dpsql.mechanisms.quantile import Quantiles
+from dpsql.mechanisms.group_selection import find_runs
+from dpsql.mechanisms.histograms import Histogram, Quantiles
 from dpsql.noise.entropy import Entropy
 from dpsql.plan import Plan
 from dpsql.sql.exact.exact_query import Exact
@@ -204,7 +202,7 @@ def parts_of(operator: Operator) -> tuple[Aggregation | Part, ...]:
 
 def first_groups(units: Any, groups: int, entropy: Entropy) -> Any:
     """In the place of a choice at random: each unit's first groups, whoever else is there."""
-    starts = runs(units)
+    starts = find_runs(units)
     return np.arange(len(units)) - np.repeat(starts, np.diff(starts, append=len(units))) < groups
 
 
@@ -288,7 +286,7 @@ NUMBERS = st.integers(0, DATABASES - 1)
 
 @pytest.fixture(autouse=True)
 def choices_that_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpsql.mechanisms.fast.packed_aggregation.choose", first_groups)
+    monkeypatch.setattr("dpsql.mechanisms.fast.packed_aggregation.choose_groups", first_groups)
 
 
 QUIET = settings(QUIET, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])

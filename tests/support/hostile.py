@@ -15,14 +15,12 @@ from sqlglot import exp
 
 import dpsql
 from dpsql.errors import Error
-from dpsql.mechanisms.additive import Aggregation
+from dpsql.mechanisms.aggregation import Aggregation, Together
 from dpsql.mechanisms.auto_bounds import AutoBounded
-from dpsql.mechanisms.base import filled
-from dpsql.mechanisms.composite import Together
-from dpsql.mechanisms.fast.candidate_scores import SCORE
-from dpsql.mechanisms.histograms import DistinctCount, Histogram
+from dpsql.mechanisms.base import fill_parameters
+from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_SCORE
+from dpsql.mechanisms.histograms import DistinctCount, Histogram, Quantiles
 from dpsql.mechanisms.ptr.stability_test import Stable
-from dpsql.mechanisms.quantile import Quantiles
 from dpsql.mechanisms.selection.above_threshold import AboveThreshold
 from dpsql.mechanisms.selection.exponential import ExponentialChoice
 from dpsql.mechanisms.subsample.subsample import SubsampleAggregate
@@ -232,7 +230,9 @@ class Neighbours:
             name: [c for c, _ in columns]
             for name, columns in inside.lent_columns(self.session, plan, block).items()
         }
-        text = filled(inside.gate(self.session).exact(query, names), {"salt": 12345, "first": 0, "last": 8})
+        text = fill_parameters(
+            inside.gate(self.session).exact(query, names), {"salt": 12345, "first": 0, "last": 8}
+        )
         released = {earlier.name: self._stand_in(earlier) for earlier in plan.blocks}
         lent = {
             i.name: inside.finisher(self.session).finish(i.sql, released, plan.public) for i in block.inputs
@@ -272,7 +272,10 @@ class Neighbours:
             moved = []
             for query in operator.batches:
                 before, after = self.read(plan, block, query)
-                moved += [abs(int(a[SCORE]) - int(b[SCORE])) for a, b in zip(before, after, strict=True)]
+                moved += [
+                    abs(int(a[CANDIDATE_SCORE]) - int(b[CANDIDATE_SCORE]))
+                    for a, b in zip(before, after, strict=True)
+                ]
             return [f"a score moves by {max(moved)}, not {most}"] if max(moved) > most else []
         if isinstance(operator, Stable):
             return [

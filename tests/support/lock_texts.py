@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import duckdb
 
-from dpsql.mechanisms.claims import Claim, Claimed, Totals
+from dpsql.mechanisms.base import Claim, ClaimedText, LentTotals
 from dpsql.sql.lock.check import check
 from dpsql.sql.lock.facts import Hop
 from dpsql.sql.lock.tree import Base, Known, Lent, Unproved
@@ -52,9 +52,9 @@ def serialise(text: str) -> str:
 
 def why(text: str, claim: Claim, lent: Mapping[str, object] | None = None, known: Known = KNOWN) -> str:
     """Why a text is refused; nothing where it is accepted."""
-    held: dict[str, Totals] = dict(lent or {})  # type: ignore[arg-type]
+    held: dict[str, LentTotals] = dict(lent or {})  # type: ignore[arg-type]
     try:
-        check(Claimed(text, claim, held), known, serialise)
+        check(ClaimedText(text, claim, held), known, serialise)
     except Unproved as error:
         return error.why
     return ""

@@ -6,11 +6,10 @@ from typing import Any
 
 import duckdb
 
-from dpsql.mechanisms.additive import Aggregation, GaussianNoise, LaplaceNoise
+from dpsql.mechanisms.additive_noise import GaussianNoise, LaplaceNoise
+from dpsql.mechanisms.aggregation import Aggregation, Part
 from dpsql.mechanisms.base import SALT
-from dpsql.mechanisms.composite import Part
-from dpsql.mechanisms.histograms import DistinctCount, Histogram
-from dpsql.mechanisms.quantile import Quantiles
+from dpsql.mechanisms.histograms import DistinctCount, Histogram, Quantiles
 
 Noise = LaplaceNoise | GaussianNoise
 

@@ -1,54 +1,91 @@
-"""One statistic for each of many candidates, out of histograms: prefix sums in memory, whatever their number.
+"""One statistic for each of many candidates out of histograms, and the few candidates that may win.
 
-The private rows are scanned once. Where they are on this machine and the candidates' thresholds lie close, the column
-that is compared is counted as it streams by; else the engine gives, for every distinct value x, the number of rows and
-the sum of what is added. Then ``COUNT(*) FILTER (WHERE x >= c.v)``, ranges, equality and ``SUM(LEAST(x, c.b))`` are
-differences of running sums: exact, in integers.
+Scores: the private rows are scanned once. Where they are on this machine and the candidates' thresholds lie close, the
+compared column is counted as it streams by; else the engine gives, for every distinct value x, the number of rows and the
+sum of what is added. Then ``COUNT(*) FILTER (WHERE x >= c.v)``, ranges, equality and ``SUM(LEAST(x, c.b))`` are
+differences of running sums: exact, in integers. Whether the route is taken depends on types only, never on values.
 
-Comparisons are DuckDB's: integers and decimals (as integers of the finer scale), doubles (NaN is the greatest value and
-equal to itself) and dates. For other types :meth:`Sweep.score` says None, and the statistic comes from SQL; this
-depends on types only, never on values. Which route the histogram takes depends on the thresholds, which are public.
+Pruning: the number of rows at or above a threshold falls as the threshold rises. So the counts at the ends of a cell of
+neighbouring integers (:mod:`dpsql.mechanisms.fast.column_counts`) bound every candidate whose threshold is in it. Some
+dozen neighbours at a time are bounded so; with the range of their factors, these are bounds of their utilities from both
+sides. Candidates are far that would not be near the best at their upper bounds, were the best at its lower bound.
+
+The law of the choice is the one that all exact utilities give. :class:`~dpsql.noise.selection.CandidateGaps` holds the
+exact gaps of near candidates; of the others that they are farther than its reach, which is proved here; and the exact gap
+of any that a draw falls on, for which every integer is counted. Far ones are proposed, or tossed for, with a chance no
+smaller than theirs, and kept with the exact ratio. So rough counts only change the time that a choice takes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.base import Read, room_of
-from dpsql.mechanisms.estimators import exact_integers
-from dpsql.mechanisms.fast.stream_counts import streamed, tallied
-from dpsql.numerics.integers import SAFE, Integers, integers, largest, plus, times
+from dpsql.mechanisms.base import Claim, ClaimedText, PublicClaim, Reader, RowsClaim
+from dpsql.mechanisms.fast import FastRoute
+from dpsql.mechanisms.fast.column_counts import (
+    MAX_BINS,
+    BinnedColumn,
+    HistogramQuery,
+    PrefixSums,
+    Thresholds,
+    accumulate,
+    bin_column,
+    count_column,
+    find_span,
+    is_comparable,
+    is_decimal,
+    read_numbers,
+    stream_column,
+)
+from dpsql.mechanisms.selection.generalised_exponential import (
+    ChoiceRates,
+    EqualNearness,
+    GroupBounds,
+    Nearness,
+    UnequalNearness,
+    compute_spread,
+)
+from dpsql.noise.entropy import Entropy
+from dpsql.noise.selection import FEW_CANDIDATES, CandidateGaps
+from dpsql.numerics.exact_numbers import Integers, add, multiply, read_integers
 
-ORD = "dpsql_ord"
+CANDIDATE_PLACE = "dpsql_ord"
 """The candidates' column of their place."""
-BASE = "dpsql_base"
-"""The candidates' column of what is added to every score."""
-SCORE, LEVEL, MOVES = "dpsql_score", "dpsql_threshold", "dpsql_sensitivity"
+CANDIDATE_BASE = "dpsql_base"
+"""The candidates' column of a number that is added to every score."""
+CANDIDATE_SCORE, CANDIDATE_THRESHOLD, CANDIDATE_SENSITIVITY = (
+    "dpsql_score",
+    "dpsql_threshold",
+    "dpsql_sensitivity",
+)
 """Columns that queries put beside the candidates' own: the statistic, and each candidate's threshold and sensitivity."""
-_SAFE = 1 << 61
-_INT64 = (1 << 63) - 1
-LOWER = (">", ">=")
+
+
+_LOWER = (">", ">=")
 """Operators between x and a bound from below."""
-AFTER = (">", "<=")
-"""Those for which x is on the lower side of the bound where it is equal to it."""
-
-
+_AFTER = (">", "<=")
+"""Operators for which an x equal to the bound is on its lower side."""
+_SAFE = 1 << 61
 _SOME = 1 << 15
-"""Rows that say whether most doubles differ."""
+"""Rows that show whether most doubles differ."""
+_TOGETHER = 1 << 6
+"""Candidates that are near, or far, together."""
+_CLOSE = 8
+"""How many times the distance of evenly spread thresholds neighbours may be apart, and still be close."""
 
-MOST = 1 << 22
-"""Bins that are held here; where there are more, the engine joins them with the candidates."""
+
+# -- scores -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Public:
+class CandidateFactor:
     """A public integer of each candidate: ``times`` its ``column``, which is held to ``[low, high]``; NULL is 0.
 
     Without a column it is ``times`` for all.
@@ -60,59 +97,73 @@ class Public:
     high: int = 0
 
     def of(self, table: pa.Table) -> Integers | int:
+        """Return the factors of the candidates in a table."""
         if self.column is None:
             return self.times
-        held = _whole(table.column(self.column))
+        column = table.column(self.column)
+        held = read_numbers(column) if pa.types.is_integer(column.type) else read_integers(column)
         if len(held) and not (self.low <= int(held.min()) and int(held.max()) <= self.high):
             held = np.clip(held, self.low, self.high)
-        return held if self.times == 1 else np.asarray(times(held, self.times))
+        return held if self.times == 1 else np.asarray(multiply(held, self.times))
 
 
 @dataclass(frozen=True)
-class Counted:
-    """What is asked of the private rows.
-
-    ``query`` gives the distinct ``x``, how many rows have it ``n`` and, unless rows are counted, the sum of ``v``.
-    ``column``, where there is one, gives the x of every row, of which only counts are wanted. Either may be scaled:
-    ``digits`` places of a decimal were made whole. ``least``: x is held to it from below (in a clipped sum). ``doubles``: the
-    column has these, and else integers or dates.
-    """
-
-    query: str
-    column: str | None = None
-    digits: int = 0
-    least: int | None = None
-    doubles: bool = False
-
-    @property
-    def limited(self) -> str:
-        """The query, of which no more rows come than are held here."""
-        return f"SELECT * FROM ({self.query}) AS histogram LIMIT {MOST + 1}"
-
-
-@dataclass(frozen=True)
-class Swept:
+class ScoreTerm:
     """``factor * aggregate`` of a candidate.
 
-    ``histogram`` is the place of what is counted. ``bounds`` are pairs of an operator (``x op column``) and a column;
-    ``clip`` is the column b of ``SUM(LEAST(x, b))``. ``row``: how far one row moves the aggregate.
+    Args:
+        histogram: the place of the histogram that is aggregated.
+        factor: the public factor.
+        bounds: pairs of an operator (``x op column``) and a column.
+        clip: the column b of ``SUM(LEAST(x, b))``.
+        row: how far one row moves the aggregate.
     """
 
     histogram: int
-    factor: Public
+    factor: CandidateFactor
     bounds: tuple[tuple[str, str], ...] = ()
     clip: str | None = None
     row: int = 1
 
-    def moved(self, factor: Integers | int) -> Integers | int:
-        """How far one row moves candidates of these factors."""
-        size: Integers | int = abs(factor) if isinstance(factor, int) else np.abs(factor)
-        moved: Integers | int = times(size, self.row)
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of thresholds."""
+        return (*(name for _, name in self.bounds), *((self.clip,) if self.clip is not None else ()))
+
+    def bound_moves(self, factor: Integers | int) -> Integers | int:
+        """Return how far one row moves candidates of these factors."""
+        moved: Integers | int = multiply(abs(factor) if isinstance(factor, int) else np.abs(factor), self.row)
         return moved
+
+    def aggregate(self, run: PrefixSums, found: Mapping[str, Thresholds]) -> Integers | int:
+        """Return the aggregate of every candidate."""
+        if self.clip is not None:
+            return run.clipped(found[self.clip])
+        if not self.bounds:
+            return run.total
+        low = high = None
+        for op, name in self.bounds:
+            if op == "=":
+                low, high = run.place(found[name], after=False), run.place(found[name], after=True)
+            elif op in _LOWER:
+                low = run.place(found[name], after=op in _AFTER)
+            else:
+                high = run.place(found[name], after=op in _AFTER)
+        score: Integers
+        if high is None:
+            score = run.total - run.sums[low]
+        elif low is None:
+            score = run.sums[high]
+        else:  # an empty range, whose ends may stand in any order, holds nothing
+            score = np.where(low < high, run.sums[high] - run.sums[low], 0)
+        for _, name in self.bounds:
+            if (missing := found[name].missing) is not None:
+                score = np.where(missing, 0, score)
+        return score
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoredCandidates:
     """Candidates as they came, their places in their order, and their exact statistic."""
 
     table: pa.Table
@@ -122,23 +173,28 @@ class Scored:
 
     @property
     def order(self) -> NDArray[np.intp] | None:
-        """Where the candidates in order are; None where they came so."""
+        """The permutation that puts the candidates in order; None where they came so."""
         if bool((self.places[1:] > self.places[:-1]).all()):
             return None
         return np.argsort(self.places, kind="stable")
 
 
 @dataclass(frozen=True)
-class Sweep:
-    """The queries of the candidates and of the histograms, and how they come together.
+class CandidateScores(FastRoute[ScoredCandidates]):
+    """The queries of the candidates and of the histograms, and the formula that joins them.
 
-    ``lent`` says which lent relation has the candidates, and which of its columns are the query's, where the query does
-    nothing but choose columns. ``rows``: rows of one unit, in the sensitivities of candidates that differ.
+    Args:
+        candidates: the query of the candidates.
+        histograms: the queries of the histograms.
+        terms: the formula; ``base`` is added to it.
+        base: a column of the candidates.
+        lent: the lent relation that has the candidates, with the query's columns, where it only chooses columns.
+        rows: rows of one unit, in the sensitivities of candidates that differ.
     """
 
     candidates: str
-    histograms: tuple[Counted, ...]
-    terms: tuple[Swept, ...]
+    histograms: tuple[HistogramQuery, ...]
+    terms: tuple[ScoreTerm, ...]
     base: str | None = None
     lent: tuple[str, tuple[str, ...]] | None = None
     rows: int = 1
@@ -148,246 +204,107 @@ class Sweep:
         columns = (h.column for h in self.histograms if h.column is not None)
         return (self.candidates, *(h.query for h in self.histograms), *columns)
 
-    def score(self, read: Read, varying: bool = False) -> Scored | None:
-        """The candidates with their scores; None for types that are not compared here, and where a histogram has more
-        than :data:`MOST` bins. ``varying``: with their own sensitivities.
+    def claims(self, plain: Claim) -> Iterator[ClaimedText]:
+        yield ClaimedText(self.candidates, PublicClaim())
+        for place, counted in enumerate(self.histograms):
+            moved = max((t.row for t in self.terms if t.histogram == place and t.clip is None), default=None)
+            sums = (("v", moved),) if moved is not None and " AS v " in counted.query else ()
+            yield ClaimedText(counted.query, RowsClaim(self.rows, moves=(("n", 1), *sums)))
+            yield ClaimedText(
+                counted.limited, RowsClaim(self.rows)
+            )  # the same, cut: so many rows say no less
+            if counted.column is not None:
+                yield ClaimedText(counted.column, RowsClaim(self.rows))
+
+    def take(self, read: Reader, entropy: Entropy, varying: bool = False) -> ScoredCandidates | None:
+        """Return the candidates with their scores (``varying``: with their own sensitivities).
+
+        None for types that are not compared here, and where a histogram has more than :data:`MAX_BINS` bins.
         """
-        met = self.met(read)
-        if met is None:
+        found = self.read_candidates(read)
+        if found is None:
             return None
-        table, ends = met
-        runs: list[Running] = []
+        table, ends = found
+        runs: list[PrefixSums] = []
         for i, counted in enumerate(self.histograms):
-            mine = [ends[c] for t in self.terms if t.histogram == i for c in _columns(t)]
-            column = counted.column
-            run = (
-                None
-                if column is None
-                else _dense(counted, column, mine, read) or _sorted(counted, column, read)
-            )
+            mine = [ends[c] for t in self.terms if t.histogram == i for c in t.columns]
+            run = _count_dense(counted, mine, read) or _sort_doubles(counted, read)
             if run is None:
-                found = read(counted.limited)
-                kind = found.schema.field("x").type  # decimals hold HUGEINTs here, which may not fit 64 bits
-                if found.num_rows > MOST or not _comparable(kind) or _decimal(kind):
+                histogram = read(counted.limited)
+                kind = histogram.schema.field(
+                    "x"
+                ).type  # decimals hold HUGEINTs here, which may not fit 64 bits
+                if histogram.num_rows > MAX_BINS or not is_comparable(kind) or is_decimal(kind):
                     return None
-                run = _sparse(counted, found)
-            if not all(run.meets(end) for end in mine):
+                run = _sum_histogram(counted, histogram)
+            if not all(run.is_comparable_with(end) for end in mine):
                 return None
             runs.append(run)
-        return self.scored(table, ends, runs, varying)
+        return self.score(table, ends, runs, varying)
 
-    def met(self, read: Read) -> tuple[pa.Table, Mapping[str, End]] | None:
-        """The candidates, and their thresholds by column; None for types that are not compared here."""
-        table = self._candidates(read)
-        ends = self.ends(table)
+    def read_candidates(self, read: Reader) -> tuple[pa.Table, Mapping[str, Thresholds]] | None:
+        """Read the candidates, and their thresholds by column; None for types that are not compared here."""
+        table = self._find_lent(read)
+        table = read(self.candidates) if table is None else table
+        ends = self.read_thresholds(table)
         return None if ends is None else (table, ends)
 
-    def ends(self, table: pa.Table) -> Mapping[str, End] | None:
-        names = dict.fromkeys(c for t in self.terms for c in _columns(t))
-        ends = {name: end for name in names if (end := End.of(table.column(name))) is not None}
+    def read_thresholds(self, table: pa.Table) -> Mapping[str, Thresholds] | None:
+        """Read the thresholds of candidates by column; None for types that are not compared here."""
+        names = dict.fromkeys(c for t in self.terms for c in t.columns)
+        ends = {name: end for name in names if (end := Thresholds.of(table.column(name))) is not None}
         return None if len(ends) < len(names) else ends
 
-    def scored(self, table: pa.Table, ends: Mapping[str, End], runs: list[Running], varying: bool) -> Scored:
-        """The statistic of candidates whose thresholds are ``ends``, out of what was counted for each histogram."""
-        score: Integers | int = 0 if self.base is None else exact_integers(table.column(self.base))
+    def score(
+        self, table: pa.Table, ends: Mapping[str, Thresholds], runs: list[PrefixSums], varying: bool
+    ) -> ScoredCandidates:
+        """Compute the statistic of candidates with thresholds ``ends`` out of the counts of each histogram."""
+        score: Integers | int = 0 if self.base is None else read_integers(table.column(self.base))
         own: Integers | int = 0
         for term in self.terms:
             factor = term.factor.of(table)
-            score = plus(score, times(factor, _aggregate(term, runs[term.histogram], ends)))
-            own = plus(own, term.moved(factor)) if varying else own
-        places, size = exact_integers(table.column(ORD)), table.num_rows
-        mine = self.moved(_spread(own, size)) if varying else None
-        return Scored(table, places, _spread(score, size), mine)
+            score = add(score, multiply(factor, term.aggregate(runs[term.histogram], ends)))
+            own = add(own, term.bound_moves(factor)) if varying else own
+        places, size = read_integers(table.column(CANDIDATE_PLACE)), table.num_rows
+        mine = self.bound_unit_moves(_spread(own, size)) if varying else None
+        return ScoredCandidates(table, places, _spread(score, size), mine)
 
-    def moved(self, rows: Integers | int) -> Integers:
-        """How far one unit moves candidates that one row moves so far: a step at least."""
-        return _spread(times(np.maximum(np.atleast_1d(rows), 1), self.rows), 0)
+    def bound_unit_moves(self, rows: Integers | int) -> Integers:
+        """Return how far one unit moves candidates that one row moves so far: a step at least."""
+        return _spread(multiply(np.maximum(np.atleast_1d(rows), 1), self.rows), 0)
 
-    def _candidates(self, read: Read) -> pa.Table:
-        if self.lent is not None:
-            name, columns = self.lent
-            here: pa.Table | None = getattr(read, "lent", {}).get(name)
-            if here is not None and all(_plainly(here.schema.field(c).type) for c in columns):
-                return here.select(columns)
-        return read(self.candidates)
-
-
-def _aggregate(term: Swept, run: Running, found: Mapping[str, End]) -> Integers | int:
-    if term.clip is not None:
-        return run.clipped(found[term.clip])
-    if not term.bounds:
-        return run.total
-    ends = [(op, found[name]) for op, name in term.bounds]
-    low = high = None
-    for op, end in ends:
-        if op == "=":
-            low, high = run.place(end, after=False), run.place(end, after=True)
-        elif op in LOWER:
-            low = run.place(end, after=op in AFTER)
-        else:
-            high = run.place(end, after=op in AFTER)
-    score: Integers
-    if high is None:
-        score = run.total - run.sums[low]
-    elif low is None:
-        score = run.sums[high]
-    else:  # an empty range, whose ends may stand in any order, holds nothing
-        score = np.where(low < high, run.sums[high] - run.sums[low], 0)
-    for _, end in ends:
-        if end.missing is not None:
-            score = np.where(end.missing, 0, score)
-    return score
-
-
-def _columns(term: Swept) -> tuple[str, ...]:
-    return (*(name for _, name in term.bounds), *((term.clip,) if term.clip is not None else ()))
-
-
-def _comparable(kind: pa.DataType) -> bool:
-    if pa.types.is_integer(kind):
-        return bool(kind != pa.uint64())
-    return kind in (pa.float64(), pa.date32(), pa.null()) or _decimal(kind)
-
-
-def _decimal(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_decimal128(kind) and 0 <= kind.scale <= kind.precision)
-
-
-def _plainly(kind: pa.DataType) -> bool:
-    """Whether a lent column comes back from the engine as it is."""
-    plain = pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_string(kind)
-    return bool(plain or kind in (pa.float64(), pa.date32()) or _decimal(kind))
-
-
-@dataclass(frozen=True)
-class End:
-    """Thresholds: doubles, or integers of ``scale`` places (NULL: any number)."""
-
-    values: NDArray[Any]
-    scale: int = 0
-    missing: NDArray[np.bool_] | None = None
-
-    @classmethod
-    def of(cls, column: pa.ChunkedArray) -> End | None:
-        """None for what is not compared here: other types, and decimals beyond 64 bits."""
-        if not _comparable(column.type):
+    def _find_lent(self, read: Reader) -> pa.Table | None:
+        """Return the candidates from the relation that is lent, where the engine would return it as it is."""
+        if self.lent is None or (here := read.lent.get(self.lent[0])) is None:
             return None
-        scale = column.type.scale if _decimal(column.type) else 0
-        values = _unscaled(column) if _decimal(column.type) else _plain(column)
-        if values is None or not column.null_count:
-            return None if values is None else cls(values, scale)
-        missing = column.is_null().to_numpy()
-        there = values[~missing]
-        return cls(np.where(missing, there[0] if len(there) else 0, values), scale, missing)
-
-    @property
-    def floats(self) -> bool:
-        return self.values.dtype.kind == "f"
-
-    def edge(self, digits: int, after: bool) -> NDArray[np.int64]:
-        """Integers that a value, with ``digits`` places made whole, is below (``after``: is at most) exactly if it is
-        below the threshold (at most it)."""
-        if self.scale <= digits:
-            times = 10 ** (digits - self.scale)
-            # A decimal whose places are made whole has 15 digits: what is held back here is beyond all of them.
-            return self.values if times == 1 else np.clip(self.values, -SAFE // times, SAFE // times) * times
-        by = 10 ** (self.scale - digits)
-        if by > _INT64:  # less than one
-            return np.where(self.values < 0, -1, 0) if after else np.where(self.values > 0, 1, 0)
-        return np.asarray(self.values // by if after else -(-self.values // by), dtype=np.int64)
+        columns = self.lent[1]
+        return (
+            here.select(columns) if all(_is_unchanged(here.schema.field(c).type) for c in columns) else None
+        )
 
 
-@dataclass(frozen=True)
-class Running:
-    """The values in order, and sums over those before each (and over all): of what is added, and of rows.
-
-    ``first``: the values are ``first``, ``first + 1``, ..., with what lies beyond counted at the ends.
-    """
-
-    x: NDArray[Any]
-    sums: Integers
-    counts: Integers
-    digits: int
-    first: int | None = None
-
-    @classmethod
-    def dense(cls, counts: NDArray[np.int64], low: int, digits: int) -> Running:
-        """How often each of ``low``, ``low + 1``, ... occurs."""
-        return replace(cls.of(np.arange(low, low + len(counts)), counts, digits), first=low)
-
-    @classmethod
-    def of(cls, x: NDArray[Any], counts: NDArray[np.int64], digits: int = 0) -> Running:
-        """How many rows have each of these values, which are in order."""
-        sums = _cumulative(counts)
-        return cls(x, sums, sums, digits)
-
-    @property
-    def total(self) -> int:
-        return int(self.sums[-1])
-
-    @property
-    def floats(self) -> bool:
-        return bool(self.x.dtype.kind == "f")
-
-    def meets(self, end: End) -> bool:
-        """Whether such thresholds are compared with the values as the engine would."""
-        return not end.scale if self.floats else not (self.digits and end.floats)
-
-    def place(self, end: End, after: bool) -> NDArray[np.intp]:
-        """How many of the values are below each threshold, or at most it (``after``). NULL: anything."""
-        side: Literal["left", "right"] = "right" if after else "left"
-        if self.floats or end.floats:
-            x, found = self.x.astype(np.float64), end.values.astype(np.float64)
-            return np.asarray(np.searchsorted(x, found, side), dtype=np.intp)
-        edge, size = end.edge(self.digits, after), len(self.x)
-        if self.first is not None:
-            return _from(edge, self.first, size, after)
-        if not size or int(self.x[-1]) - int(self.x[0]) >= 4 * size + (1 << 16):
-            return np.asarray(np.searchsorted(self.x, edge, side), dtype=np.intp)
-        first, width = int(self.x[0]), int(self.x[-1]) - int(self.x[0]) + 1
-        table = np.zeros(width + 1, dtype=np.intp)  # table[k]: how many values are below first + k
-        table[self.x - first + 1] = 1
-        np.cumsum(table, out=table)
-        return np.asarray(table[_from(edge, first, width, after)], dtype=np.intp)
-
-    def clipped(self, end: End) -> Integers:
-        """The sum of the values, each held to at most b (b NULL: 0): values are integers here."""
-        at = self.place(end, after=True)
-        weighed = _cumulative(times(integers(self.x), integers(self.counts[1:] - self.counts[:-1])))
-        beyond = integers(self.counts[-1] - self.counts[at])
-        score: Integers = plus(integers(weighed[at]), times(end.values, beyond))
-        return score if end.missing is None else np.where(end.missing, 0, score)
+def _is_unchanged(kind: pa.DataType) -> bool:
+    """Return whether a lent column comes back from the engine as it is."""
+    plain = pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_string(kind)
+    return bool(plain or kind in (pa.float64(), pa.date32()) or is_decimal(kind))
 
 
-def _from(edge: NDArray[np.int64], first: int, width: int, after: bool) -> NDArray[np.intp]:
-    """How many of ``first``, ``first + 1``, ... (``width`` of them) are below each edge, or at most it (``after``)."""
-    near = np.clip(edge, max(first - 1, -_INT64 - 1), min(first + width, _INT64)) - first
-    return np.clip(near + 1 if after else near, 0, width)
+def _count_dense(counted: HistogramQuery, ends: list[Thresholds], read: Reader) -> PrefixSums | None:
+    """Count the column itself, where all thresholds are near each other."""
+    between = find_span(counted, ends) if counted.column is not None else None
+    counts = (
+        None if between is None or counted.column is None else count_column(read, counted.column, *between)
+    )
+    return None if between is None or counts is None else PrefixSums.dense(counts, between[0], counted.digits)
 
 
-def span(counted: Counted, ends: list[End]) -> tuple[int, int] | None:
-    """The integers between which all thresholds lie; None where they can't be counted one by one."""
-    if counted.doubles or not ends or any(end.floats or not len(end.values) for end in ends):
+def _sort_doubles(counted: HistogramQuery, read: Reader) -> PrefixSums | None:
+    """Sort the column itself, where its doubles mostly differ: there would be as many groups as rows, nearly."""
+    room = 8 * read.room
+    if not counted.doubles or counted.column is None or not room:
         return None
-    low = min(int(end.edge(counted.digits, after=False).min()) for end in ends) - 1
-    high = max(int(end.edge(counted.digits, after=True).max()) for end in ends) + 1
-    if counted.least is not None:
-        low, high = counted.least, max(counted.least, high)
-    return None if max(-low, high) >= SAFE else (low, high)
-
-
-def _dense(counted: Counted, text: str, ends: list[End], read: Read) -> Running | None:
-    """From the column itself, where all thresholds are near each other."""
-    between = span(counted, ends)
-    counts = None if between is None else tallied(read, text, *between)
-    return None if between is None or counts is None else Running.dense(counts, between[0], counted.digits)
-
-
-def _sorted(counted: Counted, text: str, read: Read) -> Running | None:
-    """From the column itself, where its doubles mostly differ: there would be as many groups as rows, nearly."""
-    room = 8 * room_of(read) if counted.doubles else 0
-    held: list[NDArray[Any]] = []
-    for values in streamed(read, text, doubles=True) if room else ():
+    held: list[NDArray[np.float64]] = []
+    for values in stream_column(read, counted.column, doubles=True):
         some, room = values[:_SOME], room - values.nbytes
         if room < 0 or (not held and 2 * len(np.unique(some)) < len(some)):
             return None
@@ -397,63 +314,189 @@ def _sorted(counted: Counted, text: str, read: Read) -> Running | None:
     x = np.concatenate(held)
     x.sort()
     sums = np.arange(len(x) + 1)
-    return Running(x, sums, sums, 0)
+    return PrefixSums(x, sums, sums, 0)
 
 
-def _sparse(counted: Counted, table: pa.Table) -> Running:
-    x, n = _plain(table.column("x")), exact_integers(table.column("n"))
-    v = exact_integers(table.column("v")) if "v" in table.column_names else n
-    order = _order(x)
-    return Running(x[order], _cumulative(v[order]), _cumulative(n[order]), counted.digits)
-
-
-def _plain(column: pa.ChunkedArray) -> NDArray[Any]:
-    if column.type == pa.date32():
-        column = column.cast(pa.int32())
-    if pa.types.is_null(column.type):
-        return np.zeros(len(column), dtype=np.int64)
-    values = (pc.fill_null(column, 0) if column.null_count else column).to_numpy()
-    return np.asarray(values, dtype=np.float64 if pa.types.is_floating(column.type) else np.int64)
-
-
-def _whole(column: pa.ChunkedArray) -> Integers:
-    return _plain(column) if pa.types.is_integer(column.type) else exact_integers(column)
-
-
-def _unscaled(column: pa.ChunkedArray) -> NDArray[np.int64] | None:
-    """The integers behind decimals (NULL: anything); None where they need more than 64 bits."""
-    out = np.zeros(len(column), dtype=np.int64)
-    at = 0
-    for chunk in column.chunks:
-        if chunk.null_count:
-            chunk = pc.fill_null(chunk, pa.scalar(0, chunk.type))
-        raw = np.frombuffer(chunk.buffers()[1], dtype=np.int64)[2 * chunk.offset :][: 2 * len(chunk)]
-        if bool((raw[0::2] >> 63 != raw[1::2]).any()):
-            return None
-        out[at : at + len(chunk)] = raw[0::2]
-        at += len(chunk)
-    return out
-
-
-def _order(x: NDArray[Any]) -> NDArray[np.intp]:
+def _sum_histogram(counted: HistogramQuery, table: pa.Table) -> PrefixSums:
+    x, n = read_numbers(table.column("x")), read_integers(table.column("n"))
+    v = read_integers(table.column("v")) if "v" in table.column_names else n
     if x.dtype == np.int64 and len(x) and int(x.max()) - int(x.min()) < 4 * len(x) + (1 << 16):
-        place = np.full(
-            int(x.max()) - int(x.min()) + 1, -1, dtype=np.intp
-        )  # distinct and close: no need to sort
+        place = np.full(int(x.max()) - int(x.min()) + 1, -1, dtype=np.intp)  # distinct and close: no sorting
         place[x - x.min()] = np.arange(len(x))
-        return place[place >= 0]
-    return np.argsort(x, kind="stable")
-
-
-def _cumulative(v: Integers) -> Integers:
-    """Sums before each place, and the whole."""
-    wide = v.dtype == object or largest(v) * len(v) >= _SAFE
-    out = np.zeros(len(v) + 1, dtype=object if wide else np.int64)
-    np.cumsum(v.astype(object) if wide else v, out=out[1:])
-    return out
+        order = place[place >= 0]
+    else:
+        order = np.argsort(x, kind="stable")
+    return PrefixSums(x[order], accumulate(v[order]), accumulate(n[order]), counted.digits)
 
 
 def _spread(v: Integers | int, size: int) -> Integers:
     if not isinstance(v, int):
         return v
     return np.full(size, v, dtype=np.int64 if abs(v) < _SAFE else object)
+
+
+# -- pruning ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PrunedCandidates:
+    """Candidates of which only those near the best were scored: their gaps, the rate, and the exact utility of any."""
+
+    table: pa.Table
+    gaps: CandidateGaps
+    rate: Fraction
+    utility: Callable[[int], int]
+
+
+@dataclass(frozen=True)
+class CandidatePruning(FastRoute[PrunedCandidates]):
+    """The candidates of a choice, with as few of them scored as possible.
+
+    The route exists for one count per candidate, of rows on one side of its threshold, times factors of one sign. It is
+    not taken where there are few candidates, nor where there are more doubles than may be held.
+    """
+
+    scores: CandidateScores
+    rates: ChoiceRates
+    varying: bool
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        return self.scores.queries
+
+    def claims(self, plain: Claim) -> Iterator[ClaimedText]:
+        yield from self.scores.claims(plain)
+
+    def take(self, read: Reader, entropy: Entropy) -> PrunedCandidates | None:
+        term, counted = self.scores.terms[0], self.scores.histograms[0]
+        one_sided = len(term.bounds) == 1 and term.bounds[0][0] != "="
+        if (
+            len(self.scores.terms) > 1
+            or self.scores.base is not None
+            or not one_sided
+            or counted.column is None
+        ):
+            return None
+        found = self.scores.read_candidates(read)
+        if found is None or found[0].num_rows < FEW_CANDIDATES:
+            return None
+        table, ends = found
+        end = ends[term.bounds[0][1]]
+        factor = np.broadcast_to(term.factor.of(table), table.num_rows)
+        least, most = int(factor.min()), int(factor.max())
+        if end.missing is not None or least < 0 < most:
+            return None
+        near: Nearness = EqualNearness(self.rates.equal)
+        one, other = (int(self.scores.bound_unit_moves(term.bound_moves(f))[0]) for f in (least, most))
+        if self.varying and one != other:
+            c = compute_spread(self.rates.unequal)
+            if c is None:
+                return None
+            near = UnequalNearness(self.rates.unequal, self.rates.margin(table.num_rows), c)
+        cells = bin_column(counted, end, read, counted.column)
+        return (
+            None
+            if cells is None
+            else _Pruning(self.scores, table, end, factor, cells, self.varying).prune(near)
+        )
+
+
+@dataclass(frozen=True)
+class _Pruning:
+    """Candidates, and their statistic as far as the cells determine it."""
+
+    scores: CandidateScores
+    table: pa.Table
+    end: Thresholds
+    factor: Integers
+    cells: BinnedColumn
+    varying: bool
+
+    def prune(self, near: Nearness) -> PrunedCandidates:
+        rows, first, last = self._keep(near)
+        found = self._score(_take_rows(self.table, rows), first, last)
+        whole = cache(lambda: self._score(self.table, 0, len(self.cells.counts)))
+        places, gaps = near.measure(found.scores, found.sensitivities)
+        size = self.table.num_rows
+        top = int(found.scores.max())
+
+        def gap(i: int) -> int:
+            return near.gap(i, top, whole().scores, whole().sensitivities)
+
+        def utility(i: int) -> int:
+            at = int(np.searchsorted(rows, i))
+            here = at < len(rows) and int(rows[at]) == i
+            return int(found.scores[at] if here else whole().scores[i])
+
+        held = CandidateGaps(size, gaps, rows[places], near.reach, gap)
+        return PrunedCandidates(self.table, held, near.rate, utility)
+
+    @property
+    def _term(self) -> ScoreTerm:
+        return self.scores.terms[0]
+
+    def _score(self, table: pa.Table, first: int, last: int) -> ScoredCandidates:
+        """Score candidates whose thresholds are in the cells from ``first`` up to before ``last``."""
+        ends = self.scores.read_thresholds(table)
+        assert ends is not None  # as those of all were
+        return self.scores.score(table, ends, [self.cells.run(first, last)], self.varying)
+
+    def _group(self) -> _Groups:
+        """Group neighbours with thresholds in close cells; unordered candidates are sorted by cells before."""
+        size = self.table.num_rows
+        starts = np.arange(0, size, _TOGETHER)
+        found = self._bound_groups(None, starts)
+        wide = found.highest - found.lowest > _CLOSE * (len(self.cells.counts) // len(starts) + 1)
+        if np.count_nonzero(wide) * _CLOSE > len(starts):
+            order = np.argsort(self._find_cells(self.end).astype(np.uint16), kind="stable")
+            return self._bound_groups(order, starts)
+        if not wide.any():
+            return found
+        alone = np.repeat(wide, _TOGETHER)[:size]
+        alone[starts] = True
+        return self._bound_groups(None, np.flatnonzero(alone))
+
+    def _find_cells(self, end: Thresholds) -> NDArray[np.int64]:
+        return self.cells.of(end, self._term.bounds[0][0] in _AFTER)
+
+    def _bound_groups(self, order: NDArray[np.intp] | None, starts: NDArray[np.intp]) -> _Groups:
+        values = self.end.values if order is None else self.end.values[order]
+        ends = (pick.reduceat(values, starts) for pick in (np.fmin, np.maximum))  # NaN is the greatest
+        return _Groups(order, starts, *(self._find_cells(Thresholds(v, self.end.scale)) for v in ends))
+
+    def _keep(self, near: Nearness) -> tuple[NDArray[np.intp], int, int]:
+        """Return the candidates that may be near, groups at a time, and the cells of their thresholds."""
+        groups = self._group()
+        order, starts, lowest, highest = groups.order, groups.starts, groups.lowest, groups.highest
+        factor = self.factor if order is None else self.factor[order]
+        below = np.concatenate([[0], np.cumsum(self.cells.counts)])
+        counts = [below[lowest], below[highest + 1]]
+        if self._term.bounds[0][0] in _LOWER:
+            counts = [below[-1] - n for n in counts]
+        factors = [pick.reduceat(factor, starts) for pick in (np.minimum, np.maximum)]
+        corners = [multiply(f, n) for f in factors for n in counts]
+        moved = [self.scores.bound_unit_moves(self._term.bound_moves(f)) for f in factors]
+        low, high = np.minimum.reduce(corners), np.maximum.reduce(corners)
+        may = near.may_hold(GroupBounds(low, high, np.minimum(*moved), np.maximum(*moved)))
+        kept = np.flatnonzero(np.repeat(may, np.diff(starts, append=len(factor))))
+        rows = kept if order is None else np.sort(order[kept])
+        return rows, int(lowest[may].min()), int(highest[may].max()) + 1
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """Candidates in an order (None: as they came), the start of each group, and the cells of its thresholds."""
+
+    order: NDArray[np.intp] | None
+    starts: NDArray[np.intp]
+    lowest: NDArray[np.int64]
+    highest: NDArray[np.int64]
+
+
+def _take_rows(table: pa.Table, rows: Integers) -> pa.Table:
+    """Take some rows of a table, ascending: in slices, where they stand together."""
+    starts = np.flatnonzero(np.diff(rows, prepend=-2) != 1)
+    if len(starts) > _TOGETHER:
+        return table.take(pa.array(rows))
+    lengths = np.diff(starts, append=len(rows))
+    return pa.concat_tables([table.slice(int(rows[s]), int(n)) for s, n in zip(starts, lengths, strict=True)])

@@ -1,7 +1,7 @@
 """Exact totals without a hash table: one integer per row, sorted or counted.
 
 Bounding what a privacy unit moves needs the totals of every unit, or of every pair of unit and group: a grouping of
-millions, which is what costs most. Where the unit, the group and the values of a row fit 63 bits together, one sorted
+millions, which costs the most. Where the unit, the group and the values of a row fit 63 bits together, one sorted
 array says the same in a third of the time; and where units alone are numbers without wide gaps, counting by them needs
 no sorting either. It holds a few times eight bytes a row, so it is for engines on this machine and for as many rows as
 their memory allows; else the plan's own query is read, which may spill. Both give totals that are bounded alike: per
@@ -22,28 +22,38 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.base import Read, room_of
-from dpsql.mechanisms.estimators import longs
-from dpsql.mechanisms.group_selection import choose, runs
+from dpsql.mechanisms.base import (
+    Claim,
+    ClaimedText,
+    Columns,
+    LentTotals,
+    PackingClaim,
+    Reader,
+    RouteClaim,
+    SumsClaim,
+)
+from dpsql.mechanisms.fast import FastRoute
+from dpsql.mechanisms.group_selection import choose_groups, find_runs
 from dpsql.noise.entropy import Entropy
+from dpsql.numerics.exact_numbers import make_longs
 
 Integers = NDArray[np.int64]
 
-TOTALS = "dpsql_totals"
-"""What the totals are lent as."""
+PACKED_TOTALS = "dpsql_totals"
+"""The name under which the totals are lent."""
 
 _BITS = 63
 _GROUP_BITS = 24
-"""Beyond so many possible groups, an array of all of them would be larger than what is in it."""
+"""The bits of group codes beyond which an array of all groups would be larger than its content."""
 _SPARSE = 4
-"""Units are counted by number where there are at most so many numbers to a row."""
+"""The most unit numbers per row for which units are counted by number."""
 _SAFE = 1 << 62
 _EXACT = 1 << 53
 _HALF = 26
 
 
 @dataclass(frozen=True)
-class Value:
+class PackedValue:
     """A packed value: ``sql`` is 0 where a row has none, else 1 to ``most``."""
 
     sql: str
@@ -51,8 +61,8 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Tally:
-    """One exact integer per group: what a unit's rows in it add up to, clamped to ``[low, high]``.
+class UnitTotal:
+    """One exact integer per group: the total of a unit's rows in it, clamped to ``[low, high]``.
 
     ``value`` None counts rows; else the rows that have it, or (``adds``) the sum of it, each less ``less``.
 
@@ -72,7 +82,7 @@ class Tally:
 
     @property
     def far(self) -> int:
-        """How far one unit moves it, in parts where it is weighed."""
+        """The distance that one unit moves it, in parts where it is weighed."""
         return self.scale * max(abs(self.low), abs(self.high))
 
     @property
@@ -81,12 +91,12 @@ class Tally:
         return (self.name,) if self.rows is None else (self.name, f"{self.name}_rest")
 
     def total(self, whole: int, rest: int = 0) -> int:
-        """The total, of what its columns hold."""
+        """Return the total of its columns."""
         return whole * self.scale + rest
 
     @property
     def sql(self) -> str:
-        """The same in SQL."""
+        """The total in SQL."""
         return (
             self.name
             if self.rows is None
@@ -95,11 +105,11 @@ class Tally:
 
 
 @dataclass(frozen=True)
-class Route:
-    """Where packed rows come from, and what becomes of their totals.
+class PackedRoute:
+    """One way to the totals: the source of packed rows, and the query that finishes their totals.
 
-    ``source`` is a SELECT of ``u``, the integer ``keys`` and what the values' SQL needs. ``final`` makes of
-    :data:`TOTALS` (the keys' columns, each tally, the units) what the plan's query would have given. ``dense``: only where
+    ``source`` is a SELECT of ``u``, the integer ``keys`` and what the values' SQL needs. ``final`` turns
+    :data:`PACKED_TOTALS` (the keys' columns, each tally, the units) into the rows of the plan's query. ``dense``: only where
     the public groups are all there is between the keys' ends.
     """
 
@@ -110,7 +120,7 @@ class Route:
 
 
 @dataclass(frozen=True)
-class Packed:
+class PackedAggregation(FastRoute[pa.Table]):
     """The same totals as the query beside it, by way of packed rows.
 
     ``ranges`` gives one row: ``n``, ``u_low``, ``u_high``, by key of any route its least and greatest (for coded groups 0
@@ -119,9 +129,9 @@ class Packed:
     """
 
     ranges: str
-    routes: tuple[Route, ...]
-    values: tuple[Value, ...]
-    tallies: tuple[Tally, ...]
+    routes: tuple[PackedRoute, ...]
+    values: tuple[PackedValue, ...]
+    tallies: tuple[UnitTotal, ...]
     units: str
     groups: int | None
 
@@ -136,39 +146,55 @@ class Packed:
         return tuple(found)
 
     @property
-    def lends(self) -> Mapping[str, list[tuple[str, str]]]:
+    def provides(self) -> Mapping[str, Columns]:
         keys = dict.fromkeys(key for route in self.routes for key in route.keys)
         names = [*keys, *(c for t in self.tallies for c in t.columns), self.units]
-        return {TOTALS: [(name, "BIGINT") for name in names]} if keys else {}
+        return {PACKED_TOTALS: [(name, "BIGINT") for name in names]} if keys else {}
 
-    def table(self, read: Read, entropy: Entropy) -> pa.Table | None:
-        """The rows that the query would give, or None where the data do not fit: then the query must be read."""
+    def claims(self, plain: Claim) -> Iterator[ClaimedText]:
+        assert isinstance(plain, SumsClaim)
+        ranges, *texts = self.queries
+        yield ClaimedText(ranges, RouteClaim())
+        tallies = (*((t.name, t.far) for t in self.tallies), (self.units, 1))
+        halves = {t.name: (t.columns[1], t.scale) for t in self.tallies if len(t.columns) > 1}
+        most = tuple(v.most for v in self.values)
+        for route in self.routes:
+            packing = PackingClaim(len(route.keys), most, tallies, plain.columns, self.groups)
+            yield ClaimedText(texts.pop(0), packing)
+            if route.keys:
+                lent = {PACKED_TOTALS: LentTotals(route.keys, dict(tallies), self.groups, halves)}
+                yield ClaimedText(texts.pop(0), plain, lent)
+
+    def take(self, read: Reader, entropy: Entropy) -> pa.Table | None:
+        """Return the rows that the query would give, or None where the data do not fit."""
+        if not read.room:
+            return None
         layout = self._layout(read)
         if layout is None:
             if self.routes[-1].keys:
                 none = np.empty(0, dtype=np.int64)
                 nothing = self._totals(none, [none for tally in self.tallies for _ in tally.columns])
-                read(self.routes[-1].final, {TOTALS: nothing})
+                read(self.routes[-1].final, {PACKED_TOTALS: nothing})
             return None
         rows = read(self._rows(layout))
         if not layout.route.keys:
-            return self._whole(*(_counted if layout.counted else _sorted)(rows, layout)[1:])
-        pairs, count, sums = _sorted(rows, layout)
+            return self._whole(*(_count_units if layout.counted else _sort_pairs)(rows, layout)[1:])
+        pairs, count, sums = _sort_pairs(rows, layout)
         del rows
         codes = pairs & ((1 << layout.group_bits) - 1)
         if self.groups is not None:
-            kept = choose(pairs >> layout.group_bits, self.groups, entropy)
+            kept = choose_groups(pairs >> layout.group_bits, self.groups, entropy)
             if kept is not None:
                 codes, count, sums = codes[kept], count[kept], [s[kept] for s in sums]
         clamped = [part for _, part in _contributions(self.tallies, count, sums)]
-        return read(layout.route.final, {TOTALS: self._totals(codes, clamped, layout)})
+        return read(layout.route.final, {PACKED_TOTALS: self._totals(codes, clamped, layout)})
 
     # -- packing ------------------------------------------------------------------------------------------------
 
-    def _layout(self, read: Read) -> _Layout | None:
+    def _layout(self, read: Reader) -> _Layout | None:
         row = read(self.ranges).to_pylist()[0]
         n, low, high = row["n"], row["u_low"], row["u_high"]
-        if not n or n > room_of(read) or low is None:
+        if not n or n > read.room or low is None:
             return None
         most = max([1, *(v.most for v in self.values), *(max(abs(t.low), abs(t.high)) for t in self.tallies)])
         if n * most >= _SAFE or any(t.far >= _SAFE for t in self.tallies):
@@ -190,7 +216,7 @@ class Packed:
         return None
 
     def _rows(self, layout: _Layout) -> str:
-        """One integer per row. What fell outside the ranges since they were read is left out."""
+        """Write the query for one integer per row. Rows that left the ranges since they were read are left out."""
         shift = sum(layout.value_bits)
         route, parts = layout.route, []
         inside = [f"u BETWEEN {layout.low} AND {layout.low + layout.units - 1}"]
@@ -210,10 +236,10 @@ class Packed:
     # -- adding up ----------------------------------------------------------------------------------------------
 
     def _whole(self, rows: Integers, sums: list[Integers]) -> pa.Table:
-        """One row, of every unit."""
+        """Return the totals of all units, in one row."""
         totals = {name: int(part.sum()) for name, part in _contributions(self.tallies, rows, sums)}
         columns = {t.name: _integer(t.total(*(totals[name] for name in t.columns))) for t in self.tallies}
-        return pa.table({**columns, self.units: longs(np.array([len(rows)]))})
+        return pa.table({**columns, self.units: make_longs(np.array([len(rows)]))})
 
     def _totals(self, codes: Integers, clamped: list[Integers], layout: _Layout | None = None) -> pa.Table:
         size = 0 if layout is None else 1 << layout.group_bits
@@ -223,21 +249,21 @@ class Packed:
         code = present
         for key, least, many in [] if layout is None else layout.fields():
             own = code & ((1 << _bits(many)) - 1)
-            columns[key] = longs(own - 1 + least, own > 0)
+            columns[key] = make_longs(own - 1 + least, own > 0)
             code = code >> _bits(many)
         for key in self.routes[-1].keys if layout is None else ():
-            columns[key] = longs(present)
+            columns[key] = make_longs(present)
         names = [name for tally in self.tallies for name in tally.columns]
         for name, values in zip(names, clamped, strict=True):
-            columns[name] = longs(add_up(codes, values, size)[present])
-        columns[self.units] = longs(units[present])
+            columns[name] = make_longs(sum_by_code(codes, values, size)[present])
+        columns[self.units] = make_longs(units[present])
         return pa.table(columns)
 
 
 def _contributions(
-    tallies: Sequence[Tally], rows: Integers, sums: list[Integers]
+    tallies: Sequence[UnitTotal], rows: Integers, sums: list[Integers]
 ) -> Iterator[tuple[str, Integers]]:
-    """What each unit adds to each column of the tallies."""
+    """Yield what each unit adds to each column of the tallies."""
     weights: dict[tuple[int | None, int, int], tuple[NDArray[np.intp], Integers]] = {}
     for tally in tallies:
         many = rows if tally.value is None else sums[2 * tally.value]
@@ -263,16 +289,16 @@ def _contributions(
 
 
 def _integer(value: int) -> pa.Array:
-    """A column of one integer, in 64 bits where it fits them."""
+    """Make a column of one integer, in 64 bits where it fits."""
     wide = not -_SAFE < value < _SAFE
-    return pa.array([value], type=pa.decimal128(38, 0)) if wide else longs(np.array([value]))
+    return pa.array([value], type=pa.decimal128(38, 0)) if wide else make_longs(np.array([value]))
 
 
 @dataclass(frozen=True)
 class _Layout:
-    """Where the bits are: from the top the unit, the keys, and the values with the first lowest."""
+    """The layout of the bits: from the top the unit, the keys, and the values with the first lowest."""
 
-    route: Route
+    route: PackedRoute
     low: int
     lows: tuple[int, ...]
     sizes: tuple[int, ...]
@@ -290,11 +316,11 @@ class _Layout:
         return _bits(self.units) + self.group_bits + sum(self.value_bits)
 
     def fields(self) -> list[tuple[str, int, int]]:
-        """Each key with its least value and how many there are, the lowest bits first."""
+        """Return each key with its least value and the number of its values, the lowest bits first."""
         return list(zip(self.route.keys, self.lows, self.sizes, strict=True))[::-1]
 
     def values(self) -> Iterator[tuple[int, int]]:
-        """Where each value starts, and its bits."""
+        """Yield the start of each value, and its mask."""
         at = 0
         for bits in self.value_bits:
             yield at, (1 << bits) - 1
@@ -312,12 +338,12 @@ def _chunks(table: pa.Table) -> Iterator[Integers]:
             yield whole
 
 
-def _sorted(table: pa.Table, layout: _Layout) -> tuple[Integers, Integers, list[Integers]]:
-    """By unit and group: both in one integer, its rows; and by value, the rows that have it and their sum."""
+def _sort_pairs(table: pa.Table, layout: _Layout) -> tuple[Integers, Integers, list[Integers]]:
+    """Total by unit and group: the pairs, their rows, and for each value the rows that have it and their sum."""
     packed = np.concatenate([np.empty(0, dtype=np.int64), *_chunks(table)])
     packed.sort()
     shift = sum(layout.value_bits)
-    starts = runs(packed, shift)
+    starts = find_runs(packed, shift)
     rows = np.diff(starts, append=len(packed))
     pairs = packed[starts] >> shift
     sums: list[Integers] = []
@@ -332,8 +358,8 @@ def _sorted(table: pa.Table, layout: _Layout) -> tuple[Integers, Integers, list[
     return pairs, rows, sums
 
 
-def _counted(table: pa.Table, layout: _Layout) -> tuple[Integers, Integers, list[Integers]]:
-    """The same by unit alone, without sorting: an array of all units is counted into.
+def _count_units(table: pa.Table, layout: _Layout) -> tuple[Integers, Integers, list[Integers]]:
+    """Total by unit alone, without sorting: an array of all units is counted into.
 
     Sums are taken in doubles, which is exact: all the values together are below 2**53. Counting is adding one, so rows and
     the first value are added up together, in two fields of a number, where that turns out to fit.
@@ -367,7 +393,7 @@ def _counted(table: pa.Table, layout: _Layout) -> tuple[Integers, Integers, list
 
 
 def _both(unit: Integers, value: NDArray[np.float64], layout: _Layout) -> tuple[Integers, Integers | None]:
-    """Each unit's rows and the sum of its values; None for the sums where they did not fit beside.
+    """Return each unit's rows and the sum of its values; None for the sums where they did not fit beside.
 
     What is added is never negative. So a total below 2**53 was exact all along; and no sum has run over into the rows
     beside it if these come to as many as there are.
@@ -384,8 +410,8 @@ def _both(unit: Integers, value: NDArray[np.float64], layout: _Layout) -> tuple[
     return np.bincount(unit, minlength=layout.units), None
 
 
-def add_up(codes: Integers, values: Integers, size: int) -> Integers:
-    """Sums of integers by code, exact as long as all of them together stay within 62 bits.
+def sum_by_code(codes: Integers, values: Integers, size: int) -> Integers:
+    """Sum integers by code, exactly as long as all of them together stay within 62 bits.
 
     Adding is done on doubles, at once where no sum can leave 53 bits. Else in two halves that are both exact: each term is
     below 2**26 or 2**36 in size, and a partial sum stays below 2**53 for up to 2**27 terms; more are taken in turns.

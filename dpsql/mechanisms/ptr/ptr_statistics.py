@@ -1,11 +1,18 @@
-"""What ``SELECT WITH PTR`` can release: IQR, QUANTILE_DISC, MODE, ARG_MAX of sums, MEDIAN with a proposed
-sensitivity.
+"""The statistics that ``SELECT WITH PTR`` can release, as items of one protocol.
 
-Each item takes a *values query*, SQL text that gives the column ``v`` (and the grouping columns) with one row
-per row that counts, and builds its exact queries around it. The privacy unit's rows are bounded in that text
-(one value per unit, or at most ``rows``); where a unit may own ``rows`` > 1 of them the radius is divided,
-see ``stability.per_unit``. The query may contain the salt token: it is filled once per release, for all texts
-of the item.
+| item             | answer                            | radius                         | released             |
+|------------------|-----------------------------------|--------------------------------|----------------------|
+| IQR              | interquartile range               | edits until its log2 bin moves | times 2 ** noise     |
+| QUANTILE_DISC    | value of rank max(1, ceil(p n))   | edits until its rank leaves it | exact                |
+| MODE             | most frequent value               | its lead over the runner-up    | exact                |
+| ARG_MAX          | group with the largest sum        | its lead over the runner-up    | exact                |
+| MEDIAN, proposed | lower median, on a grid           | edits until a gap exceeds b    | plus noise for b     |
+
+Each item takes a *values query*, SQL text that gives the column ``v`` (and the grouping columns) with one row per row
+that counts, and builds its exact queries around it. The privacy unit's rows are bounded in that text (one value per unit,
+or at most ``rows``); where a unit may own more than one row the radius is divided, see
+:func:`~dpsql.mechanisms.ptr.stability_radius.convert_to_units`. The query may contain the salt: it is filled in once per
+release, for all texts of the item.
 
 NULLs are missing; for ``floating`` values NaN and the infinities too, and -0.0 is 0.0.
 """
@@ -13,7 +20,8 @@ NULLs are missing; for ``floating`` values NaN and the infinities too, and -0.0 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -21,115 +29,141 @@ from typing import Any
 import pyarrow as pa
 
 from dpsql.mechanisms.additive_noise import GaussianNoise, LaplaceNoise
-from dpsql.mechanisms.base import Read, room_of, salted
+from dpsql.mechanisms.aggregation import Group, list_groups
+from dpsql.mechanisms.base import ClaimedText, Read, RouteClaim, RowsClaim, add_salt
 from dpsql.mechanisms.order_statistics import (
-    Key,
-    key_rows,
-    listed,
-    order_queries,
-    order_statistics,
-    quoted,
-    spacing,
-)
-from dpsql.mechanisms.ptr.iqr_stability import (
-    GRID,
-    from_steps,
-    interquartile_range,
-    reach,
-    scale_radius,
-    steps,
+    choose_spacing,
+    list_columns,
+    quote_name,
+    read_order_statistics,
+    write_order_queries,
 )
 from dpsql.mechanisms.ptr.stability_radius import (
-    argmax_radius,
-    gap_radius,
-    mode_radius,
-    per_unit,
-    quantile_radius,
-    rank,
+    LOG_GRID,
+    Ordered,
+    bound_reach,
+    compute_iqr,
+    convert_to_units,
+    find_rank,
+    from_log_steps,
+    measure_argmax_radius,
+    measure_gap_radius,
+    measure_mode_radius,
+    measure_quantile_radius,
+    measure_scale_radius,
+    to_log_steps,
 )
-from dpsql.mechanisms.ptr.stability_test import Measured, Test
+from dpsql.mechanisms.ptr.stability_test import Measured, StabilityTest, StableItem
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import Event, compose
 
 _FARTHEST = 1 << 60
+_MIDDLE = Fraction(1, 2)
 
-Noise = LaplaceNoise | GaussianNoise
-Radii = tuple[pa.DataType, Mapping[Key, Measured]]
+Radii = tuple[pa.DataType, Mapping[Group, Measured]]
 
 
-def _present(query: str, keys: Sequence[str], floating: bool) -> str:
-    """The values that are there, in their own type."""
+def _select_present(query: str, keys: Sequence[str], floating: bool) -> str:
+    """Select the values that are present, in their own type."""
     if floating:
         keep = "ABS(v) < CAST('Infinity' AS DOUBLE)"
-        return f"SELECT {listed(keys)}v + 0.0 AS v FROM ({query}) AS given WHERE {keep}"
-    return f"SELECT {listed(keys)}v FROM ({query}) AS given WHERE v IS NOT NULL"
+        return f"SELECT {list_columns(keys)}v + 0.0 AS v FROM ({query}) AS given WHERE {keep}"
+    return f"SELECT {list_columns(keys)}v FROM ({query}) AS given WHERE v IS NOT NULL"
 
 
-def _intervals(
-    name: str, rows: Sequence[tuple[float | None, float | None, float | None]]
-) -> Mapping[str, pa.Array]:
-    value, low, high = (pa.array([row[i] for row in rows], pa.float64()) for i in range(3))
-    return {name: value, f"{name}__low": low, f"{name}__high": high}
+def _partition_by(keys: Sequence[str]) -> str:
+    return f"PARTITION BY {', '.join(map(quote_name, keys))} " if keys else ""
 
 
-@dataclass(frozen=True)
-class Iqr:
-    """``IQR(x)``: the interquartile range times 2 to the power of noise, if its magnitude is stable.
+class _NoisyItem(StableItem):
+    """A number from a few order statistics, released on a grid of steps with noise."""
 
-    Proposal: no neighbour's log2 IQR is 1 or more away. Tested by the Scale statistic
-    (``scale.scale_radius``, a single test on the larger of two discretisations). Released on a grid of 1/1024
-    of log2, where near pairs differ by at most 1025 steps, the sensitivity that ``noise`` must have
-    (:func:`iqr_sensitivity`). A stable range of 0 is released as 0. What the noise makes wider than ``widest``, the
-    distance of declared bounds, is shown as ``widest``: that changes what was released already, and reads nothing.
-    Loss: test + noise.
-    """
-
-    name: str
-    values: str
-    test: Test
-    noise: Noise
-    rows: int = 1
-    widest: Fraction | None = None
+    noise: LaplaceNoise | GaussianNoise
 
     @property
     def event(self) -> Event:
         return compose([self.test.event, self.noise.event])
 
     def queries(self, keys: tuple[str, ...]) -> tuple[str, ...]:
-        return order_queries(self.values, keys)
+        return write_order_queries(self.values, keys)
+
+    def claims(self, keys: tuple[str, ...]) -> Iterator[ClaimedText]:
+        claim = RowsClaim(self.rows, self.test.groups, keys)
+        counted, values = self.queries(keys)
+        yield ClaimedText(counted, RouteClaim() if keys else claim)
+        yield ClaimedText(values, claim)
 
     def measure(self, read: Read, entropy: Entropy, keys: tuple[str, ...]) -> Radii:
-        cap = (self.test.cap + 1) * self.rows
-        quartiles = (Fraction(1, 4), Fraction(3, 4))
-        found = order_statistics(
-            salted(read, (self.values,), entropy), self.values, keys, quartiles, reach(cap + 1)
-        )
+        reader = add_salt(read, (self.values,), entropy)
+        centres, reach = self._window(self.largest_radius)
+        found = read_order_statistics(reader, self.values, keys, centres, reach)
+        measured = {key: self._measure(data, self.largest_radius) for key, data in found.items()}
         return pa.float64(), {
-            key: Measured(per_unit(scale_radius(data, cap), self.rows), interquartile_range(data))
-            for key, data in found.items()
+            key: Measured(convert_to_units(radius, self.rows), exact)
+            for key, (radius, exact) in measured.items()
         }
 
+    @abstractmethod
+    def _window(self, cap: int) -> tuple[tuple[Fraction, ...], int]:
+        """Return the quantiles around which order statistics are read, and how far."""
+
+    @abstractmethod
+    def _measure(self, data: Ordered, cap: int) -> tuple[int, Any]:
+        """Return the radius in rows, and the exact answer."""
+
+    @abstractmethod
+    def _to_steps(self, exact: Any) -> int: ...
+
+    @abstractmethod
+    def _from_steps(self, exact: Any, step: int) -> float:
+        """Return the number that is shown for a noisy number of steps."""
+
     def publish(
-        self, exact: Sequence[float | None], type: pa.DataType, entropy: Entropy, confidence: float
+        self, exact: Sequence[Any], type: pa.DataType, entropy: Entropy, confidence: float
     ) -> Mapping[str, pa.Array]:
         width = math.ceil(self.noise.half_width(confidence))
-        noisy = self.noise.add([steps(v) if v else 0 for v in exact], entropy)
-        rows: list[tuple[float | None, float | None, float | None]] = []
-        for value, step in zip(exact, noisy, strict=True):
-            if value is None:
-                rows.append((None, None, None))
-            elif value == 0:
-                rows.append((0.0, 0.0, 0.0))
-            else:
-                s = int(step)
-                value, low, high = (self._held(from_steps(step)) for step in (s, s - width, s + width))
-                rows.append((value, low, high))
-        return _intervals(self.name, rows)
+        noisy = self.noise.add([self._to_steps(v) if v else 0 for v in exact], entropy)
+        columns: dict[str, pa.Array] = {}
+        for name, shift in ((self.name, 0), (f"{self.name}__low", -width), (f"{self.name}__high", width)):
+            pairs = zip(exact, noisy, strict=True)
+            shown = [None if v is None else self._from_steps(v, int(step) + shift) for v, step in pairs]
+            columns[name] = pa.array(shown, pa.float64())
+        return columns
 
-    def _held(self, spread: float) -> float:
-        if self.widest is None or spread <= self.widest:
-            return spread
-        return float(self.widest)
+
+@dataclass(frozen=True)
+class Iqr(_NoisyItem):
+    """``IQR(x)``: the interquartile range times 2 to the power of noise, if its magnitude is stable.
+
+    Proposal: no neighbour's log2 IQR is 1 or more away. Tested by the Scale statistic
+    (:func:`~dpsql.mechanisms.ptr.stability_radius.measure_scale_radius`, a single test on the larger of two
+    discretisations). Released on a grid of 1/1024 of log2, where near pairs differ by at most 1025 steps, the
+    sensitivity that ``noise`` must have (:func:`iqr_sensitivity`). A stable range of 0 is released as 0. A noisy range
+    wider than ``widest``, the distance of declared bounds, is shown as ``widest``: that changes what was released
+    already, and reads nothing. Loss: test + noise.
+    """
+
+    name: str
+    values: str
+    test: StabilityTest
+    noise: LaplaceNoise | GaussianNoise
+    rows: int = 1
+    widest: Fraction | None = None
+
+    def _window(self, cap: int) -> tuple[tuple[Fraction, ...], int]:
+        return (Fraction(1, 4), Fraction(3, 4)), bound_reach(cap + 1)
+
+    def _measure(self, data: Ordered, cap: int) -> tuple[int, Any]:
+        return measure_scale_radius(data, cap), compute_iqr(data)
+
+    def _to_steps(self, exact: Any) -> int:
+        return to_log_steps(exact)
+
+    def _from_steps(self, exact: Any, step: int) -> float:
+        if exact == 0:
+            return 0.0
+        spread = from_log_steps(step)
+        return spread if self.widest is None or spread <= self.widest else float(self.widest)
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
         held = (
@@ -137,297 +171,65 @@ class Iqr:
             if self.widest is None
             else f"It is held to {float(self.widest):g}, the width of the declared bounds."
         )
-        factor = 2 ** (self.noise.half_width(confidence) / GRID)
+        factor = 2 ** (self.noise.half_width(confidence) / LOG_GRID)
         return (
             f"{self.name}: proposed is that one unit changes the interquartile range by less than a factor "
-            f"of 2; "
-            f"{self.test.sentence()}.",
+            f"of 2; {self.test.sentence()}.",
             f"{self.name}: then the range is released times 2 to the power of noise, within a factor of "
-            f"{factor:.3g} at "
-            f"{confidence:.0%}. A range of 0 is released as 0. {held}",
+            f"{factor:.3g} at {confidence:.0%}. A range of 0 is released as 0. {held}",
         )
 
 
 def iqr_sensitivity() -> int:
-    """Grid steps between the logarithms of near pairs: what the noise of :class:`Iqr` must be made for."""
-    return GRID + 1
+    """Return the grid steps between the logarithms of near pairs: the sensitivity of :class:`Iqr`'s noise."""
+    return LOG_GRID + 1
 
 
 @dataclass(frozen=True)
-class Quantile:
-    """``QUANTILE_DISC(x, p)`` and ``MEDIAN(x)``: the value of rank max(1, ceil(p n)), exact, if it is stable.
+class ProposedMedian(_NoisyItem):
+    """``MEDIAN(x, local_sensitivity => b)``: the lower median plus noise for sensitivity b, if no table near is worse.
 
-    Any ordered type. Loss: the test's. With probability at most delta an unstable value gets out.
-    """
-
-    name: str
-    values: str
-    probability: Fraction
-    test: Test
-    rows: int = 1
-    floating: bool = False
-
-    @property
-    def event(self) -> Event:
-        return self.test.event
-
-    def _text(self, query: str, keys: Sequence[str]) -> str:
-        """Per group n, and for each value that may be the quantile its rank range."""
-        p = self.probability
-        part = f"PARTITION BY {', '.join(map(quoted, keys))}" if keys else ""
-        kept = _present(query, keys, self.floating)
-        counted = f"SELECT {listed(keys)}v, COUNT(*) AS c FROM ({kept}) AS found GROUP BY {listed(keys)}v"
-        ranked = (
-            f"SELECT {listed(keys)}v, SUM(c) OVER ({part}) AS n, c, SUM(c) OVER ({part} ORDER BY v) AS upto "
-            f"FROM ({counted}) AS counted"
-        )
-        # the first value whose last rank reaches p n, in integers (for p n = 0 that is the first value)
-        wanted = f"{p.numerator} * n"
-        reached = f"{p.denominator} * upto >= {wanted} AND {p.denominator} * (upto - c) < {wanted}"
-        if p == 0:
-            reached = "upto = c"
-        return (
-            f"SELECT {listed(keys)}v, CAST(n AS BIGINT) AS n, CAST(upto - c AS BIGINT) AS below, "
-            f"CAST(upto AS BIGINT) AS upto FROM ({ranked}) AS ranked WHERE {reached}"
-        )
-
-    @property
-    def _counted(self) -> str:
-        """How many values there are."""
-        return f"SELECT COUNT(*) AS n FROM ({_present(self.values, (), self.floating)}) AS found"
-
-    def _placed(self, at: float, place: int | None = None) -> str:
-        """The value of a rank by the engine's own selection: ``at`` is (rank - 1/2) / n. The engine holds all values for it;
-        where they are too many, ``place`` of them are passed over in a sort, which may spill.
-        """
-        kept = _present(self.values, (), self.floating)
-        chosen = f"SELECT PERCENTILE_DISC({at!r}) WITHIN GROUP (ORDER BY v) AS q FROM ({kept}) AS found"
-        if place is not None:
-            chosen = f"SELECT v AS q FROM ({kept}) AS found ORDER BY v LIMIT 1 OFFSET {place}"
-        return (
-            f"SELECT q AS v, COUNT(*) FILTER (WHERE v < q) AS below, COUNT(*) FILTER (WHERE v <= q) AS upto "
-            f"FROM ({kept}) AS found CROSS JOIN ({chosen}) AS chosen GROUP BY q"
-        )
-
-    def queries(self, keys: tuple[str, ...]) -> tuple[str, ...]:
-        if keys:
-            return (self._text(self.values, keys),)
-        return self._counted, self._placed(float(self.probability))
-
-    def measure(self, read: Read, entropy: Entropy, keys: tuple[str, ...]) -> Radii:
-        read = salted(read, (self.values,), entropy)
-        cap = (self.test.cap + 1) * self.rows
-        if keys:
-            table = read(self._text(self.values, keys))
-        else:
-            n = int(read(self._counted).column("n")[0].as_py())
-            # half a rank below the wanted one: no rounding of the engine's can move it to another
-            at = (rank(n, self.probability) - 0.5) / n if n else 0.5
-            place = rank(n, self.probability) - 1 if 0 < 2 * room_of(read) < n else None
-            table = read(self._placed(at, place))
-            table = table.append_column("n", pa.array([n] * table.num_rows, pa.int64()))
-        columns = (table.column(name).to_pylist() for name in ("n", "below", "upto"))
-        found = {}
-        for key, v, n, below, upto in zip(key_rows(table, keys), table.column("v"), *columns, strict=True):
-            radius = quantile_radius(int(n), int(below), int(upto), self.probability, cap=cap)
-            found[key] = Measured(per_unit(radius, self.rows), v)
-        return table.schema.field("v").type, found
-
-    def publish(
-        self, exact: Sequence[Any], type: pa.DataType, entropy: Entropy, confidence: float
-    ) -> Mapping[str, pa.Array]:
-        return {self.name: pa.array(exact, type)}
-
-    def sentences(self, confidence: float) -> tuple[str, ...]:
-        return (
-            f"{self.name}: the exact {float(self.probability):.4g} quantile, released if no table nearby "
-            f"has another; "
-            f"{self.test.sentence()}.",
-        )
-
-
-@dataclass(frozen=True)
-class Mode:
-    """``MODE(x)``: the most frequent value, exact, if it is stable; ties go to the smallest. Any type, no
-    domain.
-    """
-
-    name: str
-    values: str
-    test: Test
-    rows: int = 1
-    floating: bool = False
-
-    @property
-    def event(self) -> Event:
-        return self.test.event
-
-    def _text(self, query: str, keys: Sequence[str]) -> str:
-        kept = _present(query, keys, self.floating)
-        part = f"PARTITION BY {', '.join(map(quoted, keys))} " if keys else ""
-        counted = f"SELECT {listed(keys)}v, COUNT(*) AS c FROM ({kept}) AS found GROUP BY {listed(keys)}v"
-        if not keys:
-            leading = f"SELECT v, c FROM ({counted}) AS counted ORDER BY c DESC, v LIMIT 2"
-        else:
-            leading = (
-                f"SELECT {listed(keys)}v, c FROM (SELECT {listed(keys)}v, c, ROW_NUMBER() OVER "
-                f"({part}ORDER BY c DESC, v) "
-                f"AS place FROM ({counted}) AS counted) AS placed WHERE place <= 2"
-            )
-        return (
-            f"SELECT {listed(keys)}v, c, ROW_NUMBER() OVER ({part}ORDER BY c DESC, v) AS place, "
-            f"ROW_NUMBER() OVER ({part}ORDER BY v) AS size FROM ({leading}) AS ahead"
-        )
-
-    def queries(self, keys: tuple[str, ...]) -> tuple[str, ...]:
-        return (self._text(self.values, keys),)
-
-    def measure(self, read: Read, entropy: Entropy, keys: tuple[str, ...]) -> Radii:
-        table = salted(read, (self.values,), entropy)(self._text(self.values, keys))
-        columns = (table.column(name).to_pylist() for name in ("c", "place", "size"))
-        leading: dict[Key, dict[int, tuple[Any, int, int]]] = {}
-        for key, v, c, place, size in zip(key_rows(table, keys), table.column("v"), *columns, strict=True):
-            leading.setdefault(key, {})[int(place)] = (v, int(c), int(size))
-        found = {}
-        for key, places in leading.items():
-            value, top, size = places[1]
-            second = places[2][1] if 2 in places else 0
-            radius = mode_radius(top, second, 2 in places and size == 1)
-            found[key] = Measured(per_unit(radius, self.rows), value)
-        return table.schema.field("v").type, found
-
-    def publish(
-        self, exact: Sequence[Any], type: pa.DataType, entropy: Entropy, confidence: float
-    ) -> Mapping[str, pa.Array]:
-        return {self.name: pa.array(exact, type)}
-
-    def sentences(self, confidence: float) -> tuple[str, ...]:
-        return (
-            f"{self.name}: the most frequent value, exact, released if it leads by enough; "
-            f"{self.test.sentence()}.",
-        )
-
-
-@dataclass(frozen=True)
-class ArgMax:
-    """The group with the largest sum, exact, if it is stable; ties go to the smallest key.
-
-    Args:
-        values: gives ``v``, the group, and ``amount``, an integer (grid steps) of at most ``bound`` in
-            absolute value (clamped in that text); NULL groups and amounts are missing. COUNT is the sum of
-            ones.
-    """
-
-    name: str
-    values: str
-    bound: int
-    test: Test
-    rows: int = 1
-
-    @property
-    def event(self) -> Event:
-        return self.test.event
-
-    def _text(self, query: str, keys: Sequence[str]) -> str:
-        part = f"PARTITION BY {', '.join(map(quoted, keys))} " if keys else ""
-        summed = (
-            f"SELECT {listed(keys)}v, SUM(CAST(amount AS BIGINT)) AS total FROM ({query}) AS given "
-            f"WHERE v IS NOT NULL AND amount IS NOT NULL GROUP BY {listed(keys)}v"
-        )
-        placed = (
-            f"SELECT {listed(keys)}v, total, ROW_NUMBER() OVER ({part}ORDER BY total DESC, v) AS place "
-            f"FROM ({summed}) AS summed"
-        )
-        return f"SELECT {listed(keys)}v, total, place FROM ({placed}) AS placed WHERE place <= 2"
-
-    def queries(self, keys: tuple[str, ...]) -> tuple[str, ...]:
-        return (self._text(self.values, keys),)
-
-    def measure(self, read: Read, entropy: Entropy, keys: tuple[str, ...]) -> Radii:
-        table = salted(read, (self.values,), entropy)(self._text(self.values, keys))
-        columns = (table.column(name).to_pylist() for name in ("total", "place"))
-        leading: dict[Key, dict[int, tuple[Any, int]]] = {}
-        for key, v, total, place in zip(key_rows(table, keys), table.column("v"), *columns, strict=True):
-            leading.setdefault(key, {})[int(place)] = (v, int(total))
-        found = {}
-        for key, places in leading.items():
-            second = places[2][1] if 2 in places else 0
-            radius = argmax_radius(places[1][1], second, self.bound)
-            found[key] = Measured(per_unit(radius, self.rows), places[1][0])
-        return table.schema.field("v").type, found
-
-    def publish(
-        self, exact: Sequence[Any], type: pa.DataType, entropy: Entropy, confidence: float
-    ) -> Mapping[str, pa.Array]:
-        return {self.name: pa.array(exact, type)}
-
-    def sentences(self, confidence: float) -> tuple[str, ...]:
-        return (
-            f"{self.name}: the group with the largest sum, exact, released if it leads by enough; "
-            f"{self.test.sentence()}.",
-        )
-
-
-@dataclass(frozen=True)
-class ProposedMedian:
-    """``MEDIAN(x, local_sensitivity => b)``: the lower median plus noise for sensitivity b, if no table
-    nearby is worse.
-
-    Values are rounded to ``step`` (monotone, so the median of the rounded is the rounded median), the
-    median's local sensitivity is then an integer number of steps, and the radius is the distance to the
-    nearest table where it exceeds ``bound`` (``stability.gap_radius``). A unit with up to ``rows`` rows moves
+    Values are rounded to ``step`` (monotone, so the median of the rounded is the rounded median), the median's local
+    sensitivity is then an integer number of steps, and the radius is the distance to the nearest table where it exceeds
+    ``bound`` (:func:`~dpsql.mechanisms.ptr.stability_radius.measure_gap_radius`). A unit with up to ``rows`` rows moves
     the median by at most ``rows`` times the local sensitivity along the way: the proposal for one row is
-    ``bound // rows``.
+    ``bound // rows``. Loss: test + noise.
 
     Args:
-        step: the grid, a power of two; see :func:`proposed_median` for one that fits.
+        name: of the released column.
+        values: the values query.
+        step: the grid, a power of two; see :func:`choose_median_grid`.
         bound: the proposal for one unit, in steps; ``noise`` must have this sensitivity.
-
-    Loss: test + noise.
+        test: decides whether the answer is released.
+        noise: of the released median.
+        rows: rows of one unit.
     """
 
     name: str
     values: str
     step: Fraction
     bound: int
-    test: Test
-    noise: Noise
+    test: StabilityTest
+    noise: LaplaceNoise | GaussianNoise
     rows: int = 1
 
-    @property
-    def event(self) -> Event:
-        return compose([self.test.event, self.noise.event])
+    def _window(self, cap: int) -> tuple[tuple[Fraction, ...], int]:
+        return (_MIDDLE,), cap + 3
 
-    def queries(self, keys: tuple[str, ...]) -> tuple[str, ...]:
-        return order_queries(self.values, keys)
+    def _measure(self, data: Ordered, cap: int) -> tuple[int, Any]:
+        n = data.n
+        first, last = max(1, n // 2 - cap - 2), min(n, n // 2 + cap + 3)
+        # held within 2**60 steps (monotone too), so that noisy values fit 64 bits
+        places = (round(Fraction(float(v)) / self.step) for v in data.slice(first, last))
+        near = [min(max(s, -_FARTHEST), _FARTHEST) for s in places]
+        radius = measure_gap_radius(n, first, near, self.bound // self.rows, cap)
+        return radius, near[find_rank(n, _MIDDLE) - first]
 
-    def measure(self, read: Read, entropy: Entropy, keys: tuple[str, ...]) -> Radii:
-        cap = (self.test.cap + 1) * self.rows
-        read = salted(read, (self.values,), entropy)
-        found = {}
-        for key, data in order_statistics(read, self.values, keys, (Fraction(1, 2),), cap + 3).items():
-            n = data.n
-            first, last = max(1, n // 2 - cap - 2), min(n, n // 2 + cap + 3)
-            # held within 2**60 steps (monotone too), so that noisy values fit 64 bits
-            places = (round(Fraction(float(v)) / self.step) for v in data.slice(first, last))
-            near = [min(max(s, -_FARTHEST), _FARTHEST) for s in places]
-            radius = gap_radius(n, first, near, self.bound // self.rows, cap)
-            found[key] = Measured(per_unit(radius, self.rows), near[rank(n, Fraction(1, 2)) - first])
-        return pa.float64(), found
+    def _to_steps(self, exact: Any) -> int:
+        return int(exact)
 
-    def publish(
-        self, exact: Sequence[int | None], type: pa.DataType, entropy: Entropy, confidence: float
-    ) -> Mapping[str, pa.Array]:
-        width = math.ceil(self.noise.half_width(confidence))
-        noisy = self.noise.add([v or 0 for v in exact], entropy)
-        rows: list[tuple[float | None, float | None, float | None]] = []
-        for value, step in zip(exact, noisy, strict=True):
-            if value is None:
-                rows.append((None, None, None))
-            else:
-                low, middle, high = (float((int(step) + w) * self.step) for w in (-width, 0, width))
-                rows.append((middle, low, high))
-        return _intervals(self.name, rows)
+    def _from_steps(self, exact: Any, step: int) -> float:
+        return float(step * self.step)
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
         bound = float(self.bound * self.step)
@@ -439,11 +241,204 @@ class ProposedMedian:
         )
 
 
-def median_grid(sensitivity: Fraction, epsilon: Fraction) -> tuple[Fraction, int]:
-    """Grid step and bound in steps for :class:`ProposedMedian`: fine against the noise, the bound rounded up.
+def choose_median_grid(sensitivity: Fraction, epsilon: Fraction) -> tuple[Fraction, int]:
+    """Choose grid step and bound in steps for :class:`ProposedMedian`: fine against the noise, the bound rounded up.
 
-    >>> median_grid(Fraction(2), Fraction(1))
+    >>> choose_median_grid(Fraction(2), Fraction(1))
     (Fraction(1, 512), 1024)
     """
-    step = spacing(min(sensitivity, sensitivity / epsilon))
+    step = choose_spacing(min(sensitivity, sensitivity / epsilon))
     return step, math.ceil(sensitivity / step)
+
+
+@dataclass(frozen=True)
+class Quantile(StableItem):
+    """``QUANTILE_DISC(x, p)`` and ``MEDIAN(x)``: the value of rank max(1, ceil(p n)), exact, if it is stable.
+
+    Any ordered type. Loss: the test's. With probability at most delta an unstable value gets out.
+    """
+
+    name: str
+    values: str
+    probability: Fraction
+    test: StabilityTest
+    rows: int = 1
+    floating: bool = False
+
+    def _text(self, keys: Sequence[str]) -> str:
+        """Select per group n, and for each value that may be the quantile its rank range."""
+        p, listed, part = self.probability, list_columns(keys), _partition_by(keys).rstrip()
+        kept = _select_present(self.values, keys, self.floating)
+        counted = f"SELECT {listed}v, COUNT(*) AS c FROM ({kept}) AS found GROUP BY {listed}v"
+        ranked = (
+            f"SELECT {listed}v, SUM(c) OVER ({part}) AS n, c, SUM(c) OVER ({part} ORDER BY v) AS upto "
+            f"FROM ({counted}) AS counted"
+        )
+        # the first value whose last rank reaches p n, in integers (for p n = 0 that is the first value)
+        wanted = f"{p.numerator} * n"
+        reached = f"{p.denominator} * upto >= {wanted} AND {p.denominator} * (upto - c) < {wanted}"
+        if p == 0:
+            reached = "upto = c"
+        return (
+            f"SELECT {listed}v, CAST(n AS BIGINT) AS n, CAST(upto - c AS BIGINT) AS below, "
+            f"CAST(upto AS BIGINT) AS upto FROM ({ranked}) AS ranked WHERE {reached}"
+        )
+
+    @property
+    def _counted(self) -> str:
+        """The query that counts the values."""
+        return f"SELECT COUNT(*) AS n FROM ({_select_present(self.values, (), self.floating)}) AS found"
+
+    def _placed(self, at: float, place: int | None = None) -> str:
+        """Select the value of a rank by the engine's own selection: ``at`` is (rank - 1/2) / n.
+
+        The engine holds all values for it; where they are too many, ``place`` of them are passed over in a sort, which
+        may spill.
+        """
+        kept = _select_present(self.values, (), self.floating)
+        chosen = f"SELECT PERCENTILE_DISC({at!r}) WITHIN GROUP (ORDER BY v) AS q FROM ({kept}) AS found"
+        if place is not None:
+            chosen = f"SELECT v AS q FROM ({kept}) AS found ORDER BY v LIMIT 1 OFFSET {place}"
+        return (
+            f"SELECT q AS v, COUNT(*) FILTER (WHERE v < q) AS below, COUNT(*) FILTER (WHERE v <= q) AS upto "
+            f"FROM ({kept}) AS found CROSS JOIN ({chosen}) AS chosen GROUP BY q"
+        )
+
+    def queries(self, keys: tuple[str, ...]) -> tuple[str, ...]:
+        return (self._text(keys),) if keys else (self._counted, self._placed(float(self.probability)))
+
+    def measure(self, read: Read, entropy: Entropy, keys: tuple[str, ...]) -> Radii:
+        reader = add_salt(read, (self.values,), entropy)
+        if keys:
+            table = reader(self._text(keys))
+        else:
+            n = int(reader(self._counted).column("n")[0].as_py())
+            wanted = find_rank(n, self.probability)
+            # half a rank below the wanted one: no rounding of the engine's can move it to another
+            at = (wanted - 0.5) / n if n else 0.5
+            table = reader(self._placed(at, wanted - 1 if 0 < 2 * reader.room < n else None))
+            table = table.append_column("n", pa.array([n] * table.num_rows, pa.int64()))
+        columns = (table.column(name).to_pylist() for name in ("n", "below", "upto"))
+        found = {}
+        for key, v, n, below, upto in zip(list_groups(table, keys), table.column("v"), *columns, strict=True):
+            radius = measure_quantile_radius(
+                int(n), int(below), int(upto), self.probability, cap=self.largest_radius
+            )
+            found[key] = Measured(convert_to_units(radius, self.rows), v)
+        return table.schema.field("v").type, found
+
+    def sentences(self, confidence: float) -> tuple[str, ...]:
+        return self._sentences(
+            f"the exact {float(self.probability):.4g} quantile, released if no table nearby has another"
+        )
+
+
+class _LeadingItem(StableItem):
+    """The value that leads all others by a count or a sum, exact."""
+
+    _numbers: tuple[str, ...]
+    """Columns of the query beside the value and its place: what leads, then more."""
+
+    @abstractmethod
+    def _text(self, keys: Sequence[str]) -> str:
+        """Select the two leading values of each group, with their place 1 or 2."""
+
+    @abstractmethod
+    def _radius(self, first: tuple[int, ...], second: tuple[int, ...] | None) -> int:
+        """Return the radius in rows, from the numbers of the leading value and of the runner-up."""
+
+    def queries(self, keys: tuple[str, ...]) -> tuple[str, ...]:
+        return (self._text(keys),)
+
+    def measure(self, read: Read, entropy: Entropy, keys: tuple[str, ...]) -> Radii:
+        table = add_salt(read, (self.values,), entropy)(self._text(keys))
+        columns = (table.column(name).to_pylist() for name in ("place", *self._numbers))
+        leading: dict[Group, dict[int, tuple[Any, tuple[int, ...]]]] = {}
+        for key, v, place, *numbers in zip(
+            list_groups(table, keys), table.column("v"), *columns, strict=True
+        ):
+            leading.setdefault(key, {})[int(place)] = (v, tuple(map(int, numbers)))
+        found = {}
+        for key, places in leading.items():
+            radius = self._radius(places[1][1], places[2][1] if 2 in places else None)
+            found[key] = Measured(convert_to_units(radius, self.rows), places[1][0])
+        return table.schema.field("v").type, found
+
+
+@dataclass(frozen=True)
+class Mode(_LeadingItem):
+    """``MODE(x)``: the most frequent value, exact, if it is stable; ties go to the smallest. Any type, no domain."""
+
+    name: str
+    values: str
+    test: StabilityTest
+    rows: int = 1
+    floating: bool = False
+
+    _numbers = ("c", "size")
+
+    def _text(self, keys: Sequence[str]) -> str:
+        kept, listed, part = (
+            _select_present(self.values, keys, self.floating),
+            list_columns(keys),
+            _partition_by(keys),
+        )
+        counted = f"SELECT {listed}v, COUNT(*) AS c FROM ({kept}) AS found GROUP BY {listed}v"
+        if not keys:
+            leading = f"SELECT v, c FROM ({counted}) AS counted ORDER BY c DESC, v LIMIT 2"
+        else:
+            leading = (
+                f"SELECT {listed}v, c FROM (SELECT {listed}v, c, ROW_NUMBER() OVER "
+                f"({part}ORDER BY c DESC, v) "
+                f"AS place FROM ({counted}) AS counted) AS placed WHERE place <= 2"
+            )
+        return (
+            f"SELECT {listed}v, c, ROW_NUMBER() OVER ({part}ORDER BY c DESC, v) AS place, "
+            f"ROW_NUMBER() OVER ({part}ORDER BY v) AS size FROM ({leading}) AS ahead"
+        )
+
+    def _radius(self, first: tuple[int, ...], second: tuple[int, ...] | None) -> int:
+        return measure_mode_radius(first[0], second[0] if second else 0, second is not None and first[1] == 1)
+
+    def sentences(self, confidence: float) -> tuple[str, ...]:
+        return self._sentences("the most frequent value, exact, released if it leads by enough")
+
+
+@dataclass(frozen=True)
+class ArgMax(_LeadingItem):
+    """The group with the largest sum, exact, if it is stable; ties go to the smallest key.
+
+    ``values`` gives ``v``, the group, and ``amount``, an integer (grid steps) of at most ``bound`` in absolute value
+    (clamped in that text); NULL groups and amounts are missing. COUNT is the sum of ones.
+    """
+
+    name: str
+    values: str
+    bound: int
+    test: StabilityTest
+    rows: int = 1
+
+    _numbers = ("total",)
+
+    def _text(self, keys: Sequence[str]) -> str:
+        listed, part = list_columns(keys), _partition_by(keys)
+        summed = (
+            f"SELECT {listed}v, SUM(CAST(amount AS BIGINT)) AS total FROM ({self.values}) AS given "
+            f"WHERE v IS NOT NULL AND amount IS NOT NULL GROUP BY {listed}v"
+        )
+        placed = (
+            f"SELECT {listed}v, total, ROW_NUMBER() OVER ({part}ORDER BY total DESC, v) AS place "
+            f"FROM ({summed}) AS summed"
+        )
+        return f"SELECT {listed}v, total, place FROM ({placed}) AS placed WHERE place <= 2"
+
+    def claims(self, keys: tuple[str, ...]) -> Iterator[ClaimedText]:
+        yield from super().claims(keys)
+        within = (("amount", self.bound),)
+        yield ClaimedText(self.values, RowsClaim(self.rows, self.test.groups, keys, within=within))
+
+    def _radius(self, first: tuple[int, ...], second: tuple[int, ...] | None) -> int:
+        return measure_argmax_radius(first[0], second[0] if second else 0, self.bound)
+
+    def sentences(self, confidence: float) -> tuple[str, ...]:
+        return self._sentences("the group with the largest sum, exact, released if it leads by enough")

@@ -17,23 +17,24 @@ selection.
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NamedTuple, Protocol
+from statistics import NormalDist
+from typing import Any, NamedTuple
 
-import mpmath
 import numpy as np
 import pyarrow as pa
 
 from dpsql.mechanisms.additive_noise import GaussianNoise
-from dpsql.mechanisms.base import Read, Release
-from dpsql.mechanisms.group_selection import GroupSelection, keep_probabilities
-from dpsql.mechanisms.order_statistics import Key, key_rows
+from dpsql.mechanisms.aggregation import Group, list_groups
+from dpsql.mechanisms.base import ClaimedText, Operator, PublicClaim, Read, Release, RowsClaim
+from dpsql.mechanisms.group_selection import GroupSelection, compute_keep_probabilities
 from dpsql.noise.entropy import Entropy
-from dpsql.noise.gaussian import rounded_gaussian
+from dpsql.noise.gaussian import draw_rounded_gaussian
+from dpsql.numerics.interval_arithmetic import find_gaussian_threshold
 from dpsql.privacy.events import Event, GaussianTest, StableTest, compose
 from dpsql.privacy.filters import ACCOUNTANTS
 
@@ -42,38 +43,39 @@ NOT_STABLE = "not stable enough to release"
 _FINE = 1 << 10  # steps per edit of the noisy distance
 
 
-class Test(Protocol):
-    """Decides privately whether a radius is above 0."""
+class StabilityTest(ABC):
+    """A private decision whether a radius is above 0."""
+
+    groups: int
+    """The number of groups that one unit may touch."""
+    slack: Fraction
+    """Delta that is charged on top, for what may go wrong outside the test."""
 
     @property
+    @abstractmethod
     def event(self) -> Event:
-        """For all the groups one unit may touch."""
-        ...
+        """What is reserved for all the groups that one unit may touch."""
 
     @property
-    def groups(self) -> int:
-        """How many groups one unit may touch."""
-        ...
-
-    @property
-    def slack(self) -> Fraction: ...
-
-    @property
+    @abstractmethod
     def cap(self) -> int:
         """Radii above this need not be told apart."""
-        ...
 
-    def passes(self, radii: Sequence[int], entropy: Entropy) -> list[bool]: ...
+    @abstractmethod
+    def passes(self, radii: Sequence[int], entropy: Entropy) -> list[bool]:
+        """Decide for every radius."""
 
+    @abstractmethod
     def needed(self, probability: float) -> int:
-        """The radius from which the test passes with at least this probability."""
-        ...
+        """Return the radius from which the test passes with at least this probability."""
 
-    def sentence(self) -> str: ...
+    @abstractmethod
+    def sentence(self) -> str:
+        """Describe it for EXPLAIN."""
 
 
 @dataclass(frozen=True)
-class OptimalTest:
+class OptimalTest(StabilityTest):
     """Passes with the largest probability that (epsilon, delta) allows, for every radius at once.
 
     With radius 0, 1, 2, ... that is p(0) = delta and p(r) = min(e^epsilon p(r-1) + delta, 1 - e^-epsilon (1 -
@@ -81,8 +83,10 @@ class OptimalTest:
     and no privacy.
 
     Args:
-        epsilon, delta: of the whole test; a unit that touches ``groups`` groups takes part in that many
-            tests, each of which gets its equal share of both.
+        epsilon: of the whole test; a unit that touches ``groups`` groups takes part in that many tests, each of which
+            gets its equal share of epsilon and delta.
+        delta: of the whole test.
+        groups: tests that one unit may take part in.
         slack: delta charged on top, for what may go wrong outside the test.
     """
 
@@ -93,9 +97,7 @@ class OptimalTest:
 
     @property
     def share(self) -> GroupSelection:
-        """One group's test: passing with radius r is keeping a group of r + 1 units, with the same table of
-        chances.
-        """
+        """One group's test: passing with radius r is keeping a group of r + 1 units, with the same chances."""
         return GroupSelection("radius", self.epsilon / self.groups, self.delta / self.groups)
 
     @property
@@ -106,11 +108,11 @@ class OptimalTest:
     @property
     def cap(self) -> int:
         one = self.share
-        table = keep_probabilities(one.epsilon, one.delta)
+        table = compute_keep_probabilities(one.epsilon, one.delta)
         return len(table) - 2 if table is not None else one.threshold + math.ceil(64 / one.epsilon)
 
     def probability(self, radius: int) -> float:
-        """Of passing."""
+        """Return the probability that the test passes."""
         return self.share.probability(min(max(radius, 0), self.cap) + 1)
 
     def passes(self, radii: Sequence[int], entropy: Entropy) -> list[bool]:
@@ -134,16 +136,16 @@ class OptimalTest:
 
 
 @dataclass(frozen=True)
-class ThresholdTest:
-    """Passes when the radius plus Gaussian noise exceeds a threshold that noise alone exceeds with
-    probability delta.
+class ThresholdTest(StabilityTest):
+    """Passes when radius plus Gaussian noise exceeds a threshold that noise alone exceeds with probability delta.
 
-    The noise is ``rounded_gaussian`` on a grid of 1/1024 edit: round(radius + N) is post-processing of a
-    Gaussian mechanism of sensitivity 1, hence exactly 1/sigma-GDP, and the threshold is rounded up.
+    The noise is a rounded Gaussian on a grid of 1/1024 edit: round(radius + N) is post-processing of a Gaussian mechanism
+    of sensitivity 1, hence exactly 1/sigma-GDP, and the threshold is rounded up.
 
     Args:
-        sigma: standard deviation in edits; delta: of a far pair, per group; epsilon: what (epsilon, delta)
-            declares for a near pair, see :func:`stability_test`.
+        sigma: standard deviation in edits.
+        delta: of a far pair, per group.
+        epsilon: the loss of a near pair beside delta, see :func:`make_stability_test`.
         groups: tests that one unit may take part in.
         slack: delta charged on top, for what may go wrong outside the test.
     """
@@ -161,19 +163,19 @@ class ThresholdTest:
 
     @property
     def threshold(self) -> int:
-        """In steps of the fine grid, rounded up."""
-        return _threshold(self.sigma, self.delta)
+        """The threshold in steps of the fine grid, rounded up."""
+        return find_gaussian_threshold(self.sigma * _FINE, self.delta)
 
     @property
     def cap(self) -> int:
         return math.ceil(Fraction(self.threshold, _FINE) + 9 * self.sigma)
 
     def passes(self, radii: Sequence[int], entropy: Entropy) -> list[bool]:
-        noise = rounded_gaussian(self.sigma * _FINE, len(radii), entropy)
+        noise = draw_rounded_gaussian(self.sigma * _FINE, len(radii), entropy)
         return [min(r, self.cap) * _FINE + int(z) > self.threshold for r, z in zip(radii, noise, strict=True)]
 
     def needed(self, probability: float) -> int:
-        return math.ceil(self.threshold / _FINE + float(self.sigma) * _normal_quantile(probability))
+        return math.ceil(self.threshold / _FINE + float(self.sigma) * NormalDist().inv_cdf(probability))
 
     def sentence(self) -> str:
         return (
@@ -185,32 +187,10 @@ class ThresholdTest:
         )
 
 
-def _normal_quantile(probability: float) -> float:
-    with mpmath.workprec(80):
-        return float(mpmath.sqrt(2) * mpmath.erfinv(2 * mpmath.mpf(probability) - 1))
-
-
-@functools.lru_cache(maxsize=64)
-def _threshold(sigma: Fraction, delta: Fraction) -> int:
-    """Least integer T with Pr[round(N) > T] <= delta, up to one step on the safe side; N ~ N(0, (1024
-    sigma)^2).
-    """
-    if not 0 < delta < 1:
-        raise ValueError("delta must lie between 0 and 1")
-    with mpmath.workprec(400):
-        level = mpmath.sqrt(2) * mpmath.erfinv(1 - 2 * mpmath.mpf(delta.numerator) / delta.denominator)
-        scale = mpmath.mpf(sigma.numerator) / sigma.denominator * _FINE
-        return int(mpmath.floor(level * scale)) + 1
-
-
-def stability_test(
-    accountant: str,
-    epsilon: Fraction,
-    delta: Fraction,
-    groups: int = 1,
-    slack: Fraction = Fraction(0),
-) -> Test:
-    """The test that suits an accountant: optimal where epsilons add up, Gaussian under a rule.
+def make_stability_test(
+    accountant: str, epsilon: Fraction, delta: Fraction, groups: int = 1, slack: Fraction = Fraction(0)
+) -> StabilityTest:
+    """Make the test that suits an accountant: optimal where epsilons add up, Gaussian under a rule.
 
     Both are (epsilon, delta)-DP over the groups of one unit. The Gaussian noise is calibrated so that near
     pairs keep (epsilon, delta) exactly (analytic calibration), as for noisy aggregates. At equal rho the
@@ -228,53 +208,65 @@ def stability_test(
 
 
 class Measured(NamedTuple):
-    """What an item knows of one group. Private: it stays inside the operator."""
+    """What an item measured of one group. Private: it stays inside the operator."""
 
     radius: int
     exact: Any
 
 
-NOTHING = Measured(0, None)
+UNMEASURED = Measured(0, None)
 
 
-class Item(Protocol):
-    """One output column of a stable block: how it is measured, and how it is released once its test has
-    passed.
-    """
+class StableItem(ABC):
+    """One output column of a stable block: its measurement, and its release once the test has passed."""
 
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def test(self) -> Test: ...
+    name: str
+    values: str
+    test: StabilityTest
+    rows: int
+    """Rows of one unit in a group."""
 
     @property
-    def rows(self) -> int:
-        """Rows of one unit in a group."""
-        ...
+    def event(self) -> Event:
+        """What is reserved: the test, for an exact answer."""
+        return self.test.event
 
     @property
-    def event(self) -> Event: ...
+    def largest_radius(self) -> int:
+        """Radii in rows above this need not be told apart."""
+        return (self.test.cap + 1) * self.rows
 
-    def queries(self, keys: tuple[str, ...]) -> tuple[str, ...]: ...
+    @abstractmethod
+    def queries(self, keys: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the exact SQL, for EXPLAIN."""
 
+    def claims(self, keys: tuple[str, ...]) -> Iterable[ClaimedText]:
+        """Yield every text that it may read, with its claim."""
+        claim = RowsClaim(self.rows, self.test.groups, keys)
+        return [ClaimedText(text, claim) for text in self.queries(keys)]
+
+    @abstractmethod
     def measure(
         self, read: Read, entropy: Entropy, keys: tuple[str, ...]
-    ) -> tuple[pa.DataType, Mapping[Key, Measured]]:
-        """Exact answers with radii, clamped at ``test.cap``; groups without values may be missing."""
-        ...
+    ) -> tuple[pa.DataType, Mapping[Group, Measured]]:
+        """Return exact answers with radii, clamped at ``test.cap``; groups without values may be missing."""
 
     def publish(
         self, exact: Sequence[Any], type: pa.DataType, entropy: Entropy, confidence: float
     ) -> Mapping[str, pa.Array]:
-        """Columns for the groups in order; None stays NULL (its test failed)."""
-        ...
+        """Return columns for the groups in order; None stays NULL (its test failed)."""
+        return {self.name: pa.array(exact, type)}
 
-    def sentences(self, confidence: float) -> tuple[str, ...]: ...
+    @abstractmethod
+    def sentences(self, confidence: float) -> tuple[str, ...]:
+        """Describe proposal and test for EXPLAIN."""
+
+    def _sentences(self, proposal: str) -> tuple[str, ...]:
+        return (f"{self.name}: {proposal}; {self.test.sentence()}.",)
 
 
 @dataclass(frozen=True)
-class Stable:
+class Stable(Operator):
     """``SELECT WITH PTR``: one or more items, for the whole table or for each public group.
 
     Args:
@@ -288,7 +280,7 @@ class Stable:
     the groups it touches only: the number each item's test and noise were made for.
     """
 
-    items: tuple[Item, ...]
+    items: tuple[StableItem, ...]
     keys: tuple[str, ...] = ()
     groups: str | None = None
     confidence: float = 0.95
@@ -306,17 +298,23 @@ class Stable:
         texts = [text for item in self.items for text in item.queries(self.keys)]
         return tuple(dict.fromkeys([self.groups, *texts] if self.groups else texts))
 
+    def claims(self) -> Iterator[ClaimedText]:
+        if self.groups is not None:
+            yield ClaimedText(self.groups, PublicClaim())
+        for item in self.items:
+            yield from item.claims(self.keys)
+
     def release(self, read: Read, entropy: Entropy) -> Release:
         columns: dict[str, pa.Array | pa.ChunkedArray] = {}
-        names: list[Key] = [()]
+        names: list[Group] = [()]
         if self.groups is not None:
             groups = read(self.groups)
-            names = key_rows(groups, self.keys)
+            names = list_groups(groups, self.keys)
             columns = {key: groups.column(key) for key in self.keys}
         notes = []
         for item in self.items:
             type_, found = item.measure(read, entropy, self.keys)
-            measured = [found.get(name, NOTHING) for name in names]
+            measured = [found.get(name, UNMEASURED) for name in names]
             passed = item.test.passes([m.radius for m in measured], entropy)
             exact = [m.exact if p else None for m, p in zip(measured, passed, strict=True)]
             columns |= item.publish(exact, type_, entropy, self.confidence)

@@ -1,4 +1,4 @@
-"""The sparse vector technique: which of a stream of statistics are above a threshold, paying for the hits only.
+"""The sparse vector technique: find which of a stream of statistics are above a threshold, and pay for the hits only.
 
 Integers throughout. One threshold noise, one-sided geometric query noise, a cut-off after ``max_hits``:
 
@@ -12,10 +12,10 @@ added (``monotone``), the shift is D and the factor 2 falls away.
 
 On a path with h hits the loss is at most epsilon1 + h epsilon2 / c, which basic composition may use. ``refresh`` draws a
 fresh threshold for each round (the textbook's Sparse): then rounds that never began cost nothing under any accountant.
-The compared value never leaves: it would say how high the threshold noise was. The gap above the noisy threshold may
-(Ding et al. 2019), and a fresh answer may, from a share of its own.
+The compared value never leaves: it would reveal the threshold noise. The gap above the noisy threshold may leave
+(Ding et al. 2019), and so may a fresh answer, from a share of its own.
 
-Interactive thresholds: questions that are chosen one after another, from the answers so far.
+:class:`InteractiveThreshold` takes questions that are chosen one after another, from the answers so far.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import math
 import os
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, NoReturn
 
@@ -32,22 +32,37 @@ import numpy as np
 import pyarrow as pa
 
 from dpsql.mechanisms.additive_noise import LaplaceNoise
-from dpsql.mechanisms.base import Read, Release, salted, told
-from dpsql.mechanisms.estimators import exact_integers
-from dpsql.mechanisms.fast.candidate_scores import LEVEL, MOVES, ORD, SCORE, Scored, Sweep
-from dpsql.noise.discrete import geometric
+from dpsql.mechanisms.base import (
+    ClaimedText,
+    ExpectedError,
+    Operator,
+    Read,
+    Release,
+    RowsClaim,
+    ScoresClaim,
+    add_salt,
+    report_progress,
+)
+from dpsql.mechanisms.fast.candidate_scores import (
+    CANDIDATE_PLACE,
+    CANDIDATE_SCORE,
+    CANDIDATE_SENSITIVITY,
+    CANDIDATE_THRESHOLD,
+    CandidateScores,
+    ScoredCandidates,
+)
+from dpsql.mechanisms.moments import Estimate
+from dpsql.noise.discrete import draw_geometric
 from dpsql.noise.entropy import Entropy
-from dpsql.noise.selection import flips
-from dpsql.numerics.integers import Integers, integers
+from dpsql.noise.selection import flip_coins
+from dpsql.numerics.exact_numbers import SAFE, Integers, read_integers, to_integers
 from dpsql.privacy.events import Event, SparseVector, compose
 
 FIRST_CHUNK = 256
-FAR = 1 << 62
-"""Two numbers below this in size add up within int64."""
 
 
-def split(epsilon: Fraction, max_hits: int, monotone: bool) -> tuple[Fraction, Fraction]:
-    """Epsilon for the threshold and for the hits, in the proportion 1 : (2c)^(2/3) that varies least (c^(2/3) if monotone).
+def split_epsilon(epsilon: Fraction, max_hits: int, monotone: bool) -> tuple[Fraction, Fraction]:
+    """Split epsilon between threshold and hits in the proportion of least variance, 1 : (2c)^(2/3) (c^(2/3) if monotone).
 
     With ``refresh`` every round is a stream of one hit: ask for ``max_hits`` 1. The two add up to epsilon exactly.
 
@@ -61,12 +76,12 @@ def split(epsilon: Fraction, max_hits: int, monotone: bool) -> tuple[Fraction, F
 
 
 def _centre(b1: float, b2: float) -> int:
-    """What makes a statistic at the threshold a hit half the time: public, so free."""
+    """Return the public, so free, shift that makes a statistic at the threshold a hit half the time."""
     return max(0, round(b2 * math.log(2 * b2 / (b1 + b2))))
 
 
 @dataclass(frozen=True)
-class Noise:
+class ThresholdNoise:
     """The noise of one round set: rates per grid step.
 
     ``max_hits`` hits share ``epsilon2``; with ``refresh`` each round has its own threshold noise and gets both its parts.
@@ -81,11 +96,13 @@ class Noise:
 
     @property
     def threshold_rate(self) -> Fraction:
+        """The rate of the threshold's noise."""
         share = self.epsilon1 / self.max_hits if self.refresh else self.epsilon1
         return share / self.sensitivity
 
     @property
     def query_rate(self) -> Fraction:
+        """The rate of a question's noise."""
         return self.epsilon2 / ((1 if self.monotone else 2) * self.max_hits * self.sensitivity)
 
     @property
@@ -93,7 +110,7 @@ class Noise:
         return _centre(float(1 / self.threshold_rate), float(1 / self.query_rate))
 
     def reach(self, confidence: float, queries: int) -> float:
-        """Grid steps within which all of ``queries`` comparisons are right, at this confidence."""
+        """Bound the grid steps beyond which all of ``queries`` comparisons are right, at this confidence."""
         doubt = (1 - confidence) / 2
         return math.log(1 / doubt) / float(self.threshold_rate) + math.log(max(queries, 1) / doubt) / float(
             self.query_rate
@@ -101,13 +118,13 @@ class Noise:
 
 
 @dataclass(frozen=True)
-class AboveThreshold:
+class AboveThreshold(Operator):
     """``ABOVE_THRESHOLD(statistic, threshold, ...)`` over candidates, asked in their order.
 
     Args:
-        batches: queries that give, for consecutive candidates, ``columns``, their place :data:`ORD`, the statistic :data:`SCORE`
-            and, unless ``threshold`` is a number, :data:`LEVEL`; all integers in grid steps. Later ones are read only while
-            hits are wanted.
+        batches: queries that give, for consecutive candidates, ``columns``, :data:`CANDIDATE_PLACE`, the statistic
+            :data:`CANDIDATE_SCORE` and, unless ``threshold`` is a number, :data:`CANDIDATE_THRESHOLD`; all integers in grid
+            steps. Later ones are read only while hits are wanted.
         columns: the candidate's columns to return.
         sensitivity: what one privacy unit moves any score by.
         answer: name of the fresh answers' column, and their share of epsilon.
@@ -119,14 +136,14 @@ class AboveThreshold:
     batches: tuple[str, ...]
     columns: tuple[str, ...]
     threshold: int | None
-    noise: Noise
+    noise: ThresholdNoise
     steps: Fraction = Fraction(1)
     answer: tuple[str, Fraction] | None = None
     gap: str | None = None
     flag: str | None = None
     confidence: float = 0.95
     candidates: int | None = None
-    sweep: Sweep | None = None
+    sweep: CandidateScores | None = None
 
     @property
     def _sparse(self) -> SparseVector:
@@ -142,6 +159,9 @@ class AboveThreshold:
     @property
     def queries(self) -> tuple[str, ...]:
         return self.batches[:1] if self.sweep is None else self.sweep.queries
+
+    def claims(self) -> Iterator[ClaimedText]:
+        yield from claim_scores(self.batches, self.sweep, self.noise.sensitivity)
 
     def release(self, read: Read, entropy: Entropy) -> Release:
         hits: list[tuple[pa.Table, int, int, int]] = []
@@ -161,7 +181,7 @@ class AboveThreshold:
         if self.answer is not None:
             fresh = LaplaceNoise(self.answer[1], n.sensitivity, max(1, len(hits)))
             noisy = fresh.add([score for _, _, score, _ in hits], entropy)
-            columns |= _answers(self.answer[0], noisy, fresh.half_width(self.confidence), self.steps)
+            columns |= make_answers(self.answer[0], noisy, fresh.half_width(self.confidence), self.steps)
             # The hits share the whole of it, however many there are; what was reserved for them is used up.
             used.append(LaplaceNoise(self.answer[1], n.sensitivity).event)
         if self.gap is not None:
@@ -178,25 +198,29 @@ class AboveThreshold:
     def _hits(
         self, read: Read, entropy: Entropy, seen: list[pa.Schema]
     ) -> Iterator[tuple[pa.Table, int, int, int]]:
-        """Hits in order: the table and row of the candidate, its exact score, and the gap. Schemas read go to ``seen``."""
-        noisy = _ThresholdNoise(self.noise, entropy)
+        """Yield hits in order: table and row of the candidate, its exact score, and the gap. Schemas go to ``seen``."""
+        noisy = _NoisyThreshold(self.noise, entropy)
         rate, size = self.noise.query_rate, FIRST_CHUNK
-        for found in scored(self.batches, self.sweep, read, entropy):
-            table, order, scores = found.table, found.order, integers(found.scores)
+        for found in read_scores(self.batches, self.sweep, read, entropy):
+            table, order, scores = found.table, found.order, to_integers(found.scores)
             seen.append(table.schema)
-            level = exact_integers(table.column(LEVEL)) if self.threshold is None else [self.threshold]
+            level = (
+                read_integers(table.column(CANDIDATE_THRESHOLD))
+                if self.threshold is None
+                else [self.threshold]
+            )
             # none of it comes near to where int64 would wrap around
-            over = integers(scores - integers(level))
+            over = to_integers(scores - to_integers(level))
             if order is not None:
                 scores, over = scores[order], over[order]
             at = 0
             while at < len(over):
                 # q + Geom >= level has probability exp(-rate * (level - q)), or 1: one exact coin per statistic.
                 short = noisy.short_of(over[at : at + size])
-                above = np.flatnonzero(flips(short, rate, entropy))
+                above = np.flatnonzero(flip_coins(short, rate, entropy))
                 for i in above:
                     # What a geometric variable has beyond a value it reaches is geometric again: the gap.
-                    gap = max(0, -int(short[i])) + int(geometric(rate, 1, entropy)[0])
+                    gap = max(0, -int(short[i])) + int(draw_geometric(rate, 1, entropy)[0])
                     row = at + int(i) if order is None else int(order[at + i])
                     yield table, row, int(scores[at + i]), gap
                     noisy.hit()
@@ -224,58 +248,88 @@ class AboveThreshold:
             said.append(f"Each hit is answered afresh, from a share of ε={float(self.answer[1]):g}.")
         return tuple(said)
 
+    def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[ExpectedError]:
+        noise = self.noise
+        other = replace(noise, epsilon1=noise.epsilon1 * factor, epsilon2=noise.epsilon2 * factor)
+        reach = other.reach(confidence, self.candidates or 1) / float(self.steps)
+        yield ExpectedError("compared with the threshold", reach)
 
-class _ThresholdNoise:
+
+def claim_scores(
+    batches: tuple[str, ...], sweep: CandidateScores | None, most: int, varying: bool = False
+) -> Iterator[ClaimedText]:
+    """Yield the texts that give candidates their scores, which a unit moves by at most ``most``, with their claims."""
+    own = CANDIDATE_SENSITIVITY if varying else None
+    scores = ScoresClaim(CANDIDATE_SCORE, most, 1, own=own)
+    if sweep is not None:
+        terms = tuple(term.row for term in sweep.terms)
+        clipped = any(term.clip is not None for term in sweep.terms)
+        scores = ScoresClaim(CANDIDATE_SCORE, most, sweep.rows, terms, clipped, own)
+    claim = RowsClaim(most if sweep is None else sweep.rows, each=CANDIDATE_PLACE, scores=scores)
+    for text in batches:
+        yield ClaimedText(text, claim)
+    if sweep is not None:
+        yield from sweep.claims(claim)
+
+
+class _NoisyThreshold:
     """The noisy level that a noisy score must reach, in steps above the threshold."""
 
-    def __init__(self, noise: Noise, entropy: Entropy) -> None:
+    def __init__(self, noise: ThresholdNoise, entropy: Entropy) -> None:
         self._noise, self._entropy = noise, entropy
         self.level = self._draw()
 
     def _draw(self) -> int:
-        return self._noise.centre + int(geometric(self._noise.threshold_rate, 1, self._entropy)[0])
+        return self._noise.centre + int(draw_geometric(self._noise.threshold_rate, 1, self._entropy)[0])
 
     def short_of(self, over: Integers) -> Integers:
-        """How far each score, less its threshold, stays below the noisy level."""
-        return self.level - (over if abs(self.level) < FAR else over.astype(object))
+        """Return how far each score, less its threshold, stays below the noisy level."""
+        return self.level - (over if abs(self.level) < SAFE else over.astype(object))
 
     def hit(self) -> None:
         if self._noise.refresh:
             self.level = self._draw()
 
 
-def scored(
-    batches: tuple[str, ...], sweep: Sweep | None, read: Read, entropy: Entropy, varying: bool = False
-) -> Iterator[Scored]:
-    """The candidates with their scores (``varying``: and sensitivities): from the sweep where there is one that fits, else
-    batch by batch."""
-    read = salted(read, (*batches, *(() if sweep is None else sweep.queries)), entropy)
-    swept = None if sweep is None else sweep.score(read, varying)
+def read_scores(
+    batches: tuple[str, ...],
+    sweep: CandidateScores | None,
+    read: Read,
+    entropy: Entropy,
+    varying: bool = False,
+) -> Iterator[ScoredCandidates]:
+    """Yield the candidates with their scores (``varying``: and sensitivities), by the quick route or batch by batch."""
+    reader = add_salt(read, (*batches, *(() if sweep is None else sweep.queries)), entropy)
+    swept = None if sweep is None else sweep.take(reader, entropy, varying)
     if swept is not None:
         yield swept
         return
     for i, text in enumerate(batches):
-        told(i, len(batches))
-        table = read(text)
-        own = exact_integers(table.column(MOVES)) if varying else None
-        yield Scored(table, exact_integers(table.column(ORD)), exact_integers(table.column(SCORE)), own)
-    told(len(batches), len(batches))
+        report_progress(i, len(batches))
+        table = reader(text)
+        own = read_integers(table.column(CANDIDATE_SENSITIVITY)) if varying else None
+        yield ScoredCandidates(
+            table,
+            read_integers(table.column(CANDIDATE_PLACE)),
+            read_integers(table.column(CANDIDATE_SCORE)),
+            own,
+        )
+    report_progress(len(batches), len(batches))
 
 
-def _answers(name: str, noisy: Integers, width: float, steps: Fraction) -> dict[str, pa.Array]:
+def make_answers(name: str, noisy: Integers, width: float, steps: Fraction) -> dict[str, pa.Array]:
+    """Make the columns of fresh answers, with their intervals."""
     values = [Fraction(int(v)) / steps for v in noisy]
     reach = Fraction(math.ceil(width)) / steps
-    whole = steps == 1
-    return {
-        name: pa.array([int(v) for v in values], pa.int64())
-        if whole
-        else pa.array([float(v) for v in values], pa.float64()),
-        f"{name}__low": pa.array([float(v - reach) for v in values], pa.float64()),
-        f"{name}__high": pa.array([float(v + reach) for v in values], pa.float64()),
-    }
+    if steps == 1:
+        shown = pa.array([int(v) for v in values], pa.int64())
+    else:
+        shown = pa.array([float(v) for v in values], pa.float64())
+    ends = (pa.array([float(v + side) for v in values], pa.float64()) for side in (-reach, reach))
+    return Estimate(shown, *ends).columns(name)
 
 
-class Stream:
+class InteractiveThreshold:
     """An interactive threshold: questions come one after another, chosen from the answers so far.
 
     Questions of different sensitivities share the threshold noise: a statistic q of sensitivity D is compared as
@@ -291,10 +345,10 @@ class Stream:
     def __init__(
         self, epsilon1: Fraction, epsilon2: Fraction, max_hits: int, refresh: bool, entropy: Entropy
     ) -> None:
-        self.noise = Noise(self._FINE, epsilon1, epsilon2, max_hits, monotone=False, refresh=refresh)
+        self.noise = ThresholdNoise(self._FINE, epsilon1, epsilon2, max_hits, monotone=False, refresh=refresh)
         self.hits = 0
         self._entropy = entropy
-        self._threshold = _ThresholdNoise(self.noise, entropy)
+        self._threshold = _NoisyThreshold(self.noise, entropy)
         self._process, self._lock = os.getpid(), threading.Lock()
 
     def __reduce__(self) -> NoReturn:
@@ -302,21 +356,21 @@ class Stream:
 
     @property
     def exhausted(self) -> bool:
-        """No more questions: every allowed hit was found, or this is a forked copy, whose hits nobody would count."""
+        """Whether no more questions may come: all hits were found, or this is a forked copy, whose hits nobody counts."""
         return self.hits >= self.noise.max_hits or os.getpid() != self._process
 
     @property
     def event(self) -> SparseVector:
-        """What was used so far."""
+        """The event of what was used so far."""
         n = self.noise
         return SparseVector(n.epsilon1, n.epsilon2, n.max_hits, self.hits, n.refresh)
 
     def ask(self, value: int, threshold: int, sensitivity: int) -> bool:
-        """Whether a statistic (integer steps, with its sensitivity in the same steps) is above the threshold, noisily."""
+        """Return whether a statistic (in integer steps, like its sensitivity) is above the threshold, noisily."""
         with self._lock:
             if self.exhausted:
                 raise ValueError("the threshold is closed")
-            noise = int(geometric(self.noise.query_rate, 1, self._entropy)[0])
+            noise = int(draw_geometric(self.noise.query_rate, 1, self._entropy)[0])
             above = (
                 value - threshold
             ) * self._FINE + sensitivity * noise >= sensitivity * self._threshold.level
@@ -327,30 +381,46 @@ class Stream:
 
 
 @dataclass(frozen=True)
-class Probe:
+class Probe(Operator):
     """``SELECT WITH alarm COUNT(*) ...``: one question to a declared threshold. It was paid for at DECLARE.
 
     Args:
-        query: gives the exact ``dpsql_score`` in grid steps. threshold, sensitivity: in the same steps.
-        event: what was reserved at DECLARE.
-        ask: puts the question to the open threshold, and notes a hit durably before the answer is told.
+        query: gives the exact ``dpsql_score`` in grid steps.
+        threshold: in the same steps.
+        sensitivity: in the same steps.
+        name: of the declared threshold.
+        reserved: what was reserved at DECLARE.
+        ask: puts the question to the open threshold, and records a hit durably before it answers.
     """
 
     query: str
     threshold: int
     sensitivity: int
     name: str
-    event: Event
+    reserved: Event
     ask: Callable[[int, int, int], bool] = field(compare=False, repr=False)
 
     prepaid = True
+
+    @property
+    def event(self) -> Event:
+        return self.reserved
+
+    @property
+    def threshold_name(self) -> str:
+        return self.name
+
+    def claims(self) -> Iterator[ClaimedText]:
+        yield ClaimedText(self.query, RowsClaim(self.sensitivity, each=CANDIDATE_PLACE))
 
     @property
     def queries(self) -> tuple[str, ...]:
         return (self.query,)
 
     def release(self, read: Read, entropy: Entropy) -> Release:
-        score = int(exact_integers(salted(read, self.queries, entropy)(self.query).column(SCORE))[0])
+        score = int(
+            read_integers(add_salt(read, self.queries, entropy)(self.query).column(CANDIDATE_SCORE))[0]
+        )
         above = self.ask(score, self.threshold, self.sensitivity)
         note = "a noisy comparison: near the threshold it can be wrong either way"
         return Release(pa.table({"above": pa.array([above])}), self.event, (note,))

@@ -15,8 +15,8 @@ multiple t of their own sensitivities; its score moves by at most 1 whatever t i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -25,29 +25,33 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpsql.mechanisms.additive_noise import LaplaceNoise
-from dpsql.mechanisms.base import Read, Release, salted
-from dpsql.mechanisms.fast.candidate_pruning import Narrowed, Rates, narrowed
-from dpsql.mechanisms.fast.candidate_scores import Sweep
-from dpsql.mechanisms.selection.above_threshold import _answers, scored
+from dpsql.mechanisms.base import ClaimedText, ExpectedError, Operator, Read, Release, add_salt
+from dpsql.mechanisms.fast.candidate_scores import (
+    CandidatePruning,
+    CandidateScores,
+    PrunedCandidates,
+)
+from dpsql.mechanisms.selection.above_threshold import claim_scores, make_answers, read_scores
 from dpsql.mechanisms.selection.generalised_exponential import (
-    GRID,
-    SENSITIVITY,
-    generalised_field,
-    generalised_scores,
+    SCORE_GRID,
+    SCORE_SENSITIVITY,
+    ChoiceRates,
+    compute_generalised_gaps,
+    compute_generalised_scores,
 )
 from dpsql.noise.entropy import Entropy
-from dpsql.noise.selection import Field, exponential, noisy_max, permute_and_flip
-from dpsql.numerics.integers import Integers
+from dpsql.noise.selection import CandidateGaps, choose_exponential, choose_noisy_max, permute_and_flip
+from dpsql.numerics.exact_numbers import Integers
 from dpsql.privacy.events import BoundedRange, Event, PureDP, compose
 
-Method = Literal["exponential", "permute_and_flip", "noisy_max"]
+ChoiceMethod = Literal["exponential", "permute_and_flip", "noisy_max"]
 
-SURE = 0.95
-"""Confidence up to which the generalised mechanism's margin is worth having, and its bound is stated."""
+MARGIN_CONFIDENCE = 0.95
+"""The confidence up to which the generalised mechanism's margin helps, and its bound is stated."""
 
 
 @dataclass(frozen=True)
-class ExponentialChoice:
+class ExponentialChoice(Operator):
     """``EXPMECH(utility, ...)`` over candidates.
 
     Args:
@@ -64,17 +68,18 @@ class ExponentialChoice:
     sensitivity: int
     epsilon: Fraction
     monotone: bool
-    method: Method
+    method: ChoiceMethod
     top: int = 1
     varying: bool = False
     steps: Fraction = Fraction(1)
     answer: tuple[str, Fraction] | None = None
     candidates: int | None = None
     confidence: float = 0.95
-    sweep: Sweep | None = None
+    sweep: CandidateScores | None = None
 
     @property
     def choice(self) -> Event:
+        """The event of the choice alone."""
         if self.method == "exponential":
             return BoundedRange(self.epsilon, self.top)
         return compose([PureDP(self.epsilon / self.top)] * self.top)
@@ -92,12 +97,15 @@ class ExponentialChoice:
     def queries(self) -> tuple[str, ...]:
         return self.batches[:1] if self.sweep is None else self.sweep.queries
 
+    def claims(self) -> Iterator[ClaimedText]:
+        yield from claim_scores(self.batches, self.sweep, self.sensitivity, self.varying)
+
     def release(self, read: Read, entropy: Entropy) -> Release:
-        few = self._few(read, entropy)
+        few = self._prune(read, entropy)
         if few is not None:
-            winner = self._one(few.field, few.rate, entropy)
+            winner = self._one(few.gaps, few.rate, entropy)
             return self._released(few.table, [winner], few.utility, entropy)
-        found = list(scored(self.batches, self.sweep, read, entropy, self.varying))
+        found = list(read_scores(self.batches, self.sweep, read, entropy, self.varying))
         table = found[0].table if len(found) == 1 else pa.concat_tables([f.table for f in found])
         scores, own = found[0].scores, found[0].sensitivities
         if len(found) > 1:
@@ -110,12 +118,12 @@ class ExponentialChoice:
         winners = self.choose(scores, own, entropy)
         return self._released(table, winners, lambda i: int(scores[i]), entropy)
 
-    def _few(self, read: Read, entropy: Entropy) -> Narrowed | None:
-        """Only candidates near the best, where others need no look: to draw noise for each, or to peel, takes all."""
+    def _prune(self, read: Read, entropy: Entropy) -> PrunedCandidates | None:
+        """Score only candidates near the best, where others need no look: to draw noise for each, or to peel, takes all."""
         if self.sweep is None or self.top > 1 or self.method == "noisy_max":
             return None
-        read = salted(read, self.sweep.queries, entropy)
-        return narrowed(self.sweep, read, self._rates, self.varying)
+        reader = add_salt(read, self.sweep.queries, entropy)
+        return CandidatePruning(self.sweep, self._rates, self.varying).take(reader, entropy)
 
     def _released(
         self, table: pa.Table, winners: list[int], utility: Callable[[int], int], entropy: Entropy
@@ -125,18 +133,20 @@ class ExponentialChoice:
         fresh = self._answers
         if fresh is not None and self.answer is not None:
             noisy = fresh.add([utility(i) for i in winners], entropy)
-            columns |= _answers(self.answer[0], noisy, fresh.half_width(self.confidence), self.steps)
+            columns |= make_answers(self.answer[0], noisy, fresh.half_width(self.confidence), self.steps)
         return Release(pa.table(columns), self.event, ("a private choice: the best, or one near it",))
 
     @property
-    def _rates(self) -> Rates:
-        """Of one winner."""
+    def _rates(self) -> ChoiceRates:
+        """The rates of one winner's choice."""
         part = self.epsilon / self.top
         equal = part / ((1 if self.monotone else 2) * self.sensitivity)
-        return Rates(equal, part / (2 * SENSITIVITY), lambda size: self._margin(self.candidates or size))
+        return ChoiceRates(
+            equal, part / (2 * SCORE_SENSITIVITY), lambda size: self._margin(self.candidates or size)
+        )
 
     def choose(self, scores: Integers, own: Integers | None, entropy: Entropy) -> list[int]:
-        """Indices of the winners, best first: peeled off one at a time, each with its part of epsilon."""
+        """Choose the winners, best first: peeled off one at a time, each with its part of epsilon."""
         rates = self._rates
         left: NDArray[np.intp] | None = None
         winners: list[int] = []
@@ -151,30 +161,30 @@ class ExponentialChoice:
             left = np.delete(np.arange(len(scores)) if left is None else left, won)
         return winners
 
-    def _one(self, scores: Integers | Field, rate: Fraction, entropy: Entropy) -> int:
+    def _one(self, scores: Integers | CandidateGaps, rate: Fraction, entropy: Entropy) -> int:
         if self.method == "exponential":
-            return exponential(scores, rate, entropy)
+            return choose_exponential(scores, rate, entropy)
         if self.method == "noisy_max":
-            assert not isinstance(scores, Field)
-            return noisy_max(scores, 1 / rate, entropy)
+            assert not isinstance(scores, CandidateGaps)
+            return choose_noisy_max(scores, 1 / rate, entropy)
         return permute_and_flip(scores, rate, entropy)
 
     def _one_unequal(
         self, scores: Integers, own: Integers, margin: int, rate: Fraction, entropy: Entropy
     ) -> int:
         if self.method == "noisy_max":  # every candidate's noise is drawn
-            return self._one(generalised_scores(scores, own, margin), rate, entropy)
-        return self._one(generalised_field(scores, own, margin, rate), rate, entropy)
+            return self._one(compute_generalised_scores(scores, own, margin), rate, entropy)
+        return self._one(compute_generalised_gaps(scores, own, margin, rate), rate, entropy)
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
-        """Utility bounds: Dwork and Roth's Theorem 3.11 and Corollary 3.12; for unequal candidates, see :meth:`_ahead`."""
+        """State the utility bounds of Dwork and Roth (theorem 3.11, corollary 3.12), or of :meth:`_ahead` for unequal ones."""
         size = self.candidates or 1
         best = "the best" if self.top == 1 else f"the {self.top} best, one by one,"
         said = [
             f"Choose {best} of {size} candidates by {self.method.replace('_', ' ')} (ε={float(self.epsilon):g})."
         ]
         if self.varying:
-            confidence = min(confidence, SURE)
+            confidence = min(confidence, MARGIN_CONFIDENCE)
             said.append(
                 "Candidates differ in sensitivity, so scores compare them in units of their own (the generalised "
                 f"mechanism): with probability at least {confidence:.4g} the winner is worth at least what any "
@@ -194,24 +204,29 @@ class ExponentialChoice:
         return tuple(said)
 
     def _reach(self, confidence: float, size: int) -> float:
-        """What a score of sensitivity 1 may fall short of the best by, without the sharpening of monotone ones."""
+        """Bound how far a score of sensitivity 1 falls short of the best, without the sharpening of monotone ones."""
         log = math.log(max(size, 1) / (1 - confidence))
         return (4 if self.method == "noisy_max" else 2) / float(self.epsilon / self.top) * log
 
     def behind(self, confidence: float) -> float:
-        """How far short of the best the winner may fall, in units of the utility."""
+        """Bound how far short of the best the winner falls, in units of the utility."""
         moved = float(Fraction(self.sensitivity) / self.steps)
         return self._reach(confidence, self.candidates or 1) * moved / (2 if self.monotone else 1)
 
     def _margin(self, size: int) -> int:
-        """The generalised mechanism's t, any public number: here the reach of its scores at :data:`SURE`."""
-        return max(1, math.ceil(self._reach(SURE, size) * SENSITIVITY / GRID))
+        """Return the generalised mechanism's t, any public number: the reach of its scores at :data:`MARGIN_CONFIDENCE`."""
+        return max(1, math.ceil(self._reach(MARGIN_CONFIDENCE, size) * SCORE_SENSITIVITY / SCORE_GRID))
 
     def _ahead(self, confidence: float) -> float:
-        """The K of ``u(winner) >= u(r) - K D_r``.
+        """Return the K of ``u(winner) >= u(r) - K D_r``.
 
         The best candidate scores 0, so the winner scores at least -reach: it is ahead of every r, after t of its own
         sensitivities D and t of r's are taken off, by at least -reach (D + D_r). As t >= reach, D falls away.
         """
         size = self.candidates or 1
-        return self._reach(confidence, size) * SENSITIVITY / GRID + self._margin(size)
+        return self._reach(confidence, size) * SCORE_SENSITIVITY / SCORE_GRID + self._margin(size)
+
+    def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[ExpectedError]:
+        if not self.varying:
+            other = replace(self, epsilon=self.epsilon * factor)
+            yield ExpectedError("short of the best", other.behind(confidence))

@@ -12,20 +12,23 @@ The minimum over all pairs is found in O(n log n): the r' that matter are the up
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.noise.selection import FEW, Field, below_top, reach_of
-from dpsql.numerics.integers import Integers, integers, largest
+from dpsql.noise.selection import FEW_CANDIDATES, CandidateGaps, compute_reach, measure_gaps
+from dpsql.numerics.exact_numbers import SAFE, Integers, add, find_largest, multiply, to_integers
 
-GRID = 1 << 16
-"""Steps of a score of 1."""
+SCORE_GRID = 1 << 16
+"""The steps of a score of 1."""
 
-SENSITIVITY = GRID + 1
-"""Steps that one unit moves a score by: GRID, and one for the last bits of the quotients.
+SCORE_SENSITIVITY = SCORE_GRID + 1
+"""The steps that one unit moves a score by: SCORE_GRID, and one for the last bits of the quotients.
 
 Two scores at most GRID apart, each computed to within half a step and rounded down, are at most GRID + 1 apart.
 The quotients are of exact integer differences, in doubles: their error is below 2**-49 of their size, which is held
@@ -39,8 +42,8 @@ _WHOLE = 1 << 53
 _BLOCK = 1 << 14  # candidates per pass: what stays in the cache of one core
 
 
-def generalised_scores(utilities: Integers, sensitivities: Integers, t: int) -> NDArray[np.int64]:
-    """The scores in steps of ``1 / GRID``: int64, at most 0, of sensitivity :data:`SENSITIVITY`.
+def compute_generalised_scores(utilities: Integers, sensitivities: Integers, t: int) -> NDArray[np.int64]:
+    """Compute the scores in steps of ``1 / SCORE_GRID``: int64, at most 0, of sensitivity :data:`SCORE_SENSITIVITY`.
 
     ``sensitivities`` must be public: they and ``t`` are the same for neighbouring data. One of 0 counts as 1 step.
     """
@@ -62,46 +65,50 @@ def generalised_scores(utilities: Integers, sensitivities: Integers, t: int) -> 
     out = np.empty(len(own), dtype=np.int64)
     for start in range(0, len(own), _BLOCK):
         part = slice(start, start + _BLOCK)
-        out[part] = np.floor(np.maximum(hull.least(ahead[part], own[part]), _FLOOR) * GRID)
+        out[part] = np.floor(np.maximum(hull.least(ahead[part], own[part]), _FLOOR) * SCORE_GRID)
     return out
 
 
-def generalised_field(utilities: Integers, sensitivities: Integers, t: int, rate: Fraction) -> Field:
-    """The candidates by their scores, of which those far below the best are counted only.
+def compute_generalised_gaps(
+    utilities: Integers, sensitivities: Integers, t: int, rate: Fraction
+) -> CandidateGaps:
+    """Compute the gaps of candidates by their scores; those far below the best are only counted.
 
     The best is b, the candidate farthest ahead (a_r = u_r - t D_r is largest): its score is 0. Against b alone a candidate
     gets at least its score, so one with a_b - a_r > c (D_r + D_b) is more than c below. And no far candidate is what
     a near one scores least against: as r gets at least -c against b, s gives less only if
     a_b - a_s <= c (D_b - D_s), and then s is near itself. So the hull of the near ones is enough for their scores.
     """
-    c = spread_of(rate)
+    c = compute_spread(rate)
     if (
         c is not None
         and utilities.dtype == np.int64
         and sensitivities.dtype == np.int64
-        and len(utilities) >= FEW
+        and len(utilities) >= FEW_CANDIDATES
     ):
         own = np.maximum(sensitivities, 1)
-        if abs(t) < _FAR and largest(utilities) + 2 * (abs(t) + c) * int(own.max()) < 1 << 61:
-            near = nearest(utilities, own, t, c)
+        if abs(t) < _FAR and find_largest(utilities) + 2 * (abs(t) + c) * int(own.max()) < 1 << 61:
+            near = find_near(utilities, own, t, c)
             if len(near) < len(utilities):
-                gaps = below_top(generalised_scores(utilities[near], own[near], t))
+                gaps = measure_gaps(compute_generalised_scores(utilities[near], own[near], t))
 
                 def gap_of(i: int) -> int:
-                    return -int(generalised_scores(utilities, own, t)[i])
+                    return -int(compute_generalised_scores(utilities, own, t)[i])
 
-                return Field(len(utilities), gaps, near, reach_of(rate), gap_of)
-    return Field(len(utilities), below_top(generalised_scores(utilities, sensitivities, t)))
+                return CandidateGaps(len(utilities), gaps, near, compute_reach(rate), gap_of)
+    return CandidateGaps(
+        len(utilities), measure_gaps(compute_generalised_scores(utilities, sensitivities, t))
+    )
 
 
-def spread_of(rate: Fraction) -> int | None:
-    """The c of :func:`generalised_field`: whole scores that are more than what is within reach. None: too many for doubles."""
-    c = reach_of(rate) // GRID + 2
+def compute_spread(rate: Fraction) -> int | None:
+    """Compute the c of :func:`compute_generalised_gaps`, whole scores beyond reach; None: too many for doubles."""
+    c = compute_reach(rate) // SCORE_GRID + 2
     return c if c < 1 << 20 else None
 
 
-def nearest(utilities: Integers, own: Integers, t: int, c: int) -> NDArray[np.intp]:
-    """The candidates that are not ``a_b - a_r > c (D_r + D_b)`` behind, b among them."""
+def find_near(utilities: Integers, own: Integers, t: int, c: int) -> NDArray[np.intp]:
+    """Find the candidates that are not ``a_b - a_r > c (D_r + D_b)`` behind, b among them."""
     ahead = utilities - own * t
     best = int(ahead.argmax())
     ahead += own * c
@@ -120,7 +127,7 @@ class _Hull:
         self.slopes = np.append(slopes, [-np.inf] * (padding + 1))
 
     def least(self, ahead: Any, own: Any) -> NDArray[np.float64]:
-        """The least quotient of each candidate.
+        """Find the least quotient of each candidate.
 
         As r is compared with points ever further along the hull, the quotient falls as long as the hull is steeper
         than the way from r's mirror image, and rises after that: bisection finds the turn, but for the last bits.
@@ -151,7 +158,7 @@ def _ratio(numerator: Any, denominator: Any) -> NDArray[np.float64]:
 
 
 def _hull(x: Integers, y: Integers) -> tuple[Integers, Integers]:
-    """The rising part of the upper hull of the points, by ascending x."""
+    """Find the rising part of the upper hull of the points, by ascending x."""
     if len(x) > 1 and not bool((x[1:] >= x[:-1]).all()):
         order = np.argsort(x, kind="stable")
         x, y = x[order], y[order]
@@ -180,7 +187,7 @@ def _hull(x: Integers, y: Integers) -> tuple[Integers, Integers]:
 
 
 def _walked(x: Integers, y: Integers) -> tuple[Integers, Integers]:
-    """The hull of what many passes left over, point by point (Andrew's walk), in exact integers."""
+    """Find the hull of what many passes left over, point by point (Andrew's walk), in exact integers."""
     kept: list[tuple[int, int]] = []
     for px, py in zip(x.tolist(), y.tolist(), strict=True):
         while len(kept) > 1:
@@ -189,4 +196,100 @@ def _walked(x: Integers, y: Integers) -> tuple[Integers, Integers]:
                 break
             kept.pop()
         kept.append((px, py))
-    return integers([a for a, _ in kept]), integers([b for _, b in kept])
+    return to_integers([a for a, _ in kept]), to_integers([b for _, b in kept])
+
+
+# -- nearness ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ChoiceRates:
+    """The rates of a choice's log-weights.
+
+    Args:
+        equal: of a step of utility, where all candidates have one sensitivity.
+        unequal: of a step of the generalised mechanism's scores.
+        margin: the margin of that mechanism, by the number of candidates.
+    """
+
+    equal: Fraction
+    unequal: Fraction
+    margin: Callable[[int], int]
+
+
+@dataclass(frozen=True)
+class GroupBounds:
+    """The bounds of the utilities of groups of candidates, and of what one unit moves them by."""
+
+    low: Integers
+    high: Integers
+    least: Integers
+    most: Integers
+
+
+@dataclass(frozen=True)
+class Nearness(ABC):
+    """Which candidates are near the best: those that a draw falls on now and then."""
+
+    rate: Fraction
+
+    @property
+    def reach(self) -> int:
+        """How far below the best a near candidate may be."""
+        return compute_reach(self.rate)
+
+    @abstractmethod
+    def may_hold(self, bounds: GroupBounds) -> NDArray[np.bool_]:
+        """Return which groups may hold near candidates."""
+
+    @abstractmethod
+    def measure(self, utilities: Integers, own: Integers | None) -> tuple[NDArray[np.intp], Integers]:
+        """Return the near candidates, the best among them, and how far below it each is."""
+
+    @abstractmethod
+    def gap(self, i: int, top: int, utilities: Integers, own: Integers | None) -> int:
+        """Return how far below the best any candidate is; ``top`` is the greatest utility."""
+
+
+class EqualNearness(Nearness):
+    """By utilities: not more than ``reach`` below the best."""
+
+    def may_hold(self, bounds: GroupBounds) -> NDArray[np.bool_]:
+        return np.asarray(bounds.high >= int(bounds.low.max()) - self.reach)
+
+    def measure(self, utilities: Integers, own: Integers | None) -> tuple[NDArray[np.intp], Integers]:
+        top = int(utilities.max())
+        near = np.flatnonzero(utilities >= top - self.reach)
+        return near, to_integers(top - utilities[near])
+
+    def gap(self, i: int, top: int, utilities: Integers, own: Integers | None) -> int:
+        return top - int(utilities[i])
+
+
+@dataclass(frozen=True)
+class UnequalNearness(Nearness):
+    """By the generalised scores: ``a_b - a_r <= c (D_r + D_b)``, as :func:`compute_generalised_gaps` proves.
+
+    ``a_r = u_r - t D_r`` is at most its upper bound, and b, the one that is farthest ahead, is in a group whose upper bound
+    reaches the greatest lower bound A. So ``a_b - c D_b >= A - c max D_b``, over such groups.
+    """
+
+    t: int
+    c: int
+
+    def may_hold(self, bounds: GroupBounds) -> NDArray[np.bool_]:
+        ahead = int(add(bounds.low, multiply(bounds.most, -self.t)).max())
+        upper = add(bounds.high, multiply(bounds.least, -self.t))
+        own = int(bounds.most[upper >= ahead].max())
+        return np.asarray(add(upper, multiply(bounds.most, self.c)) >= ahead - self.c * own)
+
+    def measure(self, utilities: Integers, own: Integers | None) -> tuple[NDArray[np.intp], Integers]:
+        assert own is not None
+        if find_largest(utilities) + 2 * (abs(self.t) + self.c) * find_largest(own) >= SAFE:
+            utilities, own = utilities.astype(object), own.astype(object)
+        near = find_near(utilities, own, self.t, self.c)
+        return near, measure_gaps(compute_generalised_scores(utilities[near], own[near], self.t))
+
+    def gap(self, i: int, top: int, utilities: Integers, own: Integers | None) -> int:
+        assert own is not None
+        return -int(compute_generalised_scores(utilities, own, self.t)[i])

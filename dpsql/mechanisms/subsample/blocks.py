@@ -1,15 +1,12 @@
-"""What a registered Python function returns: a type that is declared beforehand, and public.
+"""Subsample blocks: the sources of the results that combiners make private.
 
-Subsample blocks: where the results that get combined come from.
+A source runs an arbitrary analysis exactly on each of ``blocks`` disjoint parts of the privacy units, and gives one
+result per part. This is private only because a unit is in one block (or in a known number of them) whatever the other
+units are: see :func:`write_block_number`. Never use ``NTILE`` or ``row_number()``, where one unit more shifts every later
+row into another block.
 
-A source runs an arbitrary analysis exactly on each of ``blocks`` disjoint parts of the privacy units, and
-gives one result per part. What makes this private is only that a unit is in one block (or in a known number
-of them) whatever the other units are: see :func:`block_number`. Never ``NTILE`` or ``row_number()``, where
-one unit more shifts every later row into another block.
-
-A result is a function of its own block's rows: a block without rows, a failure inside a block, a NULL and a
-value that does not fit give None, and the combiner puts its public default there. The number of blocks is
-public and fixed.
+A result is a function of its own block's rows: a block without rows, a failure inside a block, a NULL and a value that
+does not fit give None, and the combiner puts its public default there. The number of blocks is public and fixed.
 """
 
 from __future__ import annotations
@@ -21,32 +18,45 @@ import io
 import numbers
 import types
 import warnings
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
 from dpsql.errors import EngineError
-from dpsql.mechanisms.base import SALT, NoRoom, Read, filling, salted, told
-from dpsql.mechanisms.order_statistics import cells
+from dpsql.mechanisms.base import (
+    SALT,
+    BlocksClaim,
+    ClaimedText,
+    Columns,
+    OutOfMemory,
+    Read,
+    Reader,
+    add_salt,
+    bind_parameters,
+    report_progress,
+)
+from dpsql.mechanisms.order_statistics import read_cells
 from dpsql.noise.entropy import Entropy
 
-Kind = Literal["DOUBLE", "BIGINT", "VARCHAR", "BOOLEAN"]
+ReturnKind = Literal["DOUBLE", "BIGINT", "VARCHAR", "BOOLEAN"]
 _ARROW = {"DOUBLE": pa.float64(), "BIGINT": pa.int64(), "VARCHAR": pa.string(), "BOOLEAN": pa.bool_()}
 
 
 @dataclass(frozen=True)
-class Returns:
-    """A declared type: of one value, or of the elements of a list.
+class ReturnType:
+    """The declared, public type of what a registered Python function returns.
 
     Args:
-        kind: the SQL type. many: whether the function returns a list of such. length: how long each list is; None where
-            they may differ.
+        kind: the SQL type, of one value or of the elements of a list.
+        many: whether the function returns a list.
+        length: of each list; None where they may differ.
     """
 
-    kind: Kind
+    kind: ReturnKind
     many: bool = False
     length: int | None = None
 
@@ -56,10 +66,7 @@ class Returns:
         return pa.list_(_ARROW[self.kind]) if self.many else _ARROW[self.kind]
 
     def fit(self, result: Any) -> Any:
-        """The result of one block as the declared type; None for what does not fit, which is no result.
-
-        Nothing is said of a result that does not fit: it was made of private rows.
-        """
+        """Convert the result of one block to the declared type, or to None without a word: it was made of private rows."""
         try:
             return self._list(result) if self.many else self._one(result)
         except Exception:  # an object of somebody's own making: whatever it raises
@@ -88,28 +95,29 @@ class Returns:
 
 
 @dataclass(frozen=True)
-class Registered:
-    """A Python function that SUBSAMPLE may run, and what it returns; None where that is not declared."""
+class RegisteredFunction:
+    """A Python function that SUBSAMPLE may run, with the type of its results, if that is declared."""
 
     function: Callable[..., Any]
-    returns: Returns | None = None
+    returns: ReturnType | None = None
 
 
-def block_number(
+def write_block_number(
     unit: str, blocks: int, turn: str | None = None, whole: bool = False, hashed: bool = False
 ) -> str:
-    """DuckDB SQL for the block of a privacy unit: 0..blocks-1, from the unit's value and a secret salt only.
+    """Write DuckDB SQL for the block of a privacy unit, 0..blocks-1, from the unit's value and a secret salt only.
 
     Args:
-        unit: SQL of the unit. turn: SQL of an integer; each turn partitions anew.
-        whole: the unit is an integer of at most 64 bits with a sign. Then the salt is mixed in at once: DuckDB's hash
-            of one such integer is a bijection that scatters every bit, so two salts give two unrelated partitions,
-            and one hash is saved.
-        hashed: what is given for the unit is DuckDB's hash of it already.
+        unit: SQL of the unit.
+        blocks: how many there are.
+        turn: SQL of an integer; each turn partitions anew.
+        whole: the unit is an integer of at most 64 bits with a sign. Then the salt is mixed in at once: DuckDB's hash of
+            one such integer is a bijection that scatters every bit, so two salts give two unrelated partitions, and one
+            hash is saved.
+        hashed: ``unit`` is DuckDB's hash of the unit already.
 
     Up to 256 blocks are numbered in one byte, which DuckDB groups by without a hash table: by the top bits where their
-    number is a power of two, else by which of so many equal parts of 2^64 the hash is in (the last is shorter by less than
-    their number). A quotient takes less time than a remainder, and in all versions; doubles do not.
+    number is a power of two, else by the one of so many equal parts of 2^64 that the hash is in (the last is shorter).
 
     >>> block_number("u", 128)
     'CAST(hash(xor(hash(u), __dpsql_salt__)) >> 57 AS UTINYINT)'
@@ -135,49 +143,71 @@ def block_number(
 
 
 @dataclass(frozen=True)
-class Results:
-    """Results by output column: one value per block, None where there is none; and their Arrow types, if
-    known.
-    """
+class BlockResults:
+    """Results by output column, one value per block (None where there is none), and their Arrow types, if known."""
 
     columns: dict[str, list[Any]]
     types: dict[str, pa.DataType]
 
 
-class Source(Protocol):
+class BlockSource(ABC):
     """Gives one result per block and output column."""
 
-    @property
-    def blocks(self) -> int: ...
+    blocks: int
 
     @property
-    def queries(self) -> tuple[str, ...]: ...
+    @abstractmethod
+    def queries(self) -> tuple[str, ...]:
+        """The exact SQL of the plain way, for EXPLAIN."""
 
-    def results(self, read: Read, entropy: Entropy) -> Results: ...
+    @property
+    def checked(self) -> tuple[str, ...]:
+        """Every text that it may read."""
+        return self.queries
 
-    def sentence(self) -> str: ...
+    @property
+    def apart(self) -> tuple[str, ...]:
+        """Those of its texts that run over the rows of one block, which are here by then."""
+        return ()
+
+    @property
+    def provides(self) -> Mapping[str, Columns]:
+        """Relations that it lends to its own texts."""
+        return {}
+
+    @abstractmethod
+    def claims(self, most: int | None) -> Iterator[ClaimedText]:
+        """Yield every text that may be read, but for those that run apart, of a unit in at most ``most`` blocks."""
+
+    @abstractmethod
+    def results(self, read: Read, entropy: Entropy) -> BlockResults:
+        """Run the analysis on every block."""
+
+    @abstractmethod
+    def sentence(self) -> str:
+        """Describe it for EXPLAIN."""
 
 
-RUNS = "range($first, $last) AS runs(turn)"
-"""The numbers of independent runs, as a relation in SQL: from the first one to before the last."""
+RUNS_RELATION = "range($first, $last) AS runs(turn)"
+"""The numbers of independent runs, as a relation in SQL."""
 
 
-def _all_runs(read: Read, total: int) -> Read:
-    """Reads texts that may hold :data:`RUNS` for all of them."""
-    return filling(read, {"first": 0, "last": total})
+def _all_runs(read: Read, total: int) -> Reader:
+    """Return a reader that fills in all runs for :data:`RUNS_RELATION`."""
+    return bind_parameters(read, {"first": 0, "last": total})
 
 
 _FEWER = 4
-"""Into how many parts blocks are divided, and these again, where memory does not hold them."""
+"""The number of parts into which blocks are divided, and these again, where memory does not hold them."""
 
 
 @dataclass(frozen=True)
-class LiftedBlocks:
+class LiftedBlocks(BlockSource):
     """One grouped query for all blocks.
 
     Args:
-        query: gives the block, an integer in [0, blocks), and the output columns; one row per block that has
-            a result. A block with several rows has no single result, so it counts as failed.
+        query: gives the block, an integer in [0, blocks), and the output columns; one row per block that has a result. A
+            block with several rows counts as failed.
         columns: the outputs, in the order of the query's columns behind the block.
         blocks: how many there are.
         together: the blocks are runs (:data:`RUNS`), and so many of them are made at once; None: all.
@@ -192,57 +222,59 @@ class LiftedBlocks:
     def queries(self) -> tuple[str, ...]:
         return (self.query,)
 
-    def results(self, read: Read, entropy: Entropy) -> Results:
-        read, query = salted(read, (self.query,), entropy), self.query
+    def claims(self, most: int | None) -> Iterator[ClaimedText]:
+        yield ClaimedText(self.query, BlocksClaim("dpsql_block", most))
+
+    def results(self, read: Read, entropy: Entropy) -> BlockResults:
+        read, query = add_salt(read, (self.query,), entropy), self.query
         read = _all_runs(read, self.blocks)
-        found = Results({name: [None] * self.blocks for name in self.columns}, {})
+        found = BlockResults({name: [None] * self.blocks for name in self.columns}, {})
         if self.together is None or self.together >= self.blocks:
-            with contextlib.suppress(NoRoom):
+            with contextlib.suppress(OutOfMemory):
                 return self._placed(read(query), 0, self.blocks, found)
             return self._in_turn(read, query, found)
         starts = range(0, self.blocks, self.together)
         for step, first in enumerate(starts):
-            told(step, len(starts))
+            report_progress(step, len(starts))
             last = min(first + self.together, self.blocks)
-            cut = filling(read, {"first": first, "last": last})
+            cut = bind_parameters(read, {"first": first, "last": last})
             found = self._placed(self._some(cut, query, first, last), first, last, found)
-        told(len(starts), len(starts))
+        report_progress(len(starts), len(starts))
         return found
 
-    def _in_turn(self, read: Read, query: str, found: Results) -> Results:
-        """An aggregate that holds its values, as a median does, of some blocks and then of others: where all of them at
-        once were more than the engine has memory for. What a block gives does not depend on which others are read.
+    def _in_turn(self, read: Read, query: str, found: BlockResults) -> BlockResults:
+        """Run some blocks and then others, where an aggregate that holds its values has no memory for all at once.
 
         Raises:
             EngineError: few of them are too much as well.
         """
         first, many = 0, -(-self.blocks // _FEWER)
         while first < self.blocks:
-            told(first, self.blocks)
+            report_progress(first, self.blocks)
             last = min(first + many, self.blocks)
             try:
                 found = self._placed(self._some(read, query, first, last), first, last, found)
                 first = last
-            except NoRoom:
+            except OutOfMemory:
                 if many <= max(1, self.blocks // _FEWER**3):
                     raise
                 many = -(-many // _FEWER)
-        told(self.blocks, self.blocks)
+        report_progress(self.blocks, self.blocks)
         return found
 
     @staticmethod
     def _some(read: Read, query: str, first: int, last: int) -> pa.Table:
-        """The results of blocks first..last-1. The engine leaves the rows of others out as it reads them."""
+        """Return the results of blocks first..last-1. The engine skips the rows of others as it reads them."""
         return read(f"SELECT * FROM ({query}) AS part WHERE part.dpsql_block BETWEEN {first} AND {last - 1}")
 
-    def _placed(self, table: pa.Table, first: int, last: int, found: Results) -> Results:
-        """Puts the results of blocks first..last-1 in their places."""
+    def _placed(self, table: pa.Table, first: int, last: int, found: BlockResults) -> BlockResults:
+        """Put the results of blocks first..last-1 in their places."""
         seen: dict[int, int] = {}
         for row, number in enumerate(table.column(0).to_pylist()):
             if number is not None and first <= int(number) < last:
                 seen[int(number)] = -1 if int(number) in seen else row
         for place, name in enumerate(self.columns):
-            values = cells(table.column(place + 1))
+            values = read_cells(table.column(place + 1))
             for number, row in seen.items():
                 if row >= 0:
                     found.columns[name][number] = values[row]
@@ -255,17 +287,17 @@ class LiftedBlocks:
 
 
 def _by_block(query: str, names: Sequence[str], as_text: Sequence[str] = ()) -> str:
-    """The rows of each block together, ordered by all their columns, and by how some of them are written."""
+    """Select the rows of each block together, ordered by all their columns, and some of these by their text too."""
     order = ["block", *names, *(f"CAST({name} AS VARCHAR)" for name in as_text)]
     return f"SELECT block, {', '.join(names)} FROM ({query}) AS given ORDER BY {', '.join(order)}"
 
 
 @dataclass(frozen=True)
-class Rows:
+class BlockRows:
     """The rows of one private table, each with its block.
 
     Args:
-        name: what the query for one block calls them.
+        name: the table's name in the query for one block.
         query: gives ``block`` and the columns, called ``c0``, ``c1`` ...; no row that belongs to nobody.
         columns: names and SQL types, as the query for one block sees them.
     """
@@ -276,7 +308,7 @@ class Rows:
 
     @property
     def ordered(self) -> str:
-        """By block and then by all that a row says, so that the order of a block's rows says nothing of other blocks."""
+        """The rows by block and then by all columns, so that the order within a block says nothing of other blocks."""
         # lists with zeros of two signs are equal, and look different
         names = [f"c{place}" for place in range(len(self.columns))]
         kinds = zip(names, self.columns, strict=True)
@@ -284,7 +316,7 @@ class Rows:
         return _by_block(self.query, names, lists)
 
     def parted(self, table: pa.Table, blocks: int) -> _Parts:
-        """The table of :attr:`ordered`, under the names that the query for one block knows."""
+        """Cut the table of :attr:`ordered` into blocks, under the names that the query for one block knows."""
         return _Parts.of(table.rename_columns(["block", *(name for name, _ in self.columns)]), blocks)
 
 
@@ -309,24 +341,24 @@ class _Parts:
         return self.ends[number] - self.starts[number]
 
     def rows(self, number: int) -> pa.Table:
-        """In one piece: where the table's pieces end is up to the other blocks, and a query over them would show it."""
+        """Return one block, its chunks combined: chunk boundaries depend on other blocks and would leak."""
         return self.table.slice(self.starts[number], self.size(number)).combine_chunks()
 
 
 @dataclass(frozen=True)
-class BlockQueries:
+class BlockQueries(BlockSource):
     """One query per block, for what can't be lifted, over that block's rows and nothing else.
 
     The rows are read once, sorted by block; then the query runs on each block's part of them, in a database apart where
     there is one, which it may break. So a result is a function of its block's rows whatever the query leaves open (ties,
-    the order of addition). A block whose query fails, or does not give one row, has no result; an interruption ends
-    the whole.
+    the order of addition). A block whose query fails, or does not give one row, has no result; an interruption ends all.
 
     Args:
-        rows: the private tables. query: reads them by name. columns: its outputs.
+        rows: the private tables, which ``query`` reads by name.
+        query: runs on each block; ``columns`` are its outputs.
     """
 
-    rows: tuple[Rows, ...]
+    rows: tuple[BlockRows, ...]
     query: str
     columns: tuple[str, ...]
     blocks: int
@@ -337,36 +369,37 @@ class BlockQueries:
 
     @property
     def apart(self) -> tuple[str, ...]:
-        """What runs over the rows of one block, which are here by then."""
         return (self.query,)
 
     @property
-    def lends(self) -> dict[str, tuple[tuple[str, str], ...]]:
-        """What the query reads besides the plan's public inputs."""
+    def provides(self) -> Mapping[str, Columns]:
         return {rows.name: rows.columns for rows in self.rows}
 
-    def results(self, read: Read, entropy: Entropy) -> Results:
-        read = _all_runs(salted(read, (rows.ordered for rows in self.rows), entropy), self.blocks)
+    def claims(self, most: int | None) -> Iterator[ClaimedText]:
+        for rows in self.rows:
+            yield ClaimedText(rows.ordered, BlocksClaim("block", most))
+
+    def results(self, read: Read, entropy: Entropy) -> BlockResults:
+        read = _all_runs(add_salt(read, (rows.ordered for rows in self.rows), entropy), self.blocks)
         parts = {r.name: r.parted(read(r.ordered), self.blocks) for r in self.rows}
         columns: dict[str, list[Any]] = {name: [None] * self.blocks for name in self.columns}
-        run = getattr(read, "apart", read)
-        types = self._types(run, {name: part.table.slice(0, 0) for name, part in parts.items()})
+        types = self._types(read, {name: part.table.slice(0, 0) for name, part in parts.items()})
         for number in range(self.blocks):
-            told(number, self.blocks)
+            report_progress(number, self.blocks)
             try:
-                table = run(self.query, {name: part.rows(number) for name, part in parts.items()})
+                table = read.read_apart(self.query, {name: part.rows(number) for name, part in parts.items()})
             except EngineError:
                 continue
             if table.num_rows == 1:
                 for place, name in enumerate(self.columns):
-                    columns[name][number] = cells(table.column(place))[0]
-        told(self.blocks, self.blocks)
-        return Results(columns, types)
+                    columns[name][number] = read_cells(table.column(place))[0]
+        report_progress(self.blocks, self.blocks)
+        return BlockResults(columns, types)
 
-    def _types(self, read: Read, nothing: dict[str, pa.Table]) -> dict[str, pa.DataType]:
-        """The types of the outputs, from no rows: taken from the first block that succeeds, they would say that one did."""
+    def _types(self, read: Reader, nothing: dict[str, pa.Table]) -> dict[str, pa.DataType]:
+        """Find the types of the outputs from no rows: taken from a block that succeeds, they would say that one did."""
         try:
-            schema = read(f"SELECT * FROM ({self.query}) AS shape LIMIT 0", nothing).schema
+            schema = read.read_apart(f"SELECT * FROM ({self.query}) AS shape LIMIT 0", nothing).schema
         except EngineError:
             return {}
         return {name: schema.field(place).type for place, name in enumerate(self.columns)}
@@ -376,20 +409,19 @@ class BlockQueries:
 
 
 @dataclass(frozen=True)
-class PythonBlocks:
+class PythonBlocks(BlockSource):
     """A registered Python function, called once per block with that block's rows.
 
     Args:
         query: gives ``block`` and the argument columns, one row per row that counts.
         arguments: passed in this order, each a numpy array with the block's values.
         name: of the function; ``column``: of the result.
-        function: must be a function of its arguments alone. What it remembers between calls, writes, or
-            measures is outside the guarantee.
-        version: tells functions of one name apart in the plan, see :func:`version_of`.
+        function: must be a function of its arguments alone. What it remembers between calls, writes, or measures is
+            outside the guarantee.
+        version: tells functions of one name apart in the plan, see :func:`fingerprint`.
 
-    Rows of a block come sorted by the arguments, so their order says nothing of other blocks. A block without
-    rows is not run. Exceptions give no result; warnings and what the function prints are swallowed, as they
-    would speak of private rows.
+    Rows of a block come sorted by the arguments, so their order says nothing of other blocks. A block without rows is
+    not run. Exceptions give no result; warnings and printed text are swallowed, as they would speak of private rows.
     """
 
     query: str
@@ -401,43 +433,44 @@ class PythonBlocks:
     version: str = ""
     as_text: tuple[str, ...] = ()
     """Arguments whose equal values may look different: they are sorted by how they are written, too."""
-    returns: Returns | None = None
+    returns: ReturnType | None = None
     """The declared type of a result; what does not fit it is no result."""
 
     @property
     def queries(self) -> tuple[str, ...]:
         return (_by_block(self.query, self.arguments, self.as_text),)
 
-    def results(self, read: Read, entropy: Entropy) -> Results:
+    def claims(self, most: int | None) -> Iterator[ClaimedText]:
+        for text in self.queries:
+            yield ClaimedText(text, BlocksClaim("block", most))
+
+    def results(self, read: Read, entropy: Entropy) -> BlockResults:
         (query,) = self.queries
-        read = _all_runs(salted(read, (query,), entropy), self.blocks)
+        read = _all_runs(add_salt(read, (query,), entropy), self.blocks)
         parts = _Parts.of(read(query), self.blocks)
         results: list[Any] = [None] * self.blocks
         for number in range(self.blocks):
-            told(number, self.blocks)
+            report_progress(number, self.blocks)
             if parts.size(number):
                 results[number] = self._call(parts.rows(number))
-        told(self.blocks, self.blocks)
+        report_progress(self.blocks, self.blocks)
         if self.returns is None:
-            return Results({self.column: results}, {})
-        return Results({self.column: list(map(self.returns.fit, results))}, {self.column: self.returns.arrow})
+            return BlockResults({self.column: results}, {})
+        return BlockResults(
+            {self.column: list(map(self.returns.fit, results))}, {self.column: self.returns.arrow}
+        )
 
     def _call(self, rows: pa.Table) -> Any:
-        """The result of one block. Its rows are converted by themselves: numpy's type for integers says whether one of
-        them is missing, and a time of 24:00:00 has no value in Python, which may only be said of this block."""
-        silent = io.StringIO()
-        with (
-            warnings.catch_warnings(),
-            contextlib.redirect_stdout(silent),
-            contextlib.redirect_stderr(silent),
-        ):
+        """Return the result of one block, its rows converted alone: numpy's type tells whether an integer is missing."""
+        out = io.StringIO()
+        with warnings.catch_warnings(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
             warnings.simplefilter("ignore")
             try:
                 # copies: whatever the function does to its arguments, no other block sees it
                 return self.function(*(rows.column(name).to_numpy().copy() for name in self.arguments))
             except KeyboardInterrupt:  # the stop button
                 raise
-            except BaseException:  # whatever goes wrong inside a block, an exit too, is a result: the default
+            except BaseException:  # any failure inside a block, an exit too, is a result: the default
                 return None
 
     def sentence(self) -> str:
@@ -445,8 +478,8 @@ class PythonBlocks:
         return f"the Python function {self.name} runs on {where}."
 
 
-def version_of(function: Callable[..., Any]) -> str:
-    """Changes when a Python function's code does; the same in every process. What it calls is not looked into."""
+def fingerprint(function: Callable[..., Any]) -> str:
+    """Return a text that changes with a Python function's code, the same in every process. Its callees don't count."""
     code = getattr(function, "__code__", None)
     parts = [getattr(function, "__qualname__", type(function).__qualname__)]
 
@@ -457,9 +490,8 @@ def version_of(function: Callable[..., Any]) -> str:
             if isinstance(constant, types.CodeType):
                 look(constant)
             else:
-                parts.append(
-                    repr(sorted(constant, key=repr) if isinstance(constant, frozenset) else constant)
-                )
+                plain = sorted(constant, key=repr) if isinstance(constant, frozenset) else constant
+                parts.append(repr(plain))
 
     if isinstance(code, types.CodeType):
         look(code)

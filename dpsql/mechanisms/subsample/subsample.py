@@ -1,7 +1,7 @@
 """Subsample and aggregate: any query at all, run exactly on blocks of privacy units, combined privately.
 
-Guarantee: whatever the combiner guarantees when one of the k block results is replaced by any other (a unit
-is in one block, k is public and fixed). Nothing is asked of the query. Numbers are held to public bounds and
+Guarantee: that of the combiner when one of the k block results is replaced by any other (a unit is in one block, k is
+public and fixed). The query may be anything. Numbers are held to public bounds and
 put on a public grid of ``points`` steps; a block without a usable number counts as the public default.
 
 Sensitivities when one of k numbers in a range R changes (checked exhaustively in the tests): mean R/k; mean
@@ -15,31 +15,40 @@ Sources: Nissim, Raskhodnikova and Smith (2007); Smith (2011); Dwork and Roth (2
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from dpsql.mechanisms.additive_noise import GaussianNoise, LaplaceNoise
-from dpsql.mechanisms.base import Read, Release, filling, salted
-from dpsql.mechanisms.subsample.blocks import Source
-from dpsql.mechanisms.subsample.votes import Combined, Participation, StableMode
+from dpsql.mechanisms.base import (
+    ClaimedText,
+    Columns,
+    Operator,
+    ParticipationClaim,
+    Read,
+    Release,
+    add_salt,
+    bind_parameters,
+)
+from dpsql.mechanisms.subsample.blocks import BlockSource
+from dpsql.mechanisms.subsample.votes import Combined, Combiner, Participation, StableMode
 from dpsql.noise.entropy import Entropy
-from dpsql.noise.selection import exponential
+from dpsql.noise.selection import choose_exponential
 from dpsql.privacy.events import BoundedRange, Event, PureDP, compose
-
-Noise = LaplaceNoise | GaussianNoise
 
 
 @dataclass(frozen=True)
-class Range:
+class ResultRange:
     """Public bounds of a block result, and the grid between them.
 
     Args:
-        low, high: results beyond are held to these. points: grid steps between them.
+        low: results below are held to it.
+        high: results above are held to it.
+        points: grid steps between them.
         default: counts for a block without a finite result; the middle if None.
     """
 
@@ -54,26 +63,26 @@ class Range:
 
     @property
     def step(self) -> Fraction:
+        """The width of a grid step."""
         return (self.high - self.low) / self.points
 
     def place(self, value: Any) -> int:
-        """Grid position 0..points of a result."""
+        """Return the grid position 0..points of a result."""
         try:
             exact = Fraction(value if not isinstance(value, str) else math.nan)
-        except (
-            Exception
-        ):  # NULL, text; NaN; infinities; an object of somebody's own making: whatever it raises
+        except Exception:  # NULL, text, NaN, infinities, an object of the analyst's own: whatever it raises
             exact = (self.low + self.high) / 2 if self.default is None else self.default
         return min(max(round((exact - self.low) / self.step), 0), self.points)
 
     def value(self, position: Fraction | int) -> float:
+        """Return the number at a grid position."""
         return float(self.low + self.step * position)
 
 
-def grid_quantile(
+def choose_grid_quantile(
     places: Sequence[int], probability: Fraction, points: int, epsilon: Fraction, entropy: Entropy
 ) -> int:
-    """A quantile of public size by the exponential mechanism over the grid 0..points, exactly.
+    """Choose a quantile by the exponential mechanism over the grid 0..points, exactly.
 
     Utility of a point v: minus the number of places that would have to change for v to be a quantile, max(0,
     L - p k, p k - (L + E)) with L places below v and E on it. Replacing one place moves it by at most 1:
@@ -98,26 +107,10 @@ def grid_quantile(
         segment(int(v), int(v), int(below[i]), int(counts[i]))
         previous = int(v)
     segment(previous + 1, points, k, 0)
-    chosen = exponential(
+    chosen = choose_exponential(
         np.array(scores, dtype=np.int64), epsilon / (2 * q), entropy, np.array(sizes, dtype=np.int64)
     )
     return starts[chosen] + int(entropy.below(sizes[chosen], 1)[0])
-
-
-class Combiner(Protocol):
-    """Makes one released value of the block results of one output column."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def event(self) -> Event: ...
-
-    def combine(
-        self, values: Sequence[Any], type: pa.DataType | None, entropy: Entropy, confidence: float
-    ) -> Combined: ...
-
-    def sentences(self, confidence: float, blocks: int) -> tuple[str, ...]: ...
 
 
 def _with_interval(name: str, value: float, low: float, high: float) -> Combined:
@@ -126,17 +119,16 @@ def _with_interval(name: str, value: float, low: float, high: float) -> Combined
 
 
 @dataclass(frozen=True)
-class BlockMean:
-    """``'mean'`` and ``'trimmed_mean'``: the mean of the results without the ``trim`` smallest and largest,
-    plus noise.
+class BlockMean(Combiner):
+    """``'mean'`` and ``'trimmed_mean'``: the mean without the ``trim`` smallest and largest results, plus noise.
 
     ``noise`` is added to the sum in grid steps: its sensitivity must be ``bounds.points``. (Replacing one
     result moves the sum of the k - 2m middle ones by at most the range.) Loss: the noise's.
     """
 
     name: str
-    bounds: Range
-    noise: Noise
+    bounds: ResultRange
+    noise: LaplaceNoise | GaussianNoise
     trim: int = 0
 
     def __post_init__(self) -> None:
@@ -154,10 +146,8 @@ class BlockMean:
         kept = places[self.trim : len(places) - self.trim]
         if not kept:
             raise ValueError("trimming leaves no block")
-        total, width = (
-            int(self.noise.add([sum(kept)], entropy)[0]),
-            math.ceil(self.noise.half_width(confidence)),
-        )
+        total = int(self.noise.add([sum(kept)], entropy)[0])
+        width = math.ceil(self.noise.half_width(confidence))
         middle, low, high = (
             self.bounds.value(Fraction(total + shift, len(kept))) for shift in (0, -width, width)
         )
@@ -174,13 +164,11 @@ class BlockMean:
 
 
 @dataclass(frozen=True)
-class BlockMedian:
-    """``'median'``: a quantile of the results by the exponential mechanism on the grid. Loss: epsilon,
-    bounded range.
-    """
+class BlockMedian(Combiner):
+    """``'median'``: a quantile of the results by the exponential mechanism on the grid. Loss: epsilon, bounded range."""
 
     name: str
-    bounds: Range
+    bounds: ResultRange
     epsilon: Fraction
     probability: Fraction = Fraction(1, 2)
 
@@ -192,7 +180,7 @@ class BlockMedian:
         self, values: Sequence[Any], type: pa.DataType | None, entropy: Entropy, confidence: float
     ) -> Combined:
         places = [self.bounds.place(v) for v in values]
-        chosen = grid_quantile(places, self.probability, self.bounds.points, self.epsilon, entropy)
+        chosen = choose_grid_quantile(places, self.probability, self.bounds.points, self.epsilon, entropy)
         return {self.name: pa.array([self.bounds.value(chosen)], pa.float64())}, ()
 
     def sentences(self, confidence: float, blocks: int) -> tuple[str, ...]:
@@ -205,9 +193,8 @@ class BlockMedian:
 
 
 @dataclass(frozen=True)
-class WinsorizedMean:
-    """``'winsorized_mean'``: the mean of the results held to private limits, plus noise for those limits
-    (Smith 2011).
+class WinsorizedMean(Combiner):
+    """``'winsorized_mean'``: the mean of the results held to private limits, plus noise for those limits (Smith 2011).
 
     a and b are the quartiles by the exponential mechanism at epsilon / 4 each; the limits are (a + b) / 2
     plus and minus ``widening`` times max(b - a, one step), inside the bounds. Given the limits, one result
@@ -220,7 +207,7 @@ class WinsorizedMean:
     """
 
     name: str
-    bounds: Range
+    bounds: ResultRange
     epsilon: Fraction
     widening: int | None = None
     trim: Fraction | None = None
@@ -239,7 +226,7 @@ class WinsorizedMean:
         places = [self.bounds.place(v) for v in values]
         points = self.bounds.points
         part = Fraction(1, 4) if self.trim is None else self.trim
-        a, b = (grid_quantile(places, p, points, self.epsilon / 4, entropy) for p in (part, 1 - part))
+        a, b = (choose_grid_quantile(places, p, points, self.epsilon / 4, entropy) for p in (part, 1 - part))
         reach = self._widening(len(places)) * max(b - a, 1) if self.trim is None else abs(b - a) // 2
         low = min(max((a + b) // 2 - reach, 0), points - 1)
         high = max(min(-(-(a + b) // 2) + reach, points), low + 1)
@@ -265,7 +252,7 @@ class WinsorizedMean:
 
 
 @dataclass(frozen=True)
-class Coordinates:
+class Coordinates(Combiner):
     """Vectors of public length, combined coordinate by coordinate into one.
 
     ``parts`` combine one coordinate each, with a share of the loss; they compose, for a changed block changes all. A block
@@ -297,12 +284,12 @@ class Coordinates:
         return (f"{self.name}: each of {len(self.parts)} coordinates by itself, with an equal share: {each}",)
 
 
-def _shown(bounds: Range) -> str:
+def _shown(bounds: ResultRange) -> str:
     return f"[{float(bounds.low):.6g}, {float(bounds.high):.6g}]"
 
 
 @dataclass(frozen=True)
-class SubsampleAggregate:
+class SubsampleAggregate(Operator):
     """``SELECT WITH SUBSAMPLE``: one row, one released value per combiner.
 
     Args:
@@ -313,7 +300,7 @@ class SubsampleAggregate:
             NULL.
     """
 
-    source: Source
+    source: BlockSource
     combiners: tuple[Combiner, ...]
     confidence: float = 0.95
     participation: Participation | None = None
@@ -333,14 +320,12 @@ class SubsampleAggregate:
         return compose([combiner.event for combiner in self.combiners])
 
     @property
-    def lends(self) -> dict[str, tuple[tuple[str, str], ...]]:
-        """Relations of its own that its queries read: names and columns."""
-        return getattr(self.source, "lends", {})
+    def provides(self) -> Mapping[str, Columns]:
+        return self.source.provides
 
     @property
     def apart(self) -> tuple[str, ...]:
-        """Those of its queries that are run away from the private data, over relations that it lends."""
-        return getattr(self.source, "apart", ())
+        return self.source.apart
 
     @property
     def queries(self) -> tuple[str, ...]:
@@ -349,15 +334,22 @@ class SubsampleAggregate:
 
     @property
     def checked(self) -> tuple[str, ...]:
-        """All that may be read: the queries, and a shorter way to what they give."""
-        return tuple(dict.fromkeys((*self.queries, *getattr(self.source, "checked", ()))))
+        return tuple(dict.fromkeys((*self.queries, *self.source.checked)))
+
+    def claims(self) -> Iterator[ClaimedText]:
+        if self.participation is not None:
+            yield ClaimedText(self.participation.query, ParticipationClaim())
+            yield from self.source.claims(None)
+            return
+        rounds = [c.rounds for c in self.combiners if isinstance(c, StableMode)]
+        yield from self.source.claims(min(rounds) if len(rounds) == len(self.combiners) else 1)
 
     def release(self, read: Read, entropy: Entropy) -> Release:
         fits = True
         if self.participation:
             # one salt for all texts: the check must count the very subsamples that are run
-            read = salted(read, self.checked, entropy)
-            every = filling(read, {"first": 0, "last": self.participation.runs})
+            read = add_salt(read, self.checked, entropy)
+            every = bind_parameters(read, {"first": 0, "last": self.participation.runs})
             fits = self.participation.holds(every, self.participation.query)
         results = self.source.results(read, entropy)
         columns: dict[str, pa.Array] = {}

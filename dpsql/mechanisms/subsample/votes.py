@@ -1,4 +1,4 @@
-"""Combining results that are not numbers: by vote.
+"""Combiners of block results, and votes for results that are not numbers.
 
 Every block casts one vote (or one per feature), so one privacy unit changes ``rounds`` votes, each taking 1
 from one count and giving 1 to another: no count moves by more than 1 per round, two do, and not in the same
@@ -14,7 +14,8 @@ import datetime
 import decimal
 import math
 import uuid
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -24,16 +25,39 @@ import numpy as np
 import pyarrow as pa
 
 from dpsql.mechanisms.additive_noise import GaussianNoise, LaplaceNoise
-from dpsql.mechanisms.base import Read, Release
-from dpsql.mechanisms.ptr.stability_radius import votes_radius
-from dpsql.mechanisms.ptr.stability_test import NOT_STABLE, OptimalTest, Test
-from dpsql.mechanisms.subsample.blocks import Source
+from dpsql.mechanisms.base import ClaimedText, Operator, Read, Release
+from dpsql.mechanisms.base import Columns as RelationColumns
+from dpsql.mechanisms.ptr.stability_radius import measure_votes_radius
+from dpsql.mechanisms.ptr.stability_test import NOT_STABLE, OptimalTest, StabilityTest
+from dpsql.mechanisms.subsample.blocks import BlockSource
 from dpsql.noise.entropy import Entropy
-from dpsql.noise.selection import exponential, permute_and_flip
+from dpsql.noise.selection import choose_exponential, permute_and_flip
 from dpsql.privacy.events import BoundedRange, Event, PureDP, compose
 
 Columns = Mapping[str, pa.Array]
 Combined = tuple[Columns, tuple[str, ...]]
+
+
+class Combiner(ABC):
+    """Makes one released value of the block results of one output column."""
+
+    name: str
+
+    @property
+    @abstractmethod
+    def event(self) -> Event:
+        """What is reserved for it."""
+
+    @abstractmethod
+    def combine(
+        self, values: Sequence[Any], type: pa.DataType | None, entropy: Entropy, confidence: float
+    ) -> Combined:
+        """Return the released columns, and notes."""
+
+    @abstractmethod
+    def sentences(self, confidence: float, blocks: int) -> tuple[str, ...]:
+        """Describe it for EXPLAIN."""
+
 
 _SCALARS = (
     bool,
@@ -49,8 +73,8 @@ _SCALARS = (
 )
 
 
-def vote(value: Any) -> tuple[str, Any] | None:
-    """A label that equal results share, and the value it stands for; None for what can't be voted for.
+def read_vote(value: Any) -> tuple[str, Any] | None:
+    """Return the label that equal results share, and its value; None for results that can't be voted for.
 
     Labels tell types apart (1, 1.0 and TRUE are three results), so what is released for a label does not
     depend on which block happened to come first. NaN, NULL and foreign objects are no votes; lists and sets
@@ -66,14 +90,14 @@ def vote(value: Any) -> tuple[str, Any] | None:
     if type(value) in _SCALARS or isinstance(value, datetime.datetime):
         return f"{type(value).__name__} {value!r}", value
     if isinstance(value, dict):  # the same in whatever order a block put the keys
-        pairs = sorted((vote(item) for item in value.items()), key=lambda pair: pair[0] if pair else "")
+        pairs = sorted((read_vote(item) for item in value.items()), key=lambda pair: pair[0] if pair else "")
         return (
             None
             if None in pairs
             else ("{" + ", ".join(p[0] for p in pairs if p) + "}", dict(p[1] for p in pairs if p))
         )
     if isinstance(value, list | tuple | set | frozenset | np.ndarray):
-        parts = [vote(part) for part in value]
+        parts = [read_vote(part) for part in value]
         known = [part for part in parts if part is not None]
         if len(known) < len(parts):
             return None
@@ -83,20 +107,20 @@ def vote(value: Any) -> tuple[str, Any] | None:
     return None
 
 
-def tally(values: Sequence[Any], default: Any = None) -> dict[str, tuple[int, Any]]:
-    """Counts and values by label; results that can't be voted for count for the default, if there is one."""
+def count_votes(values: Sequence[Any], default: Any = None) -> dict[str, tuple[int, Any]]:
+    """Count votes, with values, by label; results that can't be voted for count for the default, if there is one."""
     counts: dict[str, tuple[int, Any]] = {}
     for value in values:
-        found = _tried(value) or vote(default)
+        found = _tried(value) or read_vote(default)
         if found:
             counts[found[0]] = (counts.get(found[0], (0, None))[0] + 1, found[1])
     return counts
 
 
 def _tried(value: Any) -> tuple[str, Any] | None:
-    """A vote, or none where an object of somebody's own making fails: one block's result stops no others."""
+    """Read a vote, or none where an object of the analyst's own fails: one block's result stops no others."""
     try:
-        return vote(value)
+        return read_vote(value)
     except Exception:
         return None
 
@@ -112,7 +136,7 @@ def _column(name: str, value: Any, type: pa.DataType | None) -> Columns:
 
 
 @dataclass(frozen=True)
-class NoisyMode:
+class NoisyMode(Combiner):
     """``combine = 'noisy_mode'``: a vote that is likely among the most frequent; never exact.
 
     Args:
@@ -154,9 +178,9 @@ class NoisyMode:
     def combine(
         self, values: Sequence[Any], type: pa.DataType | None, entropy: Entropy, confidence: float
     ) -> Combined:
-        counts = tally(values, self.default)
+        counts = count_votes(values, self.default)
         if self.candidates is not None:
-            labels = dict(filter(None, map(vote, self.candidates)))
+            labels = dict(filter(None, map(read_vote, self.candidates)))
             options = [(counts.get(label, (0, None))[0], value) for label, value in labels.items()]
         else:
             assert self.selection is not None
@@ -166,7 +190,7 @@ class NoisyMode:
         if not options:
             return _column(self.name, None, type), (f"{self.name}: no result had enough votes to be named",)
         scores = np.array([count for count, _ in options], dtype=np.int64)
-        choose = exponential if self.exponential else permute_and_flip
+        choose = choose_exponential if self.exponential else permute_and_flip
         return _column(self.name, options[choose(scores, self.epsilon / 2, entropy)][1], type), ()
 
     def sentences(self, confidence: float, blocks: int) -> tuple[str, ...]:
@@ -189,10 +213,10 @@ class NoisyMode:
 
 
 @dataclass(frozen=True)
-class StableMode:
+class StableMode(Combiner):
     """``combine = 'stable_mode'``: the most frequent vote, exact, if it leads by enough; else NULL.
 
-    Algorithm A_dist on the votes: radius ceil((c1 - c2) / (2 rounds)) - 1 (``stability.votes_radius``), then
+    Algorithm A_dist on the votes: radius ceil((c1 - c2) / (2 rounds)) - 1 (``measure_votes_radius``), then
     the test. Loss: the test's, independent of how many results are possible.
 
     Args:
@@ -201,7 +225,7 @@ class StableMode:
     """
 
     name: str
-    test: Test
+    test: StabilityTest
     rounds: int = 1
     default: Any = None
 
@@ -212,9 +236,9 @@ class StableMode:
     def combine(
         self, values: Sequence[Any], type: pa.DataType | None, entropy: Entropy, confidence: float
     ) -> Combined:
-        leading = sorted(tally(values, self.default).items(), key=lambda item: (-item[1][0], item[0]))
+        leading = sorted(count_votes(values, self.default).items(), key=lambda item: (-item[1][0], item[0]))
         counts = [count for _, (count, _) in leading[:2]] + [0, 0]
-        radius = votes_radius(counts[0], counts[1], self.rounds)
+        radius = measure_votes_radius(counts[0], counts[1], self.rounds)
         passed = self.test.passes([radius], entropy)[0] and bool(leading)
         value = leading[0][1][1] if passed else None
         return _column(self.name, value, type), () if passed else (f"{self.name}: {NOT_STABLE}",)
@@ -246,11 +270,12 @@ class Participation:
 
     @property
     def cap(self) -> int:
+        """The most runs that a unit may be in."""
         return max(1, math.floor(2 * self.runs * self.q))
 
     @property
     def failure(self) -> Fraction:
-        """Pr[Bin(m, q) > 2 m q] <= (e/4)^(m q), rounded up."""
+        """The bound Pr[Bin(m, q) > 2 m q] <= (e/4)^(m q), rounded up."""
         with mpmath.workprec(100):
             mean = mpmath.mpf((self.runs * self.q).numerator) / (self.runs * self.q).denominator
             bits = 256
@@ -258,12 +283,13 @@ class Participation:
             return Fraction(int(mpmath.floor(bound)) + 1, 1 << bits)
 
     def holds(self, read: Read, query: str) -> bool:
+        """Return whether no unit is in too many runs."""
         most = read(query).column("most")[0].as_py()
         return most is None or int(most) <= self.cap
 
 
-def textbook_sampling(epsilon: Fraction, delta: Fraction, n: int) -> tuple[Fraction, int]:
-    """The textbook's q and m for n units (public): q = epsilon / (64 ln(1/delta)), m = ln(n/delta) / q^2.
+def compute_textbook_sampling(epsilon: Fraction, delta: Fraction, n: int) -> tuple[Fraction, int]:
+    """Compute the textbook's q and m for n units (public): q = epsilon / (64 ln(1/delta)), m = ln(n/delta) / q^2.
 
     q is rounded down. Twenty million runs at epsilon = 1, delta = 1e-6 and n = 100,000: EXPLAIN says so
     before they start.
@@ -280,7 +306,7 @@ def textbook_sampling(epsilon: Fraction, delta: Fraction, n: int) -> tuple[Fract
 
 
 def _named(result: Any, features: Mapping[str, int]) -> list[str]:
-    """The features in a block's list, each once, in its order. A text is a list of one."""
+    """Return the features in a block's list, each once, in its order. A text is a list of one."""
     if isinstance(result, str):
         result = [result]
     if not isinstance(result, list | tuple | np.ndarray) or isinstance(result, np.ma.MaskedArray):
@@ -290,7 +316,7 @@ def _named(result: Any, features: Mapping[str, int]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class FeatureVotes:
+class FeatureVotes(Operator):
     """Lists of features by block, released as votes per feature (one row each), or as the most voted ones.
 
     Args:
@@ -303,7 +329,7 @@ class FeatureVotes:
             each, best first. Each choice sees counts that move by at most 1, so ``most`` does not matter.
     """
 
-    source: Source
+    source: BlockSource
     column: str
     name: str
     features: tuple[str, ...]
@@ -335,17 +361,18 @@ class FeatureVotes:
         return self.source.queries
 
     @property
-    def lends(self) -> dict[str, tuple[tuple[str, str], ...]]:
-        """Relations of its own that its queries read: names and columns."""
-        return getattr(self.source, "lends", {})
+    def provides(self) -> Mapping[str, RelationColumns]:
+        return self.source.provides
 
     @property
     def apart(self) -> tuple[str, ...]:
-        """Those of its queries that are run away from the private data, over relations that it lends."""
-        return getattr(self.source, "apart", ())
+        return self.source.apart
+
+    def claims(self) -> Iterator[ClaimedText]:
+        yield from self.source.claims(1)
 
     def counts(self, results: Sequence[Any]) -> list[int]:
-        """Exact votes per feature, in the order of ``features``."""
+        """Count the exact votes per feature, in the order of ``features``."""
         places = {feature: i for i, feature in enumerate(self.features)}
         counts = [0] * len(self.features)
         for result in results:
@@ -376,7 +403,7 @@ class FeatureVotes:
         winners = []
         for _ in range(self.top):
             scores = np.array([counts[i] for i in left], dtype=np.int64)
-            winners.append(left.pop(exponential(scores, self.epsilon / self.top / 2, entropy)))
+            winners.append(left.pop(choose_exponential(scores, self.epsilon / self.top / 2, entropy)))
         return Release(
             pa.table({self.name: pa.array([self.features[i] for i in winners], pa.string())}), self.event
         )

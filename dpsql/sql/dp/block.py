@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -10,26 +10,32 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpsql.errors import BindError, PrivacyError
-from dpsql.sql.dp.aggregates import Aggregate
+from dpsql.sql.dp.aggregates import BlockOutput
+from dpsql.sql.dp.budget_split import require_groups
 from dpsql.sql.dp.build_operator import release
+from dpsql.sql.dp.own_queries import split_quantiles
 from dpsql.sql.dp.public_groups import Domain, public_domain
-from dpsql.sql.dp.quantiles import each_quantile
-from dpsql.sql.dp.quotients import read_as_mean
-from dpsql.sql.dp.refusals import refuse_elsewhere, refuse_nobody, ungrouped
-from dpsql.sql.dp.registry import TABLE, bind_aggregate
+from dpsql.sql.dp.registry import (
+    TABLE,
+    bind_aggregate,
+    read_as_mean,
+    refuse_elsewhere,
+    refuse_nobody,
+    refuse_ungrouped,
+)
 from dpsql.sql.exact.exact_query import Exact, GroupKey, write_membership
 from dpsql.sql.expressions.types import Typed
-from dpsql.sql.normalize import Env, label_of, make_unique, outer_queries, spell
-from dpsql.sql.parse.dialect import expression_of, span_of, table_named, to_sql
+from dpsql.sql.normalize import Env, label_of, make_unique, outer_queries, resolve_key, spell
+from dpsql.sql.parse.dialect import bind_error, privacy_error, table_named, to_sql
 from dpsql.sql.parse.options import Call, Options, call_of
-from dpsql.sql.relations.intervals import interval_of, write_json_report
-from dpsql.sql.relations.limits import split_conjuncts
-from dpsql.sql.relations.privacy_unit import check_unit, describe_protection
+from dpsql.sql.public_side import Released, install
+from dpsql.sql.relations.fan_out import split_conjuncts
 from dpsql.sql.relations.projections import substitute_aliases
 from dpsql.sql.relations.relation import From, Names, column, fold
+from dpsql.sql.relations.unit_rows import check_unit, describe_protection
 
 if TYPE_CHECKING:
-    from dpsql.sql.relations.context import Binder
+    from dpsql.sql.relations.catalog import Binder
 
 
 @dataclass
@@ -41,20 +47,24 @@ class Block:
     bound: From
     options: Options
     env: Env
-    name: str
+    within: Sequence[exp.Expr] = ()
+    """Keys to whose public groups rows are held, for the cells of grouping sets to add up."""
+    name: str = field(init=False)
     names: Names = field(init=False)
     named: dict[str, exp.Expr] = field(init=False)
     """What the SELECT list calls by a name, over the rows."""
     exact: Exact = field(init=False)
     domain: Domain | None = None
     keys: dict[str, GroupKey] = field(default_factory=dict)
-    aggregates: dict[str, Aggregate] = field(default_factory=dict)
+    asked: dict[str, BlockOutput] = field(default_factory=dict)
+    """Aggregates by the spelling of their calls."""
     conditions: list[exp.Expr] = field(default_factory=list)
     """What WHERE asks of every row, in terms of the exact query."""
     key_nodes: list[exp.Expr] = field(default_factory=list)
     """The keys in terms of the exact query."""
 
     def __post_init__(self) -> None:
+        self.name = self.binder.name("block")
         self.names = self.bound.names
         self.named = {
             fold(item.alias): item.this.copy()
@@ -65,9 +75,10 @@ class Block:
     # -- what aggregates ask ------------------------------------------------------------------------------------
 
     def expression(self, node: exp.Expr) -> Typed:
+        """Return an expression over the rows, which can't fail."""
         node = substitute_aliases(node, self.named, self.names)
         for inner in node.walk(prune=lambda n: isinstance(n, exp.Query)):
-            if (call := call_of(inner)) is not None and call.name in TABLE:
+            if (call := Block._call(self, inner)) is not None:
                 raise self._misplaced(call, inner)
         return self.binder.expression(node, self.names, self.env)[0]
 
@@ -83,16 +94,17 @@ class Block:
                 "can't be a group",
                 "group by columns; the noisy value may be a group in an outer SELECT.",
             )
-        return PrivacyError(f"{call.name} {where}.", span=span_of(node), hint=hint)
+        return privacy_error(node, f"{call.name} {where}.", hint)
 
     def condition(self, node: exp.Expr) -> Typed:
+        """Return a condition on the rows, which can't fail."""
         typed = self.expression(node)
         if typed.type.kind not in ("BOOLEAN", "NULL"):
-            raise BindError(f"a condition is needed, and this is {typed.type.sql}.", span=span_of(node))
+            raise bind_error(node, f"a condition is needed, and this is {typed.type.sql}.")
         return typed
 
     def where(self) -> str | None:
-        """The WHERE of the exact query, which may say something of public groups."""
+        """Return the WHERE of the exact query, and note what it says of public groups."""
         where = self.select.args.get("where")
         if where is None:
             return None
@@ -101,25 +113,18 @@ class Block:
         return to_sql(node)
 
     def filtered(self, call: Call, sql: str) -> str:
-        """The expression where the FILTER holds, NULL elsewhere."""
+        """Return an expression that is NULL where the FILTER does not hold."""
         if call.where is None:
             return sql
         return f"CASE WHEN {to_sql(self.condition(call.where).node)} THEN {sql} END"
 
     def is_unit(self, node: exp.Expr) -> bool:
+        """Say whether a node names the privacy unit."""
         item = self.names.known(node)
         return item is not None and item.is_unit
 
-    def is_constant(self, node: exp.Expr) -> bool:
-        return isinstance(node, exp.Literal)
-
-    def source(self, node: exp.Expr) -> str:
-        return to_sql(node)
-
-    def label(self, call: Call) -> str:
-        return label_of(call)
-
-    def moves(self, sensitivity: int, steps: Fraction | int = 1) -> str:
+    def say_sensitivity(self, sensitivity: int, steps: Fraction | int = 1) -> str:
+        """Say for EXPLAIN how far one unit moves a total."""
         shown = Fraction(sensitivity) / Fraction(steps)
         where = "in one group" if self.keys else "in all"
         return f"one privacy unit moves this by at most {float(shown):g} {where}"
@@ -127,21 +132,20 @@ class Block:
     # -- binding ------------------------------------------------------------------------------------------------
 
     def bind(self) -> None:
-        """Keys first (they decide the bounding), then every clause above them."""
+        """Bind the keys first (they decide the bounding), then every clause above them."""
         condition = self.where()
         distinct = self.select.args.get("distinct")
         if distinct is not None and distinct.args.get("on") is not None:
-            raise PrivacyError(
+            raise privacy_error(
+                distinct.args["on"],
                 "DISTINCT ON chooses rows, and here they are private.",
-                span=span_of(distinct.args["on"]),
-                hint="aggregate in a subquery first, and choose from its answer.",
+                "aggregate in a subquery first, and choose from its answer.",
             )
         if distinct and not self.select.args.get("group"):
             self.select.set("group", exp.Group(all=True))
             self.select.set("distinct", None)
-        within = self.select.meta.get("dpsql_within")
-        if within:
-            condition = self._inside(within, condition)
+        if self.within:
+            condition = self._inside(self.within, condition)
         expressions = self._group_expressions()
         check_unit(self.options, self.names, self.bound.subject)
         keys, typed = self._keys(expressions)
@@ -161,8 +165,8 @@ class Block:
             self.exact.groups = None
         self._clauses()
 
-    def _inside(self, within: list[exp.Expr], condition: str | None) -> str:
-        """Holds the rows to those of the public groups of all these keys: only then do grouping sets add up."""
+    def _inside(self, within: Sequence[exp.Expr], condition: str | None) -> str:
+        """Hold the rows to those of the public groups of all these keys: only then do grouping sets add up."""
         pairs = []
         for i, node in enumerate(within):
             typed = self.expression(node)
@@ -184,58 +188,45 @@ class Block:
             return []
         if group.args.get("all"):
             return [item.unalias() for item in self.select.expressions if not self._has_aggregate(item)]
-        out = []
-        aliases = {
-            fold(item.alias): item.this for item in self.select.expressions if isinstance(item, exp.Alias)
-        }
-        for node in group.expressions:
-            if isinstance(node, exp.Literal) and not node.is_string:
-                place = int(node.name) if node.name.isdigit() else 0
-                if not 1 <= place <= len(self.select.expressions):
-                    raise BindError("GROUP BY counts the columns of the SELECT from 1.", span=span_of(node))
-                node = self.select.expressions[place - 1].unalias()
-            elif isinstance(node, exp.Column) and not node.table and fold(node.name) in aliases:
-                known = {fold(f.name) for _, f in self.names.fields()}
-                node = aliases[fold(node.name)] if fold(node.name) not in known else node
-            out.append(node)
-        return out
+        known = {fold(f.name) for _, f in self.names.fields()}
+        return [resolve_key(n, self.select, lambda c: fold(c.name) in known) for n in group.expressions]
 
     def _has_aggregate(self, node: exp.Expr) -> bool:
-        return any((call := call_of(n)) is not None and call.name in TABLE for n in node.walk())
+        return any(self._call(n) is not None for n in node.walk())
 
     def _keys(self, expressions: list[exp.Expr]) -> tuple[tuple[GroupKey, ...], list[tuple[GroupKey, Typed]]]:
         pairs: list[tuple[GroupKey, Typed]] = []
         for node in expressions:
             if node.is_star:
-                raise PrivacyError("rows can't be grouped by all of their columns.", span=span_of(node))
+                raise privacy_error(node, "rows can't be grouped by all of their columns.")
             unit = next((c for c in node.find_all(exp.Column) if self.is_unit(c)), None)
             if unit is not None:
-                raise PrivacyError(
+                raise privacy_error(
+                    node,
                     "the privacy unit can't be a group: each group would be one unit."
                     if unit is node
                     else "groups can't be made of the privacy unit.",
-                    span=span_of(node),
-                    hint=f"COUNT(DISTINCT {unit.name}) counts the units; totals per {unit.name} may stand in a subquery.",
+                    f"COUNT(DISTINCT {unit.name}) counts the units; totals per {unit.name} may stand in a subquery.",
                 )
             named = self.names.known(node)
             if named is not None and named.anchors:
-                raise PrivacyError(
+                raise privacy_error(
+                    node,
                     f"{node.name} leads to one privacy unit: each group would be one unit.",
-                    span=span_of(node),
-                    hint=f"group by what units share; totals per {node.name} may stand in a subquery.",
+                    f"group by what units share; totals per {node.name} may stand in a subquery.",
                 )
             typed = self.expression(node)
             if typed.type.kind == "DOUBLE":
-                raise PrivacyError(
+                raise privacy_error(
+                    node,
                     "numbers with fractions make no stable groups.",
-                    span=span_of(node),
-                    hint="group by FLOOR(x)::INTEGER or a CASE of ranges.",
+                    "group by FLOOR(x)::INTEGER or a CASE of ranges.",
                 )
             if typed.type.two_faced:
-                raise PrivacyError(
+                raise privacy_error(
+                    node,
                     f"equal values of {typed.type.sql} may look different, so they make no stable groups.",
-                    span=span_of(node),
-                    hint="group by a number made of it, such as FLOOR(EPOCH(x))::BIGINT of an interval.",
+                    "group by a number made of it, such as FLOOR(EPOCH(x))::BIGINT of an interval.",
                 )
             text = self.spelling(node)
             if text not in self.keys:
@@ -246,7 +237,7 @@ class Block:
         return tuple(key for key, _ in pairs), pairs
 
     def spelling(self, node: exp.Expr) -> str:
-        """One spelling for equal expressions: columns by the field they mean."""
+        """Return one spelling for equal expressions: columns by the field they mean."""
         node = node.copy()
         for found in list(node.find_all(exp.Column)):
             if not found.is_star:
@@ -274,27 +265,16 @@ class Block:
             )  # fmt: skip
 
     def _groups(self) -> int | None:
-        """L0: how many groups a unit may touch."""
-        asked = self.options.get("max_groups_contributed")
+        """Return how many groups a unit may touch; None where nothing needs to bound them."""
         rows = self.options.get("max_rows_contributed")
-        if asked is not None and rows is not None:
+        if self.options.get("max_groups_contributed") is not None and rows is not None:
             raise self.options.refuse(
                 "max_rows_contributed", "max_groups_contributed and max_rows_contributed exclude each other.",
                 "give one of the two.",
             )  # fmt: skip
-        if self.bound.row_level:
-            return 1
-        if not self.keys or rows is not None:
+        if not self.bound.row_level and (not self.keys or rows is not None):
             return None
-        if asked is not None:
-            return int(asked)
-        if self.bound.max_groups is not None:
-            return self.bound.max_groups
-        raise PrivacyError(
-            "nothing says how many groups one privacy unit may be in.",
-            span=span_of(self.select.args["group"]) or span_of(self.select),
-            hint="write OPTIONS (max_groups_contributed = 3), or ask the owner for max_groups.",
-        )
+        return require_groups(self.bound, self.options, self.select.args.get("group") or self.select)
 
     # -- the clauses above --------------------------------------------------------------------------------------
 
@@ -305,10 +285,10 @@ class Block:
         labels: list[str] = []
         for item in select.expressions:
             if item.is_star:
-                raise PrivacyError(
+                raise privacy_error(
+                    item,
                     f"rows of {self.bound.subject} can't be released.",
-                    span=span_of(item),
-                    hint=f"try SELECT COUNT(*) FROM {self.bound.subject}.",
+                    f"try SELECT COUNT(*) FROM {self.bound.subject}.",
                 )
             inner = item.unalias()
             labels.append(item.alias if isinstance(item, exp.Alias) else self._label(inner))
@@ -323,44 +303,39 @@ class Block:
                 for node in list(clause.expressions) if key == "order" else [clause]:
                     node.set("this", self.above(node.this, aliases))
                 if key == "qualify" and clause.find(exp.Window) is None:
-                    raise BindError(
-                        "QUALIFY needs a window function.", span=span_of(clause), hint="write HAVING."
-                    )
-        for query in [
-            q for key in ("limit", "offset") for q in outer_queries(select.args.get(key) or exp.Null())
-        ]:
-            self.above(query, {})
+                    hint = "write HAVING."
+                    raise bind_error(clause, "QUALIFY needs a window function.", hint)
+        for key in ("limit", "offset"):
+            for query in outer_queries(select.args.get(key) or exp.Null()):
+                self.binder.public_query(query, self.env)
         self.release()
-        for key in ("joins", "where", "group", "having"):
-            select.set(key, None)
-        select.set("from_", exp.From(this=table_named(self.name)))
+        install(
+            select, table_named(self.name), list(zip(make_unique(labels), shown, strict=True)), self.released
+        )
         if where:
             select.set("where", exp.Where(this=where[0]))
-        names = make_unique(labels)
-        select.set("expressions", [exp.alias_(e, n, quoted=True) for e, n in zip(shown, names, strict=True)])
-        by_name = self.with_intervals
-        select.meta["dpsql_intervals"] = [
-            (n, *ends)
-            for n, e in zip(names, shown, strict=True)
-            if (ends := interval_of(e, by_name)) is not None
-        ]
 
     @property
-    def with_intervals(self) -> Mapping[str, object]:
-        """Released columns that have an interval."""
-        return {a.name: a for a in self.aggregates.values() if a.intervals}
+    def released(self) -> list[Released]:
+        """The columns of the release: keys, then aggregates."""
+        keys = [Released(key.name, key.type) for key in self.keys.values()]
+        return [*keys, *(Released(item.name, item.type, item.intervals) for item in self.asked.values())]
+
+    def _call(self, node: exp.Expr) -> Call | None:
+        """Return the call of an aggregate that this mode releases; None for any other node."""
+        call = call_of(node)
+        return call if call is not None and call.name in TABLE else None
 
     def _label(self, node: exp.Expr) -> str:
         if isinstance(node, exp.Column):
             return node.name
-        call = call_of(node)
-        return label_of(call) if call is not None and call.name in TABLE else spell(node)
+        call = self._call(node)
+        return label_of(call) if call is not None else spell(node)
 
     def above(self, node: exp.Expr, aliases: dict[str, exp.Expr]) -> exp.Expr:
-        """The expression as the finished statement writes it: keys and aggregates are columns of the release."""
+        """Return an expression of the finished statement: keys and aggregates are columns of the release."""
         if isinstance(node, exp.Query):
-            if self.binder.query(node, self.env, inner=False) is not None:
-                raise PrivacyError("private rows can't stand here.", span=span_of(node))
+            self.binder.public_query(node, self.env)
             return node
         if not isinstance(node, exp.Literal | exp.Star | exp.Boolean | exp.Null):
             found = self._key(node)
@@ -368,9 +343,9 @@ class Block:
                 return found
         mean = read_as_mean(self, node)
         node = node if mean is None else mean
-        call = call_of(node)
-        if call is not None and call.name in TABLE and not isinstance(node, exp.Window):
-            listed = [self.above(one, aliases) for one in each_quantile(node, call)]
+        call = self._call(node)
+        if call is not None and not isinstance(node, exp.Window):
+            listed = [self.above(one, aliases) for one in split_quantiles(node, call)]
             return exp.Array(expressions=listed) if listed else self._aggregate(call)
         refuse_elsewhere(node)
         if isinstance(node, exp.Column):
@@ -379,14 +354,14 @@ class Block:
                 return exp.paren(known.copy())
             self.expression(node)
             if self.is_unit(node):
-                raise PrivacyError(
+                raise privacy_error(
+                    node,
                     f"{node.name} is the privacy unit: it is never released.",
-                    span=span_of(node),
-                    hint="COUNT(DISTINCT ...) counts the units.",
+                    "COUNT(DISTINCT ...) counts the units.",
                 )
-            raise ungrouped(self, node)
+            raise refuse_ungrouped(self, node)
         if isinstance(node, exp.Anonymous) and node.name.lower().startswith("dpsql__"):
-            raise BindError(f"{node.name[7:].upper()} takes no named arguments.", span=span_of(node))
+            raise bind_error(node, f"{node.name[7:].upper()} takes no named arguments.")
         return self._children(node, aliases)
 
     def _children(self, node: exp.Expr, aliases: dict[str, exp.Expr]) -> exp.Expr:
@@ -421,38 +396,39 @@ class Block:
         return column(key.name) if key is not None else None
 
     def _aggregate(self, call: Call) -> exp.Expr:
-        text = self._spelling_of_call(call)
-        if text not in self.aggregates:
+        """Return what stands for a call above the block; equal calls are one aggregate."""
+        text = to_sql(call.node)
+        if text not in self.asked:
             refuse_nobody(self, call)
-            taken = [*(key.name for key in self.keys.values()), *(a.name for a in self.aggregates.values())]
-            self.aggregates[text] = bind_aggregate(self, call, make_unique([*taken, label_of(call)])[-1])
-        found = self.aggregates[text]
-        if found.report == "JSON":
-            return write_json_report(found.name, self.confidence)
-        if found.shown is not None:
-            return expression_of(found.shown(to_sql(column(found.name))))
-        return (
-            exp.cast(column(found.name), found.type, dialect="duckdb")
-            if found.type != "BIGINT"
-            else column(found.name)
-        )
+            taken = [*(key.name for key in self.keys.values()), *(item.name for item in self.asked.values())]
+            name = make_unique([*taken, self._name_of(call, text)])[-1]
+            self.asked[text] = self._bind_call(call, name)
+        return self.asked[text].express(self.confidence)
 
-    def _spelling_of_call(self, call: Call) -> str:
-        return to_sql(call.node)
+    def _name_of(self, call: Call, text: str) -> str:
+        return label_of(call)
+
+    def _bind_call(self, call: Call, name: str) -> BlockOutput:
+        return bind_aggregate(self, call, name)
 
     # -- the price ----------------------------------------------------------------------------------------------
 
     @property
     def confidence(self) -> float:
+        """The level of the intervals."""
         return self.options.confidence
 
     def release(self) -> None:
-        """Deals out the budget, makes the operator, and gives the block to the plan."""
+        """Deal out the budget, make the operator, and give the block to the plan."""
         release(self)
 
-    def sentences(self, aggregates: list[Aggregate]) -> tuple[str, ...]:
-        return (*describe_protection(self.bound, self.exact.max_rows, self.exact.row_budget), *self._grouping(),
-                *(f"{a.label}: {a.said}." for a in aggregates))  # fmt: skip
+    def sentences(self, said: tuple[str, ...]) -> tuple[str, ...]:
+        """Return what EXPLAIN says: who is describe_protection, which groups there are, and what each aggregate computes."""
+        return (
+            *describe_protection(self.bound, self.exact.max_rows, self.exact.row_budget),
+            *self._grouping(),
+            *said,
+        )
 
     def _grouping(self) -> tuple[str, ...]:
         if not self.keys:
@@ -463,8 +439,15 @@ class Block:
         return (f"Groups are private: each is shown by the number of its privacy units; {limit}.",)
 
 
-def dp_block(binder: Binder, select: exp.Select, bound: From, options: Options, env: Env) -> Block:
-    """Binds SELECT WITH DP in place."""
-    block = Block(binder, select, bound, options, env, binder.name("block"))
+def dp_block(
+    binder: Binder,
+    select: exp.Select,
+    bound: From,
+    options: Options,
+    env: Env,
+    within: Sequence[exp.Expr] = (),
+) -> Block:
+    """Bind SELECT WITH DP in place."""
+    block = Block(binder, select, bound, options, env, within)
     block.bind()
     return block

@@ -11,7 +11,7 @@ is what one block would cost whose unit touches the groups of all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations, product
@@ -19,21 +19,22 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dpsql.errors import BindError
-from dpsql.mechanisms.additive import Aggregation, Count, Sum
-from dpsql.mechanisms.composite import Together
-from dpsql.mechanisms.consistency import SENTENCE, Adding, Cells, Consistent
-from dpsql.sql.dp.aggregates import TABLE
-from dpsql.sql.dp.build_operator import within_limit
+from dpsql.mechanisms.aggregation import Aggregation, Together
+from dpsql.mechanisms.consistency import CONSISTENCY_SENTENCE, AddingColumn, Consistent, GroupingSet
+from dpsql.mechanisms.moments import Count, Sum
+from dpsql.sql.dp.block import Block, dp_block
+from dpsql.sql.dp.budget_split import within_limit
 from dpsql.sql.normalize import label_of_item, make_unique
-from dpsql.sql.parse.dialect import remove_modes, span_of, to_sql
+from dpsql.sql.parse.dialect import bind_error, remove_modes, to_sql
+from dpsql.sql.parse.functions import PRIVATE_CALLS
 from dpsql.sql.parse.options import NONNEGATIVE, Options, call_of
+from dpsql.sql.public_side import install
 from dpsql.sql.relations.relation import Names, column, fold
+from dpsql.sql.relations.windows import refuse_row_choice
 
 if TYPE_CHECKING:
-    from dpsql.sql.dp.block import Block
     from dpsql.sql.normalize import Env
-    from dpsql.sql.relations.context import Binder
+    from dpsql.sql.relations.catalog import Binder
 
 
 _STRUCTURE = (exp.Order, exp.Ordered, exp.WindowSpec, exp.Where)
@@ -105,7 +106,7 @@ def lift_windows(select: exp.Select, binder: Binder) -> dict[int, exp.Expr]:
 
 
 def is_above(node: exp.Expr, windowed: Set[str]) -> bool:
-    """Whether a window function of SQL stands in it, or the name of an item that holds one.
+    """Say whether a window function of SQL stands in it, or the name of an item that holds one.
 
     A name alone behind OVER is that of a mechanism's histogram; a query has windows of its own.
     """
@@ -118,9 +119,10 @@ def is_above(node: exp.Expr, windowed: Set[str]) -> bool:
 
 
 def sort_items(select: exp.Select, binder: Binder, windowed: Set[str]) -> list[tuple[int, exp.Ordered]]:
-    """Return what ORDER BY sorts by that only a block can read, with its place in the SELECT list, which gets what it lacks.
+    """Return what ORDER BY sorts by that only a block can read, with its place in the SELECT list.
 
-    That is what names a column by its table, or holds an aggregate, GROUPING or a key that the SELECT list does not name.
+    The list gets what it lacks: what names a column by its table, or holds an aggregate, GROUPING or a key that it does not
+    name.
     """
     order = select.args.get("order")
     names = {fold(item.alias_or_name) for item in select.expressions}
@@ -149,7 +151,7 @@ MOST = 64
 
 
 def has_sets(select: exp.Select) -> bool:
-    """Whether a SELECT groups by several sets at once."""
+    """Say whether a SELECT groups by several sets at once."""
     group = select.args.get("group")
     return group is not None and any(isinstance(node, _KINDS) for node in _elements(group))
 
@@ -202,7 +204,7 @@ def _key(node: exp.Expr, select: exp.Select, names: Names, places: bool = True) 
     if places and isinstance(node, exp.Literal) and node.name.isdigit() and not node.is_string:
         if 0 < int(node.name) <= len(items):
             return Key(items[int(node.name) - 1].unalias().copy(), int(node.name) - 1)
-        raise BindError("GROUP BY counts the columns of the SELECT from 1.", span=span_of(node))
+        raise bind_error(node, "GROUP BY counts the columns of the SELECT from 1.")
     if isinstance(node, exp.Column) and not node.table and names.known(node) is None:
         named = {fold(item.alias): i for i, item in enumerate(items) if isinstance(item, exp.Alias)}
         place = named.get(fold(node.name))
@@ -211,12 +213,8 @@ def _key(node: exp.Expr, select: exp.Select, names: Names, places: bool = True) 
     return Key(node)
 
 
-def bind_sets(
-    binder: Binder, select: exp.Select, options: Options | None, env: Env,
-    block_of: Callable[[exp.Select, Options, Env], Block], names: Names,
-) -> None:  # fmt: skip
-    """Replaces the SELECT, in place, by the union of a block for each grouping set. ``block_of`` binds one, in place.
-    ``names`` is the scope of its rows.
+def bind_sets(binder: Binder, select: exp.Select, options: Options | None, env: Env, names: Names) -> None:
+    """Replace a SELECT, in place, by the union of a block for each grouping set.
 
     Raises:
         BindError: too many sets, or shares of their own beside them. BudgetExceeded: over the policy's limit per query.
@@ -230,9 +228,7 @@ def bind_sets(
         for chosen in product(*(list(_sets_of(n)) for n in _elements(group)))
     ]
     if len(sets) > MOST:
-        raise BindError(
-            f"these are {len(sets)} grouping sets; at most {MOST} are answered at once.", span=span_of(group)
-        )
+        raise bind_error(group, f"these are {len(sets)} grouping sets; at most {MOST} are answered at once.")
     shared = _shares(binder, options, len(sets), select)
     everything = list({key.identity: key for chosen in sets for key in chosen}.values())
     windows = lift_windows(select, binder)
@@ -245,8 +241,9 @@ def bind_sets(
     within = [key.node for key in everything] if options.get("consistent") else []
     blocks = []
     for part in parts:
-        part.meta["dpsql_within"] = within
-        blocks.append(block_of(part, shared, env))
+        bound = binder.private_from(part, env)
+        refuse_row_choice(part)
+        blocks.append(dp_block(binder, part, bound, shared, env, within))
         for i, (item, label) in enumerate(zip(part.expressions, labels, strict=True)):
             inner = f"dpsql_above_{i}" if i in windows else label
             item.set("alias", exp.to_identifier(inner, quoted=True))
@@ -255,19 +252,17 @@ def bind_sets(
     union: exp.Query = parts[0]
     for part in parts[1:]:
         union = exp.union(union, part, distinct=False, copy=False)
-    for key in ("group", "having", "where", "joins"):
-        select.set(key, None)
-    shown = [
-        exp.alias_(windows[i], labels[i], quoted=True) if i in windows else column(labels[i])
-        for i in range(asked)
-    ]
-    select.set("expressions", shown if hidden or windows else [exp.Star()])
-    select.set("from_", exp.From(this=union.subquery("sets", copy=False)))
+    install(select, union.subquery("sets", copy=False))
+    if hidden or windows:
+        shown: list[exp.Expr] = [column(label) for label in labels[:asked]]
+        for i, above in windows.items():
+            shown[i] = exp.alias_(above, labels[i], quoted=True)
+        select.set("expressions", shown)
 
 
 def _adjust(binder: Binder, options: Options, blocks: list[Block], within: list[exp.Expr]) -> None:
-    """Has the cells of COUNT and SUM made to add up, after they are released."""
-    sets = tuple(Cells(b.name, _columns(b, within), _adding(binder, b)) for b in blocks)
+    """Make the cells of COUNT and SUM add up, after they are released."""
+    sets = tuple(GroupingSet(b.name, _columns(b, within), _adding(binder, b)) for b in blocks)
     names = {tuple(c.name for c in cells.columns) for cells in sets}
     if len(names) != 1 or not sets[0].columns:
         raise options.refuse(
@@ -276,7 +271,7 @@ def _adjust(binder: Binder, options: Options, blocks: list[Block], within: list[
         )  # fmt: skip
     binder.adjustments.append(Consistent(sets, options.get("consistent") == NONNEGATIVE))
     last = binder.blocks[-1]
-    binder.blocks[-1] = replace(last, sentences=(*last.sentences, SENTENCE))
+    binder.blocks[-1] = replace(last, sentences=(*last.sentences, CONSISTENCY_SENTENCE))
     binder.notes.append("the cells of COUNT and SUM were made to add up")
 
 
@@ -285,7 +280,7 @@ def _columns(block: Block, within: list[exp.Expr]) -> tuple[str | None, ...]:
     return tuple(None if key is None else key.name for key in keys)
 
 
-def _adding(binder: Binder, block: Block) -> tuple[Adding, ...]:
+def _adding(binder: Binder, block: Block) -> tuple[AddingColumn, ...]:
     operator = next(b.operator for b in binder.blocks if b.name == block.name)
     aggregation = operator.aggregation if isinstance(operator, Together) else operator
     if not isinstance(aggregation, Aggregation):
@@ -296,7 +291,7 @@ def _adding(binder: Binder, block: Block) -> tuple[Adding, ...]:
         if not isinstance(output, Count | Sum) or output.statistic.column in fixed:
             continue  # a mean, or what one unit counts for once in each cell
         steps = output.steps if isinstance(output, Sum) else Fraction(1)
-        found.append(Adding(output.name, output.statistic.noise, steps, isinstance(output, Count)))
+        found.append(AddingColumn(output.name, output.statistic.noise, steps, isinstance(output, Count)))
     return tuple(found)
 
 
@@ -305,10 +300,8 @@ def _shares(binder: Binder, options: Options, count: int, select: exp.Select) ->
     for node in select.walk():
         call = call_of(node) if isinstance(node, exp.Expr) else None
         if call is not None and "epsilon" in call.named:
-            raise BindError(
-                "shares can't be named beside grouping sets.",
-                span=span_of(node),
-                hint="write OPTIONS (epsilon = ...).",
+            raise bind_error(
+                node, "shares can't be named beside grouping sets.", "write OPTIONS (epsilon = ...)."
             )
     values = dict(options.values)
     epsilon = values.get("epsilon", binder.catalog.default_epsilon)
@@ -381,7 +374,7 @@ class _Set:
         if isinstance(node, exp.Grouping | exp.GroupingId):
             return self._bits(node)
         call = call_of(node)
-        if call is not None and (isinstance(node, exp.AggFunc) or call.name in TABLE):
+        if call is not None and (isinstance(node, exp.AggFunc) or call.name in PRIVATE_CALLS):
             return node
         if self.has(node) is False:
             return exp.Null()
@@ -395,5 +388,5 @@ class _Set:
         found = [self.has(item) for item in node.expressions]
         if None in found:
             item = node.expressions[found.index(None)]
-            raise BindError(f"{to_sql(item)} is not in GROUP BY.", span=span_of(item) or span_of(node))
+            raise bind_error(item, f"{to_sql(item)} is not in GROUP BY.")
         return exp.Literal.number(int("".join("0" if there else "1" for there in found), 2))

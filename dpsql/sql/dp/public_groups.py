@@ -1,46 +1,45 @@
 """Public groups: keys whose values everybody may know, so that all of them appear and no delta is spent.
 
-The groups are enumerated: each column of a key runs over the values or days that the policy declares, or over the rows of
-a public table that an outer join keeps, and the keys are computed from those. Keys that share a column are computed
-together, so that year(d) and month(d) give the months of d's range and not all pairs of a year and a month.
+Each column of a key runs over the values or days that the policy declares, or over the rows of a public table that an outer
+join keeps, and the keys are computed from those. Keys that share a column are computed together, so that year(d) and
+month(d) give the months of d's range and not all pairs of a year and a month.
 
-A key that is made of them may be NULL, as NULLIF(gender, 'male') is for one value: then NULL is a group like the others. A
-plain column that the policy declares values of has no such group: what is not declared, NULL too, is left out; nor has a
-plain column of booleans. The truth of a condition has one where the condition may be NULL.
+A key that is made of columns may be NULL, as NULLIF(gender, 'male') is for one value: then NULL is a group like the others.
+A plain column of declared values or of booleans has no such group: what is not declared, NULL too, is left out.
 
-Conditions of WHERE restrict the groups where they name nothing but such columns: they are then evaluated over public
-values, as they are evaluated over rows, and a group none of whose values they let through can have no row, whatever the
-data. A condition that names another column restricts nothing, for which groups it leaves would be told by private rows.
+Conditions of WHERE restrict the groups where they name nothing but such columns: a group none of whose public values they
+let through can have no row, whatever the data. A condition that names another column restricts nothing, for which groups it
+leaves would be told by private rows.
 """
 
 from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Iterable
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from dpsql.errors import Error, PrivacyError
-from dpsql.plan import Input
-from dpsql.sql.dp.group_conditions import Place, by_days, with_keys
 from dpsql.sql.exact.exact_query import GroupKey
 from dpsql.sql.expressions.fixed_point import DAY
 from dpsql.sql.expressions.types import Typed
 from dpsql.sql.parse.dialect import to_sql
 from dpsql.sql.parse.statements import make_literal
-from dpsql.sql.relations.limits import split_conjuncts
-from dpsql.sql.relations.relation import Field, Relation, column
+from dpsql.sql.relations.fan_out import split_conjuncts
+from dpsql.sql.relations.relation import Relation, column
 
 if TYPE_CHECKING:
     from dpsql.sql.dp.block import Block
 
-MOST = 1_000_000
-MOST_DAYS = 100_000
+MAX_GROUPS = 1_000_000
+_MAX_DAYS = 100_000
 
 Pairs = list[tuple[GroupKey, Typed]]
+Place = tuple[str, str]
+"""A column of the exact query: its table's alias there, and its name."""
 
 
 @dataclass(frozen=True)
@@ -50,20 +49,35 @@ class Domain:
     sql: str
     size: int | None
     origin: str
-    inputs: tuple[Input, ...] = ()
     nullable: bool = False
     """Whether a key of a group may be NULL: then it is the group of the rows without that value."""
 
 
 @dataclass(frozen=True)
 class Values:
-    """What one column runs over: a relation of that one column, how many values it has, and who says so."""
+    """The public values of one column: a query of them, how many there are, and who says so."""
 
-    sql: str
+    name: str
+    source: str
     size: int
     origin: str
+    value: str = "v"
+    distinct: bool = False
     daily: bool = False
     """Whether the values are days, each standing for all the times of that day."""
+
+    @property
+    def sql(self) -> str:
+        """The query, under the column's name."""
+        return self.query(_quoted(self.name))
+
+    def query(self, name: str) -> str:
+        """Return the query under another name, which is written as it is."""
+        return f"SELECT {'DISTINCT ' if self.distinct else ''}{self.value} AS {name} FROM {self.source}"
+
+
+def _listed(rows: str) -> str:
+    return f"(VALUES {rows}) AS t(v)"
 
 
 @dataclass
@@ -82,17 +96,17 @@ class Part:
 
     @property
     def most(self) -> int:
+        """The largest number of groups that it may have."""
         return math.prod(values.size for values in self.places.values())
 
     def meets(self, other: Part) -> bool:
-        """Whether the two have a column or a table in common."""
-        return bool(self._sources & other._sources)
+        """Say whether the two have a column or a table in common."""
+        return not (
+            self.places.keys().isdisjoint(other.places) and self.relations.keys().isdisjoint(other.relations)
+        )
 
-    @property
-    def _sources(self) -> set[Place | str]:
-        return {*self.places, *self.relations}
-
-    def and_(self, other: Part) -> Part:
+    def join(self, other: Part) -> Part:
+        """Return both as one."""
         return Part(
             [*self.keys, *other.keys], {**self.places, **other.places}, {**self.relations, **other.relations},
             [*self.conditions, *other.conditions], self.kept or other.kept, self.missing | other.missing,
@@ -100,7 +114,7 @@ class Part:
 
 
 def public_domain(block: Block, keys: Pairs) -> Domain | None:
-    """The domain of all keys together, or None when one of them is private."""
+    """Return the domain of all keys together, or None when one of them is private."""
     known = _Known(block)
     parts: list[Part] = []
     for key, typed in keys:
@@ -125,41 +139,37 @@ def public_domain(block: Block, keys: Pairs) -> Domain | None:
             held = ", ".join(key.name for key, _ in part.keys)
             query = f"SELECT {held} FROM ({query}) AS counted ORDER BY {held} LIMIT {found}"
         queries.append(query)
-    if size is not None and size > MOST:
-        raise PrivacyError(f"these are more than {MOST} public groups.", hint="group by fewer columns.")
+    if size is not None and size > MAX_GROUPS:
+        raise PrivacyError(f"these are more than {MAX_GROUPS} public groups.", hint="group by fewer columns.")
     names = ", ".join(key.name for key, _ in keys)
     sources = " CROSS JOIN ".join(f"({sql}) AS d{i}" for i, sql in enumerate(queries))
-    origins = [*(v.origin for p in parts for v in p.places.values()), *known.kept_rows(parts)]
-    return Domain(
-        f"SELECT {names} FROM {sources}",
-        None if size is None else max(1, size),
-        " and ".join(dict.fromkeys(origins)),
-        nullable=nullable,
-    )
+    origins = [
+        *(v.origin for p in parts for v in p.places.values()),
+        *(f"the rows of {t}" for t in known.kept),
+    ]
+    origin = " and ".join(dict.fromkeys(origins))
+    return Domain(f"SELECT {names} FROM {sources}", None if size is None else max(1, size), origin, nullable)
 
 
 def _joined(parts: list[Part], part: Part) -> list[Part]:
-    """The parts with one more, which takes in all those that it shares a column or a table with."""
+    """Return the parts with one more, which takes in all those that it shares a column or a table with."""
     apart = []
     for other in parts:
         if part.meets(other):
-            part = other.and_(part)
+            part = other.join(part)
         else:
             apart.append(other)
     return [*apart, part]
 
 
 def _restricted(parts: list[Part], asked: list[Part]) -> list[Part]:
-    """The parts with the conditions on them, and with the public rows that these ask for."""
+    """Return the parts with the conditions on them, and with the public rows that these ask for."""
     waiting = [part for part in asked if part.places or part.relations]
     always = [node for part in asked if part not in waiting for node in part.conditions]
-    while True:
-        near = next((part for part in waiting if any(part.meets(other) for other in parts)), None)
-        if near is None:
-            break
+    while near := next((part for part in waiting if any(part.meets(other) for other in parts)), None):
         waiting.remove(near)
         joined = _joined(parts, near)
-        if all(part.most <= MOST for part in joined if part not in parts):
+        if all(part.most <= MAX_GROUPS for part in joined if part not in parts):
             parts = joined
     return [replace(part, conditions=[*part.conditions, *always]) for part in parts]
 
@@ -169,36 +179,34 @@ class _Known:
 
     def __init__(self, block: Block) -> None:
         self._block = block
-        self._fields: dict[Place, Field] = {}
-        self._of: dict[Place, Relation] = {}
-        for relation in block.bound.relations:
-            for item in relation.fields:
-                node = item.typed.node
-                if isinstance(node, exp.Column):
-                    self._fields[node.table, node.name] = item
-                    self._of[node.table, node.name] = relation
+        self._fields = {
+            (node.table, node.name): (relation, item.typed)
+            for relation in block.bound.relations
+            for item in relation.fields
+            if isinstance(node := item.typed.node, exp.Column)
+        }
         self._values: dict[Place, Values] = {}
         """Columns that keys are made of."""
-        self._kept: dict[str, Relation] = {}
+        self.kept: dict[str, None] = {}
         """Public tables whose columns are keys, kept by an outer join."""
         self._held: dict[str, Place] = {}
         """Keys that are enumerated as they are, by the SQL of what they are made of."""
-        self._met, self._on = _met(block)
+        self._tables, self._on = _met(block)
 
     def part(self, key: GroupKey, typed: Typed) -> Part | None:
-        """What a key is computed from; None where it is private."""
-        places = list(_places(typed.node))
+        """Return what a key is computed from; None where it is private."""
+        places = list(dict.fromkeys((c.table, c.name) for c in typed.node.find_all(exp.Column)))
         kept = self._preserved(places)
         if kept is not None:
-            self._kept[kept.alias] = kept
-            alias = places[0][0]
-            return Part([(key, typed)], {}, {alias: kept.source}, kept=True)
+            self.kept[kept.alias] = None
+            self._tables[kept.source.alias_or_name] = kept.source
+            return Part([(key, typed)], {}, {places[0][0]: kept.source}, kept=True)
         missing = frozenset([key.name] if _may_be_null(typed) else [])
         values = {place: self._enumerated(place, typed) for place in places}
         found = {place: known for place, known in values.items() if known is not None}
-        if places and len(found) == len(places) and math.prod(v.size for v in found.values()) <= MOST:
+        if places and len(found) == len(places) and math.prod(v.size for v in found.values()) <= MAX_GROUPS:
             self._values |= found
-            tables = {alias: self._met[alias] for alias, _ in places if alias in self._met}
+            tables = {alias: self._tables[alias] for alias, _ in places if alias in self._tables}
             return Part([(key, typed)], found, tables, missing=missing)
         made = _of_its_own(key, typed)
         if made is None:
@@ -210,14 +218,14 @@ class _Known:
         return Part([(key, own)], {place: made}, missing=missing)
 
     def conditions(self) -> list[exp.Expr]:
-        """What every row that is counted meets, in terms of what keys are made of."""
+        """Return what every row that is counted meets, in terms of what keys are made of."""
         daily = {place for place, values in self._values.items() if values.daily}
         given = (*self._block.conditions, *self._on, *self._block.bound.conditions)
         found = (with_keys(node, self._held) for node in given)
         return [part for node in found for part in by_days(node, daily)]
 
     def condition(self, node: exp.Expr) -> Part | None:
-        """What a condition is about; None where it names anything else than what keys are made of, or lent rows."""
+        """Return what a condition is about; None where it names more than what keys are made of, or lent rows."""
         part = Part(conditions=[node])
         for found in node.walk(prune=lambda n: isinstance(n, exp.Query)):
             if isinstance(found, exp.Query) and not self._lent(found):
@@ -229,20 +237,14 @@ class _Known:
                 if self._values[place].daily and not _by_day(found):
                     return None
                 part.places[place] = self._values[place]
-            elif place[0] in self._kept_aliases:
-                part.relations[place[0]] = self._kept_aliases[place[0]]
-            elif place[0] in self._met:
-                part.relations[place[0]] = self._met[place[0]]
+            elif place[0] in self._tables:
+                part.relations[place[0]] = self._tables[place[0]]
             else:
                 return None
         return part
 
-    @property
-    def _kept_aliases(self) -> dict[str, exp.Expr]:
-        return {relation.source.alias_or_name: relation.source for relation in self._kept.values()}
-
     def _lent(self, query: exp.Expr) -> bool:
-        """Whether a subquery reads nothing but public relations that are lent, and no column of the row around it."""
+        """Say whether a subquery reads public relations that are lent only, and no column of the row around it."""
         names = {item.name for item in self._block.binder.lent_inputs}
         tables = list(query.find_all(exp.Table))
         own = {"", *(table.alias_or_name for table in tables)}
@@ -250,39 +252,29 @@ class _Known:
             found.table in own for found in query.find_all(exp.Column)
         )
 
-    def kept_rows(self, parts: list[Part]) -> list[str]:
-        return [f"the rows of {alias}" for alias in self._kept] if any(part.kept for part in parts) else []
-
     def _preserved(self, places: list[Place]) -> Relation | None:
-        """The public table, kept by an outer join, that all columns of a key come from."""
-        relations = {id(self._of[place]): self._of[place] for place in places if place in self._of}
-        if len(relations) != 1 or any(place not in self._of for place in places):
-            return None
-        (relation,) = relations.values()
-        return relation if relation.public_preserved else None
+        """Return the public table, kept by an outer join, that all columns of a key come from."""
+        found = [self._fields[place][0] for place in places if place in self._fields]
+        one = bool(found) and len(found) == len(places) and all(relation is found[0] for relation in found)
+        return found[0] if one and found[0].public_preserved else None
 
     def _enumerated(self, place: Place, key: Typed) -> Values | None:
-        """The values of a column that the policy declares, or its days."""
+        """Return the values of a column that the policy declares, or its days."""
         found = self._fields.get(place)
         if found is None:
             return None
-        typed = found.typed
+        typed = found[1]
         if typed.values is not None:
             rows = ", ".join(f"(CAST({to_sql(make_literal(v))} AS {typed.type.sql}))" for v in typed.values)
-            sql = f"SELECT v AS {_quoted(place[1])} FROM (VALUES {rows}) AS t(v)"
             # '2020-1-1' and '2020-01-01' are one group: shown twice, it would be answered twice and paid once.
-            sql = sql if _all_different(typed) else sql.replace("SELECT", "SELECT DISTINCT", 1)
-            return Values(sql, len(typed.values), "declared by the policy")
+            distinct, size = not _all_different(typed), len(typed.values)
+            return Values(place[1], _listed(rows), size, "declared by the policy", distinct=distinct)
         own = [node for node in key.node.find_all(exp.Column) if (node.table, node.name) == place]
         return _days(place[1], typed, own)
 
 
-def _places(node: exp.Expr) -> Iterable[Place]:
-    return dict.fromkeys((found.table, found.name) for found in node.find_all(exp.Column))
-
-
 def _met(block: Block) -> tuple[dict[str, exp.Expr], list[exp.Expr]]:
-    """Public tables of which every row that is counted has met a row, by their aliases, and what the two had in common."""
+    """Return the public tables that every counted row has met, by alias, and the conditions of these joins."""
     bound = block.bound
     sides = [str(join.args.get("side") or "").upper() for join in bound.joins]
     if any(side not in ("", "LEFT") for side in sides) or any(r.public_preserved for r in bound.relations):
@@ -305,15 +297,15 @@ def _met(block: Block) -> tuple[dict[str, exp.Expr], list[exp.Expr]]:
 
 
 def _query(part: Part) -> str:
-    """The groups of a part: its keys over everything that they are made of."""
+    """Return the groups of a part: its keys over everything that they are made of."""
     keys, places = part.keys, list(part.places)
     if not part.relations and not part.conditions and len(keys) == len(places) == 1:
         key, typed = keys[0]
         if isinstance(typed.node, exp.Column) and not part.places[places[0]].daily:
-            given, own = part.places[places[0]].sql, _quoted(places[0][1])
-            if given.startswith((f"SELECT v AS {own}", f"SELECT DISTINCT v AS {own}")):
-                return given.replace(f"v AS {own}", f"v AS {key.name}", 1)
-            return f"SELECT DISTINCT days.{own} AS {key.name} FROM ({given}) AS days"
+            given = part.places[places[0]]
+            if given.value == "v":
+                return given.query(key.name)
+            return f"SELECT DISTINCT days.{_quoted(given.name)} AS {key.name} FROM ({given.sql}) AS days"
     items = ", ".join(f"{to_sql(typed.node)} AS {key.name}" for key, typed in keys)
     sources = [to_sql(source) for source in part.relations.values()]
     conditions = [to_sql(node) for node in part.conditions]
@@ -322,12 +314,10 @@ def _query(part: Part) -> str:
         if alias in part.relations:
             conditions.append(f"{_quoted(alias)}.{_quoted(name)} IN ({values.sql})")
         else:
-            by_alias.setdefault(alias, []).append(f"({values.sql}) AS v{len(by_alias.get(alias, []))}")
-    for alias, relations in by_alias.items():
-        inner = relations[0].rpartition(" AS ")[0] if len(relations) == 1 else (
-            f"(SELECT * FROM {' CROSS JOIN '.join(relations)})"
-        )  # fmt: skip
-        sources.append(f"{inner} AS {_quoted(alias)}")
+            by_alias.setdefault(alias, []).append(f"({values.sql})")
+    for alias, found in by_alias.items():
+        crossed = " CROSS JOIN ".join(f"{query} AS v{i}" for i, query in enumerate(found))
+        sources.append(f"{found[0] if len(found) == 1 else f'(SELECT * FROM {crossed})'} AS {_quoted(alias)}")
     if not part.kept:
         there = (typed for key, typed in keys if key.name not in part.missing)
         conditions += [f"({to_sql(typed.node)}) IS NOT NULL" for typed in there]
@@ -336,54 +326,49 @@ def _query(part: Part) -> str:
 
 
 def _size(block: Block, part: Part) -> tuple[int, frozenset[str]]:
-    """How many groups a part has, and which keys are NULL in one of them: counted, where it is made of what the policy and
-    the statement say alone."""
+    """Return how many groups a part has, and which keys are NULL in one of them.
+
+    Both are counted where the part is made of what the policy and the statement say alone.
+    """
     single = len(part.keys) == len(part.places) == 1 and isinstance(part.keys[0][1].node, exp.Column)
     lent = any(node.find(exp.Query) is not None for node in part.conditions)
-    most = part.most, part.missing
     if part.relations or lent or (single and not part.conditions) or not block.binder.catalog.engine.lossless:
-        return most  # another engine may count otherwise
+        return part.most, part.missing  # another engine may count otherwise
     names = sorted(part.missing)
     counted = "".join(f", COUNT(*) - COUNT({name})" for name in names)
     try:
         row = block.binder.finish.keep(f"SELECT COUNT(*){counted} FROM ({_query(part)}) AS d").to_pylist()[0]
     except Error:
-        return most
+        return part.most, part.missing
     size, *absent = row.values()
     return min(part.most, int(size)), frozenset(name for name, n in zip(names, absent, strict=True) if n)
 
 
 def _may_be_null(typed: Typed) -> bool:
-    """Whether NULL is a group of a key: of what is made of columns. Of a column as it is, groups are the values alone, be
-    they declared or true and false."""
+    """Say whether NULL is a group of a key: of a column as it is, groups are the values alone."""
     return typed.nullable and not isinstance(typed.node, exp.Column)
 
 
 def _of_its_own(key: GroupKey, typed: Typed) -> Values | None:
-    """A key that has few values whatever it is made of: a boolean, or a CASE whose outcomes are written out."""
+    """Return the few values of a boolean, or of a CASE whose outcomes are written out; None for another key."""
     if typed.type.kind == "BOOLEAN":
-        shown, unknown = (
-            ("true, false and NULL", ", (NULL)") if _may_be_null(typed) else ("true and false", "")
-        )
-        rows = f"VALUES (FALSE), (TRUE){unknown}"
-        sql = f"SELECT v AS {_quoted(key.name)} FROM ({rows}) AS t(v)"
-        return Values(sql, 3 if unknown else 2, shown)
+        if _may_be_null(typed):
+            return Values(key.name, _listed("(FALSE), (TRUE), (NULL)"), 3, "true, false and NULL")
+        return Values(key.name, _listed("(FALSE), (TRUE)"), 2, "true and false")
     outcomes = _outcomes(typed.node)
     if outcomes is None or typed.nullable:
         return None
     rows = ", ".join(f"(CAST({sql} AS {typed.type.sql}))" for sql in dict.fromkeys(outcomes))
-    sql = f"SELECT DISTINCT v AS {_quoted(key.name)} FROM (VALUES {rows}) AS t(v)"
-    return Values(sql, len(outcomes), "written in the query")
+    return Values(key.name, _listed(rows), len(outcomes), "written in the query", distinct=True)
 
 
 def _outcomes(node: exp.Expr) -> list[str] | None:
-    """What a CASE can come to, where all of that is written out."""
-    while isinstance(node, exp.Paren):
-        node = node.this
-    if not isinstance(node, exp.Case):
+    """Return what a CASE can come to, where all of that is written out."""
+    case = node.unnest()
+    if not isinstance(case, exp.Case):
         return None
     found: list[str] = []
-    for value in [*(branch.args["true"] for branch in node.args["ifs"]), node.args.get("default")]:
+    for value in [*(branch.args["true"] for branch in case.args["ifs"]), case.args.get("default")]:
         inner = _outcomes(value) if value is not None else None
         if inner is not None:
             found += inner
@@ -398,33 +383,47 @@ _PLAIN = {"TEXT": str, "INTEGER": int, "BOOLEAN": bool}
 
 
 def _all_different(typed: Typed) -> bool:
-    """Whether the declared values are certain to differ once they are of the column's type."""
+    """Say whether the declared values are certain to differ once they are of the column's type."""
     values = typed.values or ()
     plain = all(type(value) is _PLAIN.get(typed.type.kind) for value in values)
     return plain and len(set(values)) == len(values)
 
 
 def _days(name: str, typed: Typed, columns: list[exp.Column]) -> Values | None:
-    """Every day of a DATE whose bounds the policy declares; of a TIMESTAMP too, where only its day matters."""
+    """Return every day of a DATE whose bounds the policy declares; of a TIMESTAMP too, where only its day matters."""
     kind = typed.type.kind
     daily = kind == "DATE" or (kind == "TIMESTAMP" and all(map(_by_day, columns)))
     bounds = typed.bounds if daily else None
     if bounds is None or bounds.low is None or bounds.high is None:
         return None
     first, last = math.floor(bounds.low / DAY), math.floor(bounds.high / DAY)
-    if not 0 < last - first + 1 <= MOST_DAYS:
+    if not 0 < last - first + 1 <= _MAX_DAYS:
         return None
     start = datetime.date(1970, 1, 1) + datetime.timedelta(days=first)
     day = f"CAST(CAST('{start.isoformat()}' AS DATE) + CAST(i AS INTEGER) AS {kind})"
-    sql = f"SELECT {day} AS {_quoted(name)} FROM range({last - first + 1}) AS s(i)"
-    return Values(sql, last - first + 1, "the days that the policy declares", kind == "TIMESTAMP")
+    size = last - first + 1
+    origin = "the days that the policy declares"
+    return Values(name, f"range({size}) AS s(i)", size, origin, day, daily=kind == "TIMESTAMP")
 
 
-_LONG = ("day", "week", "month", "quarter", "year", "decade", "century", "millennium")
+_LONG = (
+    "day",
+    "week",
+    "month",
+    "quarter",
+    "year",
+    "decade",
+    "century",
+    "millennium",
+    "doy",
+    "dow",
+    "isodow",
+    "isoyear",
+)
 
 
 def _by_day(column: exp.Column) -> bool:
-    """Whether what is made of a timestamp goes by its day alone: it is truncated to days or more, or cast to DATE."""
+    """Say whether a timestamp counts by its day alone: it is truncated to days, or cast to DATE."""
     node: exp.Expr | None = column.parent
     while isinstance(node, exp.Try | exp.Paren) or (
         isinstance(node, exp.TryCast) and node.to.is_type("timestamp")
@@ -434,15 +433,68 @@ def _by_day(column: exp.Column) -> bool:
         return bool(node.to.is_type("date"))
     if isinstance(node, exp.Anonymous) and node.name.lower() in ("date_trunc", "date_part"):
         unit = node.expressions[0]
-        return isinstance(unit, exp.Literal) and unit.name.lower() in (
-            *_LONG,
-            "doy",
-            "dow",
-            "isodow",
-            "isoyear",
-        )
+        return isinstance(unit, exp.Literal) and unit.name.lower() in _LONG
     return isinstance(node, exp.Anonymous) and node.name.lower() in ("last_day", "dayname", "monthname")
 
 
 def _quoted(name: str) -> str:
     return to_sql(exp.to_identifier(name, quoted=True))
+
+
+# -- what conditions on rows say of groups ------------------------------------------------------------------------
+
+_COMPARED = (exp.GT, exp.GTE, exp.LT, exp.LTE)
+
+
+def with_keys(node: exp.Expr, held: Mapping[str, Place]) -> exp.Expr:
+    """Return the condition with its keys, spelled as they are in the exact query, as columns of their own."""
+    holder = exp.Paren(this=node.copy())
+    for found in list(holder.this.walk()) if held else []:
+        place = held.get(to_sql(found))
+        if place is not None:
+            found.replace(column(place[1], place[0]))
+    inner: exp.Expr = holder.this
+    return inner
+
+
+def by_days(node: exp.Expr, daily: Container[Place]) -> list[exp.Expr]:
+    """Return the condition as conditions on days, where a time whose day alone is known meets what names no column.
+
+    Some time of a day is before another time if the day's first is, and after it if the day's last is. All other
+    conditions stay as they are.
+    """
+    bare = node.unnest()
+    if isinstance(bare, exp.Between) and _is_daily(bare.this, daily):
+        low, high = bare.args["low"], bare.args["high"]
+        parts: list[exp.Expr] = [
+            exp.GTE(this=bare.this, expression=low), exp.LTE(this=bare.this, expression=high),
+        ]  # fmt: skip
+    elif isinstance(bare, exp.EQ) and any(_is_daily(side, daily) for side in (bare.this, bare.expression)):
+        parts = [kind(this=bare.this, expression=bare.expression) for kind in (exp.GTE, exp.LTE)]
+    else:
+        parts = [bare]
+    return [_on_a_day(part, daily) for part in parts]
+
+
+def _on_a_day(node: exp.Expr, daily: Container[Place]) -> exp.Expr:
+    if not isinstance(node, _COMPARED):
+        return node
+    sides = [node.this, node.expression]
+    ours = [_is_daily(side, daily) for side in sides]
+    other = sides[ours.index(False)] if sum(ours) == 1 else None
+    if other is None or other.find(exp.Column) is not None:
+        return node
+    place, before = sides[ours.index(True)], ours[0] == isinstance(node, exp.LT | exp.LTE)
+    day = exp.cast(place.copy(), "DATE", dialect="duckdb")
+    bound = exp.paren(other, copy=True)
+    if before:  # the first time of the day
+        strict = exp.LT if isinstance(node, exp.LT | exp.GT) else exp.LTE
+        return strict(this=exp.cast(day, "TIMESTAMP", dialect="duckdb"), expression=bound)
+    # Where the bound is the day's last microsecond and is not meant, the day stays.
+    following = exp.Add(this=day, expression=exp.cast(exp.Literal.number(1), "INTEGER", dialect="duckdb"))
+    return exp.GT(this=exp.cast(following, "TIMESTAMP", dialect="duckdb"), expression=bound)
+
+
+def _is_daily(node: exp.Expr, daily: Container[Place]) -> bool:
+    inner = node.unnest()
+    return isinstance(inner, exp.Column) and (inner.table, inner.name) in daily

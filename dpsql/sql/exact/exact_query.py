@@ -16,15 +16,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from dpsql.sql.parse.dialect import to_sql
-from dpsql.sql.relations.limits import secret_hash
 from dpsql.sql.relations.relation import From
+from dpsql.sql.relations.unit_rows import secret_hash
 
 UNITS_COLUMN = "units"
 _U = "u"
 
 
 def write_secret_order(names: Iterable[str]) -> str:
-    """A number that orders a unit's own groups or rows in a way that nobody can foresee, for each unit its own."""
+    """Return a number that orders a unit's own groups or rows in a way that nobody can foresee, for each unit its own."""
     return secret_hash([_U, *names])
 
 
@@ -93,16 +93,16 @@ class Partial:
     high: int
     fixed: bool = False
     doubled: bool = False
-    """Whether ``inner`` is twice the integer: it is halved once per group, not once per unit."""
+    """True where ``inner`` is twice the integer: it is halved once per group, not once per unit."""
     adds: tuple[str, int, int, int] | None = None
-    """Where ``inner`` is a sum of clamped values: the value, its bounds, and what is taken off each."""
+    """For a sum of clamped values: the value, its bounds, and what is taken off each."""
     weighing: Weighing | None = None
     nullable: bool = False
-    """Whether ``inner`` is NULL for a unit without values. It then adds nothing, even where 0 is not within the bounds."""
+    """True where ``inner`` is NULL for a unit without values: it adds nothing, even where 0 is not within the bounds."""
 
     @property
     def counts_weighed_rows(self) -> bool:
-        """Whether it is the count of the rows by which it is weighed."""
+        """True where it is the count of the rows by which it is weighed."""
         return self.weighing is not None and self.inner == f"COUNT({self.weighing.y})"
 
 
@@ -122,12 +122,12 @@ class Exact:
     domain: str | None = None
     """A query of the public groups, with the keys' names as columns."""
     nullable: bool = False
-    """Whether a key of a public group may be NULL."""
+    """True where a key of a public group may be NULL."""
     _values: dict[str, str] = field(default_factory=dict)
     _partials: dict[tuple[str, int, int, bool, bool, Weighing | None], Partial] = field(default_factory=dict)
 
     def value(self, sql: str) -> str:
-        """A column of the rows; equal expressions share one."""
+        """Return a column of the rows; equal expressions share one."""
         return self._values.setdefault(sql, f"y{len(self._values)}")
 
     def partial(
@@ -135,6 +135,7 @@ class Exact:
         adds: tuple[str, int, int, int] | None = None, weighing: Weighing | None = None,
         nullable: bool = False,
     ) -> Partial:  # fmt: skip
+        """Return the partial of an inner aggregate; equal ones share one."""
         key = (inner, low, high, fixed, doubled, weighing)
         if key not in self._partials:
             name = f"p{len(self._partials)}"
@@ -156,6 +157,7 @@ class Exact:
 
     @property
     def partials(self) -> tuple[Partial, ...]:
+        """The partials, in the order in which they were asked for."""
         return tuple(self._partials.values())
 
     @property
@@ -168,7 +170,7 @@ class Exact:
         return rows
 
     def sensitivity(self, partial: Partial) -> int:
-        """What one unit moves in one group, in grid steps (over all groups under a row budget).
+        """Return what one unit moves in one group, in grid steps (over all groups under a row budget).
 
         A weighed partial is in parts of a step: as many as its weighing has to a row.
         """
@@ -180,7 +182,7 @@ class Exact:
     # -- writing ------------------------------------------------------------------------------------------------
 
     def rows(self, extra: Iterable[str] = (), inside: bool = True) -> str:
-        """Rows with what aggregates need; ``inside`` leaves out those of groups that are not among the public ones."""
+        """Write the rows with what aggregates need; ``inside`` leaves out those outside of the public groups."""
         items = [f"({key.sql}) AS {key.name}" for key in self.keys]
         items += [f"({sql}) AS {name}" for sql, name in self._values.items()]
         items += list(extra)
@@ -202,10 +204,10 @@ class Exact:
     def _from(self) -> tuple[str | None, str]:
         """The unit and the FROM clause, written once for all the queries that read these rows."""
         unit = to_sql(self.bound.unit) if self.bound.unit is not None else None
-        return unit, " ".join(map(to_sql, (self.bound.source, *self.bound.joins)))
+        return unit, self.bound.sql
 
     def held(self, value: str, groups: int) -> str:
-        """The rows themselves, for mechanisms that need them: the keys, and ``value`` as ``v``."""
+        """Return the rows themselves, for mechanisms that need them: the keys, and ``value`` as ``v``."""
         most = groups if self.keys else None
         return write_bounded_rows(
             self.bound,
@@ -219,6 +221,7 @@ class Exact:
         )
 
     def sql(self) -> str:
+        """Write the query of all that was collected."""
         names = [key.name for key in self.keys]
         head = f"domain AS ({self.domain})" if self.domain is not None else ""
         totals = self._row_level(names) if self.bound.unit is None else self._user_level(names)
@@ -272,7 +275,7 @@ class Exact:
         return f"SELECT {', '.join(items)} FROM ({text}) AS kept{group}"
 
     def _bounded(self, partial: Partial, budgeted: bool) -> str:
-        """A unit's own value, bounded: weighed where it has a weighing, else clamped."""
+        """Return a unit's own value, bounded: weighed where it has a weighing, else clamped."""
         weighing = partial.weighing
         if weighing is None:
             return self._clamp(partial, budgeted)
@@ -304,12 +307,12 @@ class Exact:
 
 
 def equality_operator(nullable: bool) -> str:
-    """The comparison of keys: null-safe where a key may be NULL."""
+    """Return the comparison of keys: null-safe where a key may be NULL."""
     return "IS NOT DISTINCT FROM" if nullable else "="
 
 
 def write_membership(values: list[str], names: list[str], groups: str, nullable: bool) -> str:
-    """Whether these values are those of a row of ``groups``; ``nullable`` says that NULL is a value there."""
+    """Return whether these values are those of a row of ``groups``; ``nullable`` says that NULL is a value there."""
     if nullable:
         same = " AND ".join(
             f"g.{name} IS NOT DISTINCT FROM {v}" for v, name in zip(values, names, strict=True)
@@ -324,7 +327,7 @@ def write_bounded_rows(
     bound: From, where: str | None, keys: tuple[GroupKey, ...], values: dict[str, str], rows: int | None, groups: int | None,
     domain: str | None = None, nullable: bool = False,
 ) -> str:  # fmt: skip
-    """Private rows as they are, at most ``rows`` of one unit in a group and at most ``groups`` groups of it.
+    """Write private rows as they are, at most ``rows`` of a unit in a group and ``groups`` groups of it.
 
     Where mechanisms need rows rather than sums, rows over the bound are dropped. Which ones is decided by a secret hash
     of the unit's own values, so no other unit's rows take part in the choice. ``values`` maps column names to SQL.
@@ -340,9 +343,7 @@ def write_bounded_rows(
         unit = to_sql(bound.unit)
         items.insert(0, f"{unit} AS {_U}")
         conditions.append(f"({unit} IS NOT NULL)")
-    text = f"SELECT {', '.join(items)} FROM {to_sql(bound.source)}"
-    for join in bound.joins:
-        text += " " + to_sql(join)
+    text = f"SELECT {', '.join(items)} FROM {bound.sql}"
     if conditions:
         text += f" WHERE {' AND '.join(conditions)}"
     if domain is not None and names:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from dpsql.mechanisms.claims import Claimed, claims_of
+from dpsql.mechanisms.base import ClaimedText, list_claims
 from dpsql.policy.model import Policy, Table, fold
 from dpsql.sql.exact.query import UnresolvedName, restore_values, strip_values, write_normal_form
 from dpsql.sql.lock.check import Serialise
@@ -40,7 +40,7 @@ class Form:
 
 
 class TableNames(Protocol):
-    """What tables are called in exact texts."""
+    """The names of tables in exact texts."""
 
     dialect: str
 
@@ -63,7 +63,7 @@ class Forms:
     _tables: dict[tuple[str, ...], Table] = field(default_factory=dict)
 
     def of(self, sql: str, lent: Mapping[str, Sequence[str]], inputs: tuple[str, ...]) -> Form:
-        """The form of a text. Texts that differ in values alone are looked at once.
+        """Return the form of a text. Texts that differ in values alone are looked at once.
 
         Args:
             lent: the columns of what it reads besides tables. inputs: the names of a block's inputs, in order.
@@ -106,7 +106,7 @@ class Forms:
         return made
 
     def _table(self, parts: tuple[str, ...]) -> Table | None:
-        """The policy's table that an exact text calls so."""
+        """Return the policy's table that an exact text calls so."""
         if not self._tables:
             for table in self.policy.tables.values():
                 node = exp.maybe_parse(
@@ -120,7 +120,7 @@ _TURNED = {exp.LT: exp.GT, exp.LTE: exp.GTE}
 
 
 def _in_order(tree: exp.Expr) -> exp.Expr:
-    """The tree with one order for conditions and for the sides of comparisons: what is equal whatever the data are. It is
+    """Return the tree with one order for conditions and for the sides of comparisons: what is equal whatever the data are. It is
     read by nobody but the key."""
     for node in reversed(
         list(tree.find_all(exp.And, exp.Or, exp.EQ, exp.NEQ, exp.LT, exp.LTE))
@@ -200,7 +200,7 @@ class Gate:
         Raises:
             Unproved: one of them may do more than the operator charges for.
         """
-        for claimed in claims_of(operator):
+        for claimed in list_claims(operator):
             given = {**lent, **columns_of(claimed)}
             text = self.exact(claimed.text, given)
             self._lock.prove(replace(claimed, text=text), lent)
@@ -214,7 +214,7 @@ class Gate:
 
         Without an operator nothing is released: texts get their normal form only, for tests that look at exact rows.
         """
-        claims = () if operator is None else claims_of(operator)
+        claims = () if operator is None else list_claims(operator)
 
         def text(sql: str, lent: Mapping[str, pa.Table]) -> str:
             columns = {name: table.column_names for name, table in lent.items()}
@@ -235,7 +235,7 @@ class Gate:
             Unproved: it may do more than the operator charges for.
         """
         packed = getattr(getattr(operator, "packed", None), "queries", ())
-        claims = claims_of(operator)
+        claims = list_claims(operator)
         if any(text == self._text_of(claimed, lent) for claimed in claims if claimed.text in packed):
             return  # read only where rows may come here, which they may not: else refused when it is read
         self._prove_written(claims, text, written, lent, salt)
@@ -247,7 +247,7 @@ class Gate:
         """
         if operator is None:
             return None
-        claims, engine = claims_of(operator), self._catalog.engine
+        claims, engine = list_claims(operator), self._catalog.engine
 
         def prove(text: str, full: str, lent: Mapping[str, pa.Table], values: Mapping[str, int]) -> None:
             columns = {name: table.column_names for name, table in lent.items()}
@@ -258,17 +258,17 @@ class Gate:
         return prove
 
     def _prove_written(
-        self, claims: Sequence[Claimed], text: str, written: str, lent: Mapping[str, Sequence[str]], salt: int | None
+        self, claims: Sequence[ClaimedText], text: str, written: str, lent: Mapping[str, Sequence[str]], salt: int | None
     ) -> None:  # fmt: skip
         own = {name for claimed in claims for name in claimed.lent}
         others = {name: columns for name, columns in lent.items() if name not in own}
         mine = [claimed for claimed in claims if self._text_of(claimed, others) == text]
         self._lock.prove_written(written, mine, claims, others, salt)
 
-    def _text_of(self, claimed: Claimed, lent: Mapping[str, Sequence[str]]) -> str:
+    def _text_of(self, claimed: ClaimedText, lent: Mapping[str, Sequence[str]]) -> str:
         return self.exact(claimed.text, {**lent, **columns_of(claimed)})
 
-    def proved(self, sql: str, lent: Mapping[str, Sequence[str]], claims: Sequence[Claimed]) -> str:
+    def proved(self, sql: str, lent: Mapping[str, Sequence[str]], claims: Sequence[ClaimedText]) -> str:
         """Return the text that the engine gets while an operator runs; one that was not proved before is proved now.
 
         Raises:

@@ -35,7 +35,7 @@ _LOOSE = (exp.Alias, exp.Where, exp.Paren, exp.Having, exp.Qualify, exp.Tuple, e
 
 
 def format_sql(sql: str) -> str:
-    """The same query, laid out on lines.
+    """Return the same query, laid out on lines.
 
     >>> print(format_sql('SELECT ("u"."x") AS x FROM (SELECT "b".x FROM "t" AS "b") AS "u"'))
     SELECT u.x AS x
@@ -71,12 +71,12 @@ def _stands_alone(node: exp.Expr) -> bool:
 
 
 def _holds_apart(node: exp.Expr) -> bool:
-    """Not an operator: sqlglot counts AND and OR among the functions."""
+    """Return whether a node is no operator: sqlglot counts AND and OR among the functions."""
     return not isinstance(node, exp.Binary | exp.Unary) or isinstance(node, exp.Paren)
 
 
 def _folded(lines: list[str]) -> list[str]:
-    """Joins what fits on a line: a clause and its items, a parenthesis and what it holds."""
+    """Join what fits on a line: a clause and its items, a parenthesis and what it holds."""
     out: list[str] = []
     lines = list(lines)
     while lines:

@@ -119,7 +119,7 @@ class _Scope:
 
 
 _Ctes = Mapping[str, tuple[str, "dict[str, str] | None"]]
-"""What WITH named: the name in the text, and the columns, by folded name."""
+"""CTEs by folded name: the name in the text, and the columns."""
 
 
 @dataclass
@@ -139,13 +139,13 @@ class _Writer:
                 return name
 
     def named(self, name: str) -> str:
-        """The name of a derived column in the text."""
+        """Return the name of a derived column in the text."""
         return self.unit if fold(name) == UNIT else name
 
     # -- queries ----------------------------------------------------------------------------------------------------
 
     def query(self, tree: exp.Expr, outer: _Scope | None, ctes: _Ctes) -> dict[str, str] | None:
-        """Rewrites a query. Gives its output columns, in order."""
+        """Rewrite a query. Gives its output columns, in order."""
         with_ = tree.args.get("with_")
         if with_ is not None:
             if with_.args.get("recursive"):
@@ -210,7 +210,7 @@ class _Writer:
         return outputs
 
     def items(self, select: exp.Select, scope: _Scope) -> dict[str, exp.Expr]:
-        """Writes out every ``*``. Gives what the SELECT list calls by a name, for the clauses that may use it."""
+        """Write out every ``*``. Gives what the SELECT list calls by a name, for the clauses that may use it."""
         items: list[exp.Expr] = []
         for item in select.expressions:
             star = item.this if isinstance(item, exp.Column) else item
@@ -235,7 +235,7 @@ class _Writer:
     def clause(
         self, clause: exp.Expr, scope: _Scope, ctes: _Ctes, written: Mapping[str, exp.Expr], key: str
     ) -> None:
-        """Resolves a clause behind the SELECT list, in which output names may stand for values."""
+        """Resolve a clause behind the SELECT list, in which output names may stand for values."""
         select = clause.parent
         assert isinstance(select, exp.Select)
         if key in ("group", "order"):
@@ -260,7 +260,7 @@ class _Writer:
     # -- sources ----------------------------------------------------------------------------------------------------
 
     def source(self, node: exp.Expr, scope: _Scope, ctes: _Ctes) -> None:
-        """Names one FROM item and adds it to the scope."""
+        """Name one FROM item and adds it to the scope."""
         alias = self.alias()
         old = node.args.get("alias")
         listed = [item.name for item in old.args.get("columns") or []] if old is not None else []
@@ -306,7 +306,7 @@ class _Writer:
     # -- expressions ------------------------------------------------------------------------------------------------
 
     def resolve(self, node: exp.Column, scope: _Scope) -> tuple[str, str] | None:
-        """The alias and the column that a reference means; None where nothing of that name is in scope."""
+        """Return the alias and the column that a reference means; None where nothing of that name is in scope."""
         name, table = fold(node.name), fold(node.table)
         if node.args.get("db") is not None:
             raise UnresolvedName("a name of three parts")
@@ -332,7 +332,7 @@ class _Writer:
         return None
 
     def expression(self, node: exp.Expr, scope: _Scope, ctes: _Ctes) -> None:
-        """Resolves every column of an expression in place; queries inside it see its scope around them."""
+        """Resolve every column of an expression in place; queries inside it see its scope around them."""
         stack = [node]
         while stack:
             part = stack.pop()
@@ -368,7 +368,7 @@ def _is_quoted(item: exp.Alias) -> bool:
 
 
 def _whole(node: exp.Expr) -> exp.Expr:
-    """A copy of a value that was resolved where it stands."""
+    """Return a copy of a value that was resolved where it stands."""
     for column in node.find_all(exp.Column):
         column.meta[_DONE] = True
     return node
@@ -384,7 +384,7 @@ def _own_columns(node: exp.Expr) -> Iterator[exp.Column]:
 
 
 def _drop_unread(tree: exp.Expr, read: set[str] | None) -> None:
-    """Leaves out the columns of derived tables that nothing reads. ``read``: those of this query; None: all."""
+    """Leave out the columns of derived tables that nothing reads. ``read``: those of this query; None: all."""
     if isinstance(tree, exp.Subquery):
         _drop_unread(tree.this, read)
         return
@@ -412,14 +412,14 @@ def _drop_unread(tree: exp.Expr, read: set[str] | None) -> None:
 
 
 def _is_plain(select: exp.Select) -> bool:
-    """Whether leaving out a column changes nothing but that column."""
+    """Return whether leaving out a column changes nothing but that column."""
     if any(select.args.get(key) for key in ("group", "distinct", "having", "order", "limit")):
         return False
     return not any(item.find(exp.AggFunc) for item in select.expressions)
 
 
 def _columns_read(select: exp.Select) -> dict[str, set[str]]:
-    """The columns that a SELECT reads, by alias: in its own clauses, in queries inside them, in LATERAL items."""
+    """Return the columns that a SELECT reads, by alias: in its own clauses, in queries inside them, in LATERAL items."""
     found: dict[str, set[str]] = {}
     stack: list[exp.Expr] = []
     for key, value in select.args.items():

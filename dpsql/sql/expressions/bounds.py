@@ -41,10 +41,12 @@ class Bounds:
 
     @classmethod
     def point(cls, value: Fraction | int) -> Bounds:
+        """Return the interval of one value."""
         return cls(Fraction(value), Fraction(value))
 
     @property
     def bounded(self) -> bool:
+        """True where both ends are known."""
         return self.low is not None and self.high is not None
 
     def __neg__(self) -> Bounds:
@@ -70,7 +72,7 @@ class Bounds:
         return Bounds(min(ends), max(ends))
 
     def _scaled(self, factor: Bounds) -> Bounds | None:
-        """A half-open interval times a constant."""
+        """Return a half-open interval times a constant."""
         if factor.low is None or factor.low != factor.high:
             return None
         c = factor.low
@@ -80,12 +82,13 @@ class Bounds:
         return Bounds(*ends) if c > 0 else Bounds(ends[1], ends[0])
 
     def __truediv__(self, other: Bounds) -> Bounds:
-        """Only by intervals that do not hold zero; all else is unbounded."""
+        """Divide by an interval that does not hold zero; by any other the result is unbounded."""
         if other.low is None or other.high is None or other.low <= 0 <= other.high:
             return Bounds()
         return self * Bounds(1 / other.high, 1 / other.low)
 
     def absolute(self) -> Bounds:
+        """Return the interval of absolute values."""
         if self.low is not None and self.low >= 0:
             return self
         if self.high is not None and self.high <= 0:
@@ -93,6 +96,7 @@ class Bounds:
         return Bounds(Fraction(0), _most(self.high, None if self.low is None else -self.low))
 
     def union(self, other: Bounds) -> Bounds:
+        """Return the smallest interval around both."""
         return Bounds(_least(self.low, other.low), _most(self.high, other.high))
 
     def remainder(self, divisor: Bounds) -> Bounds:
@@ -103,12 +107,12 @@ class Bounds:
         return Bounds(low, high)
 
     def holds(self, other: Bounds) -> bool:
-        """Whether all of ``other`` lies inside."""
+        """Return whether all of ``other`` lies inside."""
         above = self.low is None or (other.low is not None and self.low <= other.low)
         return above and (self.high is None or (other.high is not None and other.high <= self.high))
 
     def rounded(self) -> Bounds:
-        """Outward to whole numbers: what FLOOR, CEIL, ROUND and casts to integers stay within."""
+        """Round outward to whole numbers, within which FLOOR, CEIL, ROUND and casts to integers stay."""
         low = None if self.low is None else Fraction(math.floor(self.low))
         high = None if self.high is None else Fraction(math.ceil(self.high))
         return Bounds(low, high)
@@ -118,7 +122,7 @@ UNKNOWN = Bounds()
 
 
 def union(intervals: Iterable[Bounds | None]) -> Bounds:
-    """The smallest interval around all; unknown when one of them is."""
+    """Return the smallest interval around all; unknown when one of them is."""
     return reduce(lambda a, b: a.union(b), [i or UNKNOWN for i in intervals])
 
 

@@ -26,16 +26,13 @@ from dpsql.sql.expressions.coercion import (
     require_kind,
 )
 from dpsql.sql.expressions.functions import (
-    ALIASES,
     DATE_PART_FUNCTIONS,
     MAX_LITERAL_COUNT,
     NOT_LISTED,
     REFUSED_CLASSES,
     ROW_FUNCTIONS,
-    SHAPES,
     RowFunction,
 )
-from dpsql.sql.expressions.lengths import count_written, hold, length_of, limit_steps
 from dpsql.sql.expressions.types import (
     BIGINT,
     BOOLEAN,
@@ -47,16 +44,20 @@ from dpsql.sql.expressions.types import (
     TINYINT,
     Type,
     Typed,
+    count_written,
     decimal,
+    hold,
+    length_of,
+    limit_steps,
 )
 from dpsql.sql.parse.dialect import NAMED, bind_error, privacy_error
+from dpsql.sql.parse.functions import NAME_OF_CLASS, ROW_ALIASES
 
 # -- text -------------------------------------------------------------------------------------------------------
 
 
 def bind_concat_operator(node: exp.Expr, bind: Bind) -> Typed:
     """``||``, which is NULL where a part is."""
-    refuse_rest(node, "this", "expression", "safe")
     typed = [_written(bind(place), place) for place in (node.this, node.expression)]
     length = count_written("||", sum(length_of(t) for t in typed), node)
     made = exp.DPipe(this=parenthesise(typed[0].node), expression=parenthesise(typed[1].node))
@@ -72,8 +73,9 @@ def _written(typed: Typed, place: exp.Expr) -> Typed:
 
 
 def make_concat_binder(name: str) -> Callable[[exp.Expr, Bind], Typed]:
+    """Return the binder of CONCAT or CONCAT_WS."""
+
     def handle(node: exp.Expr, bind: Bind) -> Typed:
-        refuse_rest(node, "expressions", "safe", "coalesce")
         typed = [_written(bind(place), place) for place in node.expressions]
         written = sum(length_of(t) for t in typed)
         if name == "concat_ws" and typed:  # the first stands between all others
@@ -86,7 +88,7 @@ def make_concat_binder(name: str) -> Callable[[exp.Expr, Bind], Typed]:
 
 
 def bind_trim(node: exp.Expr, bind: Bind) -> Typed:
-    refuse_rest(node, "this", "expression", "position")
+    """Bind TRIM, by its position as LTRIM or RTRIM."""
     name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position")), "trim")
     arguments = [place for place in (node.this, node.args.get("expression")) if place is not None]
     return _listed(node, name, arguments, bind)
@@ -99,7 +101,6 @@ def make_rounding_binder(name: str) -> Callable[[exp.Expr, Bind], Typed]:
     """floor, ceil, round and trunc keep decimals and floats, and leave integers as DuckDB does."""
 
     def handle(node: exp.Expr, bind: Bind) -> Typed:
-        refuse_rest(node, "this", "decimals")
         inner, digits = bind(node.this), _digits(node)
         require_kind(inner, node.this, ("INTEGER", "DECIMAL", "DOUBLE"), "a number is needed")
         if inner.type.kind == "NULL":
@@ -147,7 +148,7 @@ def _rounded_type(name: str, inner: Typed, digits: int | None) -> Type:
 
 
 def bind_sign(node: exp.Expr, bind: Bind) -> Typed:
-    refuse_rest(node, "this")
+    """Bind SIGN."""
     inner = bind(node.this)
     require_kind(inner, node.this, ("INTEGER", "DECIMAL", "DOUBLE"), "a number is needed")
     return Typed(
@@ -157,7 +158,6 @@ def bind_sign(node: exp.Expr, bind: Bind) -> Typed:
 
 def bind_log(node: exp.Expr, bind: Bind) -> Typed:
     """LOG(x) is to base ten; sqlglot reads LOG2 and LOG10 as LOG with a base."""
-    refuse_rest(node, "this", "expression")
     if node.args.get("expression") is None:
         return _listed(node, "log10", [node.this], bind)
     if isinstance(node.this, exp.Literal) and node.this.name in ("2", "10") and not node.this.is_string:
@@ -169,21 +169,21 @@ def bind_log(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def bind_function(node: exp.Expr, bind: Bind) -> Typed:
-    """A call of a function on the allow-list."""
+    """Return a call of a function on the allow-list."""
     if isinstance(node, exp.Anonymous):
         name = str(node.this).lower().removeprefix(NAMED)
         arguments = list(node.expressions)
         kwarg = next((a for a in arguments if isinstance(a, exp.Kwarg | exp.PropertyEQ | exp.Alias)), None)
         if kwarg is not None:
             raise bind_error(kwarg, f"{name} takes no named arguments.", around=node)
-    elif type(node) in SHAPES:
-        name, keys = SHAPES[type(node)]
+    elif (row := NAME_OF_CLASS.get(type(node))) is not None and "ROWS" in row.modes:
+        name, keys = row.name, row.parts
         refuse_rest(node, *keys)
         arguments = [node.args[key] for key in keys if node.args.get(key) is not None]
     else:
         named = node.sql_name().lower() if isinstance(node, exp.Func) else node.key
         raise _unknown(node, REFUSED_CLASSES.get(type(node), named))
-    name = ALIASES.get(name, name)
+    name = ROW_ALIASES.get(name, name)
     if name in _SPECIAL:
         return _SPECIAL[name](node, arguments, bind)
     if name in DATE_PART_FUNCTIONS:
@@ -231,7 +231,7 @@ def _listed(node: exp.Expr, name: str, arguments: list[exp.Expr], bind: Bind) ->
 def _sized(
     name: str, known: RowFunction, typed: list[Typed], node: exp.Expr
 ) -> tuple[list[Typed], int | None]:
-    """The arguments, within their public lengths where the call needs that, and the length of its answer."""
+    """Return the arguments, within their public lengths where the call needs that, and the length of its answer."""
     text = known.result == TEXT
     most = known.cut(typed) if known.cut is not None else None
     if (text and most is None) or known.steps is not None:
@@ -269,15 +269,13 @@ _KIND_WORDS = {
 
 
 def bind_length(node: exp.Expr, bind: Bind) -> Typed:
-    """Of a text in characters, of a list in elements."""
-    refuse_rest(node, "this")
+    """Bind the length of a text in characters, or of a list in elements."""
     inner = bind(node.this)
     return _listed(node, "len" if inner.type.kind == "LIST" else "length", [node.this], bind)
 
 
 def bind_contains(node: exp.Expr, bind: Bind) -> Typed:
     """list_contains(list, literal)."""
-    refuse_rest(node, "this", "expression", "ensure_variant", "check_null")
     inner, sought = bind(node.this), bind(node.expression)
     require_kind(inner, node.this, ("LIST",), "a list is needed")
     if inner.type.element is None:
@@ -294,7 +292,7 @@ def bind_contains(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def bind_sha(node: exp.Expr, bind: Bind) -> Typed:
-    refuse_rest(node, "this", "length")
+    """Bind SHA2 with 256 bits; others are refused."""
     if node.args.get("length") is None or node.args["length"].name != "256":
         raise _unknown(node, "sha2")
     return _listed(node, "sha256", [node.this], bind)
@@ -318,7 +316,7 @@ _ALSO = (
 def _unknown(node: exp.Expr, name: str) -> PrivacyError:
     if name in NOT_LISTED:
         return privacy_error(node, f"{name} can't be used on private rows: {NOT_LISTED[name]}.")
-    known = {*ROW_FUNCTIONS, *ALIASES, *DATE_PART_FUNCTIONS, *_SPECIAL, *_ALSO}
+    known = {*ROW_FUNCTIONS, *ROW_ALIASES, *DATE_PART_FUNCTIONS, *_SPECIAL, *_ALSO}
     return privacy_error(
         node,
         f"the function {name} is not on the list of those that can't fail or leak.",

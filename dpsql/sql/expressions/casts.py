@@ -12,7 +12,7 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpsql.errors import did_you_mean
-from dpsql.sql.expressions import lengths
+from dpsql.sql.expressions import types
 from dpsql.sql.expressions.bounds import Bounds
 from dpsql.sql.expressions.coercion import (
     Bind,
@@ -22,13 +22,21 @@ from dpsql.sql.expressions.coercion import (
     make_try,
     parenthesise,
     read_moment,
-    refuse_rest,
     require_kind,
 )
 from dpsql.sql.expressions.fixed_point import moment_of
 from dpsql.sql.expressions.functions import MAX_LITERAL_COUNT
-from dpsql.sql.expressions.lengths import length_of
-from dpsql.sql.expressions.types import BIGINT, DOUBLE, INTEGER, NULL, TEXT, TIMESTAMP, Type, Typed, decimal
+from dpsql.sql.expressions.types import (
+    BIGINT,
+    DOUBLE,
+    INTEGER,
+    TEXT,
+    TIMESTAMP,
+    Type,
+    Typed,
+    decimal,
+    length_of,
+)
 from dpsql.sql.parse.dialect import bind_error, privacy_error
 
 _SIMPLE = ("BOOLEAN", "INTEGER", "DECIMAL", "DOUBLE")
@@ -39,16 +47,16 @@ _SOURCES: dict[str, tuple[str, ...]] = {
     "DATE": ("DATE", "TIMESTAMP", "TEXT"), "TIMESTAMP": ("DATE", "TIMESTAMP", "TEXT"),
     "TIME": ("TIME", "TIMESTAMP", "TEXT"), "UUID": ("UUID", "TEXT"), "INTERVAL": ("INTERVAL",),
 }  # fmt: skip
-"""What may be cast to what. Text to INTERVAL is left out: no reader of ours agrees with DuckDB's."""
+"""Kinds that may be cast to each kind. Text to INTERVAL is left out: no reader of ours agrees with DuckDB's."""
 
 
-def bind_literal(node: exp.Literal) -> Typed:
-    """A number or a text, with DuckDB's own type of it.
+def bind_literal(node: exp.Expr) -> Typed:
+    """Return a number or a text, with DuckDB's own type of it.
 
     Raises:
         BindError: it does not fit 64 bits, or is not finite.
     """
-    if node.is_string:
+    if node.args.get("is_string"):
         return bind_text(node.name, node)
     written = node.name
     if re.fullmatch(r"[0-9]+", written):
@@ -71,6 +79,7 @@ def bind_literal(node: exp.Literal) -> Typed:
 
 
 def bind_text(value: str, node: exp.Expr) -> Typed:
+    """Bind a text constant, which has no NUL in it."""
     if "\x00" in value:
         raise bind_error(node, "a text has no NUL in it.")
     return Typed(exp.Literal.string(value), TEXT, None, True, nullable=False, length=len(value))
@@ -78,7 +87,6 @@ def bind_text(value: str, node: exp.Expr) -> Typed:
 
 def bind_cast(node: exp.Expr, bind: Bind) -> Typed:
     """CAST, TRY_CAST and ``::``."""
-    refuse_rest(node, "this", "to", "safe")
     inner = bind(node.this)
     written = node.args["to"].sql(dialect="duckdb")
     kind = Type.parse(written)
@@ -98,7 +106,7 @@ def bind_cast(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def convert(inner: Typed, kind: Type) -> Typed:
-    """A cast between kinds that may be cast."""
+    """Return a cast between kinds that may be cast."""
     if inner.type == kind:
         return inner
     if kind.kind == "TEXT":
@@ -133,7 +141,7 @@ _DAYS = ("DATE", "TIMESTAMP")
 
 
 def _whole_days(bounds: Bounds) -> Bounds:
-    """Seconds, rounded down to days: what a timestamp's date is."""
+    """Round seconds down to days, as a timestamp's date does."""
     ends = (None if end is None else end // 86_400 * Fraction(86_400) for end in (bounds.low, bounds.high))
     return Bounds(*ends)
 
@@ -148,7 +156,7 @@ _RANGES = {"TIMESTAMP": ("-infinity", "infinity"), "TIME": ("00:00:00", "24:00:0
 
 
 def write_as_text(inner: Typed) -> exp.Expr:
-    """What DuckDB writes for a value."""
+    """Return what DuckDB writes for a value."""
     if inner.type == TEXT:
         return inner.node
     if inner.type.kind not in _RANGES or inner.constant:
@@ -189,11 +197,8 @@ def read_constant(place: exp.Literal, kind: Type, node: exp.Expr) -> Typed:
     raise bind_error(node, f"'{place.name}' is no {kind.sql}.")
 
 
-def null() -> Typed:
-    return Typed(exp.Null(), NULL, None, True)
-
-
 def take_value(typed: Typed, node: exp.Expr) -> Typed:
+    """Return a value that is read from a column, a list or a struct, in a type that expressions take."""
     kind = typed.type
     if kind.kind == "OTHER":
         raise privacy_error(
@@ -201,15 +206,16 @@ def take_value(typed: Typed, node: exp.Expr) -> Typed:
         )
     made = typed.node.copy()
     if kind.sql == "ENUM":
-        return lengths.mark_length(Typed(make_cast(made, TEXT), TEXT, None, typed.constant, typed.values))
+        return types.mark_length(Typed(make_cast(made, TEXT), TEXT, None, typed.constant, typed.values))
     if (
         kind.kind == "TIMESTAMP" and kind.sql != "TIMESTAMP"
     ):  # to microseconds; far ones of another unit don't fit
         return Typed(make_cast(made, TIMESTAMP, trying=True), TIMESTAMP, typed.bounds, typed.constant)
-    return lengths.mark_length(replace(typed, node=made))
+    return types.mark_length(replace(typed, node=made))
 
 
 def take_field(typed: Typed, name: str, node: exp.Expr) -> Typed:
+    """Return a field of a struct."""
     for known, kind in typed.type.fields:
         if known.lower() == name.lower():
             made = make_call("struct_extract", typed.node.copy(), exp.Literal.string(known))
@@ -219,6 +225,7 @@ def take_field(typed: Typed, name: str, node: exp.Expr) -> Typed:
 
 
 def bind_field(node: exp.Dot, bind: Bind) -> Typed:
+    """Bind ``struct.field``."""
     inner = bind(node.this)
     require_kind(inner, node.this, ("STRUCT",), "only a struct has fields")
     if not isinstance(node.expression, exp.Identifier) or inner.type.kind == "NULL":
@@ -228,7 +235,6 @@ def bind_field(node: exp.Dot, bind: Bind) -> Typed:
 
 def bind_element(node: exp.Bracket, bind: Bind) -> Typed:
     """``list[3]``, where a place without an element gives NULL; ``struct['field']``."""
-    refuse_rest(node, "this", "expressions", "offset", "safe")
     inner, keys = bind(node.this), node.expressions
     key = keys[0] if len(keys) == 1 else None
     negative = isinstance(key, exp.Neg) and isinstance(key.this, exp.Literal)

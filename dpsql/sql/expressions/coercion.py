@@ -1,4 +1,4 @@
-"""How values of different types meet: which may, what type comes of it, and whether that can fail.
+"""Coercion of types: values that may meet, the type that they get, and whether that can fail.
 
 DuckDB casts implicitly, row by row: text that meets a number is read as one, and raises on the first row that is none.
 Here only types of one family meet. The rules for the result are DuckDB's own, so that values and types come out the
@@ -62,7 +62,7 @@ def _data_type(sql: str) -> exp.DataType:
 
 
 def make_cast(node: exp.Expr, kind: Type, trying: bool = False) -> exp.Expr:
-    """A cast that the types prove total, or one that gives NULL where it fails."""
+    """Return a cast that the types prove total, or one that gives NULL where it fails."""
     made = exp.TryCast if trying else exp.Cast
     return made(this=node, to=_data_type(kind.sql).copy())
 
@@ -86,22 +86,23 @@ _ATOMS = (
 
 
 def parenthesise(node: exp.Expr) -> exp.Expr:
-    """Fit to stand beside an operator."""
+    """Return the node in parentheses unless it may stand beside an operator."""
     connector = isinstance(node, exp.Binary)  # AND, OR and some operators are functions to sqlglot
     return node if isinstance(node, _ATOMS) and not connector else exp.Paren(this=node)
 
 
 def make_call(name: str, *arguments: exp.Expr) -> exp.Expr:
-    """A call by DuckDB's own name, in its order of arguments: nothing is left to be translated."""
+    """Return a call by DuckDB's own name, in its order of arguments: nothing is left to be translated."""
     return exp.Anonymous(this=name, expressions=list(arguments))
 
 
 def cast_to_double(typed: Typed) -> exp.Expr:
+    """Return the value's node as a DOUBLE."""
     return typed.node if typed.type.sql == "DOUBLE" else make_cast(typed.node, DOUBLE)
 
 
 def refuse_rest(node: exp.Expr, *known: str) -> None:
-    """Raises BindError when a node has parts that its handler does not look at.
+    """Raise BindError when a node has parts that its handler does not look at.
 
     A part that is not looked at would be dropped in silence, and the statement would mean something else.
     """
@@ -125,7 +126,7 @@ class CommonType:
 
 
 def unify(given: Sequence[PlacedValue], what: str) -> tuple[list[exp.Expr], Type]:
-    """The nodes brought to one type explicitly, and that type; see :func:`meet`.
+    """Return the nodes brought to one type explicitly, and that type; see :func:`meet`.
 
     Raises:
         BindError: types that would only meet by reading text as something else.
@@ -142,7 +143,7 @@ def unify(given: Sequence[PlacedValue], what: str) -> tuple[list[exp.Expr], Type
 
 
 def meet(given: Sequence[PlacedValue], what: str, compared: bool = False) -> CommonType:
-    """Brings values of one family together.
+    """Bring values of one family together.
 
     Decimals that are compared keep all their digits after the point, where others give room to those before.
 
@@ -188,7 +189,7 @@ def meet(given: Sequence[PlacedValue], what: str, compared: bool = False) -> Com
 
 
 def find_common_number(values: Sequence[Typed], shown: bool = False) -> Type:
-    """DuckDB's common type of numbers; an integer literal takes the other's type where it fits."""
+    """Return DuckDB's common type of numbers; an integer literal takes the other's type where it fits."""
     fixed = [v.shown if shown else v.type for v in values if not _literal(v)]
     literals = [v for v in values if _literal(v)]
     if not fixed:
@@ -205,13 +206,13 @@ def _literal(value: Typed) -> bool:
 
 
 def _unclear(values: Sequence[Typed]) -> bool:
-    """UHUGEINT has no common type with signed integers that would hold both."""
+    """Return whether UHUGEINT meets signed integers, for which no type holds both."""
     sqls = {v.type.sql for v in values}
     return "UHUGEINT" in sqls and any(v.type.sql in _SIGNED and not fits(v, _UHUGEINT) for v in values)
 
 
 def _common(a: Type, b: Type) -> Type:
-    """The type that DuckDB brings two numbers to."""
+    """Return the type that DuckDB brings two numbers to."""
     if a == b:
         return a
     if "DOUBLE" in (a.sql, b.sql):
@@ -245,7 +246,7 @@ def _common_integer(a: Type, b: Type) -> Type:
 
 
 def fits(value: Typed, into: Type) -> bool:
-    """Whether every value of a number casts to another type without an error."""
+    """Return whether every value of a number casts to another type without an error."""
     kind = value.type
     if kind == into or into.sql == "DOUBLE":
         return True
@@ -283,7 +284,7 @@ _EXAMPLES = {
 
 
 def read_moment(text: exp.Expr, wanted: Type, place: exp.Expr) -> exp.Expr:
-    """A text literal that stands for a date, a time or a UUID, read at plan time: the engine would raise on a bad one.
+    """Return a text literal that stands for a date, a time or a UUID, read at plan time: the engine would raise on a bad one.
 
     Raises:
         BindError: it is none.
@@ -346,7 +347,7 @@ def _mismatch(given: Sequence[PlacedValue], what: str) -> BindError:
 
 
 def make_boolean(node: exp.Expr, parts: Sequence[Typed], nullable: bool | None = None) -> Typed:
-    """A truth value made of parts."""
+    """Return a truth value made of parts."""
     missing = any(part.nullable for part in parts) if nullable is None else nullable
     return Typed(node, BOOLEAN, None, all(part.constant for part in parts), nullable=missing)
 
@@ -354,6 +355,6 @@ def make_boolean(node: exp.Expr, parts: Sequence[Typed], nullable: bool | None =
 def require_kind(
     typed: Typed, place: exp.Expr, kinds: Sequence[str], message: str, hint: str | None = None
 ) -> None:
-    """Raises BindError unless the value is of one of the kinds, or NULL."""
+    """Raise BindError unless the value is of one of the kinds, or NULL."""
     if typed.type.kind not in kinds and typed.type.kind != "NULL":
         raise bind_error(place, f"{message}, and this is {typed.type.sql}.", hint)

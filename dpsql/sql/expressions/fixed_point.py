@@ -1,16 +1,12 @@
-"""Dates, times, intervals and booleans as numbers: bounds as seconds, values on a line, answers as DuckDB's types.
+"""Values as integers on a public grid, whose sums are exact: numbers, moments as numbers, and order-independent sums.
 
 Bounds of a DATE or TIMESTAMP count seconds since 1970, those of a TIME since midnight, those of an INTERVAL its length
 (a month of 30 days, as DuckDB's EPOCH has it). A DATE stands on its line in days, all else in seconds, from a start in
 the middle of the bounds, which keeps sums small. What is no moment (infinity) is missing.
 
-Values as integers on a public grid, clamped exactly: what makes sums exact and their sensitivity a theorem.
-
 The grid is chosen from the bounds alone. A float is multiplied by a power of two and rounded, an integer is kept, a
 decimal is scaled by its power of ten. NULL, NaN, the infinities and what does not fit the grid's integers are missing;
 everything else is clamped. NULL never becomes a bound.
-
-Aggregates of doubles that do not depend on the order in which rows come.
 
 Adding doubles rounds at every step, so what a block or a unit adds up to would change with the order of its rows; and
 that order changes when somebody else's row comes or goes: threads take rows by place, and places shift. One unit could
@@ -60,11 +56,12 @@ class Line:
 
     @property
     def unit(self) -> str:
+        """The unit that the line counts in, for people."""
         return "days" if self.typed.type.kind == "INTEGER" else "seconds"
 
 
 def place_on_line(typed: Typed, low: Fraction, high: Fraction) -> Line:
-    """The value on its line. ``low`` and ``high`` are as bounds have them."""
+    """Return the value on its line. ``low`` and ``high`` are as bounds have them."""
     kind = typed.type.kind
     if kind == "BOOLEAN":
         made = Typed(make_cast(typed.node, INTEGER), INTEGER, typed.bounds, nullable=typed.nullable)
@@ -112,7 +109,7 @@ def _length(text: str, unit: int = 1) -> str:
 
 
 def read_declared_bounds(kind: str, bounds: tuple[Fraction, Fraction] | None, where: str) -> Bounds | None:
-    """The bounds that a policy declares of a column of this kind.
+    """Return the bounds that a policy declares of a column of this kind.
 
     Raises:
         PolicyError: dates for numbers, or numbers for dates.
@@ -131,7 +128,7 @@ def read_declared_bounds(kind: str, bounds: tuple[Fraction, Fraction] | None, wh
 
 
 def moment_of(node: exp.Expr) -> tuple[str, Fraction] | None:
-    """The kind and the seconds of a literal DATE, TIMESTAMP, TIME or INTERVAL; None for anything else."""
+    """Return the kind and the seconds of a literal DATE, TIMESTAMP, TIME or INTERVAL; None for anything else."""
     if isinstance(node, exp.Interval):
         length = interval_seconds(node)
         return None if length is None else ("INTERVAL", length)
@@ -174,12 +171,12 @@ class Grid:
 
     @property
     def farthest(self) -> Fraction:
-        """Beyond this, values are missing instead of clamped."""
+        """The size beyond which values are missing instead of clamped."""
         return Fraction(_WIDE if self.wide else _NARROW) / self.steps
 
 
 def choose_grid(kind: Type, low: Fraction, high: Fraction, fine: int = FINE_BITS) -> Grid:
-    """The grid of a column of this type within these bounds.
+    """Return the grid of a column of this type within these bounds.
 
     Integers are whole steps and decimals keep their digits, so their sums are exact; floats get a power of two steps
     to a unit, about ``2^fine`` of them between zero and the farther bound. Where that leaves too few between the
@@ -218,7 +215,7 @@ def coarsen_for_products(grid: Grid, low: Fraction, high: Fraction) -> Grid:
 
 
 def _power(bits: int, size: Fraction) -> Fraction:
-    """The largest power of two that gives ``size`` at most ``2^bits`` steps; 1 for nothing."""
+    """Return the largest power of two that gives ``size`` at most ``2^bits`` steps; 1 for nothing."""
     if size == 0:
         return Fraction(1)
     exponent = size.numerator.bit_length() - size.denominator.bit_length()
@@ -227,7 +224,7 @@ def _power(bits: int, size: Fraction) -> Fraction:
 
 
 def write_steps(typed: Typed, grid: Grid, narrow: bool = False) -> exp.Expr:
-    """The value in grid steps as BIGINT, NULL when missing; not clamped yet. ``narrow``: in no more bits than it needs.
+    """Return the value in grid steps as BIGINT, NULL when missing; not clamped yet. ``narrow``: in no more bits than it needs.
 
     NULL, NaN, the infinities and what lies beyond :attr:`Grid.farthest` are missing. Decimals come over DOUBLE, which
     is exact here: a quotient and a product, each rounded once, are off by less than half a step below 2^50 steps.
@@ -255,7 +252,7 @@ def _number(steps: Fraction) -> str:
 
 
 def write_doubled_sum(y: str, grid: Grid, centre: int = 0) -> str:
-    """Twice the exact sum of ``y`` clamped to the grid's bounds, less ``centre`` for each; no branch per row.
+    """Write twice the exact sum of ``y`` clamped to the grid's bounds, less ``centre`` for each value.
 
     For integers, ABS(y - lo) - ABS(y - hi) is 2 clamp(y) - lo - hi. On floats it is not (the differences round), which
     is why values are put on the grid first. It is even for every row, and so is every sum of it: to halve it late is
@@ -289,7 +286,7 @@ _MOST = 2**200
 def write_order_independent(
     name: str, typed: Sequence[Typed], values: Sequence[str], distinct: str, where: str
 ) -> str:
-    """The aggregate ``name`` in SQL.
+    """Return the aggregate ``name`` in SQL.
 
     Args:
         typed: the arguments. values: the same as doubles, NULL where they are missing.
@@ -324,7 +321,7 @@ def write_order_independent(
 
 
 def choose_fine_steps(bounds: Bounds | None) -> float | None:
-    """Steps to a unit of the grid on which doubles within these bounds are added; None where there is no such grid."""
+    """Return the steps to a unit of the grid on which doubles within these bounds are added, or None."""
     if bounds is None or bounds.low is None or bounds.high is None:
         return None
     most = max(abs(bounds.low), abs(bounds.high), Fraction(1, 2**200))
@@ -337,7 +334,7 @@ _TINY, _HUGE = repr(2.0**-10), repr(2.0**61)
 
 
 def _halves(name: str, own: str, value: str, where: str) -> str:
-    """A double in between is a whole number and a rest that is a multiple of 2^-62: both are added as integers.
+    """Return a double in between is a whole number and a rest that is a multiple of 2^-62: both are added as integers.
 
     The others (which may be none) are added in their order.
     """
@@ -361,13 +358,13 @@ def _halves(name: str, own: str, value: str, where: str) -> str:
 
 
 def _exact_sum(name: str, integer: str, scaled: str, distinct: str, where: str) -> str:
-    """Of 64-bit integers, whose sums DuckDB keeps in 128 bits: exact in any order."""
+    """Write a sum or mean of 64-bit integers, which DuckDB adds in 128 bits: exact in any order."""
     total = f"{name}({distinct}{integer}){where}"
     return f"(CAST({total} AS DOUBLE){scaled})" if name == "SUM" else f"({total}{scaled})"
 
 
 def unify_zeros(typed: Typed) -> Typed:
-    """A number with one zero and one NaN: of 0.0 and -0.0, which are equal, DuckDB keeps the one that it meets first."""
+    """Return a number with one zero and one NaN: of 0.0 and -0.0, which are equal, DuckDB keeps the one that it meets first."""
     if typed.type.kind != "DOUBLE" or typed.constant:
         return typed
     sql, kind = to_sql(typed.node), typed.type.sql
@@ -376,7 +373,7 @@ def unify_zeros(typed: Typed) -> Typed:
 
 
 def write_canonical(typed: Typed, place: exp.Expr) -> str:
-    """The SQL of a value that an aggregate chooses from its rows: equal ones must look the same.
+    """Return the SQL of a value that an aggregate chooses from its rows: equal ones must look the same.
 
     Raises:
         PrivacyError: intervals, and what holds numbers with fractions: which is met first is up to the rows of others.
@@ -392,7 +389,7 @@ def write_canonical(typed: Typed, place: exp.Expr) -> str:
 
 
 def write_group_keys(typed: Typed) -> list[str]:
-    """The SQL that a value is grouped by, where a group's value must look the same whichever row comes first."""
+    """Return the SQL that a value is grouped by, where a group's value must look the same whichever row comes first."""
     sql = to_sql(typed.node)
     split = typed.type.two_faced and typed.type.kind != "DOUBLE"
     return [sql, f"CAST({sql} AS VARCHAR)"] if split else [sql]

@@ -15,9 +15,19 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpsql.sql.expressions.bounds import Bounds
-from dpsql.sql.expressions.lengths import length_of
 from dpsql.sql.expressions.temporal import DATE_PART_RANGES
-from dpsql.sql.expressions.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, TEXT, TINYINT, Type, Typed, TypeKind
+from dpsql.sql.expressions.types import (
+    BIGINT,
+    BOOLEAN,
+    DOUBLE,
+    INTEGER,
+    TEXT,
+    TINYINT,
+    Type,
+    Typed,
+    TypeKind,
+    length_of,
+)
 
 NUM: tuple[TypeKind, ...] = ("INTEGER", "DECIMAL", "DOUBLE")
 STR: tuple[TypeKind, ...] = ("TEXT",)
@@ -33,7 +43,7 @@ MAX_LITERAL_COUNT = 1_000_000
 
 @dataclass(frozen=True)
 class RowFunction:
-    """One entry. ``literal`` are the places of arguments that must be constants."""
+    """A listed function. ``literal`` are the places of arguments that must be constants."""
 
     arguments: tuple[tuple[TypeKind, ...], ...]
     result: Type
@@ -75,18 +85,18 @@ def _real(result: BoundsOf | None = None, count: int = 1) -> RowFunction:
 
 
 def _times(weight: int, share: int = 1) -> CountOf:
-    """Steps that grow with the product of two texts."""
+    """Return a count of steps that grows with the product of two texts' lengths."""
     return lambda given: weight * length_of(given[0]) * length_of(given[1]) // share
 
 
 def _whole(typed: Typed) -> int | None:
-    """A literal whole number."""
+    """Return a literal whole number."""
     point = typed.bounds
     return None if point is None or point.low is None or point.low != point.high else int(point.low)
 
 
 def _first(given: Sequence[Typed]) -> int | None:
-    """What left and right keep; where the number is negative, all but so many."""
+    """Return what left and right keep; where the number is negative, all but so many."""
     kept = _whole(given[1])
     return kept if kept is not None and kept >= 0 else None
 
@@ -97,7 +107,7 @@ def _middle(given: Sequence[Typed]) -> int | None:
 
 
 def _replaced(given: Sequence[Typed]) -> int:
-    """Each occurrence takes the place of another; an empty text occurs nowhere."""
+    """Return the longest text that REPLACE makes; an empty text occurs nowhere."""
     text, sought, by = (length_of(item) for item in given)
     return text if sought == 0 else text + text // sought * max(0, by - sought)
 
@@ -108,7 +118,7 @@ def _digest(size: int) -> CutOf:
 
 _SAME = RowFunction((STR,), TEXT)
 _COMPOSED = RowFunction((STR,), TEXT, length=lambda given: 3 * length_of(given[0]))
-"""Of one code point, three at most are made."""
+"""A composed text: at most three code points come of one."""
 _ASK = RowFunction((STR, STR), BOOLEAN)
 _COUNTED = Bounds(Fraction(0), Fraction(2**40))
 _LENGTH = RowFunction((STR,), BIGINT, bounds=_fixed(0, None), reach=_COUNTED)
@@ -192,81 +202,11 @@ ROW_FUNCTIONS: dict[str, RowFunction] = {
     name: item for group in FUNCTION_CLASSES for name, item in group.functions.items()
 }
 
-ALIASES = {
-    "editdist3": "levenshtein", "lcase": "lower", "ucase": "upper", "instr": "strpos", "substr": "substring",
-    "power": "pow", "char_length": "length", "character_length": "length", "array_length": "len",
-    "day_of_month": "dayofmonth",
-}  # fmt: skip
-
 DATE_PART_FUNCTIONS = {
     **{name.lower(): name for name in DATE_PART_RANGES if name not in ("DOW", "DOY")},
     "dayofmonth": "DAY", "weekofyear": "WEEK",
 }  # fmt: skip
 """Functions that give a part of a date."""
-
-SHAPES: dict[type[exp.Expr], tuple[str, tuple[str, ...]]] = {
-    exp.Sqrt: ("sqrt", ("this",)),
-    exp.Cbrt: ("cbrt", ("this",)),
-    exp.Ln: ("ln", ("this",)),
-    exp.Exp: ("exp", ("this",)),
-    exp.Sin: ("sin", ("this",)),
-    exp.Cos: ("cos", ("this",)),
-    exp.Tan: ("tan", ("this",)),
-    exp.Asin: ("asin", ("this",)),
-    exp.Acos: ("acos", ("this",)),
-    exp.Atan: ("atan", ("this",)),
-    exp.Sinh: ("sinh", ("this",)),
-    exp.Cosh: ("cosh", ("this",)),
-    exp.Tanh: ("tanh", ("this",)),
-    exp.Asinh: ("asinh", ("this",)),
-    exp.Acosh: ("acosh", ("this",)),
-    exp.Atanh: ("atanh", ("this",)),
-    exp.Atan2: ("atan2", ("this", "expression")),
-    exp.Pow: ("pow", ("this", "expression")),
-    exp.Degrees: ("degrees", ("this",)),
-    exp.Radians: ("radians", ("this",)),
-    exp.Cot: ("cot", ("this",)),
-    exp.Pi: ("pi", ()),
-    exp.IsNan: ("isnan", ("this",)),
-    exp.IsInf: ("isinf", ("this",)),
-    exp.Lower: ("lower", ("this",)),
-    exp.Upper: ("upper", ("this",)),
-    exp.Reverse: ("reverse", ("this",)),
-    exp.Substring: ("substring", ("this", "start", "length")),
-    exp.Left: ("left", ("this", "expression")),
-    exp.Right: ("right", ("this", "expression")),
-    exp.Replace: ("replace", ("this", "expression", "replacement")),
-    exp.Translate: ("translate", ("this", "from_", "to")),
-    exp.SplitPart: ("split_part", ("this", "delimiter", "part_index")),
-    exp.StrPosition: ("strpos", ("this", "substr")),
-    exp.Ascii: ("ascii", ("this",)),
-    exp.Unicode: ("unicode", ("this",)),
-    exp.StartsWith: ("starts_with", ("this", "expression")),
-    exp.EndsWith: ("ends_with", ("this", "expression")),
-    exp.Contains: ("contains", ("this", "expression")),
-    exp.Levenshtein: ("levenshtein", ("this", "expression")),
-    exp.JarowinklerSimilarity: ("jaro_winkler_similarity", ("this", "expression")),
-    exp.MD5: ("md5", ("this",)),
-    exp.SHA: ("sha1", ("this",)),
-    exp.ArraySize: ("len", ("this",)),
-    exp.BitLength: ("bit_length", ("this",)),
-    exp.Year: ("year", ("this",)),
-    exp.Month: ("month", ("this",)),
-    exp.Day: ("day", ("this",)),
-    exp.DayOfMonth: ("dayofmonth", ("this",)),
-    exp.Quarter: ("quarter", ("this",)),
-    exp.Week: ("week", ("this",)),
-    exp.WeekOfYear: ("weekofyear", ("this",)),
-    exp.DayOfWeek: ("dayofweek", ("this",)),
-    exp.DayOfWeekIso: ("isodow", ("this",)),
-    exp.DayOfYear: ("dayofyear", ("this",)),
-    exp.Hour: ("hour", ("this",)),
-    exp.Minute: ("minute", ("this",)),
-    exp.Second: ("second", ("this",)),
-    exp.Dayname: ("dayname", ("this",)),
-    exp.Monthname: ("monthname", ("this",)),
-}
-"""Calls that sqlglot has a class for: DuckDB's name, and where its arguments are, in DuckDB's order."""
 
 REFUSED_CLASSES: dict[type[exp.Expr], str] = {
     exp.Pad: "lpad", exp.StrToTime: "strptime", exp.Explode: "unnest", exp.Rand: "random", exp.GenerateSeries: "range",

@@ -27,7 +27,6 @@ from dpsql.sql.expressions.coercion import (
     make_try,
     meet,
     parenthesise,
-    refuse_rest,
     require_kind,
 )
 from dpsql.sql.expressions.types import (
@@ -51,7 +50,7 @@ _MOMENTS = {"DATE", "TIMESTAMP", "INTERVAL", "TIME"}
 
 
 def bind_comparison(node: exp.Expr, bind: Bind) -> Typed:
-    refuse_rest(node, "this", "expression")
+    """Bind a comparison of two values of one family."""
     left, right = _numbers_read([bind(node.this), bind(node.expression)], [node.this, node.expression])
     met = meet([(left, node.this), (right, node.expression)], "the comparison", compared=True)
     made = type(node)(this=parenthesise(met.nodes[0]), expression=parenthesise(met.nodes[1]))
@@ -60,7 +59,7 @@ def bind_comparison(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def bind_between(node: exp.Expr, bind: Bind) -> Typed:
-    refuse_rest(node, "this", "low", "high")
+    """Bind BETWEEN."""
     places = [node.this, node.args["low"], node.args["high"]]
     parts = _numbers_read([bind(place) for place in places], places)
     met = meet(list(zip(parts, places, strict=True)), "BETWEEN", compared=True)
@@ -69,6 +68,7 @@ def bind_between(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def bind_in(node: exp.Expr, bind: Bind) -> Typed:
+    """Bind IN with a list of values."""
     places = [node.this, *node.expressions]
     parts = _numbers_read([bind(place) for place in places], places)
     met = meet(list(zip(parts, places, strict=True)), "IN", compared=True)
@@ -78,7 +78,7 @@ def bind_in(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def _numbers_read(parts: list[Typed], places: list[exp.Expr]) -> list[Typed]:
-    """The values, with numbers in quotes read as DuckDB reads them beside one value that is no constant: of its type.
+    """Return the values, with numbers in quotes read as DuckDB reads them beside one value that is no constant: of its type.
 
     They are read here, once, so that no row can fail. What is no number of that type stays text, and is refused later.
     """
@@ -105,7 +105,7 @@ _BOUNDS: dict[type[exp.Expr], _Op] = {
 
 
 def bind_arithmetic(node: exp.Expr, bind: Bind) -> Typed:
-    refuse_rest(node, "this", "expression")
+    """Bind ``+``, ``-`` and ``*`` of numbers and moments."""
     left, right = bind(node.this), bind(node.expression)
     if left.type.kind in _MOMENTS or right.type.kind in _MOMENTS:
         return _moments(node, left, right)
@@ -146,7 +146,7 @@ def bind_arithmetic(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def _as_decimal(node: exp.Expr, value: Typed, kind: Type) -> exp.Expr:
-    """An operand whose own cast can't fail.
+    """Return an operand whose own cast can't fail.
 
     TRY does not keep what is inside of it: where a part stands in two places of a query, DuckDB takes it out and
     computes it once, before and outside of either TRY. So each TRY holds one operation that may fail, and no cast.
@@ -186,7 +186,7 @@ def _integers(node: exp.Expr, left: Typed, right: Typed, bounds: Bounds, constan
 
 
 def decimal_result(node: exp.Expr, left: Type, right: Type) -> Type | None:
-    """DuckDB's own result of + - * on decimals and integers; None where it has none."""
+    """Return DuckDB's own type of + - * on decimals and integers; None where it has none."""
     (a, s), (b, t) = left.digits, right.digits
     if isinstance(node, exp.Mul):
         width, scale = a + s + b + t, s + t
@@ -248,7 +248,6 @@ def _moments(node: exp.Expr, left: Typed, right: Typed) -> Typed:
 
 def bind_division(node: exp.Expr, bind: Bind) -> Typed:
     """``/`` is division of DOUBLEs (of FLOATs, where FLOAT meets nothing finer): infinite or NaN at zero."""
-    refuse_rest(node, "this", "expression", "typed", "safe")
     left, right = bind(node.this), bind(node.expression)
     _numbers(node, left, right)
     bounds = (left.bounds or UNKNOWN) / (right.bounds or UNKNOWN)
@@ -267,7 +266,6 @@ def bind_division(node: exp.Expr, bind: Bind) -> Typed:
 
 def bind_whole_division(node: exp.Expr, bind: Bind) -> Typed:
     """``//`` and ``%``: NULL at zero."""
-    refuse_rest(node, "this", "expression")
     left, right = bind(node.this), bind(node.expression)
     _numbers(node, left, right)
     remainder = isinstance(node, exp.Mod)
@@ -301,7 +299,7 @@ def bind_whole_division(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def bind_negation(node: exp.Expr, bind: Bind) -> Typed:
-    refuse_rest(node, "this")
+    """Bind the minus sign of a number or an interval."""
     inner = _least_integer(node.this) or bind(node.this)
     if inner.type.kind == "INTERVAL":
         return Typed(make_try(exp.Neg(this=parenthesise(inner.node))), INTERVAL)
@@ -343,7 +341,7 @@ def _least_integer(place: exp.Expr) -> Typed | None:
 
 
 def bind_absolute(node: exp.Expr, bind: Bind) -> Typed:
-    refuse_rest(node, "this")
+    """Bind ABS."""
     inner = bind(node.this)
     require_kind(inner, node.this, NUMBER_KINDS, "a number is needed")
     bounds = None if inner.bounds is None else inner.bounds.absolute()
@@ -359,7 +357,6 @@ def bind_absolute(node: exp.Expr, bind: Bind) -> Typed:
 
 def bind_bitwise(node: exp.Expr, bind: Bind) -> Typed:
     """``& | xor`` are total on integers of one type; shifts may leave the type, and stand in TRY."""
-    refuse_rest(node, "this", "expression")
     left, right = bind(node.this), bind(node.expression)
     for typed, place in ((left, node.this), (right, node.expression)):
         require_kind(typed, place, ("INTEGER",), "bits are those of an integer")

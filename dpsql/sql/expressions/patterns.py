@@ -3,7 +3,7 @@
 A pattern that the engine can't read raises, inside TRY too; so each is read here first. Regular expressions are
 held to what RE2 and this reader agree upon. RE2 takes time linear in the text, times the pattern's size; where all
 matches are replaced, it may read the rest of the text again after each. An engine may match the wildcards of LIKE by
-trying every place for each. All this is bounded for one row by :mod:`dpsql.sql.expressions.lengths`.
+trying every place for each. All this is bounded for one row by :mod:`dpsql.sql.expressions.types`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from dpsql.sql.expressions.coercion import (
     refuse_rest,
     require_kind,
 )
-from dpsql.sql.expressions.lengths import count_kept, count_written, hold, length_of, limit_steps
-from dpsql.sql.expressions.types import TEXT, Typed
+from dpsql.sql.expressions.types import TEXT, Typed, count_kept, count_written, hold, length_of, limit_steps
 from dpsql.sql.parse.dialect import bind_error, privacy_error
 
 MAX_PATTERN_LENGTH = 1000
@@ -60,7 +59,6 @@ def _text(place: exp.Expr, bind: Bind) -> Typed:
 
 def bind_like(node: exp.Expr, bind: Bind) -> Typed:
     """LIKE, ILIKE and GLOB know no pattern that fails."""
-    refuse_rest(node, "this", "expression", "negate")
     left = _text(node.this, bind)
     text = _literal(node.expression, "a pattern", node)
     star, one = ("*", "?[") if isinstance(node, exp.Glob) else ("%", "_")
@@ -87,7 +85,7 @@ def _wildcards(pattern: str, star: str) -> int:
 
 
 def _tried(left: Typed, pattern: str, star: str, node: exp.Expr) -> Typed:
-    """The text, where each wildcard is tried at every place.
+    """Return the text, where each wildcard is tried at every place.
 
     Raises:
         PrivacyError: there are too many places.
@@ -106,8 +104,7 @@ def _tried(left: Typed, pattern: str, star: str, node: exp.Expr) -> Typed:
 
 
 def bind_escape(node: exp.Expr, bind: Bind) -> Typed:
-    """With ESCAPE, a pattern may end in the escape character, or escape what needs none: both raise."""
-    refuse_rest(node, "this", "expression")
+    """Bind LIKE with ESCAPE, whose pattern must not end in the escape character nor escape what needs none."""
     inner = node.this
     if type(inner) not in (exp.Like, exp.ILike):
         raise bind_error(node, "ESCAPE goes with LIKE.")
@@ -133,7 +130,6 @@ def bind_escape(node: exp.Expr, bind: Bind) -> Typed:
 
 def bind_regexp(node: exp.Expr, bind: Bind) -> Typed:
     """regexp_matches, regexp_full_match and SIMILAR TO."""
-    refuse_rest(node, "this", "expression", "flag", "options")
     if isinstance(node, exp.RegexpLike) and "start" not in node.meta:  # the operator, not the function
         raise privacy_error(
             node,
@@ -150,7 +146,7 @@ def bind_regexp(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def bind_regexp_extract(node: exp.Expr, bind: Bind) -> Typed:
-    refuse_rest(node, "this", "expression", "group", "null_if_pos_overflow")
+    """Bind regexp_extract."""
     left = _text(node.this, bind)
     pattern = _expression(node.expression, node)
     group = node.args.get("group")
@@ -169,7 +165,7 @@ def bind_regexp_extract(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def bind_regexp_replace(node: exp.Expr, bind: Bind) -> Typed:
-    refuse_rest(node, "this", "expression", "replacement", "modifiers", "single_replace")
+    """Bind regexp_replace, whose answer has a public length."""
     left = _text(node.this, bind)
     pattern = _expression(node.expression, node)
     by = _literal(node.args.get("replacement"), "what replaces a pattern", node)
@@ -188,13 +184,13 @@ def bind_regexp_replace(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def _substituted(length: int, by: str, every: bool) -> int:
-    """The longest text: matches do not overlap, and there may be an empty one at each end of each character."""
+    """Return the longest text: matches do not overlap, and there may be an empty one at each end of each character."""
     groups = len(re.findall(r"\\[0-9]", by.replace("\\\\", "")))
     return length * (1 + groups) + (length + 1 if every else 1) * len(by)
 
 
 def _searched(name: str, left: Typed, pattern: str, node: exp.Expr) -> Typed:
-    """The text, within its public length, where a regular expression is not too large for it.
+    """Return the text, within its public length, where a regular expression is not too large for it.
 
     Raises:
         PrivacyError: it is.
@@ -244,7 +240,7 @@ _REPEAT = re.compile(r"([*+?])|\{(\d+)(,?)(\d*)\}")
 
 
 def _size(pattern: str) -> int:
-    """The characters that a pattern stands for with its repeats written out. One of several bytes counts for five.
+    """Return the characters that a pattern stands for with its repeats written out. One of several bytes counts for five.
 
     Words without wildcards, classes and repeats need an automaton no larger than they are: they count once for all.
     """
@@ -275,7 +271,7 @@ _NEGATED = (r"\D", r"\W", r"\S")
 
 
 def _reads_on(pattern: str) -> bool:
-    """Whether a search may look far beyond the end of the match that it finds.
+    """Return whether a search may look far beyond the end of the match that it finds.
 
     It may where a part without an end can be left out or chosen among others; else what lies beyond a match is read
     again at most once.
@@ -296,7 +292,7 @@ def _reads_on(pattern: str) -> bool:
 
 
 def _expression(place: exp.Expr | None, node: exp.Expr) -> exp.Expr:
-    """A literal regular expression that RE2 is sure to read."""
+    """Return a literal regular expression that RE2 is sure to read."""
     text = _literal(place, "a pattern", node)
     at = repeats = 0
     while at < len(text):

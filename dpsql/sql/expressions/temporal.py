@@ -21,8 +21,7 @@ from dpsql.sql.expressions.coercion import (
     refuse_rest,
     require_kind,
 )
-from dpsql.sql.expressions.lengths import count_written
-from dpsql.sql.expressions.types import BIGINT, DATE, DOUBLE, INTERVAL, TEXT, TIMESTAMP, Typed  # fmt: skip
+from dpsql.sql.expressions.types import BIGINT, DATE, DOUBLE, INTERVAL, TEXT, TIMESTAMP, Typed, count_written
 from dpsql.sql.parse.dialect import bind_error, privacy_error
 
 _YEARS = (-6_000_000, 6_000_000)
@@ -91,7 +90,7 @@ def bind_part(node: exp.Expr, unit: str, place: exp.Expr, bind: Bind) -> Typed:
 
 
 def _years(inner: Typed) -> Bounds | None:
-    """The years of bounds that are dates."""
+    """Return the years of bounds that are dates."""
     if inner.bounds is None or inner.bounds.low is None or inner.bounds.high is None:
         return None
     ends = (inner.bounds.low // 86_400, inner.bounds.high // 86_400)
@@ -100,21 +99,21 @@ def _years(inner: Typed) -> Bounds | None:
 
 
 def _settled(typed: Typed) -> Typed:
-    """NULL as a timestamp: the engine can't choose among its functions for a bare one."""
+    """Return NULL as a timestamp: the engine can't choose among its functions for a bare one."""
     return (
         Typed(make_cast(exp.Null(), TIMESTAMP), TIMESTAMP, None, True) if typed.type.kind == "NULL" else typed
     )
 
 
 def bind_extract(node: exp.Expr, bind: Bind) -> Typed:
-    refuse_rest(node, "this", "expression")
+    """Bind EXTRACT(part FROM moment)."""
     if isinstance(node.this, exp.Var | exp.Literal) and node.this.name.upper() == "EPOCH":
         return _epoch(node.expression, bind)
     return bind_part(node, _unit(node.this, tuple(DATE_PART_RANGES), node), node.expression, bind)
 
 
 def bind_epoch(node: exp.Expr, bind: Bind) -> Typed:
-    refuse_rest(node, "this")
+    """Bind epoch(moment)."""
     return _epoch(node.this, bind)
 
 
@@ -127,7 +126,7 @@ def _epoch(place: exp.Expr, bind: Bind) -> Typed:
 
 
 def write_epoch(inner: Typed) -> exp.Expr:
-    """Seconds since 1970, or of an interval. (The variants in nanoseconds fail while the engine still plans.)"""
+    """Write the seconds since 1970, or of an interval: variants in nanoseconds fail while the engine plans."""
     return make_try(make_call("epoch", inner.node))
 
 
@@ -141,7 +140,7 @@ def _moment(place: exp.Expr, bind: Bind) -> Typed:
 
 
 def bind_truncation(node: exp.Expr, bind: Bind) -> Typed:
-    refuse_rest(node, "this", "unit", "input_type_preserved")
+    """Bind date_trunc."""
     unit = _unit(node.args.get("unit"), DATE_UNITS, node)
     inner = _moment(node.this, bind)
     # Truncating may step over the early end of the calendar: even while the engine plans, where it knows the column's
@@ -151,10 +150,9 @@ def bind_truncation(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def bind_calendar_name(name: str) -> Callable[[exp.Expr, Bind], Typed]:
-    """dayname and monthname."""
+    """Return the binder of dayname or monthname."""
 
     def handle(node: exp.Expr, bind: Bind) -> Typed:
-        refuse_rest(node, "this", "abbreviated")
         inner = _moment(node.this, bind)
         return Typed(make_try(make_call(name, inner.node)), TEXT, None, inner.constant, length=9)
 
@@ -162,14 +160,14 @@ def bind_calendar_name(name: str) -> Callable[[exp.Expr, Bind], Typed]:
 
 
 def bind_last_day(node: exp.Expr, bind: Bind) -> Typed:
-    refuse_rest(node, "this")
+    """Bind last_day."""
     inner = _moment(node.this, bind)
     return Typed(make_try(make_call("last_day", inner.node)), DATE, None, inner.constant)
 
 
 def bind_date_diff(node: exp.Expr, bind: Bind) -> Typed:
-    refuse_rest(node, "this", "expression", "unit", "date_part_boundary")
     # sqlglot reads date_diff(unit, start, end) with the end first.
+    """Bind date_diff."""
     return bind_dates_apart(
         "date_diff", _unit(node.args.get("unit"), DATE_UNITS, node), node.expression, node.this, bind
     )
@@ -196,6 +194,7 @@ def bind_date_sub(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Type
 
 
 def bind_date_part(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
+    """Bind date_part('part', moment)."""
     if len(arguments) != 2:
         raise bind_error(node, "date_part takes a part and a date.")
     if isinstance(arguments[0], exp.Literal) and arguments[0].name.upper() == "EPOCH":
@@ -205,7 +204,6 @@ def bind_date_part(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typ
 
 def bind_time_bucket(node: exp.Expr, bind: Bind) -> Typed:
     """time_bucket: a width of zero raises inside TRY too, so the width is a literal."""
-    refuse_rest(node, "this", "expression")
     width, inner = bind_interval(node.this, bind), _moment(node.expression, bind)
     if re.fullmatch(r"0+", node.this.this.name):
         raise bind_error(node.this, "a bucket has a width.")
@@ -220,7 +218,7 @@ _SECONDS = {
 
 
 def interval_seconds(node: exp.Interval) -> Fraction | None:
-    """The seconds of an INTERVAL literal, with months of 30 days; None where its unit has no one length."""
+    """Return the seconds of an INTERVAL literal, with months of 30 days; None where its unit has no one length."""
     unit = node.args.get("unit")
     name = str(unit.name).upper() if unit is not None else ""
     per = _SECONDS.get(name) or _SECONDS.get(name.removesuffix("S"))
@@ -230,6 +228,7 @@ def interval_seconds(node: exp.Interval) -> Fraction | None:
 
 
 def bind_interval(node: exp.Expr, bind: Bind) -> Typed:
+    """Bind an INTERVAL literal of whole units."""
     if not isinstance(node, exp.Interval):
         raise privacy_error(node, "an interval must be a literal.", "write INTERVAL 3 DAY.")
     refuse_rest(node, "this", "unit")
@@ -245,7 +244,6 @@ def bind_interval(node: exp.Expr, bind: Bind) -> Typed:
 
 def bind_date_add(node: exp.Expr, bind: Bind) -> Typed:
     """date_add(d, INTERVAL 1 DAY)."""
-    refuse_rest(node, "this", "expression")
     inner, step = _moment(node.this, bind), bind(node.expression)
     require_kind(step, node.expression, ("INTERVAL",), "an interval is needed", "write INTERVAL 3 DAY.")
     return Typed(
@@ -265,7 +263,7 @@ def _format(place: exp.Expr | None, node: exp.Expr) -> exp.Expr:
 
 
 def bind_strftime(node: exp.Expr, bind: Bind) -> Typed:
-    refuse_rest(node, "this", "format")
+    """Bind strftime with a literal format."""
     places = (node.this, node.args.get("format"))
     if isinstance(places[0], exp.Literal) and not isinstance(places[1], exp.Literal):
         places = (places[1], places[0])  # DuckDB takes both orders
@@ -291,7 +289,7 @@ def bind_strptime(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Type
 
 
 def bind_make_date(node: exp.Expr, bind: Bind) -> Typed:
-    refuse_rest(node, "year", "month", "day")
+    """Bind make_date(year, month, day)."""
     made = []
     for key in ("year", "month", "day"):
         place = node.args.get(key)

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from sqlglot import exp
 
 from dpsql.errors import BindError, PrivacyError
 from dpsql.sql.expressions import bounds as intervals
-from dpsql.sql.expressions import calls, casts, lengths, operators, patterns, temporal
-from dpsql.sql.expressions import casts as nested
+from dpsql.sql.expressions import calls, casts, operators, patterns, temporal, types
 from dpsql.sql.expressions.bounds import Bounds
 from dpsql.sql.expressions.coercion import (
     ORDERED_KINDS,
@@ -32,7 +31,7 @@ from dpsql.sql.expressions.coercion import (
     require_kind,
 )
 from dpsql.sql.expressions.fixed_point import MOMENT_KINDS
-from dpsql.sql.expressions.types import BOOLEAN, Type, Typed
+from dpsql.sql.expressions.types import BOOLEAN, NULL, Type, Typed
 from dpsql.sql.parse.dialect import bind_error, privacy_error
 
 MAX_EXPRESSION_DEPTH = 100
@@ -40,26 +39,26 @@ MAX_EXPRESSION_DEPTH = 100
 
 
 class ColumnScope(Protocol):
-    """What column names mean."""
+    """The meaning of column names."""
 
     def column(self, node: exp.Column) -> Typed:
-        """The column as it stands in the exact query. Raises BindError for an unknown or ambiguous name."""
+        """Return the column as it stands in the exact query. Raises BindError for an unknown or ambiguous name."""
         ...
 
 
 def make_total(node: exp.Expr, scope: ColumnScope) -> Typed:
-    """The expression, rewritten so that it can't fail in any supported DuckDB, whatever the data.
+    """Return the expression, rewritten so that it can't fail in any supported DuckDB, whatever the data.
 
     Raises:
         BindError: names or types that don't fit; a constant that can't be read.
         PrivacyError: something that is not on the allow-list; the hint says what is.
     """
-    with lengths.one_statement():
+    with types.one_statement():
         return _Walk(scope).bind(node)
 
 
 class _Walk:
-    """One expression's way down, with a limit to its depth."""
+    """A walk down one expression, with a limit to its depth."""
 
     def __init__(self, scope: ColumnScope) -> None:
         self.scope = scope
@@ -76,12 +75,12 @@ class _Walk:
 
 
 def make_condition(node: exp.Expr, scope: ColumnScope) -> Typed:
-    """A total truth value.
+    """Return a total truth value.
 
     Raises:
         BindError: it is not a condition, or as for :func:`total`.
     """
-    with lengths.one_statement():
+    with types.one_statement():
         return _truth(node, _Walk(scope).bind)
 
 
@@ -94,8 +93,10 @@ def _bind(node: exp.Expr, bind: Bind, scope: ColumnScope) -> Typed:
         held = node.expression.this.unnest()
         if not isinstance(held, exp.Query):  # x = ANY(list)
             return _held(node.this, held, bind)
-    handler = _HANDLERS.get(type(node))
-    if handler is not None:
+    if type(node) in _HANDLERS:
+        handler, parts = _HANDLERS[type(node)]
+        if parts is not None:
+            refuse_rest(node, *parts.split())
         return handler(node, bind)
     if isinstance(node, exp.Func) and not isinstance(node, exp.AggFunc | exp.Exists):
         return calls.bind_function(node, bind)
@@ -149,7 +150,7 @@ def _column(node: exp.Column, scope: ColumnScope) -> Typed:
         raise privacy_error(node, "rows can't be released.", "name the columns that are needed.")
     unknown: BindError | None = None
     try:
-        return nested.take_value(scope.column(node), node)
+        return casts.take_value(scope.column(node), node)
     except BindError as error:
         unknown = error
     inside = _field_of_column(node, scope)
@@ -168,28 +169,7 @@ def _field_of_column(node: exp.Column, scope: ColumnScope) -> Typed | None:
         typed = scope.column(outer)
     except BindError:
         return None
-    return nested.take_field(typed, node.name, node) if typed.type.kind == "STRUCT" else None
-
-
-def _literal(node: exp.Expr, bind: Bind) -> Typed:
-    assert isinstance(node, exp.Literal)
-    return casts.bind_literal(node)
-
-
-def _raw(node: exp.Expr, bind: Bind) -> Typed:
-    return casts.bind_text(node.name, node)
-
-
-def _boolean(node: exp.Expr, bind: Bind) -> Typed:
-    return Typed(node.copy(), BOOLEAN, None, True, nullable=False)
-
-
-def _null(node: exp.Expr, bind: Bind) -> Typed:
-    return casts.null()
-
-
-def _paren(node: exp.Expr, bind: Bind) -> Typed:
-    return bind(node.this)
+    return casts.take_field(typed, node.name, node) if typed.type.kind == "STRUCT" else None
 
 
 def _try(node: exp.Expr, bind: Bind) -> Typed:
@@ -236,7 +216,6 @@ def _not(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def _is(node: exp.Expr, bind: Bind) -> Typed:
-    refuse_rest(node, "this", "expression")
     left = bind(node.this)
     if not isinstance(node.expression, exp.Null | exp.Boolean):
         raise bind_error(node, "IS takes NULL, TRUE or FALSE.", "write IS NOT DISTINCT FROM.")
@@ -248,7 +227,7 @@ def _is(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def _held(value: exp.Expr, held: exp.Expr, bind: Bind) -> Typed:
-    """Whether a list has a value: one that is written out, or one of the row's."""
+    """Return whether a list has a value: one that is written out, or one of the row's."""
     if isinstance(held, exp.Array):
         return operators.bind_in(
             exp.In(this=value.copy(), expressions=[e.copy() for e in held.expressions]), bind
@@ -268,7 +247,6 @@ def _in(node: exp.Expr, bind: Bind) -> Typed:
 
 def _safe_divide(node: exp.Expr, bind: Bind) -> Typed:
     """GoogleSQL's SAFE_DIVIDE: NULL where the divisor is zero."""
-    refuse_rest(node, "this", "expression")
     divisor = exp.Nullif(this=exp.paren(node.expression.copy()), expression=exp.Literal.number(0))
     return bind(exp.Div(this=exp.paren(node.this.copy()), expression=divisor))
 
@@ -277,7 +255,6 @@ def _safe_divide(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def _case(node: exp.Expr, bind: Bind) -> Typed:
-    refuse_rest(node, "this", "ifs", "default")
     branches, otherwise = node.args["ifs"], node.args.get("default")
     if node.this is not None:
         tests = [
@@ -318,12 +295,11 @@ def _chosen(
     kept = bounds if kind.numeric or kind.kind in MOMENT_KINDS else None
     length, unchecked = None, False
     if kind.kind in ("TEXT", "LIST"):
-        length, unchecked = max(lengths.length_of(v) for v in values), any(v.unchecked for v in values)
+        length, unchecked = max(types.length_of(v) for v in values), any(v.unchecked for v in values)
     return Typed(made, kind, kept, constant, None, reach, missing, shown, length, unchecked)
 
 
 def _if(node: exp.Expr, bind: Bind) -> Typed:
-    refuse_rest(node, "this", "true", "false")
     branch = exp.If(this=node.this.copy(), true=node.args["true"].copy())
     otherwise = node.args.get("false")
     return _case(exp.Case(ifs=[branch], default=otherwise.copy() if otherwise is not None else None), bind)
@@ -331,7 +307,6 @@ def _if(node: exp.Expr, bind: Bind) -> Typed:
 
 def _several(name: str) -> Callable[[exp.Expr, Bind], Typed]:
     def handle(node: exp.Expr, bind: Bind) -> Typed:
-        refuse_rest(node, "this", "expressions", "ignore_nulls", "is_nvl", "is_null")
         places = [node.this, *node.expressions] if node.this is not None else list(node.expressions)
         values = [bind(place) for place in places]
         met = meet(list(zip(values, places, strict=True)), name.upper())
@@ -349,7 +324,6 @@ def _several(name: str) -> Callable[[exp.Expr, Bind], Typed]:
 
 
 def _nullif(node: exp.Expr, bind: Bind) -> Typed:
-    refuse_rest(node, "this", "expression")
     left, right = bind(node.this), bind(node.expression)
     met = meet([(left, node.this), (right, node.expression)], "NULLIF", compared=True)
     # Written out, so that the value keeps its own type in every version.
@@ -359,76 +333,67 @@ def _nullif(node: exp.Expr, bind: Bind) -> Typed:
     return replace(left, node=made, constant=constant, values=None, nullable=True)
 
 
-_HANDLERS: dict[type[exp.Expr], Callable[..., Typed]] = {
-    exp.Literal: _literal,
-    exp.RawString: _raw,
-    exp.Boolean: _boolean,
-    exp.Null: _null,
-    exp.Paren: _paren,
-    exp.Try: _try,
-    exp.Dot: nested.bind_field,
-    exp.Bracket: nested.bind_element,
-    exp.And: _connect,
-    exp.Or: _connect,
-    exp.Not: _not,
-    exp.Is: _is,
-    exp.In: _in,
-    exp.SafeDivide: _safe_divide,
-    exp.Case: _case,
-    exp.If: _if,
-    exp.Nullif: _nullif,
-    **{kind: _several(kind.__name__.lower()) for kind in (exp.Coalesce, exp.Greatest, exp.Least)},
-    **dict.fromkeys(
-        (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ),
-        operators.bind_comparison,
-    ),
-    exp.Between: operators.bind_between,
-    exp.Add: operators.bind_arithmetic,
-    exp.Sub: operators.bind_arithmetic,
-    exp.Mul: operators.bind_arithmetic,
-    exp.Div: operators.bind_division,
-    exp.IntDiv: operators.bind_whole_division,
-    exp.Mod: operators.bind_whole_division,
-    exp.Neg: operators.bind_negation,
-    exp.Abs: operators.bind_absolute,
-    exp.BitwiseAnd: operators.bind_bitwise,
-    exp.BitwiseOr: operators.bind_bitwise,
-    exp.BitwiseXor: operators.bind_bitwise,
-    exp.Like: patterns.bind_like,
-    exp.ILike: patterns.bind_like,
-    exp.Glob: patterns.bind_like,
-    exp.Escape: patterns.bind_escape,
-    exp.RegexpLike: patterns.bind_regexp,
-    exp.RegexpFullMatch: patterns.bind_regexp,
-    exp.SimilarTo: patterns.bind_regexp,
-    exp.RegexpExtract: patterns.bind_regexp_extract,
-    exp.RegexpReplace: patterns.bind_regexp_replace,
-    exp.DPipe: calls.bind_concat_operator,
-    exp.Concat: calls.make_concat_binder("concat"),
-    exp.ConcatWs: calls.make_concat_binder("concat_ws"),
-    exp.Trim: calls.bind_trim,
-    exp.Cast: casts.bind_cast,
-    exp.TryCast: casts.bind_cast,
-    exp.Extract: temporal.bind_extract,
-    exp.TimeToUnix: temporal.bind_epoch,
-    exp.TimestampTrunc: temporal.bind_truncation,
-    exp.DateTrunc: temporal.bind_truncation,
-    exp.DateDiff: temporal.bind_date_diff,
-    exp.LastDay: temporal.bind_last_day,
-    exp.DateBin: temporal.bind_time_bucket,
-    exp.Interval: temporal.bind_interval,
-    exp.DateAdd: temporal.bind_date_add,
-    exp.TimeToStr: temporal.bind_strftime,
-    exp.DateFromParts: temporal.bind_make_date,
-    exp.Dayname: temporal.bind_calendar_name("dayname"),
-    exp.Monthname: temporal.bind_calendar_name("monthname"),
-    exp.Floor: calls.make_rounding_binder("floor"),
-    exp.Ceil: calls.make_rounding_binder("ceil"),
-    exp.Round: calls.make_rounding_binder("round"),
-    exp.Trunc: calls.make_rounding_binder("trunc"),
-    exp.Sign: calls.bind_sign,
-    exp.Log: calls.bind_log,
-    exp.Length: calls.bind_length,
-    exp.ArrayContains: calls.bind_contains,
-    exp.SHA2: calls.bind_sha,
-}
+Handler = Callable[[Any, Bind], Typed]
+_TABLE: tuple[tuple[Handler, str | None, tuple[type[exp.Expr], ...]], ...] = (
+    (lambda node, bind: casts.bind_literal(node), None, (exp.Literal,)),
+    (lambda node, bind: casts.bind_text(node.name, node), None, (exp.RawString,)),
+    (lambda node, bind: Typed(node.copy(), BOOLEAN, None, True, nullable=False), None, (exp.Boolean,)),
+    (lambda node, bind: Typed(exp.Null(), NULL, None, True), None, (exp.Null,)),
+    (lambda node, bind: bind(node.this), None, (exp.Paren,)),
+    (_try, None, (exp.Try,)),
+    (casts.bind_field, None, (exp.Dot,)),
+    (casts.bind_element, "this expressions offset safe", (exp.Bracket,)),
+    (_connect, None, (exp.And, exp.Or)),
+    (_not, None, (exp.Not,)),
+    (_is, "this expression", (exp.Is,)),
+    (_in, None, (exp.In,)),
+    (_safe_divide, "this expression", (exp.SafeDivide,)),
+    (_case, "this ifs default", (exp.Case,)),
+    (_if, "this true false", (exp.If,)),
+    (_nullif, "this expression", (exp.Nullif,)),
+    (operators.bind_comparison, "this expression", (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)),
+    (operators.bind_comparison, "this expression", (exp.NullSafeEQ, exp.NullSafeNEQ)),
+    (operators.bind_between, "this low high", (exp.Between,)),
+    (operators.bind_arithmetic, "this expression", (exp.Add, exp.Sub, exp.Mul)),
+    (operators.bind_division, "this expression typed safe", (exp.Div,)),
+    (operators.bind_whole_division, "this expression", (exp.IntDiv, exp.Mod)),
+    (operators.bind_negation, "this", (exp.Neg,)),
+    (operators.bind_absolute, "this", (exp.Abs,)),
+    (operators.bind_bitwise, "this expression", (exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor)),
+    (patterns.bind_like, "this expression negate", (exp.Like, exp.ILike, exp.Glob)),
+    (patterns.bind_escape, "this expression", (exp.Escape,)),
+    (patterns.bind_regexp, "this expression flag options", (exp.RegexpLike, exp.RegexpFullMatch, exp.SimilarTo)),
+    (patterns.bind_regexp_extract, "this expression group null_if_pos_overflow", (exp.RegexpExtract,)),
+    (patterns.bind_regexp_replace, "this expression replacement modifiers single_replace", (exp.RegexpReplace,)),
+    (calls.bind_concat_operator, "this expression safe", (exp.DPipe,)),
+    (calls.make_concat_binder("concat"), "expressions safe coalesce", (exp.Concat,)),
+    (calls.make_concat_binder("concat_ws"), "expressions safe coalesce", (exp.ConcatWs,)),
+    (calls.bind_trim, "this expression position", (exp.Trim,)),
+    (casts.bind_cast, "this to safe", (exp.Cast, exp.TryCast)),
+    (temporal.bind_extract, "this expression", (exp.Extract,)),
+    (temporal.bind_epoch, "this", (exp.TimeToUnix,)),
+    (temporal.bind_truncation, "this unit input_type_preserved", (exp.TimestampTrunc, exp.DateTrunc)),
+    (temporal.bind_date_diff, "this expression unit date_part_boundary", (exp.DateDiff,)),
+    (temporal.bind_last_day, "this", (exp.LastDay,)),
+    (temporal.bind_time_bucket, "this expression", (exp.DateBin,)),
+    (temporal.bind_interval, None, (exp.Interval,)),
+    (temporal.bind_date_add, "this expression", (exp.DateAdd,)),
+    (temporal.bind_strftime, "this format", (exp.TimeToStr,)),
+    (temporal.bind_make_date, "year month day", (exp.DateFromParts,)),
+    (temporal.bind_calendar_name("dayname"), "this abbreviated", (exp.Dayname,)),
+    (temporal.bind_calendar_name("monthname"), "this abbreviated", (exp.Monthname,)),
+    (calls.make_rounding_binder("floor"), "this decimals", (exp.Floor,)),
+    (calls.make_rounding_binder("ceil"), "this decimals", (exp.Ceil,)),
+    (calls.make_rounding_binder("round"), "this decimals", (exp.Round,)),
+    (calls.make_rounding_binder("trunc"), "this decimals", (exp.Trunc,)),
+    (calls.bind_sign, "this", (exp.Sign,)),
+    (calls.bind_log, "this expression", (exp.Log,)),
+    (calls.bind_length, "this", (exp.Length,)),
+    (calls.bind_contains, "this expression ensure_variant check_null", (exp.ArrayContains,)),
+    (calls.bind_sha, "this length", (exp.SHA2,)),
+    (_several("coalesce"), "this expressions ignore_nulls is_nvl is_null", (exp.Coalesce,)),
+    (_several("greatest"), "this expressions ignore_nulls is_nvl is_null", (exp.Greatest,)),
+    (_several("least"), "this expressions ignore_nulls is_nvl is_null", (exp.Least,)),
+)  # fmt: skip
+"""What binds a node, the parts of it that this looks at (None: it checks them itself), and the classes of such nodes."""
+_HANDLERS = {kind: (handler, parts) for handler, parts, kinds in _TABLE for kind in kinds}

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from dpsql.mechanisms.claims import Claimed, Packing, Rows
+from dpsql.mechanisms.base import ClaimedText, PackingClaim, RowsClaim
 from dpsql.sql.lock.caps import cap_of
 from dpsql.sql.lock.duckdb_reader import read_tree
 from dpsql.sql.lock.expressions import Env, aggregated, conjuncts, has, refs
@@ -42,7 +42,7 @@ Serialise = Callable[[str], str]
 """The engine's own parser: a text, to its tree in JSON."""
 
 
-def check(claimed: Claimed, known: Known, serialise: Serialise) -> None:
+def check(claimed: ClaimedText, known: Known, serialise: Serialise) -> None:
     """Proves that a text does no more than its claim.
 
     Raises:
@@ -51,14 +51,14 @@ def check(claimed: Claimed, known: Known, serialise: Serialise) -> None:
     check_tree(read_tree(serialise(claimed.text)), claimed, known)
 
 
-def check_tree(tree: Query, claimed: Claimed, known: Known) -> None:
+def check_tree(tree: Query, claimed: ClaimedText, known: Known) -> None:
     """The same for a tree, whichever parser read it."""
     checker = Checker(known, claimed.lent)
-    if isinstance(claimed.claim, Packing):
+    if isinstance(claimed.claim, PackingClaim):
         prove_packing(*checker.rows_and_item(tree), claimed.claim)
     else:
         prove(checker.query(tree, None), claimed.claim, checker.symbols)
-        scores = claimed.claim.scores if isinstance(claimed.claim, Rows) else None
+        scores = claimed.claim.scores if isinstance(claimed.claim, RowsClaim) else None
         if scores is not None and checker.outermost is not None:
             prove_scores(tree, checker.outermost, checker.leaves, checker.expressions, scores)
     checker.distinct_names()

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from dpsql.errors import PolicyError
-from dpsql.mechanisms.claims import Choice, Claim, Claimed, Totals
-from dpsql.mechanisms.fast.candidate_scores import ORD
+from dpsql.mechanisms.base import Claim, ClaimedText, LentTotals, RouteClaim
+from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_PLACE
 from dpsql.policy.model import Table, fold
 from dpsql.sql.lock.check import Serialise, check, check_tree
 from dpsql.sql.lock.facts import Hop
@@ -39,7 +39,7 @@ class Lock:
     _proved: set[tuple[object, ...]] = field(default_factory=set)
     _tables: dict[tuple[str, ...], Base] | None = None
 
-    def prove(self, claimed: Claimed, lent: Columns) -> None:
+    def prove(self, claimed: ClaimedText, lent: Columns) -> None:
         """Proves a text in normal form, once.
 
         Raises:
@@ -51,7 +51,7 @@ class Lock:
         check(claimed, self._known(lent), self.serialise)
         self._remember(key)
 
-    def prove_late(self, text: str, claims: Sequence[Claimed], lent: Columns) -> None:
+    def prove_late(self, text: str, claims: Sequence[ClaimedText], lent: Columns) -> None:
         """Proves a text that an operator made as it ran, with numbers that it had read: under one of its claims.
 
         Raises:
@@ -60,7 +60,7 @@ class Lock:
         tried: set[tuple[Claim, tuple[str, ...]]] = set()
         for claimed in claims:
             key = (claimed.claim, tuple(sorted(claimed.lent)))
-            if isinstance(claimed.claim, Choice) or key in tried:
+            if isinstance(claimed.claim, RouteClaim) or key in tried:
                 continue
             tried.add(key)
             try:
@@ -71,7 +71,12 @@ class Lock:
         refuse("a text that no claim is made for")
 
     def prove_written(
-        self, text: str, mine: Sequence[Claimed], claims: Sequence[Claimed], lent: Columns, salt: int | None
+        self,
+        text: str,
+        mine: Sequence[ClaimedText],
+        claims: Sequence[ClaimedText],
+        lent: Columns,
+        salt: int | None,
     ) -> None:
         """Prove a text in Spark's SQL: under each claim that is made for it, or under one of all where none is.
 
@@ -107,8 +112,9 @@ class Lock:
                 ):  # a table that is not there is read by nobody
                     self._tables[self._path(table)] = self._base(table)
         relations = {
-            name: Lent(frozenset(columns), unique=ORD if ORD in columns else None) for name, columns in lent.items()
-        }  # fmt: skip
+            name: Lent(frozenset(columns), unique=CANDIDATE_PLACE if CANDIDATE_PLACE in columns else None)
+            for name, columns in lent.items()
+        }
         macros = self.catalog.engine.macros
         return Known(self._tables, relations, macros=macros)
 
@@ -140,9 +146,9 @@ class Lock:
         return found
 
 
-def _within(tree: Query, claimed: Claimed, known: Known) -> bool:
+def _within(tree: Query, claimed: ClaimedText, known: Known) -> bool:
     """Whether a query that was made late is proved under a claim that says what it may do."""
-    if isinstance(claimed.claim, Choice):
+    if isinstance(claimed.claim, RouteClaim):
         return False
     try:
         check_tree(tree, claimed, known)
@@ -151,9 +157,9 @@ def _within(tree: Query, claimed: Claimed, known: Known) -> bool:
     return True
 
 
-def columns_of(claimed: Claimed) -> dict[str, tuple[str, ...]]:
+def columns_of(claimed: ClaimedText) -> dict[str, tuple[str, ...]]:
     """The columns of what an operator lends to a text of its own."""
     return {
-        name: given.names if isinstance(given, Totals) else tuple(given)
+        name: given.names if isinstance(given, LentTotals) else tuple(given)
         for name, given in claimed.lent.items()
     }  # fmt: skip

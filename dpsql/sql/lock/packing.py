@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dpsql.mechanisms.claims import Packing
+from dpsql.mechanisms.base import PackingClaim
 from dpsql.sql.lock.facts import Number, Relation, Value
 from dpsql.sql.lock.tree import Call, Cast, Expr, Literal, Parameter, Ref, Select, refuse
 
@@ -16,7 +16,7 @@ Evaluate = Callable[[Expr], Value]
 _SHAPE = "packed rows of another shape"
 
 
-def prove_packing(tree: Select, value: Evaluate, relation: Relation, claim: Packing) -> None:
+def prove_packing(tree: Select, value: Evaluate, relation: Relation, claim: PackingClaim) -> None:
     """Compares.
 
     Raises:
@@ -115,7 +115,7 @@ def _is_code(node: Expr) -> bool:
 
 def _apart(
     terms: list[tuple[Expr, Number]], unit: tuple[Expr, Number], codes: list[tuple[Expr, Number]],
-    values: list[tuple[Expr, Number]], claim: Packing, value: Evaluate,
+    values: list[tuple[Expr, Number]], claim: PackingClaim, value: Evaluate,
 ) -> None:  # fmt: skip
     """Whether each part has bits of its own, where the text itself says which."""
     if any(times is None for _, times in terms):

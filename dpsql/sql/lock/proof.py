@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dpsql.mechanisms.claims import Blocks, Choice, Claim, Moves, Packing, Participates, Public, Rows, Sums
+from dpsql.mechanisms.base import (
+    BlocksClaim,
+    Claim,
+    PackingClaim,
+    ParticipationClaim,
+    PublicClaim,
+    RouteClaim,
+    RowsClaim,
+    SensitivityClaim,
+    SumsClaim,
+)
 from dpsql.sql.lock.facts import CELLS, OWN, PRIVATE, PUBLIC, Facts, Number, Relation, Symbol, Symbols, Value
 from dpsql.sql.lock.tree import refuse
 
@@ -15,25 +25,25 @@ def prove(relation: Relation, claim: Claim, symbols: Symbols) -> None:
     Raises:
         Unproved: the text may do more than its claim, or nothing says that it does not.
     """
-    if isinstance(claim, Choice) or relation.kind == PUBLIC:
+    if isinstance(claim, RouteClaim) or relation.kind == PUBLIC:
         return
-    if isinstance(claim, Public):
+    if isinstance(claim, PublicClaim):
         refuse("a public text reads private rows")
     if relation.kind == OWN:
-        if isinstance(claim, Blocks):
+        if isinstance(claim, BlocksClaim):
             return
         refuse("rows of one block")
     if relation.private and relation.orphans:
         refuse("rows of nobody are read")
-    if isinstance(claim, Sums):
+    if isinstance(claim, SumsClaim):
         _sums(relation, claim, symbols)
-    elif isinstance(claim, Rows):
+    elif isinstance(claim, RowsClaim):
         _rows(relation, claim, symbols)
-    elif isinstance(claim, Blocks):
+    elif isinstance(claim, BlocksClaim):
         _blocks(relation, claim, symbols)
-    elif isinstance(claim, Participates):
+    elif isinstance(claim, ParticipationClaim):
         _participates(relation)
-    elif isinstance(claim, Packing):
+    elif isinstance(claim, PackingClaim):
         refuse("packed rows")
 
 
@@ -57,7 +67,7 @@ def _keys(relation: Relation, names: Iterable[str]) -> list[tuple[Facts, list[Sy
     ]  # fmt: skip
 
 
-def _sums(relation: Relation, claim: Sums, symbols: Symbols) -> None:
+def _sums(relation: Relation, claim: SumsClaim, symbols: Symbols) -> None:
     if relation.kind != CELLS or not relation.single:
         refuse("a group may have several rows")
     if len(relation.sources) != 1:
@@ -79,7 +89,12 @@ def _sums(relation: Relation, claim: Sums, symbols: Symbols) -> None:
 
 
 def compare(
-    value: Value, facts: Facts, keys: list[Symbol], groups: Number, charged: Moves, symbols: Symbols
+    value: Value,
+    facts: Facts,
+    keys: list[Symbol],
+    groups: Number,
+    charged: SensitivityClaim,
+    symbols: Symbols,
 ) -> None:
     """Whether one unit moves a sum by no more than is charged, in L1 and in L2.
 
@@ -113,7 +128,7 @@ def _least(a: Number, b: Number) -> Number:
     return b if a is None else a if b is None else min(a, b)
 
 
-def _rows(relation: Relation, claim: Rows, symbols: Symbols) -> None:
+def _rows(relation: Relation, claim: RowsClaim, symbols: Symbols) -> None:
     for facts, keys in _keys(relation, claim.keys):
         rows, groups = facts.rows_of(keys, symbols.made), facts.groups_of(keys, symbols.made)
         if (rows is None or rows > claim.rows) and not _each(relation, claim, symbols):
@@ -131,7 +146,7 @@ def _rows(relation: Relation, claim: Rows, symbols: Symbols) -> None:
             refuse("one row moves a sum by more than is charged")
 
 
-def _each(relation: Relation, claim: Rows, symbols: Symbols) -> bool:
+def _each(relation: Relation, claim: RowsClaim, symbols: Symbols) -> bool:
     """Whether so many rows of a unit count for each public candidate, of which there may be many."""
     if claim.each is None or claim.keys:
         return False
@@ -139,7 +154,7 @@ def _each(relation: Relation, claim: Rows, symbols: Symbols) -> bool:
     return all(rows is not None and rows <= claim.rows for rows in found)
 
 
-def _blocks(relation: Relation, claim: Blocks, symbols: Symbols) -> None:
+def _blocks(relation: Relation, claim: BlocksClaim, symbols: Symbols) -> None:
     for facts, (key,) in _keys(relation, (claim.column,)):
         blocks = facts.groups_of((key,), symbols.made)
         if claim.most is not None and (blocks is None or blocks > claim.most):

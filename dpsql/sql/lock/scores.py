@@ -1,4 +1,4 @@
-"""Scores of public candidates: how far one unit moves each, out of the text and the operator's public factors.
+"""ScoresClaim of public candidates: how far one unit moves each, out of the text and the operator's public factors.
 
 A score is a public number, and public factors times statistics of the private rows. Of the factors the text itself says
 between which integers they lie; of a statistic, how far one row moves it, where it is added up from the rows directly. Where
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from dpsql.mechanisms.claims import Scores
+from dpsql.mechanisms.base import ScoresClaim
 from dpsql.sql.lock.expressions import Env, Expressions, has, refs
 from dpsql.sql.lock.facts import PUBLIC, Number, Relation
 from dpsql.sql.lock.tree import (
@@ -37,7 +37,7 @@ _SHAPE = "a score of another shape"
 
 
 def prove_scores(
-    tree: Query, env: Env, leaves: Mapping[str, Relation], expressions: Expressions, claim: Scores
+    tree: Query, env: Env, leaves: Mapping[str, Relation], expressions: Expressions, claim: ScoresClaim
 ) -> None:
     """Compare.
 
@@ -81,7 +81,7 @@ def prove_scores(
         _own(tree, items.get(claim.own), sizes, claim.rows)
 
 
-def _row(ref: Ref, leaves: Mapping[str, Relation], place: int, claim: Scores) -> Number:
+def _row(ref: Ref, leaves: Mapping[str, Relation], place: int, claim: ScoresClaim) -> Number:
     """How far one row moves a statistic."""
     value = leaves[ref.table].columns.get(ref.name) if ref.table in leaves else None
     weight = None if value is None or value.halved else value.weight

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dpsql.mechanisms.claims import Totals
+from dpsql.mechanisms.base import LentTotals
 from dpsql.sql.lock.expressions import Env, Expressions, conjuncts, has, refs, tables_of
 from dpsql.sql.lock.facts import CELLS, OWN, PRIVATE, PUBLIC, Facts, Relation, Symbol, Symbols, Value
 from dpsql.sql.lock.joins import Joined, Joins, Pairs, Scope, stripped
@@ -38,7 +38,7 @@ class Sources:
     """Reads the FROM clauses of one text."""
 
     known: Known
-    private: Mapping[str, Totals | Sequence[str]] = field(default_factory=dict)
+    private: Mapping[str, LentTotals | Sequence[str]] = field(default_factory=dict)
     symbols: Symbols = field(default_factory=Symbols)
     ctes: dict[str, Relation] = field(default_factory=dict)
     scans: dict[Symbol, tuple[tuple[str, ...], str, dict[str, Value]]] = field(default_factory=dict)
@@ -267,9 +267,9 @@ class Sources:
             made.unique = [frozenset({columns[lent.unique].symbol})]
         return made
 
-    def _totals(self, given: Totals | Sequence[str]) -> Relation:
+    def _totals(self, given: LentTotals | Sequence[str]) -> Relation:
         """A relation of the operator's own: totals that are held to bounds, or rows of one block."""
-        if not isinstance(given, Totals):
+        if not isinstance(given, LentTotals):
             return Relation(OWN, {name: Value(self.symbols.fresh()) for name in given})
         columns = {name: Value(self.symbols.fresh(), whole=True) for name in given.keys}
         for name, most in given.columns.items():

@@ -22,6 +22,7 @@ from sqlglot.errors import ParseError as SqlglotParseError
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from dpsql.errors import BindError, ParseError, PrivacyError, Span
+from dpsql.sql.parse.functions import ONE_ARGUMENT
 from dpsql.sql.parse.tokens import (
     CLOSING,
     OPENING,
@@ -42,7 +43,7 @@ _DUCKDB = DuckDB()
 _LOG = logging.getLogger("sqlglot")
 
 
-def _rewrite_modes(tokens: list[Token], text: str) -> list[Token]:
+def _rewrite_modes(tokens: list[Token]) -> list[Token]:
     out: list[Token] = []
     i = 0
     while i < len(tokens):
@@ -57,7 +58,6 @@ def _rewrite_modes(tokens: list[Token], text: str) -> list[Token]:
                 "SELECT WITH needs a mode.",
                 span=token_span(clause),
                 hint="write SELECT WITH DP, WITH PTR, WITH SUBSAMPLE or the name of a declared threshold.",
-                text=text,
             )
         mode, i = tokens[i], i + 1
         out += [replace_token(mode, TokenType.VAR, MODE), replace_token(mode, TokenType.L_PAREN, "(")]
@@ -67,34 +67,25 @@ def _rewrite_modes(tokens: list[Token], text: str) -> list[Token]:
                 "the options stand after the word OPTIONS.",
                 span=token_span(tokens[i]),
                 hint=f"write SELECT WITH {mode.text} OPTIONS (epsilon = 0.1) ...",
-                text=text,
             )
         if i < len(tokens) and tokens[i].text.upper() == "OPTIONS" and is_open(tokens, i + 1):
             end = find_closing(tokens, i + 1)
             inside = tokens[i + 2 : end]
-            _equals(inside, text)
+            _equals(inside)
             out += [replace_token(mode, TokenType.COMMA, ","), *inside] if inside else []
             i = end + 1
         out += [replace_token(mode, TokenType.R_PAREN, ")"), replace_token(mode, TokenType.COMMA, ",")]
     return out
 
 
-def _equals(options: list[Token], text: str) -> None:
+def _equals(options: list[Token]) -> None:
     for token in options:
         if token.token_type in (TokenType.FARROW, TokenType.COLON):
             raise ParseError(
                 "options are written name = value.",
                 span=token_span(token),
                 hint="write OPTIONS (epsilon = 0.1).",
-                text=text,
             )
-
-
-_ONE_ARGUMENT = {
-    *("COUNT", "SUM", "AVG", "MIN", "MAX", "MEDIAN"),
-    *("VARIANCE", "VAR_POP", "VAR_SAMP", "STDDEV", "STDDEV_POP", "STDDEV_SAMP"),
-}
-"""Aggregates that take one value: anything after a comma is meant as a named argument."""
 
 
 def _rename_named_calls(tokens: list[Token]) -> list[Token]:
@@ -105,7 +96,7 @@ def _rename_named_calls(tokens: list[Token]) -> list[Token]:
             continue
         end = find_closing(tokens, i + 1)
         depth = 0
-        aggregate = token.text.upper() in _ONE_ARGUMENT
+        aggregate = token.text.upper() in ONE_ARGUMENT
         for at, inner in enumerate(tokens[i + 1 : end], i + 1):
             depth += inner.token_type in OPENING
             depth -= inner.token_type in CLOSING
@@ -132,7 +123,7 @@ def _rename_named_calls(tokens: list[Token]) -> list[Token]:
 
 
 def _argument_end(tokens: list[Token], start: int, end: int) -> int:
-    """Index of the comma that ends the argument beginning at ``start``, or of the call's end."""
+    """Return the index of the comma that ends the argument beginning at ``start``, or of the call's end."""
     depth = 0
     for i in range(start, end):
         depth += tokens[i].token_type in OPENING
@@ -143,12 +134,12 @@ def _argument_end(tokens: list[Token], start: int, end: int) -> int:
 
 
 def parse_tokens(tokens: list[Token], text: str) -> exp.Expr:
-    """One query's tree.
+    """Return one query's tree.
 
     Raises:
         ParseError: it is not DuckDB SQL with our additions.
     """
-    rewritten = _rename_named_calls(_rewrite_modes(translate_googlesql(tokens), text))
+    rewritten = _rename_named_calls(_rewrite_modes(translate_googlesql(tokens)))
     try:
         # Its parser logs a warning, with the statement in it, before it gives up on some; we raise instead.
         _LOG.disabled = True
@@ -156,11 +147,11 @@ def parse_tokens(tokens: list[Token], text: str) -> exp.Expr:
     except SqlglotParseError as error:
         raise _parse_error(error, text) from None
     except RecursionError:
-        raise ParseError("the statement is nested too deeply.", text=text) from None
+        raise ParseError("the statement is nested too deeply.") from None
     finally:
         _LOG.disabled = False
     if len(trees) != 1 or trees[0] is None:
-        raise ParseError("one statement is expected here.", text=text)
+        raise ParseError("one statement is expected here.")
     tree: exp.Expr = trees[0]
     for call in list(tree.find_all(exp.Anonymous)):
         if call.name == DISTINCT:
@@ -177,19 +168,36 @@ def parse_tokens(tokens: list[Token], text: str) -> exp.Expr:
 
 
 def parse_fragment(sql: str) -> exp.Expr:
-    """A tree of SQL that dpsql wrote itself."""
+    """Return a tree of SQL that dpsql wrote itself."""
     trees = _DUCKDB.parse(sql)
     assert trees[0] is not None
     return trees[0]
 
 
+def parse_select(sql: str) -> exp.Select:
+    """Return a tree of a SELECT that dpsql wrote itself."""
+    tree = parse_fragment(sql)
+    assert isinstance(tree, exp.Select)
+    return tree
+
+
+def join_word(join: exp.Expr, key: str) -> str:
+    """Return the side, kind or method of a join in capitals; an empty text where it has none."""
+    return str(join.args.get(key) or "").upper()
+
+
+def is_not_null(node: exp.Expr) -> exp.Expr:
+    """Return ``NOT node IS NULL``, over a copy of the node."""
+    return exp.Not(this=exp.Is(this=node.copy(), expression=exp.Null()))
+
+
 def table_named(name: str) -> exp.Table:
-    """A table by a plain name of dpsql's own, without parsing it."""
+    """Return a table by a plain name of dpsql's own, without parsing it."""
     return exp.Table(this=exp.to_identifier(name))
 
 
 def expression_of(sql: str) -> exp.Expr:
-    """A tree of an expression that dpsql wrote itself."""
+    """Return a tree of an expression that dpsql wrote itself."""
     made: exp.Expr = parse_fragment(f"SELECT {sql}").expressions[0]
     return made
 
@@ -216,13 +224,11 @@ def _parse_error(error: SqlglotParseError, text: str) -> ParseError:
         what = "something is missing here"
     what = what.split("<class")[0].split(" Line ")[0].strip().rstrip(".")
     hint = next((said for pattern, said in _MEANT if pattern.search(text)), None)
-    return ParseError(f"can't read this: {what[:1].lower()}{what[1:]}.", span=span, text=text, hint=hint)
+    return ParseError(f"can't read this: {what[:1].lower()}{what[1:]}.", span=span, hint=hint)
 
 
 def _mark_calls(tree: exp.Expr, tokens: list[Token]) -> None:
-    """Gives each call the position of its closing parenthesis, so that a caret can cover the whole of it; and each named
-    argument that of its name.
-    """
+    """Record where each call's closing parenthesis and each named argument's name stand, for carets over the whole."""
     by_end = {token.end: i for i, token in enumerate(tokens)}
     by_start = {token.start: i for i, token in enumerate(tokens)}
     for argument in tree.find_all(exp.Kwarg):
@@ -253,7 +259,7 @@ def _mark_calls(tree: exp.Expr, tokens: list[Token]) -> None:
 
 
 def remove_modes(node: exp.Expr) -> exp.Expr:
-    """The expression as DuckDB would know it: a copy without the modes of the queries inside it."""
+    """Return the expression as DuckDB would know it: a copy without the modes of the queries inside it."""
     if node.find(exp.Query) is None:
         return node
     node = node.copy()
@@ -264,7 +270,7 @@ def remove_modes(node: exp.Expr) -> exp.Expr:
 
 
 def span_of(node: exp.Expr | None) -> Span | None:
-    """The characters of the cell that a node came from; None for a node that dpsql made itself."""
+    """Return the characters of the cell that a node came from; None for a node that dpsql made itself."""
     if node is None:
         return None
     start: int | None = None
@@ -297,11 +303,12 @@ def span_of_word(text: str, word: str) -> Span | None:
 
 
 def to_sql(tree: exp.Expr) -> str:
+    """Write a tree in DuckDB's SQL, without positions and comments."""
     return _DUCKDB.generate(_bare(tree), copy=False, comments=False, normalize_functions=False)
 
 
 def _bare(tree: exp.Expr) -> exp.Expr:
-    """A copy that a generator may change, without positions and comments: a quarter of the time of ``tree.copy()``."""
+    """Return a copy that a generator may change, without positions and comments: a quarter of the time of ``tree.copy()``."""
     root = tree.__class__()
     stack = [(tree, root)]
     while stack:

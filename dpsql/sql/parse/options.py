@@ -13,6 +13,7 @@ from sqlglot import exp
 from dpsql.errors import BindError, Error, did_you_mean
 from dpsql.sql.expressions.fixed_point import moment_of
 from dpsql.sql.parse.dialect import MODE, NAMED, bind_error, span_of
+from dpsql.sql.parse.functions import ALIASES, NAME_OF_CLASS, PRIVATE_CALLS
 
 _NUMBER = re.compile(
     r"[0-9]{1,40}(\.[0-9]{0,40})?([eE][+-]?[0-9]{1,3})?|\.[0-9]{1,40}([eE][+-]?[0-9]{1,3})?", re.ASCII
@@ -22,7 +23,7 @@ MIN_EPSILON = Fraction(1, 10**15)
 
 
 def read_number(node: exp.Expr, what: str) -> Fraction:
-    """The exact value of a numeric literal.
+    """Return the exact value of a numeric literal.
 
     Raises:
         BindError: not a finite literal number.
@@ -39,6 +40,7 @@ def read_number(node: exp.Expr, what: str) -> Fraction:
 
 
 def read_positive(node: exp.Expr, what: str) -> Fraction:
+    """Read a number above 0."""
     value = read_number(node, what)
     if value <= 0:
         raise bind_error(node, f"{what} must be above 0.")
@@ -46,6 +48,7 @@ def read_positive(node: exp.Expr, what: str) -> Fraction:
 
 
 def read_epsilon(node: exp.Expr, what: str = "epsilon") -> Fraction:
+    """Read an epsilon that is neither too small nor too large to mean anything."""
     value = read_positive(node, what)
     if value < MIN_EPSILON:
         raise bind_error(node, f"{what} is too small to be useful.", "write at least 1e-15.")
@@ -55,7 +58,7 @@ def read_epsilon(node: exp.Expr, what: str = "epsilon") -> Fraction:
 
 
 def parse_epsilon(text: str) -> Fraction:
-    """An epsilon that was written outside SQL.
+    """Return an epsilon that was written outside SQL.
 
     Raises:
         BindError: not a finite positive decimal.
@@ -64,6 +67,7 @@ def parse_epsilon(text: str) -> Fraction:
 
 
 def read_delta(node: exp.Expr, what: str = "delta") -> Fraction:
+    """Read a delta of at least 0 and below 1."""
     value = read_number(node, what)
     if not 0 <= value < 1:
         raise bind_error(node, "delta must be at least 0 and below 1.", "write delta = 1e-6.")
@@ -71,6 +75,7 @@ def read_delta(node: exp.Expr, what: str = "delta") -> Fraction:
 
 
 def read_whole(node: exp.Expr, what: str) -> int:
+    """Read a whole number of at least 1."""
     value = read_number(node, what)
     if value.denominator != 1 or not 1 <= value <= 10**9:
         raise bind_error(node, f"{what} must be a whole number of at least 1.")
@@ -78,6 +83,7 @@ def read_whole(node: exp.Expr, what: str) -> int:
 
 
 def read_pair(node: exp.Expr, what: str) -> tuple[Fraction, Fraction]:
+    """Read a pair of ends, the lower one first."""
     if not isinstance(node, exp.Tuple) or len(node.expressions) != 2:
         raise bind_error(node, f"{what} must be a pair.", f"write {what} as (lowest, highest).")
     low, high = (_end(item, what) for item in node.expressions)
@@ -87,31 +93,37 @@ def read_pair(node: exp.Expr, what: str) -> tuple[Fraction, Fraction]:
 
 
 def _end(node: exp.Expr, what: str) -> Fraction:
-    """A number, or the seconds of a literal date, time or interval."""
+    """Return a number, or the seconds of a literal date, time or interval."""
     moment = moment_of(node)
     return read_number(node, what) if moment is None else Fraction(moment[1])
 
 
 def read_bounds(node: exp.Expr, what: str) -> tuple[Fraction, Fraction] | str:
+    """Read a pair of ends, or AUTO."""
     if isinstance(node, exp.Column | exp.Var) and node.name.upper() == "AUTO":
         return "AUTO"
     return read_pair(node, what)
 
 
 def read_word(node: exp.Expr, what: str) -> str:
+    """Read a word."""
     if isinstance(node, exp.Column | exp.Var | exp.Literal | exp.Identifier) and node.name:
         return node.name
     raise bind_error(node, f"{what} must be a word.")
 
 
 def read_truth(node: exp.Expr, what: str) -> bool:
+    """Read TRUE or FALSE."""
     if isinstance(node, exp.Boolean):
         return bool(node.this)
     raise bind_error(node, f"{what} must be TRUE or FALSE.")
 
 
 def read_one_of(*allowed: str, upper: bool = True) -> Callable[[exp.Expr, str], str]:
+    """Return a reader of one of these words."""
+
     def read(node: exp.Expr, what: str) -> str:
+        """Read the named arguments by a table of readers."""
         value = read_word(node, what)
         value = value.upper() if upper else value.lower()
         if value not in allowed:
@@ -122,6 +134,7 @@ def read_one_of(*allowed: str, upper: bool = True) -> Callable[[exp.Expr, str], 
 
 
 def read_names(node: exp.Expr, what: str) -> tuple[str, ...]:
+    """Read one name or several in parentheses."""
     items = node.expressions if isinstance(node, exp.Tuple | exp.Array) else [node]
     return tuple(read_word(item.this if isinstance(item, exp.Paren) else item, what) for item in items)
 
@@ -164,6 +177,7 @@ class Options:
     mode_node: exp.Expr | None = None
 
     def get(self, name: str, default: Any = None) -> Any:
+        """Return an option's value, or a default."""
         return self.values.get(name, default)
 
     @property
@@ -183,13 +197,14 @@ class Options:
     def refuse(
         self, name: str, message: str, hint: str | None = None, kind: type[Error] = BindError
     ) -> Error:
+        """Return an error that points at an option."""
         return kind(message, span=span_of(self.nodes.get(name) or self.mode_node), hint=hint)
 
 
 def read_options(
     pairs: list[tuple[str, exp.Expr, exp.Expr]], readers: Readers, what: str
 ) -> tuple[dict[str, Any], dict[str, exp.Expr]]:
-    """Reads ``(name, value, place)`` triples by a table of readers.
+    """Read ``(name, value, place)`` triples by a table of readers.
 
     Raises:
         BindError: an unknown or repeated name (with the nearest known one), or a value of the wrong kind.
@@ -216,7 +231,7 @@ _UNSET = ("max_groups_contributed", "max_rows_contributed", "min_privacy_units_p
 
 
 def mode_of(select: exp.Select) -> str | None:
-    """The mode of a SELECT in capitals, not taken off."""
+    """Return the mode of a SELECT in capitals, not taken off."""
     call = select.expressions[0] if select.expressions else None
     return (
         str(call.expressions[0].name).upper()
@@ -226,7 +241,7 @@ def mode_of(select: exp.Select) -> str | None:
 
 
 def take_mode(select: exp.Select, readers_of: Callable[[str], Readers | None]) -> Options | None:
-    """Takes the mode call off a SELECT's projections; None when the SELECT has no mode.
+    """Take the mode call off a SELECT's projections; None when the SELECT has no mode.
 
     ``readers_of`` gives the options of a mode, or None when there is no such mode.
     """
@@ -276,6 +291,7 @@ class Call:
     over: str | None = None
 
     def read(self, readers: Readers) -> dict[str, Any]:
+        """Read the named arguments by a table of readers."""
         triples = [(name, value, place) for name, (value, place) in self.named.items()]
         try:
             return read_options(triples, readers, self.name)[0]
@@ -283,23 +299,19 @@ class Call:
             error.span = error.span or span_of(self.node)
             raise
 
+    def require(self, count: int, hint: str | None = None) -> None:
+        """Refuse any other number of arguments.
 
-_NAMES: dict[type[exp.Expr], str] = {
-    exp.Count: "COUNT", exp.Sum: "SUM", exp.Avg: "AVG", exp.Min: "MIN", exp.Max: "MAX", exp.Median: "MEDIAN",
-    exp.VariancePop: "VAR_POP", exp.Variance: "VARIANCE", exp.StddevPop: "STDDEV_POP",
-    exp.StddevSamp: "STDDEV_SAMP", exp.Stddev: "STDDEV", exp.PercentileCont: "QUANTILE_CONT",
-    exp.PercentileDisc: "QUANTILE_DISC", exp.Mode: "MODE", exp.CountIf: "COUNT_IF", exp.Corr: "CORR",
-    exp.CovarPop: "COVAR_POP", exp.CovarSamp: "COVAR_SAMP", exp.Quantile: "QUANTILE_DISC",
-    exp.ArgMax: "ARG_MAX", exp.ArgMin: "ARG_MIN", exp.RegrSlope: "REGR_SLOPE", exp.RegrIntercept: "REGR_INTERCEPT",
-    exp.RegrR2: "REGR_R2", exp.RegrCount: "REGR_COUNT", exp.RegrAvgx: "REGR_AVGX", exp.RegrAvgy: "REGR_AVGY",
-    exp.ApproxDistinct: "COUNT", exp.ApproxQuantile: "QUANTILE_CONT",
-}  # fmt: skip
-_ALIASES = {"VAR_SAMP": "VARIANCE", "PERCENTILE_CONT": "QUANTILE_CONT", "PERCENTILE_DISC": "QUANTILE_DISC",
-            "QUANTILE": "QUANTILE_DISC", "APPROX_QUANTILE": "QUANTILE_CONT", "ABOVETHRESHOLD": "ABOVE_THRESHOLD"}  # fmt: skip
+        Raises:
+            BindError: there are more or fewer.
+        """
+        if len(self.args) != count:
+            many = f"{count} argument{'s' if count > 1 else ''}"
+            raise BindError(f"{self.name} takes {many}.", span=span_of(self.node), hint=hint)
 
 
 def call_of(node: exp.Expr) -> Call | None:
-    """Reads FILTER, DISTINCT, OVER candidates, WITHIN GROUP and named arguments off a call; None when it is no call."""
+    """Read FILTER, DISTINCT, OVER candidates, WITHIN GROUP and named arguments off a call; None when it is no call."""
     place, where, over = node, None, None
     if isinstance(node, exp.Window):
         alias = node.args.get("alias")
@@ -316,34 +328,21 @@ def call_of(node: exp.Expr) -> Call | None:
         name = str(node.this).upper()
         name = name[len(NAMED) :] if name.startswith(NAMED.upper()) else name
         arguments = list(node.expressions)
-    elif type(node) in _NAMES:
-        name = _NAMES[type(node)]
-        if type(node) is exp.Quantile:
-            arguments = [node.this, node.args.get("quantile")]
-        else:
-            arguments = [
-                node.this,
-                *([node.expression] if node.args.get("expression") else []),
-                *node.expressions,
-                # MAX(x, n) and whatever else sqlglot files away: one argument too many, and not to be dropped.
-                *(
-                    part
-                    for key, part in node.args.items()
-                    if key not in ("this", "expression", "expressions") and isinstance(part, exp.Expr)
-                ),
-            ]
+    elif (row := NAME_OF_CLASS.get(type(node))) is not None and "ROWS" not in row.modes:
+        name = row.name
+        # MAX(x, n) and whatever else sqlglot files away: one argument too many, and not to be dropped.
+        parts = [node.this, node.args.get("expression"), *node.expressions]
+        parts += [part for key, part in node.args.items() if key not in ("this", "expression", "expressions")]
+        arguments = [part for part in parts if isinstance(part, exp.Expr)]
     else:
         return None
-    name = _ALIASES.get(name, name)
+    distinct = isinstance(node, exp.ApproxDistinct) or name == "APPROX_COUNT_DISTINCT"
+    name = ALIASES.get(name, name)
     if ordered is not None:
         arguments = [ordered, *arguments]
-    distinct = isinstance(node, exp.ApproxDistinct) or name == "APPROX_COUNT_DISTINCT"
-    name = "COUNT" if distinct else name
     positional: list[exp.Expr] = []
     named: dict[str, tuple[exp.Expr, exp.Expr]] = {}
     for argument in arguments:
-        if argument is None:
-            continue
         if isinstance(argument, exp.Kwarg):
             if argument.this.name.lower() in named:
                 raise bind_error(argument, f"{argument.this.name} is given twice.", around=place)
@@ -354,6 +353,19 @@ def call_of(node: exp.Expr) -> Call | None:
         else:
             positional.append(argument)
     return Call(name, tuple(positional), named, place, distinct, where, over)
+
+
+def is_private_call(node: exp.Expr) -> bool:
+    """Say whether a node is an aggregate or a mechanism of ours, and not a window function."""
+    if isinstance(node, exp.Window) and not node.args.get("alias"):
+        return False
+    around = node.parent
+    while isinstance(around, exp.Filter | exp.IgnoreNulls | exp.RespectNulls) and around.this is not None:
+        around = around.parent
+    if isinstance(around, exp.Window) and not around.args.get("alias"):
+        return False
+    call = call_of(node)
+    return call is not None and (call.name in PRIVATE_CALLS or isinstance(node, exp.AggFunc))
 
 
 def refuse_equals(call: Call, known: Readers) -> None:

@@ -1,4 +1,4 @@
-"""Cell text in, statements out: each knows its span in the cell. Nothing is bound yet, nothing is spent."""
+"""Statements of a cell, each with its span there. Nothing is bound yet, nothing is spent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Literal
 from sqlglot import exp
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
-from dpsql.errors import BindError, ParseError, Span, did_you_mean
+from dpsql.errors import BindError, Error, ParseError, Span, did_you_mean
 from dpsql.sql.parse.dialect import parse_tokens, span_of
 from dpsql.sql.parse.tokens import CLOSING, OPENING, replace_token, token_span, tokenize
 
@@ -40,23 +40,30 @@ class Statement:
 
     @property
     def source(self) -> str:
+        """The statement's own text."""
         return self.text[slice(*self.span)].strip()
 
 
 def parse(text: str, params: Mapping[str, Any] | None = None) -> list[Statement]:
-    """The statements of a cell, in order, with ``$name`` parameters bound as values.
+    """Return the statements of a cell, in order, with ``$name`` parameters bound as values.
 
     Raises:
         ParseError: not a statement of the language.
         BindError: a parameter has no value, or one that SQL can't hold.
     """
-    tokens = tokenize(text)
+    try:
+        return _statements(tokenize(text), text, params or {})
+    except Error as error:
+        raise error.located(text) from None
+
+
+def _statements(tokens: list[Token], text: str, params: Mapping[str, Any]) -> list[Statement]:
     statements: list[Statement] = []
     start = 0
     for i in range(len(tokens) + 1):
         if i == len(tokens) or tokens[i].token_type == TokenType.SEMICOLON:
             if i > start:
-                statements.append(_statement(tokens[start:i], text, params or {}))
+                statements.append(_statement(tokens[start:i], text, params))
             start = i + 1
     return statements
 
@@ -64,9 +71,7 @@ def parse(text: str, params: Mapping[str, Any] | None = None) -> list[Statement]
 def _statement(tokens: list[Token], text: str, params: Mapping[str, Any]) -> Statement:
     if _is_kept(tokens):
         if len(tokens) == 3:
-            raise ParseError(
-                "a statement follows <<.", span=(tokens[0].start, tokens[2].end + 1), hint=_KEPT, text=text
-            )
+            raise ParseError("a statement follows <<.", span=(tokens[0].start, tokens[2].end + 1), hint=_KEPT)
         return replace(_statement(tokens[3:], text, params), keep=tokens[0].text)
     span = (tokens[0].start, tokens[-1].end + 1)
     word = tokens[0].text.upper()
@@ -77,21 +82,20 @@ def _statement(tokens: list[Token], text: str, params: Mapping[str, Any]) -> Sta
     if word == "DECLARE":
         return _declare(tokens, text, params, span)
     if word == "CLOSE":
-        name = _word(tokens, 1, text, "CLOSE needs the name of a declared threshold.")
-        _nothing_after(tokens, 2, text)
+        name = _word(tokens, 1, "CLOSE needs the name of a declared threshold.")
+        _nothing_after(tokens, 2)
         return Statement("close", text, span, name=name)
     if word not in _STATEMENTS and tokens[0].token_type != TokenType.L_PAREN:
         raise ParseError(
             f"{tokens[0].text} is not a statement of dpsql.",
             span=token_span(tokens[0]),
             hint=did_you_mean(word, _STATEMENTS) if word not in _REFUSED else _REFUSED[word],
-            text=text,
         )
     return Statement("query", text, span, tree=_query(tokens, text, params))
 
 
 def _is_kept(tokens: list[Token]) -> bool:
-    """Whether a statement is written ``name << ...``."""
+    """Return whether a statement is written ``name << ...``."""
     shift = (
         len(tokens) > 2 and tokens[1].text == tokens[2].text == "<" and tokens[2].start == tokens[1].end + 1
     )
@@ -101,38 +105,10 @@ def _is_kept(tokens: list[Token]) -> bool:
 PIVOT_HINT = "aggregate first: SELECT * FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) PIVOT (SUM(n) FOR k IN ('a', 'b'))."
 _KEPT = "out << SELECT ... keeps an answer, as the relation out; WITH name AS (SELECT ...) names a query in a statement."
 _READ_ONLY = "dpsql only answers questions: write a SELECT."
-_REFUSED = dict.fromkeys(
-    [
-        "INSERT",
-        "UPDATE",
-        "DELETE",
-        "CREATE",
-        "DROP",
-        "ALTER",
-        "COPY",
-        "ATTACH",
-        "DETACH",
-        "PRAGMA",
-        "SET",
-        "RESET",
-        "LOAD",
-        "INSTALL",
-        "CALL",
-        "USE",
-        "EXPORT",
-        "IMPORT",
-        "VACUUM",
-        "CHECKPOINT",
-        "PREPARE",
-        "EXECUTE",
-        "BEGIN",
-        "COMMIT",
-        "ROLLBACK",
-        "MERGE",
-        "TRUNCATE",
-    ],
-    _READ_ONLY,
-) | {
+_WRITING = """
+    INSERT UPDATE DELETE CREATE DROP ALTER COPY ATTACH DETACH PRAGMA SET RESET LOAD INSTALL CALL USE
+    EXPORT IMPORT VACUUM CHECKPOINT PREPARE EXECUTE BEGIN COMMIT ROLLBACK MERGE TRUNCATE"""
+_REFUSED = dict.fromkeys(_WRITING.split(), _READ_ONLY) | {
     "PIVOT": PIVOT_HINT,
     "UNPIVOT": PIVOT_HINT,
     "TABLE": "write SELECT COUNT(*) FROM the table.",
@@ -149,17 +125,17 @@ _REFUSED = dict.fromkeys(
 
 
 def _query(tokens: list[Token], text: str, params: Mapping[str, Any]) -> exp.Expr:
-    check_clause_order(tokens, text)
+    check_clause_order(tokens)
     tree = parse_tokens(tokens, text)
-    check_clauses(tree, text)
+    check_clauses(tree)
     put_joins_in_place(tree)
     if isinstance(tree, exp.Values) and not tree.args.get("joins"):
         tree.set("alias", exp.TableAlias(this=exp.to_identifier("valueslist")))
         tree = exp.Select(expressions=[exp.Star()]).from_(tree, copy=False)
     while isinstance(tree, exp.Subquery) and not tree.alias and isinstance(tree.this, exp.Query):
-        tree = open_parentheses(tree, text)
+        tree = open_parentheses(tree)
     if not isinstance(tree, exp.Query) or isinstance(tree, exp.Table):
-        raise ParseError("only queries are answered here.", span=span_of(tree), hint=_READ_ONLY, text=text)
+        raise ParseError("only queries are answered here.", span=span_of(tree), hint=_READ_ONLY)
     return bind_parameters(tree, params, text)
 
 
@@ -177,45 +153,38 @@ def _explain(tokens: list[Token], text: str, params: Mapping[str, Any], span: Sp
                 f"EXPLAIN has no format {rest[2].text}.",
                 span=token_span(rest[2]),
                 hint="write EXPLAIN (FORMAT TEXT) or EXPLAIN (FORMAT JSON).",
-                text=text,
             )
         rest, json = rest[4:], style == "JSON"
     if not rest:
-        raise ParseError("EXPLAIN needs a statement.", span=token_span(tokens[0]), text=text)
+        raise ParseError("EXPLAIN needs a statement.", span=token_span(tokens[0]))
     if rest[0].text.upper() == "ANALYZE":
         raise ParseError(
-            "EXPLAIN ANALYZE would run the statement.",
-            span=token_span(rest[0]),
-            hint="write EXPLAIN.",
-            text=text,
+            "EXPLAIN ANALYZE would run the statement.", span=token_span(rest[0]), hint="write EXPLAIN."
         )
     inner = _statement(rest, text, params)
     if inner.kind not in ("query", "declare"):
-        raise ParseError("EXPLAIN is for queries.", span=inner.span, text=text)
+        raise ParseError("EXPLAIN is for queries.", span=inner.span)
     return Statement("explain", text, span, tree=inner.tree, name=inner.name, json=json)
 
 
 def _show(tokens: list[Token], text: str, span: Span) -> Statement:
-    name = _word(
-        tokens, 1, text, "SHOW needs a word.", hint=f"write SHOW {', SHOW '.join(SHOW_WORDS)}."
-    ).upper()
+    name = _word(tokens, 1, "SHOW needs a word.", hint=f"write SHOW {', SHOW '.join(SHOW_WORDS)}.").upper()
     if name not in SHOW_WORDS:
         raise ParseError(
             f"there is no SHOW {tokens[1].text}.",
             span=token_span(tokens[1]),
             hint=did_you_mean(name, SHOW_WORDS),
-            text=text,
         )
-    _nothing_after(tokens, 2, text)
+    _nothing_after(tokens, 2)
     return Statement("show", text, span, name=name)
 
 
 def _declare(tokens: list[Token], text: str, params: Mapping[str, Any], span: Span) -> Statement:
     usage = "write DECLARE alarm ABOVE_THRESHOLD 100 OPTIONS (epsilon = 1, max_hits = 3)."
-    name = _word(tokens, 1, text, "DECLARE needs a name.", hint=usage)
+    name = _word(tokens, 1, "DECLARE needs a name.", hint=usage)
     if len(tokens) < 4 or tokens[2].text.upper() != "ABOVE_THRESHOLD":
         at = tokens[min(2, len(tokens) - 1)]
-        raise ParseError("only ABOVE_THRESHOLD can be declared.", span=token_span(at), hint=usage, text=text)
+        raise ParseError("only ABOVE_THRESHOLD can be declared.", span=token_span(at), hint=usage)
     options = next((i for i, token in enumerate(tokens) if token.text.upper() == "OPTIONS"), len(tokens))
     head = tokens[2]
     clause = [replace_token(head, TokenType.SELECT, "SELECT"), *tokens[3:options]]
@@ -235,34 +204,33 @@ def _declare(tokens: list[Token], text: str, params: Mapping[str, Any], span: Sp
     return Statement("declare", text, span, tree=tree, name=name)
 
 
-def _word(tokens: list[Token], i: int, text: str, message: str, hint: str | None = None) -> str:
+def _word(tokens: list[Token], i: int, message: str, hint: str | None = None) -> str:
     if i >= len(tokens) or not tokens[i].text.replace("_", "a").isalnum():
-        raise ParseError(message, span=token_span(tokens[min(i, len(tokens) - 1)]), hint=hint, text=text)
+        raise ParseError(message, span=token_span(tokens[min(i, len(tokens) - 1)]), hint=hint)
     return str(tokens[i].text)
 
 
-def _nothing_after(tokens: list[Token], i: int, text: str) -> None:
+def _nothing_after(tokens: list[Token], i: int) -> None:
     if len(tokens) > i:
         raise ParseError(
-            f"nothing may follow here, but there is {tokens[i].text}.", span=token_span(tokens[i]), text=text
+            f"nothing may follow here, but there is {tokens[i].text}.", span=token_span(tokens[i])
         )
 
 
 def bind_parameters(tree: exp.Expr, params: Mapping[str, Any], text: str) -> exp.Expr:
-    """Each ``$name`` becomes a literal of its value: it is data to the language, never text."""
+    """Replace each ``$name`` by a literal of its value: it is data to the language, never text."""
     for node in list(tree.find_all(exp.Placeholder, exp.Parameter)):
         name = node.name if isinstance(node, exp.Placeholder) else node.this.name
         span = span_of(node) or _find_parameter(text, name)
         if name not in params:
             if name.isdigit():
-                raise BindError("parameters have names here.", span=span, hint="write $name.", text=text)
+                raise BindError("parameters have names here.", span=span, hint="write $name.")
             raise BindError(
                 f"the parameter ${name} has no value.",
                 span=span,
                 hint=did_you_mean(name, params) if params else f"assign {name} first, or pass params.",
-                text=text,
             )
-        value = make_literal(params[name], name, span, text)
+        value = make_literal(params[name], name, span)
         if span:
             value.meta.update(start=span[0], end=span[1] - 1)
         node.replace(value)
@@ -274,8 +242,8 @@ def _find_parameter(text: str, name: str) -> Span | None:
     return None if at < 0 else (at, at + len(name) + 1)
 
 
-def make_literal(value: Any, name: str = "", span: Span | None = None, text: str | None = None) -> exp.Expr:
-    """A SQL literal of a Python value.
+def make_literal(value: Any, name: str = "", span: Span | None = None) -> exp.Expr:
+    """Return a SQL literal of a Python value.
 
     Raises:
         BindError: NaN, an infinity, or a type that SQL literals don't have.
@@ -299,7 +267,6 @@ def make_literal(value: Any, name: str = "", span: Span | None = None, text: str
         f"${name} holds {'no finite number' if isinstance(value, float) else type(value).__name__}.",
         span=span,
         hint="parameters are numbers, strings, booleans, dates or None.",
-        text=text,
     )
 
 
@@ -335,8 +302,8 @@ _JOINED = ("kind", "match")
 """What these mean of a set operation is SQL: EXCEPT ALL, BY NAME ON (k)."""
 
 
-def check_clause_order(tokens: list[Token], text: str) -> None:
-    """Refuses clauses that stand where DuckDB has none.
+def check_clause_order(tokens: list[Token]) -> None:
+    """Refuse clauses that stand where DuckDB has none.
 
     Raises:
         ParseError: with the clause that should have come first, and where it stands.
@@ -351,11 +318,11 @@ def check_clause_order(tokens: list[Token], text: str) -> None:
         else:
             word = _clause(tokens, i)
             if word is not None:
-                _place(word, token, levels[-1], text)
+                _place(word, token, levels[-1])
 
 
 def _clause(tokens: list[Token], i: int) -> str | None:
-    """The clause or the set operation that a token begins."""
+    """Return the clause or the set operation that a token begins."""
     word = _WORDS.get(tokens[i].token_type)
     before = tokens[i - 1] if i else None
     after = tokens[i + 1] if i + 1 < len(tokens) else None
@@ -370,30 +337,27 @@ def _clause(tokens: list[Token], i: int) -> str | None:
     return word
 
 
-def _place(word: str, token: Token, seen: dict[str, Token], text: str) -> None:
-    """Notes a clause of one SELECT, where it may follow those before it."""
+def _place(word: str, token: Token, seen: dict[str, Token]) -> None:
+    """Note a clause of one SELECT, where it may follow those before it."""
     span = (token.start, token.end + 1)
     if word in _SETS:
         last = next((name for name in ("ORDER BY", "LIMIT", "OFFSET", "FETCH") if name in seen), None)
         if last is not None:
             raise ParseError(
                 f"{last} can't stand before {word}.", span=_span(seen[last]),
-                hint=f"write it after the last SELECT, or put the SELECT before {word} in parentheses.", text=text,
+                hint=f"write it after the last SELECT, or put the SELECT before {word} in parentheses."
             )  # fmt: skip
         seen.clear()
         return
     if word in seen and word not in _REPEATED:
-        raise ParseError(f"there are two {word} clauses.", span=span, hint="join them into one.", text=text)
+        raise ParseError(f"there are two {word} clauses.", span=span, hint="join them into one.")
     if word in _REPEATED and "SELECT" in seen and ("FROM" not in seen or next(iter(seen)) == "FROM"):
-        raise ParseError(f"{word} stands apart from FROM.", span=span, hint="write it after FROM.", text=text)
+        raise ParseError(f"{word} stands apart from FROM.", span=span, hint="write it after FROM.")
     from_first = word == "SELECT" and next(iter(seen), "") == "FROM" and {*seen} <= {"FROM", *_REPEATED}
     later = [name for name in seen if _RANKS[name] > _RANKS[word]]
     if later and not from_first:
         raise ParseError(
-            f"{word} can't stand after {later[0]}.",
-            span=span,
-            hint=f"write {word} before {later[0]}.",
-            text=text,
+            f"{word} can't stand after {later[0]}.", span=span, hint=f"write {word} before {later[0]}."
         )
     seen[word] = token
 
@@ -402,8 +366,8 @@ def _span(token: Token) -> Span:
     return (token.start, token.end + 1)
 
 
-def check_clauses(tree: exp.Expr, text: str) -> None:
-    """Refuses clauses that the parser takes from other dialects, for they would be left out or fail in the engine.
+def check_clauses(tree: exp.Expr) -> None:
+    """Refuse clauses that the parser takes from other dialects, for they would be left out or fail in the engine.
 
     Raises:
         ParseError: with what such a clause is called.
@@ -419,17 +383,17 @@ def check_clauses(tree: exp.Expr, text: str) -> None:
             if not value or not wrong:
                 continue
             if key in _OF_A_SELECT:
-                raise _after_parentheses(value, text)
+                raise _after_parentheses(value)
             found = value[0] if isinstance(value, list) else value
             hint = "write FROM t, UNNEST(x) AS u(y)." if key == "laterals" else "leave it out."
             raise ParseError(
                 f"{_FOREIGN.get(key, key.upper())} is not known here.",
-                span=span_of(found) if isinstance(found, exp.Expr) else None, hint=hint, text=text,
+                span=span_of(found) if isinstance(found, exp.Expr) else None, hint=hint
             )  # fmt: skip
 
 
 def put_joins_in_place(tree: exp.Expr) -> None:
-    """Gives the joins of ``FROM a JOIN b [SELECT ...]`` to the SELECT, as if FROM came second; the parser leaves them at a."""
+    """Move the joins of ``FROM a JOIN b [SELECT ...]`` to the SELECT, as if FROM came second; the parser leaves them at a."""
     for select in tree.find_all(exp.Select):
         from_ = select.args.get("from_")
         joins = from_.this.args.get("joins") if from_ is not None else None
@@ -438,24 +402,24 @@ def put_joins_in_place(tree: exp.Expr) -> None:
             select.set("joins", [*joins, *(select.args.get("joins") or [])])
 
 
-def _after_parentheses(value: object, text: str) -> ParseError:
+def _after_parentheses(value: object) -> ParseError:
     found = value[0] if isinstance(value, list) else value
     return ParseError(
         "only ORDER BY, LIMIT and OFFSET follow a SELECT in parentheses.",
         span=span_of(found) if isinstance(found, exp.Expr) else None,
-        hint="write it inside the parentheses, or SELECT * FROM (SELECT ...).", text=text,
+        hint="write it inside the parentheses, or SELECT * FROM (SELECT ...)."
     )  # fmt: skip
 
 
-def open_parentheses(tree: exp.Subquery, text: str) -> exp.Expr:
-    """The query in parentheses that are a whole statement, with what follows them.
+def open_parentheses(tree: exp.Subquery) -> exp.Expr:
+    """Return the query in parentheses that are a whole statement, with what follows them.
 
     Raises:
         ParseError: a join or a sample follows.
     """
     for key in ("joins", "sample", "pivots"):
         if tree.args.get(key):
-            raise _after_parentheses(tree.args[key], text)
+            raise _after_parentheses(tree.args[key])
     inner: exp.Expr = tree.this
     after = {key: tree.args[key] for key in ("with_", "order", "limit", "offset") if tree.args.get(key)}
     if not after:

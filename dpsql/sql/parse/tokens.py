@@ -51,7 +51,7 @@ _DUCKDB = DuckDB()
 
 
 def tokenize(text: str) -> list[Token]:
-    """The tokens of a cell.
+    """Return the tokens of a cell.
 
     Raises:
         ParseError: text too long or too deeply nested, a character or string that does not end, a template.
@@ -63,7 +63,7 @@ def tokenize(text: str) -> list[Token]:
         plain = _double_quoted(text)
         tokens = _whole(plain) if plain is not None else None
     if tokens is None:
-        raise ParseError("a quote or a comment does not end.", span=_find_unfinished(text), text=text)
+        raise ParseError("a quote or a comment does not end.", span=_find_unfinished(text))
     _check(tokens, text)
     return tokens
 
@@ -101,7 +101,7 @@ def _find_unfinished(text: str) -> Span | None:
 
 
 def _whole(text: str) -> list[Token]:
-    """sqlglot swallows what follows a word like EXPLAIN as one string; here it is read as tokens too."""
+    """Return the tokens, also of what follows a word like EXPLAIN, which sqlglot swallows as one string."""
     tokens = list(_DUCKDB.tokenize(text))
     for i, token in enumerate(tokens):
         if token.token_type == TokenType.COMMAND and i + 1 < len(tokens):
@@ -118,7 +118,7 @@ def _check(tokens: list[Token], text: str) -> None:
         if token.token_type in OPENING:
             depth += 1
             if depth > MAX_DEPTH:
-                raise ParseError("the statement is nested too deeply.", span=token_span(token), text=text)
+                raise ParseError("the statement is nested too deeply.", span=token_span(token))
         elif token.token_type in CLOSING:
             depth -= 1
         if token.token_type == TokenType.L_BRACE and after and after.token_type == TokenType.L_BRACE:
@@ -136,13 +136,10 @@ def _check(tokens: list[Token], text: str) -> None:
                 f"nothing follows {token.text.upper()}.",
                 span=token_span(token),
                 hint="finish it, or leave it out.",
-                text=text,
             )
         _reads(token, before, after, text)
         if token.token_type == TokenType.PLACEHOLDER:
-            raise ParseError(
-                "parameters have names here.", span=token_span(token), hint="write $name.", text=text
-            )
+            raise ParseError("parameters have names here.", span=token_span(token), hint="write $name.")
         prefix = before is None or before.token_type in _BEFORE_OPERAND
         if (
             token.token_type == TokenType.COLON
@@ -154,7 +151,6 @@ def _check(tokens: list[Token], text: str) -> None:
                 f":{after.text} is not a parameter here.",
                 span=(token.start, after.end + 1),
                 hint=f"write ${after.text}.",
-                text=text,
             )
 
 
@@ -163,26 +159,23 @@ def _template(name: str, span: Span, text: str) -> ParseError:
         "templates are not filled in: they would change the statement after it was priced.",
         span=span,
         hint=f"write ${name} and the notebook's variable {name} is bound as a value.",
-        text=text,
     )
 
 
 def _reads(token: Token, before: Token | None, after: Token | None, text: str) -> None:
-    """Refuses the corners of a query that write: INTO, FOR UPDATE, and a CTE that is no query."""
+    """Refuse the corners of a query that write: INTO, FOR UPDATE, and a CTE that is no query."""
     word, next_word = token.text.upper(), after.text.upper() if after is not None else ""
     if token.token_type == TokenType.INTO and not (after is not None and next_word == "NAME"):
         raise ParseError(
             "an answer is not written into a table.",
             span=token_span(token),
             hint="out << SELECT ... keeps it in the notebook.",
-            text=text,
         )
     if after is not None and token.token_type == TokenType.FOR and next_word in ("UPDATE", "SHARE"):
         raise ParseError(
             f"FOR {next_word} locks rows, and nothing is written here.",
             span=(token.start, after.end + 1),
             hint="leave it out.",
-            text=text,
         )
     opens_cte = before is not None and before.token_type == TokenType.L_PAREN
     if opens_cte and word in _WRITES and after is not None and is_word(after):
@@ -190,7 +183,6 @@ def _reads(token: Token, before: Token | None, after: Token | None, text: str) -
             f"{word} is not a statement of dpsql.",
             span=token_span(token),
             hint="dpsql only answers questions: write a SELECT.",
-            text=text,
         )
 
 
@@ -202,18 +194,19 @@ def _template_end(tokens: list[Token], start: int, text: str) -> int:
 
 
 def token_span(token: Token) -> Span:
+    """Return the characters of the cell that a token came from."""
     return (token.start, token.end + 1)
 
 
 def replace_token(token: Token, token_type: TokenType, text: str) -> Token:
-    """A token that stands where another stands."""
+    """Return a token that stands where another stands."""
     return Token(
         token_type, text, line=token.line, col=token.col, start=token.start, end=token.end, comments=[]
     )
 
 
 def find_closing(tokens: list[Token], opening: int) -> int:
-    """Index of the parenthesis that closes the one at ``opening`` (the last token when none does)."""
+    """Return the index of the parenthesis that closes the one at ``opening`` (the last token when none does)."""
     depth = 0
     for i in range(opening, len(tokens)):
         depth += tokens[i].token_type in OPENING
@@ -224,10 +217,12 @@ def find_closing(tokens: list[Token], opening: int) -> int:
 
 
 def is_word(token: Token) -> bool:
+    """Return whether a token is a word."""
     return token.text.replace("_", "a").isalnum() and not token.text[0].isdigit()
 
 
 def is_open(tokens: list[Token], i: int) -> bool:
+    """Return whether a parenthesis opens at a place."""
     return i < len(tokens) and tokens[i].token_type == TokenType.L_PAREN
 
 
@@ -246,7 +241,7 @@ _CALLS = {*_TRUNC, *_DIFF, *_TAKEN_OFF, *_ADDED, *_RENAMED, "DATE"}
 
 
 def translate_googlesql(tokens: list[Token]) -> list[Token]:
-    """The tokens with GoogleSQL's calls as DuckDB writes them."""
+    """Return the tokens with GoogleSQL's calls as DuckDB writes them."""
     out: list[Token] = []
     i = 0
     while i < len(tokens):
@@ -269,7 +264,7 @@ def translate_googlesql(tokens: list[Token]) -> list[Token]:
 
 
 def _arguments(tokens: list[Token], opening: int) -> tuple[int, list[list[Token]]]:
-    """The place of the closing parenthesis (the last token where none does), and the arguments."""
+    """Return the place of the closing parenthesis (the last token where none does), and the arguments."""
     arguments: list[list[Token]] = [[]]
     depth = 0
     for i in range(opening, len(tokens)):

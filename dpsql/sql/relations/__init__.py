@@ -1,1 +1,1 @@
-"""What a FROM may hold: tables, joins and subqueries that carry the privacy unit along."""
+"""Items of a FROM clause: tables, joins and subqueries that carry the privacy unit along."""

@@ -1,27 +1,40 @@
-"""What names mean: the tables of the policy, with the column types that the engine reports without reading rows."""
+"""The catalog of the policy's tables, typed as the engine reports them, and the binder as the rooms below it see it.
+
+A block holds queries that hold blocks, so its room needs the binder that called it. The protocol here says what for, and
+:mod:`dpsql.sql.bind` does it: so the rooms stand below the binder, and not in a circle with it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
+from typing import Any, Protocol
 
+import pyarrow as pa
 from sqlglot import exp
 
 from dpsql.engine.base import Engine
 from dpsql.errors import BindError, PolicyError, Span, did_you_mean
-from dpsql.mechanisms.subsample.blocks import Registered
+from dpsql.mechanisms.base import Operator
+from dpsql.mechanisms.consistency import Consistent
+from dpsql.mechanisms.subsample.blocks import RegisteredFunction
+from dpsql.plan import Block, Input
 from dpsql.policy.model import Policy, Table
 from dpsql.policy.validate import Hop
 from dpsql.sql.expressions.bounds import Bounds
 from dpsql.sql.expressions.fixed_point import read_declared_bounds as declared_bounds
-from dpsql.sql.expressions.lengths import column_length
-from dpsql.sql.expressions.types import Type, Typed
+from dpsql.sql.expressions.types import Type, Typed, column_length
+from dpsql.sql.normalize import Env
+from dpsql.sql.parse.dialect import is_not_null
+from dpsql.sql.public_side import Finish, Released
 from dpsql.sql.relations.intervals import KeptResult
 from dpsql.sql.relations.relation import (
     UNIT,
     Field,
+    From,
+    Names,
     Relation,
     column,
     column_name,
@@ -42,20 +55,20 @@ class Catalog:
     policy: Policy
     engine: Engine
     accountant: str
-    functions: Mapping[str, Registered] = field(default_factory=dict)
+    functions: Mapping[str, RegisteredFunction] = field(default_factory=dict)
     delta_left: Callable[[], Fraction] | None = None
-    """What is left for mechanisms with a delta of their own, for a refusal's hint; without it, what the policy has."""
+    """The delta left for mechanisms with a delta of their own, for a refusal's hint; without it, the policy's."""
     kept: Mapping[str, KeptResult] = field(default_factory=dict)
     """Kept results, by folded name."""
     epsilon: Fraction | None = None
     """The epsilon of a statement that names none, in place of the policy's."""
     _schemas: dict[str, Mapping[str, str]] = field(default_factory=dict)
     _fields: dict[str, tuple[Field, ...]] = field(default_factory=dict)
-    """By table. Nobody changes a field's nodes in place: they are copied where they are used."""
+    """Fields by table. Their nodes are never changed in place: they are copied where they are used."""
     _named_as: dict[str, exp.Expr] = field(default_factory=dict)
 
     def find(self, name: str, span: Span | None) -> Table:
-        """The policy's table of that name.
+        """Return the policy's table of that name.
 
         Raises:
             BindError: the policy names no such table: for the analyst it does not exist.
@@ -70,6 +83,7 @@ class Catalog:
         raise BindError(f"there is no table {name}.", span=span, hint=hint)
 
     def schema(self, table: Table) -> Mapping[str, str]:
+        """Return a table's columns and their types, which the engine is asked for once."""
         if table.name not in self._schemas:
             self._schemas[table.name] = self.engine.schema(table)
         return self._schemas[table.name]
@@ -81,7 +95,7 @@ class Catalog:
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """What tables, columns and struct fields of the policy's data are called, folded."""
+        """The folded names of tables, columns and struct fields of the policy's data."""
         found = set()
         for table in self.policy.tables.values():
             found.add(fold(table.name))
@@ -96,7 +110,7 @@ class Catalog:
         return frozenset(found)
 
     def fields(self, table: Table, name: str) -> tuple[Field, ...]:
-        """The table's columns, under its name in the exact query, with the bounds and values that the policy declares."""
+        """Return the table's columns, under its name in the exact query, with the bounds and values that the policy declares."""
         if table.name not in self._fields:
             self._fields[table.name] = self._declared(table)
         return tuple(
@@ -177,7 +191,7 @@ class Catalog:
             inner = inner.join(self._units_of_keys(path[1:], 0, table), on=on, copy=False)
         unit = column(path[0].column, _BASE) if len(path) == 1 else column(_FOUND, _hop(0))
         inner = inner.select(exp.alias_(unit, UNIT), copy=False)
-        inner = inner.where(exp.Not(this=exp.Is(this=unit.copy(), expression=exp.Null())), copy=False)
+        inner = inner.where(is_not_null(unit), copy=False)
         last = path[-1]
         kind = self._type(self.find(last.table, None), last.column)
         return Relation(
@@ -186,7 +200,7 @@ class Catalog:
         )  # fmt: skip
 
     def _units_of_keys(self, path: Sequence[Hop], place: int, subject: Table) -> exp.Subquery:
-        """The units that a path finds by the keys of its first table: each pair of a key and a unit once.
+        """Return the units that a path finds by the keys of its first table: each pair of a key and a unit once.
 
         Each hop follows a foreign key to the row that knows more about the unit. Were a key to stand in several rows, the
         row that follows it would count once for each of their units, and not once for each row: every derived row belongs
@@ -204,12 +218,12 @@ class Catalog:
         query = query.select(
             exp.alias_(key, _KEY, quoted=True), exp.alias_(unit, _FOUND, quoted=True), copy=False
         )
-        query = query.where(exp.Not(this=exp.Is(this=unit.copy(), expression=exp.Null())), copy=False)
+        query = query.where(is_not_null(unit), copy=False)
         query = query.group_by(key.copy(), unit.copy(), copy=False)
         return exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier(_hop(place))))
 
     def _follows(self, hop: Hop, after: Hop, holder: str, place: int, subject: Table) -> exp.Expr:
-        """The equality by which a row finds the next on its path.
+        """Return the equality by which a row finds the next on its path.
 
         Raises:
             PolicyError: the two columns are of different types.
@@ -236,8 +250,88 @@ def _hop(place: int) -> str:
 
 
 def _unit_column(table: Table) -> str | None:
-    """The column that holds the unit itself: the path's first, where every hop ends on the key that it starts from."""
+    """Return the column that holds the unit itself: the path's first, where every hop ends on the key that it starts from."""
     path = table.unit_path
     if not path or any(fold(hop.key) != fold(hop.column) for hop in path[1:]):
         return None
     return path[0].column
+
+
+class Binder(Protocol):
+    """Binds one statement. Holds what the plan will hold, and nothing of the data."""
+
+    catalog: Catalog
+    finish: Finish
+    thresholds: dict[str, Any]
+    """Declared interactive thresholds, by folded name."""
+    blocks: list[Block]
+    public: dict[str, None]
+    notes: list[str]
+    limits: list[str]
+    """Sentences of EXPLAIN on what of a unit's rows counts."""
+    adjustments: list[Consistent]
+    lent_inputs: dict[Input, None]
+    """Public relations that the exact queries are lent."""
+    once: dict[str, Relation]
+    """Public subqueries that stand in several copies of one SELECT."""
+
+    def name(self, kind: str) -> str:
+        """Return a name that nothing else in the statement has."""
+        ...
+
+    def query(self, tree: exp.Expr, env: Env, inner: bool) -> Relation | None:
+        """Bind a query in place. Gives the private relation that it keeps, or None when it is public from here on.
+
+        ``inner`` says that the query stands in FROM or a CTE, where private rows may pass through.
+        """
+        ...
+
+    def public_query(self, tree: exp.Expr, env: Env) -> None:
+        """Bind, in place, a query that stands where no private rows may.
+
+        Raises:
+            PrivacyError: it keeps private rows.
+        """
+        ...
+
+    def add_block(
+        self, name: str, operator: Operator, released: Iterable[Released], inputs: Iterable[Input],
+        sentences: tuple[str, ...], confidence: float = 0.95,
+    ) -> None:  # fmt: skip
+        """Add a block to the plan, whose exact queries read ``inputs`` besides what they were lent."""
+        ...
+
+    def source(self, node: exp.Expr, env: Env) -> Relation | None:
+        """Return the private relation that a FROM item is, or None when it is public.
+
+        It is bound once, in place; copies of it, as one for each of several grouping sets, mean the same.
+        """
+        ...
+
+    def private_from(self, select: exp.Select, env: Env) -> From:
+        """Return the FROM of a SELECT that must read private rows."""
+        ...
+
+    def from_of(
+        self, select: exp.Select, relations: dict[int, Relation | None], env: Env, outer: Names | None = None
+    ) -> From:
+        """Return the FROM of a SELECT whose items have been found to be these, beside a row of ``outer`` if there is one."""
+        ...
+
+    def lend(self, node: exp.Expr, env: Env) -> Relation:
+        """Return a public FROM item as an exact query reads it: a policy table as it is, all else evaluated and lent."""
+        ...
+
+    def public_relation(self, query: exp.Expr, env: Env, name: str) -> Relation:
+        """A public query, as a relation of its own: with the CTEs it needs, and columns typed by the finisher. Its columns are
+        lent under names of ours."""
+        ...
+
+    def known(self, found: Input, steady: bool = False) -> pa.Table | None:
+        """Return the rows of a public relation; None when it depends on what is not released yet. ``steady``: they are always the
+        same."""
+        ...
+
+    def expression(self, node: exp.Expr, names: Names, env: Env) -> tuple[Typed, tuple[Input, ...]]:
+        """Return a row expression that can't fail, with the public relations that its subqueries are lent."""
+        ...

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -18,21 +17,18 @@ from dpsql.sql.expressions import total_expressions
 from dpsql.sql.expressions.bounds import Bounds
 from dpsql.sql.expressions.fixed_point import unify_zeros, write_group_keys
 from dpsql.sql.expressions.types import Typed
-from dpsql.sql.normalize import label_of_item, make_unique
-from dpsql.sql.parse.dialect import parse_fragment, privacy_error, to_sql
+from dpsql.sql.normalize import Env, label_of_item, make_unique, resolve_key
+from dpsql.sql.parse.dialect import parse_select, privacy_error, to_sql
 from dpsql.sql.parse.options import Call, call_of
+from dpsql.sql.relations.catalog import Binder
 from dpsql.sql.relations.relation import UNIT, Field, From, Relation, column, column_name, fold
 from dpsql.sql.subsample.vectorised_blocks import KNOWN, Grouped
 
-if TYPE_CHECKING:
-    from dpsql.sql.normalize import Env
-    from dpsql.sql.relations.context import Binder
-
-_KEPT = ("MIN", "MAX", "AVG", "MEAN", "MEDIAN", "MODE", "QUANTILE_CONT", "QUANTILE_DISC")
+_KEPT = ("MIN", "MAX", "AVG", "MEDIAN", "MODE", "QUANTILE_CONT", "QUANTILE_DISC")
 
 
 def groups_by_unit(select: exp.Select, bound: From) -> bool:
-    """Whether a SELECT groups by the privacy unit (and perhaps more)."""
+    """Return whether a SELECT groups by the privacy unit (and perhaps more)."""
     group = select.args.get("group")
     if (
         group is None
@@ -79,7 +75,7 @@ def group_distinct(select: exp.Select, bound: From) -> None:
 
 
 def _grouped_by(select: exp.Select) -> list[exp.Expr]:
-    """The grouping expressions; GROUP BY ALL means the columns that hold no aggregate."""
+    """Return the grouping expressions; GROUP BY ALL means the columns that hold no aggregate."""
     group = select.args["group"]
     if not group.args.get("all"):
         return list(group.expressions)
@@ -91,24 +87,13 @@ def _is_known(call: Call | None) -> bool:
     return call is not None and call.name in KNOWN
 
 
-def _resolved(node: exp.Expr, select: exp.Select) -> exp.Expr:
-    if (
-        isinstance(node, exp.Literal)
-        and node.name.isdigit()
-        and 0 < int(node.name) <= len(select.expressions)
-    ):
-        chosen: exp.Expr = select.expressions[int(node.name) - 1].unalias()
-        return chosen
-    return node
-
-
 def _field(node: exp.Expr, select: exp.Select, bound: From) -> Field | None:
-    """The column that a grouping key is, if it is one."""
-    return bound.names.known(_resolved(node, select))
+    """Return the column that a grouping key is, if it is one."""
+    return bound.names.known(resolve_key(node, select))
 
 
 def aggregate_per_unit(binder: Binder, select: exp.Select, bound: From, env: Env) -> Relation:
-    """The SELECT as a private relation whose unit is carried along.
+    """Return the SELECT as a private relation whose unit is carried along.
 
     Raises:
         PrivacyError: a clause that would choose among units. BindError: names or types.
@@ -128,23 +113,16 @@ def aggregate_per_unit(binder: Binder, select: exp.Select, bound: From, env: Env
             )
     assert bound.unit is not None
     names = bound.names
-    nodes = [_resolved(node, select) for node in _grouped_by(select)]
+    nodes = [resolve_key(node, select) for node in _grouped_by(select)]
     keys = [
         (f"k{i}", unify_zeros(total_expressions.make_total(node, names)), node)
         for i, node in enumerate(nodes)
     ]
     known = {f"k{i}": _field(node, select, bound) for i, node in enumerate(nodes)}
     grouped = Grouped(names, keys, {})
-    outputs = [
-        total_expressions.make_total(grouped.rewrite(item.unalias().copy()), grouped)
-        for item in select.expressions
-    ]
+    outputs = [grouped.total(item.unalias()) for item in select.expressions]
     having = select.args.get("having")
-    condition = (
-        to_sql(total_expressions.make_condition(grouped.rewrite(having.this.copy()), grouped).node)
-        if having is not None
-        else ""
-    )
+    condition = grouped.condition(having.this) if having is not None else ""
     unit = to_sql(bound.unit)
     items = [f"{unit} AS {UNIT}", *(f"{to_sql(t.node)} AS {n}" for n, t, _ in keys)]
     items += [f"{sql} AS {typed.node.name}" for sql, typed in grouped.made.values()]
@@ -152,9 +130,8 @@ def aggregate_per_unit(binder: Binder, select: exp.Select, bound: From, env: Env
     conditions = [f"{unit} IS NOT NULL"]
     if where is not None:
         conditions.append(f"({to_sql(binder.expression(where.this, names, env)[0].node)})")
-    source = to_sql(bound.source) + "".join(" " + to_sql(join) for join in bound.joins)
     by = ", ".join([unit, *(sql for _, t, _ in keys for sql in write_group_keys(t))])
-    inner_sql = f"SELECT {', '.join(items)} FROM {source} WHERE {' AND '.join(conditions)} GROUP BY {by}"
+    inner_sql = f"SELECT {', '.join(items)} FROM {bound.sql} WHERE {' AND '.join(conditions)} GROUP BY {by}"
     alias = binder.name("rows")
     names_out = make_unique(label_of_item(item) for item in select.expressions)
     shown = [f"{to_sql(typed.node)} AS {column_name(place)}" for place, typed in enumerate(outputs)]
@@ -173,19 +150,16 @@ def aggregate_per_unit(binder: Binder, select: exp.Select, bound: From, env: Env
             if same is None
             else Field(name, there, same.is_unit, False, False, same.anchors, len(keys) == 1, same.optional)
         )
-    tables = tuple(dict.fromkeys(t for r in bound.relations for t in r.tables))
-    inner = parse_fragment(text)
-    assert isinstance(inner, exp.Select)
-    subquery = inner.subquery(exp.to_identifier(alias), copy=False)
+    subquery = parse_select(text).subquery(exp.to_identifier(alias), copy=False)
     alone = all(f is not None and f.is_unit for f in known.values())
     return Relation(
-        alias, alias, tuple(fields), subquery, True, column(UNIT, alias), tables, bound.inputs, False,
+        alias, alias, tuple(fields), subquery, True, column(UNIT, alias), bound.tables, bound.inputs, False,
         bound.max_rows, alone, unit_type=bound.unit_type, fan_out=1 if alone else bound.fan_out,
     )  # fmt: skip
 
 
 def bound_unit_aggregate(node: exp.Expr, grouped: Grouped, bound: From) -> Bounds | None:
-    """What is public about a unit's own aggregate: a count is at most its rows, an average lies within its column."""
+    """Return what is public about a unit's own aggregate: a count is at most its rows, an average lies within its column."""
     call = call_of(node)
     if call is None:
         return None

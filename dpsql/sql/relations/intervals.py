@@ -1,12 +1,10 @@
-"""Intervals of output columns, and GoogleSQL's JSON report: what a release shows besides its numbers.
+"""Intervals of output columns, carried up through a statement, and kept results, which carry theirs to later statements.
 
-Intervals on their way up: from a private block through CTEs, subqueries and joins above it, where a column only goes on.
+Intervals go up from a private block through CTEs, subqueries and joins above it, where a column only goes on.
 
 The ends of an interval stand in columns beside the released number. What is above a block is public SQL that knows nothing
 of them, so they are added to each SELECT on the way. That is done only where nobody can see it: not below a star, DISTINCT,
 a set operation or whatever else takes all columns that there are.
-
-Kept results as relations of later statements.
 
 A name that no WITH gives means a kept result before it means a public table. Each kept result becomes a public CTE in front of
 the statement, which shows its columns and knows the ends of their intervals: from there on both go their way as those of a
@@ -26,17 +24,8 @@ from dpsql.sql.relations.relation import column, fold
 _DOUBLE = exp.DataType.build("DOUBLE", dialect="duckdb")
 
 
-def interval_of(node: exp.Expr, known: Mapping[str, object]) -> tuple[exp.Expr, exp.Expr] | None:
-    """The ends of an output's interval: the same expression over the ends of its one aggregate, where that is monotone."""
-    columns = list(node.find_all(exp.Column))
-    if len(columns) != 1 or columns[0].name not in known:
-        return None
-    name = columns[0].name
-    return ends_of(node, column(f"{name}__low"), column(f"{name}__high"))
-
-
 def ends_of(node: exp.Expr, low: exp.Expr, high: exp.Expr) -> tuple[exp.Expr, exp.Expr] | None:
-    """The expression over each end of its one column's interval; None where it may turn them round."""
+    """Return the expression over each end of its one column's interval; None where it may turn them round."""
     if not _monotone(node):
         return None
     ends = []
@@ -65,6 +54,7 @@ def _monotone(node: exp.Expr) -> bool:
 
 
 def write_json_report(name: str, confidence: float) -> exp.Expr:
+    """Write GoogleSQL's JSON report of a value and its interval."""
     value, low, high = (to_sql(column(f"{name}{end}")) for end in ("", "__low", "__high"))
     text = (
         f"to_json({{'result': {{'value': {value}, 'noise_confidence_interval': {{'lower_bound': {low}, "
@@ -80,7 +70,7 @@ INTERVALS_META = "dpsql_intervals"
 
 
 def propagate_intervals(tree: exp.Expr, below: bool = True) -> list[IntervalEnds]:
-    """The intervals of a statement's columns; the SELECTs below are made to show what is needed for that.
+    """Return the intervals of a statement's columns; the SELECTs below are made to show what is needed for that.
 
     With ``below`` False only the statement's own: levels of confidence differ, and the display knows one.
     """
@@ -102,13 +92,13 @@ def propagate_intervals(tree: exp.Expr, below: bool = True) -> list[IntervalEnds
 
 @dataclass
 class _Carrier:
-    """One statement. ``shown`` are the columns of ends that a SELECT has been given already."""
+    """The columns of ends that the SELECTs of one statement have been given, in ``shown``."""
 
     tree: exp.Select
     shown: dict[tuple[int, str], tuple[str, str, str]] = field(default_factory=dict)
 
     def of(self, select: exp.Select) -> list[IntervalEnds]:
-        """The ends of a SELECT's own columns, in terms of its FROM."""
+        """Return the ends of a SELECT's own columns, in terms of its FROM."""
         if select.args.get("distinct"):
             return []
         if INTERVALS_META in select.meta:
@@ -140,7 +130,7 @@ class _Carrier:
         return found
 
     def _sources(self, select: exp.Select) -> dict[str, exp.Select]:
-        """The SELECTs that stand in FROM and JOIN, by alias; only those that may be given columns."""
+        """Return the SELECTs that stand in FROM and JOIN, by alias; only those that may be given columns."""
         found: dict[str, exp.Select] = {}
         for place in [select.args["from_"], *(select.args.get("joins") or [])]:
             node = place.this
@@ -169,7 +159,7 @@ class _Carrier:
         return body if all(_by_name(user, user.find_ancestor(exp.Select)) for user in users) else None
 
     def spell_star(self, select: exp.Select) -> None:
-        """Writes ``SELECT * FROM one`` as its columns by name, where those are known."""
+        """Write ``SELECT * FROM one`` as its columns by name, where those are known."""
         from_ = select.args.get("from_")
         star = select.expressions[0] if len(select.expressions) == 1 else None
         if not isinstance(star, exp.Star) or any(star.args.values()) or from_ is None:
@@ -195,7 +185,7 @@ class _Carrier:
             select.set("expressions", spelled)
 
     def _alias(self, node: exp.Expr, sources: dict[str, exp.Select], merged: set[str]) -> str | None:
-        """The source that a column comes from, where that is certain."""
+        """Return the source that a column comes from, where that is certain."""
         assert isinstance(node, exp.Column)
         if node.table:
             return next((alias for alias in sources if fold(alias) == fold(node.table)), None)
@@ -209,7 +199,7 @@ class _Carrier:
         return having[0] if len(having) == 1 else None
 
     def _exposed(self, body: exp.Select, name: str) -> tuple[str, str, str] | None:
-        """A column's name as it is shown, and the names of those in which the SELECT shows its ends."""
+        """Return a column's name as it is shown, and the names of those in which the SELECT shows its ends."""
         key = (id(body), fold(name))
         if key not in self.shown:
             ends = next((e for e in self.of(body) if fold(e[0]) == fold(name)), None)
@@ -223,7 +213,7 @@ class _Carrier:
 
 
 def _by_name(source: exp.Expr, select: exp.Select | None) -> bool:
-    """Whether a SELECT takes from what stands in its FROM only the columns that it names."""
+    """Return whether a SELECT takes from what stands in its FROM only the columns that it names."""
     if select is None or any(source.args.get(key) for key in ("pivots", "sample")):
         return False
     if source.args.get("alias") and source.args["alias"].args.get("columns"):
@@ -266,7 +256,7 @@ class KeptResult:
 
 
 def kept_cte_name(name: str) -> str:
-    """The name of the CTE that stands for a kept result."""
+    """Return the name of the CTE that stands for a kept result."""
     return f"{_CTE}{fold(name)}"
 
 
@@ -279,7 +269,7 @@ class NamedResult:
 
 
 def name_kept_results(tree: exp.Expr, kept: Mapping[str, KeptResult]) -> list[NamedResult]:
-    """The kept results that a statement names; there, in place, it names their CTEs from now on."""
+    """Return the kept results that a statement names; there, in place, it names their CTEs from now on."""
     found: dict[str, KeptResult] = {}
     if kept:
         _visit(tree, frozenset(), kept, found)
@@ -288,7 +278,7 @@ def name_kept_results(tree: exp.Expr, kept: Mapping[str, KeptResult]) -> list[Na
 
 
 def prepend_kept_results(tree: exp.Expr, named: list[NamedResult]) -> None:
-    """Puts the CTEs that a statement still names in front of it, in place."""
+    """Put the CTEs that a statement still names in front of it, in place."""
     tables = {node.name for node in tree.find_all(exp.Table)} if named else set()
     made = [item.cte for item in named if item.cte.alias in tables]
     own = tree.args.get("with_")
@@ -301,7 +291,7 @@ def prepend_kept_results(tree: exp.Expr, named: list[NamedResult]) -> None:
 def _visit(
     node: exp.Expr, hidden: frozenset[str], kept: Mapping[str, KeptResult], found: dict[str, KeptResult]
 ) -> None:
-    """Finds the names that mean kept results; ``hidden`` are those that WITH gives another meaning."""
+    """Find the names that mean kept results; ``hidden`` are those that WITH gives another meaning."""
     with_ = node.args.get("with_")
     for cte in with_.expressions if with_ is not None else ():
         own = frozenset({fold(cte.alias)})

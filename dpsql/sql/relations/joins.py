@@ -17,15 +17,8 @@ from sqlglot import exp
 
 from dpsql.errors import BindError
 from dpsql.sql.expressions.coercion import unify
-from dpsql.sql.parse.dialect import bind_error, parse_fragment, privacy_error, to_sql
-from dpsql.sql.relations.limits import (
-    CountPerKey,
-    MetRelation,
-    UnitMeeting,
-    limit_own,
-    limit_public,
-    split_conjuncts,
-)
+from dpsql.sql.parse.dialect import bind_error, join_word, parse_select, privacy_error, to_sql
+from dpsql.sql.relations.fan_out import CountPerKey, MetRelation, limit_public, split_conjuncts
 from dpsql.sql.relations.relation import (
     Field,
     From,
@@ -36,11 +29,12 @@ from dpsql.sql.relations.relation import (
     fold,
     meets_exactly,
 )
+from dpsql.sql.relations.unit_rows import UnitMeeting, limit_own
 
 Resolve = Callable[[exp.Expr], Relation]
 Safe = Callable[[exp.Expr, Names], exp.Expr]
 Unique = Callable[[exp.Expr, Relation, list[Field]], bool]
-"""Whether a public FROM item has one row at most for each value of these columns; None of its rows is private."""
+"""Says whether a public FROM item has at most one row for each value of these columns."""
 Beside = Callable[[exp.Expr, "From"], Relation | None]
 """A FROM item that looks at the row beside it (UNNEST, LATERAL); None for all others."""
 
@@ -54,7 +48,7 @@ def bind_from(
     select: exp.Select, resolve: Resolve, safe: Safe, unique: Unique, most: CountPerKey, beside: Beside | None = None,
     outer: Names | None = None, meeting: UnitMeeting | None = None,
 ) -> From:  # fmt: skip
-    """Binds the FROM of a SELECT that reads private data.
+    """Bind the FROM of a SELECT that reads private data.
 
     Args:
         outer: the scope of the row that this SELECT stands beside, where it stands beside one.
@@ -81,7 +75,7 @@ def bind_from(
         if bound.row_level or right.row_level:
             item = join.this if not right.private else from_.this
             right = _at_most_one(bound, right, item, where, join, unique)
-        method = str(join.args.get("method") or "").upper()
+        method = join_word(join, "method")
         ties = _tied(bound, right, _using(join, method, list(bound.relations), right))
         if not right.private and method != "ASOF":  # which finds one row
             public.append(MetRelation(right, join, ties))
@@ -99,7 +93,7 @@ def bind_from(
 
 
 def _tied(bound: From, right: Relation, using: list[str]) -> tuple[tuple[str, str], ...]:
-    """The columns of USING whose values meet exactly, each with the relation on the left that has it."""
+    """Return the columns of USING whose values meet exactly, each with the relation on the left that has it."""
     ties = []
     for name in using:
         here, there = _of(bound, name), next(f for f in right.fields if fold(f.name) == name)
@@ -110,7 +104,7 @@ def _tied(bound: From, right: Relation, using: list[str]) -> tuple[tuple[str, st
 
 
 def _add_beside(bound: From, join: exp.Join, right: Relation, safe: Safe) -> None:
-    side, kind = (str(join.args.get(key) or "").upper() for key in ("side", "kind"))
+    side, kind = (join_word(join, key) for key in ("side", "kind"))
     if side not in ("", "LEFT") or kind not in ("", "INNER", "CROSS", "OUTER") or join.args.get("using"):
         raise bind_error(
             join, "what looks at the row beside it is joined by CROSS JOIN or LEFT JOIN ... ON TRUE."
@@ -143,7 +137,7 @@ def _nearest(bound: From, right: Relation, join: exp.Join, conditions: list[exp.
             "keep row_number() OVER (PARTITION BY ... ORDER BY ...) = 1.",
         )
     apart = [part for part in conditions if isinstance(part, exp.GT | exp.GTE | exp.LT | exp.LTE)]
-    side = str(join.args.get("side") or "").upper()
+    side = join_word(join, "side")
     if len(apart) != 1 or join.args.get("using") or side not in ("", "LEFT"):
         raise bind_error(
             join.args.get("on") or join,
@@ -153,7 +147,7 @@ def _nearest(bound: From, right: Relation, join: exp.Join, conditions: list[exp.
 
 
 def _without_ties(public: Relation, on: list[exp.Expr], join: exp.Join) -> Relation:
-    """The public side of an ASOF join, held to one row for each value that its rows are found by.
+    """Return the public side of an ASOF join, held to one row for each value that its rows are found by.
 
     Which of several DuckDB takes goes by how it joins, and that by how many private rows there are: below 64 otherwise
     than above. One unit more would move everybody's rows to another one.
@@ -177,16 +171,11 @@ def _without_ties(public: Relation, on: list[exp.Expr], join: exp.Join) -> Relat
                 "write ASOF JOIN t ON a.day >= t.day, and equalities after AND.",
             )
         found.append(to_sql(theirs[0]))
-    order = ", ".join([*found, *(to_sql(f.typed.node) for f in public.fields)])
-    chosen = f"row_number() OVER (PARTITION BY {', '.join(found)} ORDER BY {order}) = 1"
-    text = f"SELECT * FROM {to_sql(public.source)} QUALIFY {chosen}"
-    query = parse_fragment(text)
-    assert isinstance(query, exp.Select)
-    return replace(public, source=query.subquery(exp.to_identifier(public.name), copy=False))
+    return _first_of_each(public, found, [*found, *(to_sql(f.typed.node) for f in public.fields)])
 
 
 def _add(bound: From, join: exp.Join, right: Relation, where: list[exp.Expr], safe: Safe) -> None:
-    method, side, kind = (str(join.args.get(key) or "").upper() for key in ("method", "side", "kind"))
+    method, side, kind = (join_word(join, key) for key in ("method", "side", "kind"))
     if method == "ASOF":
         _nearest(bound, right, join, split_conjuncts(join.args.get("on")))
     elif method == "POSITIONAL" or kind == "STRAIGHT":
@@ -291,7 +280,7 @@ def _same_unit(
     bound: From, right: Relation, conditions: list[exp.Expr], using: list[str], where: list[exp.Expr],
     join: exp.Join,
 ) -> exp.Expr | None:  # fmt: skip
-    """Sees to it that only rows of equal units meet. Gives the condition to add where a key stands for the unit."""
+    """See to it that only rows of equal units meet. Gives the condition to add where a key stands for the unit."""
     if bound.unit is None or right.unit is None:
         raise privacy_error(
             join,
@@ -299,7 +288,7 @@ def _same_unit(
             "ask the owner for a privacy unit column, or query the tables one at a time.",
         )
     names = Names((*bound.relations, right), dict(bound.merged))
-    outer = str(join.args.get("side") or "").upper() in ("LEFT", "RIGHT", "FULL")
+    outer = join_word(join, "side") in ("LEFT", "RIGHT", "FULL")
     pairs = [_fields(names, right, part) for part in conditions]
     pairs += [(_of(bound, name), next(f for f in right.fields if fold(f.name) == name)) for name in using]
     later = [] if outer else [_fields(names, right, part) for part in where]
@@ -340,7 +329,7 @@ def _same_unit(
 
 
 def _link(left: list[Relation], right: Relation) -> str | None:
-    """The equality that would join them: of keys on the path to the unit, or of the units."""
+    """Return the equality that would join them: of keys on the path to the unit, or of the units."""
     pairs = [(r, f, g) for r in left if r.private for f in r.fields for g in right.fields if f.fixes_unit(g)]
     units = [(r, f, g) for r, f, g in pairs if f.is_unit and g.is_unit and fold(f.name) == fold(g.name)]
     by_path = [(r, f, g) for r, f, g in pairs if not (f.is_unit and g.is_unit)]
@@ -350,7 +339,7 @@ def _link(left: list[Relation], right: Relation) -> str | None:
 
 
 def _fields(names: Names, right: Relation, part: exp.Expr) -> tuple[Field, Field] | None:
-    """The two columns that a condition makes equal, the left side's and the right's."""
+    """Return the two columns that a condition makes equal, the left side's and the right's."""
     pair = _pair(part)
     if pair is None:
         return None
@@ -369,7 +358,7 @@ def _optional(relation: Relation) -> Relation:
 
 
 def _kept(side: str, bound: From, right: Relation) -> str:
-    """The side of the exact join: where rows are units, public rows that no private row meets are nobody's."""
+    """Return the side of the exact join: where rows are units, public rows that no private row meets are nobody's."""
     if not (bound.row_level or right.row_level):
         return side
     public, private = ("LEFT", "RIGHT") if right.private else ("RIGHT", "LEFT")
@@ -379,11 +368,11 @@ def _kept(side: str, bound: From, right: Relation) -> str:
 def _at_most_one(
     bound: From, right: Relation, item: exp.Expr, where: list[exp.Expr], join: exp.Join, unique: Unique
 ) -> Relation:
-    """A join of rows that are their own unit: each may meet at most one public row, or it would count several times.
+    """Return a join of rows that are their own unit: each may meet at most one public row, or it would count several times.
 
     Gives the right side; the public side is held to one row for each value of the columns it is joined on.
     """
-    side, kind, method = (str(join.args.get(key) or "").upper() for key in ("side", "kind", "method"))
+    side, kind, method = (join_word(join, key) for key in ("side", "kind", "method"))
     if (bound.private and right.private) or (not right.private and kind in ("SEMI", "ANTI")):
         return right  # refused elsewhere; or it adds no rows
     if method == "ASOF":
@@ -396,7 +385,7 @@ def _at_most_one(
             f"write FROM {right.alias} JOIN ...",
         )
     names = Names((*bound.relations, right), dict(bound.merged))
-    using = _using(join, str(join.args.get("method") or "").upper(), list(bound.relations), right)
+    using = _using(join, join_word(join, "method"), list(bound.relations), right)
     outer = side in ("LEFT", "RIGHT", "FULL")
     parts = [*split_conjuncts(join.args.get("on")), *([] if outer else where)]
     pairs = [pair for part in parts if (pair := _fields(names, right, part)) is not None]
@@ -420,16 +409,19 @@ def _at_most_one(
 
 
 def _one_row_each(public: Relation, keys: list[Field]) -> Relation:
-    """The public relation, held to one row for each value of its keys, whatever becomes of it in the meantime."""
-    columns = ", ".join(dict.fromkeys(to_sql(key.typed.node) for key in keys))
-    chosen = f"row_number() OVER (PARTITION BY {columns} ORDER BY {columns}) = 1"
-    query = parse_fragment(f"SELECT * FROM {to_sql(public.source)} QUALIFY {chosen}")
-    assert isinstance(query, exp.Select)
+    """Return the public relation, held to one row for each value of its keys, whatever becomes of it in the meantime."""
+    columns = list(dict.fromkeys(to_sql(key.typed.node) for key in keys))
+    return _first_of_each(public, columns, columns)
+
+
+def _first_of_each(public: Relation, by: list[str], order: list[str]) -> Relation:
+    chosen = f"row_number() OVER (PARTITION BY {', '.join(by)} ORDER BY {', '.join(order)}) = 1"
+    query = parse_select(f"SELECT * FROM {to_sql(public.source)} QUALIFY {chosen}")
     return replace(public, source=query.subquery(exp.to_identifier(public.name), copy=False))
 
 
 def lend_relation(relation: Relation, alias: str) -> Relation:
-    """A public relation as it stands in an exact query: read from the engine under a lent name."""
+    """Return a public relation as it stands in an exact query: read from the engine under a lent name."""
     fields = tuple(replace(f, public=True) for f in relation.fields)
     source = exp.alias_(exp.to_table(relation.inputs[0].name, dialect="duckdb"), relation.name, table=True)
     return replace(relation, alias=alias, fields=fields, source=source)

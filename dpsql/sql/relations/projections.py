@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from dpsql.errors import BindError, did_you_mean
 from dpsql.sql.expressions.coercion import require_kind
-from dpsql.sql.expressions.lengths import length_of
-from dpsql.sql.expressions.types import Typed
+from dpsql.sql.expressions.types import Typed, length_of
 from dpsql.sql.normalize import Env
 from dpsql.sql.parse.dialect import bind_error, privacy_error, span_of
-from dpsql.sql.relations.limits import split_conjuncts
+from dpsql.sql.relations.catalog import Binder
+from dpsql.sql.relations.fan_out import split_conjuncts
 from dpsql.sql.relations.relation import (
     UNIT,
     Field,
@@ -37,12 +36,9 @@ from dpsql.sql.relations.windows import (
     keeps_first_of_each_unit,
 )
 
-if TYPE_CHECKING:
-    from dpsql.sql.relations.context import Binder
-
 
 def keep_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> Relation:
-    """A SELECT that keeps private rows: projections and filters, with the unit carried along unseen.
+    """Return a SELECT that keeps private rows: projections and filters, with the unit carried along unseen.
 
     Raises:
         PrivacyError: a clause that would choose rows by other units' rows. BindError: names or types.
@@ -88,9 +84,8 @@ def keep_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> Rela
         kept = typed.node
     query = windows.below(query, kept)
     unit = None if bound.unit is None else column(UNIT, alias)
-    tables = tuple(dict.fromkeys(t for r in bound.relations for t in r.tables))
     relation = Relation(
-        alias, alias, tuple(fields), query.subquery(exp.to_identifier(alias), copy=False), True, unit, tables,
+        alias, alias, tuple(fields), query.subquery(exp.to_identifier(alias), copy=False), True, unit, bound.tables,
         bound.inputs, bound.row_level, None if bound.row_level else bound.max_rows, unit_type=bound.unit_type,
         per_unit=qualify is not None and keeps_first_of_each_unit(qualify, bound), fan_out=bound.fan_out,
         conditions=restate_conditions(conditions, pairs),
@@ -100,7 +95,7 @@ def keep_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> Rela
 
 
 def _choice(select: exp.Select, bound: From) -> exp.Expr | None:
-    """The condition that QUALIFY or DISTINCT ON make, where they choose among the rows of one unit."""
+    """Return the condition that QUALIFY or DISTINCT ON make, where they choose among the rows of one unit."""
     distinct, qualify = select.args.get("distinct"), select.args.get("qualify")
     on = distinct.args.get("on") if distinct is not None else None
     for key, what in (("limit", "LIMIT"), ("offset", "OFFSET")):
@@ -152,7 +147,7 @@ def _no_window(node: exp.Expr) -> None:
 
 
 def substitute_aliases(node: exp.Expr, aliases: Mapping[str, exp.Expr], names: Names) -> exp.Expr:
-    """The expression with what the SELECT list calls by a name in place of that name, as DuckDB reads it."""
+    """Return the expression with what the SELECT list calls by a name in place of that name, as DuckDB reads it."""
     if not aliases:
         return node
     holder = exp.Paren(this=node.copy())
@@ -171,7 +166,7 @@ OutputColumn = tuple[str, Typed, "Field | None"]
 
 
 def _items(windows: Windows, select: exp.Select, aliases: dict[str, exp.Expr]) -> list[OutputColumn]:
-    """The SELECT list; ``aliases`` is filled with what it calls by a name."""
+    """Return the SELECT list; ``aliases`` is filled with what it calls by a name."""
     binder, bound, env = windows.binder, windows.bound, windows.env
     items: list[OutputColumn] = []
     for item in select.expressions:
@@ -190,7 +185,7 @@ def _items(windows: Windows, select: exp.Select, aliases: dict[str, exp.Expr]) -
 
 
 def expand_star(item: exp.Expr, bound: From, binder: Binder, env: Env) -> list[OutputColumn]:
-    """The columns that ``*`` or ``t.*`` stands for, without those it excludes, with those it replaces or renames."""
+    """Return the columns that ``*`` or ``t.*`` stands for, without those it excludes, with those it replaces or renames."""
     star = item.this if isinstance(item, exp.Column) else item
     of = item.table if isinstance(item, exp.Column) else ""
     table = fold(of)
@@ -234,7 +229,7 @@ def expand_star(item: exp.Expr, bound: From, binder: Binder, env: Env) -> list[O
 
 
 def _named(node: exp.Expr) -> str:
-    """The column that EXCLUDE, REPLACE or RENAME speaks of: the old name in (a AS b) of RENAME, the new one of REPLACE."""
+    """Return the column that EXCLUDE, REPLACE or RENAME speaks of: the old name in (a AS b) of RENAME, the new one of REPLACE."""
     return str(node.this.name if isinstance(node, exp.Alias) and isinstance(node.parent, exp.Star) and node.arg_key == "rename"
                else node.alias_or_name)  # fmt: skip
 
@@ -252,6 +247,7 @@ def rename_columns(relation: Relation, names: list[str], place: exp.Expr) -> Rel
 
 
 def bind_union_all(left: Relation, right: Relation, tree: exp.Expr, alias: str) -> Relation:
+    """Return UNION ALL of two private relations of the same units."""
     if left.row_level or right.row_level or left.unit is None or right.unit is None:
         raise privacy_error(tree, "rows that are their own unit can't be put together.")
     kinds = (left.unit_type, right.unit_type)

@@ -1,14 +1,13 @@
-"""Rows of nobody: public rows that an outer join keeps though no private row meets them.
-
-Private rows alone decide which these are, and they belong to no unit, so they are left out of what is counted. An answer
-in which they would count is refused, for it would be another than SQL's. Two kinds are none of these: what a row of nobody
-adds nothing to, as the count of a private column; and public groups that private rows meet as a whole or not at all, where
-an empty group counts 0.
-
-What a FROM clause becomes: relations whose columns are typed, and whose privacy unit is carried by a hidden name.
+"""Relations of a FROM clause: typed columns, and a privacy unit that is carried by a hidden name.
 
 A relation is *private* while its rows belong to privacy units. The unit is only ever the base column passed through
 unchanged: it is taken from the policy, never from a name that the analyst wrote.
+
+Unmatched rows are public rows that an outer join keeps though no private row meets them. Private rows alone decide
+which these are, and they belong to no unit, so they are left out of what is counted. An answer in which they would
+count is refused, for it would be another than SQL's. Two kinds are none of these: what a row of nobody adds nothing to,
+as the count of a private column; and public groups that private rows meet as a whole or not at all, where an empty
+group counts 0.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ from dpsql.errors import BindError, did_you_mean
 from dpsql.plan import Input
 from dpsql.policy.model import Table
 from dpsql.sql.expressions.types import Type, Typed
-from dpsql.sql.parse.dialect import bind_error
+from dpsql.sql.parse.dialect import bind_error, join_word, to_sql
 
 _STRICT = (
     exp.Paren, exp.Cast, exp.TryCast, exp.Try, exp.Neg, exp.Not, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod,
     exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Like, exp.ILike, exp.Abs, exp.Round, exp.Floor, exp.Ceil,
     exp.Lower, exp.Upper, exp.Length, exp.TimestampTrunc, exp.DateTrunc,
 )  # fmt: skip
-"""What is NULL where a part of it is."""
+"""Nodes that are NULL where a part of them is."""
 _STRICT_CALLS = (
     "abs", "round", "floor", "ceil", "ceiling", "sqrt", "lower", "upper", "length", "strlen", "date_trunc", "date_part",
     "year", "month", "day", "hour", "minute", "second", "epoch", "trim", "substring", "sign", "trunc", "ln", "exp",
@@ -47,7 +46,7 @@ class Unmatched:
     join: exp.Join
     on: tuple[exp.Expr, ...]
     inside: bool = False
-    """Whether it stands in a subquery: nothing is known here of what its rows are."""
+    """True in a subquery: nothing is known outside of what its rows are."""
 
 
 def find_unmatched(
@@ -62,7 +61,7 @@ def find_unmatched(
         private: whether its left and its right side are private.
         lost: as :func:`places_lost` gives them, with those of the right side.
     """
-    side, kind = (str(join.args.get(key) or "").upper() for key in ("side", "kind"))
+    side, kind = (join_word(join, key) for key in ("side", "kind"))
     left, right = private
     known = tuple(on)
     if left != right and side in ("FULL", "RIGHT" if left else "LEFT"):
@@ -126,12 +125,13 @@ Anchor = tuple[str, str]
 
 
 def fold(name: str) -> str:
-    """Identifiers compare as DuckDB's do: ASCII letters without case, all else exactly."""
+    """Fold an identifier for comparison as DuckDB does: ASCII letters without case, all else exactly."""
     return "".join(chr(ord(c) + 32) if "A" <= c <= "Z" else c for c in name)
 
 
 def column(name: str, table: str | None = None) -> exp.Column:
     # as exp.column, which would copy the names first
+    """Return a quoted column, without parsing it."""
     made = exp.Column(this=exp.Identifier(this=name, quoted=True))
     if table is not None:
         made.set("table", exp.Identifier(this=table, quoted=True))
@@ -139,12 +139,12 @@ def column(name: str, table: str | None = None) -> exp.Column:
 
 
 def column_name(place: int) -> str:
-    """The name of a derived relation's column in the exact query: by its place, whatever the analyst calls it."""
+    """Return the name of a derived relation's column in the exact query: by its place, whatever the analyst calls it."""
     return f"c{place}"
 
 
 def move_column(field: Field, name: str) -> exp.Column:
-    """A relation's column, where the relation stands under another name in the exact query."""
+    """Return a relation's column, where the relation stands under another name in the exact query."""
     assert isinstance(field.typed.node, exp.Column)
     return column(field.typed.node.name, name)
 
@@ -168,7 +168,7 @@ class Field:
     """NULL in the rows of nobody of its relation."""
 
     def fixes_unit(self, other: Field) -> bool:
-        """Whether rows in which the two are equal belong to one unit, by what the policy declares."""
+        """Return whether rows in which the two are equal belong to one unit, by what the policy declares."""
         return (self.is_unit and other.is_unit) or bool(self.anchors & other.anchors)
 
 
@@ -200,7 +200,7 @@ class Relation:
     fan_out: int = 1
     """Public rows that one private row of the tables below has met, at most."""
     conditions: tuple[exp.Expr, ...] = ()
-    """What holds of every row, in terms of the fields' nodes: it may leave public groups out."""
+    """Conditions that hold of every row, in terms of the fields' nodes: they may leave public groups out."""
     public_preserved: bool = False
     """True when rows of a public table stay without a match: its columns can be public keys."""
     unmatched: Unmatched | None = None
@@ -208,6 +208,7 @@ class Relation:
 
     @property
     def max_rows(self) -> int | None:
+        """Rows of one unit, if the policy or the query bounds them."""
         if self.per_unit or self.row_level:
             return 1
         if self.rows_bound is not None:
@@ -217,13 +218,14 @@ class Relation:
 
     @property
     def max_groups(self) -> int | None:
+        """Groups of one unit, if the policy bounds them."""
         if self.row_level:
             return 1
         known = [table.max_groups for table in self.tables if table.max_groups is not None]
         return max(known) if known else None
 
     def renamed(self, alias: str, name: str) -> Relation:
-        """The same relation under another alias and name: its columns now hang on that name."""
+        """Return the same relation under another alias and name: its columns now hang on that name."""
         fields = tuple(replace(f, typed=replace(f.typed, node=move_column(f, name))) for f in self.fields)
         unit = None if self.unit is None else column(UNIT, name)
         named = exp.TableAlias(this=exp.to_identifier(name))
@@ -274,7 +276,7 @@ def add_unmatched(
 def restate_conditions(
     conditions: Iterable[exp.Expr], pairs: Iterable[tuple[exp.Expr, exp.Expr]]
 ) -> tuple[exp.Expr, ...]:
-    """The conditions in terms of other columns, by pairs of the old and the new; without those that name still others."""
+    """Return the conditions in terms of other columns, by pairs of the old and the new; without those that name still others."""
     known = {(old.table, old.name): new for old, new in pairs if isinstance(old, exp.Column)}
     found = []
     for node in conditions:
@@ -305,13 +307,14 @@ class Names:
     """The scope around a subquery: what a name means that means nothing inside."""
 
     def fields(self) -> Iterator[tuple[str, Field]]:
+        """Yield the visible fields, each with its relation's alias."""
         for relation in self.relations:
             for item in relation.fields:
                 if not item.hidden:
                     yield relation.alias, item
 
     def find(self, node: exp.Column) -> Field:
-        """The field that a column reference names.
+        """Return the field that a column reference names.
 
         Raises:
             BindError: no such table or column, or more than one.
@@ -346,7 +349,7 @@ class Names:
         return found[0]
 
     def known(self, node: exp.Expr) -> Field | None:
-        """The field that a node names; None where it is no column (a field of a struct is written like one)."""
+        """Return the field that a node names; None where it is no column (a field of a struct is written like one)."""
         if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
             return None
         try:
@@ -355,7 +358,7 @@ class Names:
             return None
 
     def elsewhere(self, node: exp.Column) -> bool:
-        """Whether a name means nothing here, so that the scope around decides."""
+        """Return whether a name means nothing here, so that the scope around decides."""
         name, table = fold(node.name), fold(node.table)
         if table:
             return all(fold(relation.alias) != table for relation in self.relations)
@@ -369,18 +372,19 @@ class Names:
 
 
 def meets_exactly(left: Type, right: Type) -> bool:
-    """Whether equal values of the two types are one value, so that two units can't become one where they meet."""
+    """Return whether equal values of the two types are one value, so that two units can't become one where they meet."""
     return left == right or (left.kind == right.kind and left.kind in ("INTEGER", "TEXT"))
 
 
 def name_unit_domain(table: Table) -> str:
-    """Whose units a table's are. Units of the same name are taken for the same people; rows are nobody else's."""
+    """Name whose units a table's are: units of one name are the same people, and rows belong to their table alone."""
     return (
         f"row of {table.name}" if table.row_level or not table.unit_path else fold(table.unit_path[-1].column)
     )
 
 
 def join_aliases(relations: Iterable[Relation]) -> str:
+    """Return the aliases of relations, for a message."""
     return ", ".join(relation.alias for relation in relations)
 
 
@@ -402,25 +406,38 @@ class From:
     sides: tuple[Relation, ...] = ()
     """The private relations as they were joined."""
     notes: list[str] = field(default_factory=list)
-    """What EXPLAIN says of this FROM."""
+    """Sentences of EXPLAIN about this FROM."""
     matched: set[str] = field(default_factory=set)
     """Aliases of private tables that others reach by their key: they add no rows."""
     keys: dict[str, list[Field]] = field(default_factory=dict)
-    """Of these tables, by their names in the exact query, the keys."""
+    """The keys of these tables, by the tables' names in the exact query."""
     unmatched: Unmatched | None = None
     """The outer join that keeps public rows which no private row meets, if there is one."""
 
     @property
     def names(self) -> Names:
+        """The scope of the FROM."""
         return Names(tuple(self.relations), self.merged, unit=self.unit, fan_out=self.fan_out)
 
     @property
     def private(self) -> bool:
+        """True where one of the relations is private."""
         return any(relation.private for relation in self.relations)
 
     @property
     def inputs(self) -> tuple[Input, ...]:
+        """The public relations that it is lent, each once."""
         return tuple(dict.fromkeys(i for relation in self.relations for i in relation.inputs))
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The private tables below, each once."""
+        return tuple(dict.fromkeys(table for relation in self.relations for table in relation.tables))
+
+    @property
+    def sql(self) -> str:
+        """The text after FROM in the exact query."""
+        return " ".join(map(to_sql, (self.source, *self.joins)))
 
     @property
     def max_rows(self) -> int | None:
@@ -440,15 +457,17 @@ class From:
 
     @property
     def unit_type(self) -> Type | None:
+        """The type of the privacy unit, if there is one."""
         return next((r.unit_type for r in self.relations if r.private), None)
 
     @property
     def conditions(self) -> tuple[exp.Expr, ...]:
-        """What holds of every row by what its relations are; of none where an outer join may leave one of them out."""
+        """Conditions that hold of every row because of its relations; none where an outer join may leave a relation out."""
         if any(join.args.get("side") for join in self.joins):
             return ()
         return tuple(node for relation in self.relations for node in relation.conditions)
 
     @property
     def subject(self) -> str:
+        """The names of the private tables, for messages."""
         return " and ".join(dict.fromkeys(t.name for r in self.relations for t in r.tables))

@@ -1,30 +1,41 @@
-"""Queries inside row expressions: EXISTS, IN and scalar subqueries, as far as they tell a row only of its own unit.
+"""Queries beside a row, as far as they tell it only of its own unit: EXISTS, IN, scalar subqueries, LATERAL and UNNEST.
 
 * Over public rows, whatever they ask: evaluated apart and lent, or in place where they look at the row around them.
 * A private block: what it releases is public.
 * Over private rows of the same unit: an equality of units, or of a key on the declared path to them, must link the
   subquery to the row around it. The units' own equality is added, so that no other unit's rows are ever looked at.
+
+In FROM, a private row is followed by rows made of its own values and of public rows, and of nothing else. They belong
+to its unit, as the rows of a join with a public table do; how many there are is bounded where those are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from dpsql.errors import BindError, PrivacyError
 from dpsql.plan import Input
 from dpsql.sql.expressions import total_expressions
-from dpsql.sql.expressions.coercion import unify
-from dpsql.sql.expressions.types import BOOLEAN, Typed
-from dpsql.sql.modes import is_private_call
-from dpsql.sql.normalize import Env, outer_queries
-from dpsql.sql.parse.dialect import bind_error, parse_fragment, privacy_error, span_of, to_sql
-from dpsql.sql.parse.options import mode_of
+from dpsql.sql.expressions.coercion import require_kind, unify
+from dpsql.sql.expressions.types import BOOLEAN, Typed, hold
+from dpsql.sql.normalize import Env, label_of_item, outer_queries
+from dpsql.sql.parse.dialect import (
+    bind_error,
+    is_not_null,
+    parse_fragment,
+    parse_select,
+    privacy_error,
+    span_of,
+    to_sql,
+)
+from dpsql.sql.parse.options import is_private_call, mode_of
+from dpsql.sql.relations.catalog import Binder
+from dpsql.sql.relations.fan_out import bound_list_length, split_conjuncts
+from dpsql.sql.relations.group_by_unit import bound_unit_aggregate
 from dpsql.sql.relations.joins import lend_relation
-from dpsql.sql.relations.limits import split_conjuncts
 from dpsql.sql.relations.relation import (
     Field,
     From,
@@ -36,9 +47,6 @@ from dpsql.sql.relations.relation import (
     meets_exactly,
 )
 from dpsql.sql.subsample.vectorised_blocks import Grouped
-
-if TYPE_CHECKING:
-    from dpsql.sql.relations.context import Binder
 
 ONCE = "dpsql_once"
 """Marks a query whose copies are to be bound once."""
@@ -54,17 +62,17 @@ class CorrelatedQuery:
     names: Names
     where: tuple[exp.Expr, ...]
 
-    def sql(self, items: str, more: tuple[exp.Expr, ...] = ()) -> exp.Expr:
-        text = f"SELECT {items} FROM {to_sql(self.bound.source)}"
-        text += "".join(" " + to_sql(join) for join in self.bound.joins)
+    def sql(self, items: str, more: tuple[exp.Expr, ...] = ()) -> exp.Select:
+        """Return the query with these items, and with more conditions."""
         conditions = " AND ".join(f"({to_sql(node)})" for node in (*self.where, *more))
-        return parse_fragment(text + (f" WHERE {conditions}" if conditions else ""))
+        where = f" WHERE {conditions}" if conditions else ""
+        return parse_select(f"SELECT {items} FROM {self.bound.sql}{where}")
 
 
 def bind_expression(
     binder: Binder, node: exp.Expr, names: Names, env: Env
 ) -> tuple[Typed, tuple[Input, ...]]:
-    """A row expression that can't fail, with the public relations that its subqueries are lent.
+    """Return a row expression that can't fail, with the public relations that its subqueries are lent.
 
     Raises:
         BindError, PrivacyError: as :func:`dpsql.sql.expressions.total_expressions.total`; a subquery that tells of other units.
@@ -92,7 +100,7 @@ def bind_expression(
 
 
 def _subquery(binder: Binder, query: exp.Expr, names: Names, env: Env) -> tuple[exp.Expr, Typed, list[Input]]:
-    """The node that a subquery answers (itself, IN, EXISTS), what stands there instead, and what that is lent."""
+    """Return the node that a subquery answers (itself, IN, EXISTS), what stands there instead, and what that is lent."""
     holder = query.parent if isinstance(query.parent, exp.Subquery) else query
     place = holder.parent if isinstance(holder.parent, exp.In | exp.Exists) else holder
     assert place is not None
@@ -125,7 +133,7 @@ def _subquery(binder: Binder, query: exp.Expr, names: Names, env: Env) -> tuple[
 
 
 def bind_correlated(binder: Binder, query: exp.Expr, names: Names, env: Env) -> CorrelatedQuery | None:
-    """A plain SELECT that reads private rows, or looks at the row around it; None where it can stand alone."""
+    """Return a plain SELECT that reads private rows, or looks at the row around it; None where it can stand alone."""
     if not isinstance(query, exp.Select) or query.args.get("from_") is None or mode_of(query) is not None:
         return None
     if query.args.get("with_") or any(query.args.get(key) for key in _BEYOND):
@@ -160,7 +168,7 @@ def _aggregated(select: exp.Select) -> bool:
 
 
 def _looks_out(select: exp.Select, scope: Names) -> bool:
-    """Whether a column named in a SELECT (not in a query inside it) is one of the scope around."""
+    """Return whether a column named in a SELECT (not in a query inside it) is one of the scope around."""
     places = [*select.expressions, *([select.args["where"]] if select.args.get("where") else [])]
     for place in places:
         for node in place.walk(prune=lambda n: isinstance(n, exp.Query)):
@@ -196,9 +204,7 @@ def _in_place(binder: Binder, inner: CorrelatedQuery, place: exp.Expr, names: Na
 
 
 def _scalar(inner: CorrelatedQuery, more: tuple[exp.Expr, ...]) -> Typed:
-    """One aggregate over the rows that belong to the row around: it has a value whatever the data."""
-    from dpsql.sql.relations.group_by_unit import bound_unit_aggregate
-
+    """Return one aggregate over the rows that belong to the row around; it has a value whatever the data."""
     _same_width(1, inner.select.expressions, inner.select)
     item = inner.select.expressions[0].unalias()
     if not _aggregated(inner.select):
@@ -211,8 +217,7 @@ def _scalar(inner: CorrelatedQuery, more: tuple[exp.Expr, ...]) -> Typed:
     typed = total_expressions.make_total(grouped.rewrite(item.copy()), grouped)
     made = ", ".join(f"{sql} AS {known.node.name}" for sql, known in grouped.made.values())
     rows = to_sql(inner.sql(made, more))
-    node = parse_fragment(f"SELECT {to_sql(typed.node)} AS value FROM ({rows}) AS g")
-    assert isinstance(node, exp.Select)
+    node = parse_select(f"SELECT {to_sql(typed.node)} AS value FROM ({rows}) AS g")
     bounds = typed.bounds if typed.bounds is not None else bound_unit_aggregate(item, grouped, inner.bound)
     return Typed(node.subquery(), typed.type, bounds, False, None)
 
@@ -235,7 +240,7 @@ def _of_relation(binder: Binder, relation: Relation, place: exp.Expr, names: Nam
 
 
 def _apart(relation: Relation, place: exp.Expr, names: Names) -> tuple[Typed, list[Input]]:
-    """A public subquery, evaluated before the exact query runs, and lent to it."""
+    """Return a public subquery, evaluated before the exact query runs, and lent to it."""
     found, items = relation.inputs[0], [item.typed.node.copy() for item in relation.fields]
     named = [exp.alias_(item, column_name(place)) for place, item in enumerate(items)]
     inner = exp.Select(expressions=named).from_(lend_relation(relation, relation.alias).source)
@@ -250,7 +255,7 @@ def _apart(relation: Relation, place: exp.Expr, names: Names) -> tuple[Typed, li
         if left.type.kind != kind.kind and not (left.type.numeric and kind.numeric):
             raise bind_error(place, "IN compares values of different types.", "cast the subquery's column.")
         nodes.append(left.node)
-        inner = inner.where(exp.Not(this=exp.Is(this=item.typed.node.copy(), expression=exp.Null())))
+        inner = inner.where(is_not_null(item.typed.node))
     row = nodes[0] if len(nodes) == 1 else exp.Tuple(expressions=nodes)
     return Typed(exp.paren(exp.In(this=row, query=inner.subquery())), BOOLEAN, None, False, None), [found]
 
@@ -259,7 +264,7 @@ def _apart(relation: Relation, place: exp.Expr, names: Names) -> tuple[Typed, li
 
 
 def _sides(place: exp.In) -> list[exp.Expr]:
-    """What is looked for: one value, or a row of them."""
+    """Return what is looked for: one value, or a row of them."""
     return list(place.this.expressions) if isinstance(place.this, exp.Tuple) else [place.this]
 
 
@@ -290,7 +295,7 @@ def _equal(
 
 
 def _outward(inside: Names, part: exp.Expr) -> tuple[Field, Field] | None:
-    """The columns that a condition makes equal, the subquery's and the one around it."""
+    """Return the columns that a condition makes equal, the subquery's and the one around it."""
     if not isinstance(part, exp.EQ):
         return None
     ends = [
@@ -317,7 +322,7 @@ def _linked(
     unit: exp.Expr | None, relations: list[Relation], names: Names, pairs: list[tuple[Field, Field] | None],
     place: exp.Expr,
 ) -> exp.Expr:  # fmt: skip
-    """The equality of the subquery's unit and that of the row around it.
+    """Return the equality of the subquery's unit and that of the row around it.
 
     Raises:
         PrivacyError: the subquery is not linked to the row by its unit.
@@ -359,6 +364,128 @@ def _exists(query: exp.Expr, place: exp.Expr, names: Names, env: Env, binder: Bi
     found: exp.Expr = exp.Exists(this=query)
     if isinstance(place, exp.In) and isinstance(place.parent, exp.Not | exp.Paren):
         given = [bind_expression(binder, side, names, env)[0].node for side in _sides(place)]
-        known = [exp.Not(this=exp.Is(this=exp.paren(n.copy()), expression=exp.Null())) for n in given]
+        known = [is_not_null(exp.paren(n.copy())) for n in given]
         found = exp.Case(ifs=[exp.If(this=exp.and_(*known, copy=False), true=found)])
     return Typed(exp.paren(found), BOOLEAN, None, False, None)
+
+
+_ROWS = "with rows as the privacy unit, each counts once, and {what} would make several of it."
+
+
+def looks_beside(node: exp.Expr) -> bool:
+    """Return whether a FROM item may name columns of those before it."""
+    if isinstance(node, exp.Lateral):
+        return True
+    if isinstance(node, exp.Unnest):
+        return any(
+            isinstance(n, exp.Column) for n in node.walk(prune=lambda n: isinstance(n, exp.Query))
+        )  # those of a query inside are its own
+    inner = node.this if isinstance(node, exp.Subquery) else None
+    plain = isinstance(inner, exp.Select) and inner.args.get("from_") is None
+    return plain and node.find(exp.Column) is not None
+
+
+def move_unnest(select: exp.Select, name: str) -> None:
+    """``SELECT unnest(x) AS y FROM t`` as ``FROM t, UNNEST(x)``, in place."""
+    places = [item for item in select.expressions if isinstance(item.unalias(), exp.Explode)]
+    if len(places) != 1 or select.args.get("from_") is None:
+        return
+    item = places[0]
+    call = item.unalias()
+    if call.expressions or not isinstance(call.this, exp.Expr):
+        return
+    alias = exp.TableAlias(this=exp.to_identifier(name), columns=[exp.to_identifier("unnest")])
+    join = exp.Join(this=exp.Unnest(expressions=[call.this.copy()], alias=alias), kind="CROSS")
+    select.append("joins", join)
+    item.replace(exp.alias_(exp.column("unnest", name), item.alias or "unnest", quoted=True))
+
+
+def bind_lateral(binder: Binder, node: exp.Expr, bound: From, env: Env) -> Relation:
+    """Return the item as a relation that adds no units.
+
+    Raises:
+        PrivacyError: it would read other private rows, or make several rows of one that is a unit. BindError: names, types.
+    """
+    if isinstance(node, exp.Unnest):
+        return _unnested(binder, node, bound, env)
+    inner = node.this.this if isinstance(node.this, exp.Subquery) else node.this
+    alias = node.alias_or_name or binder.name("beside")
+    renamed = (
+        [item.name for item in node.args["alias"].args.get("columns") or []] if node.args.get("alias") else []
+    )
+    if not isinstance(inner, exp.Select):
+        raise privacy_error(node, "LATERAL takes a SELECT here.", "for a list, write UNNEST(x) AS u(y).")
+    if inner.args.get("from_") is None:
+        values = [
+            (label_of_item(item), binder.expression(item.unalias(), bound.names, env)[0])
+            for item in inner.expressions
+        ]
+        where = inner.args.get("where")
+        condition = binder.expression(where.this, bound.names, env)[0].node if where is not None else None
+        if any(inner.args.get(key) for key in ("group", "having", "qualify", "limit", "offset", "distinct")):
+            raise privacy_error(node, "LATERAL takes columns and WHERE here.")
+        query = exp.Select()
+        return _relation(binder, query, alias, values, renamed, condition, node)
+    if bound.row_level:
+        raise privacy_error(node, _ROWS.format(what="LATERAL"), "join a table where the keys are unique.")
+    found = bind_correlated(binder, inner, bound.names, env)
+    if found is None or found.bound.private or inner.args.get("distinct"):
+        raise privacy_error(
+            node,
+            "LATERAL looks at public rows, without aggregates, here.",
+            "join the table, or write the subquery in the SELECT list: (SELECT MAX(y) FROM t WHERE ...) AS y.",
+        )
+    if any(item.is_star for item in inner.expressions):
+        raise bind_error(node, "name the columns of a LATERAL.", "write SELECT a, b FROM ...")
+    values = [
+        (label_of_item(item), binder.expression(item.unalias(), found.names, env)[0])
+        for item in inner.expressions
+    ]
+    rows = found.sql("1")
+    rows.set("expressions", [])
+    made = _relation(binder, rows, alias, values, renamed, None, node)
+    return replace(made, inputs=found.bound.inputs, fan_out=found.bound.fan_out)
+
+
+def _relation(
+    binder: Binder, query: exp.Select, alias: str, values: list[tuple[str, Typed]], renamed: list[str],
+    condition: exp.Expr | None, node: exp.Expr,
+) -> Relation:  # fmt: skip
+    own_name = binder.name("beside")
+    fields: list[Field] = []
+    for i, (label, typed) in enumerate(values):
+        name = renamed[i] if i < len(renamed) else label
+        if not name or name in {f.name for f in fields}:
+            raise bind_error(node, "each column of a LATERAL needs a name of its own.", "write x + 1 AS y.")
+        query.select(exp.alias_(typed.node.copy(), column_name(i)), copy=False)
+        fields.append(Field(name, replace(typed, node=column(column_name(i), own_name), constant=False)))
+    if condition is not None:
+        query.where(condition, copy=False)
+    named = exp.TableAlias(this=exp.to_identifier(own_name))
+    source = exp.Lateral(this=exp.Subquery(this=query), alias=named)
+    return Relation(alias, own_name, tuple(fields), source, private=False)
+
+
+def _unnested(binder: Binder, node: exp.Unnest, bound: From, env: Env) -> Relation:
+    if bound.row_level:
+        raise privacy_error(node, _ROWS.format(what="UNNEST"), "write len(x) or list_contains(x, 'y').")
+    if len(node.expressions) != 1 or node.args.get("offset"):
+        raise privacy_error(node, "UNNEST takes one list of a private row.", "write UNNEST(x) AS u(y).")
+    argument = node.expressions[0]
+    typed = binder.expression(argument, bound.names, env)[0]
+    require_kind(typed, argument, ("LIST",), "UNNEST takes a list")
+    held = typed.type.element
+    if held is None:
+        raise bind_error(argument, "UNNEST takes a list.")
+    alias = node.alias_or_name or binder.name("unnest")
+    columns = node.args["alias"].args.get("columns") if node.args.get("alias") else None
+    name = columns[0].name if columns else "unnest"
+    own_name = binder.name("unnest")
+    named = exp.TableAlias(this=exp.to_identifier(own_name), columns=[exp.to_identifier(column_name(0))])
+    longest = bound_list_length(typed, [table for relation in bound.relations for table in relation.tables])
+    # A longer list is NULL, of which no rows come.
+    typed = hold(replace(typed, node=typed.node.copy()), longest)
+    source = exp.Unnest(expressions=[typed.node], alias=named)
+    assert to_sql(source)
+    element = Typed(column(column_name(0), own_name), held)
+    return Relation(alias, own_name, (Field(name, element),), source, private=False, fan_out=longest)

@@ -1,4 +1,4 @@
-"""What would choose private rows by other private rows: samples, cuts, windows without a partition. All are refused.
+"""Windows over the rows of one unit; refusals of what would choose private rows by other units' rows.
 
 Window functions below the aggregation, over the rows of one privacy unit: OVER (PARTITION BY the unit ORDER BY ...).
 
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -23,14 +22,12 @@ from dpsql.sql.expressions.types import BIGINT, DOUBLE, TEXT, Typed
 from dpsql.sql.normalize import Env
 from dpsql.sql.parse.dialect import bind_error, expression_of, privacy_error, span_of, to_sql
 from dpsql.sql.parse.statements import PIVOT_HINT
+from dpsql.sql.relations.catalog import Binder
 from dpsql.sql.relations.relation import From, Names, column
-
-if TYPE_CHECKING:
-    from dpsql.sql.relations.context import Binder
 
 
 def refuse_samples(node: exp.Expr) -> None:
-    """Refuses samples, PIVOT and the like of a FROM item that is private."""
+    """Refuse samples, PIVOT and the like of a FROM item that is private."""
     for key in ("sample", "pivots", "laterals", "joins"):
         if node.args.get(key):
             what = {"sample": "a sample can't", "pivots": "PIVOT and UNPIVOT can't"}.get(key, "this can't")
@@ -39,7 +36,7 @@ def refuse_samples(node: exp.Expr) -> None:
 
 
 def refuse_cuts(query: exp.Expr) -> None:
-    """Refuses LIMIT and OFFSET behind private rows in parentheses."""
+    """Refuse LIMIT and OFFSET behind private rows in parentheses."""
     cut = query.args.get("limit") or query.args.get("offset")
     if cut is not None:
         raise privacy_error(
@@ -51,7 +48,7 @@ def refuse_cuts(query: exp.Expr) -> None:
 
 
 def refuse_row_choice(select: exp.Select) -> None:
-    """Refuses what chooses rows by other rows, below the aggregation."""
+    """Refuse what chooses rows by other rows, below the aggregation."""
     for key, what in (
         ("sample", "USING SAMPLE"),
         ("cluster", "CLUSTER BY"),
@@ -94,7 +91,7 @@ class Windows:
     made: dict[str, exp.Expr] = field(default_factory=dict)
 
     def read(self, node: exp.Expr) -> tuple[exp.Expr, Names]:
-        """The expression with names in place of its windows, and the scope that knows these.
+        """Return the expression with names in place of its windows, and the scope that knows these.
 
         Raises:
             PrivacyError: a window over rows of several units, or of a kind that is not known. BindError: names or types.
@@ -120,7 +117,7 @@ class Windows:
         return inner, replace(names, extra=extra)
 
     def below(self, query: exp.Select, where: exp.Expr | None) -> exp.Select:
-        """The query over one that reads the windows, and the columns that it needs itself.
+        """Return the query over one that reads the windows, and the columns that it needs itself.
 
         ``where`` is the condition that rows meet after their windows are known.
         """
@@ -146,7 +143,7 @@ class Windows:
 
 
 def is_partitioned_by_unit(window: exp.Expr, bound: From) -> bool:
-    """Whether all rows of a partition belong to one unit, by what the policy declares."""
+    """Return whether all rows of a partition belong to one unit, by what the policy declares."""
     found = [bound.names.known(node) for node in window.args.get("partition_by") or []]
     return bound.unit is not None and any(f is not None and (f.is_unit or f.anchors) for f in found)
 
@@ -163,7 +160,7 @@ def keeps_first_of_each_unit(qualify: exp.Expr, bound: From) -> bool:
 
 
 def find_unit_column(bound: From) -> str | None:
-    """The unit's column as the analyst may write it."""
+    """Return the unit's column as the analyst may write it."""
     known = sorted(
         (f for _, f in bound.names.fields() if f.is_unit or f.anchors), key=lambda f: not f.is_unit
     )
@@ -199,7 +196,7 @@ def _own(binder: Binder, window: exp.Window, bound: From, env: Env) -> Typed:
 
 
 def _call(binder: Binder, function: exp.Expr, name: str, bound: From, env: Env) -> tuple[str, Typed]:
-    """The call in SQL, and what it gives."""
+    """Return the call in SQL, and what it gives."""
     most = None if bound.max_rows is None else Fraction(bound.max_rows)
     stand_in = exp.Null()
     if type(function) in _PLACES:
@@ -238,7 +235,7 @@ def _neighbour(function: exp.Expr, name: str, own: str, inner: Typed) -> tuple[s
 
 
 def _total(function: exp.Expr, name: str, own: str, inner: Typed, most: Fraction | None) -> tuple[str, Typed]:
-    """A sum or a mean, of numbers that add up to the same in any order."""
+    """Return a sum or a mean, of numbers that add up to the same in any order."""
     small = inner.type.kind == "INTEGER" and inner.type.sql not in ("HUGEINT", "UHUGEINT", "UBIGINT")
     decimal = inner.type.kind == "DECIMAL" and sum(inner.type.digits) <= 18
     if not (small or decimal):
@@ -301,7 +298,7 @@ def _frame(window: exp.Window) -> str:
 
 
 def _ties(bound: From) -> list[str]:
-    """All columns, so that rows that still tie are the same; where equal values may look different, as text, and of a
+    """Return all columns, so that rows that still tie are the same; where equal values may look different, as text, and of a
     float, whose two zeros and NaNs have signs, by its sign besides."""
     out = []
     for _, f in bound.names.fields():

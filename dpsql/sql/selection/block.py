@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -10,15 +10,17 @@ from sqlglot import exp
 
 from dpsql import plan
 from dpsql.errors import BindError, PrivacyError
-from dpsql.mechanisms.fast.candidate_scores import MOVES, ORD, Sweep
-from dpsql.mechanisms.selection.above_threshold import AboveThreshold, Noise, split
-from dpsql.mechanisms.selection.exponential import ExponentialChoice, Method
+from dpsql.mechanisms.base import Operator
+from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_PLACE, CANDIDATE_SENSITIVITY, CandidateScores
+from dpsql.mechanisms.selection.above_threshold import AboveThreshold, ThresholdNoise, split_epsilon
+from dpsql.mechanisms.selection.exponential import ChoiceMethod, ExponentialChoice
 from dpsql.privacy.filters import ACCOUNTANTS
-from dpsql.sql.dp.build_operator import deal
+from dpsql.sql.dp.budget_split import deal, require_rows
 from dpsql.sql.exact.exact_query import write_bounded_rows
 from dpsql.sql.expressions import total_expressions
 from dpsql.sql.normalize import make_unique, spell
-from dpsql.sql.parse.dialect import span_of, to_sql
+from dpsql.sql.parse.dialect import bind_error, privacy_error, span_of, table_named, to_sql
+from dpsql.sql.parse.functions import MECHANISMS
 from dpsql.sql.parse.options import (
     Call,
     Options,
@@ -30,20 +32,27 @@ from dpsql.sql.parse.options import (
     read_whole,
     refuse_equals,
 )
-from dpsql.sql.relations.intervals import interval_of, kept_cte_name
-from dpsql.sql.relations.limits import refuse_fan_out
-from dpsql.sql.relations.privacy_unit import check_unit, describe_protection
+from dpsql.sql.public_side import Released, install
+from dpsql.sql.relations.fan_out import refuse_fan_out
+from dpsql.sql.relations.intervals import kept_cte_name
 from dpsql.sql.relations.relation import Field, From, Relation, column, fold
+from dpsql.sql.relations.unit_rows import check_unit, describe_protection
 from dpsql.sql.selection.candidate_factors import bounded, level_of
-from dpsql.sql.selection.candidate_scores_sql import sweep_of
-from dpsql.sql.selection.candidates import BATCH, nested_sql, statistic_sql
-from dpsql.sql.selection.score import CANDIDATE, ROWS, RowNames, Statistic, bind_statistic
+from dpsql.sql.selection.candidates import (
+    BATCH,
+    CANDIDATE,
+    ROWS,
+    Statistic,
+    nested_sql,
+    statistic_sql,
+    sweep_of,
+)
+from dpsql.sql.selection.score import RowNames, bind_statistic
 
 if TYPE_CHECKING:
     from dpsql.sql.normalize import Env
-    from dpsql.sql.relations.context import Binder
+    from dpsql.sql.relations.catalog import Binder
 
-MECHANISMS = ("ABOVE_THRESHOLD", "EXPMECH")
 ARGUMENTS: dict[str, Readers] = {
     "ABOVE_THRESHOLD": {
         "epsilon": read_epsilon, "max_hits": read_whole, "answer": read_truth, "gap": read_truth, "refresh": read_truth,
@@ -53,11 +62,14 @@ ARGUMENTS: dict[str, Readers] = {
         "top": read_whole, "answer": read_truth,
     },
 }  # fmt: skip
-_ONE = "dpsql_one"
+_USAGE = {
+    "ABOVE_THRESHOLD": (2, "write ABOVE_THRESHOLD(statistic, threshold)."),
+    "EXPMECH": (1, "write EXPMECH(utility)."),
+}
 
 
 def mechanism_of(select: exp.Select) -> Call | None:
-    """The selection mechanism that a SELECT calls, if any.
+    """Return the selection mechanism that a SELECT calls, if any.
 
     Raises:
         PrivacyError: it calls two, or an aggregate besides; a block makes one choice.
@@ -72,11 +84,10 @@ def mechanism_of(select: exp.Select) -> Call | None:
             elif isinstance(node, exp.AggFunc):
                 beside.append(node)
     if found and (found[1:] or beside):
-        other = found[1].node if found[1:] else beside[0]
-        raise PrivacyError(
+        raise privacy_error(
+            found[1].node if found[1:] else beside[0],
             f"nothing else is released beside {found[0].name}.",
-            span=span_of(other),
-            hint="put it into a SELECT of its own, and join the answers.",
+            "put it into a SELECT of its own, and join the answers.",
         )
     return found[0] if found else None
 
@@ -91,73 +102,80 @@ class Selection:
     options: Options
     env: Env
     call: Call
+    given: dict[str, Any] = field(init=False)
+    found: plan.Input = field(init=False)
+    """The public candidates in their order."""
+    count: int | None = field(init=False)
+    """How many there are; None where it is not known yet."""
+    names: RowNames = field(init=False)
+    statistic: Statistic = field(init=False)
+    rows_per_unit: int = field(init=False)
+    rows: str = field(init=False)
+    """The private rows that the statistic looks at, at most so many of one unit."""
+    columns: tuple[str, ...] = field(init=False)
+    """The candidate's columns to return, as the release calls them."""
 
     def bind(self) -> None:
-        """Raises PrivacyError where the sensitivity can't be derived, or the candidates are not public."""
+        """Bind the candidates, the statistic and the mechanism, and put the release in place of the SELECT.
+
+        Raises:
+            PrivacyError: the sensitivity can't be derived, or the candidates are not public.
+        """
         call = self.call
         refuse_equals(call, ARGUMENTS[call.name])
-        given = call.read(ARGUMENTS[call.name])
-        need = 2 if call.name == "ABOVE_THRESHOLD" else 1
-        if len(call.args) != need:
-            usage = "ABOVE_THRESHOLD(statistic, threshold)" if need == 2 else "EXPMECH(utility)"
-            raise BindError(
-                f"{call.name} takes {need} argument{'s' if need > 1 else ''}.",
-                span=span_of(call.node),
-                hint=f"write {usage}.",
-            )
+        self.given = call.read(ARGUMENTS[call.name])
+        call.require(*_USAGE[call.name])
         if call.where is not None or call.distinct:
-            raise BindError(
-                f"{call.name} takes no FILTER of its own.",
-                span=span_of(call.node),
-                hint="filter inside the statistic.",
-            )
+            hint = "filter inside the statistic."
+            raise bind_error(call.node, f"{call.name} takes no FILTER of its own.", hint)
         for key in ("group", "having", "qualify"):
             if self.select.args.get(key):
-                raise PrivacyError(
+                raise privacy_error(
+                    self.select.args[key],
                     f"{key.upper()} can't stand beside {call.name}.",
-                    span=span_of(self.select.args[key]),
-                    hint="the candidates are the groups; filter the answer in a query above.",
+                    "the candidates are the groups; filter the answer in a query above.",
                 )
         check_unit(self.options, self.bound.names, self.bound.subject)
         if self.options.get("noise") == "GAUSSIAN":
-            raise self.options.refuse(
-                "noise",
-                f"{call.name} has noise of its own.",
-                "leave noise out: its answers have Laplace noise.",
-            )
-        candidate, found, count = self._candidates()
-        names = RowNames((*self.bound.relations, candidate), dict(self.bound.merged), {}, candidate)
-        statistic = bind_statistic(call.args[0], names)
-        rows = self._rows(names)
-        share = deal(self.binder, self.options, self.select, [(given.get("epsilon"), call.node)], 0)
+            hint = "leave noise out: its answers have Laplace noise."
+            raise self.options.refuse("noise", f"{call.name} has noise of its own.", hint)
+        candidate = self._candidates()
+        self.names = RowNames((*self.bound.relations, candidate), dict(self.bound.merged), {}, candidate)
+        self.statistic = bind_statistic(call.args[0], self.names)
+        self.rows_per_unit = require_rows(self.bound, self.options, call.node)
+        self.rows = rows_of_statistic(
+            self.binder, self.select, self.bound, self.env, self.names, self.rows_per_unit
+        )
+        share = deal(self.binder, self.options, self.select, [(self.given.get("epsilon"), call.node)], 0)
+        wanted = self._wanted(candidate)
+        self.columns = tuple(_exact(f) for f in wanted)
         epsilon = share.parts[0]
-        build = self._above if call.name == "ABOVE_THRESHOLD" else self._best
-        self._install(candidate, found, *build(given, names, statistic, rows, found, count, epsilon))
+        own = epsilon / 2 if self.given.get("answer") else epsilon
+        answer = None
+        if self.given.get("answer"):
+            answer = (make_unique([*self.columns, "answer"])[-1], epsilon - own)
+        make = self._above if call.name == "ABOVE_THRESHOLD" else self._best
+        operator, made = make(own, answer)
+        if answer is not None:
+            made.insert(0, Released(answer[0], "BIGINT" if self.statistic.steps == 1 else "DOUBLE", True))
+        self._release(candidate, wanted, operator, made)
 
-    # -- candidates and rows ------------------------------------------------------------------------------------
+    # -- candidates ---------------------------------------------------------------------------------------------
 
-    def _candidates(self) -> tuple[Relation, plan.Input, int | None]:
-        """The public candidates in their order, with the bounds that their values have."""
-        name = self.call.over
+    def _candidates(self) -> Relation:
+        """Return the relation of the public candidates, with the bounds that their values have."""
+        name, span = self.call.over, span_of(self.call.node)
         steady = True
         if name is None:
             if self.call.name == "EXPMECH":
-                raise BindError(
-                    "EXPMECH chooses among candidates.",
-                    span=span_of(self.call.node),
-                    hint="write EXPMECH(...) OVER candidates.",
-                )
-            query: exp.Select = exp.select(exp.alias_(exp.Literal.number(1), _ONE))
+                hint = "write EXPMECH(...) OVER candidates."
+                raise BindError("EXPMECH chooses among candidates.", span=span, hint=hint)
+            query: exp.Select = exp.select(exp.alias_(exp.Literal.number(1), "dpsql_one"))
         else:
-            table = exp.Table(this=exp.to_identifier(name, quoted=True))
-            span = span_of(self.call.node)
             cte = self.env.get(fold(name)) or self.env.get(kept_cte_name(name))
             steady = cte is None
-            if cte is not None:
-                table = exp.Table(this=exp.to_identifier(cte.name, quoted=True))
-            if (cte is not None and cte.private is not None) or (
-                cte is None and not self.binder.catalog.find(name, span).public
-            ):
+            public = cte.private is None if cte is not None else self.binder.catalog.find(name, span).public
+            if not public:
                 raise PrivacyError(
                     f"the candidates {name} depend on private rows.",
                     span=span,
@@ -165,261 +183,176 @@ class Selection:
                 )
             if cte is None:
                 self.binder.public[self.binder.catalog.find(name, span).name] = None
-            query = exp.select("*").from_(table)
+            table = exp.to_identifier(name if cte is None else cte.name, quoted=True)
+            query = exp.select("*").from_(exp.Table(this=table))
         relation = self.binder.public_relation(query, self.env, CANDIDATE)
         given = relation.inputs[0]
-        found = plan.Input(
-            given.name, f"SELECT *, row_number() OVER () - 1 AS {ORD} FROM ({given.sql}) AS given"
-        )
-        values = self.binder.known(found, steady)
+        ordered = f"SELECT *, row_number() OVER () - 1 AS {CANDIDATE_PLACE} FROM ({given.sql}) AS given"
+        self.found = plan.Input(given.name, ordered)
+        values = self.binder.known(self.found, steady)
         if values is not None and values.num_rows == 0:
-            raise PrivacyError(f"there are no candidates in {name}.", span=span_of(self.call.node))
+            raise PrivacyError(f"there are no candidates in {name}.", span=span)
+        self.count = None if values is None else values.num_rows
         fields = tuple(bounded(f, values) for f in relation.fields)
-        return (
-            replace(relation, alias=name or CANDIDATE, fields=fields, inputs=(found,)),
-            found,
-            None if values is None else values.num_rows,
-        )
+        return replace(relation, alias=name or CANDIDATE, fields=fields, inputs=(self.found,))
 
-    def _rows(self, names: RowNames) -> str:
-        """The private rows that the statistic looks at, at most so many of one unit."""
-        where = self.select.args.get("where")
-        condition = None
-        if where is not None:
-            condition = to_sql(self.binder.expression(where.this, self.bound.names, self.env)[0].node)
-        values = dict(names.values) or {"one": "1"}
-        return write_bounded_rows(self.bound, condition, (), values, self._per_unit(), None)
-
-    def _per_unit(self) -> int:
-        if self.bound.row_level:
-            return 1
-        rows = self.options.get("max_rows_contributed", self.bound.max_rows)
-        if rows is None:
-            raise PrivacyError(
-                f"nothing bounds how many rows of {self.bound.subject} one privacy unit has.",
-                span=span_of(self.call.node),
-                hint="ask the owner for max_rows, or write OPTIONS (max_rows_contributed = 10).",
-            )
-        return int(rows)
-
-    # -- mechanisms ---------------------------------------------------------------------------------------------
-
-    def _sweep(
-        self, statistic: Statistic, names: RowNames, rows: str, found: plan.Input, columns: tuple[str, ...],
-        extra: dict[str, str],
-    ) -> Sweep | None:  # fmt: skip
-        assert names.candidate is not None
-        types = {(ROWS, name): kind for name, kind in names.types.items()}
-        types |= {(CANDIDATE, _exact(f)): f.typed.type for f in names.candidate.fields}
-        return sweep_of(rows, found.name, columns, CANDIDATE, statistic, types, self._per_unit(), extra)
-
-    def _batches(
-        self, statistic: Statistic, rows: str, found: plan.Input, columns: tuple[str, ...], extra: dict[str, str],
-        count: int | None,
-    ) -> tuple[str, ...]:  # fmt: skip
-        source = _source(found, extra)
-        terms = list(statistic.terms)
-        if statistic.shape != "nested loop":
-            return (statistic_sql(rows, source, (*columns, *extra), CANDIDATE, terms, statistic.constant),)
-        if count is None:
-            raise PrivacyError(
-                "this shape is computed candidate by candidate, and how many there are is not known yet.",
-                span=span_of(self.call.node),
-                hint="compare with =, >= or BETWEEN, or list the candidates.",
-            )
-        refuse_fan_out(
-            count * self.bound.fan_out,
-            (table for r in self.bound.relations for table in r.tables),
-            self.call.node,
-        )
-        return tuple(
-            nested_sql(rows, source, (*columns, *extra), CANDIDATE, terms, statistic.constant, first)
-            for first in range(0, max(count, 1), BATCH)
-        )
-
-    def _above(
-        self, given: dict[str, Any], names: RowNames, statistic: Statistic, rows: str, found: plan.Input,
-        count: int | None, epsilon: Fraction,
-    ) -> tuple[Any, list[tuple[str, str]], tuple[str, ...], str]:  # fmt: skip
-        threshold = total_expressions.make_total(self.call.args[1], names)
-        if not threshold.type.numeric or any(
-            c.table != CANDIDATE for c in threshold.node.find_all(exp.Column)
-        ):
-            raise PrivacyError(
-                "the threshold must be public: a number, or an expression over the candidate's columns.",
-                span=span_of(self.call.args[1]),
-                hint="release a noisy threshold first, in a block of its own.",
-            )
-        level, extra = level_of(threshold, statistic.steps)
-        hits = given.get("max_hits", 1)
-        answers = bool(given.get("answer"))
-        own = epsilon / 2 if answers else epsilon
-        rows_per = self._per_unit()
-        e1, e2 = split(own, 1 if given.get("refresh") else hits, statistic.monotone)
-        noise = Noise(
-            statistic.sensitivity * rows_per, e1, e2, hits, statistic.monotone, bool(given.get("refresh"))
-        )
-        columns = tuple(_exact(f) for f in self._wanted(names.candidate))
-        flag = "above_threshold" if self.call.over is None else None
-        if flag is not None and (answers or given.get("gap") or hits != 1):
-            raise BindError(
-                "without candidates the answer is TRUE or FALSE.",
-                span=span_of(self.call.node),
-                hint="write ... OVER candidates.",
-            )
-        answer = (make_unique([*columns, "answer"])[-1], epsilon - own) if answers else None
-        gap = make_unique([*columns, "gap"])[-1] if given.get("gap") else None
-        batches = self._batches(statistic, rows, found, columns, extra, count)
-        operator = AboveThreshold(
-            batches, columns, level, noise, statistic.steps, answer, gap, flag, self.options.confidence, count,
-            self._sweep(statistic, names, rows, found, columns, extra),
-        )  # fmt: skip
-        made = [(flag, "BOOLEAN")] if flag else []
-        if answer is not None:
-            made += _answer_columns(answer[0], statistic.steps)
-        if gap is not None:
-            made.append((gap, "DOUBLE"))
-        return operator, made, columns, self._said(statistic, rows_per)
-
-    def _best(
-        self, given: dict[str, Any], names: RowNames, statistic: Statistic, rows: str, found: plan.Input,
-        count: int | None, epsilon: Fraction,
-    ) -> tuple[Any, list[tuple[str, str]], tuple[str, ...], str]:  # fmt: skip
-        sharper = ACCOUNTANTS[self.binder.catalog.accountant].has_rule
-        method: Method = given.get("method") or ("exponential" if sharper else "permute_and_flip")
-        top = given.get("top", 1)
-        if count is not None and top > count:
-            raise BindError(f"there are only {count} candidates.", span=span_of(self.call.named["top"][1]))
-        own = epsilon / 2 if given.get("answer") else epsilon
-        columns = tuple(_exact(f) for f in self._wanted(names.candidate))
-        answer = (make_unique([*columns, "answer"])[-1], epsilon - own) if given.get("answer") else None
-        rows_per = self._per_unit()
-        varying = statistic.varying
-        extra = {MOVES: f"CAST({varying} * {rows_per} AS HUGEINT)"} if varying else {}
-        batches = self._batches(statistic, rows, found, columns, extra, count)
-        operator = ExponentialChoice(
-            batches, columns, statistic.sensitivity * rows_per, own, statistic.monotone, method, top, bool(varying),
-            statistic.steps, answer, count, self.options.confidence,
-            self._sweep(statistic, names, rows, found, columns, {}),
-        )  # fmt: skip
-        made = _answer_columns(answer[0], statistic.steps) if answer is not None else []
-        return operator, made, columns, self._said(statistic, rows_per)
-
-    def _said(self, statistic: Statistic, rows: int) -> str:
-        moved = Fraction(statistic.sensitivity * rows) / statistic.steps
-        return (
-            f"The statistic of each candidate is exact, in {'a nested loop' if statistic.shape == 'nested loop' else 'one pass'} "
-            f"({statistic.shape}); one privacy unit moves it by at most {float(moved):g}"
-            + (", always the same way." if statistic.monotone else ".")
-        )
-
-    # -- what stands above --------------------------------------------------------------------------------------
-
-    def _wanted(self, candidate: Relation | None) -> tuple[Field, ...]:
-        """The candidate's columns to return: those that the SELECT names, else all."""
-        assert candidate is not None
+    def _wanted(self, candidate: Relation) -> tuple[Field, ...]:
+        """Return the candidate's columns to release: those that the SELECT names, else all."""
         if self.call.over is None:
             return ()
-        others = [c for item in self._others() for c in item.find_all(exp.Column)]
-        named = [f for f in candidate.fields if any(self._names(c, f) for c in others)]
+        items = [*self.select.expressions, self.select.args.get("order")]
+        above = [c for item in items if item is not None for c in _columns_above(item)]
+        named = [f for f in candidate.fields if any(self._names(c, f) for c in above)]
         return tuple(named or candidate.fields)
-
-    def _others(self) -> list[exp.Expr]:
-        """Everything above the mechanism that may name a candidate's column."""
-        out = []
-        for item in self.select.expressions:
-            copy = item.copy()
-            for node in list(copy.walk()):
-                call = call_of(node)
-                if call is not None and call.name in MECHANISMS and node is not copy:
-                    node.replace(exp.Null())
-                elif call is not None and call.name in MECHANISMS:
-                    copy = exp.Null()
-            out.append(copy)
-        return out + [n for key in ("order",) if (n := self.select.args.get(key)) is not None]
 
     def _names(self, node: exp.Column, f: Field) -> bool:
         return fold(node.name) == fold(f.name) and fold(node.table) in ("", fold(self.call.over or ""))
 
-    def _install(
-        self, candidate: Relation, found: plan.Input, operator: Any, made: list[tuple[str, str]], columns: tuple[str, ...],
-        said: str,
-    ) -> None:  # fmt: skip
-        name = self.binder.name("block")
-        wanted = self._wanted(candidate)
-        kinds = {_exact(f): f.typed.type for f in candidate.fields}
-        types = {name: "INTEGER" if kind.kind == "NULL" else kind.sql for name, kind in kinds.items()}
-        schema = [(c, types[c]) for c in columns] + made
-        inputs = tuple(dict.fromkeys((*self.bound.inputs, *self.binder.lent_inputs, found)))
-        sentences = (*describe_protection(self.bound, self._per_unit()), said)
-        self.binder.blocks.append(
-            plan.Block(name, operator, tuple(schema), inputs, sentences, self.options.confidence)
+    # -- mechanisms ---------------------------------------------------------------------------------------------
+
+    def _sweep(self, extra: dict[str, str]) -> CandidateScores | None:
+        assert self.names.candidate is not None
+        types = {(ROWS, name): kind for name, kind in self.names.types.items()}
+        types |= {(CANDIDATE, _exact(f)): f.typed.type for f in self.names.candidate.fields}
+        return sweep_of(
+            self.rows, self.found.name, self.columns, self.statistic, types, self.rows_per_unit, extra
         )
-        shown: list[tuple[exp.Expr, str]] = []
-        visible = [n for n, _ in made if not n.endswith(("__low", "__high"))]
-        named = any(not _is_mechanism(item) for item in self.select.expressions)
-        if not named:
-            shown += [(column(_exact(f)), f.name) for f in wanted]
+
+    def _batches(self, extra: dict[str, str]) -> tuple[str, ...]:
+        """Return the queries of the statistic for all candidates, with further columns."""
+        source = self.found.name
+        if extra:
+            more = ", ".join(f"{sql} AS {name}" for name, sql in extra.items())
+            source = f"(SELECT *, {more} FROM {source} AS {CANDIDATE})"
+        columns = (*self.columns, *extra)
+        if self.statistic.shape != "nested loop":
+            return (statistic_sql(self.rows, source, columns, self.statistic),)
+        if self.count is None:
+            raise privacy_error(
+                self.call.node,
+                "this shape is computed candidate by candidate, and how many there are is not known yet.",
+                "compare with =, >= or BETWEEN, or list the candidates.",
+            )
+        tables = (table for r in self.bound.relations for table in r.tables)
+        refuse_fan_out(self.count * self.bound.fan_out, tables, self.call.node)
+        firsts = range(0, max(self.count, 1), BATCH)
+        return tuple(nested_sql(self.rows, source, columns, self.statistic, first) for first in firsts)
+
+    def _above(
+        self, epsilon: Fraction, answer: tuple[str, Fraction] | None
+    ) -> tuple[Operator, list[Released]]:
+        threshold = total_expressions.make_total(self.call.args[1], self.names)
+        columns = threshold.node.find_all(exp.Column)
+        if not threshold.type.numeric or any(c.table != CANDIDATE for c in columns):
+            raise privacy_error(
+                self.call.args[1],
+                "the threshold must be public: a number, or an expression over the candidate's columns.",
+                "release a noisy threshold first, in a block of its own.",
+            )
+        statistic, given = self.statistic, self.given
+        level, extra = level_of(threshold, statistic.steps)
+        hits, refresh, gap = given.get("max_hits", 1), bool(given.get("refresh")), None
+        e1, e2 = split_epsilon(epsilon, 1 if refresh else hits, statistic.monotone)
+        sensitivity = statistic.sensitivity * self.rows_per_unit
+        noise = ThresholdNoise(sensitivity, e1, e2, hits, statistic.monotone, refresh)
+        flag = "above_threshold" if self.call.over is None else None
+        if flag is not None and (answer is not None or given.get("gap") or hits != 1):
+            hint = "write ... OVER candidates."
+            span = span_of(self.call.node)
+            raise BindError("without candidates the answer is TRUE or FALSE.", span=span, hint=hint)
+        if given.get("gap"):
+            gap = make_unique([*self.columns, "gap"])[-1]
+        operator = AboveThreshold(
+            self._batches(extra), self.columns, level, noise, statistic.steps, answer, gap, flag,
+            self.options.confidence, self.count, self._sweep(extra),
+        )  # fmt: skip
+        made = [Released(flag, "BOOLEAN")] if flag else []
+        return operator, made + ([Released(gap, "DOUBLE")] if gap else [])
+
+    def _best(
+        self, epsilon: Fraction, answer: tuple[str, Fraction] | None
+    ) -> tuple[Operator, list[Released]]:
+        sharper = ACCOUNTANTS[self.binder.catalog.accountant].has_rule
+        method: ChoiceMethod = self.given.get("method") or ("exponential" if sharper else "permute_and_flip")
+        top = self.given.get("top", 1)
+        if self.count is not None and top > self.count:
+            span = span_of(self.call.named["top"][1])
+            raise BindError(f"there are only {self.count} candidates.", span=span)
+        statistic, rows, varying = self.statistic, self.rows_per_unit, self.statistic.varying
+        extra = {CANDIDATE_SENSITIVITY: f"CAST({varying} * {rows} AS HUGEINT)"} if varying else {}
+        operator = ExponentialChoice(
+            self._batches(extra), self.columns, statistic.sensitivity * rows, epsilon, statistic.monotone, method, top,
+            bool(varying), statistic.steps, answer, self.count, self.options.confidence, self._sweep({}),
+        )  # fmt: skip
+        return operator, []
+
+    # -- what stands above --------------------------------------------------------------------------------------
+
+    def _release(
+        self, candidate: Relation, wanted: tuple[Field, ...], operator: Operator, made: list[Released]
+    ) -> None:
+        """Give the block to the plan, and make the SELECT read its release."""
+        statistic, name = self.statistic, self.binder.name("block")
+        kinds = {_exact(f): f.typed.type for f in candidate.fields}
+        types = {c: "INTEGER" if kind.kind == "NULL" else kind.sql for c, kind in kinds.items()}
+        moved = Fraction(statistic.sensitivity * self.rows_per_unit) / statistic.steps
+        said = (
+            f"The statistic of each candidate is exact, in {'a nested loop' if statistic.shape == 'nested loop' else 'one pass'} "
+            f"({statistic.shape}); one privacy unit moves it by at most {float(moved):g}"
+            + (", always the same way." if statistic.monotone else ".")
+        )
+        self.binder.add_block(
+            name, operator, [*(Released(c, types[c]) for c in self.columns), *made],
+            (*self.bound.inputs, *self.binder.lent_inputs, self.found),
+            (*describe_protection(self.bound, self.rows_per_unit), said), self.options.confidence,
+        )  # fmt: skip
+        shown: list[tuple[str, exp.Expr]] = []
+        visible = [item.name for item in made]
+        if all(_is_mechanism(item) for item in self.select.expressions):
+            shown += [(f.name, column(_exact(f))) for f in wanted]
         for item in self.select.expressions:
             alias = item.alias if isinstance(item, exp.Alias) else ""
             if _is_mechanism(item):
-                first = alias or None
-                for n in visible:
-                    shown.append((column(n), first or n))
-                    first = None
+                shown += [(alias if alias and n == visible[0] else n, column(n)) for n in visible]
                 continue
-            above = self._above_block(item.unalias().copy(), wanted, visible)
             bare = item.name if isinstance(item, exp.Column) else spell(item)
-            shown.append((above, alias or (self.call.name.lower() if _holds_mechanism(item) else bare)))
+            label = alias or (self.call.name.lower() if _holds_mechanism(item) else bare)
+            shown.append((label, self._above_block(item.unalias().copy(), wanted, visible)))
+        labels = make_unique(label for label, _ in shown)
         order = self.select.args.get("order")
-        labels = make_unique(label for _, label in shown)
         for node in order.expressions if order is not None else ():
             if not _one_of(node.this, labels):  # what the SELECT calls so comes first, as in SQL
                 node.set("this", self._above_block(node.this, wanted, visible))
-        for key in ("joins", "where"):
-            self.select.set(key, None)
-        self.select.set("from_", exp.From(this=exp.to_table(name)))
-        self.select.set(
-            "expressions", [exp.alias_(e, n, quoted=True) for (e, _), n in zip(shown, labels, strict=True)]
-        )
-        known: Any = {n: True for n in visible if (f"{n}__low", "DOUBLE") in made}
-        self.select.meta["dpsql_intervals"] = [
-            (n, *ends)
-            for (e, _), n in zip(shown, labels, strict=True)
-            if (ends := interval_of(e, known)) is not None
-        ]
+        outputs = [(label, node) for label, (_, node) in zip(labels, shown, strict=True)]
+        install(self.select, table_named(name), outputs, made)
 
     def _above_block(self, node: exp.Expr, wanted: tuple[Field, ...], visible: list[str]) -> exp.Expr:
+        """Return an expression of the analyst's over the columns of the release."""
         if _is_mechanism(node):
             if not visible:
-                raise BindError(
-                    f"{self.call.name} gives rows here, no value.",
-                    span=span_of(node),
-                    hint="add answer => TRUE.",
-                )
+                what = f"{self.call.name} gives rows here, no value."
+                raise bind_error(node, what, "add answer => TRUE.")
             return column(visible[0])
         if isinstance(node, exp.Query):
-            if self.binder.query(node, self.env, inner=False) is not None:
-                raise PrivacyError("private rows can't stand here.", span=span_of(node))
+            self.binder.public_query(node, self.env)
             return node
         if node.is_star:
-            raise PrivacyError(
+            raise privacy_error(
+                node,
                 f"* is no column beside {self.call.name}.",
-                span=span_of(node),
-                hint="name columns of the candidates; all of them are shown where none is named.",
+                "name columns of the candidates; all of them are shown where none is named.",
             )
         if isinstance(node, exp.Column):
-            for f in wanted:
-                if self._names(node, f):
-                    return column(_exact(f))
-            if fold(node.name) in [fold(v) for v in visible] and not node.table:
+            found = next((f for f in wanted if self._names(node, f)), None)
+            if found is not None:
+                return column(_exact(found))
+            if _one_of(node, visible):
                 return node
-            raise PrivacyError(
+            known = ", ".join(f.name for f in wanted) or "TRUE or FALSE"
+            raise privacy_error(
+                node,
                 f"{node.name} is not a column of the candidates.",
-                span=span_of(node),
-                hint="only what is chosen is released: "
-                + (", ".join(f.name for f in wanted) or "TRUE or FALSE")
-                + ".",
+                f"only what is chosen is released: {known}.",
             )
         for child in list(node.iter_expressions()):
             new = self._above_block(child, wanted, visible)
@@ -428,17 +361,24 @@ class Selection:
         return node
 
 
+def rows_of_statistic(
+    binder: Binder, select: exp.Select, bound: From, env: Env, names: RowNames, rows: int
+) -> str:
+    """Return the query of the private rows that a statistic looks at, at most ``rows`` of one unit."""
+    where = select.args.get("where")
+    condition = to_sql(binder.expression(where.this, bound.names, env)[0].node) if where is not None else None
+    return write_bounded_rows(bound, condition, (), dict(names.values) or {"one": "1"}, rows, None)
+
+
 def _exact(candidate: Field) -> str:
-    """What a column of the candidates is called in exact queries and in the release."""
+    """Return what a column of the candidates is called in exact queries and in the release."""
     return candidate.typed.node.name
 
 
-def _source(found: plan.Input, extra: dict[str, str]) -> str:
-    """The candidates, with further columns."""
-    if not extra:
-        return found.name
-    more = ", ".join(f"{sql} AS {name}" for name, sql in extra.items())
-    return f"(SELECT *, {more} FROM {found.name} AS {CANDIDATE})"
+def _columns_above(node: exp.Expr) -> list[exp.Column]:
+    """Return the columns that stand outside of a mechanism: they may name a candidate's."""
+    inside = node.walk(prune=_calls_mechanism)
+    return [found for found in inside if isinstance(found, exp.Column)]
 
 
 def _is_mechanism(node: exp.Expr) -> bool:
@@ -458,16 +398,8 @@ def _one_of(node: exp.Expr, labels: list[str]) -> bool:
     return isinstance(node, exp.Column) and not node.table and fold(node.name) in map(fold, labels)
 
 
-def _answer_columns(name: str, steps: Fraction) -> list[tuple[str, str]]:
-    return [
-        (name, "BIGINT" if steps == 1 else "DOUBLE"),
-        (f"{name}__low", "DOUBLE"),
-        (f"{name}__high", "DOUBLE"),
-    ]
-
-
 def selection_block(
     binder: Binder, select: exp.Select, bound: From, options: Options, env: Env, call: Call
 ) -> None:
-    """Binds a block with a selection mechanism in place."""
+    """Bind a block with a selection mechanism in place."""
     Selection(binder, select, bound, options, env, call).bind()

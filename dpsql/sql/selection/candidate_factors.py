@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from dpsql.errors import PrivacyError, Span
-from dpsql.mechanisms.fast.candidate_scores import LEVEL
+from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_THRESHOLD
 from dpsql.sql.expressions.bounds import Bounds
 from dpsql.sql.expressions.types import Typed
 from dpsql.sql.parse.dialect import to_sql
@@ -33,8 +33,10 @@ _EXACT = 1 << 50
 
 @dataclass(frozen=True)
 class Weight:
-    """A factor as what is computed outside of SQL: ``times`` the BIGINT ``sql`` (None: 1) held to ``[low, high]``, NULL
-    being 0. ``raw`` is the factor's own text; ``row``: how far one row moves what is multiplied.
+    """A factor as what is computed outside of SQL: ``times`` the BIGINT ``sql``, held to ``[low, high]``.
+
+    NULL is 0; without ``sql`` it is ``times``. ``raw`` is the factor's own text; ``row``: how far one row moves what is
+    multiplied.
     """
 
     times: int
@@ -56,6 +58,7 @@ class Factor:
 
     @property
     def top(self) -> int:
+        """The farthest that it may be from 0, in steps."""
         return max(-self.low, self.high)
 
     @property
@@ -74,7 +77,7 @@ class Factor:
         return f"TRY_CAST(ROUND(CAST({text} AS DOUBLE) * {self.scale.numerator}) AS BIGINT)"
 
     def sql(self, extra: int) -> str:
-        """The factor in steps, times ``extra``: a HUGEINT, never NULL."""
+        """Return the factor in steps, times ``extra``: a HUGEINT, never NULL."""
         if self.whole:
             return f"(CAST({to_sql(self.typed.node)} AS HUGEINT) * {extra})"
         # COALESCE comes first: GREATEST and LEAST pass over a NULL.
@@ -82,6 +85,7 @@ class Factor:
         return f"(CAST({held} AS HUGEINT) * {extra})"
 
     def weight(self, extra: int, row: int) -> Weight:
+        """Return the factor times ``extra``, of what one row moves by ``row``."""
         text = to_sql(self.typed.node)
         if self.whole:
             return Weight(int(text) * extra, None, text, 0, 0, row)
@@ -89,7 +93,7 @@ class Factor:
 
 
 def factor_of(typed: Typed, span: Span | None) -> Factor:
-    """A factor with the range that its expression has.
+    """Return a factor with the range that its expression has.
 
     Raises:
         PrivacyError: it has no range, or one too wide for exact integers.
@@ -114,7 +118,7 @@ def factor_of(typed: Typed, span: Span | None) -> Factor:
 
 
 def constant_of(typed: Typed) -> Factor:
-    """A public number that is added: whatever it is, it moves nothing."""
+    """Return a public number that is added: whatever it is, it moves nothing."""
     return Factor(typed, _scale(typed), -_FAR, _FAR)
 
 
@@ -123,7 +127,7 @@ def _digits(typed: Typed) -> Fraction:
 
 
 def _scale(typed: Typed) -> Fraction:
-    """Steps to a unit."""
+    """Return the steps to a unit."""
     if typed.type.kind in ("INTEGER", "NULL"):
         return Fraction(1)
     bounds = typed.bounds
@@ -137,7 +141,7 @@ def _scale(typed: Typed) -> Fraction:
 
 
 def bounded(f: Field, values: Any) -> Field:
-    """The field with the range of its values, which are public."""
+    """Return a field with the range of its values, which are public."""
     if values is None or not f.typed.type.numeric:
         return f
     column = values.column(f.typed.node.name)
@@ -149,7 +153,7 @@ def bounded(f: Field, values: Any) -> Field:
 
 
 def level_of(threshold: Typed, steps: Fraction) -> tuple[int | None, dict[str, str]]:
-    """The threshold in grid steps: a number, or a column of each candidate."""
+    """Return the threshold in grid steps: a number, or a column of each candidate."""
     bounds = threshold.bounds
     if threshold.constant and bounds is not None and bounds.low is not None:
         return math.ceil(bounds.low * steps), {}
@@ -159,4 +163,6 @@ def level_of(threshold: Typed, steps: Fraction) -> tuple[int | None, dict[str, s
     scaled = (
         f"COALESCE({whole}(CAST({to_sql(threshold.node)} AS DOUBLE) * {float(steps)!r}), {float(_FAR)!r})"
     )
-    return None, {LEVEL: f"CAST(LEAST(GREATEST({scaled}, -{float(_FAR)!r}), {float(_FAR)!r}) AS BIGINT)"}
+    return None, {
+        CANDIDATE_THRESHOLD: f"CAST(LEAST(GREATEST({scaled}, -{float(_FAR)!r}), {float(_FAR)!r}) AS BIGINT)"
+    }

@@ -9,30 +9,45 @@ or argument may name the candidate's columns in one of these shapes, and then al
     clipped sum   SUM(LEAST(x, c.b))                   the sum below b, plus b times the count above
 
 each together with any condition that does not name the candidate. What does not name it at all is one number.
+
+Besides the queries of whole statistics there are those of a sweep: histograms of the private rows, and the candidates
+beside them, from which a mechanism adds the same scores up.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Literal
 
 from sqlglot import exp
 
-from dpsql.mechanisms.fast.candidate_scores import ORD, SCORE
-from dpsql.sql.parse.dialect import to_sql
-from dpsql.sql.relations.limits import split_conjuncts
+from dpsql.mechanisms.fast.candidate_scores import (
+    CANDIDATE_BASE,
+    CANDIDATE_PLACE,
+    CANDIDATE_SCORE,
+    CandidateFactor,
+    CandidateScores,
+    ScoreTerm,
+)
+from dpsql.mechanisms.fast.column_counts import HistogramQuery
+from dpsql.sql.expressions.types import Type
+from dpsql.sql.parse.dialect import expression_of, to_sql
+from dpsql.sql.relations.fan_out import split_conjuncts
+from dpsql.sql.selection.candidate_factors import Weight
+
+ROWS, CANDIDATE = "rows", "dpsql_c"
+"""What private rows and candidates are called in the queries."""
+_PLACE = f"{CANDIDATE}.{CANDIDATE_PLACE}"
 
 Shape = Literal["constant", "equality", "one-sided", "two-sided", "clipped sum", "nested loop"]
 BATCH = 64
 """Candidates per query of a nested loop."""
 
 _FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {
-    exp.GTE: exp.LTE,
-    exp.LTE: exp.GTE,
-    exp.GT: exp.LT,
-    exp.LT: exp.GT,
-    exp.EQ: exp.EQ,
-}
+    exp.GTE: exp.LTE, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.LT: exp.GT, exp.EQ: exp.EQ,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -64,33 +79,50 @@ class Term:
     shape: Shape
 
 
-def classify(condition: exp.Expr | None, candidate: str) -> tuple[list[exp.Expr], list[exp.Expr]]:
-    """The conjuncts of a condition without the candidate's columns, and those with."""
-    free: list[exp.Expr] = []
-    bound: list[exp.Expr] = []
-    for part in split_conjuncts(condition):
-        (bound if names_candidate(part, candidate) else free).append(part)
-    return free, bound
+@dataclass(frozen=True)
+class Bare:
+    """A clipped amount before its lower bound, in grid steps: NULL where it is missing."""
+
+    value: str
+    low: int
 
 
-def names_candidate(node: exp.Expr, candidate: str) -> bool:
-    return any(column.table == candidate for column in node.find_all(exp.Column))
+@dataclass(frozen=True)
+class Statistic:
+    """A bound statistic: its terms in common steps, and what one row of a unit moves it by."""
+
+    terms: tuple[Term, ...]
+    constant: str
+    steps: Fraction
+    sensitivity: int
+    varying: str | None
+    """SQL of the sensitivity of each candidate, where they differ."""
+    monotone: bool
+    shape: str
+    bare: tuple[Bare | None, ...] = ()
+    """For each term that is a clipped sum, what is clipped."""
+    weights: tuple[Weight, ...] = ()
+    """The factor of each term."""
 
 
-def only_candidate(node: exp.Expr, candidate: str) -> bool:
-    return all(column.table == candidate for column in node.find_all(exp.Column))
+def names_candidate(node: exp.Expr) -> bool:
+    """Say whether an expression names a column of the candidate."""
+    return any(column.table == CANDIDATE for column in node.find_all(exp.Column))
 
 
-def comparison(part: exp.Expr, candidate: str) -> tuple[exp.Expr, type[exp.Expr], exp.Expr] | None:
-    """``(private side, operator, candidate's side)`` of a comparison that keeps the two apart."""
-    if isinstance(part, exp.Paren):
-        return comparison(part.this, candidate)
+def only_candidate(node: exp.Expr) -> bool:
+    """Say whether an expression names no column but the candidate's."""
+    return all(column.table == CANDIDATE for column in node.find_all(exp.Column))
+
+
+def _split(part: exp.Expr) -> tuple[exp.Expr, type[exp.Expr], exp.Expr] | None:
+    """Return the private side, operator and candidate's side of a comparison that keeps the two apart."""
     if type(part) not in _FLIPPED:
         return None
     left, right = part.this, part.expression
-    if not names_candidate(left, candidate) and only_candidate(right, candidate):
+    if not names_candidate(left) and only_candidate(right):
         return left, type(part), right
-    if not names_candidate(right, candidate) and only_candidate(left, candidate):
+    if not names_candidate(right) and only_candidate(left):
         return right, _FLIPPED[type(part)], left
     return None
 
@@ -98,124 +130,122 @@ def comparison(part: exp.Expr, candidate: str) -> tuple[exp.Expr, type[exp.Expr]
 _OPS = {exp.GTE: ">=", exp.GT: ">", exp.LTE: "<=", exp.LT: "<"}
 
 
-def shape_of(
-    factor: str, amount: exp.Expr | None, clip: exp.Expr | None, condition: exp.Expr | None,
-    candidate: str,
-) -> Term:  # fmt: skip
-    """The cheapest way to compute a term for all candidates.
+def shape_of(factor: str, amount: exp.Expr | None, clip: exp.Expr | None, condition: exp.Expr | None) -> Term:
+    """Return the cheapest way to compute a term for all candidates.
 
-    ``amount`` is the grid integer added (None counts rows), with its clip taken off where it has one.
+    Args:
+        factor: the public factor, in SQL.
+        amount: the grid integer that is added, without its clip; None counts rows.
+        clip: what it is clipped at.
+        condition: which rows count.
     """
-    free, bound = classify(condition, candidate)
+    parts = split_conjuncts(condition)
     flat: list[exp.Expr] = []
-    for part in bound:
-        inner = part.this if isinstance(part, exp.Paren) else part
+    for part in filter(names_candidate, parts):
+        inner = part.unnest()
         if isinstance(inner, exp.Between):
             flat.append(exp.GTE(this=inner.this.copy(), expression=inner.args["low"].copy()))
             flat.append(exp.LTE(this=inner.this.copy(), expression=inner.args["high"].copy()))
         else:
             flat.append(inner)
-    split = [comparison(part, candidate) for part in flat]
+    split = [_split(part) for part in flat]
+    known = [item for item in split if item is not None]
+    equal = [(to_sql(x), to_sql(c)) for x, op, c in known if op is exp.EQ]
+    ranges = tuple(Range(to_sql(x), _OPS[op], to_sql(c)) for x, op, c in known if op in _OPS)
+    shape: Shape = "nested loop"
+    if not (amount is not None and names_candidate(amount)) and len(known) == len(split):
+        if not known:
+            shape = "constant" if clip is None else "clipped sum"
+        elif clip is None and len(equal) == 1 and not ranges:
+            shape = "equality"
+        elif clip is None and not equal and len(ranges) == 1:
+            shape = "one-sided"
+        elif clip is None and not equal and len(ranges) == 2 and _faces(*ranges):
+            shape = "two-sided"
     text = to_sql(amount) if amount is not None else "1"
     # LEAST passes over a NULL, and would make it the clip.
     held = text if clip is None else f"CASE WHEN ({text}) IS NOT NULL THEN LEAST({text}, {to_sql(clip)}) END"
-    whole = to_sql(condition) if condition is not None else None
-    common = (factor, text, tuple(to_sql(part) for part in free))
-    nested = (whole, held)
-    if (amount is not None and names_candidate(amount, candidate)) or None in split:
-        return Term(*common, None, (), None if clip is None else to_sql(clip), *nested, "nested loop")
-    known = [item for item in split if item is not None]
-    equal = [item for item in known if item[1] is exp.EQ]
-    ranges = tuple(Range(to_sql(x), _OPS[op], to_sql(c)) for x, op, c in known if op in _OPS)
-    if clip is not None:
-        if known:
-            return Term(*common, None, (), to_sql(clip), *nested, "nested loop")
-        return Term(*common, None, (), to_sql(clip), *nested, "clipped sum")
-    if not known:
-        return Term(*common, None, (), None, *nested, "constant")
-    if len(equal) == 1 and not ranges:
-        return Term(*common, (to_sql(equal[0][0]), to_sql(equal[0][2])), (), None, *nested, "equality")
-    if not equal and len(ranges) == 1:
-        return Term(*common, None, ranges, None, *nested, "one-sided")
-    if not equal and len(ranges) == 2 and ranges[0].value == ranges[1].value and _faces(ranges):
-        return Term(*common, None, ranges, None, *nested, "two-sided")
-    return Term(*common, None, (), None, *nested, "nested loop")
+    return Term(
+        factor, text, tuple(to_sql(part) for part in parts if not names_candidate(part)),
+        equal[0] if shape == "equality" else None, ranges if shape in ("one-sided", "two-sided") else (),
+        None if clip is None else to_sql(clip), to_sql(condition) if condition is not None else None, held, shape,
+    )  # fmt: skip
 
 
-def _faces(ranges: tuple[Range, ...]) -> bool:
-    return {r.op[0] for r in ranges} == {"<", ">"}
+def _faces(one: Range, other: Range) -> bool:
+    return one.value == other.value and {one.op[0], other.op[0]} == {"<", ">"}
 
 
 # -- writing ----------------------------------------------------------------------------------------------------
 
 
-def statistic_sql(
-    rows: str, candidates: str, columns: tuple[str, ...], alias: str, terms: list[Term], constant: str
-) -> str:
-    """One query: the candidates' columns, their order, and the statistic as an integer :data:`SCORE`.
+def statistic_sql(rows: str, candidates: str, columns: tuple[str, ...], statistic: Statistic) -> str:
+    """Return one query of the candidates' columns, their order, and the statistic as an integer :data:`SCORE`.
 
-    ``rows`` is a query of the bounded private rows, under whose columns the terms are written; ``candidates`` the lent
-    relation; ``alias`` the name that the terms use for it.
+    Args:
+        rows: a query of the bounded private rows, under whose columns the terms are written.
+        candidates: the lent relation.
+        columns: the candidate's columns to return.
+        statistic: what is computed.
     """
-    parts = [f"rows AS ({rows})", f"{alias} AS (SELECT * FROM {candidates})"]
-    for i, term in enumerate(terms):
-        parts += _term_ctes(f"t{i}", term, alias)
-    joins = " ".join(f"LEFT JOIN t{i} ON t{i}.{ORD} = {alias}.{ORD}" for i in range(len(terms)))
-    total = " + ".join([constant, *(f"({t.factor}) * COALESCE(t{i}.v, 0)" for i, t in enumerate(terms))])
-    shown = ", ".join(
-        [*(f"{alias}.{c}" for c in columns), f"{alias}.{ORD}", f"CAST({total} AS HUGEINT) AS {SCORE}"]
-    )
-    return f"WITH {', '.join(parts)} SELECT {shown} FROM {alias} {joins} ORDER BY {alias}.{ORD}"
+    parts = [f"rows AS ({rows})", f"{CANDIDATE} AS (SELECT * FROM {candidates})"]
+    for i, term in enumerate(statistic.terms):
+        parts += _term_ctes(f"t{i}", term)
+    found = range(len(statistic.terms))
+    joins = " ".join(f"LEFT JOIN t{i} ON t{i}.{CANDIDATE_PLACE} = {_PLACE}" for i in found)
+    return f"WITH {', '.join(parts)} {_scores(columns, statistic, [f't{i}.v' for i in found], joins)}"
 
 
 def nested_sql(
-    rows: str,
-    candidates: str,
-    columns: tuple[str, ...],
-    alias: str,
-    terms: list[Term],
-    constant: str,
-    first: int,
-) -> str:
-    """The statistic of ``BATCH`` candidates from the ``first`` on, as a nested loop over the rows."""
-    inside = f"{alias} AS (SELECT * FROM {candidates} WHERE {ORD} >= {first} AND {ORD} < {first + BATCH})"
+    rows: str, candidates: str, columns: tuple[str, ...], statistic: Statistic, first: int
+) -> str:  # fmt: skip
+    """Return the statistic of ``BATCH`` candidates from the ``first`` on, as a nested loop over the rows."""
+    last = first + BATCH
+    inside = f"{CANDIDATE} AS (SELECT * FROM {candidates} WHERE {CANDIDATE_PLACE} >= {first} AND {CANDIDATE_PLACE} < {last})"
     sums = ", ".join(
         f"SUM(CASE WHEN {_all((*t.free, *((t.condition,) if t.condition and t.shape != 'constant' else ())))} "
         f"THEN {t.nested} ELSE 0 END) AS v{i}"
-        for i, t in enumerate(terms)
+        for i, t in enumerate(statistic.terms)
     )
-    looped = f"SELECT {alias}.{ORD} AS o, {sums} FROM {alias} CROSS JOIN rows GROUP BY {alias}.{ORD}"
-    total = " + ".join([constant, *(f"({t.factor}) * COALESCE(looped.v{i}, 0)" for i, t in enumerate(terms))])
-    shown = ", ".join(
-        [*(f"{alias}.{c}" for c in columns), f"{alias}.{ORD}", f"CAST({total} AS HUGEINT) AS {SCORE}"]
-    )
-    return (
-        f"WITH rows AS ({rows}), {inside}, looped AS ({looped}) "
-        f"SELECT {shown} FROM {alias} LEFT JOIN looped ON looped.o = {alias}.{ORD} ORDER BY {alias}.{ORD}"
-    )
+    looped = f"SELECT {_PLACE} AS o, {sums} FROM {CANDIDATE} CROSS JOIN rows GROUP BY {_PLACE}"
+    values = [f"looped.v{i}" for i in range(len(statistic.terms))]
+    scores = _scores(columns, statistic, values, f"LEFT JOIN looped ON looped.o = {_PLACE}")
+    return f"WITH rows AS ({rows}), {inside}, looped AS ({looped}) {scores}"
+
+
+def _scores(columns: tuple[str, ...], statistic: Statistic, values: list[str], joins: str) -> str:
+    """Return the SELECT of the statistic, whose terms' aggregates are ``values`` of what is joined."""
+    terms = zip(statistic.terms, values, strict=True)
+    total = " + ".join([statistic.constant, *(f"({t.factor}) * COALESCE({value}, 0)" for t, value in terms)])
+    shown = [
+        *(f"{CANDIDATE}.{c}" for c in columns),
+        _PLACE,
+        f"CAST({total} AS HUGEINT) AS {CANDIDATE_SCORE}",
+    ]
+    return f"SELECT {', '.join(shown)} FROM {CANDIDATE} {joins} ORDER BY {_PLACE}"
 
 
 def _all(conditions: tuple[str, ...]) -> str:
     return " AND ".join(f"({c})" for c in conditions) or "TRUE"
 
 
-def _term_ctes(name: str, term: Term, alias: str) -> list[str]:
+def _term_ctes(name: str, term: Term) -> list[str]:
     where = _all(term.free)
     if term.shape == "constant":
         one = f"SELECT COALESCE(SUM({term.amount}), 0) AS v FROM rows WHERE {where}"
-        return [f"{name} AS (SELECT {alias}.{ORD}, one.v FROM {alias} CROSS JOIN ({one}) AS one)"]
+        return [f"{name} AS (SELECT {_PLACE}, one.v FROM {CANDIDATE} CROSS JOIN ({one}) AS one)"]
     if term.equal is not None:
         x, key = term.equal
         grouped = f"SELECT {x} AS k, SUM({term.amount}) AS v FROM rows WHERE {where} GROUP BY k"
         # Two values of x may be equal to one key (integers that are one double): still one number for each candidate.
         met = (
-            f"SELECT {alias}.{ORD}, SUM({name}_g.v) AS v FROM {alias} JOIN {name}_g ON {name}_g.k = {key} "
-            f"GROUP BY {alias}.{ORD}"
+            f"SELECT {_PLACE}, SUM({name}_g.v) AS v FROM {CANDIDATE} JOIN {name}_g ON {name}_g.k = {key} "
+            f"GROUP BY {_PLACE}"
         )
         return [f"{name}_g AS ({grouped})", f"{name} AS ({met})"]
     if term.shape == "clipped sum":
         assert term.clip is not None
-        below = _running(name, term.amount, where, [term.clip], alias, term.amount)
+        below = _running(name, term.amount, where, [term.clip], term.amount)
         at = f"{name}_at"
         # The sum of what is at most b, and b for each value above it.
         value = f"{at}.upto + ({term.clip}) * ({name}_all.n - {at}.n_upto)"
@@ -223,44 +253,38 @@ def _term_ctes(name: str, term: Term, alias: str) -> list[str]:
         return [
             *below,
             f"{name}_all AS ({whole})",
-            f"{name} AS (SELECT {alias}.{ORD}, {value} AS v FROM {alias} "
+            f"{name} AS (SELECT {_PLACE}, {value} AS v FROM {CANDIDATE} "
             f"JOIN {at} ON {at}.t = {term.clip} CROSS JOIN {name}_all)",
         ]
-    thresholds = [r.threshold for r in term.ranges]
-    parts = _running(name, term.ranges[0].value, where, thresholds, alias, term.amount)
     at, x = f"{name}_at", term.ranges[0].value
-    parts.append(
-        f"{name}_all AS (SELECT COALESCE(SUM({term.amount}), 0) AS upto FROM rows WHERE {where} AND ({x}) IS NOT NULL)"
-    )
-    joins, pieces = "", []
-    for i, r in enumerate(term.ranges):
-        joins += f" LEFT JOIN {at} AS a{i} ON a{i}.t = {r.threshold}"
-        pieces.append((r.op, f"a{i}"))
-    if len(pieces) == 1:
-        op, a = pieces[0]
-        value = {"<=": f"{a}.upto", "<": f"{a}.under", ">": f"{name}_all.upto - {a}.upto",
-                 ">=": f"{name}_all.upto - {a}.under"}[op]  # fmt: skip
-    else:
-        upper = next((op, a) for op, a in pieces if op[0] == "<")
-        lower = next((op, a) for op, a in pieces if op[0] == ">")
-        high = f"{upper[1]}.upto" if upper[0] == "<=" else f"{upper[1]}.under"
-        low = f"{lower[1]}.upto" if lower[0] == ">" else f"{lower[1]}.under"
+    parts = _running(name, x, where, [r.threshold for r in term.ranges], term.amount)
+    present = f"{where} AND ({x}) IS NOT NULL"
+    parts.append(f"{name}_all AS (SELECT COALESCE(SUM({term.amount}), 0) AS upto FROM rows WHERE {present})")
+    joins = "".join(f" LEFT JOIN {at} AS a{i} ON a{i}.t = {r.threshold}" for i, r in enumerate(term.ranges))
+    sums = {
+        r.op[0]: (f"a{i}.upto" if r.op in ("<=", ">") else f"a{i}.under", r)
+        for i, r in enumerate(term.ranges)
+    }
+    if len(sums) == 2:
+        (high, upper), (low, lower) = sums["<"], sums[">"]
         order = " AND ".join(f"({r.threshold}) IS NOT NULL" for r in term.ranges)
-        first, second = (next(r.threshold for r in term.ranges if r.op[0] == o) for o in "<>")
         # An empty range holds nothing, however its ends are ordered; where the ends meet, only a closed range holds any.
-        meets = "<=" if {r.op for r in term.ranges} == {"<=", ">="} else "<"
-        value = f"CASE WHEN {order} AND ({second}) {meets} ({first}) THEN {high} - {low} ELSE 0 END"
-    parts.append(f"{name} AS (SELECT {alias}.{ORD}, {value} AS v FROM {alias}{joins} CROSS JOIN {name}_all)")
-    return parts
+        meets = "<=" if (upper.op, lower.op) == ("<=", ">=") else "<"
+        held = f"{order} AND ({lower.threshold}) {meets} ({upper.threshold})"
+        value = f"CASE WHEN {held} THEN {high} - {low} ELSE 0 END"
+    else:
+        value = sums["<"][0] if "<" in sums else f"{name}_all.upto - {sums['>'][0]}"
+    one = f"SELECT {_PLACE}, {value} AS v FROM {CANDIDATE}{joins} CROSS JOIN {name}_all"
+    return [*parts, f"{name} AS ({one})"]
 
 
-def _running(name: str, x: str, where: str, thresholds: list[str], alias: str, amount: str) -> list[str]:
-    """CTEs up to ``{name}_at(t, upto, under, n_upto)``: sums over x <= t and x < t for each threshold t.
+def _running(name: str, x: str, where: str, thresholds: list[str], amount: str) -> list[str]:
+    """Return CTEs up to ``{name}_at(t, upto, under, n_upto)``: sums over x <= t and x < t for each threshold t.
 
     Rows fall into the bin of the greatest threshold that is at most x; those equal to it are kept apart, which is what
     tells <= from <. One pass over the rows, then k bins.
     """
-    union = " UNION ".join(f"SELECT {t} AS t FROM {alias} WHERE ({t}) IS NOT NULL" for t in thresholds)
+    union = " UNION ".join(f"SELECT {t} AS t FROM {CANDIDATE} WHERE ({t}) IS NOT NULL" for t in thresholds)
     binned = (
         f"SELECT {name}_t.t AS t, {name}_x.x = {name}_t.t AS edge, SUM({name}_x.v) AS s, SUM({name}_x.n) AS n "
         f"FROM {name}_x ASOF LEFT JOIN {name}_t ON {name}_x.x >= {name}_t.t GROUP BY {name}_t.t, edge"
@@ -287,3 +311,176 @@ def _running(name: str, x: str, where: str, thresholds: list[str], alias: str, a
         f"{name}_s AS ({sums})",
         f"{name}_at AS ({running})",
     ]
+
+
+# -- the queries of a sweep -------------------------------------------------------------------------------------
+
+_INTEGERS = {"INTEGER", "NULL"}
+_NUMBERS = {"INTEGER", "DECIMAL", "DOUBLE", "NULL"}
+_UNLIKE = ("FLOAT", "UBIGINT", "HUGEINT", "UHUGEINT")
+"""Types that Arrow has no integer or double of 64 bits for."""
+_SMALL = ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT")
+_EXACT_DIGITS = 15
+"""Decimals of so many digits are exact integers as doubles, once their places are made whole."""
+_NARROW_DIGITS = 9
+
+
+@dataclass
+class _Shown:
+    """The candidates' columns that a sweep reads: each expression once."""
+
+    items: dict[str, str] = field(default_factory=dict)
+    """SQL by name."""
+
+    def own(self, name: str) -> str:
+        self.items.setdefault(name, to_sql(exp.column(name, table=CANDIDATE, quoted=True)))
+        return name
+
+    def column(self, sql: str) -> str:
+        """Return the name of an expression's column."""
+        node = _bare(sql)
+        if node is not None and node.table == CANDIDATE:
+            return self.own(node.name)
+        found = next((name for name, text in self.items.items() if text == sql), f"dpsql_{len(self.items)}")
+        self.items[found] = sql
+        return found
+
+
+def sweep_of(
+    rows: str, source: str, columns: Sequence[str], statistic: Statistic,
+    types: Mapping[tuple[str, str], Type], per_unit: int, extra: Mapping[str, str],
+) -> CandidateScores | None:  # fmt: skip
+    """Return the sweep of a statistic in a one-pass shape; None where values are not numbers or dates.
+
+    Args:
+        rows: the query of the private rows.
+        source: the lent relation of the candidates.
+        columns: the candidate's columns to return.
+        statistic: what is computed.
+        types: the type of each column that the terms name, by relation and name.
+        per_unit: rows of one privacy unit.
+        extra: further columns, in SQL by name.
+    """
+    histograms: dict[HistogramQuery, int] = {}
+    shown = _Shown()
+    for name in (*columns, CANDIDATE_PLACE):
+        shown.own(name)
+    swept = []
+    for term, bare, weight in zip(statistic.terms, statistic.bare, statistic.weights, strict=True):
+        counted = _counted(rows, term, bare, types)
+        if counted is None:
+            return None
+        place = histograms.setdefault(counted, len(histograms))
+        equal = [("=", term.equal[1])] if term.equal is not None else []
+        ends = equal or [(r.op, r.threshold) for r in term.ranges]
+        bounds = tuple((op, shown.column(sql)) for op, sql in ends)
+        clip = shown.column(term.clip) if term.clip is not None else None
+        swept.append(ScoreTerm(place, _public(weight, shown, types), bounds, clip, weight.row))
+    more = dict(extra)
+    if statistic.constant != "0":
+        more[CANDIDATE_BASE] = f"CAST({statistic.constant} AS HUGEINT)"
+    as_it_is = not more and all(_bare(sql) is not None for sql in shown.items.values())
+    items = [
+        f"{sql} AS {to_sql(exp.to_identifier(name, quoted=True))}"
+        for name, sql in (shown.items | more).items()
+    ]
+    return CandidateScores(
+        f"SELECT {', '.join(items)} FROM {source} AS {CANDIDATE}", tuple(histograms), tuple(swept),
+        CANDIDATE_BASE if CANDIDATE_BASE in more else None, (source, tuple(shown.items)) if as_it_is else None, per_unit,
+    )  # fmt: skip
+
+
+def _public(weight: Weight, shown: _Shown, types: Mapping[tuple[str, str], Type]) -> CandidateFactor:
+    if weight.sql is None:
+        return CandidateFactor(weight.times)
+    node = _bare(weight.raw)
+    kind = types.get((node.table, node.name)) if node is not None else None
+    plain = kind is not None and kind.kind == "INTEGER" and kind.sql not in _UNLIKE
+    return CandidateFactor(
+        weight.times, shown.column(weight.raw if plain else weight.sql), weight.low, weight.high
+    )
+
+
+def _counted(
+    rows: str, term: Term, bare: Bare | None, types: Mapping[tuple[str, str], Type]
+) -> HistogramQuery | None:
+    """Return what is counted for a term; None where it is not compared here."""
+    if term.shape == "nested loop":
+        return None
+    where = " AND ".join(f"({c})" for c in term.free) or "TRUE"
+    added = "" if term.amount == "1" else f", SUM({term.amount}) AS v"
+    head, tail = f"WITH rows AS ({rows}) SELECT", f"FROM rows WHERE {where}"
+    if term.shape == "constant":
+        return HistogramQuery(f"{head} 0 AS x, COUNT(*) AS n{added} {tail}")
+    if bare is not None:  # DuckDB knows more of the range of this than of the amount, which passes NULL on
+        x = f"GREATEST({bare.value}, {bare.low})"
+        query = f"{head} {x} AS x, COUNT(*) AS n {tail} AND ({bare.value}) IS NOT NULL GROUP BY x"
+        return HistogramQuery(query, f"{head} {_narrow(bare.value, types)} AS x {tail}", 0, bare.low)
+    x, publics = (term.equal[0], [term.equal[1]]) if term.equal is not None else (
+        term.ranges[0].value, [r.threshold for r in term.ranges]
+    )  # fmt: skip
+    compared = _compared(x, publics, types)
+    if compared is None:
+        return None
+    scaled, digits, kind = compared
+    query = f"{head} {scaled} AS x, COUNT(*) AS n{added} {tail} AND ({x}) IS NOT NULL GROUP BY x"
+    column = f"{head} {scaled} AS x {tail}" if kind and not added else None
+    return HistogramQuery(query, column, digits, doubles=column is not None and kind == "doubles")
+
+
+def _compared(
+    x: str, publics: Sequence[str], types: Mapping[tuple[str, str], Type]
+) -> tuple[str, int, str] | None:
+    """Return a private side in SQL, its places that are made whole, and what it surely is a column of.
+
+    That is ``whole`` numbers or ``doubles``, else nothing. None where it and the public sides are not all numbers that are
+    compared here, or all dates.
+    """
+    kinds = {kind for side in publics for kind in _kinds(side, types)}
+    mine, node = _kinds(x, types), _bare(x)
+    own = types.get((node.table, node.name)) if node is not None else None
+    if mine == {"DATE"}:
+        return (x, 0, "whole" if own is not None else "") if kinds <= {"DATE"} else None
+    if not kinds <= _NUMBERS:
+        return None
+    if mine <= {"INTEGER", "DOUBLE", "NULL"}:
+        exact = mine <= _INTEGERS
+        kind = "" if own is None else "whole" if exact else "doubles"
+        return (x, 0, kind) if exact or "DECIMAL" not in kinds else None
+    if own is None or own.kind != "DECIMAL" or sum(own.digits) > _EXACT_DIGITS or "DOUBLE" in kinds:
+        return None
+    narrow = "INTEGER" if sum(own.digits) <= _NARROW_DIGITS else "BIGINT"
+    places = own.digits[1]
+    return f"CAST(CAST({x} AS DOUBLE) * {10**places} AS {narrow})", places, "whole"
+
+
+def _kinds(side: str, types: Mapping[tuple[str, str], Type]) -> set[str]:
+    """Return what kinds of numbers an expression is made of; a number with a point is a decimal."""
+    node = expression_of(side)
+    known = [types.get((c.table, c.name)) for c in node.find_all(exp.Column)]
+    kinds: set[str] = {"OTHER" if t is None or t.sql in _UNLIKE else t.kind for t in known}
+    for literal in node.find_all(exp.Literal):
+        if not literal.is_string and not literal.is_int:
+            kinds.add("DOUBLE" if "e" in literal.name.lower() else "DECIMAL")
+    return kinds
+
+
+def _narrow(value: str, types: Mapping[tuple[str, str], Type]) -> str:
+    """Return grid integers in no more bits than they need."""
+    node = expression_of(value)
+    if isinstance(node, exp.Cast) and not isinstance(node, exp.TryCast) and node.to.is_type("bigint"):
+        inner = _unwrapped(node.this)
+        kind = types.get((inner.table, inner.name)) if isinstance(inner, exp.Column) else None
+        small = isinstance(inner, exp.TryCast) and inner.to.is_type("int")
+        if small or (kind is not None and kind.sql in _SMALL):
+            return to_sql(inner)
+    return value
+
+
+def _unwrapped(node: exp.Expr) -> exp.Expr:
+    return _unwrapped(node.this) if isinstance(node, exp.Paren) else node
+
+
+def _bare(sql: str) -> exp.Column | None:
+    node = _unwrapped(expression_of(sql))
+    return node if isinstance(node, exp.Column) else None

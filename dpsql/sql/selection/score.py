@@ -14,18 +14,16 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from dpsql.errors import BindError, PrivacyError
 from dpsql.sql.expressions import fixed_point as grids
 from dpsql.sql.expressions import total_expressions
 from dpsql.sql.expressions.bounds import Bounds
 from dpsql.sql.expressions.types import BIGINT, Type, Typed
-from dpsql.sql.parse.dialect import expression_of, span_of, to_sql
+from dpsql.sql.parse.dialect import bind_error, privacy_error, span_of, to_sql
 from dpsql.sql.parse.options import Call, call_of, read_pair
 from dpsql.sql.relations.relation import Names, Relation, column
-from dpsql.sql.selection.candidate_factors import Factor, Weight, constant_of, factor_of
-from dpsql.sql.selection.candidates import Term, names_candidate, only_candidate, shape_of
+from dpsql.sql.selection.candidate_factors import Factor, constant_of, factor_of
+from dpsql.sql.selection.candidates import CANDIDATE, ROWS, Bare, Statistic, names_candidate, shape_of
 
-ROWS, CANDIDATE = "rows", "dpsql_c"
 _MOST = 1 << 80
 """Steps that one row may move a statistic by: sums over any table then fit 38 digits."""
 
@@ -39,6 +37,7 @@ class RowNames(Names):
     types: dict[str, Type] = field(default_factory=dict)
 
     def column(self, node: exp.Column) -> Typed:
+        """Return what a column is in the query of the bounded rows."""
         found = self.find(node)
         if self.candidate is not None and any(found is f for f in self.candidate.fields):
             return found.typed
@@ -52,14 +51,6 @@ class RowNames(Names):
 
 
 @dataclass(frozen=True)
-class Bare:
-    """A clipped amount before its lower bound, in grid steps: NULL where it is missing."""
-
-    value: str
-    low: int
-
-
-@dataclass(frozen=True)
 class Limit:
     """A clip as ``base + offset``: of two with one base the distance is known, whatever the candidate."""
 
@@ -68,59 +59,44 @@ class Limit:
     whole: bool
 
 
+_ONE = Typed(exp.Literal.number(1), BIGINT, Bounds.point(1), True, None, Bounds.point(1))
+
+
 @dataclass(frozen=True)
 class Part:
-    """One linear part: a public factor, an aggregate's term, and what a row moves the aggregate by (in its steps)."""
+    """One linear part: an aggregate's term, what a row moves the aggregate by (in its steps), and a public factor."""
 
-    factor: Typed
-    sign: int
     amount: exp.Expr | None
-    clip: exp.Expr | None
     condition: exp.Expr | None
-    steps: Fraction
-    low: int
-    high: int
+    steps: Fraction = Fraction(1)
+    low: int = 0
+    high: int = 1
+    clip: exp.Expr | None = None
     bare: Bare | None = None
     limit: Limit | None = None
-
-
-@dataclass(frozen=True)
-class Statistic:
-    """A bound statistic: its terms in common steps, and what one row of a unit moves it by."""
-
-    terms: tuple[Term, ...]
-    constant: str
-    steps: Fraction
-    sensitivity: int
-    varying: str | None
-    """SQL of the sensitivity of each candidate, where they differ."""
-    monotone: bool
-    shape: str
-    bare: tuple[Bare | None, ...] = ()
-    """For each term that is a clipped sum, what is clipped."""
-    weights: tuple[Weight, ...] = ()
-    """The factor of each term."""
+    factor: Typed = _ONE
+    sign: int = 1
 
 
 def bind_statistic(node: exp.Expr, names: RowNames) -> Statistic:
-    """Binds the first argument of a mechanism.
+    """Bind the first argument of a mechanism.
 
     Raises:
-        PrivacyError: its sensitivity can't be derived; BindError: names or types.
+        PrivacyError: its sensitivity can't be derived.
+        BindError: names or types that don't fit.
     """
-    parts: list[Part] = []
-    constants: list[tuple[int, Factor]] = []
-    _collect(node, names, 1, None, parts, constants)
+    found = _Sum(names)
+    found.add(node, 1, None)
+    parts, constants = found.parts, found.constants
     if not parts:
-        raise PrivacyError(
+        raise privacy_error(
+            node,
             "the statistic does not look at private rows.",
-            span=span_of(node),
-            hint="write an aggregate, such as COUNT(*) FILTER (WHERE disease = name).",
+            "write an aggregate, such as COUNT(*) FILTER (WHERE disease = name).",
         )
     factors = [factor_of(part.factor, span_of(node)) for part in parts]
-    steps = [part.steps * f.scale for part, f in zip(parts, factors, strict=True)] + [
-        f.scale for _, f in constants
-    ]
+    steps = [part.steps * f.scale for part, f in zip(parts, factors, strict=True)]
+    steps += [f.scale for _, f in constants]
     common = Fraction(math.lcm(*(s.numerator for s in steps)))
     terms, most, varying, weights, directions = [], 0, [], [], set()
     steady = _differences(parts)
@@ -133,18 +109,18 @@ def bind_statistic(node: exp.Expr, names: RowNames) -> Statistic:
         varying.append(f"ABS({factor}) * {row}")
         weights.append(public.weight(extra, row))
         directions |= _directions(public, part.sign, low, high)
-        term = shape_of(factor, part.amount, part.clip, part.condition, CANDIDATE)
+        term = shape_of(factor, part.amount, part.clip, part.condition)
         if term.ranges and _lengths(part.condition, names):
             term = replace(term, equal=None, ranges=(), shape="nested loop")
         terms.append(term)
     texts = [constant.sql(int(common / constant.scale) * sign) for sign, constant in constants]
     if most > _MOST or (constants and common > _MOST):
-        raise PrivacyError(
+        raise privacy_error(
+            node,
             "the steps of this statistic are too many for exact integers.",
-            span=span_of(node),
-            hint="round its factors, or write it in larger units.",
+            "round its factors, or write it in larger units.",
         )
-    differs = any(names_candidate(part.factor.node, CANDIDATE) for part in parts)
+    differs = any(names_candidate(part.factor.node) for part in parts)
     shapes = {term.shape for term in terms}
     shape = "nested loop" if "nested loop" in shapes else ", ".join(sorted(shapes))
     return Statistic(
@@ -159,8 +135,9 @@ _MOMENTS = ("DATE", "TIME", "TIMESTAMP")
 
 
 def _lengths(condition: exp.Expr | None, names: RowNames) -> bool:
-    """Whether intervals may be compared in a condition. DuckDB fails to find the bin of one, once there is a row to find
-    it for: whoever asks would learn that there is.
+    """Say whether intervals may be compared in a condition.
+
+    DuckDB fails to find the bin of one, once there is a row to find it for: whoever asks would learn that there is.
     """
     if condition is None:
         return False
@@ -177,7 +154,7 @@ def _lengths(condition: exp.Expr | None, names: RowNames) -> bool:
 
 
 def _differences(parts: list[Part]) -> dict[int, tuple[int, int]]:
-    """What one row adds to ``SUM(LEAST(x, b)) - SUM(LEAST(x, b + w))``: between -w and 0, however large x and b are.
+    """Return what one row adds to ``SUM(LEAST(x, b)) - SUM(LEAST(x, b + w))``: between -w and 0.
 
     The first of the two parts is given this range, the second nothing.
     """
@@ -206,7 +183,7 @@ def _differences(parts: list[Part]) -> dict[int, tuple[int, int]]:
 
 
 def _limit(node: exp.Expr, typed: Typed, steps: Fraction) -> Limit | None:
-    """Splits numbers off a clip: ``b + 1`` is b, and 1 more. None where doubles might not hold it in grid steps."""
+    """Split numbers off a clip: ``b + 1`` is b, and 1 more; None where doubles might not hold it."""
     bounds = typed.bounds
     if bounds is None or bounds.low is None or bounds.high is None:
         return None
@@ -224,186 +201,174 @@ def _limit(node: exp.Expr, typed: Typed, steps: Fraction) -> Limit | None:
 
 
 def _directions(factor: Factor, sign: int, low: int, high: int) -> set[int]:
-    """Which ways one more row may move the term."""
+    """Return which ways one more row may move the term."""
     ends = {f * v * sign for f in (factor.low, factor.high) for v in (low, high)}
     return {1 if e > 0 else -1 for e in ends if e != 0}
 
 
-def _collect(
-    node: exp.Expr, names: RowNames, sign: int, factor: exp.Expr | None, parts: list[Part],
-    constants: list[tuple[int, Factor]],
-) -> None:  # fmt: skip
-    if isinstance(node, exp.Paren):
-        return _collect(node.this, names, sign, factor, parts, constants)
-    if isinstance(node, exp.Neg):
-        return _collect(node.this, names, -sign, factor, parts, constants)
-    call = call_of(node)
-    if call is not None and call.name in _AGGREGATES:
-        one = Typed(exp.Literal.number(1), BIGINT, Bounds.point(1), True, None, Bounds.point(1))
-        parts.append(
-            _AGGREGATES[call.name](call, names, sign, one if factor is None else _public(factor, names))
-        )
-        return None
-    if not _private(node):
-        whole = node if factor is None else exp.Mul(this=factor.copy(), expression=exp.paren(node.copy()))
-        added = _public(whole, names)
-        if not added.type.numeric:
-            raise BindError(f"this adds {added.type.sql}, not a number.", span=span_of(node))
-        constants.append((sign, constant_of(added)))
-        return None
-    if isinstance(node, exp.Add | exp.Sub):
-        _collect(node.this, names, sign, factor, parts, constants)
-        return _collect(
-            node.expression, names, -sign if isinstance(node, exp.Sub) else sign, factor, parts, constants
-        )
-    if isinstance(node, exp.Mul | exp.Div):
-        left, right = node.this, node.expression
-        if isinstance(node, exp.Mul) and _private(right) and not _private(left):
-            left, right = right, left
-        if _private(left) and not _private(right):
-            one_over = exp.Div(this=exp.Literal.number(1), expression=exp.paren(right.copy()))
-            new: exp.Expr = right.copy() if isinstance(node, exp.Mul) else one_over
+@dataclass
+class _Sum:
+    """Takes a statistic apart, into public factors times aggregates and public numbers."""
+
+    names: RowNames
+    parts: list[Part] = field(default_factory=list)
+    constants: list[tuple[int, Factor]] = field(default_factory=list)
+
+    def add(self, node: exp.Expr, sign: int, factor: exp.Expr | None) -> None:
+        """Add an expression times a public factor."""
+        node = node.unnest()
+        call = call_of(node)
+        if call is not None and call.name in _AGGREGATES:
+            public = _ONE if factor is None else _public(factor, self.names)
+            self.parts.append(replace(_AGGREGATES[call.name](call, self.names), factor=public, sign=sign))
+        elif isinstance(node, exp.Neg):
+            self.add(node.this, -sign, factor)
+        elif not _is_private(node):
+            whole = node if factor is None else exp.Mul(this=factor.copy(), expression=exp.paren(node.copy()))
+            added = _public(whole, self.names)
+            if not added.type.numeric:
+                raise bind_error(node, f"this adds {added.type.sql}, not a number.")
+            self.constants.append((sign, constant_of(added)))
+        elif isinstance(node, exp.Add | exp.Sub):
+            self.add(node.this, sign, factor)
+            self.add(node.expression, -sign if isinstance(node, exp.Sub) else sign, factor)
+        else:
+            private, new = self._multiplied(node)
             if factor is not None:
                 new = exp.Mul(this=exp.paren(factor.copy()), expression=exp.paren(new))
-            return _collect(left, names, sign, new, parts, constants)
-    raise PrivacyError(
-        "the sensitivity of this statistic can't be derived.",
-        span=span_of(node),
-        hint="write counts and bounded sums, added or times a candidate's column.",
-    )
+            self.add(private, sign, new)
+
+    def _multiplied(self, node: exp.Expr) -> tuple[exp.Expr, exp.Expr]:
+        """Return the private side of a product or a quotient, and the public factor that it is times."""
+        if isinstance(node, exp.Mul | exp.Div):
+            left, right = node.this, node.expression
+            if isinstance(node, exp.Mul) and _is_private(right) and not _is_private(left):
+                left, right = right, left
+            if _is_private(left) and not _is_private(right):
+                if isinstance(node, exp.Mul):
+                    return left, right.copy()
+                return left, exp.Div(this=exp.Literal.number(1), expression=exp.paren(right.copy()))
+        raise privacy_error(
+            node,
+            "the sensitivity of this statistic can't be derived.",
+            "write counts and bounded sums, added or times a candidate's column.",
+        )
 
 
-def _private(node: exp.Expr) -> bool:
+def _is_private(node: exp.Expr) -> bool:
     return any((call := call_of(n)) is not None and call.name in _AGGREGATES for n in node.walk())
 
 
 def _public(node: exp.Expr, names: RowNames) -> Typed:
-    """A number that no private row has a part in.
+    """Return a number that no private row has a part in.
 
     Raises:
         PrivacyError: a column of the private rows stands outside of an aggregate.
     """
     typed = total_expressions.make_total(node, names)
     if any(found.table == ROWS for found in typed.node.find_all(exp.Column)):
-        raise PrivacyError(
+        raise privacy_error(
+            node,
             "a column of the private rows can't stand outside of an aggregate.",
-            span=span_of(node),
-            hint="write SUM(x) or COUNT(*) FILTER (WHERE ...), times a number or a candidate's column.",
+            "write SUM(x) or COUNT(*) FILTER (WHERE ...), times a number or a candidate's column.",
         )
     return typed
 
 
-def _filtered(call: Call, names: RowNames, extra: exp.Expr | None = None) -> exp.Expr | None:
+def _filter(call: Call, names: RowNames, *more: exp.Expr) -> exp.Expr | None:
     made = [] if call.where is None else [total_expressions.make_condition(call.where, names).node]
-    made += [extra] if extra is not None else []
-    return None if not made else exp.and_(*made, copy=False)
+    return exp.and_(*made, *more, copy=False) if made or more else None
 
 
-def _count(call: Call, names: RowNames, sign: int, factor: Typed) -> Part:
+def _count(call: Call, names: RowNames) -> Part:
     call.read({})
-    if len(call.args) > 1:
-        raise BindError("COUNT takes one argument.", span=span_of(call.node))
+    if call.args:
+        call.require(1)
     if call.distinct:
-        raise PrivacyError(
-            "COUNT(DISTINCT ...) is not known per candidate.",
-            span=span_of(call.node),
-            hint="write COUNT(*): a unit's rows are bounded.",
-        )
-    extra = None
-    if call.args and not call.args[0].is_star and not isinstance(call.args[0], exp.Literal):
-        typed = total_expressions.make_total(call.args[0], names)
-        extra = exp.Not(this=exp.paren(exp.Is(this=typed.node, expression=exp.Null())))
-    return Part(factor, sign, None, None, _filtered(call, names, extra), Fraction(1), 0, 1)
+        hint = "write COUNT(*): a unit's rows are bounded."
+        raise privacy_error(call.node, "COUNT(DISTINCT ...) is not known per candidate.", hint)
+    if not call.args or call.args[0].is_star or isinstance(call.args[0], exp.Literal):
+        return Part(None, _filter(call, names))
+    typed = total_expressions.make_total(call.args[0], names)
+    there = exp.Not(this=exp.paren(exp.Is(this=typed.node, expression=exp.Null())))
+    return Part(None, _filter(call, names, there))
 
 
-def _count_if(call: Call, names: RowNames, sign: int, factor: Typed) -> Part:
+def _count_if(call: Call, names: RowNames) -> Part:
     call.read({})
-    if len(call.args) != 1:
-        raise BindError("COUNT_IF takes one condition.", span=span_of(call.node))
-    extra = total_expressions.make_condition(call.args[0], names).node
-    return Part(factor, sign, None, None, _filtered(call, names, extra), Fraction(1), 0, 1)
+    call.require(1)
+    return Part(None, _filter(call, names, total_expressions.make_condition(call.args[0], names).node))
 
 
-def _sum(call: Call, names: RowNames, sign: int, factor: Typed) -> Part:
-    if len(call.args) != 1 or call.distinct:
-        raise BindError("SUM takes one argument.", span=span_of(call.node))
+def _sum(call: Call, names: RowNames) -> Part:
+    call.require(1)
+    if call.distinct:
+        raise bind_error(call.node, "SUM takes no DISTINCT per candidate.")
     given = call.read({"contribution_bounds_per_row": read_pair}).get("contribution_bounds_per_row")
     inner, clip = _unclipped(call.args[0], names)
     typed = total_expressions.make_total(inner, names)
+    limit = None if clip is None else total_expressions.make_total(clip, names)
     bounds = (typed.bounds or Bounds()) if given is None else Bounds(*given)
     low, high = bounds.low, bounds.high
-    limit: Typed | None = None
-    if clip is not None:
-        limit = total_expressions.make_total(clip, names)
+    if limit is not None:
         if not limit.type.numeric:
-            raise BindError(f"LEAST meets {typed.type.sql} with {limit.type.sql}.", span=span_of(clip))
+            raise bind_error(clip, f"LEAST meets {typed.type.sql} with {limit.type.sql}.")
         ends = limit.bounds or Bounds()
         low = low if low is None or ends.low is None else min(low, ends.low)
         high = ends.high if high is None else high if ends.high is None else min(high, ends.high)
     if not typed.type.numeric or bounds.low is None or low is None or high is None:
-        raise PrivacyError(
-            f"{to_sql(call.node)} needs bounds.",
-            span=span_of(call.node),
-            hint="clip it with LEAST(GREATEST(x, 0), c.b), or ask the data owner for bounds.",
-        )
+        hint = "clip it with LEAST(GREATEST(x, 0), c.b), or ask the data owner for bounds."
+        raise privacy_error(call.node, f"{to_sql(call.node)} needs bounds.", hint)
     grid = grids.choose_grid(typed.type, low, max(high, low))
-    y, least = to_sql(grids.write_steps(typed, grid)), math.floor(bounds.low * grid.steps)
+    y, least = grids.write_steps(typed, grid), math.floor(bounds.low * grid.steps)
     # What is clipped anyway needs no bound above: the clip is held to the bounds itself.
-    clamped = f"GREATEST({y}, {least})"
-    amount = expression_of(clamped if limit is not None else f"LEAST({clamped}, {grid.high})")
-    held = expression_of(f"CASE WHEN ({y}) IS NOT NULL THEN {to_sql(amount)} END")
-    step = None
-    if limit is not None:
-        # Held to the bounds before it is scaled: one far beyond them clips nothing, and neither does one that is missing.
-        first, last = (repr(float(end / grid.steps)) for end in (grid.low, grid.high))
-        near = f"LEAST(GREATEST(COALESCE(CAST({to_sql(limit.node)} AS DOUBLE), {last}), {first}), {last})"
-        scaled = f"CAST(ROUND({near} * {float(grid.steps)!r}) AS BIGINT)"
-        step = expression_of(f"LEAST(GREATEST({scaled}, {grid.low}), {grid.high})")
-    return Part(
-        factor,
-        sign,
-        held,
-        step,
-        _filtered(call, names),
-        Fraction(grid.steps),
-        min(0, grid.low),
-        max(0, grid.high),
-        None if limit is None else Bare(y, least),
-        None if limit is None or clip is None else _limit(clip, limit, grid.steps),
-    )
+    amount = _hold(y, least, grid.high if limit is None else None)
+    there = exp.Not(this=exp.Is(this=exp.paren(y), expression=exp.Null()))
+    held = exp.Case(ifs=[exp.If(this=there, true=amount)])
+    part = Part(held, _filter(call, names), Fraction(grid.steps), min(0, grid.low), max(0, grid.high))
+    if limit is None or clip is None:
+        return part
+    # Held to the bounds before it is scaled: one far beyond them clips nothing, and neither does one that is missing.
+    first, last = (float(end / grid.steps) for end in (grid.low, grid.high))
+    value = _function("COALESCE", _cast(limit.node.copy(), "DOUBLE"), exp.Literal.number(last))
+    scaled = exp.Mul(this=_hold(value, first, last), expression=exp.Literal.number(float(grid.steps)))
+    step = _hold(_cast(_function("ROUND", scaled), "BIGINT"), grid.low, grid.high)
+    return replace(part, clip=step, bare=Bare(to_sql(y), least), limit=_limit(clip, limit, grid.steps))
+
+
+def _function(name: str, *arguments: exp.Expr) -> exp.Expr:
+    return exp.func(name, *arguments, copy=False, dialect="duckdb")
+
+
+def _cast(node: exp.Expr, kind: str) -> exp.Expr:
+    return exp.Cast(this=node, to=exp.DataType.build(kind, dialect="duckdb"))
+
+
+def _hold(node: exp.Expr, low: float, high: float | None) -> exp.Expr:
+    """Return a value held to bounds; to the lower one alone where the upper one is None."""
+    held = _function("GREATEST", node.copy(), exp.Literal.number(low))
+    return held if high is None else _function("LEAST", held, exp.Literal.number(high))
 
 
 def _unclipped(node: exp.Expr, names: RowNames) -> tuple[exp.Expr, exp.Expr | None]:
-    """``LEAST(x, c.b)`` as x and its clip."""
-    if isinstance(node, exp.Least):
-        items = [node.this, *node.expressions]
-        if len(items) == 2:
-            for mine, theirs in (items, items[::-1]):
-                if (
-                    not _reads(mine, names)
-                    and _reads(theirs, names)
-                    and only_candidate_columns(theirs, names)
-                ):
-                    return mine, theirs
+    """Return ``LEAST(x, c.b)`` as x and its clip."""
+    items = [node.this, *node.expressions] if isinstance(node, exp.Least) else []
+    if len(items) == 2 and names.candidate is not None:
+        for mine, theirs in (items, items[::-1]):
+            public = _reads_candidate(theirs, names)
+            if not any(_reads_candidate(mine, names)) and public and all(public):
+                return mine, theirs
     return node, None
 
 
-def _reads(node: exp.Expr, names: RowNames) -> bool:
-    """Whether an expression names a column of the candidate."""
-    if names.candidate is None:
-        return False
-    return any(any(names.find(c) is f for f in names.candidate.fields) for c in node.find_all(exp.Column))
+def _reads_candidate(node: exp.Expr, names: RowNames) -> list[bool]:
+    """Say for each column of an expression whether it is the candidate's."""
+    fields = names.candidate.fields if names.candidate is not None else ()
+    return [any(names.find(c) is f for f in fields) for c in node.find_all(exp.Column)]
 
 
-def only_candidate_columns(node: exp.Expr, names: RowNames) -> bool:
-    assert names.candidate is not None
-    return all(any(names.find(c) is f for f in names.candidate.fields) for c in node.find_all(exp.Column))
-
-
-_AGGREGATES: dict[str, Callable[[Call, RowNames, int, Typed], Part]] = {
+_AGGREGATES: dict[str, Callable[[Call, RowNames], Part]] = {
     "COUNT": _count,
     "SUM": _sum,
     "COUNT_IF": _count_if,
 }
-
-__all__ = ["CANDIDATE", "ROWS", "RowNames", "Statistic", "bind_statistic", "only_candidate"]

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dpsql import plan
-from dpsql.errors import BindError, BudgetExceeded, Error, PrivacyError
-from dpsql.mechanisms.fast.candidate_scores import ORD
-from dpsql.mechanisms.selection.above_threshold import Noise, Probe, split
+from dpsql.errors import BindError, Error, PrivacyError
+from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_PLACE
+from dpsql.mechanisms.selection.above_threshold import Probe, ThresholdNoise, split_epsilon
 from dpsql.privacy.events import SparseVector
-from dpsql.sql.exact.exact_query import write_bounded_rows
-from dpsql.sql.parse.dialect import span_of, to_sql
+from dpsql.sql.dp.budget_split import require_rows, within_limit
+from dpsql.sql.parse.dialect import bind_error, privacy_error, table_named
 from dpsql.sql.parse.options import (
     Options,
     Readers,
@@ -27,15 +26,17 @@ from dpsql.sql.parse.options import (
     take_mode,
 )
 from dpsql.sql.parse.statements import Statement
+from dpsql.sql.public_side import Released, install
 from dpsql.sql.relations.catalog import Catalog
-from dpsql.sql.relations.privacy_unit import describe_protection
 from dpsql.sql.relations.relation import From, column
+from dpsql.sql.relations.unit_rows import describe_protection
+from dpsql.sql.selection.block import rows_of_statistic
 from dpsql.sql.selection.candidates import statistic_sql
-from dpsql.sql.selection.score import CANDIDATE, RowNames, bind_statistic
+from dpsql.sql.selection.score import RowNames, bind_statistic
 
 if TYPE_CHECKING:
     from dpsql.sql.normalize import Env
-    from dpsql.sql.relations.context import Binder
+    from dpsql.sql.relations.catalog import Binder
 
 OPTIONS: Readers = {"epsilon": read_epsilon, "max_hits": read_whole, "refresh": read_truth}
 PROBE_OPTIONS: Readers = {"max_rows_contributed": read_whole}
@@ -60,8 +61,10 @@ class Declaration:
         return SparseVector(self.epsilon1, self.epsilon2, self.max_hits, None, self.refresh)
 
     def sentences(self, confidence: float = 0.95) -> tuple[str, ...]:
-        """For EXPLAIN: before any question is known, in units of what one privacy unit may move its statistic by."""
-        noise = Noise(1, self.epsilon1, self.epsilon2, self.max_hits, monotone=False, refresh=self.refresh)
+        """Return what EXPLAIN says before any question is known, in units of what one unit may move a statistic by."""
+        noise = ThresholdNoise(
+            1, self.epsilon1, self.epsilon2, self.max_hits, monotone=False, refresh=self.refresh
+        )
         kind = "a fresh threshold for each round" if self.refresh else "one noisy threshold"
         return (
             f"Open the threshold {self.name}: statistics that are asked for one after another are compared with "
@@ -74,14 +77,22 @@ class Declaration:
         )
 
     def put(self, value: int, threshold: int, sensitivity: int) -> bool:
-        """Asks; raises BindError when the threshold is not open."""
+        """Ask whether a statistic is above the threshold.
+
+        Raises:
+            BindError: the threshold is not open.
+        """
         if self.ask is None:
             raise BindError(f"the threshold {self.name} is closed.", hint="DECLARE it again.")
         return self.ask(value, threshold, sensitivity)
 
 
 def bind_declare(statement: Statement, catalog: Catalog) -> Declaration:
-    """Raises BindError for options that don't fit; nothing is reserved yet."""
+    """Bind a DECLARE; nothing is reserved yet.
+
+    Raises:
+        BindError: options that don't fit.
+    """
     select = statement.tree
     assert isinstance(select, exp.Select)
     try:
@@ -106,12 +117,7 @@ def _declaration(statement: Statement, select: exp.Select, catalog: Catalog) -> 
         raise PrivacyError(
             "this needs an epsilon.", span=statement.span, hint="write OPTIONS (epsilon = 1, max_hits = 3)."
         )
-    if budget.max_epsilon_per_query is not None and epsilon > budget.max_epsilon_per_query:
-        raise BudgetExceeded(
-            f"this asks for ε={float(epsilon):g}; the policy allows ε={float(budget.max_epsilon_per_query):g} per query.",
-            span=statement.span,
-            hint=f"epsilon = {float(budget.max_epsilon_per_query):g} would fit.",
-        )
+    within_limit(budget, epsilon, options.nodes.get("epsilon"))
     if statement.name.upper() in ("DP", "DIFFERENTIAL_PRIVACY", "PTR", "SUBSAMPLE"):
         raise BindError(
             f"{statement.name} is a mode of its own.",
@@ -119,51 +125,34 @@ def _declaration(statement: Statement, select: exp.Select, catalog: Catalog) -> 
             hint="give the threshold another name.",
         )
     hits = options.get("max_hits", 1)
-    first, second = split(epsilon, 1 if options.get("refresh") else hits, monotone=False)
+    first, second = split_epsilon(epsilon, 1 if options.get("refresh") else hits, monotone=False)
     return Declaration(statement.name, threshold, first, second, hits, bool(options.get("refresh")))
 
 
 def probe_block(binder: Binder, select: exp.Select, bound: From, options: Options, env: Env) -> None:
-    """Binds SELECT WITH <a declared threshold> in place: one statistic, answered TRUE or FALSE."""
+    """Bind SELECT WITH <a declared threshold> in place: one statistic, answered TRUE or FALSE."""
     declared: Declaration = binder.thresholds[options.mode.lower()]
     if declared.closed:
-        raise BindError(
-            f"the threshold {declared.name} is closed.",
-            span=span_of(options.mode_node),
-            hint="DECLARE it again.",
-        )
+        closed = f"the threshold {declared.name} is closed."
+        raise bind_error(options.mode_node, closed, "DECLARE it again.")
     for key in ("group", "having", "qualify", "distinct"):
         if select.args.get(key):
-            raise PrivacyError("a threshold is asked about one number.", span=span_of(select.args[key]))
-    if len(select.expressions) != 1:
-        raise BindError("a threshold is asked about one statistic.", span=span_of(select.expressions[0]))
+            raise privacy_error(select.args[key], "a threshold is asked about one number.")
     item = select.expressions[0]
+    if len(select.expressions) != 1:
+        raise bind_error(item, "a threshold is asked about one statistic.")
     names = RowNames(tuple(bound.relations), dict(bound.merged))
     statistic = bind_statistic(item.unalias(), names)
-    where = select.args.get("where")
-    condition = to_sql(binder.expression(where.this, bound.names, env)[0].node) if where is not None else None
-    rows = 1 if bound.row_level else options.get("max_rows_contributed", bound.max_rows)
-    if rows is None:
-        raise PrivacyError(
-            f"nothing bounds how many rows of {bound.subject} one privacy unit has.",
-            span=span_of(item),
-            hint=f"write SELECT WITH {declared.name} OPTIONS (max_rows_contributed = 10) ...",
-        )
-    text = write_bounded_rows(bound, condition, (), dict(names.values) or {"one": "1"}, rows, None)
-    query = statistic_sql(
-        text, f"(SELECT 0 AS {ORD}) AS one", (), CANDIDATE, list(statistic.terms), statistic.constant
-    )
+    hint = f"write SELECT WITH {declared.name} OPTIONS (max_rows_contributed = 10) ..."
+    rows = require_rows(bound, options, item, hint)
+    text = rows_of_statistic(binder, select, bound, env, names, rows)
+    query = statistic_sql(text, f"(SELECT 0 AS {CANDIDATE_PLACE}) AS one", (), statistic)
     name = binder.name("block")
     threshold = math.ceil(declared.threshold * statistic.steps)  # a count is above 2.5 from 3 on
     operator = Probe(
         query, threshold, statistic.sensitivity * rows, declared.name, declared.event, declared.put
     )
-    inputs = tuple(dict.fromkeys((*bound.inputs, *binder.lent_inputs)))
-    binder.blocks.append(
-        plan.Block(name, operator, (("above", "BOOLEAN"),), inputs, describe_protection(bound, rows))
-    )
-    for key in ("joins", "where", "order", "limit"):
-        select.set(key, None)
-    select.set("from_", exp.From(this=exp.to_table(name)))
+    above = Released("above", "BOOLEAN")
+    binder.add_block(name, operator, [above], bound.inputs, describe_protection(bound, rows))
     label = item.alias if isinstance(item, exp.Alias) else declared.name
-    select.set("expressions", [exp.alias_(column("above"), label, quoted=True)])
+    install(select, table_named(name), [(label, column(above.name))], also=("order", "limit"))

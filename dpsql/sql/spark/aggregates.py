@@ -1,7 +1,4 @@
-"""Dates and intervals of exact queries in Spark's SQL; see :mod:`dpsql.sql.spark.calls`.
-
-Aggregates and windows of exact queries in Spark's SQL; see :mod:`dpsql.sql.spark.calls`.
-"""
+"""Dates, aggregates and windows of exact queries in Spark's SQL; see :mod:`dpsql.sql.spark.calls`."""
 
 from __future__ import annotations
 
@@ -38,13 +35,14 @@ _LENGTHS = {"hour": 3600, "minute": 60, "second": 1}
 
 
 def write_timestamp(value: SparkValue) -> str:
-    """As a timestamp of the session's zone, which is UTC: Spark's functions know no other."""
+    """Write a timestamp of the session's zone, which is UTC: Spark's functions know no other."""
     if value.type.kind not in ("DATE", "TIMESTAMP"):
         raise refusal(f"{value.type.sql} as a date")
     return f"CAST({value.sql} AS TIMESTAMP)"
 
 
 def translate_date_part(given: list[SparkValue]) -> SparkValue:
+    """Translate date_part('unit', moment)."""
     unit = given[0].sql.strip("'").lower()
     if unit not in SPARK_DATE_PARTS:
         raise refusal(f"the date part {unit}")
@@ -54,6 +52,7 @@ def translate_date_part(given: list[SparkValue]) -> SparkValue:
 
 
 def translate_truncation(given: list[SparkValue]) -> SparkValue:
+    """Translate date_trunc('unit', moment)."""
     unit = given[0].sql.strip("'").lower()
     if unit not in _UNITS:
         raise refusal(f"date_trunc to a {unit}")
@@ -108,10 +107,12 @@ def translate_strftime(value: SparkValue, form: exp.Expr) -> SparkValue:
 
 
 def translate_epoch(given: list[SparkValue]) -> SparkValue:
+    """Translate epoch(moment)."""
     return SparkValue(f"(CAST(unix_micros({write_timestamp(given[0])}) AS DOUBLE) / 1000000D)", DOUBLE)
 
 
 def translate_interval(values: Walk, node: exp.Expr) -> SparkValue:
+    """Translate an INTERVAL literal within years that Spark knows."""
     unit = str(node.args["unit"].name).upper().removesuffix("S")
     amount = int(node.this.name)
     months = {"YEAR": 12, "QUARTER": 3, "MONTH": 1, "DECADE": 120, "CENTURY": 1200}.get(unit)
@@ -200,7 +201,7 @@ _BITS = 21
 
 
 def translate_aggregate(values: Walk, node: exp.Expr, suffix: str = "", window: bool = False) -> SparkValue:
-    """An aggregate; ``suffix`` is its FILTER or its window."""
+    """Return an aggregate; ``suffix`` is its FILTER or its window."""
     inner = _unordered(node.this)
     second = _unordered(node.args["expression"]) if node.args.get("expression") is not None else None
     distinct = isinstance(inner, exp.Distinct)
@@ -365,7 +366,7 @@ def _window(values: Walk, node: exp.Expr) -> SparkValue:
 
 
 def _of_those(node: exp.Filter) -> exp.Expr:
-    """An aggregate over the rows that meet a condition: NULL for the others, as Spark has no FILTER in a window."""
+    """Return an aggregate over the rows that meet a condition: NULL for the others, as Spark has no FILTER in a window."""
     made: exp.Expr = node.this.copy()
     given = made.this if isinstance(made.this, exp.Expr) and not isinstance(made.this, exp.Star) else None
     if isinstance(given, exp.Distinct | exp.Order) or (given is None and not isinstance(made, exp.Count)):
@@ -376,7 +377,7 @@ def _of_those(node: exp.Filter) -> exp.Expr:
 
 
 def write_direction(item: exp.Expr) -> str:
-    """DuckDB puts NULL last in both directions unless told."""
+    """Write the direction of an order with DuckDB's place of NULL: last unless told."""
     word = "FIRST" if item.args.get("nulls_first") else "LAST"
     return f"{' DESC' if item.args.get('desc') else ' ASC'} NULLS {word}"
 

@@ -37,8 +37,8 @@ from functools import partial
 
 from sqlglot import exp
 
-from dpsql.sql.expressions.functions import ALIASES, SHAPES
 from dpsql.sql.expressions.types import BOOLEAN, DATE, DOUBLE, FLOAT, HUGEINT, TEXT, TINYINT, Type, decimal
+from dpsql.sql.parse.functions import NAME_OF_CLASS, ROW_ALIASES
 from dpsql.sql.spark.aggregates import (
     SPARK_DATE_PARTS,
     translate_date_diff,
@@ -66,7 +66,7 @@ from dpsql.sql.spark.values import (
 
 
 def translate_call(values: Walk, node: exp.Expr) -> SparkValue:
-    """A function, an aggregate or a window.
+    """Return a function, an aggregate or a window.
 
     Raises:
         BindError: Spark has no equal of it.
@@ -76,15 +76,16 @@ def translate_call(values: Walk, node: exp.Expr) -> SparkValue:
         return handler(values, node)
     if isinstance(node, exp.Anonymous):
         name, places = str(node.this).lower(), list(node.expressions)
-    elif type(node) in SHAPES:
-        name, keys = SHAPES[type(node)]
+    elif (row := NAME_OF_CLASS.get(type(node))) is not None and "ROWS" in row.modes:
+        name, keys = row.name, row.parts
         places = [node.args[key] for key in keys if node.args.get(key) is not None]
     else:
         raise refusal(node.sql_name() if isinstance(node, exp.Func) else node.key.upper())
-    return translate_named(ALIASES.get(name, name), [values.of(place) for place in places])
+    return translate_named(ROW_ALIASES.get(name, name), [values.of(place) for place in places])
 
 
 def translate_named(name: str, given: list[SparkValue]) -> SparkValue:
+    """Translate a function by its name."""
     function = _FUNCTIONS.get(name)
     if function is None:
         raise refusal(f"the function {name}")
@@ -95,7 +96,7 @@ def translate_named(name: str, given: list[SparkValue]) -> SparkValue:
 
 
 def _hash(given: list[SparkValue]) -> SparkValue:
-    """Of one hash, mixed again; of values, mixed one after another.
+    """Hash values, mixed one after another; one hash is mixed again.
 
     Spark passes over what is missing and over the ends of lists, so where there are several values, which of them are
     missing is mixed in too. Else (NULL, 1) and (1, NULL) had one hash, and the order in which rows arrive, which other
@@ -109,7 +110,7 @@ def _hash(given: list[SparkValue]) -> SparkValue:
 
 
 def _shape(text: str, kind: Type) -> list[str]:
-    """How long a list is, and which of its elements are missing."""
+    """Return how long a list is, and which of its elements are missing."""
     if kind.element is None:
         return []
     within = ["v IS NULL", *_shape("v", kind.element)]
@@ -316,7 +317,7 @@ def _contains(given: list[SparkValue]) -> SparkValue:
 
 
 def _element(given: list[SparkValue]) -> SparkValue:
-    """By its place, a literal; from the end where it is negative. There is none at 0."""
+    """Return the element at a literal index; negative indices count from the end, index 0 does not exist."""
     held, place = given[0], given[1].low
     if held.type.element is None or place is None:
         raise refusal(f"an element of {held.type.sql}")

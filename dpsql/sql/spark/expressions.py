@@ -43,7 +43,7 @@ class ExpressionWalk:
     nested: TranslateQuery
 
     def of(self, node: exp.Expr) -> SparkValue:
-        """The expression for Spark.
+        """Return the expression for Spark.
 
         Raises:
             BindError: it has no equal there.
@@ -58,6 +58,7 @@ class ExpressionWalk:
         return spark_calls.translate_call(self, node)
 
     def both(self, node: exp.Expr) -> tuple[SparkValue, SparkValue]:
+        """Translate both sides of an operator."""
         return self.of(node.this), self.of(node.args["expression"])
 
 
@@ -135,7 +136,7 @@ def _compare(word: str) -> Callable[[ExpressionWalk, exp.Expr], SparkValue]:
 
 
 def write_comparison(left: SparkValue, word: str, right: SparkValue) -> str:
-    """A comparison in the common type, never in one that Spark would choose."""
+    """Return a comparison in the common type, never in one that Spark would choose."""
     kind = find_common_type((left.type, right.type))
     one, two = (write_cast(v, kind) if kind.kind != "NULL" else v.sql for v in (left, right))
     return f"(NOT {one} <=> {two})" if word == "<!>" else f"({one} {word} {two})"

@@ -53,7 +53,7 @@ from dpsql.sql.parse.dialect import parse_fragment, to_sql
 
 
 def number_within_units(node: exp.Expr) -> exp.Expr:
-    """Looks back in one long sort, which plans are written with, as numbers within each unit.
+    """Look back in one long sort, which plans are written with, as numbers within each unit.
 
     DuckDB is quick at one long sort; Spark would do it in one task, where every unit can be sorted by itself. That the row
     n places before is of another u means that fewer than n rows of its u come first; that the first row n groups of
@@ -85,7 +85,7 @@ def number_within_units(node: exp.Expr) -> exp.Expr:
 
 
 def _look(node: exp.Expr) -> tuple[bool, str, exp.Expr, exp.Order] | None:
-    """One look back: whether it counts groups of peers, how far it goes, the column, and the order."""
+    """Read one look back: whether it counts groups of peers, how far it goes, the column, and the order."""
     if not isinstance(node, exp.NullSafeNEQ) or not isinstance(node.this, exp.Window):
         return None
     window, column = node.this, node.expression
@@ -129,7 +129,7 @@ def rewrite_quantile(node: exp.Select) -> exp.Select:
 
 
 def _quantile_of(item: exp.Expr) -> tuple[exp.Expr, exp.Expr] | None:
-    """The value and the share: as plans have it, and ``QUANTILE_DISC(v, p ORDER BY v)``, as it is in normal form."""
+    """Return the value and the share: as plans have it, and ``QUANTILE_DISC(v, p ORDER BY v)``, as it is in normal form."""
     if isinstance(item, exp.WithinGroup) and isinstance(item.this, exp.PercentileDisc):
         return item.expression.expressions[0].this, item.this.this
     if not isinstance(item, exp.PercentileDisc) or not isinstance(item.expression, exp.Order):
@@ -171,17 +171,19 @@ class Walk(Protocol):
 
 
 def refusal(what: str, hint: str | None = None) -> BindError:
+    """Return the error for what Spark has no equal of."""
     return BindError(f"{what} has no equal on Spark.", hint=hint or "compute it in the table, or ask DuckDB.")
 
 
 def quote_identifier(name: str) -> str:
+    """Write an identifier in Spark's quotes."""
     if "${" in name:
         raise refusal(f"the name {name}")
     return "`" + name.replace("`", "``") + "`"
 
 
 def quote_text(text: str) -> str:
-    """A text literal. Whatever Spark's own reader might take for an escape or a variable is written as a number."""
+    """Return a text literal. Whatever Spark's own reader might take for an escape or a variable is written as a number."""
     return (
         "'"
         + "".join(
@@ -192,7 +194,7 @@ def quote_text(text: str) -> str:
 
 
 def spark_type(kind: Type) -> str:
-    """How Spark spells a type.
+    """Return how Spark spells a type.
 
     Raises:
         BindError: it has none that holds the same values.
@@ -208,11 +210,12 @@ def spark_type(kind: Type) -> str:
 
 
 def is_long(kind: Type) -> bool:
+    """Return whether a type's integers fit BIGINT."""
     return kind.kind == "INTEGER" and kind.sql not in _WIDE
 
 
 def find_common_type(kinds: Iterable[Type]) -> Type:
-    """The common type, as DuckDB's, up to the width of whole numbers."""
+    """Return the common type, as DuckDB's, up to the width of whole numbers."""
     found = [k for k in dict.fromkeys(kinds) if k.kind != "NULL"]
     if len(found) <= 1:
         return found[0] if found else NULL
@@ -231,7 +234,7 @@ def find_common_type(kinds: Iterable[Type]) -> Type:
 
 
 def write_cast(value: SparkValue, kind: Type) -> str:
-    """The value in a type that holds it: the implicit casts of DuckDB, written out."""
+    """Return the value in a type that holds it: the implicit casts of DuckDB, written out."""
     if value.type.kind == "NULL":
         return f"CAST(NULL AS {spark_type(kind)})"
     if spark_type(value.type) == spark_type(kind):
@@ -241,7 +244,7 @@ def write_cast(value: SparkValue, kind: Type) -> str:
 
 
 def widen_number(value: SparkValue) -> SparkValue:
-    """A whole number as it is computed with."""
+    """Return a whole number as it is computed with."""
     kind = HUGEINT if value.type.sql in _WIDE else LONG
     return replace(value, sql=write_cast(value, kind), type=kind)
 
@@ -250,7 +253,7 @@ def widen_number(value: SparkValue) -> SparkValue:
 
 
 def translate_constant(text: str, kind: Type) -> SparkValue:
-    """A text literal that plan time has read and found good."""
+    """Return a text literal that plan time has read and found good."""
     text = text.strip()
     if kind.kind == "DATE" and re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text):
         return SparkValue(f"DATE'{text}'", kind)
@@ -270,7 +273,7 @@ def translate_constant(text: str, kind: Type) -> SparkValue:
 
 
 def translate_cast(value: SparkValue, kind: Type) -> SparkValue:
-    """A cast. It gives NULL for what does not fit, whether the plan proved that it fits or not."""
+    """Return a cast. It gives NULL for what does not fit, whether the plan proved that it fits or not."""
     given, name = value.type, spark_type(kind)
     if given == kind or given.kind == "NULL":
         return replace(value, sql=write_cast(value, kind), type=kind)
@@ -328,7 +331,7 @@ def _to_integer(value: SparkValue, kind: Type, name: str) -> str | None:
 
 
 def _wide(sql: str) -> str:
-    """A float as a whole number, digit by digit: in two parts of 62 bits, for Spark would take the digits that it is
+    """Return a float as a whole number, digit by digit: in two parts of 62 bits, for Spark would take the digits that it is
     shown with."""
     whole, part = f"rint({sql})", f"{2.0**62!r}D"
     high = f"CAST({whole} / {part} AS BIGINT)"  # toward zero, so that the rest is exact
@@ -365,7 +368,7 @@ def write_quotient(a: str, b: str) -> str:
 
 
 def write_bits(value: SparkValue) -> str:
-    """A hash or a salt as 64 bits."""
+    """Return a hash or a salt as 64 bits."""
     if value.low is not None and value.low == value.high and 0 <= value.low <= _MOST:
         return f"{value.low}L"
     if value.type == HASH or is_long(value.type):

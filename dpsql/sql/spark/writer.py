@@ -20,6 +20,7 @@ from sqlglot import exp
 
 from dpsql.errors import BindError
 from dpsql.sql.expressions.types import Type
+from dpsql.sql.normalize import resolve_key
 from dpsql.sql.parse.dialect import parse_fragment
 from dpsql.sql.relations.relation import fold
 from dpsql.sql.spark.aggregates import write_direction
@@ -43,7 +44,7 @@ MAX_QUERY_LENGTH = 1 << 20
 
 
 def spark_sql(text: str, relations: Mapping[str, ColumnTypes]) -> str:
-    """An exact query of a plan for Spark.
+    """Return an exact query of a plan for Spark.
 
     Args:
         text: DuckDB SQL as plans have it, salts filled in.
@@ -83,7 +84,7 @@ class SparkSource:
 
 @dataclass
 class SparkScope:
-    """What names mean in one SELECT; ``outputs`` are its own columns, where they may be named, ``outer`` what a
+    """The meaning of names in one SELECT; ``outputs`` are its own columns, where they may be named, ``outer`` what a
     correlated subquery stands in."""
 
     sources: list[SparkSource]
@@ -91,6 +92,7 @@ class SparkScope:
     outer: SparkScope | None = None
 
     def column(self, node: exp.Column) -> SparkValue:
+        """Return what a column means, here or in the scope around."""
         name, table = fold(node.name), fold(node.table)
         for source in self.sources:
             if table in ("", fold(source.alias)):
@@ -116,7 +118,7 @@ _SELECT_PARTS = (
 
 
 def _only(node: exp.Expr, what: str, *known: str) -> None:
-    """A part of a clause that is not looked at must not be there."""
+    """Return a part of a clause that is not looked at must not be there."""
     for key, value in node.args.items():
         if key not in known and value not in (None, False, []):
             raise refusal(f"{key.rstrip('_').upper()} in {what}")
@@ -176,7 +178,7 @@ class _Writer:
         return SparkQuery(f"{one} {word} {two}", tuple(columns))
 
     def _with(self, node: exp.Select) -> tuple[str, _Writer]:
-        """The CTEs as text, and a writer that knows them."""
+        """Return the CTEs as text, and a writer that knows them."""
         with_ = node.args.get("with_")
         if with_ is None:
             return "", self
@@ -436,16 +438,16 @@ class _Writer:
         return f" GROUP BY {', '.join(values.of(self._named(g, node, scope)).sql for g in group.expressions)}"
 
     def _named(self, place: exp.Expr, node: exp.Select, scope: SparkScope) -> exp.Expr:
-        """What an ordinal or the name of an output column stands for."""
-        if isinstance(place, exp.Literal) and not place.is_string:
-            found: exp.Expr = node.expressions[int(place.name) - 1].unalias()
-            return found
-        if isinstance(place, exp.Column) and not place.table:
+        """Return what an ordinal or the name of an output column stands for."""
+
+        def is_column(name: exp.Column) -> bool:
             try:
-                scope.column(place)
+                scope.column(name)
             except BindError:
-                return scope.outputs.get(fold(place.name), place)
-        return place
+                return False
+            return True
+
+        return resolve_key(place, node, is_column)
 
     def _order(
         self,

@@ -13,23 +13,22 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from dpsql.errors import BindError, Error, PolicyError, PrivacyError
-from dpsql.mechanisms.additive import GaussianNoise, LaplaceNoise
-from dpsql.mechanisms.order_statistics import cells
-from dpsql.mechanisms.ptr.stability_test import OptimalTest, stability_test
-from dpsql.mechanisms.subsample.blocks import Kind, Registered, Returns, Source
+from dpsql.errors import BindError, Error, PolicyError
+from dpsql.mechanisms.additive_noise import GaussianNoise, LaplaceNoise
+from dpsql.mechanisms.order_statistics import read_cells
+from dpsql.mechanisms.ptr.stability_test import OptimalTest, make_stability_test
+from dpsql.mechanisms.subsample.blocks import BlockSource, RegisteredFunction, ReturnKind, ReturnType
 from dpsql.mechanisms.subsample.subsample import (
     BlockMean,
     BlockMedian,
-    Combiner,
     Coordinates,
-    Range,
+    ResultRange,
     WinsorizedMean,
 )
-from dpsql.mechanisms.subsample.votes import FeatureVotes, NoisyMode, Participation, StableMode
+from dpsql.mechanisms.subsample.votes import Combiner, FeatureVotes, NoisyMode, Participation, StableMode
 from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.sql.expressions.types import BIGINT, BOOLEAN, DOUBLE, TEXT, Type
-from dpsql.sql.parse.dialect import span_of
+from dpsql.sql.parse.dialect import privacy_error
 from dpsql.sql.relations.relation import Field
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 
 
 _PYTHON: dict[Any, Type] = {float: DOUBLE, int: BIGINT, str: TEXT, bool: BOOLEAN}
-_KINDS: dict[str, Kind] = {
+_KINDS: dict[str, ReturnKind] = {
     "DOUBLE": "DOUBLE", "DECIMAL": "DOUBLE", "INTEGER": "BIGINT", "TEXT": "VARCHAR", "BOOLEAN": "BOOLEAN",
 }  # fmt: skip
 _TYPES = {"DOUBLE": DOUBLE, "BIGINT": BIGINT, "VARCHAR": TEXT, "BOOLEAN": BOOLEAN}
@@ -45,8 +44,10 @@ _LONGEST = 1000
 _HINT = "write returns='DOUBLE', 'BIGINT', 'VARCHAR' or 'BOOLEAN', or a list of these such as 'VARCHAR[]'."
 
 
-def registered(name: str, function: Callable[..., object], returns: Any, length: int | None) -> Registered:
-    """Reads what ``session.register`` was given.
+def registered(
+    name: str, function: Callable[..., object], returns: Any, length: int | None
+) -> RegisteredFunction:
+    """Read what ``session.register`` was given.
 
     Raises:
         PolicyError: the name can't be one of a function.
@@ -59,7 +60,7 @@ def registered(name: str, function: Callable[..., object], returns: Any, length:
             raise BindError(
                 "a length needs the type of the elements.", hint="write returns='DOUBLE', length=3."
             )
-        return Registered(function)
+        return RegisteredFunction(function)
     kind = _type_of(returns)
     element = kind.element if kind is not None and kind.kind == "LIST" else kind
     known = _KINDS.get(element.kind) if element is not None else None
@@ -69,7 +70,7 @@ def registered(name: str, function: Callable[..., object], returns: Any, length:
         isinstance(length, bool) or not isinstance(length, int) or not 1 <= length <= _LONGEST
     ):
         raise BindError(f"the length of a result lies between 1 and {_LONGEST}.", hint="write length=3.")
-    return Registered(function, Returns(known, kind.kind == "LIST" or length is not None, length))
+    return RegisteredFunction(function, ReturnType(known, kind.kind == "LIST" or length is not None, length))
 
 
 def _type_of(returns: Any) -> Type | None:
@@ -82,8 +83,8 @@ def _type_of(returns: Any) -> Type | None:
     return _PYTHON.get(returns) if isinstance(returns, type) else None
 
 
-def sql_type(returns: Returns) -> Type:
-    """The SQL type of a declared result."""
+def sql_type(returns: ReturnType) -> Type:
+    """Return the SQL type of a declared result."""
     element = _TYPES[returns.kind]
     return Type("LIST", f"{element.sql}[]", element) if returns.many else element
 
@@ -98,14 +99,14 @@ NUMERIC = ("mean", "median", "trimmed_mean", "winsorized_mean")
 
 
 def width(this: Subsample, f: Field) -> int | None:
-    """How many coordinates a result has; None where it is no vector of public length."""
+    """Return how many coordinates a result has; None where it is no vector of public length."""
     element = f.typed.type.element
     known = this.returns.length if this.returns is not None else None
     return known if element is not None and element.numeric else None
 
 
 def combiner_name(this: Subsample, f: Field) -> str:
-    """The combiner of one output, which its type must fit.
+    """Return the name of the combiner of one output, which its type must fit.
 
     Raises:
         BindError: it does not.
@@ -141,13 +142,15 @@ def combiner_name(this: Subsample, f: Field) -> str:
 
 
 def needs_delta(this: Subsample, f: Field, kind: str) -> bool:
+    """Say whether a combiner needs a share of delta."""
     return kind == "stable_mode" or (kind == "noisy_mode" and candidates_of(this, f) is None)
 
 
 def candidates_of(this: Subsample, f: Field) -> tuple[Any, ...] | None:
+    """Return the public results that may win a vote; None where they are not known."""
     given = this.options.get("candidates")
     if given is not None:
-        known = not this.by_function or (this.returns is not None and not this.returns.many)
+        known = this.registered is None or (this.returns is not None and not this.returns.many)
         return _as_results(this, f, given) if known else tuple(given)
     if f.typed.values is not None:
         return tuple(f.typed.values)
@@ -155,12 +158,12 @@ def candidates_of(this: Subsample, f: Field) -> tuple[Any, ...] | None:
 
 
 def _as_results(this: Subsample, f: Field, given: Sequence[Any]) -> tuple[Any, ...]:
-    """Candidates as blocks will give them: a vote for 1.50 is one for a decimal, and not for a double."""
+    """Return candidates as blocks will give them: a vote for 1.50 is one for a decimal, and not for a double."""
     kind = f.typed.type
     parts = ", ".join(f"CAST({exp.Literal.string(str(v)).sql('duckdb')} AS {kind.sql})" for v in given)
     try:
         table = this.binder.finish.finish(f"SELECT UNNEST([{parts}]) AS v", {}, {})
-        values = cells(table.column("v"))
+        values = read_cells(table.column("v"))
         same = kind.kind not in ("INTEGER", "DECIMAL") or all(
             Fraction(v) == Fraction(str(w)) for v, w in zip(values, given, strict=True)
         )
@@ -179,7 +182,11 @@ def combiner(
     delta: Fraction,
     participation: Participation | None,
 ) -> Combiner:
-    """The combiner of one output. Raises PrivacyError where it needs a range that was not given."""
+    """Return the combiner of one output.
+
+    Raises:
+        PrivacyError: it needs a range that was not given.
+    """
     accountant = this.binder.catalog.accountant
     if kind == "stable_mode":
         slack = participation.failure if participation is not None else Fraction(0)
@@ -191,7 +198,7 @@ def combiner(
                 "write a smaller epsilon (which makes more runs), or sampling = 'rounds'.",
             )
         rounds = participation.cap if participation is not None else this.rounds
-        return StableMode(f.name, stability_test(accountant, epsilon, delta, slack=slack), rounds)
+        return StableMode(f.name, make_stability_test(accountant, epsilon, delta, slack=slack), rounds)
     if kind == "noisy_mode":
         candidates = candidates_of(this, f)
         exponential = ACCOUNTANTS[accountant].has_rule
@@ -200,14 +207,14 @@ def combiner(
         return NoisyMode(f.name, epsilon / 2, None, OptimalTest(epsilon / 2, delta, 2), exponential)
     bounds = this.options.get("bounds")
     if bounds is None:
-        raise PrivacyError(
+        raise privacy_error(
+            this.options.mode_node,
             f"{f.name} needs the range of its results.",
-            span=span_of(this.options.mode_node),
-            hint="write OPTIONS (bounds = (-1, 1)).",
+            "write OPTIONS (bounds = (-1, 1)).",
         )
     if bounds[0] == bounds[1]:
         raise this.options.refuse("bounds", "the bounds leave no room.")
-    grid = Range(bounds[0], bounds[1], _POINTS)
+    grid = ResultRange(bounds[0], bounds[1], _POINTS)
     if (many := width(this, f)) is not None:
         share = epsilon / many
         return Coordinates(f.name, tuple(_numeric(this, f, kind, grid, share) for _ in range(many)))
@@ -215,9 +222,9 @@ def combiner(
 
 
 def _numeric(
-    this: Subsample, f: Field, kind: str, grid: Range, epsilon: Fraction
+    this: Subsample, f: Field, kind: str, grid: ResultRange, epsilon: Fraction
 ) -> BlockMean | BlockMedian | WinsorizedMean:
-    """What combines numbers, or one coordinate of vectors."""
+    """Return what combines numbers, or one coordinate of vectors."""
     if kind == "median":
         return BlockMedian(f.name, grid, epsilon)
     part = this.options.get("trim")
@@ -231,15 +238,15 @@ def _numeric(
 
 
 def feature_votes(
-    this: Subsample, source: Source, f: Field, epsilon: Fraction, confidence: float
+    this: Subsample, source: BlockSource, f: Field, epsilon: Fraction, confidence: float
 ) -> FeatureVotes:
-    """Lists of names: noisy votes for each of the public names, or the names with most votes."""
+    """Return what counts lists of names: noisy votes for each of the public names, or the names with most votes."""
     features = this.options.get("candidates")
     if features is None or not all(isinstance(name, str) for name in features):
-        raise PrivacyError(
+        raise privacy_error(
+            this.options.mode_node,
             f"the names that {f.name} may hold must be public.",
-            span=span_of(this.options.mode_node),
-            hint="write OPTIONS (candidates = ('age', 'income')).",
+            "write OPTIONS (candidates = ('age', 'income')).",
         )
     names = tuple(dict.fromkeys(str(name) for name in features))
     most = min(int(this.options.get("most", len(names))), len(names))

@@ -8,33 +8,32 @@ numbers), by a list of what may stand in it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from dpsql.errors import BindError, PrivacyError
-from dpsql.mechanisms.subsample.blocks import Rows
+from dpsql.mechanisms.subsample.blocks import BlockRows
 from dpsql.sql.expressions import total_expressions
 from dpsql.sql.expressions.fixed_point import unify_zeros
-from dpsql.sql.expressions.functions import ALIASES, DATE_PART_FUNCTIONS, NOT_LISTED, ROW_FUNCTIONS, SHAPES
+from dpsql.sql.expressions.functions import DATE_PART_FUNCTIONS, NOT_LISTED, ROW_FUNCTIONS
 from dpsql.sql.expressions.types import Type, Typed
 from dpsql.sql.normalize import label_of, make_unique
-from dpsql.sql.parse.dialect import parse_fragment, remove_modes, span_of, to_sql
+from dpsql.sql.parse.dialect import bind_error, parse_fragment, privacy_error, remove_modes, span_of, to_sql
+from dpsql.sql.parse.functions import ROW_ALIASES, ROW_NAMES
 from dpsql.sql.parse.options import call_of
 from dpsql.sql.public_side import Schema, schemas
+from dpsql.sql.relations.fan_out import floor_root, max_unit_rows
 from dpsql.sql.relations.joins import lend_relation
-from dpsql.sql.relations.limits import SORTED_ROWS, cut_unit_rows, floor_root, max_unit_rows
-from dpsql.sql.relations.privacy_unit import has_whole_unit
 from dpsql.sql.relations.relation import Field, Relation, column, column_name, fold
+from dpsql.sql.relations.unit_rows import SORTED_ROWS, cut_unit_rows, has_whole_unit
+from dpsql.sql.subsample.vectorised_blocks import RowSql, refuse_many_rows
 
 if TYPE_CHECKING:
     from dpsql.sql.normalize import Env
-    from dpsql.sql.relations.context import Binder
-
-Place = Callable[[Relation, exp.Expr | None], str]
-"""SQL of something about a private row, from its relation and its privacy unit."""
+    from dpsql.sql.relations.catalog import Binder
 
 _STRUCTURE = (
     "Select", "Subquery", "Union", "Except", "Intersect", "From", "Join", "Where", "Group", "Having", "Qualify", "Order",
@@ -55,7 +54,8 @@ _WINDOWS = (
 )  # fmt: skip
 _LISTS = ("ArraySort", "ArrayDistinct", "ArrayMax", "ArrayMin")
 _NAMED = frozenset({
-    *ROW_FUNCTIONS, *ALIASES, *DATE_PART_FUNCTIONS, "histogram", "entropy", "mad", "product", "sem", "geomean", "fsum", "favg",
+    *ROW_FUNCTIONS, *ROW_ALIASES, *DATE_PART_FUNCTIONS,
+    "histogram", "entropy", "mad", "product", "sem", "geomean", "fsum", "favg",
     "kahan_sum", "list_sort", "list_reverse_sort", "list_distinct", "list_unique", "list_sum", "list_avg", "list_min",
     "list_max", "list_median", "list_mode", "kurtosis_pop", "regr_count", "regr_avgx", "regr_avgy", "any_value", "list",
     "max_by", "min_by", "arg_max", "arg_min", "argmax", "argmin", "mean", "count_if", "percentile_cont",
@@ -64,7 +64,7 @@ _NAMED = frozenset({
 _CLASSES: frozenset[type] = frozenset(
     {
         *total_expressions._HANDLERS,
-        *SHAPES,
+        *(kind for row in ROW_NAMES for kind in row.classes),
         *(getattr(exp, n) for n in (*_STRUCTURE, *_AGGREGATES, *_WINDOWS, *_LISTS) if hasattr(exp, n)),
     }
 )
@@ -75,7 +75,7 @@ _AS_TEXT = ("UUID", "INTERVAL", "TIME", "TIMESTAMP", "INTEGER")
 
 
 def _lent_as(kind: Type) -> str | None:
-    """The type in which a column is lent; None when it can't be."""
+    """Return the type in which a column is lent; None when it can't be."""
     if kind.kind in _PLAIN or kind.sql == "TIMESTAMP":
         return kind.sql
     if kind.kind == "INTEGER" and kind.sql not in ("HUGEINT", "UHUGEINT"):
@@ -86,20 +86,20 @@ def _lent_as(kind: Type) -> str | None:
 
 
 @dataclass
-class Each:
+class PerBlockQuery:
     """Rewrites one query. ``number`` gives the block of a private row, ``turns`` a join that repeats the rows."""
 
     binder: Binder
     env: Env
-    number: Place
-    turns: Place
+    number: RowSql
+    turns: RowSql
     private: list[Relation] = field(default_factory=list)
-    rows: list[Rows] = field(default_factory=list)
+    rows: list[BlockRows] = field(default_factory=list)
     _names: set[str] | None = None
     _sides: int = 0
 
-    def query(self, tree: exp.Select) -> tuple[str, tuple[Field, ...]]:
-        """The SQL for one block, and its outputs.
+    def rewrite(self, tree: exp.Select) -> tuple[str, tuple[Field, ...]]:
+        """Return the SQL for one block, and its outputs.
 
         Raises:
             PrivacyError: something in it reaches beyond the block, or it does not give one row.
@@ -120,7 +120,7 @@ class Each:
         self._sides = self._meeting(tree, {})
         self._visit(tree, {})
         if not self.rows:
-            raise PrivacyError("a query inside SUBSAMPLE needs private rows.", span=span_of(tree))
+            raise privacy_error(tree, "a query inside SUBSAMPLE needs private rows.")
         _one_kind_of_unit(self.private, tree)
         _one_kind_of_row(self.private, tree)
         sql = to_sql(tree)
@@ -187,7 +187,7 @@ class Each:
     # -- names --------------------------------------------------------------------------------------------------
 
     def _visit(self, node: exp.Expr, scope: dict[str, str]) -> None:
-        """Gives every table name its meaning: a CTE of this query, rows of the block, or a public relation."""
+        """Give every table name its meaning: a CTE of this query, rows of the block, or a public relation."""
         with_ = node.args.get("with_")
         if with_ is not None:
             scope = dict(scope)
@@ -211,7 +211,7 @@ class Each:
         if not isinstance(node.this, exp.Identifier):
             return node
         if node.args.get("db") is not None:
-            raise BindError("tables have one plain name here.", span=span_of(node))
+            raise bind_error(node, "tables have one plain name here.")
         alias = node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(node.name, quoted=True))
         known = scope.get(fold(node.name))
         if known is not None:
@@ -224,7 +224,7 @@ class Each:
         return self._block(relation, alias)
 
     def _relation(self, node: exp.Table) -> Relation | None:
-        """A private relation, or None where the name is public."""
+        """Return a private relation, or None where the name is public."""
         cte = self.env.get(fold(node.name))
         if cte is not None:
             return None if cte.private is None else self._named(cte.private)
@@ -249,7 +249,7 @@ class Each:
         return exp.Subquery(this=inner, alias=alias.copy())
 
     def _block(self, relation: Relation, alias: exp.Expr) -> exp.Expr:
-        """The block's rows of a private relation; what is asked twice is read once."""
+        """Return the block's rows of a private relation; what is asked twice is read once."""
         self.private.append(relation)
         items, kept = [f"{self.number(relation, relation.unit)} AS block"], []
         columns: list[tuple[str, str]] = []
@@ -270,14 +270,14 @@ class Each:
         if relation.unit is not None:
             text += f" WHERE {to_sql(relation.unit)} IS NOT NULL"
         name = self.binder.name("rows")
-        self.rows.append(Rows(name, text, tuple(columns)))
+        self.rows.append(BlockRows(name, text, tuple(columns)))
         self.binder.lent_inputs.update(dict.fromkeys(relation.inputs))
         inner: exp.Expr = parse_fragment(f"SELECT {', '.join(kept)} FROM {name}")
         return exp.Subquery(this=inner, alias=alias.copy())
 
 
 def _label(item: exp.Expr) -> str:
-    """The name of an output, as the analyst wrote it."""
+    """Return the name of an output, as the analyst wrote it."""
     call = None if item.alias else call_of(item)
     if call is not None:
         return label_of(call)
@@ -287,34 +287,35 @@ def _label(item: exp.Expr) -> str:
 
 
 def _allow(node: exp.Expr) -> None:
-    """Refuses what is not known to depend on the block's rows alone."""
+    """Refuse what is not known to depend on the block's rows alone."""
     if isinstance(node, exp.Anonymous):
         name = node.name.lower()
         if name not in _NAMED and not (
             isinstance(node.parent, exp.Table) and name in _FROM_FUNCTIONS and _literals(node.expressions)
         ):
             why = NOT_LISTED.get(name)
-            raise PrivacyError(
-                f"{name} can't be used inside SUBSAMPLE{f': {why}' if why else ''}.", span=span_of(node)
-            )
+            raise privacy_error(node, f"{name} can't be used inside SUBSAMPLE{f': {why}' if why else ''}.")
         return
     if isinstance(node, exp.GenerateSeries):
         ends = [part for key in ("start", "end", "step") if (part := node.args.get(key)) is not None]
         if isinstance(node.parent, exp.Table) and _literals(ends):
             return
     if type(node) not in _CLASSES:
-        raise PrivacyError(f"{node.sql_name() if isinstance(node, exp.Func) else node.key.upper()} can't be used inside "
-                           "SUBSAMPLE.", span=span_of(node))  # fmt: skip
+        raise privacy_error(
+            node,
+            f"{node.sql_name() if isinstance(node, exp.Func) else node.key.upper()} can't be used inside "
+            "SUBSAMPLE.",
+        )
     if isinstance(node, exp.Join) and str(node.args.get("method") or "").upper() == "POSITIONAL":
-        raise PrivacyError("rows have no positions to join by.", span=span_of(node))
+        raise privacy_error(node, "rows have no positions to join by.")
     if isinstance(node, exp.Table | exp.Subquery):
         for key in ("sample", "pivots", "laterals", "version", "when", "hints", "changes"):
             if node.args.get(key):
-                raise PrivacyError(f"{key.upper()} can't be used inside SUBSAMPLE.", span=span_of(node))
+                raise privacy_error(node, f"{key.upper()} can't be used inside SUBSAMPLE.")
 
 
 def _smallest(node: exp.Expr) -> None:
-    """Among equals the smallest value, as where the query is lifted; else the first of the block's sorted rows."""
+    """Choose among equals the smallest value, as where the query is lifted; else the first of the block's sorted rows."""
     if (
         isinstance(node.parent, exp.WithinGroup)
         or isinstance(node.this, exp.Distinct)
@@ -349,15 +350,11 @@ def _one_row(select: exp.Select) -> None:
     aggregates = any(isinstance(node, exp.AggFunc) and id(node) not in windowed for node in _own(select))
     if not select.args.get("group") and (aggregates or select.args.get("from_") is None):
         return
-    raise PrivacyError(
-        "a query inside SUBSAMPLE must give one row.",
-        span=span_of(select.args.get("group")) or span_of(select.expressions[0]),
-        hint="aggregate to one row, or end with ORDER BY ... LIMIT 1.",
-    )
+    raise refuse_many_rows(select)
 
 
 def _one_kind_of_unit(private: list[Relation], tree: exp.Expr) -> None:
-    """Equal units must have equal hashes, or one unit would be in two blocks."""
+    """Refuse units of several types: without equal hashes one unit would be in two blocks."""
     kinds = {("whole" if has_whole_unit(r) else r.unit_type.sql) for r in private if r.unit_type is not None}
     if len(kinds) > 1:
         raise PrivacyError(
@@ -368,14 +365,14 @@ def _one_kind_of_unit(private: list[Relation], tree: exp.Expr) -> None:
 
 
 def _one_kind_of_row(private: list[Relation], tree: exp.Expr) -> None:
-    """A row that is its own unit is dealt by all that it says: read twice, with other columns, it would be in two blocks."""
+    """Refuse rows that are their own units read with other columns: one row would be in two blocks."""
     kinds: dict[str, tuple[str, ...]] = {}
     for relation in (r.renamed("same", "same") for r in private if r.unit is None):
         said = (to_sql(relation.source), *(to_sql(f.typed.node) for f in relation.fields))
         for table in relation.tables:
             if kinds.setdefault(table.name, said) != said:
-                raise PrivacyError(
+                raise privacy_error(
+                    tree.args.get("from_") or tree.expressions[0],
                     f"each row of {table.name} is a privacy unit, and is read here with other columns than there.",
-                    span=span_of(tree.args.get("from_") or tree.expressions[0]),
-                    hint=f"name {table.name} itself in both places, or ask the owner for a privacy unit column.",
+                    f"name {table.name} itself in both places, or ask the owner for a privacy unit column.",
                 )

@@ -7,31 +7,36 @@ query has one row.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dpsql.errors import BindError, PrivacyError
+from dpsql.errors import PrivacyError
+from dpsql.mechanisms.fast.block_means import BlockMeanPlaces
+from dpsql.mechanisms.subsample.subsample import ResultRange
 from dpsql.sql.expressions import total_expressions
 from dpsql.sql.expressions.fixed_point import (
+    choose_fine_steps,
     unify_zeros,
     write_canonical,
     write_group_keys,
     write_order_independent,
 )
 from dpsql.sql.expressions.types import BIGINT, DOUBLE, Type, Typed
-from dpsql.sql.normalize import label_of, make_unique
-from dpsql.sql.parse.dialect import parse_fragment, span_of, to_sql
+from dpsql.sql.normalize import label_of, make_unique, resolve_key
+from dpsql.sql.parse.dialect import bind_error, parse_fragment, privacy_error, to_sql
+from dpsql.sql.parse.functions import names_of
 from dpsql.sql.parse.options import Call, call_of
-from dpsql.sql.relations.privacy_unit import find_unit_holder
-from dpsql.sql.relations.relation import Field, Names, Relation, column, column_name, fold
+from dpsql.sql.relations.relation import Field, From, Names, Relation, column, column_name, fold
+from dpsql.sql.relations.unit_rows import find_unit_holder
 
 if TYPE_CHECKING:
     from dpsql.sql.normalize import Env
-    from dpsql.sql.relations.context import Binder
-    from dpsql.sql.relations.relation import From
+    from dpsql.sql.relations.catalog import Binder
 
 BLOCK = "dpsql_block"
 """No column of the analyst's is called so, and no name of a level above may be taken for it: it is always qualified."""
@@ -46,7 +51,7 @@ _NUMERIC = {
 }  # fmt: skip
 _COUNTS = ("COUNT(", "REGR_COUNT(")
 _ANY = {"MIN": 1, "MAX": 1, "MODE": 1, "ARG_MAX": 2, "ARG_MIN": 2}
-KNOWN = frozenset({*_NUMERIC, *_ANY, "COUNT", "COUNT_IF", "MEAN"})
+KNOWN = names_of("SUBSAMPLE")
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,7 @@ class Lifted:
     """One row per block, by its form."""
 
     def relation(self, alias: str, name: str) -> Relation:
+        """Return it as a relation of a query around it."""
         fields = tuple(
             replace(f, typed=replace(f.typed, node=column(column_name(place), name)))
             for place, f in enumerate(self.fields)
@@ -67,6 +73,32 @@ class Lifted:
         return Relation(alias, name, fields, source, True)
 
 
+RowSql = Callable[[Relation, exp.Expr | None], str]
+"""SQL of something about a private row, from its relation and its privacy unit."""
+
+
+def write_from(bound: From) -> str:
+    """Return the FROM of private rows, joins included."""
+    return " ".join(map(to_sql, (bound.source, *bound.joins)))
+
+
+def write_where(unit: exp.Expr | None, select: exp.Select, names: Names, *more: str) -> str:
+    """Return the WHERE of a query inside a block: its own, and that a unit owns the row.
+
+    A row that an outer join kept without a unit is there because no unit matches it: it would carry what one unit does into
+    a block that is not that unit's.
+    """
+    conditions = [f"{to_sql(unit)} IS NOT NULL"] if unit is not None else []
+    where = select.args.get("where")
+    if where is not None:
+        conditions.append(f"({to_sql(total_expressions.make_condition(where.this, names).node)})")
+    conditions += more
+    return f" WHERE {' AND '.join(conditions)}" if conditions else ""
+
+
+_UNLIFTABLE = {
+    "qualify": "QUALIFY", "windows": "WINDOW", "offset": "OFFSET", "sample": "USING SAMPLE", "distinct": "DISTINCT",
+}  # fmt: skip
 Ctes = dict[str, tuple[exp.Expr, "Ctes"]]
 """Names that WITH gave: a query, and the names that it can see itself."""
 
@@ -80,8 +112,8 @@ class Lifter:
     """
 
     binder: Binder
-    number: Callable[[Relation, exp.Expr | None], str]
-    turns: Callable[[Relation, exp.Expr | None], str]
+    number: RowSql
+    turns: RowSql
     blocks: int
     ctes: Ctes = field(default_factory=dict)
     bound: list[From] = field(default_factory=list)
@@ -90,11 +122,15 @@ class Lifter:
     """Whether the last FROM that was read has one row per block at most."""
 
     def query(self, tree: exp.Expr, env: Env) -> Lifted:
-        """Raises PrivacyError for what can't be lifted: the caller may run it block by block."""
+        """Lift a query.
+
+        Raises:
+            PrivacyError: it can't be lifted; the caller may run it block by block.
+        """
         if isinstance(tree, exp.Subquery):
             return self.query(tree.this, env)
         if not isinstance(tree, exp.Select):
-            raise PrivacyError("only SELECT can run inside SUBSAMPLE.", span=span_of(tree))
+            raise privacy_error(tree, "only SELECT can run inside SUBSAMPLE.")
         outside = self.ctes
         try:
             return self._query(tree, env)
@@ -107,13 +143,7 @@ class Lifter:
             if (with_ is not None and with_.args.get("recursive")) or cte.args["alias"].args.get("columns"):
                 raise _unliftable(cte, "such a CTE")
             self.ctes = {**self.ctes, fold(cte.alias): (cte.this, self.ctes)}
-        for key, what in (
-            ("qualify", "QUALIFY"),
-            ("windows", "WINDOW"),
-            ("offset", "OFFSET"),
-            ("sample", "USING SAMPLE"),
-            ("distinct", "DISTINCT"),
-        ):
+        for key, what in _UNLIFTABLE.items():
             if tree.args.get(key):
                 raise _unliftable(tree.args[key], what)
         group = tree.args.get("group")
@@ -124,14 +154,7 @@ class Lifter:
             raise _unliftable(limit, "such a LIMIT")
         names, source, block, owned = self._from(tree, env)
         one = self.one
-        where = tree.args.get("where")
-        conditions = [owned] if owned else []
-        conditions += (
-            [f"({to_sql(total_expressions.make_condition(where.this, names).node)})"]
-            if where is not None
-            else []
-        )
-        text = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        text = write_where(owned, tree, names)
         aggregated = bool(tree.args.get("group")) or any(
             self._aggregate(n) for item in tree.expressions for n in item.walk()
         )
@@ -144,11 +167,11 @@ class Lifter:
         call = call_of(node)
         return call is not None and call.name in KNOWN
 
-    def _from(self, tree: exp.Select, env: Env) -> tuple[Names, str, str, str]:
-        """The scope, FROM as SQL, the block of a row, and the condition that a unit owns it."""
+    def _from(self, tree: exp.Select, env: Env) -> tuple[Names, str, str, exp.Expr | None]:
+        """Return the scope, FROM as SQL, the block of a row, and the unit that must own it."""
         from_ = tree.args.get("from_")
         if from_ is None:
-            raise PrivacyError("a query inside SUBSAMPLE needs private rows.", span=span_of(tree))
+            raise privacy_error(tree, "a query inside SUBSAMPLE needs private rows.")
         item = from_.this
         cte = self.ctes.get(fold(item.name)) if isinstance(item, exp.Table) else None
         inner = item.this if isinstance(item, exp.Subquery) else cte[0] if cte is not None else None
@@ -164,128 +187,97 @@ class Lifter:
             name = self.binder.name("lifted")
             relation, self.one = lifted.relation(alias, name), lifted.single
             self.ctes = here
-            return Names((relation,)), f" FROM {to_sql(relation.source)}", to_sql(column(BLOCK, name)), ""
+            return Names((relation,)), f" FROM {to_sql(relation.source)}", to_sql(column(BLOCK, name)), None
         bound = self.binder.private_from(tree, env)
         self.one = False
         self.bound.append(bound)
-        text = f" FROM {to_sql(bound.source)}" + "".join(" " + to_sql(join) for join in bound.joins)
         private = find_unit_holder(bound)
-        # A row that an outer join kept without a unit is there because no unit matches it: it would carry what one unit
-        # does into a block that is not that unit's.
-        owned = f"{to_sql(bound.unit)} IS NOT NULL" if bound.unit is not None else ""
-        return bound.names, text + self.turns(private, bound.unit), self.number(private, bound.unit), owned
+        source = f" FROM {write_from(bound)}{self.turns(private, bound.unit)}"
+        return bound.names, source, self.number(private, bound.unit), bound.unit
 
     def _rows(self, tree: exp.Select, names: Names, source: str, block: str) -> Lifted:
-        items, fields = [f"{block} AS {BLOCK}"], list[Field]()
+        fields = list[Field]()
         for item in tree.expressions:
-            if item.is_star:
-                if len([value for value in item.args.values() if value]) > (
-                    1 if isinstance(item, exp.Column) else 0
-                ):
-                    raise _unliftable(item, "such a *")
-                for _alias, f in names.fields():
-                    items.append(f"{to_sql(f.typed.node)} AS {column_name(len(fields))}")
-                    fields.append(f)
+            if not item.is_star:
+                typed = total_expressions.make_total(item.unalias(), names)
+                fields.append(Field(item.alias_or_name or self.binder.name("column"), typed))
                 continue
-            typed = total_expressions.make_total(item.unalias(), names)
-            name = item.alias_or_name or self.binder.name("column")
-            items.append(f"{to_sql(typed.node)} AS {column_name(len(fields))}")
-            fields.append(Field(name, typed))
-        text = f"SELECT {', '.join(items)}{source}"
-        return self._cut(tree, text, tuple(fields), names, block)
-
-    def _groups(self, tree: exp.Select, names: Names, source: str, block: str) -> Lifted:
-        group = tree.args.get("group")
-        keys: list[tuple[str, Typed, exp.Expr]] = []
-        for node in group.expressions if group is not None else ():
-            if (
-                isinstance(node, exp.Literal)
-                and node.name.isdigit()
-                and 0 < int(node.name) <= len(tree.expressions)
-            ):
-                node = tree.expressions[int(node.name) - 1].unalias()
-            keys.append((f"k{len(keys)}", unify_zeros(total_expressions.make_total(node, names)), node))
-        made: dict[str, tuple[str, Typed]] = {}
-        above = Grouped(names, keys, made)
-        outputs: list[tuple[str, Typed]] = []
-        labels = []
-        for item in tree.expressions:
-            inner = item.unalias()
-            call = call_of(inner)
-            known = call is not None and call.name in KNOWN
-            labels.append(
-                item.alias or (label_of(call) if call and known else item.alias_or_name or to_sql(item))
-            )
-            outputs.append(("", total_expressions.make_total(above.rewrite(inner.copy()), above)))
-        outputs = [(name, typed) for name, (_, typed) in zip(make_unique(labels), outputs, strict=True)]
-        having = tree.args.get("having")
-        condition = (
-            to_sql(total_expressions.make_condition(above.rewrite(having.this.copy()), above).node)
-            if having is not None
-            else ""
-        )
-        order = tree.args.get("order")
-        ordered = []
-        for node in order.expressions if order is not None else ():
-            alias = next(
-                (
-                    t
-                    for n, t in outputs
-                    if isinstance(node.this, exp.Column) and fold(n) == fold(node.this.name)
-                ),
-                None,
-            )
-            if isinstance(node.this, exp.Literal) and node.this.name.isdigit():
-                alias = (
-                    outputs[int(node.this.name) - 1][1] if 0 < int(node.this.name) <= len(outputs) else None
-                )
-            typed = alias or total_expressions.make_total(above.rewrite(node.this.copy()), above)
-            ordered.append(f"{to_sql(typed.node)} {_direction(node)}")
-        inner_items = [f"{block} AS {BLOCK}", *(f"{to_sql(t.node)} AS {n}" for n, t, _ in keys)]
-        inner_items += [f"{sql} AS {typed.node.name}" for sql, typed in made.values()]
-        by = [sql for _, t, _ in keys for sql in write_group_keys(t)]
-        inner = f"SELECT {', '.join(inner_items)}{source} GROUP BY {', '.join([block, *by])}"
-        grouped = f"({inner}) AS g"
-        if not keys:  # one row even where no row is left: what the query gives of nothing
-            also = [
-                f"COALESCE(g.{typed.node.name}, 0) AS {typed.node.name}"
-                if sql.startswith(_COUNTS)
-                else f"g.{typed.node.name}"
-                for sql, typed in made.values()
-            ]
-            every = f"range({self.blocks}) AS every({BLOCK}) LEFT JOIN {grouped} ON g.{BLOCK} = every.{BLOCK}"
-            grouped = f"(SELECT {', '.join([f'every.{BLOCK}', *also])} FROM {every}) AS g"
-        shown = [f"g.{BLOCK} AS {BLOCK}"]
-        shown += [f"{to_sql(t.node)} AS {column_name(place)}" for place, (_, t) in enumerate(outputs)]
-        text = f"SELECT {', '.join(shown)} FROM {grouped}" + (f" WHERE {condition}" if condition else "")
-        limit = tree.args.get("limit")
-        if limit is not None:
-            count = limit.expression.name
-            ties = [*ordered, *(part for name, t, _ in keys for part in _all_of(f"g.{name}", t))]
-            text += f" QUALIFY row_number() OVER (PARTITION BY g.{BLOCK} ORDER BY {', '.join(ties) or '1'}) <= {int(count)}"
-        single = not keys or (limit is not None and limit.expression.name == "1")
-        return Lifted(text, tuple(Field(n, t) for n, t in outputs), single)
-
-    def _cut(
-        self, tree: exp.Select, text: str, fields: tuple[Field, ...], names: Names, block: str
-    ) -> Lifted:
-        limit = tree.args.get("limit")
+            if len([value for value in item.args.values() if value]) > isinstance(item, exp.Column):
+                raise _unliftable(item, "such a *")
+            fields += [f for _, f in names.fields()]
+        items = [f"{to_sql(f.typed.node)} AS {column_name(place)}" for place, f in enumerate(fields)]
+        text = f"SELECT {', '.join([f'{block} AS {BLOCK}', *items])}{source}"
+        limit, order = tree.args.get("limit"), tree.args.get("order")
         if limit is None:  # an order without a limit says nothing about rows that are aggregated above
-            return Lifted(text, fields, False)
-        order = tree.args.get("order")
-        items = []
+            return Lifted(text, tuple(fields), False)
+        by = []
         for node in order.expressions if order is not None else ():
             if isinstance(node.this, exp.Literal):
                 raise _unliftable(node, "ORDER BY a place")
-            items.append(f"{to_sql(total_expressions.make_total(node.this, names).node)} {_direction(node)}")
-        if not items:
-            raise PrivacyError("LIMIT inside SUBSAMPLE needs ORDER BY.", span=span_of(limit))
+            by.append(f"{to_sql(total_expressions.make_total(node.this, names).node)} {_direction(node)}")
+        if not by:
+            raise privacy_error(limit, "LIMIT inside SUBSAMPLE needs ORDER BY.")
         for f in fields:  # among equals, not the first that comes
-            items += _all_of(to_sql(f.typed.node), f.typed)
-        whole = int(limit.expression.name)
+            by += _all_of(to_sql(f.typed.node), f.typed)
         # The block as an expression of this FROM: by its name it would be that of the level above, seen sideways.
-        text += f" QUALIFY row_number() OVER (PARTITION BY {block} ORDER BY {', '.join(items)}) <= {whole}"
-        return Lifted(text, fields, whole == 1)
+        return Lifted(text + _cut(block, by, limit), tuple(fields), _is_one(limit))
+
+    def _groups(self, tree: exp.Select, names: Names, source: str, block: str) -> Lifted:
+        group, limit = tree.args.get("group"), tree.args.get("limit")
+        nodes = [resolve_key(node, tree) for node in group.expressions] if group is not None else []
+        keys = [
+            (f"k{i}", unify_zeros(total_expressions.make_total(n, names)), n) for i, n in enumerate(nodes)
+        ]
+        above = Grouped(names, keys, {})
+        outputs, labels = [], []
+        for item in tree.expressions:
+            call = call_of(item.unalias())
+            known = call is not None and call.name in KNOWN
+            label = label_of(call) if call and known else item.alias_or_name or to_sql(item)
+            labels.append(item.alias or label)
+            outputs.append(above.total(item.unalias()))
+        fields = [Field(name, typed) for name, typed in zip(make_unique(labels), outputs, strict=True)]
+        having = tree.args.get("having")
+        condition = f" WHERE {above.condition(having.this)}" if having is not None else ""
+        order = tree.args.get("order")
+        ordered = []
+        for node in order.expressions if order is not None else ():
+            place, typed = node.this, None
+            if isinstance(place, exp.Column):
+                typed = next((f.typed for f in fields if fold(f.name) == fold(place.name)), None)
+            elif (
+                isinstance(place, exp.Literal) and place.name.isdigit() and 0 < int(place.name) <= len(fields)
+            ):
+                typed = outputs[int(place.name) - 1]
+            ordered.append(f"{to_sql((typed or above.total(place)).node)} {_direction(node)}")
+        items = [f"{block} AS {BLOCK}", *(f"{to_sql(t.node)} AS {n}" for n, t, _ in keys)]
+        items += [f"{sql} AS {typed.node.name}" for sql, typed in above.made.values()]
+        by = [block, *(sql for _, t, _ in keys for sql in write_group_keys(t))]
+        grouped = f"(SELECT {', '.join(items)}{source} GROUP BY {', '.join(by)}) AS g"
+        if not keys:  # one row even where no row is left: what the query gives of nothing
+            also = []
+            for sql, typed in above.made.values():
+                name = typed.node.name
+                also.append(f"COALESCE(g.{name}, 0) AS {name}" if sql.startswith(_COUNTS) else f"g.{name}")
+            every = f"range({self.blocks}) AS every({BLOCK}) LEFT JOIN {grouped} ON g.{BLOCK} = every.{BLOCK}"
+            grouped = f"(SELECT {', '.join([f'every.{BLOCK}', *also])} FROM {every}) AS g"
+        shown = [f"{to_sql(typed.node)} AS {column_name(place)}" for place, typed in enumerate(outputs)]
+        text = f"SELECT {', '.join([f'g.{BLOCK} AS {BLOCK}', *shown])} FROM {grouped}{condition}"
+        if limit is not None:
+            ties = [*ordered, *(part for name, t, _ in keys for part in _all_of(f"g.{name}", t))]
+            text += _cut(f"g.{BLOCK}", ties, limit)
+        return Lifted(text, tuple(fields), not keys or (limit is not None and _is_one(limit)))
+
+
+def _cut(block: str, by: list[str], limit: exp.Expr) -> str:
+    """Return what keeps as many rows of each block as LIMIT says."""
+    order = ", ".join(by) or "1"
+    count = int(limit.expression.name)
+    return f" QUALIFY row_number() OVER (PARTITION BY {block} ORDER BY {order}) <= {count}"
+
+
+def _is_one(limit: exp.Expr) -> bool:
+    return int(limit.expression.name) == 1
 
 
 @dataclass
@@ -300,20 +292,30 @@ class Grouped:
     made: dict[str, tuple[str, Typed]]
 
     def column(self, node: exp.Column) -> Typed:
+        """Return what a column of the aggregation holds.
+
+        Raises:
+            BindError: it is none of its columns.
+        """
         if node.meta.get(_ABOVE):
-            for name, typed, _ in self.keys:
-                if name == node.name:
-                    return replace(typed, node=node.copy(), constant=False)
-            for _, typed in self.made.values():
-                if typed.node.name == node.name:
-                    return replace(typed, node=node.copy())
-        raise BindError(
-            f"{node.name} must be a group or stand inside an aggregate.",
-            span=span_of(node),
-            hint=f"write AVG({node.name}).",
+            known = {name: replace(typed, constant=False) for name, typed, _ in self.keys}
+            known |= {typed.node.name: typed for _, typed in self.made.values()}
+            if (found := known.get(node.name)) is not None:
+                return replace(found, node=node.copy())
+        raise bind_error(
+            node, f"{node.name} must be a group or stand inside an aggregate.", f"write AVG({node.name})."
         )
 
+    def total(self, node: exp.Expr) -> Typed:
+        """Return an expression above the aggregation, which can't fail."""
+        return total_expressions.make_total(self.rewrite(node.copy()), self)
+
+    def condition(self, node: exp.Expr) -> str:
+        """Return a condition above the aggregation, in SQL."""
+        return to_sql(total_expressions.make_condition(self.rewrite(node.copy()), self).node)
+
     def rewrite(self, node: exp.Expr) -> exp.Expr:
+        """Return an expression with keys and aggregates as columns of the aggregation."""
         for name, _, key in self.keys:
             if node == key:
                 return _above(name)
@@ -338,14 +340,14 @@ _ABOVE = "dpsql_above"
 
 
 def _above(name: str) -> exp.Column:
-    """A column of the aggregation: known by a mark of ours, so that an analyst's alias ``g`` is not taken for it."""
+    """Return a column of the aggregation, with a mark by which it is told from an analyst's ``g``."""
     made = column(name, "g")
     made.meta[_ABOVE] = True
     return made
 
 
 def _all_of(sql: str, typed: Typed) -> list[str]:
-    """What a value is sorted by so that none but the same are equal: how it is written, where equals may look different."""
+    """Return what a value is sorted by; how it is written, too, where equals may look different."""
     return [sql, f"CAST({sql} AS VARCHAR)"] if typed.type.two_faced else [sql]
 
 
@@ -354,44 +356,45 @@ def _direction(node: exp.Expr) -> str:
     return f"{'DESC' if node.args.get('desc') else 'ASC'} NULLS {nulls}"
 
 
+def refuse_many_rows(select: exp.Select) -> PrivacyError:
+    """Return the refusal of a query that may give more than one row."""
+    return privacy_error(
+        select.args.get("group"),
+        "a query inside SUBSAMPLE must give one row.",
+        "aggregate to one row, or end with ORDER BY ... LIMIT 1.",
+        around=select.expressions[0],
+    )
+
+
 def _unliftable(node: exp.Expr, what: str) -> PrivacyError:
-    return PrivacyError(f"{what} is not known inside SUBSAMPLE.", span=span_of(node))
+    return privacy_error(node, f"{what} is not known inside SUBSAMPLE.")
 
 
 def aggregate_sql(call: Call, names: Names) -> tuple[str, Type]:
-    """An aggregate over a block's rows that can't fail: numbers as doubles within reason, all else as it is.
+    """Return an aggregate over a block's rows that can't fail: numbers as doubles within reason, all else as it is.
 
     Raises:
-        BindError: wrong arguments; PrivacyError: an aggregate that is not known.
+        BindError: wrong arguments.
+        PrivacyError: an aggregate that is not known.
     """
-    name = {"MEAN": "AVG", "VARIANCE": "VAR_SAMP", "STDDEV": "STDDEV_SAMP"}.get(call.name, call.name)
-    where = (
-        f" FILTER (WHERE {to_sql(total_expressions.make_condition(call.where, names).node)})"
-        if call.where is not None
-        else ""
-    )
+    name = {"VARIANCE": "VAR_SAMP", "STDDEV": "STDDEV_SAMP"}.get(call.name, call.name)
+    where = ""
+    if call.where is not None:
+        where = f" FILTER (WHERE {to_sql(total_expressions.make_condition(call.where, names).node)})"
     if call.named:
-        raise BindError(
-            "aggregates inside SUBSAMPLE are exact: they take no options.", span=span_of(call.node)
-        )
+        raise bind_error(call.node, "aggregates inside SUBSAMPLE are exact: they take no options.")
     distinct = "DISTINCT " if call.distinct else ""
-    if call.name == "COUNT":
-        inside = (
-            "*"
-            if not call.args or call.args[0].is_star
-            else to_sql(total_expressions.make_total(call.args[0], names).node)
-        )
-        return f"COUNT({distinct}{inside}){where}", BIGINT
+    if call.name == "COUNT" and (not call.args or call.args[0].is_star):
+        return f"COUNT({distinct}*){where}", BIGINT
     if call.name == "COUNT_IF":
+        condition = to_sql(total_expressions.make_condition(call.args[0], names).node)
+        return f"COUNT(*) FILTER (WHERE {condition})", BIGINT
+    if call.name == "COUNT":
         return (
-            f"COUNT(*) FILTER (WHERE {to_sql(total_expressions.make_condition(call.args[0], names).node)})",
+            f"COUNT({distinct}{to_sql(total_expressions.make_total(call.args[0], names).node)}){where}",
             BIGINT,
         )
-    need = _NUMERIC.get(call.name) or _ANY[call.name]
-    if len(call.args) != need:
-        raise BindError(
-            f"{call.name} takes {need} argument{'s' if need > 1 else ''}.", span=span_of(call.node)
-        )
+    call.require(_NUMERIC.get(call.name) or _ANY[call.name])
     typed = [total_expressions.make_total(argument, names) for argument in call.args]
     if call.name in _ANY:
         given = [write_canonical(t, place) for t, place in zip(typed, call.args, strict=True)]
@@ -400,11 +403,11 @@ def aggregate_sql(call: Call, names: Names) -> tuple[str, Type]:
         return f"{name}({', '.join(given)}{first}){where}", typed[0].type
     for t, place in zip(typed, call.args, strict=True):
         if not t.type.numeric:
-            raise BindError(f"{call.name} needs a number, and this is {t.type.sql}.", span=span_of(place))
+            raise bind_error(place, f"{call.name} needs a number, and this is {t.type.sql}.")
     values = [_reasonable(to_sql(t.node)) for t in typed]
     if call.name.startswith("QUANTILE"):
         if not typed[1].constant:
-            raise BindError("the quantile must be a literal.", span=span_of(call.args[1]))
+            raise bind_error(call.args[1], "the quantile must be a literal.")
         values[1] = to_sql(typed[1].node)
     return write_order_independent(name, typed, values, distinct, where), DOUBLE
 
@@ -412,3 +415,51 @@ def aggregate_sql(call: Call, names: Names) -> tuple[str, Type]:
 def _reasonable(sql: str) -> str:
     double = f"CAST({sql} AS DOUBLE)"
     return f"CASE WHEN ABS({double}) < {_LARGEST} THEN {double} END"
+
+
+# -- one average per block --------------------------------------------------------------------------------------
+
+_PLAIN_CLAUSES = {"kind", "expressions", "from_", "where", "order"}
+
+
+def near(select: exp.Select, bound: From, number: RowSql, bounds: ResultRange) -> BlockMeanPlaces | None:
+    """Return the shorter way to what a query gives that could be lifted; None where it has another shape.
+
+    Args:
+        select: the query inside SUBSAMPLE.
+        bound: its only FROM over private rows.
+        number: SQL of a row's block.
+        bounds: the grid through which the combiner looks at the average.
+    """
+    call = call_of(select.expressions[0].unalias())
+    if {key for key, value in select.args.items() if value} - _PLAIN_CLAUSES or len(select.expressions) != 1:
+        return None
+    if call is None or call.name != "AVG" or call.distinct or call.where is not None:
+        return None
+    from_ = select.args["from_"].this
+    if len(bound.relations) != 1 or bound.joins or not isinstance(from_, exp.Table):
+        return None
+    if not isinstance(call.args[0], exp.Column):
+        return None
+    typed = total_expressions.make_total(call.args[0], bound.names)
+    steps = choose_fine_steps(typed.bounds) if typed.type.kind == "DOUBLE" else None
+    known = typed.bounds
+    if steps is None or known is None or known.low is None or known.high is None:
+        return None
+    # As far as the declared bounds and once more: a few values beyond them are no reason to go the longer way.
+    most = math.nextafter(float(2 * max(abs(known.low), abs(known.high))), math.inf)
+    least = 0.0 if known.low >= 0 else -most
+    rounding = 1 / Fraction(steps) + Fraction(most) / 2**48  # of the grid, and of the division
+    source, value = to_sql(bound.source), to_sql(typed.node)
+    block = number(find_unit_holder(bound), bound.unit)
+    inside = [f"CAST({end!r} AS DOUBLE)" for end in (least, most)]
+    # What a table says of its rows without reading them answers both where no number lies beyond.
+    beyond = f"SELECT 1 AS one FROM {source} WHERE {value} < {inside[0]} OR {value} > {inside[1]} LIMIT 1"
+    where = write_where(bound.unit, select, bound.names, f"{value} BETWEEN {inside[0]} AND {inside[1]}")
+    grouped = (
+        f"SELECT {block} AS {BLOCK}, SUM(CAST({value} AS DOUBLE)) AS total, COUNT(*) AS n FROM {source}"
+        f"{where} GROUP BY {block}"
+    )
+    return BlockMeanPlaces(
+        f"SELECT COUNT(*) AS beyond FROM ({beyond}) AS found", grouped, bounds, Fraction(least), Fraction(most), rounding
+    )  # fmt: skip

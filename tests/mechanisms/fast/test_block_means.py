@@ -15,17 +15,17 @@ import pytest
 
 import dpsql
 from dpsql.mechanisms.base import SALT, Reader
-from dpsql.mechanisms.fast.block_means import Near, NearBlocks
-from dpsql.mechanisms.subsample.blocks import block_number
-from dpsql.mechanisms.subsample.subsample import Range
+from dpsql.mechanisms.fast.block_means import BlockMeanPlaces, FastBlockMeans
+from dpsql.mechanisms.subsample.blocks import write_block_number
+from dpsql.mechanisms.subsample.subsample import ResultRange
 from dpsql.noise.entropy import Entropy
 from tests.support import inside
 
 TINY = Fraction(1, 2**200)
 
 
-def near(low: float, high: float, bounds: Range, rounding: Fraction = TINY) -> Near:
-    return Near("", "", bounds, Fraction(low), Fraction(high), rounding)
+def near(low: float, high: float, bounds: ResultRange, rounding: Fraction = TINY) -> BlockMeanPlaces:
+    return BlockMeanPlaces("", "", bounds, Fraction(low), Fraction(high), rounding)
 
 
 def sums(values: list[float], chance: random.Random) -> set[float]:
@@ -52,7 +52,7 @@ def test_what_is_certain_is_right(low: float, points: int) -> None:
         ]  # fmt: skip
         kind = chance.choice(kinds)
         values = [kind() for _ in range(chance.choice([1, 2, 10, 999]))]
-        bounds = Range(Fraction(round(a)), Fraction(round(b) + 1), points)
+        bounds = ResultRange(Fraction(round(a)), Fraction(round(b) + 1), points)
         exact = sum(map(Fraction, values)) / len(values)
         this = near(low, 1000.0, bounds)
         for total in sums(values, chance):
@@ -65,11 +65,11 @@ def test_what_is_certain_is_right(low: float, points: int) -> None:
 def test_near_the_middle_between_two_points_nothing_is_certain() -> None:
     """The control: the same numbers, added in two orders, lie on two sides of it."""
     values = [0.1] * 3 + [2.0**-54 * 3] + [1.0] * 5
-    bounds = Range(Fraction(0), Fraction(1), 1)
+    bounds = ResultRange(Fraction(0), Fraction(1), 1)
     totals = sorted(sums(values * 64, random.Random(3)))
     assert len(totals) > 1, "no two orders differ: this shows nothing"
     middle = (Fraction(totals[0]) + Fraction(totals[-1])) / 2 / (64 * len(values))
-    bounds = Range(middle - Fraction(1, 2), middle + Fraction(3, 2), 2)
+    bounds = ResultRange(middle - Fraction(1, 2), middle + Fraction(3, 2), 2)
     naive = {bounds.place(Fraction(total) / (64 * len(values))) for total in totals}
     assert naive == {0, 1}
     assert {near(0, 1, bounds).place(total, 64 * len(values)) for total in totals} == {None}
@@ -78,7 +78,7 @@ def test_near_the_middle_between_two_points_nothing_is_certain() -> None:
 @pytest.mark.parametrize("low", [0.0, -8.0])
 def test_the_error_that_is_allowed_for_is_the_whole_of_it(low: float) -> None:
     """Whatever lies within n u / (1 - n u) times the size of the numbers, and what the exact query rounds, is allowed for."""
-    bounds, n, rounding = Range(Fraction(0), Fraction(4), 4), 1000, Fraction(1, 2**60)
+    bounds, n, rounding = ResultRange(Fraction(0), Fraction(4), 4), 1000, Fraction(1, 2**60)
     this = near(low, 8.0, bounds, rounding)
     edge = Fraction(3, 2)
     reach = Fraction(n, 2**53 - n) * (edge if low == 0 else 8) + rounding
@@ -170,7 +170,7 @@ def test_both_ways_give_the_same_grid_points(session: dpsql.Session, kind: str, 
     source = bound(
         session, f"SELECT WITH SUBSAMPLE OPTIONS (blocks = 20, bounds = (0, 1000)) AVG({x}) FROM {rows}"
     ).source
-    assert isinstance(source, NearBlocks)
+    assert isinstance(source, FastBlockMeans)
     read = Watched(inside.engine(session).execute)
     short = source.results(Reader(read, {}, room=1), fixed())
     shorter = "AS total" in read.asked[-1]
@@ -218,7 +218,7 @@ def test_of_two_signs_and_under_one_salt(session: dpsql.Session) -> None:
 )
 def test_which_queries_have_a_shorter_way(session: dpsql.Session, query: str, shorter: bool) -> None:
     operator = bound(session, f"SELECT WITH SUBSAMPLE OPTIONS (blocks = 4, bounds = (0, 9)) {query}")
-    assert isinstance(operator.source, NearBlocks) is shorter
+    assert isinstance(operator.source, FastBlockMeans) is shorter
     assert len(operator.queries) == 1, "EXPLAIN shows the exact query"
     assert len(operator.checked) == (3 if shorter else 1)
 
@@ -226,7 +226,7 @@ def test_which_queries_have_a_shorter_way(session: dpsql.Session, query: str, sh
 def test_votes_look_at_results_themselves(session: dpsql.Session) -> None:
     options = "blocks = 4, combine = 'noisy_mode', candidates = (1, 2)"
     assert not isinstance(
-        bound(session, f"SELECT WITH SUBSAMPLE OPTIONS ({options}) AVG(x0) FROM t").source, NearBlocks
+        bound(session, f"SELECT WITH SUBSAMPLE OPTIONS ({options}) AVG(x0) FROM t").source, FastBlockMeans
     )
 
 
@@ -253,7 +253,7 @@ def test_blocks_are_numbered_in_equal_parts() -> None:
     for blocks in (*range(3, 256, 9), 100, 255):
         if blocks & (blocks - 1) == 0:
             continue
-        expression = block_number("u", blocks).replace(f"hash(xor(hash(u), {SALT}))", "h")
+        expression = write_block_number("u", blocks).replace(f"hash(xor(hash(u), {SALT}))", "h")
         part = -(-(2**64) // blocks)
         ends = [0, *(i * part + d for i in range(1, blocks) for d in (-1, 0)), 2**64 - 1]
         query = f"SELECT {expression} FROM (SELECT UNNEST(?::UBIGINT[]) AS h)"

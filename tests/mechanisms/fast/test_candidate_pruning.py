@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -12,36 +11,55 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpsql.mechanisms.fast import binned_counts, candidate_pruning
-from dpsql.mechanisms.fast.binned_counts import Doubles, Whole
-from dpsql.mechanisms.fast.candidate_pruning import Narrowed, Rates, narrowed
-from dpsql.mechanisms.fast.candidate_scores import ORD, Counted, End, Public, Sweep, Swept
-from dpsql.mechanisms.fast.stream_counts import counted
+from dpsql.mechanisms.base import Reader
+from dpsql.mechanisms.fast import candidate_scores, column_counts
+from dpsql.mechanisms.fast.candidate_scores import (
+    CANDIDATE_PLACE,
+    CandidateFactor,
+    CandidatePruning,
+    CandidateScores,
+    PrunedCandidates,
+    ScoreTerm,
+)
+from dpsql.mechanisms.fast.column_counts import (
+    BinnedDoubles,
+    BinnedIntegers,
+    HistogramQuery,
+    Thresholds,
+    count_arrays,
+)
 from dpsql.mechanisms.selection import generalised_exponential
 from dpsql.mechanisms.selection.exponential import ExponentialChoice
-from dpsql.mechanisms.selection.generalised_exponential import GRID, generalised_scores
+from dpsql.mechanisms.selection.generalised_exponential import (
+    SCORE_GRID,
+    ChoiceRates,
+    compute_generalised_scores,
+)
 from dpsql.noise import selection
+from dpsql.noise.entropy import Entropy
 from tests.support.goodness import REFUSED, fixed, p_value
 
 
-@dataclass
-class Rows:
+class Rows(Reader):
     """A reader of candidates ``c``, and of the column ``x`` in parts."""
 
     candidates: pa.Table
     column: np.ndarray
-    room: int = 1 << 20
-    asked: list[str] = field(default_factory=list)
-    lent: Mapping[str, pa.Table] = field(default_factory=dict)
+    asked: list[str]
 
-    def __call__(self, sql: str, lent: Mapping[str, pa.Table] | None = None, /) -> pa.Table:
+    def __init__(self, candidates: pa.Table, column: np.ndarray, room: int = 1 << 20) -> None:
+        super().__init__(self._execute, {}, room, self._stream)
+        for name, value in (("candidates", candidates), ("column", column), ("asked", [])):
+            object.__setattr__(self, name, value)
+
+    def _execute(self, sql: str, lent: Mapping[str, pa.Table]) -> pa.Table:
         if sql == "c":
             return self.candidates
         assert "(h)" in sql
         x, n = np.unique(self.column, return_counts=True)
         return pa.table({"x": x, "n": n})
 
-    def parts(self, sql: str) -> Iterator[pa.Table]:
+    def _stream(self, sql: str, lent: Mapping[str, pa.Table]) -> Iterator[pa.Table]:
         self.asked.append(sql)
         for some in np.array_split(self.column, 3):
             yield pa.table({"x": some})
@@ -53,12 +71,12 @@ class Rows:
 def test_cells_and_what_is_in_them(
     kind: type, low: int, high: int, room: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(binned_counts, "_BITS", 3)
-    monkeypatch.setattr(binned_counts, "_BLOCK", 100)
+    monkeypatch.setattr(column_counts, "_CELL_BITS", 3)
+    monkeypatch.setattr(column_counts, "_BLOCK", 100)
     dice = np.random.default_rng(high + 500)
     x = dice.integers(0 if kind is np.uint8 else -100, 120, 1000).astype(kind)
-    wanted = counted([x], low, high)
-    found = Whole(low, high, 0)
+    wanted = count_arrays([x], low, high)
+    found = BinnedIntegers(low, high, 0)
     assert found.count(iter(np.array_split(x, 4)), room)
     assert len(found.counts) <= 8 and found.counts.sum() == 1000
     for first in range(len(found.counts)):
@@ -75,15 +93,15 @@ NAN, INF = math.nan, math.inf
 
 def test_cells_of_doubles(monkeypatch: pytest.MonkeyPatch) -> None:
     """NaN is the greatest value and equal to itself, 0.0 is -0.0, and huge numbers are in the cells at the ends."""
-    monkeypatch.setattr(binned_counts, "_BITS", 3)
-    monkeypatch.setattr(binned_counts, "_BLOCK", 10)
+    monkeypatch.setattr(column_counts, "_CELL_BITS", 3)
+    monkeypatch.setattr(column_counts, "_BLOCK", 10)
     x = np.array([NAN, -INF, INF, 0.0, -0.0, 1e308, -1e308, 5e-324, 0.1, 0.3, 0.9, 1.0, NAN, 1.1, -0.1] * 3)
     thresholds = np.array([0.0, -0.0, 0.3, 1.0, 0.30000000000000004, NAN, INF, -INF, 5e-324])
-    found = Doubles.between(End(thresholds))
+    found = BinnedDoubles.between(Thresholds(thresholds))
     assert found is not None and found.count(iter([x[:20], x[20:]]), 1 << 20)
     for after in (False, True):
         for v in thresholds:
-            end = End(np.array([v]))
+            end = Thresholds(np.array([v]))
             below = sum(_below(a, v) or (after and not _below(v, a)) for a in x)
             cell = int(found.of(end, after)[0])
             assert found.counts[:cell].sum() <= below <= found.counts[: cell + 1].sum()
@@ -98,39 +116,50 @@ def _below(a: float, b: float) -> bool:
 
 @pytest.mark.parametrize("values", [[NAN, INF], [2.0, 2.0], [0.0, 1e-320], [-1e308, 1e308]])
 def test_thresholds_that_no_cells_are_between(values: list[float]) -> None:
-    assert Doubles.between(End(np.array(values))) is None
+    assert BinnedDoubles.between(Thresholds(np.array(values))) is None
 
 
 def test_rows_that_must_stay_or_are_too_many() -> None:
-    end, far = End(np.array([0, 9])), End(np.array([0, 1 << 22]))
-    assert binned_counts.cells(Counted("h", "x"), end, Rows(pa.table({}), np.arange(3), room=0), "x") is None
-    assert binned_counts.cells(Counted("h", "x"), far, Rows(pa.table({}), np.arange(3)), "x") is None
-    doubles, held = Counted("h", "x", doubles=True), End(np.array([0.0, 9.0]))
-    assert binned_counts.cells(doubles, held, Rows(pa.table({}), np.arange(30.0), room=29), "x") is None
-    assert binned_counts.cells(doubles, held, Rows(pa.table({}), np.arange(30.0), room=30), "x") is not None
+    end, far = Thresholds(np.array([0, 9])), Thresholds(np.array([0, 1 << 22]))
+    assert (
+        column_counts.bin_column(HistogramQuery("h", "x"), end, Rows(pa.table({}), np.arange(3), room=0), "x")
+        is None
+    )
+    assert (
+        column_counts.bin_column(HistogramQuery("h", "x"), far, Rows(pa.table({}), np.arange(3)), "x") is None
+    )
+    doubles, held = HistogramQuery("h", "x", doubles=True), Thresholds(np.array([0.0, 9.0]))
+    assert column_counts.bin_column(doubles, held, Rows(pa.table({}), np.arange(30.0), room=29), "x") is None
+    assert (
+        column_counts.bin_column(doubles, held, Rows(pa.table({}), np.arange(30.0), room=30), "x") is not None
+    )
     with pytest.raises(TypeError):
-        binned_counts.cells(doubles, held, Rows(pa.table({}), np.arange(30)), "x")
+        column_counts.bin_column(doubles, held, Rows(pa.table({}), np.arange(30)), "x")
 
 
 FACTORS = {
-    "count": Public(1),
-    "minus": Public(-3),
-    "price": Public(1, "f", 0, 50),
-    "cost": Public(-2, "f", 0, 50),
+    "count": CandidateFactor(1),
+    "minus": CandidateFactor(-3),
+    "price": CandidateFactor(1, "f", 0, 50),
+    "cost": CandidateFactor(-2, "f", 0, 50),
 }
 
 
-def made(seed: int, op: str, factor: str, shuffled: bool, doubles: bool = False) -> tuple[Sweep, Rows]:
+def made(
+    seed: int, op: str, factor: str, shuffled: bool, doubles: bool = False
+) -> tuple[CandidateScores, Rows]:
     dice = np.random.default_rng(seed)
     n = 100
     v = np.sort(dice.integers(-5, 60, n))
     v = dice.permutation(v) if shuffled else v
     # a price that is the threshold, and one that has nothing to do with it
     f = v if seed % 2 else dice.integers(-3, 60, n)
-    table = pa.table({"v": v / 7 if doubles else v.astype(np.int32), "f": f, ORD: np.arange(n)})
+    table = pa.table({"v": v / 7 if doubles else v.astype(np.int32), "f": f, CANDIDATE_PLACE: np.arange(n)})
     x = dice.integers(-20, 80, 400) if seed % 3 else np.repeat(dice.integers(0, 50, 4), 100)
-    counted = Counted("h", "x", doubles=doubles)
-    sweep = Sweep("c", (counted,), (Swept(0, FACTORS[factor], ((op, "v"),)),), rows=1 + seed % 2)
+    counted = HistogramQuery("h", "x", doubles=doubles)
+    sweep = CandidateScores(
+        "c", (counted,), (ScoreTerm(0, FACTORS[factor], ((op, "v"),)),), rows=1 + seed % 2
+    )
     column = np.append(x / 7, [NAN, INF, -INF, NAN]) if doubles else x.astype(np.int32)
     return sweep, Rows(table, column, room=1 << 20 if seed % 5 or doubles else 1)
 
@@ -138,23 +167,23 @@ def made(seed: int, op: str, factor: str, shuffled: bool, doubles: bool = False)
 def looked_at(seed: int, op: str, factor: str, shuffled: bool, doubles: bool = False) -> int:
     """How many candidates are near, once they are found to be what they are said to be."""
     sweep, rows = made(seed, op, factor, shuffled, doubles)
-    rates = Rates(Fraction(1, 40 + seed), Fraction(1 + seed % 3, 2 * GRID), lambda size: seed % 4)
-    found = narrowed(sweep, rows, rates, varying=True)
-    assert isinstance(found, Narrowed) and rows.asked == ["x"]
-    exact = sweep.score(rows, varying=True)
+    rates = ChoiceRates(Fraction(1, 40 + seed), Fraction(1 + seed % 3, 2 * SCORE_GRID), lambda size: seed % 4)
+    found = CandidatePruning(sweep, rates, varying=True).take(rows, Entropy())
+    assert isinstance(found, PrunedCandidates) and rows.asked == ["x"]
+    exact = sweep.take(rows, Entropy(), varying=True)
     assert exact is not None and exact.sensitivities is not None
     scores = exact.scores
     if len(set(exact.sensitivities.tolist())) > 1:
-        scores = generalised_scores(exact.scores, exact.sensitivities, seed % 4)
+        scores = compute_generalised_scores(exact.scores, exact.sensitivities, seed % 4)
         assert found.rate == rates.unequal
     gaps = int(scores.max()) - scores
-    near = np.arange(len(gaps)) if found.field.near is None else found.field.near
-    assert (near[1:] > near[:-1]).all() and 0 in found.field.gaps
-    assert gaps[near].tolist() == found.field.gaps.tolist()
-    assert found.field.size == len(gaps)
-    far = [found.field.beyond(j) for j in range(found.field.far)]
+    near = np.arange(len(gaps)) if found.gaps.near is None else found.gaps.near
+    assert (near[1:] > near[:-1]).all() and 0 in found.gaps.gaps
+    assert gaps[near].tolist() == found.gaps.gaps.tolist()
+    assert found.gaps.size == len(gaps)
+    far = [found.gaps.beyond(j) for j in range(found.gaps.far)]
     assert sorted([*near.tolist(), *(i for i, _ in far)]) == list(range(len(gaps)))
-    assert all(gap == gaps[i] > found.field.reach for i, gap in far)
+    assert all(gap == gaps[i] > found.gaps.reach for i, gap in far)
     assert [found.utility(i) for i in range(len(gaps))] == exact.scores.tolist()
     assert rows.asked == ["x", "x"]  # for what is narrowed once: whatever is counted, it is of the same rows
     return len(near)
@@ -163,10 +192,10 @@ def looked_at(seed: int, op: str, factor: str, shuffled: bool, doubles: bool = F
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small cells, small groups of neighbours, and far begins near."""
-    monkeypatch.setattr(candidate_pruning, "FEW", 0)
-    monkeypatch.setattr(candidate_pruning, "_TOGETHER", 4)
-    monkeypatch.setattr(binned_counts, "_BITS", 5)
-    monkeypatch.setattr(selection, "FAR", 2)
+    monkeypatch.setattr(candidate_scores, "FEW_CANDIDATES", 0)
+    monkeypatch.setattr(candidate_scores, "_TOGETHER", 4)
+    monkeypatch.setattr(column_counts, "_CELL_BITS", 5)
+    monkeypatch.setattr(selection, "FAR_BITS", 2)
 
 
 @pytest.mark.parametrize("shuffled", [False, True])
@@ -189,17 +218,21 @@ def test_bounds_that_forget_something_are_found_out(
     small: None, factor: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Negative control: what is within reach, or what one unit moves candidates by, left out of what may be near."""
-    monkeypatch.setattr(candidate_pruning, "_TOGETHER", 1)
-    monkeypatch.setattr(binned_counts, "_BITS", 12)
+    monkeypatch.setattr(candidate_scores, "_TOGETHER", 1)
+    monkeypatch.setattr(column_counts, "_CELL_BITS", 12)
     looked_at(1, ">=", factor, False)
-    kind = candidate_pruning._Equal if factor == "count" else candidate_pruning._Unequal
+    kind = (
+        generalised_exponential.EqualNearness
+        if factor == "count"
+        else generalised_exponential.UnequalNearness
+    )
 
     def strict(self: Any, bounds: Any) -> Any:
         if factor == "count":
             return bounds.high >= bounds.low.max()
         return bounds.high - self.t * bounds.least >= (bounds.low - self.t * bounds.most).max()
 
-    monkeypatch.setattr(kind, "may", strict)
+    monkeypatch.setattr(kind, "may_hold", strict)
     with pytest.raises(AssertionError):
         looked_at(1, ">=", factor, False)
 
@@ -208,32 +241,32 @@ def test_wide_numbers(small: None) -> None:
     """Utilities that int64 does not hold."""
     sweep, rows = made(1, ">=", "price", False)
     table = rows.candidates.set_column(1, "f", pa.array(1 + np.arange(100) * (1 << 54)))
-    term = Swept(0, Public(1 << 12, "f", 0, 1 << 62), ((">=", "v"),))
-    wide = Sweep("c", sweep.histograms, (term,))
+    term = ScoreTerm(0, CandidateFactor(1 << 12, "f", 0, 1 << 62), ((">=", "v"),))
+    wide = CandidateScores("c", sweep.histograms, (term,))
     rows = Rows(table, rows.column)
-    rates = Rates(Fraction(1, 40), Fraction(1, 2 * GRID), lambda size: 1)
-    found = narrowed(wide, rows, rates, varying=True)
-    exact = wide.score(rows, varying=True)
+    rates = ChoiceRates(Fraction(1, 40), Fraction(1, 2 * SCORE_GRID), lambda size: 1)
+    found = CandidatePruning(wide, rates, varying=True).take(rows, Entropy())
+    exact = wide.take(rows, Entropy(), varying=True)
     assert found is not None and exact is not None and exact.scores.dtype == object
     assert exact.sensitivities is not None
-    gaps = -generalised_scores(exact.scores, exact.sensitivities, 1)
-    assert found.field.near is not None and gaps[found.field.near].tolist() == found.field.gaps.tolist()
+    gaps = -compute_generalised_scores(exact.scores, exact.sensitivities, 1)
+    assert found.gaps.near is not None and gaps[found.gaps.near].tolist() == found.gaps.gaps.tolist()
 
 
 @pytest.mark.parametrize(
     "term",
     [
-        Swept(0, Public(1), (("=", "v"),)),
-        Swept(0, Public(1), ((">=", "v"), ("<=", "f"))),
-        Swept(0, Public(1), (), "v"),
-        Swept(0, Public(1, "f", -9, 9), ((">=", "v"),)),
+        ScoreTerm(0, CandidateFactor(1), (("=", "v"),)),
+        ScoreTerm(0, CandidateFactor(1), ((">=", "v"), ("<=", "f"))),
+        ScoreTerm(0, CandidateFactor(1), (), "v"),
+        ScoreTerm(0, CandidateFactor(1, "f", -9, 9), ((">=", "v"),)),
     ],
 )
-def test_what_is_not_known_is_not_read(small: None, term: Swept) -> None:
+def test_what_is_not_known_is_not_read(small: None, term: ScoreTerm) -> None:
     _, rows = made(0, ">=", "count", False)
-    sweep = Sweep("c", (Counted("h", "x"),), (term,))
-    rates = Rates(Fraction(1), Fraction(1), lambda size: 1)
-    assert narrowed(sweep, rows, rates, varying=True) is None
+    sweep = CandidateScores("c", (HistogramQuery("h", "x"),), (term,))
+    rates = ChoiceRates(Fraction(1), Fraction(1), lambda size: 1)
+    assert CandidatePruning(sweep, rates, varying=True).take(rows, Entropy()) is None
     assert rows.asked == []
 
 
@@ -243,9 +276,11 @@ def test_the_law(small: None, method: Any, factor: str, monkeypatch: pytest.Monk
     """What is chosen has the law of all exact scores, with most candidates far and drawn now and then all the same."""
     n = 12
     v = np.arange(n) * 5
-    table = pa.table({"v": v, "f": v // 5 + 1, ORD: np.arange(n)})
+    table = pa.table({"v": v, "f": v // 5 + 1, CANDIDATE_PLACE: np.arange(n)})
     rows = Rows(table, np.repeat(np.arange(60), 1))
-    sweep = Sweep("c", (Counted("h", "x"),), (Swept(0, FACTORS[factor], ((">=", "v"),)),))
+    sweep = CandidateScores(
+        "c", (HistogramQuery("h", "x"),), (ScoreTerm(0, FACTORS[factor], ((">=", "v"),)),)
+    )
     varying = factor == "price"
     choice = ExponentialChoice(("c",), ("v",), 1, Fraction(1, 10), True, method, sweep=sweep, varying=varying)
     if varying:  # a larger epsilon, and no margin: scores that differ
@@ -253,23 +288,23 @@ def test_the_law(small: None, method: Any, factor: str, monkeypatch: pytest.Monk
             ("c",), ("v",), 12, Fraction(1, 2), False, method, sweep=sweep, varying=True
         )
         monkeypatch.setattr(ExponentialChoice, "_margin", lambda self, size: 2)
-    exact = sweep.score(rows, varying)
+    exact = sweep.take(rows, Entropy(), varying)
     assert exact is not None
     scores, rate = exact.scores, choice._rates.equal
     if varying:
         assert exact.sensitivities is not None
-        scores, rate = generalised_scores(exact.scores, exact.sensitivities, 2), choice._rates.unequal
+        scores, rate = compute_generalised_scores(exact.scores, exact.sensitivities, 2), choice._rates.unequal
     weights = [math.exp(float(rate) * (int(s) - int(scores.max()))) for s in scores]
     law = [w / sum(weights) for w in weights] if method == "exponential" else flipped(weights)
     entropy = fixed("narrowed")
-    few = choice._few(rows, entropy)
-    assert few is not None and few.field.far > 2
+    few = choice._prune(rows, entropy)
+    assert few is not None and few.gaps.far > 2
     places = np.argsort(law)[::-1].tolist()
     drawn = [choice.release(rows, entropy).table.column("v")[0].as_py() // 5 for _ in range(400)]
     sample = np.array([places.index(i) for i in drawn])
     assert p_value(sample, lambda k: law[places[k]] if k < n else 0.0, signed=False) > REFUSED
     # Negative controls: who forgets the far ones never draws them; and not everything passes.
-    assert few.field.near is not None and set(drawn) > set(few.field.near.tolist())
+    assert few.gaps.near is not None and set(drawn) > set(few.gaps.near.tolist())
     even = p_value(sample, lambda k: 1 / n if k < n else 0.0, signed=False)
     assert even < REFUSED
 
@@ -290,9 +325,9 @@ def test_generalised_near_ones_alone_would_not_do() -> None:
     """The scores of some candidates, without those that are near: not theirs (so near ones must be found first)."""
     dice = np.random.default_rng(3)
     own, utilities = dice.integers(1, 200, 400), dice.integers(-(10**6), 10**6, 400)
-    whole = generalised_exponential.generalised_scores(utilities, own, 5)
+    whole = generalised_exponential.compute_generalised_scores(utilities, own, 5)
     some = np.flatnonzero(whole < np.sort(whole)[200])
     assert (
-        generalised_exponential.generalised_scores(utilities[some], own[some], 5).tolist()
+        generalised_exponential.compute_generalised_scores(utilities[some], own[some], 5).tolist()
         != whole[some].tolist()
     )

@@ -11,8 +11,8 @@ import pytest
 
 import dpsql
 from dpsql.mechanisms.base import Reader
-from dpsql.mechanisms.fast import stream_counts
-from dpsql.mechanisms.fast.stream_counts import MOST, tallied
+from dpsql.mechanisms.fast import column_counts
+from dpsql.mechanisms.fast.column_counts import MAX_RANGE, count_column
 from tests.support.connections import fresh
 
 KINDS = ["TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "DATE"]
@@ -31,7 +31,7 @@ def reader(con: duckdb.DuckDBPyConnection, room: int = 1) -> Reader:
     ("low", "high"), [(0, 50), (-7, 3), (-1000, 1000), (60, 70), (-500, -400), (5, 5), (300, 400)]
 )
 def test_the_same_as_a_grouping(kind: str, low: int, high: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_counts, "_ROWS", 700)
+    monkeypatch.setattr(column_counts, "_ROWS", 700)
     least = 0 if kind.startswith("U") else -100
     number = f"CAST({least} + (random() * {100 - least})::INTEGER AS {'INTEGER' if kind == 'DATE' else kind})"
     made = f"DATE '1970-01-01' + {number}" if kind == "DATE" else number
@@ -42,7 +42,7 @@ def test_the_same_as_a_grouping(kind: str, low: int, high: int, monkeypatch: pyt
         plain = "x - DATE '1970-01-01'" if kind == "DATE" else "CAST(x AS BIGINT)"
         query = f"SELECT LEAST(GREATEST({plain}, {low}), {high}) AS v, COUNT(*) FROM t WHERE x IS NOT NULL GROUP BY 1"
         expected = dict(con.execute(query).fetchall())
-        found = tallied(reader(con), "SELECT x FROM t", low, high)
+        found = count_column(reader(con), "SELECT x FROM t", low, high)
     assert found is not None and len(found) == high - low + 1
     assert {low + int(i): int(found[i]) for i in np.flatnonzero(found)} == expected
 
@@ -50,17 +50,17 @@ def test_the_same_as_a_grouping(kind: str, low: int, high: int, monkeypatch: pyt
 def test_the_ends_of_a_type() -> None:
     with duckdb.connect() as con:
         con.execute(f"CREATE TABLE t AS SELECT UNNEST([{-(2**63)}, {2**63 - 1}, 0, 5]::BIGINT[]) AS x")
-        found = tallied(reader(con), "SELECT x FROM t", -1, 5)
+        found = count_column(reader(con), "SELECT x FROM t", -1, 5)
         assert found is not None and found.tolist() == [1, 1, 0, 0, 0, 0, 2]
         low = 2**62
-        found = tallied(reader(con), "SELECT x FROM t", low, low + 1)
+        found = count_column(reader(con), "SELECT x FROM t", low, low + 1)
         assert found is not None and found.tolist() == [3, 1]
 
 
 def test_no_rows_and_nothing_but_nulls() -> None:
     with duckdb.connect() as con:
         for sql in ("SELECT 1 WHERE FALSE", "SELECT NULL", "SELECT CAST(NULL AS INTEGER)"):
-            found = tallied(reader(con), sql, 0, 3)
+            found = count_column(reader(con), sql, 0, 3)
             assert found is not None and found.tolist() == [0, 0, 0, 0]
 
 
@@ -68,14 +68,14 @@ def test_rows_that_must_stay_are_not_read() -> None:
     def never(*_: object) -> pa.Table:
         raise AssertionError
 
-    assert tallied(Reader(never, {}, 0), "SELECT 1", 0, 3) is None
-    assert tallied(Reader(never, {}, 9), "SELECT 1", 0, MOST) is None
-    assert tallied(lambda sql, lent=None: never(), "SELECT 1", 0, 3) is None
+    assert count_column(Reader(never, {}, 0), "SELECT 1", 0, 3) is None
+    assert count_column(Reader(never, {}, 9), "SELECT 1", 0, MAX_RANGE) is None
+    assert count_column(lambda sql, lent=None: never(), "SELECT 1", 0, 3) is None
 
 
 def test_what_is_no_integer_is_a_wrong_plan() -> None:
     with duckdb.connect() as con, pytest.raises(TypeError):
-        tallied(reader(con), "SELECT 1.5", 0, 3)
+        count_column(reader(con), "SELECT 1.5", 0, 3)
 
 
 POLICY = """
@@ -107,14 +107,14 @@ def test_quantiles_by_both_routes(table: str, x: str, monkeypatch: pytest.Monkey
     if table == "u" and x in "bdm":
         pytest.skip("declared for t")
     routes: list[bool] = []
-    inner = stream_counts.tallied
+    inner = column_counts.count_column
 
     def watched(read: object, *given: object) -> object:
         found = None if routes else inner(read, *given)  # type: ignore[arg-type]
         routes.append(found is not None)
         return found
 
-    monkeypatch.setattr("dpsql.mechanisms.quantile.tallied", watched)
+    monkeypatch.setattr("dpsql.mechanisms.fast.column_counts.count_column", watched)
     argument, _, rest = x.partition(" FILTER")
     rest = " FILTER (WHERE i <> 3)" if " FILTER" in x else rest
     bounds = ", contribution_bounds_per_row => (-30, 40)" if "*" in x else ""

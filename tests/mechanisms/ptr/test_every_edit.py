@@ -19,21 +19,24 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.ptr.iqr_stability import NEVER, Ordered, bin_distance, scale_radius
 from dpsql.mechanisms.ptr.stability_radius import (
-    Relation,
-    argmax_radius,
-    gap_radius,
-    mode_radius,
-    quantile_radius,
+    NEVER,
+    Neighbours,
+    Ordered,
+    measure_argmax_radius,
+    measure_bin_distance,
+    measure_gap_radius,
+    measure_mode_radius,
+    measure_quantile_radius,
+    measure_scale_radius,
 )
 
-AR, SUB = Relation.ADD_REMOVE, Relation.SUBSTITUTE
+AR, SUB = Neighbours.ADD_REMOVE, Neighbours.SUBSTITUTE
 Multiset = tuple[Hashable, ...]
 TABLES = 500
 
 
-def one_edit(table: Multiset, values: list, relation: Relation) -> Iterator[Multiset]:
+def one_edit(table: Multiset, values: list, relation: Neighbours) -> Iterator[Multiset]:
     """Every table that one edit makes."""
     without = {tuple(table[:i] + table[i + 1 :]) for i in range(len(table))}
     if relation is AR:
@@ -49,7 +52,7 @@ def one_edit(table: Multiset, values: list, relation: Relation) -> Iterator[Mult
 
 
 def edits_until(
-    bad: Callable[[Multiset], bool], table: Multiset, values: list, relation: Relation, most: int
+    bad: Callable[[Multiset], bool], table: Multiset, values: list, relation: Neighbours, most: int
 ) -> int:
     """How many edits lead to a bad table; ``most + 1`` where more than ``most`` are needed."""
     seen, edge = {table}, [table]
@@ -108,16 +111,16 @@ def random_tables(seed: int, most: int, values: list[int]) -> list[Multiset]:
     return found
 
 
-def radius_of_quantile(table: Multiset, p: Fraction, relation: Relation) -> int:
+def radius_of_quantile(table: Multiset, p: Fraction, relation: Neighbours) -> int:
     v = quantile(table, p)
     below = sum(x < v for x in table) if table else 0  # type: ignore[operator]
     upto = sum(x <= v for x in table) if table else 0  # type: ignore[operator]
-    return quantile_radius(len(table), below, upto, p, relation)
+    return measure_quantile_radius(len(table), below, upto, p, relation)
 
 
-@pytest.mark.parametrize("relation", list(Relation))
+@pytest.mark.parametrize("relation", list(Neighbours))
 @pytest.mark.parametrize("p", [Fraction(1, 2), Fraction(3, 4)])
-def test_quantiles(p: Fraction, relation: Relation) -> None:
+def test_quantiles(p: Fraction, relation: Neighbours) -> None:
     deep = 0
     for table in random_tables(1, 9, [0, 1, 2, 5, 9]):
         here = quantile(table, p)
@@ -130,15 +133,15 @@ def test_quantiles(p: Fraction, relation: Relation) -> None:
     assert deep > 30
 
 
-@pytest.mark.parametrize("relation", list(Relation))
-def test_modes(relation: Relation) -> None:
+@pytest.mark.parametrize("relation", list(Neighbours))
+def test_modes(relation: Neighbours) -> None:
     deep = 0
     for table in random_tables(2, 10, [0, 1, 2, 5]):
         here = mode(table)
         found = edits_until(lambda t, here=here: mode(t) != here, table, around(table), relation, 3)
         counts = sorted(Counter(table).items(), key=lambda item: (-item[1], item[0]))
         (value, top), (other, second) = (*counts, (None, 0), (None, 0))[:2]
-        mine = mode_radius(top, second, bool(second) and other > value, relation)  # type: ignore[operator]
+        mine = measure_mode_radius(top, second, bool(second) and other > value, relation)  # type: ignore[operator]
         if not table:
             assert mine == 0
             continue
@@ -148,8 +151,8 @@ def test_modes(relation: Relation) -> None:
 
 
 @pytest.mark.parametrize("shifted", [False, True])
-@pytest.mark.parametrize("relation", list(Relation))
-def test_bins_of_the_interquartile_range(relation: Relation, shifted: bool) -> None:
+@pytest.mark.parametrize("relation", list(Neighbours))
+def test_bins_of_the_interquartile_range(relation: Neighbours, shifted: bool) -> None:
     """Two edits deep: values may be any whole numbers from far below to far above."""
     values = [-99, *range(-1, 12), 99]
     deep = checked = 0
@@ -159,7 +162,7 @@ def test_bins_of_the_interquartile_range(relation: Relation, shifted: bool) -> N
         here = log2_bin(table, shifted)
         found = edits_until(lambda t, here=here: log2_bin(t, shifted) != here, table, values, relation, 2)
         data = Ordered.all(np.array(table, dtype=np.float64))
-        mine = bin_distance(data, 2 if shifted else 1, relation, 3)
+        mine = measure_bin_distance(data, 2 if shifted else 1, relation, 3)
         assert min(mine, 3) == found, table
         deep += found > 2
         checked += 1
@@ -169,11 +172,11 @@ def test_bins_of_the_interquartile_range(relation: Relation, shifted: bool) -> N
 def test_a_row_or_none_has_no_stable_spread() -> None:
     for table in (), (4,):
         data = Ordered.all(np.array(table, dtype=np.float64))
-        assert scale_radius(data, 9) == 0
+        assert measure_scale_radius(data, 9) == 0
         for which in (1, 2):
-            assert bin_distance(data, which, AR, 9) == 1
+            assert measure_bin_distance(data, which, AR, 9) == 1
             assert (
-                bin_distance(data, which, SUB, 9) == NEVER
+                measure_bin_distance(data, which, SUB, 9) == NEVER
             )  # one row replaced by another has a range of 0 too
 
 
@@ -196,7 +199,7 @@ def test_distance_to_a_median_that_moves_too_far(bound: int) -> None:
     for table in random_tables(4, 10, [0, 1, 2, 5, 9]):
         values = [-50, *sorted({int(v) for v in table}), 50]
         found = edits_until(lambda t: median_moves(t, bound), table, values, AR, 2)
-        mine = gap_radius(len(table), 1, [int(v) for v in table], bound, 3)
+        mine = measure_gap_radius(len(table), 1, [int(v) for v in table], bound, 3)
         assert min(mine, 3) == found, table
         deep += found > 2
     assert deep > 10
@@ -211,8 +214,8 @@ def winner(table: Multiset) -> Hashable:
     return min((g for g, s in sums.items() if s == best), default=None)  # type: ignore[type-var]
 
 
-@pytest.mark.parametrize("relation", list(Relation))
-def test_argmax_of_sums_claims_no_more_than_is_so(relation: Relation) -> None:
+@pytest.mark.parametrize("relation", list(Neighbours))
+def test_argmax_of_sums_claims_no_more_than_is_so(relation: Neighbours) -> None:
     """A lower bound of the distance, and not a lazy one."""
     rng = random.Random(5)
     rows = [(g, a) for g in "abc" for a in (-2, 1, 2)]
@@ -225,7 +228,7 @@ def test_argmax_of_sums_claims_no_more_than_is_so(relation: Relation) -> None:
         here = winner(table)
         found = edits_until(lambda t, here=here: winner(t) != here, table, rows, relation, 2)
         sums = sorted((sum(a for g, a in table if g == k) for k in {g for g, _ in table}), reverse=True)  # type: ignore[misc]
-        mine = argmax_radius(sums[0], sums[1] if len(sums) > 1 else 0, 2, relation)
+        mine = measure_argmax_radius(sums[0], sums[1] if len(sums) > 1 else 0, 2, relation)
         assert min(mine, 2) <= max(found - 1, 0), table
         exact += min(mine, 2) == max(found - 1, 0)
     assert exact > 250
@@ -241,6 +244,6 @@ def test_the_search_finds_a_formula_that_claims_too_much() -> None:
         counts = sorted(Counter(table).values(), reverse=True)
         for relation, other in ((SUB, AR), (AR, SUB)):
             found = edits_until(lambda t, here=here: mode(t) != here, table, around(table), relation, 3)
-            claimed = mode_radius(counts[0], counts[1] if len(counts) > 1 else 0, False, other)
+            claimed = measure_mode_radius(counts[0], counts[1] if len(counts) > 1 else 0, False, other)
             too_much[relation] += min(claimed, 3) > max(found - 1, 0)
     assert too_much[SUB] > 20

@@ -10,13 +10,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.ptr import iqr_stability
-from dpsql.mechanisms.ptr.iqr_stability import NEVER, Ordered, bin_distance, scale_radius
-from dpsql.mechanisms.ptr.stability_radius import Relation
+from dpsql.mechanisms.ptr import stability_radius
+from dpsql.mechanisms.ptr.stability_radius import (
+    NEVER,
+    Neighbours,
+    Ordered,
+    measure_bin_distance,
+    measure_scale_radius,
+)
 from tests.support.exhaustive import edits_to_another_answer
 
 VECTORS = Path(__file__).parents[2] / "published" / "vectors"
-AR, SUB = Relation.ADD_REMOVE, Relation.SUBSTITUTE
+AR, SUB = Neighbours.ADD_REMOVE, Neighbours.SUBSTITUTE
 
 
 def ordered(values: object) -> Ordered:
@@ -45,14 +50,15 @@ def exact_bin(values: tuple[float, ...], which: int) -> float:
 @pytest.mark.parametrize("case", json.loads((VECTORS / "vectors_iqr_scale.json").read_text())["vectors"])
 def test_equals_published_distances(case: dict) -> None:
     data = ordered(case["x"])
-    assert iqr_stability.interquartile_range(data) == case["iqr"]
+    assert stability_radius.compute_iqr(data) == case["iqr"]
     for which in (1, 2):
         for relation, name in ((SUB, "sub"), (AR, "addrem")):
             expected = case[f"A0_{name}_disc{which}"]
             assert (
-                min(bin_distance(data, which, relation, 200), 200) == min(expected, 200) or expected == NEVER
+                min(measure_bin_distance(data, which, relation, 200), 200) == min(expected, 200)
+                or expected == NEVER
             )
-            assert bin_distance(data, which, relation, 3) == (
+            assert measure_bin_distance(data, which, relation, 3) == (
                 expected if expected == NEVER else min(expected, 3)
             )
 
@@ -73,8 +79,8 @@ def test_add_remove_equals_exhaustive_search(domain: tuple[int, ...], which: int
     checked = 0
     for table, edits in truth.items():
         if len(table) >= 2 and len(table) + edits <= size and all(abs(v) < 10**6 for v in table):
-            assert bin_distance(ordered(table), which, AR, 50) == edits, table
-            assert bin_distance(ordered(table), which, AR, 2) == min(edits, 2), table
+            assert measure_bin_distance(ordered(table), which, AR, 50) == edits, table
+            assert measure_bin_distance(ordered(table), which, AR, 2) == min(edits, 2), table
             checked += 1
     assert checked > 60
 
@@ -85,7 +91,7 @@ def test_substitution_equals_exhaustive_search(domain: tuple[int, ...], which: i
     truth = edits_to_another_answer(lambda t: exact_bin(t, which), domain, "substitute", 6)
     for table, edits in truth.items():
         if len(table) >= 2 and all(abs(v) < 10**6 for v in table):
-            assert bin_distance(ordered(table), which, SUB, 50) == edits, table
+            assert measure_bin_distance(ordered(table), which, SUB, 50) == edits, table
 
 
 def neighbour(rng: random.Random, values: list[float], pool: list[float]) -> list[float]:
@@ -108,16 +114,19 @@ def test_one_edit_moves_the_radius_by_at_most_one_and_the_range_by_a_factor_of_t
         x = [rng.choice(pool) for _ in range(n)]
         y = neighbour(rng, x, pool)
         a, b = ordered(x), ordered(y)
-        first, second = scale_radius(a, 60), scale_radius(b, 60)
+        first, second = measure_scale_radius(a, 60), measure_scale_radius(b, 60)
         assert abs(first - second) <= 1
-        assert scale_radius(a, 4) == min(first, 4)
+        assert measure_scale_radius(a, 4) == min(first, 4)
         moved += first != second
         if first >= 1:
-            p, q = iqr_stability.interquartile_range(a), iqr_stability.interquartile_range(b)
+            p, q = stability_radius.compute_iqr(a), stability_radius.compute_iqr(b)
             assert (p == 0) == (q == 0)
             if p:
                 assert max(p, q) / min(p, q) < 2
-                assert abs(iqr_stability.steps(p) - iqr_stability.steps(q)) <= iqr_stability.GRID + 1
+                assert (
+                    abs(stability_radius.to_log_steps(p) - stability_radius.to_log_steps(q))
+                    <= stability_radius.LOG_GRID + 1
+                )
     assert moved > 40
 
 
@@ -131,9 +140,9 @@ def test_substitution_moves_the_add_remove_distance_by_two() -> None:
         x = sorted(rng.randrange(0, 61) for _ in range(53))
         y = sorted([*x[:29], *x[30:], rng.choice([-600, 600])])
         for which in (1, 2):
-            a, b = (bin_distance(ordered(v), which, AR, 60) for v in (x, y))
+            a, b = (measure_bin_distance(ordered(v), which, AR, 60) for v in (x, y))
             worst = max(worst, abs(a - b))
-            c, d = (bin_distance(ordered(v), which, SUB, 60) for v in (x, y))
+            c, d = (measure_bin_distance(ordered(v), which, SUB, 60) for v in (x, y))
             assert abs(c - d) <= 1
         if worst == 2:
             return
@@ -145,32 +154,32 @@ def test_windows_are_enough() -> None:
     values = np.sort(rng.normal(size=5001))
     whole = ordered(values)
     for cap in (1, 5, 40):
-        width = iqr_stability.reach(cap + 1)
+        width = stability_radius.bound_reach(cap + 1)
         parts = []
-        for r in iqr_stability.quartile_ranks(whole.n):
+        for r in stability_radius.find_quartile_ranks(whole.n):
             parts.append((r - width, values[r - width - 1 : r + width]))
-        assert scale_radius(Ordered(whole.n, tuple(parts)), cap) == scale_radius(whole, cap)
+        assert measure_scale_radius(Ordered(whole.n, tuple(parts)), cap) == measure_scale_radius(whole, cap)
 
 
 def test_extremes() -> None:
     big = 1.7e308
-    assert scale_radius(ordered([]), 9) == scale_radius(ordered([4.0]), 9) == 0
-    assert scale_radius(ordered([7.0] * 200), 9) == 9
+    assert measure_scale_radius(ordered([]), 9) == measure_scale_radius(ordered([4.0]), 9) == 0
+    assert measure_scale_radius(ordered([7.0] * 200), 9) == 9
     overflow = ordered([-big] * 50 + [big] * 50)
-    assert math.isinf(iqr_stability.interquartile_range(overflow))
-    assert scale_radius(overflow, 9) == 9
-    assert iqr_stability.from_steps(iqr_stability.steps(math.inf)) < math.inf
+    assert math.isinf(stability_radius.compute_iqr(overflow))
+    assert measure_scale_radius(overflow, 9) == 9
+    assert stability_radius.from_log_steps(stability_radius.to_log_steps(math.inf)) < math.inf
     tiny = ordered([0.0] * 50 + [5e-324] * 50)
-    assert scale_radius(tiny, 9) >= 0
-    assert iqr_stability.steps(5e-324) == iqr_stability.steps(2.0**-1021)
-    assert iqr_stability.from_steps(iqr_stability.steps(20.0)) == pytest.approx(20, rel=1e-3)
+    assert measure_scale_radius(tiny, 9) >= 0
+    assert stability_radius.to_log_steps(5e-324) == stability_radius.to_log_steps(2.0**-1021)
+    assert stability_radius.from_log_steps(stability_radius.to_log_steps(20.0)) == pytest.approx(20, rel=1e-3)
 
 
 def test_edges_are_exact() -> None:
     for j in (-40, -1, 0, 1, 52):
         low = math.ldexp(1.4142135623730951, j)
         below = math.nextafter(low, 0)
-        assert iqr_stability.edges(low, 2) == (low, 2 * low)
-        assert iqr_stability.edges(below, 2) == (low / 2, low)
-        assert iqr_stability.edges(2.0**j, 1) == (2.0**j, 2.0 ** (j + 1))
-        assert iqr_stability.edges(math.nextafter(2.0**j, 0), 1) == (2.0 ** (j - 1), 2.0**j)
+        assert stability_radius.find_bin(low, 2) == (low, 2 * low)
+        assert stability_radius.find_bin(below, 2) == (low / 2, low)
+        assert stability_radius.find_bin(2.0**j, 1) == (2.0**j, 2.0 ** (j + 1))
+        assert stability_radius.find_bin(math.nextafter(2.0**j, 0), 1) == (2.0 ** (j - 1), 2.0**j)

@@ -14,41 +14,41 @@ import numpy as np
 import pytest
 
 from dpsql.mechanisms.ptr.stability_radius import (
-    Relation,
-    argmax_radius,
-    gap_radius,
-    mode_radius,
-    per_unit,
-    quantile_radius,
-    rank,
-    votes_radius,
+    Neighbours,
+    convert_to_units,
+    find_rank,
+    measure_argmax_radius,
+    measure_gap_radius,
+    measure_mode_radius,
+    measure_quantile_radius,
+    measure_votes_radius,
 )
 from tests.support.exhaustive import Table, distances, edits_to_another_answer, neighbours, tables
 
 VECTORS = json.loads(
     (Path(__file__).parents[2] / "published" / "vectors" / "vectors_stability.json").read_text()
 )
-AR, SUB = Relation.ADD_REMOVE, Relation.SUBSTITUTE
+AR, SUB = Neighbours.ADD_REMOVE, Neighbours.SUBSTITUTE
 FAR = 10**6
 
 
-def quantile_of(x: object, p: Fraction, relation: Relation = AR, cap: int | None = None) -> int:
+def quantile_of(x: object, p: Fraction, relation: Neighbours = AR, cap: int | None = None) -> int:
     values = sorted(x)  # type: ignore[call-overload]
     if not values:
         return 0
-    v = values[rank(len(values), p) - 1]
-    return quantile_radius(
+    v = values[find_rank(len(values), p) - 1]
+    return measure_quantile_radius(
         len(values), sum(y < v for y in values), sum(y <= v for y in values), p, relation, cap
     )
 
 
-def mode_of(x: object, relation: Relation = AR) -> int:
+def mode_of(x: object, relation: Neighbours = AR) -> int:
     counts = sorted(Counter(x).items(), key=lambda item: (-item[1], item[0]))  # type: ignore[call-overload]
     if not counts:
         return 0
     if len(counts) == 1:
-        return mode_radius(counts[0][1], 0, False, relation)
-    return mode_radius(counts[0][1], counts[1][1], counts[1][0] > counts[0][0], relation)
+        return measure_mode_radius(counts[0][1], 0, False, relation)
+    return measure_mode_radius(counts[0][1], counts[1][1], counts[1][0] > counts[0][0], relation)
 
 
 @pytest.mark.parametrize("case", VECTORS["vectors"])
@@ -61,7 +61,7 @@ def test_equals_published_radii(case: dict) -> None:
 
 
 def quantile(p: Fraction, table: Table) -> Hashable:
-    return table[rank(len(table), p) - 1] if table else None
+    return table[find_rank(len(table), p) - 1] if table else None
 
 
 def mode(table: Table) -> Hashable:
@@ -120,8 +120,8 @@ def test_distance_to_a_sensitive_median_equals_exhaustive_search(domain: Table, 
     for table in tables([v for v in domain if abs(v) < FAR], size):
         truth = found.get(table, 10**9)
         if len(table) + truth <= size:
-            assert gap_radius(len(table), 1, [int(v) for v in table], bound, 50) == truth, table
-            assert gap_radius(len(table), 1, [int(v) for v in table], bound, 1) == min(truth, 1)
+            assert measure_gap_radius(len(table), 1, [int(v) for v in table], bound, 50) == truth, table
+            assert measure_gap_radius(len(table), 1, [int(v) for v in table], bound, 1) == min(truth, 1)
             checked += 1
     assert checked > 50
 
@@ -132,10 +132,10 @@ def test_gap_radius_needs_the_middle_only() -> None:
         values = sorted(int(v) for v in rng.integers(0, 400, n))
         for bound in (0, 2, 6, 15):
             for cap in (1, 4, 20):
-                whole = gap_radius(n, 1, values, bound, 10**6)
+                whole = measure_gap_radius(n, 1, values, bound, 10**6)
                 first = max(1, n // 2 - cap - 2)
                 last = min(n, n // 2 + cap + 3)
-                assert gap_radius(n, first, values[first - 1 : last], bound, cap) == min(whole, cap)
+                assert measure_gap_radius(n, first, values[first - 1 : last], bound, cap) == min(whole, cap)
 
 
 def test_book_example() -> None:
@@ -173,12 +173,12 @@ def test_argmax_of_sums_never_claims_more_than_exhaustive_search_finds() -> None
             ),
             reverse=True,
         )
-        claimed = argmax_radius(sums[0], sums[1] if len(sums) > 1 else 0, 2)
+        claimed = measure_argmax_radius(sums[0], sums[1] if len(sums) > 1 else 0, 2)
         assert claimed <= max(edits - 1, 0), table
         exact += claimed == edits - 1
     assert exact > 30
-    assert argmax_radius(-5, -7, 2) == 0
-    assert argmax_radius(10, -7, 2) == 4
+    assert measure_argmax_radius(-5, -7, 2) == 0
+    assert measure_argmax_radius(10, -7, 2) == 4
 
 
 @pytest.mark.parametrize("runs", [1, 3])
@@ -196,7 +196,9 @@ def test_votes(runs: int) -> None:
         results = []
         for v in (votes, other):
             top = sorted(Counter(v).items(), key=lambda item: (-item[1], item[0]))
-            results.append((top[0][0], votes_radius(top[0][1], top[1][1] if len(top) > 1 else 0, runs)))
+            results.append(
+                (top[0][0], measure_votes_radius(top[0][1], top[1][1] if len(top) > 1 else 0, runs))
+            )
         assert abs(results[0][1] - results[1][1]) <= 1
         if results[0][0] != results[1][0]:
             changed += 1
@@ -210,8 +212,11 @@ def test_per_unit_is_a_sound_radius() -> None:
     """
     for rows in (1, 2, 5):
         for d in range(60):
-            assert all(abs(per_unit(d, rows) - per_unit(e, rows)) <= 1 for e in range(d, d + rows + 1))
-            assert per_unit(d, rows) == 0 or d >= rows
+            assert all(
+                abs(convert_to_units(d, rows) - convert_to_units(e, rows)) <= 1
+                for e in range(d, d + rows + 1)
+            )
+            assert convert_to_units(d, rows) == 0 or d >= rows
 
 
 def test_five_hundred_random_tables_under_one_edit() -> None:
@@ -234,7 +239,7 @@ def test_five_hundred_random_tables_under_one_edit() -> None:
             if mode(x) != mode(y):
                 changes["mode"] += 1
                 assert a == b == 0
-            a, b = (gap_radius(len(t), 1, [int(v) for v in t], 2, 99) for t in (x, y))
+            a, b = (measure_gap_radius(len(t), 1, [int(v) for v in t], 2, 99) for t in (x, y))
             assert abs(a - b) <= 1
             f, g = quantile(Fraction(1, 2), x), quantile(Fraction(1, 2), y)
             if f is None or g is None or abs(f - g) > 2:  # type: ignore[operator]

@@ -18,33 +18,34 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpsql.mechanisms.additive import LaplaceNoise
+from dpsql.mechanisms.additive_noise import LaplaceNoise
 from dpsql.mechanisms.base import SALT
-from dpsql.mechanisms.ptr.iqr_stability import (
-    GRID,
-    Ordered,
-    bin_distance,
-    interquartile_range,
-    scale_radius,
-    steps,
-)
 from dpsql.mechanisms.ptr.ptr_statistics import (
     ArgMax,
     Iqr,
     Mode,
     ProposedMedian,
     Quantile,
+    choose_median_grid,
     iqr_sensitivity,
-    median_grid,
 )
-from dpsql.mechanisms.ptr.stability_radius import Relation, gap_radius
+from dpsql.mechanisms.ptr.stability_radius import (
+    LOG_GRID,
+    Neighbours,
+    Ordered,
+    compute_iqr,
+    measure_bin_distance,
+    measure_gap_radius,
+    measure_scale_radius,
+    to_log_steps,
+)
 from dpsql.mechanisms.ptr.stability_test import (
     NOT_STABLE,
-    Item,
     OptimalTest,
     Stable,
+    StableItem,
     ThresholdTest,
-    stability_test,
+    make_stability_test,
 )
 from dpsql.noise.entropy import Entropy
 from tests.support.connections import fresh
@@ -138,19 +139,19 @@ def test_tests_decide_as_often_as_they_should() -> None:
 
 
 def test_the_session_chooses_the_test() -> None:
-    assert stability_test("basic", ONE, TINY) == OptimalTest(ONE, TINY)
+    assert make_stability_test("basic", ONE, TINY) == OptimalTest(ONE, TINY)
     for accountant in ("zcdp", "gdp"):
-        test = stability_test(accountant, ONE, TINY)
+        test = make_stability_test(accountant, ONE, TINY)
         assert isinstance(test, ThresholdTest)
         # near pairs keep (1, 1e-6): the profile of a Gaussian mechanism with mu = 1/sigma
         mu = 1 / float(test.sigma)
         normal = NormalDist().cdf
         assert normal(-1 / mu + mu / 2) - math.e * normal(-1 / mu - mu / 2) <= 1.0001e-6
         assert test.sigma == pytest.approx(4.2246788, rel=1e-3)
-    shared = stability_test("basic", ONE, TINY, groups=4, slack=TINY / 2)
+    shared = make_stability_test("basic", ONE, TINY, groups=4, slack=TINY / 2)
     assert shared.event.basic[0] <= ONE and shared.event.basic[1] <= TINY * Fraction(1000001, 1000000)
     with pytest.raises(ValueError, match="no delta"):
-        stability_test("basic", ONE, TINY, slack=TINY)
+        make_stability_test("basic", ONE, TINY, slack=TINY)
 
 
 # --- exact privacy loss
@@ -182,9 +183,9 @@ def edits(rng: random.Random, x: list[float], pool: Sequence[float]) -> list[lis
 
 def iqr_law(x: Sequence[float], test: OptimalTest) -> Pmf:
     data = Ordered.all(np.sort(np.asarray(x, dtype=np.float64)))
-    spread = interquartile_range(data)
-    passing = float(test.probability(scale_radius(data, test.cap))) if data.n else 0.0
-    return passing, steps(spread) if spread else None
+    spread = compute_iqr(data)
+    passing = float(test.probability(measure_scale_radius(data, test.cap))) if data.n else 0.0
+    return passing, to_log_steps(spread) if spread else None
 
 
 def test_iqr_loses_no_more_than_it_says() -> None:
@@ -210,7 +211,7 @@ def test_the_printed_threshold_of_scale_is_wrong() -> None:
     printed = json.loads((VECTORS / "vectors_ptr_privacy.json").read_text())[0]
     epsilon, delta = Fraction(1, 10), Fraction(str(printed["delta"]))
     x, y = [0.0, 1.0, 1.0, 1e300], [0.0, 1.0, 1e300]
-    scale = GRID / float(epsilon)
+    scale = LOG_GRID / float(epsilon)
     worst = []
     for threshold in (1 + math.log(1 / delta), 1 + math.log(1 / delta) / float(epsilon)):
         laws = []
@@ -218,9 +219,9 @@ def test_the_printed_threshold_of_scale_is_wrong() -> None:
             exact = Ordered.all(np.array(data))
             missed = 1.0
             for which in (1, 2):
-                margin = threshold - bin_distance(exact, which, Relation.ADD_REMOVE, 50)
+                margin = threshold - measure_bin_distance(exact, which, Neighbours.ADD_REMOVE, 50)
                 missed *= 1 - 0.5 * math.exp(-float(epsilon) * margin)
-            laws.append((1 - missed, steps(interquartile_range(exact))))
+            laws.append((1 - missed, to_log_steps(compute_iqr(exact))))
         worst.append(divergence(laws[0], laws[1], scale, 4 * float(epsilon)))
     assert worst[0] == pytest.approx(printed["delta_actual_seed_at_4eps"], rel=1e-3)
     assert worst[1] <= float(delta)
@@ -232,7 +233,7 @@ def test_the_printed_threshold_of_scale_is_wrong() -> None:
 def median_law(x: Sequence[float], test: OptimalTest, bound: int, sound: bool = True) -> Pmf:
     values = sorted(int(v) for v in x)
     n = len(values)
-    radius = gap_radius(n, 1, values, bound, test.cap)
+    radius = measure_gap_radius(n, 1, values, bound, test.cap)
     if not sound:  # local sensitivity itself as the test: 0 or all
         radius = test.cap if radius else 0
     return (float(test.probability(radius)), values[(n + 1) // 2 - 1]) if n else (0.0, 0)
@@ -257,7 +258,7 @@ def test_proposed_median_loses_no_more_than_it_says() -> None:
     assert broken > 0.3  # asking for the local sensitivity without noise tells its pairs apart
 
 
-def exact_law(item: Item, x: Sequence[object], kind: str) -> tuple[float, object]:
+def exact_law(item: StableItem, x: Sequence[object], kind: str) -> tuple[float, object]:
     _, found = item.measure(column(x, kind), Entropy(), ())
     radius, value = found.get((), (0, None))
     return float(item.test.probability(radius)), value.as_py() if value is not None else None  # type: ignore[attr-defined]
@@ -272,7 +273,7 @@ def exact_law(item: Item, x: Sequence[object], kind: str) -> tuple[float, object
         ArgMax("m", "SELECT v // 10 AS v, v % 10 AS amount FROM t", 9, OptimalTest(ONE, SMALL)),
     ],
 )
-def test_exact_answers_lose_no_more_than_they_say(item: Item) -> None:
+def test_exact_answers_lose_no_more_than_they_say(item: StableItem) -> None:
     """Through SQL: the law of "NULL or the value" over neighbouring tables."""
     rng = random.Random(8)
     growth = math.exp(1)
@@ -294,7 +295,7 @@ def test_exact_answers_lose_no_more_than_they_say(item: Item) -> None:
 # --- answers
 
 
-def release(item: Item, read: Callable[[str], pa.Table]) -> tuple[dict, tuple[str, ...]]:
+def release(item: StableItem, read: Callable[[str], pa.Table]) -> tuple[dict, tuple[str, ...]]:
     made = Stable((item,)).release(read, Entropy())
     assert made.table.num_rows == 1
     return made.table.to_pylist()[0], made.notes
@@ -368,7 +369,7 @@ def test_quantile_equals_the_definition_in_and_out_of_groups() -> None:
 
 
 def test_proposed_median() -> None:
-    step, bound = median_grid(Fraction(4), Fraction(50))
+    step, bound = choose_median_grid(Fraction(4), Fraction(50))
     item = ProposedMedian("m", "SELECT v FROM t", step, bound, GENEROUS, LaplaceNoise(Fraction(50), bound))
     row, notes = release(item, column([v / 4 for v in range(400)]))
     assert row["m"] == pytest.approx(49.75, abs=2) and not notes
@@ -421,7 +422,7 @@ def test_units_with_several_rows_need_more_distance() -> None:
     radius = one.measure(read, Entropy(), ())[1][()].radius
     assert radius > 4
     assert several.measure(read, Entropy(), ())[1][()].radius <= (
-        scale_radius(Ordered.all(np.array(x, float)), 10**3) // 4
+        measure_scale_radius(Ordered.all(np.array(x, float)), 10**3) // 4
     )
     mode = Mode("m", "SELECT v FROM t", GENEROUS, rows=3)
     assert mode.measure(column([1] * 20, "INTEGER"), Entropy(), ())[1][()].radius == 6

@@ -15,10 +15,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpsql.mechanisms.fast.candidate_scores import LEVEL, SCORE
+from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_SCORE, CANDIDATE_THRESHOLD
 from dpsql.mechanisms.selection import above_threshold
-from dpsql.mechanisms.selection.above_threshold import AboveThreshold, Noise, Stream, split
-from dpsql.noise.discrete import geometric
+from dpsql.mechanisms.selection.above_threshold import (
+    AboveThreshold,
+    InteractiveThreshold,
+    ThresholdNoise,
+    split_epsilon,
+)
+from dpsql.noise.discrete import draw_geometric
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import DiscreteLaplace, SparseVector, compose
 from tests.support.goodness import REFUSED, fixed, p_value
@@ -90,8 +95,8 @@ def test_gaps_are_free() -> None:
 def test_rates_are_those_of_the_losses(monotone: bool, refresh: bool) -> None:
     """What the exact checks call A ** -D and B ** -2D is exp(epsilon1) and exp(epsilon2 / c)."""
     for c, d in ((1, 1), (7, 3)):
-        e1, e2 = split(Fraction(3, 10), 1 if refresh else c, monotone)
-        noise = Noise(d, e1, e2, c, monotone, refresh)
+        e1, e2 = split_epsilon(Fraction(3, 10), 1 if refresh else c, monotone)
+        noise = ThresholdNoise(d, e1, e2, c, monotone, refresh)
         assert e1 + e2 == Fraction(3, 10)
         assert noise.threshold_rate * d * (c if refresh else 1) == e1
         assert noise.query_rate * d * (1 if monotone else 2) * c == e2
@@ -99,7 +104,7 @@ def test_rates_are_those_of_the_losses(monotone: bool, refresh: bool) -> None:
 
 def test_three_hits_of_ten() -> None:
     """Charged epsilon1 + 3 epsilon2 / 10, which some path of three hits really loses; with refresh four tenths."""
-    noise = Noise(1, Fraction(1), Fraction(2), 10, monotone=False)
+    noise = ThresholdNoise(1, Fraction(1), Fraction(2), 10, monotone=False)
     found = SparseVector(noise.epsilon1, noise.epsilon2, 10, 3)
     assert found.basic == (1 + Fraction(6, 10), 0)
     assert SparseVector(HALF, HALF, 10, 3, refresh=True).basic == (Fraction(4, 10), 0)
@@ -179,7 +184,7 @@ def test_published_probabilities() -> None:
     cases = [v for v in VECTORS["vectors"] if "exponential" in v["mech"]]
     assert len(cases) == 3
     m = 400
-    noise = Noise(m, HALF, HALF, 1, monotone=False)
+    noise = ThresholdNoise(m, HALF, HALF, 1, monotone=False)
     a, b = math.exp(-noise.threshold_rate), math.exp(-noise.query_rate)
     z = np.arange(60 * m)
     weight = (1 - a) * a**z
@@ -194,14 +199,14 @@ def test_published_probabilities() -> None:
 
 def test_published_splits() -> None:
     for row in VECTORS["budget_split_eps1"]:
-        e1, _ = split(Fraction(1), row["c"], row["kind"] == "monotone")
+        e1, _ = split_epsilon(Fraction(1), row["c"], row["kind"] == "monotone")
         assert float(e1) == pytest.approx(row["eps1_frac"], rel=1e-3)
 
 
 def test_the_centre_makes_ties_even() -> None:
     for noise in (
-        Noise(10, Fraction(1, 10), Fraction(1, 10), 1, True),
-        Noise(3, Fraction(1, 100), Fraction(1, 40), 5, False),
+        ThresholdNoise(10, Fraction(1, 10), Fraction(1, 10), 1, True),
+        ThresholdNoise(3, Fraction(1, 100), Fraction(1, 40), 5, False),
     ):
         a, b = (Fraction(math.exp(-r)) for r in (noise.threshold_rate, noise.query_rate))
         assert float(probability(a, b, (-noise.centre,), (True,))) == pytest.approx(0.5, abs=0.02)
@@ -217,16 +222,16 @@ def relation(scores: list[int | None], **columns: list[object]) -> pa.Table:
         {
             **table,
             "dpsql_ord": pa.array(range(len(scores)), pa.int64()),
-            SCORE: pa.array(scores, pa.int64()),
+            CANDIDATE_SCORE: pa.array(scores, pa.int64()),
         }
     )
 
 
-def operator(noise: Noise, threshold: int | None = 0, **more: object) -> AboveThreshold:
+def operator(noise: ThresholdNoise, threshold: int | None = 0, **more: object) -> AboveThreshold:
     return AboveThreshold(("q",), ("k",), threshold, noise, **more)  # type: ignore[arg-type]
 
 
-SHARP = Noise(1, Fraction(1000), Fraction(10**6), 3, monotone=True)
+SHARP = ThresholdNoise(1, Fraction(1000), Fraction(10**6), 3, monotone=True)
 
 
 def test_hits_in_order_and_cut_off() -> None:
@@ -238,7 +243,7 @@ def test_hits_in_order_and_cut_off() -> None:
 
 
 def test_thresholds_of_candidates_and_steps() -> None:
-    table = relation([10, 10, 10], **{LEVEL: [20, 5, 10]})
+    table = relation([10, 10, 10], **{CANDIDATE_THRESHOLD: [20, 5, 10]})
     release = operator(SHARP, None, gap="g", steps=Fraction(4)).release(lambda sql: table, Entropy())
     assert release.table.to_pydict() == {"k": ["c1", "c2"], "g": [1.25, 0.0]}
 
@@ -250,7 +255,7 @@ def test_batches_are_read_while_hits_are_wanted() -> None:
         read.append(sql)
         return relation([9] if sql == "b" else [-9])
 
-    noise = Noise(1, Fraction(1000), Fraction(1000), 1, monotone=True)
+    noise = ThresholdNoise(1, Fraction(1000), Fraction(1000), 1, monotone=True)
     release = AboveThreshold(("a", "b", "c"), ("k",), 0, noise).release(batch, Entropy())
     assert (read, release.table.num_rows) == (["a", "b"], 1)
 
@@ -283,7 +288,7 @@ def test_answers_are_fresh_and_shared_among_the_hits() -> None:
 
 def test_fresh_answers_are_not_the_compared_values() -> None:
     """A compared value is never below the threshold; fresh ones are, half the time for a statistic at it."""
-    noise = Noise(1, Fraction(1, 4), Fraction(1, 4), 1, monotone=True)
+    noise = ThresholdNoise(1, Fraction(1, 4), Fraction(1, 4), 1, monotone=True)
     op = operator(noise, answer=("answer", Fraction(1, 20)))
     entropy = fixed("fresh")
     answers = []
@@ -295,7 +300,7 @@ def test_fresh_answers_are_not_the_compared_values() -> None:
 
 def test_a_stream_of_one_is_true_or_false() -> None:
     for score, expected in ((50, True), (-50, False)):
-        release = operator(Noise(1, Fraction(10), Fraction(10), 1, True), flag="above").release(
+        release = operator(ThresholdNoise(1, Fraction(10), Fraction(10), 1, True), flag="above").release(
             lambda sql, s=score: relation([s]), Entropy()
         )
         assert release.table.to_pydict() == {"above": [expected]}
@@ -303,7 +308,11 @@ def test_a_stream_of_one_is_true_or_false() -> None:
 
 def test_scores_beyond_64_bits() -> None:
     wide = pa.table(
-        {"k": ["a", "b"], "dpsql_ord": [0, 1], SCORE: pa.array([-(10**30), 10**30], pa.decimal128(38, 0))}
+        {
+            "k": ["a", "b"],
+            "dpsql_ord": [0, 1],
+            CANDIDATE_SCORE: pa.array([-(10**30), 10**30], pa.decimal128(38, 0)),
+        }
     )
     assert operator(SHARP).release(lambda sql: wide, Entropy()).table.column("k").to_pylist() == ["b"]
 
@@ -332,7 +341,7 @@ SAMPLED = [
 
 @pytest.mark.parametrize(("monotone", "refresh", "n"), SAMPLED)
 def test_releases_follow_the_exact_law(monotone: bool, refresh: bool, n: int) -> None:
-    noise = Noise(1, Fraction(1, 2), Fraction(3, 4), 2, monotone, refresh)
+    noise = ThresholdNoise(1, Fraction(1, 2), Fraction(3, 4), 2, monotone, refresh)
     scores = [3, 6, 4, 2]
     a, b = (Fraction(math.exp(-r)) for r in (noise.threshold_rate, noise.query_rate))
     over = tuple(s - 4 - noise.centre for s in scores)
@@ -349,19 +358,21 @@ def test_releases_follow_the_exact_law(monotone: bool, refresh: bool, n: int) ->
 @pytest.mark.parametrize("wrong", ["nothing", "half the noise", "no noise", "from the threshold itself"])
 def test_gaps_follow_the_exact_law(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """And gaps that are made otherwise do not: those with less noise, and those that give the threshold's noise away."""
-    noise = Noise(1, Fraction(1, 2), Fraction(1, 3), 1, monotone=True)
+    noise = ThresholdNoise(1, Fraction(1, 2), Fraction(1, 3), 1, monotone=True)
     op, entropy = operator(noise, threshold=0, gap="gap"), fixed("gaps")
     levels: list[int] = []
 
     def drawn(rate: Fraction, n: int, entropy: Entropy) -> np.ndarray:
         if rate == noise.threshold_rate:
-            levels.append(noise.centre + int(geometric(rate, 1, entropy)[0]))
+            levels.append(noise.centre + int(draw_geometric(rate, 1, entropy)[0]))
             return np.array([levels[-1] - noise.centre])
         if wrong == "from the threshold itself":
-            return np.asarray(geometric(rate, n, entropy) + levels[-1])
-        return np.asarray(geometric(rate * {"half the noise": 2, "no noise": 99}.get(wrong, 1), n, entropy))
+            return np.asarray(draw_geometric(rate, n, entropy) + levels[-1])
+        return np.asarray(
+            draw_geometric(rate * {"half the noise": 2, "no noise": 99}.get(wrong, 1), n, entropy)
+        )
 
-    monkeypatch.setattr(above_threshold, "geometric", drawn)
+    monkeypatch.setattr(above_threshold, "draw_geometric", drawn)
     a, b = (Fraction(math.exp(-r)) for r in (noise.threshold_rate, noise.query_rate))
     gaps: list[int] = []
     while len(gaps) < 1000:
@@ -376,7 +387,7 @@ def test_gaps_follow_the_exact_law(wrong: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_stated_reach_holds() -> None:
-    noise = Noise(1, Fraction(1, 4), Fraction(1, 4), 1, monotone=True)
+    noise = ThresholdNoise(1, Fraction(1, 4), Fraction(1, 4), 1, monotone=True)
     entropy, k = fixed("reach"), 50
     reach = math.ceil(noise.reach(0.9, k))
     op = operator(noise, threshold=0)
@@ -403,7 +414,7 @@ def test_stream_follows_the_exact_law() -> None:
     entropy, n = fixed("stream"), 1500
     seen = []
     for _ in range(n):
-        stream = Stream(e1, e2, 1, False, entropy)
+        stream = InteractiveThreshold(e1, e2, 1, False, entropy)
         answers = [stream.ask(6, 3, 3), None if stream.exhausted else stream.ask(30, 30, 10)]
         seen.append(0 if answers[0] else 1 if answers[1] else 2)
     noise = stream.noise
@@ -418,7 +429,7 @@ def test_stream_follows_the_exact_law() -> None:
 
 
 def test_stream_closes_itself() -> None:
-    stream = Stream(HALF, HALF, 2, False, Entropy())
+    stream = InteractiveThreshold(HALF, HALF, 2, False, Entropy())
     while not stream.exhausted:
         stream.ask(10**9, 0, 1)
     assert (stream.hits, stream.event) == (2, SparseVector(HALF, HALF, 2, 2))
@@ -427,7 +438,7 @@ def test_stream_closes_itself() -> None:
 
 
 def test_stream_is_never_copied() -> None:
-    stream = Stream(HALF, HALF, 1, False, Entropy())
+    stream = InteractiveThreshold(HALF, HALF, 1, False, Entropy())
     for copied in (pickle.dumps, copy.copy, copy.deepcopy):
         with pytest.raises(TypeError, match="one process"):
             copied(stream)
@@ -435,7 +446,7 @@ def test_stream_is_never_copied() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_stream_is_closed_in_a_forked_child() -> None:
-    stream = Stream(HALF, HALF, 1, False, Entropy())
+    stream = InteractiveThreshold(HALF, HALF, 1, False, Entropy())
     child = os.fork()
     if child == 0:
         os._exit(7 if stream.exhausted else 0)
@@ -445,7 +456,9 @@ def test_stream_is_closed_in_a_forked_child() -> None:
 
 def test_sentences_name_the_scale_and_what_hits_cost() -> None:
     said = " ".join(
-        operator(Noise(1, HALF, HALF, 3, False), candidates=100, answer=("answer", HALF)).sentences(0.95)
+        operator(ThresholdNoise(1, HALF, HALF, 3, False), candidates=100, answer=("answer", HALF)).sentences(
+            0.95
+        )
     )
     assert "at most 3 hits" in said and "not paid for" in said and "ε=1" in said and "afresh" in said
 
@@ -458,9 +471,14 @@ def test_scores_at_the_ends_of_64_bits_are_compared_as_numbers(threshold: int, c
         pytest.skip("a column of thresholds holds 64 bits")
     scores = [-(1 << 63), -9 * 10**18, -5 * 10**18, 5 * 10**18, (1 << 63) - 1]
     table = pa.table(
-        {"v": range(5), "dpsql_ord": range(5), SCORE: scores, LEVEL: [min(threshold, 1 << 62)] * 5}
+        {
+            "v": range(5),
+            "dpsql_ord": range(5),
+            CANDIDATE_SCORE: scores,
+            CANDIDATE_THRESHOLD: [min(threshold, 1 << 62)] * 5,
+        }
     )
-    noise = Noise(4 * 10**15, Fraction(1), Fraction(1), 5, True)
+    noise = ThresholdNoise(4 * 10**15, Fraction(1), Fraction(1), 5, True)
     operator = AboveThreshold(("q",), ("v",), None if column else threshold, noise)
     found = operator.release(lambda text, lent=None: table, Entropy()).table.column("v").to_pylist()
     assert found == [i for i, score in enumerate(scores) if score > threshold]
@@ -469,16 +487,19 @@ def test_scores_at_the_ends_of_64_bits_are_compared_as_numbers(threshold: int, c
 @pytest.mark.parametrize("refresh", [False, True])
 def test_an_interactive_threshold_has_the_noise_of_questions_that_move_either_way(refresh: bool) -> None:
     """Nobody knows which way the next question moves, so the factor 2 stays; all hits share the second part."""
-    stream = Stream(Fraction(1, 2), Fraction(3), 3, refresh, Entropy())
-    assert stream.noise.query_rate * Stream._FINE == Fraction(3) / (2 * 3)
-    assert stream.noise.threshold_rate * Stream._FINE == Fraction(1, 2) / (3 if refresh else 1)
+    stream = InteractiveThreshold(Fraction(1, 2), Fraction(3), 3, refresh, Entropy())
+    assert stream.noise.query_rate * InteractiveThreshold._FINE == Fraction(3) / (2 * 3)
+    assert stream.noise.threshold_rate * InteractiveThreshold._FINE == Fraction(1, 2) / (3 if refresh else 1)
 
 
 def test_how_rarely_an_interactive_threshold_is_passed_from_below() -> None:
     """Between answers that are one step of sensitivity apart the chance of a hit falls by exp(epsilon2 / 2), no more."""
 
     def hits(value: int, runs: int = 3000) -> int:
-        return sum(Stream(Fraction(40), Fraction(2), 1, False, entropy).ask(value, 0, 1) for _ in range(runs))
+        return sum(
+            InteractiveThreshold(Fraction(40), Fraction(2), 1, False, entropy).ask(value, 0, 1)
+            for _ in range(runs)
+        )
 
     entropy = Entropy()
     near, far = hits(0), hits(-1)

@@ -15,11 +15,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpsql.mechanisms.fast.candidate_scores import SCORE
+from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_SCORE
 from dpsql.mechanisms.selection.exponential import ExponentialChoice
-from dpsql.mechanisms.selection.generalised_exponential import GRID, SENSITIVITY, generalised_scores
+from dpsql.mechanisms.selection.generalised_exponential import (
+    SCORE_GRID,
+    SCORE_SENSITIVITY,
+    compute_generalised_scores,
+)
 from dpsql.noise.entropy import Entropy
-from dpsql.noise.selection import exponential, flips, integers, noisy_max, permute_and_flip
+from dpsql.noise.selection import choose_exponential, choose_noisy_max, flip_coins, permute_and_flip
+from dpsql.numerics.exact_numbers import to_integers
 from dpsql.privacy.events import BoundedRange, DiscreteLaplace, PureDP, compose
 from tests.support.goodness import REFUSED, fixed, p_value
 
@@ -171,7 +176,7 @@ def test_only_the_exponential_mechanism_has_a_bounded_range() -> None:
 # -- samplers ------------------------------------------------------------------------------------------------------
 
 LAWS = {
-    "exponential": (lambda u, rate, e: exponential(u, rate, e), em),
+    "exponential": (lambda u, rate, e: choose_exponential(u, rate, e), em),
     "permute_and_flip": (lambda u, rate, e: permute_and_flip(u, rate, e), pf),
 }
 SIZES = [2_500, pytest.param(100_000, marks=pytest.mark.stochastic)]
@@ -204,7 +209,7 @@ def test_permute_and_flip_is_told_from_the_exponential_mechanism() -> None:
 @pytest.mark.parametrize("n", SIZES)
 def test_laplace_sampler(n: int) -> None:
     entropy = fixed("rnm")
-    sample = np.array([noisy_max(np.array([0, 1, 1, 3]), Fraction(2), entropy) for _ in range(n)])
+    sample = np.array([choose_noisy_max(np.array([0, 1, 1, 3]), Fraction(2), entropy) for _ in range(n)])
     assert fits(sample, laplace((0, 1, 1, 3), 2.0))
     assert not fits(sample, laplace((0, 1, 1, 3), 1.0))
 
@@ -212,7 +217,9 @@ def test_laplace_sampler(n: int) -> None:
 @pytest.mark.parametrize("n", SIZES)
 def test_sizes_stand_for_equal_candidates(n: int) -> None:
     entropy, sizes = fixed("sizes"), np.array([1, 1000, 3])
-    sample = np.array([exponential(np.array([9, 0, 5]), Fraction(1), entropy, sizes) for _ in range(n)])
+    sample = np.array(
+        [choose_exponential(np.array([9, 0, 5]), Fraction(1), entropy, sizes) for _ in range(n)]
+    )
     raw = sizes * np.exp([0, -9, -4])
     assert fits(sample, list(raw / raw.sum()))
     assert not fits(sample, list(np.exp([0, -9, -4]) / np.exp([0, -9, -4]).sum()))
@@ -222,12 +229,12 @@ def test_sizes_stand_for_equal_candidates(n: int) -> None:
 def test_coins(n: int) -> None:
     entropy, rate = fixed("coins"), Fraction(1, 7)
     for gap in (1, 7, 20, 40):
-        heads = int(flips(np.full(n, gap), rate, entropy).sum())
+        heads = int(flip_coins(np.full(n, gap), rate, entropy).sum())
         p = math.exp(-gap / 7)
         assert abs(heads - n * p) < 6 * math.sqrt(n * p * (1 - p)) + 1
         assert abs(heads - n * math.exp(-(gap + 2) / 7)) > 6 * math.sqrt(n * p * (1 - p)) or n * p < 1000
-    assert flips(np.array([0, -5]), rate, entropy).all()
-    assert not flips(np.array([10**6, 2**62], dtype=object), rate, entropy).any()
+    assert flip_coins(np.array([0, -5]), rate, entropy).all()
+    assert not flip_coins(np.array([10**6, 2**62], dtype=object), rate, entropy).any()
 
 
 def scripted(*words: int) -> Entropy:
@@ -259,7 +266,7 @@ def test_close_calls_are_decided_by_more_bits() -> None:
     block = 1 << 13  # an entropy block is read whole: the lanes come first, then the words for the close call
 
     def decided(*rest: int) -> bool:
-        return bool(flips(np.array([1]), Fraction(1), scripted(first, *rest, *([0] * block)))[0])
+        return bool(flip_coins(np.array([1]), Fraction(1), scripted(first, *rest, *([0] * block)))[0])
 
     assert decided(second - 1) and not decided(second + 1)
     assert decided(second, third - 1) and not decided(second, third + 1)
@@ -267,11 +274,11 @@ def test_close_calls_are_decided_by_more_bits() -> None:
 
 
 def test_huge_scores_and_rates() -> None:
-    wide = integers([10**40, -(10**40), 10**40 - 1])
-    assert exponential(wide, Fraction(1, 1), Entropy()) in (0, 2)
+    wide = to_integers([10**40, -(10**40), 10**40 - 1])
+    assert choose_exponential(wide, Fraction(1, 1), Entropy()) in (0, 2)
     assert permute_and_flip(wide, Fraction(10**6), Entropy()) == 0
-    assert noisy_max(wide, Fraction(1, 1000), Entropy()) == 0
-    flat = [exponential(np.array([0, 1]), Fraction(1, 10**30), fixed(str(i))) for i in range(100)]
+    assert choose_noisy_max(wide, Fraction(1, 1000), Entropy()) == 0
+    flat = [choose_exponential(np.array([0, 1]), Fraction(1, 10**30), fixed(str(i))) for i in range(100)]
     assert 20 < sum(flat) < 80
 
 
@@ -292,8 +299,8 @@ def test_published_scores_of_the_generalised_mechanism() -> None:
     assert [float(s) for s in scores] == pytest.approx(case["scores"])
     law = [float(p) for p in em([Fraction(math.exp(s * case["eps"] / 2)) for s in scores])]
     assert law == pytest.approx(case["em_on_scores"])
-    ours = generalised_scores(np.array(u), np.array(d), 9)
-    assert ours.tolist() == [math.floor(s * GRID) for s in slow_scores(u, d, Fraction(9))]
+    ours = compute_generalised_scores(np.array(u), np.array(d), 9)
+    assert ours.tolist() == [math.floor(s * SCORE_GRID) for s in slow_scores(u, d, Fraction(9))]
 
 
 @settings(max_examples=150, deadline=None)
@@ -307,10 +314,10 @@ def test_generalised_scores_are_the_least_quotients(data: st.DataObject) -> None
     )
     t = data.draw(st.integers(1, 60))
     exact = slow_scores(u, [max(1, v) for v in d], Fraction(t))
-    ours = generalised_scores(integers(u), integers(d), t)
+    ours = compute_generalised_scores(to_integers(u), to_integers(d), t)
     for mine, s in zip(ours.tolist(), exact, strict=True):
         held = max(s, Fraction(-(1 << 24)))
-        assert -1.5 < mine - held * GRID < 0.5
+        assert -1.5 < mine - held * SCORE_GRID < 0.5
 
 
 def test_generalised_scores_move_by_their_sensitivity() -> None:
@@ -322,8 +329,11 @@ def test_generalised_scores_move_by_their_sensitivity() -> None:
         u = rng.integers(-3000, 3000, n)
         moved = u + np.rint(rng.choice([-1, 1, 0.3], n) * d).astype(np.int64)
         t = int(rng.integers(1, 20))
-        most = max(most, int(np.abs(generalised_scores(u, d, t) - generalised_scores(moved, d, t)).max()))
-    assert 0.9 * GRID < most <= SENSITIVITY
+        most = max(
+            most,
+            int(np.abs(compute_generalised_scores(u, d, t) - compute_generalised_scores(moved, d, t)).max()),
+        )
+    assert 0.9 * SCORE_GRID < most <= SCORE_SENSITIVITY
 
 
 def test_unequal_candidates_are_told_apart() -> None:
@@ -356,7 +366,7 @@ def relation(scores: list[int | None], names: list[str | None] | None = None) ->
         {
             "k": pa.array(names or [f"c{i}" for i in range(len(scores))], pa.string()),
             "dpsql_ord": pa.array(range(len(scores)), pa.int64()),
-            SCORE: pa.array(scores, pa.int64()),
+            CANDIDATE_SCORE: pa.array(scores, pa.int64()),
         }
     )
 

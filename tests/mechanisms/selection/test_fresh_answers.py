@@ -10,13 +10,15 @@ import pyarrow as pa
 import pytest
 
 from dpsql.mechanisms.additive_noise import LaplaceNoise
-from dpsql.mechanisms.fast.candidate_scores import ORD, SCORE
-from dpsql.mechanisms.selection.above_threshold import AboveThreshold, Noise
+from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_PLACE, CANDIDATE_SCORE
+from dpsql.mechanisms.selection.above_threshold import AboveThreshold, ThresholdNoise
 from dpsql.mechanisms.selection.exponential import ExponentialChoice
 from dpsql.noise.entropy import Entropy
 
 SHARE, SENSITIVITY = Fraction(1, 4), 7
-TABLE = pa.table({"k": [0, 1, 2, 3], ORD: [0, 1, 2, 3], SCORE: [50_000, 10, 60_000, 70_000]})
+TABLE = pa.table(
+    {"k": [0, 1, 2, 3], CANDIDATE_PLACE: [0, 1, 2, 3], CANDIDATE_SCORE: [50_000, 10, 60_000, 70_000]}
+)
 
 
 @pytest.fixture
@@ -40,7 +42,7 @@ def scales(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Fraction, list[int]]]:
 def test_hits_share_it(
     scales: list[tuple[Fraction, list[int]]], allowed: int, hits: list[int], refresh: bool
 ) -> None:
-    noise = Noise(SENSITIVITY, Fraction(100), Fraction(1000), allowed, True, refresh)
+    noise = ThresholdNoise(SENSITIVITY, Fraction(100), Fraction(1000), allowed, True, refresh)
     AboveThreshold(("q",), ("k",), 30_000, noise, answer=("a", SHARE)).release(lambda sql: TABLE, Entropy())
     assert scales == [(len(hits) * SENSITIVITY / SHARE, hits)]
 

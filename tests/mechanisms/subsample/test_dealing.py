@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpsql.mechanisms.base import SALT
-from dpsql.mechanisms.subsample.blocks import block_number
+from dpsql.mechanisms.subsample.blocks import write_block_number
 from dpsql.noise.entropy import Entropy
 
 UNITS = 60_000
@@ -62,7 +62,7 @@ def tables(blocks: np.ndarray, m: int) -> tuple[np.ndarray, np.ndarray]:
 def test_two_salts_give_two_independent_partitions(kind: str, m: int) -> None:
     """Beyond seven deviations is one in a billion; two tries are given to a million runs of these tests."""
     units, whole = (KINDS[kind], True) if kind in KINDS else (TEXTS[kind], False)
-    expression = block_number("u", m, whole=whole)
+    expression = write_block_number("u", m, whole=whole)
     worst = math.inf
     for _ in range(2):
         one, both = tables(dealt(expression, units, salts()), m)
@@ -84,7 +84,7 @@ def test_a_salt_that_is_not_mixed_in_shows(careless: str) -> None:
 @pytest.mark.parametrize("whole", [True, False])
 def test_rounds_are_independent_partitions(m: int, whole: bool) -> None:
     salt = str(salts()[0])
-    first, second = (block_number("u", m, turn, whole).replace(SALT, salt) for turn in ("0", "1"))
+    first, second = (write_block_number("u", m, turn, whole).replace(SALT, salt) for turn in ("0", "1"))
     rows = duckdb.sql(
         f"SELECT {first} AS a, {second} AS b FROM (SELECT i AS u FROM range({UNITS}) r(i)) AS t"
     ).fetchnumpy()
@@ -96,7 +96,7 @@ def test_rounds_are_independent_partitions(m: int, whole: bool) -> None:
 @pytest.mark.parametrize("whole", [True, False])
 def test_every_block_is_used_and_no_other(m: int, whole: bool) -> None:
     found = duckdb.sql(
-        f"SELECT MIN(b), MAX(b), COUNT(DISTINCT b), COUNT(*) FILTER (WHERE b IS NULL) FROM (SELECT {block_number('u', m, whole=whole)} AS b "
+        f"SELECT MIN(b), MAX(b), COUNT(DISTINCT b), COUNT(*) FILTER (WHERE b IS NULL) FROM (SELECT {write_block_number('u', m, whole=whole)} AS b "
         f"FROM (SELECT i AS u FROM range(200000) r(i)) AS t)".replace(SALT, str(salts()[0]))
     ).fetchall()
     assert found == [(0, m - 1, m, 0)]
@@ -111,7 +111,7 @@ def test_the_last_place_of_the_scale_is_below_the_number_of_blocks() -> None:
 def test_one_unit_is_in_one_block_whatever_the_type_of_its_number() -> None:
     """A join meets units of several integer types: all are dealt as BIGINT."""
     for m in COUNTS:
-        expression = block_number("u", m, whole=True).replace(SALT, str(salts()[0]))
+        expression = write_block_number("u", m, whole=True).replace(SALT, str(salts()[0]))
         kinds = ("TINYINT", "UTINYINT", "SMALLINT", "INTEGER", "UINTEGER", "BIGINT")
         found = [
             duckdb.sql(

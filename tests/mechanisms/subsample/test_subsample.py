@@ -20,23 +20,23 @@ import pytest
 
 from dpsql.errors import EngineError, Interrupted
 from dpsql.mechanisms.additive_noise import LaplaceNoise
-from dpsql.mechanisms.base import SALT, NoRoom, reporting
+from dpsql.mechanisms.base import SALT, OutOfMemory, watch_progress
 from dpsql.mechanisms.ptr.stability_test import OptimalTest
-from dpsql.mechanisms.subsample.blocks import BlockQueries, LiftedBlocks, PythonBlocks, Rows
+from dpsql.mechanisms.subsample.blocks import BlockQueries, BlockRows, LiftedBlocks, PythonBlocks
 from dpsql.mechanisms.subsample.subsample import (
     BlockMean,
     BlockMedian,
-    Range,
+    ResultRange,
     SubsampleAggregate,
     WinsorizedMean,
-    grid_quantile,
+    choose_grid_quantile,
 )
 from dpsql.mechanisms.subsample.votes import NoisyMode, StableMode
 from dpsql.noise.entropy import Entropy
 
 VECTORS = Path(__file__).parents[2] / "published" / "vectors"
 ONE = Fraction(1)
-UNIT = Range(Fraction(0), ONE, 4)
+UNIT = ResultRange(Fraction(0), ONE, 4)
 
 
 def trimmed(places: Sequence[int], trim: int) -> Fraction:
@@ -126,7 +126,7 @@ def chi_square(seen: np.ndarray, law: np.ndarray) -> tuple[float, int]:
 def test_quantile_law(p: Fraction) -> None:
     places, points, epsilon = [2, 2, 3, 7, 7, 7, 9], 12, Fraction(3, 2)
     entropy = Entropy()
-    draws = [grid_quantile(places, p, points, epsilon, entropy) for _ in range(6000)]
+    draws = [choose_grid_quantile(places, p, points, epsilon, entropy) for _ in range(6000)]
     seen = np.bincount(draws, minlength=points + 1)
     statistic, freedom = chi_square(seen, quantile_law(places, p, points, float(epsilon)))
     limit = freedom + 8 * math.sqrt(2 * freedom) + 16  # beyond the one-in-a-million quantile
@@ -153,7 +153,7 @@ def test_quantile_loses_no_more_than_epsilon() -> None:
 def test_winsorized_limits_come_from_private_quantiles() -> None:
     rng = random.Random(1)
     values = [50 + rng.gauss(0, 1) for _ in range(398)] + [1000.0, -1000.0]
-    combiner = WinsorizedMean("a", Range(Fraction(-1000), Fraction(1000), 1 << 14), Fraction(4))
+    combiner = WinsorizedMean("a", ResultRange(Fraction(-1000), Fraction(1000), 1 << 14), Fraction(4))
     columns, notes = combiner.combine(values, None, Entropy(), 0.95)
     row = {name: array[0].as_py() for name, array in columns.items()}
     assert row["a"] == pytest.approx(50, abs=2) and not notes
@@ -168,7 +168,7 @@ def test_winsorized_limits_come_from_private_quantiles() -> None:
 @pytest.mark.parametrize("trim", [Fraction(1, 10), Fraction(3, 10)])
 def test_a_winsorized_mean_holds_what_is_beyond_the_quantiles_that_were_asked_for(trim: Fraction) -> None:
     places = [0, 3, 5, 6, 7, 8, 9, 10, 60, 100]
-    combiner = WinsorizedMean("a", Range(Fraction(0), Fraction(100), 100), Fraction(10**6), trim=trim)
+    combiner = WinsorizedMean("a", ResultRange(Fraction(0), Fraction(100), 100), Fraction(10**6), trim=trim)
     least, most = places[int(trim * 10) - 1], places[9 - int(trim * 10)]
     found = {combiner.combine(places, None, Entropy(), 0.95)[0]["a"][0].as_py() for _ in range(20)}
     # a quantile may be anywhere between two neighbours of the same rank
@@ -217,9 +217,9 @@ def test_results_are_held_to_public_bounds(value: Any, place: int) -> None:
 
 
 def test_default_is_public() -> None:
-    assert Range(Fraction(0), ONE, 4, default=ONE).place(None) == 4
+    assert ResultRange(Fraction(0), ONE, 4, default=ONE).place(None) == 4
     with pytest.raises(ValueError, match="order"):
-        Range(ONE, ONE, 4)
+        ResultRange(ONE, ONE, 4)
 
 
 # --- sources
@@ -244,9 +244,9 @@ def read() -> Callable[[str], pa.Table]:
     return run
 
 
-def rows(blocks: int) -> tuple[Rows, ...]:
+def rows(blocks: int) -> tuple[BlockRows, ...]:
     text = f"SELECT unit % {blocks} AS block, unit AS c0, v AS c1 FROM t"
-    return (Rows("own", text, (("unit", "BIGINT"), ("v", "DOUBLE"))),)
+    return (BlockRows("own", text, (("unit", "BIGINT"), ("v", "DOUBLE"))),)
 
 
 HASHED = f"CAST(hash(xor(hash(unit), {SALT})) % 20 AS INTEGER)"
@@ -269,7 +269,7 @@ def test_a_failing_block_has_no_result(read: Callable[[str], pa.Table]) -> None:
     source = BlockQueries(rows(4), query, ("a",), 4)
     found = source.results(read, Entropy()).columns["a"]
     assert found[2] is None and sum(v is None for v in found) == 1
-    made = SubsampleAggregate(source, (BlockMedian("a", Range(Fraction(0), Fraction(9), 90), ONE),))
+    made = SubsampleAggregate(source, (BlockMedian("a", ResultRange(Fraction(0), Fraction(9), 90), ONE),))
     assert made.release(read, Entropy()).table.num_rows == 1
 
 
@@ -284,7 +284,7 @@ def test_blocks_that_are_too_much_at_once_are_read_in_turn(read: Callable[[str],
             table = read(sql)
             asked.append(table.num_rows)
             if table.num_rows > most:
-                raise NoRoom("no more than a few blocks")
+                raise OutOfMemory("no more than a few blocks")
             return table
 
         return found
@@ -294,7 +294,7 @@ def test_blocks_that_are_too_much_at_once_are_read_in_turn(read: Callable[[str],
         asked.clear()
         assert source.results(small(most), Entropy()) == whole
         assert len(asked) <= parts and max(asked[1:], default=0) <= 5
-    with pytest.raises(NoRoom):
+    with pytest.raises(OutOfMemory):
         source.results(small(0), Entropy())
 
 
@@ -327,8 +327,10 @@ def test_python_blocks(read: Callable[[str], pa.Table], capsys: pytest.CaptureFi
     source = PythonBlocks(
         "SELECT unit % 5 AS block, v, b FROM t WHERE unit % 5 < 4", ("v", "b"), 5, "f", "a", f
     )
-    operator = SubsampleAggregate(source, (BlockMedian("a", Range(Fraction(0), Fraction(400), 400), ONE),))
-    with reporting(lambda n, m: done.append(n)):
+    operator = SubsampleAggregate(
+        source, (BlockMedian("a", ResultRange(Fraction(0), Fraction(400), 400), ONE),)
+    )
+    with watch_progress(lambda n, m: done.append(n)):
         found = operator.source.results(read, Entropy()).columns["a"]
     assert found == [200.0, 200.0, None, 200.0, None]  # an exception, and a block without rows
     assert calls == [200] * 4 and done == [0, 1, 2, 3, 4, 5]
@@ -372,7 +374,7 @@ def test_one_block_that_succeeds_is_not_seen_in_the_types() -> None:
     for last in (8, 9):  # unit 8 is the only one whose block does not fail
         text = f"SELECT unit AS block, unit AS c0 FROM range({last}) AS t(unit)"
         only = "SELECT CASE WHEN MAX(unit) = 8 THEN 1 ELSE error('secret')::INTEGER END AS a FROM own"
-        source = BlockQueries((Rows("own", text, (("unit", "BIGINT"),)),), only, ("a",), 9)
+        source = BlockQueries((BlockRows("own", text, (("unit", "BIGINT"),)),), only, ("a",), 9)
         found = source.results(run, Entropy())
         assert sum(value is not None for value in found.columns["a"]) == last - 8
         types.append(SubsampleAggregate(source, (mode,)).release(run, Entropy()).table.schema)
@@ -386,7 +388,7 @@ def test_interruption_ends_the_blocks(read: Callable[[str], pa.Table]) -> None:
 
     source = BlockQueries(rows(9), "SELECT AVG(v) AS a FROM own", ("a",), 9)
     operator = SubsampleAggregate(source, (BlockMedian("a", UNIT, ONE),))
-    with pytest.raises(Interrupted), reporting(stop):
+    with pytest.raises(Interrupted), watch_progress(stop):
         operator.release(read, Entropy())
 
 
@@ -442,7 +444,7 @@ def test_fresh_salt_every_release(read: Callable[[str], pa.Table]) -> None:
 
     operator = SubsampleAggregate(
         LiftedBlocks(f"SELECT {HASHED} AS block, AVG(v) AS a FROM t GROUP BY 1", ("a",), 20),
-        (BlockMedian("a", Range(Fraction(0), Fraction(9), 90), ONE),),
+        (BlockMedian("a", ResultRange(Fraction(0), Fraction(9), 90), ONE),),
     )
     for _ in range(2):
         row = operator.release(spy, Entropy()).table.to_pylist()[0]
@@ -470,7 +472,7 @@ def test_operator_is_a_value(read: Callable[[str], pa.Table]) -> None:
     )
     combiners = (
         StableMode("m", OptimalTest(ONE, Fraction(1, 1000))),
-        BlockMean("a", Range(Fraction(0), Fraction(10), 1000), LaplaceNoise(ONE, 1000), 3),
+        BlockMean("a", ResultRange(Fraction(0), Fraction(10), 1000), LaplaceNoise(ONE, 1000), 3),
         WinsorizedMean("a", UNIT, ONE),
     )
     operator = SubsampleAggregate(source, combiners)

@@ -21,18 +21,18 @@ import pytest
 
 from dpsql.mechanisms.additive_noise import LaplaceNoise
 from dpsql.mechanisms.base import SALT
-from dpsql.mechanisms.ptr.stability_radius import votes_radius
-from dpsql.mechanisms.ptr.stability_test import NOT_STABLE, OptimalTest, stability_test
-from dpsql.mechanisms.subsample.blocks import LiftedBlocks, PythonBlocks, Results
-from dpsql.mechanisms.subsample.subsample import BlockMedian, Range, SubsampleAggregate
+from dpsql.mechanisms.ptr.stability_radius import measure_votes_radius
+from dpsql.mechanisms.ptr.stability_test import NOT_STABLE, OptimalTest, make_stability_test
+from dpsql.mechanisms.subsample.blocks import BlockResults, LiftedBlocks, PythonBlocks
+from dpsql.mechanisms.subsample.subsample import BlockMedian, ResultRange, SubsampleAggregate
 from dpsql.mechanisms.subsample.votes import (
     FeatureVotes,
     NoisyMode,
     Participation,
     StableMode,
-    tally,
-    textbook_sampling,
-    vote,
+    compute_textbook_sampling,
+    count_votes,
+    read_vote,
 )
 from dpsql.noise.entropy import Entropy
 
@@ -74,17 +74,19 @@ def test_equal_results_share_a_label_and_others_do_not() -> None:
         uuid.UUID(int=1),
         {"a": 1},
     ]
-    assert len({vote(v)[0] for v in values}) == len(values)  # type: ignore[index]
-    assert vote(np.float64(2.0)) == vote(2.0) and vote(np.str_("a")) == vote("a")
-    assert vote({"b", "a"}) == vote({"a", "b"}) and vote([1, 2]) == vote((1, 2)) == vote(np.array([1, 2]))
-    assert vote(-0.0) == vote(0.0)
+    assert len({read_vote(v)[0] for v in values}) == len(values)  # type: ignore[index]
+    assert read_vote(np.float64(2.0)) == read_vote(2.0) and read_vote(np.str_("a")) == read_vote("a")
+    assert read_vote({"b", "a"}) == read_vote({"a", "b"}) and read_vote([1, 2]) == read_vote(
+        (1, 2)
+    ) == read_vote(np.array([1, 2]))
+    assert read_vote(-0.0) == read_vote(0.0)
 
 
 @pytest.mark.parametrize("value", [None, math.nan, object(), [1, None], [math.nan], len])
 def test_what_is_no_vote(value: Any) -> None:
-    assert vote(value) is None
-    assert tally([value, "a"]) == {"str 'a'": (1, "a")}
-    assert tally([value, "a"], default="b")["str 'b'"] == (1, "b")
+    assert read_vote(value) is None
+    assert count_votes([value, "a"]) == {"str 'a'": (1, "a")}
+    assert count_votes([value, "a"], default="b")["str 'b'"] == (1, "b")
 
 
 # --- stable mode
@@ -96,7 +98,7 @@ def test_stable_mode_loses_no_more_than_its_test(blocks: int) -> None:
 
     def law(votes: str, rounds: int = 1) -> Law:
         ranked = [*sorted(Counter(votes).items(), key=lambda item: (-item[1], item[0])), ("", 0)]
-        p = test.probability(votes_radius(ranked[0][1], ranked[1][1], rounds))
+        p = test.probability(measure_votes_radius(ranked[0][1], ranked[1][1], rounds))
         return {None: 1 - p, ranked[0][0]: p}
 
     worst = max(divergence(law(x), law(y), 3.0) for x, y in votes_and_neighbours(blocks, "abc"))
@@ -123,7 +125,7 @@ def test_stable_mode_releases_the_exact_vote() -> None:
 @pytest.mark.parametrize("case", json.loads((VECTORS / "vectors_stability.json").read_text())["a_samp"])
 def test_published_block_counts_and_textbook_runs(case: dict) -> None:
     epsilon, delta = (Fraction(str(case[name])) for name in ("eps", "delta"))
-    q, runs = textbook_sampling(epsilon, delta, case["n"])
+    q, runs = compute_textbook_sampling(epsilon, delta, case["n"])
     assert float(q) == pytest.approx(case["q"], rel=1e-12)
     assert runs == case["m"]
     sampling = Participation("SELECT 1 AS most", q, runs)
@@ -295,7 +297,7 @@ def bernoulli_operator(runs: int, q: Fraction, cap_off: int = 0) -> SubsampleAgg
     )
     check = f"SELECT MAX(c) AS most FROM (SELECT unit, COUNT(*) AS c FROM ({joined}) AS j GROUP BY unit) AS p"
     sampling = Participation(check, q, runs)
-    test = stability_test("basic", Fraction(40), Fraction(1, 100), slack=sampling.failure)
+    test = make_stability_test("basic", Fraction(40), Fraction(1, 100), slack=sampling.failure)
     source = LiftedBlocks(f"SELECT block, MODE(b) AS m FROM ({joined}) AS j GROUP BY block", ("m",), runs)
     return SubsampleAggregate(
         source, (StableMode("m", test, sampling.cap + cap_off),), participation=sampling
@@ -338,7 +340,7 @@ def test_textbook_sampling_is_priced_whole() -> None:
     with pytest.raises(ValueError, match="stable mode"):
         SubsampleAggregate(
             operator.source,
-            (BlockMedian("m", Range(Fraction(0), ONE, 2), ONE),),
+            (BlockMedian("m", ResultRange(Fraction(0), ONE, 2), ONE),),
             participation=operator.participation,
         )
 
@@ -363,10 +365,10 @@ def test_what_a_label_stands_for_does_not_depend_on_the_block() -> None:
         (np.float64(-0.0), 0.0),
     ]
     for one, other in alike:
-        first, second = vote(one), vote(other)
+        first, second = read_vote(one), read_vote(other)
         assert first is not None and repr(first) == repr(second)
-        assert repr(tally([one, other])) == repr(tally([other, one]))
-    assert vote({"a": 1}) != vote({"a": 2}) != vote({"b": 2})  # the control
+        assert repr(count_votes([one, other])) == repr(count_votes([other, one]))
+    assert read_vote({"a": 1}) != read_vote({"a": 2}) != read_vote({"b": 2})  # the control
 
 
 def test_no_result_of_one_block_stops_the_count() -> None:
@@ -377,14 +379,14 @@ def test_no_result_of_one_block_stops_the_count() -> None:
     endless: list[object] = []
     endless.append(endless)
     foul: list[object] = [{1: "a", "b": 2}, Foul(2020, 1, 1), endless, object(), {frozenset({1}): 1}]
-    counted = tally([*foul, "x", "x"])
+    counted = count_votes([*foul, "x", "x"])
     assert counted["str 'x'"] == (2, "x")
-    assert tally(foul[1:4], default=7) == {"int 7": (3, 7)}
+    assert count_votes(foul[1:4], default=7) == {"int 7": (3, 7)}
 
 
 def test_intervals_are_votes() -> None:
     month = pa.scalar((1, 0, 0), pa.month_day_nano_interval()).as_py()
-    found = vote(month)
+    found = read_vote(month)
     assert found is not None and found[1] == month and type(found[1]) is type(month)
 
 
@@ -393,7 +395,7 @@ def test_no_result_of_one_block_stops_the_others() -> None:
         def as_integer_ratio(self) -> tuple[int, int]:
             raise RuntimeError("CANARY")
 
-    grid = Range(Fraction(0), Fraction(10), 10)
+    grid = ResultRange(Fraction(0), Fraction(10), 10)
     assert [grid.place(v) for v in ("1/0", "3", "1e999999999", Foul(), None, math.nan, -math.inf, [])] == [
         5
     ] * 8
@@ -415,8 +417,8 @@ class Counted:
         self.blocks = ahead
         self._votes = [["a"]] * ahead
 
-    def results(self, read: Any, entropy: Entropy) -> Results:
-        return Results({"f": self._votes}, {})
+    def results(self, read: Any, entropy: Entropy) -> BlockResults:
+        return BlockResults({"f": self._votes}, {})
 
     def sentence(self) -> str:
         return ""

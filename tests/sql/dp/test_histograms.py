@@ -10,8 +10,8 @@ import pytest
 
 import dpsql
 from dpsql.mechanisms.additive_noise import LaplaceNoise
+from dpsql.mechanisms.aggregation import Together
 from dpsql.mechanisms.base import SALT
-from dpsql.mechanisms.composite import Together
 from dpsql.mechanisms.histograms import Histogram
 from dpsql.privacy.events import DiscreteLaplace, PureDP
 from tests.support import inside

@@ -15,11 +15,18 @@ import pyarrow as pa
 import pytest
 
 import dpsql
-from dpsql.mechanisms.additive import Aggregation
+from dpsql.mechanisms.aggregation import Aggregation
 from dpsql.mechanisms.base import SALT, Reader
 from dpsql.mechanisms.fast import packed_aggregation as packing
-from dpsql.mechanisms.fast.packed_aggregation import TOTALS, Packed, Route, Tally, Value, add_up
-from dpsql.mechanisms.group_selection import below_each, choose, runs
+from dpsql.mechanisms.fast.packed_aggregation import (
+    PACKED_TOTALS,
+    PackedAggregation,
+    PackedRoute,
+    PackedValue,
+    UnitTotal,
+    sum_by_code,
+)
+from dpsql.mechanisms.group_selection import choose_groups, draw_below_each, find_runs
 from dpsql.noise.entropy import Entropy
 from tests.support import inside
 
@@ -123,7 +130,7 @@ def test_the_same_totals_as_the_query_where_nothing_is_chosen(
     text = text.replace("SELECT", "SELECT WITH DP OPTIONS (max_groups_contributed = 40)", 1)
     found = operator(con, text)
     assert found.packed is not None
-    packed = found.packed.table(reader(con), Entropy())
+    packed = found.packed.take(reader(con), Entropy())
     query = con.sql(found.query.replace(SALT, "12345")).to_arrow_table()
     assert rows(packed, found.keys) == rows(query, found.keys)
     assert packed is not None
@@ -140,12 +147,12 @@ def test_the_same_totals_without_groups(
     found = operator(con, text)
     assert found.packed is not None
     log: list[str] = []
-    totals = found.packed.table(reader(con, log), Entropy())
+    totals = found.packed.take(reader(con, log), Entropy())
     assert len(log) == 2
     assert rows(totals, ()) == rows(con.sql(found.query).to_arrow_table(), ())
     con.execute("DELETE FROM t")
-    assert found.packed.table(reader(con), Entropy()) is None
-    assert found.released(reader(con), Entropy()).num_rows == 1
+    assert found.packed.take(reader(con), Entropy()) is None
+    assert found.release(reader(con), Entropy()).table.num_rows == 1
 
 
 def test_public_groups_with_gaps_are_coded(con: duckdb.DuckDBPyConnection) -> None:
@@ -154,7 +161,7 @@ def test_public_groups_with_gaps_are_coded(con: duckdb.DuckDBPyConnection) -> No
     found = operator(con, text)
     assert found.packed is not None and [route.dense for route in found.packed.routes] == [True, False]
     seen: list[str] = []
-    totals = rows(found.packed.table(reader(con, seen), Entropy()), found.keys)
+    totals = rows(found.packed.take(reader(con, seen), Entropy()), found.keys)
     assert "row_number" in seen[1]
     touched = con.sql("SELECT COUNT(DISTINCT u) FROM t WHERE z IN (0, 2, 9)").fetchall()[0][0]
     elsewhere = con.sql("SELECT COUNT(DISTINCT u) FROM t WHERE z = 5").fetchall()[0][0]
@@ -162,7 +169,7 @@ def test_public_groups_with_gaps_are_coded(con: duckdb.DuckDBPyConnection) -> No
     assert sum(row["units"] for row in totals.values()) == touched
     whole = operator(con, text.replace("z", "k")).packed
     seen.clear()
-    assert whole is not None and whole.table(reader(con, seen), Entropy()) is not None
+    assert whole is not None and whole.take(reader(con, seen), Entropy()) is not None
     assert "row_number" not in seen[1]
 
 
@@ -175,7 +182,7 @@ def test_a_unit_counts_in_no_more_groups_than_it_may(con: duckdb.DuckDBPyConnect
         f"SELECT COUNT(DISTINCT {key}) FROM t WHERE {inside} AND u IS NOT NULL GROUP BY u"
     ).fetchall()
     for _ in range(5):
-        totals = rows(found.packed.table(reader(con), Entropy()), found.keys)
+        totals = rows(found.packed.take(reader(con), Entropy()), found.keys)
         assert sum(row["units"] for row in totals.values()) == sum(min(2, n) for (n,) in touched)
         assert sum(min(2, n) for (n,) in touched) < sum(
             n for (n,) in touched
@@ -189,22 +196,22 @@ def test_each_choice_is_as_likely_whoever_else_is_there() -> None:
     for units in (alone, among):
         seen: Counter[int] = Counter()
         for _ in range(1200 if units is alone else 300):
-            kept = choose(units, 1, entropy)
+            kept = choose_groups(units, 1, entropy)
             assert kept is not None and kept[:3].sum() == 1
             seen[int(np.flatnonzero(kept[:3])[0])] += 1
         expected = sum(seen.values()) / 3
         assert sum((seen[i] - expected) ** 2 / expected for i in range(3)) < 32  # 1e-7 of all runs
-    crowd = choose(among, 2, entropy)
+    crowd = choose_groups(among, 2, entropy)
     assert crowd is not None
     assert np.bincount(among[crowd]).tolist() == [2] * 400
-    assert choose(np.arange(9), 1, entropy) is None
+    assert choose_groups(np.arange(9), 1, entropy) is None
 
 
 @pytest.mark.parametrize("few", [8, 0], ids=["drawn", "shuffled"])
 def test_every_set_of_groups_is_as_likely(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dpsql.mechanisms.group_selection._FEW", few)
     people = 6000
-    kept = choose(np.repeat(np.arange(people), 5), 2, Entropy())
+    kept = choose_groups(np.repeat(np.arange(people), 5), 2, Entropy())
     assert kept is not None
     seen = Counter(tuple(np.flatnonzero(row).tolist()) for row in kept.reshape(people, 5))
     assert len(seen) == 10 and all(len(pair) == 2 for pair in seen)
@@ -213,12 +220,12 @@ def test_every_set_of_groups_is_as_likely(few: int, monkeypatch: pytest.MonkeyPa
 
 def test_numbers_below_bounds_of_their_own_have_no_bias() -> None:
     bound = 3 << 30  # a third of all words would favour some numbers
-    drawn = below_each(np.full(30_000, bound), Entropy())
+    drawn = draw_below_each(np.full(30_000, bound), Entropy())
     thirds = np.bincount(drawn // (1 << 30), minlength=3)
     assert drawn.max() < bound and sum((thirds - 10_000) ** 2 / 10_000) < 30
     words = iter([0, 2**32 - 1])  # the word 0 is one of those that are drawn again
     entropy = Entropy(lambda n: b"".join(next(words, 7).to_bytes(8, "little") for _ in range(n // 8)))
-    assert below_each(np.array([bound]), entropy).tolist() == [bound - 1]
+    assert draw_below_each(np.array([bound]), entropy).tolist() == [bound - 1]
     biased = Counter((np.arange(30_000) * (2**32 // 30_000) % bound // (1 << 30)).tolist())
     assert sum((biased[i] - 10_000) ** 2 / 10_000 for i in range(3)) > 30
 
@@ -226,7 +233,9 @@ def test_numbers_below_bounds_of_their_own_have_no_bias() -> None:
 def test_runs_are_found_across_blocks() -> None:
     ordered = np.sort(np.random.default_rng(2).integers(0, 1 << 20, 300_000))
     for shift in (0, 3, 9, 30):
-        assert runs(ordered, shift).tolist() == np.unique(ordered >> shift, return_index=True)[1].tolist()
+        assert (
+            find_runs(ordered, shift).tolist() == np.unique(ordered >> shift, return_index=True)[1].tolist()
+        )
 
 
 @pytest.mark.parametrize(("rows", "fits"), [(40, True), (70_000, False)])
@@ -234,7 +243,7 @@ def test_rows_and_sums_are_added_up_together_where_they_fit(rows: int, fits: boo
     dice = np.random.default_rng(4)
     unit = np.concatenate([np.zeros(rows, dtype=np.int64), np.arange(1, 50)])
     value = dice.integers(2**20 - 9, 2**20, len(unit)).astype(np.float64)
-    layout = packing._Layout(packing.Route((), "", ""), 0, (), (), 50, (20,))
+    layout = packing._Layout(packing.PackedRoute((), "", ""), 0, (), (), 50, (20,))
     count, total = packing._both(unit, value.copy(), layout)
     assert count.tolist() == np.bincount(unit).tolist() and (total is not None) == fits
     if total is not None:
@@ -249,17 +258,17 @@ def test_always_choosing_the_first_would_be_seen() -> None:
 def test_what_does_not_fit_is_read_by_the_query_and_as_often(con: duckdb.DuckDBPyConnection) -> None:
     found = operator(con, "SELECT k, COUNT(*) FROM t GROUP BY k")
     fits: list[str] = []
-    found.released(reader(con, fits), Entropy())
+    found.release(reader(con, fits), Entropy())
     con.execute("INSERT INTO t (u, k) VALUES (9223372036854775807, 1), (-9223372036854775808, 1)")
     wide: list[str] = []
-    table = found.released(reader(con, wide), Entropy())
+    table = found.release(reader(con, wide), Entropy()).table
     assert len(fits) == len(wide) == 3
     assert table.num_rows == 4
     full: list[str] = []
-    found.released(reader(con, full, room=10), Entropy())
+    found.release(reader(con, full, room=10), Entropy())
     assert len(full) == 3 and "lag(u" in full[-1] and "lag(u" in wide[-1] and "lag(u" not in fits[-1]
     remote: list[str] = []
-    found.released(reader(con, remote, room=0), Entropy())
+    found.release(reader(con, remote, room=0), Entropy())
     assert len(remote) == 1  # an engine elsewhere ships no rows
 
 
@@ -276,14 +285,14 @@ def test_rows_that_came_after_the_ranges_are_left_out(con: duckdb.DuckDBPyConnec
         return read.execute(sql, lent)
 
     assert found.packed is not None
-    table = found.packed.table(Reader(execute, {}, 10**6), Entropy())
+    table = found.packed.take(Reader(execute, {}, 10**6), Entropy())
     assert (5000,) not in rows(table, found.keys)
 
 
 def test_an_empty_table(con: duckdb.DuckDBPyConnection) -> None:
     con.execute("DELETE FROM t")
     for text, size in ((SHAPES[0], 3), (SHAPES[2], 0)):
-        assert operator(con, text).released(reader(con), Entropy()).num_rows == size
+        assert operator(con, text).release(reader(con), Entropy()).table.num_rows == size
 
 
 @pytest.mark.parametrize(
@@ -307,8 +316,8 @@ def test_sums_by_code_are_exact() -> None:
     for far in (3, 2**30, 2**47, 2**49):
         values = dice.integers(-far, far, 5000)
         expected = [int(sum(int(v) for v in values[codes == c])) for c in range(7)]
-        assert add_up(codes, values, 7).tolist() == expected
-    assert add_up(codes[:0], codes[:0], 2).tolist() == [0, 0]
+        assert sum_by_code(codes, values, 7).tolist() == expected
+    assert sum_by_code(codes[:0], codes[:0], 2).tolist() == [0, 0]
 
 
 def test_the_session_takes_the_route(con: duckdb.DuckDBPyConnection) -> None:
@@ -321,7 +330,7 @@ def test_the_session_takes_the_route(con: duckdb.DuckDBPyConnection) -> None:
             "SELECT WITH DP OPTIONS (max_groups_contributed = 4) k, COUNT(*) FROM t GROUP BY k"
         )
         assert answer.shape == (4, 2)
-        assert len(asked) == 3 and TOTALS in asked[-1]
+        assert len(asked) == 3 and PACKED_TOTALS in asked[-1]
 
 
 @pytest.mark.parametrize("by", ["", " GROUP BY k"])
@@ -355,7 +364,7 @@ def test_weighed_totals_of_more_than_64_bits_are_the_same_by_both_routes(by: str
             )
             found = inside.bind(session, text).blocks[0].operator
             assert isinstance(found, Aggregation) and found.packed is not None
-            packed = rows(found.packed.table(reader(con), Entropy()), found.keys)
+            packed = rows(found.packed.take(reader(con), Entropy()), found.keys)
             query = rows(con.sql(found.query.replace(SALT, "12345")).to_arrow_table(), found.keys)
             assert packed == query
             total, count = (s.column for s in found.outputs[0].statistics)
@@ -368,11 +377,11 @@ def test_weighed_totals_of_more_than_64_bits_are_the_same_by_both_routes(by: str
 
 def test_what_one_unit_may_add_keeps_within_62_bits() -> None:
     """A unit's weighed total is computed in 64 bits: where it may not fit, the query is read."""
-    tally = Tally("p", -3 << 41, 3 << 41, 0, True, 0, 3, 1 << 20)
+    tally = UnitTotal("p", -3 << 41, 3 << 41, 0, True, 0, 3, 1 << 20)
     assert tally.far >= 2**62
-    found = Packed("", (Route((), "", ""),), (Value("v", 9),), (tally,), "units", None)
+    found = PackedAggregation("", (PackedRoute((), "", ""),), (PackedValue("v", 9),), (tally,), "units", None)
     known = pa.table({"n": [10], "u_low": [0], "u_high": [3]})
-    assert found.table(Reader(lambda sql, lent: known, {}, 10**6), Entropy()) is None
+    assert found.take(Reader(lambda sql, lent: known, {}, 10**6), Entropy()) is None
     near = dataclasses.replace(found, tallies=(dataclasses.replace(tally, low=-3 << 30, high=3 << 30),))
     assert near._layout(Reader(lambda sql, lent: known, {}, 10**6)) is not None
 
@@ -383,7 +392,10 @@ def test_weights_are_floors_of_exact_fractions(seed: int) -> None:
     most, scale = int(dice.integers(1, 30)), 1 << 20
     many = dice.integers(0, 200, 50)
     total = dice.integers(-10_000, 10_000, 50)
-    tallies = (Tally("n", 0, most, 0, rows=most, scale=scale), Tally("s", -9, 9, 0, True, 0, most, scale))
+    tallies = (
+        UnitTotal("n", 0, most, 0, rows=most, scale=scale),
+        UnitTotal("s", -9, 9, 0, True, 0, most, scale),
+    )
     parts = dict(packing._contributions(tallies, many, [many, total]))
     for i, n in enumerate(many.tolist()):
         weight = scale if n <= most else int(Fraction(scale * most, n))

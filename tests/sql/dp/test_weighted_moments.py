@@ -12,7 +12,7 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.mechanisms.additive import Aggregation
+from dpsql.mechanisms.aggregation import Aggregation
 from dpsql.sql.exact.exact_query import Exact, Weighing
 from tests.sql.test_sensitivity import fill, read, violations
 from tests.support import inside

@@ -12,7 +12,7 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.mechanisms.additive import Aggregation
+from dpsql.mechanisms.aggregation import Aggregation
 from dpsql.sql.public_side import schemas
 from tests.support import inside
 from tests.support.moves import read, violations

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from dpsql.mechanisms.claims import Blocks, Claim, Moves, Public, Rows, Sums
+from dpsql.mechanisms.base import BlocksClaim, Claim, PublicClaim, RowsClaim, SensitivityClaim, SumsClaim
 from tests.support.lock_texts import SALTED, labs, named, order, visits, why
 
-COUNTS = Sums((), (("p0", Moves(3)),))
+COUNTS = SumsClaim((), (("p0", SensitivityClaim(3)),))
 U = '"unit7f3a"'
 
 
@@ -415,7 +415,15 @@ FORM = [
 # -- caps, clamps, L0 and the grid -------------------------------------------------------------------------------------
 
 GRID = 'CAST(TRY_CAST(CAST("r1"."c3" AS DOUBLE) * CAST(8192 AS DOUBLE) AS INTEGER) AS BIGINT)'
-GROUPED = Sums(("k0",), (("p0", Moves(10, 3)), ("p1", Moves(8_192_000, 3)), ("units", Moves(1, 3))), True)
+GROUPED = SumsClaim(
+    ("k0",),
+    (
+        ("p0", SensitivityClaim(10, 3)),
+        ("p1", SensitivityClaim(8_192_000, 3)),
+        ("units", SensitivityClaim(1, 3)),
+    ),
+    True,
+)
 
 
 def groups(most: str = "10", low: str = "0", high: str = "16384000", lag: str = "3", by: str = '"r93"."k0"', halved: str = " // 2",
@@ -447,7 +455,7 @@ CAPS = [
     Case("clamped by another column", groups(), groups(clamp='LEAST(GREATEST("r94"."p1", {low}), "r94"."p0")'), BY_OTHER, GROUPED),
     Case("the grid in doubles", groups(), groups(clamp='LEAST(GREATEST(CAST("r94"."p1" AS DOUBLE), {low}), {high})'), BY_OTHER, GROUPED),
     Case("an order that everybody can foresee", groups(), groups(salt="CAST(7 AS UBIGINT)"), "an order that everybody can foresee", GROUPED),
-    Case("the cap of another column", groups(), groups(first='"r93"."k0"'), "a group may have several rows", Sums(("k0",), (("p0", Moves(10, 3)),), True)),
+    Case("the cap of another column", groups(), groups(first='"r93"."k0"'), "a group may have several rows", SumsClaim(("k0",), (("p0", SensitivityClaim(10, 3)),), True)),
     Case("groups chosen by less than what they are", groups(), groups(hashed='"r93"."u"'), "a column that the secret order does not decide", GROUPED),
     Case("other groups than those that were chosen", groups(), groups(key='"r94"."p0"'), MORE, GROUPED),
     Case("the groups after the cap are more", groups(), groups(key='"r94"."p1"'), MORE, GROUPED),
@@ -470,7 +478,7 @@ def held(groups: str = "3", rows: str = "10", by: str = '"r94"."u", "r94"."g", "
     )
 
 
-HELD = Rows(10, 3, ("k0",))
+HELD = RowsClaim(10, 3, ("k0",))
 MANY = "more rows of one unit than are charged"
 ROWS = [
     Case("eleven rows, and charged for ten", held(), held(rows="11"), MANY, HELD),
@@ -483,11 +491,11 @@ ROWS = [
     Case("rows that nothing bounds", held(), f'SELECT "r1"."c4" AS "k0", "r1"."c3" AS "v" FROM {visits(1)}', MANY, HELD),
     Case(
         "one unit's first rows", f'SELECT "r1"."c3" AS "v" FROM {visits(1)} QUALIFY row_number() OVER (PARTITION BY "r1".{U} ORDER BY "r1"."c3") <= 10',
-        f'SELECT "r1"."c3" AS "v" FROM {visits(1)} QUALIFY row_number() OVER (PARTITION BY "r1"."c2" ORDER BY "r1"."c3") <= 10', MANY, Rows(10),
+        f'SELECT "r1"."c3" AS "v" FROM {visits(1)} QUALIFY row_number() OVER (PARTITION BY "r1"."c2" ORDER BY "r1"."c3") <= 10', MANY, RowsClaim(10),
     ),
     Case(
         "one unit's first rows, one too many", f'SELECT "r1"."c3" AS "v" FROM {visits(1)} QUALIFY row_number() OVER (PARTITION BY "r1".{U} ORDER BY "r1"."c3") <= 10',
-        f'SELECT "r1"."c3" AS "v" FROM {visits(1)} QUALIFY row_number() OVER (PARTITION BY "r1".{U} ORDER BY "r1"."c3") <= 11', MANY, Rows(10),
+        f'SELECT "r1"."c3" AS "v" FROM {visits(1)} QUALIFY row_number() OVER (PARTITION BY "r1".{U} ORDER BY "r1"."c3") <= 11', MANY, RowsClaim(10),
     ),
 ]  # fmt: skip
 
@@ -505,7 +513,7 @@ def budget(most: str = "20", times: str = "1", before: str = '"r93"."n"', frame:
     )
 
 
-BUDGETED = Sums(("k0",), (("p0", Moves(20)), ("units", Moves(1, 20))), True)
+BUDGETED = SumsClaim(("k0",), (("p0", SensitivityClaim(20)), ("units", SensitivityClaim(1, 20))), True)
 BUDGETS = [
     Case("a budget of twenty-one rows", budget(), budget(most="21"), MORE, BUDGETED),
     Case("twice as much of each row", budget(), budget(times="2"), MORE, BUDGETED),
@@ -528,7 +536,7 @@ def domain(values: str = "(1), (2), (3)", on: str = '"r97"."k0" = "r98"."k0"', d
     )
 
 
-PUBLIC_GROUPS = Sums(("k0",), (("p0", Moves(10, 3)),))
+PUBLIC_GROUPS = SumsClaim(("k0",), (("p0", SensitivityClaim(10, 3)),))
 DOMAINS = [
     Case("four public groups, and charged for three", domain(), domain("(1), (2), (3), (4)"), MORE, PUBLIC_GROUPS),
     Case("a public group twice", domain(), domain("(1), (2), (2)"), "a group may have several rows", PUBLIC_GROUPS),
@@ -557,7 +565,7 @@ EXACT = [
     ),
     Case("a maximum instead of a sum", COUNTED, COUNTED.replace("SUM(", "MAX("), BY_OTHER),
     Case("rows that are released as they are", COUNTED, f'SELECT "r1"."c2" AS "p0" FROM {visits(1)}', "a group may have several rows"),
-    Case("private rows in what should be public", 'SELECT "r4"."c0" AS "c" FROM "lent1" AS "r4"', COUNTED, "a public text reads private rows", Public()),
+    Case("private rows in what should be public", 'SELECT "r4"."c0" AS "c" FROM "lent1" AS "r4"', COUNTED, "a public text reads private rows", PublicClaim()),
 ]  # fmt: skip
 
 
@@ -577,24 +585,24 @@ TURNED = (
     + ' AS BIGINT), CAST(hash(xor(hash("r6"."t"), $salt)) >> 1 AS BIGINT))) // 1844674407370955162 AS UTINYINT)'
 )
 BLOCKS = [
-    Case("blocks dealt by another column", block(), block(NUMBER.replace(f'"r1".{U}', '"r1"."c1"')), "one unit is in more blocks than are charged", Blocks("block")),
-    Case("blocks dealt by the unit and another column", block(), block(NUMBER.replace(f'CAST("r1".{U} AS BIGINT)', f'hash("r1".{U}, "r1"."c2")')), "one unit is in more blocks than are charged", Blocks("block")),
-    Case("blocks without a salt", block(), block(NUMBER.replace("$salt", "CAST(7 AS BIGINT)")), "blocks that everybody can foresee", Blocks("block")),
-    Case("a block that is numbered by its average", block(), block(shown='"r4"."a0"'), "a group that others' rows decide about", Blocks("block")),
-    Case("every block with every average", block(), block(above='"r5"."b" <= "r4"."block"'), "a group that others' rows decide about", Blocks("block")),
+    Case("blocks dealt by another column", block(), block(NUMBER.replace(f'"r1".{U}', '"r1"."c1"')), "one unit is in more blocks than are charged", BlocksClaim("block")),
+    Case("blocks dealt by the unit and another column", block(), block(NUMBER.replace(f'CAST("r1".{U} AS BIGINT)', f'hash("r1".{U}, "r1"."c2")')), "one unit is in more blocks than are charged", BlocksClaim("block")),
+    Case("blocks without a salt", block(), block(NUMBER.replace("$salt", "CAST(7 AS BIGINT)")), "blocks that everybody can foresee", BlocksClaim("block")),
+    Case("a block that is numbered by its average", block(), block(shown='"r4"."a0"'), "a group that others' rows decide about", BlocksClaim("block")),
+    Case("every block with every average", block(), block(above='"r5"."b" <= "r4"."block"'), "a group that others' rows decide about", BlocksClaim("block")),
     Case(
         "a window over all blocks", f'SELECT "r1"."c3" AS "v", {NUMBER} AS "block", COUNT(*) OVER (PARTITION BY {NUMBER}) AS "n" FROM {visits(1)}',
         f'SELECT "r1"."c3" AS "v", {NUMBER} AS "block", COUNT(*) OVER (PARTITION BY "r1"."c2") AS "n" FROM {visits(1)}',
-        "a group that others' rows decide about", Blocks("block"),
+        "a group that others' rows decide about", BlocksClaim("block"),
     ),
-    Case("the first row of all blocks", block(), block() + " LIMIT 1", "a group that others' rows decide about", Blocks("block")),
+    Case("the first row of all blocks", block(), block() + " LIMIT 1", "a group that others' rows decide about", BlocksClaim("block")),
     Case(
         "four turns, and charged for three", block(TURNED, ', range(3) AS "r6"("t")'), block(TURNED, ', range(4) AS "r6"("t")'),
-        "one unit is in more blocks than are charged", Blocks("block", 3),
+        "one unit is in more blocks than are charged", BlocksClaim("block", 3),
     ),
     Case(
         "turns of a private number", block(TURNED, ', range(3) AS "r6"("t")'), block(TURNED.replace('"r6"."t"', '"r1"."c1"')),
-        "one unit is in more blocks than are charged", Blocks("block", 3),
+        "one unit is in more blocks than are charged", BlocksClaim("block", 3),
     ),
 ]  # fmt: skip
 
@@ -616,7 +624,7 @@ def weighed(
     )
 
 
-WEIGHED_BY = Sums((), (("p0", Moves(50_000)),))
+WEIGHED_BY = SumsClaim((), (("p0", SensitivityClaim(50_000)),))
 WEIGHED = [
     Case("weights of a greater sum", weighed(), weighed(scale="1001"), MORE, WEIGHED_BY),
     Case("weights by another column's rows", weighed(), weighed(of='COUNT("r1"."c3")'), BY_OTHER, WEIGHED_BY),
@@ -640,8 +648,8 @@ def digits(shown: str) -> str:
 
 NOT_DECIDED = "a column that the secret order does not decide"
 TYPES = [
-    Case("rows by a number of other digits", digits("DECIMAL(8,2)"), digits("DECIMAL(8,0)"), NOT_DECIDED, Rows(1, 10, ("k0",))),
-    Case("rows by a number of more digits", digits("DECIMAL(8,2)"), digits("DECIMAL(9,3)"), NOT_DECIDED, Rows(1, 10, ("k0",))),
+    Case("rows by a number of other digits", digits("DECIMAL(8,2)"), digits("DECIMAL(8,0)"), NOT_DECIDED, RowsClaim(1, 10, ("k0",))),
+    Case("rows by a number of more digits", digits("DECIMAL(8,2)"), digits("DECIMAL(9,3)"), NOT_DECIDED, RowsClaim(1, 10, ("k0",))),
 ]  # fmt: skip
 
 CASES = [

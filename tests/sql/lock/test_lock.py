@@ -12,7 +12,16 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.mechanisms.claims import Choice, Claimed, Moves, Packing, Rows, Sums, Totals, claims_of
+from dpsql.mechanisms.base import (
+    ClaimedText,
+    LentTotals,
+    PackingClaim,
+    RouteClaim,
+    RowsClaim,
+    SensitivityClaim,
+    SumsClaim,
+    list_claims,
+)
 from dpsql.sql.exact import gate
 from dpsql.sql.lock.check import check
 from dpsql.sql.lock.tree import Unproved
@@ -100,15 +109,15 @@ def test_a_fault_of_the_binder_is_refused_and_costs_nothing(
     assert session.sql(statement) is not None
     before, hits = spent(session), []
 
-    def faulty(operator: object) -> tuple[Claimed, ...]:
+    def faulty(operator: object) -> tuple[ClaimedText, ...]:
         claims = []
-        for claimed in claims_of(operator):
+        for claimed in list_claims(operator):
             text, count = re.subn(pattern, wrong, claimed.text, flags=re.IGNORECASE)
             hits.append(count)
             claims.append(replace(claimed, text=text))
         return tuple(claims)
 
-    monkeypatch.setattr(gate, "claims_of", faulty)
+    monkeypatch.setattr(gate, "list_claims", faulty)
     with pytest.raises(dpsql.PrivacyError, match="could not be proved safe") as caught:
         session.sql(statement)
     assert sum(hits), "the text has no such place"
@@ -124,8 +133,8 @@ def test_explain_names_no_price_for_what_would_be_refused(
     explained = session.sql(f"EXPLAIN {statement}") if ask == "sql" else session.explain(statement)
     assert "COUNT" in str(explained)
 
-    def faulty(operator: object) -> tuple[Claimed, ...]:
-        texts = [(c, re.sub(pattern, wrong, c.text, flags=re.IGNORECASE)) for c in claims_of(operator)]
+    def faulty(operator: object) -> tuple[ClaimedText, ...]:
+        texts = [(c, re.sub(pattern, wrong, c.text, flags=re.IGNORECASE)) for c in list_claims(operator)]
         return tuple(replace(claimed, text=text) for claimed, text in texts)
 
     monkeypatch.setattr(gate, "claims_of", faulty)
@@ -139,7 +148,7 @@ def test_explain_names_no_price_for_what_would_be_refused(
 def test_a_text_that_was_not_proved_is_not_read(
     session: dpsql.Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dpsql.mechanisms.additive import Aggregation
+    from dpsql.mechanisms.aggregation import Aggregation
 
     seen = []
 
@@ -155,7 +164,7 @@ def test_a_text_that_was_not_proved_is_not_read(
 
 def test_an_operator_that_claims_nothing_reads_nothing() -> None:
     with pytest.raises(dpsql.PrivacyError, match="nothing is known"):
-        claims_of(object())
+        list_claims(object())
 
 
 # -- packed rows --------------------------------------------------------------------------------------------------------
@@ -176,7 +185,7 @@ def packed(
 
 
 CODE = 'COALESCE(CAST("r1"."k0" AS BIGINT) - (1) + 1, 0) * 128 + '
-BITS = Packing(0, (101,), (("p0", 303), ("units", 1)), (("p0", Moves(303)),), None)
+BITS = PackingClaim(0, (101,), (("p0", 303), ("units", 1)), (("p0", SensitivityClaim(303)),), None)
 
 PACKED = {
     "the unit's bits are another column's": (packed(unit='"r1"."k0"'), BITS, "packed rows without one unit"),
@@ -224,18 +233,18 @@ class Held:
     "held", [Held(10, 2, True), Held(11, 2, False), Held(10, 3, False), Held(10, None, False)], ids=str
 )
 def test_totals_that_an_operator_lends_to_itself(held: Held) -> None:
-    claim = Sums(("k0",), (("p0", Moves(10, 2)),))
-    found = why(FINAL, claim, {"totals": Totals(("k0",), {"p0": held.most}, held.groups)})
+    claim = SumsClaim(("k0",), (("p0", SensitivityClaim(10, 2)),))
+    found = why(FINAL, claim, {"totals": LentTotals(("k0",), {"p0": held.most}, held.groups)})
     assert (found == "") is held.accepted
 
 
 @pytest.mark.parametrize("steps, accepted", [("1024", True), ("1025", False), ("1", False)])
 def test_totals_in_two_columns(steps: str, accepted: bool) -> None:
-    claim = Sums(("k0",), (("p0", Moves(5000, 2)),))
+    claim = SumsClaim(("k0",), (("p0", SensitivityClaim(5000, 2)),))
     text = FINAL.replace(
         'COALESCE("r2"."p0", 0)', f'COALESCE(CAST("r2"."p0" AS HUGEINT) * {steps} + "r2"."p0_rest", 0)'
     )
-    lent = {"totals": Totals(("k0",), {"p0": 5000}, 2, {"p0": ("p0_rest", 1024)})}
+    lent = {"totals": LentTotals(("k0",), {"p0": 5000}, 2, {"p0": ("p0_rest", 1024)})}
     assert (why(text, claim, lent) == "") is accepted
     assert why(FINAL, claim, lent) != ""
 
@@ -247,17 +256,19 @@ def test_the_claims_are_made_of_the_noise(session: dpsql.Session) -> None:
 
     plan = inside.planned(session, "SELECT note, COUNT(*) AS n FROM visits GROUP BY note")
     assert plan is not None
-    (claimed, *_) = claims_of(plan.blocks[0].operator)
-    assert claimed.claim == Sums(("k0",), (("p0", Moves(3, 2)), ("units", Moves(1, 2))), True)
+    (claimed, *_) = list_claims(plan.blocks[0].operator)
+    assert claimed.claim == SumsClaim(
+        ("k0",), (("p0", SensitivityClaim(3, 2)), ("units", SensitivityClaim(1, 2))), True
+    )
 
 
 def test_a_choice_may_read_what_it_likes_but_in_the_normal_form() -> None:
-    assert why(f'SELECT MIN("r1"."c3") AS "m" FROM {visits(1)}', Choice()) == ""
-    assert why(f'SELECT MIN("r1"."c3") AS "m" FROM {visits(1)} CROSS JOIN {visits(2)}', Choice()) != ""
-    assert why(f'SELECT MIN("r1"."c3") AS "m" FROM {visits(1)}', Rows(3)) != ""
+    assert why(f'SELECT MIN("r1"."c3") AS "m" FROM {visits(1)}', RouteClaim()) == ""
+    assert why(f'SELECT MIN("r1"."c3") AS "m" FROM {visits(1)} CROSS JOIN {visits(2)}', RouteClaim()) != ""
+    assert why(f'SELECT MIN("r1"."c3") AS "m" FROM {visits(1)}', RowsClaim(3)) != ""
 
 
 def test_the_error_says_nothing_of_the_query() -> None:
     with pytest.raises(Unproved) as caught:
-        check(Claimed("SELECT secret FROM nowhere", Choice()), KNOWN, serialise)
+        check(ClaimedText("SELECT secret FROM nowhere", RouteClaim()), KNOWN, serialise)
     assert "secret" not in str(caught.value) and "nowhere" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""Scores of candidates: wrong factors, limits and sensitivities, beside right twins."""
+"""ScoresClaim of candidates: wrong factors, limits and sensitivities, beside right twins."""
 
 # ruff: noqa: E501 - a text stands on one line
 
@@ -8,15 +8,15 @@ from dataclasses import replace
 
 import pytest
 
-from dpsql.mechanisms.claims import Rows, Scores
+from dpsql.mechanisms.base import RowsClaim, ScoresClaim
 from dpsql.sql.lock.tree import Lent
 from tests.support.lock_texts import KNOWN, visits, why
 
 NUMBERED = replace(KNOWN, lent={"lent1": Lent(frozenset({"c0", "c1"}), unique="c1")})
 
 FACTOR = 'LEAST(GREATEST(COALESCE(TRY_CAST("{}"."c0" AS BIGINT), 0), 0), {})'
-CHARGED = Rows(3, each="ord", scores=Scores("dpsql_score", 30, 3, (1,)))
-VARYING = Rows(3, each="ord", scores=Scores("dpsql_score", 30, 3, (1,), own="dpsql_sensitivity"))
+CHARGED = RowsClaim(3, each="ord", scores=ScoresClaim("dpsql_score", 30, 3, (1,)))
+VARYING = RowsClaim(3, each="ord", scores=ScoresClaim("dpsql_score", 30, 3, (1,), own="dpsql_sensitivity"))
 
 
 CAPPED = f'(SELECT "r2"."c3" AS "c3" FROM {visits(2)} QUALIFY row_number() OVER (PARTITION BY "r2"."unit7f3a" ORDER BY "r2"."c3") <= 3) AS "r9"'

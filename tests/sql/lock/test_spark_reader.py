@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from dpsql.errors import BindError
-from dpsql.mechanisms.base import filled
-from dpsql.mechanisms.claims import Choice, Claimed, Packing, claims_of
+from dpsql.mechanisms.base import ClaimedText, PackingClaim, RouteClaim, fill_parameters, list_claims
 from dpsql.sql.lock.check import check_tree
 from dpsql.sql.lock.lock import columns_of
 from dpsql.sql.lock.spark_reader import Paths, read_spark
@@ -31,7 +30,7 @@ def neighbours() -> Iterator[Neighbours]:
     made.close()
 
 
-Text = tuple[str, Claimed, Known, Paths]
+Text = tuple[str, ClaimedText, Known, Paths]
 
 
 def texts_of(made: Neighbours, statement: str) -> Iterator[Text]:
@@ -44,11 +43,13 @@ def texts_of(made: Neighbours, statement: str) -> Iterator[Text]:
         lent = inside.lent_columns(session, plan, block)
         names = {name: [c for c, _ in given] for name, given in lent.items()}
         known = lock._known({i.name: names[i.name] for i in block.inputs})
-        for claimed in claims_of(block.operator):
+        for claimed in list_claims(block.operator):
             text = inside.gate(session).exact(claimed.text, {**names, **columns_of(claimed)})
             try:
                 yield (
-                    spark_sql(filled(text, {"salt": SALT, "first": 0, "last": 8}), {**tables, **lent}),
+                    spark_sql(
+                        fill_parameters(text, {"salt": SALT, "first": 0, "last": 8}), {**tables, **lent}
+                    ),
                     claimed,
                     known,
                     paths,
@@ -57,7 +58,7 @@ def texts_of(made: Neighbours, statement: str) -> Iterator[Text]:
                 continue
 
 
-def proved(text: str, claimed: Claimed, known: Known, paths: Paths) -> bool:
+def proved(text: str, claimed: ClaimedText, known: Known, paths: Paths) -> bool:
     try:
         check_tree(read_spark(text, paths, SALT), claimed, known)
     except Unproved:
@@ -72,9 +73,12 @@ def test_every_text_is_proved(neighbours: Neighbours) -> None:
         for text, claimed, known, paths in texts_of(neighbours, written(form, "a9", "b9")):
             check_tree(read_spark(text, paths, SALT), claimed, known)
             found[type(claimed.claim).__name__] += 1
-    assert found["Sums"] >= 52 and found["Packing"] >= 24 and found["Rows"] >= 18 and found["Blocks"] >= 5, (
-        found
-    )
+    assert (
+        found["SumsClaim"] >= 52
+        and found["PackingClaim"] >= 24
+        and found["RowsClaim"] >= 18
+        and found["BlocksClaim"] >= 5
+    ), found
 
 
 GROUPED = "SELECT kind, COUNT(*) FROM stays GROUP BY kind"
@@ -179,7 +183,7 @@ def test_a_wrong_text_of_another_shape_is_refused(neighbours: Neighbours, name: 
     statement, pattern, wrong = MORE_WRONG[name]
     found = []
     for text, claimed, known, paths in texts_of(neighbours, statement):
-        if isinstance(claimed.claim, Choice | Packing):
+        if isinstance(claimed.claim, RouteClaim | PackingClaim):
             continue
         assert proved(text, claimed, known, paths)
         forged, count = re.subn(pattern, wrong, text)

@@ -20,17 +20,15 @@ from dpsql.errors import Error
 from dpsql.mechanisms.base import SALT
 from dpsql.plan import Plan
 from dpsql.sql.parse.statements import parse
-from dpsql.sql.relations import catalog, limits
-from dpsql.sql.relations.limits import (
-    DEFAULT_MAX_FAN_OUT,
-    DEFAULT_MAX_UNIT_ROWS,
+from dpsql.sql.relations import catalog, fan_out, unit_rows
+from dpsql.sql.relations.fan_out import DEFAULT_MAX_FAN_OUT, DEFAULT_MAX_UNIT_ROWS, floor_root
+from dpsql.sql.relations.unit_rows import (
     FRAMED_ROWS,
     SORTED_CHARACTERS,
     SORTED_ROWS,
-    floor_root,
+    find_held_columns,
     frames_of,
 )
-from dpsql.sql.relations.unit_meetings import find_held_columns
 from tests.support import inside
 
 POLICY = """
@@ -352,7 +350,7 @@ def test_rows_that_a_frame_passes_over_are_bounded(
 ) -> None:
     text = FRAME.format("UNBOUNDED")
     assert f"{FRAMED_ROWS:,} of them count" in str(neighbours[0].sql(f"EXPLAIN {text}"))
-    monkeypatch.setattr(limits, "FRAMED_ROWS", 100)
+    monkeypatch.setattr(unit_rows, "FRAMED_ROWS", 100)
     con = tables(HEAVY)
     found = joined(neighbours[0], con, text)
     assert found[ALARM] == 100
@@ -371,18 +369,18 @@ def test_the_policy_s_numbers_are_read() -> None:
         pass
 
     given = [Silent(), Declared()]
-    assert limits.max_fan_out(given) == 12  # type: ignore[arg-type]
-    assert limits.max_unit_rows(given) == 34  # type: ignore[arg-type]
-    assert limits.max_fan_out([]) == DEFAULT_MAX_FAN_OUT
-    assert limits.max_unit_rows([]) == DEFAULT_MAX_UNIT_ROWS
+    assert fan_out.max_fan_out(given) == 12  # type: ignore[arg-type]
+    assert fan_out.max_unit_rows(given) == 34  # type: ignore[arg-type]
+    assert fan_out.max_fan_out([]) == DEFAULT_MAX_FAN_OUT
+    assert fan_out.max_unit_rows([]) == DEFAULT_MAX_UNIT_ROWS
 
 
 def test_without_the_numbers_one_unit_is_amplified(
     neighbours: list[dpsql.Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That the tests above would fail."""
-    monkeypatch.setattr(limits, "DEFAULT_MAX_FAN_OUT", 10**12)
-    monkeypatch.setattr(limits, "DEFAULT_MAX_UNIT_ROWS", 10**12)
+    monkeypatch.setattr(fan_out, "DEFAULT_MAX_FAN_OUT", 10**12)
+    monkeypatch.setattr(fan_out, "DEFAULT_MAX_UNIT_ROWS", 10**12)
     assert planned(neighbours[1], REFUSED["range x range"]).blocks
     con = tables(2000)
     text = f"{COUNT} visits a JOIN visits b USING (patient_id)"

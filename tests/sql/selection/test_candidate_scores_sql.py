@@ -11,8 +11,7 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.mechanisms.fast import candidate_pruning, candidate_scores, stream_counts
-from dpsql.mechanisms.selection import exponential
+from dpsql.mechanisms.fast import candidate_scores, column_counts
 
 POLICY = """
 [budget]
@@ -102,15 +101,15 @@ def test_equals_duckdb_by_both_routes(
 ) -> None:  # fmt: skip
     """Counted as it streams by, or sorted here, and grouped by the engine."""
     sorted_here: list[bool] = []
-    inner = candidate_scores._sorted
+    inner = candidate_scores._sort_doubles
 
     def watched(*given: Any) -> object:
         run = inner(*given)
         sorted_here.append(run is not None)
         return run
 
-    monkeypatch.setattr(stream_counts, "room_of", lambda read: 1 << 20 if here else 0)
-    monkeypatch.setattr(candidate_scores, "_sorted", watched)
+    monkeypatch.setattr(type(session._engine), "room", 1 << 20 if here else 0)
+    monkeypatch.setattr(candidate_scores, "_sort_doubles", watched)
     monkeypatch.setattr(candidate_scores, "_SOME", 0 if here else 80)  # most of these doubles are equal
     test_equals_duckdb(con, session, statistic)
     assert any(sorted_here) is (here and "t.d " in statistic)
@@ -126,13 +125,15 @@ def test_the_best_of_few_equals_duckdbs(
     """Most candidates are ruled out by rough counts: the best, and its utility, are those of all exact counts."""
     found: list[object] = []
 
+    inner = candidate_scores.CandidatePruning.take
+
     def watched(*given: Any) -> object:
-        found.append(candidate_pruning.narrowed(*given))
+        found.append(inner(*given))
         return found[-1]
 
-    monkeypatch.setattr(candidate_pruning, "FEW", 0)
-    monkeypatch.setattr(candidate_pruning, "_TOGETHER", 2)
-    monkeypatch.setattr(exponential, "narrowed", watched)
+    monkeypatch.setattr(candidate_scores, "FEW_CANDIDATES", 0)
+    monkeypatch.setattr(candidate_scores, "_TOGETHER", 2)
+    monkeypatch.setattr(candidate_scores.CandidatePruning, "take", watched)
     statistic = f"{times}COUNT(*) FILTER (WHERE t.{x} {op} c.{x})"
     over = f"(SELECT id + 1 AS id, {x} FROM c WHERE {x} IS NOT NULL)"
     query = f"WITH c AS {over} SELECT id, EXPMECH({statistic}, answer => TRUE) OVER c FROM t"
@@ -157,7 +158,7 @@ def test_types_that_are_not_compared_here_come_from_sql(
     con: duckdb.DuckDBPyConnection, session: dpsql.Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Should a plan think otherwise, the release still asks in SQL."""
-    monkeypatch.setattr(candidate_scores, "_comparable", lambda kind: False)
+    monkeypatch.setattr(candidate_scores, "is_comparable", lambda kind: False)
     statistic = "COUNT(*) FILTER (WHERE t.i >= c.i)"
     got = session.sql(f"SELECT id, EXPMECH({statistic}, top => 25, answer => TRUE) OVER c FROM t").dicts()
     expected = con.execute(f"SELECT c.id, {statistic} FROM c CROSS JOIN t GROUP BY c.id").fetchall()
@@ -221,16 +222,16 @@ def test_a_histogram_too_large_to_hold_stays_in_the_engine(
     con: duckdb.DuckDBPyConnection, session: dpsql.Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held: list[bool] = []
-    score = candidate_scores.Sweep.score
+    score = candidate_scores.CandidateScores.take
 
-    def watched(self: candidate_scores.Sweep, *given: object) -> object:
+    def watched(self: candidate_scores.CandidateScores, *given: object) -> object:
         table = score(self, *given)  # type: ignore[arg-type]
         held.append(table is not None)
         return table
 
-    monkeypatch.setattr(candidate_scores.Sweep, "score", watched)
+    monkeypatch.setattr(candidate_scores.CandidateScores, "take", watched)
     for most, op, wanted in ((1 << 22, ">=", True), (3, "<=", False)):
-        monkeypatch.setattr(candidate_scores, "MOST", most)
-        monkeypatch.setattr(stream_counts, "MOST", most)
+        monkeypatch.setattr(candidate_scores, "MAX_BINS", most)
+        monkeypatch.setattr(column_counts, "MAX_RANGE", most)
         test_equals_duckdb(con, session, f"COUNT(*) FILTER (WHERE t.i {op} c.i)")
         assert held.pop() is wanted

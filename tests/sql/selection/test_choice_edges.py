@@ -13,11 +13,11 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.mechanisms.fast.candidate_scores import LEVEL, MOVES, SCORE
+from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_SCORE, CANDIDATE_SENSITIVITY, CANDIDATE_THRESHOLD
 from dpsql.mechanisms.selection.above_threshold import AboveThreshold
 from dpsql.mechanisms.selection.exponential import ExponentialChoice
-from dpsql.mechanisms.selection.generalised_exponential import SENSITIVITY, generalised_scores
-from dpsql.noise.selection import integers
+from dpsql.mechanisms.selection.generalised_exponential import SCORE_SENSITIVITY, compute_generalised_scores
+from dpsql.numerics.exact_numbers import to_integers
 from tests.mechanisms.selection.test_exponential import em, laplace, pf
 from tests.support import inside
 from tests.support.svt_law import paths, probability, refreshed
@@ -189,20 +189,24 @@ class Law:
             (row for sql in self.operator.batches for row in self.con.sql(sql).to_arrow_table().to_pylist()),
             key=lambda row: int(row["dpsql_ord"]),
         )
-        scores = [int(row[SCORE]) for row in table]
+        scores = [int(row[CANDIDATE_SCORE]) for row in table]
         op = self.operator
         if isinstance(op, AboveThreshold):
             n = op.noise
-            levels = [op.threshold if op.threshold is not None else int(row[LEVEL]) for row in table]
+            levels = [
+                op.threshold if op.threshold is not None else int(row[CANDIDATE_THRESHOLD]) for row in table
+            ]
             over = tuple(s - level - n.centre for s, level in zip(scores, levels, strict=True))
             a, b = (Fraction(math.exp(-r)) for r in (n.threshold_rate, n.query_rate))
             law = refreshed if n.refresh else probability
             return [float(law(a, b, over, answers)) for answers in paths(len(over), n.max_hits)]
         factor, sensitivity = 1 if op.monotone else 2, op.sensitivity
         if op.varying:
-            own = integers([int(row[MOVES]) for row in table])
-            scores = [int(s) for s in generalised_scores(integers(scores), own, op._margin(len(scores)))]
-            factor, sensitivity = 2, SENSITIVITY
+            own = to_integers([int(row[CANDIDATE_SENSITIVITY]) for row in table])
+            scores = [
+                int(s) for s in compute_generalised_scores(to_integers(scores), own, op._margin(len(scores)))
+            ]
+            factor, sensitivity = 2, SCORE_SENSITIVITY
         rate = float(op.epsilon) / factor / sensitivity
         if op.method == "noisy_max":
             return laplace(scores, 1 / rate) if not op.varying else []

@@ -9,7 +9,7 @@ import pytest
 
 import dpsql
 from dpsql.mechanisms.base import SALT
-from dpsql.mechanisms.fast.candidate_scores import SCORE
+from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_SCORE
 from dpsql.mechanisms.selection.exponential import ExponentialChoice
 from tests.support import inside
 
@@ -59,7 +59,9 @@ def _scores(
         for rows in fillings:
             con.execute(f"DELETE FROM t; INSERT INTO t {rows}")
             tables = [read(query.replace(SALT, "7")) for query in operator.batches]
-            found.append([int(score) for table in tables for score in table.column(SCORE).to_pylist()])
+            found.append(
+                [int(score) for table in tables for score in table.column(CANDIDATE_SCORE).to_pylist()]
+            )
     return found
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import dpsql
 from dpsql.errors import BindError
-from dpsql.mechanisms.base import SALT, filled
+from dpsql.mechanisms.base import SALT, fill_parameters
 from dpsql.sql.exact.query import write_normal_form
 from dpsql.sql.parse.statements import parse
 from dpsql.sql.spark.values import quote_identifier, quote_text
@@ -57,7 +57,7 @@ def test_every_corpus_statement_can_be_written(case: Case, session: dpsql.Sessio
                 }
                 texts.append(inside.gate(session).exact(query, names))
             for text in texts:
-                written = spark_sql(filled(text, {"salt": 5, "first": 0, "last": 3}), known)
+                written = spark_sql(fill_parameters(text, {"salt": 5, "first": 0, "last": 3}), known)
                 assert SALT not in written and "hash(xor" not in written
 
 

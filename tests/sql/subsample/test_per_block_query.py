@@ -12,7 +12,7 @@ import pytest
 
 import dpsql
 from dpsql.errors import PrivacyError
-from dpsql.mechanisms.subsample.blocks import BlockQueries, LiftedBlocks, Results
+from dpsql.mechanisms.subsample.blocks import BlockQueries, BlockResults, LiftedBlocks
 from dpsql.noise.entropy import Entropy
 from dpsql.sql.subsample import block as subsample
 from tests.support import inside
@@ -76,7 +76,7 @@ class Taken(Exception):
     """The block results, taken out before they are combined."""
 
 
-def results(session: dpsql.Session, query: str, one_by_one: bool, blocks: int = BLOCKS) -> Results:
+def results(session: dpsql.Session, query: str, one_by_one: bool, blocks: int = BLOCKS) -> BlockResults:
     """What each block gives, on the way that a session goes."""
     text = query.replace("SELECT", f"SELECT WITH SUBSAMPLE OPTIONS (blocks = {blocks}, bounds = (0, 1))", 1)
     if query.startswith("WITH"):
@@ -90,7 +90,7 @@ def results(session: dpsql.Session, query: str, one_by_one: bool, blocks: int = 
     assert isinstance(source, BlockQueries if one_by_one else LiftedBlocks), "not the way that was asked for"
     inside.check(session, plan)
     lent = inside.lend(session, plan)
-    found: Results = source.results(inside.reader(session, lent), fixed())
+    found: BlockResults = source.results(inside.reader(session, lent), fixed())
     return found
 
 

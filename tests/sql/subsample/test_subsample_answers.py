@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.mechanisms.base import reporting
+from dpsql.mechanisms.base import watch_progress
 from dpsql.mechanisms.subsample.blocks import BlockQueries, LiftedBlocks
 from dpsql.noise.entropy import Entropy
 from tests.support import inside
@@ -98,7 +98,7 @@ def test_python_functions_and_an_error_in_a_block(session: dpsql.Session) -> Non
 
     session.register("spread", spread)
     told: list[tuple[int, int]] = []
-    with reporting(lambda done, steps: told.append((done, steps))):
+    with watch_progress(lambda done, steps: told.append((done, steps))):
         text = "SELECT WITH SUBSAMPLE OPTIONS (blocks = 16, bounds = (0, 200)) spread(x) AS s FROM t"
         (value,) = session.sql(text).fetchone() or (0,)
     assert 90 <= value <= 100
@@ -111,7 +111,7 @@ def test_stopping_between_blocks_keeps_the_charge(session: dpsql.Session) -> Non
         if done == 3:
             raise KeyboardInterrupt
 
-    with pytest.raises(dpsql.Interrupted, match="stays charged"), reporting(stop):
+    with pytest.raises(dpsql.Interrupted, match="stays charged"), watch_progress(stop):
         session.sql(SINGLE[0][0], fresh=True)
     assert session.sql("SHOW BUDGET").dicts()[0]["spent_epsilon"] == 1e6
     assert session.sql(LIFTED[0][0]).shape == (1, 1)
@@ -177,7 +177,7 @@ BERNOULLI = (
 def test_random_subsamples_are_made_some_at_a_time(session: dpsql.Session) -> None:
     """The textbook's sampling: progress by steps that are public, and the same subsamples however they are cut."""
     told: list[tuple[int, int]] = []
-    with reporting(lambda done, steps: told.append((done, steps))):
+    with watch_progress(lambda done, steps: told.append((done, steps))):
         assert session.sql(BERNOULLI.format(60_000)).fetchone() == ("b",)
     assert told[0][0] == 0 and told[-1] == (told[0][1], told[0][1]) and len(told) > 3
     found = source(session, BERNOULLI.format(60_000).replace("MODE(site)", "MAX(y) + AVG(x)"))
@@ -193,7 +193,7 @@ def test_stopping_between_random_subsamples(session: dpsql.Session) -> None:
         if done == 2:
             raise KeyboardInterrupt
 
-    with pytest.raises(dpsql.Interrupted), reporting(stop):
+    with pytest.raises(dpsql.Interrupted), watch_progress(stop):
         session.sql(BERNOULLI.format(60_000))
     assert session.sql("SHOW BUDGET").dicts()[0]["spent_epsilon"] == 60
 

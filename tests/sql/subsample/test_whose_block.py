@@ -14,9 +14,9 @@ import pytest
 import dpsql
 from dpsql.engine.duckdb import DuckDBEngine
 from dpsql.errors import PrivacyError
-from dpsql.mechanisms.base import filling, salted
+from dpsql.mechanisms.base import Reader, add_salt, bind_parameters
 from dpsql.mechanisms.subsample import blocks
-from dpsql.mechanisms.subsample.blocks import BlockQueries, Rows
+from dpsql.mechanisms.subsample.blocks import BlockQueries, BlockRows
 from dpsql.noise.entropy import Entropy
 from dpsql.sql.subsample import block, per_block_query, vectorised_blocks
 from tests.support import inside
@@ -80,20 +80,17 @@ def _joined(cut: int) -> list[Any]:
         }
     )
     rows = (
-        Rows("t", "SELECT t", (("x", "BIGINT"), ("y", "DOUBLE"))),
-        Rows("w", "SELECT w", (("x", "BIGINT"), ("z", "DOUBLE"))),
+        BlockRows("t", "SELECT t", (("x", "BIGINT"), ("y", "DOUBLE"))),
+        BlockRows("w", "SELECT w", (("x", "BIGINT"), ("z", "DOUBLE"))),
     )
     query = "SELECT LIST(y + z)[1500] AS a, SUM(y * z) AS b FROM t JOIN w USING (x)"
     source = BlockQueries(rows, query, ("a", "b"), 1)
     engine = DuckDBEngine(":memory:", dpsql.Policy.loads('[budget]\nepsilon = 1\naccountant = "basic"'), None)  # type: ignore[arg-type]
 
-    class Read:
-        apart = staticmethod(engine.apart)
+    def read(sql: str, lent: object) -> pa.Table:
+        return pieces if "SELECT t" in sql else few
 
-        def __call__(self, sql: str, lent: object = None, /) -> pa.Table:
-            return pieces if "SELECT t" in sql else few
-
-    found = source.results(Read(), fixed()).columns  # type: ignore[arg-type]
+    found = source.results(Reader(read, scratch=engine.apart), fixed()).columns
     engine.close()
     return [found["a"][0], found["b"][0]]
 
@@ -160,9 +157,9 @@ def _together(patched: bool = False) -> set[tuple[int, int]]:
             plan = inside.bind(session, text)
             operator: Any = plan.blocks[0].operator
             source, most = operator.source, operator.participation.query
-            read = salted(inside.reader(session), (most,), fixed())
+            read = add_salt(inside.reader(session), (most,), fixed())
             seen = source.results(read, fixed()).columns["n"]
-            every = filling(read, {"first": 0, "last": operator.participation.runs})
+            every = bind_parameters(read, {"first": 0, "last": operator.participation.runs})
             counted = every(most).column("most")[0].as_py()
             return {(n, counted - sum(v > 0 for v in seen)) for n in seen}
 

@@ -1,0 +1,444 @@
+"""Noisy aggregates of groups, alone and together with statistics that need a histogram of each group.
+
+Relation: ADD_REMOVE. Guarantee: what the events of the noises, of the group selection and of the further parts compose to.
+The statistics are released together, each once, with independent noise, and everything after that is post-processing;
+parts share nothing but the released keys. The caller (the rewriter) must ensure that each query bounds every privacy
+unit's contribution as the noises declare, that group keys are public or a selection is given whose column counts the
+distinct units of each group, and that a unit touches at most as many groups as noise and selection say.
+
+Aggregates need one row per group, the other parts a histogram per group, so each part has an exact query of its own. The
+groups are decided once, by the aggregation (whose query gives the keys, and a selection where they are private); every
+part then answers for exactly these groups, the empty ones too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from dpsql.mechanisms.additive_noise import Statistic
+from dpsql.mechanisms.base import (
+    ClaimedText,
+    Columns,
+    ExpectedError,
+    Operator,
+    Read,
+    Reader,
+    Release,
+    SensitivityClaim,
+    SumsClaim,
+    add_salt,
+)
+from dpsql.mechanisms.fast import FastRoute
+from dpsql.mechanisms.fast.packed_aggregation import PackedAggregation
+from dpsql.mechanisms.group_selection import GroupSelection
+from dpsql.mechanisms.moments import Noisy, Output
+from dpsql.noise.entropy import Entropy
+from dpsql.numerics.exact_numbers import Integers, make_longs, read_integers, to_integers
+from dpsql.privacy.events import Event, compose
+
+Group = tuple[object, ...]
+"""Values of the keys; ``()`` where nothing is grouped."""
+
+_NAN = object()
+
+# -- groups -----------------------------------------------------------------------------------------------------------
+
+
+def list_groups(table: pa.Table, keys: Iterable[str]) -> list[Group]:
+    """Return the group of every row, in a form that can be compared (NaN equals NaN), whatever value a key has."""
+    columns = [_list_values(table.column(key)) for key in keys]
+    return list(zip(*columns, strict=True)) if columns else [()] * table.num_rows
+
+
+def index_groups(table: pa.Table, keys: tuple[str, ...]) -> Mapping[Group, NDArray[np.intp]]:
+    """Return the row numbers of each group."""
+    if not keys:
+        return {(): np.arange(table.num_rows)}
+    found: dict[Group, list[int]] = {}
+    for i, group in enumerate(list_groups(table, keys)):
+        found.setdefault(group, []).append(i)
+    return {group: np.array(rows, dtype=np.intp) for group, rows in found.items()}
+
+
+def _list_values(column: pa.ChunkedArray) -> list[object]:
+    """List values by type alone, so that all tables agree: Python has no infinite date, no year 10000, no 24:00:00."""
+    kind = column.type
+    if pa.types.is_nested(kind):
+        return [_read_raw(scalar) for scalar in column]
+    if _is_moment(kind):
+        column = column.cast(pa.int32() if kind.bit_width == 32 else pa.int64())
+    return [_merge_nan(v) for v in column.to_pylist()]
+
+
+def _is_moment(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_temporal(kind) and not pa.types.is_interval(kind))
+
+
+def _read_raw(scalar: Any) -> object:
+    """Read a nested value as Arrow stores it."""
+    kind = scalar.type
+    if not scalar.is_valid:
+        return None
+    if _is_moment(kind):
+        return scalar.value
+    if pa.types.is_struct(kind):
+        return tuple(_read_raw(scalar[i]) for i in range(kind.num_fields))
+    if pa.types.is_nested(kind):
+        return tuple(_read_raw(item) for item in scalar.values)
+    return _merge_nan(scalar.as_py())
+
+
+def _merge_nan(value: Any) -> object:
+    return _NAN if isinstance(value, float) and math.isnan(value) else value
+
+
+def sort_by_key(table: pa.Table, keys: tuple[str, ...]) -> pa.Table:
+    """Sort rows by their keys, ascending, NULL last, so that nothing is left of the engine's order."""
+    ordering = pa.table({str(i): _make_sortable(table.column(key)) for i, key in enumerate(keys)})
+    order = [(str(i), "ascending") for i in range(len(keys))]
+    return table.take(pc.sort_indices(ordering, sort_keys=order))  # NULL at the end, as Arrow does
+
+
+def _make_sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the column where Arrow can sort it, else the text of its values."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column, kind = column.cast(kind.value_type), kind.value_type
+    plain = (
+        pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_string(kind)
+        or pa.types.is_large_string(kind) or pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind)
+    )  # fmt: skip
+    if plain and not pa.types.is_interval(kind):
+        return column
+    texts = [None if v is None else repr(v) for v in column.to_pylist()]
+    return pa.chunked_array([pa.array(texts, type=pa.string())])
+
+
+# -- one row per group ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Aggregation(Operator):
+    """One private block of noisy aggregates.
+
+    Equal statistics of several outputs are one statistic: released once, charged once.
+
+    Args:
+        query: gives one row per group: the ``keys``, every statistic's column (integers; NULL counts as 0) and the
+            selection's column. Without keys it gives one row; an empty relation then stands for zeros.
+        keys: names of the grouping columns.
+        outputs: the aggregates.
+        selection: chooses the groups to keep, where keys are private.
+        confidence: level of the intervals.
+        packed: another route to the rows of ``query``.
+    """
+
+    query: str
+    keys: tuple[str, ...]
+    outputs: tuple[Output, ...]
+    selection: GroupSelection | None = None
+    confidence: float = 0.95
+    packed: PackedAggregation | None = None
+
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
+        """Each distinct statistic, in order of first use."""
+        return tuple(dict.fromkeys(s for output in self.outputs for s in output.statistics))
+
+    @property
+    def event(self) -> Event:
+        chosen = () if self.selection is None else (self.selection.event,)
+        return compose([*(s.noise.event for s in self.statistics), *chosen])
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        return (self.query,)
+
+    @property
+    def checked(self) -> tuple[str, ...]:
+        return (self.query, *(self.packed.queries if self.packed is not None else ()))
+
+    @property
+    def provides(self) -> Mapping[str, Columns]:
+        return self.packed.provides if self.packed is not None else {}
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it only lists public groups and releases nothing private."""
+        return not self.outputs and self.selection is None
+
+    def claims(self) -> Iterator[ClaimedText]:
+        noisy = [(s.column, SensitivityClaim.of(s.noise)) for s in self.statistics]
+        if self.selection is not None:  # a unit counts once in a group
+            noisy.append((self.selection.column, SensitivityClaim(1, self.selection.groups)))
+        claim = SumsClaim(self.keys, tuple(dict.fromkeys(noisy)), self.selection is not None)
+        yield ClaimedText(self.query, claim)
+        if self.packed is not None:
+            yield from self.packed.claims(claim)
+
+    def release(self, read: Read, entropy: Entropy) -> Release:
+        table, noisy = self.draw(Reader.over(read), entropy)
+        return Release(table, self.event, (), noisy)
+
+    @property
+    def can_show_again(self) -> bool:
+        return True
+
+    def show_again(self, released: pa.Table, noisy: pa.Table | None) -> pa.Table:
+        keys = {key: released.column(key) for key in self.keys}
+        if noisy is None:  # the columns are the noisy integers
+            found = {o.statistics[0]: read_integers(released.column(o.name)) for o in self.outputs}
+        else:
+            found = {s: _unpack_noisy(noisy.column(i)) for i, s in enumerate(self.statistics)}
+        return self._show(keys, found)
+
+    def draw(self, read: Reader, entropy: Entropy) -> tuple[pa.Table, pa.Table | None]:
+        """Return the released columns, and the noisy integers behind them where the columns do not hold these."""
+        table = _concatenate(self._select(part, entropy) for part in self._totals(read, entropy))
+        if self.keys:
+            table = sort_by_key(table, self.keys)
+        noisy = {s: s.noise.add(self._exact(table, s.column), entropy) for s in self.statistics}
+        columns: dict[str, Any] = {key: table.column(key) for key in self.keys}
+        del table  # of ten million groups: the exact columns are as large as what is released
+        shown = self._show(columns, noisy)
+        # A count of 2**63 and more is shown as the most that a BIGINT holds.
+        fits = all(values.dtype == np.int64 for values in noisy.values())
+        if fits and all(output.shows_integers for output in self.outputs):
+            return shown, None
+        return shown, pa.table({str(i): _pack_noisy(noisy[s]) for i, s in enumerate(self.statistics)})
+
+    def _show(self, keys: Mapping[str, Any], noisy: Noisy) -> pa.Table:
+        columns = dict(keys)
+        for output in self.outputs:
+            columns |= output.show(noisy, self.confidence).columns(output.name)
+        return pa.table(columns)
+
+    def _totals(self, read: Reader, entropy: Entropy) -> Iterator[pa.Table]:
+        """Yield totals in parts under group selection, so that dropped groups are never all in memory."""
+        table = self.packed.take(read, entropy) if self.packed is not None else None
+        if table is not None:
+            return iter((table,))
+        read = add_salt(read, (self.query,), entropy)
+        return read.stream_parts(self.query) if self.selection is not None else iter((read(self.query),))
+
+    def _select(self, table: pa.Table, entropy: Entropy) -> pa.Table:
+        """Return the groups that are kept, with the columns that are needed further."""
+        needed = list(dict.fromkeys([*self.keys, *(s.column for s in self.statistics)]))
+        if self.selection is None:
+            return table.select(needed)
+        units = read_integers(table.column(self.selection.column))
+        table = table.select(needed).filter(pa.array(self.selection.keep(units, entropy)))
+        for place, name in enumerate(needed):
+            if name not in self.keys and pa.types.is_decimal(table.schema.field(name).type):
+                with contextlib.suppress(pa.ArrowInvalid):  # 128 bits are seldom needed
+                    table = table.set_column(place, name, table.column(name).cast(pa.int64()))
+        return table
+
+    def _exact(self, table: pa.Table, column: str) -> Any:
+        if not self.keys and table.num_rows == 0:
+            return np.zeros(1, dtype=np.int64)
+        if not self.keys and table.num_rows > 1:
+            raise ValueError("a query without keys must give one row")
+        return read_integers(table.column(column))
+
+    def sentences(self, confidence: float) -> tuple[str, ...]:
+        selected = () if self.selection is None else (self.selection.sentence(),)
+        route = () if self.packed is None else (_ROUTE_SENTENCE,)
+        return (
+            *selected,
+            *(line for output in self.outputs for line in output.sentences(confidence)),
+            *route,
+        )
+
+    def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[ExpectedError]:
+        for output in self.outputs:
+            yield from output.expect_errors(factor, confidence)
+
+
+_ROUTE_SENTENCE = (
+    "Where rows fit memory as one integer each, they are added up here instead of grouped there: "
+    "the same totals, sooner."
+)
+
+
+def _pack_noisy(values: Integers) -> pa.Array:
+    """Make a column of noisy integers: of text where some take more than 64 bits."""
+    if values.dtype == np.int64:
+        return make_longs(values)
+    return pa.array([str(int(v)) for v in values], pa.string())
+
+
+def _unpack_noisy(column: pa.ChunkedArray) -> Integers:
+    if pa.types.is_string(column.type):
+        return to_integers([int(v) for v in column.to_pylist()])
+    return read_integers(column)
+
+
+def _concatenate(parts: Iterable[pa.Table]) -> pa.Table:
+    """Concatenate tables; where an integer of some part takes 128 bits, all parts hold it so."""
+    held = list(parts)
+    schema = held[0].schema
+    for part in held:
+        for place, field in enumerate(part.schema):
+            if pa.types.is_decimal(field.type) and pa.types.is_integer(schema.field(place).type):
+                schema = schema.set(place, field)
+    return pa.concat_tables([part.cast(schema) for part in held]) if len(held) > 1 else held[0]
+
+
+# -- further parts ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Answered:
+    """Released columns, one value per group asked for, and what was really used."""
+
+    columns: Mapping[str, pa.Array]
+    event: Event
+    notes: tuple[str, ...] = ()
+
+
+class Part(ABC):
+    """Statistics that need more than one exact row per group."""
+
+    query: str
+    keys: tuple[str, ...]
+    confidence: float | None = None
+    """The level of its intervals; None where it shows none."""
+
+    @property
+    @abstractmethod
+    def event(self) -> Event:
+        """What is reserved for it."""
+
+    @abstractmethod
+    def claims(self) -> Iterable[ClaimedText]:
+        """Yield every text that it may read, with its claim."""
+
+    @property
+    def column_route(self) -> FastRoute[NDArray[np.int64]] | None:
+        """A route that counts the values of a column here; None where there is none."""
+        return None
+
+    @abstractmethod
+    def answer(self, table: pa.Table, groups: list[Group], entropy: Entropy) -> Answered:
+        """Release the columns for these groups, in this order; ``table`` is the result of ``query``."""
+
+    def answer_counts(self, counts: NDArray[np.int64], entropy: Entropy) -> Answered:
+        """Release the columns from what the column route gave."""
+        raise NotImplementedError
+
+    @property
+    def can_redraw(self) -> bool:
+        """Whether :meth:`redraw` makes all of its intervals."""
+        return self.confidence is None
+
+    def redraw(self, released: pa.Table) -> Mapping[str, pa.Array]:
+        """Return the released columns that have intervals, with these at its own confidence."""
+        return {}
+
+    @abstractmethod
+    def sentences(self, confidence: float) -> tuple[str, ...]:
+        """Describe noise, scale and expected error for EXPLAIN, from public quantities only."""
+
+    def expect_errors(self, factor: Fraction, confidence: float) -> Iterable[ExpectedError]:
+        """Yield the errors to expect if its epsilon were ``factor`` times what it is."""
+        return ()
+
+    def alone(self) -> Together:
+        """Return an operator that releases just this, ungrouped."""
+        return Together(None, (self,))
+
+
+@dataclass(frozen=True)
+class Together(Operator):
+    """A block of an aggregation, or none, and further parts.
+
+    ``aggregation`` may be None only where nothing is grouped; with keys it says which groups there are, with or
+    without outputs of its own. All queries get the same salt, so that they bound contributions alike.
+    """
+
+    aggregation: Aggregation | None
+    parts: tuple[Part, ...]
+
+    @property
+    def event(self) -> Event:
+        first = [] if self.aggregation is None or self.aggregation.is_free else [self.aggregation.event]
+        return compose([*first, *(part.event for part in self.parts)])
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        first = () if self.aggregation is None else self.aggregation.queries
+        routes = (route for part in self.parts if (route := part.column_route) is not None)
+        columns = (text for route in routes for text in route.queries)
+        return (*first, *dict.fromkeys([*(part.query for part in self.parts), *columns]))
+
+    def claims(self) -> Iterator[ClaimedText]:
+        if self.aggregation is not None:
+            yield from replace(self.aggregation, packed=None).claims()  # the packed route is not taken here
+        for part in self.parts:
+            yield from part.claims()
+
+    def release(self, read: Read, entropy: Entropy) -> Release:
+        reader = add_salt(read, self.queries, entropy)
+        columns: dict[str, Any] = {}
+        answers: list[Answered] = []
+        events: list[Event] = []
+        groups: list[Group] = [()]
+        noisy: pa.Table | None = None
+        if (first := self.aggregation) is not None:
+            table, noisy = first.draw(reader, entropy)
+            columns = {name: table.column(name) for name in table.column_names}
+            events += [] if first.is_free else [first.event]
+            groups = list_groups(table, first.keys) if first.keys else groups
+        # by the query: a column's counts depend on the bounds that it is held to
+        tables: dict[str, pa.Table] = {}
+        counts: dict[str, NDArray[np.int64] | None] = {}
+        for part in self.parts:
+            text, route = part.query, part.column_route
+            if route is not None and text not in counts:
+                counts[text] = route.take(reader, entropy)
+            if route is not None and (held := counts[text]) is not None:
+                answers.append(part.answer_counts(held, entropy))
+                continue
+            if text not in tables:
+                tables[text] = reader(text)
+            answers.append(part.answer(tables[text], groups, entropy))
+        for answered in answers:
+            columns |= answered.columns
+        notes = dict.fromkeys(note for answered in answers for note in answered.notes)
+        event = compose([*events, *(answered.event for answered in answers)])
+        return Release(pa.table(columns), event, tuple(notes), noisy)
+
+    @property
+    def can_show_again(self) -> bool:
+        return all(part.can_redraw for part in self.parts)
+
+    def show_again(self, released: pa.Table, noisy: pa.Table | None) -> pa.Table:
+        columns = {name: released.column(name) for name in released.column_names}
+        if self.aggregation is not None:
+            table = self.aggregation.show_again(released, noisy)
+            columns |= {name: table.column(name) for name in table.column_names}
+        for part in self.parts:
+            columns |= part.redraw(released)
+        return pa.table(columns)
+
+    def sentences(self, confidence: float) -> tuple[str, ...]:
+        first = () if self.aggregation is None else self.aggregation.sentences(confidence)
+        return (*first, *(line for part in self.parts for line in part.sentences(confidence)))
+
+    def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[ExpectedError]:
+        if self.aggregation is not None:
+            yield from self.aggregation.expect_errors(factor, confidence)
+        for part in self.parts:
+            yield from part.expect_errors(factor, confidence)

@@ -1,0 +1,466 @@
+"""COUNT, SUM, AVG, VARIANCE, COVARIANCE, CORRELATION and REGRESSION as formulas over noisy moments.
+
+Relation: ADD_REMOVE. Sensitivity: that of each moment (a count; sums of values about public centres, of their squares and
+of their products), as its noise declares. Guarantee: what the events of the noises compose to. Everything computed from
+the noisy moments, the intervals too, is post-processing. The caller must ensure that all moments of one output run over
+the same rows (for two columns those where both are present), with values clamped to their bounds and each row weighing
+the same in all.
+
+Intervals cover the noise, not the bias that bounds may cause: the exact (clamped) aggregate lies inside with at least
+the stated confidence; where rows are weighed, that is the aggregate of the weighted rows. Where several noisy numbers
+meet, each gets an equal part of the doubt (Bonferroni), and the interval is their interval arithmetic: wider than need
+be, never narrower. A correlation or a slope whose spread may be nothing is not known at all, and says so: the whole of
+[-1, 1], or NULL. (The doubt is over all releases: those that show an interval are not chosen at random.)
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dpsql.mechanisms.additive_noise import Statistic
+from dpsql.mechanisms.base import ExpectedError
+from dpsql.numerics.exact_numbers import INT64_MAX, INT64_MIN, Integers, make_doubles, make_longs
+from dpsql.numerics.interval_arithmetic import FloatIntervals, divide_steps
+
+Floats = NDArray[np.float64]
+Booleans = NDArray[np.bool_]
+Noisy = Mapping[Statistic, Integers]
+"""The released integers of every statistic, one per group."""
+
+_DIGITS = 10**38 - 1
+_MEAN_ROWS = 1000
+"""Rows of the group for which the error of a mean is stated: it falls as they grow."""
+
+
+# -- columns ----------------------------------------------------------------------------------------------------------
+
+
+def _clamp_longs(values: Integers) -> pa.Array:
+    if values.dtype == object:
+        values = np.array([min(max(int(v), INT64_MIN), INT64_MAX) for v in values], dtype=np.int64)
+    return make_longs(values)
+
+
+def _make_whole(values: Integers) -> pa.Array:
+    """Make a column of int64 where every value fits, else of decimal128(38, 0)."""
+    if values.dtype == np.int64 or all(INT64_MIN <= int(v) <= INT64_MAX for v in values):
+        return make_longs(values)
+    clamped = [str(min(max(int(v), -_DIGITS), _DIGITS)) for v in values]
+    return pa.array(clamped, type=pa.string()).cast(pa.decimal128(38, 0))
+
+
+class Estimate(NamedTuple):
+    """An output's value, and the ends of its interval."""
+
+    value: pa.Array
+    low: pa.Array
+    high: pa.Array
+
+    def columns(self, name: str) -> dict[str, pa.Array]:
+        """Return the columns of an output of this name."""
+        return {name: self.value, f"{name}__low": self.low, f"{name}__high": self.high}
+
+
+# -- outputs ----------------------------------------------------------------------------------------------------------
+
+
+class Moment(NamedTuple):
+    """A noisy number that a formula needs: its description for EXPLAIN, and its grid steps per unit."""
+
+    what: str
+    statistic: Statistic
+    steps: Fraction = Fraction(1)
+
+
+class Output(ABC):
+    """One aggregate of a block: the moments that it needs, and the formula over them."""
+
+    name: str
+
+    @property
+    @abstractmethod
+    def moments(self) -> tuple[Moment, ...]:
+        """The moments, in the order in which EXPLAIN describes them."""
+
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
+        """The statistics behind the moments, in the order in which their noise is drawn."""
+        return tuple(moment.statistic for moment in self.moments)
+
+    @property
+    def shows_integers(self) -> bool:
+        """Whether the value is the noisy integer of its one statistic."""
+        return False
+
+    @abstractmethod
+    def show(self, noisy: Noisy, confidence: float) -> Estimate:
+        """Compute value and interval of every group."""
+
+    def sentences(self, confidence: float) -> tuple[str, ...]:
+        """Describe each moment for EXPLAIN, from public quantities only."""
+        part = self._share(confidence)
+        return tuple(
+            f"{self.name}: {m.what} {m.statistic.noise.sentence(part, m.steps)}." for m in self.moments
+        )
+
+    def expect_errors(self, factor: Fraction, confidence: float) -> Iterable[ExpectedError]:
+        """Yield the errors to expect if epsilon were ``factor`` times what it is, where public numbers say them."""
+        return ()
+
+    def _share(self, confidence: float) -> float:
+        """Return the confidence of each moment: an equal part of the doubt."""
+        return 1 - (1 - confidence) / len(self.statistics)
+
+    def _spans(self, noisy: Noisy, confidence: float) -> dict[Statistic, FloatIntervals]:
+        part = self._share(confidence)
+        return {s: FloatIntervals.around(noisy[s], s.noise.half_width(part)) for s in self.statistics}
+
+
+def _to_floats(values: Integers) -> Floats:
+    return values.astype(np.float64)
+
+
+def _scale_width(statistic: Statistic, factor: Fraction, confidence: float) -> float:
+    return statistic.noise.rescale(factor).half_width(confidence)
+
+
+@dataclass(frozen=True)
+class Count(Output):
+    """An integer count. Negative noisy counts stay negative."""
+
+    name: str
+    statistic: Statistic
+
+    @property
+    def moments(self) -> tuple[Moment, ...]:
+        return (Moment("the count with", self.statistic),)
+
+    @property
+    def shows_integers(self) -> bool:
+        return True
+
+    def show(self, noisy: Noisy, confidence: float) -> Estimate:
+        span = self._spans(noisy, confidence)[self.statistic]
+        return Estimate(_clamp_longs(noisy[self.statistic]), make_doubles(span.low), make_doubles(span.high))
+
+    def expect_errors(self, factor: Fraction, confidence: float) -> Iterable[ExpectedError]:
+        yield ExpectedError(self.name, _scale_width(self.statistic, factor, confidence))
+
+
+@dataclass(frozen=True)
+class Sum(Output):
+    """A sum on a grid of ``steps`` per unit, moved by a public ``offset`` (units); whole if steps is 1."""
+
+    name: str
+    statistic: Statistic
+    steps: Fraction = Fraction(1)
+    offset: Fraction = Fraction(0)
+
+    @property
+    def moments(self) -> tuple[Moment, ...]:
+        return (Moment("the sum with", self.statistic, self.steps),)
+
+    @property
+    def shows_integers(self) -> bool:
+        return self.steps == 1 and not self.offset
+
+    def show(self, noisy: Noisy, confidence: float) -> Estimate:
+        values, steps = noisy[self.statistic], self.steps
+        if self.offset:
+            moved = self.offset * steps
+            steps = steps * moved.denominator
+            values = values.astype(object) * moved.denominator + moved.numerator
+        width = self.statistic.noise.half_width(confidence) * float(steps / self.steps)
+        span = FloatIntervals.around(values, width, steps)
+        value = _make_whole(values) if steps == 1 else make_doubles(divide_steps(values, steps))
+        return Estimate(value, make_doubles(span.low), make_doubles(span.high))
+
+    def expect_errors(self, factor: Fraction, confidence: float) -> Iterable[ExpectedError]:
+        width = _scale_width(self.statistic, factor, confidence)
+        yield ExpectedError(self.name, width / float(self.steps))
+
+
+@dataclass(frozen=True)
+class Mean(Output):
+    """A noisy total over a noisy count: ``centre + total / (max(count, 1) * steps)``, held to the bounds.
+
+    ``total`` is the sum of what is averaged, about ``centre``, in grid steps. What is averaged may be rows,
+    or one mean per privacy unit: then ``count`` counts units. Where rows are weighed, both are in parts of a row,
+    ``whole`` to each. Over a noisy count of 0 or less (of less than half a row) there is no mean: NULL, as of nothing,
+    with the bounds for an interval.
+    """
+
+    name: str
+    total: Statistic
+    count: Statistic
+    steps: Fraction
+    centre: Fraction
+    bounds: tuple[Fraction, Fraction]
+    whole: int = 1
+
+    @property
+    def moments(self) -> tuple[Moment, ...]:
+        about = f"a total about {float(self.centre):g} with"
+        return (
+            Moment(about, self.total, self.steps * self.whole),
+            Moment("divided by a count with", self.count, Fraction(self.whole)),
+        )
+
+    def _hold(self, values: Floats) -> Floats:
+        return np.clip(values, float(self.bounds[0]), float(self.bounds[1]))
+
+    def show(self, noisy: Noisy, confidence: float) -> Estimate:
+        centre, steps, one = float(self.centre), float(self.steps), float(self.whole)
+        count, spans = _to_floats(noisy[self.count]), self._spans(noisy, confidence)
+        known = 2 * count >= one
+        value = self._hold(centre + _to_floats(noisy[self.total]) / (np.maximum(count, one) * steps))
+        mean = spans[self.total].per(spans[self.count].clip(one, None)) / steps + centre
+        # the ends are rounded more than once; a relative 1e-12 is far more than that adds up to
+        slack = 1e-12 * (np.abs(value) + abs(centre))
+        below = np.where(known, np.minimum(mean.low - slack, value), -np.inf)
+        above = np.where(known, np.maximum(mean.high + slack, value), np.inf)
+        ends = (make_doubles(self._hold(end)) for end in (below, above))
+        return Estimate(make_doubles(value, known), *ends)
+
+    def expect_errors(self, factor: Fraction, confidence: float) -> Iterable[ExpectedError]:
+        part = self._share(confidence)
+        low, high = (float(end) for end in self.bounds)
+        total = _scale_width(self.total, factor, part) / float(self.steps * self.whole)
+        count = _scale_width(self.count, factor, part) / self.whole
+        off = (total + (high - low) / 2 * count) / max(_MEAN_ROWS - count, 1.0)
+        yield ExpectedError(f"{self.name}, of {_MEAN_ROWS} rows", min(off, high - low))
+
+
+VARIANCE_KINDS = ("var_pop", "var_samp", "stddev_pop", "stddev_samp")
+
+
+@dataclass(frozen=True)
+class Variance(Output):
+    """Variance or standard deviation from noisy moments about ``centre``, never negative and never NaN.
+
+    Where the noisy count is of less than half a row (of a sample: of less than one and a half), there is none: NULL, as
+    :class:`Mean` has it, with all that the bounds allow for an interval.
+
+    ``squares`` is the sum of squared deviations from ``centre``, in ``square_steps`` per squared unit
+    (``steps**2`` unless given); ``total``, ``count`` and ``whole`` are as in :class:`Mean`. ``kind`` is one of
+    :data:`VARIANCE_KINDS`.
+    """
+
+    name: str
+    squares: Statistic
+    total: Statistic
+    count: Statistic
+    steps: Fraction
+    centre: Fraction
+    bounds: tuple[Fraction, Fraction]
+    kind: str = "var_samp"
+    square_steps: Fraction | None = None
+    whole: int = 1
+
+    def __post_init__(self) -> None:
+        if self.kind not in VARIANCE_KINDS:
+            raise ValueError(f"kind must be one of {', '.join(VARIANCE_KINDS)}")
+
+    @property
+    def moments(self) -> tuple[Moment, ...]:
+        about = f"a total about {float(self.centre):g} with"
+        per_square = (self.square_steps or self.steps**2) * self.whole
+        return (
+            Moment("a sum of squares with", self.squares, per_square),
+            Moment(about, self.total, self.steps * self.whole),
+            Moment("and a count with", self.count, Fraction(self.whole)),
+        )
+
+    @property
+    def _of_sample(self) -> bool:
+        return self.kind.endswith("samp")
+
+    @property
+    def _most(self) -> float:
+        """The greatest variance that the bounds allow."""
+        return float(self.bounds[1] - self.bounds[0]) ** 2 / (2 if self._of_sample else 4)
+
+    def _root(self, variance: Floats) -> Floats:
+        return np.sqrt(variance) if self.kind.startswith("stddev") else variance
+
+    def _finish(self, population: Floats, count: Floats) -> Floats:
+        """Turn the population variance into what ``kind`` asks for, held to what the bounds allow."""
+        reach = float(self.bounds[1] - self.bounds[0]) ** 2
+        variance = np.clip(population, 0.0, reach / 4)
+        if self._of_sample:
+            variance = np.minimum(variance * count / np.maximum(count - 1, 1.0), self._most)
+        return self._root(variance)
+
+    def show(self, noisy: Noisy, confidence: float) -> Estimate:
+        per_square, steps, _ = (float(moment.steps) for moment in self.moments)
+        rows, spans = _to_floats(noisy[self.count]) / self.whole, self._spans(noisy, confidence)
+        known = rows >= (1.5 if self._of_sample else 0.5)
+        count = np.maximum(rows, 1.0)
+        mean = _to_floats(noisy[self.total]) / (count * steps)
+        value = self._finish(_to_floats(noisy[self.squares]) / (count * per_square) - mean**2, count)
+
+        counts = (spans[self.count] / self.whole).clip(1.0, None)
+        squares = (spans[self.squares].clip(0.0, None) / per_square).per(counts)
+        # counts enter twice, as independent extremes: wider than need be, never narrower
+        population = squares - (spans[self.total] / steps).per(counts).square()
+        low = np.where(known, self._finish(population.low, counts.high), 0.0)
+        high = self._finish(population.high, np.maximum(counts.low, 2.0))
+        ceiling = math.sqrt(self._most) if self.kind.startswith("stddev") else self._most
+        high = np.where((counts.low < 2) | ~known, ceiling, high)
+        slack = 1e-9 * value
+        return Estimate(
+            make_doubles(value, known),
+            make_doubles(np.maximum(np.minimum(low, value) - slack, 0.0)),
+            make_doubles(np.maximum(high, value) + slack),
+        )
+
+
+PAIR_KINDS = ("covar_pop", "covar_samp", "corr", "regr_slope", "regr_intercept", "regr_r2")
+_SLACK = 1e-9
+"""Relative widening of the ends, far above what rounding adds up to."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One column: grid steps to a unit, the centre and the bounds in units, its moments (``squares`` where needed)."""
+
+    steps: Fraction
+    centre: Fraction
+    bounds: tuple[Fraction, Fraction]
+    total: Statistic
+    squares: Statistic | None = None
+
+    @property
+    def reach(self) -> float:
+        """The width of the bounds."""
+        return float(self.bounds[1] - self.bounds[0])
+
+
+@dataclass(frozen=True)
+class Pair(Output):
+    """``kind`` of :data:`PAIR_KINDS`, of ``y`` and ``x`` in SQL's order: a regression is of y on x.
+
+    All moments are in parts of a row, ``whole`` to each.
+    """
+
+    name: str
+    kind: str
+    count: Statistic
+    y: Axis
+    x: Axis
+    product: Statistic
+    whole: int = 1
+
+    def __post_init__(self) -> None:
+        if self.kind not in PAIR_KINDS:
+            raise ValueError(f"kind must be one of {', '.join(PAIR_KINDS)}")
+
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
+        own = (self.count, self.y.total, self.x.total, self.product, self.y.squares, self.x.squares)
+        return tuple(s for s in own if s is not None)
+
+    @property
+    def moments(self) -> tuple[Moment, ...]:
+        axes, whole = (self.y, self.x), self.whole
+        totals = (Moment(f"a total about {float(a.centre):g} with", a.total, a.steps * whole) for a in axes)
+        squares = ((a.squares, a.steps**2 * whole) for a in axes)
+        return (
+            Moment("a sum of products with", self.product, self.y.steps * self.x.steps * whole),
+            *totals,
+            *(Moment("a sum of squares with", s, steps) for s, steps in squares if s is not None),
+            Moment("and a count with", self.count, Fraction(whole)),
+        )
+
+    def show(self, noisy: Noisy, confidence: float) -> Estimate:
+        points = {s: _to_floats(noisy[s]) / self.whole for s in self.statistics}
+        exact = _PairFormulas(self, {s: FloatIntervals(v, v) for s, v in points.items()}, exact=True)
+        # of less than half a row there is no covariance, and of less than two rows nothing else
+        enough = points[self.count] >= (0.5 if self.kind == "covar_pop" else 1.5)
+        found, known = exact.evaluate()
+        value, known = found.low, known & enough
+        spans = {s: span / self.whole for s, span in self._spans(noisy, confidence).items()}
+        ends, bounded = _PairFormulas(self, spans, exact=False).evaluate()
+        slack = _SLACK * np.maximum(np.abs(value), np.maximum(np.abs(ends.low), np.abs(ends.high)))
+        ends = FloatIntervals(np.minimum(ends.low - slack, value), np.maximum(ends.high + slack, value))
+        if self.kind in ("corr", "regr_r2"):
+            ends = ends.clip(-1.0 if self.kind == "corr" else 0.0, 1.0)
+        shown = (make_doubles(end, bounded & known) for end in (ends.low, ends.high))
+        return Estimate(make_doubles(value, known), *shown)
+
+
+@dataclass(frozen=True)
+class _PairFormulas:
+    """The formulas of two columns over intervals of their moments; ``exact``: over points, whose ends are equal."""
+
+    pair: Pair
+    spans: Mapping[Statistic, FloatIntervals]
+    exact: bool
+
+    @property
+    def _count(self) -> FloatIntervals:
+        return self.spans[self.pair.count].clip(1.0, None)
+
+    def _mean(self, axis: Axis) -> FloatIntervals:
+        """Return the mean about the centre."""
+        return (self.spans[axis.total] / float(axis.steps)).per(self._count).clip(-axis.reach, axis.reach)
+
+    def _covariance(self) -> FloatIntervals:
+        y, x = self.pair.y, self.pair.x
+        products = (self.spans[self.pair.product] / float(y.steps * x.steps)).per(self._count)
+        most = y.reach * x.reach / 4
+        return (products - self._mean(y) * self._mean(x)).clip(-most, most)
+
+    def _sample_covariance(self) -> FloatIntervals:
+        covariance, count = self._covariance(), self._count
+        most = self.pair.y.reach * self.pair.x.reach / 2
+        if self.exact:
+            scaled = covariance.low * count.low / np.maximum(count.low - 1, 1.0)
+            return FloatIntervals(scaled, scaled).clip(-most, most)
+        growth = FloatIntervals(*(n / np.maximum(n - 1, 1.0) for n in (count.high, count.low)))
+        ends = (covariance * growth).clip(-most, most)
+        few = count.low < 2
+        return FloatIntervals(np.where(few, -most, ends.low), np.where(few, most, ends.high))
+
+    def _variance(self, axis: Axis) -> FloatIntervals:
+        assert axis.squares is not None, "a moment is missing"
+        squares = (self.spans[axis.squares].clip(0.0, None) / float(axis.steps**2)).per(self._count)
+        return (squares - self._mean(axis).square()).clip(0.0, axis.reach**2 / 4)
+
+    def _divide(self, above: FloatIntervals, below: FloatIntervals, known: Booleans) -> FloatIntervals:
+        """Return the quotient where the divisor is ``known`` to be positive."""
+        if self.exact:
+            quotient = above.low / np.where(known, below.low, 1.0)
+            return FloatIntervals(quotient, quotient)
+        return above * below.invert(known)
+
+    def evaluate(self) -> tuple[FloatIntervals, Booleans]:
+        """Return the kind that is asked for, and where it is a value or an interval with ends."""
+        pair, covariance = self.pair, self._covariance()
+        always = np.ones(len(covariance.low), dtype=np.bool_)
+        if pair.kind.startswith("covar"):
+            return covariance if pair.kind == "covar_pop" else self._sample_covariance(), always
+        variance = self._variance(pair.x)
+        if pair.kind in ("corr", "regr_r2"):
+            other = self._variance(pair.y)
+            spread = FloatIntervals(np.sqrt(variance.low * other.low), np.sqrt(variance.high * other.high))
+            known = spread.low > 0
+            r = self._divide(covariance, spread, known).clip(-1.0, 1.0)
+            if not self.exact:
+                r = FloatIntervals(np.where(known, r.low, -1.0), np.where(known, r.high, 1.0))
+            return (r.square() if pair.kind == "regr_r2" else r), known if self.exact else always
+        known = variance.low > 0
+        slope = self._divide(covariance, variance, known)
+        if pair.kind == "regr_slope":
+            return slope, known
+        y, x = (self._mean(axis) + float(axis.centre) for axis in (pair.y, pair.x))
+        return y - slope * x, known

@@ -1,0 +1,270 @@
+"""Exact numbers: integers in arrays and columns, and fractions rounded to where privacy loses nothing.
+
+Arrays hold int64 where all values fit with room to add, else Python integers. A loss is a
+:class:`~fractions.Fraction`, rounded up; what is left of a budget is rounded down. Transcendental functions are
+evaluated by :mod:`decimal`, whose exp and ln are correctly rounded, with so many digits that the margin added before
+rounding is wider than anything lost on the way.
+"""
+
+from __future__ import annotations
+
+import decimal
+import operator
+from collections.abc import Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
+from fractions import Fraction
+from math import isqrt
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+# -- integers in arrays -----------------------------------------------------------------------------------------------
+
+Integers = NDArray[Any]
+"""One-dimensional integers: int64, or Python integers in an object array."""
+
+SAFE = 1 << 62
+"""Two numbers below this in size add up within int64."""
+_NARROW = 1 << 61
+"""Sums and products below this stay in int64: the result of one more step fits it too."""
+
+
+def to_integers(values: Sequence[int] | Integers) -> Integers:
+    """Make a one-dimensional integer array: int64 where all values lie within ±2**62, else Python integers.
+
+    Raises:
+        TypeError: a value is no integer.
+
+    >>> to_integers([1, 2**70]).dtype, to_integers([1, 2]).dtype
+    (dtype('O'), dtype('int64'))
+    """
+    array: Integers = np.asarray(values)
+    if array.dtype.kind in "iub":
+        if array.dtype.kind == "u" and array.size and int(array.max()) >= SAFE:
+            return array.astype(object)
+        array = array.astype(np.int64, copy=False)
+        fits = not array.size or -SAFE < int(array.min()) <= int(array.max()) < SAFE
+        return array if fits else array.astype(object)
+    # numpy mixes 0 and 2**63 as floats: what was given decides, not what numpy made of it
+    wide = np.empty(len(values), dtype=object)
+    for i, value in enumerate(values):
+        try:
+            wide[i] = operator.index(value)
+        except TypeError:
+            raise TypeError("an exact statistic must be an integer") from None
+    return wide.astype(np.int64) if all(-SAFE < v < SAFE for v in wide) else wide
+
+
+def multiply(a: Integers | int, b: Integers | int) -> Any:
+    """Multiply numbers or arrays of one length, in int64 where all of it certainly fits.
+
+    >>> multiply(to_integers([3, 4]), 1 << 60).tolist() == [3 << 60, 4 << 60]
+    True
+    """
+    if isinstance(a, int) and isinstance(b, int):
+        return a * b
+    if isinstance(a, int) and a == 1:
+        return b
+    if isinstance(b, int) and b == 1:
+        return a
+    if _wide(a, b) or find_largest(a) * find_largest(b) >= _NARROW:
+        return _objects(a) * _objects(b)
+    return a * b
+
+
+def add(a: Integers | int, b: Integers | int) -> Any:
+    """Add numbers or arrays of one length, in int64 where all of it certainly fits."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a + b
+    if isinstance(a, int) and a == 0:
+        return b
+    if _wide(a, b) or find_largest(a) + find_largest(b) >= _NARROW:
+        return to_integers(_objects(a) + _objects(b))
+    return a + b
+
+
+def find_largest(v: Integers | int) -> int:
+    """Return the greatest distance from 0."""
+    if isinstance(v, int):
+        return abs(v)
+    return max(abs(int(v.max())), abs(int(v.min()))) if len(v) else 0
+
+
+def _wide(*numbers: Integers | int) -> bool:
+    return any(not isinstance(v, int) and v.dtype == object for v in numbers)
+
+
+def _objects(v: Integers | int) -> Any:
+    return v if isinstance(v, int) else v.astype(object)
+
+
+# -- columns ----------------------------------------------------------------------------------------------------------
+
+INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
+
+
+def read_integers(column: pa.ChunkedArray) -> NDArray[Any]:
+    """Read an exact column as integers: int64 where all fit, else Python integers; NULL is 0.
+
+    Raises:
+        TypeError: the column holds neither whole numbers nor decimals without places, so the plan is wrong.
+    """
+    kind = column.type
+    whole = pa.types.is_integer(kind) or pa.types.is_null(kind)
+    if not whole and not (pa.types.is_decimal(kind) and kind.scale == 0):
+        raise TypeError("an exact statistic must be an integer column")
+    try:
+        if not column.null_count:
+            chunks = [np.from_dlpack(chunk) for chunk in column.cast(pa.int64()).chunks if len(chunk)]
+            return np.concatenate(chunks) if chunks else np.zeros(0, dtype=np.int64)
+    except pa.ArrowInvalid:
+        pass
+    values = [int(v) if v is not None else 0 for v in column.to_pylist()]
+    fits = all(INT64_MIN <= v <= INT64_MAX for v in values)
+    out = np.empty(len(values), dtype=np.int64 if fits else object)
+    out[:] = values
+    return out
+
+
+def make_doubles(values: NDArray[Any], present: NDArray[np.bool_] | None = None) -> pa.Array:
+    """Make a column of floats, NULL where they are not ``present``."""
+    return _make_column(values.astype(np.float64), pa.float64(), present)
+
+
+def make_longs(values: Integers, present: NDArray[np.bool_] | None = None) -> pa.Array:
+    """Make a column of 64-bit integers, NULL where they are not ``present``."""
+    return _make_column(values.astype(np.int64), pa.int64(), present)
+
+
+def _make_column(values: NDArray[Any], kind: pa.DataType, present: NDArray[np.bool_] | None) -> pa.Array:
+    """Make an Arrow column over numpy's memory. ``pa.array`` would import pandas first, for half a second."""
+    held = None if present is None else pa.py_buffer(np.packbits(present, bitorder="little"))
+    return pa.Array.from_buffers(kind, len(values), [held, pa.py_buffer(np.ascontiguousarray(values))])
+
+
+# -- amounts as people read them --------------------------------------------------------------------------------------
+
+NEAR = Context(prec=4, rounding=ROUND_HALF_EVEN)
+UP = Context(prec=4, rounding=ROUND_CEILING)
+DOWN = Context(prec=4, rounding=ROUND_FLOOR)
+
+
+def parse_amount(text: object) -> Fraction:
+    """Parse a non-negative exact number.
+
+    Raises:
+        ValueError: the text is anything else (NaN, infinity, a sign).
+
+    >>> parse_amount("1/10")
+    Fraction(1, 10)
+    """
+    if not isinstance(text, str) or not text.isascii() or not text.replace("/", "", 1).isdigit():
+        raise ValueError(text)
+    return Fraction(text)
+
+
+def write_short(value: Fraction, rounding: Context = NEAR) -> str:
+    """Write a number as people do, to four digits: what was spent is rounded ``UP``, what is left ``DOWN``.
+
+    >>> write_short(Fraction(1, 10)), write_short(Fraction(3)), write_short(Fraction(1, 3), UP)
+    ('0.1', '3', '0.3334')
+    """
+    rounded = rounding.divide(Decimal(value.numerator), Decimal(value.denominator))
+    return f"{float(rounded):.4g}"
+
+
+def write_pair(epsilon: Fraction, delta: Fraction, rounding: Context = NEAR) -> str:
+    """Write ``"ε=0.1"``, or ``"ε=0.1, δ=1e-07"`` where delta is not 0."""
+    text = f"ε={write_short(epsilon, rounding)}"
+    return text if delta == 0 else f"{text}, δ={write_short(delta, rounding)}"
+
+
+def write_number(value: Fraction, digits: int = 4, *, up: bool = True) -> str:
+    """Write a number as people do: exact when it is a short decimal, else rounded (up, unless told otherwise).
+
+    >>> write_number(Fraction(1, 10)), write_number(Fraction(3)), write_number(Fraction(1, 10**7))
+    ('0.1', '3', '1e-07')
+    >>> write_number(Fraction(1, 3))
+    '0.3334'
+    """
+    shortest = repr(float(value))
+    exact = Fraction(shortest) == value and len(shortest.replace(".", "").strip("0")) <= 10
+    shown = float(Fraction(shortest) if exact else round_significant(value, digits, up=up))
+    if shown == 0 or 1e-4 <= abs(shown) < 1e15:
+        return f"{shown:.10g}"
+    mantissa, _, exponent = f"{shown:.9e}".partition("e")
+    return f"{mantissa.rstrip('0').rstrip('.')}e{exponent}"
+
+
+# -- rounding ---------------------------------------------------------------------------------------------------------
+
+GRID = 10**30
+"""Numbers that are not exact are whole multiples of one part in ``GRID``, so that sums stay cheap."""
+
+MARGIN = Decimal(10) ** -45
+"""More than the error of any constant that is evaluated with :data:`DIGITS`."""
+
+DIGITS = 110
+
+_LONGEST_DENOMINATOR = 256  # bits above which an exact number is replaced by a coarser one
+EXACT = decimal.Context(
+    prec=DIGITS, rounding=decimal.ROUND_HALF_EVEN, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, traps=[]
+)
+
+
+def to_decimal(value: Fraction | int) -> Decimal:
+    """Return the nearest number with :data:`DIGITS` digits."""
+    value = Fraction(value)
+    return EXACT.divide(Decimal(value.numerator), Decimal(value.denominator))
+
+
+def round_up(value: Decimal | Fraction) -> Fraction:
+    """Return the smallest multiple of ``1/GRID`` that is not below ``value`` (a Decimal gets the margin first).
+
+    >>> round_up(Fraction(1, 3)) - Fraction(1, 3) < Fraction(1, GRID)
+    True
+    """
+    if isinstance(value, Decimal):
+        value = Fraction(EXACT.add(value, MARGIN))
+    return Fraction(-(-value.numerator * GRID // value.denominator), GRID)
+
+
+def round_down(value: Decimal | Fraction) -> Fraction:
+    """Return the largest multiple of ``1/GRID`` that is not above ``value`` (a Decimal loses the margin first)."""
+    if isinstance(value, Decimal):
+        value = Fraction(EXACT.subtract(value, MARGIN))
+    return Fraction(value.numerator * GRID // value.denominator, GRID)
+
+
+def shorten(value: Fraction) -> Fraction:
+    """Return ``value``, rounded up to the grid if its denominator grew long.
+
+    Epsilons written by people stay exact: ten times 0.1 is 1.
+    """
+    return value if value.denominator.bit_length() <= _LONGEST_DENOMINATOR else round_up(value)
+
+
+def compute_root(value: Fraction) -> Fraction:
+    """Compute the square root, rounded up; exact where it is rational.
+
+    >>> compute_root(Fraction(9, 4))
+    Fraction(3, 2)
+    """
+    top, bottom = isqrt(value.numerator), isqrt(value.denominator)
+    if top * top == value.numerator and bottom * bottom == value.denominator:
+        return Fraction(top, bottom)
+    return Fraction(isqrt(value.numerator * GRID * GRID // value.denominator) + 1, GRID)
+
+
+def round_significant(value: Fraction, digits: int = 4, *, up: bool = False) -> Fraction:
+    """Round ``value`` down (or up) to so many significant decimal digits.
+
+    >>> round_significant(Fraction(2, 3)), round_significant(Fraction(2, 3), 2, up=True)
+    (Fraction(3333, 5000), Fraction(67, 100))
+    """
+    if value == 0:
+        return value
+    context = decimal.Context(prec=digits, rounding=decimal.ROUND_CEILING if up else decimal.ROUND_FLOOR)
+    return Fraction(context.divide(Decimal(value.numerator), Decimal(value.denominator)))

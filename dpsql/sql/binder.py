@@ -1,0 +1,458 @@
+"""The binder of a statement: names are resolved, private blocks found, and the statement around them kept as public SQL.
+
+A SELECT over private rows is one of two things. In FROM or a CTE, without aggregates, it keeps its rows and their
+privacy unit, and goes on being private. Otherwise it is a private block: it is replaced by the relation that its
+mechanisms release, and what stands above it is ordinary SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from sqlglot import exp
+
+from dpsql.mechanisms.base import Operator
+from dpsql.mechanisms.consistency import Consistent
+from dpsql.plan import Block, Input
+from dpsql.sql.dp.block import dp_block
+from dpsql.sql.dp.grouping_sets import bind_sets, has_sets
+from dpsql.sql.expressions.types import Typed
+from dpsql.sql.normalize import Cte, Env, add_ctes, flatten_joins, inner_queries, outer_queries
+from dpsql.sql.parse.dialect import bind_error, privacy_error, remove_modes, span_of, to_sql
+from dpsql.sql.parse.options import COMMON_OPTIONS, Options, Readers, is_private_call, mode_of, take_mode
+from dpsql.sql.parse.statements import PIVOT_HINT
+from dpsql.sql.ptr import block as ptr
+from dpsql.sql.public_side import Finish, Released, public_columns
+from dpsql.sql.relations.catalog import Catalog
+from dpsql.sql.relations.fan_out import count_rows_per_key
+from dpsql.sql.relations.group_by_unit import aggregate_per_unit, group_distinct, groups_by_unit
+from dpsql.sql.relations.intervals import FORETOLD
+from dpsql.sql.relations.joins import bind_from, lend_relation
+from dpsql.sql.relations.projections import bind_union_all, keep_rows, rename_columns
+from dpsql.sql.relations.relation import Field, From, Names, Relation, column, column_name, fold
+from dpsql.sql.relations.subqueries import ONCE, bind_expression, bind_lateral, looks_beside, move_unnest
+from dpsql.sql.relations.unit_rows import meeting_of
+from dpsql.sql.relations.windows import refuse_cuts, refuse_row_choice, refuse_samples
+from dpsql.sql.selection.block import mechanism_of, selection_block
+from dpsql.sql.selection.thresholds import PROBE_OPTIONS, probe_block
+from dpsql.sql.subsample import block as subsample
+
+_BOUND = "dpsql_source"
+_PUBLIC_FUNCTIONS = ("range", "generate_series", "unnest")
+
+
+MODES: dict[str, Readers] = {
+    "DP": COMMON_OPTIONS,
+    "DIFFERENTIAL_PRIVACY": COMMON_OPTIONS,
+    "PTR": ptr.OPTIONS,
+    "SUBSAMPLE": subsample.OPTIONS,
+}
+"""The modes of SELECT WITH, and the options that each knows."""
+
+
+@dataclass
+class StatementBinder:
+    """Binds one statement, as :class:`dpsql.sql.relations.catalog.Binder` says."""
+
+    catalog: Catalog
+    finish: Finish
+    thresholds: dict[str, Any] = field(default_factory=dict)
+    blocks: list[Block] = field(default_factory=list)
+    public: dict[str, None] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    limits: list[str] = field(default_factory=list)
+    adjustments: list[Consistent] = field(default_factory=list)
+    sources: list[Relation | None] = field(default_factory=list)
+    """What FROM items were found to be; the items bear their places here."""
+    once: dict[str, Relation] = field(default_factory=dict)
+    lent_inputs: dict[Input, None] = field(default_factory=dict)
+    held: frozenset[str] | None = frozenset({"*"})  # of rows that have met
+    _count: int = 0
+
+    def name(self, kind: str) -> str:
+        """Return a name that nothing else in the statement has."""
+        self._count += 1
+        return f"dpsql_{kind}_{self._count}"
+
+    # -- queries ------------------------------------------------------------------------------------------------
+
+    def query(self, tree: exp.Expr, env: Env, inner: bool) -> Relation | None:
+        """Bind a query in place, and return the private relation that it keeps."""
+        env = dict(env)
+        if isinstance(tree, exp.Select) and mode_of(tree) == "SUBSAMPLE":
+            options = take_mode(tree, self._readers_of)
+            assert options is not None
+            subsample.subsample_block(self, tree, options, env)
+            return None
+        with_ = tree.args.get("with_")
+        if with_ is not None:
+            self._ctes(with_, env)
+            if not with_.expressions:
+                tree.set("with_", None)
+        if isinstance(tree, exp.SetOperation):
+            return self._set_operation(tree, env, inner)
+        if isinstance(tree, exp.Subquery):
+            if tree.args.get("alias") and not isinstance(tree.parent, exp.From | exp.Join):
+                tree.set("alias", None)
+            relation = self.query(tree.this, env, inner)
+            if relation is not None:
+                refuse_cuts(tree)
+            return relation
+        if isinstance(tree, exp.Values):
+            self._inside(tree, env)
+            return None
+        if isinstance(tree, exp.Pivot):
+            raise bind_error(
+                tree, "PIVOT and UNPIVOT stand after a relation, with their columns named.", PIVOT_HINT
+            )
+        if not isinstance(tree, exp.Select):
+            raise bind_error(
+                tree, "only SELECT can stand here.", "dpsql only answers questions: write a SELECT."
+            )
+        return self._select(tree, env, inner)
+
+    def public_query(self, tree: exp.Expr, env: Env) -> None:
+        """Bind, in place, a query that stands where no private rows may."""
+        if self.query(tree, env, inner=False) is not None:
+            raise privacy_error(tree, "private rows can't stand here.")
+
+    def add_block(
+        self, name: str, operator: Operator, released: Iterable[Released], inputs: Iterable[Input],
+        sentences: tuple[str, ...], confidence: float = 0.95,
+    ) -> None:  # fmt: skip
+        """Add a block to the plan."""
+        columns = tuple(part for item in released for part in item.columns)
+        read = tuple(dict.fromkeys((*inputs, *self.lent_inputs)))
+        self.blocks.append(Block(name, operator, columns, read, sentences, confidence))
+
+    def _ctes(self, with_: exp.Expr, env: Env) -> None:
+        for cte in list(with_.expressions):
+            body, alias = cte.this, cte.alias
+            if not isinstance(body, exp.Query):
+                raise bind_error(cte, "a CTE must be a SELECT.", "dpsql only answers questions.")
+            if with_.args.get("recursive"):
+                env[fold(alias)] = Cte(alias, tree=cte)
+            relation = self.query(body, env, inner=True)
+            names = [item.name for item in (cte.args["alias"].args.get("columns") or [])]
+            if relation is None:
+                env[fold(alias)] = Cte(alias, tree=cte)
+                continue
+            if with_.args.get("recursive"):
+                raise privacy_error(cte.args["alias"], "a recursive CTE can't read private rows.")
+            if names:
+                relation = rename_columns(relation, names, cte)
+            env[fold(alias)] = Cte(alias, private=relation)
+            with_.expressions.remove(cte)
+            with_.set("expressions", with_.expressions)
+
+    def _set_operation(self, tree: exp.SetOperation, env: Env, inner: bool) -> Relation | None:
+        sides = [self.query(side, env, inner) for side in (tree.left, tree.right)]
+        if all(side is None for side in sides):
+            return None
+        if None in sides or not isinstance(tree, exp.Union) or tree.args.get("distinct"):
+            raise privacy_error(
+                tree.left,
+                "private rows can only be put together by UNION ALL of private rows.",
+                "aggregate each side first, then combine the answers.",
+            )
+        if tree.args.get("by_name"):
+            raise privacy_error(
+                tree.left,
+                "BY NAME is not known over private rows.",
+                "write UNION ALL, with the same columns in the same places.",
+            )
+        if tree.args.get("limit") or tree.args.get("order"):
+            raise privacy_error(tree.args.get("limit"), "private rows have no order to cut by.")
+        left, right = sides
+        assert left is not None and right is not None
+        return bind_union_all(left, right, tree, self.name("union"))
+
+    def _select(self, select: exp.Select, env: Env, inner: bool) -> Relation | None:
+        options = take_mode(select, self._readers_of)
+        sets = has_sets(select)
+        flatten_joins(select)
+        if inner and options is None and not _aggregates(select):
+            move_unnest(select, self.name("unnest"))
+        from_ = select.args.get("from_")
+        bound = None
+        if from_ is not None:
+            sources = [from_.this, *(join.this for join in select.args.get("joins") or [])]
+            relations = {id(node): self.source(node, env) for node in sources}
+            if any(relation is not None for relation in relations.values()):
+                bound = self.from_of(select, relations, env)
+        if bound is None:
+            self._public_select(select, env, options)
+            return None
+        refuse_row_choice(select)
+        if options is None and inner:
+            if not _aggregates(select):
+                group_distinct(select, bound)
+            if not _aggregates(select):
+                return keep_rows(self, select, bound, env)
+            if groups_by_unit(select, bound):
+                return aggregate_per_unit(self, select, bound, env)
+        options = options or Options("DP", {}, {})
+        mode = options.mode.upper()
+        if mode == "PTR":
+            ptr.ptr_block(self, select, bound, options, env)
+        elif MODES.get(mode) is not COMMON_OPTIONS:
+            probe_block(self, select, bound, options, env)
+        elif sets:
+            for query in inner_queries(select):  # asked once, however many sets there are
+                query.meta[ONCE] = self.name("once")
+            bind_sets(self, select, options, env, bound.names)
+        elif (call := mechanism_of(select)) is not None:
+            selection_block(self, select, bound, options, env, call)
+        else:
+            dp_block(self, select, bound, options, env)
+        return None
+
+    def _readers_of(self, mode: str) -> Readers | None:
+        """Return the options of a mode or of a declared threshold; None when there is no such mode."""
+        return PROBE_OPTIONS if mode.lower() in self.thresholds else MODES.get(mode.upper())
+
+    def _public_select(self, select: exp.Select, env: Env, options: Options | None) -> None:
+        """Nothing private in FROM: plain SQL, with whatever private blocks its subqueries hold."""
+        for join in select.args.get("joins") or []:
+            if isinstance(join.this, exp.Lateral) and self.query(join.this.this, env, inner=True) is not None:
+                raise privacy_error(
+                    join.this,
+                    "private rows can't stand beside public ones in LATERAL.",
+                    "aggregate by the public key in a subquery, and join that.",
+                )
+        for item in select.expressions:
+            if isinstance(item, exp.Subquery) and not item.alias:
+                item.replace(exp.alias_(item.copy(), to_sql(remove_modes(item))[1:-1], quoted=True))
+        for query in inner_queries(select):
+            if isinstance(query.parent, exp.Exists) and isinstance(query, exp.Select):
+                self._refuse_existence(query, env)
+            self.public_query(query, env)
+        for node in select.find_all(exp.Anonymous):
+            if is_private_call(node) and node.find_ancestor(exp.Select) is select:
+                raise privacy_error(
+                    node,
+                    f"{node.name.upper()} needs private rows, and this FROM has none.",
+                    "public tables can be read exactly, with plain SQL.",
+                )
+
+    def _refuse_existence(self, query: exp.Select, env: Env) -> None:
+        """EXISTS over rows that are private, beside public rows only."""
+        from_ = query.args.get("from_")
+        if from_ is None or query.args.get("with_") or _aggregates(query):
+            return
+        items = [from_.this, *(join.this for join in query.args.get("joins") or [])]
+        if any(self.source(item, env) is not None for item in items):
+            raise privacy_error(
+                query,
+                "EXISTS over private rows would tell exactly whether there are any.",
+                "join the answer of a private SELECT key, COUNT(*) ... GROUP BY key HAVING COUNT(*) > 0.",
+            )
+
+    # -- sources ------------------------------------------------------------------------------------------------
+
+    def source(self, node: exp.Expr, env: Env) -> Relation | None:
+        """Return the private relation that a FROM item is; None where it is public."""
+        if _BOUND not in node.meta:
+            found = self._new_source(node, env)
+            node.meta[_BOUND] = len(self.sources)
+            self.sources.append(found)
+        return self.sources[int(node.meta[_BOUND])]
+
+    def _new_source(self, node: exp.Expr, env: Env) -> Relation | None:
+        if isinstance(node, exp.Table):
+            return self._table(node, env)
+        if isinstance(node, exp.Subquery):
+            relation = self.query(node.this, env, inner=True)
+            if relation is None:
+                return None
+            alias = node.alias or self.name("derived")
+            names = (
+                [item.name for item in (node.args["alias"].args.get("columns") or [])] if node.alias else []
+            )
+            refuse_samples(node)
+            refuse_cuts(node)
+            named = rename_columns(relation, names, node) if names else relation
+            return named.renamed(alias, self.name("derived"))
+        if isinstance(node, exp.Values | exp.Unnest):
+            self._inside(node, env)
+            return None
+        if isinstance(node, exp.Lateral):
+            return None  # bound beside the rows before it
+        raise bind_error(node, "this can't stand in FROM.", "name a table or write a subquery.")
+
+    def _inside(self, node: exp.Expr, env: Env) -> None:
+        """Binds the queries in the arguments of what stands in FROM, so that it is made of their answers."""
+        for query in list(outer_queries(node)):
+            self.public_query(query, env)
+
+    def _table(self, node: exp.Table, env: Env) -> Relation | None:
+        if not isinstance(node.this, exp.Identifier):
+            name = (
+                node.this.name or node.this.sql_name() if isinstance(node.this, exp.Func) else str(node.this)
+            )
+            if isinstance(node.this, exp.Anonymous):
+                name = node.this.name
+            elif isinstance(node.this, exp.GenerateSeries):
+                name = "range"
+            if name.lower() in _PUBLIC_FUNCTIONS:
+                self._inside(node.this, env)
+                return None
+            raise bind_error(
+                node,
+                f"{name.lower()} can't be read here: tables come from the policy.",
+                "ask the data owner to name the data in the policy.",
+            )
+        if node.args.get("db") is not None or node.args.get("catalog") is not None:
+            raise bind_error(
+                node,
+                "tables have one plain name here.",
+                f"write {node.name}."
+                if any(fold(name) == fold(node.name) for name in self.catalog.policy.tables)
+                else "SHOW TABLES lists them.",
+            )
+        cte = env.get(fold(node.name))
+        if cte is not None:
+            if cte.private is None:
+                return None
+            refuse_samples(node)
+            return cte.private.renamed(node.alias_or_name, self.name("cte"))
+        table = self.catalog.find(node.name, span_of(node))
+        if table.public:
+            self.public[table.name] = None
+            return None
+        refuse_samples(node)
+        alias = node.args.get("alias")
+        if alias is not None and alias.args.get("columns"):
+            raise privacy_error(
+                alias,
+                "the columns of a private table keep their names.",
+                f"rename them in a subquery: (SELECT x AS y FROM {node.name}) AS {alias.name}.",
+            )
+        return self.catalog.relation(table, node.alias_or_name, self.name("table"))
+
+    def private_from(self, select: exp.Select, env: Env) -> From:
+        """Return the FROM of a SELECT that must read private rows."""
+        from_ = select.args.get("from_")
+        sources = (
+            [from_.this, *(join.this for join in select.args.get("joins") or [])] if from_ is not None else []
+        )
+        relations = {id(node): self.source(node, env) for node in sources}
+        if not any(relation is not None for relation in relations.values()):
+            raise privacy_error(
+                select.expressions[0] if select.expressions else select,
+                "this needs private rows, and its FROM has none.",
+                "public tables can be read exactly, with plain SQL.",
+            )
+        return self.from_of(select, relations, env)
+
+    def from_of(
+        self, select: exp.Select, relations: dict[int, Relation | None], env: Env, outer: Names | None = None
+    ) -> From:
+        """Return the FROM of a SELECT whose items were found to be these relations."""
+        if select.args.get("laterals"):
+            raise privacy_error(
+                select.args["laterals"][0],
+                "LATERAL VIEW is not known here.",
+                "write FROM t, UNNEST(x) AS u(y).",
+            )
+
+        def resolve(node: exp.Expr) -> Relation:
+            relation = relations[id(node)]
+            return relation if relation is not None else self.lend(node, env)
+
+        def condition(node: exp.Expr, names: Names) -> exp.Expr:
+            typed, _ = self.expression(node, names, env)
+            return typed.node
+
+        def public_rows(node: exp.Expr, relation: Relation) -> str:
+            inputs = relation.inputs
+            return (
+                inputs[0].sql
+                if inputs
+                else f"SELECT * FROM {to_sql(exp.to_identifier(node.name, quoted=True))}"
+            )
+
+        def unique(node: exp.Expr, relation: Relation, keys: list[Field]) -> bool:
+            found = public_rows(node, relation)
+            names = [key.typed.node.name if relation.inputs else key.name for key in keys]
+            if self._unreleased(found):
+                return False  # its rows are not known before it is released
+            by = ", ".join(to_sql(column(name)) for name in names)
+            known = " AND ".join(f"{to_sql(column(name))} IS NOT NULL" for name in names)
+            text = f"SELECT 1 FROM ({found}) AS t WHERE {known} GROUP BY {by} HAVING COUNT(*) > 1 LIMIT 1"
+            return int(self.finish.finish(text, {}, self.public).num_rows) == 0
+
+        def beside(node: exp.Expr, bound: From) -> Relation | None:
+            return bind_lateral(self, node, bound, env) if looks_beside(node) else None
+
+        def most(node: exp.Expr, relation: Relation, keys: list[Field]) -> int | None:
+            found = public_rows(node, relation)
+            if any(block.name in found for block in self.blocks):
+                return None  # its rows are not known before it is released
+            names = [key.typed.node.name if relation.inputs else key.name for key in keys]
+            return count_rows_per_key(self.finish, self.public, found, names)
+
+        meeting = meeting_of(select, outer, env, self.catalog, self.held, _aggregates(select))
+        bound = bind_from(select, resolve, condition, unique, most, beside, outer, meeting)
+        self.limits += bound.notes
+        return bound
+
+    def lend(self, node: exp.Expr, env: Env) -> Relation:
+        """Return a public FROM item as an exact query reads it."""
+        if (
+            isinstance(node, exp.Table)
+            and isinstance(node.this, exp.Identifier)
+            and fold(node.name) not in env
+        ):
+            table = self.catalog.find(node.name, span_of(node))
+            return self.catalog.relation(table, node.alias_or_name, self.name("table"))
+        alias = node.alias_or_name or self.name("public")
+        source = node.copy()
+        if isinstance(source, exp.Subquery):
+            source.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
+        query = exp.Select(expressions=[exp.Star()]).from_(source)
+        return lend_relation(self.public_relation(query, env, self.name("lent")), alias)
+
+    def public_relation(self, query: exp.Expr, env: Env, name: str) -> Relation:
+        """Return a public query as a relation of its own."""
+        sql = to_sql(add_ctes(query, env))
+        columns = public_columns(self.finish, sql, self.blocks, self.public)
+        listed = ", ".join(column_name(place) for place in range(len(columns)))
+        found = Input(self.name("input"), f"SELECT * FROM ({sql}) AS given({listed})")
+        fields = tuple(
+            Field(label, Typed(column(column_name(place), name), kind, None, False, None), public=True)
+            for place, (label, kind) in enumerate(columns)
+        )
+        return Relation(name, name, fields, exp.to_table(found.name), private=False, inputs=(found,))
+
+    def _unreleased(self, sql: str) -> bool:
+        """Whether a public query reads what is not known before something is released."""
+        return FORETOLD in sql or any(block.name in sql for block in self.blocks)
+
+    def known(self, found: Input, steady: bool = False) -> pa.Table | None:
+        """Return the rows of a public relation; None where they are not released yet."""
+        if self._unreleased(found.sql):
+            return None
+        if steady:
+            return self.finish.keep(found.sql, self.public)
+        return self.finish.finish(found.sql, {}, self.public)
+
+    # -- rows ---------------------------------------------------------------------------------------------------
+
+    def expression(self, node: exp.Expr, names: Names, env: Env) -> tuple[Typed, tuple[Input, ...]]:
+        """Return a row expression that can't fail, with the relations that it is lent."""
+        return bind_expression(self, node, names, env)
+
+
+def _aggregates(select: exp.Select) -> bool:
+    """Whether a SELECT aggregates: by GROUP BY, or by an aggregate or mechanism in its projections."""
+    if select.args.get("group") or select.args.get("having"):
+        return True
+    for item in select.expressions:
+        for node in item.walk(prune=lambda n: isinstance(n, exp.Query)):
+            if is_private_call(node):
+                return True
+    return False

@@ -1,0 +1,153 @@
+"""How a block's epsilon and delta are dealt out, within what the owner allows one query, and what bounds one unit's rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from dpsql.errors import BindError, BudgetExceeded, PrivacyError
+from dpsql.numerics.exact_numbers import write_number
+from dpsql.policy.model import Budget
+from dpsql.privacy.accountants import suggest_delta
+from dpsql.sql.parse.dialect import privacy_error, span_of
+from dpsql.sql.parse.options import Options
+from dpsql.sql.relations.relation import From
+
+if TYPE_CHECKING:
+    from dpsql.sql.relations.catalog import Binder
+
+
+def require_rows(
+    bound: From, options: Options, place: exp.Expr | None,
+    hint: str = "ask the owner for max_rows, or write OPTIONS (max_rows_contributed = 10).",
+) -> int:  # fmt: skip
+    """Return how many rows of one unit count in a group.
+
+    Raises:
+        PrivacyError: nothing bounds them.
+    """
+    if bound.row_level:
+        return 1
+    rows = options.get("max_rows_contributed", bound.max_rows)
+    if rows is None:
+        unbounded = f"nothing bounds how many rows of {bound.subject} one privacy unit has."
+        raise privacy_error(place, unbounded, hint)
+    return int(rows)
+
+
+def require_groups(bound: From, options: Options, place: exp.Expr | None) -> int:
+    """Return how many groups one unit may be in.
+
+    Raises:
+        PrivacyError: nothing bounds them.
+    """
+    if bound.row_level:
+        return 1
+    groups = options.get("max_groups_contributed", bound.max_groups)
+    if groups is None:
+        raise privacy_error(
+            place,
+            "nothing says how many groups one privacy unit may be in.",
+            "write OPTIONS (max_groups_contributed = 3), or ask the owner for max_groups.",
+        )
+    return int(groups)
+
+
+def _without(options: Options, select: exp.Select) -> str:
+    """Return what needs a delta here."""
+    if options.get("noise") == "GAUSSIAN":
+        return "Gaussian noise"
+    return "private groups" if select.args.get("group") is not None else "an answer that is tested first"
+
+
+def _hint(binder: Binder, grouped: bool) -> str:
+    """Return what to write instead, with a delta that is sized from what is left for it."""
+    catalog = binder.catalog
+    left = catalog.delta_left() if catalog.delta_left else catalog.policy.budget.mechanism_delta
+    delta = suggest_delta(left)
+    if not delta:
+        declared = ": declare the groups' values in the policy." if grouped else "."
+        return f"no delta is left for it{declared}"
+    return f"write OPTIONS (delta = {write_number(delta)})" + (
+        ", or declare the groups' values in the policy." if grouped else "."
+    )
+
+
+@dataclass
+class Share:
+    """The block's epsilon and delta, and how they are dealt out."""
+
+    epsilon: Fraction
+    delta: Fraction
+    parts: list[Fraction]
+    delta_parts: int
+
+    @property
+    def delta_part(self) -> Fraction:
+        """One of the equal parts of delta."""
+        return self.delta / max(self.delta_parts, 1)
+
+
+def within_limit(budget: Budget, epsilon: Fraction, asked: exp.Expr | None) -> None:
+    """Refuse what is over the policy's limit per query, pointing at where it was asked for."""
+    limit = budget.max_epsilon_per_query
+    if limit is not None and epsilon > limit:
+        raise BudgetExceeded(
+            f"this query asks for ε={float(epsilon):g}; the policy allows ε={float(limit):g} per query.",
+            span=span_of(asked),
+            hint=f"epsilon = {float(limit):g} would fit.",
+        )
+
+
+def deal(
+    binder: Binder, options: Options, select: exp.Select,
+    shares: Sequence[tuple[Fraction | None, exp.Expr | None]], deltas: int,
+) -> Share:  # fmt: skip
+    """Deal the block's epsilon: named shares first, the rest in equal parts; and checks the owner's limits.
+
+    Raises:
+        PrivacyError: there is no epsilon or no delta to deal.
+        BindError: the named shares add up to more than the block's epsilon.
+        BudgetExceeded: the block asks for more than the policy allows one query.
+    """
+    budget = binder.catalog.policy.budget
+    named = [share for share, _ in shares if share is not None]
+    open_parts = len(shares) - len(named)
+    epsilon = options.get("epsilon")
+    if epsilon is None:
+        epsilon = sum(named, Fraction(0)) if not open_parts else binder.catalog.default_epsilon
+    if epsilon is None:
+        raise privacy_error(
+            options.mode_node,
+            "this needs an epsilon: the policy sets no default.",
+            "write SELECT WITH DP OPTIONS (epsilon = 0.1) ...",
+            around=select.expressions[0] if select.expressions else select,
+        )
+    if "epsilon" not in options.values and open_parts:
+        binder.notes.append(f"ε={float(epsilon):g} is the policy's default")
+    place = next((n for s, n in shares if s and n is not None), None)
+    within_limit(budget, epsilon, options.nodes.get("epsilon") or place)
+    rest = epsilon - sum(named, Fraction(0))
+    if rest < 0 or (rest == 0 and open_parts):
+        raise BindError(
+            f"Epsilon overconsumption: the shares add up to {float(sum(named)):g} of ε={float(epsilon):g}"
+            + (", and nothing is left for the rest." if rest == 0 else "."),
+            span=next((span_of(node) for share, node in shares if share is not None), None),
+            hint="lower the shares, or raise the epsilon of the block.",
+        )
+    parts = [share if share is not None else rest / open_parts for share, _ in shares]
+    delta = Fraction(0)
+    if deltas:
+        delta = options.get("delta", budget.default_delta)
+        if not delta:
+            raise PrivacyError(
+                f"this needs a delta: {_without(options, select)} can't be released without one.",
+                span=span_of(options.nodes.get("delta")) or span_of(options.mode_node)
+                or span_of(select.args.get("group")) or span_of(select),
+                hint=_hint(binder, select.args.get("group") is not None),
+            )  # fmt: skip
+    return Share(epsilon, Fraction(delta), parts, deltas)

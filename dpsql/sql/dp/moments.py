@@ -1,0 +1,274 @@
+"""Counts, sums and what is computed of them: averages, variances, covariances and regressions.
+
+Each is made of noisy moments: exact partials of one query, which :class:`AggregateCall` bounds and a mechanism makes noisy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+
+from sqlglot import exp
+
+from dpsql.mechanisms.moments import PAIR_KINDS, Axis, Count, Mean, Output, Pair, Sum, Variance
+from dpsql.sql.dp.aggregates import Aggregate, AggregateCall, Bounded, NoiseOf
+from dpsql.sql.dp.own_queries import bind_auto_bounds, bind_distinct
+from dpsql.sql.exact.exact_query import Partial, Weighing
+from dpsql.sql.expressions import fixed_point as grids
+from dpsql.sql.expressions.fixed_point import MOMENT_KINDS
+from dpsql.sql.parse.dialect import bind_error, to_sql
+
+_OWN_STEPS = 1 << 20
+"""About so many steps between the bounds of a unit's own mean."""
+
+
+# -- counts -----------------------------------------------------------------------------------------------------
+
+
+def _count(asked: AggregateCall) -> Aggregate:
+    call, exact = asked.call, asked.exact
+    if call.distinct:
+        return _count_distinct(asked)
+    _refuse_row_bounds(asked)
+    if call.args:
+        call.require(1)
+    if not call.args or call.args[0].is_star or isinstance(call.args[0], exp.Literal):
+        inner = "COUNT(*)" if call.where is None else f"COUNT({asked.value('TRUE')})"
+        what = "count the rows"
+    else:
+        inner = f"COUNT({asked.value(to_sql(asked.block.expression(call.args[0]).node))})"
+        what = f"count the rows with {asked.source()}"
+    bounds = asked.options.get("contribution_bounds_per_group")
+    if bounds is None:
+        asked.require_rows()
+        return _counted(asked, exact.partial(inner, 0, 1), what)
+    low, high = math.floor(bounds[0]), math.ceil(bounds[1])
+    if not exact.bound.row_level:
+        return _counted(asked, exact.partial(inner, low, high, fixed=True), what)
+    one = min(max(1, low), high)  # each row is one, and one held to the bounds is the same for all
+    inner = inner if one == 1 else f"{one} * {inner}"
+    return _counted(asked, exact.partial(inner, min(0, one), max(0, one)), what)
+
+
+def _counted(asked: AggregateCall, partial: Partial, what: str) -> Aggregate:
+    said = f"{what}; {asked.block.say_sensitivity(asked.exact.sensitivity(partial))}"
+    return asked.make("BIGINT", said, lambda noise: Count(asked.name, noise(partial, 1)))
+
+
+def _count_if(asked: AggregateCall) -> Aggregate:
+    asked.call.require(1)
+    _refuse_row_bounds(asked)
+    asked.require_rows()
+    condition = to_sql(asked.block.condition(asked.call.args[0]).node)
+    inner = f"COUNT({asked.value(f'CASE WHEN {condition} THEN TRUE END')})"
+    return _counted(asked, asked.exact.partial(inner, 0, 1), "count the rows that hold")
+
+
+def _count_distinct(asked: AggregateCall) -> Aggregate:
+    _refuse_row_bounds(asked)
+    call = asked.call
+    call.require(1)
+    if not asked.block.is_unit(call.args[0]):
+        return bind_distinct(asked)
+    found = asked.block.names.known(call.args[0])
+    shown = to_sql(found.typed.node) if found is not None and found.optional else "TRUE"
+    inner = "COUNT(*)" if call.where is None and shown == "TRUE" else f"COUNT({asked.value(shown)})"
+    return _counted(asked, asked.exact.partial(inner, 0, 1, fixed=True), "count the privacy units")
+
+
+def _refuse_row_bounds(asked: AggregateCall) -> None:
+    if asked.options.get("contribution_bounds_per_row") is not None:
+        place = asked.call.named["contribution_bounds_per_row"][1]
+        raise bind_error(place, f"{asked.call.name} has no values to bound.")
+
+
+# -- one column -------------------------------------------------------------------------------------------------
+
+
+def total_about(
+    asked: AggregateCall, item: Bounded, centre: int = 0, weighing: Weighing | None = None
+) -> Partial:  # fmt: skip
+    """Return the sum about a centre, in grid steps, as a partial whose clamp or weighing gives its sensitivity."""
+    low, high = item.grid.low, item.grid.high
+    if item.per_group:
+        return asked.exact.partial(f"CAST(SUM({item.y}) AS HUGEINT)", low, high, fixed=True, nullable=True)
+    return asked.exact.partial(
+        grids.write_doubled_sum(item.y, item.grid, centre), min(0, low - centre), max(0, high - centre),
+        doubled=True, adds=(item.y, low, high, centre), weighing=weighing,
+    )  # fmt: skip
+
+
+def _sum_of_products(
+    asked: AggregateCall, a: Bounded, b: Bounded, ends: list[int], weighing: Weighing | None
+) -> Partial:
+    inner = f"COALESCE(SUM({a.deviation} * {b.deviation}), 0)"
+    return asked.exact.partial(inner, min(0, *ends), max(0, *ends), weighing=weighing)
+
+
+def _squares(asked: AggregateCall, item: Bounded, weighing: Weighing | None) -> Partial:
+    return _sum_of_products(asked, item, item, [item.most**2], weighing)
+
+
+def _parts_of_a_row(weighing: Weighing | None) -> int:
+    """Return how many parts of a row weighed moments are counted in."""
+    return 1 if weighing is None else weighing.scale
+
+
+def _sum(asked: AggregateCall) -> Aggregate:
+    typed = asked.argument()
+    if asked.options.get("contribution_bounds_per_row") == "AUTO":
+        return bind_auto_bounds(asked, typed, "sum")
+    item = asked.bounded(typed, kinds=("INTERVAL", "BOOLEAN"))
+    if not item.per_group:
+        asked.require_rows()
+    partial = total_about(asked, item)
+    steps = Fraction(item.grid.steps)
+    integers = item.typed.type.kind == "INTEGER" and steps == 1 and typed.type.sql != "UHUGEINT"
+    said = f"add {asked.source()}, {item.said}; {asked.block.say_sensitivity(asked.exact.sensitivity(partial), steps)}"
+    return asked.make(
+        "HUGEINT" if integers else typed.type.sum_type, said,
+        lambda noise: Sum(asked.name, noise(partial, 1), steps), shown=item.shown,
+    )  # fmt: skip
+
+
+def _avg(asked: AggregateCall) -> Aggregate:
+    typed = asked.argument()
+    if asked.options.get("contribution_bounds_per_row") == "AUTO":
+        return bind_auto_bounds(asked, typed, "avg")
+    item = asked.bounded(typed, kinds=MOMENT_KINDS)
+    low, high, centre, finer = item.grid.low, item.grid.high, item.centre, 1
+    weighing = None
+    if item.per_group:  # the mean of the units' own means, which are no whole steps: so they get finer ones
+        finer = max(1, _OWN_STEPS // max(1, high - low))
+        low, high, centre = low * finer, high * finer, centre * finer
+        times = f" * {finer}" if finer > 1 else ""
+        value = f"(COALESCE(SUM({item.y}), 0){times} // GREATEST(COUNT({item.y}), 1))"
+        own = f"CASE WHEN COUNT({item.y}) > 0 THEN LEAST(GREATEST({value}, {low}), {high}) - {centre} ELSE 0 END"
+        total = asked.exact.partial(own, low - centre, high - centre, fixed=True)
+    else:
+        asked.require_rows()
+        weighing = asked.exact.weighing(item.y, item.most)
+        total = total_about(asked, item, centre, weighing)
+    count = asked.exact.partial(f"COUNT({item.y})", 0, 1, fixed=item.per_group, weighing=weighing)
+    ends = (item.units(item.grid.low), item.units(item.grid.high))
+
+    def build(noise: NoiseOf) -> Output:
+        steps = Fraction(item.grid.steps) * finer
+        return Mean(
+            asked.name, noise(total, 2), noise(count, 2), steps, Fraction(centre) / steps, ends, _parts_of_a_row(weighing)
+        )  # fmt: skip
+
+    unit = "" if item.line is None or item.line.between is None else f", in {item.line.unit}"
+    said = f"average {asked.source()}, {item.said}, as a noisy sum over a noisy count{unit}{asked.say_weighing(weighing)}"
+    return asked.make("DOUBLE", said, build, shown=item.shown)
+
+
+def _spread(kind: str) -> Callable[[AggregateCall], Aggregate]:
+    def bind(asked: AggregateCall) -> Aggregate:
+        typed = asked.argument()
+        asked.refuse_group_bounds()
+        asked.require_rows()
+        item = asked.bounded(typed, multiplied=True)
+        weighing = asked.exact.weighing(item.y, item.most**2)
+        total = total_about(asked, item, item.centre, weighing)
+        squares = _squares(asked, item, weighing)
+        count = asked.exact.partial(f"COUNT({item.y})", 0, 1, weighing=weighing)
+        ends = (item.units(item.grid.low), item.units(item.grid.high))
+
+        def build(noise: NoiseOf) -> Output:
+            return Variance(
+                asked.name, noise(squares, 3), noise(total, 3), noise(count, 3), Fraction(item.grid.steps),
+                item.units(item.centre), ends, kind, whole=_parts_of_a_row(weighing),
+            )  # fmt: skip
+
+        called = f"{asked.call.name} of {asked.source()}"
+        return asked.make(
+            "DOUBLE", f"{called}, {item.said}, from noisy moments{asked.say_weighing(weighing)}", build
+        )
+
+    return bind
+
+
+# -- two columns ------------------------------------------------------------------------------------------------
+
+_SQUARES = {
+    "corr": (True, True),
+    "regr_r2": (True, True),
+    "regr_slope": (False, True),
+    "regr_intercept": (False, True),
+}
+"""Which of y and x need a sum of squares."""
+
+
+def _pair(kind: str) -> Callable[[AggregateCall], Aggregate]:
+    def bind(asked: AggregateCall) -> Aggregate:
+        exact, both = asked.exact, _columns(asked)
+        y, x = both
+        ends = [p * q for p in (y.grid.low - y.centre, y.grid.high - y.centre)
+                for q in (x.grid.low - x.centre, x.grid.high - x.centre)]  # fmt: skip
+        weighing = exact.weighing(
+            y.y, max(y.most, x.most) ** 2
+        )  # y is there where x is: both are weighed alike
+        count = exact.partial(f"COUNT({y.y})", 0, 1, weighing=weighing)
+        product = _sum_of_products(asked, y, x, ends, weighing)
+        wanted = zip(both, _SQUARES.get(kind, (False, False)), strict=True)
+        squares = [_squares(asked, item, weighing) if used else None for item, used in wanted]
+        totals = [total_about(asked, item, item.centre, weighing) for item in both]
+        parts = 4 + sum(item is not None for item in squares)
+
+        def build(noise: NoiseOf) -> Output:
+            first, second = (
+                Axis(
+                    item.grid.steps, item.units(item.centre), (item.units(item.grid.low), item.units(item.grid.high)),
+                    noise(total, parts), None if square is None else noise(square, parts),
+                )
+                for item, total, square in zip(both, totals, squares, strict=True)
+            )  # fmt: skip
+            weight = _parts_of_a_row(weighing)
+            return Pair(asked.name, kind, noise(count, parts), first, second, noise(product, parts), weight)
+
+        said = " and ".join(f"{asked.source(place)} {item.said}" for place, item in enumerate(both))
+        moments = f"{asked.call.name} from {parts} noisy moments"
+        return asked.make("DOUBLE", f"{moments}, {said}{asked.say_weighing(weighing)}", build)
+
+    return bind
+
+
+def _columns(asked: AggregateCall) -> tuple[Bounded, Bounded]:
+    """Return both columns on their grids, missing where either is.
+
+    Raises:
+        BindError: not two numbers, or bounds per group.
+        PrivacyError: no bounds, of values or of a unit's rows.
+    """
+    asked.call.require(2)
+    asked.refuse_distinct()
+    asked.refuse_group_bounds()
+    asked.require_rows()
+    items = []
+    for place in asked.call.args:
+        typed = asked.block.expression(place)
+        low, high, origin = asked.bounds(typed, place)
+        grid = grids.coarsen_for_products(grids.choose_grid(typed.type, low, high), low, high)
+        items.append(Bounded(typed, to_sql(grids.write_steps(typed, grid)), grid, False, origin))
+    both = " AND ".join(f"({item.y}) IS NOT NULL" for item in items)
+    if asked.call.where is not None:
+        both = f"({to_sql(asked.block.condition(asked.call.where).node)}) AND {both}"
+    y, x = (replace(item, y=asked.exact.value(f"CASE WHEN {both} THEN {item.y} END")) for item in items)
+    return y, x
+
+
+TABLE: dict[str, Callable[[AggregateCall], Aggregate]] = {
+    "COUNT": _count,
+    "COUNT_IF": _count_if,
+    "SUM": _sum,
+    "AVG": _avg,
+    "VARIANCE": _spread("var_samp"),
+    "VAR_POP": _spread("var_pop"),
+    "STDDEV": _spread("stddev_samp"),
+    "STDDEV_SAMP": _spread("stddev_samp"),
+    "STDDEV_POP": _spread("stddev_pop"),
+    **{kind.upper(): _pair(kind) for kind in PAIR_KINDS},
+}

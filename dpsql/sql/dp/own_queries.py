@@ -1,0 +1,402 @@
+"""Aggregates that read rows rather than sums: quantiles, different values, histograms, sums within bounds that are found.
+
+``COUNT(DISTINCT x)`` counts values of a column that is not the privacy unit. ``HISTOGRAM(x)`` over declared values,
+``HISTOGRAM(x, [bins])`` and ``HISTOGRAM_EXACT(x, [values])`` are DuckDB's maps, noisy. As in DuckDB, the bins of
+``HISTOGRAM(x, [b1, b2])`` are closed above, (.., b1] and (b1, b2], and what is in none of them is counted under the
+greatest value of the type ('' for text). Here that key is always there, and counts may be negative.
+
+Quantiles of one column share a histogram. ``contribution_bounds_per_row => AUTO`` finds clipping bounds in one pass.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from itertools import pairwise
+from typing import Literal
+
+from sqlglot import exp
+
+from dpsql.errors import BindError
+from dpsql.mechanisms.additive_noise import LaplaceNoise
+from dpsql.mechanisms.aggregation import Together
+from dpsql.mechanisms.auto_bounds import PLACES, SHARED, AutoBounded, find_exponent
+from dpsql.mechanisms.histograms import BIN, BIN_ROWS, DistinctCount, Histogram, Quantiles, WantedRank
+from dpsql.sql.dp.aggregates import Aggregate, AggregateCall, QuantileRequest
+from dpsql.sql.exact.exact_query import Exact
+from dpsql.sql.expressions import fixed_point as grids
+from dpsql.sql.expressions.bounds import Bounds
+from dpsql.sql.expressions.fixed_point import MOMENT_KINDS, place_on_line
+from dpsql.sql.expressions.types import BOOLEAN, DOUBLE, Type, Typed
+from dpsql.sql.parse.dialect import bind_error, privacy_error, span_of, to_sql
+from dpsql.sql.parse.options import Call, call_of, read_number
+from dpsql.sql.parse.statements import make_literal
+
+
+def _group(keys: Sequence[str]) -> str:
+    return f" GROUP BY {', '.join(keys)}" if keys else ""
+
+
+def _keys(asked: AggregateCall) -> tuple[tuple[str, ...], int]:
+    """Return the names of the groups' keys, and how many groups one unit may touch."""
+    keys = tuple(key.name for key in asked.exact.keys)
+    return keys, asked.block.per_unit_groups if keys else 1
+
+
+# -- different values, histograms -------------------------------------------------------------------------------
+
+
+def bind_distinct(asked: AggregateCall) -> Aggregate:
+    """Bind ``COUNT(DISTINCT x)``.
+
+    Raises:
+        PrivacyError: nothing bounds the rows of a unit.
+        BindError: options that don't fit.
+    """
+    asked.refuse_options()
+    asked.require_rows()
+    value = asked.block.filtered(asked.call, to_sql(asked.block.expression(asked.call.args[0]).node))
+
+    def part(epsilon: Fraction) -> DistinctCount:
+        keys, groups = _keys(asked)
+        held = asked.exact.held(value, groups)
+        query = f"SELECT {', '.join([*keys, 'COUNT(DISTINCT v)'])} AS n FROM ({held}) AS held{_group(keys)}"
+        noise = LaplaceNoise(epsilon, asked.exact.rows_per_unit, groups)
+        return DistinctCount(query, keys, asked.name, noise, asked.block.confidence)
+
+    return asked.make("BIGINT", f"count the different values of {asked.source()}", part=part)
+
+
+MAX_BINS = 10_000
+"""Bins of one histogram."""
+_NUMBERS = ("INTEGER", "DECIMAL", "DOUBLE")
+
+
+def _histogram(asked: AggregateCall) -> Aggregate:
+    call, block = asked.call, asked.block
+    if len(call.args) not in (1, 2) or call.distinct:
+        what = f"{call.name} takes a column, and a list of bins."
+        raise bind_error(call.node, what, "write HISTOGRAM(x, [0, 10, 20]).")
+    asked.refuse_options()
+    asked.require_rows()
+    typed = block.expression(call.args[0])
+    others = None
+    if len(call.args) == 2:
+        kind, bins, others = _given_bins(asked, typed)
+    else:
+        kind, bins = typed.type, _declared_bins(asked, typed)
+    if len(bins) > MAX_BINS:
+        raise bind_error(call.args[-1], f"a histogram has at most {MAX_BINS} bins.")
+    sql = to_sql(typed.node)
+    value = f"CAST({sql} AS {kind.sql})" if kind != typed.type else f"({sql})"
+    meets = "<=" if others is not None and call.name == "HISTOGRAM" else "="
+    cases = " ".join(f"WHEN v {meets} {end} THEN {i}" for i, end in enumerate(bins))
+    rest = f" ELSE {len(bins)}" if others is not None else ""
+    place = f"CASE WHEN v IS NULL THEN NULL {cases}{rest} END"
+    shown = [*bins, *([others] if others is not None else [])]
+
+    def part(epsilon: Fraction) -> Histogram:
+        keys, groups = _keys(asked)
+        held = asked.exact.held(block.filtered(call, value), groups)
+        placed = f"SELECT {', '.join([*keys, place])} AS {BIN} FROM ({held}) AS held"
+        by = ", ".join([*keys, BIN])
+        query = f"SELECT {by}, COUNT(*) AS {BIN_ROWS} FROM ({placed}) AS placed WHERE {BIN} IS NOT NULL GROUP BY {by}"
+        noise = LaplaceNoise(epsilon, asked.exact.rows_per_unit, groups)
+        return Histogram(query, keys, asked.name, len(shown), noise)
+
+    origin = "true and false" if kind == BOOLEAN else "declared by the policy"
+    said = f"count the rows with {asked.source()} in {len(shown)} bins ({'given' if others is not None else origin})"
+    return asked.make(
+        "BIGINT[]", f"{said}; all of them are shown", part=part, intervals=False,
+        shown=lambda column: f"MAP([{', '.join(shown)}], {column})",
+    )  # fmt: skip
+
+
+def _declared_bins(asked: AggregateCall, typed: Typed) -> list[str]:
+    """Return the column's public values, in SQL."""
+    if typed.values is not None and isinstance(typed.node, exp.Column):
+        return [f"CAST({to_sql(make_literal(value))} AS {typed.type.sql})" for value in typed.values]
+    if typed.type.kind == "BOOLEAN":
+        return ["FALSE", "TRUE"]
+    source = asked.source()
+    raise privacy_error(
+        asked.call.node,
+        f"HISTOGRAM({source}) needs public values of {source}; the policy declares none.",
+        f"write the bins, HISTOGRAM({source}, [10, 20, 30]), or ask the data owner for values.",
+    )
+
+
+def _given_bins(asked: AggregateCall, typed: Typed) -> tuple[Type, list[str], str]:
+    """Return the type in which values are compared, the bins in ascending order, and the key of the others."""
+    call, place, kind = asked.call, asked.call.args[1], typed.type
+    if not isinstance(place, exp.Array) or not place.expressions:
+        span = span_of(place) or span_of(call.node)
+        raise BindError("the bins must be a list of literals.", span=span, hint="write [0, 10, 20].")
+    bins = [asked.block.expression(node) for node in place.expressions]
+    exactly = call.name != "HISTOGRAM"
+    allowed = (*_NUMBERS, "DATE", "TIMESTAMP", *(("TEXT", "UUID", "BOOLEAN") if exactly else ()))
+    if kind.kind not in allowed:
+        raise bind_error(
+            call.args[0],
+            f"{call.name} with bins needs a number or a date, and this is {kind.sql}.",
+            "HISTOGRAM_EXACT(x, ['a', 'b']) counts values." if not exactly else None,
+        )
+    for node, bin_ in zip(place.expressions, bins, strict=True):
+        fits = bin_.constant and (
+            bin_.type.kind == kind.kind or (kind.kind in _NUMBERS and bin_.type.kind in _NUMBERS)
+            or (bin_.type.kind == "DATE" and kind.kind == "TIMESTAMP")
+        )  # fmt: skip
+        if not fits:
+            raise bind_error(node, f"a bin of {asked.source()} must be a literal of its type.")
+    if kind.kind in _NUMBERS:
+        whole = kind.kind == "INTEGER" and all(_is_held(kind, bin_) for bin_ in bins)
+        kind = kind if whole else DOUBLE
+        numbers = [b.bounds.low for b in bins if b.bounds is not None and b.bounds.low is not None]
+        if any(a >= b for a, b in pairwise(numbers)):
+            raise bind_error(place, "bins go up.", "write [0, 10, 20].")
+    return kind, [f"CAST({to_sql(bin_.node)} AS {kind.sql})" for bin_ in bins], _key_of_others(kind)
+
+
+def _is_held(kind: Type, bin_: Typed) -> bool:
+    """Say whether an integer type holds a bin, and a number above it."""
+    low, reach = bin_.bounds.low if bin_.bounds is not None else None, kind.reach
+    return (
+        bin_.type.kind == "INTEGER" and low is not None and reach is not None
+        and reach.low is not None and reach.high is not None and reach.low <= low < reach.high
+    )  # fmt: skip
+
+
+def _key_of_others(kind: Type) -> str:
+    """Return the key under which values in no bin are counted: as DuckDB has it, the greatest of the type."""
+    if kind.kind == "TEXT":
+        return "''"
+    if kind.kind in ("UUID", "BOOLEAN"):
+        return f"CAST(NULL AS {kind.sql})"
+    greatest = "infinity"
+    if kind.kind == "INTEGER" and kind.reach is not None and kind.reach.high is not None:
+        greatest = str(int(kind.reach.high))
+    elif kind.kind in (
+        "DATE",
+        "TIMESTAMP",
+    ):  # infinity is no date to Python; DuckDB's client shows this for it
+        greatest = "9999-12-31"
+    return f"CAST('{greatest}' AS {kind.sql})"
+
+
+# -- quantiles --------------------------------------------------------------------------------------------------
+
+_FINE = 15
+"""About 2^15 grid points between the bounds of a fractional column: the answer is no finer than that."""
+_COARSE = 20
+"""About 2^20 grid points for whole numbers and decimals that would have more than 2^24."""
+_MAX_POINTS = 1 << 24
+_ENDS = {Fraction(0): WantedRank.least(), Fraction(1): WantedRank.greatest()}
+"""The quantiles of 0 and 1 are the ends: at such a rank, every point beyond the data would be as good."""
+_RANKS = {"MEDIAN": WantedRank(Fraction(1, 2)), "MIN": WantedRank.least(), "MAX": WantedRank.greatest()}
+
+
+def read_probability(call: Call) -> Fraction:
+    """Return the second argument of a quantile.
+
+    Raises:
+        BindError: it is no literal between 0 and 1.
+    """
+    p = read_number(call.args[1], "the quantile")
+    if not 0 <= p <= 1:
+        raise bind_error(call.args[1], "a quantile lies between 0 and 1.")
+    return p
+
+
+def _quantile(asked: AggregateCall) -> Aggregate:
+    call = asked.call
+    call.require(1 if call.name in _RANKS else 2)
+    asked.refuse_distinct()
+    asked.refuse_group_bounds()
+    if "local_sensitivity" in call.named:
+        what = "local_sensitivity is for PTR."
+        raise bind_error(call.node, what, "write SELECT WITH PTR ...")
+    if (rank := _RANKS.get(call.name)) is None:
+        p = read_probability(call)
+        rank = _ENDS.get(p, WantedRank(p))
+    asked.require_rows()
+    typed = asked.block.expression(call.args[0])
+    between = call.name in ("MEDIAN", "QUANTILE_CONT")
+    kinds = MOMENT_KINDS if call.name == "QUANTILE_CONT" else (*MOMENT_KINDS, "BOOLEAN")
+    low, high, origin = asked.bounds(typed, kinds=kinds)
+    place = place_on_line(typed, low, high)
+    grid = grids.choose_grid(place.typed.type, place.low, place.high, fine=_FINE)
+    if grid.high - grid.low > _MAX_POINTS:  # whole numbers and decimals far apart: as fine as that allows
+        grid = grids.choose_grid(DOUBLE, place.low, place.high, fine=_COARSE)
+    y, narrow = (
+        asked.block.filtered(call, to_sql(grids.write_steps(place.typed, grid, bits)))
+        for bits in (False, True)
+    )
+    whole = place.typed.type.kind == "INTEGER" and grid.steps == 1 and not between
+    back = place.between if between else place.own
+    kind = (
+        ("BIGINT" if whole else "DOUBLE") if back is not None else _quantile_type(typed, low, high, between)
+    )
+    said = f"by the exponential mechanism over {grid.high - grid.low + 1} grid points, bounds {origin}"
+    return asked.make(kind, said, quantile=QuantileRequest(y, narrow, grid, rank, whole), shown=back)
+
+
+def split_quantiles(node: exp.Expr, call: Call) -> list[exp.Expr]:
+    """Return ``QUANTILE_CONT(x, [0.25, 0.5])`` as one call for each of the list; nothing where no list is asked for.
+
+    Raises:
+        BindError: the call names a share of epsilon, which would be meant for the whole list.
+    """
+    if not call.name.startswith("QUANTILE") or len(call.args) != 2 or not isinstance(call.args[1], exp.Array):
+        return []
+    if any(isinstance(p, exp.Array) for p in call.args[1].expressions):
+        raise bind_error(call.node, "quantiles are a list of numbers.")
+    if "epsilon" in call.named:
+        span = span_of(call.named["epsilon"][1])
+        hint = "write a call for each, with its own share."
+        raise BindError("epsilon => is for one quantile.", span=span, hint=hint)
+    out = []
+    for p in call.args[1].expressions:
+        one = node.copy()
+        inner = call_of(one)
+        assert inner is not None
+        inner.args[1].replace(p.copy())
+        out.append(one)
+    return out
+
+
+def _quantile_type(typed: Typed, low: Fraction, high: Fraction, between: bool) -> str:
+    """Return the type that DuckDB gives a quantile: its argument's own, but DOUBLE between integers.
+
+    It is DOUBLE, too, where the argument's type does not hold the bounds.
+    """
+    held, most = Bounds(low, high), max(abs(low), abs(high))
+    for kind in (typed.shown, typed.type):
+        if kind.kind == "INTEGER" and (between or (kind.reach is not None and kind.reach.holds(held))):
+            return "DOUBLE" if between else kind.sql
+        if kind.kind == "DECIMAL" and most < Fraction(10) ** kind.digits[0]:
+            return kind.sql
+        if kind.sql == "FLOAT" and most < 10**38:
+            return "FLOAT"
+    return "DOUBLE"
+
+
+def quantile_parts(
+    exact: Exact, keys: tuple[str, ...], asked: Sequence[tuple[Aggregate, Fraction]], groups: int
+) -> tuple[Quantiles, ...]:
+    """Return one part for each column asked about: its quantiles share the histogram and the sum of their shares."""
+    by_column: dict[tuple[str, str, grids.Grid, bool], list[tuple[str, WantedRank, Fraction]]] = {}
+    for item, share in asked:
+        if (q := item.quantile) is not None:
+            by_column.setdefault((q.y, q.narrow, q.grid, q.whole), []).append((item.name, q.rank, share))
+    parts = []
+    for (y, narrow, grid, whole), items in by_column.items():
+        # LEAST keeps what DuckDB knows of a column's range, so that it needs no hash table; it would make a bound of
+        # NULL, so missing values go first. For a scaled float nothing is known, and arithmetic is the quickest.
+        steps_are_values = whole or grid.steps == 1
+        held = (
+            f"LEAST(GREATEST(v, {grid.low}), {grid.high})"
+            if steps_are_values
+            else grids.write_clamped("v", grid)
+        )
+        query = (
+            f"SELECT {', '.join([*keys, held])} AS value, COUNT(*) AS count FROM ({exact.held(y, groups)}) AS held "
+            f"WHERE v IS NOT NULL{_group([*keys, 'value'])}"
+        )
+        names, ranks, shares = zip(*items, strict=True)
+        parts.append(
+            Quantiles(
+                query, keys, names, ranks, grid.low, grid.high, sum(shares, Fraction(0)), exact.rows_per_unit, groups,
+                Fraction(grid.steps), whole, None if keys else f"SELECT v AS value FROM ({exact.held(narrow, groups)}) AS held",
+            )
+        )  # fmt: skip
+    return tuple(parts)
+
+
+# -- bounds that are found --------------------------------------------------------------------------------------
+
+_FRACTIONS = (-30, 64)
+"""Rungs for numbers with fractions: bounds from about a billionth to 2^64."""
+
+
+def bind_auto_bounds(asked: AggregateCall, typed: Typed, kind: Literal["sum", "avg"]) -> Aggregate:
+    """Bind a sum or mean whose clipping bounds are found privately."""
+    asked.require_rows()
+    asked.require_number(typed)
+    if asked.options.get("report_format"):
+        raise bind_error(asked.call.node, "AUTO bounds have no JSON report.")
+    said = f"{'add' if kind == 'sum' else 'average'} {asked.source()}, held to bounds found privately"
+    return asked.make("DOUBLE", said, part=lambda epsilon: _auto_bounded(asked, typed, kind, epsilon))
+
+
+def _auto_bounded(
+    asked: AggregateCall, typed: Typed, kind: Literal["sum", "avg"], epsilon: Fraction
+) -> AutoBounded:
+    block, exact = asked.block, asked.exact
+    keys = tuple(key.name for key in exact.keys)
+    low, high = _ladder_of(typed.type)
+    least, most = _declared_bounds(typed)
+    if least is not None and most is not None:  # no rung is needed beyond what is declared
+        high = max(low, min(high, find_exponent(max(abs(least), abs(most), Fraction(2) ** low))))
+    value = f"CAST({block.filtered(asked.call, to_sql(typed.node))} AS DOUBLE)"
+    given = exact.held(value, block.per_unit_groups)
+    held = f"SELECT * FROM ({given}) AS given WHERE ABS(v) < CAST('Infinity' AS DOUBLE)"
+    rung = f"CASE WHEN v = 0 THEN {low} ELSE CAST(LEAST(GREATEST(CEIL(LOG2(ABS(v))), {low}), {high}) AS INTEGER) END"
+    if least is not None or most is not None:  # NULL is gone, of which LEAST would make a bound
+        value = "v"
+        for end, pick in ((most, "LEAST"), (least, "GREATEST")):
+            value = value if end is None else f"{pick}({value}, CAST('{float(end)!r}' AS DOUBLE))"
+        held = f"SELECT {', '.join([*keys, value])} AS v FROM ({held}) AS present"
+    placed = f"SELECT *, CASE WHEN v > 0 THEN 1 WHEN v < 0 THEN -1 ELSE 0 END AS sign, {rung} AS rung FROM ({held}) AS held"
+    steps = f"CAST(LEAST(ROUND(ABS(v) / POW(2.0, rung - {PLACES})), {1 << PLACES}) AS BIGINT)"
+    by = ", ".join([*keys, "sign", "rung"])
+    query = f"SELECT {by}, COUNT(*) AS n, SUM({steps}) AS total FROM ({placed}) AS placed GROUP BY {by}"
+    return AutoBounded(
+        query, keys, asked.name, kind, epsilon, low, high, exact.rows_per_unit, block.per_unit_groups, block.confidence,
+        least, most, _count_auto(asked),
+    )  # fmt: skip
+
+
+def _ladder_of(kind: Type) -> tuple[int, int]:
+    """Return the lowest and highest power of two that a type can need."""
+    if kind.kind == "INTEGER" and kind.reach is not None and kind.reach.high is not None:
+        return 0, int(kind.reach.high).bit_length()
+    if kind.kind == "DECIMAL":
+        before, after = kind.digits
+        return -(-after * -10 // 3), before * 10 // 3 + 1
+    return _FRACTIONS
+
+
+def _declared_bounds(typed: Typed) -> tuple[Fraction | None, Fraction | None]:
+    """Return the declared bounds of an expression, rounded outwards to doubles: its values are held to them."""
+    bounds = typed.bounds or Bounds()
+    return _round_outwards(bounds.low, -math.inf), _round_outwards(bounds.high, math.inf)
+
+
+def _round_outwards(end: Fraction | None, away: float) -> Fraction | None:
+    """Round to the nearest double that is not inside the bounds; None beyond the doubles."""
+    if end is None:
+        return None
+    try:
+        near = float(end)
+    except OverflowError:
+        return None
+    if (Fraction(near) < end) if away > 0 else (Fraction(near) > end):
+        near = math.nextafter(near, away)
+    return Fraction(near) if math.isfinite(near) else None
+
+
+def _count_auto(asked: AggregateCall) -> int:
+    """Count the aggregates with AUTO in the whole statement: those bound already, and those still to be bound."""
+    binder, root = asked.block.binder, asked.block.select.root()
+    waiting = sum(node.name.upper() == "AUTO" for node in root.find_all(exp.Column, exp.Var))
+    operators = (bound.operator for bound in binder.blocks)
+    parts = (part for operator in operators if isinstance(operator, Together) for part in operator.parts)
+    return max(SHARED, waiting + sum(isinstance(part, AutoBounded) for part in parts))
+
+
+TABLE: dict[str, Callable[[AggregateCall], Aggregate]] = {
+    "HISTOGRAM": _histogram,
+    "HISTOGRAM_EXACT": _histogram,
+    **dict.fromkeys(("MEDIAN", "QUANTILE_CONT", "QUANTILE_DISC", "MIN", "MAX"), _quantile),
+}

@@ -1,0 +1,158 @@
+"""The catalogue of SQL names: every aggregate, mechanism and row function, in one row each.
+
+The parser reads the classes and aliases, the binder the modes and arguments; completion, the guide, the lexer, JupyterLab's
+words and REFERENCE.md read the names, help and examples. To add a name is to add a row here, and the code that binds it in
+the room of its mode: a test compares the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from sqlglot import exp
+
+Mode = Literal["DP", "CHOICE", "PTR", "SUBSAMPLE", "ROWS"]
+"""Where a name may stand: a noisy aggregate, a choice among candidates, PTR, inside SUBSAMPLE, or over a row's values."""
+
+
+@dataclass(frozen=True)
+class SqlName:
+    """A function of the language.
+
+    Args:
+        name: what the binder calls it.
+        modes: where it may stand.
+        arguments: the fewest and the most values that it takes.
+        classes: what sqlglot parses it into; other names are parsed into calls by name.
+        aliases: other spellings.
+        parts: the keys of its values in sqlglot's node, in DuckDB's order (row functions).
+        help, example: what the guide says of it.
+    """
+
+    name: str
+    modes: tuple[Mode, ...]
+    arguments: tuple[int, int] = (1, 1)
+    classes: tuple[type[exp.Expr], ...] = ()
+    aliases: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ("this",)
+    help: str = ""
+    example: str = ""
+
+
+_BOTH: tuple[Mode, ...] = ("DP", "SUBSAMPLE")
+_BLOCK: tuple[Mode, ...] = ("SUBSAMPLE",)
+_SPREAD = "a noisy spread"
+_NEAR = "a value near the quantile"
+_EXTREME = "a value near the end of the range"
+_PAIRS = "a noisy measure of how two columns move together"
+_BINS = "noisy counts of values or bins, in one map"
+_STABLE = "a precise value, when the data are stable"
+
+AGGREGATES: tuple[SqlName, ...] = (
+    SqlName("COUNT", _BOTH, (0, 1), (exp.Count, exp.ApproxDistinct), ("APPROX_COUNT_DISTINCT",),
+            help="a noisy number of rows or of people", example="COUNT(*), COUNT(DISTINCT person_id)"),
+    SqlName("COUNT_IF", _BOTH, classes=(exp.CountIf,), help="a noisy number of rows that meet a condition",
+            example="COUNT_IF(age > 65)"),
+    SqlName("SUM", _BOTH, classes=(exp.Sum,), help="a noisy sum, each value held to bounds",
+            example="SUM(x, contribution_bounds_per_row => (0, 10))"),
+    SqlName("AVG", _BOTH, classes=(exp.Avg,), aliases=("MEAN",), help="a noisy mean", example="AVG(x, epsilon => 0.1)"),
+    SqlName("STDDEV", _BOTH, classes=(exp.Stddev,), help=_SPREAD, example="STDDEV(x)"),
+    SqlName("STDDEV_SAMP", _BOTH, classes=(exp.StddevSamp,), help=_SPREAD),
+    SqlName("STDDEV_POP", _BOTH, classes=(exp.StddevPop,), help=_SPREAD),
+    SqlName("VARIANCE", _BOTH, classes=(exp.Variance,), aliases=("VAR_SAMP",), help=_SPREAD),
+    SqlName("VAR_POP", _BOTH, classes=(exp.VariancePop,), help=_SPREAD),
+    SqlName("MEDIAN", ("DP", "PTR", "SUBSAMPLE"), classes=(exp.Median,), help=_NEAR, example="QUANTILE_CONT(x, 0.9)"),
+    SqlName("QUANTILE_CONT", _BOTH, (2, 2), (exp.PercentileCont, exp.ApproxQuantile), ("PERCENTILE_CONT", "APPROX_QUANTILE"),
+            help=_NEAR),
+    SqlName("QUANTILE_DISC", ("DP", "PTR", "SUBSAMPLE"), (2, 2), (exp.PercentileDisc, exp.Quantile),
+            ("PERCENTILE_DISC", "QUANTILE"), help=_NEAR),
+    SqlName("MIN", _BOTH, classes=(exp.Min,), help=_EXTREME, example="MIN(x)"),
+    SqlName("MAX", _BOTH, classes=(exp.Max,), help=_EXTREME),
+    SqlName("HISTOGRAM", ("DP",), (1, 2), help=_BINS, example="HISTOGRAM(city)"),
+    SqlName("HISTOGRAM_EXACT", ("DP",), (1, 2), help=_BINS),
+    SqlName("CORR", _BOTH, (2, 2), (exp.Corr,), help=_PAIRS, example="CORR(y, x)"),
+    SqlName("COVAR_POP", _BOTH, (2, 2), (exp.CovarPop,), help=_PAIRS),
+    SqlName("COVAR_SAMP", _BOTH, (2, 2), (exp.CovarSamp,), help=_PAIRS),
+    SqlName("REGR_SLOPE", _BOTH, (2, 2), (exp.RegrSlope,), help=_PAIRS),
+    SqlName("REGR_INTERCEPT", _BOTH, (2, 2), (exp.RegrIntercept,), help=_PAIRS),
+    SqlName("REGR_R2", _BOTH, (2, 2), (exp.RegrR2,), help=_PAIRS),
+    SqlName("REGR_COUNT", _BLOCK, (2, 2), (exp.RegrCount,)),
+    SqlName("REGR_AVGX", _BLOCK, (2, 2), (exp.RegrAvgx,)),
+    SqlName("REGR_AVGY", _BLOCK, (2, 2), (exp.RegrAvgy,)),
+    SqlName("ABOVE_THRESHOLD", ("CHOICE",), (2, 2), aliases=("ABOVETHRESHOLD",),
+            help="the first candidates above a threshold; without OVER: true or false",
+            example="ABOVE_THRESHOLD(COUNT(*), 100, epsilon => 0.1)"),
+    SqlName("EXPMECH", ("CHOICE",), help="the candidate with (nearly) the best utility",
+            example="EXPMECH(COUNT(*), epsilon => 1) OVER c"),
+    SqlName("IQR", ("PTR",), help=_STABLE, example="SELECT WITH PTR IQR(age) FROM t"),
+    SqlName("MODE", ("PTR", "SUBSAMPLE"), classes=(exp.Mode,), help=_STABLE),
+    SqlName("ARG_MAX", ("PTR", "SUBSAMPLE"), (2, 2), (exp.ArgMax,), help=_STABLE),
+    SqlName("ARG_MIN", _BLOCK, (2, 2), (exp.ArgMin,)),
+)  # fmt: skip
+"""Aggregates and mechanisms."""
+
+
+def _over_rows(parts: str, *kinds: type[exp.Expr], **names: type[exp.Expr]) -> Iterator[SqlName]:
+    """Yield the rows of functions with the same parts; a class of sqlglot has DuckDB's name unless another is given."""
+    keys = tuple(parts.split())
+    for name, kind in [*((kind.__name__.lower(), kind) for kind in kinds), *names.items()]:
+        yield SqlName(name, ("ROWS",), (len(keys), len(keys)), (kind,), _SPELLINGS.get(name, ()), keys)
+
+
+_SPELLINGS: dict[str, tuple[str, ...]] = {
+    "levenshtein": ("editdist3",), "lower": ("lcase",), "upper": ("ucase",), "strpos": ("instr",), "substring": ("substr",),
+    "pow": ("power",), "length": ("char_length", "character_length"), "len": ("array_length",),
+    "dayofmonth": ("day_of_month",),
+}  # fmt: skip
+
+ROW_NAMES: tuple[SqlName, ...] = (
+    *_over_rows(
+        "this", exp.Sqrt, exp.Cbrt, exp.Ln, exp.Exp, exp.Sin, exp.Cos, exp.Tan, exp.Asin, exp.Acos, exp.Atan, exp.Sinh,
+        exp.Cosh, exp.Tanh, exp.Asinh, exp.Acosh, exp.Atanh, exp.Degrees, exp.Radians, exp.Cot, exp.IsNan, exp.IsInf,
+        exp.Lower, exp.Upper, exp.Reverse, exp.Ascii, exp.Unicode, exp.MD5, exp.Year, exp.Month, exp.Day, exp.DayOfMonth,
+        exp.Quarter, exp.Week, exp.WeekOfYear, exp.DayOfWeek, exp.DayOfYear, exp.Hour, exp.Minute, exp.Second, exp.Dayname,
+        exp.Monthname, isodow=exp.DayOfWeekIso, sha1=exp.SHA, len=exp.ArraySize, bit_length=exp.BitLength,
+    ),
+    *_over_rows(
+        "this expression", exp.Atan2, exp.Pow, exp.Left, exp.Right, exp.Contains, exp.Levenshtein, starts_with=exp.StartsWith,
+        ends_with=exp.EndsWith, jaro_winkler_similarity=exp.JarowinklerSimilarity,
+    ),
+    *_over_rows("", exp.Pi),
+    *_over_rows("this substr", strpos=exp.StrPosition),
+    *_over_rows("this start length", exp.Substring),
+    *_over_rows("this expression replacement", exp.Replace),
+    *_over_rows("this from_ to", exp.Translate),
+    *_over_rows("this delimiter part_index", split_part=exp.SplitPart),
+    SqlName("length", ("ROWS",), aliases=_SPELLINGS["length"]),
+)  # fmt: skip
+"""Row functions that sqlglot has a class for, or that have several spellings."""
+
+MECHANISMS: frozenset[str] = frozenset(row.name for row in AGGREGATES if "CHOICE" in row.modes)
+"""Mechanisms that choose among candidates."""
+PRIVATE_CALLS: frozenset[str] = frozenset(
+    row.name for row in AGGREGATES if "DP" in row.modes or not row.classes
+)
+"""Names that make a call private whatever sqlglot takes it for."""
+WORDS: tuple[str, ...] = tuple(
+    name for row in AGGREGATES if row.help for name in (row.name, *(row.aliases if "DP" in row.modes else ()))
+)
+"""Names that editors offer and colour."""
+ALIASES: dict[str, str] = {alias: row.name for row in AGGREGATES for alias in row.aliases}
+ROW_ALIASES: dict[str, str] = {alias: row.name for row in ROW_NAMES for alias in row.aliases}
+NAME_OF_CLASS: dict[type[exp.Expr], SqlName] = {
+    kind: row for row in (*AGGREGATES, *ROW_NAMES) for kind in row.classes
+}
+ONE_ARGUMENT: frozenset[str] = frozenset(
+    name
+    for row in AGGREGATES
+    if "DP" in row.modes and row.arguments[1] == 1
+    for name in (row.name, *row.aliases)
+)
+"""Noisy aggregates of one value: anything after a comma is meant as a named argument."""
+
+
+def names_of(mode: Mode) -> frozenset[str]:
+    """Return the aggregates that a mode knows."""
+    return frozenset(row.name for row in AGGREGATES if mode in row.modes)

@@ -1,0 +1,266 @@
+"""Public rows that private rows meet: their number is public, and bounded.
+
+A row meets at most ``max_fan_out`` public rows, or the statement is refused at binding: how many rows share a join key is
+counted in the public tables, which are nobody's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from dpsql.errors import BindError, PrivacyError
+from dpsql.policy.model import Table
+from dpsql.sql.expressions import total_expressions
+from dpsql.sql.expressions.types import Typed, check_length, length_of
+from dpsql.sql.parse.dialect import join_word, parse_select, privacy_error, to_sql
+from dpsql.sql.public_side import Finish
+from dpsql.sql.relations.relation import UNIT, Field, From, Names, Relation, column, fold, meets_exactly
+
+DEFAULT_MAX_FAN_OUT = 10_000
+"""Public rows that one private row meets, where the policy does not say."""
+DEFAULT_MAX_UNIT_ROWS = 1_000_000
+"""Rows that come of one unit where its rows meet, where the policy does not say."""
+
+
+_MOST_COUNTED = 10**8
+"""Rows of a public relation that are counted where it has no key: more are too many in any case."""
+
+CountPerKey = Callable[[exp.Expr, Relation, list[Field]], "int | None"]
+"""The greatest number of rows of a public FROM item with the same values of these columns; None where nobody knows yet."""
+
+
+def _least(tables: Iterable[Table], key: str, default: int) -> int:
+    given = (getattr(table, key, None) for table in tables)
+    return min((int(value) for value in given if value is not None), default=default)
+
+
+def max_fan_out(tables: Iterable[Table]) -> int:
+    """Return how many public rows a row of these tables may meet."""
+    return _least(tables, "max_fan_out", DEFAULT_MAX_FAN_OUT)
+
+
+def max_unit_rows(tables: Iterable[Table]) -> int:
+    """Return how many rows may come of one unit of these tables where its rows meet."""
+    return _least(tables, "max_unit_rows", DEFAULT_MAX_UNIT_ROWS)
+
+
+def split_conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
+    """Return the parts of a condition that AND connects."""
+    if condition is None:
+        return []
+    if isinstance(condition, exp.Paren):
+        return split_conjuncts(condition.this)
+    if isinstance(condition, exp.And):
+        return [*split_conjuncts(condition.left), *split_conjuncts(condition.right)]
+    return [condition]
+
+
+# -- public rows ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class MetRelation:
+    """A public FROM item that private rows meet, the join that brought it, and its columns that USING ties to others."""
+
+    relation: Relation
+    join: exp.Join | None = None
+    ties: tuple[tuple[str, str], ...] = ()
+
+
+Condition = tuple[exp.Expr, "str | None"]
+"""A condition on rows that meet, and the alias of the only relation for whose rows it holds, if there is one."""
+
+
+def count_fan_out(
+    public: Sequence[tuple[MetRelation, exp.Expr]],
+    reached: set[str],
+    conditions: Sequence[Condition],
+    names: Names,
+    most: CountPerKey,
+) -> tuple[int, list[tuple[Relation, list[Field]]]]:
+    """Return the greatest number of public rows that one private row meets, and the items (with their keys) for which
+    nobody knows it yet.
+
+    Args:
+        public: the items, of which those that equalities tie to ``reached`` are looked up by their keys.
+        reached: folded aliases of the relations whose row is given.
+        conditions: conjuncts that hold of all rows that meet.
+        names: the scope of the conditions.
+    """
+    total, waiting = 1, list(public)
+    unknown: list[tuple[Relation, list[Field]]] = []
+    reached = set(reached)
+    while waiting:
+        keyed = [(met, item, _keys(met, reached, conditions, names)) for met, item in waiting]
+        met, item, keys = next((found for found in keyed if found[2]), keyed[0])
+        waiting.remove((met, item))
+        reached.add(fold(met.relation.alias))
+        count = most(item, met.relation, keys)
+        if count is None:
+            unknown.append((met.relation, keys))
+        else:
+            total *= max(1, count)
+    return total, unknown
+
+
+def _keys(met: MetRelation, reached: set[str], conditions: Sequence[Condition], names: Names) -> list[Field]:
+    alias = fold(met.relation.alias)
+    tied = {name for name, owner in met.ties if owner in reached}
+    keys = [f for f in met.relation.fields if fold(f.name) in tied]
+    for part, only in conditions:
+        if not isinstance(part, exp.EQ) or only not in (None, alias):
+            continue
+        for mine, other in ((part.this, part.expression), (part.expression, part.this)):
+            if not isinstance(mine, exp.Column) or _owner(mine, names) != alias or other.find(exp.Query):
+                continue
+            if not {_owner(node, names) for node in other.find_all(exp.Column)} <= reached:
+                continue
+            field = next((f for f in met.relation.fields if fold(f.name) == fold(mine.name)), None)
+            kind = _typed(other, names)
+            if field is not None and kind is not None and meets_exactly(field.typed.type, kind.type):
+                keys.append(field)
+    return [key for i, key in enumerate(keys) if not any(key is other for other in keys[:i])]
+
+
+def _owner(node: exp.Column, names: Names) -> str | None:
+    """Return the folded alias of the relation that a column belongs to; None where it is not just one's."""
+    found = names.known(node)
+    owners = [a for a, f in names.fields() if f is found] if found is not None else []
+    if not owners and names.outer is not None and names.elsewhere(node):
+        return ""  # of the row around
+    return fold(owners[0]) if len(owners) == 1 else None
+
+
+def _typed(node: exp.Expr, names: Names) -> Typed | None:
+    try:
+        return total_expressions.make_total(node, names)
+    except (BindError, PrivacyError):
+        return None
+
+
+def refuse_fan_out(count: int, tables: Iterable[Table], node: exp.Expr) -> None:
+    """Refuse a FROM in which a private row meets too many public rows.
+
+    Raises:
+        PrivacyError: it does.
+    """
+    limit = max_fan_out(tables)
+    if count > limit:
+        raise privacy_error(
+            node,
+            f"one private row could meet {count:,} public rows here, and max_fan_out is {limit:,}.",
+            "join on a key with fewer rows, or ask the owner for a larger max_fan_out (of a list, a max_length) in the "
+            "policy.",
+        )
+
+
+def keep_first_rows(relation: Relation, source: exp.Expr, keys: list[Field], rows: int) -> exp.Expr:
+    """Return a public source with at most ``rows`` rows for each value of its keys, the first by all columns."""
+    by = ", ".join(to_sql(key.typed.node) for key in keys)
+    order = ", ".join(to_sql(f.typed.node) for f in relation.fields)
+    window = f"{f'PARTITION BY {by} ' if keys else ''}{f'ORDER BY {order}' if order else ''}"
+    return choose_rows(relation, source, f"row_number() OVER ({window}) <= {rows}")
+
+
+def choose_rows(
+    relation: Relation, source: exp.Expr, condition: str, short: Collection[Field] = ()
+) -> exp.Expr:
+    """Return a subquery of a source's rows that meet a condition over windows."""
+    items = [
+        (check_length(f.typed) if any(f is s for s in short) else f.typed.node, f.typed.node.name)
+        for f in relation.fields
+    ]
+    items += [(relation.unit, UNIT)] if relation.unit is not None else []
+    columns = ", ".join(f"{to_sql(node)} AS {to_sql(column(name))}" for node, name in items)
+    query = parse_select(f"SELECT {columns} FROM {to_sql(source)} QUALIFY {condition}")
+    return query.subquery(exp.to_identifier(relation.name), copy=False)
+
+
+def bound_list_length(typed: Typed, tables: Iterable[Table]) -> int:
+    """Return how many rows UNNEST makes of a list: as many as a private row may meet, at most."""
+    return min(length_of(typed), max_fan_out(tables))
+
+
+def floor_root(total: int, sides: int) -> int:
+    """Return the greatest number whose power ``sides`` is at most ``total``, and 1 at least.
+
+    >>> floor_root(10**6, 2), floor_root(10**6, 3), floor_root(999, 3)
+    (1000, 100, 9)
+    """
+    low, high = 1, max(1, total)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if middle**sides <= total else (low, middle - 1)
+    return low
+
+
+def limit_public(
+    bound: From, public: list[MetRelation], joins: list[exp.Join], where: list[exp.Expr], most: CountPerKey, place: exp.Expr,
+    outer: Names | None,
+) -> None:  # fmt: skip
+    """Count the public rows that a private row meets; where nobody can know yet, hold the public side to the limit."""
+    private = [r for r in bound.relations if r.private]
+    if (not private and outer is None) or bound.row_level:
+        return
+    outside = any(join_word(join, "side") for join in joins)
+    conditions: list[Condition] = [] if outside else [(part, None) for part in where]
+    for i, join in enumerate(joins):
+        # Rows of the left side that an outer join keeps need not meet its condition.
+        right = next((m.relation for m in public if m.join is join), None)
+        alone = join_word(join, "side") in ("LEFT", "FULL") and (
+            right is not None or _private_before(bound, joins[:i], public)
+        )
+        only = None if not alone else fold(right.alias) if right is not None else ""
+        conditions += [(part, only) for part in split_conjuncts(join.args.get("on"))]
+    names = replace(bound.names, outer=outer)
+    reached = {fold(r.alias) for r in private} | {""}
+    meeting = [(m, place if m.join is None else m.join.this) for m in public if not _adds_no_rows(m.join)]
+    count, unknown = count_fan_out(meeting, reached, conditions, names, most)
+    around = outer.fan_out if outer is not None else 1
+    bound.fan_out = math.prod([bound.fan_out * count, *(r.fan_out for r in private)])
+    tables = [table for r in private for table in r.tables]
+    scope = outer
+    while scope is not None:
+        tables += [table for r in scope.relations for table in r.tables]
+        scope = scope.outer
+    refuse_fan_out(bound.fan_out * around, tables, place)
+    # Released groups are public, but how many there are is not known before they are released.
+    for relation, keys in unknown:
+        rows = floor_root(max_fan_out(tables) // (bound.fan_out * around), len(unknown))
+        replace_source(bound, relation, lambda source: keep_first_rows(relation, source, keys, rows))  # noqa: B023
+
+
+def _private_before(bound: From, joins: Sequence[exp.Join], public: Sequence[MetRelation]) -> bool:
+    """Return whether private rows stand before a join: a FROM that starts with public rows has none until one joins them."""
+    brought = [m.join for m in public]
+    return None not in brought or any(not any(join is other for other in brought) for join in joins)
+
+
+def _adds_no_rows(join: exp.Join | None) -> bool:
+    return join is not None and join_word(join, "kind") in ("SEMI", "ANTI")
+
+
+def replace_source(bound: From, relation: Relation, make: Callable[[exp.Expr], exp.Expr]) -> None:
+    """Replace the source of one relation in a FROM, in place."""
+    if bound.source.alias_or_name == relation.name:
+        bound.source = make(bound.source)
+    for join in bound.joins:
+        if join.this.alias_or_name == relation.name:
+            join.set("this", make(join.this))
+
+
+def count_rows_per_key(finish: Finish, public: Iterable[str], rows: str, keys: list[str]) -> int:
+    """Return the greatest number of rows of a public query with the same keys; without keys, that of all rows."""
+    count = f"SELECT COUNT(*)::BIGINT AS n FROM (SELECT 1 FROM ({rows}) AS t LIMIT {_MOST_COUNTED}) AS t"
+    total = int(finish.keep(count, public).column(0)[0].as_py())
+    if not keys or total <= 1:
+        return total
+    columns = ", ".join(to_sql(column(key)) for key in keys)
+    known = " AND ".join(f"{to_sql(column(key))} IS NOT NULL" for key in keys)
+    each = f"SELECT COUNT(*) AS n FROM ({rows}) AS t WHERE {known} GROUP BY {columns}"
+    text = f"SELECT COALESCE(MAX(n), 0)::BIGINT AS n FROM ({each}) AS g"
+    return int(finish.keep(text, public).column(0)[0].as_py())

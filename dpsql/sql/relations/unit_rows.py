@@ -1,0 +1,336 @@
+"""Rows of one privacy unit: whose they are, and how many of them count where they meet.
+
+Where a unit's own rows meet one another (joins of private tables, correlated subqueries) or several public rows, each side
+is cut to a public number of the unit's rows, chosen by a secret hash of the row, so that no more than ``max_unit_rows``
+pairs come of one unit, and fewer where these are sorted or held. Rows that the frame of a window passes over are cut alike. The cut looks at the
+unit's own rows only, and mentions of one table in one query are cut alike. A unit below the number loses nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from dpsql.errors import PrivacyError
+from dpsql.mechanisms.base import SALT
+from dpsql.sql.expressions.types import length_of
+from dpsql.sql.normalize import Env, inner_queries
+from dpsql.sql.parse.dialect import join_word, to_sql
+from dpsql.sql.parse.options import Options, call_of, is_private_call, mode_of
+from dpsql.sql.relations.catalog import Catalog
+from dpsql.sql.relations.fan_out import choose_rows, floor_root, max_unit_rows, replace_source
+from dpsql.sql.relations.relation import Field, From, Names, Relation, fold
+
+WHOLE_UNIT_TYPES = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
+"""SQL types of integers that fit BIGINT."""
+
+
+def has_whole_unit(relation: Relation) -> bool:
+    """Return whether units are integers that fit BIGINT, whatever the data."""
+    return relation.unit_type is not None and relation.unit_type.sql in WHOLE_UNIT_TYPES
+
+
+def find_unit_holder(bound: From) -> Relation:
+    """Return the private relation whose unit has the widest type: after an outer join, any of them may give a row its unit."""
+    private = [relation for relation in bound.relations if relation.private]
+    return next((relation for relation in private if not has_whole_unit(relation)), private[0])
+
+
+def check_unit(options: Options, names: Names, subject: str) -> None:
+    """Refuse a query that restates the privacy unit of what it reads (``subject``) as another.
+
+    Raises:
+        PrivacyError: ``privacy_unit_column`` names anything else.
+    """
+    named = options.get("privacy_unit_column")
+    if named is None or fold(named) in {fold(f.name) for _, f in names.fields() if f.is_unit}:
+        return
+    raise options.refuse(
+        "privacy_unit_column", f"{named} is not the privacy unit of {subject}.",
+        "the policy declares the unit; a query can restate it, never change it.", PrivacyError,
+    )  # fmt: skip
+
+
+def describe_protection(bound: From, max_rows: int | None, row_budget: int | None = None) -> tuple[str, ...]:
+    """Say in a sentence who is protected."""
+    if bound.row_level:
+        return (f"Each row of {bound.subject} is protected.",)
+    ends = [t.unit_path[-1] for t in bound.tables if t.unit_path]
+    direct = all(len(t.unit_path) == 1 for t in bound.tables)
+    units = " and ".join(dict.fromkeys(e.column if direct else f"{e.table}.{e.column}" for e in ends))
+    rows = row_budget if row_budget is not None else max_rows
+    where = "in all" if row_budget else "in one group"
+    counted = f", with at most {rows} row{'s' if rows != 1 else ''} {where}"
+    return (f"Each {units} in {bound.subject} is protected{counted if rows is not None else ''}.",)
+
+
+_COUNTS = ("COUNT", "COUNT_IF")
+
+
+def find_held_columns(tree: exp.Expr) -> frozenset[str] | None:
+    """Return the columns that a statement reads, folded, if it does more with rows that have met than count them.
+
+    Counts of rows are added up as they come: None. Mechanisms that need rows, groups, windows, different values, and a cut
+    of rows that have met before sort them or hold them: whatever is not known to count does. Any name in the statement may
+    be a column's; ``*`` stands for all.
+    """
+    if not _sorts(tree):
+        return None
+    names = {fold(node.name) for node in tree.find_all(exp.Identifier)}
+    stars = any(not isinstance(node.parent, exp.Count) for node in tree.find_all(exp.Star))
+    natural = any(join_word(join, "method") == "NATURAL" for join in tree.find_all(exp.Join))
+    if (
+        stars or natural or tree.find(exp.Window, exp.Columns) is not None
+    ):  # rows that tie are told apart by all columns
+        names.add("*")
+    return frozenset(names)
+
+
+def _sorts(tree: exp.Expr) -> bool:
+    if tree.find(exp.Group, exp.Window, exp.Distinct, exp.Qualify) is not None:
+        return True
+    selects = list(tree.find_all(exp.Select))
+    if any(mode_of(select) not in (None, "DP", "DIFFERENTIAL_PRIVACY") for select in selects):
+        return True
+    if sum(bool(select.args.get("joins")) or any(inner_queries(select)) for select in selects) > 1:
+        return True
+    calls = (call_of(node) for node in tree.walk() if is_private_call(node))
+    return any(call is None or call.name not in _COUNTS or call.distinct for call in calls)
+
+
+def meeting_of(
+    select: exp.Select, outer: Names | None, env: Env, catalog: Catalog, held: frozenset[str] | None, aggregates: bool
+) -> UnitMeeting:  # fmt: skip
+    """Return what a SELECT does with rows that meet in it.
+
+    Args:
+        outer: the scope of the row that it stands beside, where it stands beside one.
+        held: what :func:`held_columns` says of the statement.
+        aggregates: whether it aggregates: its windows, if any, are then over what is released.
+    """
+    return UnitMeeting(levels_of(select, outer, env, catalog), () if aggregates else frames_of(select), held)
+
+
+SORTED_ROWS = 50_000
+"""Rows that come of one unit where its rows meet and are then sorted or held: by mechanisms that need rows, groups and
+windows. The engine takes about a microsecond and a hundred bytes for each."""
+
+
+SORTED_CHARACTERS = 2**25
+"""Characters of texts in rows that come of one unit where its rows meet and are then sorted or held."""
+
+
+_UNCUT_ROWS = 100_000
+"""Rows of one unit that need no cut where they meet few public rows and are only counted: to cut them takes as long."""
+FRAMED_ROWS = 25_000
+"""Rows of one unit that the frames of windows pass over: the engine takes some microseconds for each."""
+
+
+def secret_hash(names: Iterable[str]) -> str:
+    """Return a number that orders rows by these values in a way that nobody can foresee.
+
+    The salt is mixed in between two hashes: DuckDB combines the hashes of several arguments by multiplication and
+    exclusive or, which would leave the order much the same under every salt.
+    """
+    return f"hash(xor(hash({', '.join(names)}), CAST({SALT} AS UBIGINT)))"
+
+
+def _looks(field: Field) -> list[str]:
+    """Return all that a query may see of a column: its value, and what tells equal values of it apart."""
+    text, kind = to_sql(field.typed.node), field.typed.type.kind
+    if kind == "OTHER":
+        return []
+    more = {"DOUBLE": [f"signbit({text})"], "INTERVAL": [f"CAST({text} AS VARCHAR)"]}
+    return [text, *more.get(kind, [])]
+
+
+def cut_unit_rows(
+    relation: Relation, source: exp.Expr, rows: int, keys: Sequence[Field] = (), short: Collection[Field] = ()
+) -> exp.Expr:
+    """Return the source with at most ``rows`` rows of each unit (and key), chosen by a secret hash of the row's own values.
+
+    Rows that look the same in all columns are the same to any query, so it does not matter which of them stay. Texts of the
+    columns ``short`` are missing where they are longer than the policy says.
+    """
+    assert relation.unit is not None
+    unit = to_sql(relation.unit)
+    by = ", ".join([unit, *(to_sql(key.typed.node) for key in keys)])
+    order = secret_hash([unit, *(value for f in relation.fields for value in _looks(f))])
+    return choose_rows(
+        relation, source, f"row_number() OVER (PARTITION BY {by} ORDER BY {order}) <= {rows}", short
+    )
+
+
+@dataclass(frozen=True)
+class UnitMeeting:
+    """The way a SELECT uses rows of one unit that meet in it.
+
+    ``levels`` is how many queries over rows of one unit meet. ``frames`` are the lengths of the frames that move in its
+    windows, 0 for one without an end. Where the statement sorts or holds rows afterwards, ``held`` are the folded names
+    of the columns that it reads (None where it counts only; ``*`` among them says all).
+    """
+
+    levels: int = 1
+    frames: tuple[int, ...] = ()
+    held: frozenset[str] | None = frozenset({"*"})
+
+    def texts(self, relation: Relation) -> list[Field]:
+        """Return the texts of a relation that are sorted or held; what finds the unit is never changed."""
+        held = self.held or frozenset()
+        return [
+            f for f in relation.fields
+            if f.typed.type.kind == "TEXT" and f.typed.type.sql != "ENUM" and not (f.is_unit or f.anchors)
+            and ("*" in held or fold(f.name) in held)
+        ]  # fmt: skip
+
+
+def limit_own(bound: From, meeting: UnitMeeting) -> None:
+    """Cut each side where a unit's own rows meet, so that no more come of one unit than the policy says."""
+    sides = [r for r in bound.sides if r.unit is not None]
+    several = [r for r in sides if not r.per_unit and r.name not in bound.keys]
+    alone = len(sides) == 1 and meeting.levels == 1
+    met = bound.fan_out // math.prod(
+        r.fan_out for r in bound.relations if r.private
+    )  # public rows, in this FROM
+    if bound.row_level or not sides or (alone and not meeting.frames and met == 1):
+        return
+    found = [r for r in sides if not r.per_unit and r.name in bound.keys]
+    for relation in found:
+        keys = bound.keys[relation.name]
+        replace_source(bound, relation, lambda source: cut_unit_rows(relation, source, 1, keys))  # noqa: B023
+    if found:
+        bound.notes.append(
+            "Where a key finds several rows of one unit, one of them counts, chosen by a secret hash."
+        )
+    one = len(several) == 1 and meeting.levels == 1
+    if not several or (one and not meeting.frames and met == 1):
+        return
+    total = max_unit_rows(table for r in sides for table in r.tables)
+    rows = _rows_of_each_side(met if one else bound.fan_out, several, meeting, total)
+    if one and not meeting.frames and rows >= _UNCUT_ROWS:
+        return
+    for relation in several:
+        short = [] if one else meeting.texts(relation)
+        replace_source(bound, relation, lambda source: cut_unit_rows(relation, source, rows, (), short))  # noqa: B023
+    counted = f"Where a unit's rows meet, {rows:,} of each table's count"
+    if one:
+        what = (
+            "a window's frame passes over a unit's rows"
+            if meeting.frames
+            else "a unit's rows meet public rows"
+        )
+        counted = f"Where {what}, {rows:,} of them count"
+    bound.notes.append(f"{counted}, chosen by a secret hash (max_unit_rows = {total:,}).")
+
+
+def _rows_of_each_side(fan_out: int, several: list[Relation], meeting: UnitMeeting, total: int) -> int:
+    """Return how many rows of one unit each side keeps. Fewer than the policy's max_rows only where max_unit_rows needs it."""
+
+    def each(most: int) -> int:
+        return floor_root(floor_root(max(1, most // fan_out), meeting.levels), len(several))
+
+    if any(meeting.frames):
+        # Each row is looked at with the others of its frame: with all of its unit's at most.
+        total = max(total // max(meeting.frames), floor_root(total, 2))
+    rows = each(total)
+    fewest = total
+    if meeting.frames:
+        fewest = min(total, FRAMED_ROWS // len(meeting.frames))
+    elif meeting.held is not None:
+        fewest = min(total, SORTED_ROWS)
+    if len(several) > 1 or meeting.levels > 1:
+        width = sum(length_of(f.typed) for relation in several for f in meeting.texts(relation))
+        fewest = min(fewest, SORTED_CHARACTERS // max(1, width))
+    declared = max((r.max_rows or 0 for r in several), default=0)
+    return min(rows, max(each(fewest), declared))
+
+
+def frames_of(select: exp.Select) -> tuple[int, ...]:
+    """Return the lengths of the frames that move in the windows of a SELECT; 0 for a frame without an end.
+
+    Without a frame of its own, an aggregate that is ordered has one that runs from the first row.
+    """
+    lengths = []
+    places = [
+        *select.expressions,
+        *(select.args[key] for key in ("where", "qualify") if select.args.get(key)),
+    ]
+    for place in places:
+        for node in place.walk(prune=lambda n: isinstance(n, exp.Query)):
+            if not isinstance(node, exp.Window):
+                continue
+            spec, function = node.args.get("spec"), node.this
+            while isinstance(function, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
+                function = function.this
+            if spec is not None:
+                ends = [spec.args.get(key) for key in ("start", "end")]
+                given = [int(e.name) for e in ends if isinstance(e, exp.Literal) and e.name.isdigit()]
+                endless = any(str(end).upper() == "UNBOUNDED" for end in ends)
+                lengths.append(0 if endless else 1 + sum(given))
+            elif node.args.get("order") is not None and isinstance(function, _MOVING):
+                lengths.append(0)
+    return tuple(lengths)
+
+
+_MOVING = (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max)
+"""Aggregates that a window adds up over its frame."""
+
+
+def levels_of(select: exp.Select, outer: Names | None, env: Env, catalog: Catalog) -> int:
+    """Return how many queries over rows of one unit meet in this one: itself, those around it, and those inside.
+
+    A query inside that only looks for equal values meets nothing: each row finds its own by a hash.
+    """
+    around = 0
+    while outer is not None:
+        around += 1
+        outer = outer.outer
+    if around and not _compares_rows(select):
+        around = 0
+    return 1 + around + _deepest(select, env, catalog)
+
+
+def _deepest(select: exp.Expr, env: Env, catalog: Catalog) -> int:
+    from_ = select.args.get("from_")
+    skipped = [from_, *(join.this for join in select.args.get("joins") or [])]
+    inner = [
+        query for query in select.find_all(exp.Select)
+        if query is not select and query.parent_select is select and not any(_below(query, item) for item in skipped)
+    ]  # fmt: skip
+    found = [_deepest(query, env, catalog) for query in inner]
+    met = [_compares_rows(query) and _reads_units(query, env, catalog) for query in inner]
+    return max((deep + (1 if meets else 0) for deep, meets in zip(found, met, strict=True)), default=0)
+
+
+def _below(node: exp.Expr, item: exp.Expr | None) -> bool:
+    above: exp.Expr | None = node
+    while above is not None and above is not item:
+        above = above.parent
+    return above is not None
+
+
+def _reads_units(query: exp.Select, env: Env, catalog: Catalog) -> bool:
+    private = {fold(name) for name, table in catalog.policy.tables.items() if not table.public}
+    private |= {name for name, cte in env.items() if cte.private is not None}
+    return any(fold(table.name) in private for table in query.find_all(exp.Table))
+
+
+def _compares_rows(query: exp.Select) -> bool:
+    """Return whether a condition or a value of a subquery may look at columns of two tables, other than for equality."""
+    parts = list(query.expressions)
+    for place in (query.args.get("where"), *(join.args.get("on") for join in query.args.get("joins") or [])):
+        whole = place.this if isinstance(place, exp.Where) else place
+        while whole is not None:
+            last = whole.expression if isinstance(whole, exp.And) else whole
+            parts += [last.this, last.expression] if isinstance(last, exp.EQ) else [last]
+            whole = whole.this if isinstance(whole, exp.And) else None
+    return any(_mixes(part) for part in parts)
+
+
+def _mixes(part: exp.Expr) -> bool:
+    columns = [node for node in part.find_all(exp.Column) if not isinstance(node.this, exp.Star)]
+    tables = {fold(node.table) for node in columns}
+    return len(tables) > 1 or (len(columns) > 1 and tables == {""})
