@@ -2,8 +2,9 @@
 
 Where a unit's own rows meet one another (joins of private tables, correlated subqueries) or several public rows, each side
 is cut to a public number of the unit's rows, chosen by a secret hash of the row, so that no more than ``max_unit_rows``
-pairs come of one unit, and fewer where these are sorted or held. Rows that the frame of a window passes over are cut alike. The cut looks at the
-unit's own rows only, and mentions of one table in one query are cut alike. A unit below the number loses nothing.
+pairs come of one unit, and fewer where these are sorted or held. Rows that the frame of a window passes over are cut alike.
+The cut looks at the unit's own rows only, and mentions of one table in one query are cut alike. A unit below the number
+loses nothing.
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ def test_explain_names_no_price_for_what_would_be_refused(
         texts = [(c, re.sub(pattern, wrong, c.text, flags=re.IGNORECASE)) for c in list_claims(operator)]
         return tuple(replace(claimed, text=text) for claimed, text in texts)
 
-    monkeypatch.setattr(gate, "claims_of", faulty)
+    monkeypatch.setattr(gate, "list_claims", faulty)
     with pytest.raises(Unproved) as running:
         session.sql(statement, fresh=True)
     with pytest.raises(Unproved) as told:
