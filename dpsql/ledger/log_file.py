@@ -22,7 +22,7 @@ import json
 import os
 import secrets
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -224,53 +224,56 @@ def read_hash(connection: sqlite3.Connection, seq: int) -> object:
 
 
 @contextmanager
-def explain_errors(path: Path | None, on_failure: Callable[[], None] = lambda: None) -> Iterator[None]:
+def explain_errors(path: Path | None) -> Iterator[None]:
     """Raise SQLite's errors as a LedgerError that says what is wrong with the file, and what to do."""
     try:
         yield
         return
     except sqlite3.Error as error:
-        on_failure()
         told = explain_sqlite_error(error, path)
     raise told
 
 
+_HELD = (
+    "is held by another process and did not come free in time; nothing was charged.",
+    "run the statement again, or close the other session.",
+)
+_READ_ONLY = (
+    "can't be written: it is read-only here. Without a durable charge there is no answer.",
+    "ask the data owner for write access to the ledger and its directory.",
+)
+_ERRORS = {
+    sqlite3.SQLITE_BUSY: _HELD,
+    sqlite3.SQLITE_LOCKED: _HELD,
+    sqlite3.SQLITE_FULL: (
+        "can't grow: the disk is full. Without a durable charge there is no answer.",
+        "make room on the disk and run the statement again.",
+    ),
+    sqlite3.SQLITE_READONLY: _READ_ONLY,
+    sqlite3.SQLITE_PERM: _READ_ONLY,
+    sqlite3.SQLITE_CANTOPEN: (
+        "can't be opened: check that its directory exists and can be read and written.",
+        "give another path with ledger='...', or ask the data owner for access.",
+    ),
+    sqlite3.SQLITE_NOTADB: (
+        "is not a ledger: its first bytes are not those of a SQLite database.",
+        "give the right file with ledger='...', or restore it from a backup.",
+    ),
+    sqlite3.SQLITE_IOERR: (
+        "can't be written or read: the disk failed or is full. Without a durable charge there is no answer.",
+        "check the disk; what was reserved before stays charged.",
+    ),
+}
+"""The message and the hint for each of SQLite's errors."""
+
+
 def explain_sqlite_error(error: sqlite3.Error, path: Path | None) -> LedgerError:
     """Explain what an error of SQLite means for a ledger."""
+    known = _ERRORS.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)
+    if known is None:
+        return damaged_error(f"{'it' if path is None else path} does not read as a whole ledger")
     name = "The ledger in memory" if path is None else f"The ledger {path}"
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return LedgerError(
-            f"{name} is held by another process and did not come free in time; nothing was charged.",
-            hint="run the statement again, or close the other session.",
-        )
-    if code == sqlite3.SQLITE_FULL:
-        return LedgerError(
-            f"{name} can't grow: the disk is full. Without a durable charge there is no answer.",
-            hint="make room on the disk and run the statement again.",
-        )
-    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
-        return LedgerError(
-            f"{name} can't be written: it is read-only here. Without a durable charge there is no answer.",
-            hint="ask the data owner for write access to the ledger and its directory.",
-        )
-    if code == sqlite3.SQLITE_CANTOPEN:
-        return LedgerError(
-            f"{name} can't be opened: check that its directory exists and can be read and written.",
-            hint="give another path with ledger='...', or ask the data owner for access.",
-        )
-    if code == sqlite3.SQLITE_NOTADB:
-        return LedgerError(
-            f"{name} is not a ledger: its first bytes are not those of a SQLite database.",
-            hint="give the right file with ledger='...', or restore it from a backup.",
-        )
-    if code == sqlite3.SQLITE_IOERR:
-        return LedgerError(
-            f"{name} can't be written or read: the disk failed or is full. "
-            "Without a durable charge there is no answer.",
-            hint="check the disk; what was reserved before stays charged.",
-        )
-    return damaged_error(f"{'it' if path is None else path} does not read as a whole ledger")
+    return LedgerError(f"{name} {known[0]}", hint=known[1])
 
 
 def _recognise(connection: sqlite3.Connection, path: Path) -> None:

@@ -74,11 +74,16 @@ def write_private(path: Path, text: str, mode: int = OWNER_ONLY) -> None:
     Raises:
         OSError: it can't be written.
     """
-    with open(os.open(path, os.O_CREAT | os.O_WRONLY, mode), "w", encoding="utf-8", newline="") as file:
-        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # a terminal or a pipe keeps its mode
-            _give_mode(file.fileno(), mode)
-            file.truncate(0)
-        file.write(text)
+    descriptor = os.open(path, os.O_CREAT | os.O_WRONLY, mode)
+    try:
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):  # a terminal or a pipe keeps its mode
+            _give_mode(descriptor, mode)
+            os.ftruncate(descriptor, 0)
+        rest = text.encode()
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+    finally:
+        os.close(descriptor)
 
 
 def read_mode(path: Path) -> int:

@@ -341,7 +341,7 @@ def test_a_clock_that_goes_back_gives_nothing_back(
     ledger: Ledger, reopen: Reopen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger.reserve(PureDP(Fraction(9, 10)), "q")
-    monkeypatch.setattr(store, "now", lambda: "1999-12-31T23:59:59.000000+00:00")
+    monkeypatch.setattr(store, "format_now", lambda: "1999-12-31T23:59:59.000000+00:00")
     ledger.refuse("SELECT *", "no")
     again = reopen()
     assert again.state().left_epsilon == Fraction(1, 10)
