@@ -62,7 +62,12 @@ RANDOM = {
     "numpy.random",
 }  # secrets may name things (a ledger, a statement); noise is noise/entropy.py's
 
-LONGEST = 500
+LONGEST, SHORTEST = 500, 40
+MOST_MODULES = 999
+KNOWN_CIRCLES: set[tuple[str, ...]] = set()
+KNOWN_HOMONYMS: set[str] = set()
+LENDING_TESTS: dict[str, tuple[str, ...]] = {}
+"""Tests that still import from other tests, with which."""
 
 
 def modules() -> Iterator[tuple[str, Path]]:
@@ -149,27 +154,89 @@ def test_only_noise_is_random(module: str) -> None:
             assert word not in source, f"{module} mentions {word}"
 
 
-def test_no_cycles() -> None:
-    """Among imports that run at import time; a type or a lazy import closes no circle."""
+def circles(at_import_only: bool) -> set[frozenset[str]]:
+    """Return the circles of files: sets of modules of which each imports each other by some way."""
     graph = {
         module: {
             name
             for name, at_import, typing_only, _ in imports(path)
-            if name in MODULES and name != module and at_import and not typing_only
+            if name in MODULES and name != module and (at_import and not typing_only or not at_import_only)
         }
         for module, path in MODULES.items()
     }
-    done: set[str] = set()
-
-    def visit(module: str, trail: tuple[str, ...]) -> None:
-        assert module not in trail, " -> ".join((*trail[trail.index(module) :], module))
-        if module not in done:
-            for name in sorted(graph[module]):
-                visit(name, (*trail, module))
-            done.add(module)
-
+    reach: dict[str, set[str]] = {}
     for module in graph:
-        visit(module, ())
+        seen: set[str] = set()
+        todo = [module]
+        while todo:
+            for name in graph[todo.pop()] - seen:
+                seen.add(name)
+                todo.append(name)
+        reach[module] = seen
+    return {
+        frozenset(other for other in reach[module] if module in reach[other])
+        for module in graph
+        if module in reach[module]
+    }
+
+
+def test_no_file_imports_itself_by_a_circle() -> None:
+    assert circles(at_import_only=True) == set()
+
+
+def test_types_and_late_imports_close_no_circle_that_is_not_known() -> None:
+    """The list may only shrink: a circle that is gone must leave it."""
+    assert {tuple(sorted(c)) for c in circles(at_import_only=False)} == {
+        tuple(sorted(c)) for c in KNOWN_CIRCLES
+    }
+
+
+def public_names() -> dict[str, set[str]]:
+    """Return the public top-level names of the package, each with the modules that define it."""
+    found: dict[str, set[str]] = {}
+    for module, path in MODULES.items():
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                names = [node.name]
+            elif isinstance(node, ast.Assign):
+                names = [t.id for t in node.targets if isinstance(t, ast.Name)]
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                names = [node.target.id]
+            else:
+                continue
+            for name in names:
+                if not name.startswith("_"):
+                    found.setdefault(name, set()).add(module)
+    return found
+
+
+def test_one_public_name_is_one_thing() -> None:
+    """The list may only shrink. The second lock has a vocabulary of its own: it shares nothing with the binder."""
+    shared = {
+        name
+        for name, modules in public_names().items()
+        if len({m for m in modules if not m.startswith("dpsql.sql.lock.")}) > 1
+    }
+    assert shared == KNOWN_HOMONYMS
+
+
+def test_there_are_not_too_many_modules() -> None:
+    assert sum(path.name != "__init__.py" for path in MODULES.values()) <= MOST_MODULES
+
+
+TESTS = PACKAGE.parent / "tests"
+TEST_FILES = sorted(TESTS.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", TEST_FILES, ids=lambda p: str(p.relative_to(TESTS)))
+def test_no_test_imports_another(path: Path) -> None:
+    """Helpers come from ``support``."""
+    allowed = LENDING_TESTS.get(str(path.relative_to(TESTS)), ())
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "tests":
+            for item in node.names:
+                whole = f"{node.module}.{item.name}"
+                assert ".test_" not in whole or any(lender in whole for lender in allowed), whole
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -177,6 +244,10 @@ def test_modules_are_short_and_say_what_they_are(module: str) -> None:
     path = MODULES[module]
     source = path.read_text()
     assert source.count("\n") <= LONGEST, f"{module} is longer than {LONGEST} lines"
+    if path.name != "__init__.py":
+        assert source.count("\n") >= SHORTEST, (
+            f"{module} is shorter than {SHORTEST} lines: it belongs to its neighbour"
+        )
     assert path.stem not in ("utils", "util", "helpers", "misc", "common")
     assert ast.get_docstring(ast.parse(source)) or not source.strip(), f"{module} has no docstring"
 
