@@ -160,7 +160,7 @@ def circles(at_import_only: bool) -> set[frozenset[str]]:
         module: {
             name
             for name, at_import, typing_only, _ in imports(path)
-            if name in MODULES and name != module and (at_import and not typing_only or not at_import_only)
+            if name in MODULES and name != module and ((at_import and not typing_only) or not at_import_only)
         }
         for module, path in MODULES.items()
     }

@@ -5,6 +5,7 @@ outside.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -313,3 +314,11 @@ def test_a_share_of_delta_that_makes_no_sense() -> None:
             split(share)
     assert split("0").budget.mechanism_delta == 0
     assert split("0.5").dumps() == split().dumps() and "mechanism_delta_share = 0.1" in split("0.1").dumps()
+
+
+def test_terms_of_an_accountant_that_this_version_has_not_are_refused_in_a_sentence() -> None:
+    """A ledger that a later version made: told apart by its name, without a failure on the way."""
+    asked = Terms.of(policy_of(), "d")
+    later = replace(asked, accountant="later")
+    assert later.grants(asked) == ["the accountant was later and is now basic"]
+    assert later.limits() != asked.limits()
