@@ -42,7 +42,7 @@ from dpsql.sql.selection.thresholds import Declaration, bind_declare
 from dpsql.stored_blocks import PreparedPlan, RequestedBlock, StoredBlocks
 
 _FREE = "no charge"
-STAND_INS = {"salt": 0x5A17_0B5C_0DE1_5EED, "first": 0, "last": 1}
+_STAND_INS = {"salt": 0x5A17_0B5C_0DE1_5EED, "first": 0, "last": 1}
 """Values of parameters, where a text is only bound."""
 _LIMITS = "dpsql.connect(resources=...) sets how much memory and time a query may take."
 _WITHHELD = "the engine failed while it read private data; the statement stays charged, and why is withheld."
@@ -149,9 +149,9 @@ class Pipeline:
             self.gate.prove(block.operator, _names({i.name: lent[i.name] for i in block.inputs}))
             for query in block.operator.checked:
                 text = query if query in apart else self.gate.exact(query, _names(lent))
-                written = self.engine.check(fill_parameters(text, STAND_INS), lent, query in apart)
+                written = self.engine.check(fill_parameters(text, _STAND_INS), lent, query in apart)
                 if written is not None:
-                    self.gate.prove_written(block.operator, text, written, _names(lent), STAND_INS["salt"])
+                    self.gate.prove_written(block.operator, text, written, _names(lent), _STAND_INS["salt"])
 
     def admit(self, statement: Statement, cell: CellNames) -> Bound:
         """Bind a statement that is to be answered.

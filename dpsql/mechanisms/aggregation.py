@@ -167,7 +167,11 @@ class Aggregation(Operator):
 
     @property
     def checked(self) -> tuple[str, ...]:
-        return (self.query, *(self.packed.queries if self.packed is not None else ()))
+        return (self.query, *self.local)
+
+    @property
+    def local(self) -> tuple[str, ...]:
+        return self.packed.queries if self.packed is not None else ()
 
     @property
     def provides(self) -> Mapping[str, Columns]:

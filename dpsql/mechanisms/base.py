@@ -104,8 +104,8 @@ class Reader:
         scratch: runs a query over lent relations only, away from the private data.
         exact: turns a text, with the relations lent to it, into its checked normal form.
         values: integers for the parameters of texts.
-        prove: proves what the engine runs in a text's place, given its normal form, the same with its values, what is lent,
-            and these values.
+        prove: proves what the engine runs in a text's place; it gets the normal form, the same with its values filled in,
+            what is lent, and these values.
     """
 
     execute: Callable[[str, Mapping[str, pa.Table]], pa.Table]
@@ -229,12 +229,14 @@ class SumsClaim:
 
 @dataclass(frozen=True)
 class ScoresClaim:
-    """The claim that one privacy unit moves each candidate's score by at most ``most``, by ``rows`` of its rows.
+    """The claim that one privacy unit moves no candidate's score by more than ``most``.
 
     Args:
         column: the column of the scores.
-        terms: how far a row moves each statistic of a score, where the operator says so.
-        clipped: some statistics hold values to a limit.
+        most: the sensitivity that is charged.
+        rows: the most rows of one unit that move a score.
+        terms: how far one row moves each statistic of the score, where the operator says so.
+        clipped: whether some terms hold values to a limit.
         own: the column of each candidate's own sensitivity, where they differ.
     """
 
@@ -257,7 +259,7 @@ class RowsClaim:
         within: columns that are held to a distance from zero.
         moves: sums, with the distance that one row moves each by.
         each: a column of public candidates: a unit's rows may count for each of them.
-        scores: the scores of these candidates.
+        scores: what is claimed of the candidates' scores.
     """
 
     rows: int
@@ -406,6 +408,11 @@ class Operator(ABC):
     @property
     def apart(self) -> tuple[str, ...]:
         """Those of its texts that run away from the private data, over relations that it provides itself."""
+        return ()
+
+    @property
+    def local(self) -> tuple[str, ...]:
+        """Those of its texts that are read only where rows may come beside us; an engine elsewhere never runs them."""
         return ()
 
     @property

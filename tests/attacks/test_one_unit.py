@@ -7,7 +7,7 @@ import os
 import pytest
 
 from dpsql.engine import sandbox
-from dpsql.sql.relations import limits
+from dpsql.sql.relations import fan_out, unit_rows
 from tests.support.one_unit import Composer, Cost, Scales
 
 
@@ -58,8 +58,8 @@ def test_what_was_found(scales: Scales, name: str) -> None:
 
 def test_without_the_bounds_they_cost_more(scales: Scales, monkeypatch: pytest.MonkeyPatch) -> None:
     """That the test above would fail."""
-    monkeypatch.setattr(limits, "DEFAULT_MAX_UNIT_ROWS", 10**12)
-    monkeypatch.setattr(limits, "_UNCUT_ROWS", 1)
+    monkeypatch.setattr(fan_out, "DEFAULT_MAX_UNIT_ROWS", 10**12)
+    monkeypatch.setattr(unit_rows, "_UNCUT_ROWS", 1)
     text = (
         FOUND["a unit's rows times public rows"]
         .replace("COUNT(*)", "COUNT_IF(r1.x >= 0)")

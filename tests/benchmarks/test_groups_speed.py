@@ -19,7 +19,7 @@ from dpsql.mechanisms.additive_noise import LaplaceNoise, Statistic
 from dpsql.mechanisms.aggregation import Aggregation
 from dpsql.mechanisms.moments import Count
 from dpsql.mechanisms.base import Reader
-from dpsql.mechanisms.partition import GroupSelection
+from dpsql.mechanisms.group_selection import GroupSelection
 from dpsql.noise.entropy import Entropy
 
 def report(start, **more):

@@ -256,16 +256,23 @@ class AboveThreshold(Operator):
 
 
 def claim_scores(
-    batches: tuple[str, ...], sweep: CandidateScores | None, most: int, varying: bool = False
+    batches: tuple[str, ...], sweep: CandidateScores | None, sensitivity: int, varying: bool = False
 ) -> Iterator[ClaimedText]:
-    """Yield the texts that give candidates their scores, which a unit moves by at most ``most``, with their claims."""
-    own = CANDIDATE_SENSITIVITY if varying else None
-    scores = ScoresClaim(CANDIDATE_SCORE, most, 1, own=own)
+    """Yield the texts that give candidates their scores, with their claims.
+
+    Args:
+        batches: the texts of the plain way.
+        sweep: the quicker route, where there is one.
+        sensitivity: how far one unit may move a score.
+        varying: whether candidates have sensitivities of their own.
+    """
+    rows = sensitivity if sweep is None else sweep.rows
+    scores = ScoresClaim(CANDIDATE_SCORE, sensitivity, 1, own=CANDIDATE_SENSITIVITY if varying else None)
     if sweep is not None:
         terms = tuple(term.row for term in sweep.terms)
         clipped = any(term.clip is not None for term in sweep.terms)
-        scores = ScoresClaim(CANDIDATE_SCORE, most, sweep.rows, terms, clipped, own)
-    claim = RowsClaim(most if sweep is None else sweep.rows, each=CANDIDATE_PLACE, scores=scores)
+        scores = replace(scores, rows=rows, terms=terms, clipped=clipped)
+    claim = RowsClaim(rows, each=CANDIDATE_PLACE, scores=scores)
     for text in batches:
         yield ClaimedText(text, claim)
     if sweep is not None:

@@ -24,9 +24,9 @@ from dpsql.mechanisms.consistency import CONSISTENCY_SENTENCE, AddingColumn, Con
 from dpsql.mechanisms.moments import Count, Sum
 from dpsql.sql.dp.block import Block, dp_block
 from dpsql.sql.dp.budget_split import within_limit
+from dpsql.sql.dp.registry import TABLE
 from dpsql.sql.normalize import label_of_item, make_unique
 from dpsql.sql.parse.dialect import bind_error, remove_modes, to_sql
-from dpsql.sql.parse.functions import PRIVATE_CALLS
 from dpsql.sql.parse.options import NONNEGATIVE, Options, call_of
 from dpsql.sql.public_side import install
 from dpsql.sql.relations.relation import Names, column, fold
@@ -198,7 +198,7 @@ class Key:
         return self.node.sql() if self.item is None else self.item
 
 
-def _key(node: exp.Expr, select: exp.Select, names: Names, places: bool = True) -> Key:
+def _find_key(node: exp.Expr, select: exp.Select, names: Names, places: bool = True) -> Key:
     """Return what a node stands for; ``places`` are items by number. A column of the rows goes before an item's name."""
     items = select.expressions
     if places and isinstance(node, exp.Literal) and node.name.isdigit() and not node.is_string:
@@ -224,7 +224,7 @@ def bind_sets(binder: Binder, select: exp.Select, options: Options | None, env: 
     spell_alike(select, names)
     group = select.args["group"]
     sets = [
-        tuple(_key(m, select, names) for part in chosen for m in part)
+        tuple(_find_key(m, select, names) for part in chosen for m in part)
         for chosen in product(*(list(_sets_of(n)) for n in _elements(group)))
     ]
     if len(sets) > MOST:
@@ -364,7 +364,7 @@ class _Set:
 
     def has(self, node: exp.Expr) -> bool | None:
         """Return whether the set groups by a node; None where none does."""
-        key = _key(node, self.select, self.names, places=False)
+        key = _find_key(node, self.select, self.names, places=False)
         if key.item is not None and key.item in self.items:
             return key.item in self.chosen
         return self.present.get(node.sql())
@@ -374,7 +374,7 @@ class _Set:
         if isinstance(node, exp.Grouping | exp.GroupingId):
             return self._bits(node)
         call = call_of(node)
-        if call is not None and (isinstance(node, exp.AggFunc) or call.name in PRIVATE_CALLS):
+        if call is not None and (isinstance(node, exp.AggFunc) or call.name in TABLE):
             return node
         if self.has(node) is False:
             return exp.Null()
@@ -388,5 +388,5 @@ class _Set:
         found = [self.has(item) for item in node.expressions]
         if None in found:
             item = node.expressions[found.index(None)]
-            raise bind_error(item, f"{to_sql(item)} is not in GROUP BY.")
+            raise bind_error(item, f"{to_sql(item)} is not in GROUP BY.", around=node)
         return exp.Literal.number(int("".join("0" if there else "1" for there in found), 2))

@@ -17,7 +17,7 @@ import pyarrow as pa
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from dpsql.mechanisms.base import ClaimedText, list_claims
+from dpsql.mechanisms.base import ClaimedText, Operator, list_claims
 from dpsql.policy.model import Policy, Table, fold
 from dpsql.sql.exact.query import UnresolvedName, restore_values, strip_values, write_normal_form
 from dpsql.sql.lock.check import Serialise
@@ -223,7 +223,7 @@ class Gate:
         return text
 
     def prove_written(
-        self, operator: object, text: str, written: str, lent: Mapping[str, Sequence[str]], salt: int | None
+        self, operator: Operator, text: str, written: str, lent: Mapping[str, Sequence[str]], salt: int | None
     ) -> None:
         """Prove what an engine of another language runs in a text's place, before anything is paid.
 
@@ -234,9 +234,8 @@ class Gate:
         Raises:
             Unproved: it may do more than the operator charges for.
         """
-        packed = getattr(getattr(operator, "packed", None), "queries", ())
         claims = list_claims(operator)
-        if any(text == self._text_of(claimed, lent) for claimed in claims if claimed.text in packed):
+        if any(text == self._text_of(claimed, lent) for claimed in claims if claimed.text in operator.local):
             return  # read only where rows may come here, which they may not: else refused when it is read
         self._prove_written(claims, text, written, lent, salt)
 

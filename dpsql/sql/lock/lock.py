@@ -147,7 +147,7 @@ class Lock:
 
 
 def _within(tree: Query, claimed: ClaimedText, known: Known) -> bool:
-    """Whether a query that was made late is proved under a claim that says what it may do."""
+    """Return whether a query that was made late is proved under a claim that says what it may do."""
     if isinstance(claimed.claim, RouteClaim):
         return False
     try:

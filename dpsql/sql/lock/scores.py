@@ -1,4 +1,4 @@
-"""ScoresClaim of public candidates: how far one unit moves each, out of the text and the operator's public factors.
+"""Scores of public candidates: how far one unit moves each, out of the text and the operator's public factors.
 
 A score is a public number, and public factors times statistics of the private rows. Of the factors the text itself says
 between which integers they lie; of a statistic, how far one row moves it, where it is added up from the rows directly. Where

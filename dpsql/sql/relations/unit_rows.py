@@ -1,10 +1,10 @@
 """Rows of one privacy unit: whose they are, and how many of them count where they meet.
 
 Where a unit's own rows meet one another (joins of private tables, correlated subqueries) or several public rows, each side
-is cut to a public number of the unit's rows, chosen by a secret hash of the row, so that no more than ``max_unit_rows``
-pairs come of one unit, and fewer where these are sorted or held. Rows that the frame of a window passes over are cut alike.
-The cut looks at the unit's own rows only, and mentions of one table in one query are cut alike. A unit below the number
-loses nothing.
+is cut to a public number of the unit's rows, chosen by a secret hash of the row, so that no more than ``max_unit_rows`` pairs
+come of one unit, and fewer where these are sorted or held. Rows that the frame of a window passes over are cut alike. The
+cut looks at the unit's own rows only, and mentions of one table in one query are cut alike. A unit below the number loses
+nothing.
 """
 
 from __future__ import annotations
@@ -124,10 +124,12 @@ SORTED_CHARACTERS = 2**25
 """Characters of texts in rows that come of one unit where its rows meet and are then sorted or held."""
 
 
-_UNCUT_ROWS = 100_000
-"""Rows of one unit that need no cut where they meet few public rows and are only counted: to cut them takes as long."""
 FRAMED_ROWS = 25_000
 """Rows of one unit that the frames of windows pass over: the engine takes some microseconds for each."""
+
+
+_UNCUT_ROWS = 100_000
+"""So many rows of one unit need no cut where they meet few public rows and are only counted: to cut them takes as long."""
 
 
 def secret_hash(names: Iterable[str]) -> str:
@@ -195,7 +197,7 @@ def limit_own(bound: From, meeting: UnitMeeting) -> None:
     alone = len(sides) == 1 and meeting.levels == 1
     met = bound.fan_out // math.prod(
         r.fan_out for r in bound.relations if r.private
-    )  # public rows, in this FROM
+    )  # public rows of this FROM
     if bound.row_level or not sides or (alone and not meeting.frames and met == 1):
         return
     found = [r for r in sides if not r.per_unit and r.name in bound.keys]
@@ -218,11 +220,8 @@ def limit_own(bound: From, meeting: UnitMeeting) -> None:
         replace_source(bound, relation, lambda source: cut_unit_rows(relation, source, rows, (), short))  # noqa: B023
     counted = f"Where a unit's rows meet, {rows:,} of each table's count"
     if one:
-        what = (
-            "a window's frame passes over a unit's rows"
-            if meeting.frames
-            else "a unit's rows meet public rows"
-        )
+        passed = "a window's frame passes over a unit's rows"
+        what = passed if meeting.frames else "a unit's rows meet public rows"
         counted = f"Where {what}, {rows:,} of them count"
     bound.notes.append(f"{counted}, chosen by a secret hash (max_unit_rows = {total:,}).")
 

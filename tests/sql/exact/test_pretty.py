@@ -33,7 +33,7 @@ def test_what_is_shown_is_what_is_run(session: dpsql.Session) -> None:
         (statement,) = parse(case.text, case.params)
         plan = inside.bind(session, statement)
         for block in plan.blocks:
-            if getattr(block.operator, "lends", {}) or any("dpsql_block" in i.sql for i in block.inputs):
+            if block.operator.provides or any("dpsql_block" in i.sql for i in block.inputs):
                 continue  # it reads what is only there while it runs
             lent = {i.name: inside.finisher(session).finish(i.sql, {}, plan.public) for i in block.inputs}
             for query in block.operator.queries:

@@ -1,4 +1,4 @@
-"""ScoresClaim of candidates: wrong factors, limits and sensitivities, beside right twins."""
+"""Scores of candidates: wrong factors, limits and sensitivities, beside right twins."""
 
 # ruff: noqa: E501 - a text stands on one line
 

@@ -48,13 +48,10 @@ def test_every_corpus_statement_can_be_written(case: Case, session: dpsql.Sessio
         made = {b.name: b.columns for b in plan.blocks}
         lent = {i.name: inside.finisher(session).describe(i.sql, made, plan.public) for i in block.inputs}
         for query in getattr(block.operator, "checked", block.operator.queries):
-            known = {**tables, **lent, **getattr(block.operator, "lends", {})}
+            known = {**tables, **lent, **block.operator.provides}
             texts = [query]
             if query not in getattr(block.operator, "apart", ()):
-                names = {
-                    n: [c for c, _ in given]
-                    for n, given in {**lent, **getattr(block.operator, "lends", {})}.items()
-                }
+                names = {n: [c for c, _ in given] for n, given in {**lent, **block.operator.provides}.items()}
                 texts.append(inside.gate(session).exact(query, names))
             for text in texts:
                 written = spark_sql(fill_parameters(text, {"salt": 5, "first": 0, "last": 3}), known)
