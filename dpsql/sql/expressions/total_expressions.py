@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from sqlglot import exp
 
@@ -333,7 +333,7 @@ def _nullif(node: exp.Expr, bind: Bind) -> Typed:
     return replace(left, node=made, constant=constant, values=None, nullable=True)
 
 
-Handler = Callable[[exp.Expr, Bind], Typed]
+Handler = Callable[[Any, Bind], Typed]
 _TABLE: tuple[tuple[Handler, str | None, tuple[type[exp.Expr], ...]], ...] = (
     (lambda node, bind: casts.bind_literal(node), None, (exp.Literal,)),
     (lambda node, bind: casts.bind_text(node.name, node), None, (exp.RawString,)),
