@@ -63,10 +63,88 @@ RANDOM = {
 }  # secrets may name things (a ledger, a statement); noise is noise/entropy.py's
 
 LONGEST, SHORTEST = 500, 40
-MOST_MODULES = 999
-KNOWN_CIRCLES: set[tuple[str, ...]] = set()
-KNOWN_HOMONYMS: set[str] = set()
-LENDING_TESTS: dict[str, tuple[str, ...]] = {}
+MOST_MODULES = 158
+"""It may only shrink, to 140."""
+KNOWN_CIRCLES: set[tuple[str, ...]] = {
+    ("dpsql", "dpsql.notebook.complete", "dpsql.notebook.magic", "dpsql.notebook.sessions"),
+    ("dpsql.privacy.event_base", "dpsql.privacy.events", "dpsql.privacy.pld"),
+    (
+        "dpsql.sql.dp.aggregates",
+        "dpsql.sql.dp.block",
+        "dpsql.sql.dp.build_operator",
+        "dpsql.sql.dp.moments",
+        "dpsql.sql.dp.own_queries",
+        "dpsql.sql.dp.public_groups",
+        "dpsql.sql.dp.registry",
+    ),
+    ("dpsql.sql.subsample.block", "dpsql.sql.subsample.combiners"),
+}
+"""Circles of files that types and late imports close."""
+KNOWN_HOMONYMS: set[str] = {
+    "ARGUMENTS",
+    "Axis",
+    "Block",
+    "Column",
+    "Columns",
+    "Error",
+    "Floats",
+    "Found",
+    "GroupSelection",
+    "Integers",
+    "Interval",
+    "KNOWN",
+    "MARGIN",
+    "MAX_BINS",
+    "MODES",
+    "Mode",
+    "Moment",
+    "Names",
+    "OPTIONS",
+    "Options",
+    "Pair",
+    "Part",
+    "Profile",
+    "Shape",
+    "Share",
+    "Statistic",
+    "TABLE",
+    "Table",
+    "Thresholds",
+    "Value",
+    "add",
+    "bind_parameters",
+    "compose",
+    "connect",
+    "draw_burn_down",
+    "draw_tradeoff",
+    "fold",
+    "list_columns",
+    "make_report",
+    "multiply",
+    "quote_identifier",
+}
+"""Public names that two modules have."""
+LENDING_TESTS: dict[str, tuple[str, ...]] = {
+    "attacks/test_fuzz.py": ("test_hostile",),
+    "engines/test_every_engine.py": (
+        "test_corpora",
+        "test_hostile",
+        "test_spark",
+        "test_tpch",
+    ),
+    "engines/test_every_statement.py": (
+        "test_analyst",
+        "test_equals_duckdb",
+        "test_spark",
+    ),
+    "engines/test_spark.py": ("test_corpora",),
+    "engines/test_spark_full.py": ("test_spark",),
+    "published/test_published_choices.py": ("test_exponential",),
+    "sql/dp/test_weighted_moments.py": ("test_sensitivity",),
+    "sql/exact/test_pretty.py": ("test_corpora",),
+    "sql/selection/test_choice_edges.py": ("test_exponential",),
+    "sql/spark/test_writer.py": ("test_corpora",),
+}
 """Tests that still import from other tests, with which."""
 
 

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from dpsql.mechanisms.base import Claim, ClaimedText, PublicClaim, Reader, RowsClaim
 from dpsql.mechanisms.fast import FastRoute
 from dpsql.mechanisms.fast.column_counts import (
+    MAX_BINS,
     BinnedColumn,
     HistogramQuery,
     PrefixSums,
@@ -66,8 +67,6 @@ CANDIDATE_SCORE, CANDIDATE_THRESHOLD, CANDIDATE_SENSITIVITY = (
 )
 """Columns that queries put beside the candidates' own: the statistic, and each candidate's threshold and sensitivity."""
 
-MAX_BINS = 1 << 22
-"""The most bins that are held here; where there are more, the engine joins them with the candidates."""
 
 _LOWER = (">", ">=")
 """Operators between x and a bound from below."""
@@ -212,7 +211,7 @@ class CandidateScores(FastRoute[ScoredCandidates]):
             sums = (("v", moved),) if moved is not None and " AS v " in counted.query else ()
             yield ClaimedText(counted.query, RowsClaim(self.rows, moves=(("n", 1), *sums)))
             yield ClaimedText(
-                _limit_bins(counted), RowsClaim(self.rows)
+                counted.limited, RowsClaim(self.rows)
             )  # the same, cut: so many rows say no less
             if counted.column is not None:
                 yield ClaimedText(counted.column, RowsClaim(self.rows))
@@ -231,7 +230,7 @@ class CandidateScores(FastRoute[ScoredCandidates]):
             mine = [ends[c] for t in self.terms if t.histogram == i for c in t.columns]
             run = _count_dense(counted, mine, read) or _sort_doubles(counted, read)
             if run is None:
-                histogram = read(_limit_bins(counted))
+                histogram = read(counted.limited)
                 kind = histogram.schema.field(
                     "x"
                 ).type  # decimals hold HUGEINTs here, which may not fit 64 bits
@@ -282,11 +281,6 @@ class CandidateScores(FastRoute[ScoredCandidates]):
         return (
             here.select(columns) if all(_is_unchanged(here.schema.field(c).type) for c in columns) else None
         )
-
-
-def _limit_bins(counted: HistogramQuery) -> str:
-    """Return a histogram's query, of which no more rows come than are held here."""
-    return f"SELECT * FROM ({counted.query}) AS histogram LIMIT {MAX_BINS + 1}"
 
 
 def _is_unchanged(kind: pa.DataType) -> bool:

@@ -46,6 +46,9 @@ _BLOCK = 1 << 17  # rows at once: what stays in a cache, or nearly
 
 # -- streams ----------------------------------------------------------------------------------------------------------
 
+MAX_BINS = 1 << 22
+"""The most bins that are held here; where there are more, the engine joins them with the candidates."""
+
 
 @dataclass(frozen=True)
 class ColumnCounts(FastRoute[NDArray[np.int64]]):
@@ -148,6 +151,11 @@ class HistogramQuery:
     digits: int = 0
     least: int | None = None
     doubles: bool = False
+
+    @property
+    def limited(self) -> str:
+        """The query, of which no more rows come than are held here."""
+        return f"SELECT * FROM ({self.query}) AS histogram LIMIT {MAX_BINS + 1}"
 
 
 def is_comparable(kind: pa.DataType) -> bool:
