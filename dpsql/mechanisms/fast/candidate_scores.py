@@ -233,7 +233,7 @@ class CandidateScores(FastRoute[ScoredCandidates]):
                 histogram = read(counted.limited)
                 kind = histogram.schema.field(
                     "x"
-                ).type  # decimals hold HUGEINTs here, which may not fit 64 bits
+                ).type  # HUGEINTs come as decimals, which may not fit 64 bits
                 if histogram.num_rows > MAX_BINS or not is_comparable(kind) or is_decimal(kind):
                     return None
                 run = _sum_histogram(counted, histogram)
