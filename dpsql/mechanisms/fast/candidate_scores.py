@@ -233,7 +233,7 @@ class CandidateScores(FastRoute[ScoredCandidates]):
                 histogram = read(counted.limited)
                 kind = histogram.schema.field(
                     "x"
-                ).type  # HUGEINTs come as decimals, which may not fit 64 bits
+                ).type  # a HUGEINT comes as a decimal: it may not fit 64 bits
                 if histogram.num_rows > MAX_BINS or not is_comparable(kind) or is_decimal(kind):
                     return None
                 run = _sum_histogram(counted, histogram)
