@@ -231,9 +231,8 @@ class CandidateScores(FastRoute[ScoredCandidates]):
             run = _count_dense(counted, mine, read) or _sort_doubles(counted, read)
             if run is None:
                 histogram = read(counted.limited)
-                kind = histogram.schema.field(
-                    "x"
-                ).type  # a HUGEINT comes as a decimal: it may not fit 64 bits
+                # A HUGEINT comes as a decimal, which may not fit 64 bits.
+                kind = histogram.schema.field("x").type
                 if histogram.num_rows > MAX_BINS or not is_comparable(kind) or is_decimal(kind):
                     return None
                 run = _sum_histogram(counted, histogram)
