@@ -60,11 +60,8 @@ CANDIDATE_PLACE = "dpsql_ord"
 """The candidates' column of their place."""
 CANDIDATE_BASE = "dpsql_base"
 """The candidates' column of a number that is added to every score."""
-CANDIDATE_SCORE, CANDIDATE_THRESHOLD, CANDIDATE_SENSITIVITY = (
-    "dpsql_score",
-    "dpsql_threshold",
-    "dpsql_sensitivity",
-)
+CANDIDATE_SCORE, CANDIDATE_THRESHOLD = "dpsql_score", "dpsql_threshold"
+CANDIDATE_SENSITIVITY = "dpsql_sensitivity"
 """Columns that queries put beside the candidates' own: the statistic, and each candidate's threshold and sensitivity."""
 
 
