@@ -114,7 +114,7 @@ TimestampFromTicks = datetime.datetime.fromtimestamp
 Binary = bytes
 
 
-def TimeFromTicks(ticks: float) -> datetime.time:
+def TimeFromTicks(ticks: float) -> datetime.time:  # noqa: N802 - the name is PEP 249's
     """Return the local time of day of a moment, given in seconds since 1970."""
     return datetime.datetime.fromtimestamp(ticks).time()
 

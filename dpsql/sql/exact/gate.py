@@ -121,7 +121,8 @@ _TURNED = {exp.LT: exp.GT, exp.LTE: exp.GTE}
 
 def _in_order(tree: exp.Expr) -> exp.Expr:
     """Return the tree with one order for conditions and for the sides of comparisons: what is equal whatever the data are. It is
-    read by nobody but the key."""
+    read by nobody but the key.
+    """
     for node in reversed(
         list(tree.find_all(exp.And, exp.Or, exp.EQ, exp.NEQ, exp.LT, exp.LTE))
     ):  # the inner ones first

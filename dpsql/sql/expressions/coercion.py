@@ -117,7 +117,8 @@ def refuse_rest(node: exp.Expr, *known: str) -> None:
 @dataclass(frozen=True)
 class CommonType:
     """The nodes, brought to the common type where DuckDB's implicit cast might fail; that type, as ours and as the
-    analyst's is in DuckDB; and whether no cast can fail (else values that don't fit are missing)."""
+    analyst's is in DuckDB; and whether no cast can fail (else values that don't fit are missing).
+    """
 
     nodes: list[exp.Expr]
     type: Type

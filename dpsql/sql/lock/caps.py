@@ -82,7 +82,7 @@ def _number(node: Expr | None) -> int | None:
 
 
 def _ends(window: Window) -> int | None:
-    """n of ``GROUPS BETWEEN n PRECEDING AND n PRECEDING``."""
+    """N of ``GROUPS BETWEEN n PRECEDING AND n PRECEDING``."""
     if (
         window.start != "EXPR_PRECEDING_GROUPS"
         or window.end != "EXPR_PRECEDING_GROUPS"

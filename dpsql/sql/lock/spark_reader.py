@@ -251,7 +251,8 @@ def _placed(order: Order, items: Sequence[tuple[str, Expr]]) -> Order:
 
 def nearest_of(join: Join) -> Join | None:
     """A join with the nearest row, which Spark has not: ``x >= t AND (next IS NULL OR x < next)``, where the column next is
-    the t that comes next among the rows whose other columns are equal. So one row at most meets each."""
+    the t that comes next among the rows whose other columns are equal. So one row at most meets each.
+    """
     right = join.right
     if join.kind not in ("INNER", "LEFT") or not isinstance(right, Derived):
         return None

@@ -324,12 +324,14 @@ class Binder(Protocol):
 
     def public_relation(self, query: exp.Expr, env: Env, name: str) -> Relation:
         """A public query, as a relation of its own: with the CTEs it needs, and columns typed by the finisher. Its columns are
-        lent under names of ours."""
+        lent under names of ours.
+        """
         ...
 
     def known(self, found: Input, steady: bool = False) -> pa.Table | None:
         """Return the rows of a public relation; None when it depends on what is not released yet. ``steady``: they are always the
-        same."""
+        same.
+        """
         ...
 
     def expression(self, node: exp.Expr, names: Names, env: Env) -> tuple[Typed, tuple[Input, ...]]:

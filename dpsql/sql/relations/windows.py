@@ -299,7 +299,8 @@ def _frame(window: exp.Window) -> str:
 
 def _ties(bound: From) -> list[str]:
     """Return all columns, so that rows that still tie are the same; where equal values may look different, as text, and of a
-    float, whose two zeros and NaNs have signs, by its sign besides."""
+    float, whose two zeros and NaNs have signs, by its sign besides.
+    """
     out = []
     for _, f in bound.names.fields():
         kind = f.typed.type

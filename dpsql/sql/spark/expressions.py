@@ -302,7 +302,8 @@ def _whole(values: ExpressionWalk, node: exp.Expr) -> SparkValue:
 
 def _long_division(a: str, b: str) -> str:
     """38 digits by 19, toward zero: first the upper 20 of them, then what is left with the lower 18, for no quotient of
-    Spark's has both so many digits and none after the point. A value that is needed again is the argument of a lambda."""
+    Spark's has both so many digits and none after the point. A value that is needed again is the argument of a lambda.
+    """
     radix = f"1{'0' * 18}BD"
     upper = f"CAST((s.a - s.a % {radix}) * 0.{'0' * 17}1BD AS DECIMAL(20,0))"
     split = f"transform(array(named_struct('a', {a}, 'b', {b})), s -> named_struct('h', {upper}, 'l', s.a % {radix}, 'b', s.b))"

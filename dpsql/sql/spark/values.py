@@ -332,7 +332,8 @@ def _to_integer(value: SparkValue, kind: Type, name: str) -> str | None:
 
 def _wide(sql: str) -> str:
     """Return a float as a whole number, digit by digit: in two parts of 62 bits, for Spark would take the digits that it is
-    shown with."""
+    shown with.
+    """
     whole, part = f"rint({sql})", f"{2.0**62!r}D"
     high = f"CAST({whole} / {part} AS BIGINT)"  # toward zero, so that the rest is exact
     low = f"CAST({whole} - CAST({high} AS DOUBLE) * {part} AS BIGINT)"

@@ -85,7 +85,8 @@ class SparkSource:
 @dataclass
 class SparkScope:
     """The meaning of names in one SELECT; ``outputs`` are its own columns, where they may be named, ``outer`` what a
-    correlated subquery stands in."""
+    correlated subquery stands in.
+    """
 
     sources: list[SparkSource]
     outputs: dict[str, exp.Expr] = field(default_factory=dict)
