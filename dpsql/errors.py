@@ -140,7 +140,7 @@ class Interrupted(Error):
 def find_nearest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name closest to ``name``, or None when none is close.
 
-    >>> nearest("epsilom", ["epsilon", "delta"])
+    >>> find_nearest("epsilom", ["epsilon", "delta"])
     'epsilon'
     """
     folded = {k.lower(): k for k in known}

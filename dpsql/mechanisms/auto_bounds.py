@@ -138,7 +138,7 @@ def find_tolerance(rates: tuple[Fraction, Fraction], doubt: Fraction) -> int:
 def find_exponent(value: Fraction) -> int:
     """Find the least j with ``value <= 2**j``, for a value above 0.
 
-    >>> [exponent_above(Fraction(v)) for v in (90, 64, 1)], exponent_above(Fraction(1, 3))
+    >>> [find_exponent(Fraction(v)) for v in (90, 64, 1)], find_exponent(Fraction(1, 3))
     ([7, 6, 0], -1)
     """
     j = value.numerator.bit_length() - value.denominator.bit_length() - 1

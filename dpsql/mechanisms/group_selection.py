@@ -90,7 +90,7 @@ def draw_below_each(bounds: IntegerArray, entropy: Entropy) -> IntegerArray:
 
     It is the high half of a 32-bit word times the bound; the few words whose low half would favour a number are redrawn.
 
-    >>> below_each(np.array([1, 1]), Entropy()).tolist()
+    >>> draw_below_each(np.array([1, 1]), Entropy()).tolist()
     [0, 0]
     """
     out, low = _scaled(bounds, entropy)

@@ -229,7 +229,7 @@ def _narrow(
 def choose_spacing(scale: Fraction, fineness: int = 1024) -> Fraction:
     """Choose a power of two of at most ``scale / fineness``: the grid on which noise of that scale is added.
 
-    >>> spacing(Fraction(2))
+    >>> choose_spacing(Fraction(2))
     Fraction(1, 512)
     """
     if scale <= 0:

@@ -34,7 +34,7 @@ def draw_bernoulli(
 ) -> NDArray[np.bool_]:
     """Draw independent booleans, TRUE with probability ``p[i]``, or ``p[index[i]]`` where an index is given.
 
-    >>> bernoulli([Fraction(0), Fraction(1)], Entropy()).tolist()
+    >>> draw_bernoulli([Fraction(0), Fraction(1)], Entropy()).tolist()
     [False, True]
     """
     if any(not 0 <= x <= 1 for x in p):
@@ -73,7 +73,7 @@ def draw_bernoulli_exp(
         gamma_numerators: non-negative integers (int64, or object holding Python ints), shape ``(n,)``.
         gamma_denominator: a positive integer.
 
-    >>> bernoulli_exp(np.array([0, 0]), 7, Entropy()).tolist()
+    >>> draw_bernoulli_exp(np.array([0, 0]), 7, Entropy()).tolist()
     [True, True]
     """
     if gamma_denominator < 1:
@@ -120,7 +120,7 @@ def draw_geometric(rate: Fraction, n: int, entropy: Entropy) -> NDArray[Any]:
 
     ``rate`` may be any positive number.
 
-    >>> geometric(Fraction(10**6), 3, Entropy()).tolist()
+    >>> draw_geometric(Fraction(10**6), 3, Entropy()).tolist()
     [0, 0, 0]
     """
     if rate <= 0:
@@ -134,7 +134,7 @@ def draw_geometric(rate: Fraction, n: int, entropy: Entropy) -> NDArray[Any]:
 def draw_discrete_laplace(scale: Fraction, n: int, entropy: Entropy) -> NDArray[Any]:
     """Draw ``n`` times from the discrete Laplace distribution: ``Pr[k]`` proportional to ``exp(-abs(k) / scale)``.
 
-    >>> discrete_laplace(Fraction(1, 10**6), 3, Entropy()).tolist()
+    >>> draw_discrete_laplace(Fraction(1, 10**6), 3, Entropy()).tolist()
     [0, 0, 0]
     """
     if scale <= 0:

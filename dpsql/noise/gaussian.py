@@ -162,7 +162,7 @@ def draw_rounded_gaussian(sigma: Fraction, n: int, entropy: Entropy) -> NDArray[
     Returns:
         An int64 array, or an object array of Python integers where a value may not fit.
 
-    >>> rounded_gaussian(Fraction(1, 10**6), 3, Entropy()).tolist()
+    >>> draw_rounded_gaussian(Fraction(1, 10**6), 3, Entropy()).tolist()
     [0, 0, 0]
     """
     if sigma <= 0:

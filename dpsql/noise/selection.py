@@ -73,7 +73,7 @@ def flip_coins(gaps: Integers, rate: Fraction, entropy: Entropy) -> NDArray[np.b
 
     About 10 ns a coin. ``gaps`` is int64 or object; ``rate`` a positive Fraction.
 
-    >>> bool(flips(np.zeros(5, dtype=np.int64), Fraction(1, 3), Entropy()).all())
+    >>> bool(flip_coins(np.zeros(5, dtype=np.int64), Fraction(1, 3), Entropy()).all())
     True
     """
     out = np.empty(len(gaps), dtype=np.bool_)

@@ -77,7 +77,7 @@ _WORD = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|\S)+)""")
 def parse_cell_line(line: str) -> Options:
     """Parse the line of ``%%dpsql``: flags in any order, and at most one name, with or without ``<<``.
 
-    >>> cell_line("--fresh out <<").name, cell_line("out").silent
+    >>> parse_cell_line("--fresh out <<").name, parse_cell_line("out").silent
     ('out', False)
     """
     options = parse_flags(line, RUN_FLAGS)
@@ -114,7 +114,7 @@ def parse_statement_line(line: str) -> tuple[Options, str]:
 def split_name(text: str) -> tuple[str | None, str]:
     """Split ``out << SELECT ...``, also below comments. Blanks take the name's place, so carets stay right.
 
-    >>> taken("out << SELECT 1")
+    >>> split_name("out << SELECT 1")
     ('out', '       SELECT 1')
     """
     found = _TAKEN.match(text)

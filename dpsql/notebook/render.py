@@ -253,11 +253,11 @@ def round_with_interval(value: Any, pair: Pair | None, power: int | None = None)
 
     The half width keeps two digits and is rounded up, so that the shown interval is never too narrow.
 
-    >>> with_interval(1243, (1213.0, 1273.0))
+    >>> round_with_interval(1243, (1213.0, 1273.0))
     ('1 240', '± 30')
-    >>> with_interval(2.46812, (2.3, 2.9))
+    >>> round_with_interval(2.46812, (2.3, 2.9))
     ('2.5', '2.3 to 2.9')
-    >>> with_interval(None, None)
+    >>> round_with_interval(None, None)
     ('NULL', '')
     """
     if pair is None or value is None or not all(map(math.isfinite, (*pair, value))):
@@ -283,7 +283,7 @@ def _spread(value: Any, pair: Pair) -> float:
 def find_last_digit(half_width: float) -> int:
     """Return the power of ten to round to for a half width; one lower where it begins with 1.
 
-    >>> [digit(w) for w in (30.0, 14.0, 0.27, 1234.5)]
+    >>> [find_last_digit(w) for w in (30.0, 14.0, 0.27, 1234.5)]
     [1, 0, -1, 2]
     """
     number = Decimal(repr(float(half_width)))
@@ -293,7 +293,7 @@ def find_last_digit(half_width: float) -> int:
 def round_to_power(value: Any, power: int) -> str:
     """Round a number to a power of ten, and group its digits by three.
 
-    >>> rounded(1243, 1), rounded(0.12345, -2), rounded(-0.2, 0)
+    >>> round_to_power(1243, 1), round_to_power(0.12345, -2), round_to_power(-0.2, 0)
     ('1 240', '0.12', '0')
     """
     number = Decimal(repr(value) if isinstance(value, float) else str(value))
@@ -314,7 +314,7 @@ def _half_width(half: float) -> str:
 def group_digits(number: int | Decimal) -> str:
     """Group digits by three with spaces that don't break.
 
-    >>> grouped(1234567)
+    >>> group_digits(1234567)
     '1 234 567'
     """
     return (

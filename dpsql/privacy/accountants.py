@@ -378,7 +378,7 @@ def format_percent(part: Fraction) -> str:
 def suggest_delta(left: Fraction) -> Fraction:
     """Suggest a delta for one statement: a fiftieth of what is left for mechanisms, rounded down to one digit.
 
-    >>> text(suggest_delta(Fraction(5, 10**7))), suggest_delta(Fraction(0))
+    >>> write_number(suggest_delta(Fraction(5, 10**7))), suggest_delta(Fraction(0))
     ('1e-08', Fraction(0, 1))
     """
     return round_significant(max(_NOTHING, left) / 50, 1)

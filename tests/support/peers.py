@@ -16,7 +16,7 @@ import sqlglot
 from sqlglot import exp
 
 import dpsql
-from tests import case_files
+from tests.support import case_files
 
 HERE = Path(__file__).parents[1] / "peers"
 WRITE = os.environ.get("DPSQL_PEERS") == "write"

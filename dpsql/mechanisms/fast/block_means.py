@@ -79,8 +79,9 @@ class BlockMeanPlaces(FastRoute[dict[int, int]]):
     def place(self, total: float, n: int) -> int | None:
         """Return the grid point of the exact average of ``n`` numbers, or None where two are possible.
 
-        >>> near = Near("", "", Range(Fraction(0), Fraction(10), 10), Fraction(0), Fraction(16), Fraction(1, 2**40))
-        >>> near.place(3.2e6, 10**6), near.place(3.5e6, 10**6)
+        >>> bounds = ResultRange(Fraction(0), Fraction(10), 10)
+        >>> route = BlockMeanPlaces("", "", bounds, Fraction(0), Fraction(16), Fraction(1, 2**40))
+        >>> route.place(3.2e6, 10**6), route.place(3.5e6, 10**6)
         (3, None)
         """
         if total is None or not math.isfinite(total) or not 0 < n <= _MOST:

@@ -51,7 +51,7 @@ class Neighbours(Enum):
 def find_rank(n: int, probability: Fraction) -> int:
     """Return the rank of the quantile among n ascending values: ``max(1, ceil(p n))``, DuckDB's ``quantile_disc``.
 
-    >>> [rank(n, Fraction(1, 2)) for n in (1, 2, 3, 4)]
+    >>> [find_rank(n, Fraction(1, 2)) for n in (1, 2, 3, 4)]
     [1, 1, 2, 2]
     """
     return max(1, -(-probability.numerator * n // probability.denominator))
@@ -270,7 +270,7 @@ class Ordered:
 def find_quartile_ranks(n: int) -> tuple[int, int]:
     """Return the ranks of the lower and the upper quartile among n >= 1 values.
 
-    >>> quartile_ranks(40)
+    >>> find_quartile_ranks(40)
     (10, 30)
     """
     return (n + 3) // 4, (3 * n + 3) // 4

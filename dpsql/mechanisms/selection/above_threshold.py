@@ -66,7 +66,7 @@ def split_epsilon(epsilon: Fraction, max_hits: int, monotone: bool) -> tuple[Fra
 
     With ``refresh`` every round is a stream of one hit: ask for ``max_hits`` 1. The two add up to epsilon exactly.
 
-    >>> e1, e2 = split(Fraction(1), 1, monotone=True)
+    >>> e1, e2 = split_epsilon(Fraction(1), 1, monotone=True)
     >>> e1, e1 + e2
     (Fraction(1, 2), Fraction(1, 1))
     """

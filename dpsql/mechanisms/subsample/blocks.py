@@ -119,14 +119,14 @@ def write_block_number(
     Up to 256 blocks are numbered in one byte, which DuckDB groups by without a hash table: by the top bits where their
     number is a power of two, else by the one of so many equal parts of 2^64 that the hash is in (the last is shorter).
 
-    >>> block_number("u", 128)
-    'CAST(hash(xor(hash(u), __dpsql_salt__)) >> 57 AS UTINYINT)'
-    >>> block_number("u", 128, whole=True)
-    'CAST(hash(xor(CAST(u AS BIGINT), __dpsql_salt__)) >> 57 AS UTINYINT)'
-    >>> block_number("u", 100)
-    'CAST(hash(xor(hash(u), __dpsql_salt__)) // 184467440737095517 AS UTINYINT)'
-    >>> block_number("u", 1000)
-    'CAST(hash(xor(hash(u), __dpsql_salt__)) % 1000 AS INTEGER)'
+    >>> write_block_number("u", 128)
+    'CAST(hash(xor(hash(u), $salt)) >> 57 AS UTINYINT)'
+    >>> write_block_number("u", 128, whole=True)
+    'CAST(hash(xor(CAST(u AS BIGINT), $salt)) >> 57 AS UTINYINT)'
+    >>> write_block_number("u", 100)
+    'CAST(hash(xor(hash(u), $salt)) // 184467440737095517 AS UTINYINT)'
+    >>> write_block_number("u", 1000)
+    'CAST(hash(xor(hash(u), $salt)) % 1000 AS INTEGER)'
     """
     if whole:
         key = SALT if turn is None else f"CAST(hash(xor(hash({turn}), {SALT})) >> 1 AS BIGINT)"

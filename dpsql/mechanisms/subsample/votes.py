@@ -80,7 +80,7 @@ def read_vote(value: Any) -> tuple[str, Any] | None:
     depend on which block happened to come first. NaN, NULL and foreign objects are no votes; lists and sets
     become tuples.
 
-    >>> vote([3, 4])
+    >>> read_vote([3, 4])
     ('(int 3, int 4)', (3, 4))
     """
     if isinstance(value, np.generic):
@@ -294,7 +294,7 @@ def compute_textbook_sampling(epsilon: Fraction, delta: Fraction, n: int) -> tup
     q is rounded down. Twenty million runs at epsilon = 1, delta = 1e-6 and n = 100,000: EXPLAIN says so
     before they start.
 
-    >>> textbook_sampling(Fraction(1), Fraction(1, 10**6), 100_000)[1]
+    >>> compute_textbook_sampling(Fraction(1), Fraction(1, 10**6), 100_000)[1]
     19801688
     """
     with mpmath.workprec(120):
