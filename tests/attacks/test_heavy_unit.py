@@ -15,6 +15,7 @@ from dpsql.mechanisms.auto_bounds import AutoBounded
 from dpsql.mechanisms.base import SALT, bind_parameters
 from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_SCORE, CANDIDATE_SENSITIVITY
 from dpsql.mechanisms.histograms import Quantiles
+from dpsql.noise.entropy import Entropy
 from dpsql.plan import Plan
 from dpsql.sql.parse.statements import parse
 from tests.support import inside
@@ -121,13 +122,8 @@ def test_statistics_of_a_choice(
     assert max(moved) == most == sensitivity
     if CANDIDATE_SENSITIVITY in with_it[0]:  # each candidate's own
         assert [int(row[CANDIDATE_SENSITIVITY]) for row in with_it] == moved == [ROWS, 4 * ROWS]
-        scored = operator.sweep and operator.sweep.score(
-            bind_parameters(
-                inside.reader(session, inside.lend(session, planned(session, text))),
-                {"salt": 7},
-            ),
-            True,
-        )
+        read = inside.reader(session, inside.lend(session, planned(session, text)))
+        scored = operator.sweep and operator.sweep.take(bind_parameters(read, {"salt": 7}), Entropy(), True)
         assert not scored or scored.sensitivities.tolist() == moved
 
 

@@ -310,8 +310,8 @@ def test_what_was_found_of_a_file_is_remembered_until_it_changes(
 
     monkeypatch.setenv("DPSQL_STATE", str(tmp_path / "state"))
     looked = []
-    find = parquet._found
-    monkeypatch.setattr(parquet, "_found", lambda path, columns: looked.append(path) or find(path, columns))
+    find = parquet._search
+    monkeypatch.setattr(parquet, "_search", lambda path, columns: looked.append(path) or find(path, columns))
     path = tmp_path / "v.parquet"
     for bad in (True, False):
         pyarrow.parquet.write_table(damaged("text", bad), path)

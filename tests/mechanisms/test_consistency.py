@@ -87,7 +87,7 @@ def test_variances_are_those_of_the_noise() -> None:
         GaussianNoise(Fraction(7), 1, 1, Fraction(1), Fraction(1, 10**6)),
     ):
         drawn = noise.add([0] * 200_000, Entropy()).astype(float)
-        assert AddingColumn("n", noise).variance == pytest.approx(drawn.var(), rel=0.05)
+        assert noise.variance == pytest.approx(drawn.var(), rel=0.05)
 
 
 def released(

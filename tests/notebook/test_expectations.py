@@ -20,7 +20,7 @@ COMPLETE = "notebook/test_complete.py"
 RESULT = "test_result.py"
 CLI = "test_cli.py"
 SESSIONS = "notebook/test_sessions.py"
-EXPECTED = "mechanisms/test_expected.py"
+EXPECTED = "mechanisms/test_expected_error.py"
 BROWSER = "notebook/test_browser.py"
 LAB = "notebook/test_labextension.py"
 
@@ -74,7 +74,7 @@ ROWS: dict[int, tuple[str, ...]] = {
     29: (
         "completion, in our cells only, of all that the binder reads",
         f"{COMPLETE}::test_nothing_in_other_cells",
-        "test_reference.py::test_what_is_documented_is_what_is_completed",
+        "corpora/test_reference.py::test_what_is_documented_is_what_is_completed",
     ),
     30: (
         "saved snippets",
@@ -117,14 +117,14 @@ ROWS: dict[int, tuple[str, ...]] = {
     45: ("a result is cheap to build", "benchmarks/test_loading.py::test_a_result_is_cheap"),
     46: (
         "plain data, picklable, no cursor",
-        f"{RESULT}::test_a_result_comes_back_whole_from_bytes_and_pickle",
+        f"{RESULT}::test_a_result_comes_back_whole_from_pickle",
         f"{RESULT}::test_a_result_does_not_change",
     ),
     # errors
     47: (
         "type, message, caret, hint: in every case of the corpora",
         f"{MAGIC}::test_rows_are_refused_in_three_lines",
-        "test_corpora.py::test_reject",
+        "corpora/test_corpora.py::test_reject",
     ),
     48: ("errors can be caught", f"{MAGIC}::test_errors_can_be_caught"),
     49: ("Run All stops", f"{MAGIC}::test_a_failing_cell_stops_run_all"),
@@ -132,7 +132,7 @@ ROWS: dict[int, tuple[str, ...]] = {
     51: (
         "a refusal says what is allowed",
         f"{MAGIC}::test_rows_are_refused_in_three_lines",
-        "test_corpora.py::test_reject",
+        "corpora/test_corpora.py::test_reject",
     ),
     52: ("no data in errors", "notebook/test_sessions.py::test_no_value_of_the_data_in_an_error"),
     53: ("over budget: asked, left, what would fit", f"{MAGIC}::test_over_budget_says_what_would_fit"),
@@ -150,18 +150,18 @@ ROWS: dict[int, tuple[str, ...]] = {
     59: (
         "the plan in numbered sentences",
         f"{MAGIC}::test_explaining_spends_nothing",
-        "test_corpora.py::test_explain",
+        "corpora/test_corpora.py::test_explain",
     ),
     60: (
         "the exact SQL, to be read: what is shown is what is run",
-        "sql/test_pretty.py::test_what_is_shown_is_what_is_run",
+        "sql/exact/test_pretty.py::test_what_is_shown_is_what_is_run",
         f"{EXPECTED}::test_explain_is_never_cut",
     ),
     61: (
         "expected error before, on a grid of epsilons; error bar after",
         f"{EXPECTED}::test_another_epsilon_is_told_as_that_statement_itself_tells_it",
         f"{EXPECTED}::test_an_error_is_what_the_sentence_says",
-        "sql/test_carried.py::test_a_column_that_goes_on_keeps_its_interval",
+        "sql/relations/test_intervals.py::test_a_column_that_goes_on_keeps_its_interval",
     ),
     62: ("the level is stated and can be set", "notebook/test_sessions.py::test_the_level_of_the_interval"),
     63: ("the owner's default epsilon", f"{MAGIC}::test_the_default_epsilon_is_never_exact"),

@@ -218,7 +218,7 @@ def by_packed_rows(
             con.register(name, table)
         return con.sql(in_schema(sql, schema)).to_arrow_table()
 
-    table = operator.packed.table(Reader(execute, {}, 10**6), Entropy())
+    table = operator.packed.take(Reader(execute, {}, 10**6), Entropy())
     if table is None:
         return None
     _BOUND["packed"] += 1
