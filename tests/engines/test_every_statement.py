@@ -252,7 +252,7 @@ def test_units_are_dealt_evenly(engine: Engine, blocks: int, kept: Kept) -> None
     def make(stack: ExitStack) -> SparkEngine:
         con = stack.enter_context(duckdb.connect())
         fill(con)
-        there = stack.enter_context(engine.session(con, SPENT))._engine
+        there = inside.engine(stack.enter_context(engine.session(con, SPENT)))
         assert isinstance(there, SparkEngine)
         return there
 

@@ -243,11 +243,12 @@ def test_lent_relations(pair: Pair) -> None:
         engine.execute(query)  # it is forgotten
 
 
-def test_a_result_in_parts(pair: Pair) -> None:
+def test_a_result_in_parts(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpsql.engine.spark.ROWS_PER_BATCH", 100)
     engine = pair.read.there
     query = "SELECT n, n % 7 AS k FROM lent"
     lent = {"lent": pa.table({"n": range(1000)})}
-    parts = list(engine.batches(query, lent, 100))
+    parts = list(engine.batches(query, lent))
     assert len(parts) == 10 and all(0 < part.num_rows < 250 for part in parts)
     assert_same(pa.concat_tables(parts), pair.read.here.execute(query, lent))
 

@@ -12,6 +12,7 @@ import pytest
 
 import dpsql
 from dpsql.mechanisms.fast import candidate_scores, column_counts
+from tests.support import inside
 
 POLICY = """
 [budget]
@@ -108,7 +109,7 @@ def test_equals_duckdb_by_both_routes(
         sorted_here.append(run is not None)
         return run
 
-    monkeypatch.setattr(type(session._pipeline.engine), "room", 1 << 20 if here else 0)
+    monkeypatch.setattr(type(inside.engine(session)), "room", 1 << 20 if here else 0)
     monkeypatch.setattr(candidate_scores, "_sort_doubles", watched)
     monkeypatch.setattr(candidate_scores, "_SOME", 0 if here else 80)  # most of these doubles are equal
     test_equals_duckdb(con, session, statistic)
