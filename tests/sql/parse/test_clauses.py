@@ -140,7 +140,8 @@ def test_what_follows_parentheses_is_kept(session: dpsql.Session, con: duckdb.Du
     assert [row[0] for row in ours] == [row[0] for row in con.execute(text.format("")).fetchall()]
     nested = "((SELECT b AS k, COUNT(*) AS n FROM t GROUP BY b) ORDER BY k LIMIT 1) OFFSET 1"
     assert len(session.sql(nested)) == 0
-    if int(duckdb.__version__.split(".")[0]) >= 2:  # DuckDB 1.5 reads both as one clause, OFFSET before LIMIT: one row
+    # DuckDB 1.5 reads both as one clause, OFFSET before LIMIT: one row.
+    if int(duckdb.__version__.split(".")[0]) >= 2:
         assert con.execute(nested).fetchall() == []
     for cut in (
         "SELECT COUNT(*) FROM ((SELECT a, b FROM t) LIMIT 5) AS q",
