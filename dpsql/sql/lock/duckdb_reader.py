@@ -326,7 +326,10 @@ _FUNCTION = frozenset({
     "alias", "function_name", "children", "arguments", "order_bys", "filter", "distinct", "is_operator", "qualified_name",
     "schema",
 })  # fmt: skip
-_OF_MAIN = ("list_value", "struct_pack", "row", "trim", "ltrim", "rtrim")  # which have a syntax of their own
+# Functions with a syntax of their own, which version 1.5 names with its schema.
+_OF_MAIN = (
+    "list_value", "struct_pack", "row", "trim", "ltrim", "rtrim", "substring", "position", "date_part", "timezone",
+)  # fmt: skip
 
 
 def _function(node: Node) -> Expr:
