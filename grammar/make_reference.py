@@ -93,9 +93,9 @@ def _rules() -> Iterator[str]:
 def _options() -> str:
     modes = {
         "DP": COMMON_OPTIONS,
-        "PTR": ptr.OPTIONS,
-        "SUBSAMPLE": subsample.OPTIONS,
-        "DECLARE": thresholds.OPTIONS,
+        "PTR": ptr.PTR_OPTIONS,
+        "SUBSAMPLE": subsample.SUBSAMPLE_OPTIONS,
+        "DECLARE": thresholds.DECLARE_OPTIONS,
     }
     names = list(dict.fromkeys(name for readers in modes.values() for name in readers))
     said = {**guide.OPTIONS, **guide.MORE_OPTIONS}
@@ -120,7 +120,7 @@ def _aggregates() -> str:
 
 
 def _arguments() -> str:
-    calls = {"aggregates": aggregates.ARGUMENTS, "PTR": ptr.ARGUMENTS, **selection.ARGUMENTS}
+    calls = {"aggregates": aggregates.ARGUMENTS, "PTR": ptr.PTR_ARGUMENTS, **selection.SELECTION_ARGUMENTS}
     names = list(dict.fromkeys(name for readers in calls.values() for name in readers))
     rows = (
         (

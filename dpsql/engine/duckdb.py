@@ -17,7 +17,7 @@ from dpsql.engine.interruptible import FATAL_ERRORS, bind_query, configure, fetc
 from dpsql.engine.sandbox import CONFIG, SETTINGS, lock_down, quote_identifier, quote_literal
 from dpsql.engine.sources import name_view, open_again, open_files, open_frame, open_table
 from dpsql.errors import PolicyError, did_you_mean
-from dpsql.policy.model import FILE_ENDINGS, Names, Policy, Table
+from dpsql.policy.model import FILE_ENDINGS, NameMapping, Policy, Table
 
 RESOURCES = ("memory_limit", "max_memory", "threads", "temp_directory", "max_temp_directory_size")
 TIME_LIMIT = "time_limit"
@@ -176,7 +176,7 @@ class DuckDBEngine(Engine):
         # Texts are compared as they are: where a collation makes two equal, one row would say how all are shown.
         texts = [column for column, kind in columns.items() if kind == "VARCHAR"]
         collated = [column for column in texts if self._is_collated(body, column)]
-        frame = Names(self._frames).get(name)
+        frame = NameMapping(self._frames).get(name)
         if frame is not None or self._is_pandas(place):
             open_frame(self._con, self.policy, table, body, columns, list_object_columns(frame))
             return ("temp", "main", name_view(table))

@@ -23,7 +23,7 @@ from dpsql.numerics.exact_numbers import write_number
 from dpsql.policy.model import (
     Column,
     Format,
-    Names,
+    NameMapping,
     Policy,
     Table,
     list_mentioned,
@@ -128,7 +128,7 @@ def _propose_missing_types(policy: Policy, base: Path, findings: Findings) -> Po
         except PolicyError:
             continue  # said when the engine opens it
         _check_format(table, files, findings)
-        there = Names(propose_types(table, files))
+        there = NameMapping(propose_types(table, files))
         named = table.format is None or table.format.header
         for column in list_mentioned(policy, table) if there and named else ():
             if column not in there:
@@ -139,7 +139,7 @@ def _propose_missing_types(policy: Policy, base: Path, findings: Findings) -> Po
         if not missing and any(column.type for column in table.columns.values()):
             continue
         kinds = {column: there.get(column, "VARCHAR") for column in missing}
-        spoken = Names({**table.columns, **dict.fromkeys(missing)})
+        spoken = NameMapping({**table.columns, **dict.fromkeys(missing)})
         kinds |= {column: kind for column, kind in there.items() if column not in spoken}
         kinds = kinds or {"column": "VARCHAR"}
         findings.missing.append(f"{name}: the types of its columns, which {table.source} does not say.")

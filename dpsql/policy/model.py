@@ -32,7 +32,7 @@ from dpsql.policy.toml import Section, assign, declare_field, parse_toml, read_s
 from dpsql.policy.validate import (
     Hop,
     Moment,
-    Names,
+    NameMapping,
     Value,
     fold,
     has_length,
@@ -55,7 +55,7 @@ from dpsql.policy.validate import (
 )
 from dpsql.privacy.filters import ACCOUNTANTS, MECHANISM_SHARE
 
-__all__ = ["Analyst", "Budget", "Column", "Format", "Hop", "Names", "Policy", "Table", "Value", "fold"]
+__all__ = ["Analyst", "Budget", "Column", "Format", "Hop", "NameMapping", "Policy", "Table", "Value", "fold"]
 
 TEXT_KINDS = {
     ".csv": "csv", ".csv.gz": "csv", ".tsv": "tsv", ".tsv.gz": "tsv",
@@ -442,7 +442,7 @@ _INLINE = frozenset(Column.__dataclass_fields__)
 
 def list_mentioned(policy: Policy, table: Table) -> list[str]:
     """List the columns of a table that the policy names: declared ones, and those on paths to a privacy unit."""
-    named = Names({name: name for name in table.columns})
+    named = NameMapping({name: name for name in table.columns})
     met = [
         name
         for other in policy.tables.values()
@@ -450,7 +450,7 @@ def list_mentioned(policy: Policy, table: Table) -> list[str]:
         if fold(hop.table) == fold(table.name)
         for name in (hop.key, hop.column)
     ]
-    return [*table.columns, *Names({name: name for name in met if name and name not in named})]
+    return [*table.columns, *NameMapping({name: name for name in met if name and name not in named})]
 
 
 def list_untyped(policy: Policy, table: Table) -> list[str]:
@@ -494,6 +494,6 @@ def write_columns(table: Table, types: Mapping[str, str | None]) -> list[str]:
         table: as it is now.
         types: the columns, and the type of each; None for one that what is said of it suggests.
     """
-    known = Names({**dict.fromkeys(types, Column()), **table.columns})
+    known = NameMapping({**dict.fromkeys(types, Column()), **table.columns})
     lines = {n: {"type": kind or known[n].suggest_type(), **known[n].collect()} for n, kind in types.items()}
     return write_toml({"tables": {table.name: {"columns": lines}}}, _INLINE).splitlines()

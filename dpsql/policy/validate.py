@@ -37,7 +37,7 @@ def fold(name: str) -> str:
     return name.translate(_UPPER)
 
 
-class Names(Mapping[str, V]):
+class NameMapping(Mapping[str, V]):
     """A read-only mapping whose keys are found whatever their case (ASCII), in the order they were given."""
 
     __slots__ = ("_items",)
@@ -76,14 +76,14 @@ class Hop:
     column: str
 
 
-def settle_names(key: str, value: Mapping[str, V]) -> Names[V]:
+def settle_names(key: str, value: Mapping[str, V]) -> NameMapping[V]:
     """Read a mapping whose keys differ by more than case."""
     seen: set[str] = set()
     for name in value:
         if fold(name) in seen:
             raise PolicyError(f"{name} stands twice in {key} (case does not matter).", keys=(key, name))
         seen.add(fold(name))
-    return Names(value)
+    return NameMapping(value)
 
 
 def settle_name(key: str, value: str) -> str:

@@ -47,8 +47,8 @@ _PUBLIC_FUNCTIONS = ("range", "generate_series", "unnest")
 MODES: dict[str, Readers] = {
     "DP": COMMON_OPTIONS,
     "DIFFERENTIAL_PRIVACY": COMMON_OPTIONS,
-    "PTR": ptr.OPTIONS,
-    "SUBSAMPLE": subsample.OPTIONS,
+    "PTR": ptr.PTR_OPTIONS,
+    "SUBSAMPLE": subsample.SUBSAMPLE_OPTIONS,
 }
 """The modes of SELECT WITH, and the options that each knows."""
 

@@ -42,11 +42,11 @@ def test_what_is_documented_is_what_is_completed() -> None:
     from dpsql.sql.selection import thresholds
     from dpsql.sql.subsample import block as subsample
 
-    readers = (COMMON_OPTIONS, ptr.OPTIONS, subsample.OPTIONS, thresholds.OPTIONS)
+    readers = (COMMON_OPTIONS, ptr.PTR_OPTIONS, subsample.SUBSAMPLE_OPTIONS, thresholds.DECLARE_OPTIONS)
     assert {name for r in readers for name in r} == {*guide.OPTIONS, *guide.MORE_OPTIONS}
-    calls = (aggregates.ARGUMENTS, ptr.ARGUMENTS, *selection.ARGUMENTS.values())
+    calls = (aggregates.ARGUMENTS, ptr.PTR_ARGUMENTS, *selection.SELECTION_ARGUMENTS.values())
     assert {name for r in calls for name in r} == set(guide.ARGUMENTS)
-    assert {*registry.TABLE, *selection.MECHANISMS, *ptr.KNOWN} <= set(WORDS)
+    assert {*registry.TABLE, *selection.MECHANISMS, *ptr.PTR_FUNCTIONS} <= set(WORDS)
 
 
 def test_the_catalogue_names_what_the_rooms_bind() -> None:
@@ -54,12 +54,12 @@ def test_the_catalogue_names_what_the_rooms_bind() -> None:
     from dpsql.sql.dp.registry import TABLE
     from dpsql.sql.expressions.functions import DATE_PART_FUNCTIONS, ROW_FUNCTIONS
     from dpsql.sql.ptr import block as ptr
-    from dpsql.sql.subsample import vectorised_blocks
+    from dpsql.sql.relations import group_by_unit
 
     assert names_of("DP") == set(TABLE)
-    assert names_of("PTR") == set(ptr.KNOWN)
+    assert names_of("PTR") == set(ptr.PTR_FUNCTIONS)
     assert names_of("SUBSAMPLE") == {
-        *vectorised_blocks._NUMERIC, *vectorised_blocks._ANY, "COUNT", "COUNT_IF",
+        *group_by_unit._NUMERIC, *group_by_unit._ANY, "COUNT", "COUNT_IF",
     }  # fmt: skip
     own = {"dayname", "monthname"}  # bound by handlers of their own
     assert {row.name for row in ROW_NAMES} - own <= {*ROW_FUNCTIONS, *DATE_PART_FUNCTIONS}

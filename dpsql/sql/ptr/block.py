@@ -43,14 +43,14 @@ if TYPE_CHECKING:
     from dpsql.sql.relations.catalog import Binder
     from dpsql.sql.relations.relation import From
 
-OPTIONS: Readers = {
+PTR_OPTIONS: Readers = {
     name: COMMON_OPTIONS[name]
     for name in (
         "epsilon", "delta", "privacy_unit_column", "max_groups_contributed", "max_rows_contributed", "confidence",
     )
 }  # fmt: skip
-ARGUMENTS: Readers = {"epsilon": read_epsilon, "local_sensitivity": read_positive}
-KNOWN = ("IQR", "MEDIAN", "QUANTILE_DISC", "MODE", "ARG_MAX")
+PTR_ARGUMENTS: Readers = {"epsilon": read_epsilon, "local_sensitivity": read_positive}
+PTR_FUNCTIONS = ("IQR", "MEDIAN", "QUANTILE_DISC", "MODE", "ARG_MAX")
 _TWO = ("QUANTILE_DISC", "ARG_MAX")
 """Those that take a second argument."""
 
@@ -113,7 +113,7 @@ class PtrBlock(Block):
 
     def _call(self, node: exp.Expr) -> Call | None:
         call = None if isinstance(node, exp.Window) else call_of(node)
-        return call if call is not None and call.name in KNOWN else None
+        return call if call is not None and call.name in PTR_FUNCTIONS else None
 
     def above(self, node: exp.Expr, aliases: dict[str, exp.Expr]) -> exp.Expr:
         """Return a tested call as a column of the release, and all else as a noisy block does."""
@@ -124,7 +124,7 @@ class PtrBlock(Block):
             raise privacy_error(
                 node,
                 f"{name} has no stability test.",
-                "SELECT WITH SUBSAMPLE takes any query; PTR knows " + ", ".join(KNOWN) + ".",
+                "SELECT WITH SUBSAMPLE takes any query; PTR knows " + ", ".join(PTR_FUNCTIONS) + ".",
             )
         return super().above(node, aliases)
 
@@ -135,7 +135,7 @@ class PtrBlock(Block):
         """Deal out the budget, make the operator, and give the block to the plan."""
         asked = [item for item in self.asked.values() if isinstance(item, TestedOutput)]
         if not asked:
-            hint = f"PTR knows {', '.join(KNOWN)}."
+            hint = f"PTR knows {', '.join(PTR_FUNCTIONS)}."
             raise privacy_error(self.select, "there is nothing to test here.", hint)
         shares = [(item.share, item.call.node) for item in asked]
         share = deal(self.binder, self.options, self.select, shares, len(asked))
@@ -157,8 +157,8 @@ class PtrBlock(Block):
     # -- what is tested -----------------------------------------------------------------------------------------
 
     def _bind_call(self, call: Call, name: str) -> BlockOutput:
-        refuse_equals(call, ARGUMENTS)
-        options = call.read(ARGUMENTS)
+        refuse_equals(call, PTR_ARGUMENTS)
+        options = call.read(PTR_ARGUMENTS)
         if call.distinct or (call.name != "MEDIAN" and "local_sensitivity" in options):
             raise bind_error(call.node, f"{call.name} does not take this here.")
         call.require(2 if call.name in _TWO else 1)

@@ -1,4 +1,4 @@
-"""GROUP BY the privacy unit, in a subquery: each unit's own aggregates, still private, still theirs.
+"""Exact aggregates of what is one unit's (or one block's), and GROUP BY the privacy unit in a subquery.
 
     SELECT AVG(n) FROM (SELECT patient_id, COUNT(*) AS n FROM visits GROUP BY patient_id)
 
@@ -8,53 +8,189 @@ of a table do. Grouped by the unit only, there is one row per unit.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from sqlglot import exp
 
-from dpsql.sql.expressions import total_expressions
 from dpsql.sql.expressions.bounds import Bounds
-from dpsql.sql.expressions.fixed_point import unify_zeros, write_group_keys
-from dpsql.sql.expressions.types import Typed
+from dpsql.sql.expressions.fixed_point import (
+    unify_zeros,
+    write_canonical,
+    write_group_keys,
+    write_order_independent,
+)
+from dpsql.sql.expressions.total_expressions import make_condition, make_total
+from dpsql.sql.expressions.types import BIGINT, DOUBLE, Type, Typed
 from dpsql.sql.normalize import Env, label_of_item, make_unique, resolve_key
-from dpsql.sql.parse.dialect import parse_select, privacy_error, to_sql
+from dpsql.sql.parse.dialect import bind_error, parse_select, to_sql
+from dpsql.sql.parse.functions import names_of
 from dpsql.sql.parse.options import Call, call_of
+from dpsql.sql.relations import relation as rel
 from dpsql.sql.relations.catalog import Binder
-from dpsql.sql.relations.relation import UNIT, Field, From, Relation, column, column_name, fold
-from dpsql.sql.subsample.vectorised_blocks import KNOWN, Grouped
+from dpsql.sql.relations.windows import refuse_clauses
 
+EXACT_AGGREGATES = names_of("SUBSAMPLE")
 _KEPT = ("MIN", "MAX", "AVG", "MEDIAN", "MODE", "QUANTILE_CONT", "QUANTILE_DISC")
+_LARGEST = "1e70"
+"""Numbers beyond this count as missing: their squares would make some aggregates raise."""
+
+# How an aggregate is written: number of arguments, and its result (a double, or the type of the first).
+_NUMERIC = {
+    "AVG": 1, "SUM": 1, "STDDEV": 1, "STDDEV_SAMP": 1, "STDDEV_POP": 1, "VARIANCE": 1, "VAR_POP": 1, "MEDIAN": 1,
+    "QUANTILE_CONT": 2, "QUANTILE_DISC": 2, "CORR": 2, "COVAR_POP": 2, "COVAR_SAMP": 2, "REGR_SLOPE": 2,
+    "REGR_INTERCEPT": 2, "REGR_R2": 2, "REGR_COUNT": 2, "REGR_AVGX": 2, "REGR_AVGY": 2,
+}  # fmt: skip
+_ANY = {"MIN": 1, "MAX": 1, "MODE": 1, "ARG_MAX": 2, "ARG_MIN": 2}
+COUNT_CALLS = ("COUNT(", "REGR_COUNT(")
+"""Begin the SQL of aggregates that are 0 of no rows."""
+_ABOVE = "dpsql_above"
 
 
-def groups_by_unit(select: exp.Select, bound: From) -> bool:
+def _exact_call(node: exp.Expr) -> Call | None:
+    """Return a call of an exact aggregate; None of anything else."""
+    call = call_of(node)
+    return call if call is not None and call.name in EXACT_AGGREGATES else None
+
+
+def has_exact_aggregate(item: exp.Expr) -> bool:
+    """Say whether an exact aggregate stands in an expression."""
+    return any(_exact_call(node) for node in item.walk())
+
+
+@dataclass
+class Grouped:
+    """The scope above an exact aggregation: its keys and aggregates are columns of ``g``.
+
+    ``made`` collects the aggregates: their spelling, to SQL and what they are above.
+    """
+
+    names: rel.Names
+    keys: list[tuple[str, Typed, exp.Expr]] = field(default_factory=list)
+    made: dict[str, tuple[str, Typed]] = field(default_factory=dict)
+
+    @classmethod
+    def by(cls, nodes: Iterable[exp.Expr], names: rel.Names) -> Grouped:
+        """Return the scope above an aggregation that groups by these expressions."""
+        return cls(names, [(f"k{i}", unify_zeros(make_total(n, names)), n) for i, n in enumerate(nodes)])
+
+    def inner(self, owner: str, name: str, source: str) -> str:
+        """Return the aggregation in SQL, for each owner of rows (called ``name``) and each key."""
+        items = [f"{owner} AS {name}", *(f"{to_sql(t.node)} AS {n}" for n, t, _ in self.keys)]
+        items += [f"{sql} AS {typed.node.name}" for sql, typed in self.made.values()]
+        by = [owner, *(sql for _, t, _ in self.keys for sql in write_group_keys(t))]
+        return f"SELECT {', '.join(items)} FROM {source} GROUP BY {', '.join(by)}"
+
+    def column(self, node: exp.Column) -> Typed:
+        """Return what a column of the aggregation holds.
+
+        Raises:
+            BindError: it is none of its columns.
+        """
+        if node.meta.get(_ABOVE):
+            known = {name: replace(typed, constant=False) for name, typed, _ in self.keys}
+            known |= {typed.node.name: typed for _, typed in self.made.values()}
+            if (found := known.get(node.name)) is not None:
+                return replace(found, node=node.copy())
+        hint = f"write AVG({node.name})."
+        raise bind_error(node, f"{node.name} must be a group or stand inside an aggregate.", hint)
+
+    def total(self, node: exp.Expr) -> Typed:
+        """Return an expression above the aggregation, which can't fail."""
+        return make_total(self._rewrite(node.copy()), self)
+
+    def condition(self, node: exp.Expr) -> str:
+        """Return a condition above the aggregation, in SQL."""
+        return to_sql(make_condition(self._rewrite(node.copy()), self).node)
+
+    def _rewrite(self, node: exp.Expr) -> exp.Expr:
+        """Return an expression with keys and aggregates as columns of the aggregation."""
+        for name, _, key in self.keys:
+            if node == key:
+                return _above(name)
+        call = _exact_call(node)
+        if call is not None:
+            text = to_sql(call.node)
+            if text not in self.made:
+                sql, kind = write_exact_aggregate(call, self.names)
+                self.made[text] = (sql, Typed(_above(f"a{len(self.made)}"), kind))
+            return self.made[text][1].node.copy()
+        for child in list(node.iter_expressions()):
+            new = self._rewrite(child)
+            if new is not child:
+                child.replace(new)
+        return node
+
+
+def _above(name: str) -> exp.Column:
+    """Return a column of the aggregation, with a mark by which it is told from an analyst's ``g``."""
+    made = rel.column(name, "g")
+    made.meta[_ABOVE] = True
+    return made
+
+
+def write_exact_aggregate(call: Call, names: rel.Names) -> tuple[str, Type]:
+    """Write an aggregate that can't fail: of numbers as doubles within reason, of all else as it is.
+
+    Raises:
+        BindError: wrong arguments.
+    """
+    where = (
+        f" FILTER (WHERE {to_sql(make_condition(call.where, names).node)})" if call.where is not None else ""
+    )
+    if call.named:
+        raise bind_error(call.node, "aggregates inside SUBSAMPLE are exact: they take no options.")
+    distinct = "DISTINCT " if call.distinct else ""
+    if call.name == "COUNT" and (not call.args or call.args[0].is_star):
+        return f"COUNT({distinct}*){where}", BIGINT
+    if call.name == "COUNT_IF":
+        return f"COUNT(*) FILTER (WHERE {to_sql(make_condition(call.args[0], names).node)})", BIGINT
+    if call.name == "COUNT":
+        return f"COUNT({distinct}{to_sql(make_total(call.args[0], names).node)}){where}", BIGINT
+    name = {"VARIANCE": "VAR_SAMP", "STDDEV": "STDDEV_SAMP"}.get(call.name, call.name)
+    call.require(_NUMERIC.get(call.name) or _ANY[call.name])
+    typed = [make_total(argument, names) for argument in call.args]
+    if call.name in _ANY:
+        given = [write_canonical(t, place) for t, place in zip(typed, call.args, strict=True)]
+        # Among equals DuckDB takes the first that it meets, which other blocks' rows may decide: so the smallest.
+        first = f" ORDER BY {given[0]}" if call.name in ("MODE", "ARG_MAX", "ARG_MIN") else ""
+        return f"{name}({', '.join(given)}{first}){where}", typed[0].type
+    for t, place in zip(typed, call.args, strict=True):
+        if not t.type.numeric:
+            raise bind_error(place, f"{call.name} needs a number, and this is {t.type.sql}.")
+    doubles = [f"CAST({to_sql(t.node)} AS DOUBLE)" for t in typed]
+    values = [f"CASE WHEN ABS({double}) < {_LARGEST} THEN {double} END" for double in doubles]
+    if call.name.startswith("QUANTILE"):
+        if not typed[1].constant:
+            raise bind_error(call.args[1], "the quantile must be a literal.")
+        values[1] = to_sql(typed[1].node)
+    return write_order_independent(name, typed, values, distinct, where), DOUBLE
+
+
+# -- each unit's own --------------------------------------------------------------------------------------------
+
+
+def groups_by_unit(select: exp.Select, bound: rel.From) -> bool:
     """Return whether a SELECT groups by the privacy unit (and perhaps more)."""
     group = select.args.get("group")
-    if (
-        group is None
-        or bound.unit is None
-        or any(group.args.get(k) for k in ("rollup", "cube", "grouping_sets"))
-    ):
+    if group is None or bound.unit is None:
         return False
-    return any(
-        f is not None and (f.is_unit or f.anchors)
-        for f in (_field(node, select, bound) for node in _grouped_by(select))
-    )
+    if any(group.args.get(key) for key in ("rollup", "cube", "grouping_sets")):
+        return False
+    return any(f is not None and f.tells_unit for f in _grouped_fields(_grouped_by(select), bound))
 
 
-def group_distinct(select: exp.Select, bound: From) -> None:
+def group_distinct(select: exp.Select, bound: rel.From) -> None:
     """``SELECT DISTINCT unit, ...`` as GROUP BY ALL, in place: each unit's own different rows."""
     distinct = select.args.get("distinct")
-    if (
-        distinct is None
-        or distinct.args.get("on") is not None
-        or bound.unit is None
-        or any(item.find(exp.Window) for item in select.expressions)
-    ):
+    if distinct is None or distinct.args.get("on") is not None or bound.unit is None:
+        return
+    if any(item.find(exp.Window) for item in select.expressions):
         return
     items: list[exp.Expr] = []
     for item in select.expressions:
-        table = fold(item.table) if isinstance(item, exp.Column) else ""
+        table = rel.fold(item.table) if isinstance(item, exp.Column) else ""
         star = item.this if isinstance(item, exp.Column) else item
         if not isinstance(star, exp.Star):
             items.append(item)
@@ -63,12 +199,11 @@ def group_distinct(select: exp.Select, bound: From) -> None:
             return
         items += [exp.column(name) for name in bound.merged if not table]
         items += [
-            column(f.name, alias)
+            rel.column(f.name, alias)
             for alias, f in bound.names.fields()
-            if (fold(alias) == table if table else fold(f.name) not in bound.merged)
+            if (rel.fold(alias) == table if table else rel.fold(f.name) not in bound.merged)
         ]
-    known = (bound.names.known(item.unalias()) for item in items)
-    if any(f is not None and (f.is_unit or f.anchors) for f in known):
+    if any(f is not None and f.tells_unit for f in _grouped_fields([i.unalias() for i in items], bound)):
         select.set("expressions", items)
         select.set("distinct", None)
         select.set("group", exp.Group(all=True))
@@ -78,101 +213,66 @@ def _grouped_by(select: exp.Select) -> list[exp.Expr]:
     """Return the grouping expressions; GROUP BY ALL means the columns that hold no aggregate."""
     group = select.args["group"]
     if not group.args.get("all"):
-        return list(group.expressions)
-    items = (item.unalias() for item in select.expressions)
-    return [item for item in items if not any(_is_known(call_of(node)) for node in item.walk())]
+        return [resolve_key(node, select) for node in group.expressions]
+    items = [item.unalias() for item in select.expressions]
+    return [resolve_key(item, select) for item in items if not has_exact_aggregate(item)]
 
 
-def _is_known(call: Call | None) -> bool:
-    return call is not None and call.name in KNOWN
+def _grouped_fields(nodes: list[exp.Expr], bound: rel.From) -> list[rel.Field | None]:
+    return [bound.names.known(node) for node in nodes]
 
 
-def _field(node: exp.Expr, select: exp.Select, bound: From) -> Field | None:
-    """Return the column that a grouping key is, if it is one."""
-    return bound.names.known(resolve_key(node, select))
-
-
-def aggregate_per_unit(binder: Binder, select: exp.Select, bound: From, env: Env) -> Relation:
+def aggregate_per_unit(binder: Binder, select: exp.Select, bound: rel.From, env: Env) -> rel.Relation:
     """Return the SELECT as a private relation whose unit is carried along.
 
     Raises:
         PrivacyError: a clause that would choose among units. BindError: names or types.
     """
-    for key, what in (
-        ("limit", "LIMIT"),
-        ("offset", "OFFSET"),
-        ("qualify", "QUALIFY"),
-        ("distinct", "DISTINCT"),
-    ):
-        if select.args.get(key):
-            raise privacy_error(
-                select.args[key],
-                f"{what} below the aggregation would choose rows by other people's rows.",
-                "aggregate first; the answer may be ordered and cut freely.",
-                around=select,
-            )
+    refuse_clauses(select, "LIMIT", "OFFSET", "QUALIFY", "DISTINCT")
     assert bound.unit is not None
-    names = bound.names
-    nodes = [resolve_key(node, select) for node in _grouped_by(select)]
-    keys = [
-        (f"k{i}", unify_zeros(total_expressions.make_total(node, names)), node)
-        for i, node in enumerate(nodes)
-    ]
-    known = {f"k{i}": _field(node, select, bound) for i, node in enumerate(nodes)}
-    grouped = Grouped(names, keys, {})
+    nodes = _grouped_by(select)
+    grouped = Grouped.by(nodes, bound.names)
+    known = dict(zip((name for name, _, _ in grouped.keys), _grouped_fields(nodes, bound), strict=True))
     outputs = [grouped.total(item.unalias()) for item in select.expressions]
-    having = select.args.get("having")
-    condition = grouped.condition(having.this) if having is not None else ""
+    having, where = (select.args.get(key) for key in ("having", "where"))
+    kept = f" WHERE {grouped.condition(having.this)}" if having is not None else ""
     unit = to_sql(bound.unit)
-    items = [f"{unit} AS {UNIT}", *(f"{to_sql(t.node)} AS {n}" for n, t, _ in keys)]
-    items += [f"{sql} AS {typed.node.name}" for sql, typed in grouped.made.values()]
-    where = select.args.get("where")
-    conditions = [f"{unit} IS NOT NULL"]
+    source = f"{bound.sql} WHERE {unit} IS NOT NULL"
     if where is not None:
-        conditions.append(f"({to_sql(binder.expression(where.this, names, env)[0].node)})")
-    by = ", ".join([unit, *(sql for _, t, _ in keys for sql in write_group_keys(t))])
-    inner_sql = f"SELECT {', '.join(items)} FROM {bound.sql} WHERE {' AND '.join(conditions)} GROUP BY {by}"
+        source += f" AND ({to_sql(binder.expression(where.this, bound.names, env)[0].node)})"
     alias = binder.name("rows")
-    names_out = make_unique(label_of_item(item) for item in select.expressions)
-    shown = [f"{to_sql(typed.node)} AS {column_name(place)}" for place, typed in enumerate(outputs)]
-    text = f"SELECT {', '.join([*shown, f'g.{UNIT} AS {UNIT}'])} FROM ({inner_sql}) AS g"
-    text += f" WHERE {condition}" if condition else ""
+    shown = [f"{to_sql(typed.node)} AS {rel.column_name(place)}" for place, typed in enumerate(outputs)]
+    inner = grouped.inner(unit, rel.UNIT, source)
+    text = f"SELECT {', '.join([*shown, f'g.{rel.UNIT} AS {rel.UNIT}'])} FROM ({inner}) AS g{kept}"
     fields = []
-    listed = zip(names_out, outputs, select.expressions, strict=True)
-    for place, (name, typed, item) in enumerate(listed):
+    labels = make_unique(label_of_item(item) for item in select.expressions)
+    for place, (name, typed, item) in enumerate(zip(labels, outputs, select.expressions, strict=True)):
         same = known.get(typed.node.name) if isinstance(typed.node, exp.Column) else None
-        bounds = (
-            typed.bounds if typed.bounds is not None else bound_unit_aggregate(item.unalias(), grouped, bound)
-        )
-        there = replace(typed, node=column(column_name(place), alias), bounds=bounds, constant=False)
-        fields.append(
-            Field(name, there)
-            if same is None
-            else Field(name, there, same.is_unit, False, False, same.anchors, len(keys) == 1, same.optional)
-        )
+        bounds = typed.bounds or bound_unit_aggregate(item.unalias(), grouped, bound)
+        node = rel.column(rel.column_name(place), alias)
+        there = replace(typed, node=node, bounds=bounds, constant=False)
+        fields.append(rel.carry_field(name, there, same, len(nodes) == 1))
     subquery = parse_select(text).subquery(exp.to_identifier(alias), copy=False)
     alone = all(f is not None and f.is_unit for f in known.values())
-    return Relation(
-        alias, alias, tuple(fields), subquery, True, column(UNIT, alias), bound.tables, bound.inputs, False,
+    return rel.Relation(
+        alias, alias, tuple(fields), subquery, True, rel.column(rel.UNIT, alias), bound.tables, bound.inputs, False,
         bound.max_rows, alone, unit_type=bound.unit_type, fan_out=1 if alone else bound.fan_out,
     )  # fmt: skip
 
 
-def bound_unit_aggregate(node: exp.Expr, grouped: Grouped, bound: From) -> Bounds | None:
+def bound_unit_aggregate(node: exp.Expr, grouped: Grouped, bound: rel.From) -> Bounds | None:
     """Return what is public about a unit's own aggregate: a count is at most its rows, an average lies within its column."""
     call = call_of(node)
     if call is None:
         return None
-    if call.name in ("COUNT", "COUNT_IF") and bound.max_rows is not None:
-        return Bounds(Fraction(0), Fraction(bound.max_rows))
+    rows = None if bound.max_rows is None else Bounds(Fraction(0), Fraction(bound.max_rows))
+    if call.name in ("COUNT", "COUNT_IF") and rows is not None:
+        return rows
     if not call.args or call.args[0].is_star:
         return None
-    inner: Typed = total_expressions.make_total(call.args[0], grouped.names)
-    if inner.bounds is None or not inner.bounds.bounded:
+    inner = make_total(call.args[0], grouped.names).bounds
+    if inner is None or not inner.bounded:
         return None
     if call.name in _KEPT:
-        return inner.bounds
-    if call.name == "SUM" and bound.max_rows is not None:
-        rows = Bounds(Fraction(0), Fraction(bound.max_rows))
-        return inner.bounds * rows
-    return None
+        return inner
+    return inner * rows if call.name == "SUM" and rows is not None else None

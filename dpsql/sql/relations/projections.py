@@ -21,6 +21,7 @@ from dpsql.sql.relations.relation import (
     Names,
     Relation,
     add_unmatched,
+    carry_field,
     column,
     column_name,
     find_lost_columns,
@@ -34,6 +35,7 @@ from dpsql.sql.relations.windows import (
     find_unit_column,
     is_partitioned_by_unit,
     keeps_first_of_each_unit,
+    refuse_clauses,
 )
 
 
@@ -58,13 +60,7 @@ def keep_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> Rela
         query = query.select(exp.alias_(typed.node.copy(), column_name(place)), copy=False)
         there = replace(typed, node=column(column_name(place), alias), constant=False)
         pairs.append((typed.node, there.node))
-        fields.append(
-            Field(name, there)
-            if same is None
-            else Field(
-                name, there, same.is_unit, False, False, same.anchors, same.key and alone, same.optional
-            )
-        )
+        fields.append(carry_field(name, there, same, same is not None and same.key and alone))
     if bound.unit is not None:
         query = query.select(exp.alias_(bound.unit.copy(), UNIT), copy=False)
     query = query.from_(bound.source.copy(), copy=False)
@@ -98,14 +94,7 @@ def _choice(select: exp.Select, bound: From) -> exp.Expr | None:
     """Return the condition that QUALIFY or DISTINCT ON make, where they choose among the rows of one unit."""
     distinct, qualify = select.args.get("distinct"), select.args.get("qualify")
     on = distinct.args.get("on") if distinct is not None else None
-    for key, what in (("limit", "LIMIT"), ("offset", "OFFSET")):
-        if select.args.get(key):
-            raise privacy_error(
-                select.args[key],
-                f"{what} below the aggregation would choose rows by other people's rows.",
-                "aggregate first; the answer may be ordered and cut freely.",
-                around=select,
-            )
+    refuse_clauses(select, "LIMIT", "OFFSET")
     if distinct is not None and on is None:
         unit = find_unit_column(bound)
         raise privacy_error(

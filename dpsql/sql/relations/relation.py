@@ -21,6 +21,7 @@ from sqlglot import exp
 from dpsql.errors import BindError, did_you_mean
 from dpsql.plan import Input
 from dpsql.policy.model import Table
+from dpsql.policy.validate import fold as fold
 from dpsql.sql.expressions.types import Type, Typed
 from dpsql.sql.parse.dialect import bind_error, join_word, to_sql
 
@@ -124,11 +125,6 @@ Anchor = tuple[str, str]
 """A table on a declared path and its key there, folded."""
 
 
-def fold(name: str) -> str:
-    """Fold an identifier for comparison as DuckDB does: ASCII letters without case, all else exactly."""
-    return "".join(chr(ord(c) + 32) if "A" <= c <= "Z" else c for c in name)
-
-
 def column(name: str, table: str | None = None) -> exp.Column:
     # as exp.column, which would copy the names first
     """Return a quoted column, without parsing it."""
@@ -167,9 +163,28 @@ class Field:
     lost: bool = False
     """NULL in the rows of nobody of its relation."""
 
+    @property
+    def tells_unit(self) -> bool:
+        """True where a value of it belongs to one unit, by what the policy declares."""
+        return self.is_unit or bool(self.anchors)
+
     def fixes_unit(self, other: Field) -> bool:
         """Return whether rows in which the two are equal belong to one unit, by what the policy declares."""
         return (self.is_unit and other.is_unit) or bool(self.anchors & other.anchors)
+
+
+def carry_field(name: str, typed: Typed, same: Field | None, key: bool) -> Field:
+    """Return a column of a subquery; where it only passes ``same`` on, it is still what that was.
+
+    Args:
+        name: what the column is called now.
+        typed: what it is in the exact query.
+        same: the column that it is, if it is one.
+        key: whether its value stands in one row only.
+    """
+    if same is None:
+        return Field(name, typed)
+    return Field(name, typed, same.is_unit, anchors=same.anchors, key=key, optional=same.optional)
 
 
 @dataclass(frozen=True)

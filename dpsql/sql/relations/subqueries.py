@@ -34,7 +34,7 @@ from dpsql.sql.parse.dialect import (
 from dpsql.sql.parse.options import is_private_call, mode_of
 from dpsql.sql.relations.catalog import Binder
 from dpsql.sql.relations.fan_out import bound_list_length, split_conjuncts
-from dpsql.sql.relations.group_by_unit import bound_unit_aggregate
+from dpsql.sql.relations.group_by_unit import Grouped, bound_unit_aggregate
 from dpsql.sql.relations.joins import lend_relation
 from dpsql.sql.relations.relation import (
     Field,
@@ -46,7 +46,6 @@ from dpsql.sql.relations.relation import (
     fold,
     meets_exactly,
 )
-from dpsql.sql.subsample.vectorised_blocks import Grouped
 
 ONCE = "dpsql_once"
 """Marks a query whose copies are to be bound once."""
@@ -213,8 +212,8 @@ def _scalar(inner: CorrelatedQuery, more: tuple[exp.Expr, ...]) -> Typed:
             "this subquery may find several rows.",
             f"aggregate them, as in MAX({to_sql(item) if isinstance(item, exp.Column) else 'x'}).",
         )
-    grouped = Grouped(inner.names, [], {})
-    typed = total_expressions.make_total(grouped.rewrite(item.copy()), grouped)
+    grouped = Grouped(inner.names)
+    typed = grouped.total(item)
     made = ", ".join(f"{sql} AS {known.node.name}" for sql, known in grouped.made.values())
     rows = to_sql(inner.sql(made, more))
     node = parse_select(f"SELECT {to_sql(typed.node)} AS value FROM ({rows}) AS g")

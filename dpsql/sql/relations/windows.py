@@ -47,6 +47,18 @@ def refuse_cuts(query: exp.Expr) -> None:
         )
 
 
+def refuse_clauses(select: exp.Select, *clauses: str) -> None:
+    """Refuse clauses that would choose among rows of several units."""
+    for clause in clauses:
+        if found := select.args.get(clause.lower()):
+            raise privacy_error(
+                found,
+                f"{clause} below the aggregation would choose rows by other people's rows.",
+                "aggregate first; the answer may be ordered and cut freely.",
+                around=select,
+            )
+
+
 def refuse_row_choice(select: exp.Select) -> None:
     """Refuse what chooses rows by other rows, below the aggregation."""
     for key, what in (

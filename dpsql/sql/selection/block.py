@@ -42,7 +42,7 @@ from dpsql.sql.selection.candidates import (
     BATCH,
     CANDIDATE,
     ROWS,
-    Statistic,
+    CandidateStatistic,
     nested_sql,
     statistic_sql,
     sweep_of,
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from dpsql.sql.normalize import Env
     from dpsql.sql.relations.catalog import Binder
 
-ARGUMENTS: dict[str, Readers] = {
+SELECTION_ARGUMENTS: dict[str, Readers] = {
     "ABOVE_THRESHOLD": {
         "epsilon": read_epsilon, "max_hits": read_whole, "answer": read_truth, "gap": read_truth, "refresh": read_truth,
     },
@@ -108,7 +108,7 @@ class Selection:
     count: int | None = field(init=False)
     """How many there are; None where it is not known yet."""
     names: RowNames = field(init=False)
-    statistic: Statistic = field(init=False)
+    statistic: CandidateStatistic = field(init=False)
     rows_per_unit: int = field(init=False)
     rows: str = field(init=False)
     """The private rows that the statistic looks at, at most so many of one unit."""
@@ -122,8 +122,8 @@ class Selection:
             PrivacyError: the sensitivity can't be derived, or the candidates are not public.
         """
         call = self.call
-        refuse_equals(call, ARGUMENTS[call.name])
-        self.given = call.read(ARGUMENTS[call.name])
+        refuse_equals(call, SELECTION_ARGUMENTS[call.name])
+        self.given = call.read(SELECTION_ARGUMENTS[call.name])
         call.require(*_USAGE[call.name])
         if call.where is not None or call.distinct:
             hint = "filter inside the statistic."

@@ -41,7 +41,7 @@ ROWS, CANDIDATE = "rows", "dpsql_c"
 """What private rows and candidates are called in the queries."""
 _PLACE = f"{CANDIDATE}.{CANDIDATE_PLACE}"
 
-Shape = Literal["constant", "equality", "one-sided", "two-sided", "clipped sum", "nested loop"]
+_Shape = Literal["constant", "equality", "one-sided", "two-sided", "clipped sum", "nested loop"]
 BATCH = 64
 """Candidates per query of a nested loop."""
 
@@ -76,7 +76,7 @@ class Term:
     clip: str | None
     condition: str | None
     nested: str
-    shape: Shape
+    shape: _Shape
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Bare:
 
 
 @dataclass(frozen=True)
-class Statistic:
+class CandidateStatistic:
     """A bound statistic: its terms in common steps, and what one row of a unit moves it by."""
 
     terms: tuple[Term, ...]
@@ -152,7 +152,7 @@ def shape_of(factor: str, amount: exp.Expr | None, clip: exp.Expr | None, condit
     known = [item for item in split if item is not None]
     equal = [(to_sql(x), to_sql(c)) for x, op, c in known if op is exp.EQ]
     ranges = tuple(Range(to_sql(x), _OPS[op], to_sql(c)) for x, op, c in known if op in _OPS)
-    shape: Shape = "nested loop"
+    shape: _Shape = "nested loop"
     if not (amount is not None and names_candidate(amount)) and len(known) == len(split):
         if not known:
             shape = "constant" if clip is None else "clipped sum"
@@ -179,7 +179,7 @@ def _faces(one: Range, other: Range) -> bool:
 # -- writing ----------------------------------------------------------------------------------------------------
 
 
-def statistic_sql(rows: str, candidates: str, columns: tuple[str, ...], statistic: Statistic) -> str:
+def statistic_sql(rows: str, candidates: str, columns: tuple[str, ...], statistic: CandidateStatistic) -> str:
     """Return one query of the candidates' columns, their order, and the statistic as an integer :data:`SCORE`.
 
     Args:
@@ -197,7 +197,7 @@ def statistic_sql(rows: str, candidates: str, columns: tuple[str, ...], statisti
 
 
 def nested_sql(
-    rows: str, candidates: str, columns: tuple[str, ...], statistic: Statistic, first: int
+    rows: str, candidates: str, columns: tuple[str, ...], statistic: CandidateStatistic, first: int
 ) -> str:  # fmt: skip
     """Return the statistic of ``BATCH`` candidates from the ``first`` on, as a nested loop over the rows."""
     last = first + BATCH
@@ -213,7 +213,7 @@ def nested_sql(
     return f"WITH rows AS ({rows}), {inside}, looped AS ({looped}) {scores}"
 
 
-def _scores(columns: tuple[str, ...], statistic: Statistic, values: list[str], joins: str) -> str:
+def _scores(columns: tuple[str, ...], statistic: CandidateStatistic, values: list[str], joins: str) -> str:
     """Return the SELECT of the statistic, whose terms' aggregates are ``values`` of what is joined."""
     terms = zip(statistic.terms, values, strict=True)
     total = " + ".join([statistic.constant, *(f"({t.factor}) * COALESCE({value}, 0)" for t, value in terms)])
@@ -347,7 +347,7 @@ class _Shown:
 
 
 def sweep_of(
-    rows: str, source: str, columns: Sequence[str], statistic: Statistic,
+    rows: str, source: str, columns: Sequence[str], statistic: CandidateStatistic,
     types: Mapping[tuple[str, str], Type], per_unit: int, extra: Mapping[str, str],
 ) -> CandidateScores | None:  # fmt: skip
     """Return the sweep of a statistic in a one-pass shape; None where values are not numbers or dates.

@@ -22,7 +22,14 @@ from dpsql.sql.parse.dialect import bind_error, privacy_error, span_of, to_sql
 from dpsql.sql.parse.options import Call, call_of, read_pair
 from dpsql.sql.relations.relation import Names, Relation, column
 from dpsql.sql.selection.candidate_factors import Factor, constant_of, factor_of
-from dpsql.sql.selection.candidates import CANDIDATE, ROWS, Bare, Statistic, names_candidate, shape_of
+from dpsql.sql.selection.candidates import (
+    CANDIDATE,
+    ROWS,
+    Bare,
+    CandidateStatistic,
+    names_candidate,
+    shape_of,
+)
 
 _MOST = 1 << 80
 """Steps that one row may move a statistic by: sums over any table then fit 38 digits."""
@@ -63,7 +70,7 @@ _ONE = Typed(exp.Literal.number(1), BIGINT, Bounds.point(1), True, None, Bounds.
 
 
 @dataclass(frozen=True)
-class Part:
+class _Part:
     """One linear part: an aggregate's term, what a row moves the aggregate by (in its steps), and a public factor."""
 
     amount: exp.Expr | None
@@ -78,7 +85,7 @@ class Part:
     sign: int = 1
 
 
-def bind_statistic(node: exp.Expr, names: RowNames) -> Statistic:
+def bind_statistic(node: exp.Expr, names: RowNames) -> CandidateStatistic:
     """Bind the first argument of a mechanism.
 
     Raises:
@@ -123,7 +130,7 @@ def bind_statistic(node: exp.Expr, names: RowNames) -> Statistic:
     differs = any(names_candidate(part.factor.node) for part in parts)
     shapes = {term.shape for term in terms}
     shape = "nested loop" if "nested loop" in shapes else ", ".join(sorted(shapes))
-    return Statistic(
+    return CandidateStatistic(
         tuple(terms), " + ".join(texts) or "0", common, max(1, most),
         f"CAST(GREATEST({' + '.join(varying)}, 1) AS HUGEINT)" if differs else None, len(directions) <= 1, shape,
         tuple(part.bare for part in parts), tuple(weights),
@@ -153,7 +160,7 @@ def _lengths(condition: exp.Expr | None, names: RowNames) -> bool:
     return differences or has(condition, "INTERVAL") or _LENGTHS.search(to_sql(condition)) is not None
 
 
-def _differences(parts: list[Part]) -> dict[int, tuple[int, int]]:
+def _differences(parts: list[_Part]) -> dict[int, tuple[int, int]]:
     """Return what one row adds to ``SUM(LEAST(x, b)) - SUM(LEAST(x, b + w))``: between -w and 0.
 
     The first of the two parts is given this range, the second nothing.
@@ -211,7 +218,7 @@ class _Sum:
     """Takes a statistic apart, into public factors times aggregates and public numbers."""
 
     names: RowNames
-    parts: list[Part] = field(default_factory=list)
+    parts: list[_Part] = field(default_factory=list)
     constants: list[tuple[int, Factor]] = field(default_factory=list)
 
     def add(self, node: exp.Expr, sign: int, factor: exp.Expr | None) -> None:
@@ -280,7 +287,7 @@ def _filter(call: Call, names: RowNames, *more: exp.Expr) -> exp.Expr | None:
     return exp.and_(*made, *more, copy=False) if made or more else None
 
 
-def _count(call: Call, names: RowNames) -> Part:
+def _count(call: Call, names: RowNames) -> _Part:
     call.read({})
     if call.args:
         call.require(1)
@@ -288,19 +295,19 @@ def _count(call: Call, names: RowNames) -> Part:
         hint = "write COUNT(*): a unit's rows are bounded."
         raise privacy_error(call.node, "COUNT(DISTINCT ...) is not known per candidate.", hint)
     if not call.args or call.args[0].is_star or isinstance(call.args[0], exp.Literal):
-        return Part(None, _filter(call, names))
+        return _Part(None, _filter(call, names))
     typed = total_expressions.make_total(call.args[0], names)
     there = exp.Not(this=exp.paren(exp.Is(this=typed.node, expression=exp.Null())))
-    return Part(None, _filter(call, names, there))
+    return _Part(None, _filter(call, names, there))
 
 
-def _count_if(call: Call, names: RowNames) -> Part:
+def _count_if(call: Call, names: RowNames) -> _Part:
     call.read({})
     call.require(1)
-    return Part(None, _filter(call, names, total_expressions.make_condition(call.args[0], names).node))
+    return _Part(None, _filter(call, names, total_expressions.make_condition(call.args[0], names).node))
 
 
-def _sum(call: Call, names: RowNames) -> Part:
+def _sum(call: Call, names: RowNames) -> _Part:
     call.require(1)
     if call.distinct:
         raise bind_error(call.node, "SUM takes no DISTINCT per candidate.")
@@ -325,7 +332,7 @@ def _sum(call: Call, names: RowNames) -> Part:
     amount = _hold(y, least, grid.high if limit is None else None)
     there = exp.Not(this=exp.Is(this=exp.paren(y), expression=exp.Null()))
     held = exp.Case(ifs=[exp.If(this=there, true=amount)])
-    part = Part(held, _filter(call, names), Fraction(grid.steps), min(0, grid.low), max(0, grid.high))
+    part = _Part(held, _filter(call, names), Fraction(grid.steps), min(0, grid.low), max(0, grid.high))
     if limit is None or clip is None:
         return part
     # Held to the bounds before it is scaled: one far beyond them clips nothing, and neither does one that is missing.
@@ -367,7 +374,7 @@ def _reads_candidate(node: exp.Expr, names: RowNames) -> list[bool]:
     return [any(names.find(c) is f for f in fields) for c in node.find_all(exp.Column)]
 
 
-_AGGREGATES: dict[str, Callable[[Call, RowNames], Part]] = {
+_AGGREGATES: dict[str, Callable[[Call, RowNames], _Part]] = {
     "COUNT": _count,
     "SUM": _sum,
     "COUNT_IF": _count_if,

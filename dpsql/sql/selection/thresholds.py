@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from dpsql.sql.normalize import Env
     from dpsql.sql.relations.catalog import Binder
 
-OPTIONS: Readers = {"epsilon": read_epsilon, "max_hits": read_whole, "refresh": read_truth}
+DECLARE_OPTIONS: Readers = {"epsilon": read_epsilon, "max_hits": read_whole, "refresh": read_truth}
 PROBE_OPTIONS: Readers = {"max_rows_contributed": read_whole}
 
 
@@ -103,7 +103,7 @@ def bind_declare(statement: Statement, catalog: Catalog) -> Declaration:
 
 
 def _declaration(statement: Statement, select: exp.Select, catalog: Catalog) -> Declaration:
-    options = take_mode(select, lambda mode: OPTIONS) or Options("ABOVE_THRESHOLD", {}, {})
+    options = take_mode(select, lambda mode: DECLARE_OPTIONS) or Options("ABOVE_THRESHOLD", {}, {})
     if len(select.expressions) != 1:
         raise BindError(
             "DECLARE needs one threshold.",

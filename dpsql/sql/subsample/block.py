@@ -75,7 +75,7 @@ def _plain(value: Fraction, text: str) -> int | float:
     return int(value) if text.lstrip("- ").isdigit() else float(value)
 
 
-OPTIONS: Readers = {
+SUBSAMPLE_OPTIONS: Readers = {
     **{name: COMMON_OPTIONS[name] for name in ("epsilon", "delta", "privacy_unit_column", "confidence")},
     "blocks": read_whole,
     "combine": read_one_of(*COMBINERS, upper=False),
@@ -242,7 +242,7 @@ class Textbook(Sampling):
 
 
 @dataclass(frozen=True)
-class Found:
+class _Found:
     """What runs on each block."""
 
     source: BlockSource
@@ -279,7 +279,7 @@ def subsample_block(binder: Binder, select: exp.Select, options: Options, env: E
     )
 
 
-def _combine(this: Subsample, sampling: Sampling, found: Found) -> tuple[Operator, list[Released]]:
+def _combine(this: Subsample, sampling: Sampling, found: _Found) -> tuple[Operator, list[Released]]:
     """Deal out the budget, and return what combines the block results, with the columns of the release."""
     options, fields = this.options, found.fields
     kinds = [combiner_name(this, f) for f in fields]
@@ -306,7 +306,7 @@ def _combine(this: Subsample, sampling: Sampling, found: Found) -> tuple[Operato
     return SubsampleAggregate(source, tuple(combiners), options.confidence, participation), released
 
 
-def _exact(this: Subsample, sampling: Sampling) -> Found:
+def _exact(this: Subsample, sampling: Sampling) -> _Found:
     """Return a Python function, or the query: lifted where that can be done, else block by block."""
     if this.registered is not None:
         return _python(this, *this.registered, sampling)
@@ -326,10 +326,10 @@ def _exact(this: Subsample, sampling: Sampling) -> Found:
     for relation in query.private:
         check_unit(this.options, Names((relation,)), ", ".join(t.name for t in relation.tables))
     source = BlockQueries(tuple(query.rows), sql, tuple(f.name for f in fields), sampling.total)
-    return Found(source, fields, [(this.hashed(r, r.unit), to_sql(r.source)) for r in query.private])
+    return _Found(source, fields, [(this.hashed(r, r.unit), to_sql(r.source)) for r in query.private])
 
 
-def _lifted(this: Subsample, sampling: Sampling) -> Found:
+def _lifted(this: Subsample, sampling: Sampling) -> _Found:
     lifter = Lifter(this.binder, sampling.number, sampling.turns, sampling.total)
     lifted = lifter.query(this.select.copy(), this.env)
     if not lifted.single:
@@ -337,10 +337,10 @@ def _lifted(this: Subsample, sampling: Sampling) -> Found:
     for bound in lifter.bound:
         check_unit(this.options, bound.names, bound.subject)
     source = LiftedBlocks(lifted.sql, tuple(f.name for f in lifted.fields), sampling.total, sampling.together)
-    return Found(source, lifted.fields, [this.unit_of(b) for b in lifter.bound], tuple(lifter.bound))
+    return _Found(source, lifted.fields, [this.unit_of(b) for b in lifter.bound], tuple(lifter.bound))
 
 
-def _nearer(this: Subsample, found: Found, sampling: Sampling, combiners: list[Combiner]) -> BlockSource:
+def _nearer(this: Subsample, found: _Found, sampling: Sampling, combiners: list[Combiner]) -> BlockSource:
     """Return the source, by the shorter way where its one output has one and is looked at through a grid."""
     source, first = found.source, combiners[0]
     if (
@@ -355,7 +355,7 @@ def _nearer(this: Subsample, found: Found, sampling: Sampling, combiners: list[C
     return source if nearer is None else FastBlockMeans(source, nearer)
 
 
-def _python(this: Subsample, name: str, call: exp.Expr, sampling: Sampling) -> Found:
+def _python(this: Subsample, name: str, call: exp.Expr, sampling: Sampling) -> _Found:
     """Return a registered Python function over the rows of each block."""
     for key in ("group", "having", "qualify", "distinct", "limit", "windows", "sample"):
         if this.select.args.get(key):
@@ -391,7 +391,7 @@ def _python(this: Subsample, name: str, call: exp.Expr, sampling: Sampling) -> F
                 f"what {call.name.lower()} returns is not declared: a result that is not one number counts as the middle of "
                 "the bounds; register it with returns=... to have that checked"
             )
-    return Found(made, (Field(name, Typed(column(name), kind)),), [(key, source)])
+    return _Found(made, (Field(name, Typed(column(name), kind)),), [(key, source)])
 
 
 def _argument(typed: Typed) -> str:

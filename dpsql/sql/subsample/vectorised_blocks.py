@@ -19,18 +19,12 @@ from dpsql.errors import PrivacyError
 from dpsql.mechanisms.fast.block_means import BlockMeanPlaces
 from dpsql.mechanisms.subsample.subsample import ResultRange
 from dpsql.sql.expressions import total_expressions
-from dpsql.sql.expressions.fixed_point import (
-    choose_fine_steps,
-    unify_zeros,
-    write_canonical,
-    write_group_keys,
-    write_order_independent,
-)
-from dpsql.sql.expressions.types import BIGINT, DOUBLE, Type, Typed
+from dpsql.sql.expressions.fixed_point import choose_fine_steps
+from dpsql.sql.expressions.types import Typed
 from dpsql.sql.normalize import label_of, make_unique, resolve_key
-from dpsql.sql.parse.dialect import bind_error, parse_fragment, privacy_error, to_sql
-from dpsql.sql.parse.functions import names_of
-from dpsql.sql.parse.options import Call, call_of
+from dpsql.sql.parse.dialect import parse_fragment, privacy_error, to_sql
+from dpsql.sql.parse.options import call_of
+from dpsql.sql.relations.group_by_unit import COUNT_CALLS, EXACT_AGGREGATES, Grouped, has_exact_aggregate
 from dpsql.sql.relations.relation import Field, From, Names, Relation, column, column_name, fold
 from dpsql.sql.relations.unit_rows import find_unit_holder
 
@@ -40,18 +34,6 @@ if TYPE_CHECKING:
 
 BLOCK = "dpsql_block"
 """No column of the analyst's is called so, and no name of a level above may be taken for it: it is always qualified."""
-_LARGEST = "1e70"
-"""Numbers beyond this count as missing inside a block: their squares would make some aggregates raise."""
-
-# How an aggregate inside a block is written: number of arguments, and its result (None: the type of the first).
-_NUMERIC = {
-    "AVG": 1, "SUM": 1, "STDDEV": 1, "STDDEV_SAMP": 1, "STDDEV_POP": 1, "VARIANCE": 1, "VAR_POP": 1, "MEDIAN": 1,
-    "QUANTILE_CONT": 2, "QUANTILE_DISC": 2, "CORR": 2, "COVAR_POP": 2, "COVAR_SAMP": 2, "REGR_SLOPE": 2,
-    "REGR_INTERCEPT": 2, "REGR_R2": 2, "REGR_COUNT": 2, "REGR_AVGX": 2, "REGR_AVGY": 2,
-}  # fmt: skip
-_COUNTS = ("COUNT(", "REGR_COUNT(")
-_ANY = {"MIN": 1, "MAX": 1, "MODE": 1, "ARG_MAX": 2, "ARG_MIN": 2}
-KNOWN = names_of("SUBSAMPLE")
 
 
 @dataclass(frozen=True)
@@ -155,17 +137,10 @@ class Lifter:
         names, source, block, owned = self._from(tree, env)
         one = self.one
         text = write_where(owned, tree, names)
-        aggregated = bool(tree.args.get("group")) or any(
-            self._aggregate(n) for item in tree.expressions for n in item.walk()
-        )
-        if not aggregated:
-            rows = self._rows(tree, names, f"{source}{text}", block)
-            return replace(rows, single=rows.single or one)
-        return self._groups(tree, names, f"{source}{text}", block)
-
-    def _aggregate(self, node: exp.Expr) -> bool:
-        call = call_of(node)
-        return call is not None and call.name in KNOWN
+        if tree.args.get("group") or any(map(has_exact_aggregate, tree.expressions)):
+            return self._groups(tree, names, f"{source}{text}", block)
+        rows = self._rows(tree, names, f"{source}{text}", block)
+        return replace(rows, single=rows.single or one)
 
     def _from(self, tree: exp.Select, env: Env) -> tuple[Names, str, str, exp.Expr | None]:
         """Return the scope, FROM as SQL, the block of a row, and the unit that must own it."""
@@ -187,12 +162,12 @@ class Lifter:
             name = self.binder.name("lifted")
             relation, self.one = lifted.relation(alias, name), lifted.single
             self.ctes = here
-            return Names((relation,)), f" FROM {to_sql(relation.source)}", to_sql(column(BLOCK, name)), None
+            return Names((relation,)), to_sql(relation.source), to_sql(column(BLOCK, name)), None
         bound = self.binder.private_from(tree, env)
         self.one = False
         self.bound.append(bound)
         private = find_unit_holder(bound)
-        source = f" FROM {write_from(bound)}{self.turns(private, bound.unit)}"
+        source = f"{write_from(bound)}{self.turns(private, bound.unit)}"
         return bound.names, source, self.number(private, bound.unit), bound.unit
 
     def _rows(self, tree: exp.Select, names: Names, source: str, block: str) -> Lifted:
@@ -206,7 +181,7 @@ class Lifter:
                 raise _unliftable(item, "such a *")
             fields += [f for _, f in names.fields()]
         items = [f"{to_sql(f.typed.node)} AS {column_name(place)}" for place, f in enumerate(fields)]
-        text = f"SELECT {', '.join([f'{block} AS {BLOCK}', *items])}{source}"
+        text = f"SELECT {', '.join([f'{block} AS {BLOCK}', *items])} FROM {source}"
         limit, order = tree.args.get("limit"), tree.args.get("order")
         if limit is None:  # an order without a limit says nothing about rows that are aggregated above
             return Lifted(text, tuple(fields), False)
@@ -225,14 +200,11 @@ class Lifter:
     def _groups(self, tree: exp.Select, names: Names, source: str, block: str) -> Lifted:
         group, limit = tree.args.get("group"), tree.args.get("limit")
         nodes = [resolve_key(node, tree) for node in group.expressions] if group is not None else []
-        keys = [
-            (f"k{i}", unify_zeros(total_expressions.make_total(n, names)), n) for i, n in enumerate(nodes)
-        ]
-        above = Grouped(names, keys, {})
+        above = Grouped.by(nodes, names)
         outputs, labels = [], []
         for item in tree.expressions:
             call = call_of(item.unalias())
-            known = call is not None and call.name in KNOWN
+            known = call is not None and call.name in EXACT_AGGREGATES
             label = label_of(call) if call and known else item.alias_or_name or to_sql(item)
             labels.append(item.alias or label)
             outputs.append(above.total(item.unalias()))
@@ -250,23 +222,22 @@ class Lifter:
             ):
                 typed = outputs[int(place.name) - 1]
             ordered.append(f"{to_sql((typed or above.total(place)).node)} {_direction(node)}")
-        items = [f"{block} AS {BLOCK}", *(f"{to_sql(t.node)} AS {n}" for n, t, _ in keys)]
-        items += [f"{sql} AS {typed.node.name}" for sql, typed in above.made.values()]
-        by = [block, *(sql for _, t, _ in keys for sql in write_group_keys(t))]
-        grouped = f"(SELECT {', '.join(items)}{source} GROUP BY {', '.join(by)}) AS g"
-        if not keys:  # one row even where no row is left: what the query gives of nothing
+        grouped = f"({above.inner(block, BLOCK, source)}) AS g"
+        if not above.keys:  # one row even where no row is left: what the query gives of nothing
             also = []
             for sql, typed in above.made.values():
                 name = typed.node.name
-                also.append(f"COALESCE(g.{name}, 0) AS {name}" if sql.startswith(_COUNTS) else f"g.{name}")
+                also.append(
+                    f"COALESCE(g.{name}, 0) AS {name}" if sql.startswith(COUNT_CALLS) else f"g.{name}"
+                )
             every = f"range({self.blocks}) AS every({BLOCK}) LEFT JOIN {grouped} ON g.{BLOCK} = every.{BLOCK}"
             grouped = f"(SELECT {', '.join([f'every.{BLOCK}', *also])} FROM {every}) AS g"
         shown = [f"{to_sql(typed.node)} AS {column_name(place)}" for place, typed in enumerate(outputs)]
         text = f"SELECT {', '.join([f'g.{BLOCK} AS {BLOCK}', *shown])} FROM {grouped}{condition}"
         if limit is not None:
-            ties = [*ordered, *(part for name, t, _ in keys for part in _all_of(f"g.{name}", t))]
+            ties = [*ordered, *(part for name, t, _ in above.keys for part in _all_of(f"g.{name}", t))]
             text += _cut(f"g.{BLOCK}", ties, limit)
-        return Lifted(text, tuple(fields), not keys or (limit is not None and _is_one(limit)))
+        return Lifted(text, tuple(fields), not above.keys or (limit is not None and _is_one(limit)))
 
 
 def _cut(block: str, by: list[str], limit: exp.Expr) -> str:
@@ -278,72 +249,6 @@ def _cut(block: str, by: list[str], limit: exp.Expr) -> str:
 
 def _is_one(limit: exp.Expr) -> bool:
     return int(limit.expression.name) == 1
-
-
-@dataclass
-class Grouped:
-    """The scope above an exact aggregation: its keys and aggregates are columns of ``g``.
-
-    ``made`` collects the aggregates: their spelling, to SQL and what they are above.
-    """
-
-    names: Names
-    keys: list[tuple[str, Typed, exp.Expr]]
-    made: dict[str, tuple[str, Typed]]
-
-    def column(self, node: exp.Column) -> Typed:
-        """Return what a column of the aggregation holds.
-
-        Raises:
-            BindError: it is none of its columns.
-        """
-        if node.meta.get(_ABOVE):
-            known = {name: replace(typed, constant=False) for name, typed, _ in self.keys}
-            known |= {typed.node.name: typed for _, typed in self.made.values()}
-            if (found := known.get(node.name)) is not None:
-                return replace(found, node=node.copy())
-        raise bind_error(
-            node, f"{node.name} must be a group or stand inside an aggregate.", f"write AVG({node.name})."
-        )
-
-    def total(self, node: exp.Expr) -> Typed:
-        """Return an expression above the aggregation, which can't fail."""
-        return total_expressions.make_total(self.rewrite(node.copy()), self)
-
-    def condition(self, node: exp.Expr) -> str:
-        """Return a condition above the aggregation, in SQL."""
-        return to_sql(total_expressions.make_condition(self.rewrite(node.copy()), self).node)
-
-    def rewrite(self, node: exp.Expr) -> exp.Expr:
-        """Return an expression with keys and aggregates as columns of the aggregation."""
-        for name, _, key in self.keys:
-            if node == key:
-                return _above(name)
-        call = call_of(node)
-        if call is not None and call.name in KNOWN:
-            return self._made(call)
-        for child in list(node.iter_expressions()):
-            new = self.rewrite(child)
-            if new is not child:
-                child.replace(new)
-        return node
-
-    def _made(self, call: Call) -> exp.Expr:
-        text = to_sql(call.node)
-        if text not in self.made:
-            sql, kind = aggregate_sql(call, self.names)
-            self.made[text] = (sql, Typed(_above(f"a{len(self.made)}"), kind))
-        return self.made[text][1].node.copy()
-
-
-_ABOVE = "dpsql_above"
-
-
-def _above(name: str) -> exp.Column:
-    """Return a column of the aggregation, with a mark by which it is told from an analyst's ``g``."""
-    made = column(name, "g")
-    made.meta[_ABOVE] = True
-    return made
 
 
 def _all_of(sql: str, typed: Typed) -> list[str]:
@@ -368,53 +273,6 @@ def refuse_many_rows(select: exp.Select) -> PrivacyError:
 
 def _unliftable(node: exp.Expr, what: str) -> PrivacyError:
     return privacy_error(node, f"{what} is not known inside SUBSAMPLE.")
-
-
-def aggregate_sql(call: Call, names: Names) -> tuple[str, Type]:
-    """Return an aggregate over a block's rows that can't fail: numbers as doubles within reason, all else as it is.
-
-    Raises:
-        BindError: wrong arguments.
-        PrivacyError: an aggregate that is not known.
-    """
-    name = {"VARIANCE": "VAR_SAMP", "STDDEV": "STDDEV_SAMP"}.get(call.name, call.name)
-    where = ""
-    if call.where is not None:
-        where = f" FILTER (WHERE {to_sql(total_expressions.make_condition(call.where, names).node)})"
-    if call.named:
-        raise bind_error(call.node, "aggregates inside SUBSAMPLE are exact: they take no options.")
-    distinct = "DISTINCT " if call.distinct else ""
-    if call.name == "COUNT" and (not call.args or call.args[0].is_star):
-        return f"COUNT({distinct}*){where}", BIGINT
-    if call.name == "COUNT_IF":
-        condition = to_sql(total_expressions.make_condition(call.args[0], names).node)
-        return f"COUNT(*) FILTER (WHERE {condition})", BIGINT
-    if call.name == "COUNT":
-        return (
-            f"COUNT({distinct}{to_sql(total_expressions.make_total(call.args[0], names).node)}){where}",
-            BIGINT,
-        )
-    call.require(_NUMERIC.get(call.name) or _ANY[call.name])
-    typed = [total_expressions.make_total(argument, names) for argument in call.args]
-    if call.name in _ANY:
-        given = [write_canonical(t, place) for t, place in zip(typed, call.args, strict=True)]
-        # Among equals DuckDB takes the first that it meets, which other blocks' rows may decide: so the smallest.
-        first = f" ORDER BY {given[0]}" if call.name in ("MODE", "ARG_MAX", "ARG_MIN") else ""
-        return f"{name}({', '.join(given)}{first}){where}", typed[0].type
-    for t, place in zip(typed, call.args, strict=True):
-        if not t.type.numeric:
-            raise bind_error(place, f"{call.name} needs a number, and this is {t.type.sql}.")
-    values = [_reasonable(to_sql(t.node)) for t in typed]
-    if call.name.startswith("QUANTILE"):
-        if not typed[1].constant:
-            raise bind_error(call.args[1], "the quantile must be a literal.")
-        values[1] = to_sql(typed[1].node)
-    return write_order_independent(name, typed, values, distinct, where), DOUBLE
-
-
-def _reasonable(sql: str) -> str:
-    double = f"CAST({sql} AS DOUBLE)"
-    return f"CASE WHEN ABS({double}) < {_LARGEST} THEN {double} END"
 
 
 # -- one average per block --------------------------------------------------------------------------------------
