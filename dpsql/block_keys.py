@@ -26,7 +26,6 @@ from dpsql.engine.base import DECLARED, IN_NO_FILE, Engine
 from dpsql.errors import Error
 from dpsql.mechanisms.aggregation import Aggregation
 from dpsql.mechanisms.auto_bounds import AutoBounded
-from dpsql.mechanisms.fast.block_means import BlockMeanPlaces, FastBlockMeans
 from dpsql.mechanisms.fast.candidate_scores import CandidateFactor, CandidateScores, ScoreTerm
 from dpsql.mechanisms.fast.column_counts import HistogramQuery
 from dpsql.mechanisms.histograms import DistinctCount, Histogram, Quantiles, WantedRank
@@ -61,11 +60,9 @@ _LABELS: Mapping[type, tuple[str, ...]] = {
 }
 """Fields that only say what output columns are called: exact texts name columns by their places."""
 _KIND_IN_KEYS: Mapping[type, str] = {
-    BlockMeanPlaces: "Near",
     BlockRows: "Rows",
     CandidateFactor: "Public",
     CandidateScores: "Sweep",
-    FastBlockMeans: "NearBlocks",
     HistogramQuery: "Counted",
     ResultRange: "Range",
     ReturnType: "Returns",

@@ -63,7 +63,7 @@ RANDOM = {
 }  # secrets may name things (a ledger, a statement); noise is noise/entropy.py's
 
 LONGEST, SHORTEST = 500, 40
-MOST_MODULES = 158
+MOST_MODULES = 157
 """It may only shrink, to 140."""
 KNOWN_CIRCLES: set[tuple[str, ...]] = {
     ("dpsql", "dpsql.notebook.complete", "dpsql.notebook.magic", "dpsql.notebook.sessions"),

@@ -332,10 +332,6 @@ class SubsampleAggregate(Operator):
         check = (self.participation.query,) if self.participation else ()
         return (*check, *self.source.queries)
 
-    @property
-    def checked(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((*self.queries, *self.source.checked)))
-
     def claims(self) -> Iterator[ClaimedText]:
         if self.participation is not None:
             yield ClaimedText(self.participation.query, ParticipationClaim())
@@ -348,7 +344,7 @@ class SubsampleAggregate(Operator):
         fits = True
         if self.participation:
             # one salt for all texts: the check must count the very subsamples that are run
-            read = add_salt(read, self.checked, entropy)
+            read = add_salt(read, self.queries, entropy)
             every = bind_parameters(read, {"first": 0, "last": self.participation.runs})
             fits = self.participation.holds(every, self.participation.query)
         results = self.source.results(read, entropy)

@@ -11,7 +11,6 @@ from sqlglot import exp
 
 from dpsql.errors import BindError, PrivacyError
 from dpsql.mechanisms.base import SALT, Operator
-from dpsql.mechanisms.fast.block_means import FastBlockMeans
 from dpsql.mechanisms.subsample.blocks import (
     RUNS_RELATION,
     BlockQueries,
@@ -22,8 +21,8 @@ from dpsql.mechanisms.subsample.blocks import (
     fingerprint,
     write_block_number,
 )
-from dpsql.mechanisms.subsample.subsample import BlockMean, BlockMedian, SubsampleAggregate, WinsorizedMean
-from dpsql.mechanisms.subsample.votes import Combiner, Participation, compute_textbook_sampling
+from dpsql.mechanisms.subsample.subsample import SubsampleAggregate
+from dpsql.mechanisms.subsample.votes import Participation, compute_textbook_sampling
 from dpsql.sql.dp.budget_split import deal
 from dpsql.sql.expressions import total_expressions
 from dpsql.sql.expressions.fixed_point import unify_zeros
@@ -53,7 +52,7 @@ from dpsql.sql.subsample.combiners import (
     width,
 )
 from dpsql.sql.subsample.per_block_query import PerBlockQuery
-from dpsql.sql.subsample.vectorised_blocks import Lifter, near, refuse_many_rows, write_from, write_where
+from dpsql.sql.subsample.vectorised_blocks import Lifter, refuse_many_rows, write_from, write_where
 
 if TYPE_CHECKING:
     from dpsql.sql.normalize import Env
@@ -302,8 +301,7 @@ def _combine(this: Subsample, sampling: Sampling, found: _Found) -> tuple[Operat
         released.append(
             Released(f.name, "DOUBLE" if number else f.typed.type.sql, number and kind != "median")
         )
-    source = _nearer(this, found, sampling, combiners)
-    return SubsampleAggregate(source, tuple(combiners), options.confidence, participation), released
+    return SubsampleAggregate(found.source, tuple(combiners), options.confidence, participation), released
 
 
 def _exact(this: Subsample, sampling: Sampling) -> _Found:
@@ -338,21 +336,6 @@ def _lifted(this: Subsample, sampling: Sampling) -> _Found:
         check_unit(this.options, bound.names, bound.subject)
     source = LiftedBlocks(lifted.sql, tuple(f.name for f in lifted.fields), sampling.total, sampling.together)
     return _Found(source, lifted.fields, [this.unit_of(b) for b in lifter.bound], tuple(lifter.bound))
-
-
-def _nearer(this: Subsample, found: _Found, sampling: Sampling, combiners: list[Combiner]) -> BlockSource:
-    """Return the source, by the shorter way where its one output has one and is looked at through a grid."""
-    source, first = found.source, combiners[0]
-    if (
-        not isinstance(source, LiftedBlocks)
-        or this.sampling != "partition"
-        or len(found.bound) != 1
-        or len(combiners) != 1
-        or not isinstance(first, BlockMean | BlockMedian | WinsorizedMean)
-    ):
-        return source
-    nearer = near(this.select, found.bound[0], sampling.number, first.bounds)
-    return source if nearer is None else FastBlockMeans(source, nearer)
 
 
 def _python(this: Subsample, name: str, call: exp.Expr, sampling: Sampling) -> _Found:

@@ -7,19 +7,14 @@ query has one row.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from dpsql.errors import PrivacyError
-from dpsql.mechanisms.fast.block_means import BlockMeanPlaces
-from dpsql.mechanisms.subsample.subsample import ResultRange
 from dpsql.sql.expressions import total_expressions
-from dpsql.sql.expressions.fixed_point import choose_fine_steps
 from dpsql.sql.expressions.types import Typed
 from dpsql.sql.normalize import label_of, make_unique, resolve_key
 from dpsql.sql.parse.dialect import parse_fragment, privacy_error, to_sql
@@ -273,51 +268,3 @@ def refuse_many_rows(select: exp.Select) -> PrivacyError:
 
 def _unliftable(node: exp.Expr, what: str) -> PrivacyError:
     return privacy_error(node, f"{what} is not known inside SUBSAMPLE.")
-
-
-# -- one average per block --------------------------------------------------------------------------------------
-
-_PLAIN_CLAUSES = {"kind", "expressions", "from_", "where", "order"}
-
-
-def near(select: exp.Select, bound: From, number: RowSql, bounds: ResultRange) -> BlockMeanPlaces | None:
-    """Return the shorter way to what a query gives that could be lifted; None where it has another shape.
-
-    Args:
-        select: the query inside SUBSAMPLE.
-        bound: its only FROM over private rows.
-        number: SQL of a row's block.
-        bounds: the grid through which the combiner looks at the average.
-    """
-    call = call_of(select.expressions[0].unalias())
-    if {key for key, value in select.args.items() if value} - _PLAIN_CLAUSES or len(select.expressions) != 1:
-        return None
-    if call is None or call.name != "AVG" or call.distinct or call.where is not None:
-        return None
-    from_ = select.args["from_"].this
-    if len(bound.relations) != 1 or bound.joins or not isinstance(from_, exp.Table):
-        return None
-    if not isinstance(call.args[0], exp.Column):
-        return None
-    typed = total_expressions.make_total(call.args[0], bound.names)
-    steps = choose_fine_steps(typed.bounds) if typed.type.kind == "DOUBLE" else None
-    known = typed.bounds
-    if steps is None or known is None or known.low is None or known.high is None:
-        return None
-    # As far as the declared bounds and once more: a few values beyond them are no reason to go the longer way.
-    most = math.nextafter(float(2 * max(abs(known.low), abs(known.high))), math.inf)
-    least = 0.0 if known.low >= 0 else -most
-    rounding = 1 / Fraction(steps) + Fraction(most) / 2**48  # of the grid, and of the division
-    source, value = to_sql(bound.source), to_sql(typed.node)
-    block = number(find_unit_holder(bound), bound.unit)
-    inside = [f"CAST({end!r} AS DOUBLE)" for end in (least, most)]
-    # What a table says of its rows without reading them answers both where no number lies beyond.
-    beyond = f"SELECT 1 AS one FROM {source} WHERE {value} < {inside[0]} OR {value} > {inside[1]} LIMIT 1"
-    where = write_where(bound.unit, select, bound.names, f"{value} BETWEEN {inside[0]} AND {inside[1]}")
-    grouped = (
-        f"SELECT {block} AS {BLOCK}, SUM(CAST({value} AS DOUBLE)) AS total, COUNT(*) AS n FROM {source}"
-        f"{where} GROUP BY {block}"
-    )
-    return BlockMeanPlaces(
-        f"SELECT COUNT(*) AS beyond FROM ({beyond}) AS found", grouped, bounds, Fraction(least), Fraction(most), rounding
-    )  # fmt: skip

@@ -120,3 +120,18 @@ def test_one_unit_is_in_one_block_whatever_the_type_of_its_number() -> None:
             for kind in kinds
         ]
         assert all(blocks == found[0] for blocks in found)
+
+
+def test_blocks_are_numbered_in_equal_parts() -> None:
+    """The ends of 64 bits, and of each part."""
+    con = duckdb.connect()
+    for blocks in (*range(3, 256, 9), 100, 255):
+        if blocks & (blocks - 1) == 0:
+            continue
+        expression = write_block_number("u", blocks).replace(f"hash(xor(hash(u), {SALT}))", "h")
+        part = -(-(2**64) // blocks)
+        ends = [0, *(i * part + d for i in range(1, blocks) for d in (-1, 0)), 2**64 - 1]
+        query = f"SELECT {expression} FROM (SELECT UNNEST(?::UBIGINT[]) AS h)"
+        wanted = [0, *(i + d for i in range(1, blocks) for d in (-1, 0)), blocks - 1]
+        assert [row[0] for row in con.execute(query, [ends]).fetchall()] == wanted
+        assert 0 <= part * blocks - 2**64 < blocks
