@@ -117,28 +117,6 @@ KNOWN_HOMONYMS: set[str] = {
     "quote_identifier",
 }
 """Public names that two modules have."""
-LENDING_TESTS: dict[str, tuple[str, ...]] = {
-    "attacks/test_fuzz.py": ("test_hostile",),
-    "engines/test_every_engine.py": (
-        "test_corpora",
-        "test_hostile",
-        "test_spark",
-        "test_tpch",
-    ),
-    "engines/test_every_statement.py": (
-        "test_analyst",
-        "test_equals_duckdb",
-        "test_spark",
-    ),
-    "engines/test_spark.py": ("test_corpora",),
-    "engines/test_spark_full.py": ("test_spark",),
-    "published/test_published_choices.py": ("test_exponential",),
-    "sql/dp/test_weighted_moments.py": ("test_sensitivity",),
-    "sql/exact/test_pretty.py": ("test_corpora",),
-    "sql/selection/test_choice_edges.py": ("test_exponential",),
-    "sql/spark/test_writer.py": ("test_corpora",),
-}
-"""Tests that still import from other tests, with which."""
 
 
 def modules() -> Iterator[tuple[str, Path]]:
@@ -302,12 +280,11 @@ TEST_FILES = sorted(TESTS.rglob("*.py"))
 @pytest.mark.parametrize("path", TEST_FILES, ids=lambda p: str(p.relative_to(TESTS)))
 def test_no_test_imports_another(path: Path) -> None:
     """Helpers come from ``support``."""
-    allowed = LENDING_TESTS.get(str(path.relative_to(TESTS)), ())
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "tests":
             for item in node.names:
                 whole = f"{node.module}.{item.name}"
-                assert ".test_" not in whole or any(lender in whole for lender in allowed), whole
+                assert ".test_" not in whole, whole
 
 
 @pytest.mark.parametrize("module", MODULES)

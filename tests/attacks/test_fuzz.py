@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dpsql
-from tests.attacks.test_hostile import CORPUS
+from tests.support.hostile_statements import CORPUS
 from tests.support.neighbours import CANARY, open_neighbours
 
 ROOT = Path(__file__).parents[2]

@@ -2,39 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
 import dpsql
 from tests.support import inside
+from tests.support.hostile_statements import (
+    CORPUS,
+    Hostile,
+    counted,
+    outcome,
+)
 from tests.support.neighbours import CANARY, open_neighbours
-
-
-@dataclass(frozen=True)
-class Hostile:
-    """A statement, what it attacks, and whether it is answered."""
-
-    attacks: str
-    verdict: str
-    text: str
-
-
-def corpus() -> list[Hostile]:
-    out, attacks = [], ""
-    for chunk in (Path(__file__).parent / "hostile.sql").read_text(encoding="utf-8").split("\n\n"):
-        head, _, rest = chunk.strip().partition("\n")
-        if head.startswith("-- class: "):
-            attacks = head.removeprefix("-- class: ")
-        elif head.startswith("-- verdict: "):
-            out.append(Hostile(attacks, head.removeprefix("-- verdict: "), rest))
-    return out
-
-
-CORPUS = corpus()
 
 
 @pytest.fixture(scope="module")
@@ -45,41 +25,9 @@ def sessions() -> Iterator[tuple[dpsql.Session, dpsql.Session]]:
         session.close()
 
 
-def counted(session: dpsql.Session) -> list[str]:
-    """A list that grows by one name with each thing that the session asks of its engine's data."""
-    asked: list[str] = []
-    engine = inside.engine(session)
-    for name in ("execute", "batches"):
-        if hasattr(engine, name):
-            setattr(engine, name, _counting(asked, name, getattr(engine, name)))
-    return asked
-
-
-def _counting(asked: list[str], name: str, run: Callable[..., Any]) -> Callable[..., Any]:
-    def ask(*given: Any, **named: Any) -> Any:
-        asked.append(name)
-        return run(*given, **named)
-
-    return ask
-
-
 @pytest.fixture(scope="module")
 def asked(sessions: tuple[dpsql.Session, dpsql.Session]) -> tuple[list[str], list[str]]:
     return counted(sessions[0]), counted(sessions[1])
-
-
-def outcome(session: dpsql.Session, text: str) -> tuple[str, ...]:
-    """Answered with which columns at which price, or refused in which words."""
-    try:
-        result = session.sql(text)
-    except dpsql.Error as error:
-        assert not isinstance(error, dpsql.EngineError), "the engine failed on the data"
-        assert error.__cause__ is None
-        assert "duckdb" not in type(error.__context__).__module__, "the engine's message hangs on the error"
-        return "refused", type(error).__name__, str(error)
-    columns = [f"{field.name} {field.type}" for field in result.arrow().schema]
-    # What ABOVE_THRESHOLD costs depends on the hits, which are released.
-    return "answered", *columns, "" if "ABOVE_THRESHOLD" in text else str(result.loss)
 
 
 def test_the_corpus_is_large_and_has_both_verdicts() -> None:

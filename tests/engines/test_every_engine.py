@@ -24,14 +24,14 @@ from dpsql.sql.expressions.total_expressions import make_total
 from dpsql.sql.parse.dialect import parse_fragment, to_sql
 from dpsql.sql.relations.catalog import Catalog
 from dpsql.sql.relations.relation import Names
-from tests.attacks.test_hostile import CORPUS, Hostile, counted, outcome
-from tests.corpora.test_corpora import Case, cases
-from tests.engines.test_spark import AGGREGATES, NASTY, SPENT, chosen, fill, numbered
-from tests.peers.tpch import test_tpch as tpch
-from tests.support import inside
+from tests.support import inside, tpch
 from tests.support.both import Both, assert_same, plan_of, released
+from tests.support.case_files import Case
+from tests.support.corpora import cases
 from tests.support.engines import Engine, Kept, across
+from tests.support.hostile_statements import CORPUS, Hostile, counted, outcome
 from tests.support.neighbours import CANARY, open_neighbours
+from tests.support.spark import AGGREGATES, NASTY, SPENT, chosen, fill, numbered
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -23,12 +23,11 @@ from dpsql.errors import BindError
 from dpsql.mechanisms.base import SALT
 from dpsql.mechanisms.subsample.blocks import write_block_number
 from dpsql.sql.parse.dialect import parse_fragment, to_sql
-from tests.corpora import test_equals_duckdb as demo
-from tests.engines.test_spark import SPENT, fill
-from tests.sql.test_analyst import ANSWERED
-from tests.support import clinic, inside
+from tests.support import clinic, demo, inside
+from tests.support.analyst import ANSWERED
 from tests.support.both import Both, dealt, plan_of, released
 from tests.support.engines import Engine, Kept, across
+from tests.support.spark import SPENT, fill
 
 pytestmark = pytest.mark.timeout(900)
 SPARK = ("spark", "connect")
@@ -162,7 +161,7 @@ def test_the_demo_tables(engine: Engine, case: tuple[str, str], kept: Kept) -> N
     unit, text = case
 
     def make(stack: ExitStack) -> Opened:
-        declared = demo._POLICY.replace("UNIT", demo._PERSON if unit == "person" else demo._ROW)
+        declared = demo.POLICY.replace("UNIT", demo.PERSON if unit == "person" else demo.ROW)
         policy = dpsql.Policy.loads(declared.replace('source = "', f'source = "{demo.DEMO}/'))
         session = stack.enter_context(dpsql.connect(engine.spark, policy=policy))
         return Opened(session, Both(DuckDBEngine(":memory:", policy, Path()), inside.engine(session)))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engines.test_spark import Pair, pair  # noqa: F401 - the fixture
+from tests.support.spark import Pair  # noqa: F401 - the fixture
 
 pytestmark = [pytest.mark.spark, pytest.mark.stochastic, pytest.mark.timeout(900)]
 

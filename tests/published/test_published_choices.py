@@ -18,7 +18,7 @@ from dpsql.mechanisms.selection.generalised_exponential import (
     compute_generalised_scores,
 )
 from dpsql.privacy.events import BoundedRange, PureDP
-from tests.mechanisms.selection.test_exponential import choice, em, laplace, pf
+from tests.support.selection_laws import choice, em, laplace, pf
 
 VECTORS = json.loads((Path(__file__).parents[1] / "published" / "vectors" / "vectors_em.json").read_text())
 ACCOUNTS = {"zcdp_constants", "bounded_range_dominating_pair", "composition_eps_at_1e-6"}

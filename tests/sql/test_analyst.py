@@ -7,53 +7,21 @@ it as it is), or refused with these words and this hint. There is a section of w
 from __future__ import annotations
 
 import datetime
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
 
 import dpsql
+from tests.support.analyst import ANSWERED, ASKED, Asked
 from tests.support.clinic import open_clinic
 from tests.support.shop import near
 
 Clinic = tuple[duckdb.DuckDBPyConnection, dpsql.Session]
-_MODE = re.compile(r"(?i)WITH\s+(DP|DIFFERENTIAL_PRIVACY)\s*(OPTIONS\s*\([^()]*(\([^()]*\))?[^()]*\))?")
-_NAMED = re.compile(
-    r",?\s*(epsilon|contribution_bounds_per_row|contribution_bounds_per_group)\s*=>\s*(\([^()]*\)|[\w.]+)"
-)
 
 
-@dataclass(frozen=True)
-class Asked:
-    """A statement and its outcome."""
-
-    text: str
-    plain: str = ""
-    message: str = ""
-    hint: str | None = None
-
-
-def read() -> list[Asked]:
-    out = []
-    for chunk in (Path(__file__).parent / "analyst.sql").read_text(encoding="utf-8").split("\n\n"):
-        head, _, rest = chunk.strip().partition("\n")
-        if head.startswith("-- answered"):
-            plain = head.partition(", as: ")[2] or _NAMED.sub("", _MODE.sub("", rest))
-            out.append(Asked(rest, plain=plain))
-        elif head.startswith("-- refused: "):
-            hint, _, text = rest.partition("\n") if rest.startswith("-- hint: ") else ("", "", rest)
-            message = head.removeprefix("-- refused: ")
-            out.append(Asked(text, message=message, hint=hint.removeprefix("-- hint: ") or None))
-    return out
-
-
-ASKED = read()
-ANSWERED = [case for case in ASKED if case.plain]
 REFUSED = [case for case in ASKED if case.message]
 
 

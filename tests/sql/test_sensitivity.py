@@ -27,7 +27,7 @@ from dpsql.sql.exact.exact_query import Exact
 from dpsql.sql.relations import joins, subqueries
 from tests.support import inside
 from tests.support.grammar import LIMITS, UNITS, Databases, open_databases, statements
-from tests.support.moves import histogram, read, rows_by_key, violations, violations_of_part
+from tests.support.moves import fill, histogram, read, rows_by_key, violations, violations_of_part
 from tests.support.small import open_small
 
 DATABASES = 32
@@ -49,16 +49,6 @@ def small() -> Iterator[SMALL]:
 
 
 # -- the check --------------------------------------------------------------------------------------------------
-
-
-def literal(values: tuple[str, ...]) -> str:
-    return f"({', '.join(values)})"
-
-
-def fill(con: duckdb.DuckDBPyConnection, table: str, given: list[tuple[str, ...]]) -> None:
-    con.execute(f"DELETE FROM {table}")
-    if given:
-        con.execute(f"INSERT INTO {table} VALUES {', '.join(map(literal, given))}")
 
 
 def check(small: SMALL, text: str, given: list[tuple[str, ...]], more: list[tuple[str, ...]]) -> list[str]:

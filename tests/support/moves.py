@@ -101,3 +101,13 @@ def violations_of_part(part: Part, before: dict[Any, Any], after: dict[Any, Any]
     if len(changes) > groups or max(changes, default=0) > most:
         return [f"the rows of a quantile or a histogram move by {changes}"]
     return []
+
+
+def literal(values: tuple[str, ...]) -> str:
+    return f"({', '.join(values)})"
+
+
+def fill(con: duckdb.DuckDBPyConnection, table: str, given: list[tuple[str, ...]]) -> None:
+    con.execute(f"DELETE FROM {table}")
+    if given:
+        con.execute(f"INSERT INTO {table} VALUES {', '.join(map(literal, given))}")

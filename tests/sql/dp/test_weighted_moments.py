@@ -14,8 +14,8 @@ import pytest
 import dpsql
 from dpsql.mechanisms.aggregation import Aggregation
 from dpsql.sql.exact.exact_query import Exact, Weighing
-from tests.sql.test_sensitivity import fill, read, violations
 from tests.support import inside
+from tests.support.moves import fill, read, violations
 from tests.support.small import COLUMNS_OF_T
 
 POLICY = f"""

@@ -12,8 +12,8 @@ import dpsql
 from dpsql.mechanisms.base import SALT
 from dpsql.sql.exact.pretty import MAX_LINE_WIDTH, format_sql
 from dpsql.sql.parse.statements import parse
-from tests.corpora.test_corpora import CORPORA, POLICY, cases
 from tests.support import inside
+from tests.support.corpora import CORPORA, POLICY, cases
 
 
 @pytest.fixture(scope="module")

@@ -18,8 +18,8 @@ from dpsql.mechanisms.selection.above_threshold import AboveThreshold
 from dpsql.mechanisms.selection.exponential import ExponentialChoice
 from dpsql.mechanisms.selection.generalised_exponential import SCORE_SENSITIVITY, compute_generalised_scores
 from dpsql.numerics.exact_numbers import to_integers
-from tests.mechanisms.selection.test_exponential import em, laplace, pf
 from tests.support import inside
+from tests.support.selection_laws import em, laplace, pf
 from tests.support.svt_law import paths, probability, refreshed
 
 POLICY = """

@@ -14,8 +14,9 @@ from dpsql.sql.exact.query import write_normal_form
 from dpsql.sql.parse.statements import parse
 from dpsql.sql.spark.values import quote_identifier, quote_text
 from dpsql.sql.spark.writer import spark_sql
-from tests.corpora.test_corpora import CORPORA, POLICIES, Case, cases
 from tests.support import inside
+from tests.support.case_files import Case
+from tests.support.corpora import CORPORA, POLICIES, cases
 
 TABLE = {
     "t": [

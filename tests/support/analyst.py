@@ -1,0 +1,42 @@
+"""Statements that analysts bring, with what becomes of them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+_MODE = re.compile(r"(?i)WITH\s+(DP|DIFFERENTIAL_PRIVACY)\s*(OPTIONS\s*\([^()]*(\([^()]*\))?[^()]*\))?")
+_NAMED = re.compile(
+    r",?\s*(epsilon|contribution_bounds_per_row|contribution_bounds_per_group)\s*=>\s*(\([^()]*\)|[\w.]+)"
+)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A statement and its outcome."""
+
+    text: str
+    plain: str = ""
+    message: str = ""
+    hint: str | None = None
+
+
+def read() -> list[Asked]:
+    out = []
+    for chunk in (
+        (Path(__file__).parents[1] / "sql" / "analyst.sql").read_text(encoding="utf-8").split("\n\n")
+    ):
+        head, _, rest = chunk.strip().partition("\n")
+        if head.startswith("-- answered"):
+            plain = head.partition(", as: ")[2] or _NAMED.sub("", _MODE.sub("", rest))
+            out.append(Asked(rest, plain=plain))
+        elif head.startswith("-- refused: "):
+            hint, _, text = rest.partition("\n") if rest.startswith("-- hint: ") else ("", "", rest)
+            message = head.removeprefix("-- refused: ")
+            out.append(Asked(text, message=message, hint=hint.removeprefix("-- hint: ") or None))
+    return out
+
+
+ASKED = read()
+ANSWERED = [case for case in ASKED if case.plain]

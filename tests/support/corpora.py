@@ -1,0 +1,41 @@
+"""The cases of grammar/corpora and the policies that they are read under."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import dpsql
+from tests.support.case_files import Case, read_cases
+
+CORPORA = Path(__file__).resolve().parents[2] / "grammar" / "corpora"
+WRITE = os.environ.get("DPSQL_CORPORA") == "write"
+KEYS = {"case", "params", "policy", "caret"}
+POLICY = dpsql.Policy.load(CORPORA / "policy.toml")
+POLICIES = {
+    "usual": POLICY,
+    "strict": dataclasses.replace(
+        POLICY, budget=dataclasses.replace(POLICY.budget, default_epsilon=None, default_delta=None)
+    ),
+    "spent": dataclasses.replace(
+        POLICY,
+        budget=dataclasses.replace(POLICY.budget, epsilon=Fraction(1, 5), default_epsilon=Fraction(1, 10)),
+    ),
+}
+
+
+def read(path: Path) -> Iterator[Case]:
+    for case in read_cases(path, KEYS):
+        assert "case" in case.keys, f"{path}: case {case.index + 1} has no title"
+        assert case.ruled or WRITE, f"{path}: {case.keys['case']} expects nothing"
+        yield case
+
+
+def cases(folder: str) -> list[Case]:
+    found = [case for path in sorted((CORPORA / folder).glob("*.sql")) for case in read(path)]
+    assert found, f"{folder} is empty"
+    assert len({str(case) for case in found}) == len(found), f"two cases of {folder} have one title"
+    return found
