@@ -11,7 +11,7 @@ from sqlglot import exp
 from dpsql.errors import BindError, Error
 from dpsql.plan import Interval, Plan
 from dpsql.sql.binder import StatementBinder
-from dpsql.sql.expressions.types import one_statement
+from dpsql.sql.expressions.lengths import one_statement
 from dpsql.sql.normalize import Cte
 from dpsql.sql.parse.dialect import MODE, bind_error, span_of_word, to_sql
 from dpsql.sql.parse.statements import Statement

@@ -15,9 +15,9 @@ import pytest
 
 import dpsql
 from dpsql.errors import PrivacyError
-from dpsql.sql.expressions import patterns, types
+from dpsql.sql.expressions import lengths, patterns
 from dpsql.sql.expressions.total_expressions import make_total
-from dpsql.sql.expressions.types import MAX_TEXT, MAX_WRITTEN, Typed, length_of, one_statement
+from dpsql.sql.expressions.types import Typed
 from dpsql.sql.parse.dialect import to_sql
 from dpsql.sql.parse.statements import parse
 from tests.support.one_row import Composer, Row, worst
@@ -71,10 +71,10 @@ def lie(con: duckdb.DuckDBPyConnection, seeds: range) -> tuple[list[str], int]:
             assert "could" in str(error), text
             continue
         tried += 1
-        typed = types.hold(typed)
+        typed = lengths.hold(typed)
         query = f"SELECT coalesce(max(length(v)), 0) FROM (SELECT {to_sql(typed.node)} AS v FROM t)"
         longest = con.execute(query).fetchall()[0][0]
-        if longest > length_of(typed):
+        if longest > lengths.length_of(typed):
             wrong.append(text)
     return wrong, tried
 
@@ -88,7 +88,7 @@ def test_no_composition_is_longer_than_its_public_bound(rows: duckdb.DuckDBPyCon
 def test_without_the_check_of_columns_some_are_longer(
     rows: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(types, "_checked", lambda node, kind, length: node)
+    monkeypatch.setattr(lengths, "_checked", lambda node, kind, length: node)
     wrong, _ = lie(rows, range(300))
     assert wrong
 
@@ -178,17 +178,17 @@ def test_the_policy_s_max_length_is_read() -> None:
     class Declared:
         max_length = 12
 
-    assert types.column_length(Declared()) == 12
-    assert types.column_length(None) == types.DEFAULT_MAX_LENGTH
+    assert lengths.column_length(Declared()) == 12
+    assert lengths.column_length(None) == lengths.DEFAULT_MAX_LENGTH
 
 
 def test_texts_of_one_statement_are_counted_together() -> None:
-    with one_statement():
-        for i in range(MAX_WRITTEN // MAX_TEXT):
+    with lengths.one_statement():
+        for i in range(lengths.MAX_WRITTEN // lengths.MAX_TEXT):
             bound(" " * i + "concat(" + ", ".join(["s"] * 16) + ")")
             bound(" " * i + "concat(" + ", ".join(["s"] * 16) + ")")  # at the same place: counted once
-    with one_statement(), pytest.raises(PrivacyError, match="this statement"):
-        for i in range(MAX_WRITTEN // MAX_TEXT + 1):
+    with lengths.one_statement(), pytest.raises(PrivacyError, match="this statement"):
+        for i in range(lengths.MAX_WRITTEN // lengths.MAX_TEXT + 1):
             bound(" " * i + "concat(" + ", ".join(["s"] * 16) + ")")
 
 
@@ -268,7 +268,7 @@ def test_one_row_at_the_public_length_takes_little_time_and_memory() -> None:
     made = []
     for seed in range(count):
         try:
-            with one_statement():
+            with lengths.one_statement():
                 made.append(
                     to_sql(bound(Composer(seed).text(5) if seed % 2 else Composer(seed).question(4)).node)
                 )

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from dpsql.errors import BindError
-from dpsql.sql.expressions.types import DEFAULT_MAX_LENGTH, Type, Typed
+from dpsql.sql.expressions.lengths import DEFAULT_MAX_LENGTH
+from dpsql.sql.expressions.types import Type, Typed
 
 TYPES = {
     "s": "VARCHAR",

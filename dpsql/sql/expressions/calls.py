@@ -9,7 +9,6 @@ from sqlglot import exp
 
 from dpsql.errors import PrivacyError, did_you_mean
 from dpsql.sql.expressions import casts, temporal
-from dpsql.sql.expressions.bounds import Bounds
 from dpsql.sql.expressions.casts import take_value
 from dpsql.sql.expressions.coercion import (
     ORDERED_KINDS,
@@ -33,6 +32,7 @@ from dpsql.sql.expressions.functions import (
     ROW_FUNCTIONS,
     RowFunction,
 )
+from dpsql.sql.expressions.lengths import count_written, hold, length_of, limit_steps
 from dpsql.sql.expressions.types import (
     BIGINT,
     BOOLEAN,
@@ -42,13 +42,10 @@ from dpsql.sql.expressions.types import (
     NULL,
     TEXT,
     TINYINT,
+    Bounds,
     Type,
     Typed,
-    count_written,
     decimal,
-    hold,
-    length_of,
-    limit_steps,
 )
 from dpsql.sql.parse.dialect import NAMED, bind_error, privacy_error
 from dpsql.sql.parse.functions import NAME_OF_CLASS, ROW_ALIASES

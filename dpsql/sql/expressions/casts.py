@@ -12,8 +12,7 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpsql.errors import did_you_mean
-from dpsql.sql.expressions import types
-from dpsql.sql.expressions.bounds import Bounds
+from dpsql.sql.expressions import lengths
 from dpsql.sql.expressions.coercion import (
     Bind,
     fits,
@@ -26,17 +25,7 @@ from dpsql.sql.expressions.coercion import (
 )
 from dpsql.sql.expressions.fixed_point import moment_of
 from dpsql.sql.expressions.functions import MAX_LITERAL_COUNT
-from dpsql.sql.expressions.types import (
-    BIGINT,
-    DOUBLE,
-    INTEGER,
-    TEXT,
-    TIMESTAMP,
-    Type,
-    Typed,
-    decimal,
-    length_of,
-)
+from dpsql.sql.expressions.types import BIGINT, DOUBLE, INTEGER, TEXT, TIMESTAMP, Bounds, Type, Typed, decimal
 from dpsql.sql.parse.dialect import bind_error, privacy_error
 
 _SIMPLE = ("BOOLEAN", "INTEGER", "DECIMAL", "DOUBLE")
@@ -111,7 +100,12 @@ def convert(inner: Typed, kind: Type) -> Typed:
         return inner
     if kind.kind == "TEXT":
         return Typed(
-            write_as_text(inner), TEXT, None, inner.constant, nullable=inner.nullable, length=length_of(inner)
+            write_as_text(inner),
+            TEXT,
+            None,
+            inner.constant,
+            nullable=inner.nullable,
+            length=lengths.length_of(inner),
         )
     bounds, reach = inner.bounds, inner.reach
     if inner.type.kind == "BOOLEAN" and kind.numeric:
@@ -206,12 +200,12 @@ def take_value(typed: Typed, node: exp.Expr) -> Typed:
         )
     made = typed.node.copy()
     if kind.sql == "ENUM":
-        return types.mark_length(Typed(make_cast(made, TEXT), TEXT, None, typed.constant, typed.values))
+        return lengths.mark_length(Typed(make_cast(made, TEXT), TEXT, None, typed.constant, typed.values))
     if (
         kind.kind == "TIMESTAMP" and kind.sql != "TIMESTAMP"
     ):  # to microseconds; far ones of another unit don't fit
         return Typed(make_cast(made, TIMESTAMP, trying=True), TIMESTAMP, typed.bounds, typed.constant)
-    return types.mark_length(replace(typed, node=made))
+    return lengths.mark_length(replace(typed, node=made))
 
 
 def take_field(typed: Typed, name: str, node: exp.Expr) -> Typed:

@@ -18,7 +18,6 @@ from functools import lru_cache, reduce
 from sqlglot import exp
 
 from dpsql.errors import BindError
-from dpsql.sql.expressions.bounds import Bounds
 from dpsql.sql.expressions.types import (
     BOOLEAN,
     DATE,
@@ -28,6 +27,7 @@ from dpsql.sql.expressions.types import (
     TIME,
     TIMESTAMP,
     UUID,
+    Bounds,
     Type,
     Typed,
     decimal,

@@ -27,10 +27,9 @@ from sqlglot import exp
 
 from dpsql.errors import BindError, PolicyError
 from dpsql.policy.validate import Moment
-from dpsql.sql.expressions.bounds import Bounds
 from dpsql.sql.expressions.coercion import make_call, make_cast, make_try
 from dpsql.sql.expressions.temporal import interval_seconds, write_epoch
-from dpsql.sql.expressions.types import BIGINT, DATE, DOUBLE, INTEGER, Type, Typed
+from dpsql.sql.expressions.types import BIGINT, DATE, DOUBLE, INTEGER, Bounds, Type, Typed
 from dpsql.sql.parse.dialect import expression_of, privacy_error, to_sql
 
 DAY = 86_400

@@ -14,7 +14,7 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from dpsql.sql.expressions.bounds import Bounds
+from dpsql.sql.expressions.lengths import length_of
 from dpsql.sql.expressions.temporal import DATE_PART_RANGES
 from dpsql.sql.expressions.types import (
     BIGINT,
@@ -23,10 +23,10 @@ from dpsql.sql.expressions.types import (
     INTEGER,
     TEXT,
     TINYINT,
+    Bounds,
     Type,
     Typed,
     TypeKind,
-    length_of,
 )
 
 NUM: tuple[TypeKind, ...] = ("INTEGER", "DECIMAL", "DOUBLE")

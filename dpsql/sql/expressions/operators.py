@@ -15,7 +15,6 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpsql.errors import BindError
-from dpsql.sql.expressions.bounds import UNKNOWN, Bounds
 from dpsql.sql.expressions.casts import read_constant
 from dpsql.sql.expressions.coercion import (
     Bind,
@@ -39,6 +38,8 @@ from dpsql.sql.expressions.types import (
     INTERVAL,
     NULL,
     TIMESTAMP,
+    UNKNOWN,
+    Bounds,
     Type,
     Typed,
     decimal,

@@ -3,7 +3,7 @@
 A pattern that the engine can't read raises, inside TRY too; so each is read here first. Regular expressions are
 held to what RE2 and this reader agree upon. RE2 takes time linear in the text, times the pattern's size; where all
 matches are replaced, it may read the rest of the text again after each. An engine may match the wildcards of LIKE by
-trying every place for each. All this is bounded for one row by :mod:`dpsql.sql.expressions.types`.
+trying every place for each. All this is bounded for one row by :mod:`dpsql.sql.expressions.lengths`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from dpsql.sql.expressions.coercion import (
     refuse_rest,
     require_kind,
 )
-from dpsql.sql.expressions.types import TEXT, Typed, count_kept, count_written, hold, length_of, limit_steps
+from dpsql.sql.expressions.lengths import count_kept, count_written, hold, length_of, limit_steps
+from dpsql.sql.expressions.types import TEXT, Typed
 from dpsql.sql.parse.dialect import bind_error, privacy_error
 
 MAX_PATTERN_LENGTH = 1000

@@ -10,7 +10,6 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpsql.errors import did_you_mean
-from dpsql.sql.expressions.bounds import Bounds
 from dpsql.sql.expressions.coercion import (
     Bind,
     fits,
@@ -21,7 +20,8 @@ from dpsql.sql.expressions.coercion import (
     refuse_rest,
     require_kind,
 )
-from dpsql.sql.expressions.types import BIGINT, DATE, DOUBLE, INTERVAL, TEXT, TIMESTAMP, Typed, count_written
+from dpsql.sql.expressions.lengths import count_written
+from dpsql.sql.expressions.types import BIGINT, DATE, DOUBLE, INTERVAL, TEXT, TIMESTAMP, Bounds, Typed
 from dpsql.sql.parse.dialect import bind_error, privacy_error
 
 _YEARS = (-6_000_000, 6_000_000)

@@ -17,9 +17,7 @@ from typing import Any, Protocol
 from sqlglot import exp
 
 from dpsql.errors import BindError, PrivacyError
-from dpsql.sql.expressions import bounds as intervals
-from dpsql.sql.expressions import calls, casts, operators, patterns, temporal, types
-from dpsql.sql.expressions.bounds import Bounds
+from dpsql.sql.expressions import calls, casts, lengths, operators, patterns, temporal
 from dpsql.sql.expressions.coercion import (
     ORDERED_KINDS,
     Bind,
@@ -31,7 +29,7 @@ from dpsql.sql.expressions.coercion import (
     require_kind,
 )
 from dpsql.sql.expressions.fixed_point import MOMENT_KINDS
-from dpsql.sql.expressions.types import BOOLEAN, NULL, Type, Typed
+from dpsql.sql.expressions.types import BOOLEAN, NULL, Bounds, Type, Typed
 from dpsql.sql.parse.dialect import bind_error, privacy_error
 
 MAX_EXPRESSION_DEPTH = 100
@@ -53,7 +51,7 @@ def make_total(node: exp.Expr, scope: ColumnScope) -> Typed:
         BindError: names or types that don't fit; a constant that can't be read.
         PrivacyError: something that is not on the allow-list; the hint says what is.
     """
-    with types.one_statement():
+    with lengths.one_statement():
         return _Walk(scope).bind(node)
 
 
@@ -80,7 +78,7 @@ def make_condition(node: exp.Expr, scope: ColumnScope) -> Typed:
     Raises:
         BindError: it is not a condition, or as for :func:`total`.
     """
-    with types.one_statement():
+    with lengths.one_statement():
         return _truth(node, _Walk(scope).bind)
 
 
@@ -275,7 +273,7 @@ def _case(node: exp.Expr, bind: Bind) -> Typed:
     missing = otherwise is None or any(v.nullable for v in values) or not met.safe
     constant = all(v.constant for v in (*tests, *values))
     return _chosen(
-        made, met.type, met.plain, values, intervals.union(known) if known else None, missing, constant
+        made, met.type, met.plain, values, Bounds.around(known) if known else None, missing, constant
     )
 
 
@@ -290,12 +288,12 @@ def _chosen(
 ) -> Typed:
     reach = None
     if kind.kind == "INTEGER":
-        reach = intervals.union(v.span for v in values if v.type.kind != "NULL")
+        reach = Bounds.around(v.span for v in values if v.type.kind != "NULL")
     shown = plain if plain != kind else None
     kept = bounds if kind.numeric or kind.kind in MOMENT_KINDS else None
     length, unchecked = None, False
     if kind.kind in ("TEXT", "LIST"):
-        length, unchecked = max(types.length_of(v) for v in values), any(v.unchecked for v in values)
+        length, unchecked = max(lengths.length_of(v) for v in values), any(v.unchecked for v in values)
     return Typed(made, kind, kept, constant, None, reach, missing, shown, length, unchecked)
 
 
@@ -312,10 +310,10 @@ def _several(name: str) -> Callable[[exp.Expr, Bind], Typed]:
         met = meet(list(zip(values, places, strict=True)), name.upper())
         known = [(v.bounds, v.nullable) for v in values if v.type.kind != "NULL"]
         if name == "coalesce":
-            bounds = intervals.union(b for b, _ in known) if known else None
+            bounds = Bounds.around(b for b, _ in known) if known else None
         else:
             require_kind(Typed(node, met.type), node, ORDERED_KINDS, f"{name} takes values with an order")
-            bounds = (intervals.greatest if name == "greatest" else intervals.least)(known) if known else None
+            bounds = (Bounds.greatest if name == "greatest" else Bounds.least)(known) if known else None
         missing = all(v.nullable for v in values) or not met.safe
         constant = all(v.constant for v in values)
         return _chosen(make_call(name, *met.nodes), met.type, met.plain, values, bounds, missing, constant)

@@ -1,31 +1,154 @@
-"""SQL types and typed expressions, with public upper bounds on the lengths that one row can have.
+"""SQL types, and typed expressions with what is public about their values.
 
 A type has a kind, which decides what may meet what, and DuckDB's own spelling.
 
-A text is as long as its row says, and so is what a function makes of it: a statement could be chosen that needs gigabytes
-or hours if one person is there, and whose failure tells so. Each text and list therefore has a bound that follows from
-the policy alone. A column's is its ``max_length``; a longer value is NULL, which the exact query checks only where a
-function needs the bound, so columns that are compared, grouped by or matched with LIKE are read as they are. What would
-be longer than :data:`MAX_TEXT`, or take more than :data:`MAX_STEPS`, is refused, whatever the data.
-
-Lengths count code points of texts and elements of lists.
+Bounds are the ranges that the policy declares, carried through expressions by interval arithmetic. Ends are exact
+fractions, None where there is no end. An interval speaks of values after clamping: the expression over clamped columns
+lies in it, and the expression's own values are clamped to it before anything is added up. It speaks of values that are
+there: NULL, NaN and the infinities are missing, and lie in no interval.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
 from typing import Literal
 
 from sqlglot import exp
 
-from dpsql.errors import PrivacyError
-from dpsql.sql.expressions.bounds import Bounds
-from dpsql.sql.parse.dialect import privacy_error, span_of
+BoundsEnd = Fraction | None
+
+
+def _least(a: BoundsEnd, b: BoundsEnd) -> BoundsEnd:
+    return None if a is None or b is None else min(a, b)
+
+
+def _most(a: BoundsEnd, b: BoundsEnd) -> BoundsEnd:
+    return None if a is None or b is None else max(a, b)
+
+
+def _least_known(a: BoundsEnd, b: BoundsEnd) -> BoundsEnd:
+    return b if a is None else a if b is None else min(a, b)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """``[low, high]``; an end of None is open.
+
+    >>> Bounds(Fraction(1), Fraction(2)) * Bounds(Fraction(-1), Fraction(3))
+    Bounds(low=Fraction(-2, 1), high=Fraction(6, 1))
+    """
+
+    low: BoundsEnd = None
+    high: BoundsEnd = None
+
+    @classmethod
+    def point(cls, value: Fraction | int) -> Bounds:
+        """Return the interval of one value."""
+        return cls(Fraction(value), Fraction(value))
+
+    @property
+    def bounded(self) -> bool:
+        """True where both ends are known."""
+        return self.low is not None and self.high is not None
+
+    def __neg__(self) -> Bounds:
+        return Bounds(None if self.high is None else -self.high, None if self.low is None else -self.low)
+
+    def __add__(self, other: Bounds) -> Bounds:
+        low = None if self.low is None or other.low is None else self.low + other.low
+        high = None if self.high is None or other.high is None else self.high + other.high
+        return Bounds(low, high)
+
+    def __sub__(self, other: Bounds) -> Bounds:
+        return self + -other
+
+    def __mul__(self, other: Bounds) -> Bounds:
+        if not (self.bounded and other.bounded):
+            return self._scaled(other) or other._scaled(self) or Bounds()
+        ends = [
+            a * b
+            for a in (self.low, self.high)
+            for b in (other.low, other.high)
+            if a is not None and b is not None
+        ]
+        return Bounds(min(ends), max(ends))
+
+    def _scaled(self, factor: Bounds) -> Bounds | None:
+        """Return a half-open interval times a constant."""
+        if factor.low is None or factor.low != factor.high:
+            return None
+        c = factor.low
+        if c == 0:
+            return Bounds.point(0)
+        ends = (None if self.low is None else self.low * c, None if self.high is None else self.high * c)
+        return Bounds(*ends) if c > 0 else Bounds(ends[1], ends[0])
+
+    def __truediv__(self, other: Bounds) -> Bounds:
+        """Divide by an interval that does not hold zero; by any other the result is unbounded."""
+        if other.low is None or other.high is None or other.low <= 0 <= other.high:
+            return Bounds()
+        return self * Bounds(1 / other.high, 1 / other.low)
+
+    def absolute(self) -> Bounds:
+        """Return the interval of absolute values."""
+        if self.low is not None and self.low >= 0:
+            return self
+        if self.high is not None and self.high <= 0:
+            return -self
+        return Bounds(Fraction(0), _most(self.high, None if self.low is None else -self.low))
+
+    def union(self, other: Bounds) -> Bounds:
+        """Return the smallest interval around both."""
+        return Bounds(_least(self.low, other.low), _most(self.high, other.high))
+
+    def remainder(self, divisor: Bounds) -> Bounds:
+        """``a % b``: nearer to zero than both, with the sign of ``a``."""
+        far = _least_known(self.absolute().high, divisor.absolute().high)
+        low = Fraction(0) if self.low is not None and self.low >= 0 else None if far is None else -far
+        high = Fraction(0) if self.high is not None and self.high <= 0 else far
+        return Bounds(low, high)
+
+    def holds(self, other: Bounds) -> bool:
+        """Return whether all of ``other`` lies inside."""
+        above = self.low is None or (other.low is not None and self.low <= other.low)
+        return above and (self.high is None or (other.high is not None and other.high <= self.high))
+
+    def rounded(self) -> Bounds:
+        """Round outward to whole numbers, within which FLOOR, CEIL, ROUND and casts to integers stay."""
+        low = None if self.low is None else Fraction(math.floor(self.low))
+        high = None if self.high is None else Fraction(math.ceil(self.high))
+        return Bounds(low, high)
+
+    @classmethod
+    def around(cls, intervals: Iterable[Bounds | None]) -> Bounds:
+        """Return the smallest interval around all; unknown when one of them is."""
+        return reduce(cls.union, [i or UNKNOWN for i in intervals])
+
+    @classmethod
+    def greatest(cls, items: Iterable[tuple[Bounds | None, bool]]) -> Bounds:
+        """GREATEST(...) of intervals, each with whether its value may be missing.
+
+        The function skips NULLs, so a value that may be missing lifts nothing: the low end is the highest among those
+        that are surely there.
+        """
+        given = [(i or UNKNOWN, nullable) for i, nullable in items]
+        sure = [i.low for i, nullable in given if not nullable and i.low is not None]
+        low = max(sure) if sure else reduce(_least, [i.low for i, _ in given])
+        return cls(low, reduce(_most, [i.high for i, _ in given]))
+
+    @classmethod
+    def least(cls, items: Iterable[tuple[Bounds | None, bool]]) -> Bounds:
+        """LEAST(...), likewise."""
+        return -cls.greatest((-(i or UNKNOWN), nullable) for i, nullable in items)
+
+
+UNKNOWN = Bounds()
+
 
 TypeKind = Literal[
     "NULL", "BOOLEAN", "INTEGER", "DECIMAL", "DOUBLE", "TEXT", "DATE", "TIME", "TIMESTAMP", "INTERVAL", "UUID", "LIST",
@@ -205,7 +328,7 @@ NULL = Type("NULL", "NULL")
 class Typed:
     """An expression that can't fail in the engine, whatever the data.
 
-    ``bounds`` are what is public about its values (see :mod:`dpsql.sql.expressions.bounds`), ``values`` all that the policy
+    ``bounds`` are what is public about its values (see :class:`Bounds`), ``values`` all that the policy
     declares, ``reach`` what its integers can't leave because of their types (so that widening can be proved to
     be enough). ``nullable`` is False where a value is certain to be there. ``plain`` is the type that DuckDB gives the
     analyst's own expression, where ours is wider to hold what would have overflowed.
@@ -220,7 +343,7 @@ class Typed:
     nullable: bool = True
     plain: Type | None = None
     length: int | None = None
-    """The longest text or list that counts; see :mod:`dpsql.sql.expressions.types`."""
+    """The longest text or list that counts; see :mod:`dpsql.sql.expressions.lengths`."""
     unchecked: bool = False
     """True where the engine may hold a longer value: ``lengths.hold`` makes it NULL."""
 
@@ -233,186 +356,3 @@ class Typed:
     def shown(self) -> Type:
         """The type that the analyst's expression has in DuckDB."""
         return self.plain if self.plain is not None else self.type
-
-
-DEFAULT_MAX_LENGTH = 65_536
-"""Characters of a text, or elements of a list, where the policy does not say."""
-MAX_TEXT = 2**20
-"""Characters of one text that a function makes of one row."""
-MAX_WRITTEN = 2**24
-"""Characters of all texts that the functions of one statement make of one row."""
-MAX_STEPS = 2**26
-"""Steps (of about a nanosecond) that one function takes for one row, where it takes more than a few for a character."""
-
-_MARK = "dpsql_max_length"
-"""Key of a node's ``meta``: the longest value that counts, where the engine may hold a longer one."""
-_WIDTHS = {
-    "NULL": 0, "BOOLEAN": 5, "INTEGER": 40, "DECIMAL": 41, "DOUBLE": 32, "DATE": 24, "TIME": 24, "TIMESTAMP": 48,
-    "INTERVAL": 96, "UUID": 36,
-}  # fmt: skip
-"""Characters of a value that is written as text."""
-_SIZED = ("TEXT", "LIST")
-_CHOOSERS = ("coalesce", "greatest", "least")
-_written: ContextVar[dict[object, int] | None] = ContextVar("written", default=None)
-
-
-def column_length(declared: object) -> int:
-    """Return the ``max_length`` that a policy's column declares, or the default."""
-    given: int | None = getattr(declared, "max_length", None)
-    return DEFAULT_MAX_LENGTH if given is None else given
-
-
-def length_of(typed: Typed) -> int:
-    """Return the public bound of a value's length; of what is no text or list, as it would be written."""
-    if typed.length is not None:
-        return typed.length
-    if isinstance(typed.node, exp.Literal) and typed.type.kind == "TEXT":
-        return len(typed.node.name)
-    return _WIDTHS.get(typed.type.kind, DEFAULT_MAX_LENGTH)
-
-
-def mark_length(typed: Typed) -> Typed:
-    """Return a value that is read from a relation, with the bound that :func:`hold` will enforce.
-
-    The value's node must be the caller's own: it is marked.
-    """
-    if typed.type.kind not in _SIZED or typed.constant or (typed.length is not None and not typed.unchecked):
-        return typed
-    length = length_of(typed)
-    typed.node.meta[_MARK] = length
-    return replace(typed, length=length, unchecked=True)
-
-
-def hold(typed: Typed, most: int | None = None) -> Typed:
-    """Return the value, or NULL where it is longer than its public bound, and than ``most``.
-
-    The check stands at the columns that the value is chosen from, so that nothing is computed twice.
-    """
-    if typed.type.kind not in _SIZED or typed.type.sql == "ENUM":
-        return typed
-    length = length_of(typed)
-    if most is not None and most < length:
-        return replace(
-            typed, node=_checked(typed.node, typed.type, most), length=most, unchecked=False, nullable=True
-        )
-    if not typed.unchecked and (typed.length is not None or typed.constant):
-        return typed
-    found: list[exp.Expr] = []
-    node = _held(typed.node.copy(), typed.type, found) if typed.unchecked else typed.node
-    if not found:
-        node = _checked(node, typed.type, length)
-    return replace(typed, node=node, length=length, unchecked=False, nullable=True)
-
-
-def check_length(typed: Typed) -> exp.Expr:
-    """Return a column's value, or NULL where it is longer than its public bound."""
-    return _checked(typed.node.copy(), typed.type, length_of(typed)) if typed.unchecked else typed.node.copy()
-
-
-def _held(node: exp.Expr, kind: Type, found: list[exp.Expr]) -> exp.Expr:
-    length = node.meta.pop(_MARK, None)
-    if length is not None:
-        found.append(node)
-        return _checked(node, kind, length)
-    places: list[exp.Expr] = []
-    if isinstance(node, exp.Case):
-        places = [branch.args["true"] for branch in node.args["ifs"]]
-        places += [node.args["default"]] if node.args.get("default") is not None else []
-    elif isinstance(node, exp.Paren):
-        places = [node.this]
-    elif isinstance(node, exp.Anonymous) and str(node.this) in _CHOOSERS:
-        places = list(node.expressions)
-    for place in places:
-        place.replace(_held(place.copy(), kind, found))
-    return node
-
-
-def _checked(node: exp.Expr, kind: Type, length: int) -> exp.Expr:
-    """``CASE WHEN x is no longer THEN x END``. Bytes are counted first: that takes no look at the text."""
-
-    def most(name: str) -> exp.Expr:
-        counted = exp.Anonymous(this=name, expressions=[node.copy()])
-        return exp.LTE(this=counted, expression=exp.Literal.number(length))
-
-    fits = most("len") if kind.kind == "LIST" else exp.Or(this=most("strlen"), expression=most("length"))
-    return exp.Case(ifs=[exp.If(this=fits, true=node.copy())])
-
-
-# -- limits -----------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def one_statement() -> Iterator[None]:
-    """Count what is written for one row from here on as one statement's; inside another, as that one's."""
-    if _written.get() is not None:
-        yield
-        return
-    token = _written.set({})
-    try:
-        yield
-    finally:
-        _written.reset(token)
-
-
-def count_written(name: str, length: int, node: exp.Expr, weight: int = 1) -> int:
-    """Return the bound of a text that a function makes, after counting it.
-
-    Args:
-        name: the function, as the analyst knows it.
-        length: the bound.
-        node: the analyst's call, for the caret. A call that is bound twice is counted once.
-        weight: characters in memory for each that is given.
-
-    Raises:
-        PrivacyError: the text, or all texts of the statement together, could be too long.
-    """
-    if length > MAX_TEXT:
-        raise privacy_error(
-            node,
-            f"{name} could make {length:,} characters of one row, and {MAX_TEXT:,} is the most.",
-            LENGTH_HINT,
-        )
-    count_kept(name, length * weight, node)
-    return length
-
-
-LENGTH_HINT = "write LEFT(x, 1000) for x, or ask the owner for a max_length of the column in the policy."
-
-
-def count_kept(name: str, length: int, node: exp.Expr) -> None:
-    """Count characters that a function keeps in memory for one row.
-
-    Raises:
-        PrivacyError: those of the statement could be too many.
-    """
-    counted = _written.get()
-    if counted is None:
-        return
-    span = span_of(node)
-    key: object = (name, span) if span is not None else (name, id(node), len(counted))
-    counted[key] = max(counted.get(key, 0), length)
-    if sum(counted.values()) > MAX_WRITTEN:
-        raise PrivacyError(
-            f"with {name}, this statement could make more than {MAX_WRITTEN:,} characters of one row.",
-            span=span,
-            hint=LENGTH_HINT,
-        )
-
-
-def limit_steps(name: str, steps: int, node: exp.Expr, hint: str = LENGTH_HINT) -> None:
-    """Refuse a function that could take too long for one row.
-
-    Raises:
-        PrivacyError: it is more than :data:`MAX_STEPS`.
-    """
-    if steps > MAX_STEPS:
-        raise privacy_error(
-            node,
-            f"{name} could take about {_short(steps)} steps for one row, and {_short(MAX_STEPS)} is the most.",
-            hint,
-        )
-
-
-def _short(steps: int) -> str:
-    digits = len(str(steps)) - 1
-    return f"{steps:,}" if digits < 6 else f"{steps // 10**6:,} million" if digits < 12 else f"10^{digits}"

@@ -23,9 +23,9 @@ from dpsql.mechanisms.subsample.blocks import RegisteredFunction
 from dpsql.plan import Block, Input
 from dpsql.policy.model import Policy, Table
 from dpsql.policy.validate import Hop
-from dpsql.sql.expressions.bounds import Bounds
 from dpsql.sql.expressions.fixed_point import read_declared_bounds as declared_bounds
-from dpsql.sql.expressions.types import Type, Typed, column_length
+from dpsql.sql.expressions.lengths import column_length
+from dpsql.sql.expressions.types import Bounds, Type, Typed
 from dpsql.sql.normalize import Env
 from dpsql.sql.parse.dialect import is_not_null
 from dpsql.sql.public_side import Finish, Released

@@ -14,7 +14,6 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from dpsql.sql.expressions.bounds import Bounds
 from dpsql.sql.expressions.fixed_point import (
     unify_zeros,
     write_canonical,
@@ -22,7 +21,7 @@ from dpsql.sql.expressions.fixed_point import (
     write_order_independent,
 )
 from dpsql.sql.expressions.total_expressions import make_condition, make_total
-from dpsql.sql.expressions.types import BIGINT, DOUBLE, Type, Typed
+from dpsql.sql.expressions.types import BIGINT, DOUBLE, Bounds, Type, Typed
 from dpsql.sql.normalize import Env, label_of_item, make_unique, resolve_key
 from dpsql.sql.parse.dialect import bind_error, parse_select, to_sql
 from dpsql.sql.parse.functions import names_of

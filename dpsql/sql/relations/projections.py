@@ -9,7 +9,8 @@ from sqlglot import exp
 
 from dpsql.errors import BindError, did_you_mean
 from dpsql.sql.expressions.coercion import require_kind
-from dpsql.sql.expressions.types import Typed, length_of
+from dpsql.sql.expressions.lengths import length_of
+from dpsql.sql.expressions.types import Typed
 from dpsql.sql.normalize import Env
 from dpsql.sql.parse.dialect import bind_error, privacy_error, span_of
 from dpsql.sql.relations.catalog import Binder

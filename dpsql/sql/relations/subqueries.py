@@ -20,7 +20,8 @@ from dpsql.errors import BindError, PrivacyError
 from dpsql.plan import Input
 from dpsql.sql.expressions import total_expressions
 from dpsql.sql.expressions.coercion import require_kind, unify
-from dpsql.sql.expressions.types import BOOLEAN, Typed, hold
+from dpsql.sql.expressions.lengths import hold
+from dpsql.sql.expressions.types import BOOLEAN, Typed
 from dpsql.sql.normalize import Env, label_of_item, outer_queries
 from dpsql.sql.parse.dialect import (
     bind_error,

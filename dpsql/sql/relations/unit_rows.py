@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from dpsql.errors import PrivacyError
 from dpsql.mechanisms.base import SALT
-from dpsql.sql.expressions.types import length_of
+from dpsql.sql.expressions.lengths import length_of
 from dpsql.sql.normalize import Env, inner_queries
 from dpsql.sql.parse.dialect import join_word, to_sql
 from dpsql.sql.parse.options import Options, call_of, is_private_call, mode_of

@@ -15,10 +15,9 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpsql.errors import PrivacyError
-from dpsql.sql.expressions.bounds import Bounds
 from dpsql.sql.expressions.coercion import ORDERED_KINDS, require_kind
 from dpsql.sql.expressions.fixed_point import write_canonical
-from dpsql.sql.expressions.types import BIGINT, DOUBLE, TEXT, Typed
+from dpsql.sql.expressions.types import BIGINT, DOUBLE, TEXT, Bounds, Typed
 from dpsql.sql.normalize import Env
 from dpsql.sql.parse.dialect import bind_error, expression_of, privacy_error, span_of, to_sql
 from dpsql.sql.parse.statements import PIVOT_HINT

@@ -19,8 +19,7 @@ from sqlglot import exp
 
 from dpsql.errors import PrivacyError, Span
 from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_THRESHOLD
-from dpsql.sql.expressions.bounds import Bounds
-from dpsql.sql.expressions.types import Typed
+from dpsql.sql.expressions.types import Bounds, Typed
 from dpsql.sql.parse.dialect import to_sql
 from dpsql.sql.relations.relation import Field
 

@@ -16,8 +16,7 @@ from sqlglot import exp
 
 from dpsql.sql.expressions import fixed_point as grids
 from dpsql.sql.expressions import total_expressions
-from dpsql.sql.expressions.bounds import Bounds
-from dpsql.sql.expressions.types import BIGINT, Type, Typed
+from dpsql.sql.expressions.types import BIGINT, Bounds, Type, Typed
 from dpsql.sql.parse.dialect import bind_error, privacy_error, span_of, to_sql
 from dpsql.sql.parse.options import Call, call_of, read_pair
 from dpsql.sql.relations.relation import Names, Relation, column

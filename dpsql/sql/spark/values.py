@@ -37,18 +37,7 @@ from typing import Protocol
 from sqlglot import exp
 
 from dpsql.errors import BindError
-from dpsql.sql.expressions.types import (
-    BIGINT,
-    BOOLEAN,
-    DOUBLE,
-    FLOAT,
-    HUGEINT,
-    NULL,
-    TEXT,
-    TIMESTAMP,
-    Type,
-    decimal,
-)
+from dpsql.sql.expressions import types
 from dpsql.sql.parse.dialect import parse_fragment, to_sql
 
 
@@ -140,8 +129,8 @@ def _quantile_of(item: exp.Expr) -> tuple[exp.Expr, exp.Expr] | None:
     return item.this, item.expression.this
 
 
-LONG = BIGINT
-HASH = Type("OTHER", "HASH")
+LONG = types.BIGINT
+HASH = types.Type("OTHER", "HASH")
 """64 random bits, a BIGINT to Spark."""
 
 _WIDE = ("HUGEINT", "UBIGINT", "UHUGEINT")
@@ -159,7 +148,7 @@ class SparkValue:
     """Spark SQL that can stand beside any operator, its DuckDB type, and whole numbers that it lies between."""
 
     sql: str
-    type: Type
+    type: types.Type
     low: int | None = None
     high: int | None = None
 
@@ -193,7 +182,7 @@ def quote_text(text: str) -> str:
     )
 
 
-def spark_type(kind: Type) -> str:
+def spark_type(kind: types.Type) -> str:
     """Return how Spark spells a type.
 
     Raises:
@@ -209,70 +198,70 @@ def spark_type(kind: Type) -> str:
     return name
 
 
-def is_long(kind: Type) -> bool:
+def is_long(kind: types.Type) -> bool:
     """Return whether a type's integers fit BIGINT."""
     return kind.kind == "INTEGER" and kind.sql not in _WIDE
 
 
-def find_common_type(kinds: Iterable[Type]) -> Type:
+def find_common_type(kinds: Iterable[types.Type]) -> types.Type:
     """Return the common type, as DuckDB's, up to the width of whole numbers."""
     found = [k for k in dict.fromkeys(kinds) if k.kind != "NULL"]
     if len(found) <= 1:
-        return found[0] if found else NULL
+        return found[0] if found else types.NULL
     if HASH in found:
         return HASH
     if all(k.kind == "INTEGER" for k in found):
-        return LONG if all(map(is_long, found)) else HUGEINT
+        return LONG if all(map(is_long, found)) else types.HUGEINT
     if all(k.numeric for k in found):
         if any(k.kind == "DOUBLE" for k in found):
-            return DOUBLE if DOUBLE in found else FLOAT
+            return types.DOUBLE if types.DOUBLE in found else types.FLOAT
         before, after = (max(k.digits[i] for k in found) for i in (0, 1))
-        return decimal(min(38, before + after), after)
+        return types.decimal(min(38, before + after), after)
     if {k.kind for k in found} == {"DATE", "TIMESTAMP"}:
-        return TIMESTAMP
+        return types.TIMESTAMP
     raise refusal(f"the meeting of {' and '.join(k.sql for k in found)}")
 
 
-def write_cast(value: SparkValue, kind: Type) -> str:
+def write_cast(value: SparkValue, kind: types.Type) -> str:
     """Return the value in a type that holds it: the implicit casts of DuckDB, written out."""
     if value.type.kind == "NULL":
         return f"CAST(NULL AS {spark_type(kind)})"
     if spark_type(value.type) == spark_type(kind):
         return value.sql
-    total = kind.kind != "DECIMAL" and not (kind == FLOAT and value.type == DOUBLE)
+    total = kind.kind != "DECIMAL" and not (kind == types.FLOAT and value.type == types.DOUBLE)
     return f"{'CAST' if total else 'try_cast'}({value.sql} AS {spark_type(kind)})"
 
 
 def widen_number(value: SparkValue) -> SparkValue:
     """Return a whole number as it is computed with."""
-    kind = HUGEINT if value.type.sql in _WIDE else LONG
+    kind = types.HUGEINT if value.type.sql in _WIDE else LONG
     return replace(value, sql=write_cast(value, kind), type=kind)
 
 
 # -- casts ------------------------------------------------------------------------------------------------------
 
 
-def translate_constant(text: str, kind: Type) -> SparkValue:
+def translate_constant(text: str, kind: types.Type) -> SparkValue:
     """Return a text literal that plan time has read and found good."""
     text = text.strip()
     if kind.kind == "DATE" and re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text):
         return SparkValue(f"DATE'{text}'", kind)
-    if kind == TIMESTAMP and re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}( [0-9:.]+)?", text):
+    if kind == types.TIMESTAMP and re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}( [0-9:.]+)?", text):
         return SparkValue(f"TIMESTAMP_NTZ'{text}'", kind)
-    if kind == TIMESTAMP and text in ("-infinity", "infinity"):  # the ends of what Spark shows
+    if kind == types.TIMESTAMP and text in ("-infinity", "infinity"):  # the ends of what Spark shows
         return SparkValue(
             f"TIMESTAMP_NTZ'{'0001-01-01' if text[0] == '-' else '9999-12-31 23:59:59.999999'}'", kind
         )
-    if kind == DOUBLE and re.fullmatch(r"[-+]?(Infinity|NaN)", text):
-        return SparkValue(f"double('{text}')", DOUBLE)
+    if kind == types.DOUBLE and re.fullmatch(r"[-+]?(Infinity|NaN)", text):
+        return SparkValue(f"double('{text}')", types.DOUBLE)
     if kind.kind == "DOUBLE" and re.fullmatch(r"[-+0-9.eE]+", text):
-        return translate_cast(SparkValue(f"{float(text)!r}D", DOUBLE), kind)
+        return translate_cast(SparkValue(f"{float(text)!r}D", types.DOUBLE), kind)
     if kind.kind in ("INTEGER", "DECIMAL") and re.fullmatch(r"[-+]?[0-9]{1,38}", text):
-        return translate_cast(SparkValue(f"CAST('{int(text)}' AS DECIMAL(38,0))", HUGEINT), kind)
+        return translate_cast(SparkValue(f"CAST('{int(text)}' AS DECIMAL(38,0))", types.HUGEINT), kind)
     raise refusal(f"the text '{text}' as {kind.sql}", "write it as a plain literal.")
 
 
-def translate_cast(value: SparkValue, kind: Type) -> SparkValue:
+def translate_cast(value: SparkValue, kind: types.Type) -> SparkValue:
     """Return a cast. It gives NULL for what does not fit, whether the plan proved that it fits or not."""
     given, name = value.type, spark_type(kind)
     if given == kind or given.kind == "NULL":
@@ -285,16 +274,16 @@ def translate_cast(value: SparkValue, kind: Type) -> SparkValue:
         made = _to_integer(value, kind, name)
     elif kind.kind == "DECIMAL":
         made = _to_decimal(value, kind)
-    elif kind == DOUBLE and given.kind in ("INTEGER", "DECIMAL", "DOUBLE", "BOOLEAN"):
+    elif kind == types.DOUBLE and given.kind in ("INTEGER", "DECIMAL", "DOUBLE", "BOOLEAN"):
         made = f"CAST({value.sql} AS DOUBLE)"
-    elif kind == FLOAT and given.kind in ("INTEGER", "DECIMAL", "BOOLEAN"):
+    elif kind == types.FLOAT and given.kind in ("INTEGER", "DECIMAL", "BOOLEAN"):
         made = f"CAST({value.sql} AS FLOAT)"
-    elif kind == FLOAT and given == DOUBLE:
+    elif kind == types.FLOAT and given == types.DOUBLE:
         reaches = f"abs({value.sql}) < 3.4028235677973366E38D OR abs({value.sql}) >= double('Infinity')"
         made = f"(CASE WHEN {reaches} THEN CAST({value.sql} AS FLOAT) END)"
-    elif kind == BOOLEAN and given.numeric:
+    elif kind == types.BOOLEAN and given.numeric:
         made = f"({value.sql} <> CAST(0 AS {spark_type(given)}))"
-    elif kind == TEXT and given.kind in ("INTEGER", "DECIMAL", "BOOLEAN", "DATE", "TIMESTAMP"):
+    elif kind == types.TEXT and given.kind in ("INTEGER", "DECIMAL", "BOOLEAN", "DATE", "TIMESTAMP"):
         made = f"CAST({value.sql} AS STRING)"
     elif {given.kind, kind.kind} == {"DATE", "TIMESTAMP"}:
         made = f"CAST({value.sql} AS {name})"
@@ -307,16 +296,16 @@ def translate_cast(value: SparkValue, kind: Type) -> SparkValue:
 _UNSIGNED = {"UTINYINT": 2**8, "USMALLINT": 2**16, "UINTEGER": 2**32, "UBIGINT": 2**64, "UHUGEINT": 10**38}
 
 
-def _to_integer(value: SparkValue, kind: Type, name: str) -> str | None:
+def _to_integer(value: SparkValue, kind: types.Type, name: str) -> str | None:
     given, sql = value.type, value.sql
     if given.kind == "BOOLEAN":
         return f"CAST({sql} AS {name})" if name != "DECIMAL(38,0)" else f"CAST(CAST({sql} AS INT) AS {name})"
     if given.kind == "DOUBLE" and kind.sql in _WIDE:
         if kind.sql != "HUGEINT":
             raise refusal(f"a cast from {given.sql} to {kind.sql}", "cast to BIGINT.")
-        return _wide(write_cast(value, DOUBLE))
+        return _wide(write_cast(value, types.DOUBLE))
     if given.kind == "DOUBLE":
-        rounded = f"rint({write_cast(value, DOUBLE)})"
+        rounded = f"rint({write_cast(value, types.DOUBLE)})"
         if name == "BIGINT":  # 2^63 is a double, and Spark would make it 2^63 - 1
             rounded = f"CASE WHEN {rounded} < 9.223372036854775807E18D THEN {rounded} END"
         made = f"try_cast({rounded} AS {name})"
@@ -341,12 +330,12 @@ def _wide(sql: str) -> str:
     return f"(CASE WHEN abs({whole}) < 4.2E37D THEN CAST({made} AS DECIMAL(38,0)) END)"
 
 
-def _holds(name: str, given: Type) -> bool:
+def _holds(name: str, given: types.Type) -> bool:
     order = ["TINYINT", "SMALLINT", "INT", "BIGINT", "DECIMAL(38,0)"]
     return order.index(spark_type(given)) <= order.index(name)
 
 
-def _to_decimal(value: SparkValue, kind: Type) -> str | None:
+def _to_decimal(value: SparkValue, kind: types.Type) -> str | None:
     given, places = value.type, kind.digits[1]
     if given.kind == "BOOLEAN":
         return f"try_cast(CAST({value.sql} AS INT) AS {kind.sql})"
@@ -355,7 +344,7 @@ def _to_decimal(value: SparkValue, kind: Type) -> str | None:
     if given.kind != "DOUBLE" or places > 18:
         return None
     # DuckDB scales the float and rounds that; Spark would round the digits that the float is shown with.
-    scaled = f"round({write_cast(value, DOUBLE)} * 1.0E{places}D)"
+    scaled = f"round({write_cast(value, types.DOUBLE)} * 1.0E{places}D)"
     whole = f"try_cast(CASE WHEN abs({scaled}) < 9.2E18D THEN {scaled} END AS BIGINT)"
     step = "1BD" if places == 0 else f"0.{'0' * (places - 1)}1BD"
     return f"try_cast(CAST({whole} AS DECIMAL(19,0)) * {step} AS {kind.sql})"

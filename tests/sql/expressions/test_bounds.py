@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpsql.sql.expressions import bounds
-from dpsql.sql.expressions.bounds import Bounds
+from dpsql.sql.expressions.types import Bounds
 
 numbers = st.fractions(min_value=-50, max_value=50, max_denominator=8)
 
@@ -63,8 +62,8 @@ def test_greatest_and_least_skip_what_is_missing(
     given_ = [(a[0], a_missing), (b[0], b_missing)]
     for there in ([a[1], b[1]], [a[1]] if b_missing else [], [b[1]] if a_missing else []):
         if there:
-            assert inside(max(there), bounds.greatest(given_))
-            assert inside(min(there), bounds.least(given_))
+            assert inside(max(there), Bounds.greatest(given_))
+            assert inside(min(there), Bounds.least(given_))
 
 
 def test_intervals_are_tight_and_unknown_stays_unknown() -> None:
@@ -72,4 +71,4 @@ def test_intervals_are_tight_and_unknown_stays_unknown() -> None:
     assert one_two * minus == Bounds(Fraction(-2), Fraction(6))
     assert one_two / minus == Bounds()
     assert Bounds(Fraction(1), None) * Bounds.point(-2) == Bounds(None, Fraction(-2))
-    assert bounds.union([one_two, None]) == Bounds()
+    assert Bounds.around([one_two, None]) == Bounds()

@@ -9,9 +9,8 @@ import pytest
 
 import dpsql
 from dpsql.mechanisms.base import SALT
-from dpsql.sql.expressions.bounds import Bounds
 from dpsql.sql.expressions.fixed_point import write_order_independent
-from dpsql.sql.expressions.types import BIGINT, DOUBLE, Typed
+from dpsql.sql.expressions.types import BIGINT, DOUBLE, Bounds, Typed
 from dpsql.sql.parse.dialect import expression_of
 from tests.support import inside
 
