@@ -48,12 +48,17 @@ def sql(text: str, *more: str) -> tuple[str, ...]:
 
 def test_the_demo_shows_what_a_notebook_would_and_leaves_its_ledger(run: Run, tmp_path: Path) -> None:
     status, out, err = run("demo")
-    assert status == 0 and err == ""
+    assert status == 0
+    assert err == ""
     for cell in CELLS:
         assert cell.text.splitlines()[-1] in out
-    assert out.count("95% interval") >= 3 and "BudgetExceeded: " in out and "would fit" in out
+    assert out.count("95% interval") >= 3
+    assert "BudgetExceeded: " in out
+    assert "would fit" in out
     assert re.search(r"PrivacyError: .*\n.*SELECT \* FROM visits\n *\^+\nHint: ", out)
-    assert "no charge" in out and "█" in out and (tmp_path / "dpsql-demo.ledger").exists()
+    assert "no charge" in out
+    assert "█" in out
+    assert (tmp_path / "dpsql-demo.ledger").exists()
     again = run("demo")[1]
     assert re.findall(r"^ free .*$", out, re.M) == re.findall(r"^ free .*$", again, re.M)
     assert " · cost ε" not in again, "a second run is free"
@@ -61,21 +66,30 @@ def test_the_demo_shows_what_a_notebook_would_and_leaves_its_ledger(run: Run, tm
 
 def test_a_table(run: Run) -> None:
     status, out, err = run(*sql(COUNT))
-    assert status == 0 and "95% interval" in out and "cost ε=0.1" in out and err == ""
+    assert status == 0
+    assert "95% interval" in out
+    assert "cost ε=0.1" in out
+    assert err == ""
 
 
 def test_csv_and_its_cost_apart(run: Run) -> None:
     status, out, err = run(*sql(COUNT, "--format", "csv"))
     lines = out.splitlines()
-    assert status == 0 and lines[0] == "plan,n" and len(lines) == 6
-    assert all(re.fullmatch(r"[\w%]+,-?\d+", line) for line in lines[1:]) and "cost ε=0.1" in err
+    assert status == 0
+    assert lines[0] == "plan,n"
+    assert len(lines) == 6
+    assert all(re.fullmatch(r"[\w%]+,-?\d+", line) for line in lines[1:])
+    assert "cost ε=0.1" in err
 
 
 def test_json_has_intervals_and_cost(run: Run) -> None:
     answer = json.loads(run(*sql(COUNT, "--format", "json"))[1])
-    assert len(answer["rows"]) == 5 and answer["rows"][0].keys() == {"plan", "n"}
+    assert len(answer["rows"]) == 5
+    assert answer["rows"][0].keys() == {"plan", "n"}
     low, high = answer["intervals"]["n"][0]
-    assert low < answer["rows"][0]["n"] < high and answer["loss"] == "ε=0.1" and answer["confidence"] == 0.95
+    assert low < answer["rows"][0]["n"] < high
+    assert answer["loss"] == "ε=0.1"
+    assert answer["confidence"] == 0.95
 
 
 def test_arrow_on_a_pipe(tmp_path: Path) -> None:
@@ -99,7 +113,10 @@ def test_text_from_a_file_and_from_standard_input(
 
 def test_explaining_spends_nothing(run: Run) -> None:
     status, out, _ = run("explain", COUNT, "--policy", str(POLICY), "--ledger", "l.ledger")
-    assert status == 0 and out.startswith("1. ") and "ε=0.1" in out and "ε=3 of ε=3 left" in out
+    assert status == 0
+    assert out.startswith("1. ")
+    assert "ε=0.1" in out
+    assert "ε=3 of ε=3 left" in out
     told = json.loads(
         run("explain", COUNT, "--policy", str(POLICY), "--ledger", "l.ledger", "--format", "json")[1]
     )
@@ -119,17 +136,24 @@ def test_explaining_spends_nothing(run: Run) -> None:
 )
 def test_errors_are_lines_on_standard_error(run: Run, arguments: tuple[str, ...], says: str) -> None:
     status, out, err = run(*arguments)
-    assert status == 1 and out == "" and says in err and "Traceback" not in err
+    assert status == 1
+    assert out == ""
+    assert says in err
+    assert "Traceback" not in err
 
 
 def test_the_owners_report(run: Run, tmp_path: Path) -> None:
     run(*sql(COUNT))
     run(*sql("SELECT * FROM visits"))
     status, out, _ = run("report", "--ledger", "l.ledger")
-    assert status == 0 and "ε=2.9 of ε=3 left" in out and "SELECT * FROM visits" in out and "person_id" in out
+    assert status == 0
+    assert "ε=2.9 of ε=3 left" in out
+    assert "SELECT * FROM visits" in out
+    assert "person_id" in out
     assert run("report", "--ledger", "l.ledger", "--output", "r.html")[0] == 0
     assert (tmp_path / "r.html").read_text().lstrip().lower().startswith("<!doctype html>")
-    assert run("report")[0] == 1 and run("report", "--ledger", "nowhere.ledger")[0] == 1
+    assert run("report")[0] == 1
+    assert run("report", "--ledger", "nowhere.ledger")[0] == 1
 
 
 def test_only_the_owner_changes_the_terms_of_a_ledger(run: Run, tmp_path: Path) -> None:
@@ -142,7 +166,9 @@ def test_only_the_owner_changes_the_terms_of_a_ledger(run: Run, tmp_path: Path) 
     assert run(*ask)[0] == 0
     policy.write_text(text.replace("epsilon = 1", "epsilon = 5"))
     status, _, err = run(*ask, "--fresh")
-    assert status == 1 and "LedgerError: " in err and "dpsql ledger adopt" in err
+    assert status == 1
+    assert "LedgerError: " in err
+    assert "dpsql ledger adopt" in err
     assert "was ε=1 and is now ε=5" in run("ledger", "adopt", "--policy", "p.toml")[1]
     assert run(*ask, "--fresh")[0] == 0
     assert "nothing" in run("ledger", "adopt", "--policy", "p.toml")[1]
@@ -156,8 +182,11 @@ def test_wrong_usage(run: Run) -> None:
 
 def test_policy_check_of_the_demo(run: Run) -> None:
     status, out, _ = run("policy", "check", str(POLICY))
-    assert status == 0 and "protects each person_id" in out and "Nothing is missing" in out
-    assert "inpatient_dollars" in out and "Ask somebody who knows" in out
+    assert status == 0
+    assert "protects each person_id" in out
+    assert "Nothing is missing" in out
+    assert "inpatient_dollars" in out
+    assert "Ask somebody who knows" in out
 
 
 def test_policy_check_names_what_is_missing(run: Run, tmp_path: Path) -> None:
@@ -170,10 +199,13 @@ def test_policy_check_names_what_is_missing(run: Run, tmp_path: Path) -> None:
     )
     status, out, _ = run("policy", "check", str(policy))
     assert status == 1
-    assert "the privacy unit person is not a column" in out and "Did you mean person_id?" in out
+    assert "the privacy unit person is not a column" in out
+    assert "Did you mean person_id?" in out
     assert "doctor_visit is declared but not in the data. Did you mean doctor_visits?" in out
-    assert "age = { bounds = [0, 120] }" in out and "share_of_year = { bounds = [0, 1] }" in out
-    assert "default_epsilon" in out and "max_epsilon_per_query" in out
+    assert "age = { bounds = [0, 120] }" in out
+    assert "share_of_year = { bounds = [0, 1] }" in out
+    assert "default_epsilon" in out
+    assert "max_epsilon_per_query" in out
     assert not re.search(r"64\.28|39182", out), "nothing is looked up in the rows"
 
 
@@ -195,12 +227,15 @@ def test_policy_check_proposes_types_of_a_source_that_has_none(run: Run, tmp_pat
     policy = tmp_path / "p.toml"
     policy.write_text(CSV.format(ending="csv", more="columns.age = { bounds = [0, 120] }"))
     status, out, _ = run("policy", "check", str(policy))
-    assert status == 1 and "the types of its columns, which visits.csv does not say" in out
-    assert 'age = { type = "BIGINT", bounds = [0, 120] }' in out and 'day = { type = "DATE" }' in out
+    assert status == 1
+    assert "the types of its columns, which visits.csv does not say" in out
+    assert 'age = { type = "BIGINT", bounds = [0, 120] }' in out
+    assert 'day = { type = "DATE" }' in out
     pasted = out.split("and paste:")[1].split("From public knowledge")[0]
     policy.write_text(CSV.format(ending="csv", more="\n".join(line.strip() for line in pasted.splitlines())))
     status, out, _ = run("policy", "check", str(policy))
-    assert status == 0 and "Nothing is missing" in out
+    assert status == 0
+    assert "Nothing is missing" in out
 
 
 def test_policy_check_counts_what_does_not_fit(run: Run, tmp_path: Path) -> None:
@@ -209,9 +244,12 @@ def test_policy_check_counts_what_does_not_fit(run: Run, tmp_path: Path) -> None
     policy = tmp_path / "p.toml"
     policy.write_text(CSV.format(ending="csv", more=typed))
     status, out, _ = run("policy", "check", str(policy))
-    assert status == 0 and "3 rows" not in out
+    assert status == 0
+    assert "3 rows" not in out
     status, out, _ = run("policy", "check", str(policy), "--data")
-    assert status == 0 and "3 rows, 1 of them with no value at all" in out and "visits.age: 2 NULL" in out
+    assert status == 0
+    assert "3 rows, 1 of them with no value at all" in out
+    assert "visits.age: 2 NULL" in out
 
 
 def test_policy_check_warns_where_one_record_may_change_others(run: Run, tmp_path: Path) -> None:
@@ -221,13 +259,15 @@ def test_policy_check_warns_where_one_record_may_change_others(run: Run, tmp_pat
     policy = tmp_path / "p.toml"
     policy.write_text(CSV.format(ending="csv", more=typed + "format.quoted_newlines = true"))
     status, out, _ = run("policy", "check", str(policy))
-    assert status == 1 and "one stray quote changes the rows after it" in out
+    assert status == 1
+    assert "one stray quote changes the rows after it" in out
     assert "visits.persom is in the policy but not in visits.csv. Did you mean person?" in out
     policy.write_text(CSV.format(ending="json", more=typed))
     assert "looks like one array" in run("policy", "check", str(policy))[1]
     policy.write_text(CSV.format(ending="json", more=typed + 'format.records = "array"'))
     status, out, _ = run("policy", "check", str(policy))
-    assert "looks like one array" not in out and "one bad record ends the file" in out
+    assert "looks like one array" not in out
+    assert "one bad record ends the file" in out
 
 
 def test_report_of_a_ledger_under_another_accountant(

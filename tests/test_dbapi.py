@@ -24,7 +24,8 @@ def connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dbap
 
 
 def test_module_globals() -> None:
-    assert (dbapi.apilevel, dbapi.paramstyle) == ("2.0", "qmark") and dpsql.dbapi is dbapi
+    assert (dbapi.apilevel, dbapi.paramstyle) == ("2.0", "qmark")
+    assert dpsql.dbapi is dbapi
     for name in [
         "Warning",
         "Error",
@@ -39,15 +40,20 @@ def test_module_globals() -> None:
 
 def test_rows_are_fetched_as_pep_249_says(connection: dbapi.Connection) -> None:
     cursor = connection.cursor()
-    assert cursor.description is None and cursor.rowcount == -1
+    assert cursor.description is None
+    assert cursor.rowcount == -1
     cursor.execute("SELECT plan, coinsurance FROM plans ORDER BY plan")
     assert [d[0] for d in cursor.description or []] == ["plan", "coinsurance"]
     kinds = [d[1] for d in cursor.description or []]
-    assert kinds[0] == dbapi.STRING and kinds[1] == dbapi.NUMBER and kinds[1] != dbapi.DATETIME
-    assert cursor.rowcount == 5 and cursor.fetchone() == ("25%", 25)
+    assert kinds[0] == dbapi.STRING
+    assert kinds[1] == dbapi.NUMBER
+    assert kinds[1] != dbapi.DATETIME
+    assert cursor.rowcount == 5
+    assert cursor.fetchone() == ("25%", 25)
     assert cursor.fetchmany(2) == [("50%", 50), ("95%", 95)]
     assert [row[0] for row in cursor] == ["deductible", "free"]
-    assert cursor.fetchone() is None and cursor.fetchall() == []
+    assert cursor.fetchone() is None
+    assert cursor.fetchall() == []
 
 
 def test_parameters_by_place_and_by_name(connection: dbapi.Connection) -> None:
@@ -70,7 +76,8 @@ def test_errors_are_pep_249s_and_keep_ours(connection: dbapi.Connection) -> None
     ]:
         with pytest.raises(kind) as caught:
             connection.execute(text)
-        assert isinstance(caught.value.reason, dpsql.Error) and caught.value.__cause__ is None
+        assert isinstance(caught.value.reason, dpsql.Error)
+        assert caught.value.__cause__ is None
     connection.close()
     with pytest.raises(dbapi.InterfaceError):
         connection.cursor()
@@ -81,7 +88,8 @@ def test_pandas_reads_it(connection: dbapi.Connection) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # pandas knows SQLAlchemy and SQLite only
         frame = pandas.read_sql(f"{COUNT} WHERE plan = ?", connection, params=["free"])
-    assert list(frame.columns) == ["n"] and 1500 < frame["n"][0] < 2500
+    assert list(frame.columns) == ["n"]
+    assert 1500 < frame["n"][0] < 2500
 
 
 def test_jupysql_runs_on_it(tmp_path: Path) -> None:

@@ -94,7 +94,8 @@ def test_the_same_figures_everywhere(start: Open, accountant: str) -> None:
     assert all(sentence in place and f"{sentence} for one" not in place for place in everywhere(session))
     shown = session.sql("SHOW BUDGET")
     row = dict(zip(shown.columns, shown.fetchall()[0], strict=True))
-    assert row["spent_epsilon"] == 0.6 and row["left_epsilon"] == 0.4
+    assert row["spent_epsilon"] == 0.6
+    assert row["left_epsilon"] == 0.4
     assert (row["mechanism_delta"], row["spent_delta"], row["left_delta"]) == (5e-7, 1e-8, 4.9e-7)
     state = session.budget()
     assert row["rule_used"] == float(state.rule_used) == make_report(session.account)["left"]["rule_used"]
@@ -108,7 +109,8 @@ def test_the_rules_share_where_the_rule_is_not_the_sum(start: Open) -> None:
     lines = [session.sql(small, fresh=True).cost_line for _ in range(80)]
     assert lines[0] == "cost ε=0.01 · ε=0.89 of ε=1 left"
     state = session.budget()
-    assert state.rule == state.rule_used and state.rule_text == "31%"
+    assert state.rule == state.rule_used
+    assert state.rule_text == "31%"
     assert lines[-1].endswith(f" · {state.sentence}")
     assert state.sentence == f"{state.left} of ε=1 left for one more, 31% of the rule used"
     assert all(state.sentence in place for place in everywhere(session)[:2] + everywhere(session)[3:])
@@ -125,7 +127,8 @@ def test_the_ledger_shows_what_the_accountant_charged(start: Open) -> None:
         row = session.sql("SHOW LEDGER").fetchall()[0]
         epsilon = row[4]
         assert (epsilon < 0.2) == free
-        assert session.budget().spent == row[3] and float(session.budget().spent_epsilon) == epsilon
+        assert session.budget().spent == row[3]
+        assert float(session.budget().spent_epsilon) == epsilon
         assert make_report(session.account)["asked"]["statements"][0]["epsilon"] == epsilon
         assert row[3] in write_budget_text(session.account)
 
@@ -137,18 +140,19 @@ def test_explain_prices_each_statement_and_all(start: Open) -> None:
     session = start()
     told = session.explain(f"{COUNT}; {GROUPS}; SELECT 1")
     first, second, third = told.parts
-    assert first.price.startswith("Would cost ε=0.1;") and second.price.startswith(
-        "Would cost ε=0.5, δ=1e-08;"
-    )
+    assert first.price.startswith("Would cost ε=0.1;")
+    assert second.price.startswith("Would cost ε=0.5, δ=1e-08;")
     assert "costs nothing" in third.price
     assert told.price.startswith("Together they would cost ε=0.6, δ=1e-08; then ε=2.4 of ε=3 left.")
     text = str(told)
-    assert "Statement 1 of 3:" in text and text.endswith(told.price) and text.count("Exact SQL") >= 2
+    assert "Statement 1 of 3:" in text
+    assert text.endswith(told.price)
+    assert text.count("Exact SQL") >= 2
     read = json.loads(told.json())
-    assert [s["price"] for s in read["statements"]] == [p.price for p in told.parts] and read[
-        "price"
-    ] == told.price
-    assert session.budget().spent_epsilon == 0 and session.ledger() == []
+    assert [s["price"] for s in read["statements"]] == [p.price for p in told.parts]
+    assert read["price"] == told.price
+    assert session.budget().spent_epsilon == 0
+    assert session.ledger() == []
     session.run(f"{COUNT}; {GROUPS}; SELECT 1")
     assert session.budget().sentence == "ε=2.4 of ε=3 left"  # as it was said
 
@@ -165,9 +169,8 @@ def test_explain_knows_what_an_earlier_statement_declares(start: Open) -> None:
     session = start()
     declare = "DECLARE a ABOVE_THRESHOLD 100 OPTIONS (epsilon = 0.2, max_hits = 3)"
     told = session.explain(f"{declare}; SELECT WITH a COUNT(*) FROM visits")
-    assert (
-        told.parts[0].price.startswith("Would reserve ε=0.2") and "reserved at DECLARE" in told.parts[1].price
-    )
+    assert told.parts[0].price.startswith("Would reserve ε=0.2")
+    assert "reserved at DECLARE" in told.parts[1].price
     assert told.price.startswith("Together they would cost ε=0.2; then ε=2.8 of ε=3 left.")
     with pytest.raises(BindError):
         session.explain("SELECT WITH a COUNT(*) FROM visits")

@@ -126,5 +126,6 @@ def test_the_stop_button_at_any_line(session: dpsql.Session, statement: str) -> 
             break
         stopped += 1
         at += 3
-    assert stopped > 20 and kept > 3
+    assert stopped > 20
+    assert kept > 3
     assert session.sql(STATEMENTS[0].replace("AS n", "AS last")).shape == (3, 3)

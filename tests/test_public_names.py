@@ -42,7 +42,9 @@ def test_the_packages_names() -> None:
 
 def test_no_seed_and_no_switch_for_the_noise() -> None:
     for name in dir(dpsql):
-        assert "seed" not in name and "exact" not in name and "noiseless" not in name
+        assert "seed" not in name
+        assert "exact" not in name
+        assert "noiseless" not in name
 
 
 def test_what_a_session_and_a_result_offer() -> None:

@@ -151,9 +151,8 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dpsql.Session]:
 @pytest.mark.parametrize("edit", [text for _, text in FREE], ids=[reason for reason, _ in FREE])
 def test_an_edit_that_is_post_processing_is_free(asked: dpsql.Session, edit: str) -> None:
     params = {"least": 20} if "$least" in edit else None
-    assert "free" in str(asked.explain(edit, params)) and "Would cost nothing" in str(
-        asked.explain(edit, params)
-    )
+    assert "free" in str(asked.explain(edit, params))
+    assert "Would cost nothing" in str(asked.explain(edit, params))
     assert not paid(asked, edit, params)
 
 
@@ -162,8 +161,10 @@ def test_a_free_answer_is_the_answer(asked: dpsql.Session) -> None:
     renamed = asked.sql(
         BASE.replace("AS n", "AS m").replace("FROM visits", "FROM visits v") + " ORDER BY plan"
     )
-    assert renamed.fetchall() == first.fetchall() and renamed.columns == ["plan", "m", "a"]
-    assert renamed.intervals["m"] == first.intervals["n"] and renamed.intervals["a"] == first.intervals["a"]
+    assert renamed.fetchall() == first.fetchall()
+    assert renamed.columns == ["plan", "m", "a"]
+    assert renamed.intervals["m"] == first.intervals["n"]
+    assert renamed.intervals["a"] == first.intervals["a"]
     assert renamed.statement_id == first.statement_id is not None
 
 
@@ -171,7 +172,8 @@ def test_another_confidence_shows_other_intervals_of_the_same_values(asked: dpsq
     wide, narrow = (
         asked.sql(BASE.replace("SELECT", f"SELECT WITH DP OPTIONS (confidence = {c})")) for c in (0.999, 0.5)
     )
-    assert wide.fetchall() == narrow.fetchall() and (wide.confidence, narrow.confidence) == (0.999, 0.5)
+    assert wide.fetchall() == narrow.fetchall()
+    assert (wide.confidence, narrow.confidence) == (0.999, 0.5)
     for column in ("n", "a"):
         for (low, high), (lower, higher) in zip(
             narrow.intervals[column], wide.intervals[column], strict=True
@@ -219,7 +221,8 @@ PAID = [
 @pytest.mark.parametrize(("base", "edit"), [item[1:] for item in PAID], ids=[item[0] for item in PAID])
 def test_another_question_is_paid(folder: Path, base: str, edit: str) -> None:
     with dpsql.connect(policy=folder / "policy.toml") as session:
-        assert paid(session, base) and not paid(session, base)
+        assert paid(session, base)
+        assert not paid(session, base)
         assert "stored" not in str(session.explain(edit))
         assert paid(session, edit)
 
@@ -276,14 +279,16 @@ def test_other_rules_and_other_data_are_paid_and_named(
 ) -> None:
     ledger = folder / "kept.ledger"
     with dpsql.connect(policy=folder / "policy.toml", ledger=ledger) as session:
-        assert paid(session, query) and not paid(session, query)
+        assert paid(session, query)
+        assert not paid(session, query)
     copy = {p: p.read_bytes() for p in folder.glob("*.parquet")}
     change(folder)
     with dpsql.connect(policy=folder / "policy.toml", ledger=ledger) as session:
         assert reason in str(session.explain(query))
         result = session.sql(query)
         (note,) = [n for n in result.notes if "changed since" in n]
-        assert result.loss != "no charge" and reason in note
+        assert result.loss != "no charge"
+        assert reason in note
         assert not any(word in note for word in ("bytes", "mtime", "rows of visits.parquet", str(folder)))
         assert not any("changed since" in n for n in session.sql(query).notes)
     if copy != {p: p.read_bytes() for p in folder.glob("*.parquet")}:  # what is put back is stored, too
@@ -331,7 +336,8 @@ def test_equal_blocks_are_one_draw_and_one_charge_under_fresh_too(folder: Path) 
         assert "one draw and one charge" in str(session.explain(twice))
         for total in (1, 2):
             result = session.sql(twice, fresh=total == 2)
-            assert spent(session) == total and result.loss == "ε=1"
+            assert spent(session) == total
+            assert result.loss == "ε=1"
             assert all(x == y for x, y in result.fetchall())
 
 
@@ -340,15 +346,15 @@ def test_a_statement_costs_what_is_not_stored_of_it(folder: Path) -> None:
     both = f"SELECT t.n, o.m FROM ({BASE}) AS t, ({other}) AS o"
     with dpsql.connect(policy=folder / "policy.toml") as session:
         stored = dict(session.sql("SELECT plan, n FROM (" + BASE + ") AS t").fetchall())
-        assert "Would cost ε=1;" in str(session.explain(both)) and "Block 1 of 2 is stored" in str(
-            session.explain(both)
-        )
+        assert "Would cost ε=1;" in str(session.explain(both))
+        assert "Block 1 of 2 is stored" in str(session.explain(both))
         result = session.sql(both)
-        assert (
-            result.loss == "ε=1" and "(the rest is stored since" in result.cost_line and spent(session) == 2
-        )
+        assert result.loss == "ε=1"
+        assert "(the rest is stored since" in result.cost_line
+        assert spent(session) == 2
         assert {n for n, _ in result.fetchall()} == set(stored.values())
-        assert not paid(session, other) and not paid(session, both)
+        assert not paid(session, other)
+        assert not paid(session, both)
         assert len(session.ledger()) == 2
 
 
@@ -371,14 +377,15 @@ def test_a_block_over_a_release_is_stored_by_what_that_released(folder: Path) ->
     with dpsql.connect(policy=folder / "policy.toml") as session:
         session.sql(query)
         before = spent(session)
-        assert not paid(session, query) and not paid(session, first) and spent(session) == before
+        assert not paid(session, query)
+        assert not paid(session, first)
+        assert spent(session) == before
         old = session.sql(first).fetchall()
         while session.sql(first, fresh=True).fetchall() == old:
             pass
         before = spent(session)
-        assert (
-            paid(session, query) and spent(session) == before + 1
-        )  # the first is stored, the second is another
+        assert paid(session, query)
+        assert spent(session) == before + 1
         assert not paid(session, query)
 
 
@@ -389,13 +396,17 @@ def test_a_declared_plan_pays_what_is_not_stored_once(folder: Path) -> None:
         with session.plan() as plan:
             for text in (BASE.lower(), other, f"SELECT m + 1 FROM ({other}) AS t"):
                 plan.sql(text)
-            assert plan.event is not None and plan.event.basic == (1, 0)
-        assert spent(session) == 2 and len(session.ledger()) == 2
-        assert plan.results[0].fetchall() == first.fetchall() and plan.results[0].loss == "no charge"
+            assert plan.event is not None
+            assert plan.event.basic == (1, 0)
+        assert spent(session) == 2
+        assert len(session.ledger()) == 2
+        assert plan.results[0].fetchall() == first.fetchall()
+        assert plan.results[0].loss == "no charge"
         assert plan.results[1].fetchall()[0][0] + 1 == plan.results[2].fetchall()[0][0]
         with session.plan() as plan:
             plan.sql(other)
-        assert spent(session) == 2 and not paid(session, other)
+        assert spent(session) == 2
+        assert not paid(session, other)
 
 
 def test_explain_of_several_statements_pays_equal_blocks_once(folder: Path) -> None:
@@ -403,7 +414,8 @@ def test_explain_of_several_statements_pays_equal_blocks_once(folder: Path) -> N
         assert "Together they would cost ε=1;" in str(session.explain(f"{BASE}; {BASE} ORDER BY n"))
         assert spent(session) == 0
         results = session.run(f"{BASE}; {BASE} ORDER BY n")
-        assert [r.loss for r in results] == ["ε=1", "no charge"] and spent(session) == 1
+        assert [r.loss for r in results] == ["ε=1", "no charge"]
+        assert spent(session) == 1
 
 
 def test_probes_of_a_threshold_are_never_replayed(folder: Path) -> None:
@@ -419,7 +431,8 @@ def test_the_time_zone_is_part_of_the_question(folder: Path) -> None:
     query = "SELECT COUNT(*) AS n FROM visits WHERE day < DATE '2024-02-01'"
     with dpsql.connect(policy=folder / "policy.toml") as session:
         engine: Any = inside.engine(session)
-        assert paid(session, query) and not paid(session, query)
+        assert paid(session, query)
+        assert not paid(session, query)
         engine._zone = "Asia/Tokyo"
         assert paid(session, query)
 
@@ -430,11 +443,9 @@ def test_another_registered_function_of_the_same_name_is_another_question(folder
         for more, total in ((0, 1), (1, 2)):
             source = f"lambda age: float(age.mean()) + {more}"
             session.register("middle", eval(source), returns="DOUBLE")
-            assert (
-                paid(session, query)
-                and not paid(session, query.replace("AS m", "AS k"))
-                and spent(session) == total
-            )
+            assert paid(session, query)
+            assert not paid(session, query.replace("AS m", "AS k"))
+            assert spent(session) == total
 
 
 OTHER_KINDS = [
@@ -465,9 +476,8 @@ def test_blocks_of_every_kind_are_found_under_other_names(folder: Path, query: s
     with dpsql.connect(policy=folder / "policy.toml") as session:
         assert paid(session, query)
         first, again = session.sql(query), session.sql(edit)
-        assert again.loss == "no charge" and sorted(map(repr, again.fetchall())) == sorted(
-            map(repr, first.fetchall())
-        )
+        assert again.loss == "no charge"
+        assert sorted(map(repr, again.fetchall())) == sorted(map(repr, first.fetchall()))
         shown = set(again.columns) - set(first.columns)
         said = [
             n for n in again.notes if any(f"{old}:" in n for old in set(first.columns) - set(again.columns))
@@ -497,7 +507,9 @@ def test_data_in_memory_are_new_in_each_session(tmp_path: Path) -> None:
     rows = table.to_arrow_table()
     for total in (1, 2):
         with dpsql.connect({"visits": rows}, policy=policy, ledger=tmp_path / "l") as session:
-            assert paid(session, BASE) and not paid(session, BASE) and spent(session) == total
+            assert paid(session, BASE)
+            assert not paid(session, BASE)
+            assert spent(session) == total
 
 
 # -- keys and the store ---------------------------------------------------------------------------------------------------
@@ -583,13 +595,15 @@ def test_a_ledger_that_keeps_answers_by_statement_opens_and_adds_up(tmp_path: Pa
     with dpsql.connect({"people": people}, policy=policy, ledger=path) as session:
         assert spent(session) == Fraction(1, 2)
         entries = session.ledger()
-        assert [e.outcome for e in entries] == ["released", "released"] and not any(e.blocks for e in entries)
+        assert [e.outcome for e in entries] == ["released", "released"]
+        assert not any(e.blocks for e in entries)
         for entry in entries:  # what it kept is still there, and fits the log
             assert session.account.replay(entry.key) is not None
         assert paid(session, "SELECT COUNT(*) AS n FROM people")  # data in no file are new in each session
         assert spent(session) == Fraction(3, 4)
     with dpsql.connect({"people": people}, policy=policy, ledger=path) as session:
-        assert spent(session) == Fraction(3, 4) and len(session.ledger()) == 3
+        assert spent(session) == Fraction(3, 4)
+        assert len(session.ledger()) == 3
 
 
 def test_an_answer_that_was_kept_by_statement_is_shown_again(folder: Path) -> None:
@@ -604,6 +618,7 @@ def test_an_answer_that_was_kept_by_statement_is_shown_again(folder: Path) -> No
         held = pack({block.name: released.table}, ("as it was",))
         session.account.settle(ticket, released.event, held, "released")
         result = session.sql(query)
-        assert result.loss == "no charge" and "as it was" in result.notes
+        assert result.loss == "no charge"
+        assert "as it was" in result.notes
         assert result.fetchall() == [(released.table.column(block.columns[0][0])[0].as_py(),)]
         assert paid(session, query, fresh=True)

@@ -39,7 +39,8 @@ def test_fetchall_gives_what_duckdb_gives(result: Result) -> None:
     assert [type(v) for v in result.fetchall()[0]] == [type(v) for v in expected[0]]
     assert result.fetchone() == expected[0]
     assert result.dicts() == [dict(zip(result.columns, row, strict=True)) for row in expected]
-    assert result.shape == (2, 11) and len(result) == 2
+    assert result.shape == (2, 11)
+    assert len(result) == 2
 
 
 def test_frames_have_duckdbs_types(result: Result) -> None:
@@ -51,8 +52,10 @@ def test_frames_have_duckdbs_types(result: Result) -> None:
     if duckdb.__version__.startswith("1."):
         exact_here |= {"i", "flag"}  # DuckDB 1 makes integers with NULLs floats
     assert different <= exact_here
-    assert ours["whole"].dtype == np.int64 and list(ours["whole"]) == [5, 7]
-    assert str(ours["i"].dtype) == "Int32" and ours["huge"].dtype == np.float64
+    assert ours["whole"].dtype == np.int64
+    assert list(ours["whole"]) == [5, 7]
+    assert str(ours["i"].dtype) == "Int32"
+    assert ours["huge"].dtype == np.float64
 
 
 def test_polars_and_the_arrow_stream(result: Result) -> None:
@@ -66,24 +69,31 @@ def test_polars_and_the_arrow_stream(result: Result) -> None:
 
 def test_fetchnumpy_masks_nulls(result: Result) -> None:
     arrays = result.fetchnumpy()
-    assert isinstance(arrays["i"], np.ma.MaskedArray) and list(arrays["i"].mask) == [False, True]
-    assert arrays["whole"].dtype == np.int64 and not isinstance(arrays["whole"], np.ma.MaskedArray)
+    assert isinstance(arrays["i"], np.ma.MaskedArray)
+    assert list(arrays["i"].mask) == [False, True]
+    assert arrays["whole"].dtype == np.int64
+    assert not isinstance(arrays["whole"], np.ma.MaskedArray)
     assert arrays["dec"].dtype == np.float64
 
 
 def test_same_column_name_twice() -> None:
     table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["n", "n"])
     result = Result(table)
-    assert list(result.df().columns) == ["n", "n"] and result.df().iloc[0].tolist() == [1, 2]
-    assert result.fetchall() == [(1, 2)] and "n   n" in repr(result)
+    assert list(result.df().columns) == ["n", "n"]
+    assert result.df().iloc[0].tolist() == [1, 2]
+    assert result.fetchall() == [(1, 2)]
+    assert "n   n" in repr(result)
 
 
 def test_no_rows_and_no_columns() -> None:
     empty = Result(pa.table({"n": pa.array([], pa.int64())}))
-    assert empty.fetchall() == [] and empty.fetchone() is None and empty.df().shape == (0, 1)
+    assert empty.fetchall() == []
+    assert empty.fetchone() is None
+    assert empty.df().shape == (0, 1)
     assert repr(empty).splitlines()[-1].strip() == "0 rows"
     nothing = Result(pa.table({}))
-    assert nothing.fetchall() == [] and nothing.df().empty
+    assert nothing.fetchall() == []
+    assert nothing.df().empty
 
 
 def full() -> Result:
@@ -101,10 +111,12 @@ def full() -> Result:
 def test_a_result_comes_back_whole_from_pickle() -> None:
     result = full()
     again = pickle.loads(pickle.dumps(result))
-    assert again == result and again.intervals == result.intervals
+    assert again == result
+    assert again.intervals == result.intervals
     assert again.arrow().schema.equals(result.arrow().schema, check_metadata=True)
     other = Result(result.table, loss="ε=0.2")
-    assert other != result and result != "ε=0.1", "equality must be able to fail"
+    assert other != result, "equality must be able to fail"
+    assert result != "ε=0.1", "equality must be able to fail"
 
 
 def test_a_result_does_not_change() -> None:
@@ -125,9 +137,9 @@ def test_interval_columns_are_taken_off() -> None:
     )
     plan = (Interval("n", "n__low", "n__high"),)
     result = Result.finished(table, ["city", "n"], plan, loss="ε=1")
-    assert (
-        result.columns == ["city", "n"] and result.intervals == {"n": [(1.0, 9.0)]} and result.loss == "ε=1"
-    )
+    assert result.columns == ["city", "n"]
+    assert result.intervals == {"n": [(1.0, 9.0)]}
+    assert result.loss == "ε=1"
     none = Result.finished(table, ["city"], (Interval("city", "x__low", "x__high"),))
     assert none.intervals == {}, "a column without a single interval shows none"
 
@@ -146,14 +158,17 @@ def test_a_missing_library_is_named_with_its_install_line(
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(Error, match=f"pip install {library}") as caught:
         getattr(full(), method)()
-    assert isinstance(caught.value, ImportError) and caught.value.__cause__ is None
+    assert isinstance(caught.value, ImportError)
+    assert caught.value.__cause__ is None
 
 
 def test_values_survive_that_floats_would_bend() -> None:
     table = pa.table({"n": pa.array([decimal.Decimal(2**53 + 1)], pa.decimal128(38, 0))})
-    assert Result(table).fetchall() == [(2**53 + 1,)] and Result(table).df()["n"].tolist() == [2**53 + 1]
+    assert Result(table).fetchall() == [(2**53 + 1,)]
+    assert Result(table).df()["n"].tolist() == [2**53 + 1]
     big = Result(pa.table({"n": pa.array([decimal.Decimal(2**70)], pa.decimal128(38, 0))}))
-    assert big.fetchall() == [(2**70,)] and big.df()["n"].dtype == np.float64
+    assert big.fetchall() == [(2**70,)]
+    assert big.df()["n"].dtype == np.float64
 
 
 def test_dates_stay_dates() -> None:
@@ -178,9 +193,8 @@ def test_intervals_are_columns_and_pairs_only_where_they_are_asked_for() -> None
     pairs = many.intervals["n"]
     asked = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    assert len(pairs) == rows and asked > 50 * rows > 100 * held, (
-        "a Python object for each, once they are asked for"
-    )
+    assert len(pairs) == rows, "a Python object for each, once they are asked for"
+    assert asked > 50 * rows > 100 * held, "a Python object for each, once they are asked for"
 
 
 def test_a_display_of_many_rows_looks_at_few_of_them() -> None:
@@ -192,4 +206,5 @@ def test_a_display_of_many_rows_looks_at_few_of_them() -> None:
     shown = repr(result)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert "1 000 000 rows" in shown and peak < 1 << 20, peak
+    assert "1 000 000 rows" in shown, peak
+    assert peak < 1 << 20, peak

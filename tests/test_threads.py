@@ -89,7 +89,8 @@ def test_the_same_question_is_paid_once(open_session: Callable[..., dpsql.Sessio
     session = open_session()
     question = "SELECT WITH DP OPTIONS (epsilon = 0.01) COUNT(*) AS n FROM t"
     found = ask_at_once(*[lambda: session.sql(question).fetchall()] * THREADS)
-    assert found == [found[0]] * THREADS and spent(session) == Fraction(1, 100)
+    assert found == [found[0]] * THREADS
+    assert spent(session) == Fraction(1, 100)
 
 
 @pytest.mark.parametrize("turns", [True, False])
@@ -121,7 +122,8 @@ def test_no_more_is_spent_than_there_is(open_session: Callable[..., dpsql.Sessio
     session = open_session(3500)
     found = ask_at_once(*(lambda limit=i: session.sql(COUNT.format(limit)) for i in range(THREADS)))
     refused = [answer for answer in found if isinstance(answer, dpsql.BudgetExceeded)]
-    assert len(refused) == THREADS - 3 and spent(session) == 3000
+    assert len(refused) == THREADS - 3
+    assert spent(session) == 3000
     assert sum(isinstance(answer, dpsql.Result) for answer in found) == 3
 
 
@@ -145,8 +147,10 @@ def test_a_plan_collects_its_own_statements_alone(open_session: Callable[..., dp
         (other,) = ask_at_once(lambda: session.sql(COUNT.format(4)))
         own = session.sql(COUNT.format(5))
         assert type(other) is type(own) is dpsql.Result
-        assert (other.fetchall(), own.fetchall()) == ([(500,)], [(600,)]) and spent(session) == 2000
-    assert declared.fetchall() == [(300,)] and spent(session) == 3000
+        assert (other.fetchall(), own.fetchall()) == ([(500,)], [(600,)])
+        assert spent(session) == 2000
+    assert declared.fetchall() == [(300,)]
+    assert spent(session) == 3000
 
 
 def test_kept_results_are_found_by_every_thread(open_session: Callable[..., dpsql.Session]) -> None:
@@ -159,7 +163,8 @@ def test_kept_results_are_found_by_every_thread(open_session: Callable[..., dpsq
     )
     assert found == [[(100 * (i + 1) + 1,)] for i in range(THREADS)]
     read = ask_at_once(*(lambda i=i: session.sql(f"SELECT n FROM out{i}").fetchall() for i in range(THREADS)))
-    assert read == [[(100 * (i + 1),)] for i in range(THREADS)] and spent(session) == 1000 * THREADS
+    assert read == [[(100 * (i + 1),)] for i in range(THREADS)]
+    assert spent(session) == 1000 * THREADS
 
 
 def test_a_threshold_finds_no_more_than_it_may(open_session: Callable[..., dpsql.Session]) -> None:
@@ -178,14 +183,16 @@ def test_threads_share_a_connection(open_session: Callable[..., dpsql.Session]) 
         *(lambda i=i: connection.execute(COUNT.format("?"), [i]).fetchall() for i in range(THREADS))
     )
     assert found == [[(100 * (i + 1),)] for i in range(THREADS)]
-    assert dpsql.dbapi.threadsafety == 2 and spent(connection.session) == 1000 * THREADS
+    assert dpsql.dbapi.threadsafety == 2
+    assert spent(connection.session) == 1000 * THREADS
 
 
 def test_reading_what_there_is_needs_no_turn(open_session: Callable[..., dpsql.Session]) -> None:
     session = open_session()
     with inside.hold_turn(session):
         (found,) = ask_at_once(lambda: (spent(session), session.ledger(), session.tables().fetchall()))
-    assert found[:2] == (0, []) and found[2][0][0] == "t"
+    assert found[:2] == (0, [])
+    assert found[2][0][0] == "t"
 
 
 def test_stopping_one_statement_leaves_the_others_alone(
@@ -242,5 +249,6 @@ def test_waiting_for_a_turn_can_be_stopped(open_session: Callable[..., dpsql.Ses
         session.sql(COUNT.format(1))
     over.set()
     holder.join(PATIENCE)
-    assert spent(session) == 0 and session.ledger() == []
+    assert spent(session) == 0
+    assert session.ledger() == []
     assert session.sql(COUNT.format(1)).fetchall() == [(200,)]

@@ -57,7 +57,8 @@ def test_a_failure_leaves_nothing_exact(session: dpsql.Session, monkeypatch: pyt
     monkeypatch.undo()
     assert asked
     gc.collect()
-    assert caught.value.__cause__ is None and caught.value.__context__ is None
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
     assert holders() == []
     del sys.last_value
 

@@ -124,7 +124,8 @@ def test_a_unit_does_not_choose_how_a_text_is_written(collation: str, statement:
     more, less = _shown(
         collation, lambda session: [r["k"] for r in session.sql(statement).arrow().to_pylist()]
     )
-    assert isinstance(more, list) and [name for name in more if name != "HELLO"] == less == ["hello"]
+    assert isinstance(more, list)
+    assert [name for name in more if name != "HELLO"] == less == ["hello"]
 
 
 def test_the_engine_would_show_what_comes_first() -> None:
@@ -148,7 +149,8 @@ def test_a_group_is_shown_once(kind: str, values: str) -> None:
         f"CREATE TABLE t(u INTEGER, x DOUBLE, k {kind})", more=f"k = {{ values = {values} }}"
     ) as session:
         keys = session.sql("SELECT WITH DP k, COUNT(*) FROM t GROUP BY k").arrow().column("k").to_pylist()
-    assert len(keys) == len(set(keys)) and keys
+    assert len(keys) == len(set(keys))
+    assert keys
 
 
 @pytest.mark.parametrize(("b", "w"), [(-2, 4), (1, 1), (-1, 3), (-2, 5), (2, 4), (-6, 8)])

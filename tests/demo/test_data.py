@@ -15,7 +15,8 @@ HERE = POLICY.parent
 
 def test_what_is_shipped() -> None:
     visits = pq.read_table(HERE / "visits.parquet")
-    assert visits.num_rows == 20_190 and len(visits["person_id"].unique()) == 5_912
+    assert visits.num_rows == 20_190
+    assert len(visits["person_id"].unique()) == 5_912
     assert (HERE / "visits.parquet").stat().st_size < 500_000
     story = (HERE / "PROVENANCE.md").read_text(encoding="utf-8")
     for name in visits.column_names:

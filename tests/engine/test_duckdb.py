@@ -126,7 +126,7 @@ class TestOpening:
             engine.close()
 
     @pytest.mark.parametrize(
-        "database, source, sentence",
+        ("database", "source", "sentence"),
         [
             ("nowhere.duckdb", None, "there is no database"),
             (":memory:", None, "does not have"),

@@ -138,7 +138,9 @@ def asked(folder: Path, rows: int, limit: int, names: list[str], more: int) -> N
         "blocks of MEDIAN": lambda row: abs(float(row[0]) - 20) < 1,
     }
     for name, one in found.items():
-        assert one["row"] and "None" not in one["row"] and right[name](one["row"]), (name, one)
+        assert one["row"], (name, one)
+        assert "None" not in one["row"], (name, one)
+        assert right[name](one["row"]), (name, one)
         assert one["peak"] < limit + more, (name, one)
         assert one["spilled"] > 0 or name.startswith("blocks"), (name, one)
         assert not (one["spilled"] and name in ONE_PASS), (name, one)
@@ -165,7 +167,8 @@ def test_a_limit_that_nothing_fits_says_nothing_of_the_data(tmp_path: Path) -> N
     with dpsql.connect(policy=tmp_path / "policy.toml", resources=resources) as session:
         with pytest.raises(dpsql.EngineError) as caught:
             session.sql(STATEMENTS["COUNT(DISTINCT)"])
-        assert "withheld" in str(caught.value) and caught.value.__cause__ is None
+        assert "withheld" in str(caught.value)
+        assert caught.value.__cause__ is None
         assert type(caught.value) is dpsql.EngineError, "what was wanting is not said"
 
 

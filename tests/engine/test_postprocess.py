@@ -128,7 +128,8 @@ def test_a_clone_that_was_put_away_serves_the_same_tables_only_and_keeps_nothing
     clone.put_away()
     other = SchemaReplica.of([(("memory", "main", "kept"), [("a", "BIGINT")])])
     again = SchemaReplica.of(tables)
-    assert again is clone and other is not clone
+    assert again is clone
+    assert other is not clone
     assert SchemaReplica.of(tables) is not clone, "one clone for two sessions"
     with pytest.raises(BindError, match="can't run"):
         again.check("SELECT k FROM lent", {})
@@ -163,7 +164,8 @@ def test_queries_share_a_thread_unless_they_run_at_once() -> None:
         return run_interruptibly(work, lambda: None, threading.Event()).table
 
     seen = {ask(threading.get_ident) for _ in range(20)}
-    assert len(seen) == 1 and threading.get_ident() not in seen
+    assert len(seen) == 1
+    assert threading.get_ident() not in seen
     outer, inner = ask(lambda: (threading.get_ident(), ask(threading.get_ident)))
     assert outer != inner, "a query waits for itself"
 

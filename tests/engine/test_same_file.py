@@ -59,7 +59,8 @@ def test_several_sessions_read_one_file(connect: Callable[..., dpsql.Session]) -
     with connect() as first, connect() as second, connect(ledger=None) as third:
         assert all(map(near_thousand, (first, second, third, first)))
         first.close()
-        assert near_thousand(second) and near_thousand(third)
+        assert near_thousand(second)
+        assert near_thousand(third)
 
 
 def test_the_file_is_free_when_the_last_session_closes(
@@ -79,7 +80,8 @@ def test_each_session_has_its_own_policy_and_resources(connect: Callable[..., dp
     """What one may read from outside is closed before its first statement, and nothing of it is the other's."""
     with connect() as first, connect("other.toml", resources={"memory_limit": "300MiB"}) as second:
         assert second.sql("SELECT plan FROM plans").fetchall() == [("free",)]
-        assert near_thousand(first) and near_thousand(second)
+        assert near_thousand(first)
+        assert near_thousand(second)
         with pytest.raises(dpsql.BindError, match="there is no table plans"):
             first.sql("SELECT plan FROM plans")
         for session in (first, second):
@@ -116,7 +118,8 @@ def test_a_file_that_is_open_to_write_is_refused_in_our_words(
     with duckdb.connect(str(folder / "clinic.duckdb")) as own:
         with pytest.raises(PolicyError, match="can't be opened as a DuckDB database") as told:
             connect()
-        assert told.value.hint is not None and "pass that connection" in told.value.hint
+        assert told.value.hint is not None
+        assert "pass that connection" in told.value.hint
         with dpsql.connect(own, policy=Policy.loads(POLICY)) as session:
             assert near_thousand(session)
     with duckdb.connect(str(folder / "clinic.duckdb"), read_only=True), connect() as beside:
@@ -231,12 +234,16 @@ def test_a_digest_is_kept_for_the_next_session(folder: Path, monkeypatch: pytest
         private_files.hashlib, "file_digest", lambda file, name: read.append(file.name) or real(file, name)
     )
     first = version(folder)
-    assert version(folder) == first and len(read) == 2, "files of this second are not trusted"
+    assert version(folder) == first, "files of this second are not trusted"
+    assert len(read) == 2, "files of this second are not trusted"
     monkeypatch.setattr(private_files, "_SETTLED", -(10**18))
-    assert version(folder) == first and len(read) == 3
-    assert version(folder) == first and len(read) == 3
+    assert version(folder) == first
+    assert len(read) == 3
+    assert version(folder) == first
+    assert len(read) == 3
     os.utime(folder / "clinic.duckdb", (1, 1))
-    assert version(folder) == first and len(read) == 4
+    assert version(folder) == first
+    assert len(read) == 4
 
 
 def test_without_a_state_directory_digests_are_computed(

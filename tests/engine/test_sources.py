@@ -182,7 +182,8 @@ def test_parquet_files_of_different_types_are_read_as_the_policy_says(tmp_path: 
     (tmp_path / "policy.toml").write_text(policy("*.parquet", TYPES))
     with dpsql.connect(policy=tmp_path / "policy.toml") as session:
         row = session.sql("SELECT COUNT(*), COUNT(amount), SUM(amount), COUNT(kind) FROM visits").fetchone()
-        assert row is not None and (row[0], row[1], round(row[2], 3), row[3]) == (12, 11, 82, 5)
+        assert row is not None
+        assert (row[0], row[1], round(row[2], 3), row[3]) == (12, 11, 82, 5)
 
 
 # -- resources --------------------------------------------------------------------------------------------------------
@@ -216,8 +217,10 @@ def test_a_time_limit_stays_charged_and_the_session_goes_on() -> None:
                 with pytest.raises(dpsql.EngineError) as caught:
                     session.sql(query, fresh=True)
                 told.append(str(caught.value))
-                assert caught.value.__cause__ is None and caught.value.__context__ is None
-            assert told[0] == told[1] and "stays charged" in told[0]
+                assert caught.value.__cause__ is None
+                assert caught.value.__context__ is None
+            assert told[0] == told[1]
+            assert "stays charged" in told[0]
             assert session.sql("SHOW BUDGET").dicts()[0]["spent_epsilon"] == 2
             assert session.sql("SELECT COUNT(*) AS n FROM visits WHERE u = 3 AND x < 0").shape == (1, 1)
     for wrong in (0, "soon", "inf"):

@@ -107,13 +107,15 @@ def test_spilled_rows_are_private_also_after_a_kill(data: Path, place: Path, uma
     command = [sys.executable, "-c", CHILD, str(data), str(place)]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)
     try:
-        assert child.stdout is not None and child.stdout.readline() == b"ready\n"
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"ready\n"
         while child.poll() is None and not spilled(place):
             time.sleep(0.01)
         assert spilled(place), "it was to spill"
         (directory,) = (path for path in place.iterdir() if path.is_dir())
         alive = SpillDirectory(place)  # a second process sweeps nothing of one that runs
-        assert directory.exists() and alive.path != directory
+        assert directory.exists()
+        assert alive.path != directory
         alive.close()
     finally:
         child.send_signal(signal.SIGKILL)
@@ -141,7 +143,8 @@ def test_the_check_can_fail(data: Path, place: Path, umask: None) -> None:
         )
         rows.fetchmany(1)  # the query stays open, and with it what it spilled
         files = spilled(place)
-        assert files and not any(closed_above(file, place) for file in files)
+        assert files
+        assert not any(closed_above(file, place) for file in files)
         assert all(read_by_others(file) in (True, None) for file in files)
 
 
@@ -165,7 +168,8 @@ def test_without_a_place_it_is_the_state_directory(
     with dpsql.connect({"t": pa.table({"u": [1, 2]})}, policy=policy) as session:
         assert session.sql("SELECT SUM(u) AS s FROM t").fetchall() == [(3,)]
         found = [path for path in (tmp_path / "state" / "spill").iterdir() if path.is_dir()]
-        assert found and all(stat.S_IMODE(path.stat().st_mode) == 0o700 for path in found)
+        assert found
+        assert all(stat.S_IMODE(path.stat().st_mode) == 0o700 for path in found)
         modes = {stat.S_IMODE(p.stat().st_mode) for p in (tmp_path / "state").rglob("*") if p.is_file()}
         assert modes == {0o600}
     assert list((tmp_path / "state" / "spill").iterdir()) == []
@@ -176,7 +180,8 @@ def test_a_place_that_can_not_be_is_refused_in_our_words(tmp_path: Path) -> None
     (tmp_path / "file").write_text("")
     with pytest.raises(PolicyError, match="no directory for what does not fit memory below") as told:
         spill.make_spill_directory(str(tmp_path / "file" / "below"))
-    assert told.value.hint is not None and "temp_directory" in told.value.hint
+    assert told.value.hint is not None
+    assert "temp_directory" in told.value.hint
 
 
 def test_a_forked_process_neither_removes_nor_keeps(tmp_path: Path) -> None:
@@ -205,7 +210,8 @@ def test_a_forked_process_neither_removes_nor_keeps(tmp_path: Path) -> None:
         sleeper.communicate()
         assert left.is_dir()
         SpillDirectory(tmp_path).close()
-        assert not left.exists() and directory.path.is_dir()
+        assert not left.exists()
+        assert directory.path.is_dir()
     finally:
         os.killpg(sleeper.pid, signal.SIGKILL)
     directory.close()

@@ -134,10 +134,12 @@ def test_a_statement_end_to_end(engine: Engine, name: str, usual: Opened) -> Non
     session = usual.session
     before = session.budget().spent
     result = session.sql(STATEMENTS[name], fresh=True)
-    assert result.shape[1] >= 1 and result.loss
+    assert result.shape[1] >= 1
+    assert result.loss
     assert str(session.budget().spent) != str(before)
     again = session.sql(STATEMENTS[name])
-    assert again.fetchall() == result.fetchall() and "no charge" in again.cost_line
+    assert again.fetchall() == result.fetchall()
+    assert "no charge" in again.cost_line
 
 
 CLOSE = {
@@ -342,11 +344,13 @@ def test_candidates_of_any_type_are_read_or_refused_before_the_charge(
     try:
         result = session.sql(text, fresh=True)
     except dpsql.Error as error:
-        assert isinstance(error, BindError) and engine.on_spark, error
+        assert isinstance(error, BindError), error
+        assert engine.on_spark, error
         assert any(re.search(said, str(error)) for said in SPARK_HAS_NOT), error
         assert str(session.budget().spent) == before
     else:
-        assert result.shape == (1, 1) and result.fetchall()[0][0] in (3, 4)
+        assert result.shape == (1, 1)
+        assert result.fetchall()[0][0] in (3, 4)
 
 
 # -- the protocol -----------------------------------------------------------------------------------------------

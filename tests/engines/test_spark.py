@@ -128,8 +128,10 @@ def test_an_error_over_private_rows_says_nothing(nasty: Nasty) -> None:
     table = nasty.spark.relation(nasty.spark.policy.tables["t"])
     with pytest.raises(EngineError) as caught:
         nasty.spark.execute(f"SELECT b * b AS v FROM {table} AS t")
-    assert "withheld" in str(caught.value) and "9223372036854775807" not in repr(caught.value.__context__)
-    assert caught.value.__cause__ is None and caught.value.__context__ is None
+    assert "withheld" in str(caught.value)
+    assert "9223372036854775807" not in repr(caught.value.__context__)
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
     assert nasty.spark.execute(f"SELECT COUNT(*) AS n FROM {table} AS t")["n"][0].as_py() == 12
 
 
@@ -156,7 +158,8 @@ def test_a_result_in_parts(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     query = "SELECT n, n % 7 AS k FROM lent"
     lent = {"lent": pa.table({"n": range(1000)})}
     parts = list(engine.batches(query, lent))
-    assert len(parts) == 10 and all(0 < part.num_rows < 250 for part in parts)
+    assert len(parts) == 10
+    assert all(0 < part.num_rows < 250 for part in parts)
     assert_same(pa.concat_tables(parts), pair.read.here.execute(query, lent))
 
 
@@ -201,7 +204,8 @@ def test_parquet_and_what_is_missing(spark: Any, tmp_path: Path) -> None:
         ].as_py()
         == 4
     )
-    assert engine.version() == again.version() and engine.dataset == again.dataset
+    assert engine.version() == again.version()
+    assert engine.dataset == again.dataset
     for source, said in (
         ("c.parquet", "does not exist"),
         ("a.csv", "not Parquet"),

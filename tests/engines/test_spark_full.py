@@ -79,4 +79,5 @@ def test_spark_connect(tmp_path: Path) -> None:
         timeout=400,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    assert "stopped" in done.stdout and "connect works" in done.stdout
+    assert "stopped" in done.stdout
+    assert "connect works" in done.stdout

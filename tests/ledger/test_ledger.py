@@ -138,7 +138,8 @@ def test_refusals_are_logged_at_no_cost(ledger: Ledger, reopen: Reopen) -> None:
     ledger.refuse("SELECT SUM(x) FROM visits", "too dear", PureDP(Fraction(7)))
     first, second = reopen().entries()
     assert (first.outcome, first.event, first.asked, first.loss) == ("refused", None, None, "0")
-    assert second.asked == PureDP(Fraction(7)) and second.reason == "too dear"
+    assert second.asked == PureDP(Fraction(7))
+    assert second.reason == "too dear"
     assert reopen().state().spent_epsilon == 0
 
 
@@ -172,7 +173,8 @@ def test_an_answer_is_replayed_after_a_restart(ledger: Ledger, reopen: Reopen) -
     assert stored is not None
     assert (stored.release, stored.statement_id, stored.event) == (b"\x00arrow\xff", 1, TENTH)
     assert again.replay("other") is None
-    assert again.state().spent_epsilon == Fraction(1, 10) and len(again.entries()) == 1
+    assert again.state().spent_epsilon == Fraction(1, 10)
+    assert len(again.entries()) == 1
 
 
 @pytest.mark.parametrize("size", [999, 1000, 1001, 2000, 4321])
@@ -184,7 +186,8 @@ def test_a_large_answer_is_written_piece_by_piece(
         release = bytes((7 * i + turn) % 251 for i in range(size))
         ledger.settle(ledger.reserve(TENTH, "q", "key"), TENTH, release, "released")
     stored = reopen().replay("key")
-    assert stored is not None and stored.release == release
+    assert stored is not None
+    assert stored.release == release
 
 
 def test_what_the_store_can_not_hold_is_answered_all_the_same(
@@ -194,7 +197,8 @@ def test_what_the_store_can_not_hold_is_answered_all_the_same(
     ledger.settle(ledger.reserve(TENTH, "q", "key"), TENTH, b"0123456789", "released")
     assert ledger.replay("key") is not None
     ledger.settle(ledger.reserve(TENTH, "q", "more"), TENTH, b"0123456789a", "released")
-    assert ledger.replay("more") is None and ledger.state().spent_epsilon == Fraction(2, 10)
+    assert ledger.replay("more") is None
+    assert ledger.state().spent_epsilon == Fraction(2, 10)
     assert [entry.outcome for entry in ledger.entries()] == ["released", "released"]
 
 
@@ -202,7 +206,8 @@ def test_a_fresh_answer_takes_the_place_of_the_old(ledger: Ledger) -> None:
     for release in (b"first", b"second"):
         ledger.settle(ledger.reserve(TENTH, "q", "key"), TENTH, release, "released")
     stored = ledger.replay("key")
-    assert stored is not None and (stored.release, stored.statement_id) == (b"second", 2)
+    assert stored is not None
+    assert (stored.release, stored.statement_id) == (b"second", 2)
     assert ledger.state().spent_epsilon == Fraction(2, 10)
 
 
@@ -275,7 +280,9 @@ def test_the_text_of_the_budget(ledger: Ledger) -> None:
     ]
     assert second.split(maxsplit=3)[1:] == ["ε=0.1", "failed", "SELECT 2"]
     page = write_budget_html(ledger)
-    assert "<meter" in page and ">ε=0.8 of ε=1 left</caption>" in page and "<script" not in page
+    assert "<meter" in page
+    assert ">ε=0.8 of ε=1 left</caption>" in page
+    assert "<script" not in page
 
 
 def test_html_is_escaped(ledger: Ledger) -> None:
@@ -287,7 +294,8 @@ def test_relations(ledger: Ledger) -> None:
     ask(ledger)
     ledger.refuse("SELECT *", "no rows")
     names, rows = list_entries(ledger.entries(), "basic")
-    assert names[0] == "statement" and [row[0] for row in rows] == [1, 2]
+    assert names[0] == "statement"
+    assert [row[0] for row in rows] == [1, 2]
     assert [row[names.index("epsilon")] for row in rows] == [0.1, 0.0]
     names, rows = list_budget(ledger.state())
     assert dict(zip(names, rows[0], strict=True))["left_epsilon"] == 0.9
@@ -300,7 +308,8 @@ def test_state_under_zcdp(path: Path) -> None:
         state = ledger.state()
         assert state.spent_epsilon == Fraction(60, 50)  # beyond the plain sum: the rule still has room
         assert 0 < state.left_epsilon < Fraction(1, 2)
-        assert state.rule is not None and f"{state.rule_text} of the rule used" in state.sentence
+        assert state.rule is not None
+        assert f"{state.rule_text} of the rule used" in state.sentence
         assert state.sentence in write_budget_text(ledger)
         ledger.reserve(PureDP(state.left_epsilon), "what was said to fit")
 
@@ -317,7 +326,8 @@ def test_in_memory(tmp_path: Path, register: Path) -> None:
             ledger.reserve(PureDP(Fraction(1)), "all")
     with pytest.raises(LedgerError, match="closed"):
         ledger.state()
-    assert list(tmp_path.iterdir()) == [] and not register.exists()
+    assert list(tmp_path.iterdir()) == []
+    assert not register.exists()
 
 
 def test_threads_share_one_budget(ledger: Ledger) -> None:

@@ -48,19 +48,24 @@ def test_whoever_reads_a_rolled_back_ledger_is_told(rolled_back: Path, with_mark
         mark_of(rolled_back).unlink()
     with Ledger.read(rolled_back) as ledger:
         (warning,) = ledger.warnings
-        assert "older or another copy" in warning and warning in ledger.notices
+        assert "older or another copy" in warning
+        assert warning in ledger.notices
         assert report_text(ledger).startswith(f"WARNING: {warning}\n")
         assert report_text(ledger, accountant="zcdp").startswith("WARNING: ")
-        assert make_report(ledger)["warnings"] == [warning] and warning not in make_report(ledger)["notices"]
-        assert warning in write_budget_text(ledger) and "older or another copy" in write_budget_html(ledger)
+        assert make_report(ledger)["warnings"] == [warning]
+        assert warning not in make_report(ledger)["notices"]
+        assert warning in write_budget_text(ledger)
+        assert "older or another copy" in write_budget_html(ledger)
         page = write_report(ledger, None, rolled_back.with_name("page.html")).read_text()
-        assert '<p class="warning" role="alert">' in page and "older or another copy" in page
+        assert '<p class="warning" role="alert">' in page
+        assert "older or another copy" in page
 
 
 def test_a_ledger_that_was_not_touched_is_shown_without_a_warning(ledger: Ledger, path: Path) -> None:
     ledger.reserve(TENTH, "kept")
     with Ledger.read(path) as owner:
-        assert owner.warnings == () and owner.notices == ()
+        assert owner.warnings == ()
+        assert owner.notices == ()
         assert "WARNING" not in report_text(owner)
         assert 'role="alert"' not in write_report(owner, None, path.with_name("page.html")).read_text()
 

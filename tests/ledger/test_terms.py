@@ -198,7 +198,8 @@ def test_a_ledger_through_a_symbolic_link_is_the_same(ledger: Ledger, path: Path
     link.symlink_to(path)
     ledger.reserve(TENTH, "q")
     with Ledger.open(link, policy_of(), "visits.duckdb") as same:
-        assert same.path == path and same.notices == ()
+        assert same.path == path
+        assert same.notices == ()
         assert same.state().spent_epsilon == Fraction(1, 10)
 
 
@@ -252,7 +253,8 @@ def older(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_an_older_ledger_is_folded_anew_and_keeps_its_tenth(older: Path) -> None:
     with Ledger.open(older, split(), "d") as ledger:
         state = ledger.state()
-        assert state.mechanism_delta == Fraction(1, 10**7) and state.left_delta == Fraction(9, 10**8)
+        assert state.mechanism_delta == Fraction(1, 10**7)
+        assert state.left_delta == Fraction(9, 10**8)
         assert state.left_epsilon == Fraction(8, 10)  # the plain sum goes on, though a delta was used
         with pytest.raises(BudgetExceeded):
             ledger.reserve(grouping("0.1", "2e-7"), "more delta than a tenth")
@@ -288,9 +290,8 @@ def test_a_session_under_a_smaller_budget_is_held_by_the_granted_one_too(path: P
         assert state.about == min(p.filter.more(p.spent, PureDP(Fraction(1, 10))) for p in (own, kept))
         assert state.left_epsilon == min(p.filter.fits(p.spent) for p in (own, kept))
     with Ledger.open(path, split(), "d") as ledger:
-        assert not ledger._book.account.granted_filters(None) and ledger.state().spent_epsilon == Fraction(
-            3, 10
-        )
+        assert not ledger._book.account.granted_filters(None)
+        assert ledger.state().spent_epsilon == Fraction(3, 10)
 
 
 def test_what_only_the_granted_terms_refuse_is_refused(path: Path) -> None:
@@ -303,9 +304,8 @@ def test_what_only_the_granted_terms_refuse_is_refused(path: Path) -> None:
         assert ledger.state().left_epsilon == Fraction(1, 2)
         with pytest.raises(BudgetExceeded, match=r"ε=0\.5 of ε=1 is left"):
             ledger.reserve(PureDP(Fraction(1)), "within its own terms")
-        assert not ledger.would_admit([PureDP(Fraction(1, 4))] * 3) and ledger.would_admit(
-            [PureDP(Fraction(1, 4))] * 2
-        )
+        assert not ledger.would_admit([PureDP(Fraction(1, 4))] * 3)
+        assert ledger.would_admit([PureDP(Fraction(1, 4))] * 2)
 
 
 def test_a_share_of_delta_that_makes_no_sense() -> None:
@@ -313,7 +313,8 @@ def test_a_share_of_delta_that_makes_no_sense() -> None:
         with pytest.raises(PolicyError, match="mechanism_delta_share"):
             split(share)
     assert split("0").budget.mechanism_delta == 0
-    assert split("0.5").dumps() == split().dumps() and "mechanism_delta_share = 0.1" in split("0.1").dumps()
+    assert split("0.5").dumps() == split().dumps()
+    assert "mechanism_delta_share = 0.1" in split("0.1").dumps()
 
 
 def test_terms_of_an_accountant_that_this_version_has_not_are_refused_in_a_sentence() -> None:

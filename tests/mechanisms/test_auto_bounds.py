@@ -105,7 +105,8 @@ def test_counts_beyond_a_bound_move_by_one() -> None:
         for v in values:
             counts[place(v, 0, 5)[1]] += 1
         seen.append(np.append(np.cumsum(counts[::-1])[::-1], 0))
-    assert np.abs(seen[0] - seen[1]).max() == 1 and (seen[0] >= seen[1]).all()
+    assert np.abs(seen[0] - seen[1]).max() == 1
+    assert (seen[0] >= seen[1]).all()
     assert [ladder.bound(place) for place in range(ladder.top + 1)] == [0, 1, 2, 4, 8, 16, 32]
 
 
@@ -114,7 +115,8 @@ def test_climbing_follows_the_exact_law(n: int) -> None:
     ladder = Ladder(0, 3, Fraction(3, 2), 2, Fraction(1, 50))
     counts = (4, 8, 5, 5)
     law = law_in_floats(ladder, counts)
-    assert sum(law) == pytest.approx(1) and sorted(law)[1] > 0.001
+    assert sum(law) == pytest.approx(1)
+    assert sorted(law)[1] > 0.001
     entropy = fixed("ladder")
     sample = np.array([ladder.climb(np.array(counts), entropy) for _ in range(n)])
     assert p_value(sample, lambda i: law[i] if i < 5 else 0.0, signed=False) > REFUSED
@@ -211,7 +213,8 @@ def test_too_few_rows_give_null(kind: str, values: list[float]) -> None:
     assert release.table.to_pylist() == [{"a": None, "a__low": None, "a__high": None}]
     assert release.event == part.event
     (note,) = release.notes
-    assert f"about {part.needed[0]} rows" in note and "NULL" in note
+    assert f"about {part.needed[0]} rows" in note
+    assert "NULL" in note
 
 
 def test_null_says_no_more_than_that() -> None:
@@ -222,7 +225,8 @@ def test_null_says_no_more_than_that() -> None:
         part.answer(histogram(values, -4, 20, ["x"] * len(values)), groups, fixed("null"))
         for values in ([], [3.0] * 40)
     ]
-    assert said[0].notes == said[1].notes and said[0].event == said[1].event == part.event
+    assert said[0].notes == said[1].notes
+    assert said[0].event == said[1].event == part.event
     assert all(column.to_pylist() == [None, None] for one in said for column in one.columns.values())
 
 
@@ -230,11 +234,14 @@ def test_enough_rows_give_an_answer() -> None:
     """As many as EXPLAIN says, in 19 of 20 runs."""
     part = auto()
     entropy, ladder = fixed("enough"), part.ladders[1]
-    assert ladder is not None and part.needed == (ladder.needed,)
+    assert ladder is not None
+    assert part.needed == (ladder.needed,)
     counts = np.zeros(ladder.top, dtype=np.int64)
     counts[10] = ladder.needed
     law = law_in_floats(ladder, counts.tolist())
-    assert law[0] < 0.05 and sum(law[:11]) < 0.1 and sum(law[11:14]) > 0.9
+    assert law[0] < 0.05
+    assert sum(law[:11]) < 0.1
+    assert sum(law[11:14]) > 0.9
     assert sum(ladder.climb(counts, entropy) == 11 for _ in range(200)) > 150
 
 
@@ -242,8 +249,10 @@ class TestDeclaredBounds:
     def test_end_the_ladder(self) -> None:
         part = auto(low=Fraction(17), high=Fraction(90))
         below, above = part.ladders
-        assert below is None and above is not None
-        assert above.bound(above.top) == 90 and above.bound(above.top - 1) == 64
+        assert below is None
+        assert above is not None
+        assert above.bound(above.top) == 90
+        assert above.bound(above.top - 1) == 64
         release = part.alone().release(lambda sql: histogram([85.0] * 2000, -4, 20), fixed("declared"))
         assert "[0, 90]" in release.notes[0]
         said = " ".join(part.sentences(0.95))
@@ -251,19 +260,22 @@ class TestDeclaredBounds:
 
     def test_one_sided(self) -> None:
         below, above = auto(low=Fraction(-3)).ladders
-        assert below is not None and above is not None
+        assert below is not None
+        assert above is not None
         assert (below.end, below.highest, above.end, above.highest) == (3, 2, None, 20)
         assert below.doubt > above.doubt
 
     def test_beyond_the_type(self) -> None:
         ladder = auto(high=Fraction(10) ** 30).ladders[1]
-        assert ladder is not None and ladder.bound(ladder.top) == 2**20
+        assert ladder is not None
+        assert ladder.bound(ladder.top) == 2**20
 
     def test_of_nothing_but_zeros(self) -> None:
         part = auto(low=Fraction(0), high=Fraction(0))
         release = part.alone().release(lambda sql: histogram([0.0] * 9, -4, 20), fixed("zeros"))
         assert release.table.column("a").to_pylist() == [None]
-        assert part.event == auto().event and "some rows" in release.notes[0]
+        assert part.event == auto().event
+        assert "some rows" in release.notes[0]
 
     def test_no_row_is_above_an_end_that_is_no_step(self) -> None:
         """A row at the end, rounded to its rung's steps, adds no more than the bound that the noise is made for."""
@@ -282,7 +294,8 @@ class TestDeclaredBounds:
             ):  # as they are, though the rung of some goes beyond the end
                 value = float(end) * share
                 got = clipped([value, -value, value], -bound, bound, part)
-                assert got <= bound and float(got) == pytest.approx(value, rel=1e-3)
+                assert got <= bound
+                assert float(got) == pytest.approx(value, rel=1e-3)
 
 
 def test_event_is_public() -> None:
@@ -308,8 +321,11 @@ def test_stops_early_less_than_the_textbook() -> None:
 
 def test_sentences_are_public() -> None:
     said = " ".join(auto("avg").sentences(0.95))
-    assert "2^-4" in said and "2^20" in said and "ABOVE_THRESHOLD" in said
-    assert f"about {auto().needed[0]} rows of a sign beyond a bound" in said and "the answer is NULL" in said
+    assert "2^-4" in said
+    assert "2^20" in said
+    assert "ABOVE_THRESHOLD" in said
+    assert f"about {auto().needed[0]} rows of a sign beyond a bound" in said
+    assert "the answer is NULL" in said
     assert "more than 4 times the largest value that occurs has a chance of at most 1.2e-10" in said
 
 

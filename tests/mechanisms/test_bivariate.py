@@ -116,7 +116,8 @@ def test_a_spread_that_may_be_nothing_is_not_known() -> None:
     slope = pair("regr_slope", Fraction(1))
     exact = moments(*sample(10, 3))
     shown = slope.show({s: np.array([exact[s.column]]) for s in slope.statistics}, 0.95)
-    assert shown.value[0].as_py() is not None and shown.low.to_pylist() == [None] == shown.high.to_pylist()
+    assert shown.value[0].as_py() is not None
+    assert shown.low.to_pylist() == [None] == shown.high.to_pylist()
 
 
 def test_kinds_are_known() -> None:

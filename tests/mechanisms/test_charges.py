@@ -35,19 +35,25 @@ def test_a_test_is_charged_for_all_its_groups_and_for_what_may_go_wrong_outside(
     accountant: str, groups: int, slack: Fraction
 ) -> None:
     test = make_stability_test(accountant, EPSILON, DELTA, groups, slack)
-    assert test.event.basic == (EPSILON, DELTA) and test.event.delta == DELTA
+    assert test.event.basic == (EPSILON, DELTA)
+    assert test.event.delta == DELTA
     if isinstance(test, ThresholdTest):
         share = EPSILON / groups, (DELTA - slack) / groups
         # one group: hides a distance of 1, and a radius of 0 passes rarely enough
-        assert test.sigma >= calibrate_gaussian(*share) and test.delta == share[1]
-        assert test.event.rho is not None and test.event.rho >= groups / (2 * test.sigma**2)
+        assert test.sigma >= calibrate_gaussian(*share)
+        assert test.delta == share[1]
+        assert test.event.rho is not None
+        assert test.event.rho >= groups / (2 * test.sigma**2)
         assert float(test.event.rho) == pytest.approx(float(groups / (2 * test.sigma**2)))
         if slack == 0:  # what is set aside is no one's loss that deviations measure
             alone = make_stability_test(accountant, share[0], share[1])
-            assert isinstance(alone, ThresholdTest) and alone.sigma == test.sigma
+            assert isinstance(alone, ThresholdTest)
+            assert alone.sigma == test.sigma
     else:
-        assert isinstance(test, OptimalTest) and accountant == "basic"
-        assert test.share.delta * groups + slack == DELTA and test.share.epsilon * groups == EPSILON
+        assert isinstance(test, OptimalTest)
+        assert accountant == "basic"
+        assert test.share.delta * groups + slack == DELTA
+        assert test.share.epsilon * groups == EPSILON
 
 
 @pytest.mark.parametrize("trim", [None, Fraction(1, 5)])
@@ -92,9 +98,8 @@ def test_a_winsorised_mean_pays_for_its_limits_and_for_noise_that_fits_them(trim
                 assert moved <= sensitivity
                 tight += moved == sensitivity
     assert tight, "the noise is for more than one result can move"
-    assert mean.event.epsilon is not None and EPSILON <= mean.event.epsilon <= EPSILON * (
-        1 + Fraction(1, 10**9)
-    )
+    assert mean.event.epsilon is not None
+    assert EPSILON <= mean.event.epsilon <= EPSILON * (1 + Fraction(1, 10**9))
 
 
 VALUES = "SELECT CASE WHEN i < 200 THEN 5 + i % 3 / 100 ELSE i END AS v, 1 + (i < 200)::INTEGER AS amount FROM range(300) t(i)"
@@ -125,7 +130,8 @@ def test_distances_are_in_units_where_a_unit_has_several_rows(which: int) -> Non
             return found[()].radius
 
         one = radius(1)
-        assert one > 12 and [radius(rows) for rows in (2, 3, 7)] == [one // 2, one // 3, one // 7]
+        assert one > 12
+        assert [radius(rows) for rows in (2, 3, 7)] == [one // 2, one // 3, one // 7]
 
 
 def test_all_items_of_a_block_are_charged() -> None:

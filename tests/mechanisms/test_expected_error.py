@@ -57,7 +57,8 @@ def test_another_epsilon_is_told_as_that_statement_itself_tells_it(
     tables = {e: session.explain(text.format(e, noise, asked)).errors for e in ("1", "2")}
     assert all(table is not None and table.rows for table in tables.values())
     for e, table in tables.items():
-        assert table is not None and table.own == Fraction(e)
+        assert table is not None
+        assert table.own == Fraction(e)
         assert max(table.epsilons) <= 4, "the owner allows no more"
         for other, known in tables.items():
             assert known is not None
@@ -73,7 +74,8 @@ def test_an_error_is_what_the_sentence_says(session: dpsql.Session) -> None:
     assert explained.errors is not None
     ((name, errors),) = explained.errors.rows
     own = errors[explained.errors.epsilons.index(Fraction(1))]
-    assert name == "count_star()" and f"within ±{own:g} with 0.95" in str(explained)
+    assert name == "count_star()"
+    assert f"within ±{own:g} with 0.95" in str(explained)
     assert f"±{own:g}" in str(explained).split("Expected error")[1].split("Exact SQL")[0]
     assert json.loads(explained.json())["errors"]["count_star()"]["1"] == own
 
@@ -88,7 +90,8 @@ def test_choices_too(session: dpsql.Session) -> None:
     text = str(session.explain("SELECT ABOVE_THRESHOLD(COUNT(*), 10, epsilon => 1) FROM t"))
     assert "compared with the threshold" in text
     with_none = session.explain("SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-5) MEDIAN(x) FROM t")
-    assert with_none.errors is None and "Expected error" not in str(with_none)
+    assert with_none.errors is None
+    assert "Expected error" not in str(with_none)
 
 
 def test_explain_is_never_cut(session: dpsql.Session) -> None:
@@ -98,7 +101,8 @@ def test_explain_is_never_cut(session: dpsql.Session) -> None:
     for line in str(session.explain(asked)).splitlines():
         assert line in repr(result).splitlines()
     page = result._repr_mimebundle_()["text/html"]
-    assert "GROUP BY" in page and "pre-wrap" in page
+    assert "GROUP BY" in page
+    assert "pre-wrap" in page
     import pickle
 
     assert pickle.loads(pickle.dumps(result)) == result

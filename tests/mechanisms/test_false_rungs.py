@@ -175,7 +175,8 @@ def test_no_false_rung(shape: str, releases: int) -> None:
     counts = SHAPES[shape]
     supported = int(np.flatnonzero(counts)[-1]) + 1
     below, above = part.ladders
-    assert below is not None and above is not None
+    assert below is not None
+    assert above is not None
     if releases == 1000:
         assert releases * len(SHAPES) * (below.false_rung + above.false_rung) < Fraction(1, 10**6)
     entropy, none = fixed(f"false rungs {shape}"), np.zeros_like(counts)
@@ -201,7 +202,8 @@ def test_no_worse_than_the_old_ladder_but_for_runaways(shape: str) -> None:
     old = law_in_floats(ladder, counts, [(place, place, tolerance) for place in range(ladder.top)])
     new = law_in_floats(ladder, counts)
     usual = int(np.argmax(old))
-    assert int(np.argmax(new)) == usual and sum(new) == pytest.approx(1)
+    assert int(np.argmax(new)) == usual
+    assert sum(new) == pytest.approx(1)
     assert sum(new[usual - 1 : usual + 2]) >= sum(old[usual - 1 : usual + 2])
     assert new[usual] >= old[usual] - 1e-9
     false = max(i for i, n in enumerate(counts) if n) + 4

@@ -27,7 +27,8 @@ def _kept(units: int, source: object, monkeypatch: pytest.MonkeyPatch | None = N
     """How often each of a unit's three groups was kept, when one may be."""
     owner = np.repeat(np.arange(units), 3)
     kept = group_selection.choose_groups(owner, 1, Entropy(source))  # type: ignore[arg-type]
-    assert kept is not None and kept.reshape(units, 3).sum(axis=1).tolist() == [1] * units
+    assert kept is not None
+    assert kept.reshape(units, 3).sum(axis=1).tolist() == [1] * units
     return Counter(int(i) for i in np.flatnonzero(kept) % 3)
 
 
@@ -49,5 +50,7 @@ def test_each_group_is_as_likely(bits: int, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_unit_with_few_groups_keeps_them() -> None:
     owner = np.array([0, 0, 1, 2, 2, 2])
     kept = group_selection.choose_groups(owner, 2, Entropy())
-    assert kept is not None and kept[:3].all() and int(kept[3:].sum()) == 2
+    assert kept is not None
+    assert kept[:3].all()
+    assert int(kept[3:].sum()) == 2
     assert group_selection.choose_groups(owner, 3, Entropy()) is None

@@ -123,7 +123,8 @@ def test_two_keys_with_nulls(fetch: int) -> None:
 def test_what_is_not_finite_is_missing() -> None:
     values = np.array([1.0, math.nan, math.inf, -math.inf, 2.0])
     found = read_order_statistics(reading(values), "SELECT v FROM t", (), QUARTILES, REACH)[()]
-    assert found.n == 2 and list(found.slice(0, 3)) == [-math.inf, 1, 2, math.inf]
+    assert found.n == 2
+    assert list(found.slice(0, 3)) == [-math.inf, 1, 2, math.inf]
     nothing = reading(np.array([math.nan]))
     assert read_order_statistics(nothing, "SELECT v FROM t", (), QUARTILES, REACH) == {}
     assert read_order_statistics(nothing, "SELECT k, v FROM t", ("k",), QUARTILES, REACH) == {}
@@ -141,6 +142,7 @@ def test_spacing_is_a_power_of_two_below_the_scale() -> None:
     for scale in (Fraction(1, 3), Fraction(7), Fraction(10**30), Fraction(1, 10**30)):
         step = choose_spacing(scale)
         assert step <= scale / 1024 < 2 * step
-        assert step.numerator & (step.numerator - 1) == 0 and step.denominator & (step.denominator - 1) == 0
+        assert step.numerator & (step.numerator - 1) == 0
+        assert step.denominator & (step.denominator - 1) == 0
     with pytest.raises(ValueError, match="positive"):
         choose_spacing(Fraction(0))

@@ -46,7 +46,8 @@ def utilities(values: Sequence[int], low: int, high: int, rank: WantedRank, inwa
     """Of every grid point, spelled out from the segments."""
     starts, sizes, u = cut_segments(*histogram(values), low, high, rank, inward)
     spelled = [int(x) for x, size in zip(u, sizes, strict=True) for _ in range(size)]
-    assert starts[0] == low and sum(sizes) == high - low + 1 == len(spelled)
+    assert starts[0] == low
+    assert sum(sizes) == high - low + 1 == len(spelled)
     return spelled
 
 
@@ -183,7 +184,8 @@ def test_the_ends_stay_within_the_data() -> None:
         choose_step(values, counts, -500_000, 500_000, WantedRank(Fraction(0)), Fraction(1, 4), entropy)
         for _ in range(20)
     ]
-    assert max(naive) < 400 and min(naive) < -1000
+    assert max(naive) < 400
+    assert min(naive) < -1000
 
 
 def test_stated_rank_error_holds() -> None:
@@ -236,7 +238,9 @@ def test_groups_are_those_of_the_aggregation() -> None:
     both = Together(counts(), (grouped(),))
     release = both.release(read, Entropy())
     rows = {row["g"]: (row["n"], row["m"]) for row in release.table.to_pylist()}
-    assert rows["a"] == (10, 3.0) and rows["b"] == (7, 10.0) and rows[None] == (2, 5.0)
+    assert rows["a"] == (10, 3.0)
+    assert rows["b"] == (7, 10.0)
+    assert rows[None] == (2, 5.0)
     assert 0 <= rows["empty"][1] <= 25
     assert release.event == both.event == compose([counts().event, grouped().event])
     few = Together(counts(GroupSelection("units", Fraction(1), Fraction(1, 10**9))), (grouped(),))
@@ -251,7 +255,8 @@ def test_quantiles_of_a_column_are_in_order() -> None:
     table = pa.table({"value": [1, 500], "count": [1, 1]})
     for _ in range(30):
         row = part.alone().release(lambda sql: table, Entropy()).table.to_pylist()[0]
-        assert row["y"] <= row["z"] <= row["x"] and isinstance(row["x"], int)
+        assert row["y"] <= row["z"] <= row["x"]
+        assert isinstance(row["x"], int)
 
 
 def test_odd_histograms() -> None:
@@ -276,7 +281,8 @@ def test_one_read_for_parts_of_one_query() -> None:
     table = pa.table({"value": [3], "count": [5]})
     both = Together(None, (one, two))
     release = both.release(lambda sql: seen.append(sql) or table, Entropy())  # type: ignore[func-returns-value]
-    assert seen == ["q"] == list(both.queries) and release.table.column_names == ["a", "b"]
+    assert seen == ["q"] == list(both.queries)
+    assert release.table.column_names == ["a", "b"]
 
 
 def test_nan_keys_are_one_group() -> None:
@@ -323,7 +329,8 @@ def test_as_many_rows_as_said_hold_the_answer(rank: WantedRank) -> None:
         return float(weight[starts != 500_000].sum() / weight.sum())
 
     rows = part.count_needed(rank)
-    assert rows is not None and outside(rows) <= promised < outside(rows // 2)
+    assert rows is not None
+    assert outside(rows) <= promised < outside(rows // 2)
     assert f"from {rows} rows on" in " ".join(part.sentences(0.95))
 
 

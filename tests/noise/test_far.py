@@ -83,7 +83,8 @@ def test_the_chance_of_none_is_enclosed(coins: int, bits: int) -> None:
     exact = (1 - Fraction(1, 1 << bits)) ** coins if coins < 2000 else None
     for b in (0, 1, 30, 64, 200):
         low, high = selection._none_of(coins, bits)(b)
-        assert 0 <= high - low <= 3 and high <= 1 << b
+        assert 0 <= high - low <= 3
+        assert high <= 1 << b
         if exact is not None:
             assert low <= exact * 2**b <= high
 
@@ -120,7 +121,8 @@ def test_unequal_candidates(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     field = compute_generalised_gaps(utilities, own, t, rate)
     whole = compute_generalised_scores(utilities, own, t)
     gaps = int(whole.max()) - whole
-    assert field.near is not None and 0 < len(field.near) < 400
+    assert field.near is not None
+    assert 0 < len(field.near) < 400
     assert gaps[field.near].tolist() == field.gaps.tolist()
     far = [field.beyond(j) for j in range(field.far)]
     assert sorted([*field.near.tolist(), *(i for i, _ in far)]) == list(range(400))

@@ -62,15 +62,18 @@ def test_one_line_of_sql_is_left_as_it_is() -> None:
     sql = "SELECT '--fresh', $x -- a comment --fresh"
     assert parse_statement_line(f"--fresh --session other {sql}")[1] == sql
     options, rest = parse_statement_line("--explain SELECT 1")
-    assert options.explain and rest == "SELECT 1"
+    assert options.explain
+    assert rest == "SELECT 1"
     assert parse_statement_line("-- just a comment")[1] == "-- just a comment"
 
 
 def test_taking_a_name_off_keeps_every_position() -> None:
     text = "-- a comment\nout  << SELECT *\nFROM visits"
     name, rest = split_name(text)
-    assert name == "out" and len(rest) == len(text)
-    assert rest.index("SELECT") == text.index("SELECT") and rest.startswith("-- a comment\n")
+    assert name == "out"
+    assert len(rest) == len(text)
+    assert rest.index("SELECT") == text.index("SELECT")
+    assert rest.startswith("-- a comment\n")
     for untouched in ("SELECT 1 << 2", "", "-- out << x", "SELECT 'a << b'", "x <<< y"):
         assert split_name(untouched) == (None, untouched)
 

@@ -107,7 +107,8 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
 def test_everything_can_be_read(theme: str, outputs: list[str], tmp_path: Path) -> None:
     told = look(theme, outputs, tmp_path)
     texts = [text for text, _, _ in told["found"]]
-    assert len(texts) > 150 and any("deductible" in text for text in texts)
+    assert len(texts) > 150
+    assert any("deductible" in text for text in texts)
     faint = [
         (text, round(contrast, 1)) for text, contrast, area in told["found"] if contrast < 4.5 or area < 4
     ]

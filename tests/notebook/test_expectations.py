@@ -184,7 +184,8 @@ def _tests(file: str) -> set[str]:
 @pytest.mark.parametrize("row", range(1, 67))
 def test_every_expectation_has_its_test(row: int) -> None:
     what, *tests = ROWS[row]
-    assert what and tests
+    assert what
+    assert tests
     for how in tests:
         if how.startswith("decided: "):
             assert len(how) > 30, "a decision needs its reason"

@@ -97,13 +97,16 @@ def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def test_the_colours_are_there_and_only_in_our_cells(seen: Any) -> None:
     ours = [cell for cell in seen["cells"] if cell["text"].startswith("%%dpsql")]
     others = [cell for cell in seen["cells"] if cell["text"] and not cell["text"].startswith("%%dpsql")]
-    assert len(ours) > 1 and len(others) > 1
+    assert len(ours) > 1
+    assert len(others) > 1
     for cell in ours:
         marked = dict(cell["marks"])
-        assert "SELECT" in marked and marked["SELECT"] != marked["visits"], "keywords are not names"
+        assert "SELECT" in marked, "keywords are not names"
+        assert marked["SELECT"] != marked["visits"], "keywords are not names"
     assert not any(cell["marks"] for cell in others)
 
 
 def test_tables_can_be_read(seen: Any) -> None:
-    assert (seen["paper"] > 230) == (seen["theme"] == "Light") and len(seen["ink"]) > 5
+    assert (seen["paper"] > 230) == (seen["theme"] == "Light")
+    assert len(seen["ink"]) > 5
     assert all(abs(ink - seen["paper"]) > 110 for ink in seen["ink"])

@@ -23,10 +23,17 @@ def test_a_cell() -> None:
         " "
         "/* a\nb */ FROM visits WHERE plan = $plan AND t = 'it''s' -- end"
     )
-    assert found["dpsql"] is Keyword and found["select"] is Keyword and found["OPTIONS"] is Keyword
-    assert found["epsilon"] is Name.Attribute and found["contribution_bounds_per_row"] is Name.Attribute
-    assert found["SUM"] is Name.Function and found["visits"] is Name and found["$plan"] is Name.Variable
-    assert found["'it''s'"] is String.Single and found["-- end"] is Comment.Single and found["=>"] is Operator
+    assert found["dpsql"] is Keyword
+    assert found["select"] is Keyword
+    assert found["OPTIONS"] is Keyword
+    assert found["epsilon"] is Name.Attribute
+    assert found["contribution_bounds_per_row"] is Name.Attribute
+    assert found["SUM"] is Name.Function
+    assert found["visits"] is Name
+    assert found["$plan"] is Name.Variable
+    assert found["'it''s'"] is String.Single
+    assert found["-- end"] is Comment.Single
+    assert found["=>"] is Operator
 
 
 @pytest.mark.parametrize(

@@ -86,27 +86,36 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 def test_kept_results_are_relations_of_later_cells(story: dict[str, Any]) -> None:
     assert story["keep"] == []
-    assert "±" in text(story["reads kept"]) and "no charge" in text(story["reads kept"])
-    assert "(2,)" in text(story["two"]) and "3" in text(story["two"])
-    assert "5" in text(story["keep command"]) and "plans" in text(story["keep variable"])
-    assert "counts" in text(story["listed"]) and "kept result" in text(story["listed"])
-    assert "plan" in text(story["kept columns"]) and "kept result" in text(story["kept columns"])
+    assert "±" in text(story["reads kept"])
+    assert "no charge" in text(story["reads kept"])
+    assert "(2,)" in text(story["two"])
+    assert "3" in text(story["two"])
+    assert "5" in text(story["keep command"])
+    assert "plans" in text(story["keep variable"])
+    assert "counts" in text(story["listed"])
+    assert "kept result" in text(story["listed"])
+    assert "plan" in text(story["kept columns"])
+    assert "kept result" in text(story["kept columns"])
 
 
 def test_a_private_name_is_refused_before_anything_is_paid(story: dict[str, Any]) -> None:
     for cell in ("private name", "keep wrong"):
-        assert story[cell][0].ename == "BindError" and "private table" in story[cell][0].traceback[0]
+        assert story[cell][0].ename == "BindError"
+        assert "private table" in story[cell][0].traceback[0]
     assert "never" not in text(story["ledger"])
 
 
 def test_loading_says_one_line_and_how_to_begin(story: dict[str, Any]) -> None:
-    assert text(story["load"]).strip().count("\n") == 0 and "%dpsql connect" in text(story["load"])
+    assert text(story["load"]).strip().count("\n") == 0
+    assert "%dpsql connect" in text(story["load"])
     assert "%dpsql connect" in text(story["help before"])
-    assert "ε=3" in text(story["demo"]) and text(story["demo"]).strip().count("\n") == 0
+    assert "ε=3" in text(story["demo"])
+    assert text(story["demo"]).strip().count("\n") == 0
 
 
 def test_without_a_session_the_cell_fails_and_says_what_to_type(story: dict[str, Any]) -> None:
-    assert kinds(story["no session"]) == ["error"] and story["no session"][0].ename == "BindError"
+    assert kinds(story["no session"]) == ["error"]
+    assert story["no session"][0].ename == "BindError"
     assert "%dpsql connect" in story["no session"][0].traceback[-1]
 
 
@@ -118,10 +127,13 @@ def test_help_has_an_example_that_runs(story: dict[str, Any]) -> None:
 
 def test_rows_are_refused_in_three_lines(story: dict[str, Any]) -> None:
     (error,) = story["star"]
-    assert error.output_type == "error" and error.ename == "PrivacyError"
+    assert error.output_type == "error"
+    assert error.ename == "PrivacyError"
     assert error.traceback[0].startswith("PrivacyError: ")
-    assert "SELECT * FROM visits" in error.traceback[1] and set(error.traceback[2].strip()) == {"^"}
-    assert error.traceback[-1].startswith("Hint: ") and len(error.traceback) == 4
+    assert "SELECT * FROM visits" in error.traceback[1]
+    assert set(error.traceback[2].strip()) == {"^"}
+    assert error.traceback[-1].startswith("Hint: ")
+    assert len(error.traceback) == 4
     assert not any("Traceback" in line or ".py" in line for line in error.traceback)
 
 
@@ -129,19 +141,26 @@ def test_an_answer_is_a_table_with_an_interval_and_one_line_of_cost(story: dict[
     (output,) = story["count"]
     assert output.output_type == "execute_result"
     lines = output.data["text/plain"].splitlines()
-    assert "95% interval" in lines[0] and "± 30" in lines[1]
-    assert "cost ε=0.1" in lines[2] and "left" in lines[2] and len(lines) == 3
-    assert output.data["text/html"].count("<table") == 1 and "± 30" in output.data["text/html"]
+    assert "95% interval" in lines[0]
+    assert "± 30" in lines[1]
+    assert "cost ε=0.1" in lines[2]
+    assert "left" in lines[2]
+    assert len(lines) == 3
+    assert output.data["text/html"].count("<table") == 1
+    assert "± 30" in output.data["text/html"]
 
 
 def test_the_same_cell_again_is_free_and_equal(story: dict[str, Any]) -> None:
     first, again, fresh = (text(story[name]).splitlines() for name in ("count", "again", "fresh"))
-    assert first[:2] == again[:2] and "no charge" in again[2]
-    assert "cost ε=0.1" in fresh[2] and "no charge" not in fresh[2]
+    assert first[:2] == again[:2]
+    assert "no charge" in again[2]
+    assert "cost ε=0.1" in fresh[2]
+    assert "no charge" not in fresh[2]
 
 
 def test_the_default_epsilon_is_never_exact(story: dict[str, Any]) -> None:
-    assert "cost ε=0.1" in text(story["default"]) and "±" in text(story["default"])
+    assert "cost ε=0.1" in text(story["default"])
+    assert "±" in text(story["default"])
 
 
 def test_conversion_of_the_last_result(story: dict[str, Any]) -> None:
@@ -149,19 +168,22 @@ def test_conversion_of_the_last_result(story: dict[str, Any]) -> None:
 
 
 def test_keeping_a_result_shows_nothing_or_its_cost(story: dict[str, Any]) -> None:
-    assert story["arrows"] == [] and "Result no charge 1" in text(
-        story["out"]
-    )  # asked before, without a name
-    assert "no charge" in text(story["out flag"]) and "people" not in text(story["out flag"])
+    assert story["arrows"] == []
+    assert "Result no charge 1" in text(story["out"])
+    assert "no charge" in text(story["out flag"])
+    assert "people" not in text(story["out flag"])
     assert "people" in text(story["out show"])
-    assert story["line"] == [] and "True" in text(story["x"])
+    assert story["line"] == []
+    assert "True" in text(story["x"])
 
 
 def test_parameters_are_bound_from_the_notebook(story: dict[str, Any]) -> None:
-    assert "(1, 1)" in text(story["params"]) and "±" in text(story["params json"])
+    assert "(1, 1)" in text(story["params"])
+    assert "±" in text(story["params json"])
     assert "did you mean" in text(story["params missing"]) or "plaan" in text(story["params missing"])
     for name in ("params missing", "params wrong"):
-        assert kinds(story[name]) == ["error"] and story[name][0].ename == "BindError"
+        assert kinds(story[name]) == ["error"]
+        assert story[name][0].ename == "BindError"
     assert "write $plan without quotes" in story["template"][0].traceback[-1]
     assert kinds(story["template"]) == ["error"]
 
@@ -180,7 +202,8 @@ def test_a_cell_is_bound_before_any_of_it_is_paid(story: dict[str, Any]) -> None
 
 
 def test_explaining_spends_nothing(story: dict[str, Any]) -> None:
-    assert re.search(r"^ ?1\. ", text(story["explain"]), re.M) and "Exact SQL" in text(story["explain"])
+    assert re.search(r"^ ?1\. ", text(story["explain"]), re.M)
+    assert "Exact SQL" in text(story["explain"])
     assert "Would cost nothing: it is stored since" in text(story["explain"])
 
 
@@ -190,16 +213,23 @@ def test_a_file(story: dict[str, Any]) -> None:
 
 def test_the_panels(story: dict[str, Any]) -> None:
     budget = text(story["budget"])
-    assert "█" in budget and "spent" in budget and "left" in budget and "released" in budget
-    assert "visits" in text(story["tables"]) and "private" in text(story["tables"])
-    assert "doctor_visits" in text(story["columns"]) and "0 to 30" in text(story["columns"])
-    assert "epsilon" in text(story["policy"]) and "ABOVE_THRESHOLD" in text(story["mechanisms"])
+    assert "█" in budget
+    assert "spent" in budget
+    assert "left" in budget
+    assert "released" in budget
+    assert "visits" in text(story["tables"])
+    assert "private" in text(story["tables"])
+    assert "doctor_visits" in text(story["columns"])
+    assert "0 to 30" in text(story["columns"])
+    assert "epsilon" in text(story["policy"])
+    assert "ABOVE_THRESHOLD" in text(story["mechanisms"])
     assert "refused" in text(story["ledger"])
 
 
 def test_over_budget_says_what_would_fit(story: dict[str, Any]) -> None:
     error = story["too much"][-1]
-    assert error.ename == "BudgetExceeded" and "ε=2" in error.traceback[0]
+    assert error.ename == "BudgetExceeded"
+    assert "ε=2" in error.traceback[0]
     assert "would fit" in error.traceback[-1]
 
 
@@ -208,7 +238,8 @@ def test_errors_can_be_caught(story: dict[str, Any]) -> None:
 
 
 def test_reloading_keeps_the_session_and_unloading_takes_the_magic(story: dict[str, Any]) -> None:
-    assert "ε=" in text(story["reload"]) and "visits" in text(story["after reload"])
+    assert "ε=" in text(story["reload"])
+    assert "visits" in text(story["after reload"])
     assert "not found" in text(story["unloaded"])
 
 
@@ -229,7 +260,8 @@ def test_a_restart_keeps_the_budget_and_the_answers(tmp_path: Path, monkeypatch:
     cells = ["%load_ext dpsql", "%dpsql demo", f"%%dpsql\n{PER_PLAN}"]
     after = run(cells, tmp_path)
     assert before.splitlines()[:-1] == text(after[2]).splitlines()[:-1]
-    assert "no charge" in text(after[2]) and "ε=2.9" in text(after[1])
+    assert "no charge" in text(after[2])
+    assert "ε=2.9" in text(after[1])
 
 
 def test_settings_from_pyproject(tmp_path: Path) -> None:
@@ -238,8 +270,10 @@ def test_settings_from_pyproject(tmp_path: Path) -> None:
         f'[tool.dpsql]\npolicy = "{POLICY.as_posix()}"\nledger = "mine.ledger"\noutput = "pandas"\nrows = 7\n'
     )
     outputs = run(["%load_ext dpsql", f"%%dpsql\n{COUNT}", "%config DpsqlMagic.rows"], tmp_path)
-    assert "ε=3" in text(outputs[0]) and (tmp_path / "mine.ledger").exists()
-    assert "<table" in outputs[1][-1].data["text/html"] and "dataframe" in outputs[1][-1].data["text/html"]
+    assert "ε=3" in text(outputs[0])
+    assert (tmp_path / "mine.ledger").exists()
+    assert "<table" in outputs[1][-1].data["text/html"]
+    assert "dataframe" in outputs[1][-1].data["text/html"]
     assert text(outputs[2]) == "7"
 
 

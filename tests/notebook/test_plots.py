@@ -39,9 +39,8 @@ def test_bars_have_whiskers_where_the_intervals_are() -> None:
     assert [round(bar.get_height()) for bar in axes.patches] == [1980, 1160]
     assert whiskers(axes) == [(1965.0, 1995.0), (1140.0, 1170.0)]
     assert [label.get_text() for label in axes.get_xticklabels()] == ["free", "25%", "NULL"]
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("plan", "n") and "90% interval" in axes.get_title(
-        loc="left"
-    )
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("plan", "n")
+    assert "90% interval" in axes.get_title(loc="left")
 
 
 def test_never_bars_alone() -> None:
@@ -60,7 +59,8 @@ def test_the_owners_pictures_draw() -> None:
     axes = plots.draw_burn_down({"limit": 1.0, "steps": steps, "refused": [{"charges": 2, "level": -0.2}]})
     assert list(axes.lines[0].get_ydata()) == pytest.approx([1.0, 0.9, 0.7])
     axes = plots.draw_tradeoff({"nothing learned": lambda alpha: 1 - alpha})
-    assert axes.get_xlabel() == "type I error" and len(axes.lines) == 2
+    assert axes.get_xlabel() == "type I error"
+    assert len(axes.lines) == 2
 
 
 def test_a_session_draws_its_budget() -> None:

@@ -26,7 +26,9 @@ def test_slow_work_shows_a_line_and_wipes_it(monkeypatch: pytest.MonkeyPatch) ->
         while len(shown) < 2 and time.monotonic() < end:
             time.sleep(0.02)
         raise ZeroDivisionError
-    assert len(shown) >= 2 and shown[0].startswith("running for") and shown[-1] == ""
+    assert len(shown) >= 2
+    assert shown[0].startswith("running for")
+    assert shown[-1] == ""
     assert all("charge" in line for line in shown[:-1])
     before = len(shown)
     time.sleep(0.06)

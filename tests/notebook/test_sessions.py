@@ -58,7 +58,8 @@ def test_loading_twice_does_no_harm(cell: Cell, shell: InteractiveShell) -> None
 def test_unloading_takes_everything_away(cell: Cell, shell: InteractiveShell) -> None:
     matchers = len(shell.Completer.custom_matchers)
     cell("%unload_ext dpsql")
-    assert shell.find_line_magic("dpsql") is None and shell.find_cell_magic("dpsql") is None
+    assert shell.find_line_magic("dpsql") is None
+    assert shell.find_cell_magic("dpsql") is None
     assert len(shell.Completer.custom_matchers) == matchers - 1
     assert not any(type(c).__name__ == "DpsqlMagic" for c in shell.configurables)
     cell("%load_ext dpsql")
@@ -98,7 +99,9 @@ def test_several_sessions(cell: Cell) -> None:
     cell("%dpsql demo --session other --ledger other.ledger")
     cell("%dpsql SELECT COUNT(*) AS n FROM visits")
     told = repr(cell("%dpsql sessions"))
-    assert "current   other" in told and "ε=2.9 of ε=3" in told and "ε=3 of ε=3" in told
+    assert "current   other" in told
+    assert "ε=2.9 of ε=3" in told
+    assert "ε=3 of ε=3" in told
     cell("%dpsql sessions main")
     assert "no charge" not in cell("%dpsql SELECT COUNT(*) AS n FROM visits").cost_line
     assert "no charge" in cell("%dpsql --session other SELECT COUNT(*) AS n FROM visits").cost_line
@@ -150,7 +153,8 @@ def test_letter_case_does_not_matter(cell: Cell) -> None:
 
 def test_columns_have_readable_names(cell: Cell) -> None:
     result = cell("%dpsql SELECT COUNT(*), AVG(doctor_visits) AS mean FROM visits")
-    assert result.columns[1] == "mean" and "count" in result.columns[0].lower()
+    assert result.columns[1] == "mean"
+    assert "count" in result.columns[0].lower()
     assert not any(name.startswith(("_", "dpsql")) for name in result.columns)
 
 
@@ -201,7 +205,8 @@ def test_the_level_of_the_interval(cell: Cell) -> None:
     options = "OPTIONS (epsilon = 0.1, confidence = {})"
     asked = f"%dpsql SELECT WITH DP {options} COUNT(DISTINCT person_id) AS n FROM visits"
     wide, narrow = (cell(asked.format(level)) for level in (0.99, 0.5))
-    assert "99% interval" in repr(wide) and "50% interval" in repr(narrow)
+    assert "99% interval" in repr(wide)
+    assert "50% interval" in repr(narrow)
 
     def width(result: Result) -> float:
         ((low, high),) = (pair for pair in result.intervals["n"] if pair)
@@ -243,4 +248,5 @@ def test_plan_and_epsilon_flags(tmp_path):
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in cells])
     NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()
     entries, spent = notebook.cells[-1].outputs[0].text.split()
-    assert entries == "1" and 0.099 < float(Fraction(spent)) <= 0.1
+    assert entries == "1"
+    assert 0.099 < float(Fraction(spent)) <= 0.1

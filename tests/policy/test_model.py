@@ -132,7 +132,7 @@ def test_row_level() -> None:
 
 
 @pytest.mark.parametrize(
-    "text, sentence, meant, hint",
+    ("text", "sentence", "meant", "hint"),
     [
         ("", "there is no [budget]", None, "[budget]"),
         ("[budget]\n", "no epsilon", "budget", "epsilon = 1"),

@@ -72,9 +72,11 @@ def test_what_is_carried_over() -> None:
     assert visits.columns["Age"].bounds == (0, 110)
     assert visits.columns["Cost"].bounds == (Fraction("-20.5"), Fraction("9999.99"))
     assert set(visits.columns) == {"Age", "Cost"}
-    assert devices.row_level and devices.columns["Battery-Level"].bounds == (0, 100)
+    assert devices.row_level
+    assert devices.columns["Battery-Level"].bounds == (0, 100)
     assert "lookup" not in made.policy.tables
-    assert made.policy.budget.epsilon == 2 and made.policy.budget.delta == Fraction(1, 10**6)
+    assert made.policy.budget.epsilon == 2
+    assert made.policy.budget.delta == Fraction(1, 10**6)
     assert dpsql.Policy.loads(made.text()) == made.policy
 
 
@@ -97,7 +99,8 @@ def test_other_shapes_of_the_same() -> None:
     two = import_smartnoise(
         "db:\n  t:\n    a: {type: int, is_key: true}\n    b: {type: int, min: 1, max: 5}\n", Fraction(1)
     )
-    assert two.policy.tables["t"].privacy_unit == "a" and two.policy.tables["t"].columns["b"].bounds == (1, 5)
+    assert two.policy.tables["t"].privacy_unit == "a"
+    assert two.policy.tables["t"].columns["b"].bounds == (1, 5)
     data = {
         "": {
             "s": {
@@ -170,7 +173,8 @@ def test_the_command_makes_a_policy_that_answers(
         count, mean = session.sql(
             "SELECT WITH DP OPTIONS (epsilon = 9e5) COUNT(*), AVG(Age) FROM visits"
         ).fetchone() or (0, 0)
-        assert count == 300 and abs(mean - 40) < 0.1
+        assert count == 300
+        assert abs(mean - 40) < 0.1
         assert session.sql(
             'SELECT WITH DP OPTIONS (epsilon = 9e4) AVG("Battery-Level") FROM devices'
         ).fetchone()

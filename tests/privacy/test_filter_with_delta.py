@@ -56,8 +56,10 @@ def test_nine_tenths_after_ten_private_groupings(accountant: str, share: str) ->
     for event in [grouping] * 10 + [tenth] * 9:
         assert held.admits(spent, event)
         spent = held.add(spent, event)
-    assert spent.epsilon == ONE and (spent.near == ONE or accountant == "basic")
-    assert not held.admits(spent, tenth) and not held.admits(spent, PureDP(Fraction(1, 10**9)))
+    assert spent.epsilon == ONE
+    assert spent.near == ONE or accountant == "basic"
+    assert not held.admits(spent, tenth)
+    assert not held.admits(spent, PureDP(Fraction(1, 10**9)))
     assert held.fits(spent) == 0
 
 
@@ -65,7 +67,8 @@ def test_one_large_query_after_a_delta() -> None:
     used = StableTest(Fraction("0.5"), Fraction(1, 10**8))
     held = open_filter("zcdp", Fraction(3), TINY, Fraction("0.1"))
     spent = held.add(held.start, used)
-    assert held.fits(spent) == Fraction("2.5") and held.admits(spent, PureDP(Fraction("2.5")))
+    assert held.fits(spent) == Fraction("2.5")
+    assert held.admits(spent, PureDP(Fraction("2.5")))
     assert not held.admits(spent, PureDP(Fraction("2.5001")))
     assert held.more(spent, CENT) >= 2600
     assert open_filter("zcdp", Fraction(3), TINY).fits(spent_of(Fraction(3), used)) == Fraction("2.5")
@@ -102,7 +105,8 @@ def significant_down(value: Fraction) -> Fraction:
 def test_one_order_admits_all_that_the_sum_of_rho_admits() -> None:
     dice = random.Random(5)
     held = open_filter("zcdp", Fraction(2), TINY)
-    assert isinstance(held, Zcdp) and held.order is not None
+    assert isinstance(held, Zcdp)
+    assert held.order is not None
     for _ in range(300):
         event = dice.choice(EVENTS)(Fraction(dice.randint(1, 900), 1000))
         assert event.renyi(held.order) <= held.order * event.rho
@@ -170,16 +174,19 @@ def test_gaussian_noise_ends_the_plain_sum() -> None:
         held = open_filter(accountant, ONE, TINY)
         assert held.admits(held.start, PureDP(Fraction("0.9")))
         spent = held.add(held.start, noise)
-        assert spent.near is None and not held.admits(spent, PureDP(Fraction("0.9")))
+        assert spent.near is None
+        assert not held.admits(spent, PureDP(Fraction("0.9")))
         assert 0 < held.fits(spent) < Fraction("0.6")
 
 
 def test_what_is_left_is_said_by_the_arm_that_admits() -> None:
     held = open_filter("zcdp", ONE, TINY)
     few, many = held.fold([CENT] * 20), held.fold([CENT] * 300)
-    assert held.room(few).rule is None and held.room(few).sentence == "ε=0.8 of ε=1 left"
+    assert held.room(few).rule is None
+    assert held.room(few).sentence == "ε=0.8 of ε=1 left"
     room = held.room(many)
-    assert room.rule is not None and room.rule == held.used(many) == 300 * held.part(CENT)
+    assert room.rule is not None
+    assert room.rule == held.used(many) == 300 * held.part(CENT)
     assert (
         room.sentence
         == f"ε={float(room.epsilon_left):.4g} of ε=1 left for one more, {format_percent(room.rule)} of the rule used"
@@ -334,7 +341,8 @@ def test_no_analyst_exceeds_the_sharp_bound(case: Case) -> None:
     row = case.row
     reached = case.worst(ours(case.filter(order=False), case.events))
     assert reached == pytest.approx(float(row["worst"]["F"]), rel=1e-12)
-    assert reached <= float(row["sharp_bound"]) * (1 + 1e-12) and float(row["sharp_bound"]) <= case.total
+    assert reached <= float(row["sharp_bound"]) * (1 + 1e-12)
+    assert float(row["sharp_bound"]) <= case.total
     good = float(row["worst"]["good_parts"])
     assert 1 - (1 - float(case.delta_m)) * (1 - good) == pytest.approx(float(row["sharp_bound"]), rel=1e-12)
     assert reached >= float(row["worst"]["today"]) * (1 - 1e-12)
@@ -433,7 +441,8 @@ def test_random_games(seed: int) -> None:
         alone = replace(held, epsilon=Fraction(1, 10**9))
         good = worst([answered(event.epsilon) for event in without], ours(alone, list(without)), epsilon)
         sharp = 1 - (1 - float(held.aside)) * (1 - good)
-        assert reached <= sharp * (1 + 1e-12) and sharp <= float(delta) * (1 + 1e-12)
+        assert reached <= sharp * (1 + 1e-12)
+        assert sharp <= float(delta) * (1 + 1e-12)
 
 
 def test_a_filter_that_forgets_the_deltas_of_the_plain_sum_is_beaten() -> None:

@@ -44,10 +44,12 @@ class Finite(Event):
 @pytest.mark.parametrize("share", ["0", "0.5"])
 def test_limits_in_closed_form(epsilon: str, share: str) -> None:
     held = open_filter("rdp", exact(epsilon), TINY, exact(share))
-    assert isinstance(held, Rdp) and held.curve
+    assert isinstance(held, Rdp)
+    assert held.curve
     rest = TINY - held.aside
     deltas = held.deal(held.epsilon, rest)
-    assert sum(deltas.values()) == rest and tuple(deltas) == RENYI_ORDERS
+    assert sum(deltas.values()) == rest
+    assert tuple(deltas) == RENYI_ORDERS
     for order, own in deltas.items():
         a = float(order)
         limit = float(epsilon) - math.log1p(-1 / a) + math.log(float(own) * a) / (a - 1)

@@ -191,7 +191,8 @@ def test_ranges_and_their_bins(case: Case) -> None:
         else:
             k = case[f"bin{which}"] - (0 if which == 1 else Fraction(1, 2))
             assert bounds is not None
-            assert math.log2(bounds[0]) == pytest.approx(float(k)) and bounds[1] == 2 * bounds[0]
+            assert math.log2(bounds[0]) == pytest.approx(float(k))
+            assert bounds[1] == 2 * bounds[0]
             assert bounds[0] <= spread < bounds[1]
         for relation, name in ((SUB, "sub"), (AR, "addrem")):
             assert (
@@ -214,7 +215,8 @@ def test_the_trap_of_mixing_relations() -> None:
             mine = [
                 measure_bin_distance(Ordered.all(np.array(t, float)), which, relation, 99) for t in (x, y)
             ]
-            assert mine == [before, after] and abs(before - after) == found[most]
+            assert mine == [before, after]
+            assert abs(before - after) == found[most]
         found.used()
     rng = Case(trap["random"])
     x, y, before, after = ast.literal_eval(rng["witness"])
@@ -275,14 +277,16 @@ def test_the_textbooks_example_of_a_median() -> None:
 def test_what_the_textbooks_sampling_costs(case: Case) -> None:
     epsilon, delta, n = Fraction(str(case["eps"])), Fraction(str(case["delta"])), case["n"]
     q, runs = compute_textbook_sampling(epsilon, delta, n)
-    assert float(q) == pytest.approx(case["q"], rel=1e-12) and runs == case["m"]
+    assert float(q) == pytest.approx(case["q"], rel=1e-12)
+    assert runs == case["m"]
     assert n * float(q) == pytest.approx(case["expected_subsample"], rel=1e-12)
     # with a person more there are more runs: the rule is for a public number of people, which is what it asks for
     assert compute_textbook_sampling(epsilon, delta, n + 1)[1] == case["m_if_n_plus_1"]
     assert (case["m_if_n_plus_1"] != runs) is case["m_changes_with_n"] is True
     sampling = Participation("SELECT 1 AS most", q, runs)
     assert sampling.cap == case["cap_2mq"]
-    assert case["log10_Pr_row_in_more_than_2mq"] == "below -300" and sampling.failure < Fraction(1, 10**70)
+    assert case["log10_Pr_row_in_more_than_2mq"] == "below -300"
+    assert sampling.failure < Fraction(1, 10**70)
     loose = 2 * math.log(1 / delta) / float(epsilon)
     assert case["qmax_tight"] == pytest.approx(1 / (16 * (1 + loose)), rel=1e-9)
     assert float(q) < case["qmax_tight"]

@@ -203,7 +203,8 @@ def test_yes_or_no_costs_both_parts() -> None:
     (case,) = broken("yes/no only, c=1")
     most = lost(Sparse(2, 4), 200, 1, far=[-80.0, 0.0, 10.0, 20.0])
     assert most == pytest.approx(case["loss"], abs=0.01)
-    assert most > 1.9 * case["claimed_by_article"] and case["correct"] == pytest.approx(most, abs=0.01)
+    assert most > 1.9 * case["claimed_by_article"]
+    assert case["correct"] == pytest.approx(most, abs=0.01)
 
 
 def test_the_parts_of_several_hits_the_wrong_way_round() -> None:
@@ -266,7 +267,8 @@ def test_published_splits_and_what_they_gain(row: dict) -> None:
     ours = math.hypot(float(1 / noise.threshold_rate), float(1 / noise.query_rate))
     assert ours == pytest.approx(row["exp_noise_sd"], rel=1e-5)
     assert math.sqrt(2) * math.hypot(2 * c, 4 * c) == pytest.approx(row["DR_restart_sd"])
-    assert ours <= best <= row["sd_equal_split"] + 1e-9 and best <= row["DR_restart_sd"]
+    assert ours <= best <= row["sd_equal_split"] + 1e-9
+    assert best <= row["DR_restart_sd"]
     for e1 in (0.8 * float(first), 1.2 * float(first)):  # there is no better one
         assert deviation(e1, 1 - e1) > best
 

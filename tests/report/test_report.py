@@ -101,21 +101,27 @@ def check_page(text: str) -> Outline:
     assert all(len(" ".join(told.split())) > 8 for told in outline.sections.values())
     assert outline.fetched == []
     style = re.search(r"<style>(.*?)</style>", text, re.S)
-    assert style and "url(" not in style[1] and "@import" not in style[1]
+    assert style
+    assert "url(" not in style[1]
+    assert "@import" not in style[1]
     assert "prefers-color-scheme: dark" in style[1]
     return outline
 
 
 def test_the_page(full: Ledger) -> None:
     told = check_page(write_page(make_report(full))).sections
-    assert "ε=0.45 of ε=1 left" in told["left"] and "about 4 more at ε=0.1" in told["left"]
+    assert "ε=0.45 of ε=1 left" in told["left"]
+    assert "about 4 more at ε=0.1" in told["left"]
     assert "1 not settled, charged in full" in told["left"]
     for word in ("alice", "bob", "ε=0.3", "of", "failed", "open", "SELECT MEDIAN(amount) FROM visits"):
         assert word in told["asked"], word
-    assert "rows can't be released" in told["refused"] and "ε=0.3 of alice's ε=0.6 is left" in told["refused"]
-    assert "SELECT AVG" not in told["asked"] and "SELECT MEDIAN" not in told["refused"]
+    assert "rows can't be released" in told["refused"]
+    assert "ε=0.3 of alice's ε=0.6 is left" in told["refused"]
+    assert "SELECT AVG" not in told["asked"]
+    assert "SELECT MEDIAN" not in told["refused"]
     assert "73% certainty whether all rows of any one patient_id are in the data" in told["guarantee"]
-    assert "ε=1, δ=1e-06" in told["guarantee"] and "accountant basic" in told["guarantee"]
+    assert "ε=1, δ=1e-06" in told["guarantee"]
+    assert "accountant basic" in told["guarantee"]
     for word in ("at most 20 rows of each", "wards is public", "amount", "0 to 500", "2 values: A, B"):
         assert word in told["assumptions"], word
     assert "limit ε=1" in told["pictures"]
@@ -139,13 +145,15 @@ def test_the_check_finds_a_missing_section(full: Ledger) -> None:
 
 def test_statements_are_escaped(full: Ledger) -> None:
     text = write_page(make_report(full))
-    assert "<script" not in text and "&lt;script&gt;" in text
+    assert "<script" not in text
+    assert "&lt;script&gt;" in text
 
 
 def test_an_empty_ledger_has_a_report_too(ledger: Ledger) -> None:
     told = check_page(write_page(make_report(ledger))).sections
     assert "ε=1 of ε=1 left" in told["left"]
-    assert "Nothing yet." in told["asked"] and "Nothing." in told["refused"]
+    assert "Nothing yet." in told["asked"]
+    assert "Nothing." in told["refused"]
 
 
 @pytest.mark.parametrize("epsilon", ["0.1", "1", "40", "1000000"])
@@ -167,7 +175,8 @@ def test_a_budget_of_a_million_promises_nothing(path: Path) -> None:
 
 def test_the_json(full: Ledger, tmp_path: Path) -> None:
     data = json.loads(write_report(full, POLICY, tmp_path / "out.json").read_text())
-    assert data["left"]["epsilon"] == 0.45 and data["left"]["about"] == 4
+    assert data["left"]["epsilon"] == 0.45
+    assert data["left"]["about"] == 4
     assert [e["statement"] for e in data["asked"]["statements"]] == [1, 2, 3, 5, 7]
     assert [e["statement"] for e in data["refused"]] == [4, 6]
     people = {p["who"]: (p["statements"], p["epsilon"], p["share"]) for p in data["asked"]["people"]}
@@ -182,7 +191,9 @@ def test_the_json(full: Ledger, tmp_path: Path) -> None:
 def test_csv_and_text(full: Ledger, tmp_path: Path) -> None:
     sheet = write_report(full, None, tmp_path / "out.csv").read_text()
     rows = list(csv.DictReader(sheet.splitlines()))
-    assert len(rows) == 7 and rows[4]["outcome"] == "failed" and float(rows[4]["epsilon"]) == 0.2
+    assert len(rows) == 7
+    assert rows[4]["outcome"] == "failed"
+    assert float(rows[4]["epsilon"]) == 0.2
     text = write_report(full, None, tmp_path / "out.txt").read_text()
     assert text == report_text(full) or text.split("\n", 1)[1] == report_text(full).split("\n", 1)[1]
     assert "ε=0.45 of ε=1 left (about 4 more at ε=0.1)" in text
@@ -193,7 +204,8 @@ def test_from_the_ledger_alone(full: Ledger, path: Path, tmp_path: Path) -> None
     full.close()
     with Ledger.read(path) as ledger:
         told = check_page(write_report(ledger, None, tmp_path / "r.html").read_text()).sections
-    assert "patient_id" in told["assumptions"] and "0 to 500" in told["assumptions"]
+    assert "patient_id" in told["assumptions"]
+    assert "0 to 500" in told["assumptions"]
 
 
 def test_under_another_accountant(full: Ledger, tmp_path: Path) -> None:
@@ -218,7 +230,8 @@ def test_the_burn_down_of_many_charges_stays_small(path: Path) -> None:
         for _ in range(1000):
             ledger.reserve(PureDP(Fraction(1, 1000)), "q")
         burn = make_report(ledger)["pictures"]["burn_down"]
-    assert len(burn["steps"]) <= 502 and burn["steps"][-1] == {"charges": 1000, "left": 9.0, "text": "q"}
+    assert len(burn["steps"]) <= 502
+    assert burn["steps"][-1] == {"charges": 1000, "left": 9.0, "text": "q"}
     assert all(a["left"] >= b["left"] for a, b in pairwise(burn["steps"]))
     assert len(charts.draw_burn_down(burn).svg()) < 40_000
 
@@ -250,7 +263,8 @@ def test_the_tradeoff_of_randomised_response() -> None:
     """f_{epsilon, 0}: the two lines through (0, 1) and (1, 0), which meet at 1 / (1 + e^epsilon)."""
     for alpha, beta in interpretation.compute_tradeoff(interpretation.approximate_profile(1.0, 0.0), 1.0):
         expected = max(0.0, 1 - math.e * alpha, (1 - alpha) / math.e)
-        assert beta == pytest.approx(expected, abs=2e-3) and beta <= expected + 1e-12
+        assert beta == pytest.approx(expected, abs=2e-3)
+        assert beta <= expected + 1e-12
 
 
 def test_groups() -> None:
@@ -319,7 +333,8 @@ def test_the_page_in_a_browser(full: Ledger, tmp_path: Path) -> None:
             part = pixels[int(top) : int(top + height)]
             ink = (abs(part - papers[scheme]) > 60).mean()
             assert ink > 0.002, f"{name} is empty in {scheme}"
-    assert papers["light"] > 230 and papers["dark"] < 40
+    assert papers["light"] > 230
+    assert papers["dark"] < 40
 
 
 @pytest.mark.browser

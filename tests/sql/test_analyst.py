@@ -61,7 +61,8 @@ def test_refusals_say_why_and_what_to_write(clinic: Clinic, case: Asked) -> None
     with pytest.raises(dpsql.Error) as caught:
         clinic[1].sql(case.text)
     assert (caught.value.message, caught.value.hint) == (case.message, case.hint)
-    assert "dpsql__" not in str(caught.value) and "dpsql_" not in caught.value.message
+    assert "dpsql__" not in str(caught.value)
+    assert "dpsql_" not in caught.value.message
 
 
 def test_each_refusal_points_at_something(clinic: Clinic) -> None:

@@ -86,4 +86,5 @@ def test_a_refusal_is_logged_each_time(session: dpsql.Session) -> None:
 def test_an_answer_that_only_has_other_names_needs_no_sql(session: dpsql.Session) -> None:
     for text in ("SELECT COUNT(*), SUM(x), AVG(x) FROM t", "SELECT SUM(x) AS s FROM t"):
         plan = inside.planned(session, text)
-        assert isinstance(plan, Plan) and plan.renamed is not None
+        assert isinstance(plan, Plan)
+        assert plan.renamed is not None

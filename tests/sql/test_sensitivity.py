@@ -339,4 +339,5 @@ def test_the_check_notices_a_join_that_mixes_units(
         _PLANS.pop(text)
     assert seen is not None, "the doctored query passed"
     if doctored != "rows meet several":  # in the same database
-        assert check_in(databases, text, seen, UNITS) == [] and _PLANS.pop(text) is not None
+        assert check_in(databases, text, seen, UNITS) == []
+        assert _PLANS.pop(text) is not None

@@ -65,7 +65,9 @@ class AccountantContract:
 
     def test_the_catalogue_knows_it(self) -> None:
         kind = ACCOUNTANTS[self.name]
-        assert kind.name == self.name and kind.summary and isinstance(self.open(), kind)
+        assert kind.name == self.name
+        assert kind.summary
+        assert isinstance(self.open(), kind)
 
     def test_ten_tenths_are_one_exactly(self) -> None:
         assert count_admitted(self.open(), PureDP(Fraction("0.1"))) == 10
@@ -126,7 +128,8 @@ class AccountantContract:
         assert (held.part(cent) is not None) == (held.used(held.start) is not None) == held.has_rule
         if held.has_rule:
             used = [held.used(held.fold([cent] * n)) for n in (0, 1, 100)]
-            assert used[0] == 0 and used[0] < used[1] < used[2] <= 1  # type: ignore[operator]
+            assert used[0] == 0
+            assert used[0] < used[1] < used[2] <= 1
             assert "of the rule" in held.sentence(held.fold([cent]))
 
     def test_hits_that_were_not_found_are_free_only_without_a_rule(self) -> None:

@@ -134,7 +134,8 @@ class EngineContract:
         assert released(session, plan_of(session, CAPABILITIES[name]), read) >= 1
         read.here.close()
         result = session.sql(CAPABILITIES[name])
-        assert result.shape[1] >= 1 and result.loss
+        assert result.shape[1] >= 1
+        assert result.loss
 
     def test_public_rows_and_lent_relations(self, engine: Engine) -> None:
         table = POLICY.tables["wards"]
@@ -155,7 +156,8 @@ class EngineContract:
         with pytest.raises(EngineError) as caught:
             engine.execute("SELECT x.secret AS s FROM nowhere AS x")
         assert caught.value.message == WITHHELD
-        assert caught.value.__cause__ is None and caught.value.__context__ is None
+        assert caught.value.__cause__ is None
+        assert caught.value.__context__ is None
 
     def test_what_can_not_run_is_refused_before_it_is_paid(self, engine: Engine) -> None:
         with pytest.raises(BindError):
@@ -176,7 +178,8 @@ class EngineContract:
         fewer = {**TABLES, "rooms": TABLES["rooms"].slice(1)}
         other = open_engine(fewer, POLICY)
         assert set(engine.versions) == set(POLICY.tables)
-        assert other.versions["rooms"] != engine.versions["rooms"] and other.version() != engine.version()
+        assert other.versions["rooms"] != engine.versions["rooms"]
+        assert other.version() != engine.version()
         assert engine.version() == engine.version()
         assert engine.dataset == engine.dataset
         other.close()
@@ -184,5 +187,7 @@ class EngineContract:
     def test_answers_are_stored_under_the_engine(self, session: dpsql.Session) -> None:
         first = session.sql(CAPABILITIES["count"])
         again = session.sql(CAPABILITIES["count"])
-        assert again.fetchall() == first.fetchall() and "no charge" in again.cost_line
-        assert inside.engine(session).room >= 0 and inside.engine(session).time_zone
+        assert again.fetchall() == first.fetchall()
+        assert "no charge" in again.cost_line
+        assert inside.engine(session).room >= 0
+        assert inside.engine(session).time_zone

@@ -78,7 +78,8 @@ def test_cells_and_what_is_in_them(
     wanted = count_arrays([x], low, high)
     found = BinnedIntegers(low, high, 0)
     assert found.count(iter(np.array_split(x, 4)), room)
-    assert len(found.counts) <= 8 and found.counts.sum() == 1000
+    assert len(found.counts) <= 8
+    assert found.counts.sum() == 1000
     for first in range(len(found.counts)):
         for last in range(first + 1, len(found.counts) + 1):
             run = found.run(first, last)
@@ -98,7 +99,8 @@ def test_cells_of_doubles(monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.array([NAN, -INF, INF, 0.0, -0.0, 1e308, -1e308, 5e-324, 0.1, 0.3, 0.9, 1.0, NAN, 1.1, -0.1] * 3)
     thresholds = np.array([0.0, -0.0, 0.3, 1.0, 0.30000000000000004, NAN, INF, -INF, 5e-324])
     found = BinnedDoubles.between(Thresholds(thresholds))
-    assert found is not None and found.count(iter([x[:20], x[20:]]), 1 << 20)
+    assert found is not None
+    assert found.count(iter([x[:20], x[20:]]), 1 << 20)
     for after in (False, True):
         for v in thresholds:
             end = Thresholds(np.array([v]))
@@ -107,7 +109,8 @@ def test_cells_of_doubles(monkeypatch: pytest.MonkeyPatch) -> None:
             assert found.counts[:cell].sum() <= below <= found.counts[: cell + 1].sum()
             for first, last in ((cell, cell + 1), (0, cell + 1), (0, 8)):
                 run = found.run(first, last)
-                assert run.sums[run.place(end, after)[0]] == below and run.total == len(x)
+                assert run.sums[run.place(end, after)[0]] == below
+                assert run.total == len(x)
 
 
 def _below(a: float, b: float) -> bool:
@@ -169,16 +172,19 @@ def looked_at(seed: int, op: str, factor: str, shuffled: bool, doubles: bool = F
     sweep, rows = made(seed, op, factor, shuffled, doubles)
     rates = ChoiceRates(Fraction(1, 40 + seed), Fraction(1 + seed % 3, 2 * SCORE_GRID), lambda size: seed % 4)
     found = CandidatePruning(sweep, rates, varying=True).take(rows, Entropy())
-    assert isinstance(found, PrunedCandidates) and rows.asked == ["x"]
+    assert isinstance(found, PrunedCandidates)
+    assert rows.asked == ["x"]
     exact = sweep.take(rows, Entropy(), varying=True)
-    assert exact is not None and exact.sensitivities is not None
+    assert exact is not None
+    assert exact.sensitivities is not None
     scores = exact.scores
     if len(set(exact.sensitivities.tolist())) > 1:
         scores = compute_generalised_scores(exact.scores, exact.sensitivities, seed % 4)
         assert found.rate == rates.unequal
     gaps = int(scores.max()) - scores
     near = np.arange(len(gaps)) if found.gaps.near is None else found.gaps.near
-    assert (near[1:] > near[:-1]).all() and 0 in found.gaps.gaps
+    assert (near[1:] > near[:-1]).all()
+    assert 0 in found.gaps.gaps
     assert gaps[near].tolist() == found.gaps.gaps.tolist()
     assert found.gaps.size == len(gaps)
     far = [found.gaps.beyond(j) for j in range(found.gaps.far)]
@@ -247,10 +253,13 @@ def test_wide_numbers(small: None) -> None:
     rates = ChoiceRates(Fraction(1, 40), Fraction(1, 2 * SCORE_GRID), lambda size: 1)
     found = CandidatePruning(wide, rates, varying=True).take(rows, Entropy())
     exact = wide.take(rows, Entropy(), varying=True)
-    assert found is not None and exact is not None and exact.scores.dtype == object
+    assert found is not None
+    assert exact is not None
+    assert exact.scores.dtype == object
     assert exact.sensitivities is not None
     gaps = -compute_generalised_scores(exact.scores, exact.sensitivities, 1)
-    assert found.gaps.near is not None and gaps[found.gaps.near].tolist() == found.gaps.gaps.tolist()
+    assert found.gaps.near is not None
+    assert gaps[found.gaps.near].tolist() == found.gaps.gaps.tolist()
 
 
 @pytest.mark.parametrize(
@@ -298,13 +307,15 @@ def test_the_law(small: None, method: Any, factor: str, monkeypatch: pytest.Monk
     law = [w / sum(weights) for w in weights] if method == "exponential" else flipped(weights)
     entropy = fixed("narrowed")
     few = choice._prune(rows, entropy)
-    assert few is not None and few.gaps.far > 2
+    assert few is not None
+    assert few.gaps.far > 2
     places = np.argsort(law)[::-1].tolist()
     drawn = [choice.release(rows, entropy).table.column("v")[0].as_py() // 5 for _ in range(400)]
     sample = np.array([places.index(i) for i in drawn])
     assert p_value(sample, lambda k: law[places[k]] if k < n else 0.0, signed=False) > REFUSED
     # Negative controls: who forgets the far ones never draws them; and not everything passes.
-    assert few.gaps.near is not None and set(drawn) > set(few.gaps.near.tolist())
+    assert few.gaps.near is not None
+    assert set(drawn) > set(few.gaps.near.tolist())
     even = p_value(sample, lambda k: 1 / n if k < n else 0.0, signed=False)
     assert even < REFUSED
 

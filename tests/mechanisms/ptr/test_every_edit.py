@@ -166,7 +166,8 @@ def test_bins_of_the_interquartile_range(relation: Neighbours, shifted: bool) ->
         assert min(mine, 3) == found, table
         deep += found > 2
         checked += 1
-    assert checked > 300 and deep > 10
+    assert checked > 300
+    assert deep > 10
 
 
 def test_a_row_or_none_has_no_stable_spread() -> None:

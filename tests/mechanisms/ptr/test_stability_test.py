@@ -77,7 +77,8 @@ def column(values: Sequence[object], kind: str = "DOUBLE") -> Callable[[str], pa
 def test_pass_probabilities_of_neighbouring_radii(epsilon: Fraction, delta: Fraction) -> None:
     test = OptimalTest(epsilon, delta)
     table = [test.probability(r) for r in range(test.cap + 3)]
-    assert table[0] == pytest.approx(float(delta)) and table[test.cap] == 1
+    assert table[0] == pytest.approx(float(delta))
+    assert table[test.cap] == 1
     growth = math.exp(epsilon) * (1 + 1e-12)
     for p, q in itertools.pairwise(table):
         assert q >= p
@@ -90,7 +91,8 @@ def test_pass_probabilities_of_neighbouring_radii(epsilon: Fraction, delta: Frac
 
 def test_a_tiny_epsilon_falls_back_on_a_threshold() -> None:
     test = OptimalTest(Fraction(1, 10**6), TINY)
-    assert test.probability(0) <= 1e-6 and test.probability(test.cap) > 0.999
+    assert test.probability(0) <= 1e-6
+    assert test.probability(test.cap) > 0.999
     assert test.cap == OptimalTest(Fraction(1, 10**6), TINY, groups=1).cap
 
 
@@ -149,7 +151,8 @@ def test_the_session_chooses_the_test() -> None:
         assert normal(-1 / mu + mu / 2) - math.e * normal(-1 / mu - mu / 2) <= 1.0001e-6
         assert test.sigma == pytest.approx(4.2246788, rel=1e-3)
     shared = make_stability_test("basic", ONE, TINY, groups=4, slack=TINY / 2)
-    assert shared.event.basic[0] <= ONE and shared.event.basic[1] <= TINY * Fraction(1000001, 1000000)
+    assert shared.event.basic[0] <= ONE
+    assert shared.event.basic[1] <= TINY * Fraction(1000001, 1000000)
     with pytest.raises(ValueError, match="no delta"):
         make_stability_test("basic", ONE, TINY, slack=TINY)
 
@@ -308,7 +311,8 @@ def iqr(values: str = "SELECT v FROM t", test: OptimalTest = GENEROUS, rows: int
 def test_iqr_of_plain_data() -> None:
     row, notes = release(iqr(), column(list(range(1, 401))))
     assert row["spread"] == pytest.approx(200, rel=0.2)
-    assert row["spread__low"] < row["spread"] < row["spread__high"] and not notes
+    assert row["spread__low"] < row["spread"] < row["spread__high"]
+    assert not notes
 
 
 @pytest.mark.parametrize("values", [[], [None] * 5, [3.0], [3.0, None], [math.nan, math.inf, -math.inf]])
@@ -372,10 +376,12 @@ def test_proposed_median() -> None:
     step, bound = choose_median_grid(Fraction(4), Fraction(50))
     item = ProposedMedian("m", "SELECT v FROM t", step, bound, GENEROUS, LaplaceNoise(Fraction(50), bound))
     row, notes = release(item, column([v / 4 for v in range(400)]))
-    assert row["m"] == pytest.approx(49.75, abs=2) and not notes
+    assert row["m"] == pytest.approx(49.75, abs=2)
+    assert not notes
     strict = dataclasses.replace(item, test=OptimalTest(ONE, Fraction(1, 10**30)))
     row, notes = release(strict, column([0.0] * 50 + [100.0] * 50))
-    assert row["m"] is None and notes
+    assert row["m"] is None
+    assert notes
     big = release(item, column([1e300] * 60 + [-1e300] * 60 + [1e300] * 60))[0]
     assert math.isfinite(big["m"])
 
@@ -399,9 +405,12 @@ def test_groups_are_the_public_ones_and_stand_apart() -> None:
     )
     rows = {row["k"]: row for row in made.table.to_pylist()}
     assert list(rows) == [2, 0, 5, 1]
-    assert rows[0]["spread"] == 0 and rows[0]["q"] == rows[0]["mode"] == 7
-    assert rows[1]["spread"] == pytest.approx(450, rel=0.2) and rows[1]["q"] is None
-    assert rows[0]["best"] is False and rows[1]["best"] is True
+    assert rows[0]["spread"] == 0
+    assert rows[0]["q"] == rows[0]["mode"] == 7
+    assert rows[1]["spread"] == pytest.approx(450, rel=0.2)
+    assert rows[1]["q"] is None
+    assert rows[0]["best"] is False
+    assert rows[1]["best"] is True
     for empty in (2, 5):
         assert {v for k, v in rows[empty].items() if k != "k"} == {None}
     assert any("of 4 groups" in note for note in made.notes)
@@ -440,7 +449,9 @@ def test_all_texts_of_an_item_share_one_fresh_salt() -> None:
     for _ in range(2):
         Stable((item,)).release(spy, Entropy())
     salts = [{sql.split("hash(")[1].split(")")[0] for _ in (0,)} for sql in seen]
-    assert salts[0] == salts[1] and salts[2] == salts[3] and salts[0] != salts[2]
+    assert salts[0] == salts[1]
+    assert salts[2] == salts[3]
+    assert salts[0] != salts[2]
     assert SALT not in "".join(seen)
     assert any(SALT in text for text in item.queries(()))
 
@@ -452,7 +463,8 @@ def test_operators_are_values() -> None:
     with pytest.raises(ValueError, match="public groups"):
         Stable((iqr(),), ("k",))
     text = " ".join(Stable((iqr(),)).sentences(0.95))
-    assert "factor of 2" in text and "NULL" in text
+    assert "factor of 2" in text
+    assert "NULL" in text
 
 
 def test_counter_of_notes_says_nothing_new() -> None:

@@ -66,7 +66,8 @@ def test_two_salts_give_two_independent_partitions(kind: str, m: int) -> None:
     worst = math.inf
     for _ in range(2):
         one, both = tables(dealt(expression, units, salts()), m)
-        assert len(one) == m and len(both) == m * m, "a block beyond the last"
+        assert len(one) == m, "a block beyond the last"
+        assert len(both) == m * m, "a block beyond the last"
         worst = min(worst, max(surprise(one), surprise(both)))
     assert worst < 7
 
@@ -89,7 +90,8 @@ def test_rounds_are_independent_partitions(m: int, whole: bool) -> None:
         f"SELECT {first} AS a, {second} AS b FROM (SELECT i AS u FROM range({UNITS}) r(i)) AS t"
     ).fetchnumpy()
     one, both = tables(np.column_stack(list(rows.values())), m)
-    assert surprise(one) < 8 and surprise(both) < 8
+    assert surprise(one) < 8
+    assert surprise(both) < 8
 
 
 @pytest.mark.parametrize("m", [2, 3, 8, 100, 255, 256, 257, 1000])

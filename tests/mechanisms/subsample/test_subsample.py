@@ -156,7 +156,8 @@ def test_winsorized_limits_come_from_private_quantiles() -> None:
     combiner = WinsorizedMean("a", ResultRange(Fraction(-1000), Fraction(1000), 1 << 14), Fraction(4))
     columns, notes = combiner.combine(values, None, Entropy(), 0.95)
     row = {name: array[0].as_py() for name, array in columns.items()}
-    assert row["a"] == pytest.approx(50, abs=2) and not notes
+    assert row["a"] == pytest.approx(50, abs=2)
+    assert not notes
     assert row["a__high"] - row["a__low"] < 5  # far less than the noise for the whole range would need
     sure = WinsorizedMean("a", combiner.bounds, Fraction(40))  # at 4, one constant in 25 is missed by more
     constant, _ = sure.combine([7.0] * 100, None, Entropy(), 0.95)
@@ -177,7 +178,8 @@ def test_a_winsorized_mean_holds_what_is_beyond_the_quantiles_that_were_asked_fo
         for low in range(least, places[int(trim * 10)] + 1)
         for high in range(most, places[10 - int(trim * 10)] + 1)
     }
-    assert found <= nearest and combiner.event == WinsorizedMean("a", combiner.bounds, combiner.epsilon).event
+    assert found <= nearest
+    assert combiner.event == WinsorizedMean("a", combiner.bounds, combiner.epsilon).event
     assert "0.1 and 0.9" in combiner.sentences(0.95, 10)[0] or trim != Fraction(1, 10)
 
 
@@ -268,7 +270,8 @@ def test_a_failing_block_has_no_result(read: Callable[[str], pa.Table]) -> None:
     query = "SELECT AVG(v) AS a FROM own WHERE CASE WHEN unit % 4 = 2 THEN error('secret') ELSE TRUE END"
     source = BlockQueries(rows(4), query, ("a",), 4)
     found = source.results(read, Entropy()).columns["a"]
-    assert found[2] is None and sum(v is None for v in found) == 1
+    assert found[2] is None
+    assert sum(v is None for v in found) == 1
     made = SubsampleAggregate(source, (BlockMedian("a", ResultRange(Fraction(0), Fraction(9), 90), ONE),))
     assert made.release(read, Entropy()).table.num_rows == 1
 
@@ -293,7 +296,8 @@ def test_blocks_that_are_too_much_at_once_are_read_in_turn(read: Callable[[str],
     for most, parts in ((20, 1), (5, 5), (2, 14)):
         asked.clear()
         assert source.results(small(most), Entropy()) == whole
-        assert len(asked) <= parts and max(asked[1:], default=0) <= 5
+        assert len(asked) <= parts
+        assert max(asked[1:], default=0) <= 5
     with pytest.raises(OutOfMemory):
         source.results(small(0), Entropy())
 
@@ -333,7 +337,8 @@ def test_python_blocks(read: Callable[[str], pa.Table], capsys: pytest.CaptureFi
     with watch_progress(lambda n, m: done.append(n)):
         found = operator.source.results(read, Entropy()).columns["a"]
     assert found == [200.0, 200.0, None, 200.0, None]  # an exception, and a block without rows
-    assert calls == [200] * 4 and done == [0, 1, 2, 3, 4, 5]
+    assert calls == [200] * 4
+    assert done == [0, 1, 2, 3, 4, 5]
     captured = capsys.readouterr()
     assert captured.out == captured.err == ""
 
@@ -449,7 +454,8 @@ def test_fresh_salt_every_release(read: Callable[[str], pa.Table]) -> None:
     for _ in range(2):
         row = operator.release(spy, Entropy()).table.to_pylist()[0]
         assert 0 <= row["a"] <= 9
-    assert seen[0] != seen[1] and SALT not in "".join(seen)
+    assert seen[0] != seen[1]
+    assert SALT not in "".join(seen)
     assert operator.queries[0].count(SALT) == 1
 
 
@@ -481,4 +487,5 @@ def test_operator_is_a_value(read: Callable[[str], pa.Table]) -> None:
     assert made.table.column_names == ["m", "a", "a__low", "a__high"]
     assert made.table.schema.field("m").type == pa.bool_()
     text = " ".join(operator.sentences(0.95))
-    assert "50 blocks" in text and "3 smallest" in text
+    assert "50 blocks" in text
+    assert "3 smallest" in text

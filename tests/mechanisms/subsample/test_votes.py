@@ -75,10 +75,10 @@ def test_equal_results_share_a_label_and_others_do_not() -> None:
         {"a": 1},
     ]
     assert len({read_vote(v)[0] for v in values}) == len(values)  # type: ignore[index]
-    assert read_vote(np.float64(2.0)) == read_vote(2.0) and read_vote(np.str_("a")) == read_vote("a")
-    assert read_vote({"b", "a"}) == read_vote({"a", "b"}) and read_vote([1, 2]) == read_vote(
-        (1, 2)
-    ) == read_vote(np.array([1, 2]))
+    assert read_vote(np.float64(2.0)) == read_vote(2.0)
+    assert read_vote(np.str_("a")) == read_vote("a")
+    assert read_vote({"b", "a"}) == read_vote({"a", "b"})
+    assert read_vote([1, 2]) == read_vote((1, 2)) == read_vote(np.array([1, 2]))
     assert read_vote(-0.0) == read_vote(0.0)
 
 
@@ -115,7 +115,8 @@ def test_stable_mode_releases_the_exact_vote() -> None:
     mode = StableMode("m", OptimalTest(ONE, TINY))
     assert mode.combine(["x"] * 60 + [None] * 9, pa.string(), Entropy(), 0.95)[0]["m"].to_pylist() == ["x"]
     columns, notes = mode.combine(["x", "y"] * 30, pa.string(), Entropy(), 0.95)
-    assert columns["m"].to_pylist() == [None] and notes == (f"m: {NOT_STABLE}",)
+    assert columns["m"].to_pylist() == [None]
+    assert notes == (f"m: {NOT_STABLE}",)
     assert mode.combine([], pa.string(), Entropy(), 0.95)[0]["m"].to_pylist() == [None]
     assert mode.combine([["a", "b"]] * 60, None, Entropy(), 0.95)[0]["m"].to_pylist() == [["a", "b"]]
     defaulted = StableMode("m", OptimalTest(ONE, TINY), default="none")
@@ -233,7 +234,8 @@ def test_noisy_mode_without_candidates() -> None:
     mode = NoisyMode("m", Fraction(8), selection=OptimalTest(Fraction(8), TINY, groups=2))
     assert mode.combine(["x"] * 40 + ["y"] * 3, pa.string(), Entropy(), 0.95)[0]["m"].to_pylist() == ["x"]
     columns, notes = mode.combine(list("abcdef"), pa.string(), Entropy(), 0.95)
-    assert columns["m"].to_pylist() == [None] and notes
+    assert columns["m"].to_pylist() == [None]
+    assert notes
     assert mode.combine([], pa.string(), Entropy(), 0.95)[0]["m"].to_pylist() == [None]
 
 
@@ -272,7 +274,8 @@ def test_feature_votes() -> None:
     operator = features(lambda v: ["a", "c"], noise=LaplaceNoise(Fraction(8), 1, 4))
     rows = operator.release(run, Entropy()).table.to_pylist()
     assert [row["feature"] for row in rows] == ["a", "b", "c"]
-    assert rows[0]["votes"] == pytest.approx(40, abs=15) and rows[1]["votes"] == pytest.approx(0, abs=15)
+    assert rows[0]["votes"] == pytest.approx(40, abs=15)
+    assert rows[1]["votes"] == pytest.approx(0, abs=15)
     assert all(row["votes__low"] < row["votes"] < row["votes__high"] for row in rows)
     best = features(lambda v: ["a", "c"], top=2, epsilon=Fraction(8)).release(run, Entropy())
     assert sorted(best.table.column("feature").to_pylist()) == ["a", "c"]
@@ -366,7 +369,8 @@ def test_what_a_label_stands_for_does_not_depend_on_the_block() -> None:
     ]
     for one, other in alike:
         first, second = read_vote(one), read_vote(other)
-        assert first is not None and repr(first) == repr(second)
+        assert first is not None
+        assert repr(first) == repr(second)
         assert repr(count_votes([one, other])) == repr(count_votes([other, one]))
     assert read_vote({"a": 1}) != read_vote({"a": 2}) != read_vote({"b": 2})  # the control
 
@@ -387,7 +391,9 @@ def test_no_result_of_one_block_stops_the_count() -> None:
 def test_intervals_are_votes() -> None:
     month = pa.scalar((1, 0, 0), pa.month_day_nano_interval()).as_py()
     found = read_vote(month)
-    assert found is not None and found[1] == month and type(found[1]) is type(month)
+    assert found is not None
+    assert found[1] == month
+    assert type(found[1]) is type(month)
 
 
 def test_no_result_of_one_block_stops_the_others() -> None:

@@ -155,7 +155,8 @@ def test_cells_add_up_exactly_at_no_cost(costs: dpsql.Session, sets: str, kind: 
     query = CONSISTENT.format(e="0.01", c=kind, g=sets)
     result = costs.sql(query, fresh=True)
     plain = costs.sql(CONSISTENT.format(e="0.01", c="FALSE", g=sets))
-    assert result.event is not None and result.event.basic == (Fraction(1, 100), 0)
+    assert result.event is not None
+    assert result.event.basic == (Fraction(1, 100), 0)
     cells = _cells(result.fetchall())
     assert all(isinstance(n, int) for n, _ in cells.values())
     assert kind == "TRUE" or all(n >= 0 for n, _ in cells.values())
@@ -176,7 +177,8 @@ def test_cells_add_up_exactly_at_no_cost(costs: dpsql.Session, sets: str, kind: 
         "control: noise as it falls"
     )
     again = costs.sql(query)
-    assert again.fetchall() == result.fetchall() and "no charge" in again.cost_line
+    assert again.fetchall() == result.fetchall()
+    assert "no charge" in again.cost_line
 
 
 def test_without_noise_they_are_what_duckdb_counts(costs: dpsql.Session) -> None:

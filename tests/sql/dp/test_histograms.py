@@ -118,7 +118,9 @@ def test_prices(both: Both) -> None:
     assert moments.event.basic == (2, 0)
     said = session.explain("SELECT WITH DP OPTIONS (epsilon = 2) CORR(y, x), HISTOGRAM(g) FROM t")
     text = "\n".join(said.sentences)
-    assert "6 noisy moments" in text and "each of 2 bins" in text and "scale 5 (ε=1)" in text
+    assert "6 noisy moments" in text
+    assert "each of 2 bins" in text
+    assert "scale 5 (ε=1)" in text
 
 
 @pytest.mark.parametrize(
@@ -162,7 +164,8 @@ def test_one_unit_moves_the_bins_by_its_rows(keys: str) -> None:
         operator = inside.bind(session, text).blocks[0].operator
         assert isinstance(operator, Together)
         part = operator.parts[0]
-        assert isinstance(part, Histogram) and isinstance(part.noise, LaplaceNoise)
+        assert isinstance(part, Histogram)
+        assert isinstance(part.noise, LaplaceNoise)
         before = bins(con, part)
         con.execute("DELETE FROM t WHERE u = 1")
         after = bins(con, part)

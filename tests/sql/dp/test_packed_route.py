@@ -159,24 +159,28 @@ def test_public_groups_with_gaps_are_coded(con: duckdb.DuckDBPyConnection) -> No
     """What lies between public groups is no group: it must not take a place that a unit has."""
     text = "SELECT WITH DP OPTIONS (max_groups_contributed = 1) z, COUNT(*) FROM t GROUP BY z"
     found = operator(con, text)
-    assert found.packed is not None and [route.dense for route in found.packed.routes] == [True, False]
+    assert found.packed is not None
+    assert [route.dense for route in found.packed.routes] == [True, False]
     seen: list[str] = []
     totals = rows(found.packed.take(reader(con, seen), Entropy()), found.keys)
     assert "row_number" in seen[1]
     touched = con.sql("SELECT COUNT(DISTINCT u) FROM t WHERE z IN (0, 2, 9)").fetchall()[0][0]
     elsewhere = con.sql("SELECT COUNT(DISTINCT u) FROM t WHERE z = 5").fetchall()[0][0]
-    assert totals.keys() == {(0,), (2,), (9,)} and elsewhere > 3
+    assert totals.keys() == {(0,), (2,), (9,)}
+    assert elsewhere > 3
     assert sum(row["units"] for row in totals.values()) == touched
     whole = operator(con, text.replace("z", "k")).packed
     seen.clear()
-    assert whole is not None and whole.take(reader(con, seen), Entropy()) is not None
+    assert whole is not None
+    assert whole.take(reader(con, seen), Entropy()) is not None
     assert "row_number" not in seen[1]
 
 
 @pytest.mark.parametrize("text", SHAPES[:2])
 def test_a_unit_counts_in_no_more_groups_than_it_may(con: duckdb.DuckDBPyConnection, text: str) -> None:
     found = operator(con, text)
-    assert found.packed is not None and found.packed.groups == 2
+    assert found.packed is not None
+    assert found.packed.groups == 2
     key, inside = ("ward", "ward IN ('A', 'B', 'it''s')") if "ward" in text else ("k", "k BETWEEN 0 AND 3")
     touched = con.sql(
         f"SELECT COUNT(DISTINCT {key}) FROM t WHERE {inside} AND u IS NOT NULL GROUP BY u"
@@ -197,7 +201,8 @@ def test_each_choice_is_as_likely_whoever_else_is_there() -> None:
         seen: Counter[int] = Counter()
         for _ in range(1200 if units is alone else 300):
             kept = choose_groups(units, 1, entropy)
-            assert kept is not None and kept[:3].sum() == 1
+            assert kept is not None
+            assert kept[:3].sum() == 1
             seen[int(np.flatnonzero(kept[:3])[0])] += 1
         expected = sum(seen.values()) / 3
         assert sum((seen[i] - expected) ** 2 / expected for i in range(3)) < 32  # 1e-7 of all runs
@@ -214,7 +219,8 @@ def test_every_set_of_groups_is_as_likely(few: int, monkeypatch: pytest.MonkeyPa
     kept = choose_groups(np.repeat(np.arange(people), 5), 2, Entropy())
     assert kept is not None
     seen = Counter(tuple(np.flatnonzero(row).tolist()) for row in kept.reshape(people, 5))
-    assert len(seen) == 10 and all(len(pair) == 2 for pair in seen)
+    assert len(seen) == 10
+    assert all(len(pair) == 2 for pair in seen)
     assert sum((n - people / 10) ** 2 / (people / 10) for n in seen.values()) < 50  # 1e-7 of all runs
 
 
@@ -222,7 +228,8 @@ def test_numbers_below_bounds_of_their_own_have_no_bias() -> None:
     bound = 3 << 30  # a third of all words would favour some numbers
     drawn = draw_below_each(np.full(30_000, bound), Entropy())
     thirds = np.bincount(drawn // (1 << 30), minlength=3)
-    assert drawn.max() < bound and sum((thirds - 10_000) ** 2 / 10_000) < 30
+    assert drawn.max() < bound
+    assert sum((thirds - 10_000) ** 2 / 10_000) < 30
     words = iter([0, 2**32 - 1])  # the word 0 is one of those that are drawn again
     entropy = Entropy(lambda n: b"".join(next(words, 7).to_bytes(8, "little") for _ in range(n // 8)))
     assert draw_below_each(np.array([bound]), entropy).tolist() == [bound - 1]
@@ -245,7 +252,8 @@ def test_rows_and_sums_are_added_up_together_where_they_fit(rows: int, fits: boo
     value = dice.integers(2**20 - 9, 2**20, len(unit)).astype(np.float64)
     layout = packing._Layout(packing.PackedRoute((), "", ""), 0, (), (), 50, (20,))
     count, total = packing._both(unit, value.copy(), layout)
-    assert count.tolist() == np.bincount(unit).tolist() and (total is not None) == fits
+    assert count.tolist() == np.bincount(unit).tolist()
+    assert (total is not None) == fits
     if total is not None:
         assert total.tolist() == np.bincount(unit, weights=value).astype(int).tolist()
 
@@ -266,7 +274,10 @@ def test_what_does_not_fit_is_read_by_the_query_and_as_often(con: duckdb.DuckDBP
     assert table.num_rows == 4
     full: list[str] = []
     found.release(reader(con, full, room=10), Entropy())
-    assert len(full) == 3 and "lag(u" in full[-1] and "lag(u" in wide[-1] and "lag(u" not in fits[-1]
+    assert len(full) == 3
+    assert "lag(u" in full[-1]
+    assert "lag(u" in wide[-1]
+    assert "lag(u" not in fits[-1]
     remote: list[str] = []
     found.release(reader(con, remote, room=0), Entropy())
     assert len(remote) == 1  # an engine elsewhere ships no rows
@@ -330,7 +341,8 @@ def test_the_session_takes_the_route(con: duckdb.DuckDBPyConnection) -> None:
             "SELECT WITH DP OPTIONS (max_groups_contributed = 4) k, COUNT(*) FROM t GROUP BY k"
         )
         assert answer.shape == (4, 2)
-        assert len(asked) == 3 and PACKED_TOTALS in asked[-1]
+        assert len(asked) == 3
+        assert PACKED_TOTALS in asked[-1]
 
 
 @pytest.mark.parametrize("by", ["", " GROUP BY k"])
@@ -363,7 +375,8 @@ def test_weighed_totals_of_more_than_64_bits_are_the_same_by_both_routes(by: str
                 f" GROUP BY {by}" if by else ""
             )
             found = inside.bind(session, text).blocks[0].operator
-            assert isinstance(found, Aggregation) and found.packed is not None
+            assert isinstance(found, Aggregation)
+            assert found.packed is not None
             packed = rows(found.packed.take(reader(con), Entropy()), found.keys)
             query = rows(con.sql(found.query.replace(SALT, "12345")).to_arrow_table(), found.keys)
             assert packed == query

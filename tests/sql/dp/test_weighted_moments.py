@@ -96,7 +96,8 @@ def test_a_hundred_units_of_42_rows_under_a_cap_of_10(opened: Opened) -> None:
     )
     truth = opened[0].sql("SELECT AVG(v), STDDEV(v), STDDEV_POP(v) FROM w").fetchall()[0]
     assert truth[0] == 19.5
-    assert mean == pytest.approx(19.5, abs=1e-4) and quotient == pytest.approx(19.5, abs=1e-4)
+    assert mean == pytest.approx(19.5, abs=1e-4)
+    assert quotient == pytest.approx(19.5, abs=1e-4)
     assert pop == pytest.approx(truth[2], rel=1e-4)
     assert spread == pytest.approx(truth[1], rel=1e-3)  # of 1,000 weighted rows, where there are 4,200
 
@@ -145,7 +146,8 @@ def test_the_rows_that_enter_a_moment_are_counted_for_it(opened: Opened) -> None
     found = operator(session, "SELECT AVG(x), AVG(n) FILTER (WHERE f), COVAR_POP(n, d), AVG(n) FROM t")
     whole = 1 << 20
     values = list(exact(con, found).values())
-    assert values[1] == 3 * whole and values[3] == 2 * whole  # the counts
+    assert values[1] == 3 * whole
+    assert values[3] == 2 * whole
     assert values[3 - 1] == 2 * whole * (6 - 4)
     assert sum(v == 3 * whole for v in values) == 2  # of x, and of the pairs
     assert 40 * (3 * whole // 40) in values  # of n: one rounding, for the unit
@@ -164,7 +166,8 @@ def test_a_row_budget_weighs_by_what_is_left_of_it(opened: Opened) -> None:
     assert sum(row[plain] for row in rows.values()) == 7
     for (k,), row in rows.items():
         have, left = {"a": 6, "b": 9, "c": 3}[k], row[plain]
-        assert row[count] == have * (parts * left // have) and row[total] == 3 * row[count]
+        assert row[count] == have * (parts * left // have)
+        assert row[total] == 3 * row[count]
     assert 7 * parts - 9 <= sum(row[count] for row in rows.values()) <= 7 * parts
 
 
@@ -351,7 +354,9 @@ def test_weights_have_room_in_128_bits() -> None:
             exact_ = Exact(None, None, (), rows, None)  # type: ignore[arg-type]
             exact_.bound = type("Bound", (), {"row_level": False, "unit": 1})()  # type: ignore[assignment]
             found = exact_.weighing("y0", most)
-            assert found is not None and found.scale & (found.scale - 1) == 0
-            assert 2 * most * rows * found.scale <= 2**92 and rows * found.scale < 2**62
+            assert found is not None
+            assert found.scale & (found.scale - 1) == 0
+            assert 2 * most * rows * found.scale <= 2**92
+            assert rows * found.scale < 2**62
             assert found.scale == 2**20 or 2 * most * rows * found.scale > 2**90 or rows * found.scale > 2**60
             assert Fraction(found.scale, 1) >= 8

@@ -47,7 +47,8 @@ def test_arithmetic(
 def test_the_rest(a: tuple[Bounds, Fraction], b: tuple[Bounds, Fraction]) -> None:
     assert inside(-a[1], -a[0])
     assert inside(abs(a[1]), a[0].absolute())
-    assert inside(a[1], a[0].union(b[0])) and inside(b[1], a[0].union(b[0]))
+    assert inside(a[1], a[0].union(b[0]))
+    assert inside(b[1], a[0].union(b[0]))
     for rounding in (math.floor, math.ceil, round):
         assert inside(Fraction(rounding(a[1])), a[0].rounded())
     assert a[0].union(b[0]).holds(a[0])

@@ -31,7 +31,9 @@ def test_bounds_are_rounded_outward_to_the_grid(kind: str, a: Fraction, b: Fract
 
 def test_doubles_get_fine_steps_and_wide_bounds_get_wide_integers() -> None:
     grid = choose_grid(Type.parse("DOUBLE"), Fraction(0), Fraction(1000))
-    assert grid.steps == 1024 and 2**19 < grid.high <= 2**20 and not grid.wide
+    assert grid.steps == 1024
+    assert 2**19 < grid.high <= 2**20
+    assert not grid.wide
     assert choose_grid(Type.parse("BIGINT"), Fraction(0), Fraction(10**12)).wide
     with pytest.raises(BindError):
         choose_grid(Type.parse("BIGINT"), Fraction(0), Fraction(10**18))
@@ -52,7 +54,8 @@ def test_the_branch_free_clamp_is_exact(values: list[int | None], low: int, widt
     ).fetchall()
     expected = sum(min(max(v, grid.low), grid.high) for v in values if v is not None)
     count = sum(v is not None for v in values)
-    assert total == 2 * expected and about == 2 * (expected - 7 * count)
+    assert total == 2 * expected
+    assert about == 2 * (expected - 7 * count)
     assert (held or 0) == expected, "a missing value is skipped, never a bound"
 
 

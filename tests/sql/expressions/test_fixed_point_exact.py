@@ -42,7 +42,8 @@ def test_decimals_are_exact(digits: tuple[int, int]) -> None:
     texts = [f"'{Decimal(n).scaleb(-scale):f}'" for n in integers]
     bound = Fraction(far, 10**scale)
     grid = choose_grid(Type.parse(f"DECIMAL({width},{scale})"), -bound, bound)
-    assert grid.steps == 10**scale and (grid.low, grid.high) == (-far, far)
+    assert grid.steps == 10**scale
+    assert (grid.low, grid.high) == (-far, far)
     for n, y in zip(integers, steps_of(f"DECIMAL({width},{scale})", texts, grid), strict=True):
         assert y == n
 
@@ -68,7 +69,8 @@ def test_floats_are_rounded_once(x: float, a: float, b: float) -> None:
     (y,) = steps_of("DOUBLE", [repr(x) if x != 0 else f"'{x}'"], grid)
     exact = Fraction(x) * grid.steps
     if abs(exact) < grid.farthest * grid.steps - 1:
-        assert y is not None and abs(y - exact) <= Fraction(1, 2)
+        assert y is not None
+        assert abs(y - exact) <= Fraction(1, 2)
         assert abs(held(y, grid) - max(low * grid.steps, min(high * grid.steps, exact))) <= 1
     elif abs(exact) > grid.farthest * grid.steps + 1:
         assert y is None

@@ -66,7 +66,8 @@ def test_plain_sums_depend_on_the_order() -> None:
         mine.add(
             con.execute(f"SELECT {write_order_independent('SUM', [typed], ['v'], '', '')} FROM t").fetchone()
         )
-    assert len(sums) == 2 and len(mine) == 1
+    assert len(sums) == 2
+    assert len(mine) == 1
 
 
 @pytest.mark.parametrize("name", ["SUM", "AVG"])
@@ -97,7 +98,8 @@ def test_sums_are_right(name: str, kind: object, bounds: Bounds | None, values: 
     ).fetchone()
     wide = "v" if kind is BIGINT else double
     theirs = con.execute(f"SELECT CAST({name}({distinct}{wide}){where} AS DOUBLE) FROM t").fetchone()
-    assert mine is not None and theirs is not None
+    assert mine is not None
+    assert theirs is not None
     assert mine[0] == theirs[0] if theirs[0] is None else mine[0] == pytest.approx(theirs[0], rel=1e-12)
 
 

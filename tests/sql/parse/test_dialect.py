@@ -22,7 +22,8 @@ def read(text: str) -> exp.Expression:
 def test_a_mode_is_a_call_that_no_engine_knows() -> None:
     tree = read("SELECT WITH DP OPTIONS (epsilon = 0.5) COUNT(*) FROM t")
     call = tree.expressions[0]
-    assert isinstance(call, exp.Anonymous) and call.name == MODE
+    assert isinstance(call, exp.Anonymous)
+    assert call.name == MODE
     with pytest.raises(duckdb.Error, match=MODE):
         duckdb.sql(to_sql(tree).replace("FROM t", "FROM range(3) AS t"))
 
@@ -56,7 +57,8 @@ def test_spans_cover_whole_calls(part: str) -> None:
     text = f"SELECT WITH DP OPTIONS (epsilon = 1)\n  1,\n  {part} -- the part\nFROM t"
     item = read(text).expressions[2]
     span = span_of(item)
-    assert span is not None and text[slice(*span)] == part
+    assert span is not None
+    assert text[slice(*span)] == part
 
 
 @pytest.mark.parametrize(

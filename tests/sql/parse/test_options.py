@@ -17,7 +17,8 @@ def options(clause: str) -> Options:
     tree = parse(f"SELECT WITH DP OPTIONS ({clause}) COUNT(*) FROM t")[0].tree
     assert isinstance(tree, exp.Select)
     found = take_mode(tree, lambda mode: COMMON_OPTIONS if mode == "DP" else None)
-    assert found is not None and len(tree.expressions) == 1
+    assert found is not None
+    assert len(tree.expressions) == 1
     return found
 
 
@@ -68,7 +69,9 @@ def test_calls_are_read_however_they_are_written() -> None:
         tree = parse(f"SELECT {text} FROM t")[0].tree
         assert tree is not None
         call = call_of(tree.expressions[0])
-        assert call is not None and (call.name, len(call.args)) == (name, count), text
-        assert call.distinct == ("DISTINCT" in text) and (call.where is not None) == ("FILTER" in text)
+        assert call is not None, text
+        assert (call.name, len(call.args)) == (name, count), text
+        assert call.distinct == ("DISTINCT" in text)
+        assert (call.where is not None) == ("FILTER" in text)
         assert call.over == ("c" if "OVER" in text else None)
         assert span_of(call.node) is not None

@@ -24,8 +24,11 @@ def test_a_cell_holds_statements_with_their_places() -> None:
     assert [s.source for s in found] == [
         "SELECT 1", "SHOW BUDGET", "EXPLAIN (FORMAT JSON) SELECT WITH DP COUNT(*) FROM t", "CLOSE alarm",
     ]  # fmt: skip
-    assert found[2].json and found[1].name == "BUDGET" and found[3].name == "alarm"
-    assert parse("") == [] and parse(" ;; -- nothing\n") == []
+    assert found[2].json
+    assert found[1].name == "BUDGET"
+    assert found[3].name == "alarm"
+    assert parse("") == []
+    assert parse(" ;; -- nothing\n") == []
 
 
 def test_equal_statements_have_one_spelling() -> None:
@@ -35,7 +38,8 @@ def test_equal_statements_have_one_spelling() -> None:
     ]
     assert len({to_sql(tree) for tree in trees if tree is not None}) == 1
     other = parse("SELECT a, COUNT(*) FROM t WHERE b = 2")[0].tree
-    assert other is not None and to_sql(other) != to_sql(trees[0])  # type: ignore[arg-type]
+    assert other is not None
+    assert to_sql(other) != to_sql(trees[0])
 
 
 @pytest.mark.parametrize(
@@ -50,7 +54,9 @@ def test_equal_statements_have_one_spelling() -> None:
 def test_values_become_literals(value: Any, sql: str) -> None:
     assert to_sql(make_literal(value)) == sql
     tree = parse("SELECT a FROM t WHERE b = $value", {"value": value})[0].tree
-    assert tree is not None and tree.find(exp.Placeholder, exp.Parameter) is None and sql in to_sql(tree)
+    assert tree is not None
+    assert tree.find(exp.Placeholder, exp.Parameter) is None
+    assert sql in to_sql(tree)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), [1], {"a": 1}, object(), b"x", np.array([1])])

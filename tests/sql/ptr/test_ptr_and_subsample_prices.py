@@ -53,14 +53,17 @@ def test_ptr_is_dealt_what_is_asked_and_knows_rows_and_groups_of_a_unit(
     made = operator(session, "", text, "PTR")
     assert made.event.basic == (EPSILON, DELTA)
     for item in made.items:
-        assert item.rows == 4 and item.test.groups == (2 if grouped else 1)
+        assert item.rows == 4
+        assert item.test.groups == (2 if grouped else 1)
         assert item.event.basic == (EPSILON / 7, DELTA / 7)
         if hasattr(item, "noise"):
             assert item.noise.groups == item.test.groups
             assert sum((e.basic[0] for e in (item.test.event, item.noise.event)), Fraction(0)) == EPSILON / 7
     by_sum, by_count, proposed = made.items[4:]
-    assert by_sum.bound >= 50 and by_count.bound == 1
-    assert proposed.noise.sensitivity == proposed.bound and proposed.bound * proposed.step >= 2
+    assert by_sum.bound >= 50
+    assert by_count.bound == 1
+    assert proposed.noise.sensitivity == proposed.bound
+    assert proposed.bound * proposed.step >= 2
 
 
 @pytest.mark.parametrize(
@@ -89,10 +92,12 @@ def test_votes_are_dealt_what_is_asked_and_know_how_many_a_unit_has(
 def test_numbers_are_dealt_what_is_asked(session: dpsql.Session, combine: str) -> None:
     made = operator(session, f", bounds = (0, 9), combine = '{combine}'", "AVG(x) AS m FROM t", "SUBSAMPLE")
     epsilon, delta = made.event.basic
-    assert EPSILON <= epsilon <= EPSILON * (1 + Fraction(1, 10**9)) and delta == 0
+    assert EPSILON <= epsilon <= EPSILON * (1 + Fraction(1, 10**9))
+    assert delta == 0
     (combiner,) = made.combiners
     if "trimmed" in combine or combine == "mean":
-        assert combiner.trim == (12 if "trimmed" in combine else 0) and combiner.noise.epsilon == EPSILON
+        assert combiner.trim == (12 if "trimmed" in combine else 0)
+        assert combiner.noise.epsilon == EPSILON
         assert combiner.noise.sensitivity == combiner.bounds.points
 
 
@@ -100,6 +105,8 @@ def test_numbers_are_dealt_what_is_asked(session: dpsql.Session, combine: str) -
 def test_votes_for_features_are_dealt_what_is_asked(session: dpsql.Session, more: str) -> None:
     options = f", combine = 'noisy_votes', candidates = ('p', 'q', 'r'){more}"
     made = operator(session, options, "LIST(site) AS m FROM t", "SUBSAMPLE")
-    assert made.event.basic == (EPSILON, 0) and made.most == (2 if "most" in more else 3)
+    assert made.event.basic == (EPSILON, 0)
+    assert made.most == (2 if "most" in more else 3)
     if made.noise is not None:
-        assert made.noise.epsilon == EPSILON and made.noise.groups == 2 * made.most
+        assert made.noise.epsilon == EPSILON
+        assert made.noise.groups == 2 * made.most

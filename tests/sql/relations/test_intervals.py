@@ -87,7 +87,8 @@ def test_a_column_that_goes_on_keeps_its_interval(session: dpsql.Session, sql: s
     assert list(result.intervals) == CARRIED[sql]
     for name, pairs in result.intervals.items():
         values = result.table.column(name).to_pylist()
-        assert len(values) == len(pairs) and any(pairs)
+        assert len(values) == len(pairs)
+        assert any(pairs)
         for value, pair in zip(values, pairs, strict=True):
             assert pair is None or pair[0] < value < pair[1], "each around its own number"
 

@@ -188,7 +188,8 @@ def test_difference_of_two_near_clips(
         row = con.execute(
             f"SELECT {least.format(clip)} - {least.format(other)} FROM t WHERE t.i IS NOT NULL"
         ).fetchone()
-        assert row is not None and got[n] == row[0]
+        assert row is not None
+        assert got[n] == row[0]
         for value in range(-3, 60):
             one = [min(max(value, 0), 50, c) for c in (clip, other)]
             assert abs(one[0] - one[1]) <= width
@@ -208,7 +209,8 @@ def test_difference_of_two_near_clips(
 def test_what_is_no_such_difference(session: dpsql.Session, statistic: str) -> None:
     explained = str(session.explain(f"SELECT id, EXPMECH({statistic}) OVER c FROM t"))
     found = re.search(r"moves it by at most ([0-9.e+]+)", explained)
-    assert found is not None and float(found[1]) >= 40
+    assert found is not None
+    assert float(found[1]) >= 40
 
 
 def test_one_pair_takes_part_once(session: dpsql.Session) -> None:
@@ -216,7 +218,8 @@ def test_one_pair_takes_part_once(session: dpsql.Session) -> None:
     found = re.search(
         r"moves it by at most ([0-9.e+]+)", str(session.explain(f"SELECT id, EXPMECH({three}) OVER c FROM t"))
     )
-    assert found is not None and float(found[1]) >= 50
+    assert found is not None
+    assert float(found[1]) >= 50
 
 
 def test_a_histogram_too_large_to_hold_stays_in_the_engine(

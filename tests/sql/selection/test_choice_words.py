@@ -148,7 +148,8 @@ def test_close_does_not_depend_on_the_answers(session: dpsql.Session) -> None:
         with pytest.raises(dpsql.BindError, match="no threshold alarm is open"):
             session.sql("CLOSE alarm")
     spent = [float(entry.event.basic[0]) for entry in session.ledger()]
-    assert spent[0] == 1e6 and spent[1] < 1e6  # the second found no hit
+    assert spent[0] == 1e6
+    assert spent[1] < 1e6
 
 
 def test_a_threshold_that_an_earlier_statement_of_the_cell_used_up_is_pointed_at(
@@ -168,13 +169,17 @@ def test_explain_says_what_a_threshold_reserves_and_that_it_reads_private_rows(
         str(session.explain(declare)),
         "\n".join(r[0] for r in session.sql(f"EXPLAIN {declare}").fetchall()),
     ):
-        assert "Would reserve ε=2" in said and "at most 4 hits" in said and "public" not in said
+        assert "Would reserve ε=2" in said
+        assert "at most 4 hits" in said
+        assert "public" not in said
     with pytest.raises(dpsql.BindError, match="no epsilom"):
         session.explain("DECLARE alarm ABOVE_THRESHOLD 3 OPTIONS (epsilom = 2)")
     assert session.budget().spent_epsilon == 0
     session.sql(declare)
     said = str(session.explain("SELECT WITH alarm COUNT(*) FROM t"))
-    assert "reserved at DECLARE" in said and "is protected" in said and "public data only" not in said
+    assert "reserved at DECLARE" in said
+    assert "is protected" in said
+    assert "public data only" not in said
     assert "public data only" in str(session.explain("SELECT COUNT(*) FROM c"))
 
 
@@ -194,7 +199,8 @@ def test_what_is_no_threshold_is_pointed_at(session: dpsql.Session, declared: st
     text = f"DECLARE alarm ABOVE_THRESHOLD{declared}"
     with pytest.raises(dpsql.Error) as caught:
         session.sql(text)
-    assert caught.value.span is not None and marked in text[slice(*caught.value.span)]
+    assert caught.value.span is not None
+    assert marked in text[slice(*caught.value.span)]
     assert caught.value.hint is not None
     assert session.budget().spent_epsilon == 0
 
@@ -248,7 +254,8 @@ def test_carets_of_named_arguments(session: dpsql.Session, argument: str, place:
     call = f"ABOVE_THRESHOLD({MANY}, 5, {argument}) OVER c"
     with pytest.raises(dpsql.BindError) as caught:
         session.sql(f"SELECT {call} FROM t")
-    assert caught.value.span is not None and caught.value.text is not None
+    assert caught.value.span is not None
+    assert caught.value.text is not None
     pointed = caught.value.text[slice(*caught.value.span)]
     assert pointed == place or (place is None and call.removesuffix(" OVER c") in pointed)
 

@@ -99,7 +99,8 @@ def test_rounds_that_never_began_are_not_paid_for(con: duckdb.DuckDBPyConnection
     session = dpsql.connect(con, policy=policy(accountant))
     found = session.sql(_hits("1.5, max_hits => 10, refresh => TRUE, epsilon => 1000"))
     assert found.shape[0] == 3
-    assert found.event is not None and found.event.epsilon == 400
+    assert found.event is not None
+    assert found.event.epsilon == 400
 
 
 def test_hits_that_were_not_found_are_not_paid_for(con: duckdb.DuckDBPyConnection) -> None:

@@ -66,7 +66,8 @@ def test_a_query_on_each_block(session: dpsql.Session, text: str, near: float, w
     assert isinstance(found, LiftedBlocks if (text, near, within) in LIFTED else BlockQueries)
     result = session.sql(text)
     (value,) = result.fetchone() or (None,)
-    assert result.columns == ["a"] and abs(value - near) <= within
+    assert result.columns == ["a"]
+    assert abs(value - near) <= within
 
 
 def test_a_vote_by_a_whole_query(session: dpsql.Session) -> None:
@@ -102,8 +103,10 @@ def test_python_functions_and_an_error_in_a_block(session: dpsql.Session) -> Non
         text = "SELECT WITH SUBSAMPLE OPTIONS (blocks = 16, bounds = (0, 200)) spread(x) AS s FROM t"
         (value,) = session.sql(text).fetchone() or (0,)
     assert 90 <= value <= 100
-    assert len(seen) == 16 and sum(seen) == 1800  # each row is in one block
-    assert told[0] == (0, 16) and told[-1] == (16, 16)
+    assert len(seen) == 16
+    assert sum(seen) == 1800
+    assert told[0] == (0, 16)
+    assert told[-1] == (16, 16)
 
 
 def test_stopping_between_blocks_keeps_the_charge(session: dpsql.Session) -> None:
@@ -163,7 +166,8 @@ def test_a_block_that_breaks_duckdb_breaks_no_other() -> None:
             blocks = plan.blocks[0].operator.source  # type: ignore[attr-defined]
             assert isinstance(blocks, BlockQueries)
             found = blocks.results(inside.reader(session), Entropy()).columns["k"]
-            assert sum(value is None for value in found) <= 1 and set(found) <= {1, None}
+            assert sum(value is None for value in found) <= 1
+            assert set(found) <= {1, None}
             assert session.sql("SELECT COUNT(*) AS n FROM t").fetchone() == (901,)
         assert con.execute("SELECT 1").fetchone() == (1,)
 
@@ -179,13 +183,17 @@ def test_random_subsamples_are_made_some_at_a_time(session: dpsql.Session) -> No
     told: list[tuple[int, int]] = []
     with watch_progress(lambda done, steps: told.append((done, steps))):
         assert session.sql(BERNOULLI.format(60_000)).fetchone() == ("b",)
-    assert told[0][0] == 0 and told[-1] == (told[0][1], told[0][1]) and len(told) > 3
+    assert told[0][0] == 0
+    assert told[-1] == (told[0][1], told[0][1])
+    assert len(told) > 3
     found = source(session, BERNOULLI.format(60_000).replace("MODE(site)", "MAX(y) + AVG(x)"))
-    assert isinstance(found, LiftedBlocks) and found.together is not None
+    assert isinstance(found, LiftedBlocks)
+    assert found.together is not None
     entropy = [Entropy(lambda n: bytes(i % 251 for i in range(n))) for _ in range(2)]
     whole = dataclasses.replace(found, together=None).results(inside.reader(session), entropy[0])
     parts = dataclasses.replace(found, together=77).results(inside.reader(session), entropy[1])
-    assert whole == parts and len(set(map(str, whole.columns["usual"]))) > 1
+    assert whole == parts
+    assert len(set(map(str, whole.columns["usual"]))) > 1
 
 
 def test_stopping_between_random_subsamples(session: dpsql.Session) -> None:
@@ -204,7 +212,8 @@ def test_the_price_of_random_subsamples_is_known_beforehand(session: dpsql.Sessi
             BERNOULLI.format(100_000).replace("epsilon = 60", "epsilon = 1").replace("1e-3", "1e-6")
         )
     )
-    assert "19,801,688 runs" in said and "'rounds' needs far fewer runs" in said
+    assert "19,801,688 runs" in said
+    assert "'rounds' needs far fewer runs" in said
     assert session.sql("SHOW BUDGET").dicts()[0]["spent_epsilon"] == 0
 
 

@@ -92,4 +92,5 @@ def test_a_stable_winner_and_none(session: dpsql.Session) -> None:
     assert session.sql(text.format(steady)).fetchone() == ("up",)
     torn = "CASE WHEN AVG(y * x1) > 0 THEN 'up' ELSE 'down' END"
     result = session.sql(text.replace("OPTIONS (", "OPTIONS (epsilon = 1, ").format(torn))
-    assert result.fetchone() == (None,) and result.notes
+    assert result.fetchone() == (None,)
+    assert result.notes

@@ -54,4 +54,5 @@ def test_nor_for_a_python_function(session: dpsql.Session) -> None:
         session,
         "SELECT WITH SUBSAMPLE OPTIONS (bounds = (0, 100), blocks = 8) size(beds) FROM visits RIGHT JOIN wards USING (ward)",
     )
-    assert len(rows) == 50 and 2 not in rows
+    assert len(rows) == 50
+    assert 2 not in rows

@@ -166,12 +166,14 @@ def _together(patched: bool = False) -> set[tuple[int, int]]:
 
 def test_a_unit_of_two_tables_is_in_the_same_random_subsamples() -> None:
     found = _together()
-    assert {n for n, _ in found} == {0, 3} and {missed for _, missed in found} == {0}
+    assert {n for n, _ in found} == {0, 3}
+    assert {missed for _, missed in found} == {0}
 
 
 def test_it_would_be_in_more_than_are_counted_if_types_were_hashed_as_they_are() -> None:
     found = _together(patched=True)
-    assert {1, 2} <= {n for n, _ in found} and all(missed < 0 for _, missed in found)
+    assert {1, 2} <= {n for n, _ in found}
+    assert all(missed < 0 for _, missed in found)
 
 
 # -- equal values that look different ---------------------------------------------------------------------------
@@ -212,7 +214,8 @@ def _looks(faces: tuple[list[Any], list[Any]]) -> tuple[str, str]:
 @pytest.mark.parametrize(("kind", "query"), FACES)
 def test_which_of_two_equal_values_came_first_is_not_seen(kind: str, query: str) -> None:
     one, other = _looks(_orders(kind, query))
-    assert one == other and "None, None, None, None" not in one
+    assert one == other
+    assert "None, None, None, None" not in one
 
 
 @pytest.mark.skipif(not SHOWS, reason="the comparison needs an order that is kept")
@@ -237,7 +240,8 @@ def test_nor_by_a_function(kind: str) -> None:
 
     query = "SELECT WITH SUBSAMPLE f(x) AS a FROM t"
     one, other = _looks(_orders(kind, query, first))
-    assert one == other and "None, None, None, None" not in one
+    assert one == other
+    assert "None, None, None, None" not in one
     with (
         mock.patch.object(block, "unify_zeros", lambda typed: typed),
         mock.patch.object(blocks.PythonBlocks, "as_text", (), create=True),
