@@ -127,7 +127,7 @@ def test_an_approximation_is_never_charged() -> None:
     "bad", [("pld", ONE, TINY), ("zcdp", Fraction(0), TINY), ("zcdp", ONE, ONE), ("basic", ONE, -TINY)]
 )
 def test_a_budget_that_makes_no_sense_is_refused(bad: tuple[str, Fraction, Fraction]) -> None:
-    with pytest.raises(ValueError, match="no accountant|a budget needs"):
+    with pytest.raises(ValueError, match=r"no accountant|a budget needs"):
         open_filter(*bad)
 
 

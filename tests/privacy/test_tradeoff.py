@@ -264,7 +264,7 @@ def test_the_discrete_gaussian_is_not_gaussian_dp() -> None:
 
 @pytest.mark.parametrize("make", [gaussian, laplace, lambda e: from_epsilon_delta(e, 0)])
 def test_less_than_no_loss_is_refused(make: object) -> None:
-    with pytest.raises(ValueError, match="negative|epsilon >= 0"):
+    with pytest.raises(ValueError, match=r"negative|epsilon >= 0"):
         make(-0.1)  # type: ignore[operator]
     with pytest.raises(ValueError, match="at least one member"):
         gaussian(1).group(0)
