@@ -25,18 +25,23 @@ from dpsql.errors import (
 )
 
 if TYPE_CHECKING:
-    from IPython.core.interactiveshell import InteractiveShell
-
     from dpsql import dbapi, privacy
     from dpsql.policy.model import Policy
     from dpsql.result import Result
-    from dpsql.session import Session, connect
+    from dpsql.session import Session
+    from dpsql.session import open_session as connect
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "connect": "dpsql.session", "Session": "dpsql.session", "Result": "dpsql.result", "Policy": "dpsql.policy.model",
-}  # fmt: skip
+    "connect": ("dpsql.session", "open_session"),
+    "Session": ("dpsql.session", "Session"),
+    "Result": ("dpsql.result", "Result"),
+    "Policy": ("dpsql.policy.model", "Policy"),
+    "load_ipython_extension": ("dpsql.notebook.magic", "load"),
+    "unload_ipython_extension": ("dpsql.notebook.magic", "unload"),
+}
+"""Where a name is imported from when it is first used: its module, and what it is called there."""
 
 __all__ = [
     "BindError",
@@ -60,7 +65,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
+        module, there = _HOMES[name]
+        return getattr(importlib.import_module(module), there)
     if name in ("dbapi", "privacy"):
         return importlib.import_module(f"dpsql.{name}")
     raise AttributeError(f"module 'dpsql' has no attribute {name!r}")
@@ -68,17 +74,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
-
-
-def load_ipython_extension(shell: InteractiveShell) -> None:
-    """Add the line and cell magic, and completion in our cells, for ``%load_ext dpsql``."""
-    from dpsql.notebook.magic import load
-
-    load(shell)
-
-
-def unload_ipython_extension(shell: InteractiveShell) -> None:
-    """Take away what loading added, for ``%unload_ext dpsql``; open sessions wait for the next load."""
-    from dpsql.notebook.magic import unload
-
-    unload(shell)

@@ -25,51 +25,26 @@ import pyarrow.compute as pc
 from dpsql.engine.base import DECLARED, IN_NO_FILE, Engine
 from dpsql.errors import Error
 from dpsql.mechanisms.aggregation import Aggregation
-from dpsql.mechanisms.auto_bounds import AutoBounded
-from dpsql.mechanisms.fast.candidate_scores import CandidateFactor, CandidateScores, ScoreTerm
-from dpsql.mechanisms.fast.column_counts import HistogramQuery
-from dpsql.mechanisms.histograms import DistinctCount, Histogram, Quantiles, WantedRank
-from dpsql.mechanisms.moments import Count, Mean, Pair, Sum, Variance
-from dpsql.mechanisms.ptr.ptr_statistics import ArgMax, Iqr, Mode, ProposedMedian, Quantile
-from dpsql.mechanisms.selection.above_threshold import ThresholdNoise
-from dpsql.mechanisms.subsample.blocks import BlockQueries, BlockRows, LiftedBlocks, PythonBlocks, ReturnType
-from dpsql.mechanisms.subsample.subsample import (
-    BlockMean,
-    BlockMedian,
-    Coordinates,
-    ResultRange,
-    WinsorizedMean,
-)
-from dpsql.mechanisms.subsample.votes import FeatureVotes, NoisyMode, StableMode
-from dpsql.plan import Block
+from dpsql.plan import PrivateBlock
 from dpsql.policy.model import Policy, Table, fold
 from dpsql.sql.exact.gate import Forms, Gate
 from dpsql.sql.exact.query import UnresolvedName
 
 _FORM = "block 1"
 """Goes into every key: another meaning of keys gets another number."""
-_LABELS: Mapping[type, tuple[str, ...]] = {
-    **dict.fromkeys((Count, Sum, Mean, Variance, Pair, DistinctCount, Histogram, AutoBounded), ("name",)),
-    **dict.fromkeys((Iqr, Quantile, Mode, ArgMax, ProposedMedian), ("name",)),
-    **dict.fromkeys((BlockMean, BlockMedian, WinsorizedMean, Coordinates, NoisyMode, StableMode), ("name",)),
-    Quantiles: ("names",),
-    FeatureVotes: ("name", "column"),
-    PythonBlocks: ("column",),
-    LiftedBlocks: ("columns",),
-    BlockQueries: ("columns",),
-}
-"""Fields that only say what output columns are called: exact texts name columns by their places."""
-_KIND_IN_KEYS: Mapping[type, str] = {
-    BlockRows: "Rows",
-    CandidateFactor: "Public",
-    CandidateScores: "Sweep",
-    HistogramQuery: "Counted",
-    ResultRange: "Range",
-    ReturnType: "Returns",
-    ScoreTerm: "Swept",
-    ThresholdNoise: "Noise",
-    WantedRank: "Rank",
-}
+_LABELS: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("Count", "Sum", "Mean", "Variance", "Pair", "DistinctCount", "Histogram", "AutoBounded"), ("name",)),
+    **dict.fromkeys(("Iqr", "Quantile", "Mode", "ArgMax", "ProposedMedian", "Coordinates"), ("name",)),
+    **dict.fromkeys(("BlockMean", "BlockMedian", "WinsorizedMean", "NoisyMode", "StableMode"), ("name",)),
+    "Quantiles": ("names",), "FeatureVotes": ("name", "column"),
+    "PythonBlocks": ("column",), "LiftedBlocks": ("columns",), "BlockQueries": ("columns",),
+}  # fmt: skip
+"""By class, the fields that only say what output columns are called: exact texts name columns by their places."""
+_KIND_IN_KEYS: Mapping[str, str] = {
+    "BlockRows": "Rows", "CandidateFactor": "Public", "CandidateScores": "Sweep",
+    "DateBound": "Moment", "HistogramQuery": "Counted", "ResultRange": "Range",
+    "ReturnType": "Returns", "ScoreTerm": "Swept", "ThresholdNoise": "Noise", "WantedRank": "Rank",
+}  # fmt: skip
 """The name under which a class stands in stored keys, where it was renamed since: old answers keep their keys."""
 _UNRELATED = {"name", "source", "version", "public", "columns"}
 """Of a table in the policy: what is no rule about it, or is looked at apart."""
@@ -82,7 +57,7 @@ Lent = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True)
-class Shape:
+class BlockShape:
     """What is known of a block before any public relation is looked at.
 
     ``text`` is the operator, canonically; ``items`` say by name what it rests on: rules of the policy, versions of the data.
@@ -105,7 +80,7 @@ class BlockKeys:
     engine: Engine
     gate: Gate
     schema: Callable[[Table], Mapping[str, str]]
-    _shapes: dict[int, tuple[Block, Shape]] = field(default_factory=dict)
+    _shapes: dict[int, tuple[PrivateBlock, BlockShape]] = field(default_factory=dict)
     _contents: dict[str, str] = field(default_factory=dict)
 
     @cached_property
@@ -113,7 +88,7 @@ class BlockKeys:
         """The texts of this session in the form in which they are compared."""
         return Forms(self.gate, self.policy, self.engine, self.public_content)
 
-    def shape(self, block: Block, lent: Callable[[], Lent]) -> Shape:
+    def shape(self, block: PrivateBlock, lent: Callable[[], Lent]) -> BlockShape:
         """Return the canonical form of a block, made once for each block that is remembered.
 
         Args:
@@ -129,11 +104,11 @@ class BlockKeys:
         self._shapes[id(block)] = (block, made)
         return made
 
-    def key(self, shape: Shape, contents: Iterable[str]) -> str:
+    def key(self, shape: BlockShape, contents: Iterable[str]) -> str:
         """Return the key of a block whose public relations have these contents."""
         return _digest(_FORM, shape.text, self.engine.time_zone, repr(sorted(shape.items.items())), *contents)
 
-    def items(self, shape: Shape, contents: Iterable[str]) -> dict[str, str]:
+    def items(self, shape: BlockShape, contents: Iterable[str]) -> dict[str, str]:
         """Return short digests of all that an answer rests on, by names that people can read."""
         budget = self.policy.budget
         said = {
@@ -149,7 +124,7 @@ class BlockKeys:
 
     # -- the operator -------------------------------------------------------------------------------------------
 
-    def _shape(self, block: Block, lent: Lent) -> Shape:
+    def _shape(self, block: PrivateBlock, lent: Lent) -> BlockShape:
         operator = block.operator
         inputs = {item.name: place for place, item in enumerate(block.inputs)}
         names = {name: place for place, (name, _) in enumerate(block.columns)}
@@ -165,7 +140,7 @@ class BlockKeys:
             columns = writer.columns if private else None
             items |= self._rules(table, columns)
         public = {t.name: self.public_content(t) for t in writer.read.values() if t.public}
-        return Shape(text, items, tuple(names), again, public)
+        return BlockShape(text, items, tuple(names), again, public)
 
     def _rules(self, table: Table, columns: set[str] | None) -> dict[str, str]:
         """Return what the policy says of a table and of its columns that are read."""
@@ -217,10 +192,10 @@ class _Writer:
 
     def value(self, value: Any) -> Any:
         """Return plain tuples and texts, equal for equal operators."""
+        name = type(value).__qualname__
         if is_dataclass(value) and not isinstance(value, type):
-            kind = type(value)
-            labels = _LABELS.get(kind, ())
-            out: list[Any] = [_KIND_IN_KEYS.get(kind, kind.__qualname__)]
+            labels = _LABELS.get(name, ())
+            out: list[Any] = [_KIND_IN_KEYS.get(name, name)]
             for item in fields(value):
                 if not item.compare or (item.name == "confidence" and self.again):
                     continue
@@ -240,7 +215,7 @@ class _Writer:
             return tuple(self.value(item) for item in value)
         if isinstance(value, set | frozenset):
             return ("set", *sorted(repr(self.value(item)) for item in value))
-        return ("value", type(value).__name__, repr(value))
+        return ("value", _KIND_IN_KEYS.get(name, name), repr(value))
 
     def _called(self, name: Any) -> Any:
         if isinstance(name, str):
@@ -272,7 +247,7 @@ class _Writer:
         return form.text
 
 
-def _has_intervals(block: Block) -> bool:
+def _has_intervals(block: PrivateBlock) -> bool:
     """Return whether a block shows the level of its intervals: in columns, or for a list in a note."""
     return any(name.endswith("__low") or kind.endswith("]") for name, kind in block.columns)
 

@@ -146,9 +146,9 @@ def _params(given: argparse.Namespace) -> dict[str, Any] | None:
 
 
 def _open(given: argparse.Namespace) -> Session:
-    from dpsql.session import connect
+    from dpsql.session import open_session
 
-    return connect(given.database, policy=given.policy, ledger=given.ledger, analyst=given.analyst)
+    return open_session(given.database, policy=given.policy, ledger=given.ledger, analyst=given.analyst)
 
 
 def _demo(given: argparse.Namespace) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from dpsql import errors
+from dpsql.errors import Error
 
 if TYPE_CHECKING:
     from dpsql.result import Result
@@ -33,18 +34,14 @@ class Warning(Exception):
     """PEP 249; never raised."""
 
 
-class Error(Exception):
-    """Root of the driver's errors. ``reason`` is the :class:`dpsql.Error` that it stands for, if any."""
-
-    reason: errors.Error | None = None
-
-
 class InterfaceError(Error):
     """The driver was used wrongly: a closed cursor, nothing to fetch."""
 
 
 class DatabaseError(Error):
-    """Everything that concerns the statement or the session."""
+    """Everything that concerns the statement or the session. ``reason`` is the error that it stands for, if any."""
+
+    reason: Error | None = None
 
 
 class DataError(DatabaseError):
@@ -71,7 +68,7 @@ class NotSupportedError(DatabaseError):
     """It can't be released privately, or this database does not do that."""
 
 
-_KINDS: dict[type[errors.Error], type[DatabaseError]] = {
+_KINDS: dict[type[Error], type[DatabaseError]] = {
     errors.ParseError: ProgrammingError,
     errors.BindError: ProgrammingError,
     errors.PrivacyError: NotSupportedError,
@@ -82,7 +79,7 @@ _KINDS: dict[type[errors.Error], type[DatabaseError]] = {
 def _translated() -> Iterator[None]:
     try:
         yield
-    except errors.Error as error:
+    except Error as error:
         raised = _KINDS.get(type(error), OperationalError)("\n".join(error.lines()))
         raised.reason = error
         raise raised from None
@@ -272,7 +269,7 @@ def connect(database: Any = ":memory:", **options: Any) -> Connection:
     Raises:
         OperationalError: the policy or the ledger is wrong.
     """
-    from dpsql.session import connect as open_session
+    from dpsql.session import open_session
 
     with _translated():
         return Connection(open_session(database, **options))

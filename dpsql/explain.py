@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from dpsql.ledger.ledger import BudgetState, Ledger
 from dpsql.numerics.exact_numbers import write_number
-from dpsql.plan import Block, Plan
+from dpsql.plan import Plan, PrivateBlock
 from dpsql.policy.model import Budget, Policy
 from dpsql.privacy.events import Event, compose
 from dpsql.privacy.filters import ACCOUNTANTS
@@ -212,7 +212,7 @@ def expect_errors(plan: Plan, budget: Budget) -> Errors | None:
     return Errors(tuple(own * f for f in factors), rows, own, plan.confidence) if rows else None
 
 
-Written = Callable[[Block, str], str]
+Written = Callable[[PrivateBlock, str], str]
 """The text that the engine gets for a query of a block's operator."""
 
 

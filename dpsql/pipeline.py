@@ -24,15 +24,15 @@ from dpsql.engine.sandbox import parse_to_json
 from dpsql.errors import BudgetExceeded, EngineError, Error, Interrupted, PrivacyError
 from dpsql.explain import Explanation, explain_declaration, explain_plan
 from dpsql.ledger.ledger import Ledger, Ticket
-from dpsql.mechanisms.base import Read, Reader, Release, fill_parameters
+from dpsql.mechanisms.base import Columns, Read, Reader, Release, fill_parameters
 from dpsql.mechanisms.subsample.blocks import RegisteredFunction
 from dpsql.noise.entropy import Entropy
-from dpsql.plan import Block, Plan
+from dpsql.plan import Plan, PrivateBlock
 from dpsql.policy.model import Policy
 from dpsql.privacy.events import Event
 from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.result import Result
-from dpsql.session_state import KeptResults, Thresholds
+from dpsql.session_state import KeptResults, OpenThresholds
 from dpsql.sql.bind import Plans
 from dpsql.sql.exact.gate import Gate
 from dpsql.sql.parse.options import parse_epsilon
@@ -47,8 +47,6 @@ _STAND_INS = {"salt": 0x5A17_0B5C_0DE1_5EED, "first": 0, "last": 1}
 _LIMITS = "dpsql.connect(resources=...) sets how much memory and time a query may take."
 _WITHHELD = "the engine failed while it read private data; the statement stays charged, and why is withheld."
 
-Columns = Sequence[tuple[str, str]]
-"""Names and SQL types."""
 Bound = Plan | Declaration | None
 """What a statement was bound to; None for SHOW and CLOSE."""
 
@@ -75,7 +73,7 @@ class Pipeline:
         self.functions: dict[str, RegisteredFunction] = {}
         self.finisher = Finisher(engine, policy)
         self.kept = KeptResults(policy, self.finisher)
-        self.thresholds = Thresholds(ledger, self.entropy)
+        self.thresholds = OpenThresholds(ledger, self.entropy)
         self.catalog = Catalog(
             policy, engine, policy.budget.accountant, self.functions, lambda: ledger.state().left_delta
         )
@@ -167,7 +165,7 @@ class Pipeline:
             self.ledger.refuse(statement.source, error.message, None)
             raise
 
-    def describe_lent(self, plan: Plan, block: Block) -> dict[str, Columns]:
+    def describe_lent(self, plan: Plan, block: PrivateBlock) -> dict[str, Columns]:
         """Return names and columns of the public relations that a block's exact queries read."""
         schemas = {b.name: b.columns for b in plan.blocks}
         lent = {i.name: self.finisher.describe(i.sql, schemas, plan.public) for i in block.inputs}
@@ -188,7 +186,7 @@ class Pipeline:
         assert bound is not None
         plan = bound
 
-        def write(block: Block, query: str) -> str:
+        def write(block: PrivateBlock, query: str) -> str:
             apart = query in block.operator.apart
             return query if apart else self.gate.shown(query, _names(self.describe_lent(plan, block)))
 
@@ -231,7 +229,7 @@ class Pipeline:
                 is ever seen.
         """
 
-        def draw(block: Block, lent: Mapping[str, pa.Table]) -> Release:
+        def draw(block: PrivateBlock, lent: Mapping[str, pa.Table]) -> Release:
             return block.operator.release(self.reader(lent, block.operator), self.entropy)
 
         outcome = self._blocks.draw_all(prepared, draw)

@@ -28,7 +28,7 @@ class Input:
 
 
 @dataclass(frozen=True)
-class Block:
+class PrivateBlock:
     """One private SELECT: an operator, and the name of the relation that its release becomes.
 
     ``columns`` are that relation's names and SQL types; ``inputs`` the public relations its exact queries read.
@@ -53,7 +53,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Interval:
+class IntervalColumns:
     """Where the interval of an output column stands in the finished relation (dropped before display)."""
 
     column: str
@@ -86,11 +86,11 @@ class Plan:
     """
 
     text: str
-    blocks: tuple[Block, ...]
+    blocks: tuple[PrivateBlock, ...]
     finish: str
     columns: tuple[str, ...]
     public: tuple[str, ...] = ()
-    intervals: tuple[Interval, ...] = ()
+    intervals: tuple[IntervalColumns, ...] = ()
     confidence: float = 0.95
     notes: tuple[str, ...] = ()
     adjustments: tuple[Consistent, ...] = ()

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     import pandas
     import polars
 
-    from dpsql.plan import Interval
+    from dpsql.plan import IntervalColumns
     from dpsql.privacy.events import Event
 
-Pair = tuple[float, float]
+LowHigh = tuple[float, float]
 """Low and high end of an interval, in units of the column."""
 Ends = tuple[pa.ChunkedArray, pa.ChunkedArray]
 """The low and the high ends of a column's intervals, as doubles; NULL where there is none."""
@@ -79,7 +79,7 @@ class Result:
         self,
         table: pa.Table,
         *,
-        intervals: Mapping[str, Sequence[Pair | None] | Ends] | None = None,
+        intervals: Mapping[str, Sequence[LowHigh | None] | Ends] | None = None,
         loss: str = "",
         event: Event | None = None,
         notes: Iterable[str] = (),
@@ -101,7 +101,7 @@ class Result:
 
     @classmethod
     def finished(
-        cls, table: pa.Table, columns: Sequence[str], intervals: Sequence[Interval], **rest: Any
+        cls, table: pa.Table, columns: Sequence[str], intervals: Sequence[IntervalColumns], **rest: Any
     ) -> Result:
         """Make a Result of a finished relation whose interval ends still stand in columns of their own.
 
@@ -145,7 +145,7 @@ class Result:
         return (self.table.num_rows, self.table.num_columns)
 
     @property
-    def intervals(self) -> dict[str, list[Pair | None]]:
+    def intervals(self) -> dict[str, list[LowHigh | None]]:
         """Intervals by column: one ``(low, high)`` per row, None where a value has none.
 
         A choice and a comparison have none: there is no number to put it around. Of many millions of rows take
@@ -281,7 +281,7 @@ def import_notebook(module: str) -> Any:
     return importlib.import_module(f"dpsql.notebook.{module}")
 
 
-def _ends(given: Sequence[Pair | None] | Ends) -> Ends:
+def _ends(given: Sequence[LowHigh | None] | Ends) -> Ends:
     """Return Arrow columns as they are, and pairs as two columns."""
     if isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], pa.ChunkedArray):
         low, high = given
@@ -301,7 +301,7 @@ def _both(low: pa.ChunkedArray, high: pa.ChunkedArray) -> Ends:
     return low, high
 
 
-def _pairs(low: pa.ChunkedArray, high: pa.ChunkedArray) -> list[Pair | None]:
+def _pairs(low: pa.ChunkedArray, high: pa.ChunkedArray) -> list[LowHigh | None]:
     ends = zip(low.to_pylist(), high.to_pylist(), strict=True)
     return [None if a is None or b is None else (a, b) for a, b in ends]
 

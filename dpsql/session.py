@@ -28,7 +28,7 @@ from dpsql.sql.subsample.combiners import registered
 from dpsql.stored_blocks import PreparedPlan, RequestedBlock
 
 
-def connect(
+def open_session(
     database: Any = ":memory:",
     *,
     policy: Policy | str | Path,

@@ -131,7 +131,7 @@ class OpenThreshold:
     stream: InteractiveThreshold
 
 
-class Thresholds:
+class OpenThresholds:
     """Thresholds by name, whatever its case."""
 
     def __init__(self, ledger: Ledger, entropy: Entropy) -> None:

@@ -19,11 +19,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpsql.block_keys import BlockKeys, Lent, Shape, digest_content
+from dpsql.block_keys import BlockKeys, BlockShape, Lent, digest_content
 from dpsql.ledger.ledger import KeptReleases, Ledger
 from dpsql.ledger.store import StoredRelease, hash_release
 from dpsql.mechanisms.base import Release
-from dpsql.plan import Block, Plan
+from dpsql.plan import Plan, PrivateBlock
 from dpsql.privacy.events import Event, compose
 from dpsql.sql.relations.intervals import FORETOLD
 
@@ -75,7 +75,7 @@ def unpack(stored: bytes) -> tuple[dict[str, pa.Table], tuple[str, ...]]:
 
 Lend = Callable[[str, Mapping[str, pa.Table], tuple[str, ...]], pa.Table]
 """Evaluates a public relation that a block reads: its SQL, the releases so far, the public tables."""
-Draw = Callable[[Block, Mapping[str, pa.Table]], Release]
+Draw = Callable[[PrivateBlock, Mapping[str, pa.Table]], Release]
 """Releases a block, over what is lent to it."""
 
 _RELEASE, _NOISY = "release", "noisy"
@@ -86,8 +86,8 @@ _NEVER = itertools.count()
 class RequestedBlock:
     """One block of a statement, and what is known of its answer."""
 
-    block: Block
-    shape: Shape | None = None
+    block: PrivateBlock
+    shape: BlockShape | None = None
     key: str = ""
     contents: tuple[str, ...] = ()
     lent: Mapping[str, pa.Table] | None = None
@@ -171,7 +171,7 @@ class StoredBlocks:
     keys: BlockKeys
     ledger: Ledger
     lend: Lend
-    lent: Callable[[Plan, Block], Lent]
+    lent: Callable[[Plan, PrivateBlock], Lent]
     version: Callable[[], str]
 
     def prepare(
@@ -216,7 +216,7 @@ class StoredBlocks:
         return prepared
 
     def _read_inputs(
-        self, plan: Plan, block: Block, known: Mapping[str, RequestedBlock]
+        self, plan: Plan, block: PrivateBlock, known: Mapping[str, RequestedBlock]
     ) -> tuple[tuple[str, ...], dict[str, pa.Table] | None]:
         """Return digests of a block's public relations; and their rows, where all are known."""
         tables: dict[str, pa.Table] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import sqlite3
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 import dpsql
+from dpsql import block_keys
 from dpsql.block_keys import digest_content
 from dpsql.mechanisms.base import Release
 from dpsql.stored_blocks import pack
@@ -622,3 +624,16 @@ def test_an_answer_that_was_kept_by_statement_is_shown_again(folder: Path) -> No
         assert "as it was" in result.notes
         assert result.fetchall() == [(released.table.column(block.columns[0][0])[0].as_py(),)]
         assert paid(session, query, fresh=True)
+
+
+def test_the_classes_that_keys_speak_of_exist() -> None:
+    """A class that is renamed must leave its old name in the keys, and take its labels along."""
+    package = Path(block_keys.__file__).parent
+    classes = {
+        n.name
+        for p in package.rglob("*.py")
+        for n in ast.parse(p.read_text()).body
+        if isinstance(n, ast.ClassDef)
+    }
+    assert block_keys._LABELS.keys() <= classes
+    assert block_keys._KIND_IN_KEYS.keys() <= classes

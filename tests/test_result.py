@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from dpsql.errors import Error
-from dpsql.plan import Interval
+from dpsql.plan import IntervalColumns
 from dpsql.result import Result
 
 QUERY = """
@@ -135,12 +135,12 @@ def test_interval_columns_are_taken_off() -> None:
     table = pa.table(
         {"city": ["Delft"], "n": [5], "n__low": [1.0], "n__high": [9.0], "x__low": [None], "x__high": [None]}
     )
-    plan = (Interval("n", "n__low", "n__high"),)
+    plan = (IntervalColumns("n", "n__low", "n__high"),)
     result = Result.finished(table, ["city", "n"], plan, loss="ε=1")
     assert result.columns == ["city", "n"]
     assert result.intervals == {"n": [(1.0, 9.0)]}
     assert result.loss == "ε=1"
-    none = Result.finished(table, ["city"], (Interval("city", "x__low", "x__high"),))
+    none = Result.finished(table, ["city"], (IntervalColumns("city", "x__low", "x__high"),))
     assert none.intervals == {}, "a column without a single interval shows none"
 
 
@@ -181,14 +181,14 @@ def test_intervals_are_columns_and_pairs_only_where_they_are_asked_for() -> None
     low, high = full().ends["m"]
     assert (low.to_pylist(), high.to_pylist()) == ([float("-inf"), None], [2.0, None])
     table = pa.table({"n": [1, 2, 3], "l": [0.0, None, 2.0], "h": [4, None, None]})
-    result = Result.finished(table, ["n"], (Interval("n", "l", "h"),))
+    result = Result.finished(table, ["n"], (IntervalColumns("n", "l", "h"),))
     assert result.intervals == {"n": [(0.0, 4.0), None, None]}, "half an interval is none"
     assert result.ends["n"][0].null_count == 2
     rows = 200_000
     numbers = pa.array(range(rows), pa.float64())
     given = pa.table({"n": range(rows), "l": numbers, "h": numbers})
     tracemalloc.start()
-    many = Result.finished(given, ["n"], (Interval("n", "l", "h"),))
+    many = Result.finished(given, ["n"], (IntervalColumns("n", "l", "h"),))
     held = tracemalloc.get_traced_memory()[0]
     pairs = many.intervals["n"]
     asked = tracemalloc.get_traced_memory()[0]

@@ -88,10 +88,10 @@ FROM visits GROUP BY plan ORDER BY people DESC""",
 def run_demo(ledger: Path) -> Iterator[str]:
     """Run the cells, and yield what they show piece by piece."""
     from dpsql.notebook import sessions
-    from dpsql.session import connect
+    from dpsql.session import open_session
 
     yield f"In:  %dpsql demo --ledger {ledger}"
-    with connect(policy=POLICY, ledger=ledger) as session:
+    with open_session(policy=POLICY, ledger=ledger) as session:
         yield sessions.summarise_session(session)
         for cell in CELLS:
             yield "\n" + textwrap.fill(cell.about, 100)

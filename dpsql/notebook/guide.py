@@ -188,7 +188,7 @@ COMMANDS = {
 }
 
 
-MODES = (
+_MODES = (
     ("WITH PTR", "a precise value, when the data are stable", "SELECT WITH PTR IQR(age) FROM t"),
     ("WITH SUBSAMPLE", "any query, run on blocks and combined", "SELECT WITH SUBSAMPLE CORR(a, b) FROM t"),
 )
@@ -248,7 +248,7 @@ def show_mechanisms() -> Sheet:
         if row.help:
             same.setdefault(row.help, []).append(row)
     lines = [(", ".join(row.name for row in rows), gives, rows[0].example) for gives, rows in same.items()]
-    return make_sheet(("mechanism", "what it gives", "for example"), [*lines, *MODES])
+    return make_sheet(("mechanism", "what it gives", "for example"), [*lines, *_MODES])
 
 
 def write_help(table: str | None, epsilon: str | None) -> Lines:

@@ -194,7 +194,7 @@ class DpsqlMagic(Magics):
             "mechanisms": lambda rest: guide.show_mechanisms(),
             "sessions": self._sessions,
             "session": lambda rest: self.sessions.get_open(rest or None),
-            "report": lambda rest: sessions.make_report(self.sessions.get_open(), rest),
+            "report": lambda rest: sessions.show_report(self.sessions.get_open(), rest),
             "close": self._close,
             "keep": self._keep,
             "help": self._help,
@@ -236,10 +236,10 @@ class DpsqlMagic(Magics):
     def _open(
         self, name: str | None, database: Any, policy: str, ledger: str | None, analyst: str | None
     ) -> None:
-        from dpsql.session import connect
+        from dpsql.session import open_session
 
         name = name or "main"
-        session = connect(database, policy=policy, ledger=ledger, analyst=analyst)
+        session = open_session(database, policy=policy, ledger=ledger, analyst=analyst)
         if name in self.sessions:
             self.sessions[name].close()
         self.sessions[name] = session

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from dpsql.result import Pair, Result
+    from dpsql.result import LowHigh, Result
 
 ROWS = 20
 """Rows shown before the middle is left out; ``%config DpsqlMagic.rows`` changes it for a notebook."""
@@ -230,7 +230,9 @@ def _plain(name: str, values: pa.ChunkedArray) -> Column:
     return Column(_one_line(name), tuple(format_cell(v) for v in to_python_values(values)), right)
 
 
-def _with_interval(name: str, values: list[Any], pairs: list[Pair | None], confidence: float) -> list[Column]:
+def _with_interval(
+    name: str, values: list[Any], pairs: list[LowHigh | None], confidence: float
+) -> list[Column]:
     numbers, widths = [], []
     digits = [
         find_last_digit(_spread(v, p))
@@ -246,7 +248,7 @@ def _with_interval(name: str, values: list[Any], pairs: list[Pair | None], confi
     return [Column(_one_line(name), tuple(numbers), True), Column(heading, tuple(widths))]
 
 
-def round_with_interval(value: Any, pair: Pair | None, power: int | None = None) -> tuple[str, str]:
+def round_with_interval(value: Any, pair: LowHigh | None, power: int | None = None) -> tuple[str, str]:
     """Round a released number to the digits that the noise leaves meaningful, and write its interval.
 
     ``power`` is the power of ten to round to; by default that of the half width.
@@ -273,7 +275,7 @@ def round_with_interval(value: Any, pair: Pair | None, power: int | None = None)
     return shown, f"± {_half_width(half)}"
 
 
-def _spread(value: Any, pair: Pair) -> float:
+def _spread(value: Any, pair: LowHigh) -> float:
     """Return half the interval's width; where noise is a factor, the distance to its near end."""
     low, high = pair
     near = float(value) - low

@@ -183,7 +183,7 @@ def show_columns(session: Session, name: str) -> Sheet:
     return make_sheet(("column", "type", "declared"), rows, (f"{table.name}: {len(rows)} columns",))
 
 
-def make_report(session: Session, path: str) -> Lines:
+def show_report(session: Session, path: str) -> Lines:
     """Return the owner's report as text, or write it to a file; the ending .html, .csv or .json says how."""
     from dpsql.report.pages import report_text, write_report
 

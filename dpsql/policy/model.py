@@ -30,8 +30,8 @@ from pathlib import Path
 from dpsql.errors import PolicyError
 from dpsql.policy.toml import Section, assign, declare_field, parse_toml, read_section, write_toml
 from dpsql.policy.validate import (
+    DateBound,
     Hop,
-    Moment,
     NameMapping,
     Value,
     fold,
@@ -73,7 +73,7 @@ class Column(Section):
         type: DuckDB's type of it. A value that does not fit is NULL. Sources whose types would be inferred from rows
             (CSV, JSON, columns of Python objects, several Parquet files) must have it.
         bounds: the lowest and the highest value that count; rows beyond are clamped. Numbers (of an INTERVAL column,
-            seconds), or dates or times without a zone, which are kept as :class:`dpsql.policy.validate.Moment`.
+            seconds), or dates or times without a zone, which are kept as :class:`dpsql.policy.validate.DateBound`.
         values: every value there can be, in the order in which groups are shown. Keys over it cost no delta.
         max_length: letters of a text (items of a list) that count, 65,536 where it is left out; where an expression needs
             a length, a longer value is NULL.
@@ -95,7 +95,7 @@ class Column(Section):
     def suggest_type(self) -> str:
         """Return a type that fits what the policy says of the column, which is all that is known here."""
         ends: tuple[object, ...] = self.values or self.bounds or ("",)
-        first = ends[0].written if isinstance(ends[0], Moment) else ends[0]
+        first = ends[0].written if isinstance(ends[0], DateBound) else ends[0]
         for kind, name in _TYPES_OF_VALUES.items():
             if isinstance(first, kind):
                 return name

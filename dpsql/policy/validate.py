@@ -195,17 +195,17 @@ def settle_whole(key: str, value: object) -> int:
     return value
 
 
-class Moment(Fraction):
+class DateBound(Fraction):
     """A bound that is written as a date or a time; its number is seconds since 1970, or since midnight.
 
-    >>> Moment(datetime.date(1970, 1, 2)) == 86400, str(Moment(datetime.date(1970, 1, 2)))
+    >>> DateBound(datetime.date(1970, 1, 2)) == 86400, str(DateBound(datetime.date(1970, 1, 2)))
     (True, '1970-01-02')
     """
 
     __slots__ = ("written",)
     written: datetime.date | datetime.time
 
-    def __new__(cls, written: datetime.date | datetime.time) -> Moment:
+    def __new__(cls, written: datetime.date | datetime.time) -> DateBound:
         """Make the number of a date or a time."""
         if isinstance(written, datetime.time):
             since = datetime.datetime.combine(datetime.datetime.min, written) - datetime.datetime.min
@@ -226,32 +226,32 @@ class Moment(Fraction):
         return self.written.isoformat(*([" "] if isinstance(self.written, datetime.datetime) else []))
 
     def __repr__(self) -> str:
-        return f"Moment({self.written!r})"
+        return f"Moment({self.written!r})"  # as it stands in the keys of stored answers
 
-    def __copy__(self) -> Moment:
+    def __copy__(self) -> DateBound:
         return self
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Moment:
+    def __deepcopy__(self, memo: dict[int, Any]) -> DateBound:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Moment, (self.written,)
+        return DateBound, (self.written,)
 
 
 def write_bound(end: Fraction) -> str:
     """Write a bound for people: as it was written where that is a date or a time."""
-    return str(end) if isinstance(end, Moment) else f"{float(end):g}"
+    return str(end) if isinstance(end, DateBound) else f"{float(end):g}"
 
 
 def _read_end(key: str, item: object) -> Fraction:
-    if isinstance(item, Moment):
+    if isinstance(item, DateBound):
         return item
     if isinstance(item, datetime.date | datetime.time):
         if getattr(item, "tzinfo", None) is not None:
             raise PolicyError(
                 "bounds have no time zone.", keys=(key,), hint="bounds = [2020-01-01, 2020-12-31]"
             )
-        return Moment(item)
+        return DateBound(item)
     return settle_fraction(key, item)
 
 

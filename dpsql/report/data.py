@@ -18,7 +18,7 @@ from dpsql.ledger.ledger import Ledger
 from dpsql.ledger.store import format_now
 from dpsql.numerics.exact_numbers import write_pair, write_short
 from dpsql.policy.model import Policy
-from dpsql.policy.validate import Moment
+from dpsql.policy.validate import DateBound
 from dpsql.privacy.accountants import Accountant, format_percent
 from dpsql.privacy.events import Event
 from dpsql.report.tables import clip_text, name_of
@@ -317,7 +317,7 @@ def _assumptions(policy: Policy | None) -> dict[str, Any]:
                 "name": name,
                 "bounds": None
                 if column.bounds is None
-                else [str(b) if isinstance(b, Moment) else float(b) for b in column.bounds],
+                else [str(b) if isinstance(b, DateBound) else float(b) for b in column.bounds],
                 "values": None if column.values is None else list(column.values),
             }
             for name, column in table.columns.items()

@@ -20,7 +20,7 @@ from dpsql.numerics.exact_numbers import write_short
 if TYPE_CHECKING:
     from dpsql.ledger.ledger import Ledger
 
-Value = str | int | float | None
+_Value = str | int | float | None
 BAR_WIDTH = 20
 """Characters of the text bar."""
 _CELL_WIDTH = 48
@@ -103,10 +103,10 @@ class Table:
         return tag(name, value, class_="number" if number else None, style=style, scope=scope)
 
 
-def list_entries(entries: list[Entry], accountant: str) -> tuple[tuple[str, ...], list[tuple[Value, ...]]]:
+def list_entries(entries: list[Entry], accountant: str) -> tuple[tuple[str, ...], list[tuple[_Value, ...]]]:
     """Return columns and rows of ``SHOW LEDGER``, in the session's time zone, as the accountant charges."""
     names = ("statement", "when", "analyst", "charge", "epsilon", "delta", "outcome", "text", "reason")
-    rows: list[tuple[Value, ...]] = []
+    rows: list[tuple[_Value, ...]] = []
     for entry in entries:
         event = entry.charged(accountant)
         epsilon, delta = event.basic if event is not None else (0, 0)
@@ -117,11 +117,11 @@ def list_entries(entries: list[Entry], accountant: str) -> tuple[tuple[str, ...]
     return names, rows
 
 
-def list_budget(state: BudgetState) -> tuple[tuple[str, ...], list[tuple[Value, ...]]]:
+def list_budget(state: BudgetState) -> tuple[tuple[str, ...], list[tuple[_Value, ...]]]:
     """Return columns and rows of ``SHOW BUDGET``: the whole, and the analyst's own share where there is one."""
     names = ("whose", "accountant", "epsilon", "delta", "spent_epsilon", "spent_delta", "left_epsilon", "left_delta",
              "more_at_default", "mechanism_delta", "rule_used")  # fmt: skip
-    rows: list[tuple[Value, ...]] = []
+    rows: list[tuple[_Value, ...]] = []
     for s in _states(state):
         amounts = (
             s.limit_epsilon,

@@ -9,7 +9,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from dpsql.errors import BindError, Error
-from dpsql.plan import Interval, Plan
+from dpsql.plan import IntervalColumns, Plan
 from dpsql.sql.binder import StatementBinder
 from dpsql.sql.expressions.lengths import one_statement
 from dpsql.sql.normalize import Cte
@@ -61,14 +61,14 @@ def bind(
 def _plan(binder: Binder, tree: exp.Expr, text: str, kept: list[NamedResult]) -> Plan:
     prepend_kept_results(tree, kept)
     levels = {item.kept.confidence for item in kept}
-    intervals: list[Interval] = []
+    intervals: list[IntervalColumns] = []
     if isinstance(tree, exp.Select):
         one_level = len({block.confidence for block in binder.blocks} | levels) == 1
         for name, low, high in propagate_intervals(tree, below=one_level):
             keys = (binder.name("low"), binder.name("high"))
             for key, node in zip(keys, (low, high), strict=True):
                 tree.select(exp.alias_(node, key, quoted=True), copy=False)
-            intervals.append(Interval(name, *keys))
+            intervals.append(IntervalColumns(name, *keys))
     left = next((node for node in tree.find_all(exp.Anonymous) if node.name == MODE), None)
     if left is not None:
         raise bind_error(

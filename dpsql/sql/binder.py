@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.consistency import Consistent
-from dpsql.plan import Block, Input
+from dpsql.plan import Input, PrivateBlock
 from dpsql.sql.dp.block import dp_block
 from dpsql.sql.dp.grouping_sets import bind_sets, has_sets
 from dpsql.sql.expressions.types import Typed
@@ -60,7 +60,7 @@ class StatementBinder:
     catalog: Catalog
     finish: Finish
     thresholds: dict[str, Any] = field(default_factory=dict)
-    blocks: list[Block] = field(default_factory=list)
+    blocks: list[PrivateBlock] = field(default_factory=list)
     public: dict[str, None] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     limits: list[str] = field(default_factory=list)
@@ -126,7 +126,7 @@ class StatementBinder:
         """Add a block to the plan."""
         columns = tuple(part for item in released for part in item.columns)
         read = tuple(dict.fromkeys((*inputs, *self.lent_inputs)))
-        self.blocks.append(Block(name, operator, columns, read, sentences, confidence))
+        self.blocks.append(PrivateBlock(name, operator, columns, read, sentences, confidence))
 
     def _ctes(self, with_: exp.Expr, env: Env) -> None:
         for cte in list(with_.expressions):

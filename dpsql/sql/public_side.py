@@ -9,7 +9,7 @@ from typing import Protocol
 import pyarrow as pa
 from sqlglot import exp
 
-from dpsql.plan import Block, Renamed
+from dpsql.plan import PrivateBlock, Renamed
 from dpsql.sql.expressions.types import Type
 from dpsql.sql.parse.dialect import table_named
 from dpsql.sql.relations.intervals import INTERVALS_META, IntervalEnds, ends_of
@@ -98,19 +98,19 @@ def install(
     select.meta[INTERVALS_META] = ends
 
 
-def schemas(blocks: Iterable[Block]) -> dict[str, Schema]:
+def schemas(blocks: Iterable[PrivateBlock]) -> dict[str, Schema]:
     """Return the columns of each block's release, by its name."""
     return {block.name: block.columns for block in blocks}
 
 
 def public_columns(
-    finish: Finish, sql: str, blocks: Iterable[Block], public: Iterable[str]
+    finish: Finish, sql: str, blocks: Iterable[PrivateBlock], public: Iterable[str]
 ) -> list[tuple[str, Type]]:
     """Return names and types of a public query over the releases of these blocks and these public tables."""
     return [(name, Type.parse(kind)) for name, kind in finish.describe(sql, schemas(blocks), public)]
 
 
-def renamed(tree: exp.Expr, blocks: Sequence[Block]) -> tuple[Renamed, ...] | None:
+def renamed(tree: exp.Expr, blocks: Sequence[PrivateBlock]) -> tuple[Renamed, ...] | None:
     """Return the output columns, where a statement only gives one release's columns other names; None where it does more."""
     if not isinstance(tree, exp.Select) or len(blocks) != 1:
         return None

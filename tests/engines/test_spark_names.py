@@ -15,7 +15,7 @@ import pytest
 import dpsql
 from dpsql.errors import BindError
 from dpsql.mechanisms.base import fill_parameters
-from dpsql.plan import Block, Plan
+from dpsql.plan import Plan, PrivateBlock
 from dpsql.sql.exact.gate import Gate
 from dpsql.sql.spark.writer import spark_sql
 from tests.support import inside
@@ -53,7 +53,7 @@ class OnSpark(Neighbours):
     engines: Sequence[Any] = ()
     known: dict[str, tuple[Rows, Rows]] = dataclasses.field(default_factory=dict)
 
-    def read(self, plan: Plan, block: Block, query: str) -> tuple[Rows, Rows]:
+    def read(self, plan: Plan, block: PrivateBlock, query: str) -> tuple[Rows, Rows]:
         names = {
             name: [c for c, _ in columns]
             for name, columns in inside.lent_columns(self.session, plan, block).items()

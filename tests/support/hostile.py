@@ -24,7 +24,7 @@ from dpsql.mechanisms.ptr.stability_test import Stable
 from dpsql.mechanisms.selection.above_threshold import AboveThreshold
 from dpsql.mechanisms.selection.exponential import ExponentialChoice
 from dpsql.mechanisms.subsample.subsample import SubsampleAggregate
-from dpsql.plan import Block, Plan
+from dpsql.plan import Plan, PrivateBlock
 from dpsql.sql.parse.statements import parse
 from tests.support import inside
 from tests.support.moves import Noise, beyond, violations, violations_of_part
@@ -225,7 +225,9 @@ class Neighbours:
             return None
         return [fault for block in plan.blocks for fault in self.faults(plan, block)]
 
-    def read(self, plan: Plan, block: Block, query: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    def read(
+        self, plan: Plan, block: PrivateBlock, query: str
+    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         names = {
             name: [c for c, _ in columns]
             for name, columns in inside.lent_columns(self.session, plan, block).items()
@@ -248,7 +250,7 @@ class Neighbours:
                 con.unregister(name)
         return found[0], found[1]
 
-    def _stand_in(self, block: Block) -> pa.Table:
+    def _stand_in(self, block: PrivateBlock) -> pa.Table:
         """Return one row of a release: the same beside both databases, as a release that was drawn before is."""
         values = ", ".join(
             f"TRY_CAST(12 AS {kind}) AS {exp.to_identifier(name, quoted=True).sql('duckdb')}"
@@ -256,7 +258,7 @@ class Neighbours:
         )
         return self.one.execute(f"SELECT {values}").to_arrow_table()
 
-    def faults(self, plan: Plan, block: Block) -> list[str]:
+    def faults(self, plan: Plan, block: PrivateBlock) -> list[str]:
         operator: Any = block.operator
         if isinstance(operator, Together):
             found = [] if operator.aggregation is None else self._totals(plan, block, operator.aggregation)
@@ -284,14 +286,14 @@ class Neighbours:
         assert isinstance(operator, SubsampleAggregate), type(operator)
         return self._blocks(plan, block, operator)
 
-    def _totals(self, plan: Plan, block: Block, operator: Aggregation) -> list[str]:
+    def _totals(self, plan: Plan, block: PrivateBlock, operator: Aggregation) -> list[str]:
         def by_key(rows: list[dict[str, Any]]) -> dict[Any, dict[str, int]]:
             return {tuple(r[k] for k in operator.keys): {c: int(v or 0) for c, v in r.items() if c not in operator.keys} for r in rows}  # fmt: skip
 
         before, after = map(by_key, self.read(plan, block, operator.query))
         return violations(operator, before, after, False)
 
-    def _part(self, plan: Plan, block: Block, part: Any) -> list[str]:
+    def _part(self, plan: Plan, block: PrivateBlock, part: Any) -> list[str]:
         before, after = self.read(plan, block, part.query)
         if isinstance(part, DistinctCount):
             noise: Noise = part.noise
@@ -311,12 +313,12 @@ class Neighbours:
 
         return violations_of_part(part, histogram(before), histogram(after))
 
-    def _rows(self, plan: Plan, block: Block, query: str, most: int) -> list[str]:
+    def _rows(self, plan: Plan, block: PrivateBlock, query: str, most: int) -> list[str]:
         before, after = self.read(plan, block, f"SELECT COUNT(*) AS n FROM ({query}) AS counted")
         moved = abs(int(before[0]["n"]) - int(after[0]["n"]))
         return [f"{moved} rows of one unit count, not {most}"] if moved > most else []
 
-    def _blocks(self, plan: Plan, block: Block, operator: SubsampleAggregate) -> list[str]:
+    def _blocks(self, plan: Plan, block: PrivateBlock, operator: SubsampleAggregate) -> list[str]:
         (query, *_) = operator.source.queries
         before, after = self.read(plan, block, query)
         tables = [pa.Table.from_pylist(rows) if rows else pa.table({}) for rows in (before, after)]

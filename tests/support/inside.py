@@ -12,7 +12,7 @@ import pytest
 from dpsql.engine.postprocess import Finisher
 from dpsql.mechanisms.base import Read
 from dpsql.noise.entropy import Entropy
-from dpsql.plan import Block, Plan
+from dpsql.plan import Plan, PrivateBlock
 from dpsql.session import Session
 from dpsql.sql.bind import bind as bind_statement
 from dpsql.sql.exact.gate import Gate
@@ -71,7 +71,7 @@ def declared(session: Session) -> dict[str, Declaration]:
     return session._pipeline.thresholds.declared
 
 
-def lent_columns(session: Session, plan: Plan, block: Block) -> dict[str, Sequence[tuple[str, str]]]:
+def lent_columns(session: Session, plan: Plan, block: PrivateBlock) -> dict[str, Sequence[tuple[str, str]]]:
     """Return names and SQL types of the public relations that a block's exact queries read."""
     return session._pipeline.describe_lent(plan, block)
 

@@ -26,7 +26,7 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpsql.errors import BindError, PolicyError
-from dpsql.policy.validate import Moment
+from dpsql.policy.validate import DateBound
 from dpsql.sql.expressions.coercion import make_call, make_cast, make_try
 from dpsql.sql.expressions.temporal import interval_seconds, write_epoch
 from dpsql.sql.expressions.types import BIGINT, DATE, DOUBLE, INTEGER, Bounds, Type, Typed
@@ -115,7 +115,7 @@ def read_declared_bounds(kind: str, bounds: tuple[Fraction, Fraction] | None, wh
     """
     if bounds is None:
         return None
-    given = {end.kind if isinstance(end, Moment) else "number" for end in bounds}
+    given = {end.kind if isinstance(end, DateBound) else "number" for end in bounds}
     wanted = {"DATE": "date", "TIMESTAMP": "date", "TIME": "time"}.get(kind, "number")
     if given != {wanted}:
         example = {"date": "[2020-01-01, 2020-12-31]", "time": "[08:00:00, 18:00:00]", "number": "[0, 100]"}
@@ -136,11 +136,11 @@ def moment_of(node: exp.Expr) -> tuple[str, Fraction] | None:
     kind, text = to_sql(node.args["to"]), node.this.name.strip()
     try:
         if kind == "DATE":
-            return kind, Moment(datetime.date.fromisoformat(text))
+            return kind, DateBound(datetime.date.fromisoformat(text))
         if kind == "TIMESTAMP":
-            return kind, Moment(datetime.datetime.fromisoformat(text))
+            return kind, DateBound(datetime.datetime.fromisoformat(text))
         if kind == "TIME":
-            return kind, Moment(datetime.time.fromisoformat(text))
+            return kind, DateBound(datetime.time.fromisoformat(text))
     except ValueError:
         pass
     return None

@@ -20,7 +20,7 @@ from dpsql.errors import BindError, PolicyError, Span, did_you_mean
 from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.consistency import Consistent
 from dpsql.mechanisms.subsample.blocks import RegisteredFunction
-from dpsql.plan import Block, Input
+from dpsql.plan import Input, PrivateBlock
 from dpsql.policy.model import Policy, Table
 from dpsql.policy.validate import Hop
 from dpsql.sql.expressions.fixed_point import read_declared_bounds as declared_bounds
@@ -264,7 +264,7 @@ class Binder(Protocol):
     finish: Finish
     thresholds: dict[str, Any]
     """Declared interactive thresholds, by folded name."""
-    blocks: list[Block]
+    blocks: list[PrivateBlock]
     public: dict[str, None]
     notes: list[str]
     limits: list[str]
