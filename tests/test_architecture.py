@@ -102,7 +102,6 @@ KNOWN_HOMONYMS: set[str] = {
     "draw_tradeoff",
     "list_columns",
     "multiply",
-    "quote_identifier",
 }
 """Public names that two modules have."""
 

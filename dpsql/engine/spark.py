@@ -31,7 +31,7 @@ from dpsql.engine.sources import name_view
 from dpsql.errors import BindError, PolicyError
 from dpsql.policy.model import Policy, Table
 from dpsql.sql.expressions.types import Type
-from dpsql.sql.spark.values import quote_identifier, spark_type
+from dpsql.sql.spark.values import backquote, spark_type
 from dpsql.sql.spark.writer import spark_sql
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class SparkEngine(Engine):
         frame = self._frame(table)
         shown, columns = [], {}
         for field in frame.schema.fields:
-            name, kind = quote_identifier(field.name), _to_duckdb_type(field.dataType)
+            name, kind = backquote(field.name), _to_duckdb_type(field.dataType)
             shown.append(f"{_write_total(name, kind)} AS {name}")
             columns[field.name] = kind
         frame.selectExpr(*shown).createOrReplaceTempView(name_view(table))
@@ -267,7 +267,7 @@ class SparkEngine(Engine):
     def _slice(self, made: list[Any], i: int) -> pa.Table:
         frame, shape, slices = made
         if slices > 1:
-            names = ", ".join(quote_identifier(name) for name in frame.columns)
+            names = ", ".join(backquote(name) for name in frame.columns)
             frame = frame.where(f"pmod(xxhash64({names}), {slices}L) = {i}L")
         return cast_to_schema(frame.toArrow(), shape)
 
@@ -279,7 +279,7 @@ class SparkEngine(Engine):
 
     def _lend(self, name: str, table: pa.Table) -> None:
         listed = ", ".join(
-            f"{quote_identifier(n)} {spark_type(Type.parse(kind))}" for n, kind in _list_columns(table)
+            f"{backquote(n)} {spark_type(Type.parse(kind))}" for n, kind in _list_columns(table)
         )
         self._session.createDataFrame(_to_spark_types(table), listed).createOrReplaceTempView(name)
 

@@ -12,7 +12,7 @@ from dpsql.errors import BindError
 from dpsql.mechanisms.base import SALT, fill_parameters
 from dpsql.sql.exact.query import write_normal_form
 from dpsql.sql.parse.statements import parse
-from dpsql.sql.spark.values import quote_identifier, quote_text
+from dpsql.sql.spark.values import backquote, quote_text
 from dpsql.sql.spark.writer import spark_sql
 from tests.support import inside
 from tests.support.case_files import Case
@@ -159,5 +159,5 @@ def test_what_is_not_known_is_refused_by_name(query: str, what: str) -> None:
 
 
 def test_names_and_texts_can_not_break_out() -> None:
-    assert quote_identifier("a`b") == "`a``b`"
+    assert backquote("a`b") == "`a``b`"
     assert quote_text("\u20ac'\\\n$") == r"'\U000020AC\U00000027\U0000005C\U0000000A\U00000024'"
