@@ -120,7 +120,11 @@ def _aggregates() -> str:
 
 
 def _arguments() -> str:
-    calls = {"aggregates": aggregates.ARGUMENTS, "PTR": ptr.PTR_ARGUMENTS, **selection.SELECTION_ARGUMENTS}
+    calls = {
+        "aggregates": aggregates.NAMED_ARGUMENTS,
+        "PTR": ptr.PTR_ARGUMENTS,
+        **selection.SELECTION_ARGUMENTS,
+    }
     names = list(dict.fromkeys(name for readers in calls.values() for name in readers))
     rows = (
         (

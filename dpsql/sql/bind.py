@@ -16,7 +16,7 @@ from dpsql.sql.normalize import Cte
 from dpsql.sql.parse.dialect import MODE, bind_error, span_of_word, to_sql
 from dpsql.sql.parse.statements import Statement
 from dpsql.sql.public_side import Finish, public_columns, renamed
-from dpsql.sql.relations.catalog import Binder, Catalog
+from dpsql.sql.relations.catalog import Catalog
 from dpsql.sql.relations.intervals import (
     NamedResult,
     name_kept_results,
@@ -38,7 +38,7 @@ def bind(
     """
     assert statement.tree is not None
     tree = statement.tree.copy()
-    binder: Binder = StatementBinder(catalog, finish, thresholds or {}, held=find_held_columns(tree))
+    binder = StatementBinder(catalog, finish, thresholds or {}, held=find_held_columns(tree))
     text = to_sql(tree)
     kept = name_kept_results(tree, catalog.kept)
     binder.public.update((item.kept.table, None) for item in kept)
@@ -58,13 +58,16 @@ def bind(
         raise error.located(statement.text) from None
 
 
-def _plan(binder: Binder, tree: exp.Expr, text: str, kept: list[NamedResult]) -> Plan:
+def _plan(binder: StatementBinder, tree: exp.Expr, text: str, kept: list[NamedResult]) -> Plan:
     prepend_kept_results(tree, kept)
     levels = {item.kept.confidence for item in kept}
     intervals: list[IntervalColumns] = []
     if isinstance(tree, exp.Select):
         one_level = len({block.confidence for block in binder.blocks} | levels) == 1
-        for name, low, high in propagate_intervals(tree, below=one_level):
+        results = {
+            item.kept.table: {name: (low, high) for name, low, high in item.kept.ends} for item in kept
+        }
+        for name, low, high in propagate_intervals(tree, binder.intervals, results, one_level):
             keys = (binder.name("low"), binder.name("high"))
             for key, node in zip(keys, (low, high), strict=True):
                 tree.select(exp.alias_(node, key, quoted=True), copy=False)

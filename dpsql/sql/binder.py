@@ -17,8 +17,8 @@ from sqlglot import exp
 from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.consistency import Consistent
 from dpsql.plan import Input, PrivateBlock
-from dpsql.sql.dp.block import dp_block
 from dpsql.sql.dp.grouping_sets import bind_sets, has_sets
+from dpsql.sql.dp.noisy_block import NoisyBlock
 from dpsql.sql.expressions.types import Typed
 from dpsql.sql.normalize import Cte, Env, add_ctes, flatten_joins, inner_queries, outer_queries
 from dpsql.sql.parse.dialect import bind_error, privacy_error, remove_modes, span_of, to_sql
@@ -29,7 +29,7 @@ from dpsql.sql.public_side import Finish, Released, public_columns
 from dpsql.sql.relations.catalog import Catalog
 from dpsql.sql.relations.fan_out import count_rows_per_key
 from dpsql.sql.relations.group_by_unit import aggregate_per_unit, group_distinct, groups_by_unit
-from dpsql.sql.relations.intervals import FORETOLD
+from dpsql.sql.relations.intervals import FORETOLD, ShownEnds
 from dpsql.sql.relations.joins import bind_from, lend_relation
 from dpsql.sql.relations.projections import bind_union_all, keep_rows, rename_columns
 from dpsql.sql.relations.relation import Field, From, Names, Relation, column, column_name, fold
@@ -44,7 +44,7 @@ _BOUND = "dpsql_source"
 _PUBLIC_FUNCTIONS = ("range", "generate_series", "unnest")
 
 
-MODES: dict[str, Readers] = {
+OPTIONS_OF_MODE: dict[str, Readers] = {
     "DP": COMMON_OPTIONS,
     "DIFFERENTIAL_PRIVACY": COMMON_OPTIONS,
     "PTR": ptr.PTR_OPTIONS,
@@ -65,6 +65,8 @@ class StatementBinder:
     notes: list[str] = field(default_factory=list)
     limits: list[str] = field(default_factory=list)
     adjustments: list[Consistent] = field(default_factory=list)
+    intervals: dict[str, ShownEnds] = field(default_factory=dict)
+    """Columns with intervals, by the name of the release."""
     sources: list[Relation | None] = field(default_factory=list)
     """What FROM items were found to be; the items bear their places here."""
     once: dict[str, Relation] = field(default_factory=dict)
@@ -124,7 +126,9 @@ class StatementBinder:
         sentences: tuple[str, ...], confidence: float = 0.95,
     ) -> None:  # fmt: skip
         """Add a block to the plan."""
+        released = list(released)
         columns = tuple(part for item in released for part in item.columns)
+        self.intervals[name] = {item.name: (item.low, item.high) for item in released if item.interval}
         read = tuple(dict.fromkeys((*inputs, *self.lent_inputs)))
         self.blocks.append(PrivateBlock(name, operator, columns, read, sentences, confidence))
 
@@ -198,7 +202,7 @@ class StatementBinder:
         mode = options.mode.upper()
         if mode == "PTR":
             ptr.ptr_block(self, select, bound, options, env)
-        elif MODES.get(mode) is not COMMON_OPTIONS:
+        elif OPTIONS_OF_MODE.get(mode) is not COMMON_OPTIONS:
             probe_block(self, select, bound, options, env)
         elif sets:
             for query in inner_queries(select):  # asked once, however many sets there are
@@ -207,12 +211,12 @@ class StatementBinder:
         elif (call := mechanism_of(select)) is not None:
             selection_block(self, select, bound, options, env, call)
         else:
-            dp_block(self, select, bound, options, env)
+            NoisyBlock(self, select, bound, options, env).bind()
         return None
 
     def _readers_of(self, mode: str) -> Readers | None:
         """Return the options of a mode or of a declared threshold; None when there is no such mode."""
-        return PROBE_OPTIONS if mode.lower() in self.thresholds else MODES.get(mode.upper())
+        return PROBE_OPTIONS if mode.lower() in self.thresholds else OPTIONS_OF_MODE.get(mode.upper())
 
     def _public_select(self, select: exp.Select, env: Env, options: Options | None) -> None:
         """Nothing private in FROM: plain SQL, with whatever private blocks its subqueries hold."""

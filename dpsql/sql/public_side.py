@@ -12,8 +12,6 @@ from sqlglot import exp
 from dpsql.plan import PrivateBlock, Renamed
 from dpsql.sql.expressions.types import Type
 from dpsql.sql.parse.dialect import table_named
-from dpsql.sql.relations.intervals import INTERVALS_META, IntervalEnds, ends_of
-from dpsql.sql.relations.relation import column
 
 Schema = Sequence[tuple[str, str]]
 
@@ -70,7 +68,7 @@ PRIVATE_CLAUSES = ("joins", "where", "group", "having")
 
 def install(
     select: exp.Select, source: exp.Expr, outputs: Sequence[tuple[str, exp.Expr]] | None = None,
-    released: Iterable[Released] = (), also: Iterable[str] = (),
+    also: Iterable[str] = (),
 ) -> None:  # fmt: skip
     """Make a private SELECT, in place, one that reads a release.
 
@@ -78,7 +76,6 @@ def install(
         select: the SELECT, which keeps what is public in it: ORDER BY, LIMIT, QUALIFY and so on.
         source: the release, or a query over releases.
         outputs: names and expressions of the columns that the SELECT shows; all of the source's where there are none.
-        released: the columns of the release.
         also: further clauses that go with the private ones.
     """
     for key in (*PRIVATE_CLAUSES, *also):
@@ -88,14 +85,6 @@ def install(
         select.set("expressions", [exp.Star()])
         return
     select.set("expressions", [exp.alias_(node, name, quoted=True) for name, node in outputs])
-    known = {item.name: item for item in released if item.interval}
-    ends: list[IntervalEnds] = []
-    for name, node in outputs:
-        columns = list(node.find_all(exp.Column))
-        item = known.get(columns[0].name) if len(columns) == 1 else None
-        if item is not None and (pair := ends_of(node, column(item.low), column(item.high))) is not None:
-            ends.append((name, *pair))
-    select.meta[INTERVALS_META] = ends
 
 
 def schemas(blocks: Iterable[PrivateBlock]) -> dict[str, Schema]:

@@ -36,7 +36,7 @@ def test_every_rule_of_the_grammar_is_there_with_its_example() -> None:
 def test_what_is_documented_is_what_is_completed() -> None:
     """Every option and argument that the binder reads is offered, and nothing else."""
     from dpsql.notebook import guide
-    from dpsql.sql.dp import aggregates, registry
+    from dpsql.sql.dp import aggregates, noisy_block
     from dpsql.sql.parse.options import COMMON_OPTIONS
     from dpsql.sql.ptr import block as ptr
     from dpsql.sql.selection import block as selection
@@ -45,19 +45,19 @@ def test_what_is_documented_is_what_is_completed() -> None:
 
     readers = (COMMON_OPTIONS, ptr.PTR_OPTIONS, subsample.SUBSAMPLE_OPTIONS, thresholds.DECLARE_OPTIONS)
     assert {name for r in readers for name in r} == {*guide.OPTIONS, *guide.MORE_OPTIONS}
-    calls = (aggregates.ARGUMENTS, ptr.PTR_ARGUMENTS, *selection.SELECTION_ARGUMENTS.values())
+    calls = (aggregates.NAMED_ARGUMENTS, ptr.PTR_ARGUMENTS, *selection.SELECTION_ARGUMENTS.values())
     assert {name for r in calls for name in r} == set(guide.ARGUMENTS)
-    assert {*registry.TABLE, *selection.MECHANISMS, *ptr.PTR_FUNCTIONS} <= set(WORDS)
+    assert {*noisy_block.NOISY_AGGREGATES, *selection.MECHANISMS, *ptr.PTR_FUNCTIONS} <= set(WORDS)
 
 
 def test_the_catalogue_names_what_the_rooms_bind() -> None:
     """A name has a row of the catalogue for each mode that binds it, and no row is without code."""
-    from dpsql.sql.dp.registry import TABLE
+    from dpsql.sql.dp.noisy_block import NOISY_AGGREGATES
     from dpsql.sql.expressions.functions import DATE_PART_FUNCTIONS, ROW_FUNCTIONS
     from dpsql.sql.ptr import block as ptr
     from dpsql.sql.relations import group_by_unit
 
-    assert names_of("DP") == set(TABLE)
+    assert names_of("DP") == set(NOISY_AGGREGATES)
     assert names_of("PTR") == set(ptr.PTR_FUNCTIONS)
     assert names_of("SUBSAMPLE") == {
         *group_by_unit._NUMERIC, *group_by_unit._ANY, "COUNT", "COUNT_IF",

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlglot import exp
 
 from dpsql.mechanisms import additive_noise, moments
 from dpsql.mechanisms.aggregation import Part
 from dpsql.mechanisms.histograms import WantedRank
+from dpsql.sql.dp.block import AggregatingBlock, BlockOutput
 from dpsql.sql.dp.budget_split import require_rows
 from dpsql.sql.exact.exact_query import Exact, Partial, Weighing
 from dpsql.sql.expressions import fixed_point as grids
@@ -22,34 +23,15 @@ from dpsql.sql.parse.options import Call, Readers, read_bounds, read_epsilon, re
 from dpsql.sql.relations.intervals import write_json_report
 from dpsql.sql.relations.relation import column
 
-if TYPE_CHECKING:
-    from dpsql.sql.dp.block import Block
-
 NoiseOf = Callable[[Partial, int], additive_noise.Statistic]
 """Makes a partial noisy with one of ``n`` equal parts of the aggregate's share."""
 
-ARGUMENTS: Readers = {
+NAMED_ARGUMENTS: Readers = {
     "epsilon": read_epsilon,
     "contribution_bounds_per_row": read_bounds,
     "contribution_bounds_per_group": read_pair,
     "report_format": read_one_of("JSON"),
 }
-
-
-@dataclass(frozen=True)
-class BlockOutput:
-    """An output of a block, waiting for its share of the budget."""
-
-    name: str
-    call: Call
-    share: Fraction | None
-    type: str
-    intervals: bool
-    """Whether its released column has error bars beside it."""
-
-    def express(self, confidence: float) -> exp.Expr:
-        """Return what the finished statement writes for it."""
-        return exp.cast(column(self.name), self.type, dialect="duckdb")
 
 
 @dataclass(frozen=True)
@@ -138,14 +120,13 @@ class Bounded:
 class AggregateCall:
     """One call of a noisy aggregate, its named arguments, and the block that it stands in."""
 
-    block: Block
+    block: AggregatingBlock
     call: Call
     name: str
     options: dict[str, Any]
-    exact: Exact = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "exact", self.block.exact)
+    exact: Exact
+    groups: int
+    """Groups that one unit may touch."""
 
     def make(
         self, kind: str, said: str, build: Callable[[NoiseOf], moments.Output] | None = None, *,
@@ -269,6 +250,12 @@ class AggregateCall:
         named = self.options.get("contribution_bounds_per_group") is not None
         y = self.value(to_sql(grids.write_steps(place.typed, grid)))
         return Bounded(place.typed, y, grid, named and not self.exact.bound.row_level, origin, place)
+
+    def say_sensitivity(self, partial: Partial, steps: Fraction | int = 1) -> str:
+        """Say for EXPLAIN how far one unit moves a total."""
+        shown = Fraction(self.exact.sensitivity(partial)) / Fraction(steps)
+        where = "in one group" if self.block.keys else "in all"
+        return f"one privacy unit moves this by at most {float(shown):g} {where}"
 
     def say_weighing(self, weighing: Weighing | None) -> str:
         """Say in a note and for EXPLAIN that a cap may cut; whether it does is private, and not said."""

@@ -1,60 +1,64 @@
-"""A noisy block: SELECT WITH DP over private rows, bound, priced, and replaced by the relation it releases."""
+"""A private block: a SELECT over private rows, bound, and replaced by the relation that its mechanisms release.
+
+The modes that aggregate rows (DP, PTR) subclass it: they say which calls they know, and how these are released.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from dpsql.errors import BindError, PrivacyError
-from dpsql.sql.dp.aggregates import BlockOutput
-from dpsql.sql.dp.budget_split import require_groups
-from dpsql.sql.dp.build_operator import release
-from dpsql.sql.dp.own_queries import split_quantiles
-from dpsql.sql.dp.public_groups import Domain, public_domain
-from dpsql.sql.dp.registry import (
-    TABLE,
-    bind_aggregate,
-    read_as_mean,
-    refuse_elsewhere,
-    refuse_nobody,
-    refuse_ungrouped,
-)
-from dpsql.sql.exact.exact_query import Exact, GroupKey, write_membership
+from dpsql.sql import normalize
+from dpsql.sql.dp.budget_split import refuse_elsewhere
+from dpsql.sql.exact.exact_query import GroupKey, PublicGroups
 from dpsql.sql.expressions.types import Typed
-from dpsql.sql.normalize import Env, label_of, make_unique, outer_queries, resolve_key, spell
 from dpsql.sql.parse.dialect import bind_error, privacy_error, table_named, to_sql
+from dpsql.sql.parse.functions import names_of
 from dpsql.sql.parse.options import Call, Options, call_of
 from dpsql.sql.public_side import Released, install
+from dpsql.sql.relations import relation
+from dpsql.sql.relations.catalog import Binder
 from dpsql.sql.relations.fan_out import split_conjuncts
 from dpsql.sql.relations.projections import substitute_aliases
-from dpsql.sql.relations.relation import From, Names, column, fold
-from dpsql.sql.relations.unit_rows import check_unit, describe_protection
 
-if TYPE_CHECKING:
-    from dpsql.sql.relations.catalog import Binder
+_AGGREGATES = names_of("DP")
+
+
+@dataclass(frozen=True)
+class BlockOutput:
+    """An output of a block, waiting for its share of the budget."""
+
+    name: str
+    call: Call
+    share: Fraction | None
+    type: str
+    intervals: bool
+    """Whether its released column has error bars beside it."""
+
+    def express(self, confidence: float) -> exp.Expr:
+        """Return what the finished statement writes for it."""
+        return exp.cast(relation.column(self.name), self.type, dialect="duckdb")
 
 
 @dataclass
-class Block:
+class AggregatingBlock(ABC):
     """Collects the keys and aggregates of one block while its clauses are rewritten."""
 
     binder: Binder
     select: exp.Select
-    bound: From
+    bound: relation.From
     options: Options
-    env: Env
-    within: Sequence[exp.Expr] = ()
-    """Keys to whose public groups rows are held, for the cells of grouping sets to add up."""
+    env: normalize.Env
     name: str = field(init=False)
-    names: Names = field(init=False)
+    names: relation.Names = field(init=False)
     named: dict[str, exp.Expr] = field(init=False)
     """What the SELECT list calls by a name, over the rows."""
-    exact: Exact = field(init=False)
-    domain: Domain | None = None
+    domain: PublicGroups | None = None
     keys: dict[str, GroupKey] = field(default_factory=dict)
     asked: dict[str, BlockOutput] = field(default_factory=dict)
     """Aggregates by the spelling of their calls."""
@@ -67,7 +71,7 @@ class Block:
         self.name = self.binder.name("block")
         self.names = self.bound.names
         self.named = {
-            fold(item.alias): item.this.copy()
+            relation.fold(item.alias): item.this.copy()
             for item in self.select.expressions
             if isinstance(item, exp.Alias) and not self._has_aggregate(item) and not item.find(exp.Window)
         }
@@ -78,7 +82,8 @@ class Block:
         """Return an expression over the rows, which can't fail."""
         node = substitute_aliases(node, self.named, self.names)
         for inner in node.walk(prune=lambda n: isinstance(n, exp.Query)):
-            if (call := Block._call(self, inner)) is not None:
+            call = call_of(inner)
+            if call is not None and call.name in _AGGREGATES:
                 raise self._misplaced(call, inner)
         return self.binder.expression(node, self.names, self.env)[0]
 
@@ -123,78 +128,38 @@ class Block:
         item = self.names.known(node)
         return item is not None and item.is_unit
 
-    def say_sensitivity(self, sensitivity: int, steps: Fraction | int = 1) -> str:
-        """Say for EXPLAIN how far one unit moves a total."""
-        shown = Fraction(sensitivity) / Fraction(steps)
-        where = "in one group" if self.keys else "in all"
-        return f"one privacy unit moves this by at most {float(shown):g} {where}"
-
     # -- binding ------------------------------------------------------------------------------------------------
 
-    def bind(self) -> None:
-        """Bind the keys first (they decide the bounding), then every clause above them."""
-        condition = self.where()
-        distinct = self.select.args.get("distinct")
-        if distinct is not None and distinct.args.get("on") is not None:
-            raise privacy_error(
-                distinct.args["on"],
-                "DISTINCT ON chooses rows, and here they are private.",
-                "aggregate in a subquery first, and choose from its answer.",
-            )
-        if distinct and not self.select.args.get("group"):
-            self.select.set("group", exp.Group(all=True))
-            self.select.set("distinct", None)
-        if self.within:
-            condition = self._inside(self.within, condition)
-        expressions = self._group_expressions()
-        check_unit(self.options, self.names, self.bound.subject)
-        keys, typed = self._keys(expressions)
-        self.domain = public_domain(self, typed) if keys else None
-        self._check_strategy()
-        groups = self._groups()
-        size = self.domain.size if self.domain is not None else None
-        rows = self.options.get("max_rows_contributed")
-        free = size is not None and groups is not None and size <= groups and rows is None
-        self.per_unit_groups = min(x for x in (groups, size, rows) if x is not None) if keys else 1
-        self.exact = Exact(
-            self.bound, condition, keys, self.bound.max_rows, None if free or not keys else groups, rows,
-            self.domain.sql if self.domain is not None else None,
-            self.domain is not None and self.domain.nullable,
-        )  # fmt: skip
-        if rows is not None and not self.bound.row_level and not keys:
-            self.exact.groups = None
-        self._clauses()
+    @abstractmethod
+    def call_of(self, node: exp.Expr) -> Call | None:
+        """Return the call of an aggregate that this mode releases; None for any other node."""
 
-    def _inside(self, within: Sequence[exp.Expr], condition: str | None) -> str:
-        """Hold the rows to those of the public groups of all these keys: only then do grouping sets add up."""
-        pairs = []
-        for i, node in enumerate(within):
-            typed = self.expression(node)
-            pairs.append((GroupKey(f"w{i}", to_sql(typed.node), typed.type.sql), typed))
-        domain = public_domain(self, pairs)
-        if domain is None:
-            raise self.options.refuse(
-                "consistent", "cells are made to add up only where all groups are public.",
-                "leave consistent out, or ask the owner to declare the columns' values.", PrivacyError,
-            )  # fmt: skip
-        values, names = [f"({k.sql})" for k, _ in pairs], [k.name for k, _ in pairs]
-        groups = f"({domain.sql})" if domain.nullable else f"({domain.sql}) AS within"
-        inside = write_membership(values, names, groups, domain.nullable)
-        return f"({condition}) AND {inside}" if condition else inside
+    @abstractmethod
+    def bind_call(self, call: Call, name: str) -> BlockOutput:
+        """Bind such a call."""
 
-    def _group_expressions(self) -> list[exp.Expr]:
+    @abstractmethod
+    def release(self) -> None:
+        """Deal out the budget, make the operator, and give the block to the plan."""
+
+    def group_expressions(self) -> list[exp.Expr]:
         group = self.select.args.get("group")
         if group is None:
             return []
         if group.args.get("all"):
             return [item.unalias() for item in self.select.expressions if not self._has_aggregate(item)]
-        known = {fold(f.name) for _, f in self.names.fields()}
-        return [resolve_key(n, self.select, lambda c: fold(c.name) in known) for n in group.expressions]
+        known = {relation.fold(f.name) for _, f in self.names.fields()}
+        return [
+            normalize.resolve_key(n, self.select, lambda c: relation.fold(c.name) in known)
+            for n in group.expressions
+        ]
 
     def _has_aggregate(self, node: exp.Expr) -> bool:
-        return any(self._call(n) is not None for n in node.walk())
+        return any(self.call_of(n) is not None for n in node.walk())
 
-    def _keys(self, expressions: list[exp.Expr]) -> tuple[tuple[GroupKey, ...], list[tuple[GroupKey, Typed]]]:
+    def bind_keys(
+        self, expressions: list[exp.Expr]
+    ) -> tuple[tuple[GroupKey, ...], list[tuple[GroupKey, Typed]]]:
         pairs: list[tuple[GroupKey, Typed]] = []
         for node in expressions:
             if node.is_star:
@@ -250,35 +215,9 @@ class Block:
                 found.replace(exact)
         return to_sql(node)
 
-    def _check_strategy(self) -> None:
-        strategy = self.options.get("group_selection_strategy")
-        if strategy == "PUBLIC_GROUPS" and self.keys and self.domain is None:
-            raise self.options.refuse(
-                "group_selection_strategy", "these groups are not public.",
-                "join a public table of the groups with RIGHT JOIN, or ask the owner to declare the column's values.",
-                PrivacyError,
-            )  # fmt: skip
-        if "min_privacy_units_per_group" in self.options.values and self.keys and self.domain is not None:
-            raise self.options.refuse(
-                "min_privacy_units_per_group", "these groups are public: all of them appear, however few units they have.",
-                "leave it out, or write HAVING COUNT(DISTINCT ...) >= 10, which looks at the noisy number.",
-            )  # fmt: skip
-
-    def _groups(self) -> int | None:
-        """Return how many groups a unit may touch; None where nothing needs to bound them."""
-        rows = self.options.get("max_rows_contributed")
-        if self.options.get("max_groups_contributed") is not None and rows is not None:
-            raise self.options.refuse(
-                "max_rows_contributed", "max_groups_contributed and max_rows_contributed exclude each other.",
-                "give one of the two.",
-            )  # fmt: skip
-        if not self.bound.row_level and (not self.keys or rows is not None):
-            return None
-        return require_groups(self.bound, self.options, self.select.args.get("group") or self.select)
-
     # -- the clauses above --------------------------------------------------------------------------------------
 
-    def _clauses(self) -> None:
+    def bind_clauses(self) -> None:
         select = self.select
         aliases: dict[str, exp.Expr] = {}
         shown: list[exp.Expr] = []
@@ -295,7 +234,7 @@ class Block:
             above = self.above(inner, aliases)
             shown.append(above)
             if isinstance(item, exp.Alias):
-                aliases[fold(item.alias)] = above
+                aliases[relation.fold(item.alias)] = above
         where = [self.above(select.args["having"].this, aliases)] if select.args.get("having") else []
         for key in ("qualify", "order"):
             clause = select.args.get(key)
@@ -306,12 +245,10 @@ class Block:
                     hint = "write HAVING."
                     raise bind_error(clause, "QUALIFY needs a window function.", hint)
         for key in ("limit", "offset"):
-            for query in outer_queries(select.args.get(key) or exp.Null()):
+            for query in normalize.outer_queries(select.args.get(key) or exp.Null()):
                 self.binder.public_query(query, self.env)
         self.release()
-        install(
-            select, table_named(self.name), list(zip(make_unique(labels), shown, strict=True)), self.released
-        )
+        install(select, table_named(self.name), list(zip(normalize.make_unique(labels), shown, strict=True)))
         if where:
             select.set("where", exp.Where(this=where[0]))
 
@@ -321,16 +258,11 @@ class Block:
         keys = [Released(key.name, key.type) for key in self.keys.values()]
         return [*keys, *(Released(item.name, item.type, item.intervals) for item in self.asked.values())]
 
-    def _call(self, node: exp.Expr) -> Call | None:
-        """Return the call of an aggregate that this mode releases; None for any other node."""
-        call = call_of(node)
-        return call if call is not None and call.name in TABLE else None
-
     def _label(self, node: exp.Expr) -> str:
         if isinstance(node, exp.Column):
             return node.name
-        call = self._call(node)
-        return label_of(call) if call is not None else spell(node)
+        call = self.call_of(node)
+        return normalize.label_of(call) if call is not None else normalize.spell(node)
 
     def above(self, node: exp.Expr, aliases: dict[str, exp.Expr]) -> exp.Expr:
         """Return an expression of the finished statement: keys and aggregates are columns of the release."""
@@ -341,15 +273,11 @@ class Block:
             found = self._key(node)
             if found is not None:
                 return found
-        mean = read_as_mean(self, node)
-        node = node if mean is None else mean
-        call = self._call(node)
-        if call is not None and not isinstance(node, exp.Window):
-            listed = [self.above(one, aliases) for one in split_quantiles(node, call)]
-            return exp.Array(expressions=listed) if listed else self._aggregate(call)
+        if (call := self.call_of(node)) is not None and not isinstance(node, exp.Window):
+            return self.aggregate(call)
         refuse_elsewhere(node)
         if isinstance(node, exp.Column):
-            known = aliases.get(fold(node.name)) if not node.table else None
+            known = aliases.get(relation.fold(node.name)) if not node.table else None
             if known is not None:
                 return exp.paren(known.copy())
             self.expression(node)
@@ -359,7 +287,7 @@ class Block:
                     f"{node.name} is the privacy unit: it is never released.",
                     "COUNT(DISTINCT ...) counts the units.",
                 )
-            raise refuse_ungrouped(self, node)
+            raise self._refuse_ungrouped(node)
         if isinstance(node, exp.Anonymous) and node.name.lower().startswith("dpsql__"):
             raise bind_error(node, f"{node.name[7:].upper()} takes no named arguments.")
         return self._children(node, aliases)
@@ -393,61 +321,100 @@ class Block:
         except BindError:
             return None
         key = self.keys.get(text)
-        return column(key.name) if key is not None else None
+        return relation.column(key.name) if key is not None else None
 
-    def _aggregate(self, call: Call) -> exp.Expr:
+    def aggregate(self, call: Call) -> exp.Expr:
         """Return what stands for a call above the block; equal calls are one aggregate."""
         text = to_sql(call.node)
         if text not in self.asked:
-            refuse_nobody(self, call)
+            self._refuse_nobody(call)
             taken = [*(key.name for key in self.keys.values()), *(item.name for item in self.asked.values())]
-            name = make_unique([*taken, self._name_of(call, text)])[-1]
-            self.asked[text] = self._bind_call(call, name)
+            name = normalize.make_unique([*taken, self.name_of(call, text)])[-1]
+            self.asked[text] = self.bind_call(call, name)
         return self.asked[text].express(self.confidence)
 
-    def _name_of(self, call: Call, text: str) -> str:
-        return label_of(call)
-
-    def _bind_call(self, call: Call, name: str) -> BlockOutput:
-        return bind_aggregate(self, call, name)
-
-    # -- the price ----------------------------------------------------------------------------------------------
+    def name_of(self, call: Call, text: str) -> str:
+        """Return what a released column is called, but for a number behind it."""
+        return normalize.label_of(call)
 
     @property
     def confidence(self) -> float:
         """The level of the intervals."""
         return self.options.confidence
 
-    def release(self) -> None:
-        """Deal out the budget, make the operator, and give the block to the plan."""
-        release(self)
+    # -- refusals -----------------------------------------------------------------------------------------------
 
-    def sentences(self, said: tuple[str, ...]) -> tuple[str, ...]:
-        """Return what EXPLAIN says: who is describe_protection, which groups there are, and what each aggregate computes."""
-        return (
-            *describe_protection(self.bound, self.exact.max_rows, self.exact.row_budget),
-            *self._grouping(),
-            *said,
+    def _refuse_nobody(self, call: Call) -> None:
+        """Refuse an aggregate that would count public rows which no private row meets.
+
+        Raises:
+            PrivacyError: it would, and the answer without them would be another.
+        """
+        found = self.bound.unmatched
+        if found is None:
+            return
+        lost = relation.find_lost_columns(self.bound.relations)
+        if any(relation.surely_fails(node, lost) for node in self.conditions) or self._adds_nothing(
+            call, lost
+        ):
+            return
+        asked = any(relation.asks_for_unmatched(node, lost) for node in self.conditions)
+        if self.domain is not None and not asked and relation.meets_whole_groups(found, self.key_nodes, lost):
+            return
+        counted = next((f"COUNT({r.alias}.{f.name})" for r, f in self._shown() if _place(f) in lost), None)
+        side = str(found.join.args["side"]).upper()
+        hint = (
+            "keep the private table's rows only" if side == "FULL" else f"write JOIN instead of {side} JOIN"
+        )
+        raise privacy_error(
+            call.node,
+            "public rows that no private row meets would count here, and private rows decide which these are.",
+            f"{hint}, or {counted}, which counts the rows that meet." if counted is not None else f"{hint}.",
         )
 
-    def _grouping(self) -> tuple[str, ...]:
-        if not self.keys:
-            return ()
-        limit = f"one privacy unit counts in at most {self.per_unit_groups} of them"
-        if self.domain is not None:
-            return (f"Groups are public ({self.domain.origin}): all of them appear; {limit}.",)
-        return (f"Groups are private: each is shown by the number of its privacy units; {limit}.",)
+    def _shown(self) -> Iterator[tuple[relation.Relation, relation.Field]]:
+        return ((r, f) for r in self.bound.relations if r.private for f in r.fields if not f.hidden)
+
+    def _adds_nothing(self, call: Call, lost: relation.LostColumns) -> bool:
+        """Say whether a row of nobody adds nothing to it."""
+        if call.where is not None and relation.surely_fails(self.condition(call.where.copy()).node, lost):
+            return True
+        values = [
+            arg
+            for arg in call.args[:2]
+            if not isinstance(arg, exp.Star | exp.Literal | exp.Array | exp.Tuple)
+        ]
+        if call.name == "COUNT_IF":
+            return any(relation.surely_fails(self.condition(arg.copy()).node, lost) for arg in values[:1])
+        return any(
+            relation.surely_null(self.expression(arg.copy()).node, lost) for arg in values if not arg.is_star
+        )
+
+    def _refuse_ungrouped(self, node: exp.Column) -> PrivacyError:
+        """Make the refusal of a column that is neither a group nor inside an aggregate."""
+        grouped = self.select.args.get("group")
+        shown = {
+            relation.fold(item.alias): item for item in self.select.expressions if isinstance(item, exp.Alias)
+        }
+        for key in grouped.expressions if grouped is not None else ():
+            # GROUP BY h, where h is both a column and what the SELECT calls another: the column is meant
+            item = shown.get(relation.fold(key.name)) if isinstance(key, exp.Column) else None
+            if item is not None and any(found is node for found in item.walk()):
+                place = self.select.expressions.index(item) + 1
+                return privacy_error(
+                    key,
+                    f"GROUP BY {key.name} means the column {key.name}, not what the SELECT calls so.",
+                    f"write GROUP BY {place}, or another name.",
+                )
+        numeric = self.names.find(node).typed.type.numeric
+        one = f"AVG({node.name})" if numeric else f"COUNT(DISTINCT {node.name})"
+        return privacy_error(
+            node,
+            f"{node.name} must be a group or stand inside an aggregate.",
+            f"write {one}, or {node.name}, COUNT(*) ... GROUP BY {node.name}.",
+        )
 
 
-def dp_block(
-    binder: Binder,
-    select: exp.Select,
-    bound: From,
-    options: Options,
-    env: Env,
-    within: Sequence[exp.Expr] = (),
-) -> Block:
-    """Bind SELECT WITH DP in place."""
-    block = Block(binder, select, bound, options, env, within)
-    block.bind()
-    return block
+def _place(item: relation.Field) -> tuple[str, str]:
+    node = item.typed.node
+    return (node.table, node.name) if isinstance(node, exp.Column) else ("", "")

@@ -22,9 +22,8 @@ from sqlglot import exp
 from dpsql.mechanisms.aggregation import Aggregation, Together
 from dpsql.mechanisms.consistency import CONSISTENCY_SENTENCE, AddingColumn, Consistent, GroupingSet
 from dpsql.mechanisms.moments import Count, Sum
-from dpsql.sql.dp.block import Block, dp_block
 from dpsql.sql.dp.budget_split import within_limit
-from dpsql.sql.dp.registry import TABLE
+from dpsql.sql.dp.noisy_block import NOISY_AGGREGATES, NoisyBlock
 from dpsql.sql.normalize import label_of_item, make_unique
 from dpsql.sql.parse.dialect import bind_error, remove_modes, to_sql
 from dpsql.sql.parse.options import NONNEGATIVE, Options, call_of
@@ -243,7 +242,8 @@ def bind_sets(binder: Binder, select: exp.Select, options: Options | None, env: 
     for part in parts:
         bound = binder.private_from(part, env)
         refuse_row_choice(part)
-        blocks.append(dp_block(binder, part, bound, shared, env, within))
+        blocks.append(NoisyBlock(binder, part, bound, shared, env, within=within))
+        blocks[-1].bind()
         for i, (item, label) in enumerate(zip(part.expressions, labels, strict=True)):
             inner = f"dpsql_above_{i}" if i in windows else label
             item.set("alias", exp.to_identifier(inner, quoted=True))
@@ -260,7 +260,7 @@ def bind_sets(binder: Binder, select: exp.Select, options: Options | None, env: 
         select.set("expressions", shown)
 
 
-def _adjust(binder: Binder, options: Options, blocks: list[Block], within: list[exp.Expr]) -> None:
+def _adjust(binder: Binder, options: Options, blocks: list[NoisyBlock], within: list[exp.Expr]) -> None:
     """Make the cells of COUNT and SUM add up, after they are released."""
     sets = tuple(GroupingSet(b.name, _columns(b, within), _adding(binder, b)) for b in blocks)
     names = {tuple(c.name for c in cells.columns) for cells in sets}
@@ -275,12 +275,12 @@ def _adjust(binder: Binder, options: Options, blocks: list[Block], within: list[
     binder.notes.append("the cells of COUNT and SUM were made to add up")
 
 
-def _columns(block: Block, within: list[exp.Expr]) -> tuple[str | None, ...]:
+def _columns(block: NoisyBlock, within: list[exp.Expr]) -> tuple[str | None, ...]:
     keys = (block.keys.get(block.spelling(node)) for node in within)
     return tuple(None if key is None else key.name for key in keys)
 
 
-def _adding(binder: Binder, block: Block) -> tuple[AddingColumn, ...]:
+def _adding(binder: Binder, block: NoisyBlock) -> tuple[AddingColumn, ...]:
     operator = next(b.operator for b in binder.blocks if b.name == block.name)
     aggregation = operator.aggregation if isinstance(operator, Together) else operator
     if not isinstance(aggregation, Aggregation):
@@ -374,7 +374,7 @@ class _Set:
         if isinstance(node, exp.Grouping | exp.GroupingId):
             return self._bits(node)
         call = call_of(node)
-        if call is not None and (isinstance(node, exp.AggFunc) or call.name in TABLE):
+        if call is not None and (isinstance(node, exp.AggFunc) or call.name in NOISY_AGGREGATES):
             return node
         if self.has(node) is False:
             return exp.Null()

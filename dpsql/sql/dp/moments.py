@@ -5,6 +5,7 @@ Each is made of noisy moments: exact partials of one query, which :class:`Aggreg
 
 from __future__ import annotations
 
+import decimal
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,13 +13,16 @@ from fractions import Fraction
 
 from sqlglot import exp
 
+from dpsql.errors import BindError
 from dpsql.mechanisms.moments import PAIR_KINDS, Axis, Count, Mean, Output, Pair, Sum, Variance
 from dpsql.sql.dp.aggregates import Aggregate, AggregateCall, Bounded, NoiseOf
+from dpsql.sql.dp.block import AggregatingBlock
 from dpsql.sql.dp.own_queries import bind_auto_bounds, bind_distinct
 from dpsql.sql.exact.exact_query import Partial, Weighing
 from dpsql.sql.expressions import fixed_point as grids
 from dpsql.sql.expressions.fixed_point import MOMENT_KINDS
-from dpsql.sql.parse.dialect import bind_error, to_sql
+from dpsql.sql.parse.dialect import NAMED, bind_error, to_sql
+from dpsql.sql.parse.options import Call, call_of, read_epsilon
 
 _OWN_STEPS = 1 << 20
 """About so many steps between the bounds of a unit's own mean."""
@@ -43,17 +47,17 @@ def _count(asked: AggregateCall) -> Aggregate:
     bounds = asked.options.get("contribution_bounds_per_group")
     if bounds is None:
         asked.require_rows()
-        return _counted(asked, exact.partial(inner, 0, 1), what)
+        return _counted(asked, exact.add(Partial(inner, 0, 1)), what)
     low, high = math.floor(bounds[0]), math.ceil(bounds[1])
     if not exact.bound.row_level:
-        return _counted(asked, exact.partial(inner, low, high, fixed=True), what)
+        return _counted(asked, exact.add(Partial(inner, low, high, fixed=True)), what)
     one = min(max(1, low), high)  # each row is one, and one held to the bounds is the same for all
     inner = inner if one == 1 else f"{one} * {inner}"
-    return _counted(asked, exact.partial(inner, min(0, one), max(0, one)), what)
+    return _counted(asked, exact.add(Partial(inner, min(0, one), max(0, one))), what)
 
 
 def _counted(asked: AggregateCall, partial: Partial, what: str) -> Aggregate:
-    said = f"{what}; {asked.block.say_sensitivity(asked.exact.sensitivity(partial))}"
+    said = f"{what}; {asked.say_sensitivity(partial)}"
     return asked.make("BIGINT", said, lambda noise: Count(asked.name, noise(partial, 1)))
 
 
@@ -63,7 +67,7 @@ def _count_if(asked: AggregateCall) -> Aggregate:
     asked.require_rows()
     condition = to_sql(asked.block.condition(asked.call.args[0]).node)
     inner = f"COUNT({asked.value(f'CASE WHEN {condition} THEN TRUE END')})"
-    return _counted(asked, asked.exact.partial(inner, 0, 1), "count the rows that hold")
+    return _counted(asked, asked.exact.add(Partial(inner, 0, 1)), "count the rows that hold")
 
 
 def _count_distinct(asked: AggregateCall) -> Aggregate:
@@ -75,7 +79,7 @@ def _count_distinct(asked: AggregateCall) -> Aggregate:
     found = asked.block.names.known(call.args[0])
     shown = to_sql(found.typed.node) if found is not None and found.optional else "TRUE"
     inner = "COUNT(*)" if call.where is None and shown == "TRUE" else f"COUNT({asked.value(shown)})"
-    return _counted(asked, asked.exact.partial(inner, 0, 1, fixed=True), "count the privacy units")
+    return _counted(asked, asked.exact.add(Partial(inner, 0, 1, fixed=True)), "count the privacy units")
 
 
 def _refuse_row_bounds(asked: AggregateCall) -> None:
@@ -93,18 +97,20 @@ def total_about(
     """Return the sum about a centre, in grid steps, as a partial whose clamp or weighing gives its sensitivity."""
     low, high = item.grid.low, item.grid.high
     if item.per_group:
-        return asked.exact.partial(f"CAST(SUM({item.y}) AS HUGEINT)", low, high, fixed=True, nullable=True)
-    return asked.exact.partial(
+        return asked.exact.add(
+            Partial(f"CAST(SUM({item.y}) AS HUGEINT)", low, high, fixed=True, nullable=True)
+        )
+    return asked.exact.add(Partial(
         grids.write_doubled_sum(item.y, item.grid, centre), min(0, low - centre), max(0, high - centre),
         doubled=True, adds=(item.y, low, high, centre), weighing=weighing,
-    )  # fmt: skip
+    ))  # fmt: skip
 
 
 def _sum_of_products(
     asked: AggregateCall, a: Bounded, b: Bounded, ends: list[int], weighing: Weighing | None
 ) -> Partial:
     inner = f"COALESCE(SUM({a.deviation} * {b.deviation}), 0)"
-    return asked.exact.partial(inner, min(0, *ends), max(0, *ends), weighing=weighing)
+    return asked.exact.add(Partial(inner, min(0, *ends), max(0, *ends), weighing=weighing))
 
 
 def _squares(asked: AggregateCall, item: Bounded, weighing: Weighing | None) -> Partial:
@@ -126,7 +132,7 @@ def _sum(asked: AggregateCall) -> Aggregate:
     partial = total_about(asked, item)
     steps = Fraction(item.grid.steps)
     integers = item.typed.type.kind == "INTEGER" and steps == 1 and typed.type.sql != "UHUGEINT"
-    said = f"add {asked.source()}, {item.said}; {asked.block.say_sensitivity(asked.exact.sensitivity(partial), steps)}"
+    said = f"add {asked.source()}, {item.said}; {asked.say_sensitivity(partial, steps)}"
     return asked.make(
         "HUGEINT" if integers else typed.type.sum_type, said,
         lambda noise: Sum(asked.name, noise(partial, 1), steps), shown=item.shown,
@@ -146,12 +152,12 @@ def _avg(asked: AggregateCall) -> Aggregate:
         times = f" * {finer}" if finer > 1 else ""
         value = f"(COALESCE(SUM({item.y}), 0){times} // GREATEST(COUNT({item.y}), 1))"
         own = f"CASE WHEN COUNT({item.y}) > 0 THEN LEAST(GREATEST({value}, {low}), {high}) - {centre} ELSE 0 END"
-        total = asked.exact.partial(own, low - centre, high - centre, fixed=True)
+        total = asked.exact.add(Partial(own, low - centre, high - centre, fixed=True))
     else:
         asked.require_rows()
         weighing = asked.exact.weighing(item.y, item.most)
         total = total_about(asked, item, centre, weighing)
-    count = asked.exact.partial(f"COUNT({item.y})", 0, 1, fixed=item.per_group, weighing=weighing)
+    count = asked.exact.add(Partial(f"COUNT({item.y})", 0, 1, fixed=item.per_group, weighing=weighing))
     ends = (item.units(item.grid.low), item.units(item.grid.high))
 
     def build(noise: NoiseOf) -> Output:
@@ -174,7 +180,7 @@ def _spread(kind: str) -> Callable[[AggregateCall], Aggregate]:
         weighing = asked.exact.weighing(item.y, item.most**2)
         total = total_about(asked, item, item.centre, weighing)
         squares = _squares(asked, item, weighing)
-        count = asked.exact.partial(f"COUNT({item.y})", 0, 1, weighing=weighing)
+        count = asked.exact.add(Partial(f"COUNT({item.y})", 0, 1, weighing=weighing))
         ends = (item.units(item.grid.low), item.units(item.grid.high))
 
         def build(noise: NoiseOf) -> Output:
@@ -211,7 +217,7 @@ def _pair(kind: str) -> Callable[[AggregateCall], Aggregate]:
         weighing = exact.weighing(
             y.y, max(y.most, x.most) ** 2
         )  # y is there where x is: both are weighed alike
-        count = exact.partial(f"COUNT({y.y})", 0, 1, weighing=weighing)
+        count = exact.add(Partial(f"COUNT({y.y})", 0, 1, weighing=weighing))
         product = _sum_of_products(asked, y, x, ends, weighing)
         wanted = zip(both, _SQUARES.get(kind, (False, False)), strict=True)
         squares = [_squares(asked, item, weighing) if used else None for item, used in wanted]
@@ -260,7 +266,7 @@ def _columns(asked: AggregateCall) -> tuple[Bounded, Bounded]:
     return y, x
 
 
-TABLE: dict[str, Callable[[AggregateCall], Aggregate]] = {
+MOMENTS: dict[str, Callable[[AggregateCall], Aggregate]] = {
     "COUNT": _count,
     "COUNT_IF": _count_if,
     "SUM": _sum,
@@ -272,3 +278,98 @@ TABLE: dict[str, Callable[[AggregateCall], Aggregate]] = {
     "STDDEV_POP": _spread("stddev_pop"),
     **{kind.upper(): _pair(kind) for kind in PAIR_KINDS},
 }
+
+
+# -- quotients that are means ---------------------------------------------------------------------------------------
+
+_OF_A_SUM = {"contribution_bounds_per_row", "epsilon"}
+_OF_A_COUNT = {"epsilon"}
+
+
+def read_as_mean(block: AggregatingBlock, node: exp.Expr) -> exp.Expr | None:
+    """Return the call of AVG that a quotient means; None where it is no quotient of the same rows.
+
+    The count may stand in ``NULLIF(..., 0)``, and the sum may be made a DOUBLE first. Bounds per group are left alone:
+    with them AVG is the mean of the units' own means. Named shares of epsilon go to the mean where both calls have one;
+    else it takes an equal part, like any aggregate.
+    """
+    if not isinstance(node, exp.Div):
+        return None
+    total, count = call_of(_find_sum(node.this)), call_of(_find_count(node.expression))
+    if total is None or count is None or (total.name, count.name) != ("SUM", "COUNT"):
+        return None
+    if total.named.keys() - _OF_A_SUM or count.named.keys() - _OF_A_COUNT:
+        return None
+    if any(call.distinct or call.over or len(call.args) != 1 for call in (total, count)):
+        return None
+    if count.args[0].is_star or not _have_same_rows(block, total, count):
+        return None
+    named = [argument.copy() for name, (_, argument) in total.named.items() if name != "epsilon"]
+    if "epsilon" in total.named and "epsilon" in count.named:
+        named.append(_add_shares(total, count))
+    argument = total.args[0].copy()
+    kind = block.expression(argument.copy()).type
+    if not kind.numeric and kind.kind not in ("BOOLEAN", "INTERVAL"):
+        return None  # dates have a mean, and no sum: the refusal says so
+    if kind.kind == "BOOLEAN":
+        argument = exp.cast(argument, "INTEGER")
+    made: exp.Expr = exp.Avg(this=argument)
+    if named:
+        made = exp.Anonymous(this=f"{NAMED}avg", expressions=[argument, *named])
+    if total.where is not None:
+        made = exp.Filter(this=made, expression=exp.Where(this=total.where.copy()))
+    return made
+
+
+def _unwrap(node: exp.Expr) -> exp.Expr:
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return node
+
+
+def _find_sum(node: exp.Expr) -> exp.Expr:
+    """Return the call that is made a DOUBLE before it is divided: a quotient of numbers is one anyway."""
+    node = _unwrap(node)
+    if isinstance(node, exp.Cast) and node.to.this == exp.DataType.Type.DOUBLE:
+        return _unwrap(node.this)
+    if isinstance(node, exp.Mul):
+        for one, other in ((node.this, node.expression), (node.expression, node.this)):
+            if isinstance(other, exp.Literal) and not other.is_string and float(other.name) == 1:
+                return _unwrap(one)
+    return node
+
+
+def _find_count(node: exp.Expr) -> exp.Expr:
+    node = _unwrap(node)
+    if (
+        isinstance(node, exp.Nullif)
+        and isinstance(node.expression, exp.Literal)
+        and node.expression.name == "0"
+    ):
+        return _unwrap(node.this)
+    return node
+
+
+def _have_same_rows(block: AggregatingBlock, total: Call, count: Call) -> bool:
+    """Say whether both calls have the same argument and the same FILTER."""
+    try:
+        pairs = [(total.args[0], count.args[0])]
+        if total.where is not None and count.where is not None:
+            pairs.append((total.where, count.where))
+        elif total.where is not count.where:
+            return False
+        return all(block.spelling(one) == block.spelling(other) for one, other in pairs)
+    except BindError:  # an unknown column: what binds the calls says so, with its place
+        return False
+
+
+def _add_shares(total: Call, count: Call) -> exp.Expr:
+    """Return the argument ``epsilon`` of the mean: the sum of what both calls were given."""
+    shares = [read_epsilon(call.named["epsilon"][0]) for call in (total, count)]
+    argument = total.named["epsilon"][1].copy()
+    with decimal.localcontext(prec=100):  # two literals: their sum has finitely many digits
+        both = sum((decimal.Decimal(s.numerator) / s.denominator for s in shares), decimal.Decimal(0))
+    value = exp.Literal.number(f"{both.normalize():f}")
+    value.meta.update(argument.expression.meta)
+    argument.set("expression", value)
+    return argument

@@ -24,7 +24,7 @@ from dpsql.mechanisms.aggregation import Together
 from dpsql.mechanisms.auto_bounds import PLACES, SHARED, AutoBounded, find_exponent
 from dpsql.mechanisms.histograms import BIN, BIN_ROWS, DistinctCount, Histogram, Quantiles, WantedRank
 from dpsql.sql.dp.aggregates import Aggregate, AggregateCall, QuantileRequest
-from dpsql.sql.exact.exact_query import Exact
+from dpsql.sql.exact.exact_query import Exact, write_group_by
 from dpsql.sql.expressions import fixed_point as grids
 from dpsql.sql.expressions.fixed_point import MOMENT_KINDS, place_on_line
 from dpsql.sql.expressions.types import BOOLEAN, DOUBLE, Bounds, Type, Typed
@@ -33,14 +33,10 @@ from dpsql.sql.parse.options import Call, call_of, read_number
 from dpsql.sql.parse.statements import make_literal
 
 
-def _group(keys: Sequence[str]) -> str:
-    return f" GROUP BY {', '.join(keys)}" if keys else ""
-
-
 def _keys(asked: AggregateCall) -> tuple[tuple[str, ...], int]:
     """Return the names of the groups' keys, and how many groups one unit may touch."""
     keys = tuple(key.name for key in asked.exact.keys)
-    return keys, asked.block.per_unit_groups if keys else 1
+    return keys, asked.groups if keys else 1
 
 
 # -- different values, histograms -------------------------------------------------------------------------------
@@ -60,14 +56,14 @@ def bind_distinct(asked: AggregateCall) -> Aggregate:
     def part(epsilon: Fraction) -> DistinctCount:
         keys, groups = _keys(asked)
         held = asked.exact.held(value, groups)
-        query = f"SELECT {', '.join([*keys, 'COUNT(DISTINCT v)'])} AS n FROM ({held}) AS held{_group(keys)}"
+        query = f"SELECT {', '.join([*keys, 'COUNT(DISTINCT v)'])} AS n FROM ({held}) AS held{write_group_by(keys)}"
         noise = LaplaceNoise(epsilon, asked.exact.rows_per_unit, groups)
         return DistinctCount(query, keys, asked.name, noise, asked.block.confidence)
 
     return asked.make("BIGINT", f"count the different values of {asked.source()}", part=part)
 
 
-MAX_BINS = 10_000
+_MAX_BINS = 10_000
 """Bins of one histogram."""
 _NUMBERS = ("INTEGER", "DECIMAL", "DOUBLE")
 
@@ -85,8 +81,8 @@ def _histogram(asked: AggregateCall) -> Aggregate:
         kind, bins, others = _given_bins(asked, typed)
     else:
         kind, bins = typed.type, _declared_bins(asked, typed)
-    if len(bins) > MAX_BINS:
-        raise bind_error(call.args[-1], f"a histogram has at most {MAX_BINS} bins.")
+    if len(bins) > _MAX_BINS:
+        raise bind_error(call.args[-1], f"a histogram has at most {_MAX_BINS} bins.")
     sql = to_sql(typed.node)
     value = f"CAST({sql} AS {kind.sql})" if kind != typed.type else f"({sql})"
     meets = "<=" if others is not None and call.name == "HISTOGRAM" else "="
@@ -300,7 +296,7 @@ def quantile_parts(
         )
         query = (
             f"SELECT {', '.join([*keys, held])} AS value, COUNT(*) AS count FROM ({exact.held(y, groups)}) AS held "
-            f"WHERE v IS NOT NULL{_group([*keys, 'value'])}"
+            f"WHERE v IS NOT NULL{write_group_by([*keys, 'value'])}"
         )
         names, ranks, shares = zip(*items, strict=True)
         parts.append(
@@ -338,7 +334,7 @@ def _auto_bounded(
     if least is not None and most is not None:  # no rung is needed beyond what is declared
         high = max(low, min(high, find_exponent(max(abs(least), abs(most), Fraction(2) ** low))))
     value = f"CAST({block.filtered(asked.call, to_sql(typed.node))} AS DOUBLE)"
-    given = exact.held(value, block.per_unit_groups)
+    given = exact.held(value, asked.groups)
     held = f"SELECT * FROM ({given}) AS given WHERE ABS(v) < CAST('Infinity' AS DOUBLE)"
     rung = f"CASE WHEN v = 0 THEN {low} ELSE CAST(LEAST(GREATEST(CEIL(LOG2(ABS(v))), {low}), {high}) AS INTEGER) END"
     if least is not None or most is not None:  # NULL is gone, of which LEAST would make a bound
@@ -351,7 +347,7 @@ def _auto_bounded(
     by = ", ".join([*keys, "sign", "rung"])
     query = f"SELECT {by}, COUNT(*) AS n, SUM({steps}) AS total FROM ({placed}) AS placed GROUP BY {by}"
     return AutoBounded(
-        query, keys, asked.name, kind, epsilon, low, high, exact.rows_per_unit, block.per_unit_groups, block.confidence,
+        query, keys, asked.name, kind, epsilon, low, high, exact.rows_per_unit, asked.groups, block.confidence,
         least, most, _count_auto(asked),
     )  # fmt: skip
 
@@ -394,7 +390,7 @@ def _count_auto(asked: AggregateCall) -> int:
     return max(SHARED, waiting + sum(isinstance(part, AutoBounded) for part in parts))
 
 
-TABLE: dict[str, Callable[[AggregateCall], Aggregate]] = {
+OWN_QUERIES: dict[str, Callable[[AggregateCall], Aggregate]] = {
     "HISTOGRAM": _histogram,
     "HISTOGRAM_EXACT": _histogram,
     **dict.fromkeys(("MEDIAN", "QUANTILE_CONT", "QUANTILE_DISC", "MIN", "MAX"), _quantile),

@@ -18,12 +18,12 @@ import datetime
 import math
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from dpsql.errors import Error, PrivacyError
-from dpsql.sql.exact.exact_query import GroupKey
+from dpsql.sql.dp.block import AggregatingBlock
+from dpsql.sql.exact.exact_query import GroupKey, PublicGroups
 from dpsql.sql.expressions.fixed_point import DAY
 from dpsql.sql.expressions.types import Typed
 from dpsql.sql.parse.dialect import to_sql
@@ -31,26 +31,12 @@ from dpsql.sql.parse.statements import make_literal
 from dpsql.sql.relations.fan_out import split_conjuncts
 from dpsql.sql.relations.relation import Relation, column
 
-if TYPE_CHECKING:
-    from dpsql.sql.dp.block import Block
-
 MAX_GROUPS = 1_000_000
 _MAX_DAYS = 100_000
 
 Pairs = list[tuple[GroupKey, Typed]]
 Place = tuple[str, str]
 """A column of the exact query: its table's alias there, and its name."""
-
-
-@dataclass(frozen=True)
-class Domain:
-    """A query of all public groups, how many there are at most (None: unknown), and where they come from."""
-
-    sql: str
-    size: int | None
-    origin: str
-    nullable: bool = False
-    """Whether a key of a group may be NULL: then it is the group of the rows without that value."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +67,7 @@ def _listed(rows: str) -> str:
 
 
 @dataclass
-class Part:
+class KeyGroup:
     """Keys that are computed from the same columns or public rows, and the conditions on these."""
 
     keys: Pairs = field(default_factory=list)
@@ -99,24 +85,24 @@ class Part:
         """The largest number of groups that it may have."""
         return math.prod(values.size for values in self.places.values())
 
-    def meets(self, other: Part) -> bool:
+    def meets(self, other: KeyGroup) -> bool:
         """Say whether the two have a column or a table in common."""
         return not (
             self.places.keys().isdisjoint(other.places) and self.relations.keys().isdisjoint(other.relations)
         )
 
-    def join(self, other: Part) -> Part:
+    def join(self, other: KeyGroup) -> KeyGroup:
         """Return both as one."""
-        return Part(
+        return KeyGroup(
             [*self.keys, *other.keys], {**self.places, **other.places}, {**self.relations, **other.relations},
             [*self.conditions, *other.conditions], self.kept or other.kept, self.missing | other.missing,
         )  # fmt: skip
 
 
-def public_domain(block: Block, keys: Pairs) -> Domain | None:
+def find_public_groups(block: AggregatingBlock, keys: Pairs) -> PublicGroups | None:
     """Return the domain of all keys together, or None when one of them is private."""
     known = _Known(block)
-    parts: list[Part] = []
+    parts: list[KeyGroup] = []
     for key, typed in keys:
         part = known.part(key, typed)
         if part is None:
@@ -148,10 +134,12 @@ def public_domain(block: Block, keys: Pairs) -> Domain | None:
         *(f"the rows of {t}" for t in known.kept),
     ]
     origin = " and ".join(dict.fromkeys(origins))
-    return Domain(f"SELECT {names} FROM {sources}", None if size is None else max(1, size), origin, nullable)
+    return PublicGroups(
+        f"SELECT {names} FROM {sources}", None if size is None else max(1, size), origin, nullable
+    )
 
 
-def _joined(parts: list[Part], part: Part) -> list[Part]:
+def _joined(parts: list[KeyGroup], part: KeyGroup) -> list[KeyGroup]:
     """Return the parts with one more, which takes in all those that it shares a column or a table with."""
     apart = []
     for other in parts:
@@ -162,7 +150,7 @@ def _joined(parts: list[Part], part: Part) -> list[Part]:
     return [*apart, part]
 
 
-def _restricted(parts: list[Part], asked: list[Part]) -> list[Part]:
+def _restricted(parts: list[KeyGroup], asked: list[KeyGroup]) -> list[KeyGroup]:
     """Return the parts with the conditions on them, and with the public rows that these ask for."""
     waiting = [part for part in asked if part.places or part.relations]
     always = [node for part in asked if part not in waiting for node in part.conditions]
@@ -177,7 +165,7 @@ def _restricted(parts: list[Part], asked: list[Part]) -> list[Part]:
 class _Known:
     """What is public about the columns of a block."""
 
-    def __init__(self, block: Block) -> None:
+    def __init__(self, block: AggregatingBlock) -> None:
         self._block = block
         self._fields = {
             (node.table, node.name): (relation, item.typed)
@@ -193,21 +181,21 @@ class _Known:
         """Keys that are enumerated as they are, by the SQL of what they are made of."""
         self._tables, self._on = _met(block)
 
-    def part(self, key: GroupKey, typed: Typed) -> Part | None:
+    def part(self, key: GroupKey, typed: Typed) -> KeyGroup | None:
         """Return what a key is computed from; None where it is private."""
         places = list(dict.fromkeys((c.table, c.name) for c in typed.node.find_all(exp.Column)))
         kept = self._preserved(places)
         if kept is not None:
             self.kept[kept.alias] = None
             self._tables[kept.source.alias_or_name] = kept.source
-            return Part([(key, typed)], {}, {places[0][0]: kept.source}, kept=True)
+            return KeyGroup([(key, typed)], {}, {places[0][0]: kept.source}, kept=True)
         missing = frozenset([key.name] if _may_be_null(typed) else [])
         values = {place: self._enumerated(place, typed) for place in places}
         found = {place: known for place, known in values.items() if known is not None}
         if places and len(found) == len(places) and math.prod(v.size for v in found.values()) <= MAX_GROUPS:
             self._values |= found
             tables = {alias: self._tables[alias] for alias, _ in places if alias in self._tables}
-            return Part([(key, typed)], found, tables, missing=missing)
+            return KeyGroup([(key, typed)], found, tables, missing=missing)
         made = _of_its_own(key, typed)
         if made is None:
             return None
@@ -215,7 +203,7 @@ class _Known:
         self._held[key.sql] = place
         self._values[place] = made
         own = Typed(column(key.name, place[0]), typed.type, nullable=bool(missing))
-        return Part([(key, own)], {place: made}, missing=missing)
+        return KeyGroup([(key, own)], {place: made}, missing=missing)
 
     def conditions(self) -> list[exp.Expr]:
         """Return what every row that is counted meets, in terms of what keys are made of."""
@@ -224,9 +212,9 @@ class _Known:
         found = (with_keys(node, self._held) for node in given)
         return [part for node in found for part in by_days(node, daily)]
 
-    def condition(self, node: exp.Expr) -> Part | None:
+    def condition(self, node: exp.Expr) -> KeyGroup | None:
         """Return what a condition is about; None where it names more than what keys are made of, or lent rows."""
-        part = Part(conditions=[node])
+        part = KeyGroup(conditions=[node])
         for found in node.walk(prune=lambda n: isinstance(n, exp.Query)):
             if isinstance(found, exp.Query) and not self._lent(found):
                 return None
@@ -273,7 +261,7 @@ class _Known:
         return _days(place[1], typed, own)
 
 
-def _met(block: Block) -> tuple[dict[str, exp.Expr], list[exp.Expr]]:
+def _met(block: AggregatingBlock) -> tuple[dict[str, exp.Expr], list[exp.Expr]]:
     """Return the public tables that every counted row has met, by alias, and the conditions of these joins."""
     bound = block.bound
     sides = [str(join.args.get("side") or "").upper() for join in bound.joins]
@@ -296,7 +284,7 @@ def _met(block: Block) -> tuple[dict[str, exp.Expr], list[exp.Expr]]:
     return tables, conditions
 
 
-def _query(part: Part) -> str:
+def _query(part: KeyGroup) -> str:
     """Return the groups of a part: its keys over everything that they are made of."""
     keys, places = part.keys, list(part.places)
     if not part.relations and not part.conditions and len(keys) == len(places) == 1:
@@ -325,7 +313,7 @@ def _query(part: Part) -> str:
     return f"SELECT DISTINCT {items} FROM {' CROSS JOIN '.join(sources)}{where}"
 
 
-def _size(block: Block, part: Part) -> tuple[int, frozenset[str]]:
+def _size(block: AggregatingBlock, part: KeyGroup) -> tuple[int, frozenset[str]]:
     """Return how many groups a part has, and which keys are NULL in one of them.
 
     Both are counted where the part is made of what the policy and the statement say alone.

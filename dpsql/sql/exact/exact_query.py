@@ -11,13 +11,24 @@ Written in DuckDB's SQL and translated for other engines. The shapes, from the i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from sqlglot import exp
+
+from dpsql.mechanisms.base import SALT
+from dpsql.mechanisms.fast.packed_aggregation import (
+    PACKED_TOTALS,
+    PackedAggregation,
+    PackedRoute,
+    PackedValue,
+    UnitTotal,
+)
 from dpsql.sql.parse.dialect import to_sql
 from dpsql.sql.relations.relation import From
-from dpsql.sql.relations.unit_rows import secret_hash
+from dpsql.sql.relations.unit_rows import WHOLE_UNIT_TYPES, secret_hash
 
 UNITS_COLUMN = "units"
 _U = "u"
@@ -35,6 +46,35 @@ class GroupKey:
     name: str
     sql: str
     type: str
+
+
+@dataclass(frozen=True)
+class PublicGroups:
+    """A query of all public groups, how many there are at most (None: unknown), and where they come from."""
+
+    sql: str
+    size: int | None
+    origin: str
+    nullable: bool = False
+    """Whether a key of a group may be NULL: then it is the group of the rows without that value."""
+
+    def holds(
+        self, values: Sequence[str], keys: Sequence[GroupKey], alias: str, groups: str | None = None
+    ) -> str:
+        """Write that these values of the keys are those of a public group; ``groups`` may be the name of the query."""
+        if self.nullable:
+            pairs = zip(values, keys, strict=True)
+            same = " AND ".join(f"g.{key.name} IS NOT DISTINCT FROM {value}" for value, key in pairs)
+            return f"EXISTS (SELECT 1 FROM {groups or f'({self.sql})'} AS g WHERE {same})"
+        groups = groups or f"({self.sql}) AS {alias}"
+        if len(values) == 1:
+            return f"{values[0]} IN (SELECT {keys[0].name} FROM {groups})"
+        return f"({', '.join(values)}) IN (SELECT ({', '.join(key.name for key in keys)}) FROM {groups})"
+
+    def joins(self, keys: Sequence[GroupKey], left: str, right: str) -> str:
+        """Write that two relations have the same keys: safe for NULL where a key may be NULL."""
+        equal = "IS NOT DISTINCT FROM" if self.nullable else "="
+        return " AND ".join(f"{left}.{key.name} {equal} {right}.{key.name}" for key in keys)
 
 
 @dataclass(frozen=True)
@@ -87,7 +127,6 @@ class Partial:
     clamped but weighed, and a row's part of it lies in ``[low, high]``.
     """
 
-    name: str
     inner: str
     low: int
     high: int
@@ -99,6 +138,8 @@ class Partial:
     weighing: Weighing | None = None
     nullable: bool = False
     """True where ``inner`` is NULL for a unit without values: it adds nothing, even where 0 is not within the bounds."""
+    name: str = ""
+    """Its column in the totals, which the exact query gives it."""
 
     @property
     def counts_weighed_rows(self) -> bool:
@@ -119,28 +160,17 @@ class Exact:
     """Groups that a unit may touch; None when every unit may touch all there are."""
     row_budget: int | None = None
     """Rows of one unit that count over all groups (``max_rows_contributed``)."""
-    domain: str | None = None
-    """A query of the public groups, with the keys' names as columns."""
-    nullable: bool = False
-    """True where a key of a public group may be NULL."""
+    domain: PublicGroups | None = None
     _values: dict[str, str] = field(default_factory=dict)
-    _partials: dict[tuple[str, int, int, bool, bool, Weighing | None], Partial] = field(default_factory=dict)
+    _partials: dict[Partial, Partial] = field(default_factory=dict)
 
     def value(self, sql: str) -> str:
         """Return a column of the rows; equal expressions share one."""
         return self._values.setdefault(sql, f"y{len(self._values)}")
 
-    def partial(
-        self, inner: str, low: int, high: int, fixed: bool = False, doubled: bool = False,
-        adds: tuple[str, int, int, int] | None = None, weighing: Weighing | None = None,
-        nullable: bool = False,
-    ) -> Partial:  # fmt: skip
-        """Return the partial of an inner aggregate; equal ones share one."""
-        key = (inner, low, high, fixed, doubled, weighing)
-        if key not in self._partials:
-            name = f"p{len(self._partials)}"
-            self._partials[key] = Partial(name, inner, low, high, fixed, doubled, adds, weighing, nullable)
-        return self._partials[key]
+    def add(self, partial: Partial) -> Partial:
+        """Return the partial with the name of its column; equal ones share one."""
+        return self._partials.setdefault(partial, replace(partial, name=f"p{len(self._partials)}"))
 
     def weighing(self, y: str, most: int) -> Weighing | None:
         """Return the weighing of moments over the rows in which ``y`` is not NULL; None where a unit is one row.
@@ -181,77 +211,66 @@ class Exact:
 
     # -- writing ------------------------------------------------------------------------------------------------
 
-    def rows(self, extra: Iterable[str] = (), inside: bool = True) -> str:
+    def rows(self, inside: bool = True) -> str:
         """Write the rows with what aggregates need; ``inside`` leaves out those outside of the public groups."""
-        items = [f"({key.sql}) AS {key.name}" for key in self.keys]
-        items += [f"({sql}) AS {name}" for sql, name in self._values.items()]
-        items += list(extra)
-        conditions = [self.where] if self.where else []
-        unit, source = self._from
-        if unit is not None:
-            items.insert(0, f"{unit} AS {_U}")
-            conditions.append(f"{unit} IS NOT NULL")
+        values = {name: sql for sql, name in self._values.items()}
+        held = []
         if inside and self.domain is not None and self.groups is not None:
-            conditions.append(
-                write_membership(
-                    [f"({k.sql})" for k in self.keys], [k.name for k in self.keys], "domain", self.nullable
-                )
-            )
-        text = f"SELECT {', '.join(items) or '1 AS one'} FROM {source}"
-        return text + (f" WHERE {' AND '.join(f'({c})' for c in conditions)}" if conditions else "")
+            held = [self.domain.holds([f"({k.sql})" for k in self.keys], self.keys, "domain", "domain")]
+        return _write_rows(*self._from, self.keys, values, [self.where, *held])
 
     @cached_property
     def _from(self) -> tuple[str | None, str]:
         """The unit and the FROM clause, written once for all the queries that read these rows."""
-        unit = to_sql(self.bound.unit) if self.bound.unit is not None else None
-        return unit, self.bound.sql
+        return _write_from(self.bound)
 
     def held(self, value: str, groups: int) -> str:
         """Return the rows themselves, for mechanisms that need them: the keys, and ``value`` as ``v``."""
         most = groups if self.keys else None
         return write_bounded_rows(
-            self.bound,
-            self.where,
-            self.keys,
-            {"v": value},
-            self.rows_per_unit,
-            most,
-            self.domain,
-            self.nullable,
+            self.bound, self.where, self.keys, {"v": value}, self.rows_per_unit, most, self.domain
         )
 
     def sql(self) -> str:
         """Write the query of all that was collected."""
-        names = [key.name for key in self.keys]
-        head = f"domain AS ({self.domain})" if self.domain is not None else ""
-        totals = self._row_level(names) if self.bound.unit is None else self._user_level(names)
+        totals = self._row_level() if self.bound.unit is None else self._user_level()
         if self.domain is None:
             return totals
-        columns = [f"domain.{name}" for name in names]
-        columns += [f"COALESCE(totals.{p.name}, 0) AS {p.name}" for p in self.partials]
-        columns += [f"COALESCE(totals.{UNITS_COLUMN}, 0) AS {UNITS_COLUMN}"]
-        on = " AND ".join(f"domain.{name} {equality_operator(self.nullable)} totals.{name}" for name in names)
-        return f"WITH {head}, totals AS ({totals}) SELECT {', '.join(columns)} FROM domain LEFT JOIN totals ON {on}"
+        columns = [f"domain.{key.name}" for key in self.keys]
+        columns += [
+            f"COALESCE(totals.{name}, 0) AS {name}"
+            for name in (*(p.name for p in self.partials), UNITS_COLUMN)
+        ]
+        on = self.domain.joins(self.keys, "domain", "totals")
+        head = f"WITH domain AS ({self.domain.sql}), totals AS ({totals})"
+        return f"{head} SELECT {', '.join(columns)} FROM domain LEFT JOIN totals ON {on}"
 
-    def _row_level(self, names: list[str]) -> str:
-        inner = (
-            f"({p.inner}) // 2 AS {p.name}" if p.doubled else f"{p.inner} AS {p.name}" for p in self.partials
+    def _totals(self, parts: Iterable[str], rows: str) -> str:
+        names = [key.name for key in self.keys]
+        items = [*names, *parts, f"COUNT(*) AS {UNITS_COLUMN}"]
+        return f"SELECT {', '.join(items)} FROM {rows}{write_group_by(names)}"
+
+    def _row_level(self) -> str:
+        return self._totals(
+            (
+                f"({p.inner}) // 2 AS {p.name}" if p.doubled else f"{p.inner} AS {p.name}"
+                for p in self.partials
+            ),
+            f"({self.rows()}) AS rows",
         )
-        items = [*names, *inner, f"COUNT(*) AS {UNITS_COLUMN}"]
-        group = f" GROUP BY {', '.join(names)}" if names else ""
-        return f"SELECT {', '.join(items)} FROM ({self.rows()}) AS rows{group}"
 
-    def _user_level(self, names: list[str]) -> str:
-        items = [_U, *names]
-        items += [f"{p.inner} AS {p.name}" for p in self.partials if not p.counts_weighed_rows]
+    def _user_level(self) -> str:
+        names = [key.name for key in self.keys]
         budgeted = self.row_budget is not None and bool(names)
         weighings = dict.fromkeys(p.weighing for p in self.partials if p.weighing is not None)
+        items = [_U, *names]
+        items += [f"{p.inner} AS {p.name}" for p in self.partials if not p.counts_weighed_rows]
         items += dict.fromkeys(f"COUNT({w.y}) AS {w.rows}" for w in weighings)
-        if not budgeted:
-            items += [f"{w.sql(f'COUNT({w.y})', self.rows_per_unit)} AS {w.weight}" for w in weighings]
         if budgeted:
             items.append("COUNT(*) AS n")
-        text = f"SELECT {', '.join(items)} FROM ({self.rows()}) AS rows GROUP BY {', '.join([_U, *names])}"
+        else:
+            items += [f"{w.sql(f'COUNT({w.y})', self.rows_per_unit)} AS {w.weight}" for w in weighings]
+        text = f"SELECT {', '.join(items)} FROM ({self.rows()}) AS rows{write_group_by([_U, *names])}"
         chosen = write_secret_order(names)
         if budgeted:
             # How many of the unit's rows may still count in this group, taking its groups in a secret order.
@@ -259,20 +278,14 @@ class Exact:
             most = f"CAST(LEAST(n, GREATEST({self.row_budget} - COALESCE({before}, 0), 0)) AS BIGINT)"
             text = f"SELECT * FROM (SELECT *, {most} AS counted FROM ({text}) AS units) AS kept WHERE counted > 0"
         elif self.groups is not None and names:
-            text = (
-                f"SELECT * FROM ({text}) AS units "
-                f"QUALIFY lag({_U}, {self.groups}) OVER (ORDER BY {_U}, {chosen}) IS DISTINCT FROM {_U}"
-            )
-        items = [
-            *names,
-            *(
-                f"COALESCE(SUM({self._bounded(p, budgeted)}), 0){' // 2' if p.doubled else ''} AS {p.name}"
-                for p in self.partials
-            ),
-        ]
-        items.append(f"COUNT(*) AS {UNITS_COLUMN}")
-        group = f" GROUP BY {', '.join(names)}" if names else ""
-        return f"SELECT {', '.join(items)} FROM ({text}) AS kept{group}"
+            before = f"lag({_U}, {self.groups}) OVER (ORDER BY {_U}, {chosen})"
+            text = f"SELECT * FROM ({text}) AS units QUALIFY {before} IS DISTINCT FROM {_U}"
+        halves = {False: "", True: " // 2"}
+        sums = (
+            f"COALESCE(SUM({self._bounded(p, budgeted)}), 0){halves[p.doubled]} AS {p.name}"
+            for p in self.partials
+        )
+        return self._totals(sums, f"({text}) AS kept")
 
     def _bounded(self, partial: Partial, budgeted: bool) -> str:
         """Return a unit's own value, bounded: weighed where it has a weighing, else clamped."""
@@ -306,26 +319,37 @@ class Exact:
         return f"CASE WHEN {partial.name} IS NOT NULL THEN {clamped} END" if partial.nullable else clamped
 
 
-def equality_operator(nullable: bool) -> str:
-    """Return the comparison of keys: null-safe where a key may be NULL."""
-    return "IS NOT DISTINCT FROM" if nullable else "="
+def write_group_by(names: Sequence[str]) -> str:
+    """Write GROUP BY these names; nothing where there are none."""
+    return f" GROUP BY {', '.join(names)}" if names else ""
 
 
-def write_membership(values: list[str], names: list[str], groups: str, nullable: bool) -> str:
-    """Return whether these values are those of a row of ``groups``; ``nullable`` says that NULL is a value there."""
-    if nullable:
-        same = " AND ".join(
-            f"g.{name} IS NOT DISTINCT FROM {v}" for v, name in zip(values, names, strict=True)
-        )
-        return f"EXISTS (SELECT 1 FROM {groups} AS g WHERE {same})"
-    if len(values) == 1:
-        return f"{values[0]} IN (SELECT {names[0]} FROM {groups})"
-    return f"({', '.join(values)}) IN (SELECT ({', '.join(names)}) FROM {groups})"
+def _write_from(bound: From) -> tuple[str | None, str]:
+    return to_sql(bound.unit) if bound.unit is not None else None, bound.sql
+
+
+def _write_rows(
+    unit: str | None,
+    source: str,
+    keys: Iterable[GroupKey],
+    values: Mapping[str, str],
+    conditions: Iterable[str | None],
+) -> str:
+    """Write the rows of units: their unit, their keys, and these values by name."""
+    named = {**{key.name: key.sql for key in keys}, **values}
+    items = [f"({sql}) AS {name}" for name, sql in named.items()]
+    where, *held = conditions
+    if unit is not None:
+        items.insert(0, f"{unit} AS {_U}")
+        held.insert(0, f"{unit} IS NOT NULL")
+    asked = " AND ".join(f"({condition})" for condition in (where, *held) if condition)
+    text = f"SELECT {', '.join(items) or '1 AS one'} FROM {source}"
+    return f"{text} WHERE {asked}" if asked else text
 
 
 def write_bounded_rows(
-    bound: From, where: str | None, keys: tuple[GroupKey, ...], values: dict[str, str], rows: int | None, groups: int | None,
-    domain: str | None = None, nullable: bool = False,
+    bound: From, where: str | None, keys: tuple[GroupKey, ...], values: Mapping[str, str], rows: int | None,
+    groups: int | None, domain: PublicGroups | None = None,
 ) -> str:  # fmt: skip
     """Write private rows as they are, at most ``rows`` of a unit in a group and ``groups`` groups of it.
 
@@ -333,27 +357,9 @@ def write_bounded_rows(
     of the unit's own values, so no other unit's rows take part in the choice. ``values`` maps column names to SQL.
     """
     names = [key.name for key in keys]
-    items = [
-        *(f"({key.sql}) AS {key.name}" for key in keys),
-        *(f"({sql}) AS {name}" for name, sql in values.items()),
-    ]
-    conditions = [f"({where})"] if where else []
-    wanted = [*names, *values]
-    if bound.unit is not None:
-        unit = to_sql(bound.unit)
-        items.insert(0, f"{unit} AS {_U}")
-        conditions.append(f"({unit} IS NOT NULL)")
-    text = f"SELECT {', '.join(items)} FROM {bound.sql}"
-    if conditions:
-        text += f" WHERE {' AND '.join(conditions)}"
+    text = _write_rows(*_write_from(bound), keys, values, [where])
     if domain is not None and names:
-        inside = write_membership(
-            [f"rows.{n}" for n in names],
-            names,
-            f"({domain})" if nullable else f"({domain}) AS domain",
-            nullable,
-        )
-        text = f"SELECT * FROM ({text}) AS rows WHERE {inside}"
+        text = f"SELECT * FROM ({text}) AS rows WHERE {domain.holds([f'rows.{n}' for n in names], keys, 'domain')}"
     if bound.unit is None:
         return text
     # One long sort, by which a unit's groups and a group's rows stand together, and a look back in it: a twentieth of
@@ -375,4 +381,112 @@ def write_bounded_rows(
         conditions.append(other[0] if len(other) == 1 else f"({' OR '.join(other)})")
     if conditions:
         text = f"SELECT * FROM (SELECT *, {', '.join(hashes)} FROM ({text}) AS rows) AS rows QUALIFY {' AND '.join(conditions)}"
-    return f"SELECT {', '.join(wanted)} FROM ({text}) AS bounded"
+    return f"SELECT {', '.join([*names, *values])} FROM ({text}) AS bounded"
+
+
+# -- the packed route ------------------------------------------------------------------------------------------
+
+_Held = tuple[str, int, int]
+"""A value, and the bounds that it is held to."""
+_PRESENT = re.compile(r"COUNT\((y\d+)\)\Z")
+
+
+def write_packed_route(exact: Exact) -> PackedAggregation | None:
+    """Return the packed route to the same totals, or None where the block has no such shape.
+
+    It takes one table whose unit is a small integer, and no groups, public ones of any type or private ones of integers,
+    and aggregates that count rows or add clamped values: what a GROUP BY would spend its time on.
+    """
+    bound = exact.bound
+    plain = not bound.joins and not any(isinstance(n, exp.Join | exp.Group) for n in bound.source.walk())
+    if (
+        bound.unit is None
+        or exact.row_budget is not None
+        or not plain
+        or bound.unit_type is None
+        or bound.unit_type.sql not in WHOLE_UNIT_TYPES
+        or SALT in exact.rows(inside=False)  # rows that are chosen by a secret hash are read once
+    ):
+        return None
+    whole = all(key.type in WHOLE_UNIT_TYPES for key in exact.keys)
+    if exact.domain is None and not whole:
+        return None
+    adds = [p.adds for p in exact.partials if p.adds is not None]
+    values = {(y, low, high): PackedValue(_held(y, low, high), high - low + 1) for y, low, high, _ in adds}
+    made = [_tally(exact, partial, values) for partial in exact.partials]
+    tallies = [tally for tally in made if tally is not None]
+    if len(tallies) < len(made):
+        return None
+    rows, names = exact.rows(inside=False), tuple(key.name for key in exact.keys)
+    known, head = ["COUNT(*) AS n, MIN(u) AS u_low, MAX(u) AS u_high"], ""
+    ends = [
+        (f"{end}({name})", f"{name}_{at}") for name in names for end, at in (("MIN", "low"), ("MAX", "high"))
+    ]
+    if exact.domain is None:
+        columns = [f"CAST({key.name} AS {key.type}) AS {key.name}" for key in exact.keys]
+        columns += [f"{t.sql} AS {t.name}" if t.rows is not None else t.name for t in tallies]
+        final = f"SELECT {', '.join([*columns, UNITS_COLUMN])} FROM {PACKED_TOTALS}"
+        routes = [PackedRoute(names, rows, final)]
+        known += [f"{sql} AS {name}" for sql, name in ends]
+    else:
+        listed = f"WITH domain AS ({exact.domain.sql}), listed AS (SELECT DISTINCT * FROM domain)"
+        routes, head = [], f"{listed} "
+        known.append(
+            "(SELECT COUNT(*) FROM listed) AS listed, 0 AS code_low, (SELECT COUNT(*) - 1 FROM listed) AS code_high"
+        )
+        if (
+            whole and not exact.domain.nullable
+        ):  # integers without gaps are their own codes; NULL is no integer
+            on = " AND ".join(f"{PACKED_TOTALS}.{name} = listed.{name}" for name in names)
+            routes.append(
+                PackedRoute(names, rows, f"{listed} {_all_groups(names, tallies, 'listed', on)}", dense=True)
+            )
+            known += [f"(SELECT {sql} FROM listed) AS {name}" for sql, name in ends]
+        # Groups of any type are numbered in the order of their values.
+        coded = f"{listed}, codes AS (SELECT row_number() OVER (ORDER BY {', '.join(names)}) - 1 AS code, * FROM listed)"
+        source = f"{coded} SELECT * FROM ({rows}) AS rows JOIN codes ON {exact.domain.joins(exact.keys, 'rows', 'codes')}"
+        final = _all_groups(names, tallies, "codes", f"{PACKED_TOTALS}.code = codes.code")
+        routes.append(PackedRoute(("code",), source, f"{coded} {final}"))
+    ranges = f"{head}SELECT {', '.join(known)} FROM ({rows}) AS rows"
+    return PackedAggregation(
+        ranges, tuple(routes), tuple(values.values()), tuple(tallies), UNITS_COLUMN, exact.groups
+    )
+
+
+def _all_groups(names: Sequence[str], tallies: Iterable[UnitTotal], groups: str, on: str) -> str:
+    totals = [(t.sql if t.rows is not None else f"{PACKED_TOTALS}.{t.name}", t.name) for t in tallies]
+    totals.append((f"{PACKED_TOTALS}.{UNITS_COLUMN}", UNITS_COLUMN))
+    columns = [
+        *(f"{groups}.{name}" for name in names),
+        *(f"COALESCE({sql}, 0) AS {name}" for sql, name in totals),
+    ]
+    return f"SELECT {', '.join(columns)} FROM {groups} LEFT JOIN {PACKED_TOTALS} ON {on}"
+
+
+def _held(y: str, low: int, high: int) -> str:
+    """Return a value clamped to its bounds, counted from 1, without branch or division; 0 where there is none."""
+    return f"COALESCE((ABS({y} - ({low})) - ABS({y} - ({high})) + {high - low + 2}) >> 1, 0)"
+
+
+def _tally(exact: Exact, partial: Partial, values: dict[_Held, PackedValue]) -> UnitTotal | None:
+    """Return how a partial is had from the packed values; a value that is only counted is added to them."""
+    rows = 1 if partial.fixed else exact.max_rows
+    if rows is None:
+        return None
+    low, high = partial.low * rows, partial.high * rows
+    weighing = partial.weighing
+    most, scale = (None, 1) if weighing is None else (rows, weighing.scale)
+    if partial.adds is not None:
+        held, centre = partial.adds[:3], partial.adds[3]
+        return UnitTotal(
+            partial.name, low, high, list(values).index(held), True, centre + 1 - held[1], most, scale
+        )
+    if partial.inner == "COUNT(*)":
+        return UnitTotal(partial.name, low, high)
+    found = _PRESENT.match(partial.inner)
+    if found is None:
+        return None
+    y = found[1]
+    held = next((known for known in values if known[0] == y), (y, 0, 0))
+    values.setdefault(held, PackedValue(f"CASE WHEN {y} IS NULL THEN 0 ELSE 1 END", 1))
+    return UnitTotal(partial.name, low, high, list(values).index(held), rows=most, scale=scale)

@@ -14,12 +14,11 @@ from dpsql.mechanisms.additive_noise import GaussianNoise, LaplaceNoise
 from dpsql.mechanisms.ptr import ptr_statistics
 from dpsql.mechanisms.ptr.stability_test import StabilityTest, Stable, StableItem, make_stability_test
 from dpsql.privacy.filters import ACCOUNTANTS
-from dpsql.sql.dp.aggregates import BlockOutput
-from dpsql.sql.dp.block import Block
+from dpsql.sql.dp.block import AggregatingBlock, BlockOutput
 from dpsql.sql.dp.budget_split import deal, require_groups, require_rows
+from dpsql.sql.dp.noisy_block import NOISY_AGGREGATES
 from dpsql.sql.dp.own_queries import read_probability
-from dpsql.sql.dp.public_groups import public_domain
-from dpsql.sql.dp.registry import TABLE
+from dpsql.sql.dp.public_groups import find_public_groups
 from dpsql.sql.exact.exact_query import write_bounded_rows
 from dpsql.sql.expressions import fixed_point as grids
 from dpsql.sql.expressions.types import Typed
@@ -71,7 +70,7 @@ class TestedOutput(BlockOutput):
 
 
 @dataclass
-class PtrBlock(Block):
+class PtrBlock(AggregatingBlock):
     """A block whose answers are put to the test. What stands above them is computed from what is released."""
 
     aliases: dict[str, str] = field(default_factory=dict)
@@ -92,8 +91,8 @@ class PtrBlock(Block):
                 around=self.select,
             )
         check_unit(self.options, self.names, self.bound.subject)
-        keys, typed = self._keys(self._group_expressions())
-        self.domain = public_domain(self, typed) if keys else None
+        keys, typed = self.bind_keys(self.group_expressions())
+        self.domain = find_public_groups(self, typed) if keys else None
         if keys and self.domain is None:
             raise privacy_error(
                 self.select.args.get("group"),
@@ -107,19 +106,20 @@ class PtrBlock(Block):
         self.groups = require_groups(self.bound, self.options, place) if keys else 1
         self.groups = self.groups if size is None else min(self.groups, size)
         for item in self.select.expressions:
-            if isinstance(item, exp.Alias) and (call := self._call(item.this)) is not None:
+            if isinstance(item, exp.Alias) and (call := self.call_of(item.this)) is not None:
                 self.aliases.setdefault(to_sql(call.node), item.alias)
-        self._clauses()
+        self.bind_clauses()
 
-    def _call(self, node: exp.Expr) -> Call | None:
+    def call_of(self, node: exp.Expr) -> Call | None:
+        """Return the call of a function that has a stability test; None for any other node."""
         call = None if isinstance(node, exp.Window) else call_of(node)
         return call if call is not None and call.name in PTR_FUNCTIONS else None
 
     def above(self, node: exp.Expr, aliases: dict[str, exp.Expr]) -> exp.Expr:
         """Return a tested call as a column of the release, and all else as a noisy block does."""
-        call = self._call(node)
+        call = self.call_of(node)
         if call is not None:
-            return self._aggregate(call)
+            return self.aggregate(call)
         if not isinstance(node, exp.Window) and (name := _name_other(node)):
             raise privacy_error(
                 node,
@@ -128,7 +128,8 @@ class PtrBlock(Block):
             )
         return super().above(node, aliases)
 
-    def _name_of(self, call: Call, text: str) -> str:
+    def name_of(self, call: Call, text: str) -> str:
+        """Return the name that the analyst gave a call, else its label."""
         return self.aliases.get(text, label_of(call))
 
     def release(self) -> None:
@@ -143,8 +144,7 @@ class PtrBlock(Block):
         made = []
         for epsilon, item in zip(share.parts, asked, strict=True):
             query = write_bounded_rows(
-                self.bound, self.condition_sql, keys, item.values, self.rows, self.groups if keys else None,
-                domain.sql if domain else None, domain is not None and domain.nullable,
+                self.bound, self.condition_sql, keys, item.values, self.rows, self.groups if keys else None, domain
             )  # fmt: skip
             made.append(item.make(query, epsilon, share.delta_part))
         groups = domain.sql if domain else None
@@ -156,7 +156,8 @@ class PtrBlock(Block):
 
     # -- what is tested -----------------------------------------------------------------------------------------
 
-    def _bind_call(self, call: Call, name: str) -> BlockOutput:
+    def bind_call(self, call: Call, name: str) -> BlockOutput:
+        """Bind one call."""
         refuse_equals(call, PTR_ARGUMENTS)
         options = call.read(PTR_ARGUMENTS)
         if call.distinct or (call.name != "MEDIAN" and "local_sensitivity" in options):
@@ -282,7 +283,7 @@ class PtrBlock(Block):
 def _name_other(node: exp.Expr) -> str:
     """Return the name of an aggregate; '' of another node."""
     call = call_of(node)
-    if call is not None and call.name in TABLE:
+    if call is not None and call.name in NOISY_AGGREGATES:
         return call.name
     return (
         node.sql_name() if isinstance(node, exp.AggFunc) and not isinstance(node.parent, exp.Window) else ""

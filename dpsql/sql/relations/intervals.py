@@ -66,28 +66,30 @@ def write_json_report(name: str, confidence: float) -> exp.Expr:
 IntervalEnds = tuple[str, exp.Expr, exp.Expr]
 """An output column, and the ends of its interval."""
 
-INTERVALS_META = "dpsql_intervals"
+ShownEnds = Mapping[str, tuple[str, str]]
+"""Columns of a relation that have intervals, each with the columns in which the lower and the upper ends stand."""
 
 
-def propagate_intervals(tree: exp.Expr, below: bool = True) -> list[IntervalEnds]:
+def propagate_intervals(
+    tree: exp.Select, releases: Mapping[str, ShownEnds], kept: Mapping[str, ShownEnds], below: bool = True
+) -> list[IntervalEnds]:
     """Return the intervals of a statement's columns; the SELECTs below are made to show what is needed for that.
 
-    With ``below`` False only the statement's own: levels of confidence differ, and the display knows one.
+    Args:
+        tree: the statement.
+        releases: the relations that its blocks release.
+        kept: the relations of the kept results that it names.
+        below: whether SELECTs below count; not where levels of confidence differ, for the display knows one.
     """
-    if not isinstance(tree, exp.Select) or tree.args.get("distinct"):
-        return []
-    own: list[IntervalEnds] = tree.meta.get(INTERVALS_META) or []
-    if (
-        own
-        or not below
-        or not any(INTERVALS_META in select.meta for select in tree.find_all(exp.Select))
-        or tree.find(exp.Pivot)
-    ):
-        return own
-    carrier = _Carrier(tree)
-    for select in reversed(list(tree.find_all(exp.Select))):  # the innermost first
-        carrier.spell_star(select)
-    return carrier.of(tree)
+    carrier = _Carrier(tree, releases, kept)
+    own = carrier.read(tree)
+    if not (own or not below or tree.find(exp.Pivot)):
+        selects = list(tree.find_all(exp.Select))
+        if any(carrier.read(select) is not None for select in selects):
+            for select in reversed(selects):  # the innermost first
+                carrier.spell_star(select)
+            return carrier.of(tree)
+    return own or []
 
 
 @dataclass
@@ -95,14 +97,33 @@ class _Carrier:
     """The columns of ends that the SELECTs of one statement have been given, in ``shown``."""
 
     tree: exp.Select
+    releases: Mapping[str, ShownEnds]
+    kept: Mapping[str, ShownEnds]
     shown: dict[tuple[int, str], tuple[str, str, str]] = field(default_factory=dict)
+
+    def read(self, select: exp.Select) -> list[IntervalEnds] | None:
+        """Return the ends that a SELECT reads from a release or a kept result; None where it reads no such relation."""
+        from_ = select.args.get("from_")
+        name = from_.this.name if from_ is not None and isinstance(from_.this, exp.Table) else ""
+        if select.args.get("distinct"):
+            return []
+        if name in self.kept:
+            return [(shown, column(low), column(high)) for shown, (low, high) in self.kept[name].items()]
+        if name not in self.releases:
+            return None
+        found: list[IntervalEnds] = []
+        for item in select.expressions:
+            columns = list(item.find_all(exp.Column))
+            pair = self.releases[name].get(columns[0].name) if len(columns) == 1 else None
+            ends = ends_of(item.unalias(), column(pair[0]), column(pair[1])) if pair is not None else None
+            if ends is not None:
+                found.append((item.alias_or_name, *ends))
+        return found
 
     def of(self, select: exp.Select) -> list[IntervalEnds]:
         """Return the ends of a SELECT's own columns, in terms of its FROM."""
-        if select.args.get("distinct"):
-            return []
-        if INTERVALS_META in select.meta:
-            return list(select.meta[INTERVALS_META])
+        if (own := self.read(select)) is not None:
+            return own
         if select.args.get("group") or select.args.get("from_") is None or select.args.get("laterals"):
             return []
         sources = self._sources(select)
@@ -326,6 +347,5 @@ def _as_cte(item: KeptResult, named: set[str]) -> exp.CTE:
         expressions=[exp.alias_(column(name), name, quoted=True) for name in (*item.columns, *ends)]
     )
     select.set("from_", exp.From(this=table_named(item.table)))
-    select.meta[INTERVALS_META] = [(name, column(low), column(high)) for name, low, high in item.ends]
     alias = exp.TableAlias(this=exp.to_identifier(kept_cte_name(item.name), quoted=True))
     return exp.CTE(this=select, alias=alias)

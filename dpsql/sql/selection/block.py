@@ -324,7 +324,7 @@ class Selection:
             if not _one_of(node.this, labels):  # what the SELECT calls so comes first, as in SQL
                 node.set("this", self._above_block(node.this, wanted, visible))
         outputs = [(label, node) for label, (_, node) in zip(labels, shown, strict=True)]
-        install(self.select, table_named(name), outputs, made)
+        install(self.select, table_named(name), outputs)
 
     def _above_block(self, node: exp.Expr, wanted: tuple[Field, ...], visible: list[str]) -> exp.Expr:
         """Return an expression of the analyst's over the columns of the release."""

@@ -273,9 +273,7 @@ def subsample_block(binder: Binder, select: exp.Select, options: Options, env: E
         said = f"The query runs on {this.blocks} blocks of privacy units{rounds}."
     binder.add_block(name, operator, released, (), (said,), options.confidence)
     shown = [(item.name, column(item.name)) for item in released]
-    install(
-        select, table_named(name), shown, released, also=("order", "limit", "with_", "qualify", "distinct")
-    )
+    install(select, table_named(name), shown, also=("order", "limit", "with_", "qualify", "distinct"))
 
 
 def _combine(this: Subsample, sampling: Sampling, found: _Found) -> tuple[Operator, list[Released]]:

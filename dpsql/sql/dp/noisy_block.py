@@ -1,0 +1,233 @@
+"""A noisy block: SELECT WITH DP over private rows, its aggregates by name, and the operator that releases them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from sqlglot import exp
+
+from dpsql.errors import PrivacyError
+from dpsql.mechanisms import group_selection
+from dpsql.mechanisms.additive_noise import GaussianNoise, LaplaceNoise, Statistic
+from dpsql.mechanisms.aggregation import Aggregation, Part, Together
+from dpsql.mechanisms.base import Operator
+from dpsql.sql.dp.aggregates import NAMED_ARGUMENTS, Aggregate, AggregateCall
+from dpsql.sql.dp.block import AggregatingBlock
+from dpsql.sql.dp.budget_split import BudgetShare, deal, require_groups
+from dpsql.sql.dp.moments import MOMENTS, read_as_mean
+from dpsql.sql.dp.own_queries import OWN_QUERIES, quantile_parts, split_quantiles
+from dpsql.sql.dp.public_groups import find_public_groups
+from dpsql.sql.exact import exact_query
+from dpsql.sql.exact.exact_query import Exact, GroupKey, Partial
+from dpsql.sql.normalize import label_of
+from dpsql.sql.parse.dialect import privacy_error, to_sql
+from dpsql.sql.parse.options import Call, call_of, refuse_equals
+from dpsql.sql.relations.unit_rows import check_unit, describe_protection
+
+NOISY_AGGREGATES: dict[str, Callable[[AggregateCall], Aggregate]] = {**MOMENTS, **OWN_QUERIES}
+"""Every noisy aggregate: to add one is to add a row to one of the two."""
+
+
+@dataclass
+class NoisyBlock(AggregatingBlock):
+    """A block of noisy aggregates."""
+
+    within: Sequence[exp.Expr] = ()
+    """Keys to whose public groups rows are held, for the cells of grouping sets to add up."""
+    exact: Exact = field(init=False)
+    per_unit_groups: int = 1
+
+    def bind(self) -> None:
+        """Bind the keys first (they decide the bounding), then every clause above them."""
+        condition = self.where()
+        distinct = self.select.args.get("distinct")
+        if distinct is not None and distinct.args.get("on") is not None:
+            raise privacy_error(
+                distinct.args["on"],
+                "DISTINCT ON chooses rows, and here they are private.",
+                "aggregate in a subquery first, and choose from its answer.",
+            )
+        if distinct and not self.select.args.get("group"):
+            self.select.set("group", exp.Group(all=True))
+            self.select.set("distinct", None)
+        if self.within:
+            condition = self._inside(self.within, condition)
+        expressions = self.group_expressions()
+        check_unit(self.options, self.names, self.bound.subject)
+        keys, typed = self.bind_keys(expressions)
+        self.domain = find_public_groups(self, typed) if keys else None
+        self._check_strategy()
+        groups = self._groups()
+        size = self.domain.size if self.domain is not None else None
+        rows = self.options.get("max_rows_contributed")
+        free = size is not None and groups is not None and size <= groups and rows is None
+        self.per_unit_groups = min(x for x in (groups, size, rows) if x is not None) if keys else 1
+        self.exact = Exact(
+            self.bound, condition, keys, self.bound.max_rows, None if free or not keys else groups, rows,
+            self.domain,
+        )  # fmt: skip
+        if rows is not None and not self.bound.row_level and not keys:
+            self.exact.groups = None
+        self.bind_clauses()
+
+    def _inside(self, within: Sequence[exp.Expr], condition: str | None) -> str:
+        """Hold the rows to those of the public groups of all these keys: only then do grouping sets add up."""
+        pairs = []
+        for i, node in enumerate(within):
+            typed = self.expression(node)
+            pairs.append((GroupKey(f"w{i}", to_sql(typed.node), typed.type.sql), typed))
+        domain = find_public_groups(self, pairs)
+        if domain is None:
+            raise self.options.refuse(
+                "consistent", "cells are made to add up only where all groups are public.",
+                "leave consistent out, or ask the owner to declare the columns' values.", PrivacyError,
+            )  # fmt: skip
+        inside = domain.holds([f"({k.sql})" for k, _ in pairs], [k for k, _ in pairs], "within")
+        return f"({condition}) AND {inside}" if condition else inside
+
+    def _check_strategy(self) -> None:
+        strategy = self.options.get("group_selection_strategy")
+        if strategy == "PUBLIC_GROUPS" and self.keys and self.domain is None:
+            raise self.options.refuse(
+                "group_selection_strategy", "these groups are not public.",
+                "join a public table of the groups with RIGHT JOIN, or ask the owner to declare the column's values.",
+                PrivacyError,
+            )  # fmt: skip
+        if "min_privacy_units_per_group" in self.options.values and self.keys and self.domain is not None:
+            raise self.options.refuse(
+                "min_privacy_units_per_group", "these groups are public: all of them appear, however few units they have.",
+                "leave it out, or write HAVING COUNT(DISTINCT ...) >= 10, which looks at the noisy number.",
+            )  # fmt: skip
+
+    def _groups(self) -> int | None:
+        """Return how many groups a unit may touch; None where nothing needs to bound them."""
+        rows = self.options.get("max_rows_contributed")
+        if self.options.get("max_groups_contributed") is not None and rows is not None:
+            raise self.options.refuse(
+                "max_rows_contributed", "max_groups_contributed and max_rows_contributed exclude each other.",
+                "give one of the two.",
+            )  # fmt: skip
+        if not self.bound.row_level and (not self.keys or rows is not None):
+            return None
+        return require_groups(self.bound, self.options, self.select.args.get("group") or self.select)
+
+    # -- the clauses above --------------------------------------------------------------------------------------
+
+    def call_of(self, node: exp.Expr) -> Call | None:
+        """Return the call of a noisy aggregate; None for any other node."""
+        call = call_of(node)
+        return call if call is not None and call.name in NOISY_AGGREGATES else None
+
+    def above(self, node: exp.Expr, aliases: dict[str, exp.Expr]) -> exp.Expr:
+        """Return a quotient that is a mean, and a list of quantiles, as what they are; all else as any block does."""
+        mean = read_as_mean(self, node)
+        node = node if mean is None else mean
+        call = None if isinstance(node, exp.Window) else self.call_of(node)
+        if call is not None and (listed := split_quantiles(node, call)):
+            return exp.Array(expressions=[self.above(one, aliases) for one in listed])
+        return super().above(node, aliases)
+
+    def bind_call(self, call: Call, name: str) -> Aggregate:
+        """Bind one call.
+
+        Raises:
+            BindError: wrong number or type of arguments.
+            PrivacyError: no bounds, or no bound on the rows of a unit.
+        """
+        refuse_equals(call, NAMED_ARGUMENTS)
+        options = call.read(NAMED_ARGUMENTS)
+        return NOISY_AGGREGATES[call.name](
+            AggregateCall(self, call, name, options, self.exact, self.per_unit_groups)
+        )
+
+    # -- the price ----------------------------------------------------------------------------------------------
+
+    def release(self) -> None:
+        """Deal out the budget, make the operator, and give the block to the plan."""
+        aggregates = [item for item in self.asked.values() if isinstance(item, Aggregate)]
+        private = bool(self.keys) and self.domain is None
+        if not aggregates and not private:
+            why = (
+                "these groups are public, they all appear." if self.keys else "rows themselves are not shown."
+            )
+            raise privacy_error(
+                self.select,
+                "there is nothing noisy to release here.",
+                f"add an aggregate, such as COUNT(*): {why}",
+            )
+        gaussian = self.options.get("noise") == "GAUSSIAN"
+        noisy = sum(item.build is not None for item in aggregates) if gaussian else 0
+        shares: list[tuple[Fraction | None, exp.Expr | None]] = [(a.share, a.call.node) for a in aggregates]
+        share = deal(
+            self.binder, self.options, self.select, shares + [(None, None)] * private, noisy + private
+        )
+        operator = self._operator(aggregates, share, private, gaussian)
+        sentences = self.sentences(tuple(f"{label_of(a.call)}: {a.said}." for a in aggregates))
+        self.binder.add_block(
+            self.name, operator, self.released, self.bound.inputs, sentences, self.confidence
+        )
+
+    def _operator(
+        self, aggregates: list[Aggregate], share: BudgetShare, private: bool, gaussian: bool
+    ) -> Operator:
+        dealt = list(zip(aggregates, share.parts, strict=False))
+        outputs = tuple(
+            a.build(self._noise(epsilon, share.delta_part, gaussian))
+            for a, epsilon in dealt
+            if a.build is not None
+        )
+        selection = None
+        if private:
+            selection = group_selection.GroupSelection(
+                exact_query.UNITS_COLUMN, share.parts[-1], share.delta_part, self.per_unit_groups,
+                (self.options.get("group_selection_strategy") or "OPTIMAL").lower(),
+                self.options.get("min_privacy_units_per_group", 1),
+            )  # fmt: skip
+        keys = tuple(key.name for key in self.keys.values())
+        parts: tuple[Part, ...] = (
+            *quantile_parts(self.exact, keys, dealt, self.per_unit_groups),
+            *(a.part(epsilon) for a, epsilon in dealt if a.part is not None),
+        )
+        if not outputs and not keys:
+            return Together(None, parts)
+        aggregation = Aggregation(
+            self.exact.sql(), keys, outputs, selection, self.confidence,
+            exact_query.write_packed_route(self.exact) if not parts else None,  # parts bound contributions as the query does
+        )  # fmt: skip
+        return Together(aggregation, parts) if parts else aggregation
+
+    def _noise(
+        self, epsilon: Fraction, delta: Fraction, gaussian: bool
+    ) -> Callable[[Partial, int], Statistic]:
+        """Return what makes a partial noisy with one of so many equal parts of the aggregate's share."""
+        groups = 1 if self.exact.row_budget is not None else self.per_unit_groups
+
+        def make(partial: Partial, parts: int) -> Statistic:
+            sensitivity = max(1, self.exact.sensitivity(partial))
+            count = self.per_unit_groups if partial.fixed else groups
+            noise: LaplaceNoise | GaussianNoise
+            if gaussian:
+                noise = GaussianNoise.calibrate(epsilon / parts, delta / parts, sensitivity, count)
+            else:
+                noise = LaplaceNoise(epsilon / parts, sensitivity, count)
+            return Statistic(partial.name, noise)
+
+        return make
+
+    def sentences(self, said: tuple[str, ...]) -> tuple[str, ...]:
+        """Return what EXPLAIN says: who is describe_protection, which groups there are, and what each aggregate computes."""
+        return (
+            *describe_protection(self.bound, self.exact.max_rows, self.exact.row_budget),
+            *self._grouping(),
+            *said,
+        )
+
+    def _grouping(self) -> tuple[str, ...]:
+        if not self.keys:
+            return ()
+        limit = f"one privacy unit counts in at most {self.per_unit_groups} of them"
+        if self.domain is not None:
+            return (f"Groups are public ({self.domain.origin}): all of them appear; {limit}.",)
+        return (f"Groups are private: each is shown by the number of its privacy units; {limit}.",)
