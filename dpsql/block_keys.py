@@ -42,7 +42,7 @@ _LABELS: Mapping[str, tuple[str, ...]] = {
 """By class, the fields that only say what output columns are called: exact texts name columns by their places."""
 _KIND_IN_KEYS: Mapping[str, str] = {
     "BlockRows": "Rows", "CandidateFactor": "Public", "CandidateScores": "Sweep",
-    "DateBound": "Moment", "HistogramQuery": "Counted", "ResultRange": "Range",
+    "DateBound": "Moment", "GroupSelector": "GroupSelection", "HistogramQuery": "Counted", "ResultRange": "Range",
     "ReturnType": "Returns", "ScoreTerm": "Swept", "ThresholdNoise": "Noise", "WantedRank": "Rank",
 }  # fmt: skip
 """The name under which a class stands in stored keys, where it was renamed since: old answers keep their keys."""

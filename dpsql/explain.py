@@ -17,7 +17,7 @@ from dpsql.ledger.ledger import BudgetState, Ledger
 from dpsql.numerics.exact_numbers import write_number
 from dpsql.plan import Plan, PrivateBlock
 from dpsql.policy.model import Budget, Policy
-from dpsql.privacy.events import Event, compose
+from dpsql.privacy.events import Event, compose_events
 from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.report.tables import list_budget, list_entries
 from dpsql.result import Result
@@ -265,7 +265,9 @@ def explain_all(parts: list[Explanation], ledger: Ledger) -> Explanation:
         before, after = ledger.state(), ledger.state(events)
         fits = ledger.would_admit(events)
         left = f"then {after.sentence}" if fits else f"that is more than there is: {before.sentence}"
-        price = f"Together they would cost {_charge(compose(events), before)}; {left}. {_NOTHING_SPENT}"
+        price = (
+            f"Together they would cost {_charge(compose_events(events), before)}; {left}. {_NOTHING_SPENT}"
+        )
     sentences = tuple(sentence for part in parts for sentence in part.sentences)
     queries = tuple(dict.fromkeys(query for part in parts for query in part.sql))
     return Explanation(sentences, price, queries, "", any(p.as_json for p in parts), parts=tuple(parts))

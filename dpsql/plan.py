@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.consistency import Consistent
-from dpsql.privacy.events import Event, compose
+from dpsql.privacy.events import Event, compose_events
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class Plan:
         DECLARE.
         """
         paid = [block.operator.event for block in self.blocks if not block.prepaid]
-        return compose(paid) if paid else None
+        return compose_events(paid) if paid else None
 
     def key(self, *context: str) -> str:
         """Return the statement's identity for replay, with the context (policy, data version) that makes it the same."""

@@ -18,7 +18,7 @@ from dpsql.ledger.ledger import BudgetState, Entry, Ledger
 from dpsql.pipeline import Bound, CellNames, Pipeline
 from dpsql.plan import Plan
 from dpsql.policy.model import Policy
-from dpsql.privacy.events import Event, compose
+from dpsql.privacy.events import Event, compose_events
 from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.privacy.pld import declare
 from dpsql.result import Result, import_notebook
@@ -368,7 +368,7 @@ class DeclaredStatements:
         events = [one.event for one in prepared if one.event is not None]
         if not events:
             return None
-        whole = compose(events)
+        whole = compose_events(events)
         budget = self._pipeline.policy.budget
         delta = Fraction(budget.default_delta or budget.delta / 10)
         if ACCOUNTANTS[budget.accountant].has_rule or len(events) == 1 or not whole.delta < delta:

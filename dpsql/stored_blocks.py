@@ -24,7 +24,7 @@ from dpsql.ledger.ledger import KeptReleases, Ledger
 from dpsql.ledger.store import StoredRelease, hash_release
 from dpsql.mechanisms.base import Release
 from dpsql.plan import Plan, PrivateBlock
-from dpsql.privacy.events import Event, compose
+from dpsql.privacy.events import Event, compose_events
 from dpsql.sql.relations.intervals import FORETOLD
 
 
@@ -117,13 +117,13 @@ class PreparedPlan:
     def event(self) -> Event | None:
         """The cost: the joint event of the blocks that have to be drawn; None when it costs nothing."""
         paid = [item.block.operator.event for item in self.asked if not item.free]
-        return compose(paid) if paid else None
+        return compose_events(paid) if paid else None
 
     @property
     def used(self) -> Event | None:
         """The part of the cost that was used, once it is released."""
         paid = [item.release.event for item in self.asked if not item.free and item.release is not None]
-        return compose(paid) if paid else None
+        return compose_events(paid) if paid else None
 
     @property
     def stored(self) -> list[StoredRelease]:

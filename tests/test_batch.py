@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import dpsql
-from dpsql.privacy.events import DeclaredPlan
+from dpsql.privacy.pld import DeclaredPlan
 from tests.support import inside
 
 VISITS = Path(dpsql.__file__).parent / "demo" / "visits.parquet"

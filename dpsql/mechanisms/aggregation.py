@@ -26,7 +26,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.additive_noise import Statistic
 from dpsql.mechanisms.base import (
     ClaimedText,
     Columns,
@@ -41,11 +40,11 @@ from dpsql.mechanisms.base import (
 )
 from dpsql.mechanisms.fast import FastRoute
 from dpsql.mechanisms.fast.packed_aggregation import PackedAggregation
-from dpsql.mechanisms.group_selection import GroupSelection
 from dpsql.mechanisms.moments import Noisy, Output
+from dpsql.mechanisms.per_group import GroupSelector, Statistic
 from dpsql.noise.entropy import Entropy
 from dpsql.numerics.exact_numbers import Integers, make_longs, read_integers, to_integers
-from dpsql.privacy.events import Event, compose
+from dpsql.privacy.events import Event, compose_events
 
 Group = tuple[object, ...]
 """Values of the keys; ``()`` where nothing is grouped."""
@@ -147,7 +146,7 @@ class Aggregation(Operator):
     query: str
     keys: tuple[str, ...]
     outputs: tuple[Output, ...]
-    selection: GroupSelection | None = None
+    selection: GroupSelector | None = None
     confidence: float = 0.95
     packed: PackedAggregation | None = None
 
@@ -159,7 +158,7 @@ class Aggregation(Operator):
     @property
     def event(self) -> Event:
         chosen = () if self.selection is None else (self.selection.event,)
-        return compose([*(s.noise.event for s in self.statistics), *chosen])
+        return compose_events([*(s.noise.event for s in self.statistics), *chosen])
 
     @property
     def queries(self) -> tuple[str, ...]:
@@ -378,7 +377,7 @@ class Together(Operator):
     @property
     def event(self) -> Event:
         first = [] if self.aggregation is None or self.aggregation.is_free else [self.aggregation.event]
-        return compose([*first, *(part.event for part in self.parts)])
+        return compose_events([*first, *(part.event for part in self.parts)])
 
     @property
     def queries(self) -> tuple[str, ...]:
@@ -421,7 +420,7 @@ class Together(Operator):
         for answered in answers:
             columns |= answered.columns
         notes = dict.fromkeys(note for answered in answers for note in answered.notes)
-        event = compose([*events, *(answered.event for answered in answers)])
+        event = compose_events([*events, *(answered.event for answered in answers)])
         return Release(pa.table(columns), event, tuple(notes), noisy)
 
     @property

@@ -46,17 +46,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.additive_noise import LaplaceNoise, Statistic
 from dpsql.mechanisms.aggregation import Answered, Group, Part, index_groups
 from dpsql.mechanisms.base import ClaimedText, RowsClaim
 from dpsql.mechanisms.moments import Mean, Sum
+from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
 from dpsql.mechanisms.selection.above_threshold import split_epsilon
-from dpsql.noise.discrete import draw_geometric
 from dpsql.noise.entropy import Entropy
+from dpsql.noise.samplers import draw_geometric
 from dpsql.noise.selection import flip_coins
 from dpsql.numerics import interval_arithmetic as ia
 from dpsql.numerics.exact_numbers import read_integers, to_integers
-from dpsql.privacy.events import Event, SparseVector, compose
+from dpsql.privacy.events import Event, SparseVector, compose_events
 
 SIGN, RUNG, RUNG_ROWS, RUNG_TOTAL = "sign", "rung", "n", "total"
 """Columns of the histogram: -1, 0 or 1; j; rows; their sizes' sum in steps of ``2**(j - PLACES)``."""
@@ -316,7 +316,7 @@ class AutoBounded(Part):
     @property
     def event(self) -> Event:
         noisy = [self.total] if self.kind == "sum" else [self.total, self.count]
-        return compose(
+        return compose_events(
             [
                 SparseVector(*split_epsilon(self.epsilon / 3, 1, monotone=True), 1),
                 *(s.noise.event for s in noisy),

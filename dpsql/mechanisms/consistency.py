@@ -20,11 +20,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.additive_noise import Noise
 from dpsql.mechanisms.aggregation import Group, list_groups
-from dpsql.numerics.exact_numbers import Integers
+from dpsql.mechanisms.per_group import Noise
+from dpsql.numerics.exact_numbers import Floats, Integers
 
-Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
 
 _ROUNDS = 300

@@ -26,12 +26,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.additive_noise import Statistic
 from dpsql.mechanisms.base import ExpectedError
-from dpsql.numerics.exact_numbers import INT64_MAX, INT64_MIN, Integers, make_doubles, make_longs
+from dpsql.mechanisms.per_group import Statistic
+from dpsql.numerics.exact_numbers import INT64_MAX, INT64_MIN, Floats, Integers, make_doubles, make_longs
 from dpsql.numerics.interval_arithmetic import FloatIntervals, divide_steps
 
-Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
 Noisy = Mapping[Statistic, Integers]
 """The released integers of every statistic, one per group."""

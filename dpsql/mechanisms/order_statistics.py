@@ -43,14 +43,14 @@ def quote_name(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def list_columns(keys: Sequence[str]) -> str:
+def list_identifiers(keys: Sequence[str]) -> str:
     """List identifiers, each followed by a comma, ready to stand before more columns."""
     return "".join(quote_name(key) + ", " for key in keys)
 
 
 def select_finite(query: str, keys: Sequence[str] = ()) -> str:
     """Select the values ``v`` of a query as finite doubles, beside the ``keys``."""
-    return f"SELECT {list_columns(keys)}CAST(v AS DOUBLE) AS v FROM ({query}) AS given WHERE {_FINITE}"
+    return f"SELECT {list_identifiers(keys)}CAST(v AS DOUBLE) AS v FROM ({query}) AS given WHERE {_FINITE}"
 
 
 def write_order_queries(query: str, keys: Sequence[str] = ()) -> tuple[str, str]:

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 Integers = NDArray[Any]
 """One-dimensional integers: int64, or Python integers in an object array."""
+Floats = NDArray[np.float64]
 
 SAFE = 1 << 62
 """Two numbers below this in size add up within int64."""
@@ -57,7 +58,7 @@ def to_integers(values: Sequence[int] | Integers) -> Integers:
     return wide.astype(np.int64) if all(-SAFE < v < SAFE for v in wide) else wide
 
 
-def multiply(a: Integers | int, b: Integers | int) -> Any:
+def multiply_integers(a: Integers | int, b: Integers | int) -> Any:
     """Multiply numbers or arrays of one length, in int64 where all of it certainly fits.
 
     >>> multiply(to_integers([3, 4]), 1 << 60).tolist() == [3 << 60, 4 << 60]
@@ -74,7 +75,7 @@ def multiply(a: Integers | int, b: Integers | int) -> Any:
     return a * b
 
 
-def add(a: Integers | int, b: Integers | int) -> Any:
+def add_integers(a: Integers | int, b: Integers | int) -> Any:
     """Add numbers or arrays of one length, in int64 where all of it certainly fits."""
     if isinstance(a, int) and isinstance(b, int):
         return a + b

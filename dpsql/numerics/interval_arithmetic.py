@@ -18,13 +18,12 @@ import numpy as np
 from mpmath import libmp
 from numpy.typing import NDArray
 
-from dpsql.numerics.exact_numbers import Integers
+from dpsql.numerics.exact_numbers import Floats, Integers
 
 Raw = Any
 """One of mpmath's raw floats."""
 
 Interval = tuple[Raw, Raw]
-Floats = NDArray[np.float64]
 _EXACT = 1 << 53
 
 GUARD_BITS = 16

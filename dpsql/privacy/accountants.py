@@ -15,7 +15,8 @@ from operator import le
 from typing import ClassVar, Self
 
 from dpsql.numerics.exact_numbers import round_significant, shorten, write_number
-from dpsql.privacy.events import DeclaredPlan, Event, PureDP, SparseVector
+from dpsql.privacy.events import Event, PureDP, SparseVector
+from dpsql.privacy.pld import DeclaredPlan
 
 MANY = 10**9
 """The count that :meth:`Accountant.more` returns for an event that uses nothing up."""

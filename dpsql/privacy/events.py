@@ -1,81 +1,215 @@
-"""What happened: one frozen value for each mechanism that touched private data.
+"""Events: one frozen value for each mechanism that touched private data.
 
-An event says what was done (the mechanism, its parameters, the sensitivity in steps of the noise), not what
-it cost: accountants and filters work the cost out, so a better one can re-read an old ledger. Events are
-stored, hence a contract with the future: kinds and field names never change their meaning, and every number
-is an int or a :class:`~fractions.Fraction`.
+An event says what was done (the mechanism, its parameters, the sensitivity in steps of the noise), not what it cost:
+accountants work the cost out, so a better one can re-read an old ledger. Events are stored: kinds and field names never
+change their meaning, and every number is an int or a :class:`~fractions.Fraction`.
 
-Each event states its cost in every currency, always rounded up, for every pair of neighbouring data sets of
-the session's relation. Epsilon, delta, rho and mu speak of one decomposition: outside an event of probability
-``delta`` (the same under both data sets), the losses are at most ``epsilon``, and ``rho`` and ``mu`` hold.
+Each event states its cost in every currency, rounded up, for every pair of neighbouring data sets. Epsilon, delta, rho and
+mu speak of one decomposition: outside an event of probability ``delta`` (the same under both data sets), the losses are at
+most ``epsilon``, and ``rho`` and ``mu`` hold.
 
 ``pure``     pure differential privacy, or None where there is none
-``delta``    set aside by the approximate currencies: the mechanism is ``delta``-approximately ``rho``-zCDP,
-             and
-             ``delta``-approximately ``mu``-GDP (it dominates ``G_mu`` composed with ``f_{0, delta}``)
+``delta``    set aside by the approximate currencies: ``delta``-approximately ``rho``-zCDP, and ``delta``-approximately
+             ``mu``-GDP (the mechanism dominates ``G_mu`` composed with ``f_{0, delta}``)
 ``rho``      zero-concentrated DP: ``D_alpha <= alpha * rho`` for all ``alpha > 1``
 ``renyi``    the divergence ``D_alpha`` of one order: never more than ``alpha * rho``
 ``mu``       Gaussian DP
 ``basic``    the pair (epsilon, delta) that basic composition adds up
-``profile``  ``x -> sup HS_{e^x}``, for curves and plots (a float, never a decision)
 
 >>> DiscreteLaplace(Fraction(1, 10), 1).sentence()
 'ε=0.1'
->>> compose([PureDP(Fraction(1, 10)), StableTest(Fraction(1, 5), Fraction(1, 10**7))]).sentence()
+>>> compose_events([PureDP(Fraction(1, 10)), StableTest(Fraction(1, 5), Fraction(1, 10**7))]).sentence()
 'ε=0.3, δ=1e-07'
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpsql.numerics.exact_numbers import compute_root, shorten, write_number
 from dpsql.privacy import conversions
-from dpsql.privacy.event_base import Event, require
 
-__all__ = [
-    "BoundedRange",
-    "Composed",
-    "DeclaredPlan",
-    "DiscreteLaplace",
-    "Event",
-    "EventList",
-    "GaussianTest",
-    "GroupSelection",
-    "PureDP",
-    "RoundedGaussian",
-    "SparseVector",
-    "StableTest",
-    "compose",
-]
-
+_AMOUNT = re.compile(r"[0-9]+(/0*[1-9][0-9]*)?")
 _NOTHING = Fraction(0)
+
+KINDS: dict[str, type[Event]] = {}
+"""Every kind that can be stored, by the name that :meth:`Event.to_json` writes."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """The common face of all events. Two events are equal when the same thing happened."""
+
+    kind: ClassVar[str] = ""
+    positive: ClassVar[tuple[str, ...]] = ()
+    """Fields that must be above 0."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if cls.kind:
+            KINDS[cls.kind] = cls
+
+    def __post_init__(self) -> None:
+        require(all(getattr(self, n) > 0 for n in self.positive), f"{', '.join(self.positive)}: above 0")
+        require(0 <= self.delta < 1, "delta: out of range")
+
+    if TYPE_CHECKING:  # a field in some kinds, a property in others
+
+        @property
+        def epsilon(self) -> Fraction | None:
+            """The loss of all pairs that delta does not cover; None for Gaussian noise."""
+
+        @property
+        def delta(self) -> Fraction:
+            """What the approximate currencies set aside."""
+
+    @property
+    def pure(self) -> Fraction | None:
+        """The pure loss, or None when the mechanism has none."""
+        return self.epsilon if self.delta == 0 else None
+
+    @property
+    def rho(self) -> Fraction:
+        """The zCDP loss, rounded up; from the pure loss where nothing sharper is known."""
+        return self.repeats * self._rho_of(self._near() / self.repeats)
+
+    @property
+    def repeats(self) -> int:
+        """Of how many mechanisms with equal shares of epsilon it consists."""
+        return 1
+
+    def renyi(self, order: Fraction) -> Fraction:
+        """Return the Renyi divergence of one order (above 1), rounded up.
+
+        It is what rho allows, or what epsilon allows where that is less. Delta is set aside, as for rho.
+        """
+        by_rho = order * self.rho
+        if self.epsilon is None:
+            return shorten(by_rho)
+        share = conversions.pure_renyi(self.epsilon / self.repeats, order)
+        return shorten(min(by_rho, self.repeats * share))
+
+    @property
+    def mu(self) -> Fraction:
+        """The Gaussian-DP loss, rounded up; from the pure loss where nothing sharper is known."""
+        mu = self._mu_of(self._near() / self.repeats)
+        return mu if self.repeats == 1 else shorten(compute_root(self.repeats * mu * mu))
+
+    @property
+    def basic(self) -> tuple[Fraction, Fraction]:
+        """What basic composition adds: (epsilon, delta)."""
+        return self._near(), self.delta
+
+    @property
+    def parts(self) -> tuple[Event, ...]:
+        """The independent mechanisms that it consists of."""
+        return (self,)
+
+    def leaves(self) -> tuple[Event, ...]:
+        """Return the events that it was composed from, down to those that are not composed."""
+        return (self,)
+
+    def in_full(self) -> Event:
+        """Return the event with the hits charged that one noisy threshold did not find.
+
+        Those are free only where losses are summed path by path, that is in basic composition.
+        """
+        return self
+
+    def is_within(self, reserved: Event) -> bool:
+        """Check that the event is what was reserved, or cheaper by a rule that is proved.
+
+        The one such rule: a sparse vector that was reserved with its hits unknown is settled with the hits found.
+        """
+        return self == reserved
+
+    def sentence(self) -> str:
+        """Format the loss: ``ε=0.1`` or ``ε=0.1, δ=1e-07``, rounded up."""
+        epsilon, delta = self.basic
+        return f"ε={write_number(epsilon)}" + (f", δ={write_number(delta)}" if delta else "")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a dictionary of strings, ints, nulls and booleans; fractions as ``"1/10"``."""
+        return {
+            "kind": self.kind,
+            **{f.name: _plain(getattr(self, f.name), str(f.type)) for f in fields(self)},
+        }
+
+    @staticmethod
+    def from_json(body: Mapping[str, Any]) -> Event:
+        """Read the event that :meth:`to_json` wrote.
+
+        Raises:
+            ValueError: no event of this version: an unknown kind, a missing or superfluous field, a number out of range.
+        """
+        kind = KINDS.get(str(body.get("kind")))
+        if kind is None:
+            raise ValueError(f"unknown kind of event: {body.get('kind')!r}")
+        wanted = {f.name: str(f.type) for f in fields(kind)}
+        if set(body) != {"kind", *wanted}:
+            raise ValueError(f"fields of a {kind.kind} event: {', '.join(wanted)}")
+        return kind(**{name: _read(body[name], declared) for name, declared in wanted.items()})
+
+    def _rho_of(self, epsilon: Fraction) -> Fraction:
+        """Return the zCDP loss of one of the mechanisms, with its share of epsilon."""
+        return conversions.pure_rho(epsilon)
+
+    def _mu_of(self, epsilon: Fraction) -> Fraction:
+        """Return the Gaussian-DP loss of one of the mechanisms, with its share of epsilon."""
+        return conversions.pure_mu(epsilon)
+
+    def _near(self) -> Fraction:
+        epsilon = self.epsilon
+        if epsilon is None:  # a kind without epsilon overrides everything that comes here
+            raise ValueError(f"a {self.kind} event has no epsilon")
+        return epsilon
+
+
+def _plain(value: Any, declared: str) -> Any:
+    if isinstance(value, tuple):
+        return [part.to_json() for part in value]
+    return str(Fraction(value)) if declared == "Fraction" else value
+
+
+def _read(value: Any, declared: str) -> Any:
+    if declared == "Fraction" and isinstance(value, str) and _AMOUNT.fullmatch(value):
+        return Fraction(value)
+    if declared == "bool" and isinstance(value, bool):
+        return value
+    if declared.startswith("int") and isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if declared == "int | None" and value is None:
+        return None
+    if declared.startswith("tuple") and isinstance(value, list):
+        return tuple(Event.from_json(part) for part in value)
+    raise ValueError(f"not a {declared}: {value!r}")
+
+
+def require(holds: bool, what: str) -> None:
+    """Raise a ValueError with these words unless a condition holds."""
+    if not holds:
+        raise ValueError(what)
 
 
 @dataclass(frozen=True)
 class DiscreteLaplace(Event):
     """Discrete Laplace noise on ``count`` independent coordinates of one privacy unit.
 
-    Each coordinate is answered with ``epsilon / count`` and moves by at most ``sensitivity`` steps of the
-    noise's grid. One step is as costly as randomised response; a fine grid tends to the continuous Laplace
-    constant.
+    Each coordinate is answered with ``epsilon / count`` and moves by at most ``sensitivity`` grid steps. One step is as
+    costly as randomised response; a fine grid tends to the continuous Laplace constant.
     """
 
     kind: ClassVar[str] = "discrete_laplace"
+    positive = ("epsilon", "sensitivity", "count")
     delta = _NOTHING
     epsilon: Fraction
     sensitivity: int
     count: int = 1
-
-    def __post_init__(self) -> None:
-        require(
-            self.epsilon > 0 and self.sensitivity > 0 and self.count > 0,
-            "epsilon, sensitivity, count: above 0",
-        )
 
     @property
     def repeats(self) -> int:
@@ -92,16 +226,15 @@ class DiscreteLaplace(Event):
 class RoundedGaussian(Event):
     """Rounded Gaussian noise added to integers.
 
-    It is round(N(0, sigma^2)); the squared L2 sensitivity is ``sensitivity_squared`` grid steps.
-
-    Exactly ``sqrt(sensitivity_squared) / sigma``-GDP, as post-processing of the Gaussian mechanism. ``basic``
-    adds the declared pair, which the construction checks.
+    It is round(N(0, sigma^2)), exactly ``sqrt(sensitivity_squared) / sigma``-GDP as post-processing of the Gaussian
+    mechanism; the squared L2 sensitivity is in grid steps. ``basic`` adds the declared pair, which the construction checks.
 
     Raises:
         ValueError: the noise is too small for the declared pair.
     """
 
     kind: ClassVar[str] = "rounded_gaussian"
+    positive = ("sigma", "sensitivity_squared")
     epsilon = None
     delta = _NOTHING
     sigma: Fraction
@@ -110,11 +243,10 @@ class RoundedGaussian(Event):
     declared_delta: Fraction
 
     def __post_init__(self) -> None:
-        require(self.sigma > 0 and self.sensitivity_squared > 0, "sigma, sensitivity_squared: above 0")
+        super().__post_init__()
         require(self.declared_epsilon >= 0 and 0 < self.declared_delta < 1, "declared pair out of range")
-        holds = conversions.gaussian_delta(self.mu, self.declared_epsilon) <= self.declared_delta
         require(
-            holds,
+            conversions.gaussian_delta(self.mu, self.declared_epsilon) <= self.declared_delta,
             f"sigma is too small for ε={write_number(self.declared_epsilon)}, δ={write_number(self.declared_delta)}",
         )
 
@@ -136,12 +268,10 @@ class BoundedRange(Event):
     """Exponential mechanism: ``count`` peels, the losses of each in a range of length ``epsilon / count``."""
 
     kind: ClassVar[str] = "bounded_range"
+    positive = ("epsilon", "count")
     delta = _NOTHING
     epsilon: Fraction
     count: int = 1
-
-    def __post_init__(self) -> None:
-        require(self.epsilon > 0 and self.count > 0, "epsilon, count: above 0")
 
     @property
     def repeats(self) -> int:
@@ -159,26 +289,23 @@ class PureDP(Event):
     """Any epsilon-DP mechanism about which nothing sharper is proved: permute-and-flip, Laplace noisy max."""
 
     kind: ClassVar[str] = "pure"
+    positive = ("epsilon",)
     delta = _NOTHING
     epsilon: Fraction
-
-    def __post_init__(self) -> None:
-        require(self.epsilon > 0, "epsilon: above 0")
 
 
 @dataclass(frozen=True)
 class SparseVector(Event):
     """The sparse vector technique: at most ``max_hits`` answers above a noisy threshold.
 
-    ``hits`` is None while it is reserved, and is settled with the number found. With one threshold noise the
-             loss of a
-    path with h hits is at most ``epsilon1 + h * epsilon2 / max_hits``: path by path, so only basic
-    composition may use it; the divergences average over paths and are charged the whole. With ``refresh``
-    every round is a fresh mechanism, chosen after the one before, so rounds that never began cost nothing in
-    any currency.
+    ``hits`` is None while it is reserved, and is settled with the number found. With one threshold noise the loss of a
+    path with h hits is at most ``epsilon1 + h * epsilon2 / max_hits``: path by path, so only basic composition may use
+    it; the divergences average over paths and are charged the whole. With ``refresh`` every round is a fresh mechanism,
+    chosen after the one before, so rounds that never began cost nothing in any currency.
     """
 
     kind: ClassVar[str] = "sparse_vector"
+    positive = ("epsilon1", "epsilon2", "max_hits")
     delta = _NOTHING
     epsilon1: Fraction
     epsilon2: Fraction
@@ -187,7 +314,7 @@ class SparseVector(Event):
     refresh: bool = False
 
     def __post_init__(self) -> None:
-        require(self.epsilon1 > 0 and self.epsilon2 > 0 and self.max_hits > 0, "epsilons, max_hits: above 0")
+        super().__post_init__()
         require(self.hits is None or 0 <= self.hits <= self.max_hits, "hits: between 0 and max_hits")
 
     @property
@@ -230,20 +357,14 @@ class SparseVector(Event):
 class GroupSelection(Event):
     """Groups chosen by the number of privacy units in them: of one unit, ``groups`` independent decisions.
 
-    Each key is decided with ``(epsilon / groups, 1 - (1 - delta)**(1 / groups))``, so the deltas compose to
-    ``delta``.
+    Each key is decided with ``(epsilon / groups, 1 - (1 - delta)**(1 / groups))``, so the deltas compose to ``delta``.
     """
 
     kind: ClassVar[str] = "group_selection"
+    positive = ("epsilon", "groups")
     epsilon: Fraction
     delta: Fraction
     groups: int = 1
-
-    def __post_init__(self) -> None:
-        require(
-            self.epsilon > 0 and 0 <= self.delta < 1 and self.groups > 0,
-            "epsilon, delta, groups: out of range",
-        )
 
     @property
     def repeats(self) -> int:
@@ -255,35 +376,29 @@ class StableTest(Event):
     """The best propose-test-release test: near pairs are (epsilon, delta)-close, far pairs (0, delta)."""
 
     kind: ClassVar[str] = "stable_test"
+    positive = ("epsilon",)
     epsilon: Fraction
     delta: Fraction
-
-    def __post_init__(self) -> None:
-        require(self.epsilon > 0 and 0 <= self.delta < 1, "epsilon, delta: out of range")
 
 
 @dataclass(frozen=True)
 class GaussianTest(Event):
     """A propose-test-release test with Gaussian noise of ``sigma`` on a distance that moves by one.
 
-    Near pairs are ``1 / sigma``-GDP, far pairs differ with ``delta`` only. ``basic`` adds the declared
-    epsilon, and the delta that is true for it: both kinds of pair are covered.
+    Near pairs are ``1 / sigma``-GDP, far pairs differ with ``delta`` only. ``basic`` adds the declared epsilon, and the
+    delta that is true for it: both kinds of pair are covered.
     """
 
     kind: ClassVar[str] = "gaussian_test"
+    positive = ("sigma",)
     epsilon = None
     sigma: Fraction
     delta: Fraction
     declared_epsilon: Fraction
 
     def __post_init__(self) -> None:
-        require(
-            self.sigma > 0 and 0 < self.delta < 1 and self.declared_epsilon >= 0, "sigma, delta: out of range"
-        )
-
-    @property
-    def pure(self) -> Fraction | None:
-        return None
+        super().__post_init__()
+        require(0 < self.delta < 1 and self.declared_epsilon >= 0, "delta: out of range")
 
     @property
     def rho(self) -> Fraction:
@@ -303,9 +418,8 @@ class GaussianTest(Event):
 class EventList(Event):
     """Several events as one. Every currency adds up (mu by squares).
 
-    For rho that is not only safe but exact, see :mod:`dpsql.privacy.conversions`; and since
-    ``epsilon * tanh(epsilon / 2)`` is superadditive, the constant of the summed pure loss can never be smaller than
-    the sum of the constants.
+    For rho that is not only safe but exact, see :mod:`dpsql.privacy.conversions`; and since ``epsilon * tanh(epsilon / 2)`` is
+    superadditive, the constant of the summed pure loss can never be smaller than the sum of the constants.
     """
 
     events: tuple[Event, ...]
@@ -321,10 +435,6 @@ class EventList(Event):
     @cached_property
     def delta(self) -> Fraction:
         return _sum(event.delta for event in self.events)
-
-    @property
-    def pure(self) -> Fraction | None:
-        return None if any(event.pure is None for event in self.events) else self.epsilon
 
     @cached_property
     def rho(self) -> Fraction:
@@ -368,40 +478,10 @@ class Composed(EventList):
         return Composed(tuple(event.in_full() for event in self.events))
 
 
-@dataclass(frozen=True)
-class DeclaredPlan(EventList):
-    """Statements declared together before the first one ran, none chosen from another's answer.
-
-    ``basic`` is the declared pair, which the construction checks against the privacy loss distribution of all
-    parts: that bound holds for a list fixed in advance, and not when the next part depends on earlier answers. Made
-    by :func:`dpsql.privacy.pld.declare`.
-
-    Raises:
-        ValueError: the plan costs more than the declared pair.
-    """
-
-    kind: ClassVar[str] = "declared_plan"
-    declared_epsilon: Fraction
-    declared_delta: Fraction
-
-    def __post_init__(self) -> None:
-        from dpsql.privacy.pld import is_proved
-
-        super().__post_init__()
-        require(
-            is_proved(self.events, self.declared_epsilon, self.declared_delta),
-            f"the plan costs more than ε={write_number(self.declared_epsilon)}, δ={write_number(self.declared_delta)}",
-        )
-
-    @property
-    def basic(self) -> tuple[Fraction, Fraction]:
-        return self.declared_epsilon, self.declared_delta
-
-
-def compose(events: Iterable[Event]) -> Event:
+def compose_events(events: Iterable[Event]) -> Event:
     """Compose events that were fixed jointly; nested compositions are opened, one event stays itself.
 
-    >>> compose([PureDP(Fraction(1)), compose([PureDP(Fraction(2)), PureDP(Fraction(3))])]).basic[0]
+    >>> compose_events([PureDP(Fraction(1)), compose_events([PureDP(Fraction(2)), PureDP(Fraction(3))])]).basic[0]
     Fraction(6, 1)
 
     Raises:
@@ -410,8 +490,6 @@ def compose(events: Iterable[Event]) -> Event:
     flat = tuple(
         part for event in events for part in (event.events if isinstance(event, Composed) else (event,))
     )
-    if not flat:
-        raise ValueError("nothing happened: there is no event to compose")
     return flat[0] if len(flat) == 1 else Composed(flat)
 
 

@@ -25,25 +25,25 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.numerics.exact_numbers import round_significant
+from dpsql.numerics.exact_numbers import Floats, round_significant, write_number
 from dpsql.privacy import conversions
 from dpsql.privacy.events import (
     BoundedRange,
-    DeclaredPlan,
     DiscreteLaplace,
     Event,
+    EventList,
     GaussianTest,
     GroupSelection,
     PureDP,
     RoundedGaussian,
     StableTest,
+    require,
 )
-
-Floats = NDArray[np.float64]
 
 POINTS = 12_000
 """How many grid points the distribution of a whole plan gets."""
@@ -195,6 +195,34 @@ def is_proved(events: tuple[Event, ...], epsilon: Fraction, delta: Fraction) -> 
         return find_cost(events, delta) <= epsilon
     except ValueError:
         return False
+
+
+@dataclass(frozen=True)
+class DeclaredPlan(EventList):
+    """Statements declared together before the first one ran, none chosen from another's answer.
+
+    ``basic`` is the declared pair, which the construction checks against the privacy loss distribution of all
+    parts: that bound holds for a list fixed in advance, and not when the next part depends on earlier answers. Made
+    by :func:`declare`.
+
+    Raises:
+        ValueError: the plan costs more than the declared pair.
+    """
+
+    kind: ClassVar[str] = "declared_plan"
+    declared_epsilon: Fraction
+    declared_delta: Fraction
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(
+            is_proved(self.events, self.declared_epsilon, self.declared_delta),
+            f"the plan costs more than ε={write_number(self.declared_epsilon)}, δ={write_number(self.declared_delta)}",
+        )
+
+    @property
+    def basic(self) -> tuple[Fraction, Fraction]:
+        return self.declared_epsilon, self.declared_delta
 
 
 def declare(events: Iterable[Event], delta: Fraction) -> DeclaredPlan:

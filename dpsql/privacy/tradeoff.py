@@ -32,15 +32,13 @@ from statistics import NormalDist
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpsql.numerics.exact_numbers import compute_root
+from dpsql.numerics.exact_numbers import Floats, compute_root
 from dpsql.privacy import conversions
 from dpsql.privacy.events import Event
 from dpsql.privacy.pld import Loss, compute_loss, gaussian_loss, make_loss
 
 Real = Fraction | float | int
-Floats = NDArray[np.float64]
 
 _POINTS = 8192  # of the grid on which two curves without atoms are composed
 _ATOMS = 2_000_000  # pairs of atoms that are still composed one by one

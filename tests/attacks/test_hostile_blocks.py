@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql.mechanisms.additive_noise import LaplaceNoise
+from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.mechanisms.ptr.stability_test import OptimalTest
 from dpsql.mechanisms.subsample.blocks import BlockQueries, PythonBlocks
 from dpsql.mechanisms.subsample.subsample import BlockMean, BlockMedian, ResultRange, WinsorizedMean

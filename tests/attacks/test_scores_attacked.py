@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 
 import dpsql
-from dpsql.mechanisms.additive_noise import Integers
 from dpsql.mechanisms.base import SALT
+from dpsql.mechanisms.per_group import Integers
 from dpsql.mechanisms.selection.exponential import ExponentialChoice
 from dpsql.noise.entropy import Entropy
 from dpsql.plan import Plan

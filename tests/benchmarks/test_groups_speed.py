@@ -15,11 +15,10 @@ _COMMON = """
 import json, resource, time
 from fractions import Fraction
 import numpy as np, pyarrow as pa
-from dpsql.mechanisms.additive_noise import LaplaceNoise, Statistic
+from dpsql.mechanisms.per_group import GroupSelector, LaplaceNoise, Statistic
 from dpsql.mechanisms.aggregation import Aggregation
 from dpsql.mechanisms.moments import Count
 from dpsql.mechanisms.base import Reader
-from dpsql.mechanisms.group_selection import GroupSelection
 from dpsql.noise.entropy import Entropy
 
 def report(start, **more):
@@ -28,7 +27,7 @@ def report(start, **more):
 
 def operator():
     count = Count("n", Statistic("units", LaplaceNoise(Fraction(1), 1)))
-    return Aggregation("q", ("k",), (count,), GroupSelection("units", Fraction(1), Fraction(1, 10**6)))
+    return Aggregation("q", ("k",), (count,), GroupSelector("units", Fraction(1), Fraction(1, 10**6)))
 
 def stream(groups, law, size=1 << 20):
     dice = np.random.default_rng(1)

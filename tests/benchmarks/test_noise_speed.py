@@ -9,9 +9,8 @@ from fractions import Fraction
 
 import pytest
 
-from dpsql.noise.discrete import draw_discrete_laplace
 from dpsql.noise.entropy import Entropy
-from dpsql.noise.gaussian import draw_rounded_gaussian
+from dpsql.noise.samplers import draw_discrete_laplace, draw_rounded_gaussian
 
 pytestmark = pytest.mark.benchmark
 N = 1_000_000

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 import dpsql
-from dpsql.mechanisms.additive_noise import LaplaceNoise
 from dpsql.mechanisms.base import Operator
+from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.mechanisms.ptr.ptr_statistics import Iqr, iqr_sensitivity
 from dpsql.mechanisms.ptr.stability_test import OptimalTest, Stable
 from dpsql.noise.entropy import Entropy

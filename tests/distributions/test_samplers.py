@@ -11,9 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpsql.noise.discrete import draw_bernoulli, draw_bernoulli_exp, draw_discrete_laplace, draw_geometric
 from dpsql.noise.entropy import Entropy
-from dpsql.noise.gaussian import draw_accepted, draw_rounded_gaussian
+from dpsql.noise.samplers import (
+    draw_accepted,
+    draw_bernoulli,
+    draw_bernoulli_exp,
+    draw_discrete_laplace,
+    draw_geometric,
+    draw_rounded_gaussian,
+)
 from tests.support.goodness import REFUSED, fixed, gaussian_pmf, geometric_pmf, laplace_pmf, p_value
 
 VECTORS = json.loads(

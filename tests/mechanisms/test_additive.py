@@ -11,13 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpsql.mechanisms.additive_noise import GaussianNoise, LaplaceNoise, Statistic
 from dpsql.mechanisms.aggregation import Aggregation
 from dpsql.mechanisms.base import SALT, Operator, Read, Reader
-from dpsql.mechanisms.group_selection import GroupSelection
 from dpsql.mechanisms.moments import Count, Mean, Output, Sum, Variance
+from dpsql.mechanisms.per_group import GaussianNoise, GroupSelector, LaplaceNoise, Statistic
 from dpsql.noise.entropy import Entropy
-from dpsql.privacy.events import compose
+from dpsql.privacy.events import compose_events
 
 STILL = LaplaceNoise(Fraction(10**6), 1)
 NOISY = LaplaceNoise(Fraction(1, 10), 1)
@@ -131,27 +130,27 @@ def test_every_statistic_gets_fresh_noise(noise: LaplaceNoise | GaussianNoise) -
 def test_a_statistic_of_two_outputs_is_released_once_and_charged_once() -> None:
     shared = Statistic("n", NOISY)
     operator = Aggregation("q", (), (Count("a", shared), Count("b", shared)))
-    assert operator.event == compose([NOISY.event])
+    assert operator.event == compose_events([NOISY.event])
     (row,) = operator.release(reading(pa.table({"n": [3]})), Entropy()).table.to_pylist()
     assert row["a"] == row["b"]
     apart = Aggregation(
         "q", (), (Count("a", shared), Count("b", Statistic("n", LaplaceNoise(Fraction(1, 5), 1))))
     )
-    assert apart.event == compose([NOISY.event, LaplaceNoise(Fraction(1, 5), 1).event])
+    assert apart.event == compose_events([NOISY.event, LaplaceNoise(Fraction(1, 5), 1).event])
 
 
 def test_event_is_known_beforehand_and_is_what_was_used() -> None:
-    selection = GroupSelection("u", Fraction(1), Fraction(1, 10**6), 2)
+    selection = GroupSelector("u", Fraction(1), Fraction(1, 10**6), 2)
     operator = Aggregation("q", ("k",), ALL, selection)
     assert isinstance(operator, Operator)
     assert operator.queries == ("q",)
-    assert operator.event == compose([*(s.noise.event for s in (N, S, Q)), selection.event])
+    assert operator.event == compose_events([*(s.noise.event for s in (N, S, Q)), selection.event])
     empty = pa.table({name: pa.array([], type=pa.int64()) for name in ("k", "u", "n", "s", "q")})
     assert operator.release(reading(empty), Entropy()).event == operator.event
 
 
 def test_selection_drops_rare_groups_and_its_column() -> None:
-    selection = GroupSelection("u", Fraction(1), Fraction(1, 10**9))
+    selection = GroupSelector("u", Fraction(1), Fraction(1, 10**9))
     data = {"k": [4, 3, 2, 1], "u": [1, 1000, 0, 1000], "n": [1, 2000, 50, 3000]}
     table = released((Count("n", N),), data, ("k",), selection=selection)
     assert table.column_names == ["k", "n", "n__low", "n__high"]
@@ -308,7 +307,7 @@ def test_sentences_name_every_statistic() -> None:
     said = Aggregation("q", (), ALL).sentences(0.9)
     assert len(said) == 1 + 1 + 2 + 3
     assert said[0].startswith("n: the count with discrete Laplace noise of scale 1e-06")
-    selected = Aggregation("q", ("k",), ALL, GroupSelection("u", Fraction(1), Fraction(1, 10**5))).sentences(
+    selected = Aggregation("q", ("k",), ALL, GroupSelector("u", Fraction(1), Fraction(1, 10**5))).sentences(
         0.9
     )
     assert "above one half from 12" in selected[0]
@@ -324,7 +323,7 @@ class TestParts:
 
     @staticmethod
     def released(parts: list[pa.Table]) -> pa.Table:
-        sure = GroupSelection("n", Fraction(60), Fraction(1, 10**6))
+        sure = GroupSelector("n", Fraction(60), Fraction(1, 10**6))
         operator = Aggregation("q", ("k",), (Count("n", N), Sum("s", S)), sure)
         reader = Reader(lambda sql, lent: parts[0], {}, 0, lambda sql, lent: iter(parts))
         return operator.release(reader, Entropy()).table

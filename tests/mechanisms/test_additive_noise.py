@@ -12,7 +12,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.additive_noise import GaussianNoise, LaplaceNoise, calibrate_gaussian
+from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise, calibrate_gaussian
 from dpsql.noise.entropy import Entropy
 from dpsql.numerics.exact_numbers import to_integers
 from dpsql.privacy import events

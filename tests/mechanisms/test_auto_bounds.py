@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpsql.mechanisms.additive_noise import LaplaceNoise
 from dpsql.mechanisms.auto_bounds import BOUND_BITS, PLACES, AutoBounded, Ladder
+from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.noise.entropy import Entropy
-from dpsql.privacy.events import DiscreteLaplace, SparseVector, compose
+from dpsql.privacy.events import DiscreteLaplace, SparseVector, compose_events
 from tests.support.goodness import REFUSED, fixed, p_value
 from tests.support.svt_law import law_in_floats, law_of
 
@@ -301,8 +301,8 @@ class TestDeclaredBounds:
 def test_event_is_public() -> None:
     """A third for the bounds; the sum's noise is the same number of steps whatever the bounds turn out to be."""
     third = SparseVector(Fraction(1, 6), Fraction(1, 6), 1)
-    assert auto(rows=3).event == compose([third, DiscreteLaplace(Fraction(2, 3), 3 << BOUND_BITS)])
-    mean = compose(
+    assert auto(rows=3).event == compose_events([third, DiscreteLaplace(Fraction(2, 3), 3 << BOUND_BITS)])
+    mean = compose_events(
         [third, DiscreteLaplace(Fraction(1, 3), 1 << BOUND_BITS), DiscreteLaplace(Fraction(1, 3), 1)]
     )
     assert auto("avg").event == mean
@@ -340,7 +340,7 @@ def test_groups_and_rows_share_the_noise() -> None:
     part = AutoBounded("q", ("g",), "a", "avg", Fraction(1), -4, 20, rows=3, groups=2)
     third = SparseVector(Fraction(1, 6), Fraction(1, 6), 1)
     noisy = [DiscreteLaplace(Fraction(1, 3), 3 << BOUND_BITS, 2), DiscreteLaplace(Fraction(1, 3), 3, 2)]
-    assert part.event == compose([third, *noisy])
+    assert part.event == compose_events([third, *noisy])
     assert {ladder.rates for ladder in part.ladders if ladder} == {(Fraction(1, 36), Fraction(1, 36))}
 
 

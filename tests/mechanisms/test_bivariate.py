@@ -7,8 +7,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.additive_noise import LaplaceNoise, Statistic
 from dpsql.mechanisms.moments import PAIR_KINDS, Axis, Pair
+from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
 from dpsql.noise.entropy import Entropy
 
 NAMES = ("n", "y", "x", "yx", "yy", "xx")

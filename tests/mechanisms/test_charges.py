@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpsql.mechanisms.additive_noise import LaplaceNoise, calibrate_gaussian
+from dpsql.mechanisms.per_group import LaplaceNoise, calibrate_gaussian
 from dpsql.mechanisms.ptr import ptr_statistics
 from dpsql.mechanisms.ptr.stability_test import (
     OptimalTest,

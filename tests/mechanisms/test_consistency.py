@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpsql.mechanisms.additive_noise import GaussianNoise, LaplaceNoise
 from dpsql.mechanisms.consistency import (
     AddingColumn,
     Consistent,
@@ -18,6 +17,7 @@ from dpsql.mechanisms.consistency import (
     hold_at_zero,
     round_running,
 )
+from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise
 
 SHAPES = [
     ((3, 4), [(0, 1), (0,), ()]),

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql.mechanisms.additive_noise import LaplaceNoise, Statistic
 from dpsql.mechanisms.moments import _MEAN_ROWS, Count, Mean
+from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
 from dpsql.noise.entropy import Entropy
 
 POLICY = """

@@ -21,8 +21,8 @@ from dpsql.mechanisms.auto_bounds import (
     find_exponent,
     find_tolerance,
 )
-from dpsql.noise.discrete import draw_geometric
 from dpsql.noise.entropy import Entropy
+from dpsql.noise.samplers import draw_geometric
 from dpsql.noise.selection import flip_coins
 from dpsql.numerics.exact_numbers import to_integers
 from tests.support.goodness import fixed

@@ -14,8 +14,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.group_selection import (
-    GroupSelection,
+from dpsql.mechanisms.per_group import (
+    GroupSelector,
     compute_keep_probabilities,
     compute_laplace_threshold,
     split_delta,
@@ -128,22 +128,22 @@ def test_keys_share_delta(groups: int, delta: Fraction) -> None:
 def test_the_keys_of_one_unit_lose_no_more_together_than_is_charged(
     epsilon: Fraction, delta: Fraction, groups: int
 ) -> None:
-    each = GroupSelection("u", epsilon, delta, groups).per_key
+    each = GroupSelector("u", epsilon, delta, groups).per_key
     assert groups * each[0] <= epsilon
     assert 1 - (1 - each[1]) ** groups <= delta
     for strategy in ("optimal", "laplace_threshold"):
-        selection = GroupSelection("u", epsilon, delta, groups, strategy)
+        selection = GroupSelector("u", epsilon, delta, groups, strategy)
         alone = 1 - (1 - delta) ** Fraction(1, groups)
         assert selection.probability(1) <= alone * (1 + 1e-9)
         grown = math.exp(epsilon / groups) * selection.probability(1) + alone
         assert selection.probability(2) <= grown * (1 + 1e-9)
 
 
-def kept(selection: GroupSelection, units: int, n: int = 40_000) -> float:
+def kept(selection: GroupSelector, units: int, n: int = 40_000) -> float:
     return float(selection.keep(np.full(n, units), Entropy()).mean())
 
 
-def agrees(selection: GroupSelection, units: int, p: float, n: int = 40_000) -> bool:
+def agrees(selection: GroupSelector, units: int, p: float, n: int = 40_000) -> bool:
     return abs(kept(selection, units, n) - p) <= 6 * math.sqrt(p * (1 - p) / n) + 1e-12
 
 
@@ -151,7 +151,7 @@ def agrees(selection: GroupSelection, units: int, p: float, n: int = 40_000) -> 
 @pytest.mark.parametrize("groups", [1, 3])
 @pytest.mark.parametrize("minimum", [1, 5])
 def test_groups_are_kept_as_often_as_said(strategy: str, groups: int, minimum: int) -> None:
-    selection = GroupSelection("u", Fraction(3, 2), Fraction(1, 1000), groups, strategy, minimum)
+    selection = GroupSelector("u", Fraction(3, 2), Fraction(1, 1000), groups, strategy, minimum)
     middle = selection._least(0.5)
     for units in (middle - 2, middle - 1, middle, middle + 2):
         assert agrees(selection, units, selection.probability(units))
@@ -162,12 +162,12 @@ def test_groups_are_kept_as_often_as_said(strategy: str, groups: int, minimum: i
 
 
 def test_probability_of_each_strategy_is_the_exact_one() -> None:
-    threshold = GroupSelection("u", Fraction(1), Fraction(1, 10**5), strategy="laplace_threshold", minimum=3)
+    threshold = GroupSelector("u", Fraction(1), Fraction(1, 10**5), strategy="laplace_threshold", minimum=3)
     exact = laplace_chances(Fraction(1), Fraction(1, 10**5), 30)
     assert [threshold.probability(n + 2) for n in range(30)] == pytest.approx(
         [float(x) for x in exact[:30]], rel=1e-12
     )
-    optimal = GroupSelection("u", Fraction(1), Fraction(1, 10**5))
+    optimal = GroupSelector("u", Fraction(1), Fraction(1, 10**5))
     assert [optimal.probability(n) for n in range(24)] == [
         float(x) for x in chances(Fraction(1), Fraction(1, 10**5))
     ]
@@ -178,7 +178,7 @@ def test_a_minimum_keeps_the_guarantee(minimum: int) -> None:
     """Every pair of neighbouring counts, the shifted ones included."""
     epsilon, delta = Fraction(1), Fraction(1, 10**5)
     p = [*[Fraction(0)] * (minimum - 1), *chances(epsilon, delta)]
-    selection = GroupSelection("u", epsilon, delta, minimum=minimum)
+    selection = GroupSelector("u", epsilon, delta, minimum=minimum)
     assert [selection.probability(n) for n in range(len(p))] == [float(x) for x in p]
     assert violations(p, epsilon, delta) == 0
     cut = [x if n >= minimum else Fraction(0) for n, x in enumerate(chances(epsilon, delta))]
@@ -187,7 +187,7 @@ def test_a_minimum_keeps_the_guarantee(minimum: int) -> None:
 
 def test_tiny_losses_take_the_threshold() -> None:
     """A table would have billions of rows; the noisy threshold has the same guarantee and ends."""
-    selection = GroupSelection("u", Fraction(1, 10**9), Fraction(1, 10**6))
+    selection = GroupSelector("u", Fraction(1, 10**9), Fraction(1, 10**6))
     assert compute_keep_probabilities(*selection.per_key) is None
     middle = selection._least(0.5)
     assert agrees(selection, middle, selection.probability(middle))
@@ -195,15 +195,15 @@ def test_tiny_losses_take_the_threshold() -> None:
 
 
 def test_huge_losses_end() -> None:
-    selection = GroupSelection("u", Fraction(10**6), Fraction(1, 10**12))
+    selection = GroupSelector("u", Fraction(10**6), Fraction(1, 10**12))
     assert selection.keep(np.array([0, 1, 2, 3]), Entropy()).tolist() == [False, False, True, True]
-    threshold = GroupSelection("u", Fraction(10**6), Fraction(1, 10**12), strategy="laplace_threshold")
+    threshold = GroupSelector("u", Fraction(10**6), Fraction(1, 10**12), strategy="laplace_threshold")
     assert threshold.keep(np.array([0, 1, 2, 3]), Entropy()).tolist() == [False, False, True, True]
 
 
 def test_a_million_groups_take_moments() -> None:
     counts = np.random.default_rng(3).geometric(0.05, 1_000_000)
-    selection = GroupSelection("u", Fraction(1), Fraction(1, 10**12), 5)
+    selection = GroupSelector("u", Fraction(1), Fraction(1, 10**12), 5)
     start = time.process_time()
     chosen = selection.keep(counts, Entropy())
     assert time.process_time() - start < 10
@@ -212,27 +212,27 @@ def test_a_million_groups_take_moments() -> None:
 
 
 def test_event_and_sentence() -> None:
-    selection = GroupSelection("u", Fraction(1), Fraction(1, 10**5), 1)
+    selection = GroupSelector("u", Fraction(1), Fraction(1, 10**5), 1)
     assert selection.event == events.GroupSelection(Fraction(1), Fraction(1, 10**5), 1)
     assert selection.sentence() == (
         "groups are selected by their number of units (optimal, ε=1, δ=1e-05): "
         "a group appears with probability 1e-05 from 1 unit, above one half from 12, above 0.999 from 18; "
         "smaller groups are left out"
     )
-    assert "from 5 units" in GroupSelection("u", Fraction(1), Fraction(1, 10**5), 1, "optimal", 5).sentence()
+    assert "from 5 units" in GroupSelector("u", Fraction(1), Fraction(1, 10**5), 1, "optimal", 5).sentence()
 
 
-BAD: list[Callable[[], GroupSelection]] = [
-    lambda: GroupSelection("u", Fraction(0), Fraction(1, 2)),
-    lambda: GroupSelection("u", Fraction(1), Fraction(0)),
-    lambda: GroupSelection("u", Fraction(1), Fraction(1)),
-    lambda: GroupSelection("u", Fraction(1), Fraction(1, 2), 0),
-    lambda: GroupSelection("u", Fraction(1), Fraction(1, 2), minimum=0),
-    lambda: GroupSelection("u", Fraction(1), Fraction(1, 2), strategy="all"),
+BAD: list[Callable[[], GroupSelector]] = [
+    lambda: GroupSelector("u", Fraction(0), Fraction(1, 2)),
+    lambda: GroupSelector("u", Fraction(1), Fraction(0)),
+    lambda: GroupSelector("u", Fraction(1), Fraction(1)),
+    lambda: GroupSelector("u", Fraction(1), Fraction(1, 2), 0),
+    lambda: GroupSelector("u", Fraction(1), Fraction(1, 2), minimum=0),
+    lambda: GroupSelector("u", Fraction(1), Fraction(1, 2), strategy="all"),
 ]
 
 
 @pytest.mark.parametrize("make", BAD)
-def test_bad_parameters(make: Callable[[], GroupSelection]) -> None:
+def test_bad_parameters(make: Callable[[], GroupSelector]) -> None:
     with pytest.raises(ValueError, match="must be"):
         make()

@@ -15,13 +15,12 @@ import pyarrow as pa
 import pytest
 
 from dpsql.mechanisms import histograms
-from dpsql.mechanisms.additive_noise import LaplaceNoise, Statistic
 from dpsql.mechanisms.aggregation import Aggregation, Together, list_groups
-from dpsql.mechanisms.group_selection import GroupSelection
 from dpsql.mechanisms.histograms import Quantiles, WantedRank, choose_step, cut_segments
 from dpsql.mechanisms.moments import Count
+from dpsql.mechanisms.per_group import GroupSelector, LaplaceNoise, Statistic
 from dpsql.noise.entropy import Entropy
-from dpsql.privacy.events import BoundedRange, compose
+from dpsql.privacy.events import BoundedRange, compose_events
 from tests.support.goodness import REFUSED, fixed, p_value
 
 VECTORS = json.loads(
@@ -228,7 +227,7 @@ def read(sql: str) -> pa.Table:
     return HISTOGRAM if sql == "q" else GROUPS
 
 
-def counts(selection: GroupSelection | None = None) -> Aggregation:
+def counts(selection: GroupSelector | None = None) -> Aggregation:
     noise = LaplaceNoise(Fraction(10**6), 1)
     return Aggregation("groups", ("g",), (Count("n", Statistic("n", noise)),), selection)
 
@@ -242,8 +241,8 @@ def test_groups_are_those_of_the_aggregation() -> None:
     assert rows["b"] == (7, 10.0)
     assert rows[None] == (2, 5.0)
     assert 0 <= rows["empty"][1] <= 25
-    assert release.event == both.event == compose([counts().event, grouped().event])
-    few = Together(counts(GroupSelection("units", Fraction(1), Fraction(1, 10**9))), (grouped(),))
+    assert release.event == both.event == compose_events([counts().event, grouped().event])
+    few = Together(counts(GroupSelector("units", Fraction(1), Fraction(1, 10**9))), (grouped(),))
     assert "rare" not in few.release(read, Entropy()).table.column("g").to_pylist()
 
 

@@ -12,10 +12,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpsql.noise import gaussian
-from dpsql.noise.discrete import draw_bernoulli, draw_bernoulli_exp, draw_discrete_laplace, draw_geometric
+from dpsql.noise import samplers
 from dpsql.noise.entropy import Entropy
-from dpsql.noise.gaussian import RELATIVE, draw_rounded_gaussian
+from dpsql.noise.samplers import (
+    RELATIVE,
+    draw_bernoulli,
+    draw_bernoulli_exp,
+    draw_discrete_laplace,
+    draw_geometric,
+    draw_rounded_gaussian,
+)
 
 ZEROS, ONES = 0, (1 << 64) - 1
 
@@ -53,7 +59,7 @@ UNIFORMS = np.concatenate(
 
 
 def worst_quantile_error() -> float:
-    z = gaussian.compute_half_normal_quantile(UNIFORMS)
+    z = samplers.compute_half_normal_quantile(UNIFORMS)
     worst = 0.0
     for u, approximate in zip(UNIFORMS, z, strict=True):
         at = mpmath.mpf(float(approximate))
@@ -65,13 +71,13 @@ def worst_quantile_error() -> float:
 
 
 def test_the_quantile_is_well_inside_its_band() -> None:
-    assert worst_quantile_error() < gaussian.QUANTILE / 16
+    assert worst_quantile_error() < samplers.QUANTILE / 16
 
 
 def test_the_check_of_the_quantile_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    above, under = gaussian._FLANK
-    monkeypatch.setattr(gaussian, "_FLANK", ((*above[:-1], above[-1] * (1 + 1e-9)), under))
-    assert worst_quantile_error() > gaussian.QUANTILE / 16
+    above, under = samplers._FLANK
+    monkeypatch.setattr(samplers, "_FLANK", ((*above[:-1], above[-1] * (1 + 1e-9)), under))
+    assert worst_quantile_error() > samplers.QUANTILE / 16
 
 
 def test_log_and_exp_are_well_inside_their_band() -> None:
@@ -211,7 +217,7 @@ def test_fast_decisions_agree_with_exact_ones(sigma: Fraction, monkeypatch: pyte
         draw_discrete_laplace(sigma, 60, scripted(raw, 0)),
         draw_rounded_gaussian(sigma, 60, scripted(raw, 0)),
     ]
-    monkeypatch.setattr("dpsql.noise.gaussian.TINY", 2.0)
+    monkeypatch.setattr("dpsql.noise.samplers.TINY", 2.0)
     exact = [
         draw_discrete_laplace(sigma, 60, scripted(raw, 0)),
         draw_rounded_gaussian(sigma, 60, scripted(raw, 0)),

@@ -25,7 +25,7 @@ from dpsql.privacy.events import (
     RoundedGaussian,
     SparseVector,
     StableTest,
-    compose,
+    compose_events,
 )
 from dpsql.privacy.pld import declare
 from tests.support.vectors import exact, vectors
@@ -43,7 +43,7 @@ ALL: list[Event] = [
     GroupSelection(ONE, TINY, 3),
     StableTest(ONE, TINY),
     GaussianTest(Fraction(7), TINY, ONE),
-    compose([PureDP(ONE), StableTest(ONE, TINY)]),
+    compose_events([PureDP(ONE), StableTest(ONE, TINY)]),
     declare([PureDP(Fraction(1, 10))] * 20, Fraction(1, 10**6)),
 ]
 
@@ -226,8 +226,8 @@ def test_a_gaussian_event_checks_the_pair_that_it_declares() -> None:
 
 
 def test_composition_adds_and_opens_nested_ones() -> None:
-    inner = compose([PureDP(Fraction(1, 10)), BoundedRange(Fraction(1, 5))])
-    event = compose([inner, StableTest(Fraction(1, 2), TINY)])
+    inner = compose_events([PureDP(Fraction(1, 10)), BoundedRange(Fraction(1, 5))])
+    event = compose_events([inner, StableTest(Fraction(1, 2), TINY)])
     assert isinstance(event, Composed)
     assert len(event.events) == 3
     assert event.basic == (Fraction(4, 5), TINY)
@@ -235,9 +235,9 @@ def test_composition_adds_and_opens_nested_ones() -> None:
     assert inner.pure == Fraction(3, 10)
     assert event.rho == sum(e.rho for e in event.events)
     assert abs(event.mu**2 - sum(e.mu**2 for e in event.events)) < Fraction(1, 10**25)
-    assert compose([PureDP(ONE)]) == PureDP(ONE)
+    assert compose_events([PureDP(ONE)]) == PureDP(ONE)
     with pytest.raises(ValueError, match="no event"):
-        compose([])
+        compose_events([])
 
 
 def test_sentences_round_up() -> None:

@@ -24,7 +24,7 @@ from dpsql.privacy.events import (
     RoundedGaussian,
     SparseVector,
     StableTest,
-    compose,
+    compose_events,
 )
 from dpsql.privacy.filters import ACCOUNTANTS, Zcdp, open_filter
 from tests.support.games import Counts, Play, Rule, answered, worst
@@ -119,7 +119,7 @@ EVENTS: list[Callable[[Fraction], Event]] = [
     lambda e: DiscreteLaplace(e, 7, 3),
     lambda e: GroupSelection(e, Fraction(1, 10**18), 4),
     lambda e: SparseVector(e / 2, e / 2, 5, refresh=True),
-    lambda e: compose([PureDP(e), BoundedRange(e)]),
+    lambda e: compose_events([PureDP(e), BoundedRange(e)]),
 ]
 
 

@@ -17,7 +17,7 @@ from dpsql.privacy.events import (
     PureDP,
     SparseVector,
     StableTest,
-    compose,
+    compose_events,
 )
 from dpsql.privacy.filters import ACCOUNTANTS, Zcdp, open_filter
 from dpsql.privacy.pld import declare
@@ -119,7 +119,7 @@ def test_an_approximation_is_never_charged() -> None:
     with pytest.raises(TypeError, match="only events"):
         held.admits(held.start, estimate)  # type: ignore[arg-type]
     with pytest.raises((TypeError, AttributeError)):
-        compose([estimate, PureDP(ONE)]).rho  # type: ignore[list-item]  # noqa: B018
+        compose_events([estimate, PureDP(ONE)]).rho  # type: ignore[list-item]  # noqa: B018
     assert "not a guarantee" in estimate.sentence()
 
 
@@ -212,7 +212,7 @@ def test_a_declared_plan_may_be_the_whole_session_but_only_from_the_start() -> N
     budget = (Fraction("4.7"), TINY)
     held = open_filter("zcdp", *budget)
     assert held.admits(held.start, plan)
-    assert not held.admits(held.start, compose(plan.events))
+    assert not held.admits(held.start, compose_events(plan.events))
     assert not held.admits(held.add(held.start, PureDP(Fraction(1, 10**6))), plan)
     spent = held.add(held.start, plan)
     assert held.fits(spent) == 0

@@ -14,7 +14,6 @@ from dpsql.privacy import conversions
 from dpsql.privacy.conversions import gaussian_sigma
 from dpsql.privacy.events import (
     BoundedRange,
-    DeclaredPlan,
     DiscreteLaplace,
     Event,
     GaussianTest,
@@ -23,9 +22,9 @@ from dpsql.privacy.events import (
     RoundedGaussian,
     SparseVector,
     StableTest,
-    compose,
+    compose_events,
 )
-from dpsql.privacy.pld import FINE_POINTS, compute_loss, declare, find_cost, make_loss
+from dpsql.privacy.pld import FINE_POINTS, DeclaredPlan, compute_loss, declare, find_cost, make_loss
 from dpsql.privacy.tradeoff import compose as curves
 from dpsql.privacy.tradeoff import from_epsilon_delta, gaussian
 from tests.support.vectors import exact, vectors
@@ -78,8 +77,8 @@ def test_profiles_of_one_mechanism(row: dict[str, float]) -> None:
         (em, row["delta_numeric_sup"]),
         (pure, row["pureDP_delta"]),
     ):
-        assert event.profile(row["x"]) == pytest.approx(truth, rel=1e-6, abs=1e-9)
-        assert event.profile(row["x"]) >= truth - 1e-12
+        assert compute_loss((event,)).delta(row["x"]) == pytest.approx(truth, rel=1e-6, abs=1e-9)
+        assert compute_loss((event,)).delta(row["x"]) >= truth - 1e-12
 
 
 def hull(y: np.ndarray, h: np.ndarray) -> np.ndarray:
@@ -187,7 +186,7 @@ def test_other_softwares_count_of_randomised_response_is_ignored_there_not_here(
     assert called.get_epsilon(1e-6) == pytest.approx(row["eps_at_1e_6_five_calls"], rel=1e-6)
     ours = at([PureDP(Fraction(1))] * 5, 1e-6)
     assert ours == pytest.approx(row["eps_at_1e_6_five_calls"], rel=1e-6)
-    assert ours == pytest.approx(at([compose([PureDP(Fraction(1))] * 5)], 1e-6), rel=1e-12)
+    assert ours == pytest.approx(at([compose_events([PureDP(Fraction(1))] * 5)], 1e-6), rel=1e-12)
 
 
 def test_what_other_software_lacks() -> None:
@@ -255,7 +254,7 @@ def test_group_selection_composes_per_key() -> None:
     event = GroupSelection(Fraction(1), Fraction(1, 10**6), 4)
     truth = curves([from_epsilon_delta(0.25, 0)] * 4)
     for x in (0.0, 0.3, 0.8):
-        assert event.profile(x) == pytest.approx(truth.delta(x) + 1e-6, rel=1e-6)
+        assert compute_loss((event,)).delta(x) == pytest.approx(truth.delta(x) + 1e-6, rel=1e-6)
 
 
 def test_many_different_mechanisms_are_priced_and_below_the_sum() -> None:
@@ -276,7 +275,7 @@ def test_a_declaration_is_checked_and_rounded_up() -> None:
     plan = declare(events, TINY)
     assert isinstance(plan, DeclaredPlan)
     assert plan.basic[0] < 2
-    assert plan.rho == compose(events).rho
+    assert plan.rho == compose_events(events).rho
     assert plan.sentence().endswith("δ=1e-06")
     smaller = plan.basic[0] * Fraction(999, 1000)
     with pytest.raises(ValueError, match="costs more"):

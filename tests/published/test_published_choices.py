@@ -18,6 +18,7 @@ from dpsql.mechanisms.selection.generalised_exponential import (
     compute_generalised_scores,
 )
 from dpsql.privacy.events import BoundedRange, PureDP
+from dpsql.privacy.pld import compute_loss
 from tests.support.selection_laws import choice, em, laplace, pf
 
 VECTORS = json.loads((Path(__file__).parents[1] / "published" / "vectors" / "vectors_em.json").read_text())
@@ -189,7 +190,7 @@ def test_the_exponential_mechanism_stays_below_its_profile() -> None:
     for epsilon in (0.5, 1.0, 3.0):
         event = BoundedRange(Fraction(epsilon))
         xs = [x * epsilon for x in (-0.8, -0.3, 0.0, 0.3, 0.9)]
-        profile = [event.profile(x) for x in xs]
+        profile = [compute_loss((event,)).delta(x) for x in xs]
         for size in (2, 3):
             for p, q in pairs(size, "em", epsilon / 2):
                 for x, most in zip(xs, profile, strict=True):

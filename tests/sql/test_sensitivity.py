@@ -19,9 +19,9 @@ import dpsql
 from dpsql.errors import Error
 from dpsql.mechanisms.aggregation import Aggregation, Part, Together
 from dpsql.mechanisms.base import Operator, Reader
-from dpsql.mechanisms.group_selection import find_runs
 from dpsql.mechanisms.histograms import Histogram, Quantiles
 from dpsql.noise.entropy import Entropy
+from dpsql.noise.selection import find_runs
 from dpsql.plan import Plan
 from dpsql.sql.exact.exact_query import Exact
 from dpsql.sql.relations import joins, subqueries

@@ -21,7 +21,7 @@ from dpsql.privacy.events import (
     RoundedGaussian,
     SparseVector,
     StableTest,
-    compose,
+    compose_events,
 )
 from dpsql.privacy.filters import ACCOUNTANTS, open_filter
 from tests.support.adaptive_analyst import Game, peeling, response, worst_delta
@@ -134,7 +134,7 @@ class AccountantContract:
 
     def test_hits_that_were_not_found_are_free_only_without_a_rule(self) -> None:
         found = SparseVector(ONE, ONE, 10, hits=3)
-        for event in (found, compose([found, PureDP(ONE)])):
+        for event in (found, compose_events([found, PureDP(ONE)])):
             assert (self.open().charge(event) == event) == (not self.open().has_rule)
 
     @pytest.mark.parametrize("budget", [("1", "0.05"), ("0.9", "0.02"), ("1.5", "0.1")])

@@ -6,10 +6,10 @@ from typing import Any
 
 import duckdb
 
-from dpsql.mechanisms.additive_noise import GaussianNoise, LaplaceNoise
 from dpsql.mechanisms.aggregation import Aggregation, Part
 from dpsql.mechanisms.base import SALT
 from dpsql.mechanisms.histograms import DistinctCount, Histogram, Quantiles
+from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise
 
 Noise = LaplaceNoise | GaussianNoise
 

@@ -8,7 +8,7 @@ from itertools import product
 
 import mpmath
 
-from dpsql.mechanisms.additive_noise import GaussianNoise, LaplaceNoise
+from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise
 
 Table = tuple[tuple[tuple[int, int], ...], ...]
 """Per unit, what it adds to which group: ``((group, steps), ...)``."""

@@ -54,7 +54,7 @@ from dpsql.mechanisms.selection.generalised_exponential import (
 )
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import FEW_CANDIDATES, CandidateGaps
-from dpsql.numerics.exact_numbers import Integers, add, multiply, read_integers
+from dpsql.numerics.exact_numbers import Integers, add_integers, multiply_integers, read_integers
 
 CANDIDATE_PLACE = "dpsql_ord"
 """The candidates' column of their place."""
@@ -101,7 +101,7 @@ class CandidateFactor:
         held = read_numbers(column) if pa.types.is_integer(column.type) else read_integers(column)
         if len(held) and not (self.low <= int(held.min()) and int(held.max()) <= self.high):
             held = np.clip(held, self.low, self.high)
-        return held if self.times == 1 else np.asarray(multiply(held, self.times))
+        return held if self.times == 1 else np.asarray(multiply_integers(held, self.times))
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,9 @@ class ScoreTerm:
 
     def bound_moves(self, factor: Integers | int) -> Integers | int:
         """Return how far one row moves candidates of these factors."""
-        moved: Integers | int = multiply(abs(factor) if isinstance(factor, int) else np.abs(factor), self.row)
+        moved: Integers | int = multiply_integers(
+            abs(factor) if isinstance(factor, int) else np.abs(factor), self.row
+        )
         return moved
 
     def aggregate(self, run: PrefixSums, found: Mapping[str, Thresholds]) -> Integers | int:
@@ -259,15 +261,15 @@ class CandidateScores(FastRoute[ScoredCandidates]):
         own: Integers | int = 0
         for term in self.terms:
             factor = term.factor.of(table)
-            score = add(score, multiply(factor, term.aggregate(runs[term.histogram], ends)))
-            own = add(own, term.bound_moves(factor)) if varying else own
+            score = add_integers(score, multiply_integers(factor, term.aggregate(runs[term.histogram], ends)))
+            own = add_integers(own, term.bound_moves(factor)) if varying else own
         places, size = read_integers(table.column(CANDIDATE_PLACE)), table.num_rows
         mine = self.bound_unit_moves(_spread(own, size)) if varying else None
         return ScoredCandidates(table, places, _spread(score, size), mine)
 
     def bound_unit_moves(self, rows: Integers | int) -> Integers:
         """Return how far one unit moves candidates that one row moves so far: a step at least."""
-        return _spread(multiply(np.maximum(np.atleast_1d(rows), 1), self.rows), 0)
+        return _spread(multiply_integers(np.maximum(np.atleast_1d(rows), 1), self.rows), 0)
 
     def _find_lent(self, read: Reader) -> pa.Table | None:
         """Return the candidates from the relation that is lent, where the engine would return it as it is."""
@@ -470,7 +472,7 @@ class _Pruning:
         if self._term.bounds[0][0] in _LOWER:
             counts = [below[-1] - n for n in counts]
         factors = [pick.reduceat(factor, starts) for pick in (np.minimum, np.maximum)]
-        corners = [multiply(f, n) for f in factors for n in counts]
+        corners = [multiply_integers(f, n) for f in factors for n in counts]
         moved = [self.scores.bound_unit_moves(self._term.bound_moves(f)) for f in factors]
         low, high = np.minimum.reduce(corners), np.maximum.reduce(corners)
         may = near.may_hold(GroupBounds(low, high, np.minimum(*moved), np.maximum(*moved)))

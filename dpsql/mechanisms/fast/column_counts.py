@@ -33,7 +33,15 @@ from numpy.typing import NDArray
 from dpsql.mechanisms.base import Claim, ClaimedText, Read, Reader
 from dpsql.mechanisms.fast import FastRoute
 from dpsql.noise.entropy import Entropy
-from dpsql.numerics.exact_numbers import INT64_MAX, SAFE, Integers, add, find_largest, multiply, to_integers
+from dpsql.numerics.exact_numbers import (
+    INT64_MAX,
+    SAFE,
+    Integers,
+    add_integers,
+    find_largest,
+    multiply_integers,
+    to_integers,
+)
 
 MAX_RANGE = 1 << 22
 """The most integers in a range that is counted here."""
@@ -306,9 +314,9 @@ class PrefixSums:
         """Return the sum of the values, each held to at most b (b NULL: 0): values are integers here."""
         at = self.place(end, after=True)
         counts = to_integers(self.counts[1:] - self.counts[:-1])
-        weighed = accumulate(multiply(to_integers(self.x), counts))
+        weighed = accumulate(multiply_integers(to_integers(self.x), counts))
         beyond = to_integers(self.counts[-1] - self.counts[at])
-        score: Integers = add(to_integers(weighed[at]), multiply(end.values, beyond))
+        score: Integers = add_integers(to_integers(weighed[at]), multiply_integers(end.values, beyond))
         return score if end.missing is None else np.where(end.missing, 0, score)
 
 

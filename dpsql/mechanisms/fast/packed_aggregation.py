@@ -33,11 +33,9 @@ from dpsql.mechanisms.base import (
     SumsClaim,
 )
 from dpsql.mechanisms.fast import FastRoute
-from dpsql.mechanisms.group_selection import choose_groups, find_runs
 from dpsql.noise.entropy import Entropy
+from dpsql.noise.selection import IntegerArray, choose_groups, find_runs
 from dpsql.numerics.exact_numbers import make_longs
-
-Integers = NDArray[np.int64]
 
 PACKED_TOTALS = "dpsql_totals"
 """The name under which the totals are lent."""
@@ -235,13 +233,15 @@ class PackedAggregation(FastRoute[pa.Table]):
 
     # -- adding up ----------------------------------------------------------------------------------------------
 
-    def _whole(self, rows: Integers, sums: list[Integers]) -> pa.Table:
+    def _whole(self, rows: IntegerArray, sums: list[IntegerArray]) -> pa.Table:
         """Return the totals of all units, in one row."""
         totals = {name: int(part.sum()) for name, part in _contributions(self.tallies, rows, sums)}
         columns = {t.name: _integer(t.total(*(totals[name] for name in t.columns))) for t in self.tallies}
         return pa.table({**columns, self.units: make_longs(np.array([len(rows)]))})
 
-    def _totals(self, codes: Integers, clamped: list[Integers], layout: _Layout | None = None) -> pa.Table:
+    def _totals(
+        self, codes: IntegerArray, clamped: list[IntegerArray], layout: _Layout | None = None
+    ) -> pa.Table:
         size = 0 if layout is None else 1 << layout.group_bits
         units = np.bincount(codes, minlength=size)
         present = np.flatnonzero(units)
@@ -261,10 +261,10 @@ class PackedAggregation(FastRoute[pa.Table]):
 
 
 def _contributions(
-    tallies: Sequence[UnitTotal], rows: Integers, sums: list[Integers]
-) -> Iterator[tuple[str, Integers]]:
+    tallies: Sequence[UnitTotal], rows: IntegerArray, sums: list[IntegerArray]
+) -> Iterator[tuple[str, IntegerArray]]:
     """Yield what each unit adds to each column of the tallies."""
-    weights: dict[tuple[int | None, int, int], tuple[NDArray[np.intp], Integers]] = {}
+    weights: dict[tuple[int | None, int, int], tuple[NDArray[np.intp], IntegerArray]] = {}
     for tally in tallies:
         many = rows if tally.value is None else sums[2 * tally.value]
         exact = many
@@ -331,14 +331,14 @@ def _bits(size: int) -> int:
     return (size - 1).bit_length()
 
 
-def _chunks(table: pa.Table) -> Iterator[Integers]:
+def _chunks(table: pa.Table) -> Iterator[IntegerArray]:
     for chunk in table.column(0).cast(pa.int64()).chunks:
         if len(chunk):
-            whole: Integers = np.from_dlpack(chunk)  # type: ignore[assignment]  # to_numpy would import pandas
+            whole: IntegerArray = np.from_dlpack(chunk)  # type: ignore[assignment]  # to_numpy would import pandas
             yield whole
 
 
-def _sort_pairs(table: pa.Table, layout: _Layout) -> tuple[Integers, Integers, list[Integers]]:
+def _sort_pairs(table: pa.Table, layout: _Layout) -> tuple[IntegerArray, IntegerArray, list[IntegerArray]]:
     """Total by unit and group: the pairs, their rows, and for each value the rows that have it and their sum."""
     packed = np.concatenate([np.empty(0, dtype=np.int64), *_chunks(table)])
     packed.sort()
@@ -346,7 +346,7 @@ def _sort_pairs(table: pa.Table, layout: _Layout) -> tuple[Integers, Integers, l
     starts = find_runs(packed, shift)
     rows = np.diff(starts, append=len(packed))
     pairs = packed[starts] >> shift
-    sums: list[Integers] = []
+    sums: list[IntegerArray] = []
     fields = list(layout.values())
     for at, mask in fields:
         last = at == fields[-1][0]  # new memory is dear: the array itself is used up at the end
@@ -358,7 +358,7 @@ def _sort_pairs(table: pa.Table, layout: _Layout) -> tuple[Integers, Integers, l
     return pairs, rows, sums
 
 
-def _count_units(table: pa.Table, layout: _Layout) -> tuple[Integers, Integers, list[Integers]]:
+def _count_units(table: pa.Table, layout: _Layout) -> tuple[IntegerArray, IntegerArray, list[IntegerArray]]:
     """Total by unit alone, without sorting: an array of all units is counted into.
 
     Sums are taken in doubles, which is exact: all the values together are below 2**53. Counting is adding one, so rows and
@@ -378,13 +378,13 @@ def _count_units(table: pa.Table, layout: _Layout) -> tuple[Integers, Integers, 
             values[i][at:end] = held
         at = end
 
-    def total(weights: NDArray[np.float64] | None = None) -> Integers:
+    def total(weights: NDArray[np.float64] | None = None) -> IntegerArray:
         return np.bincount(unit, weights=weights, minlength=layout.units).astype(np.int64, copy=False)
 
     rows, first = _both(unit, values[0], layout) if values else (total(), None)
     units = np.flatnonzero(rows)
     counts = rows[units]
-    sums: list[Integers] = []
+    sums: list[IntegerArray] = []
     for i, (value, everywhere) in enumerate(zip(values, full, strict=True)):
         own = counts if everywhere else total((value > 0).astype(np.float64))[units]
         added = first if i == 0 and first is not None else total(value)
@@ -392,7 +392,9 @@ def _count_units(table: pa.Table, layout: _Layout) -> tuple[Integers, Integers, 
     return units, counts, sums
 
 
-def _both(unit: Integers, value: NDArray[np.float64], layout: _Layout) -> tuple[Integers, Integers | None]:
+def _both(
+    unit: IntegerArray, value: NDArray[np.float64], layout: _Layout
+) -> tuple[IntegerArray, IntegerArray | None]:
     """Return each unit's rows and the sum of its values; None for the sums where they did not fit beside.
 
     What is added is never negative. So a total below 2**53 was exact all along; and no sum has run over into the rows
@@ -410,7 +412,7 @@ def _both(unit: Integers, value: NDArray[np.float64], layout: _Layout) -> tuple[
     return np.bincount(unit, minlength=layout.units), None
 
 
-def sum_by_code(codes: Integers, values: Integers, size: int) -> Integers:
+def sum_by_code(codes: IntegerArray, values: IntegerArray, size: int) -> IntegerArray:
     """Sum integers by code, exactly as long as all of them together stay within 62 bits.
 
     Adding is done on doubles, at once where no sum can leave 53 bits. Else in two halves that are both exact: each term is

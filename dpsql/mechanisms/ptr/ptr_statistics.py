@@ -28,16 +28,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpsql.mechanisms.additive_noise import GaussianNoise, LaplaceNoise
 from dpsql.mechanisms.aggregation import Group, list_groups
 from dpsql.mechanisms.base import ClaimedText, Read, RouteClaim, RowsClaim, add_salt
 from dpsql.mechanisms.order_statistics import (
     choose_spacing,
-    list_columns,
+    list_identifiers,
     quote_name,
     read_order_statistics,
     write_order_queries,
 )
+from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise
 from dpsql.mechanisms.ptr.stability_radius import (
     LOG_GRID,
     Ordered,
@@ -55,7 +55,7 @@ from dpsql.mechanisms.ptr.stability_radius import (
 )
 from dpsql.mechanisms.ptr.stability_test import Measured, StabilityTest, StableItem
 from dpsql.noise.entropy import Entropy
-from dpsql.privacy.events import Event, compose
+from dpsql.privacy.events import Event, compose_events
 
 _FARTHEST = 1 << 60
 _MIDDLE = Fraction(1, 2)
@@ -67,8 +67,8 @@ def _select_present(query: str, keys: Sequence[str], floating: bool) -> str:
     """Select the values that are present, in their own type."""
     if floating:
         keep = "ABS(v) < CAST('Infinity' AS DOUBLE)"
-        return f"SELECT {list_columns(keys)}v + 0.0 AS v FROM ({query}) AS given WHERE {keep}"
-    return f"SELECT {list_columns(keys)}v FROM ({query}) AS given WHERE v IS NOT NULL"
+        return f"SELECT {list_identifiers(keys)}v + 0.0 AS v FROM ({query}) AS given WHERE {keep}"
+    return f"SELECT {list_identifiers(keys)}v FROM ({query}) AS given WHERE v IS NOT NULL"
 
 
 def _partition_by(keys: Sequence[str]) -> str:
@@ -82,7 +82,7 @@ class _NoisyItem(StableItem):
 
     @property
     def event(self) -> Event:
-        return compose([self.test.event, self.noise.event])
+        return compose_events([self.test.event, self.noise.event])
 
     def queries(self, keys: tuple[str, ...]) -> tuple[str, ...]:
         return write_order_queries(self.values, keys)
@@ -267,7 +267,7 @@ class Quantile(StableItem):
 
     def _text(self, keys: Sequence[str]) -> str:
         """Select per group n, and for each value that may be the quantile its rank range."""
-        p, listed, part = self.probability, list_columns(keys), _partition_by(keys).rstrip()
+        p, listed, part = self.probability, list_identifiers(keys), _partition_by(keys).rstrip()
         kept = _select_present(self.values, keys, self.floating)
         counted = f"SELECT {listed}v, COUNT(*) AS c FROM ({kept}) AS found GROUP BY {listed}v"
         ranked = (
@@ -380,7 +380,7 @@ class Mode(_LeadingItem):
     def _text(self, keys: Sequence[str]) -> str:
         kept, listed, part = (
             _select_present(self.values, keys, self.floating),
-            list_columns(keys),
+            list_identifiers(keys),
             _partition_by(keys),
         )
         counted = f"SELECT {listed}v, COUNT(*) AS c FROM ({kept}) AS found GROUP BY {listed}v"
@@ -421,7 +421,7 @@ class ArgMax(_LeadingItem):
     _numbers = ("total",)
 
     def _text(self, keys: Sequence[str]) -> str:
-        listed, part = list_columns(keys), _partition_by(keys)
+        listed, part = list_identifiers(keys), _partition_by(keys)
         summed = (
             f"SELECT {listed}v, SUM(CAST(amount AS BIGINT)) AS total FROM ({self.values}) AS given "
             f"WHERE v IS NOT NULL AND amount IS NOT NULL GROUP BY {listed}v"

@@ -28,14 +28,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from dpsql.mechanisms.additive_noise import GaussianNoise
 from dpsql.mechanisms.aggregation import Group, list_groups
 from dpsql.mechanisms.base import ClaimedText, Operator, PublicClaim, Read, Release, RowsClaim
-from dpsql.mechanisms.group_selection import GroupSelection, compute_keep_probabilities
+from dpsql.mechanisms.per_group import GaussianNoise, GroupSelector, compute_keep_probabilities
 from dpsql.noise.entropy import Entropy
-from dpsql.noise.gaussian import draw_rounded_gaussian
+from dpsql.noise.samplers import draw_rounded_gaussian
 from dpsql.numerics.interval_arithmetic import find_gaussian_threshold
-from dpsql.privacy.events import Event, GaussianTest, StableTest, compose
+from dpsql.privacy.events import Event, GaussianTest, StableTest, compose_events
 from dpsql.privacy.filters import ACCOUNTANTS
 
 NOT_STABLE = "not stable enough to release"
@@ -96,14 +95,14 @@ class OptimalTest(StabilityTest):
     slack: Fraction = Fraction(0)
 
     @property
-    def share(self) -> GroupSelection:
+    def share(self) -> GroupSelector:
         """One group's test: passing with radius r is keeping a group of r + 1 units, with the same chances."""
-        return GroupSelection("radius", self.epsilon / self.groups, self.delta / self.groups)
+        return GroupSelector("radius", self.epsilon / self.groups, self.delta / self.groups)
 
     @property
     def event(self) -> Event:
         one = self.share
-        return compose([StableTest(one.epsilon, one.delta + self.slack)] * self.groups)
+        return compose_events([StableTest(one.epsilon, one.delta + self.slack)] * self.groups)
 
     @property
     def cap(self) -> int:
@@ -159,7 +158,7 @@ class ThresholdTest(StabilityTest):
     @property
     def event(self) -> Event:
         one = GaussianTest(sigma=self.sigma, delta=self.delta + self.slack, declared_epsilon=self.epsilon)
-        return compose([one] * self.groups)
+        return compose_events([one] * self.groups)
 
     @property
     def threshold(self) -> int:
@@ -291,7 +290,7 @@ class Stable(Operator):
 
     @property
     def event(self) -> Event:
-        return compose([item.event for item in self.items])
+        return compose_events([item.event for item in self.items])
 
     @property
     def queries(self) -> tuple[str, ...]:

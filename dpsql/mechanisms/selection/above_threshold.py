@@ -31,7 +31,6 @@ from typing import Any, NoReturn
 import numpy as np
 import pyarrow as pa
 
-from dpsql.mechanisms.additive_noise import LaplaceNoise
 from dpsql.mechanisms.base import (
     ClaimedText,
     ExpectedError,
@@ -52,11 +51,12 @@ from dpsql.mechanisms.fast.candidate_scores import (
     ScoredCandidates,
 )
 from dpsql.mechanisms.moments import Estimate
-from dpsql.noise.discrete import draw_geometric
+from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.noise.entropy import Entropy
+from dpsql.noise.samplers import draw_geometric
 from dpsql.noise.selection import flip_coins
 from dpsql.numerics.exact_numbers import SAFE, Integers, read_integers, to_integers
-from dpsql.privacy.events import Event, SparseVector, compose
+from dpsql.privacy.events import Event, SparseVector, compose_events
 
 FIRST_CHUNK = 256
 
@@ -154,7 +154,7 @@ class AboveThreshold(Operator):
     def event(self) -> Event:
         if self.answer is None:
             return self._sparse
-        return compose([self._sparse, LaplaceNoise(self.answer[1], self.noise.sensitivity).event])
+        return compose_events([self._sparse, LaplaceNoise(self.answer[1], self.noise.sensitivity).event])
 
     @property
     def queries(self) -> tuple[str, ...]:
@@ -193,7 +193,7 @@ class AboveThreshold(Operator):
             else "no candidate was found above the threshold"
         )
         note = f"{found}: noisy comparisons; near the threshold they can be wrong either way"
-        return Release(pa.table(columns), compose(used), (note,))
+        return Release(pa.table(columns), compose_events(used), (note,))
 
     def _hits(
         self, read: Read, entropy: Entropy, seen: list[pa.Schema]

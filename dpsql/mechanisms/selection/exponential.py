@@ -24,13 +24,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.additive_noise import LaplaceNoise
 from dpsql.mechanisms.base import ClaimedText, ExpectedError, Operator, Read, Release, add_salt
-from dpsql.mechanisms.fast.candidate_scores import (
-    CandidatePruning,
-    CandidateScores,
-    PrunedCandidates,
-)
+from dpsql.mechanisms.fast.candidate_scores import CandidatePruning, CandidateScores, PrunedCandidates
+from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.mechanisms.selection.above_threshold import claim_scores, make_answers, read_scores
 from dpsql.mechanisms.selection.generalised_exponential import (
     SCORE_GRID,
@@ -42,7 +38,7 @@ from dpsql.mechanisms.selection.generalised_exponential import (
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import CandidateGaps, choose_exponential, choose_noisy_max, permute_and_flip
 from dpsql.numerics.exact_numbers import Integers
-from dpsql.privacy.events import BoundedRange, Event, PureDP, compose
+from dpsql.privacy.events import BoundedRange, Event, PureDP, compose_events
 
 ChoiceMethod = Literal["exponential", "permute_and_flip", "noisy_max"]
 
@@ -82,7 +78,7 @@ class ExponentialChoice(Operator):
         """The event of the choice alone."""
         if self.method == "exponential":
             return BoundedRange(self.epsilon, self.top)
-        return compose([PureDP(self.epsilon / self.top)] * self.top)
+        return compose_events([PureDP(self.epsilon / self.top)] * self.top)
 
     @property
     def _answers(self) -> LaplaceNoise | None:
@@ -91,7 +87,7 @@ class ExponentialChoice(Operator):
     @property
     def event(self) -> Event:
         fresh = self._answers
-        return self.choice if fresh is None else compose([self.choice, fresh.event])
+        return self.choice if fresh is None else compose_events([self.choice, fresh.event])
 
     @property
     def queries(self) -> tuple[str, ...]:

@@ -22,7 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.noise.selection import FEW_CANDIDATES, CandidateGaps, compute_reach, measure_gaps
-from dpsql.numerics.exact_numbers import SAFE, Integers, add, find_largest, multiply, to_integers
+from dpsql.numerics.exact_numbers import (
+    SAFE,
+    Integers,
+    add_integers,
+    find_largest,
+    multiply_integers,
+    to_integers,
+)
 
 SCORE_GRID = 1 << 16
 """The steps of a score of 1."""
@@ -278,10 +285,10 @@ class UnequalNearness(Nearness):
     c: int
 
     def may_hold(self, bounds: GroupBounds) -> NDArray[np.bool_]:
-        ahead = int(add(bounds.low, multiply(bounds.most, -self.t)).max())
-        upper = add(bounds.high, multiply(bounds.least, -self.t))
+        ahead = int(add_integers(bounds.low, multiply_integers(bounds.most, -self.t)).max())
+        upper = add_integers(bounds.high, multiply_integers(bounds.least, -self.t))
         own = int(bounds.most[upper >= ahead].max())
-        return np.asarray(add(upper, multiply(bounds.most, self.c)) >= ahead - self.c * own)
+        return np.asarray(add_integers(upper, multiply_integers(bounds.most, self.c)) >= ahead - self.c * own)
 
     def measure(self, utilities: Integers, own: Integers | None) -> tuple[NDArray[np.intp], Integers]:
         assert own is not None

@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dpsql.mechanisms.additive_noise import GaussianNoise, LaplaceNoise
 from dpsql.mechanisms.base import (
     ClaimedText,
     Columns,
@@ -34,11 +33,12 @@ from dpsql.mechanisms.base import (
     add_salt,
     bind_parameters,
 )
+from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise
 from dpsql.mechanisms.subsample.blocks import BlockSource
 from dpsql.mechanisms.subsample.votes import Combined, Combiner, Participation, StableMode
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import choose_exponential
-from dpsql.privacy.events import BoundedRange, Event, PureDP, compose
+from dpsql.privacy.events import BoundedRange, Event, PureDP, compose_events
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ class WinsorizedMean(Combiner):
     @property
     def event(self) -> Event:
         quarter = BoundedRange(self.epsilon / 4)
-        return compose([quarter, quarter, PureDP(self.epsilon / 2)])
+        return compose_events([quarter, quarter, PureDP(self.epsilon / 2)])
 
     def _widening(self, blocks: int) -> int:
         return self.widening or math.ceil(2 * blocks ** (1 / 3))
@@ -264,7 +264,7 @@ class Coordinates(Combiner):
 
     @property
     def event(self) -> Event:
-        return compose([part.event for part in self.parts])
+        return compose_events([part.event for part in self.parts])
 
     def combine(
         self, values: Sequence[Any], type: pa.DataType | None, entropy: Entropy, confidence: float
@@ -317,7 +317,7 @@ class SubsampleAggregate(Operator):
 
     @property
     def event(self) -> Event:
-        return compose([combiner.event for combiner in self.combiners])
+        return compose_events([combiner.event for combiner in self.combiners])
 
     @property
     def provides(self) -> Mapping[str, Columns]:

@@ -24,15 +24,15 @@ import mpmath
 import numpy as np
 import pyarrow as pa
 
-from dpsql.mechanisms.additive_noise import GaussianNoise, LaplaceNoise
 from dpsql.mechanisms.base import ClaimedText, Operator, Read, Release
 from dpsql.mechanisms.base import Columns as RelationColumns
+from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise
 from dpsql.mechanisms.ptr.stability_radius import measure_votes_radius
 from dpsql.mechanisms.ptr.stability_test import NOT_STABLE, OptimalTest, StabilityTest
 from dpsql.mechanisms.subsample.blocks import BlockSource
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import choose_exponential, permute_and_flip
-from dpsql.privacy.events import BoundedRange, Event, PureDP, compose
+from dpsql.privacy.events import BoundedRange, Event, PureDP, compose_events
 
 Columns = Mapping[str, pa.Array]
 Combined = tuple[Columns, tuple[str, ...]]
@@ -173,7 +173,7 @@ class NoisyMode(Combiner):
     @property
     def event(self) -> Event:
         choice = BoundedRange(self.epsilon) if self.exponential else PureDP(self.epsilon)
-        return compose([choice, self.selection.event]) if self.selection else choice
+        return compose_events([choice, self.selection.event]) if self.selection else choice
 
     def combine(
         self, values: Sequence[Any], type: pa.DataType | None, entropy: Entropy, confidence: float

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from dpsql.mechanisms import additive_noise, moments
+from dpsql.mechanisms import moments, per_group
 from dpsql.mechanisms.aggregation import Part
 from dpsql.mechanisms.histograms import WantedRank
 from dpsql.sql.dp.block import AggregatingBlock, BlockOutput
@@ -23,7 +23,7 @@ from dpsql.sql.parse.options import Call, Readers, read_bounds, read_epsilon, re
 from dpsql.sql.relations.intervals import write_json_report
 from dpsql.sql.relations.relation import column
 
-NoiseOf = Callable[[Partial, int], additive_noise.Statistic]
+NoiseOf = Callable[[Partial, int], per_group.Statistic]
 """Makes a partial noisy with one of ``n`` equal parts of the aggregate's share."""
 
 NAMED_ARGUMENTS: Readers = {

@@ -9,10 +9,9 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpsql.errors import PrivacyError
-from dpsql.mechanisms import group_selection
-from dpsql.mechanisms.additive_noise import GaussianNoise, LaplaceNoise, Statistic
 from dpsql.mechanisms.aggregation import Aggregation, Part, Together
 from dpsql.mechanisms.base import Operator
+from dpsql.mechanisms.per_group import GaussianNoise, GroupSelector, LaplaceNoise, Statistic
 from dpsql.sql.dp.aggregates import NAMED_ARGUMENTS, Aggregate, AggregateCall
 from dpsql.sql.dp.block import AggregatingBlock
 from dpsql.sql.dp.budget_split import BudgetShare, deal, require_groups
@@ -180,7 +179,7 @@ class NoisyBlock(AggregatingBlock):
         )
         selection = None
         if private:
-            selection = group_selection.GroupSelection(
+            selection = GroupSelector(
                 exact_query.UNITS_COLUMN, share.parts[-1], share.delta_part, self.per_unit_groups,
                 (self.options.get("group_selection_strategy") or "OPTIMAL").lower(),
                 self.options.get("min_privacy_units_per_group", 1),

@@ -19,10 +19,10 @@ from typing import Literal
 from sqlglot import exp
 
 from dpsql.errors import BindError
-from dpsql.mechanisms.additive_noise import LaplaceNoise
 from dpsql.mechanisms.aggregation import Together
 from dpsql.mechanisms.auto_bounds import PLACES, SHARED, AutoBounded, find_exponent
 from dpsql.mechanisms.histograms import BIN, BIN_ROWS, DistinctCount, Histogram, Quantiles, WantedRank
+from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.sql.dp.aggregates import Aggregate, AggregateCall, QuantileRequest
 from dpsql.sql.exact.exact_query import Exact, write_group_by
 from dpsql.sql.expressions import fixed_point as grids

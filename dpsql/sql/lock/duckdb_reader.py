@@ -8,12 +8,27 @@ from fractions import Fraction
 from typing import Any
 
 from dpsql.sql.lock.duckdb_types import Node, read_older_type, read_type
-
-from dpsql.sql.lock.tree import (  # isort: skip
-    Call, Cast, Derived, Expr, Join, Literal, Made, Order, Parameter, Query, Ref, Select, Source, Subquery, Table,
-    Union, Values, Window, refuse,
-)  # fmt: skip
-
+from dpsql.sql.lock.tree import (  # fmt: skip
+    Call,
+    Cast,
+    Derived,
+    Expr,
+    Join,
+    Literal,
+    Made,
+    Order,
+    Parameter,
+    Query,
+    Ref,
+    Select,
+    Source,
+    Subquery,
+    Table,
+    Union,
+    Values,
+    Window,
+    refuse,
+)
 
 _IGNORED = frozenset({"class", "type", "query_location", "query_location_length", "location"})
 _NOTHING: tuple[object, ...] = (

@@ -14,18 +14,7 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpsql.sql.lock.spark_aggregates import RANKS, SparkAggregates, refuse_other_parts
-from dpsql.sql.lock.tree import (
-    OPAQUE,
-    Call,
-    Cast,
-    Expr,
-    Literal,
-    Parameter,
-    Query,
-    Ref,
-    Subquery,
-    refuse,
-)
+from dpsql.sql.lock.tree import OPAQUE, Call, Cast, Expr, Literal, Parameter, Query, Ref, Subquery, refuse
 
 BITS = 21
 """Bits of each part of a sum."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpsql.errors import BindError, PrivacyError
-from dpsql.mechanisms.additive_noise import GaussianNoise, LaplaceNoise
+from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise
 from dpsql.mechanisms.ptr import ptr_statistics
 from dpsql.mechanisms.ptr.stability_test import StabilityTest, Stable, StableItem, make_stability_test
 from dpsql.privacy.filters import ACCOUNTANTS

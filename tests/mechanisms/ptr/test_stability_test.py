@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpsql.mechanisms.additive_noise import LaplaceNoise
 from dpsql.mechanisms.base import SALT
+from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.mechanisms.ptr.ptr_statistics import (
     ArgMax,
     Iqr,

@@ -23,9 +23,9 @@ from dpsql.mechanisms.selection.above_threshold import (
     ThresholdNoise,
     split_epsilon,
 )
-from dpsql.noise.discrete import draw_geometric
 from dpsql.noise.entropy import Entropy
-from dpsql.privacy.events import DiscreteLaplace, SparseVector, compose
+from dpsql.noise.samplers import draw_geometric
+from dpsql.privacy.events import DiscreteLaplace, SparseVector, compose_events
 from tests.support.goodness import REFUSED, fixed, p_value
 from tests.support.svt_law import Answers, gapped, neighbours, paths, probability, refreshed
 
@@ -270,12 +270,12 @@ def test_no_hit_is_no_row_and_says_so(scores: list[int | None]) -> None:
     assert release.table.schema.field("k").type == pa.string()
     assert release.table.schema.field("answer").type == pa.int64()
     assert "no candidate was found above the threshold" in release.notes[0]
-    assert compose([release.event]).basic[0] == SHARP.epsilon1 + HALF
+    assert compose_events([release.event]).basic[0] == SHARP.epsilon1 + HALF
 
 
 def test_answers_are_fresh_and_shared_among_the_hits() -> None:
     op = operator(SHARP, answer=("answer", Fraction(100)))
-    assert op.event == compose(
+    assert op.event == compose_events(
         [SparseVector(SHARP.epsilon1, SHARP.epsilon2, 3), DiscreteLaplace(Fraction(100), 1)]
     )
     release = op.release(lambda sql: relation([40, 30]), Entropy())

@@ -25,7 +25,7 @@ from dpsql.mechanisms.selection.generalised_exponential import (
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import choose_exponential, choose_noisy_max, flip_coins, permute_and_flip
 from dpsql.numerics.exact_numbers import to_integers
-from dpsql.privacy.events import BoundedRange, DiscreteLaplace, PureDP, compose
+from dpsql.privacy.events import BoundedRange, DiscreteLaplace, PureDP, compose_events
 from tests.support.goodness import REFUSED, fixed, p_value
 from tests.support.selection_laws import choice, em, laplace, pf, weights
 
@@ -355,7 +355,7 @@ def test_winners_are_distinct_and_best_first(method: str) -> None:
     release = op.release(lambda sql: relation([5, 50, None, 20, 10]).take([4, 2, 0, 3, 1]), Entropy())
     assert release.table.column("k").to_pylist() == ["c1", "c3", "c4"]
     assert release.table.column("answer").to_pylist() == [50, 20, 10]
-    assert release.event == op.event == compose([op.choice, DiscreteLaplace(Fraction(10**6), 1, 3)])
+    assert release.event == op.event == compose_events([op.choice, DiscreteLaplace(Fraction(10**6), 1, 3)])
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -19,8 +19,8 @@ import pyarrow as pa
 import pytest
 
 from dpsql.errors import EngineError, Interrupted
-from dpsql.mechanisms.additive_noise import LaplaceNoise
 from dpsql.mechanisms.base import SALT, OutOfMemory, watch_progress
+from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.mechanisms.ptr.stability_test import OptimalTest
 from dpsql.mechanisms.subsample.blocks import BlockQueries, BlockRows, LiftedBlocks, PythonBlocks
 from dpsql.mechanisms.subsample.subsample import (

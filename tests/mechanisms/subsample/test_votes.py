@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpsql.mechanisms.additive_noise import LaplaceNoise
 from dpsql.mechanisms.base import SALT
+from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.mechanisms.ptr.stability_radius import measure_votes_radius
 from dpsql.mechanisms.ptr.stability_test import NOT_STABLE, OptimalTest, make_stability_test
 from dpsql.mechanisms.subsample.blocks import BlockResults, LiftedBlocks, PythonBlocks

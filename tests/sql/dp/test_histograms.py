@@ -9,10 +9,10 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.mechanisms.additive_noise import LaplaceNoise
 from dpsql.mechanisms.aggregation import Together
 from dpsql.mechanisms.base import SALT
 from dpsql.mechanisms.histograms import Histogram
+from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.privacy.events import DiscreteLaplace, PureDP
 from tests.support import inside
 

@@ -26,8 +26,8 @@ from dpsql.mechanisms.fast.packed_aggregation import (
     UnitTotal,
     sum_by_code,
 )
-from dpsql.mechanisms.group_selection import choose_groups, draw_below_each, find_runs
 from dpsql.noise.entropy import Entropy
+from dpsql.noise.selection import choose_groups, draw_below_each, find_runs
 from tests.support import inside
 
 POLICY = """
@@ -214,7 +214,7 @@ def test_each_choice_is_as_likely_whoever_else_is_there() -> None:
 
 @pytest.mark.parametrize("few", [8, 0], ids=["drawn", "shuffled"])
 def test_every_set_of_groups_is_as_likely(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpsql.mechanisms.group_selection._FEW", few)
+    monkeypatch.setattr("dpsql.noise.selection._FEW_GROUPS", few)
     people = 6000
     kept = choose_groups(np.repeat(np.arange(people), 5), 2, Entropy())
     assert kept is not None

@@ -1,136 +1,208 @@
-"""Selection of groups: of the groups of one unit that count, and of the private groups that may be shown.
+"""Noise on each group's integers, and the private choice of the groups that may be shown.
 
-A unit with more groups than it may have keeps a uniform sample of them, chosen by random numbers that belong to the unit
-alone. So no other unit takes part in the choice: one unit more or less in the data moves its own groups, and never the
-choice of another.
+Both kinds of noise are independent for every group. Sensitivities are in grid steps, under ADD_REMOVE: how far one privacy
+unit's presence moves the statistic of any one group, while it touches at most ``groups`` groups.
 
-:class:`GroupSelection` decides which keys of a GROUP BY may be shown whose values nobody declared public.
+:class:`GroupSelector` decides which keys of a GROUP BY may be shown whose values nobody declared public.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.noise.discrete import draw_bernoulli, draw_discrete_laplace
 from dpsql.noise.entropy import Entropy
+from dpsql.noise.samplers import draw_bernoulli, draw_discrete_laplace, draw_rounded_gaussian
 from dpsql.numerics import interval_arithmetic as ia
-from dpsql.numerics.exact_numbers import Integers, to_integers
+from dpsql.numerics.exact_numbers import Integers, add_integers, to_integers
+from dpsql.numerics.interval_arithmetic import calibrate_gaussian
 from dpsql.privacy import events
 
-IntegerArray = NDArray[np.int64]
-
-_BITS = 63
-_FEW = 8
-"""The most groups that are drawn one by one; beyond, a unit's groups are shuffled."""
-_WORD = 1 << 32
-_BLOCK = 1 << 16
+_MARGIN = 1e-9
+"""Relative widening of an interval's width, far above the rounding of the floats that it is computed in."""
 
 
-def find_runs(ordered: IntegerArray, shift: int = 0) -> IntegerArray:
-    """Find where each run of integers begins that are equal but for their ``shift`` lowest bits."""
-    if not len(ordered):
-        return np.empty(0, dtype=np.int64)
-    change = np.empty(len(ordered), dtype=bool)
-    change[0] = True
-    for start in range(0, len(ordered) - 1, _BLOCK):  # what fits the processor's cache is shifted at no cost
-        part = ordered[start : start + _BLOCK + 1]
-        part = part >> shift if shift else part
-        np.not_equal(part[1:], part[:-1], out=change[start + 1 : start + len(part)])
-    return np.flatnonzero(change)
+class Noise(ABC):
+    """Independent noise of one distribution on every group's integer, calibrated to a sensitivity."""
+
+    sensitivity: int
+    groups: int
+    epsilon: Fraction
+
+    def _validate(self, positive: Fraction, name: str) -> None:
+        if self.sensitivity < 1 or self.groups < 1:
+            raise ValueError("sensitivity and groups must be at least 1")
+        if positive <= 0:
+            raise ValueError(f"{name} must be positive")
+
+    @property
+    @abstractmethod
+    def event(self) -> events.Event:
+        """What the accountant charges for it."""
+
+    @property
+    @abstractmethod
+    def variance(self) -> float:
+        """The variance of one draw, in squared grid steps."""
+
+    @abstractmethod
+    def half_width(self, confidence: float) -> float:
+        """Return the whole number of grid steps that the noise stays within, with at least this probability."""
+
+    @abstractmethod
+    def rescale(self, factor: Fraction) -> Noise:
+        """Return the noise for ``factor`` times its epsilon."""
+
+    @abstractmethod
+    def _draw(self, n: int, entropy: Entropy) -> Integers: ...
+
+    @abstractmethod
+    def _describe(self, steps: float, shared: str) -> str: ...
+
+    def add(self, values: Sequence[int] | Integers, entropy: Entropy) -> Integers:
+        """Return the values, each with fresh noise: int64 where all fit, else Python integers."""
+        exact = to_integers(values)
+        noisy: Integers = add_integers(exact, self._draw(len(exact), entropy))
+        return noisy
+
+    def sentence(self, confidence: float, steps: Fraction = Fraction(1)) -> str:
+        """Describe the distribution and its reach, in units of ``1 / steps``."""
+        shared = f", over {self.groups} groups" if self.groups > 1 else ""
+        reach = f"within ±{self.half_width(confidence) / float(steps):.6g} with {confidence:.4g} probability"
+        return f"{self._describe(float(steps), shared)}; {reach}"
 
 
-def choose_groups(units: IntegerArray, groups: int, entropy: Entropy) -> NDArray[np.bool_] | None:
-    """Choose at most ``groups`` groups of each unit, uniformly and independently of other units; None keeps all.
+@dataclass(frozen=True)
+class LaplaceNoise(Noise):
+    """Discrete Laplace noise of scale ``groups * sensitivity / epsilon`` on every group's integer.
 
-    ``units`` is sorted: one entry per unit and group.
+    Relation: ADD_REMOVE. Sensitivity: at most ``sensitivity`` steps in each of at most ``groups`` groups, so
+    ``groups * sensitivity`` in L1. Guarantee: epsilon-DP (Ghosh, Roughgarden, Sundararajan 2009), for
+    ``Pr[k] / Pr[k + d] <= exp(d / scale)``. The caller must ensure both bounds, that the statistics are exact
+    integers, and that no noisy value is drawn twice from one event.
     """
-    starts = find_runs(units)
-    sizes = np.diff(starts, append=len(units))
-    many = sizes > groups
-    if not many.any():
-        return None
-    kept = np.repeat(~many, sizes)
-    first, counts = starts[many], sizes[many]
-    if groups <= _FEW and int(counts.max()) < _WORD:
-        for pick in _draw_sets(counts, groups, entropy):
-            kept[first + pick] = True
-        return kept
-    places = np.flatnonzero(~kept)
-    owner = np.repeat(np.arange(len(counts)), counts)
-    order = places[_shuffle(owner, entropy)]
-    rank = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
-    kept[order[rank < groups]] = True
-    return kept
+
+    epsilon: Fraction
+    sensitivity: int
+    groups: int = 1
+
+    def __post_init__(self) -> None:
+        self._validate(self.epsilon, "epsilon")
+
+    @property
+    def scale(self) -> Fraction:
+        """The scale of the distribution, in grid steps."""
+        return self.groups * self.sensitivity / self.epsilon
+
+    @property
+    def event(self) -> events.Event:
+        return events.DiscreteLaplace(self.epsilon, self.sensitivity, self.groups)
+
+    @property
+    def variance(self) -> float:
+        rate = float(1 / self.scale)
+        return max(2 * float(np.exp(-rate)) / float(np.expm1(-rate)) ** 2, 1e-300)
+
+    def rescale(self, factor: Fraction) -> LaplaceNoise:
+        return replace(self, epsilon=self.epsilon * factor)
+
+    def _draw(self, n: int, entropy: Entropy) -> Integers:
+        return draw_discrete_laplace(self.scale, n, entropy)
+
+    def half_width(self, confidence: float) -> float:
+        rate = float(1 / self.scale)
+        # Pr[|noise| > w] = 2 exp(-(w + 1) * rate) / (1 + exp(-rate))
+        reach = math.log(2 / ((1 + math.exp(-rate)) * (1 - confidence) * (1 - _MARGIN))) / rate
+        return float(max(0, math.ceil(reach * (1 + _MARGIN)) - 1))
+
+    def _describe(self, steps: float, shared: str) -> str:
+        scale = f"discrete Laplace noise of scale {float(self.scale) / steps:.6g}"
+        return f"{scale} (ε={float(self.epsilon):g}{shared})"
 
 
-def _draw_sets(counts: IntegerArray, groups: int, entropy: Entropy) -> list[IntegerArray]:
-    """Draw ``groups`` different numbers below each count, every set with equal probability (Floyd's algorithm).
+@dataclass(frozen=True)
+class GaussianNoise(Noise):
+    """Gaussian noise of deviation ``sigma``, rounded to an integer, on every group's integer.
 
-    Each array holds one number per count. The last of ``i + 1`` candidates stands in for a number that is taken already.
+    Relation: ADD_REMOVE. Sensitivity: at most ``sensitivity`` steps in each of at most ``groups`` groups,
+    so ``sensitivity * sqrt(groups)`` in L2. Guarantee: that ratio to sigma is mu, and the release is mu-GDP
+    (Dong, Roth, Su 2022), as post-processing of the continuous mechanism; it is (epsilon, delta)-DP for the
+    declared pair, which :meth:`calibrate` proves by the analytic formula (Balle, Wang 2018). The caller
+    must ensure both bounds, that the statistics are exact integers, and that no noisy value is drawn twice
+    from one event.
     """
-    picks: list[IntegerArray] = []
-    for i in range(groups):
-        last = counts - (groups - i)
-        pick = draw_below_each(last + 1, entropy)
-        taken = np.zeros(len(counts), dtype=bool)
-        for earlier in picks:
-            taken |= pick == earlier
-        picks.append(np.where(taken, last, pick))
-    return picks
+
+    sigma: Fraction
+    sensitivity: int
+    groups: int
+    epsilon: Fraction
+    delta: Fraction
+
+    def __post_init__(self) -> None:
+        self._validate(self.sigma, "sigma")
+
+    @classmethod
+    def calibrate(cls, epsilon: Fraction, delta: Fraction, sensitivity: int, groups: int) -> GaussianNoise:
+        """Return the least noise that is (epsilon, delta)-DP, its sigma rounded up by less than one part in 2**30.
+
+        Raises:
+            ValueError: unless ``epsilon > 0`` and ``0 < delta < 1``.
+        """
+        if sensitivity < 1 or groups < 1:
+            raise ValueError("sensitivity and groups must be at least 1")
+        norm = groups * sensitivity**2
+        root = Fraction(math.isqrt(norm << 80), 1 << 40)
+        if root * root != norm:
+            root += Fraction(1, 1 << 40)
+        sigma = _round_up(calibrate_gaussian(epsilon, delta) * root)
+        return cls(sigma, sensitivity, groups, epsilon, delta)
+
+    @property
+    def event(self) -> events.Event:
+        return events.RoundedGaussian(self.sigma, self.groups * self.sensitivity**2, self.epsilon, self.delta)
+
+    @property
+    def variance(self) -> float:
+        return float(self.sigma) ** 2 + 1 / 12
+
+    def rescale(self, factor: Fraction) -> GaussianNoise:
+        return self.calibrate(self.epsilon * factor, self.delta, self.sensitivity, self.groups)
+
+    def _draw(self, n: int, entropy: Entropy) -> Integers:
+        return draw_rounded_gaussian(self.sigma, n, entropy)
+
+    def half_width(self, confidence: float) -> float:
+        z = -NormalDist().inv_cdf((1 - confidence) * (1 - _MARGIN) / 2)
+        return float(max(0, math.ceil(float(self.sigma) * z * (1 + _MARGIN) - 0.5)))
+
+    def _describe(self, steps: float, shared: str) -> str:
+        deviation = f"rounded Gaussian noise of deviation {float(self.sigma) / steps:.6g}"
+        return f"{deviation} (ε={float(self.epsilon):g}, δ={float(self.delta):g}{shared})"
 
 
-def draw_below_each(bounds: IntegerArray, entropy: Entropy) -> IntegerArray:
-    """Draw a uniform integer below each bound (1 to 2**32), without modulo bias.
+@dataclass(frozen=True)
+class Statistic:
+    """A column of exact integers, one per group, and the noise that it leaves with."""
 
-    It is the high half of a 32-bit word times the bound; the few words whose low half would favour a number are redrawn.
-
-    >>> draw_below_each(np.array([1, 1]), Entropy()).tolist()
-    [0, 0]
-    """
-    out, low = _scaled(bounds, entropy)
-    doubtful = np.flatnonzero(low < bounds.astype(np.uint64))
-    while len(doubtful):
-        few = bounds[doubtful]
-        again = doubtful[low[doubtful] < (_WORD % few).astype(np.uint64)]
-        out[again], low[again] = _scaled(bounds[again], entropy)
-        doubtful = again
-    return out
+    column: str
+    noise: Noise
 
 
-def _scaled(bounds: IntegerArray, entropy: Entropy) -> tuple[IntegerArray, NDArray[np.uint64]]:
-    n = len(bounds)
-    product = entropy.words((n + 1) // 2).view(np.uint32)[:n] * bounds.astype(np.uint64)
-    return (product >> np.uint64(32)).astype(np.int64), product & np.uint64(_WORD - 1)
-
-
-def _shuffle(owner: IntegerArray, entropy: Entropy) -> IntegerArray:
-    """Return positions in the order of their (ascending) owners, at random within each.
-
-    The number of bits of a ticket depends on the number of entries, so equal tickets must be told apart by further bits:
-    if their places decided, one unit more could take a bit from every ticket, and so move the choice of others.
-    """
-    n = len(owner)
-    place, who = (n - 1).bit_length(), int(owner[-1]).bit_length()
-    chance = min(32, _BITS - place - who)
-    words = entropy.words((n + 1) // 2).view(np.uint32)[:n].astype(np.int64)
-    if chance < 16:  # too many for one word each: slower, and the same
-        return np.lexsort((entropy.words(n), words, owner)).astype(np.int64)
-    tickets = (owner << (chance + place)) | ((words >> (32 - chance)) << place) | np.arange(n)
-    tickets.sort()
-    order = tickets & ((1 << place) - 1)
-    tickets >>= place
-    same = np.concatenate([[False], tickets[1:] == tickets[:-1], [False]])
-    tied = np.flatnonzero(same[1:] | same[:-1])
-    if len(tied):
-        few = order[tied]
-        order[tied] = few[np.lexsort((entropy.words(len(few)), words[few], tickets[tied]))]
-    return order
+def _round_up(x: Fraction, bits: int = 40) -> Fraction:
+    """Return the next number with ``bits`` significant bits, which is short to print."""
+    places = bits - (math.floor(x) or 1).bit_length()
+    if x < 1:
+        places += math.floor(1 / x).bit_length()
+    unit = Fraction(2) ** -places
+    return math.ceil(x / unit) * unit
 
 
 STRATEGIES = ("optimal", "laplace_threshold")
@@ -146,7 +218,7 @@ GROUPS_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True)
-class GroupSelection:
+class GroupSelector:
     """Keeps each group at random by the number of distinct privacy units in it.
 
     Relation: ADD_REMOVE; one unit moves the count of at most ``groups`` groups, each by one. Guarantee: the
