@@ -13,24 +13,9 @@ from dpsql.sql.expressions.lengths import length_of
 from dpsql.sql.expressions.types import Typed
 from dpsql.sql.normalize import Env
 from dpsql.sql.parse.dialect import bind_error, privacy_error, span_of
+from dpsql.sql.relations import relation as rel
 from dpsql.sql.relations.catalog import Binder
 from dpsql.sql.relations.fan_out import split_conjuncts
-from dpsql.sql.relations.relation import (
-    UNIT,
-    Field,
-    From,
-    Names,
-    Relation,
-    add_unmatched,
-    carry_field,
-    column,
-    column_name,
-    find_lost_columns,
-    fold,
-    meets_exactly,
-    name_unit_domain,
-    restate_conditions,
-)
 from dpsql.sql.relations.windows import (
     Windows,
     find_unit_column,
@@ -40,7 +25,7 @@ from dpsql.sql.relations.windows import (
 )
 
 
-def keep_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> Relation:
+def keep_rows(binder: Binder, select: exp.Select, bound: rel.From, env: Env) -> rel.Relation:
     """Return a SELECT that keeps private rows: projections and filters, with the unit carried along unseen.
 
     Raises:
@@ -50,20 +35,20 @@ def keep_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> Rela
     alias = binder.name("rows")
     alone = len(bound.relations) == 1
     query = exp.Select()
-    fields: list[Field] = []
+    fields: list[rel.Field] = []
     aliases: dict[str, exp.Expr] = {}
     windows = Windows(binder, bound, env)
     pairs: list[tuple[exp.Expr, exp.Expr]] = []
     conditions = [*bound.conditions]
     for place, (name, typed, same) in enumerate(_items(windows, select, aliases)):
-        if any(fold(f.name) == fold(name) for f in fields):
+        if any(rel.fold(f.name) == rel.fold(name) for f in fields):
             raise bind_error(select, f"two columns are called {name}.", "give one an alias.")
-        query = query.select(exp.alias_(typed.node.copy(), column_name(place)), copy=False)
-        there = replace(typed, node=column(column_name(place), alias), constant=False)
+        query = query.select(exp.alias_(typed.node.copy(), rel.column_name(place)), copy=False)
+        there = replace(typed, node=rel.column(rel.column_name(place), alias), constant=False)
         pairs.append((typed.node, there.node))
-        fields.append(carry_field(name, there, same, same is not None and same.key and alone))
+        fields.append(rel.carry_field(name, there, same, same is not None and same.key and alone))
     if bound.unit is not None:
-        query = query.select(exp.alias_(bound.unit.copy(), UNIT), copy=False)
+        query = query.select(exp.alias_(bound.unit.copy(), rel.UNIT), copy=False)
     query = query.from_(bound.source.copy(), copy=False)
     for join in bound.joins:
         query = query.join(join.copy(), copy=False)
@@ -80,18 +65,20 @@ def keep_rows(binder: Binder, select: exp.Select, bound: From, env: Env) -> Rela
         require_kind(typed, qualify, ("BOOLEAN",), "a condition is needed")
         kept = typed.node
     query = windows.below(query, kept)
-    unit = None if bound.unit is None else column(UNIT, alias)
-    relation = Relation(
+    unit = None if bound.unit is None else rel.column(rel.UNIT, alias)
+    relation = rel.Relation(
         alias, alias, tuple(fields), query.subquery(exp.to_identifier(alias), copy=False), True, unit, bound.tables,
         bound.inputs, bound.row_level, None if bound.row_level else bound.max_rows, unit_type=bound.unit_type,
         per_unit=qualify is not None and keeps_first_of_each_unit(qualify, bound), fan_out=bound.fan_out,
-        conditions=restate_conditions(conditions, pairs),
+        conditions=rel.restate_conditions(conditions, pairs),
     )  # fmt: skip
     values = [value for value, _ in pairs]
-    return add_unmatched(relation, bound.unmatched, find_lost_columns(bound.relations), values, conditions)
+    return rel.add_unmatched(
+        relation, bound.unmatched, rel.find_lost_columns(bound.relations), values, conditions
+    )
 
 
-def _choice(select: exp.Select, bound: From) -> exp.Expr | None:
+def _choice(select: exp.Select, bound: rel.From) -> exp.Expr | None:
     """Return the condition that QUALIFY or DISTINCT ON make, where they choose among the rows of one unit."""
     distinct, qualify = select.args.get("distinct"), select.args.get("qualify")
     on = distinct.args.get("on") if distinct is not None else None
@@ -136,7 +123,7 @@ def _no_window(node: exp.Expr) -> None:
         raise bind_error(window, "a window function can't stand in WHERE.", "write QUALIFY.")
 
 
-def substitute_aliases(node: exp.Expr, aliases: Mapping[str, exp.Expr], names: Names) -> exp.Expr:
+def substitute_aliases(node: exp.Expr, aliases: Mapping[str, exp.Expr], names: rel.Names) -> exp.Expr:
     """Return the expression with what the SELECT list calls by a name in place of that name, as DuckDB reads it."""
     if not aliases:
         return node
@@ -144,14 +131,14 @@ def substitute_aliases(node: exp.Expr, aliases: Mapping[str, exp.Expr], names: N
     for found in list(holder.find_all(exp.Column)):
         if isinstance(found.this, exp.Star) or found.table or found.find_ancestor(exp.Query) is not None:
             continue
-        meant = aliases.get(fold(found.name))
+        meant = aliases.get(rel.fold(found.name))
         if meant is not None and names.known(found) is None:
             found.replace(exp.Paren(this=meant.copy()))
     inner: exp.Expr = holder.this
     return inner
 
 
-OutputColumn = tuple[str, Typed, "Field | None"]
+OutputColumn = tuple[str, Typed, "rel.Field | None"]
 """A column of the SELECT list: its name, its value, and the column that it is, if it is one."""
 
 
@@ -170,19 +157,19 @@ def _items(windows: Windows, select: exp.Select, aliases: dict[str, exp.Expr]) -
             (item.alias_or_name or binder.name("column"), binder.expression(node, scope, env)[0], same)
         )
         if isinstance(item, exp.Alias):
-            aliases[fold(item.alias)] = inner
+            aliases[rel.fold(item.alias)] = inner
     return items
 
 
-def expand_star(item: exp.Expr, bound: From, binder: Binder, env: Env) -> list[OutputColumn]:
+def expand_star(item: exp.Expr, bound: rel.From, binder: Binder, env: Env) -> list[OutputColumn]:
     """Return the columns that ``*`` or ``t.*`` stands for, without those it excludes, with those it replaces or renames."""
     star = item.this if isinstance(item, exp.Column) else item
     of = item.table if isinstance(item, exp.Column) else ""
-    table = fold(of)
+    table = rel.fold(of)
     if not isinstance(star, exp.Star):
         raise bind_error(item, "only * and table.* stand for all columns here.", "name the columns.")
     out: list[OutputColumn] = [] if table else [(f.name, f.typed, f) for f in bound.merged.values()]
-    if table and all(fold(relation.alias) != table for relation in bound.relations):
+    if table and all(rel.fold(relation.alias) != table for relation in bound.relations):
         raise bind_error(
             item,
             f"there is no table {of} in this FROM.",
@@ -190,13 +177,13 @@ def expand_star(item: exp.Expr, bound: From, binder: Binder, env: Env) -> list[O
         )
     merged = set(bound.merged)
     for alias, f in bound.names.fields():
-        if fold(alias) == table or (not table and fold(f.name) not in merged):
+        if rel.fold(alias) == table or (not table and rel.fold(f.name) not in merged):
             out.append((f.name, f.typed, f))
     changes = {
-        key: {fold(_named(node)): node for node in star.args.get(key) or []}
+        key: {rel.fold(_named(node)): node for node in star.args.get(key) or []}
         for key in ("except_", "replace", "rename")
     }
-    here = {fold(name) for name, _, _ in out}
+    here = {rel.fold(name) for name, _, _ in out}
     for nodes in changes.values():
         for name, node in nodes.items():
             if name not in here:
@@ -207,7 +194,7 @@ def expand_star(item: exp.Expr, bound: From, binder: Binder, env: Env) -> list[O
                 )
     found: list[OutputColumn] = []
     for name, typed, same in out:
-        key = fold(name)
+        key = rel.fold(name)
         if key in changes["except_"]:
             continue
         if key in changes["replace"]:
@@ -224,25 +211,27 @@ def _named(node: exp.Expr) -> str:
                else node.alias_or_name)  # fmt: skip
 
 
-def rename_columns(relation: Relation, names: list[str], place: exp.Expr) -> Relation:
+def rename_columns(relation: rel.Relation, names: list[str], place: exp.Expr) -> rel.Relation:
     """``(SELECT ...) AS v(a, b)``: the first columns under other names. What they are goes with them, by position."""
     span = span_of(place.args.get("alias"))
     if len(names) > len(relation.fields):
         raise BindError(f"there are {len(names)} names for {len(relation.fields)} columns.", span=span)
     names = [*names, *(f.name for f in relation.fields[len(names) :])]
-    if len({fold(name) for name in names}) < len(names):
+    if len({rel.fold(name) for name in names}) < len(names):
         raise BindError("two columns have one name.", span=span, hint="give each its own.")
     fields = tuple(replace(f, name=name) for name, f in zip(names, relation.fields, strict=True))
     return replace(relation, fields=fields)
 
 
-def bind_union_all(left: Relation, right: Relation, tree: exp.Expr, alias: str) -> Relation:
+def bind_union_all(left: rel.Relation, right: rel.Relation, tree: exp.Expr, alias: str) -> rel.Relation:
     """Return UNION ALL of two private relations of the same units."""
     if left.row_level or right.row_level or left.unit is None or right.unit is None:
         raise privacy_error(tree, "rows that are their own unit can't be put together.")
     kinds = (left.unit_type, right.unit_type)
-    alike = kinds[0] is not None and kinds[1] is not None and meets_exactly(kinds[0], kinds[1])
-    if not alike or {name_unit_domain(t) for t in left.tables} != {name_unit_domain(t) for t in right.tables}:
+    alike = kinds[0] is not None and kinds[1] is not None and rel.meets_exactly(kinds[0], kinds[1])
+    if not alike or {rel.name_unit_domain(t) for t in left.tables} != {
+        rel.name_unit_domain(t) for t in right.tables
+    }:
         raise privacy_error(tree, "the two sides have different privacy units.")
     if len(left.fields) != len(right.fields):
         raise bind_error(tree, "the two sides of UNION ALL have different numbers of columns.")
@@ -257,7 +246,9 @@ def bind_union_all(left: Relation, right: Relation, tree: exp.Expr, alias: str) 
         bounds = None
         if mine.typed.bounds is not None and other.typed.bounds is not None:
             bounds = mine.typed.bounds.union(other.typed.bounds)
-        typed = replace(mine.typed, node=column(column_name(place), alias), bounds=bounds, values=None)
+        typed = replace(
+            mine.typed, node=rel.column(rel.column_name(place), alias), bounds=bounds, values=None
+        )
         if mine.typed.type.kind in ("TEXT", "LIST"):
             sides = (mine.typed, other.typed)
             longest = max(length_of(side) for side in sides)
@@ -267,10 +258,10 @@ def bind_union_all(left: Relation, right: Relation, tree: exp.Expr, alias: str) 
         lost = all(f.lost or side.unmatched is None for f, side in ((mine, left), (other, right)))
         fields.append(replace(mine, typed=typed, anchors=anchors, key=False, optional=optional, lost=lost))
         for half, f in zip(halves, (mine, other), strict=True):
-            half.select(exp.alias_(f.typed.node.copy(), column_name(place)), copy=False)
+            half.select(exp.alias_(f.typed.node.copy(), rel.column_name(place)), copy=False)
     for half, side in zip(halves, (left, right), strict=True):
         assert side.unit is not None
-        half.select(exp.alias_(side.unit.copy(), UNIT), copy=False)
+        half.select(exp.alias_(side.unit.copy(), rel.UNIT), copy=False)
         half.from_(side.source.copy(), copy=False)
     source = exp.union(halves[0], halves[1], distinct=False, copy=False).subquery(
         exp.to_identifier(alias), copy=False
@@ -279,7 +270,7 @@ def bind_union_all(left: Relation, right: Relation, tree: exp.Expr, alias: str) 
     inputs = tuple(dict.fromkeys((*left.inputs, *right.inputs)))
     known = [side.max_rows for side in (left, right)]
     rows = None if None in known else sum(r for r in known if r is not None)
-    return Relation(
-        alias, alias, tuple(fields), source, True, column(UNIT, alias), tables, inputs, rows_bound=rows,
+    return rel.Relation(
+        alias, alias, tuple(fields), source, True, rel.column(rel.UNIT, alias), tables, inputs, rows_bound=rows,
         unit_type=left.unit_type, fan_out=max(left.fan_out, right.fan_out), unmatched=left.unmatched or right.unmatched,
     )  # fmt: skip

@@ -19,66 +19,50 @@ from dpsql.sql.dp.budget_split import deal, require_rows
 from dpsql.sql.exact.exact_query import write_bounded_rows
 from dpsql.sql.expressions import total_expressions
 from dpsql.sql.normalize import make_unique, spell
+from dpsql.sql.parse import options as opt
 from dpsql.sql.parse.dialect import bind_error, privacy_error, span_of, table_named, to_sql
 from dpsql.sql.parse.functions import MECHANISMS
-from dpsql.sql.parse.options import (
-    Call,
-    Options,
-    Readers,
-    call_of,
-    read_epsilon,
-    read_one_of,
-    read_truth,
-    read_whole,
-    refuse_equals,
-)
 from dpsql.sql.public_side import Released, install
 from dpsql.sql.relations.fan_out import refuse_fan_out
 from dpsql.sql.relations.intervals import kept_cte_name
 from dpsql.sql.relations.relation import Field, From, Relation, column, fold
 from dpsql.sql.relations.unit_rows import check_unit, describe_protection
+from dpsql.sql.selection import candidates
 from dpsql.sql.selection.candidate_factors import bounded, level_of
-from dpsql.sql.selection.candidates import (
-    BATCH,
-    CANDIDATE,
-    ROWS,
-    CandidateStatistic,
-    nested_sql,
-    statistic_sql,
-    sweep_of,
-)
 from dpsql.sql.selection.score import RowNames, bind_statistic
 
 if TYPE_CHECKING:
     from dpsql.sql.normalize import Env
     from dpsql.sql.relations.catalog import Binder
 
-SELECTION_ARGUMENTS: dict[str, Readers] = {
+_METHODS = ("exponential", "permute_and_flip", "noisy_max")
+_BOTH: opt.Readers = {"epsilon": opt.read_epsilon, "answer": opt.read_truth}
+SELECTION_ARGUMENTS: dict[str, opt.Readers] = {
     "ABOVE_THRESHOLD": {
-        "epsilon": read_epsilon, "max_hits": read_whole, "answer": read_truth, "gap": read_truth, "refresh": read_truth,
+        **_BOTH,
+        "max_hits": opt.read_whole,
+        "gap": opt.read_truth,
+        "refresh": opt.read_truth,
     },
-    "EXPMECH": {
-        "epsilon": read_epsilon, "method": read_one_of("exponential", "permute_and_flip", "noisy_max", upper=False),
-        "top": read_whole, "answer": read_truth,
-    },
-}  # fmt: skip
+    "EXPMECH": {**_BOTH, "method": opt.read_one_of(*_METHODS, upper=False), "top": opt.read_whole},
+}
 _USAGE = {
     "ABOVE_THRESHOLD": (2, "write ABOVE_THRESHOLD(statistic, threshold)."),
     "EXPMECH": (1, "write EXPMECH(utility)."),
 }
 
 
-def mechanism_of(select: exp.Select) -> Call | None:
+def mechanism_of(select: exp.Select) -> opt.Call | None:
     """Return the selection mechanism that a SELECT calls, if any.
 
     Raises:
         PrivacyError: it calls two, or an aggregate besides; a block makes one choice.
     """
-    found: list[Call] = []
+    found: list[opt.Call] = []
     beside: list[exp.Expr] = []
     for item in select.expressions:
         for node in item.walk(prune=lambda n: isinstance(n, exp.Query) or _calls_mechanism(n)):
-            call = call_of(node)
+            call = opt.call_of(node)
             if call is not None and call.name in MECHANISMS:
                 found.append(call)
             elif isinstance(node, exp.AggFunc):
@@ -99,16 +83,16 @@ class Selection:
     binder: Binder
     select: exp.Select
     bound: From
-    options: Options
+    options: opt.Options
     env: Env
-    call: Call
+    call: opt.Call
     given: dict[str, Any] = field(init=False)
     found: plan.Input = field(init=False)
     """The public candidates in their order."""
     count: int | None = field(init=False)
     """How many there are; None where it is not known yet."""
     names: RowNames = field(init=False)
-    statistic: CandidateStatistic = field(init=False)
+    statistic: candidates.CandidateStatistic = field(init=False)
     rows_per_unit: int = field(init=False)
     rows: str = field(init=False)
     """The private rows that the statistic looks at, at most so many of one unit."""
@@ -122,7 +106,7 @@ class Selection:
             PrivacyError: the sensitivity can't be derived, or the candidates are not public.
         """
         call = self.call
-        refuse_equals(call, SELECTION_ARGUMENTS[call.name])
+        opt.refuse_equals(call, SELECTION_ARGUMENTS[call.name])
         self.given = call.read(SELECTION_ARGUMENTS[call.name])
         call.require(*_USAGE[call.name])
         if call.where is not None or call.distinct:
@@ -185,7 +169,7 @@ class Selection:
                 self.binder.public[self.binder.catalog.find(name, span).name] = None
             table = exp.to_identifier(name if cte is None else cte.name, quoted=True)
             query = exp.select("*").from_(exp.Table(this=table))
-        relation = self.binder.public_relation(query, self.env, CANDIDATE)
+        relation = self.binder.public_relation(query, self.env, candidates.CANDIDATE)
         given = relation.inputs[0]
         ordered = f"SELECT *, row_number() OVER () - 1 AS {CANDIDATE_PLACE} FROM ({given.sql}) AS given"
         self.found = plan.Input(given.name, ordered)
@@ -194,7 +178,7 @@ class Selection:
             raise PrivacyError(f"there are no candidates in {name}.", span=span)
         self.count = None if values is None else values.num_rows
         fields = tuple(bounded(f, values) for f in relation.fields)
-        return replace(relation, alias=name or CANDIDATE, fields=fields, inputs=(self.found,))
+        return replace(relation, alias=name or candidates.CANDIDATE, fields=fields, inputs=(self.found,))
 
     def _wanted(self, candidate: Relation) -> tuple[Field, ...]:
         """Return the candidate's columns to release: those that the SELECT names, else all."""
@@ -212,9 +196,9 @@ class Selection:
 
     def _sweep(self, extra: dict[str, str]) -> CandidateScores | None:
         assert self.names.candidate is not None
-        types = {(ROWS, name): kind for name, kind in self.names.types.items()}
-        types |= {(CANDIDATE, _exact(f)): f.typed.type for f in self.names.candidate.fields}
-        return sweep_of(
+        types = {(candidates.ROWS, name): kind for name, kind in self.names.types.items()}
+        types |= {(candidates.CANDIDATE, _exact(f)): f.typed.type for f in self.names.candidate.fields}
+        return candidates.sweep_of(
             self.rows, self.found.name, self.columns, self.statistic, types, self.rows_per_unit, extra
         )
 
@@ -223,10 +207,10 @@ class Selection:
         source = self.found.name
         if extra:
             more = ", ".join(f"{sql} AS {name}" for name, sql in extra.items())
-            source = f"(SELECT *, {more} FROM {source} AS {CANDIDATE})"
+            source = f"(SELECT *, {more} FROM {source} AS {candidates.CANDIDATE})"
         columns = (*self.columns, *extra)
         if self.statistic.shape != "nested loop":
-            return (statistic_sql(self.rows, source, columns, self.statistic),)
+            return (candidates.statistic_sql(self.rows, source, columns, self.statistic),)
         if self.count is None:
             raise privacy_error(
                 self.call.node,
@@ -235,15 +219,17 @@ class Selection:
             )
         tables = (table for r in self.bound.relations for table in r.tables)
         refuse_fan_out(self.count * self.bound.fan_out, tables, self.call.node)
-        firsts = range(0, max(self.count, 1), BATCH)
-        return tuple(nested_sql(self.rows, source, columns, self.statistic, first) for first in firsts)
+        firsts = range(0, max(self.count, 1), candidates.BATCH)
+        return tuple(
+            candidates.nested_sql(self.rows, source, columns, self.statistic, first) for first in firsts
+        )
 
     def _above(
         self, epsilon: Fraction, answer: tuple[str, Fraction] | None
     ) -> tuple[Operator, list[Released]]:
         threshold = total_expressions.make_total(self.call.args[1], self.names)
         columns = threshold.node.find_all(exp.Column)
-        if not threshold.type.numeric or any(c.table != CANDIDATE for c in columns):
+        if not threshold.type.numeric or any(c.table != candidates.CANDIDATE for c in columns):
             raise privacy_error(
                 self.call.args[1],
                 "the threshold must be public: a number, or an expression over the candidate's columns.",
@@ -386,7 +372,7 @@ def _is_mechanism(node: exp.Expr) -> bool:
 
 
 def _calls_mechanism(node: exp.Expr) -> bool:
-    call = call_of(node)
+    call = opt.call_of(node)
     return call is not None and call.name in MECHANISMS
 
 
@@ -399,7 +385,7 @@ def _one_of(node: exp.Expr, labels: list[str]) -> bool:
 
 
 def selection_block(
-    binder: Binder, select: exp.Select, bound: From, options: Options, env: Env, call: Call
+    binder: Binder, select: exp.Select, bound: From, options: opt.Options, env: Env, call: opt.Call
 ) -> None:
     """Bind a block with a selection mechanism in place."""
     Selection(binder, select, bound, options, env, call).bind()

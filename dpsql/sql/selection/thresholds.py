@@ -15,16 +15,8 @@ from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_PLACE
 from dpsql.mechanisms.selection.above_threshold import Probe, ThresholdNoise, split_epsilon
 from dpsql.privacy.events import SparseVector
 from dpsql.sql.dp.budget_split import require_rows, within_limit
+from dpsql.sql.parse import options as opt
 from dpsql.sql.parse.dialect import bind_error, privacy_error, table_named
-from dpsql.sql.parse.options import (
-    Options,
-    Readers,
-    read_epsilon,
-    read_number,
-    read_truth,
-    read_whole,
-    take_mode,
-)
 from dpsql.sql.parse.statements import Statement
 from dpsql.sql.public_side import Released, install
 from dpsql.sql.relations.catalog import Catalog
@@ -38,8 +30,12 @@ if TYPE_CHECKING:
     from dpsql.sql.normalize import Env
     from dpsql.sql.relations.catalog import Binder
 
-DECLARE_OPTIONS: Readers = {"epsilon": read_epsilon, "max_hits": read_whole, "refresh": read_truth}
-PROBE_OPTIONS: Readers = {"max_rows_contributed": read_whole}
+DECLARE_OPTIONS: opt.Readers = {
+    "epsilon": opt.read_epsilon,
+    "max_hits": opt.read_whole,
+    "refresh": opt.read_truth,
+}
+PROBE_OPTIONS: opt.Readers = {"max_rows_contributed": opt.read_whole}
 
 
 @dataclass
@@ -103,14 +99,14 @@ def bind_declare(statement: Statement, catalog: Catalog) -> Declaration:
 
 
 def _declaration(statement: Statement, select: exp.Select, catalog: Catalog) -> Declaration:
-    options = take_mode(select, lambda mode: DECLARE_OPTIONS) or Options("ABOVE_THRESHOLD", {}, {})
+    options = opt.take_mode(select, lambda mode: DECLARE_OPTIONS) or opt.Options("ABOVE_THRESHOLD", {}, {})
     if len(select.expressions) != 1:
         raise BindError(
             "DECLARE needs one threshold.",
             span=statement.span,
             hint="write DECLARE alarm ABOVE_THRESHOLD 100.",
         )
-    threshold = read_number(select.expressions[0], "the threshold")
+    threshold = opt.read_number(select.expressions[0], "the threshold")
     budget = catalog.policy.budget
     epsilon = options.get("epsilon", catalog.default_epsilon)
     if epsilon is None:
@@ -129,7 +125,7 @@ def _declaration(statement: Statement, select: exp.Select, catalog: Catalog) -> 
     return Declaration(statement.name, threshold, first, second, hits, bool(options.get("refresh")))
 
 
-def probe_block(binder: Binder, select: exp.Select, bound: From, options: Options, env: Env) -> None:
+def probe_block(binder: Binder, select: exp.Select, bound: From, options: opt.Options, env: Env) -> None:
     """Bind SELECT WITH <a declared threshold> in place: one statistic, answered TRUE or FALSE."""
     declared: Declaration = binder.thresholds[options.mode.lower()]
     if declared.closed:

@@ -11,33 +11,15 @@ from sqlglot import exp
 
 from dpsql.errors import BindError, PrivacyError
 from dpsql.mechanisms.base import SALT, Operator
-from dpsql.mechanisms.subsample.blocks import (
-    RUNS_RELATION,
-    BlockQueries,
-    BlockSource,
-    LiftedBlocks,
-    PythonBlocks,
-    ReturnType,
-    fingerprint,
-    write_block_number,
-)
+from dpsql.mechanisms.subsample import blocks as block_sources
 from dpsql.mechanisms.subsample.subsample import SubsampleAggregate
 from dpsql.mechanisms.subsample.votes import Participation, compute_textbook_sampling
 from dpsql.sql.dp.budget_split import deal
 from dpsql.sql.expressions import total_expressions
 from dpsql.sql.expressions.fixed_point import unify_zeros
 from dpsql.sql.expressions.types import DOUBLE, TEXT, Typed
+from dpsql.sql.parse import options as opt
 from dpsql.sql.parse.dialect import bind_error, privacy_error, table_named, to_sql
-from dpsql.sql.parse.options import (
-    COMMON_OPTIONS,
-    Options,
-    Readers,
-    read_number,
-    read_one_of,
-    read_pair,
-    read_positive,
-    read_whole,
-)
 from dpsql.sql.public_side import Released, install
 from dpsql.sql.relations.relation import Field, From, Names, Relation, column
 from dpsql.sql.relations.unit_rows import check_unit, find_unit_holder, has_whole_unit
@@ -65,7 +47,7 @@ def _values(node: exp.Expr, what: str) -> tuple[Any, ...]:
     if not all(isinstance(item.this if isinstance(item, exp.Neg) else item, exp.Literal) for item in items):
         raise bind_error(node, f"{what} must be literals.", f"write {what} = ('a', 'b').")
     return tuple(
-        item.name if item.is_string else _plain(read_number(item, what), to_sql(item)) for item in items
+        item.name if item.is_string else _plain(opt.read_number(item, what), to_sql(item)) for item in items
     )
 
 
@@ -74,18 +56,18 @@ def _plain(value: Fraction, text: str) -> int | float:
     return int(value) if text.lstrip("- ").isdigit() else float(value)
 
 
-SUBSAMPLE_OPTIONS: Readers = {
-    **{name: COMMON_OPTIONS[name] for name in ("epsilon", "delta", "privacy_unit_column", "confidence")},
-    "blocks": read_whole,
-    "combine": read_one_of(*COMBINERS, upper=False),
-    "bounds": read_pair,
-    "trim": read_positive,
-    "sampling": read_one_of("partition", "rounds", "bernoulli", upper=False),
-    "rounds": read_whole,
+SUBSAMPLE_OPTIONS: opt.Readers = {
+    **{name: opt.COMMON_OPTIONS[name] for name in ("epsilon", "delta", "privacy_unit_column", "confidence")},
+    "blocks": opt.read_whole,
+    "combine": opt.read_one_of(*COMBINERS, upper=False),
+    "bounds": opt.read_pair,
+    "trim": opt.read_positive,
+    "sampling": opt.read_one_of("partition", "rounds", "bernoulli", upper=False),
+    "rounds": opt.read_whole,
     "candidates": _values,
-    "units": read_whole,
-    "most": read_whole,
-    "top": read_whole,
+    "units": opt.read_whole,
+    "most": opt.read_whole,
+    "top": opt.read_whole,
 }
 _FOR: dict[str, tuple[str, tuple[str, ...]]] = {
     "trim": ("combine", ("trimmed_mean", "winsorized_mean")),
@@ -108,11 +90,11 @@ class Subsample:
 
     binder: Binder
     select: exp.Select
-    options: Options
+    options: opt.Options
     env: Env
     registered: tuple[str, exp.Expr] | None = field(init=False)
     """The registered function that is called, with the name of its output."""
-    returns: ReturnType | None = None
+    returns: block_sources.ReturnType | None = None
     """What it is declared to return."""
 
     def __post_init__(self) -> None:
@@ -186,8 +168,8 @@ class Sampling:
         key, blocks = self.this.unit(relation, unit), self.this.blocks
         whole = unit is not None and has_whole_unit(relation)
         if self.this.rounds > 1:
-            return f"turns.turn * {blocks} + {write_block_number(key, blocks, 'turns.turn', whole, unit is None)}"
-        return write_block_number(key, blocks, whole=whole, hashed=unit is None)
+            return f"turns.turn * {blocks} + {block_sources.write_block_number(key, blocks, 'turns.turn', whole, unit is None)}"
+        return block_sources.write_block_number(key, blocks, whole=whole, hashed=unit is None)
 
     def participation(self, found: list[tuple[str, str]]) -> Participation | None:
         """Return the check that no unit is in too many runs, where their number is left to chance.
@@ -220,7 +202,7 @@ class Textbook(Sampling):
     def _drawn(self, key: str) -> str:
         """Return a join with the runs that a unit is in, by one hash per pair."""
         coin = f"hash(xor(hash(runs.turn), CAST({SALT} AS UBIGINT)))"
-        runs = f"(SELECT runs.turn, {coin} AS coin FROM {RUNS_RELATION}) AS turns"
+        runs = f"(SELECT runs.turn, {coin} AS coin FROM {block_sources.RUNS_RELATION}) AS turns"
         return f" JOIN {runs} ON (hash(xor(hash({key}), turns.coin)) >> 2) < {math.floor(self.q * 2**62)}"
 
     def turns(self, relation: Relation, unit: exp.Expr | None) -> str:
@@ -244,7 +226,7 @@ class Textbook(Sampling):
 class _Found:
     """What runs on each block."""
 
-    source: BlockSource
+    source: block_sources.BlockSource
     fields: tuple[Field, ...]
     units: list[tuple[str, str]]
     """Keys of privacy units, and where they are read."""
@@ -252,7 +234,7 @@ class _Found:
     """Every FROM over private rows, where the query was lifted."""
 
 
-def subsample_block(binder: Binder, select: exp.Select, options: Options, env: Env) -> None:
+def subsample_block(binder: Binder, select: exp.Select, options: opt.Options, env: Env) -> None:
     """Bind SELECT WITH SUBSAMPLE in place.
 
     Raises:
@@ -321,7 +303,7 @@ def _exact(this: Subsample, sampling: Sampling) -> _Found:
         raise (refused if isinstance(refused, BindError) else error) from None
     for relation in query.private:
         check_unit(this.options, Names((relation,)), ", ".join(t.name for t in relation.tables))
-    source = BlockQueries(tuple(query.rows), sql, tuple(f.name for f in fields), sampling.total)
+    source = block_sources.BlockQueries(tuple(query.rows), sql, tuple(f.name for f in fields), sampling.total)
     return _Found(source, fields, [(this.hashed(r, r.unit), to_sql(r.source)) for r in query.private])
 
 
@@ -332,7 +314,9 @@ def _lifted(this: Subsample, sampling: Sampling) -> _Found:
         raise refuse_many_rows(this.select)
     for bound in lifter.bound:
         check_unit(this.options, bound.names, bound.subject)
-    source = LiftedBlocks(lifted.sql, tuple(f.name for f in lifted.fields), sampling.total, sampling.together)
+    source = block_sources.LiftedBlocks(
+        lifted.sql, tuple(f.name for f in lifted.fields), sampling.total, sampling.together
+    )
     return _Found(source, lifted.fields, [this.unit_of(b) for b in lifter.bound], tuple(lifter.bound))
 
 
@@ -359,9 +343,9 @@ def _python(this: Subsample, name: str, call: exp.Expr, sampling: Sampling) -> _
     where = write_where(bound.unit, this.select, names)
     text = f"SELECT {', '.join(items)} FROM {source}{sampling.turns(private, bound.unit)}{where}"
     function = this.binder.catalog.functions[call.name.lower()]
-    made = PythonBlocks(
+    made = block_sources.PythonBlocks(
         text, tuple(f"x{i}" for i in range(len(typed))), sampling.total, call.name.lower(), name, function.function,
-        fingerprint(function.function), tuple(as_text), function.returns,
+        block_sources.fingerprint(function.function), tuple(as_text), function.returns,
     )  # fmt: skip
     if function.returns is not None:
         kind = sql_type(function.returns)
