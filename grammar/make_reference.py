@@ -26,7 +26,7 @@ from dpsql.sql.parse.options import COMMON_OPTIONS
 from dpsql.sql.ptr import block as ptr
 from dpsql.sql.selection import block as selection
 from dpsql.sql.selection import thresholds
-from dpsql.sql.subsample import block as subsample
+from dpsql.sql.subsample.combiners import SUBSAMPLE_OPTIONS
 
 HERE = Path(__file__).resolve().parent
 _RULE = re.compile(
@@ -94,7 +94,7 @@ def _options() -> str:
     modes = {
         "DP": COMMON_OPTIONS,
         "PTR": ptr.PTR_OPTIONS,
-        "SUBSAMPLE": subsample.SUBSAMPLE_OPTIONS,
+        "SUBSAMPLE": SUBSAMPLE_OPTIONS,
         "DECLARE": thresholds.DECLARE_OPTIONS,
     }
     names = list(dict.fromkeys(name for readers in modes.values() for name in readers))

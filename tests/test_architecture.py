@@ -65,9 +65,7 @@ RANDOM = {
 LONGEST, SHORTEST = 500, 40
 MOST_MODULES = 153
 """It may only shrink, to 140."""
-KNOWN_CIRCLES: set[tuple[str, ...]] = {
-    ("dpsql.sql.subsample.block", "dpsql.sql.subsample.combiners"),
-}
+KNOWN_CIRCLES: set[tuple[str, ...]] = set()
 """Circles of files that types and late imports close."""
 KNOWN_HOMONYMS: set[str] = {
     "Column",

@@ -39,6 +39,7 @@ from dpsql.sql.relations.windows import refuse_cuts, refuse_row_choice, refuse_s
 from dpsql.sql.selection.block import mechanism_of, selection_block
 from dpsql.sql.selection.thresholds import PROBE_OPTIONS, probe_block
 from dpsql.sql.subsample import block as subsample
+from dpsql.sql.subsample.combiners import SUBSAMPLE_OPTIONS
 
 _BOUND = "dpsql_source"
 _PUBLIC_FUNCTIONS = ("range", "generate_series", "unnest")
@@ -48,7 +49,7 @@ OPTIONS_OF_MODE: dict[str, Readers] = {
     "DP": COMMON_OPTIONS,
     "DIFFERENTIAL_PRIVACY": COMMON_OPTIONS,
     "PTR": ptr.PTR_OPTIONS,
-    "SUBSAMPLE": subsample.SUBSAMPLE_OPTIONS,
+    "SUBSAMPLE": SUBSAMPLE_OPTIONS,
 }
 """The modes of SELECT WITH, and the options that each knows."""
 

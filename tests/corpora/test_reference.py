@@ -41,9 +41,9 @@ def test_what_is_documented_is_what_is_completed() -> None:
     from dpsql.sql.ptr import block as ptr
     from dpsql.sql.selection import block as selection
     from dpsql.sql.selection import thresholds
-    from dpsql.sql.subsample import block as subsample
+    from dpsql.sql.subsample.combiners import SUBSAMPLE_OPTIONS
 
-    readers = (COMMON_OPTIONS, ptr.PTR_OPTIONS, subsample.SUBSAMPLE_OPTIONS, thresholds.DECLARE_OPTIONS)
+    readers = (COMMON_OPTIONS, ptr.PTR_OPTIONS, SUBSAMPLE_OPTIONS, thresholds.DECLARE_OPTIONS)
     assert {name for r in readers for name in r} == {*guide.OPTIONS, *guide.MORE_OPTIONS}
     calls = (aggregates.NAMED_ARGUMENTS, ptr.PTR_ARGUMENTS, *selection.SELECTION_ARGUMENTS.values())
     assert {name for r in calls for name in r} == set(guide.ARGUMENTS)

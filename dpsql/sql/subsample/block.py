@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
@@ -18,114 +17,32 @@ from dpsql.sql.dp.budget_split import deal
 from dpsql.sql.expressions import total_expressions
 from dpsql.sql.expressions.fixed_point import unify_zeros
 from dpsql.sql.expressions.types import DOUBLE, TEXT, Typed
-from dpsql.sql.parse import options as opt
+from dpsql.sql.normalize import Env
 from dpsql.sql.parse.dialect import bind_error, privacy_error, table_named, to_sql
+from dpsql.sql.parse.options import Options
 from dpsql.sql.public_side import Released, install
+from dpsql.sql.relations.catalog import Binder
 from dpsql.sql.relations.relation import Field, From, Names, Relation, column
 from dpsql.sql.relations.unit_rows import check_unit, find_unit_holder, has_whole_unit
-from dpsql.sql.subsample.combiners import (
-    COMBINERS,
-    NUMERIC,
-    combiner,
-    combiner_name,
-    feature_votes,
-    needs_delta,
-    sql_type,
-    width,
-)
+from dpsql.sql.subsample.combiners import NUMERIC, Subsample, sql_type
 from dpsql.sql.subsample.per_block_query import PerBlockQuery
-from dpsql.sql.subsample.vectorised_blocks import Lifter, refuse_many_rows, write_from, write_where
+from dpsql.sql.subsample.vectorised_blocks import Lifter, refuse_many_rows, write_where
 
-if TYPE_CHECKING:
-    from dpsql.sql.normalize import Env
-    from dpsql.sql.relations.catalog import Binder
-
-
-def _values(node: exp.Expr, what: str) -> tuple[Any, ...]:
-    """Read a tuple of literals: the results that may win a vote."""
-    items = node.expressions if isinstance(node, exp.Tuple | exp.Array) else [node]
-    if not all(isinstance(item.this if isinstance(item, exp.Neg) else item, exp.Literal) for item in items):
-        raise bind_error(node, f"{what} must be literals.", f"write {what} = ('a', 'b').")
-    return tuple(
-        item.name if item.is_string else _plain(opt.read_number(item, what), to_sql(item)) for item in items
-    )
-
-
-def _plain(value: Fraction, text: str) -> int | float:
-    """Return a number as Python would read it: 1 is whole, 1.0 is not."""
-    return int(value) if text.lstrip("- ").isdigit() else float(value)
-
-
-SUBSAMPLE_OPTIONS: opt.Readers = {
-    **{name: opt.COMMON_OPTIONS[name] for name in ("epsilon", "delta", "privacy_unit_column", "confidence")},
-    "blocks": opt.read_whole,
-    "combine": opt.read_one_of(*COMBINERS, upper=False),
-    "bounds": opt.read_pair,
-    "trim": opt.read_positive,
-    "sampling": opt.read_one_of("partition", "rounds", "bernoulli", upper=False),
-    "rounds": opt.read_whole,
-    "candidates": _values,
-    "units": opt.read_whole,
-    "most": opt.read_whole,
-    "top": opt.read_whole,
-}
-_FOR: dict[str, tuple[str, tuple[str, ...]]] = {
-    "trim": ("combine", ("trimmed_mean", "winsorized_mean")),
-    "most": ("combine", ("noisy_votes",)),
-    "top": ("combine", ("noisy_votes",)),
-    "rounds": ("sampling", ("rounds",)),
-    "units": ("sampling", ("bernoulli",)),
-}
-"""Options that mean something with others only: an option that nobody reads is not what was meant."""
-BLOCKS = 128
-"""Subsample blocks where the analyst does not say: public, and a power of two, which groups fastest."""
-ROUNDS = 4
 _PAIRS_TOGETHER = 10_000_000
 """About so many pairs of a unit and a run are made at once."""
 
 
-@dataclass
-class Subsample:
-    """One block being bound."""
+class Sampling(Subsample):
+    """In which blocks a row is: by a secret hash of its unit, whatever other rows there are."""
 
-    binder: Binder
-    select: exp.Select
-    options: opt.Options
-    env: Env
-    registered: tuple[str, exp.Expr] | None = field(init=False)
-    """The registered function that is called, with the name of its output."""
-    returns: block_sources.ReturnType | None = None
-    """What it is declared to return."""
+    total: int
+    """How many runs there are."""
+    together: int | None = None
+    """How many runs are made together; None for all."""
 
     def __post_init__(self) -> None:
-        options = self.options
-        self.registered = self._find_registered()
-        if self.registered is not None:
-            self.returns = self.binder.catalog.functions[self.registered[1].name.lower()].returns
-        self.blocks = int(options.get("blocks", BLOCKS))
-        if not 2 <= self.blocks <= 1_000_000:
-            raise options.refuse("blocks", "blocks must lie between 2 and 1,000,000.")
-        stable = options.get("combine") == "stable_mode"
-        self.sampling = str(options.get("sampling") or ("rounds" if stable else "partition"))
-        if self.sampling != "partition" and not stable:
-            what = f"{self.sampling} sampling is for the stable mode."
-            raise options.refuse("sampling", what, "write combine = 'stable_mode'.")
-        self.rounds = int(options.get("rounds", ROUNDS)) if self.sampling == "rounds" else 1
-        for option, (other, values) in _FOR.items():
-            given = self.sampling if other == "sampling" else options.get(other)
-            if options.get(option) is not None and given not in values:
-                listed = " or ".join(f"'{value}'" for value in values)
-                raise options.refuse(option, f"{option} goes with {other} = {listed}.")
-
-    def _find_registered(self) -> tuple[str, exp.Expr] | None:
-        items = self.select.expressions
-        for item in items:
-            inner = item.unalias()
-            if isinstance(inner, exp.Anonymous) and inner.name.lower() in self.binder.catalog.functions:
-                if len(items) != 1:
-                    raise bind_error(inner, "a registered function must be the only output.")
-                return item.alias or inner.name.lower(), inner
-        return None
+        super().__post_init__()
+        self.total = self.blocks * self.rounds
 
     def unit(self, relation: Relation, unit: exp.Expr | None) -> str:
         """Return what decides a row's block: its privacy unit, or for rows that are units, all that the row says."""
@@ -143,33 +60,18 @@ class Subsample:
 
     def unit_of(self, bound: From) -> tuple[str, str]:
         """Return the key of the units of a FROM, and where they are read."""
-        return self.hashed(find_unit_holder(bound), bound.unit), write_from(bound)
-
-
-@dataclass
-class Sampling:
-    """In which blocks a row is: by a secret hash of its unit, whatever other rows there are."""
-
-    this: Subsample
-    total: int = field(init=False)
-    together: int | None = None
-    """How many runs are made together; None for all."""
-
-    def __post_init__(self) -> None:
-        self.total = self.this.blocks * self.this.rounds
+        return self.hashed(find_unit_holder(bound), bound.unit), bound.sql
 
     def turns(self, relation: Relation, unit: exp.Expr | None) -> str:
         """Return the join by which every row takes part in each round: it repeats rows with the rounds' numbers."""
-        rounds = self.this.rounds
-        return f" CROSS JOIN range({rounds}) AS turns(turn)" if rounds > 1 else ""
+        return f" CROSS JOIN range({self.rounds}) AS turns(turn)" if self.rounds > 1 else ""
 
     def number(self, relation: Relation, unit: exp.Expr | None) -> str:
         """Return the SQL of the block of a row."""
-        key, blocks = self.this.unit(relation, unit), self.this.blocks
-        whole = unit is not None and has_whole_unit(relation)
-        if self.this.rounds > 1:
-            return f"turns.turn * {blocks} + {block_sources.write_block_number(key, blocks, 'turns.turn', whole, unit is None)}"
-        return block_sources.write_block_number(key, blocks, whole=whole, hashed=unit is None)
+        key, blocks = self.unit(relation, unit), self.blocks
+        whole, turn = unit is not None and has_whole_unit(relation), "turns.turn" if self.rounds > 1 else None
+        block = block_sources.write_block_number(key, blocks, turn, whole, unit is None)
+        return f"turns.turn * {blocks} + {block}" if turn else block
 
     def participation(self, found: list[tuple[str, str]]) -> Participation | None:
         """Return the check that no unit is in too many runs, where their number is left to chance.
@@ -179,15 +81,21 @@ class Sampling:
         """
         return None
 
+    @property
+    def sentence(self) -> str:
+        """What EXPLAIN says of it."""
+        rounds = f", in {self.rounds} rounds" if self.rounds > 1 else ""
+        return f"The query runs on {self.blocks} blocks of privacy units{rounds}."
 
-@dataclass
+
 class Textbook(Sampling):
     """Independent random subsamples, with the textbook's q and m; EXPLAIN prices them before they run."""
 
-    q: Fraction = field(init=False)
+    sentence = "The query runs on independent random subsamples of the privacy units, as the textbook has it."
 
     def __post_init__(self) -> None:
-        options, catalog = self.this.options, self.this.binder.catalog
+        super().__post_init__()
+        options, catalog = self.options, self.binder.catalog
         units = options.get("units")
         if units is None:
             raise options.refuse(
@@ -207,7 +115,7 @@ class Textbook(Sampling):
 
     def turns(self, relation: Relation, unit: exp.Expr | None) -> str:
         """Return the join with the runs that a row's unit is in."""
-        return self._drawn(self.this.hashed(relation, unit))
+        return self._drawn(self.hashed(relation, unit))
 
     def number(self, relation: Relation, unit: exp.Expr | None) -> str:
         """Return the SQL of the run that a row was repeated for."""
@@ -234,93 +142,86 @@ class _Found:
     """Every FROM over private rows, where the query was lifted."""
 
 
-def subsample_block(binder: Binder, select: exp.Select, options: opt.Options, env: Env) -> None:
+def subsample_block(binder: Binder, select: exp.Select, options: Options, env: Env) -> None:
     """Bind SELECT WITH SUBSAMPLE in place.
 
     Raises:
         PrivacyError: not one row per block, or something that can't run inside a block.
     """
-    this = Subsample(binder, select, options, env)
+    kind = Textbook if options.get("sampling") == "bernoulli" else Sampling
+    this = kind(binder, select, options, env)
     name = binder.name("block")
-    sampling = Textbook(this) if this.sampling == "bernoulli" else Sampling(this)
-    found = _exact(this, sampling)
+    found = _exact(this)
     if select.args.get("order") and select.args.get("limit") is None:
         select.set("order", None)
-    operator, released = _combine(this, sampling, found)
+    operator, released = _combine(this, found)
     binder.lent_inputs.update((item, None) for bound in found.bound for item in bound.inputs)
-    if this.sampling == "bernoulli":
-        said = "The query runs on independent random subsamples of the privacy units, as the textbook has it."
-    else:
-        rounds = f", in {this.rounds} rounds" if this.rounds > 1 else ""
-        said = f"The query runs on {this.blocks} blocks of privacy units{rounds}."
-    binder.add_block(name, operator, released, (), (said,), options.confidence)
+    binder.add_block(name, operator, released, (), (this.sentence,), options.confidence)
     shown = [(item.name, column(item.name)) for item in released]
     install(select, table_named(name), shown, also=("order", "limit", "with_", "qualify", "distinct"))
 
 
-def _combine(this: Subsample, sampling: Sampling, found: _Found) -> tuple[Operator, list[Released]]:
+def _combine(this: Sampling, found: _Found) -> tuple[Operator, list[Released]]:
     """Deal out the budget, and return what combines the block results, with the columns of the release."""
     options, fields = this.options, found.fields
-    kinds = [combiner_name(this, f) for f in fields]
+    kinds = [this.combiner_name(f) for f in fields]
     outputs = list(zip(fields, kinds, strict=True))
-    deltas = sum(needs_delta(this, f, kind) for f, kind in outputs)
+    deltas = sum(this.needs_delta(f, kind) for f, kind in outputs)
     share = deal(this.binder, options, this.select, [(None, None)] * len(fields), deltas)
     if "noisy_votes" in kinds:
         if len(fields) > 1:
             raise options.refuse("combine", "noisy_votes must be of the only output.")
-        votes = feature_votes(this, found.source, fields[0], share.epsilon, options.confidence)
+        votes = this.feature_votes(found.source, fields[0], share.epsilon)
         counted = [Released("votes", "BIGINT", True)] if votes.noise is not None else []
         return votes, [Released(fields[0].name, "VARCHAR"), *counted]
-    participation = sampling.participation(found.units)
-    combiners = []
-    released = []
+    participation = this.participation(found.units)
+    combiners, released = [], []
     for (f, kind), epsilon in zip(outputs, share.parts, strict=True):
-        delta = share.delta_part if needs_delta(this, f, kind) else Fraction(0)
-        combiners.append(combiner(this, f, kind, epsilon, delta, participation))
-        number = kind in NUMERIC and width(this, f) is None
-        released.append(
-            Released(f.name, "DOUBLE" if number else f.typed.type.sql, number and kind != "median")
-        )
+        delta = share.delta_part if this.needs_delta(f, kind) else Fraction(0)
+        combiners.append(this.combiner(f, kind, epsilon, delta, participation))
+        number = kind in NUMERIC and this.width(f) is None
+        made = "DOUBLE" if number else f.typed.type.sql
+        released.append(Released(f.name, made, number and kind != "median"))
     return SubsampleAggregate(found.source, tuple(combiners), options.confidence, participation), released
 
 
-def _exact(this: Subsample, sampling: Sampling) -> _Found:
+def _exact(this: Sampling) -> _Found:
     """Return a Python function, or the query: lifted where that can be done, else block by block."""
     if this.registered is not None:
-        return _python(this, *this.registered, sampling)
+        return _python(this, *this.registered)
     inputs, limits = dict(this.binder.lent_inputs), len(this.binder.limits)
     try:
-        return _lifted(this, sampling)
+        return _lifted(this)
     except (BindError, PrivacyError) as error:
         refused = error
     del this.binder.limits[limits:]
     this.binder.lent_inputs.clear()
     this.binder.lent_inputs.update(inputs)
-    query = PerBlockQuery(this.binder, this.env, sampling.number, sampling.turns)
+    query = PerBlockQuery(this.binder, this.env, this.number, this.turns)
     try:
         sql, fields = query.rewrite(this.select)
     except (BindError, PrivacyError) as error:
         raise (refused if isinstance(refused, BindError) else error) from None
     for relation in query.private:
         check_unit(this.options, Names((relation,)), ", ".join(t.name for t in relation.tables))
-    source = block_sources.BlockQueries(tuple(query.rows), sql, tuple(f.name for f in fields), sampling.total)
+    source = block_sources.BlockQueries(tuple(query.rows), sql, tuple(f.name for f in fields), this.total)
     return _Found(source, fields, [(this.hashed(r, r.unit), to_sql(r.source)) for r in query.private])
 
 
-def _lifted(this: Subsample, sampling: Sampling) -> _Found:
-    lifter = Lifter(this.binder, sampling.number, sampling.turns, sampling.total)
+def _lifted(this: Sampling) -> _Found:
+    lifter = Lifter(this.binder, this.number, this.turns, this.total)
     lifted = lifter.query(this.select.copy(), this.env)
     if not lifted.single:
         raise refuse_many_rows(this.select)
     for bound in lifter.bound:
         check_unit(this.options, bound.names, bound.subject)
     source = block_sources.LiftedBlocks(
-        lifted.sql, tuple(f.name for f in lifted.fields), sampling.total, sampling.together
+        lifted.sql, tuple(f.name for f in lifted.fields), this.total, this.together
     )
     return _Found(source, lifted.fields, [this.unit_of(b) for b in lifter.bound], tuple(lifter.bound))
 
 
-def _python(this: Subsample, name: str, call: exp.Expr, sampling: Sampling) -> _Found:
+def _python(this: Sampling, name: str, call: exp.Expr) -> _Found:
     """Return a registered Python function over the rows of each block."""
     for key in ("group", "having", "qualify", "distinct", "limit", "windows", "sample"):
         if this.select.args.get(key):
@@ -336,15 +237,15 @@ def _python(this: Subsample, name: str, call: exp.Expr, sampling: Sampling) -> _
     if not typed:
         hint = f"write {call.name}(age, income)."
         raise bind_error(call, f"{call.name} needs columns.", hint)
-    items = [f"{sampling.number(private, bound.unit)} AS block"]
+    items = [f"{this.number(private, bound.unit)} AS block"]
     items += [f"{_argument(t)} AS x{i}" for i, t in enumerate(typed)]
     as_text = (f"x{i}" for i, t in enumerate(typed) if t.type.two_faced and t.type.kind != "DOUBLE")
     key, source = this.unit_of(bound)
     where = write_where(bound.unit, this.select, names)
-    text = f"SELECT {', '.join(items)} FROM {source}{sampling.turns(private, bound.unit)}{where}"
+    text = f"SELECT {', '.join(items)} FROM {source}{this.turns(private, bound.unit)}{where}"
     function = this.binder.catalog.functions[call.name.lower()]
     made = block_sources.PythonBlocks(
-        text, tuple(f"x{i}" for i in range(len(typed))), sampling.total, call.name.lower(), name, function.function,
+        text, tuple(f"x{i}" for i in range(len(typed))), this.total, call.name.lower(), name, function.function,
         block_sources.fingerprint(function.function), tuple(as_text), function.returns,
     )  # fmt: skip
     if function.returns is not None:

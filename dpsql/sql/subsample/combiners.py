@@ -1,6 +1,6 @@
-"""``session.register``: a Python function by name, with the type of what it returns.
+"""A SUBSAMPLE's options, and how its block results are combined: by the analyst's choice, or by the type of the result.
 
-How block results of a SUBSAMPLE are combined: by the analyst's choice, or by the type of the result.
+And ``session.register``: a Python function by name, with the type of what it returns.
 """
 
 from __future__ import annotations
@@ -8,32 +8,26 @@ from __future__ import annotations
 import math
 import typing
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlglot import exp
 
 from dpsql.errors import BindError, Error, PolicyError
 from dpsql.mechanisms.order_statistics import read_cells
-from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise
+from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.mechanisms.ptr.stability_test import OptimalTest, make_stability_test
+from dpsql.mechanisms.subsample import subsample as results
 from dpsql.mechanisms.subsample.blocks import BlockSource, RegisteredFunction, ReturnKind, ReturnType
-from dpsql.mechanisms.subsample.subsample import (
-    BlockMean,
-    BlockMedian,
-    Coordinates,
-    ResultRange,
-    WinsorizedMean,
-)
 from dpsql.mechanisms.subsample.votes import Combiner, FeatureVotes, NoisyMode, Participation, StableMode
 from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.sql.expressions.types import BIGINT, BOOLEAN, DOUBLE, TEXT, Type
-from dpsql.sql.parse.dialect import privacy_error
+from dpsql.sql.normalize import Env
+from dpsql.sql.parse import options as opt
+from dpsql.sql.parse.dialect import bind_error, privacy_error, to_sql
+from dpsql.sql.relations.catalog import Binder
 from dpsql.sql.relations.relation import Field
-
-if TYPE_CHECKING:
-    from dpsql.sql.subsample.block import Subsample
-
 
 _PYTHON: dict[Any, Type] = {float: DOUBLE, int: BIGINT, str: TEXT, bool: BOOLEAN}
 _KINDS: dict[str, ReturnKind] = {
@@ -57,18 +51,15 @@ def registered(
         raise PolicyError(f"{name!r} can't be the name of a function.")
     if returns is None:
         if length is not None:
-            raise BindError(
-                "a length needs the type of the elements.", hint="write returns='DOUBLE', length=3."
-            )
+            hint = "write returns='DOUBLE', length=3."
+            raise BindError("a length needs the type of the elements.", hint=hint)
         return RegisteredFunction(function)
     kind = _type_of(returns)
     element = kind.element if kind is not None and kind.kind == "LIST" else kind
     known = _KINDS.get(element.kind) if element is not None else None
     if kind is None or known is None:
         raise BindError(f"{name} can't return {returns!r}.", hint=_HINT)
-    if length is not None and (
-        isinstance(length, bool) or not isinstance(length, int) or not 1 <= length <= _LONGEST
-    ):
+    if length is not None and (type(length) is not int or not 1 <= length <= _LONGEST):
         raise BindError(f"the length of a result lies between 1 and {_LONGEST}.", hint="write length=3.")
     return RegisteredFunction(function, ReturnType(known, kind.kind == "LIST" or length is not None, length))
 
@@ -89,173 +80,215 @@ def sql_type(returns: ReturnType) -> Type:
     return Type("LIST", f"{element.sql}[]", element) if returns.many else element
 
 
-COMBINERS = (
-    "mean", "median", "trimmed_mean", "winsorized_mean", "noisy_mode", "stable_mode", "noisy_votes",
-)  # fmt: skip
-_POINTS = 1 << 16
+# -- options ----------------------------------------------------------------------------------------------------
+
+
+def _read_results(node: exp.Expr, what: str) -> tuple[Any, ...]:
+    """Read a tuple of literals, the results that may win a vote, as Python would: 1 is whole, 1.0 is not."""
+    items = node.expressions if isinstance(node, exp.Tuple | exp.Array) else [node]
+    found: list[str | int | float] = []
+    for item in items:
+        if not isinstance(item.this if isinstance(item, exp.Neg) else item, exp.Literal):
+            raise bind_error(node, f"{what} must be literals.", f"write {what} = ('a', 'b').")
+        number = 0 if item.is_string else opt.read_number(item, what)
+        whole = to_sql(item).lstrip("- ").isdigit()
+        found.append(item.name if item.is_string else int(number) if whole else float(number))
+    return tuple(found)
 
 
 NUMERIC = ("mean", "median", "trimmed_mean", "winsorized_mean")
+"""Combiners of numbers."""
+SUBSAMPLE_OPTIONS: opt.Readers = {
+    **{name: opt.COMMON_OPTIONS[name] for name in ("epsilon", "delta", "privacy_unit_column", "confidence")},
+    "blocks": opt.read_whole,
+    "combine": opt.read_one_of(*NUMERIC, "noisy_mode", "stable_mode", "noisy_votes", upper=False),
+    "bounds": opt.read_pair,
+    "trim": opt.read_positive,
+    "sampling": opt.read_one_of("partition", "rounds", "bernoulli", upper=False),
+    "rounds": opt.read_whole,
+    "candidates": _read_results,
+    "units": opt.read_whole,
+    "most": opt.read_whole,
+    "top": opt.read_whole,
+}
+_FOR: dict[str, tuple[str, tuple[str, ...]]] = {
+    "trim": ("combine", ("trimmed_mean", "winsorized_mean")),
+    "most": ("combine", ("noisy_votes",)),
+    "top": ("combine", ("noisy_votes",)),
+    "rounds": ("sampling", ("rounds",)),
+    "units": ("sampling", ("bernoulli",)),
+}
+"""Options that mean something with others only: an option that nobody reads is not what was meant."""
+BLOCKS = 128
+"""Subsample blocks where the analyst does not say: public, and a power of two, which groups fastest."""
+ROUNDS = 4
+_POINTS = 1 << 16
 
 
-def width(this: Subsample, f: Field) -> int | None:
-    """Return how many coordinates a result has; None where it is no vector of public length."""
-    element = f.typed.type.element
-    known = this.returns.length if this.returns is not None else None
-    return known if element is not None and element.numeric else None
+@dataclass
+class Subsample:
+    """One block being bound: its options, and what combines its outputs."""
 
+    binder: Binder
+    select: exp.Select
+    options: opt.Options
+    env: Env
+    registered: tuple[str, exp.Expr] | None = field(init=False)
+    """The registered function that is called, with the name of its output."""
+    returns: ReturnType | None = None
+    """What it is declared to return."""
 
-def combiner_name(this: Subsample, f: Field) -> str:
-    """Return the name of the combiner of one output, which its type must fit.
+    def __post_init__(self) -> None:
+        options = self.options
+        self.registered = self._find_registered()
+        if self.registered is not None:
+            self.returns = self.binder.catalog.functions[self.registered[1].name.lower()].returns
+        self.blocks = int(options.get("blocks", BLOCKS))
+        if not 2 <= self.blocks <= 1_000_000:
+            raise options.refuse("blocks", "blocks must lie between 2 and 1,000,000.")
+        stable = options.get("combine") == "stable_mode"
+        self.sampling = str(options.get("sampling") or ("rounds" if stable else "partition"))
+        if self.sampling != "partition" and not stable:
+            what = f"{self.sampling} sampling is for the stable mode."
+            raise options.refuse("sampling", what, "write combine = 'stable_mode'.")
+        self.rounds = int(options.get("rounds", ROUNDS)) if self.sampling == "rounds" else 1
+        for option, (other, values) in _FOR.items():
+            given = self.sampling if other == "sampling" else options.get(other)
+            if options.get(option) is not None and given not in values:
+                listed = " or ".join(f"'{value}'" for value in values)
+                raise options.refuse(option, f"{option} goes with {other} = {listed}.")
 
-    Raises:
-        BindError: it does not.
-    """
-    options, wanted = this.options, this.options.get("combine")
-    vector = width(this, f) is not None
-    if wanted is None:
-        return "median" if f.typed.type.numeric or vector else "noisy_mode"
-    element = f.typed.type.element
-    if (
-        wanted in NUMERIC
-        and this.returns is not None
-        and element is not None
-        and element.numeric
-        and not vector
-    ):
-        raise options.refuse(
-            "combine", f"{wanted} needs to know how long the lists of {f.name} are.",
-            "register the function with length = ..., the same for every block.",
-        )  # fmt: skip
-    if wanted in NUMERIC and not f.typed.type.numeric and not vector:
-        raise options.refuse(
-            "combine", f"{wanted} needs numbers, and {f.name} is {f.typed.type.sql}.", "use 'noisy_mode'."
-        )
-    kind = element if element is not None else f.typed.type
-    if wanted == "noisy_votes" and kind.kind != "TEXT":
-        raise options.refuse(
-            "combine",
-            f"noisy_votes are for texts and lists of them, and {f.name} is {f.typed.type.sql}.",
-            "use 'noisy_mode'.",
-        )
-    return str(wanted)
+    def _find_registered(self) -> tuple[str, exp.Expr] | None:
+        for item in self.select.expressions:
+            inner = item.unalias()
+            if isinstance(inner, exp.Anonymous) and inner.name.lower() in self.binder.catalog.functions:
+                if len(self.select.expressions) != 1:
+                    raise bind_error(inner, "a registered function must be the only output.")
+                return item.alias or inner.name.lower(), inner
+        return None
 
+    def width(self, f: Field) -> int | None:
+        """Return how many coordinates a result has; None where it is no vector of public length."""
+        element = f.typed.type.element
+        known = self.returns.length if self.returns is not None else None
+        return known if element is not None and element.numeric else None
 
-def needs_delta(this: Subsample, f: Field, kind: str) -> bool:
-    """Say whether a combiner needs a share of delta."""
-    return kind == "stable_mode" or (kind == "noisy_mode" and candidates_of(this, f) is None)
+    def combiner_name(self, f: Field) -> str:
+        """Return the name of the combiner of one output, which its type must fit.
 
+        Raises:
+            BindError: it does not.
+        """
+        kind, wanted = f.typed.type, self.options.get("combine")
+        number = kind.numeric or self.width(f) is not None
+        if wanted is None:
+            return "median" if number else "noisy_mode"
+        why, hint = f"needs numbers, and {f.name} is {kind.sql}.", "use 'noisy_mode'."
+        element = kind.element or kind
+        if wanted in NUMERIC and not number:
+            if self.returns is not None and element.numeric:
+                why = f"needs to know how long the lists of {f.name} are."
+                hint = "register the function with length = ..., the same for every block."
+            raise self.options.refuse("combine", f"{wanted} {why}", hint)
+        if wanted == "noisy_votes" and element.kind != "TEXT":
+            why = f"are for texts and lists of them, and {f.name} is {kind.sql}."
+            raise self.options.refuse("combine", f"{wanted} {why}", hint)
+        return str(wanted)
 
-def candidates_of(this: Subsample, f: Field) -> tuple[Any, ...] | None:
-    """Return the public results that may win a vote; None where they are not known."""
-    given = this.options.get("candidates")
-    if given is not None:
-        known = this.registered is None or (this.returns is not None and not this.returns.many)
-        return _as_results(this, f, given) if known else tuple(given)
-    if f.typed.values is not None:
-        return tuple(f.typed.values)
-    return (True, False) if f.typed.type.kind == "BOOLEAN" else None
+    def needs_delta(self, f: Field, kind: str) -> bool:
+        """Say whether a combiner needs a share of delta."""
+        return kind == "stable_mode" or (kind == "noisy_mode" and self._candidates(f) is None)
 
+    def _candidates(self, f: Field) -> tuple[Any, ...] | None:
+        """Return the public results that may win a vote; None where they are not known."""
+        given = self.options.get("candidates")
+        if given is not None:
+            known = self.registered is None or (self.returns is not None and not self.returns.many)
+            return self._as_results(f, given) if known else tuple(given)
+        if f.typed.values is not None:
+            return tuple(f.typed.values)
+        return (True, False) if f.typed.type.kind == "BOOLEAN" else None
 
-def _as_results(this: Subsample, f: Field, given: Sequence[Any]) -> tuple[Any, ...]:
-    """Return candidates as blocks will give them: a vote for 1.50 is one for a decimal, and not for a double."""
-    kind = f.typed.type
-    parts = ", ".join(f"CAST({exp.Literal.string(str(v)).sql('duckdb')} AS {kind.sql})" for v in given)
-    try:
-        table = this.binder.finish.finish(f"SELECT UNNEST([{parts}]) AS v", {}, {})
-        values = read_cells(table.column("v"))
-        same = kind.kind not in ("INTEGER", "DECIMAL") or all(
-            Fraction(v) == Fraction(str(w)) for v, w in zip(values, given, strict=True)
-        )
-    except (Error, ValueError):
-        same = False
-    if not same:
-        raise this.options.refuse("candidates", f"{f.name} is {kind.sql}, which not all candidates are.")
-    return tuple(values)
-
-
-def combiner(
-    this: Subsample,
-    f: Field,
-    kind: str,
-    epsilon: Fraction,
-    delta: Fraction,
-    participation: Participation | None,
-) -> Combiner:
-    """Return the combiner of one output.
-
-    Raises:
-        PrivacyError: it needs a range that was not given.
-    """
-    accountant = this.binder.catalog.accountant
-    if kind == "stable_mode":
-        slack = participation.failure if participation is not None else Fraction(0)
-        if slack >= delta:
-            raise this.options.refuse(
-                "sampling",
-                f"with {participation.runs if participation else 0:,} runs, a unit may be in too many of them more often "
-                "than delta allows.",
-                "write a smaller epsilon (which makes more runs), or sampling = 'rounds'.",
+    def _as_results(self, f: Field, given: Sequence[Any]) -> tuple[Any, ...]:
+        """Return candidates as blocks will give them: a vote for 1.50 is one for a decimal, and not for a double."""
+        kind = f.typed.type
+        parts = ", ".join(f"CAST({exp.Literal.string(str(v)).sql('duckdb')} AS {kind.sql})" for v in given)
+        try:
+            table = self.binder.finish.finish(f"SELECT UNNEST([{parts}]) AS v", {}, {})
+            values = read_cells(table.column("v"))
+            same = kind.kind not in ("INTEGER", "DECIMAL") or all(
+                Fraction(v) == Fraction(str(w)) for v, w in zip(values, given, strict=True)
             )
-        rounds = participation.cap if participation is not None else this.rounds
-        return StableMode(f.name, make_stability_test(accountant, epsilon, delta, slack=slack), rounds)
-    if kind == "noisy_mode":
-        candidates = candidates_of(this, f)
-        exponential = ACCOUNTANTS[accountant].has_rule
-        if candidates is not None:
-            return NoisyMode(f.name, epsilon, candidates, exponential=exponential)
-        return NoisyMode(f.name, epsilon / 2, None, OptimalTest(epsilon / 2, delta, 2), exponential)
-    bounds = this.options.get("bounds")
-    if bounds is None:
-        raise privacy_error(
-            this.options.mode_node,
-            f"{f.name} needs the range of its results.",
-            "write OPTIONS (bounds = (-1, 1)).",
-        )
-    if bounds[0] == bounds[1]:
-        raise this.options.refuse("bounds", "the bounds leave no room.")
-    grid = ResultRange(bounds[0], bounds[1], _POINTS)
-    if (many := width(this, f)) is not None:
-        share = epsilon / many
-        return Coordinates(f.name, tuple(_numeric(this, f, kind, grid, share) for _ in range(many)))
-    return _numeric(this, f, kind, grid, epsilon)
+        except (Error, ValueError):
+            same = False
+        if not same:
+            raise self.options.refuse("candidates", f"{f.name} is {kind.sql}, which not all candidates are.")
+        return tuple(values)
 
+    def combiner(
+        self, f: Field, kind: str, epsilon: Fraction, delta: Fraction, participation: Participation | None
+    ) -> Combiner:
+        """Return the combiner of one output.
 
-def _numeric(
-    this: Subsample, f: Field, kind: str, grid: ResultRange, epsilon: Fraction
-) -> BlockMean | BlockMedian | WinsorizedMean:
-    """Return what combines numbers, or one coordinate of vectors."""
-    if kind == "median":
-        return BlockMedian(f.name, grid, epsilon)
-    part = this.options.get("trim")
-    if part is not None and part >= Fraction(1, 2):
-        raise this.options.refuse("trim", "trim must lie below 0.5.", "write trim = 0.1.")
-    if kind == "winsorized_mean":
-        return WinsorizedMean(f.name, grid, epsilon, trim=part)
-    trim = math.floor((part or Fraction(1, 10)) * this.blocks) if kind == "trimmed_mean" else 0
-    noise: LaplaceNoise | GaussianNoise = LaplaceNoise(epsilon, _POINTS)
-    return BlockMean(f.name, grid, noise, trim)
+        Raises:
+            PrivacyError: it needs a range that was not given.
+        """
+        accountant = self.binder.catalog.accountant
+        if kind == "stable_mode":
+            slack = participation.failure if participation is not None else Fraction(0)
+            if participation is not None and slack >= delta:
+                raise self.options.refuse(
+                    "sampling",
+                    f"with {participation.runs:,} runs, a unit may be in too many of them more often than delta allows.",
+                    "write a smaller epsilon (which makes more runs), or sampling = 'rounds'.",
+                )
+            rounds = participation.cap if participation is not None else self.rounds
+            return StableMode(f.name, make_stability_test(accountant, epsilon, delta, slack=slack), rounds)
+        if kind == "noisy_mode":
+            candidates = self._candidates(f)
+            exponential = ACCOUNTANTS[accountant].has_rule
+            if candidates is not None:
+                return NoisyMode(f.name, epsilon, candidates, exponential=exponential)
+            return NoisyMode(f.name, epsilon / 2, None, OptimalTest(epsilon / 2, delta, 2), exponential)
+        bounds = self.options.get("bounds")
+        if bounds is None:
+            hint = "write OPTIONS (bounds = (-1, 1))."
+            raise privacy_error(self.options.mode_node, f"{f.name} needs the range of its results.", hint)
+        if bounds[0] == bounds[1]:
+            raise self.options.refuse("bounds", "the bounds leave no room.")
+        grid = results.ResultRange(bounds[0], bounds[1], _POINTS)
+        if (many := self.width(f)) is not None:
+            share = epsilon / many
+            return results.Coordinates(
+                f.name, tuple(self._numeric(f, kind, grid, share) for _ in range(many))
+            )
+        return self._numeric(f, kind, grid, epsilon)
 
+    def _numeric(
+        self, f: Field, kind: str, grid: results.ResultRange, epsilon: Fraction
+    ) -> results.BlockMean | results.BlockMedian | results.WinsorizedMean:
+        """Return what combines numbers, or one coordinate of vectors."""
+        if kind == "median":
+            return results.BlockMedian(f.name, grid, epsilon)
+        part = self.options.get("trim")
+        if part is not None and part >= Fraction(1, 2):
+            raise self.options.refuse("trim", "trim must lie below 0.5.", "write trim = 0.1.")
+        if kind == "winsorized_mean":
+            return results.WinsorizedMean(f.name, grid, epsilon, trim=part)
+        trim = math.floor((part or Fraction(1, 10)) * self.blocks) if kind == "trimmed_mean" else 0
+        return results.BlockMean(f.name, grid, LaplaceNoise(epsilon, _POINTS), trim)
 
-def feature_votes(
-    this: Subsample, source: BlockSource, f: Field, epsilon: Fraction, confidence: float
-) -> FeatureVotes:
-    """Return what counts lists of names: noisy votes for each of the public names, or the names with most votes."""
-    features = this.options.get("candidates")
-    if features is None or not all(isinstance(name, str) for name in features):
-        raise privacy_error(
-            this.options.mode_node,
-            f"the names that {f.name} may hold must be public.",
-            "write OPTIONS (candidates = ('age', 'income')).",
-        )
-    names = tuple(dict.fromkeys(str(name) for name in features))
-    most = min(int(this.options.get("most", len(names))), len(names))
-    top = this.options.get("top")
-    if top is not None and int(top) > len(names):
-        raise this.options.refuse("top", f"there are {len(names)} candidates.")
-    if top is not None:
-        return FeatureVotes(
-            source, f.name, f.name, names, most, top=int(top), epsilon=epsilon, confidence=confidence
-        )
-    noise = LaplaceNoise(epsilon, 1, 2 * most)
-    return FeatureVotes(source, f.name, f.name, names, most, noise, confidence=confidence)
+    def feature_votes(self, source: BlockSource, f: Field, epsilon: Fraction) -> FeatureVotes:
+        """Return what counts lists of names: noisy votes for each public name, or the names with most votes."""
+        features = self.options.get("candidates")
+        if features is None or not all(isinstance(name, str) for name in features):
+            hint = "write OPTIONS (candidates = ('age', 'income'))."
+            what = f"the names that {f.name} may hold must be public."
+            raise privacy_error(self.options.mode_node, what, hint)
+        names = tuple(dict.fromkeys(str(name) for name in features))
+        most = min(int(self.options.get("most", len(names))), len(names))
+        top = self.options.get("top")
+        if top is not None and int(top) > len(names):
+            raise self.options.refuse("top", f"there are {len(names)} candidates.")
+        noise, share = (LaplaceNoise(epsilon, 1, 2 * most), None) if top is None else (None, epsilon)
+        return FeatureVotes(source, f.name, f.name, names, most, noise, top, share, self.options.confidence)

@@ -54,11 +54,6 @@ RowSql = Callable[[Relation, exp.Expr | None], str]
 """SQL of something about a private row, from its relation and its privacy unit."""
 
 
-def write_from(bound: From) -> str:
-    """Return the FROM of private rows, joins included."""
-    return " ".join(map(to_sql, (bound.source, *bound.joins)))
-
-
 def write_where(unit: exp.Expr | None, select: exp.Select, names: Names, *more: str) -> str:
     """Return the WHERE of a query inside a block: its own, and that a unit owns the row.
 
@@ -162,7 +157,7 @@ class Lifter:
         self.one = False
         self.bound.append(bound)
         private = find_unit_holder(bound)
-        source = f"{write_from(bound)}{self.turns(private, bound.unit)}"
+        source = f"{bound.sql}{self.turns(private, bound.unit)}"
         return bound.names, source, self.number(private, bound.unit), bound.unit
 
     def _rows(self, tree: exp.Select, names: Names, source: str, block: str) -> Lifted:

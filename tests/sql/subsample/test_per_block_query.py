@@ -15,6 +15,7 @@ from dpsql.errors import PrivacyError
 from dpsql.mechanisms.subsample.blocks import BlockQueries, BlockResults, LiftedBlocks
 from dpsql.noise.entropy import Entropy
 from dpsql.sql.subsample import block as subsample
+from dpsql.sql.subsample import combiners
 from tests.support import inside
 
 POLICY = """
@@ -83,7 +84,7 @@ def results(session: dpsql.Session, query: str, one_by_one: bool, blocks: int = 
         head, _, tail = query.partition(") SELECT ")
         text = f"{head}) SELECT WITH SUBSAMPLE OPTIONS (blocks = {blocks}, bounds = (0, 1)) {tail}"
     refuse = mock.patch.object(subsample, "_lifted", side_effect=PrivacyError("not lifted"))
-    with refuse if one_by_one else mock.patch.object(subsample, "BLOCKS", blocks):
+    with refuse if one_by_one else mock.patch.object(combiners, "BLOCKS", blocks):
         plan = inside.bind(session, text)
     (block,) = plan.blocks
     source = block.operator.source  # type: ignore[attr-defined]
