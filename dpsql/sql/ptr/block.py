@@ -84,22 +84,15 @@ class PtrBlock(AggregatingBlock):
         self.condition_sql = self.where()
         distinct = self.select.args.get("distinct")
         if distinct is not None:
-            raise bind_error(
-                distinct,
-                "DISTINCT is not known with PTR.",
-                "one row comes out, or one for each public group.",
-                around=self.select,
-            )
+            hint = "one row comes out, or one for each public group."
+            raise bind_error(distinct, "DISTINCT is not known with PTR.", hint, around=self.select)
         check_unit(self.options, self.names, self.bound.subject)
         keys, typed = self.bind_keys(self.group_expressions())
         self.domain = find_public_groups(self, typed) if keys else None
         if keys and self.domain is None:
-            raise privacy_error(
-                self.select.args.get("group"),
-                "PTR needs public groups.",
-                "ask the owner to declare the column's values, or join a public table with RIGHT JOIN.",
-                around=self.select,
-            )
+            what = "PTR needs public groups."
+            hint = "ask the owner to declare the column's values, or join a public table with RIGHT JOIN."
+            raise privacy_error(self.select.args.get("group"), what, hint, around=self.select)
         place, size = self.options.mode_node, self.domain.size if self.domain is not None else None
         hint = "write OPTIONS (max_rows_contributed = 1): one of a unit's rows is chosen at random."
         self.rows = require_rows(self.bound, self.options, place, hint)
@@ -121,11 +114,8 @@ class PtrBlock(AggregatingBlock):
         if call is not None:
             return self.aggregate(call)
         if not isinstance(node, exp.Window) and (name := _name_other(node)):
-            raise privacy_error(
-                node,
-                f"{name} has no stability test.",
-                "SELECT WITH SUBSAMPLE takes any query; PTR knows " + ", ".join(PTR_FUNCTIONS) + ".",
-            )
+            hint = "SELECT WITH SUBSAMPLE takes any query; PTR knows " + ", ".join(PTR_FUNCTIONS) + "."
+            raise privacy_error(node, f"{name} has no stability test.", hint)
         return super().above(node, aliases)
 
     def name_of(self, call: Call, text: str) -> str:
@@ -170,19 +160,14 @@ class PtrBlock(AggregatingBlock):
         typed = self.expression(call.args[0])
         kind = typed.type
         if call.name in ("MODE", "ARG_MAX") and kind.two_faced and kind.kind != "DOUBLE":
-            raise PrivacyError(
-                f"equal values of {kind.sql} may look different, and one would be shown exactly.",
-                span=span,
-                hint="take a number made of it, such as FLOOR(EPOCH(x))::BIGINT of an interval.",
-            )
+            what = f"equal values of {kind.sql} may look different, and one would be shown exactly."
+            hint = "take a number made of it, such as FLOOR(EPOCH(x))::BIGINT of an interval."
+            raise PrivacyError(what, span=span, hint=hint)
         if call.name in ("MEDIAN", "QUANTILE_DISC", "IQR") and not (
             kind.numeric or kind.kind in ("DATE", "TIMESTAMP")
         ):
-            raise BindError(
-                f"{call.name} needs values with an order that numbers have, and this is {kind.sql}.",
-                span=span,
-                hint="MODE(x) takes any type.",
-            )
+            what = f"{call.name} needs values with an order that numbers have, and this is {kind.sql}."
+            raise BindError(what, span=span, hint="MODE(x) takes any type.")
         proposed = options.get("local_sensitivity")
         noisy = call.name == "IQR" or proposed is not None
         if noisy and not kind.numeric:
@@ -235,17 +220,12 @@ class PtrBlock(AggregatingBlock):
         """Return what makes the item of ``ARG_MAX(k, SUM(x))``: the k whose rows add up to most."""
         inner = call_of(call.args[1])
         if inner is None or inner.name not in ("SUM", "COUNT"):
-            raise bind_error(
-                call.args[1],
-                "ARG_MAX takes a group and a sum or count over it.",
-                "write ARG_MAX(ward, COUNT(*)) or ARG_MAX(ward, SUM(amount)).",
-            )
+            hint = "write ARG_MAX(ward, COUNT(*)) or ARG_MAX(ward, SUM(amount))."
+            raise bind_error(call.args[1], "ARG_MAX takes a group and a sum or count over it.", hint)
         if inner.distinct or inner.named or len(inner.args) > 1:
-            raise bind_error(
-                inner.node,
-                f"inside ARG_MAX, {inner.name} takes one value, of every row, and no options.",
-                "write epsilon => ... after it, inside ARG_MAX." if inner.named else None,
-            )
+            what = f"inside ARG_MAX, {inner.name} takes one value, of every row, and no options."
+            inside = "write epsilon => ... after it, inside ARG_MAX." if inner.named else None
+            raise bind_error(inner.node, what, inside)
         amount, bound = "1", 1
         if inner.name == "SUM":
             typed = self.expression(inner.args[0])

@@ -122,10 +122,8 @@ class Catalog:
         folded = {fold(name): name for name in schema}
         for name in table.columns:
             if fold(name) not in folded:
-                raise PolicyError(
-                    f"the policy declares {table.name}.{name}, which the data do not have.",
-                    hint=did_you_mean(name, schema),
-                )
+                what = f"the policy declares {table.name}.{name}, which the data do not have."
+                raise PolicyError(what, hint=did_you_mean(name, schema))
         declared = {fold(name): item for name, item in table.columns.items()}
         unit = _unit_column(table)
         path = table.unit_path

@@ -106,13 +106,11 @@ def _tied(bound: From, right: Relation, using: list[str]) -> tuple[tuple[str, st
 def _add_beside(bound: From, join: exp.Join, right: Relation, safe: Safe) -> None:
     side, kind = (join_word(join, key) for key in ("side", "kind"))
     if side not in ("", "LEFT") or kind not in ("", "INNER", "CROSS", "OUTER") or join.args.get("using"):
-        raise bind_error(
-            join, "what looks at the row beside it is joined by CROSS JOIN or LEFT JOIN ... ON TRUE."
-        )
+        what = "what looks at the row beside it is joined by CROSS JOIN or LEFT JOIN ... ON TRUE."
+        raise bind_error(join, what)
     if not bound.private:
-        raise privacy_error(
-            join, "LATERAL and UNNEST follow the private table here.", "put the private table first."
-        )
+        what = "LATERAL and UNNEST follow the private table here."
+        raise privacy_error(join, what, "put the private table first.")
     _one_alias(bound, right, join)
     names = Names((*bound.relations, right), dict(bound.merged))
     on = [safe(part, names) for part in split_conjuncts(join.args.get("on"))]
@@ -139,11 +137,9 @@ def _nearest(bound: From, right: Relation, join: exp.Join, conditions: list[exp.
     apart = [part for part in conditions if isinstance(part, exp.GT | exp.GTE | exp.LT | exp.LTE)]
     side = join_word(join, "side")
     if len(apart) != 1 or join.args.get("using") or side not in ("", "LEFT"):
-        raise bind_error(
-            join.args.get("on") or join,
-            "ASOF joins are [LEFT] ASOF JOIN ... ON, with one inequality, here.",
-            "write ASOF JOIN t ON a.day >= t.day, and equalities after AND.",
-        )
+        what = "ASOF joins are [LEFT] ASOF JOIN ... ON, with one inequality, here."
+        hint = "write ASOF JOIN t ON a.day >= t.day, and equalities after AND."
+        raise bind_error(join.args.get("on") or join, what, hint)
 
 
 def _without_ties(public: Relation, on: list[exp.Expr], join: exp.Join) -> Relation:
@@ -165,11 +161,9 @@ def _without_ties(public: Relation, on: list[exp.Expr], join: exp.Join) -> Relat
         read = [{c.table for c in side.find_all(exp.Column)} for side in sides]
         theirs = [side for side, tables in zip(sides, read, strict=True) if tables == {public.name}]
         if len(theirs) != 1 or any(public.name in tables and len(tables) > 1 for tables in read):
-            raise bind_error(
-                join.args.get("on") or join,
-                f"ASOF joins compare columns of {public.alias} with those of the rows before it.",
-                "write ASOF JOIN t ON a.day >= t.day, and equalities after AND.",
-            )
+            what = f"ASOF joins compare columns of {public.alias} with those of the rows before it."
+            hint = "write ASOF JOIN t ON a.day >= t.day, and equalities after AND."
+            raise bind_error(join.args.get("on") or join, what, hint)
         found.append(to_sql(theirs[0]))
     return _first_of_each(public, found, [*found, *(to_sql(f.typed.node) for f in public.fields)])
 
@@ -179,11 +173,8 @@ def _add(bound: From, join: exp.Join, right: Relation, where: list[exp.Expr], sa
     if method == "ASOF":
         _nearest(bound, right, join, split_conjuncts(join.args.get("on")))
     elif method == "POSITIONAL" or kind == "STRAIGHT":
-        raise privacy_error(
-            join,
-            f"{method or kind} joins match rows by their neighbours, which belong to others.",
-            "join on equal columns.",
-        )
+        what = f"{method or kind} joins match rows by their neighbours, which belong to others."
+        raise privacy_error(join, what, "join on equal columns.")
     _one_alias(bound, right, join)
     left_private = bound.private
     left_relations = list(bound.relations)
@@ -193,11 +184,8 @@ def _add(bound: From, join: exp.Join, right: Relation, where: list[exp.Expr], sa
     if left_private and right.private:
         equal_units = _same_unit(bound, right, conditions, using, where, join)
     if kind in ("SEMI", "ANTI") and not left_private and right.private:
-        raise privacy_error(
-            join,
-            f"a {kind} join would let private rows decide which public rows stay.",
-            "start from the private table, and group by the public key.",
-        )
+        what = f"a {kind} join would let private rows decide which public rows stay."
+        raise privacy_error(join, what, "start from the private table, and group by the public key.")
     names = Names((*bound.relations, right), dict(bound.merged))
     on: list[exp.Expr] = [safe(part, names) for part in conditions]
     for name in using:
@@ -282,11 +270,9 @@ def _same_unit(
 ) -> exp.Expr | None:  # fmt: skip
     """See to it that only rows of equal units meet. Gives the condition to add where a key stands for the unit."""
     if bound.unit is None or right.unit is None:
-        raise privacy_error(
-            join,
-            "rows that are their own privacy unit can't be joined with other private rows.",
-            "ask the owner for a privacy unit column, or query the tables one at a time.",
-        )
+        what = "rows that are their own privacy unit can't be joined with other private rows."
+        hint = "ask the owner for a privacy unit column, or query the tables one at a time."
+        raise privacy_error(join, what, hint)
     names = Names((*bound.relations, right), dict(bound.merged))
     outer = join_word(join, "side") in ("LEFT", "RIGHT", "FULL")
     pairs = [_fields(names, right, part) for part in conditions]
@@ -314,12 +300,12 @@ def _same_unit(
                 fold(r.alias) for r in bound.relations for f in r.fields if any(f is k for k in keys)
             }
         return exp.EQ(this=bound.unit.copy(), expression=right.unit.copy())
-    hint = _link(bound.relations, right)
+    link = _link(bound.relations, right)
     raise privacy_error(
         join.args.get("on") or join,
         "private tables are joined on something other than their privacy unit.",
-        f"add {hint} to {'ON' if join.args.get('on') or using or outer else 'WHERE'}."
-        if hint
+        f"add {link} to {'ON' if join.args.get('on') or using or outer else 'WHERE'}."
+        if link
         else "keep the privacy unit's own column on both sides, unchanged, and join on it."
         if bound.unit_type is not None
         and right.unit_type is not None
@@ -379,11 +365,8 @@ def _at_most_one(
         return right  # it finds one row at most
     public = right if not right.private else bound.relations[0]
     if right.private and len(bound.relations) > 1:
-        raise privacy_error(
-            join,
-            "with rows as the privacy unit, a join starts from them.",
-            f"write FROM {right.alias} JOIN ...",
-        )
+        what = "with rows as the privacy unit, a join starts from them."
+        raise privacy_error(join, what, f"write FROM {right.alias} JOIN ...")
     names = Names((*bound.relations, right), dict(bound.merged))
     using = _using(join, join_word(join, "method"), list(bound.relations), right)
     outer = side in ("LEFT", "RIGHT", "FULL")

@@ -170,11 +170,8 @@ def expand_star(item: exp.Expr, bound: rel.From, binder: Binder, env: Env) -> li
         raise bind_error(item, "only * and table.* stand for all columns here.", "name the columns.")
     out: list[OutputColumn] = [] if table else [(f.name, f.typed, f) for f in bound.merged.values()]
     if table and all(rel.fold(relation.alias) != table for relation in bound.relations):
-        raise bind_error(
-            item,
-            f"there is no table {of} in this FROM.",
-            did_you_mean(of, [r.alias for r in bound.relations]),
-        )
+        what = f"there is no table {of} in this FROM."
+        raise bind_error(item, what, did_you_mean(of, [r.alias for r in bound.relations]))
     merged = set(bound.merged)
     for alias, f in bound.names.fields():
         if rel.fold(alias) == table or (not table and rel.fold(f.name) not in merged):
@@ -187,11 +184,8 @@ def expand_star(item: exp.Expr, bound: rel.From, binder: Binder, env: Env) -> li
     for nodes in changes.values():
         for name, node in nodes.items():
             if name not in here:
-                raise bind_error(
-                    node,
-                    f"there is no column {_named(node)} among these.",
-                    did_you_mean(_named(node), [shown for shown, _, _ in out]),
-                )
+                what = f"there is no column {_named(node)} among these."
+                raise bind_error(node, what, did_you_mean(_named(node), [shown for shown, _, _ in out]))
     found: list[OutputColumn] = []
     for name, typed, same in out:
         key = rel.fold(name)
@@ -238,11 +232,8 @@ def bind_union_all(left: rel.Relation, right: rel.Relation, tree: exp.Expr, alia
     fields, halves = [], [exp.Select(), exp.Select()]
     for place, (mine, other) in enumerate(zip(left.fields, right.fields, strict=True)):
         if mine.typed.type.kind != other.typed.type.kind or mine.is_unit != other.is_unit:
-            raise privacy_error(
-                tree,
-                f"{mine.name} is not the same kind of column on both sides.",
-                "put the same columns, and the privacy unit, in the same places.",
-            )
+            what = f"{mine.name} is not the same kind of column on both sides."
+            raise privacy_error(tree, what, "put the same columns, and the privacy unit, in the same places.")
         bounds = None
         if mine.typed.bounds is not None and other.typed.bounds is not None:
             bounds = mine.typed.bounds.union(other.typed.bounds)

@@ -343,11 +343,8 @@ class Names:
         if self.outer is not None and self.elsewhere(node):
             return self.outer.find(node)
         if table and table not in aliases:
-            raise bind_error(
-                node,
-                f"there is no table {node.table} in this FROM.",
-                did_you_mean(node.table, aliases.values()),
-            )
+            what = f"there is no table {node.table} in this FROM."
+            raise bind_error(node, what, did_you_mean(node.table, aliases.values()))
         found = [f for a, f in self.fields() if fold(f.name) == name and (not table or fold(a) == table)]
         if len(found) > 1:
             raise bind_error(node, f"{node.name} is ambiguous.", "write table.column.")

@@ -208,11 +208,8 @@ def _scalar(inner: CorrelatedQuery, more: tuple[exp.Expr, ...]) -> Typed:
     _same_width(1, inner.select.expressions, inner.select)
     item = inner.select.expressions[0].unalias()
     if not _aggregated(inner.select):
-        raise privacy_error(
-            item,
-            "this subquery may find several rows.",
-            f"aggregate them, as in MAX({to_sql(item) if isinstance(item, exp.Column) else 'x'}).",
-        )
+        hint = f"aggregate them, as in MAX({to_sql(item) if isinstance(item, exp.Column) else 'x'})."
+        raise privacy_error(item, "this subquery may find several rows.", hint)
     grouped = Grouped(inner.names)
     typed = grouped.total(item)
     made = ", ".join(f"{sql} AS {known.node.name}" for sql, known in grouped.made.values())

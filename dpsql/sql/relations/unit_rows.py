@@ -49,10 +49,9 @@ def check_unit(options: Options, names: Names, subject: str) -> None:
     named = options.get("privacy_unit_column")
     if named is None or fold(named) in {fold(f.name) for _, f in names.fields() if f.is_unit}:
         return
-    raise options.refuse(
-        "privacy_unit_column", f"{named} is not the privacy unit of {subject}.",
-        "the policy declares the unit; a query can restate it, never change it.", PrivacyError,
-    )  # fmt: skip
+    what = f"{named} is not the privacy unit of {subject}."
+    hint = "the policy declares the unit; a query can restate it, never change it."
+    raise options.refuse("privacy_unit_column", what, hint, PrivacyError)
 
 
 def describe_protection(bound: From, max_rows: int | None, row_budget: int | None = None) -> tuple[str, ...]:

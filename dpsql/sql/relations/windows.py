@@ -38,24 +38,17 @@ def refuse_cuts(query: exp.Expr) -> None:
     """Refuse LIMIT and OFFSET behind private rows in parentheses."""
     cut = query.args.get("limit") or query.args.get("offset")
     if cut is not None:
-        raise privacy_error(
-            cut,
-            "private rows have no order to cut by.",
-            "aggregate first; the answer may be ordered and cut freely.",
-            around=query,
-        )
+        hint = "aggregate first; the answer may be ordered and cut freely."
+        raise privacy_error(cut, "private rows have no order to cut by.", hint, around=query)
 
 
 def refuse_clauses(select: exp.Select, *clauses: str) -> None:
     """Refuse clauses that would choose among rows of several units."""
     for clause in clauses:
         if found := select.args.get(clause.lower()):
-            raise privacy_error(
-                found,
-                f"{clause} below the aggregation would choose rows by other people's rows.",
-                "aggregate first; the answer may be ordered and cut freely.",
-                around=select,
-            )
+            what = f"{clause} below the aggregation would choose rows by other people's rows."
+            hint = "aggregate first; the answer may be ordered and cut freely."
+            raise privacy_error(found, what, hint, around=select)
 
 
 def refuse_row_choice(select: exp.Select) -> None:
@@ -70,11 +63,8 @@ def refuse_row_choice(select: exp.Select) -> None:
             hint = {"sample": "aggregate all of them.", "windows": "write the window after OVER."}.get(key)
             found = select.args[key]
             place = span_of(found[0] if isinstance(found, list) else found)
-            raise PrivacyError(
-                f"{what} can't be used on private rows.",
-                span=place or span_of(select.expressions[0]),
-                hint=hint,
-            )
+            what = f"{what} can't be used on private rows."
+            raise PrivacyError(what, span=place or span_of(select.expressions[0]), hint=hint)
 
 
 _SEEN = "dpsql_seen"
@@ -194,9 +184,8 @@ def _own(binder: Binder, window: exp.Window, bound: From, env: Env) -> Typed:
     name = {**_PLACES, **_TAKEN, **_ADDED}.get(type(function))
     if name is None or (where is not None and type(function) not in _ADDED):
         what = function.sql_name().lower() if isinstance(function, exp.Func) else "this window function"
-        raise privacy_error(
-            window, f"{what} is not known over private rows.", f"those of one unit take {WINDOW_FUNCTIONS}."
-        )
+        what = f"{what} is not known over private rows."
+        raise privacy_error(window, what, f"those of one unit take {WINDOW_FUNCTIONS}.")
     text, typed = _call(binder, function, name, bound, env)
     if where is not None:
         condition = binder.expression(where, bound.names, env)[0]
@@ -234,9 +223,8 @@ def _call(binder: Binder, function: exp.Expr, name: str, bound: From, env: Env) 
 def _neighbour(function: exp.Expr, name: str, own: str, inner: Typed) -> tuple[str, Typed]:
     offset, default = function.args.get("offset"), function.args.get("default")
     if default is not None:
-        raise bind_error(
-            default, f"{name} takes no default here.", f"write COALESCE({name}(...) OVER (...), ...)."
-        )
+        what = f"{name} takes no default here."
+        raise bind_error(default, what, f"write COALESCE({name}(...) OVER (...), ...).")
     place = ""
     if offset is not None:
         if not isinstance(offset, exp.Literal) or not offset.name.isdigit() or int(offset.name) > 1_000_000:
@@ -300,11 +288,8 @@ def _frame(window: exp.Window) -> str:
         or spec.args.get("exclude")
         or ends[0] is None
     ):
-        raise privacy_error(
-            window,
-            "such a frame is not known over private rows.",
-            "write ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW, or whole numbers of rows.",
-        )
+        hint = "write ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW, or whole numbers of rows."
+        raise privacy_error(window, "such a frame is not known over private rows.", hint)
     return f" ROWS BETWEEN {ends[0]} AND {ends[1] or 'CURRENT ROW'}"
 
 

@@ -68,11 +68,9 @@ def mechanism_of(select: exp.Select) -> opt.Call | None:
             elif isinstance(node, exp.AggFunc):
                 beside.append(node)
     if found and (found[1:] or beside):
-        raise privacy_error(
-            found[1].node if found[1:] else beside[0],
-            f"nothing else is released beside {found[0].name}.",
-            "put it into a SELECT of its own, and join the answers.",
-        )
+        what = f"nothing else is released beside {found[0].name}."
+        hint = "put it into a SELECT of its own, and join the answers."
+        raise privacy_error(found[1].node if found[1:] else beside[0], what, hint)
     return found[0] if found else None
 
 
@@ -114,11 +112,9 @@ class Selection:
             raise bind_error(call.node, f"{call.name} takes no FILTER of its own.", hint)
         for key in ("group", "having", "qualify"):
             if self.select.args.get(key):
-                raise privacy_error(
-                    self.select.args[key],
-                    f"{key.upper()} can't stand beside {call.name}.",
-                    "the candidates are the groups; filter the answer in a query above.",
-                )
+                what = f"{key.upper()} can't stand beside {call.name}."
+                hint = "the candidates are the groups; filter the answer in a query above."
+                raise privacy_error(self.select.args[key], what, hint)
         check_unit(self.options, self.bound.names, self.bound.subject)
         if self.options.get("noise") == "GAUSSIAN":
             hint = "leave noise out: its answers have Laplace noise."
@@ -212,11 +208,9 @@ class Selection:
         if self.statistic.shape != "nested loop":
             return (candidates.statistic_sql(self.rows, source, columns, self.statistic),)
         if self.count is None:
-            raise privacy_error(
-                self.call.node,
-                "this shape is computed candidate by candidate, and how many there are is not known yet.",
-                "compare with =, >= or BETWEEN, or list the candidates.",
-            )
+            what = "this shape is computed candidate by candidate, and how many there are is not known yet."
+            hint = "compare with =, >= or BETWEEN, or list the candidates."
+            raise privacy_error(self.call.node, what, hint)
         tables = (table for r in self.bound.relations for table in r.tables)
         refuse_fan_out(self.count * self.bound.fan_out, tables, self.call.node)
         firsts = range(0, max(self.count, 1), candidates.BATCH)
@@ -230,11 +224,9 @@ class Selection:
         threshold = total_expressions.make_total(self.call.args[1], self.names)
         columns = threshold.node.find_all(exp.Column)
         if not threshold.type.numeric or any(c.table != candidates.CANDIDATE for c in columns):
-            raise privacy_error(
-                self.call.args[1],
-                "the threshold must be public: a number, or an expression over the candidate's columns.",
-                "release a noisy threshold first, in a block of its own.",
-            )
+            what = "the threshold must be public: a number, or an expression over the candidate's columns."
+            hint = "release a noisy threshold first, in a block of its own."
+            raise privacy_error(self.call.args[1], what, hint)
         statistic, given = self.statistic, self.given
         level, extra = level_of(threshold, statistic.steps)
         hits, refresh, gap = given.get("max_hits", 1), bool(given.get("refresh")), None
@@ -323,11 +315,8 @@ class Selection:
             self.binder.public_query(node, self.env)
             return node
         if node.is_star:
-            raise privacy_error(
-                node,
-                f"* is no column beside {self.call.name}.",
-                "name columns of the candidates; all of them are shown where none is named.",
-            )
+            hint = "name columns of the candidates; all of them are shown where none is named."
+            raise privacy_error(node, f"* is no column beside {self.call.name}.", hint)
         if isinstance(node, exp.Column):
             found = next((f for f in wanted if self._names(node, f)), None)
             if found is not None:
@@ -335,11 +324,8 @@ class Selection:
             if _one_of(node, visible):
                 return node
             known = ", ".join(f.name for f in wanted) or "TRUE or FALSE"
-            raise privacy_error(
-                node,
-                f"{node.name} is not a column of the candidates.",
-                f"only what is chosen is released: {known}.",
-            )
+            what = f"{node.name} is not a column of the candidates."
+            raise privacy_error(node, what, f"only what is chosen is released: {known}.")
         for child in list(node.iter_expressions()):
             new = self._above_block(child, wanted, visible)
             if new is not child:

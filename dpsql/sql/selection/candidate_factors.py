@@ -99,20 +99,15 @@ def factor_of(typed: Typed, span: Span | None) -> Factor:
     """
     bounds = typed.bounds or Bounds()
     if bounds.low is None or bounds.high is None:
-        raise PrivacyError(
-            "a factor of this statistic has no bound that could be read from the candidates.",
-            span=span,
-            hint="hold it to a range: LEAST(GREATEST(p, 0), 100).",
-        )
+        what = "a factor of this statistic has no bound that could be read from the candidates."
+        raise PrivacyError(what, span=span, hint="hold it to a range: LEAST(GREATEST(p, 0), 100).")
     scale = _scale(typed)
     low, high = math.floor(bounds.low * scale), math.ceil(bounds.high * scale)
     found = Factor(typed, scale, min(0, low), max(0, high))
     if found.top > _FAR:
-        raise PrivacyError(
-            "a factor of this statistic is too large for exact integers.",
-            span=span,
-            hint="write it in larger units, or hold it to a range: LEAST(p, 1000).",
-        )
+        what = "a factor of this statistic is too large for exact integers."
+        hint = "write it in larger units, or hold it to a range: LEAST(p, 1000)."
+        raise PrivacyError(what, span=span, hint=hint)
     return found
 
 

@@ -95,11 +95,8 @@ def bind_statistic(node: exp.Expr, names: RowNames) -> CandidateStatistic:
     found.add(node, 1, None)
     parts, constants = found.parts, found.constants
     if not parts:
-        raise privacy_error(
-            node,
-            "the statistic does not look at private rows.",
-            "write an aggregate, such as COUNT(*) FILTER (WHERE disease = name).",
-        )
+        what = "the statistic does not look at private rows."
+        raise privacy_error(node, what, "write an aggregate, such as COUNT(*) FILTER (WHERE disease = name).")
     factors = [factor_of(part.factor, span_of(node)) for part in parts]
     steps = [part.steps * f.scale for part, f in zip(parts, factors, strict=True)]
     steps += [f.scale for _, f in constants]
@@ -121,11 +118,8 @@ def bind_statistic(node: exp.Expr, names: RowNames) -> CandidateStatistic:
         terms.append(term)
     texts = [constant.sql(int(common / constant.scale) * sign) for sign, constant in constants]
     if most > _MOST or (constants and common > _MOST):
-        raise privacy_error(
-            node,
-            "the steps of this statistic are too many for exact integers.",
-            "round its factors, or write it in larger units.",
-        )
+        what = "the steps of this statistic are too many for exact integers."
+        raise privacy_error(node, what, "round its factors, or write it in larger units.")
     differs = any(names_candidate(part.factor.node) for part in parts)
     shapes = {term.shape for term in terms}
     shape = "nested loop" if "nested loop" in shapes else ", ".join(sorted(shapes))
@@ -254,11 +248,8 @@ class _Sum:
                 if isinstance(node, exp.Mul):
                     return left, right.copy()
                 return left, exp.Div(this=exp.Literal.number(1), expression=exp.paren(right.copy()))
-        raise privacy_error(
-            node,
-            "the sensitivity of this statistic can't be derived.",
-            "write counts and bounded sums, added or times a candidate's column.",
-        )
+        what = "the sensitivity of this statistic can't be derived."
+        raise privacy_error(node, what, "write counts and bounded sums, added or times a candidate's column.")
 
 
 def _is_private(node: exp.Expr) -> bool:
@@ -273,11 +264,8 @@ def _public(node: exp.Expr, names: RowNames) -> Typed:
     """
     typed = total_expressions.make_total(node, names)
     if any(found.table == ROWS for found in typed.node.find_all(exp.Column)):
-        raise privacy_error(
-            node,
-            "a column of the private rows can't stand outside of an aggregate.",
-            "write SUM(x) or COUNT(*) FILTER (WHERE ...), times a number or a candidate's column.",
-        )
+        hint = "write SUM(x) or COUNT(*) FILTER (WHERE ...), times a number or a candidate's column."
+        raise privacy_error(node, "a column of the private rows can't stand outside of an aggregate.", hint)
     return typed
 
 

@@ -101,25 +101,18 @@ def bind_declare(statement: Statement, catalog: Catalog) -> Declaration:
 def _declaration(statement: Statement, select: exp.Select, catalog: Catalog) -> Declaration:
     options = opt.take_mode(select, lambda mode: DECLARE_OPTIONS) or opt.Options("ABOVE_THRESHOLD", {}, {})
     if len(select.expressions) != 1:
-        raise BindError(
-            "DECLARE needs one threshold.",
-            span=statement.span,
-            hint="write DECLARE alarm ABOVE_THRESHOLD 100.",
-        )
+        what = "DECLARE needs one threshold."
+        raise BindError(what, span=statement.span, hint="write DECLARE alarm ABOVE_THRESHOLD 100.")
     threshold = opt.read_number(select.expressions[0], "the threshold")
     budget = catalog.policy.budget
     epsilon = options.get("epsilon", catalog.default_epsilon)
     if epsilon is None:
-        raise PrivacyError(
-            "this needs an epsilon.", span=statement.span, hint="write OPTIONS (epsilon = 1, max_hits = 3)."
-        )
+        what = "this needs an epsilon."
+        raise PrivacyError(what, span=statement.span, hint="write OPTIONS (epsilon = 1, max_hits = 3).")
     within_limit(budget, epsilon, options.nodes.get("epsilon"))
     if statement.name.upper() in ("DP", "DIFFERENTIAL_PRIVACY", "PTR", "SUBSAMPLE"):
-        raise BindError(
-            f"{statement.name} is a mode of its own.",
-            span=statement.span,
-            hint="give the threshold another name.",
-        )
+        what = f"{statement.name} is a mode of its own."
+        raise BindError(what, span=statement.span, hint="give the threshold another name.")
     hits = options.get("max_hits", 1)
     first, second = split_epsilon(epsilon, 1 if options.get("refresh") else hits, monotone=False)
     return Declaration(statement.name, threshold, first, second, hits, bool(options.get("refresh")))

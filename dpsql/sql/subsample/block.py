@@ -98,10 +98,8 @@ class Textbook(Sampling):
         options, catalog = self.options, self.binder.catalog
         units = options.get("units")
         if units is None:
-            raise options.refuse(
-                "sampling", "the textbook's sampling needs the public number of units.",
-                "write units = 10000, or sampling = 'rounds'.",
-            )  # fmt: skip
+            what = "the textbook's sampling needs the public number of units."
+            raise options.refuse("sampling", what, "write units = 10000, or sampling = 'rounds'.")
         epsilon = options.get("epsilon", catalog.default_epsilon) or Fraction(1)
         delta = options.get("delta", catalog.policy.budget.default_delta) or Fraction(1, 10**6)
         self.q, self.total = compute_textbook_sampling(epsilon, delta, int(units))
@@ -225,11 +223,8 @@ def _python(this: Sampling, name: str, call: exp.Expr) -> _Found:
     """Return a registered Python function over the rows of each block."""
     for key in ("group", "having", "qualify", "distinct", "limit", "windows", "sample"):
         if this.select.args.get(key):
-            raise privacy_error(
-                call,
-                f"{key.upper()} does not go with a Python function: it takes rows as they are.",
-                "filter with WHERE, or do it in the function.",
-            )
+            what = f"{key.upper()} does not go with a Python function: it takes rows as they are."
+            raise privacy_error(call, what, "filter with WHERE, or do it in the function.")
     bound = this.binder.private_from(this.select, this.env)
     names, private = bound.names, find_unit_holder(bound)
     check_unit(this.options, names, bound.subject)
