@@ -36,15 +36,18 @@ if TYPE_CHECKING:
     from dpsql.sql.relations.catalog import Binder
 
 _METHODS = ("exponential", "permute_and_flip", "noisy_max")
-_BOTH: opt.Readers = {"epsilon": opt.read_epsilon, "answer": opt.read_truth}
 SELECTION_ARGUMENTS: dict[str, opt.Readers] = {
     "ABOVE_THRESHOLD": {
-        **_BOTH,
+        "epsilon": opt.read_epsilon,
         "max_hits": opt.read_whole,
-        "gap": opt.read_truth,
-        "refresh": opt.read_truth,
+        **dict.fromkeys(("answer", "gap", "refresh"), opt.read_truth),
     },
-    "EXPMECH": {**_BOTH, "method": opt.read_one_of(*_METHODS, upper=False), "top": opt.read_whole},
+    "EXPMECH": {
+        "epsilon": opt.read_epsilon,
+        "method": opt.read_one_of(*_METHODS, upper=False),
+        "top": opt.read_whole,
+        "answer": opt.read_truth,
+    },
 }
 _USAGE = {
     "ABOVE_THRESHOLD": (2, "write ABOVE_THRESHOLD(statistic, threshold)."),
