@@ -11,11 +11,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from dpsql.errors import BindError
 from dpsql.sql.expressions.coercion import unify
 from dpsql.sql.parse.dialect import bind_error, join_word, parse_select, privacy_error, to_sql
 from dpsql.sql.relations.fan_out import CountPerKey, MetRelation, limit_public, split_conjuncts
@@ -31,17 +30,15 @@ from dpsql.sql.relations.relation import (
 )
 from dpsql.sql.relations.unit_rows import UnitMeeting, limit_own
 
+_OUTER = ("LEFT", "RIGHT", "FULL")
+_INEQUALITIES = (exp.GT, exp.GTE, exp.LT, exp.LTE)
+_ASOF_HINT = "write ASOF JOIN t ON a.day >= t.day, and equalities after AND."
 Resolve = Callable[[exp.Expr], Relation]
 Safe = Callable[[exp.Expr, Names], exp.Expr]
 Unique = Callable[[exp.Expr, Relation, list[Field]], bool]
 """Says whether a public FROM item has at most one row for each value of these columns."""
 Beside = Callable[[exp.Expr, "From"], Relation | None]
 """A FROM item that looks at the row beside it (UNNEST, LATERAL); None for all others."""
-
-
-def _pair(part: exp.Expr) -> tuple[exp.Column, exp.Column] | None:
-    sides = (part.this, part.expression) if isinstance(part, exp.EQ) else ()
-    return sides if all(isinstance(side, exp.Column) for side in sides) and sides else None
 
 
 def bind_from(
@@ -72,35 +69,23 @@ def bind_from(
             bound.fan_out *= lateral.fan_out
             continue
         right = resolve(join.this)
+        step = _Step(bound, join, right, where)
         if bound.row_level or right.row_level:
-            item = join.this if not right.private else from_.this
-            right = _at_most_one(bound, right, item, where, join, unique)
-        method = join_word(join, "method")
-        ties = _tied(bound, right, _using(join, method, list(bound.relations), right))
-        if not right.private and method != "ASOF":  # which finds one row
-            public.append(MetRelation(right, join, ties))
+            step.hold_public(join.this if not right.private else from_.this, unique)
+        ties = step.ties()
+        if not right.private and step.method != "ASOF":  # which finds one row
+            public.append(MetRelation(step.right, join, ties))
         elif right.private:
             back = [(name, fold(right.alias), owner) for name, owner in ties]
             public = [
                 replace(m, ties=(*m.ties, *((n, r) for n, r, o in back if o == fold(m.relation.alias))))
                 for m in public
             ]
-        _add(bound, join, right, where, safe)
+        step.add(safe)
         bound.sides += (right,) if right.private else ()
     limit_public(bound, public, joins, where, most, from_.this, outer)
     limit_own(bound, meeting or UnitMeeting())
     return bound
-
-
-def _tied(bound: From, right: Relation, using: list[str]) -> tuple[tuple[str, str], ...]:
-    """Return the columns of USING whose values meet exactly, each with the relation on the left that has it."""
-    ties = []
-    for name in using:
-        here, there = _of(bound, name), next(f for f in right.fields if fold(f.name) == name)
-        owners = [fold(r.alias) for r in bound.relations for f in r.fields if f is here]
-        if len(owners) == 1 and meets_exactly(here.typed.type, there.typed.type):
-            ties.append((name, owners[0]))
-    return tuple(ties)
 
 
 def _add_beside(bound: From, join: exp.Join, right: Relation, safe: Safe) -> None:
@@ -125,106 +110,228 @@ def _one_alias(bound: From, right: Relation, join: exp.Join) -> None:
         raise bind_error(join, f"two tables are called {right.alias}.", "give one of them another alias.")
 
 
-def _nearest(bound: From, right: Relation, join: exp.Join, conditions: list[exp.Expr]) -> None:
-    """ASOF: each private row finds the one public row that is nearest to it. Public rows are nobody's neighbours."""
-    if not bound.private or right.private:
-        raise privacy_error(
-            join,
-            "an ASOF join here goes from private rows to the nearest public ones.",
-            "put the public table after ASOF JOIN; for the nearest of a unit's own rows, join on the unit and "
-            "keep row_number() OVER (PARTITION BY ... ORDER BY ...) = 1.",
-        )
-    apart = [part for part in conditions if isinstance(part, exp.GT | exp.GTE | exp.LT | exp.LTE)]
-    side = join_word(join, "side")
-    if len(apart) != 1 or join.args.get("using") or side not in ("", "LEFT"):
-        what = "ASOF joins are [LEFT] ASOF JOIN ... ON, with one inequality, here."
-        hint = "write ASOF JOIN t ON a.day >= t.day, and equalities after AND."
-        raise bind_error(join.args.get("on") or join, what, hint)
+@dataclass
+class _Step:
+    """One join, and the rows bound so far that it adds to."""
 
+    bound: From
+    join: exp.Join
+    right: Relation
+    where: list[exp.Expr]
+    """The conditions of the SELECT."""
 
-def _without_ties(public: Relation, on: list[exp.Expr], join: exp.Join) -> Relation:
-    """Return the public side of an ASOF join, held to one row for each value that its rows are found by.
+    def __post_init__(self) -> None:
+        self.side, self.kind, self.method = (join_word(self.join, key) for key in ("side", "kind", "method"))
+        self.parts = split_conjuncts(self.join.args.get("on"))
+        self.place = self.join.args.get("on") or self.join
+        self.names = Names((*self.bound.relations, self.right), dict(self.bound.merged))
+        self.using = [(name, *self._ends(name)) for name in self._using()]
 
-    Which of several DuckDB takes goes by how it joins, and that by how many private rows there are: below 64 otherwise
-    than above. One unit more would move everybody's rows to another one.
+    def _using(self) -> list[str]:
+        given = self.join.args.get("using") or []
+        here = {fold(f.name) for r in self.bound.relations for f in r.fields}
+        there = [fold(f.name) for f in self.right.fields]
+        for item in given:
+            if fold(item.name) not in there or fold(item.name) not in here:
+                raise bind_error(item, f"USING needs a column {fold(item.name)} on both sides.")
+        if self.method != "NATURAL":
+            return [fold(item.name) for item in given]
+        shared = [name for name in there if name in here]
+        if not shared:
+            raise bind_error(self.join, "the tables of this NATURAL join share no column.")
+        return shared
 
-    Raises:
-        BindError: a condition that does not compare a value of the public table with one of the rows before it.
-    """
-    found = []
-    for part in on:
-        sides = (
-            [part.this, part.expression]
-            if isinstance(part, exp.EQ | exp.GT | exp.GTE | exp.LT | exp.LTE)
-            else []
-        )
-        read = [{c.table for c in side.find_all(exp.Column)} for side in sides]
-        theirs = [side for side, tables in zip(sides, read, strict=True) if tables == {public.name}]
-        if len(theirs) != 1 or any(public.name in tables and len(tables) > 1 for tables in read):
-            what = f"ASOF joins compare columns of {public.alias} with those of the rows before it."
-            hint = "write ASOF JOIN t ON a.day >= t.day, and equalities after AND."
-            raise bind_error(join.args.get("on") or join, what, hint)
-        found.append(to_sql(theirs[0]))
-    return _first_of_each(public, found, [*found, *(to_sql(f.typed.node) for f in public.fields)])
+    def _ends(self, name: str) -> tuple[Field, Field]:
+        """Return the columns of a name on both sides."""
+        here = self.bound.names.find(exp.column(exp.to_identifier(name)))
+        return here, next(f for f in self.right.fields if fold(f.name) == name)
 
+    def _equal(self, parts: list[exp.Expr]) -> list[tuple[Field, Field]]:
+        """Return the columns that conditions make equal, the left side's and the right's."""
+        found = []
+        for part in parts:
+            ends = (
+                [self.names.known(end) for end in (part.this, part.expression)]
+                if isinstance(part, exp.EQ)
+                else []
+            )
+            known = [f for f in ends if f is not None]
+            theirs = [any(f is mine for mine in self.right.fields) for f in known]
+            if len(known) == 2 and theirs[0] != theirs[1]:
+                found.append((known[theirs[0]], known[theirs[1]]))
+        return found
 
-def _add(bound: From, join: exp.Join, right: Relation, where: list[exp.Expr], safe: Safe) -> None:
-    method, side, kind = (join_word(join, key) for key in ("method", "side", "kind"))
-    if method == "ASOF":
-        _nearest(bound, right, join, split_conjuncts(join.args.get("on")))
-    elif method == "POSITIONAL" or kind == "STRAIGHT":
-        what = f"{method or kind} joins match rows by their neighbours, which belong to others."
-        raise privacy_error(join, what, "join on equal columns.")
-    _one_alias(bound, right, join)
-    left_private = bound.private
-    left_relations = list(bound.relations)
-    conditions = split_conjuncts(join.args.get("on"))
-    using = _using(join, method, left_relations, right)
-    equal_units: exp.Expr | None = None
-    if left_private and right.private:
-        equal_units = _same_unit(bound, right, conditions, using, where, join)
-    if kind in ("SEMI", "ANTI") and not left_private and right.private:
-        what = f"a {kind} join would let private rows decide which public rows stay."
-        raise privacy_error(join, what, "start from the private table, and group by the public key.")
-    names = Names((*bound.relations, right), dict(bound.merged))
-    on: list[exp.Expr] = [safe(part, names) for part in conditions]
-    for name in using:
-        here, there = _of(bound, name), next(f for f in right.fields if fold(f.name) == name)
-        # The types must meet by our rules: DuckDB would read text as numbers, row by row, and raise on some.
-        sides = [(replace(f.typed, node=f.typed.node.copy()), f.typed.node) for f in (here, there)]
-        nodes, _ = unify(sides, f"USING ({name})")
-        on.append(exp.EQ(this=nodes[0], expression=nodes[1]))
-        keeps_right = side == "RIGHT"
-        chosen = there if keeps_right else here
-        if side == "FULL":
-            both = exp.func("COALESCE", here.typed.node.copy(), there.typed.node.copy(), dialect="duckdb")
-            chosen = replace(here, typed=replace(here.typed, node=both), anchors=here.anchors & there.anchors)
-        bound.merged[name] = chosen
-    if equal_units is not None:
-        on.append(equal_units)
-    if method == "ASOF":
-        right = _without_ties(right, on, join)
-    bound.joins.append(_join(right.source, _kept(side, bound, right), kind, on, method == "ASOF"))
-    privacy = (left_private, right.private)
-    bound.unmatched = find_unmatched(
-        bound.unmatched or right.unmatched, join, on, privacy, find_lost_columns(names.relations)
-    )
-    if side in ("LEFT", "FULL"):
-        right = _optional(right)
-    if side in ("RIGHT", "FULL"):
-        bound.relations = [_optional(r) for r in bound.relations]
-    # The preserved side of an outer join against private rows: its columns can be the public groups.
-    if side == "RIGHT" and left_private and not right.private:
-        right = replace(right, public_preserved=True)
-    if side == "LEFT" and right.private and not left_private:
-        bound.relations = [replace(r, public_preserved=True) for r in bound.relations]
-    if kind not in ("SEMI", "ANTI"):
-        bound.relations.append(right)
-    else:
-        # Rows of the right side no longer show, but its table still takes part in the unit's rows, or is lent.
-        bound.relations.append(replace(right, fields=()))
-    bound.unit = _unit(bound.unit, right.unit if kind not in ("SEMI", "ANTI") else None, side)
-    bound.row_level = bound.row_level or right.row_level
+    def ties(self) -> tuple[tuple[str, str], ...]:
+        """Return the columns of USING whose values meet exactly, each with the relation on the left that has it."""
+        ties = []
+        for name, here, there in self.using:
+            owners = [fold(r.alias) for r in self.bound.relations for f in r.fields if f is here]
+            if len(owners) == 1 and meets_exactly(here.typed.type, there.typed.type):
+                ties.append((name, owners[0]))
+        return tuple(ties)
+
+    def hold_public(self, item: exp.Expr, unique: Unique) -> None:
+        """Hold the public side of a join with rows that are their own unit to one row for each value it is joined on.
+
+        Each may meet one public row at most, or it would count several times.
+        """
+        bound, right = self.bound, self.right
+        if (bound.private and right.private) or (not right.private and self.kind in ("SEMI", "ANTI")):
+            return  # refused elsewhere; or it adds no rows
+        if self.method == "ASOF":
+            return  # it finds one row at most
+        if right.private and len(bound.relations) > 1:
+            what = "with rows as the privacy unit, a join starts from them."
+            raise privacy_error(self.join, what, f"write FROM {right.alias} JOIN ...")
+        public = bound.relations[0] if right.private else right
+        pairs = self._equal([*self.parts, *([] if self.side in _OUTER else self.where)])
+        pairs += [(here, there) for _, here, there in self.using]
+        keys = [
+            here if right.private else there
+            for here, there in pairs
+            if meets_exactly(here.typed.type, there.typed.type)
+        ]
+        if not keys or not unique(item, public, keys):
+            what = f"with rows as the privacy unit, each may meet one row of {public.alias}, and here it may meet several."
+            hint = "join on columns that are unique there, or ask the owner for a privacy unit column."
+            raise privacy_error(self.place, what, hint)
+        columns = list(dict.fromkeys(to_sql(key.typed.node) for key in keys))
+        held = _first_of_each(public, columns, columns)
+        if right.private:
+            bound.relations, bound.source = [held], held.source
+        else:
+            self.right = held
+
+    def add(self, safe: Safe) -> None:
+        """Add the right side to the FROM."""
+        bound, right, side, kind = self.bound, self.right, self.side, self.kind
+        if self.method == "ASOF":
+            self._check_nearest()
+        elif self.method == "POSITIONAL" or kind == "STRAIGHT":
+            what = f"{self.method or kind} joins match rows by their neighbours, which belong to others."
+            raise privacy_error(self.join, what, "join on equal columns.")
+        _one_alias(bound, right, self.join)
+        left_private = bound.private
+        equal_units = self._same_unit() if left_private and right.private else None
+        if kind in ("SEMI", "ANTI") and not left_private and right.private:
+            what = f"a {kind} join would let private rows decide which public rows stay."
+            raise privacy_error(self.join, what, "start from the private table, and group by the public key.")
+        on: list[exp.Expr] = [safe(part, self.names) for part in self.parts]
+        for name, here, there in self.using:
+            # The types must meet by our rules: DuckDB would read text as numbers, row by row, and raise on some.
+            sides = [(replace(f.typed, node=f.typed.node.copy()), f.typed.node) for f in (here, there)]
+            nodes, _ = unify(sides, f"USING ({name})")
+            on.append(exp.EQ(this=nodes[0], expression=nodes[1]))
+            chosen = there if side == "RIGHT" else here
+            if side == "FULL":
+                both = _either(here.typed.node, there.typed.node)
+                typed = replace(here.typed, node=both)
+                chosen = replace(here, typed=typed, anchors=here.anchors & there.anchors)
+            bound.merged[name] = chosen
+        if equal_units is not None:
+            on.append(equal_units)
+        if self.method == "ASOF":
+            right = self._without_ties(on)
+        bound.joins.append(_join(right.source, self._kept_side(), kind, on, self.method == "ASOF"))
+        lost = find_lost_columns(self.names.relations)
+        before = bound.unmatched or right.unmatched
+        bound.unmatched = find_unmatched(before, self.join, on, (left_private, right.private), lost)
+        if side in ("LEFT", "FULL"):
+            right = _optional(right)
+        if side in ("RIGHT", "FULL"):
+            bound.relations = [_optional(r) for r in bound.relations]
+        # The preserved side of an outer join against private rows: its columns can be the public groups.
+        if side == "RIGHT" and left_private and not right.private:
+            right = replace(right, public_preserved=True)
+        if side == "LEFT" and right.private and not left_private:
+            bound.relations = [replace(r, public_preserved=True) for r in bound.relations]
+        if kind in ("SEMI", "ANTI"):
+            # Rows of the right side no longer show, but its table still takes part in the unit's rows, or is lent.
+            bound.relations.append(replace(right, fields=()))
+        else:
+            bound.relations.append(right)
+            bound.unit = _unit(bound.unit, right.unit, side)
+        bound.row_level = bound.row_level or right.row_level
+
+    def _check_nearest(self) -> None:
+        """ASOF: each private row finds the one public row that is nearest to it. Public rows are nobody's neighbours."""
+        if not self.bound.private or self.right.private:
+            raise privacy_error(
+                self.join,
+                "an ASOF join here goes from private rows to the nearest public ones.",
+                "put the public table after ASOF JOIN; for the nearest of a unit's own rows, join on the unit and "
+                "keep row_number() OVER (PARTITION BY ... ORDER BY ...) = 1.",
+            )
+        apart = [part for part in self.parts if isinstance(part, _INEQUALITIES)]
+        if len(apart) != 1 or self.join.args.get("using") or self.side not in ("", "LEFT"):
+            what = "ASOF joins are [LEFT] ASOF JOIN ... ON, with one inequality, here."
+            raise bind_error(self.place, what, _ASOF_HINT)
+
+    def _without_ties(self, on: list[exp.Expr]) -> Relation:
+        """Return the public side of an ASOF join, held to one row for each value that its rows are found by.
+
+        Which of several DuckDB takes goes by how it joins, and that by how many private rows there are: below 64 otherwise
+        than above. One unit more would move everybody's rows to another one.
+
+        Raises:
+            BindError: a condition that does not compare a value of the public table with one of the rows before it.
+        """
+        public, found = self.right, []
+        for part in on:
+            sides = [part.this, part.expression] if isinstance(part, (exp.EQ, *_INEQUALITIES)) else []
+            read = [{c.table for c in side.find_all(exp.Column)} for side in sides]
+            theirs = [side for side, tables in zip(sides, read, strict=True) if tables == {public.name}]
+            if len(theirs) != 1 or any(public.name in tables and len(tables) > 1 for tables in read):
+                what = f"ASOF joins compare columns of {public.alias} with those of the rows before it."
+                raise bind_error(self.place, what, _ASOF_HINT)
+            found.append(to_sql(theirs[0]))
+        return _first_of_each(public, found, [*found, *(to_sql(f.typed.node) for f in public.fields)])
+
+    def _kept_side(self) -> str:
+        """Return the side of the exact join: where rows are units, public rows that no private row meets are nobody's."""
+        if not (self.bound.row_level or self.right.row_level):
+            return self.side
+        public, private = ("LEFT", "RIGHT") if self.right.private else ("RIGHT", "LEFT")
+        return {public: "", "FULL": private}.get(self.side, self.side)
+
+    def _same_unit(self) -> exp.Expr | None:
+        """See to it that only rows of equal units meet. Gives the condition to add where a key stands for the unit."""
+        bound, right = self.bound, self.right
+        if bound.unit is None or right.unit is None:
+            what = "rows that are their own privacy unit can't be joined with other private rows."
+            hint = "ask the owner for a privacy unit column, or query the tables one at a time."
+            raise privacy_error(self.join, what, hint)
+        outer = self.side in _OUTER
+        pairs = [*self._equal(self.parts), *((here, there) for _, here, there in self.using)]
+        later = [] if outer else self._equal(self.where)
+        linked = [pair for pair in (*pairs, *later) if pair[0].fixes_unit(pair[1])]
+        exact = [pair for pair in linked if pair[0].is_unit and pair[1].is_unit]
+        told = [(a, b) for a, b in exact if meets_exactly(a.typed.type, b.typed.type)]
+        if any(pair in pairs for pair in told):
+            return None
+        if exact and not told:
+            names = " and ".join(f.name for f in exact[0])
+            what = f"{names} are of different types, so different units may look equal."
+            raise privacy_error(self.place, what, "ask the owner to give the privacy units one type.")
+        if linked:
+            if any(there.key for _, there in linked):
+                bound.matched.add(fold(right.alias))
+                bound.keys[right.name] = [there for _, there in linked if there.key][:1]
+            else:
+                keys = [here for here, _ in linked if here.key]
+                held = [(r, k) for k in keys for r in bound.relations for f in r.fields if f is k]
+                bound.keys |= {r.name: [k] for r, k in held}
+                bound.matched |= {fold(r.alias) for r, _ in held}
+            return exp.EQ(this=bound.unit.copy(), expression=right.unit.copy())
+        link, mine, theirs = _link(bound.relations, right), bound.unit_type, right.unit_type
+        hint = "their privacy units are not the same kind of thing."
+        if link:
+            written = self.join.args.get("on") or self.using or outer
+            hint = f"add {link} to {'ON' if written else 'WHERE'}."
+        elif mine is not None and theirs is not None and meets_exactly(mine, theirs):
+            hint = "keep the privacy unit's own column on both sides, unchanged, and join on it."
+        what = "private tables are joined on something other than their privacy unit."
+        raise privacy_error(self.place, what, hint)
 
 
 def _join(source: exp.Expr, side: str, kind: str, on: list[exp.Expr], nearest: bool = False) -> exp.Join:
@@ -236,82 +343,14 @@ def _join(source: exp.Expr, side: str, kind: str, on: list[exp.Expr], nearest: b
     return exp.Join(this=source, method=method, side=side or None, kind=kind or None, on=condition)
 
 
+def _either(left: exp.Expr, right: exp.Expr) -> exp.Expr:
+    return exp.func("COALESCE", left.copy(), right.copy(), dialect="duckdb")
+
+
 def _unit(left: exp.Expr | None, right: exp.Expr | None, side: str) -> exp.Expr | None:
     if left is None or right is None:
         return left if left is not None else right
-    if side == "RIGHT":
-        return right
-    if side == "FULL":
-        return exp.func("COALESCE", left.copy(), right.copy(), dialect="duckdb")
-    return left
-
-
-def _using(join: exp.Join, method: str, left: list[Relation], right: Relation) -> list[str]:
-    using = [fold(item.name) for item in join.args.get("using") or []]
-    if method == "NATURAL":
-        here = {fold(f.name) for r in left for f in r.fields}
-        using = [fold(f.name) for f in right.fields if fold(f.name) in here]
-        if not using:
-            raise bind_error(join, "the tables of this NATURAL join share no column.")
-    there = {fold(f.name) for f in right.fields}
-    for name, node in zip(using, join.args.get("using") or [None] * len(using), strict=False):
-        if name not in there or not any(fold(f.name) == name for r in left for f in r.fields):
-            raise bind_error(node or join, f"USING needs a column {name} on both sides.")
-    return using
-
-
-def _of(bound: From, name: str) -> Field:
-    return bound.names.find(exp.column(exp.to_identifier(name)))
-
-
-def _same_unit(
-    bound: From, right: Relation, conditions: list[exp.Expr], using: list[str], where: list[exp.Expr],
-    join: exp.Join,
-) -> exp.Expr | None:  # fmt: skip
-    """See to it that only rows of equal units meet. Gives the condition to add where a key stands for the unit."""
-    if bound.unit is None or right.unit is None:
-        what = "rows that are their own privacy unit can't be joined with other private rows."
-        hint = "ask the owner for a privacy unit column, or query the tables one at a time."
-        raise privacy_error(join, what, hint)
-    names = Names((*bound.relations, right), dict(bound.merged))
-    outer = join_word(join, "side") in ("LEFT", "RIGHT", "FULL")
-    pairs = [_fields(names, right, part) for part in conditions]
-    pairs += [(_of(bound, name), next(f for f in right.fields if fold(f.name) == name)) for name in using]
-    later = [] if outer else [_fields(names, right, part) for part in where]
-    linked = [pair for pair in (*pairs, *later) if pair is not None and pair[0].fixes_unit(pair[1])]
-    exact = [pair for pair in linked if pair[0].is_unit and pair[1].is_unit]
-    told = [(a, b) for a, b in exact if meets_exactly(a.typed.type, b.typed.type)]
-    if any(pair in pairs for pair in told):
-        return None
-    if exact and not told:
-        raise privacy_error(
-            join.args.get("on") or join,
-            f"{exact[0][0].name} and {exact[0][1].name} are of different types, so different units may look equal.",
-            "ask the owner to give the privacy units one type.",
-        )
-    if linked:
-        if any(there.key for _, there in linked):
-            bound.matched.add(fold(right.alias))
-            bound.keys[right.name] = [there for _, there in linked if there.key][:1]
-        else:
-            keys = [here for here, _ in linked if here.key]
-            bound.keys |= {r.name: [k] for k in keys for r in bound.relations for f in r.fields if f is k}
-            bound.matched |= {
-                fold(r.alias) for r in bound.relations for f in r.fields if any(f is k for k in keys)
-            }
-        return exp.EQ(this=bound.unit.copy(), expression=right.unit.copy())
-    link = _link(bound.relations, right)
-    raise privacy_error(
-        join.args.get("on") or join,
-        "private tables are joined on something other than their privacy unit.",
-        f"add {link} to {'ON' if join.args.get('on') or using or outer else 'WHERE'}."
-        if link
-        else "keep the privacy unit's own column on both sides, unchanged, and join on it."
-        if bound.unit_type is not None
-        and right.unit_type is not None
-        and meets_exactly(bound.unit_type, right.unit_type)
-        else "their privacy units are not the same kind of thing.",
-    )
+    return right if side == "RIGHT" else _either(left, right) if side == "FULL" else left
 
 
 def _link(left: list[Relation], right: Relation) -> str | None:
@@ -324,77 +363,8 @@ def _link(left: list[Relation], right: Relation) -> str | None:
     return None
 
 
-def _fields(names: Names, right: Relation, part: exp.Expr) -> tuple[Field, Field] | None:
-    """Return the two columns that a condition makes equal, the left side's and the right's."""
-    pair = _pair(part)
-    if pair is None:
-        return None
-    try:
-        first, second = (names.find(node) for node in pair)
-    except BindError:
-        return None
-    theirs = [any(f is mine for mine in right.fields) for f in (first, second)]
-    if theirs[0] == theirs[1]:
-        return None
-    return (second, first) if theirs[0] else (first, second)
-
-
 def _optional(relation: Relation) -> Relation:
     return replace(relation, fields=tuple(replace(f, optional=f.is_unit) for f in relation.fields))
-
-
-def _kept(side: str, bound: From, right: Relation) -> str:
-    """Return the side of the exact join: where rows are units, public rows that no private row meets are nobody's."""
-    if not (bound.row_level or right.row_level):
-        return side
-    public, private = ("LEFT", "RIGHT") if right.private else ("RIGHT", "LEFT")
-    return {public: "", "FULL": private}.get(side, side)
-
-
-def _at_most_one(
-    bound: From, right: Relation, item: exp.Expr, where: list[exp.Expr], join: exp.Join, unique: Unique
-) -> Relation:
-    """Return a join of rows that are their own unit: each may meet at most one public row, or it would count several times.
-
-    Gives the right side; the public side is held to one row for each value of the columns it is joined on.
-    """
-    side, kind, method = (join_word(join, key) for key in ("side", "kind", "method"))
-    if (bound.private and right.private) or (not right.private and kind in ("SEMI", "ANTI")):
-        return right  # refused elsewhere; or it adds no rows
-    if method == "ASOF":
-        return right  # it finds one row at most
-    public = right if not right.private else bound.relations[0]
-    if right.private and len(bound.relations) > 1:
-        what = "with rows as the privacy unit, a join starts from them."
-        raise privacy_error(join, what, f"write FROM {right.alias} JOIN ...")
-    names = Names((*bound.relations, right), dict(bound.merged))
-    using = _using(join, join_word(join, "method"), list(bound.relations), right)
-    outer = side in ("LEFT", "RIGHT", "FULL")
-    parts = [*split_conjuncts(join.args.get("on")), *([] if outer else where)]
-    pairs = [pair for part in parts if (pair := _fields(names, right, part)) is not None]
-    pairs += [(_of(bound, name), next(f for f in right.fields if fold(f.name) == name)) for name in using]
-    keys = [
-        there if public is right else here
-        for here, there in pairs
-        if meets_exactly(here.typed.type, there.typed.type)
-    ]
-    if not keys or not unique(item, public, keys):
-        raise privacy_error(
-            join.args.get("on") or join,
-            f"with rows as the privacy unit, each may meet one row of {public.alias}, and here it may meet several.",
-            "join on columns that are unique there, or ask the owner for a privacy unit column.",
-        )
-    held = _one_row_each(public, keys)
-    if public is right:
-        return held
-    bound.relations, bound.source = [held], held.source
-    return right
-
-
-def _one_row_each(public: Relation, keys: list[Field]) -> Relation:
-    """Return the public relation, held to one row for each value of its keys, whatever becomes of it in the meantime."""
-    columns = list(dict.fromkeys(to_sql(key.typed.node) for key in keys))
-    return _first_of_each(public, columns, columns)
 
 
 def _first_of_each(public: Relation, by: list[str], order: list[str]) -> Relation:
