@@ -23,17 +23,8 @@ from dpsql.sql.exact.exact_query import write_bounded_rows
 from dpsql.sql.expressions import fixed_point as grids
 from dpsql.sql.expressions.types import Typed
 from dpsql.sql.normalize import label_of
+from dpsql.sql.parse import options as opt
 from dpsql.sql.parse.dialect import bind_error, privacy_error, span_of, to_sql
-from dpsql.sql.parse.options import (
-    COMMON_OPTIONS,
-    Call,
-    Options,
-    Readers,
-    call_of,
-    read_epsilon,
-    read_positive,
-    refuse_equals,
-)
 from dpsql.sql.relations.relation import column
 from dpsql.sql.relations.unit_rows import check_unit, describe_protection
 
@@ -42,13 +33,13 @@ if TYPE_CHECKING:
     from dpsql.sql.relations.catalog import Binder
     from dpsql.sql.relations.relation import From
 
-PTR_OPTIONS: Readers = {
-    name: COMMON_OPTIONS[name]
+PTR_OPTIONS: opt.Readers = {
+    name: opt.COMMON_OPTIONS[name]
     for name in (
         "epsilon", "delta", "privacy_unit_column", "max_groups_contributed", "max_rows_contributed", "confidence",
     )
 }  # fmt: skip
-PTR_ARGUMENTS: Readers = {"epsilon": read_epsilon, "local_sensitivity": read_positive}
+PTR_ARGUMENTS: opt.Readers = {"epsilon": opt.read_epsilon, "local_sensitivity": opt.read_positive}
 PTR_FUNCTIONS = ("IQR", "MEDIAN", "QUANTILE_DISC", "MODE", "ARG_MAX")
 _TWO = ("QUANTILE_DISC", "ARG_MAX")
 """Those that take a second argument."""
@@ -103,9 +94,9 @@ class PtrBlock(AggregatingBlock):
                 self.aliases.setdefault(to_sql(call.node), item.alias)
         self.bind_clauses()
 
-    def call_of(self, node: exp.Expr) -> Call | None:
+    def call_of(self, node: exp.Expr) -> opt.Call | None:
         """Return the call of a function that has a stability test; None for any other node."""
-        call = None if isinstance(node, exp.Window) else call_of(node)
+        call = None if isinstance(node, exp.Window) else opt.call_of(node)
         return call if call is not None and call.name in PTR_FUNCTIONS else None
 
     def above(self, node: exp.Expr, aliases: dict[str, exp.Expr]) -> exp.Expr:
@@ -118,7 +109,7 @@ class PtrBlock(AggregatingBlock):
             raise privacy_error(node, f"{name} has no stability test.", hint)
         return super().above(node, aliases)
 
-    def name_of(self, call: Call, text: str) -> str:
+    def name_of(self, call: opt.Call, text: str) -> str:
         """Return the name that the analyst gave a call, else its label."""
         return self.aliases.get(text, label_of(call))
 
@@ -146,9 +137,9 @@ class PtrBlock(AggregatingBlock):
 
     # -- what is tested -----------------------------------------------------------------------------------------
 
-    def bind_call(self, call: Call, name: str) -> BlockOutput:
+    def bind_call(self, call: opt.Call, name: str) -> BlockOutput:
         """Bind one call."""
-        refuse_equals(call, PTR_ARGUMENTS)
+        opt.refuse_equals(call, PTR_ARGUMENTS)
         options = call.read(PTR_ARGUMENTS)
         if call.distinct or (call.name != "MEDIAN" and "local_sensitivity" in options):
             raise bind_error(call.node, f"{call.name} does not take this here.")
@@ -186,7 +177,7 @@ class PtrBlock(AggregatingBlock):
             name, call, options.get("epsilon"), "DOUBLE" if noisy else kind.sql, noisy, values, make
         )
 
-    def _order(self, call: Call, name: str, floating: bool) -> Make:
+    def _order(self, call: opt.Call, name: str, floating: bool) -> Make:
         """Return what makes the item of a mode, or of the value at a rank."""
         if call.name == "MODE":
             return lambda query, epsilon, delta: ptr_statistics.Mode(
@@ -216,9 +207,9 @@ class PtrBlock(AggregatingBlock):
 
         return make
 
-    def _arg_max(self, call: Call, name: str, group: Typed) -> tuple[dict[str, str], Make]:
+    def _arg_max(self, call: opt.Call, name: str, group: Typed) -> tuple[dict[str, str], Make]:
         """Return what makes the item of ``ARG_MAX(k, SUM(x))``: the k whose rows add up to most."""
-        inner = call_of(call.args[1])
+        inner = opt.call_of(call.args[1])
         if inner is None or inner.name not in ("SUM", "COUNT"):
             hint = "write ARG_MAX(ward, COUNT(*)) or ARG_MAX(ward, SUM(amount))."
             raise bind_error(call.args[1], "ARG_MAX takes a group and a sum or count over it.", hint)
@@ -262,7 +253,7 @@ class PtrBlock(AggregatingBlock):
 
 def _name_other(node: exp.Expr) -> str:
     """Return the name of an aggregate; '' of another node."""
-    call = call_of(node)
+    call = opt.call_of(node)
     if call is not None and call.name in NOISY_AGGREGATES:
         return call.name
     return (
@@ -270,7 +261,7 @@ def _name_other(node: exp.Expr) -> str:
     )
 
 
-def ptr_block(binder: Binder, select: exp.Select, bound: From, options: Options, env: Env) -> None:
+def ptr_block(binder: Binder, select: exp.Select, bound: From, options: opt.Options, env: Env) -> None:
     """Bind SELECT WITH PTR in place.
 
     Raises:
