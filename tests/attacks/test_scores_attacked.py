@@ -21,7 +21,6 @@ from dpsql.mechanisms.selection.exponential import ExponentialChoice
 from dpsql.noise.entropy import Entropy
 from dpsql.plan import Plan
 from dpsql.sql.expressions.types import Typed
-from dpsql.sql.selection import candidate_factors
 from dpsql.sql.selection import score as statistic
 from tests.support import inside
 
@@ -517,7 +516,7 @@ def test_a_public_table_that_changes_after_its_bounds_were_read(session: dpsql.S
 
 
 @dataclass(frozen=True)
-class Loose(candidate_factors.Factor):
+class Loose(statistic.Factor):
     """A factor that is not held to the range that was read."""
 
     read: int = 0
@@ -527,8 +526,8 @@ class Loose(candidate_factors.Factor):
         return self.read
 
 
-def loose(typed: Typed, span: tuple[int, int] | None) -> candidate_factors.Factor:
-    held = candidate_factors.factor_of(typed, span)
+def loose(typed: Typed, span: tuple[int, int] | None) -> statistic.Factor:
+    held = statistic.factor_of(typed, span)
     return Loose(typed, held.scale, -(10**9), 10**9, held.top)
 
 
@@ -549,9 +548,7 @@ def test_the_check_notices(
     if doctored == "factors as they come":
         monkeypatch.setattr(statistic, "factor_of", loose)
     elif doctored == "half the factor":
-        monkeypatch.setattr(
-            candidate_factors.Factor, "top", property(lambda self: max(-self.low, self.high) // 2)
-        )
+        monkeypatch.setattr(statistic.Factor, "top", property(lambda self: max(-self.low, self.high) // 2))
     elif doctored == "one direction":
         monkeypatch.setattr(statistic, "_directions", lambda *given: {1})
     else:

@@ -28,8 +28,7 @@ from dpsql.sql.relations.intervals import kept_cte_name
 from dpsql.sql.relations.relation import Field, From, Relation, column, fold
 from dpsql.sql.relations.unit_rows import check_unit, describe_protection
 from dpsql.sql.selection import candidates
-from dpsql.sql.selection.candidate_factors import bounded, level_of
-from dpsql.sql.selection.score import RowNames, bind_statistic
+from dpsql.sql.selection.score import RowNames, bind_statistic, bounded, level_of
 
 if TYPE_CHECKING:
     from dpsql.sql.normalize import Env

@@ -33,9 +33,8 @@ from dpsql.mechanisms.fast.candidate_scores import (
 )
 from dpsql.mechanisms.fast.column_counts import HistogramQuery
 from dpsql.sql.expressions.types import Type
-from dpsql.sql.parse.dialect import expression_of, to_sql
+from dpsql.sql.parse.dialect import to_sql
 from dpsql.sql.relations.fan_out import split_conjuncts
-from dpsql.sql.selection.candidate_factors import Weight
 
 ROWS, CANDIDATE = "rows", "dpsql_c"
 """What private rows and candidates are called in the queries."""
@@ -45,46 +44,71 @@ _Shape = Literal["constant", "equality", "one-sided", "two-sided", "clipped sum"
 BATCH = 64
 """Candidates per query of a nested loop."""
 
-_FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {
-    exp.GTE: exp.LTE, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.LT: exp.GT, exp.EQ: exp.EQ,
+_OPS: dict[type[exp.Expr], str] = {
+    exp.EQ: "=", exp.GTE: ">=", exp.GT: ">", exp.LTE: "<=", exp.LT: "<",
 }  # fmt: skip
+_FLIPPED = str.maketrans("<>", "><")
 
 
 @dataclass(frozen=True)
 class Range:
-    """``x op threshold``: the private side's SQL and the candidate's, with the operator's direction."""
+    """``x op threshold``: the private side and the candidate's, with the operator's direction."""
 
-    value: str
+    x: exp.Expr
     op: str
-    threshold: str
+    bound: exp.Expr
+
+    @property
+    def value(self) -> str:
+        """The private side in SQL."""
+        return to_sql(self.x)
+
+    @property
+    def threshold(self) -> str:
+        """The candidate's side in SQL."""
+        return to_sql(self.bound)
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A factor as what is computed outside of SQL: ``times`` the BIGINT ``sql``, held to ``[low, high]``.
+
+    NULL is 0; without ``sql`` it is ``times``. ``raw`` is the factor itself; ``row``: how far one row moves what is
+    multiplied.
+    """
+
+    times: int
+    sql: str | None
+    raw: exp.Expr
+    low: int
+    high: int
+    row: int
+
+
+Bare = tuple[exp.Expr, int]
+"""A clipped amount before its lower bound, in grid steps (NULL where it is missing), and that bound."""
 
 
 @dataclass(frozen=True)
 class Term:
     """``factor * aggregate``: an aggregate of integers, over rows where a condition holds.
 
-    ``amount`` is the grid integer to add ("1" counts rows); ``free`` the conditions without the candidate. ``clip`` is
-    set when the amount is ``LEAST(amount, clip)``, in grid steps of the candidate. ``amount_c`` and ``condition`` are
-    the whole as it stands, for a nested loop.
+    ``amount`` is the grid integer to add ("1" counts rows); ``free`` the conditions without the candidate; ``ranges`` those
+    that compare with it, in a shape that has some. ``clip`` is set when the amount is ``LEAST(amount, clip)``, in grid
+    steps of the candidate, and ``bare`` is what is clipped. ``nested`` and ``condition`` are the whole as it stands, for a
+    nested loop.
     """
 
     factor: str
+    weight: Weight
     amount: str
     free: tuple[str, ...]
-    equal: tuple[str, str] | None
     ranges: tuple[Range, ...]
-    clip: str | None
+    clip: exp.Expr | None
+    bare: Bare | None
     condition: str | None
     nested: str
     shape: _Shape
-
-
-@dataclass(frozen=True)
-class Bare:
-    """A clipped amount before its lower bound, in grid steps: NULL where it is missing."""
-
-    value: str
-    low: int
 
 
 @dataclass(frozen=True)
@@ -99,10 +123,6 @@ class CandidateStatistic:
     """SQL of the sensitivity of each candidate, where they differ."""
     monotone: bool
     shape: str
-    bare: tuple[Bare | None, ...] = ()
-    """For each term that is a clipped sum, what is clipped."""
-    weights: tuple[Weight, ...] = ()
-    """The factor of each term."""
 
 
 def names_candidate(node: exp.Expr) -> bool:
@@ -115,29 +135,33 @@ def only_candidate(node: exp.Expr) -> bool:
     return all(column.table == CANDIDATE for column in node.find_all(exp.Column))
 
 
-def _split(part: exp.Expr) -> tuple[exp.Expr, type[exp.Expr], exp.Expr] | None:
-    """Return the private side, operator and candidate's side of a comparison that keeps the two apart."""
-    if type(part) not in _FLIPPED:
+def _compared_sides(part: exp.Expr) -> Range | None:
+    """Return a comparison that keeps the private side and the candidate's apart."""
+    op = _OPS.get(type(part))
+    if op is None:
         return None
     left, right = part.this, part.expression
     if not names_candidate(left) and only_candidate(right):
-        return left, type(part), right
+        return Range(left, op, right)
     if not names_candidate(right) and only_candidate(left):
-        return right, _FLIPPED[type(part)], left
+        return Range(right, op.translate(_FLIPPED), left)
     return None
 
 
-_OPS = {exp.GTE: ">=", exp.GT: ">", exp.LTE: "<=", exp.LT: "<"}
-
-
-def shape_of(factor: str, amount: exp.Expr | None, clip: exp.Expr | None, condition: exp.Expr | None) -> Term:
+def shape_of(
+    factor: str, weight: Weight, amount: exp.Expr | None, clip: exp.Expr | None, bare: Bare | None,
+    condition: exp.Expr | None, comparable: bool,
+) -> Term:  # fmt: skip
     """Return the cheapest way to compute a term for all candidates.
 
     Args:
         factor: the public factor, in SQL.
+        weight: the same, as what is computed outside of SQL.
         amount: the grid integer that is added, without its clip; None counts rows.
         clip: what it is clipped at.
+        bare: what is clipped.
         condition: which rows count.
+        comparable: whether thresholds may be looked up in the condition.
     """
     parts = split_conjuncts(condition)
     flat: list[exp.Expr] = []
@@ -148,32 +172,27 @@ def shape_of(factor: str, amount: exp.Expr | None, clip: exp.Expr | None, condit
             flat.append(exp.LTE(this=inner.this.copy(), expression=inner.args["high"].copy()))
         else:
             flat.append(inner)
-    split = [_split(part) for part in flat]
-    known = [item for item in split if item is not None]
-    equal = [(to_sql(x), to_sql(c)) for x, op, c in known if op is exp.EQ]
-    ranges = tuple(Range(to_sql(x), _OPS[op], to_sql(c)) for x, op, c in known if op in _OPS)
+    ranges = tuple(found for part in flat if (found := _compared_sides(part)) is not None)
+    ops = [r.op for r in ranges]
+    faces = len({r.value for r in ranges}) == 1 and {op[0] for op in ops} == {"<", ">"}
     shape: _Shape = "nested loop"
-    if not (amount is not None and names_candidate(amount)) and len(known) == len(split):
-        if not known:
+    if not (amount is not None and names_candidate(amount)) and len(ranges) == len(flat):
+        if not ranges:
             shape = "constant" if clip is None else "clipped sum"
-        elif clip is None and len(equal) == 1 and not ranges:
+        elif clip is None and ops == ["="]:
             shape = "equality"
-        elif clip is None and not equal and len(ranges) == 1:
+        elif clip is None and comparable and "=" not in ops and len(ranges) == 1:
             shape = "one-sided"
-        elif clip is None and not equal and len(ranges) == 2 and _faces(*ranges):
+        elif clip is None and comparable and len(ranges) == 2 and faces:
             shape = "two-sided"
     text = to_sql(amount) if amount is not None else "1"
     # LEAST passes over a NULL, and would make it the clip.
     held = text if clip is None else f"CASE WHEN ({text}) IS NOT NULL THEN LEAST({text}, {to_sql(clip)}) END"
     return Term(
-        factor, text, tuple(to_sql(part) for part in parts if not names_candidate(part)),
-        equal[0] if shape == "equality" else None, ranges if shape in ("one-sided", "two-sided") else (),
-        None if clip is None else to_sql(clip), to_sql(condition) if condition is not None else None, held, shape,
+        factor, weight, text, tuple(to_sql(part) for part in parts if not names_candidate(part)),
+        ranges if shape in ("equality", "one-sided", "two-sided") else (), clip, bare,
+        to_sql(condition) if condition is not None else None, held, shape,
     )  # fmt: skip
-
-
-def _faces(one: Range, other: Range) -> bool:
-    return one.value == other.value and {one.op[0], other.op[0]} == {"<", ">"}
 
 
 # -- writing ----------------------------------------------------------------------------------------------------
@@ -234,8 +253,8 @@ def _term_ctes(name: str, term: Term) -> list[str]:
     if term.shape == "constant":
         one = f"SELECT COALESCE(SUM({term.amount}), 0) AS v FROM rows WHERE {where}"
         return [f"{name} AS (SELECT {_PLACE}, one.v FROM {CANDIDATE} CROSS JOIN ({one}) AS one)"]
-    if term.equal is not None:
-        x, key = term.equal
+    if term.shape == "equality":
+        x, key = term.ranges[0].value, term.ranges[0].threshold
         grouped = f"SELECT {x} AS k, SUM({term.amount}) AS v FROM rows WHERE {where} GROUP BY k"
         # Two values of x may be equal to one key (integers that are one double): still one number for each candidate.
         met = (
@@ -245,16 +264,16 @@ def _term_ctes(name: str, term: Term) -> list[str]:
         return [f"{name}_g AS ({grouped})", f"{name} AS ({met})"]
     if term.shape == "clipped sum":
         assert term.clip is not None
-        below = _running(name, term.amount, where, [term.clip], term.amount)
-        at = f"{name}_at"
+        clip, at = to_sql(term.clip), f"{name}_at"
+        below = _running(name, term.amount, where, [clip], term.amount)
         # The sum of what is at most b, and b for each value above it.
-        value = f"{at}.upto + ({term.clip}) * ({name}_all.n - {at}.n_upto)"
+        value = f"{at}.upto + ({clip}) * ({name}_all.n - {at}.n_upto)"
         whole = f"SELECT COUNT({term.amount}) AS n FROM rows WHERE {where}"
         return [
             *below,
             f"{name}_all AS ({whole})",
             f"{name} AS (SELECT {_PLACE}, {value} AS v FROM {CANDIDATE} "
-            f"JOIN {at} ON {at}.t = {term.clip} CROSS JOIN {name}_all)",
+            f"JOIN {at} ON {at}.t = {clip} CROSS JOIN {name}_all)",
         ]
     at, x = f"{name}_at", term.ranges[0].value
     parts = _running(name, x, where, [r.threshold for r in term.ranges], term.amount)
@@ -331,18 +350,22 @@ class _Shown:
 
     items: dict[str, str] = field(default_factory=dict)
     """SQL by name."""
+    bare: bool = True
+    """Whether all of them are columns."""
 
     def own(self, name: str) -> str:
         self.items.setdefault(name, to_sql(exp.column(name, table=CANDIDATE, quoted=True)))
         return name
 
-    def column(self, sql: str) -> str:
+    def column(self, node: exp.Expr | str) -> str:
         """Return the name of an expression's column."""
-        node = _bare(sql)
-        if node is not None and node.table == CANDIDATE:
-            return self.own(node.name)
+        bare = None if isinstance(node, str) else _bare(node)
+        if bare is not None and bare.table == CANDIDATE:
+            return self.own(bare.name)
+        sql = node if isinstance(node, str) else to_sql(node)
         found = next((name for name, text in self.items.items() if text == sql), f"dpsql_{len(self.items)}")
         self.items[found] = sql
+        self.bare &= bare is not None
         return found
 
 
@@ -366,20 +389,18 @@ def sweep_of(
     for name in (*columns, CANDIDATE_PLACE):
         shown.own(name)
     swept = []
-    for term, bare, weight in zip(statistic.terms, statistic.bare, statistic.weights, strict=True):
-        counted = _counted(rows, term, bare, types)
+    for term in statistic.terms:
+        counted = _counted(rows, term, types)
         if counted is None:
             return None
         place = histograms.setdefault(counted, len(histograms))
-        equal = [("=", term.equal[1])] if term.equal is not None else []
-        ends = equal or [(r.op, r.threshold) for r in term.ranges]
-        bounds = tuple((op, shown.column(sql)) for op, sql in ends)
+        bounds = tuple((r.op, shown.column(r.bound)) for r in term.ranges)
         clip = shown.column(term.clip) if term.clip is not None else None
-        swept.append(ScoreTerm(place, _public(weight, shown, types), bounds, clip, weight.row))
+        swept.append(ScoreTerm(place, _public(term.weight, shown, types), bounds, clip, term.weight.row))
     more = dict(extra)
     if statistic.constant != "0":
         more[CANDIDATE_BASE] = f"CAST({statistic.constant} AS HUGEINT)"
-    as_it_is = not more and all(_bare(sql) is not None for sql in shown.items.values())
+    as_it_is = not more and shown.bare
     items = [
         f"{sql} AS {to_sql(exp.to_identifier(name, quoted=True))}"
         for name, sql in (shown.items | more).items()
@@ -401,25 +422,25 @@ def _public(weight: Weight, shown: _Shown, types: Mapping[tuple[str, str], Type]
     )
 
 
-def _counted(
-    rows: str, term: Term, bare: Bare | None, types: Mapping[tuple[str, str], Type]
-) -> HistogramQuery | None:
+def _counted(rows: str, term: Term, types: Mapping[tuple[str, str], Type]) -> HistogramQuery | None:
     """Return what is counted for a term; None where it is not compared here."""
     if term.shape == "nested loop":
         return None
-    where = " AND ".join(f"({c})" for c in term.free) or "TRUE"
+    where = _all(term.free)
     added = "" if term.amount == "1" else f", SUM({term.amount}) AS v"
     head, tail = f"WITH rows AS ({rows}) SELECT", f"FROM rows WHERE {where}"
     if term.shape == "constant":
         return HistogramQuery(f"{head} 0 AS x, COUNT(*) AS n{added} {tail}")
-    if bare is not None:  # DuckDB knows more of the range of this than of the amount, which passes NULL on
-        x = f"GREATEST({bare.value}, {bare.low})"
-        query = f"{head} {x} AS x, COUNT(*) AS n {tail} AND ({bare.value}) IS NOT NULL GROUP BY x"
-        return HistogramQuery(query, f"{head} {_narrow(bare.value, types)} AS x {tail}", 0, bare.low)
-    x, publics = (term.equal[0], [term.equal[1]]) if term.equal is not None else (
-        term.ranges[0].value, [r.threshold for r in term.ranges]
-    )  # fmt: skip
-    compared = _compared(x, publics, types)
+    if (
+        bare := term.bare
+    ) is not None:  # DuckDB knows more of its range than of the amount's, which passes NULL on
+        value = to_sql(bare[0])
+        x = f"GREATEST({value}, {bare[1]})"
+        query = f"{head} {x} AS x, COUNT(*) AS n {tail} AND ({value}) IS NOT NULL GROUP BY x"
+        narrow = to_sql(_narrow(bare[0], types))
+        return HistogramQuery(query, f"{head} {narrow} AS x {tail}", 0, bare[1])
+    x = term.ranges[0].value
+    compared = _compared(term.ranges[0].x, [r.bound for r in term.ranges], types)
     if compared is None:
         return None
     scaled, digits, kind = compared
@@ -429,15 +450,15 @@ def _counted(
 
 
 def _compared(
-    x: str, publics: Sequence[str], types: Mapping[tuple[str, str], Type]
+    side: exp.Expr, publics: Sequence[exp.Expr], types: Mapping[tuple[str, str], Type]
 ) -> tuple[str, int, str] | None:
     """Return a private side in SQL, its places that are made whole, and what it surely is a column of.
 
     That is ``whole`` numbers or ``doubles``, else nothing. None where it and the public sides are not all numbers that are
     compared here, or all dates.
     """
-    kinds = {kind for side in publics for kind in _kinds(side, types)}
-    mine, node = _kinds(x, types), _bare(x)
+    kinds = {kind for public in publics for kind in _kinds(public, types)}
+    x, mine, node = to_sql(side), _kinds(side, types), _bare(side)
     own = types.get((node.table, node.name)) if node is not None else None
     if mine == {"DATE"}:
         return (x, 0, "whole" if own is not None else "") if kinds <= {"DATE"} else None
@@ -454,9 +475,8 @@ def _compared(
     return f"CAST(CAST({x} AS DOUBLE) * {10**places} AS {narrow})", places, "whole"
 
 
-def _kinds(side: str, types: Mapping[tuple[str, str], Type]) -> set[str]:
+def _kinds(node: exp.Expr, types: Mapping[tuple[str, str], Type]) -> set[str]:
     """Return what kinds of numbers an expression is made of; a number with a point is a decimal."""
-    node = expression_of(side)
     known = [types.get((c.table, c.name)) for c in node.find_all(exp.Column)]
     kinds: set[str] = {"OTHER" if t is None or t.sql in _UNLIKE else t.kind for t in known}
     for literal in node.find_all(exp.Literal):
@@ -465,22 +485,17 @@ def _kinds(side: str, types: Mapping[tuple[str, str], Type]) -> set[str]:
     return kinds
 
 
-def _narrow(value: str, types: Mapping[tuple[str, str], Type]) -> str:
+def _narrow(node: exp.Expr, types: Mapping[tuple[str, str], Type]) -> exp.Expr:
     """Return grid integers in no more bits than they need."""
-    node = expression_of(value)
     if isinstance(node, exp.Cast) and not isinstance(node, exp.TryCast) and node.to.is_type("bigint"):
-        inner = _unwrapped(node.this)
+        inner: exp.Expr = node.this.unnest()
         kind = types.get((inner.table, inner.name)) if isinstance(inner, exp.Column) else None
         small = isinstance(inner, exp.TryCast) and inner.to.is_type("int")
         if small or (kind is not None and kind.sql in _SMALL):
-            return to_sql(inner)
-    return value
+            return inner
+    return node
 
 
-def _unwrapped(node: exp.Expr) -> exp.Expr:
-    return _unwrapped(node.this) if isinstance(node, exp.Paren) else node
-
-
-def _bare(sql: str) -> exp.Column | None:
-    node = _unwrapped(expression_of(sql))
-    return node if isinstance(node, exp.Column) else None
+def _bare(node: exp.Expr) -> exp.Column | None:
+    inner = node.unnest()
+    return inner if isinstance(inner, exp.Column) else None
