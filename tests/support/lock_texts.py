@@ -8,8 +8,7 @@ import duckdb
 
 from dpsql.mechanisms.base import Claim, ClaimedText, LentTotals
 from dpsql.sql.lock.check import check
-from dpsql.sql.lock.facts import Hop
-from dpsql.sql.lock.tree import Base, Known, Lent, Unproved
+from dpsql.sql.lock.tree import Base, Hop, Known, Lent, Unproved
 
 VISITS = ("memory", "main", "visits")
 LABS = ("memory", "main", "labs")

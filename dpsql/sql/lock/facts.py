@@ -8,10 +8,40 @@ the privacy unit if and only if its symbol is that of the base table's unit.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from itertools import count
+from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
+from functools import cache
+from typing import Any, TypeVar
 
+from dpsql.sql.lock.tree import Hop, Ref
+
+Number = int | None
+"""A number that may be unknown."""
+Thing = TypeVar("Thing")
+
+
+def add(a: Number, b: Number) -> Number:
+    """Return the sum, where both are known."""
+    return None if a is None or b is None else a + b
+
+
+def times(a: Number, b: Number) -> Number:
+    """Return the product, where both are known."""
+    return None if a is None or b is None else a * b
+
+
+def least(*numbers: Number) -> Number:
+    """Return the least of those that are known."""
+    return min((n for n in numbers if n is not None), default=None)
+
+
+class Symbol(int):
+    """A number that says which value a column is."""
+
+
+Set = frozenset[Symbol]
 _NONE: Set = frozenset()
 
 
@@ -23,7 +53,7 @@ class Symbols:
     """
 
     def __init__(self) -> None:
-        self._next = count(1)
+        self._next = 0
         self._known: dict[tuple[object, ...], Symbol] = {}
         self.made: dict[Symbol, Set] = {}
         self.covers: dict[Symbol, Set] = {}
@@ -32,7 +62,8 @@ class Symbols:
 
     def fresh(self) -> Symbol:
         """A value that nothing else is."""
-        return next(self._next)
+        self._next += 1
+        return Symbol(self._next)
 
     def constant(self, key: tuple[object, ...], secret: bool = False) -> Symbol:
         """A literal or a parameter."""
@@ -44,10 +75,8 @@ class Symbols:
     def call(self, name: str, args: Iterable[Symbol], more: object = None) -> Symbol:
         """A function of values, which is decided by them."""
         given = tuple(args)
-        made: set[Symbol] = set()
-        for arg in given:
-            made |= self.leaves(arg)
-        symbol = self._of((name, more, *given), frozenset(made))
+        made = _NONE.union(*(self.made.get(arg, {arg}) for arg in given))
+        symbol = self._of((name, more, *given), made)
         self._args[symbol] = given
         if not self.secret.isdisjoint(given):
             self.secret.add(symbol)
@@ -60,10 +89,6 @@ class Symbols:
         if name == "xor" and len(told) != 1:
             return
         self.covers[symbol] = frozenset().union(*(self.told(arg) for arg in told))
-
-    def leaves(self, symbol: Symbol) -> Set:
-        """The columns that decide a value."""
-        return self.made.get(symbol, frozenset({symbol}))
 
     def told(self, symbol: Symbol) -> Set:
         """What is known where a value is known: a hash tells its arguments."""
@@ -80,23 +105,17 @@ class Symbols:
         return args is not None and all(self.decided(arg, by) for arg in args)
 
     def renaming(self) -> Callable[[Symbol], Symbol]:
-        """Gives each symbol a new one, always the same; what is known of it goes along."""
-        names: dict[Symbol, Symbol] = {}
+        """Return a function that gives each symbol a new one, always the same; what is known of it goes along."""
+        known: tuple[dict[Symbol, Any], ...] = (self._args, self.made, self.covers)
 
+        @cache
         def renamed(symbol: Symbol) -> Symbol:
-            found = names.get(symbol)
-            if found is not None:
-                return found
             if self.made.get(symbol) == _NONE:
-                names[symbol] = symbol
                 return symbol
-            new = names[symbol] = self.fresh()
-            if symbol in self._args:
-                self._args[new] = tuple(map(renamed, self._args[symbol]))
-            if symbol in self.made:
-                self.made[new] = frozenset(map(renamed, self.made[symbol]))
-            if symbol in self.covers:
-                self.covers[new] = frozenset(map(renamed, self.covers[symbol]))
+            new = self.fresh()
+            for table in known:
+                if symbol in table:
+                    table[new] = _rename(table[symbol], renamed)
             if symbol in self.secret:
                 self.secret.add(new)
             return new
@@ -109,11 +128,6 @@ class Symbols:
             found = self._known[key] = self.fresh()
             self.made[found] = made
         return found
-
-
-Symbol = int
-Set = frozenset[Symbol]
-Number = int | None
 
 
 @dataclass(slots=True)
@@ -154,8 +168,12 @@ class Value:
         """How far from zero it can be."""
         return None if self.low is None or self.high is None else max(abs(self.low), abs(self.high))
 
+    def plain(self) -> Value:
+        """Return the same, without what a row or a unit moves it by."""
+        return replace(self, weight=None, total=None, halved=False)
 
-@dataclass(slots=True)
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """What is known of the rows of one privacy unit.
 
@@ -165,69 +183,39 @@ class Facts:
         budgets: what a column's numbers add up to at most.
     """
 
-    rows: list[tuple[Set, int]] = field(default_factory=list)
-    groups: list[tuple[Set, int]] = field(default_factory=list)
-    units: dict[Symbol, str] = field(default_factory=dict)
-    sizes: dict[Symbol, int] = field(default_factory=dict)
-    budgets: dict[Symbol, int] = field(default_factory=dict)
-
-    def copy(self) -> Facts:
-        return Facts(
-            list(self.rows), list(self.groups), dict(self.units), dict(self.sizes), dict(self.budgets)
-        )  # fmt: skip
+    rows: tuple[tuple[Set, int], ...] = ()
+    groups: tuple[tuple[Set, int], ...] = ()
+    units: Mapping[Symbol, str] = field(default_factory=dict)
+    sizes: Mapping[Symbol, int] = field(default_factory=dict)
+    budgets: Mapping[Symbol, int] = field(default_factory=dict)
 
     def groups_of(self, columns: Iterable[Symbol], made: Mapping[Symbol, Set]) -> Number:
-        """How many different values of these columns the rows of one unit may have."""
-        units = set(self.units)
+        """Return how many different values of these columns the rows of one unit may have."""
         leaves: set[Symbol] = set()
-        for symbol in columns:
-            if symbol in units:
-                continue
-            known = made.get(symbol)
-            leaves |= (known - units) if known is not None and self._small(known - units) else {symbol}
+        for symbol in set(columns) - self.units.keys():
+            parts = made.get(symbol, frozenset({symbol})) - self.units.keys()
+            leaves |= parts if parts <= self.sizes.keys() else {symbol}
         if not leaves:
             return 1
-        best: Number = None
-        for given, most in self.groups:
-            if leaves <= given:
-                best = most if best is None else min(best, most)
-        for given, most in self.rows:
-            if not given:
-                best = most if best is None else min(best, most)
-        if all(symbol in self.sizes for symbol in leaves):
-            size = 1
-            for symbol in leaves:
-                size *= self.sizes[symbol]
-            best = size if best is None else min(best, size)
-        return best
-
-    def _small(self, leaves: Set) -> bool:
-        return all(leaf in self.sizes for leaf in leaves)
+        found = [most for given, most in self.groups if leaves <= given]
+        found += [most for given, most in self.rows if not given]
+        if leaves <= self.sizes.keys():
+            found.append(math.prod(self.sizes[symbol] for symbol in leaves))
+        return min(found, default=None)
 
     def rows_of(self, columns: Iterable[Symbol], made: Mapping[Symbol, Set]) -> Number:
-        """How many rows of one unit agree in these columns."""
-        whole = set(columns) | set(self.units)
-        best: Number = None
-        for given, most in self.rows:
-            more = given - whole
-            times = 1 if not more else self.groups_of(more, made)
-            if times is not None:
-                best = most * times if best is None else min(best, most * times)
-        return best
+        """Return how many rows of one unit agree in these columns."""
+        whole = {*columns, *self.units}
+        return least(*(times(most, self.groups_of(given - whole, made)) for given, most in self.rows))
 
 
-@dataclass(frozen=True)
-class Hop:
-    """One step of the way to a unit: a row of ``table`` whose ``key`` is equal, and the column of it that leads on."""
+class Kind(StrEnum):
+    """Whose rows a relation has: nobody's; units'; the unit's of the row around it; or made of many units' rows."""
 
-    table: tuple[str, ...]
-    key: str
-    column: str
-    kind: str = ""
-    """The SQL type of that column."""
-
-
-PUBLIC, PRIVATE, OWN, CELLS = "public", "private", "own", "cells"
+    PUBLIC = "public"
+    PRIVATE = "private"
+    OWN = "own"
+    CELLS = "cells"
 
 
 @dataclass(slots=True)
@@ -235,8 +223,7 @@ class Relation:
     """A relation in FROM, or what a SELECT gives.
 
     Args:
-        kind: PUBLIC; PRIVATE, whose rows belong to units; OWN, of the unit of the row around it alone; CELLS, whose rows
-            are made of many units' rows.
+        columns: by alias and name in a FROM; without an alias in what a SELECT gives.
         facts: of the units' rows; for cells those of their sources.
         weak: columns that are the unit, or missing. orphans: there may be rows of no unit, which others' rows decide about.
         pending: columns that a path to the unit starts from, with the hops still to be followed.
@@ -247,8 +234,8 @@ class Relation:
             where they have led to.
     """
 
-    kind: str
-    columns: dict[str, Value]
+    kind: Kind
+    columns: dict[Ref, Value]
     facts: Facts = field(default_factory=Facts)
     weak: dict[Symbol, str] = field(default_factory=dict)
     orphans: bool = False
@@ -266,33 +253,49 @@ class Relation:
 
     @property
     def private(self) -> bool:
-        return self.kind == PRIVATE
+        """Return whether each row is one unit's."""
+        return self.kind == Kind.PRIVATE
+
+    @property
+    def foreseen(self) -> bool:
+        """Return whether no other unit's rows are among these."""
+        return self.kind in (Kind.PUBLIC, Kind.OWN)
+
+    @property
+    def many(self) -> list[Facts]:
+        """Return what is known of the units that the rows are made of."""
+        return [self.facts] if self.private else self.sources
+
+    def called(self, alias: str) -> Relation:
+        """Return the same with its columns under an alias."""
+        return replace(self, columns={Ref(alias, ref.name): value for ref, value in self.columns.items()})
+
+    def plain(self) -> Relation:
+        """Return the same, of which it is no longer known what a row moves its columns by."""
+        return replace(self, columns={ref: value.plain() for ref, value in self.columns.items()})
+
+    def cells(self, by: Set = _NONE) -> Relation:
+        """Return rows that may look at all those that agree with them in some columns."""
+        key = {s: (s,) if self.private else self.key[s] for s in by if self.private or s in self.key}
+        return Relation(Kind.CELLS, self.plain().columns, key=key, sources=self.many)
 
     def renamed(self, fresh: Callable[[Symbol], Symbol], missing: bool = False) -> Relation:
-        """The same with other symbols; ``missing``: every column may be missing."""
-
-        def many(given: Iterable[Symbol]) -> Set:
-            return frozenset(map(fresh, given))
-
-        def value(v: Value) -> Value:
-            return replace(
-                v, symbol=fresh(v.symbol), nullable=v.nullable or missing,
-                times=None if v.times is None else (fresh(v.times[0]), v.times[1], v.times[2]),
-                there=None if v.there is None else fresh(v.there),
-                share=None if v.share is None else (fresh(v.share[0]), v.share[1]),
-            )  # fmt: skip
-
-        def facts(f: Facts) -> Facts:
-            return Facts(
-                [(many(s), n) for s, n in f.rows], [(many(s), n) for s, n in f.groups],
-                {fresh(s): t for s, t in f.units.items()}, {fresh(s): n for s, n in f.sizes.items()},
-                {fresh(s): n for s, n in f.budgets.items()},
-            )  # fmt: skip
-
-        return Relation(
-            self.kind, {name: value(v) for name, v in self.columns.items()}, facts(self.facts),
-            {fresh(s): t for s, t in self.weak.items()}, self.orphans, {fresh(s): a for s, a in self.pending.items()},
-            [many(s) for s in self.unique], self.count, {fresh(s): t for s, t in self.key.items()}, self.single,
-            many(self.open), self.fixed, self.sources, self.owner,
-            {fresh(s): (hops, fresh(u)) for s, (hops, u) in self.followed.items()},
+        """Return the same with other symbols; ``missing``: every column may be missing."""
+        made = _rename(self, fresh)
+        return made if not missing else replace(
+            made, columns={ref: replace(value, nullable=True) for ref, value in made.columns.items()}
         )  # fmt: skip
+
+
+def _rename(given: Thing, fresh: Callable[[Symbol], Symbol]) -> Thing:
+    """Return the same with other symbols, wherever they stand in it."""
+    made: object = given
+    if isinstance(given, Symbol):
+        made = fresh(given)
+    elif isinstance(given, tuple | list | frozenset):
+        made = type(given)(_rename(part, fresh) for part in given)
+    elif isinstance(given, dict):
+        made = {_rename(key, fresh): _rename(value, fresh) for key, value in given.items()}
+    elif isinstance(given, Value | Facts | Relation):
+        made = replace(given, **{f.name: _rename(getattr(given, f.name), fresh) for f in fields(given)})
+    return made  # type: ignore[return-value]

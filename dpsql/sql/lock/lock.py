@@ -13,9 +13,8 @@ from dpsql.mechanisms.base import Claim, ClaimedText, LentTotals, RouteClaim
 from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_PLACE
 from dpsql.policy.model import Table, fold
 from dpsql.sql.lock.check import Serialise, check, check_tree
-from dpsql.sql.lock.facts import Hop
 from dpsql.sql.lock.spark_reader import read_spark
-from dpsql.sql.lock.tree import Base, Known, Lent, Query, Unproved, refuse
+from dpsql.sql.lock.tree import Base, Hop, Known, Lent, Query, Unproved, refuse
 from dpsql.sql.relations.catalog import Catalog
 
 MAX_PROVED = 2000

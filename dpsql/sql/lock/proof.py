@@ -1,63 +1,58 @@
-"""Whether what was derived of a text is within what its operator charges."""
+"""Whether what was derived of a text is within what its operator charges.
+
+Rows that come as one integer each are read out of its bits: the unit, the groups and the values. What is not SQL there is
+checked here: that the topmost bits are the unit's, whole and of no other row's making; that each value is held to what its
+bits can hold; and that an operator clamps what it adds up to no more than is charged.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
-from dpsql.mechanisms.base import (
-    BlocksClaim,
-    Claim,
-    PackingClaim,
-    ParticipationClaim,
-    PublicClaim,
-    RouteClaim,
-    RowsClaim,
-    SensitivityClaim,
-    SumsClaim,
-)
-from dpsql.sql.lock.facts import CELLS, OWN, PRIVATE, PUBLIC, Facts, Number, Relation, Symbol, Symbols, Value
-from dpsql.sql.lock.tree import refuse
+from dpsql.mechanisms import base
+from dpsql.sql.lock import tree
+from dpsql.sql.lock.facts import Facts, Kind, Number, Relation, Symbol, Symbols, Value, least, times
+from dpsql.sql.lock.tree import Call, Cast, Expr, Literal, Ref, refuse
 
 
-def prove(relation: Relation, claim: Claim, symbols: Symbols) -> None:
-    """Compares.
+def prove(relation: Relation, claim: base.Claim, symbols: Symbols) -> None:
+    """Compare.
 
     Raises:
         Unproved: the text may do more than its claim, or nothing says that it does not.
     """
-    if isinstance(claim, RouteClaim) or relation.kind == PUBLIC:
+    if isinstance(claim, base.RouteClaim) or relation.kind == Kind.PUBLIC:
         return
-    if isinstance(claim, PublicClaim):
+    if isinstance(claim, base.PublicClaim):
         refuse("a public text reads private rows")
-    if relation.kind == OWN:
-        if isinstance(claim, BlocksClaim):
-            return
+    if relation.kind == Kind.OWN and isinstance(claim, base.BlocksClaim):
+        return
+    if relation.kind == Kind.OWN:
         refuse("rows of one block")
     if relation.private and relation.orphans:
         refuse("rows of nobody are read")
-    if isinstance(claim, SumsClaim):
-        _sums(relation, claim, symbols)
-    elif isinstance(claim, RowsClaim):
-        _rows(relation, claim, symbols)
-    elif isinstance(claim, BlocksClaim):
-        _blocks(relation, claim, symbols)
-    elif isinstance(claim, ParticipationClaim):
-        _participates(relation)
-    elif isinstance(claim, PackingClaim):
-        refuse("packed rows")
+    match claim:
+        case base.SumsClaim():
+            _sums(relation, claim, symbols)
+        case base.RowsClaim():
+            _rows(relation, claim, symbols)
+        case base.BlocksClaim():
+            _blocks(relation, claim, symbols)
+        case base.ParticipationClaim():
+            if relation.kind != Kind.CELLS or [*relation.columns] != [Ref("", "most")] or relation.key:
+                refuse("not a number of blocks")
+        case base.PackingClaim():
+            refuse("packed rows")
 
 
 def _column(relation: Relation, name: str) -> Value:
-    found = relation.columns.get(name)
-    if found is None:
-        refuse("a column that the operator asks for is not there")
-    return found
+    return relation.columns.get(Ref("", name)) or refuse("a column that the operator asks for is not there")
 
 
 def _keys(relation: Relation, names: Iterable[str]) -> list[tuple[Facts, list[Symbol]]]:
     """The columns of each source by which the operator takes groups apart."""
     symbols = [_column(relation, name).symbol for name in names]
-    if relation.kind != CELLS:
+    if relation.kind != Kind.CELLS:
         return [(relation.facts, symbols)]
     if any(symbol not in relation.key for symbol in symbols):
         refuse("a group that others' rows decide about")
@@ -67,73 +62,52 @@ def _keys(relation: Relation, names: Iterable[str]) -> list[tuple[Facts, list[Sy
     ]  # fmt: skip
 
 
-def _sums(relation: Relation, claim: SumsClaim, symbols: Symbols) -> None:
-    if relation.kind != CELLS or not relation.single:
+def _sums(relation: Relation, claim: base.SumsClaim, symbols: Symbols) -> None:
+    if relation.kind != Kind.CELLS or not relation.single:
         refuse("a group may have several rows")
     if len(relation.sources) != 1:
         refuse("sums of several sources")
-    for name in claim.keys:
-        symbol = _column(relation, name).symbol
-        if not (symbols.decided(symbol, relation.open) if not claim.selected else
-                symbols.decided(symbol, frozenset(relation.key) | relation.open)):  # fmt: skip
-            refuse("a group that others' rows decide about")
-    if claim.keys and not claim.selected and not relation.fixed:
-        refuse("which groups there are is private")
-    if not claim.keys and relation.key and not claim.selected and not relation.fixed:
-        refuse("more groups than the operator knows of")
+    by = relation.open | relation.key.keys() if claim.selected else relation.open
+    if not all(symbols.decided(_column(relation, name).symbol, by) for name in claim.keys):
+        refuse("a group that others' rows decide about")
+    if not claim.selected and not relation.fixed and (claim.keys or relation.key):
+        refuse(
+            "which groups there are is private" if claim.keys else "more groups than the operator knows of"
+        )
     keys = list(dict.fromkeys(source for (source,) in relation.key.values()))
     facts = relation.sources[0]
-    groups = _least(facts.groups_of(keys, symbols.made), relation.count)
+    groups = least(facts.groups_of(keys, symbols.made), relation.count)
+    rows = facts.rows_of(keys, symbols.made)
     for name, charged in claim.columns:
-        compare(_column(relation, name), facts, keys, groups, charged, symbols)
+        _compare(_column(relation, name), rows, groups, charged)
 
 
-def compare(
-    value: Value,
-    facts: Facts,
-    keys: list[Symbol],
-    groups: Number,
-    charged: SensitivityClaim,
-    symbols: Symbols,
-) -> None:
+def _compare(value: Value, rows: Number, groups: Number, charged: base.SensitivityClaim) -> None:
     """Whether one unit moves a sum by no more than is charged, in L1 and in L2.
 
     Raises:
         Unproved: it may.
     """
-    rows = facts.rows_of(keys, symbols.made)
-    each = None if value.weight is None or rows is None else value.weight * rows
-    total = value.total
-    if each is None and total is None:
-        refuse("nothing bounds what one unit moves a sum by")
+    each, total = times(value.weight, rows), value.total
     if value.halved:
-        even = value.odd == frozenset()
         each = None if each is None else -(-each // 2)
-        total = None if total is None or not even else total // 2
-    each = _least(each, total)
+        total = total // 2 if total is not None and value.odd == frozenset() else None
+    each = least(each, total)
     if each is None:
         refuse("nothing bounds what one unit moves a sum by")
-    if total is None and groups is None:
+    whole, squared = least(times(each, groups), total), least(times(each**2, groups), times(total, total))
+    if whole is None or squared is None:
         refuse("nothing bounds the groups that one unit is in")
-    whole = _least(None if groups is None else each * groups, total)
-    squared = _least(
-        None if groups is None else each * each * groups, None if total is None else total * total
-    )
-    assert whole is not None and squared is not None
     if whole > charged.steps * charged.groups or squared > charged.steps**2 * charged.groups:
         refuse("one unit moves a sum by more than is charged")
 
 
-def _least(a: Number, b: Number) -> Number:
-    return b if a is None else a if b is None else min(a, b)
-
-
-def _rows(relation: Relation, claim: RowsClaim, symbols: Symbols) -> None:
+def _rows(relation: Relation, claim: base.RowsClaim, symbols: Symbols) -> None:
     for facts, keys in _keys(relation, claim.keys):
         rows, groups = facts.rows_of(keys, symbols.made), facts.groups_of(keys, symbols.made)
         if (rows is None or rows > claim.rows) and not _each(relation, claim, symbols):
             refuse("more rows of one unit than are charged")
-        groups = _least(groups, relation.count) if relation.kind == CELLS and relation.single else groups
+        groups = least(groups, relation.count) if relation.kind == Kind.CELLS and relation.single else groups
         if groups is None or groups > claim.groups:
             refuse("one unit is in more groups than are charged")
     for name, most in claim.within:
@@ -146,7 +120,7 @@ def _rows(relation: Relation, claim: RowsClaim, symbols: Symbols) -> None:
             refuse("one row moves a sum by more than is charged")
 
 
-def _each(relation: Relation, claim: RowsClaim, symbols: Symbols) -> bool:
+def _each(relation: Relation, claim: base.RowsClaim, symbols: Symbols) -> bool:
     """Whether so many rows of a unit count for each public candidate, of which there may be many."""
     if claim.each is None or claim.keys:
         return False
@@ -154,18 +128,99 @@ def _each(relation: Relation, claim: RowsClaim, symbols: Symbols) -> bool:
     return all(rows is not None and rows <= claim.rows for rows in found)
 
 
-def _blocks(relation: Relation, claim: BlocksClaim, symbols: Symbols) -> None:
+def _blocks(relation: Relation, claim: base.BlocksClaim, symbols: Symbols) -> None:
     for facts, (key,) in _keys(relation, (claim.column,)):
+        if claim.most is None:
+            continue
         blocks = facts.groups_of((key,), symbols.made)
-        if claim.most is not None and (blocks is None or blocks > claim.most):
+        if blocks is None or blocks > claim.most:
             refuse("one unit is in more blocks than are charged")
-        if claim.most is not None and key not in symbols.secret:
+        if key not in symbols.secret:
             refuse("blocks that everybody can foresee")
 
 
-def _participates(relation: Relation) -> None:
-    if relation.kind != CELLS or list(relation.columns) != ["most"] or relation.key:
-        refuse("not a number of blocks")
+# -- rows that come as one integer each -------------------------------------------------------------------------------
+
+Evaluate = Callable[[Expr], Value]
 
 
-__all__ = ["PRIVATE", "compare", "prove"]
+def prove_packing(item: Expr, value: Evaluate, relation: Relation, claim: base.PackingClaim) -> None:
+    """Compare.
+
+    Args:
+        item: the integer. value: what is known of a part of it. relation: its rows.
+
+    Raises:
+        Unproved: the bits are not what the operator takes them for, or it is held to more than is charged.
+    """
+    if not relation.private or relation.orphans or not relation.owner:
+        refuse("packed rows of nobody")
+    terms = [_term(term) for term in tree.addends(item)]
+    units = [t for t in terms if _is_unit(t[0], value, relation)]
+    if len(units) != 1:
+        refuse("packed rows without one unit")
+    codes = [t for t in terms if t not in units and _is_code(t[0])]
+    values = [t for t in terms if t not in units and t not in codes]
+    if len(codes) != claim.keys:
+        refuse("packed groups of another number")
+    if len(values) not in (0, len(claim.values)):
+        refuse("packed values of another number")
+    for (node, _), most in zip(values, claim.values, strict=False):
+        held = value(node)
+        if held.low is None or held.low < 0 or held.high is None or held.high > most or held.nullable:
+            refuse("a packed value beyond its bits")
+    if all(at for _, at in terms):
+        _apart([at for _, at in values], [at for _, at in codes], units[0][1], claim.values)
+    if not claim.keys:
+        tallies = dict(claim.tallies)
+        for name, charged in claim.charged:
+            if name not in tallies or tallies[name] > charged.steps:
+                refuse("one unit moves a sum by more than is charged")
+
+
+def _term(node: Expr) -> tuple[Expr, int]:
+    """A value and what it is multiplied by; 0 where that is filled in at release."""
+    match node:
+        case Call("*", (inner, tree.Parameter() | Cast(tree.Parameter()))):
+            return inner, 0
+        case Call("*", (inner, Literal(integer=int(at)) | Cast(Literal(integer=int(at))))) if at >= 1:
+            return inner, at
+    refuse("packed rows of another shape")
+
+
+def _is_unit(node: Expr, value: Evaluate, relation: Relation) -> bool:
+    """``CAST(unit AS BIGINT) - least``."""
+    match node:
+        case Call("-", (Cast(Ref() as unit, "BIGINT") | (Ref() as unit), first)) if _fixed(first):
+            found = value(unit)
+            return found.symbol in relation.facts.units and found.whole
+    return False
+
+
+def _is_code(node: Expr) -> bool:
+    """``COALESCE(CAST(key AS BIGINT) - least + 1, 0)``: 0 stands for NULL."""
+    match node:
+        case Call(
+            "coalesce",
+            (Call("+", (Call("-", (Cast() | Ref(), first)), Literal(integer=1))), Literal(integer=0)),
+        ):
+            return _fixed(first)
+    return False
+
+
+def _fixed(node: Expr) -> bool:
+    inner = node.child if isinstance(node, Cast) else node
+    return isinstance(inner, tree.Parameter) or tree.integer(inner) is not None
+
+
+def _apart(values: list[int], codes: list[int], top: int, limits: Sequence[int]) -> None:
+    """Whether each part has bits of its own, where the text itself says which."""
+    end = 1
+    for at, most in zip(values, limits, strict=False):
+        if at != end:
+            refuse("packed values that share bits")
+        end <<= most.bit_length()
+    if any(at < end or at & (at - 1) for at in codes):
+        refuse("packed groups that share bits with values")
+    if top < max([end, *codes]) or top & (top - 1):
+        refuse("the unit shares bits with what is packed beside it")

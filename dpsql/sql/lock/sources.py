@@ -3,45 +3,26 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dpsql.mechanisms.base import LentTotals
-from dpsql.sql.lock.expressions import Env, Expressions, conjuncts, has, refs, tables_of
-from dpsql.sql.lock.facts import CELLS, OWN, PRIVATE, PUBLIC, Facts, Relation, Symbol, Symbols, Value
-from dpsql.sql.lock.joins import Joined, Joins, Pairs, Scope, stripped
-from dpsql.sql.lock.ranges import WHOLE, lower, upper
-from dpsql.sql.lock.tree import (
-    TABLES,
-    Base,
-    Call,
-    Cast,
-    Derived,
-    Expr,
-    Join,
-    Known,
-    Literal,
-    Made,
-    Query,
-    Ref,
-    Source,
-    Subquery,
-    Table,
-    Values,
-    Window,
-    refuse,
-)
+from dpsql.sql.lock import ranges, tree
+from dpsql.sql.lock.expressions import Env, Expressions
+from dpsql.sql.lock.facts import Facts, Kind, Relation, Symbol, Symbols, Value
+from dpsql.sql.lock.joins import Joins, Pairs, Scan
+from dpsql.sql.lock.tree import Expr, Literal, Ref, refuse
 
 
 @dataclass
 class Sources:
     """Reads the FROM clauses of one text."""
 
-    known: Known
+    known: tree.Known
     private: Mapping[str, LentTotals | Sequence[str]] = field(default_factory=dict)
     symbols: Symbols = field(default_factory=Symbols)
     ctes: dict[str, Relation] = field(default_factory=dict)
-    scans: dict[Symbol, tuple[tuple[str, ...], str, dict[str, Value]]] = field(default_factory=dict)
+    scans: dict[Symbol, Scan] = field(default_factory=dict)
     aliases: set[str] = field(default_factory=set)
     names: set[str] = field(default_factory=set)
     leaves: dict[str, Relation] = field(default_factory=dict)
@@ -56,7 +37,7 @@ class Sources:
             refuse("an alias that is a column")
 
     @abstractmethod
-    def query(self, tree: Query, outer: Env | None) -> Relation:
+    def query(self, node: tree.Query, outer: Env | None) -> Relation:
         """What a query gives."""
 
     def _alias(self, name: str) -> None:
@@ -67,142 +48,100 @@ class Sources:
 
     # -- FROM ----------------------------------------------------------------------------------------------------
 
-    def _from(self, source: Source | None, conditions: list[Expr], outer: Env | None) -> Joined:
+    def _from(self, source: tree.Source | None, conditions: list[Expr], outer: Env | None) -> Relation:
         """The rows of a FROM; ``conditions`` hold for every row that is left of it."""
         if source is None:
-            return Joined(Relation(PUBLIC, {}, count=1), {})
-        leaves: list[Source] = []
+            return Relation(Kind.PUBLIC, {}, count=1)
+        leaves: list[tree.Source] = []
         flat: list[Expr] = []
         self._flatten(source, leaves, flat)
         conditions = [*conditions, *flat]
         later = [leaf for leaf in leaves if self._sideways(leaf, leaves)]
         parts = [self._leaf(leaf, conditions, outer) for leaf in leaves if leaf not in later]
-        scope: Scope = {}
-        for part in parts:
-            scope |= part.scope
-        pairs = self._pairs(conditions, scope, outer)
-        whole = self._joins(outer, conditions, scope).inner(parts, pairs) if parts else None
+        whole = self._joins(conditions, parts, outer).inner(parts) if parts else None
         for leaf in later:
             whole = self._beside(leaf, whole, outer)
         assert whole is not None
-        env = Env(whole.scope, whole.relation, outer)
+        env = Env(whole, outer)
         for condition in flat:
             self._condition(condition, env)
-        return Joined(env.relation, env.scope)
+        return env.relation
 
-    def _sideways(self, leaf: Source, leaves: list[Source]) -> bool:
+    def _sideways(self, leaf: tree.Source, leaves: list[tree.Source]) -> bool:
         """Whether a part of FROM looks at those beside it."""
-        if isinstance(leaf, Made):
-            return any(has(arg, lambda n: isinstance(n, Ref)) for arg in leaf.args)
-        if not isinstance(leaf, Derived) or len(leaves) < 2:
-            return False
-        named: set[str] = set()
-        for other in leaves:
-            if other is not leaf:
-                named |= _aliases(other)
-        return not named.isdisjoint(tables_of(leaf.query))
-
-    def _beside(self, leaf: Source, whole: Joined | None, outer: Env | None) -> Joined:
-        """What a row's own list holds, or a subquery that looks at the row."""
-        if isinstance(leaf, Made):
-            return self._unnest(leaf, whole, outer)
-        if whole is None or not isinstance(leaf, Derived):
-            refuse("a part of FROM that looks at what is not there")
-        self._alias(leaf.alias)
-        found = self.query(leaf.query, Env(whole.scope, whole.relation, outer))
-        if found.kind not in (PUBLIC, OWN):
-            refuse("a subquery looks at other units' rows")
-        self._name(found.columns)
-        return self._repeated(whole, {leaf.alias: found.columns}, found.count == 1)
-
-    def _repeated(self, whole: Joined, more: Scope, once: bool) -> Joined:
-        """Each row with some of its own making beside it."""
-        relation = replace(whole.relation, columns={})
-        if not once:
-            relation = replace(relation, unique=[], count=None, single=False, facts=relation.facts.copy())
-            relation.facts.rows, relation.facts.budgets = [], {}
-        scope = stripped(whole.scope) if relation.kind == CELLS and not once else whole.scope
-        return Joined(relation, {**scope, **more})
-
-    def _flatten(self, source: Source, leaves: list[Source], conditions: list[Expr]) -> None:
-        if isinstance(source, Join) and source.kind == "INNER" and not source.asof:
-            self._flatten(source.left, leaves, conditions)
-            self._flatten(source.right, leaves, conditions)
-            conditions += conjuncts(source.on)
-        else:
-            leaves.append(source)
-
-    def _joins(self, outer: Env | None, conditions: list[Expr], scope: Scope) -> Joins:
-        same = self._pairs(conditions, scope, outer, "is not distinct from")
-        return Joins(
-            self.symbols, self.scans, self._casts(conditions, scope, outer), self._around(outer), same
-        )  # fmt: skip
-
-    def _casts(self, conditions: list[Expr], scope: Scope, outer: Env | None) -> Pairs:
-        """Integers that are equal once they are cast to other integers, which keeps them apart."""
-        env = Env(scope, Relation(PUBLIC, {}), outer)
-        pairs = []
-        for node in conditions:
-            if isinstance(node, Call) and node.name == "=":
-                sides = [self._uncast(side, env) for side in node.args]
-                found = [side for side in sides if side is not None]
-                if len(found) == 2:
-                    pairs.append((found[0], found[1]))
-        return pairs
-
-    def _uncast(self, node: Expr, env: Env) -> Symbol | None:
-        cast = isinstance(node, Cast) and node.type in WHOLE
-        inner = node.child if isinstance(node, Cast) and cast else node
-        if not isinstance(inner, Ref) or not self._seen(inner, env):
-            return None
-        value = env.find(inner)
-        return value.symbol if value.whole or not cast else None
-
-    def _around(self, outer: Env | None) -> dict[Symbol, str]:
-        found: dict[Symbol, str] = {}
-        while outer is not None:
-            found |= outer.relation.facts.units | outer.relation.weak
-            outer = outer.outer
-        return found
-
-    def _pairs(self, conditions: list[Expr], scope: Scope, outer: Env | None, name: str = "=") -> Pairs:
-        """Columns that are equal: both sides as they are, at the top level."""
-        env = Env(scope, Relation(PUBLIC, {}), outer)
-        pairs = []
-        for node in conditions:
-            if isinstance(node, Call) and node.name == name and all(isinstance(a, Ref) for a in node.args):
-                sides = [a for a in node.args if isinstance(a, Ref)]
-                if all(self._seen(side, env) for side in sides):
-                    pairs.append((env.find(sides[0]).symbol, env.find(sides[1]).symbol))
-        return pairs
-
-    def _seen(self, node: Ref, env: Env | None) -> bool:
-        while env is not None:
-            if node.table in env.scope:
-                return node.name in env.scope[node.table]
-            env = env.outer
+        match leaf:
+            case tree.Made(args=args):
+                return any(tree.has(arg, lambda n: isinstance(n, Ref)) for arg in args)
+            case tree.Derived(query):
+                named = {alias for other in leaves if other is not leaf for alias in _aliases(other)}
+                return not named.isdisjoint(tree.tables_of(query))
         return False
 
-    def _leaf(self, source: Source, conditions: list[Expr], outer: Env | None) -> Joined:
-        if isinstance(source, Join):
+    def _beside(self, leaf: tree.Source, whole: Relation | None, outer: Env | None) -> Relation:
+        """What a row's own list holds, or a subquery that looks at the row."""
+        if whole is None or not isinstance(leaf, tree.Made | tree.Derived):
+            refuse("a part of FROM that looks at what is not there")
+        self._alias(leaf.alias)
+        if isinstance(leaf, tree.Made):
+            if leaf.name != "unnest" or len(leaf.columns) != 1 or len(leaf.args) != 1:
+                refuse("a table function of columns")
+            self.expressions.row(leaf.args[0], Env(whole, outer))
+            found = Relation(Kind.OWN, {Ref("", leaf.columns[0]): Value(self.symbols.fresh())})
+        else:
+            found = self.query(leaf.query, Env(whole, outer))
+        if not found.foreseen:
+            refuse("a subquery looks at other units' rows")
+        self._name(found.columns)
+        once = found.count == 1
+        if not once:  # each row stands beside some of its own making
+            facts = replace(whole.facts, rows=(), budgets={})
+            whole = replace(whole, unique=[], count=None, single=False, facts=facts)
+            whole = whole.plain() if whole.kind == Kind.CELLS else whole
+        return replace(whole, columns=whole.columns | found.called(leaf.alias).columns)
+
+    def _flatten(self, source: tree.Source, leaves: list[tree.Source], conditions: list[Expr]) -> None:
+        match source:
+            case tree.Join(left, right, "INNER", on, asof=False):
+                self._flatten(left, leaves, conditions)
+                self._flatten(right, leaves, conditions)
+                conditions += tree.conjuncts(on)
+            case _:
+                leaves.append(source)
+
+    def _joins(self, conditions: list[Expr], parts: Iterable[Relation], outer: Env | None) -> Joins:
+        """What joins parts of FROM under conditions."""
+        columns = {ref: value for part in parts for ref, value in part.columns.items()}
+        env = Env(Relation(Kind.PUBLIC, columns), outer)
+        around: dict[Symbol, str] = {}
+        while outer is not None:
+            around |= {**outer.relation.facts.units, **outer.relation.weak}
+            outer = outer.outer
+        return Joins(
+            self.symbols, self.scans, around, _pairs(conditions, "=", env.get), _pairs(conditions, "=", env.uncast),
+            _pairs(conditions, "is not distinct from", env.get),
+        )  # fmt: skip
+
+    def _leaf(self, source: tree.Source, conditions: list[Expr], outer: Env | None) -> Relation:
+        if isinstance(source, tree.Join):
             return self._outer(source, conditions, outer)
         self._alias(source.alias)
-        if isinstance(source, Table):
-            relation = self._table(source)
-        elif isinstance(source, Derived):
-            relation = self.query(source.query, outer)
-        elif isinstance(source, Values):
-            relation = self._values(source)
-        else:
-            relation = self._made(source)
+        match source:
+            case tree.Table(path):
+                relation = self._table(path)
+            case tree.Derived(query):
+                relation = self.query(query, outer)
+            case tree.Values():
+                relation = self._values(source)
+            case tree.Made():
+                relation = self._made(source)
         self._name(relation.columns)
-        self.leaves[source.alias] = relation
-        return Joined(replace(relation, columns={}), {source.alias: relation.columns})
+        self.leaves[source.alias] = relation = relation.called(source.alias)
+        return relation
 
-    def _name(self, columns: Mapping[str, object]) -> None:
-        self.names.update(name.lower() for name in columns)
+    def _name(self, columns: Iterable[Ref]) -> None:
+        self.names.update(ref.name.lower() for ref in columns)
 
-    def _outer(self, join: Join, conditions: list[Expr], outer: Env | None) -> Joined:
+    def _outer(self, join: tree.Join, conditions: list[Expr], outer: Env | None) -> Relation:
         """An outer join, or one that takes the nearest row."""
         swapped = join.kind == "RIGHT"
         left, right = (join.right, join.left) if swapped else (join.left, join.right)
@@ -212,46 +151,42 @@ class Sources:
                 refuse("a condition beside what looks at the row")
             return self._beside(right, self._from(left, kept, outer), outer)
         a, b = self._from(left, kept, outer), self._from(right, [], outer)
-        on = conjuncts(join.on)
-        both = {**a.scope, **b.scope}
-        pairs = self._pairs(on, both, outer)
-        env = Env(both, Relation(PUBLIC, {}), outer)
+        on = tree.conjuncts(join.on)
+        env = Env(Relation(Kind.PUBLIC, a.columns | b.columns), outer)
         for node in on:
-            if has(node, lambda n: isinstance(n, Subquery | Window)):
+            if tree.looks_beyond(node):
                 refuse("a subquery in the condition of an outer join")
             self.expressions.row(node, env)
-        joins = self._joins(outer, on, both)
+        joins = self._joins(on, (a, b), outer)
         if join.asof and (swapped or join.kind == "OUTER"):
             refuse("the nearest row the other way")
         if join.kind == "OUTER":
-            return joins.full(a, b, pairs)
+            return joins.full(a, b)
         if join.kind in ("SEMI", "ANTI"):
-            return joins.semi(a, b, pairs)
-        found = joins.left(a, b, pairs, len(joins.cast) + len(joins.same) == len(on), join.asof)
-        return found
+            return joins.semi(a, b)
+        return joins.left(a, b, len(joins.cast) + len(joins.same) == len(on), join.asof)
 
-    def _table(self, node: Table) -> Relation:
-        base = self.known.tables.get(node.path)
-        if base is None and len(node.path) == 1:
-            return self._named(node.path[0])
+    # -- relations -----------------------------------------------------------------------------------------------
+
+    def _table(self, path: tuple[str, ...]) -> Relation:
+        base = self.known.tables.get(path)
+        if base is None and len(path) == 1:
+            return self._named(path[0])
         if base is None:
             refuse("a table that the policy does not name")
         columns = {
-            name: Value(self.symbols.fresh(), whole=kind in WHOLE) for name, kind in base.columns.items()
-        }
-        for name, value in columns.items():
-            self.scans[value.symbol] = (node.path, name, columns)
+            name: Value(self.symbols.fresh(), whole=kind in ranges.WHOLE) for name, kind in base.columns.items()
+        }  # fmt: skip
+        self.scans |= {value.symbol: (path, name, columns) for name, value in columns.items()}
+        made = Relation(Kind.PUBLIC if base.public else Kind.PRIVATE, _output(columns))
         if base.public:
-            return Relation(PUBLIC, columns)
-        return self._scan(base, columns)
-
-    def _scan(self, base: Base, columns: dict[str, Value]) -> Relation:
+            return made
         if base.unit is None:
-            return Relation(PRIVATE, columns, Facts(rows=[(frozenset(), 1)]), owner=False)
+            return replace(made, facts=Facts(rows=((frozenset(), 1),)), owner=False)
         symbol = columns[base.unit].symbol
         if base.path:
-            return Relation(PRIVATE, columns, pending={symbol: base.path}, orphans=True)
-        return Relation(PRIVATE, columns, weak={symbol: base.kind}, orphans=True)
+            return replace(made, pending={symbol: base.path}, orphans=True)
+        return replace(made, weak={symbol: base.kind}, orphans=True)
 
     def _named(self, name: str) -> Relation:
         if name in self.ctes:
@@ -262,88 +197,88 @@ class Sources:
         if lent is None:
             refuse("a relation that nobody lent")
         columns = {column: Value(self.symbols.fresh()) for column in lent.columns}
-        made = Relation(PUBLIC, columns, count=lent.count)
-        if lent.unique is not None:
-            made.unique = [frozenset({columns[lent.unique].symbol})]
-        return made
+        unique = [] if lent.unique is None else [frozenset({columns[lent.unique].symbol})]
+        return Relation(Kind.PUBLIC, _output(columns), count=lent.count, unique=unique)
 
     def _totals(self, given: LentTotals | Sequence[str]) -> Relation:
         """A relation of the operator's own: totals that are held to bounds, or rows of one block."""
         if not isinstance(given, LentTotals):
-            return Relation(OWN, {name: Value(self.symbols.fresh()) for name in given})
+            return Relation(Kind.OWN, {Ref("", name): Value(self.symbols.fresh()) for name in given})
         columns = {name: Value(self.symbols.fresh(), whole=True) for name in given.keys}
+        keys = [value.symbol for value in columns.values()]
         for name, most in given.columns.items():
             columns[name] = Value(self.symbols.fresh(), whole=True, weight=most)
             if name in given.halves:
                 rest, steps = given.halves[name]
                 columns[name] = Value(self.symbols.fresh(), whole=True, half=(name, 1, steps, most))
                 columns[rest] = Value(self.symbols.fresh(), whole=True, half=(name, 1, 0, most))
-        keys = [columns[name].symbol for name in given.keys]
-        facts = Facts(rows=[(frozenset(keys), 1)])
-        if given.groups is not None:
-            facts.groups.append((frozenset(keys), given.groups))
-        return Relation(CELLS, columns, key={s: (s,) for s in keys}, single=True, sources=[facts])
+        groups = () if given.groups is None else ((frozenset(keys), given.groups),)
+        facts = Facts(((frozenset(keys), 1),), groups)
+        made = Relation(Kind.PRIVATE, _output(columns), facts)
+        return replace(made.cells(frozenset(keys)), columns=made.columns, single=True)
 
-    def _values(self, node: Values) -> Relation:
-        env = Env({}, Relation(PUBLIC, {}))
+    def _values(self, node: tree.Values) -> Relation:
+        env = Env(Relation(Kind.PUBLIC, {}))
         rows = [[self.expressions.row(item, env) for item in row] for row in node.rows]
         if any(len(row) != len(node.columns) for row in rows):
             refuse("rows of different lengths")
         columns = {
-            name: Value(
-                self.symbols.fresh(), lower([row[i].low for row in rows]), upper([row[i].high for row in rows]), True,
-                all(row[i].whole for row in rows),
-            ) for i, name in enumerate(node.columns)
-        }  # fmt: skip
-        made = Relation(PUBLIC, columns, count=len(rows))
+            Ref("", name): replace(ranges.any_of(values, self.symbols.fresh()), nullable=True)
+            for name, values in zip(node.columns, zip(*rows, strict=True), strict=True)
+        }
+        made = Relation(Kind.PUBLIC, columns, count=len(rows))
         if len(columns) == 1 and _different([row[0] for row in node.rows]):
             made.unique = [frozenset(v.symbol for v in columns.values())]
-        made.facts.sizes = {v.symbol: len(rows) for v in columns.values()}
+        made.facts = Facts(sizes={v.symbol: len(rows) for v in columns.values()})
         return made
 
-    def _made(self, node: Made) -> Relation:
+    def _made(self, node: tree.Made) -> Relation:
         """range, which is public; unnest of a constant list."""
-        if node.name not in TABLES or node.name in self.known.macros or len(node.columns) != 1:
+        if node.name not in tree.TABLES or node.name in self.known.macros or len(node.columns) != 1:
             refuse("a table function")
-        env = Env({}, Relation(PUBLIC, {}))
-        ends = [self.expressions.row(item, env) for item in node.args]
+        for item in node.args:
+            self.expressions.row(item, Env(Relation(Kind.PUBLIC, {})))
         column = Value(self.symbols.fresh(), whole=node.name != "unnest")
-        made = Relation(PUBLIC, {node.columns[0]: column})
-        numbers = [
-            item.value for item in node.args if isinstance(item, Literal) and isinstance(item.value, int)
-        ]
-        if node.name == "range" and len(numbers) == len(ends) and 1 <= len(ends) <= 2:
-            start, stop = (0, numbers[0]) if len(numbers) == 1 else numbers
+        made = Relation(Kind.PUBLIC, {Ref("", node.columns[0]): column})
+        numbers = [number for item in node.args if (number := tree.integer(item)) is not None]
+        if node.name == "range" and len(numbers) == len(node.args) and 1 <= len(numbers) <= 2:
+            start, stop = (0, *numbers)[-2:]
             made.count = max(0, stop - start)
-            made.facts.sizes = {column.symbol: made.count}
+            made.facts = Facts(sizes={column.symbol: made.count})
             column.low, column.high = start, stop - 1
         if node.name != "unnest":
             made.unique = [frozenset({column.symbol})]
         return made
 
-    def _unnest(self, node: Made, whole: Joined | None, outer: Env | None) -> Joined:
-        """The elements of a row's own list."""
-        if whole is None or node.name != "unnest" or len(node.columns) != 1 or len(node.args) != 1:
-            refuse("a table function of columns")
-        self._alias(node.alias)
-        self.expressions.row(node.args[0], Env(whole.scope, whole.relation, outer))
-        column = {node.columns[0]: Value(self.symbols.fresh())}
-        self._name(column)
-        return self._repeated(whole, {node.alias: column}, False)
-
     def _condition(self, node: Expr, env: Env) -> None:
         """A filter of rows: of cells it may be by their key only, if sums are to stay what they were."""
         self.expressions.row(node, env)
         relation = env.relation
-        if relation.kind == CELLS:
-            if not all(env.find(r).symbol in relation.key for r in refs(node)):
-                env.scope = stripped(env.scope)
+        if relation.kind == Kind.CELLS:
+            if not all(env.find(ref).symbol in relation.key for ref in tree.refs(node)):
+                relation = relation.plain()
             env.relation = replace(relation, fixed=False)
 
 
-def _aliases(source: Source) -> set[str]:
+def _output(columns: Mapping[str, Value]) -> dict[Ref, Value]:
+    """Columns of no alias."""
+    return {Ref("", name): value for name, value in columns.items()}
+
+
+def _pairs(conditions: list[Expr], name: str, column: Callable[[Expr], Value | None]) -> Pairs:
+    """Columns that conditions make equal at the top level."""
+    pairs = []
+    for node in conditions:
+        if isinstance(node, tree.Call) and node.name == name and len(node.args) == 2:
+            x, y = map(column, node.args)
+            if x is not None and y is not None:
+                pairs.append((x.symbol, y.symbol))
+    return pairs
+
+
+def _aliases(source: tree.Source) -> set[str]:
     """The aliases of a part of FROM."""
-    if isinstance(source, Join):
+    if isinstance(source, tree.Join):
         return _aliases(source.left) | _aliases(source.right)
     return {source.alias}
 
@@ -353,7 +288,7 @@ def _different(row: Sequence[Expr]) -> bool:
     kinds, values = set(), set()
     for node in row:
         kind = ""
-        if isinstance(node, Cast):
+        if isinstance(node, tree.Cast):
             kind, node = node.type, node.child
         if not isinstance(node, Literal):
             return False
@@ -364,5 +299,5 @@ def _different(row: Sequence[Expr]) -> bool:
         return False
     kind, of = kinds.pop()
     truths = of is bool or values <= {"t", "f", None}  # the older DuckDB writes them as texts
-    return (of is int and kind in {"", *WHOLE}) or (of is str and kind in ("", "VARCHAR")) or (
+    return (of is int and kind in {"", *ranges.WHOLE}) or (of is str and kind in ("", "VARCHAR")) or (
         truths and kind == "BOOLEAN") or (of is bool and kind == "")  # fmt: skip

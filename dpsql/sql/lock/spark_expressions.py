@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from sqlglot import exp
+from sqlglot.helper import ensure_list
 
-from dpsql.sql.lock.spark_aggregates import RANKS, SparkAggregates, refuse_other_parts
-from dpsql.sql.lock.tree import OPAQUE, Call, Cast, Expr, Literal, Parameter, Query, Ref, Subquery, refuse
+from dpsql.sql.lock import tree
+from dpsql.sql.lock.tree import Call, Cast, Expr, Literal, integer, refuse
 
 BITS = 21
 """Bits of each part of a sum."""
@@ -23,21 +24,50 @@ _TYPES = {
     "FLOAT": "FLOAT", "BOOLEAN": "BOOLEAN", "DATE": "DATE", "TIMESTAMPNTZ": "TIMESTAMP", "TEXT": "VARCHAR",
     "TIMESTAMPLTZ": "TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ": "TIMESTAMP WITH TIME ZONE", "VOID": "NULL", "NULL": "NULL",
 }  # fmt: skip
-_BINARY: dict[type[exp.Expr], str] = {
-    exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.IntDiv: "//", exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.GT: ">",
-    exp.LTE: "<=", exp.GTE: ">=", exp.NullSafeEQ: "is not distinct from", exp.SafeAdd: "+", exp.SafeSubtract: "-",
-    exp.SafeMultiply: "*", exp.Mod: "%", exp.DPipe: "||", exp.Atan2: "atan2", exp.Div: "/", exp.SafeDivide: "/",
-    exp.Pow: "power", exp.And: "and", exp.Or: "or",
-}  # fmt: skip
-_UNARY: dict[type[exp.Expr], str] = {
-    exp.Abs: "abs", exp.Rint: "round_even", exp.Floor: "floor", exp.Ceil: "ceil",
-}  # fmt: skip
-_LISTS: dict[type[exp.Expr], str] = {
-    exp.Least: "least",
-    exp.Greatest: "greatest",
-    exp.Coalesce: "coalesce",
-}
+
+Shape = tuple[str, tuple[str, ...], tuple[str, ...]]
+"""The name of a function; the parts of a node that are its arguments; and those that say nothing of its value."""
+
+
+def _shapes(parts: str, unsaid: str, names: dict[type[exp.Expr], str]) -> dict[type[exp.Expr], Shape]:
+    """Return shapes of functions that are written in one way."""
+    return {kind: (name, tuple(parts.split()), tuple(unsaid.split())) for kind, name in names.items()}
+
+
 _ATTEMPTS = (exp.SafeAdd, exp.SafeSubtract, exp.SafeMultiply)
+_CALLS = {
+    **_shapes("this expression", "safe typed", {
+        exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.IntDiv: "//", exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.GT: ">",
+        exp.LTE: "<=", exp.GTE: ">=", exp.NullSafeEQ: "is not distinct from", exp.SafeAdd: "+", exp.SafeSubtract: "-",
+        exp.SafeMultiply: "*", exp.Mod: "%", exp.DPipe: "||", exp.Atan2: "atan2", exp.Div: "/", exp.SafeDivide: "/",
+        exp.Pow: "power", exp.And: "and", exp.Or: "or",
+    }),
+    **_shapes("this", "", {exp.Abs: "abs", exp.Rint: "round_even", exp.Floor: "floor", exp.Ceil: "ceil", exp.Not: "not"}),
+    **_shapes("this expressions", "ignore_nulls is_nvl is_null", {
+        exp.Least: "least", exp.Greatest: "greatest", exp.Coalesce: "coalesce",
+    }),
+    **_shapes("this low high", "", {exp.Between: "between"}),
+    **_shapes("expressions", "safe coalesce", {exp.Concat: "||", exp.Tuple: "row"}),
+    **_shapes("this decimals", "", {exp.Round: "round"}),
+}  # fmt: skip
+_AGGREGATES = {
+    **_shapes("this", "", {exp.Sum: "sum", exp.Min: "min", exp.Max: "max", exp.ArrayUniqueAgg: "list"}),
+    **_shapes("this", "nulls_excluded deterministic big_int", {
+        exp.ArrayAgg: "list", exp.Mode: "mode", exp.Count: "count",
+    }),
+    **_shapes("this quantile", "", {exp.Quantile: "quantile_cont"}),
+    **_shapes("this expression", "", {exp.ArgMax: "arg_max", exp.ArgMin: "arg_min"}),
+}  # fmt: skip
+_RANKS = _shapes("", "", {exp.RowNumber: "row_number", exp.DenseRank: "dense_rank", exp.Rank: "rank"})
+_LOOKS = _shapes(
+    "this offset", "",
+    {exp.Lag: "lag", exp.Lead: "lead", exp.FirstValue: "first_value", exp.LastValue: "last_value"},
+)  # fmt: skip
+_QUANTILES = {exp.PercentileCont: "quantile_cont", exp.PercentileDisc: "quantile_disc"}
+
+Frame = tuple[str, str, tuple[Expr | None, Expr | None]]
+PLAIN_FRAME: Frame = ("UNBOUNDED_PRECEDING", "CURRENT_ROW_RANGE", (None, None))
+"""What a window has that says nothing of a frame."""
 _NAMED = {"pmod": "%", "shiftrightunsigned": ">>", "try_divide": "/", "concat": "||"}
 """Functions that sqlglot does not know, of which the lock knows no more than that."""
 _UNKNOWN = frozenset({
@@ -60,89 +90,85 @@ _PURE = frozenset({
 """Functions of their arguments alone, by their classes: nothing more is known of what they give."""
 
 
-def read_integer(node: Expr) -> int | None:
-    """Return the integer that a literal is."""
-    found = isinstance(node, Literal) and isinstance(node.value, int) and not isinstance(node.value, bool)
-    return node.value if found else None  # type: ignore[union-attr,return-value]
+def refuse_other_parts(node: exp.Expr, *known: str) -> None:
+    """Refuse a node with a part that is not looked at.
+
+    Raises:
+        Unproved: there is one.
+    """
+    for key, value in node.args.items():
+        if key not in known and value not in (None, False, []):
+            refuse(f"{key} in {node.key}")
 
 
 @dataclass
-class SparkExpressions(SparkAggregates):
+class SparkExpressions:
     """Reads expressions. ``salt``: the secret number that stands in the text."""
 
     salt: int | None
 
     @abstractmethod
-    def query(self, node: exp.Expr) -> Query:
-        """A query inside an expression."""
+    def query(self, node: exp.Expr) -> tree.Query:
+        """Read a query inside an expression."""
 
     def of(self, node: exp.Expr) -> Expr:
-        """One expression.
+        """Read one expression.
 
         Raises:
             Unproved: something in it has no place in the tree.
         """
-        if isinstance(node, exp.Paren):
-            return self.of(node.this)
-        if isinstance(node, exp.Column):
-            refuse_other_parts(node, "this", "table")
-            if not node.table or isinstance(node.this, exp.Star):
-                refuse("a column that is not written with its relation")
-            return Ref(node.table, node.name)
-        if isinstance(node, exp.Literal | exp.Boolean | exp.Null):
-            return self._constant(node)
-        if isinstance(node, exp.Neg):
-            return self._negated(node)
-        if isinstance(node, exp.TryCast | exp.Cast):
-            return self.cast(node)
-        if isinstance(node, exp.Not):
-            inner = self.of(node.this)
-            if isinstance(inner, Call) and inner.name == "is not distinct from":
-                return Call("is distinct from", inner.args)
-            return Call("not", (inner,))
-        if isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
-            return Call("is null", (self.of(node.this),))
-        if isinstance(node, exp.Tuple):
-            refuse_other_parts(node, "expressions")
-            return Call("row", tuple(map(self.of, node.expressions)))
-        return self._operator(node)
+        match node:
+            case exp.Paren():
+                return self.of(node.this)
+            case exp.Column():
+                refuse_other_parts(node, "this", "table")
+                if not node.table or isinstance(node.this, exp.Star):
+                    refuse("a column that is not written with its relation")
+                return tree.Ref(node.table, node.name)
+            case exp.Literal() | exp.Boolean() | exp.Null():
+                return _constant(node)
+            case exp.Neg():
+                return self._negated(node)
+            case exp.Cast():
+                return self.cast(node)
+            case exp.Is(expression=exp.Null()):
+                return Call("is null", (self.of(node.this),))
+            case exp.Case():
+                return self._case(node)
+            case exp.In():
+                refuse_other_parts(node, "this", "query", "expressions")
+                child, query = self.of(node.this), node.args.get("query")
+                if query is None:
+                    return Call("in", (child, *map(self.of, node.expressions)))
+                return tree.Subquery("ANY", self.query(query.this), child)
+            case exp.Exists() | exp.Subquery():
+                refuse_other_parts(node, "this")
+                return tree.Subquery(
+                    "EXISTS" if isinstance(node, exp.Exists) else "SCALAR", self.query(node.this)
+                )
+            case exp.Window():
+                return self.window(node)
+            case exp.AggFunc() | exp.Filter() | exp.WithinGroup():
+                return self.aggregate(node)
+        if type(node) not in _CALLS:
+            return self._function(node)
+        made = self._called(node, _CALLS[type(node)])
+        match made:
+            case Call("not", (Call("is not distinct from", args),)):
+                return Call("is distinct from", args)
+        return Call("try", (made,)) if isinstance(node, _ATTEMPTS) else made
 
-    def _operator(self, node: exp.Expr) -> Expr:
-        kind = type(node)
-        if kind in _BINARY:
-            refuse_other_parts(node, "this", "expression", "safe", "typed")
-            made = Call(_BINARY[kind], (self.of(node.this), self.of(node.expression)))
-            return Call("try", (made,)) if isinstance(node, _ATTEMPTS) else made
-        if kind in _UNARY:
-            refuse_other_parts(node, "this")
-            return Call(_UNARY[kind], (self.of(node.this),))
-        if kind in _LISTS:
-            refuse_other_parts(node, "this", "expressions", "ignore_nulls", "is_nvl", "is_null")
-            return Call(_LISTS[kind], tuple(map(self.of, (node.this, *node.expressions))))
-        if isinstance(node, exp.Case):
-            return self._case(node)
-        if isinstance(node, exp.Between):
-            refuse_other_parts(node, "this", "low", "high")
-            return Call("between", tuple(self.of(node.args[key]) for key in ("this", "low", "high")))
-        if type(node) is exp.Concat:
-            refuse_other_parts(node, "expressions", "safe", "coalesce")
-            return Call("||", tuple(map(self.of, node.expressions)))
-        if isinstance(node, exp.Round):
-            refuse_other_parts(node, "this", "decimals")
-            places = node.args.get("decimals")
-            return Call("round", (self.of(node.this), *(() if places is None else (self.of(places),))))
-        if isinstance(node, exp.In):
-            return self._among(node)
-        if isinstance(node, exp.Exists):
-            return Subquery("EXISTS", self.query(node.this), None, "")
-        if isinstance(node, exp.Subquery):
-            refuse_other_parts(node, "this")
-            return Subquery("SCALAR", self.query(node.this), None, "")
-        if isinstance(node, exp.Window):
-            return self.window(node)
-        if isinstance(node, exp.AggFunc | exp.Filter | exp.WithinGroup):
-            return self.aggregate(node)
-        return self._function(node)
+    def _called(self, node: exp.Expr, shape: Shape) -> Call:
+        """A function of its arguments, or an aggregate, with DISTINCT or without."""
+        name, parts, unsaid = shape
+        refuse_other_parts(node, *parts, *unsaid)
+        distinct = len(parts) == 1 and isinstance(node.this, exp.Distinct)
+        if distinct:
+            refuse_other_parts(node.this, "expressions")
+            given = node.this.expressions
+        else:
+            given = [one for part in parts for one in ensure_list(node.args.get(part))]
+        return Call(name, tuple(map(self.of, given)), distinct)
 
     def _case(self, node: exp.Case) -> Expr:
         refuse_other_parts(node, "ifs", "default")
@@ -150,6 +176,72 @@ class SparkExpressions(SparkAggregates):
         default = node.args.get("default")
         args = (*parts, Literal(None) if default is None else self.of(default))
         return _quotient(args) or Call("case", args)
+
+    # -- aggregates and windows -------------------------------------------------------------------------------------
+
+    def aggregate(self, node: exp.Expr) -> Call:
+        """Read an aggregate of a group or of a window."""
+        if isinstance(node, exp.Filter):
+            refuse_other_parts(node, "this", "expression")
+            return replace(self.aggregate(node.this), where=self.of(node.expression.this))
+        if isinstance(node, exp.WithinGroup):
+            refuse_other_parts(node, "this", "expression")
+            (order,) = node.expression.expressions
+            if type(node.this) not in _QUANTILES:
+                refuse("WITHIN GROUP of something else")
+            return Call(_QUANTILES[type(node.this)], (self.of(order.this), self.of(node.this.this)))
+        if type(node) not in _AGGREGATES:
+            refuse(f"the aggregate {node.key}")
+        made = self._called(node, _AGGREGATES[type(node)])
+        if made.distinct and len(made.args) != 1:
+            refuse("an aggregate of several")
+        if made == Call("count", (Literal(1),)):
+            return Call("count_star", ())
+        return replace(made, distinct=True) if isinstance(node, exp.ArrayUniqueAgg) else made
+
+    def orders(self, order: exp.Expr | None) -> tuple[tree.Order, ...]:
+        """Read the parts of an ORDER BY."""
+        if order is None:
+            return ()
+        refuse_other_parts(order, "expressions")
+        found = []
+        for item in order.expressions:
+            refuse_other_parts(item, "this", "desc", "nulls_first")
+            word = "DESCENDING" if item.args.get("desc") else "ASCENDING"
+            nulls = "FIRST" if item.args.get("nulls_first") else "LAST"
+            found.append(tree.Order(self.of(item.this), f"{word} NULLS_{nulls}"))
+        return tuple(found)
+
+    def window(self, node: exp.Window) -> Expr:
+        """Read a window function, with its frame where it has one."""
+        refuse_other_parts(node, "this", "partition_by", "order", "over", "spec")
+        inner, spec = node.this, node.args.get("spec")
+        by = tuple(map(self.of, node.args.get("partition_by") or ()))
+        if type(inner) in _RANKS and spec is not None:
+            refuse("a frame of numbers")
+        shape = {**_RANKS, **_LOOKS}.get(type(inner))
+        if shape is None and not isinstance(inner, exp.AggFunc):
+            refuse("a window function")
+        made = self.aggregate(inner) if shape is None else self._called(inner, shape)
+        frame = PLAIN_FRAME if spec is None else self._frame(spec)
+        order = self.orders(node.args.get("order"))
+        return tree.Window(made.name, made.args, by, order, *frame, plain=not made.distinct)
+
+    def _frame(self, spec: exp.Expr) -> Frame:
+        refuse_other_parts(spec, "kind", "start", "start_side", "end", "end_side")
+        unit = str(spec.args["kind"]).upper()
+        words: list[str] = []
+        ends: list[Expr | None] = []
+        for key in ("start", "end"):
+            given, side = spec.args[key], str(spec.args.get(f"{key}_side") or "").upper()
+            if isinstance(given, exp.Expr):
+                words.append(f"EXPR_{side}_{unit}")
+                ends.append(self.of(given))
+            else:
+                word = str(given).upper()
+                words.append(f"CURRENT_ROW_{unit}" if word == "CURRENT ROW" else f"{word}_{side}")
+                ends.append(None)
+        return words[0], words[1], (ends[0], ends[1])
 
     # -- functions --------------------------------------------------------------------------------------------------
 
@@ -164,7 +256,7 @@ class SparkExpressions(SparkAggregates):
                 return Call(_NAMED[name], tuple(map(self.of, node.expressions)))
             if name not in _UNKNOWN:
                 refuse(f"an expression {name}")
-            return Call(OPAQUE, tuple(map(self.of, node.expressions)), names=(name,))
+            return Call(tree.OPAQUE, tuple(map(self.of, node.expressions)), names=(name,))
         if isinstance(node, exp.Struct):
             return self._struct(node)
         if type(node).__name__ not in _PURE:
@@ -182,7 +274,7 @@ class SparkExpressions(SparkAggregates):
                     args.append(self.of(part))
                 elif part is not None:
                     said.append(repr(part))
-        return Call(OPAQUE, tuple(args), names=tuple(said))
+        return Call(tree.OPAQUE, tuple(args), names=tuple(said))
 
     def _struct(self, node: exp.Struct) -> Expr:
         refuse_other_parts(node, "expressions")
@@ -202,25 +294,6 @@ class SparkExpressions(SparkAggregates):
             return Literal(-inner.value)
         return Call("-", (inner,))
 
-    def _constant(self, node: exp.Expr) -> Literal:
-        if isinstance(node, exp.Null):
-            return Literal(None)
-        if isinstance(node, exp.Boolean):
-            return Literal(bool(node.this))
-        if node.args.get("is_string"):
-            return Literal(node.name)
-        text = node.name
-        return Literal(
-            int(text) if text.isdigit() else float(text) if "e" in text.lower() else Fraction(text)
-        )
-
-    def _among(self, node: exp.In) -> Expr:
-        refuse_other_parts(node, "this", "query", "expressions")
-        child, query = self.of(node.this), node.args.get("query")
-        if query is None:
-            return Call("in", (child, *map(self.of, node.expressions)))
-        return Subquery("ANY", self.query(query.this), child, "COMPARE_EQUAL")
-
     def _hash(self, node: exp.Anonymous) -> Expr:
         """Of values; or, with the salt, of a hash of them."""
         given = node.expressions
@@ -228,7 +301,7 @@ class SparkExpressions(SparkAggregates):
         if len(given) == 1 and isinstance(inner, exp.BitwiseXor):
             salt = self.of(inner.expression)
             if self.salt is not None and salt == Literal(self.salt):
-                salt = Parameter("salt")
+                salt = tree.Parameter("salt")
             return Call("hash", (Call("xor", (self.of(inner.this), salt)),))
         return Call("hash", tuple(map(self.of, given)))
 
@@ -246,11 +319,11 @@ class SparkExpressions(SparkAggregates):
         if kind not in _TYPES or to.expressions or to.args.get("nested"):
             refuse("a type that is not known")
         if isinstance(inner, exp.Literal) and not inner.is_string and not attempt:  # 2L, 2D
-            value = self._constant(inner)
+            value = _constant(inner)
             return value if kind == "BIGINT" else Cast(value, _TYPES[kind], False)
         if isinstance(inner, exp.Rint) and attempt:  # DuckDB's cast of a double rounds so by itself
             inner = inner.this
-        if isinstance(inner, exp.Window) and type(inner.this) in RANKS and kind == "BIGINT" and not attempt:
+        if isinstance(inner, exp.Window) and type(inner.this) in _RANKS and kind == "BIGINT" and not attempt:
             return self.window(inner)
         return Cast(self.of(inner), _TYPES[kind], attempt)
 
@@ -265,7 +338,7 @@ class SparkExpressions(SparkAggregates):
         if found is not None:
             return found
         made = self.of(inner)
-        return made if read_integer(made) is not None else Cast(made, "HUGEINT", attempt)
+        return made if integer(made) is not None else Cast(made, "HUGEINT", attempt)
 
     def _total(self, node: exp.Expr) -> Expr | None:
         """A sum in three parts, or half of a number: what stands in a cast to 38 digits."""
@@ -299,7 +372,7 @@ class SparkExpressions(SparkAggregates):
         times = 1
         if isinstance(node, exp.Mul):
             factor = self.of(node.expression)
-            times, node = read_integer(factor) or 0, node.this
+            times, node = integer(factor) or 0, node.this
         inner, where = node.this, None
         if isinstance(inner, exp.Filter):
             where, inner = self.of(inner.expression.this), inner.this
@@ -348,21 +421,28 @@ def _lambda(node: exp.Lambda) -> str:
     return node.sql("spark")
 
 
+def _constant(node: exp.Expr) -> Literal:
+    if isinstance(node, exp.Null):
+        return Literal(None)
+    if isinstance(node, exp.Boolean):
+        return Literal(bool(node.this))
+    text = node.name
+    if node.args.get("is_string"):
+        return Literal(text)
+    return Literal(int(text) if text.isdigit() else float(text) if "e" in text.lower() else Fraction(text))
+
+
 _ZERO, _BELOW = Cast(Literal(0), "DOUBLE", False), Cast(Literal(-1), "DOUBLE", False)
 
 
 def _quotient(args: tuple[Expr, ...]) -> Expr | None:
     """Division, where Spark raises an error or wraps around: the least number over -1, and anything over zero."""
-    if len(args) != 3 or not isinstance(args[0], Call) or args[0].name != "=":
-        return None
-    (b, by), there, otherwise = args[0].args, args[1], args[2]
-    if not isinstance(otherwise, Call) or len(otherwise.args) != 2 or otherwise.args[1] != b:
-        return None
-    a = otherwise.args[0]
-    if otherwise.name == "//" and by == Literal(-1):
-        return otherwise if there == Call("try", (Call("-", (Literal(0), a)),)) else None
-    if otherwise.name == "/" and by == _ZERO:
-        return otherwise if there in tuple(_over_zero(a, b)) else None
+    match args:
+        case (Call("=", (b, by)), there, Call("//" | "/" as name, (a, below)) as divided) if b == below:
+            if name == "//" and by == Literal(-1) and there == Call("try", (Call("-", (Literal(0), a)),)):
+                return divided
+            if name == "/" and by == _ZERO and there in _over_zero(a, b):
+                return divided
     return None
 
 

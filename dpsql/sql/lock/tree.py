@@ -11,13 +11,12 @@ What the second lock is told beside a text: the policy's tables, public relation
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NoReturn
 
 from dpsql.errors import PrivacyError
-from dpsql.sql.lock.facts import Hop
 
 
 class Unproved(PrivacyError):
@@ -39,7 +38,7 @@ def refuse(why: str) -> NoReturn:
     raise Unproved(why)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Ref:
     """A column of a relation in FROM: always both names."""
 
@@ -52,6 +51,11 @@ class Literal:
     """A constant."""
 
     value: int | Fraction | float | str | bool | None
+
+    @property
+    def integer(self) -> int | None:
+        """The integer that it is; a truth is none."""
+        return self.value if isinstance(self.value, int) and not isinstance(self.value, bool) else None
 
 
 @dataclass(slots=True)
@@ -110,12 +114,11 @@ class Window:
 
 @dataclass(slots=True)
 class Subquery:
-    """``kind`` is EXISTS, ANY (of ``child`` compared by ``comparison``) or SCALAR."""
+    """``kind`` is EXISTS, NOT_EXISTS, ANY (with ``child`` among the rows) or SCALAR."""
 
     kind: str
     query: Query
-    child: Expr | None
-    comparison: str
+    child: Expr | None = None
 
 
 Expr = Ref | Literal | Parameter | Call | Cast | Window | Subquery
@@ -135,7 +138,6 @@ class Derived:
 
     query: Query
     alias: str
-    columns: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -175,31 +177,116 @@ Source = Table | Derived | Values | Made | Join
 class Select:
     """One SELECT. Every item has a name."""
 
-    ctes: tuple[tuple[str, Query], ...]
     items: tuple[tuple[str, Expr], ...]
     source: Source | None
-    where: Expr | None
-    groups: tuple[Expr, ...]
-    having: Expr | None
-    qualify: Expr | None
-    distinct: bool
-    order: tuple[Order, ...]
-    limit: int | None
+    ctes: tuple[tuple[str, Query], ...] = ()
+    where: Expr | None = None
+    groups: tuple[Expr, ...] = ()
+    having: Expr | None = None
+    qualify: Expr | None = None
+    distinct: bool = False
+    order: tuple[Order, ...] = ()
+    limit: int | None = None
     """So many rows at most; -1 where that is filled in at release."""
 
 
 @dataclass(slots=True)
 class Union:
-    """UNION, EXCEPT or INTERSECT; ``every`` keeps equal rows."""
+    """UNION, EXCEPT or INTERSECT, of all rows or of different ones."""
 
-    ctes: tuple[tuple[str, Query], ...]
     kind: str
-    every: bool
     parts: tuple[Query, ...]
-    limit: int | None
+    ctes: tuple[tuple[str, Query], ...] = ()
+    limit: int | None = None
 
 
 Query = Select | Union
+
+# -- inside expressions ---------------------------------------------------------------------------------------------
+
+
+def parts(node: Expr) -> Iterator[Expr]:
+    """Yield the expressions inside, subqueries left out."""
+    stack = [getattr(node, name) for name in reversed(node.__slots__)]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, tuple):
+            stack.extend(reversed(part))
+        elif isinstance(part, Order):
+            yield part.by
+        elif isinstance(part, Expr):
+            yield part
+
+
+def has(node: Expr, test: Callable[[Expr], bool]) -> bool:
+    """Return whether some node of an expression, itself among them, passes a test."""
+    return test(node) or any(has(part, test) for part in parts(node))
+
+
+def looks_beyond(node: Expr) -> bool:
+    """Return whether an expression looks at more than its own row: by a subquery or a window."""
+    return has(node, lambda n: isinstance(n, Subquery | Window))
+
+
+def aggregated(node: Expr) -> bool:
+    """Return whether there is an aggregate in an expression; one with OVER is none."""
+    return has(node, lambda n: isinstance(n, Call) and n.name in AGGREGATES)
+
+
+def refs(node: Expr) -> Iterator[Ref]:
+    """Yield the columns of an expression, those of its subqueries left out."""
+    if isinstance(node, Ref):
+        yield node
+    for part in parts(node):
+        yield from refs(part)
+
+
+def tables_of(given: object) -> set[str]:
+    """Return the relations that the columns of a query name, those of its subqueries too."""
+    if isinstance(given, Ref):
+        return {given.table}
+    if given.__class__.__module__ == __name__:
+        given = tuple(getattr(given, name) for name in given.__slots__)  # type: ignore[attr-defined]
+    return {name for part in given for name in tables_of(part)} if isinstance(given, tuple) else set()
+
+
+def conjuncts(node: Expr | None) -> list[Expr]:
+    """Return the conditions that must all hold."""
+    match node:
+        case None:
+            return []
+        case Call("and", args):
+            return [part for arg in args for part in conjuncts(arg)]
+    return [node]
+
+
+def widened(node: Expr) -> Expr:
+    """Return an expression without the casts around it that only make room for greater integers."""
+    while isinstance(node, Cast) and node.type == "HUGEINT":
+        node = node.child
+    return node
+
+
+def addends(node: Expr) -> list[Expr]:
+    """Return the terms of a sum."""
+    match widened(node):
+        case Call("+", (left, right)):
+            return [*addends(left), *addends(right)]
+        case single:
+            return [single]
+
+
+def integer(node: Expr | None) -> int | None:
+    """Return the integer that a literal is."""
+    return node.integer if isinstance(node, Literal) else None
+
+
+def present(node: Expr) -> Expr | None:
+    """Return what IS NOT NULL is asked of."""
+    match node:
+        case Call("is not null", (inner,)) | Call("not", (Call("is null", (inner,)),)):
+            return inner
+    return None
 
 
 _AGGREGATES = """
@@ -252,6 +339,17 @@ TABLES = ("range", "generate_series", "unnest")
 
 
 @dataclass(frozen=True)
+class Hop:
+    """One step of the way to a unit: a row of ``table`` whose ``key`` is equal, and the column of it that leads on."""
+
+    table: tuple[str, ...]
+    key: str
+    column: str
+    kind: str = ""
+    """The SQL type of that column."""
+
+
+@dataclass(frozen=True)
 class Base:
     """A table of the policy.
 
@@ -265,11 +363,6 @@ class Base:
     unit: str | None = None
     path: tuple[Hop, ...] = ()
     kind: str = ""
-
-    @property
-    def row_level(self) -> bool:
-        """Whether each row is a unit of its own."""
-        return not self.public and self.unit is None
 
 
 @dataclass(frozen=True)
