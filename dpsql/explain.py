@@ -19,7 +19,7 @@ from dpsql.plan import Plan, PrivateBlock
 from dpsql.policy.model import Budget, Policy
 from dpsql.privacy.events import Event, compose_events
 from dpsql.privacy.filters import ACCOUNTANTS
-from dpsql.report.tables import list_budget, list_entries
+from dpsql.report.tables import Sheet, list_budget, list_entries
 from dpsql.result import Result
 from dpsql.sql.exact.pretty import format_sql
 from dpsql.sql.selection.thresholds import Declaration
@@ -165,14 +165,10 @@ class Errors:
     def lines(self) -> list[str]:
         """Return a small table with the statement's own epsilon in brackets."""
         heads = [f"[ε={write_number(e)}]" if e == self.own else f"ε={write_number(e)}" for e in self.epsilons]
-        cells = [["±" + _short(error) for error in errors] for _, errors in self.rows]
-        first = max(len(name) for name, _ in self.rows)
-        widths = [max(len(cell) for cell in column) for column in zip(heads, *cells, strict=True)]
-        said = [f"Expected error, with {self.confidence:.4g} probability, at other epsilons:"]
-        for name, row in zip(["", *(name for name, _ in self.rows)], [heads, *cells], strict=True):
-            shown = "   ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
-            said.append(f"  {name:<{first}}   {shown}")
-        return said
+        rows = [[name, *("±" + _short(error) for error in errors)] for name, errors in self.rows]
+        table = Sheet.of(["", *heads], rows, heads).text().split("\n")
+        title = f"Expected error, with {self.confidence:.4g} probability, at other epsilons:"
+        return [title, *(" " + line for line in table)]
 
     def json(self) -> dict[str, dict[str, float]]:
         """Return the errors by answer and epsilon."""

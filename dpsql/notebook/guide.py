@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dpsql.errors import ParseError, did_you_mean
-from dpsql.notebook.render import Lines, Sheet, make_sheet
+from dpsql.notebook.render import Lines, make_sheet
+from dpsql.report.tables import Sheet
 from dpsql.sql.parse.functions import AGGREGATES, SqlName
 
 

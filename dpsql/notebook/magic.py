@@ -20,6 +20,7 @@ from dpsql.notebook import guide, render, sessions
 from dpsql.notebook.guide import Options
 from dpsql.notebook.progress import Progress, draw_in_kernel, draw_in_terminal
 from dpsql.notebook.sessions import Sessions
+from dpsql.report.tables import Sheet
 from dpsql.result import Result
 
 if TYPE_CHECKING:
@@ -258,7 +259,7 @@ class DpsqlMagic(Magics):
         self.sessions.get_open().keep(words[0], result)
         self.shell.push({words[0]: held if isinstance(held, Result) else self._converted(result)})  # type: ignore[union-attr]
 
-    def _sessions(self, rest: str) -> render.Sheet:
+    def _sessions(self, rest: str) -> Sheet:
         if rest:
             self.sessions.get_open(rest)
             self.sessions.current = rest

@@ -7,14 +7,13 @@ standard library and Arrow, so ``print(result)`` is the same table outside noteb
 
 from __future__ import annotations
 
-import html
 import math
-import shutil
-import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal
 from typing import TYPE_CHECKING, Any
+
+from dpsql.report.tables import Display, Sheet, SheetColumn, tag
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,81 +28,7 @@ WIDTH = 60
 
 NOISE_ONLY = "the interval is for the noise, not for clamping"
 NO_INTERVAL = "no interval: computed after the release"
-_GAP = "   "
-_CAPTION = (
-    "caption-side: bottom; text-align: left; white-space: nowrap; width: 0"  # it does not widen the table
-)
 _PRE = "white-space: pre-wrap; word-break: normal; overflow-wrap: anywhere"
-
-
-@dataclass(frozen=True)
-class Column:
-    """A heading and the finished text of every shown cell. ``right`` for numbers."""
-
-    heading: str
-    cells: tuple[str, ...]
-    right: bool = False
-
-
-class Display:
-    """A text and HTML that say the same: IPython shows one of them."""
-
-    def text(self) -> str:
-        """Return what a terminal shows."""
-        raise NotImplementedError
-
-    def html(self) -> str:
-        """Return what a notebook shows."""
-        raise NotImplementedError
-
-    def __repr__(self) -> str:
-        return self.text()
-
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        return {"text/plain": self.text(), "text/html": self.html()}
-
-
-@dataclass(frozen=True, repr=False)
-class Sheet(Display):
-    """What is displayed: columns of finished cells, and lines that belong under them.
-
-    ``gap`` is the number of the shown row above which rows were left out; None when all are shown.
-    """
-
-    columns: tuple[Column, ...]
-    caption: tuple[str, ...] = ()
-    gap: int | None = None
-
-    def text(self) -> str:
-        """Return aligned text: numbers to the right, words to the left, the caption last."""
-        rows = len(self.columns[0].cells) if self.columns else 0
-        lines: list[list[str]] = [[] for _ in range(rows + 1)]
-        for column in self.columns:
-            cells = [column.heading, *column.cells]
-            width = max(map(measure_width, cells))
-            for line, cell in zip(lines, cells, strict=True):
-                space = " " * (width - measure_width(cell))
-                line.append(space + cell if column.right else cell + space)
-        shown = [(" " + _GAP.join(line)).rstrip() for line in lines] if self.columns else []
-        if self.gap is not None:
-            shown.insert(self.gap + 1, " …")
-        return "\n".join([*shown, *(" " + line for line in _folded(self.caption))])
-
-    def html(self) -> str:
-        """Return one HTML table, whose caption holds what the text has under it."""
-        body = []
-        for i in range(len(self.columns[0].cells) if self.columns else 0):
-            if i == self.gap:
-                body.append(f'<tr><td colspan="{len(self.columns)}">…</td></tr>')
-            body.append("<tr>" + "".join(_cell("td", c.cells[i], c.right) for c in self.columns) + "</tr>")
-        head = "".join(_cell('th scope="col"', c.heading, c.right) for c in self.columns)
-        caption = "<br>".join(html.escape(line) for line in _folded(self.caption))
-        return (
-            '<table class="dpsql">'
-            + (f'<caption style="{_CAPTION}">{caption}</caption>' if caption else "")
-            + (f"<thead><tr>{head}</tr></thead>" if head else "")
-            + f"<tbody>{''.join(body)}</tbody></table>"
-        )
 
 
 @dataclass(frozen=True, repr=False)
@@ -118,7 +43,7 @@ class Lines(Display):
 
     def html(self) -> str:
         """Return the text in fixed width."""
-        return f'<pre style="{_PRE}">{html.escape(self.text())}</pre>'
+        return tag("pre", self.text(), style=_PRE)
 
 
 @dataclass(frozen=True, repr=False)
@@ -155,7 +80,7 @@ def make_result_sheet(result: Result, rows: int | None = None) -> Sheet:
     kept = list(range(total)) if gap is None else [*range(gap), *range(total - (limit - gap), total)]
     table = result.table.take(kept) if gap is not None else result.table
     intervals = result.ends
-    columns: list[Column] = []
+    columns: list[SheetColumn] = []
     for name, values in zip(result.columns, table.columns, strict=True):
         if name in intervals:
             ends = (end.take(kept).to_pylist() for end in intervals[name])
@@ -209,30 +134,26 @@ def _measures(result: Result) -> bool:
 
 def make_sheet(headings: Sequence[str], rows: Iterable[Sequence[Any]], caption: Iterable[str] = ()) -> Sheet:
     """Make a sheet of Python values, with numbers to the right."""
-    listed = [list(row) for row in rows]
-    columns = []
-    for i, heading in enumerate(headings):
-        values = [row[i] for row in listed]
-        cells = tuple("" if v is None else format_cell(v) for v in values)
-        columns.append(
-            Column(heading, cells, bool(values) and all(is_number(v) or v is None for v in values))
-        )
-    return Sheet(tuple(columns), tuple(caption))
+    listed = list(rows)
+    numbers = [h for h, values in zip(headings, zip(*listed, strict=True), strict=False)
+               if all(is_number(v) or v is None for v in values)]  # fmt: skip
+    cells = [["" if v is None else format_cell(v) for v in row] for row in listed]
+    return Sheet.of(headings, cells, numbers, caption=tuple(caption))
 
 
-def _plain(name: str, values: pa.ChunkedArray) -> Column:
+def _plain(name: str, values: pa.ChunkedArray) -> SheetColumn:
     import pyarrow as pa
 
     from dpsql.result import to_python_values
 
     kind = values.type
     right = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    return Column(_one_line(name), tuple(format_cell(v) for v in to_python_values(values)), right)
+    return SheetColumn(_one_line(name), tuple(format_cell(v) for v in to_python_values(values)), right)
 
 
 def _with_interval(
     name: str, values: list[Any], pairs: list[LowHigh | None], confidence: float
-) -> list[Column]:
+) -> list[SheetColumn]:
     numbers, widths = [], []
     digits = [
         find_last_digit(_spread(v, p))
@@ -245,7 +166,7 @@ def _with_interval(
         numbers.append(shown)
         widths.append(width)
     heading = f"{confidence * 100:g}% interval"
-    return [Column(_one_line(name), tuple(numbers), True), Column(heading, tuple(widths))]
+    return [SheetColumn(_one_line(name), tuple(numbers), True), SheetColumn(heading, tuple(widths))]
 
 
 def round_with_interval(value: Any, pair: LowHigh | None, power: int | None = None) -> tuple[str, str]:
@@ -350,29 +271,3 @@ def _one_line(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-
-
-def measure_width(text: str) -> int:
-    """Return the terminal columns of a text: two for wide characters, none for combining ones."""
-    if text.isascii():
-        return len(text)
-    return sum(
-        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text
-    )
-
-
-def _folded(parts: Sequence[str]) -> list[str]:
-    """Write a caption on as few lines as the terminal allows, broken only between its parts."""
-    room = max(60, min(120, shutil.get_terminal_size((110, 24)).columns - 2))
-    lines: list[str] = []
-    for part in parts:
-        if lines and len(lines[-1]) + 3 + len(part) <= room:
-            lines[-1] += " · " + part
-        else:
-            lines.append(part)
-    return lines
-
-
-def _cell(tag: str, text: str, right: bool) -> str:
-    name = tag.split()[0]
-    return f'<{tag} style="text-align: {"right" if right else "left"}">{html.escape(text)}</{name}>'

@@ -16,8 +16,9 @@ from dpsql import __version__
 from dpsql.errors import BindError, PolicyError, did_you_mean
 from dpsql.notebook import guide
 from dpsql.notebook.guide import Options
-from dpsql.notebook.render import Lines, Panel, Sheet, make_sheet
+from dpsql.notebook.render import Lines, Panel, make_sheet
 from dpsql.policy.validate import write_bound
+from dpsql.report.tables import Sheet
 
 if TYPE_CHECKING:
     from dpsql.result import Result

@@ -17,7 +17,7 @@ from dpsql.ledger.private_files import write_private
 from dpsql.policy.model import Policy
 from dpsql.report.charts import draw_charts
 from dpsql.report.data import make_report
-from dpsql.report.tables import Html, Table, clip_text, fill, join, list_entries, read_template, tag
+from dpsql.report.tables import Html, Sheet, clip_text, fill, join, list_entries, read_template, tag
 
 
 def write_page(data: dict[str, Any]) -> str:
@@ -63,7 +63,7 @@ def _write_left(data: dict[str, Any]) -> Html:
 
 
 def _scroll(headings: str, rows: list[tuple[Any, ...]], caption: str, numbers: str = "") -> Html:
-    table = Table(tuple(headings.split("|")), tuple(rows), caption, tuple(numbers.split("|")))
+    table = Sheet.of(headings.split("|"), rows, numbers.split("|"), caption=(caption,), caption_style=None)
     return tag("div", table.html(), class_="scroll")
 
 

@@ -5,14 +5,16 @@ Every piece of HTML is filled by :func:`fill` or :func:`tag`, which escape each 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import shutil
+import unicodedata
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
 from html import escape
 from importlib.resources import files
 from string import Template
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpsql.ledger.accounts import BudgetState, Entry
 from dpsql.numerics.exact_numbers import write_short
@@ -24,6 +26,10 @@ _Value = str | int | float | None
 BAR_WIDTH = 20
 """Characters of the text bar."""
 _CELL_WIDTH = 48
+_GAP = "   "
+_CAPTION = (
+    "caption-side: bottom; text-align: left; white-space: nowrap; width: 0"  # it does not widen the table
+)
 
 
 class Html(str):
@@ -68,39 +74,109 @@ def join(parts: Iterable[Html]) -> Html:
     return Html("".join(parts))
 
 
-@dataclass(frozen=True)
-class Table:
-    """Finished cells under headings. ``numbers`` are the headings of columns that align to the right."""
-
-    headings: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    caption: str = ""
-    numbers: tuple[str, ...] = ()
+class Display:
+    """A text and HTML that say the same: IPython shows one of them."""
 
     def text(self) -> str:
-        """Write aligned text, without the caption."""
-        lines = [self.headings, *self.rows]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        return "\n".join(
-            "   ".join(value.ljust(width) for value, width in zip(line, widths, strict=True)).rstrip()
-            for line in lines
+        """Return what a terminal shows."""
+        raise NotImplementedError
+
+    def html(self) -> str:
+        """Return what a notebook shows."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        return {"text/plain": self.text(), "text/html": self.html()}
+
+
+class SheetColumn(NamedTuple):
+    """A heading and the finished text of every shown cell. ``right`` for numbers."""
+
+    heading: str
+    cells: tuple[str, ...]
+    right: bool = False
+
+
+@dataclass(frozen=True, repr=False)
+class Sheet(Display):
+    """A table of finished cells, and lines that belong under it.
+
+    ``gap`` is the number of the shown row above which rows were left out; None when all are shown. ``caption_style`` is
+    the caption's in HTML; None leaves it to the page.
+    """
+
+    columns: tuple[SheetColumn, ...]
+    caption: tuple[str, ...] = ()
+    gap: int | None = None
+    caption_style: str | None = _CAPTION
+
+    @classmethod
+    def of(
+        cls,
+        headings: Sequence[str],
+        rows: Iterable[Sequence[str]],
+        numbers: Collection[str] = (),
+        **rest: Any,
+    ) -> Sheet:
+        """Make a sheet of finished rows; ``numbers`` are the headings of columns that align to the right."""
+        cells = list(zip(*rows, strict=True)) or [()] * len(headings)
+        return cls(
+            tuple(SheetColumn(h, c, h in numbers) for h, c in zip(headings, cells, strict=True)), **rest
         )
 
-    def html(self, caption_side: str | None = None) -> Html:
-        """Write an HTML table that is readable with styles off."""
-        side = None if caption_side is None else f"caption-side: {caption_side}; text-align: left"
-        head = join(self._cell("th", h, h, scope="col") for h in self.headings)
-        body = join(
-            tag("tr", join(self._cell("td", *pair) for pair in zip(self.headings, row, strict=True)))
-            for row in self.rows
-        )
-        caption = tag("caption", self.caption, style=side)
-        return tag("table", caption + tag("thead", tag("tr", head)) + tag("tbody", body))
+    def text(self) -> str:
+        """Return aligned text: numbers to the right, words to the left, the caption last."""
+        aligned = []
+        for heading, cells, right in self.columns:
+            width = max(map(measure_width, (heading, *cells)))
+            spaces = ((cell, " " * (width - measure_width(cell))) for cell in (heading, *cells))
+            aligned.append([space + cell if right else cell + space for cell, space in spaces])
+        lines = [(" " + _GAP.join(line)).rstrip() for line in zip(*aligned, strict=True)]
+        if self.gap is not None:
+            lines.insert(self.gap + 1, " …")
+        return "\n".join([*lines, *(" " + line for line in fold_lines(self.caption))])
 
-    def _cell(self, name: str, heading: str, value: str, scope: str | None = None) -> Html:
-        number = heading in self.numbers
-        style = None if number else "text-align: left"
-        return tag(name, value, class_="number" if number else None, style=style, scope=scope)
+    def html(self) -> Html:
+        """Return one HTML table, readable with styles off, whose caption holds what the text has under it."""
+        aligns = [f"text-align: {'right' if column.right else 'left'}" for column in self.columns]
+        rows = [
+            tag("tr", join(tag("td", cell, style=align) for cell, align in zip(row, aligns, strict=True)))
+            for row in zip(*(column.cells for column in self.columns), strict=True)
+        ]
+        if self.gap is not None:
+            rows.insert(self.gap, tag("tr", tag("td", "…", colspan=len(aligns))))
+        pairs = zip(self.columns, aligns, strict=True)
+        head = join(tag("th", column.heading, scope="col", style=align) for column, align in pairs)
+        caption = Html("<br>").join(map(quote, fold_lines(self.caption)))
+        parts = [
+            tag("caption", Html(caption), style=self.caption_style) if caption else Html(),
+            tag("thead", tag("tr", head)) if head else Html(),
+            tag("tbody", join(rows)),
+        ]
+        return tag("table", join(parts), class_="dpsql")
+
+
+def measure_width(text: str) -> int:
+    """Return the terminal columns of a text: two for wide characters, none for combining ones."""
+    if text.isascii():
+        return len(text)
+    wide = unicodedata.east_asian_width
+    return sum(0 if unicodedata.combining(c) else 2 if wide(c) in "WF" else 1 for c in text)
+
+
+def fold_lines(parts: Sequence[str]) -> list[str]:
+    """Write a caption on as few lines as the terminal allows, broken only between its parts."""
+    room = max(60, min(120, shutil.get_terminal_size((110, 24)).columns - 2))
+    lines: list[str] = []
+    for part in parts:
+        if lines and len(lines[-1]) + 3 + len(part) <= room:
+            lines[-1] += " · " + part
+        else:
+            lines.append(part)
+    return lines
 
 
 def list_entries(entries: list[Entry], accountant: str) -> tuple[tuple[str, ...], list[tuple[_Value, ...]]]:
@@ -111,8 +187,7 @@ def list_entries(entries: list[Entry], accountant: str) -> tuple[tuple[str, ...]
         event = entry.charged(accountant)
         epsilon, delta = event.basic if event is not None else (0, 0)
         when = datetime.fromisoformat(entry.when).astimezone().isoformat(" ", "seconds")
-        charge = "0" if event is None else event.sentence()
-        rows.append((entry.statement_id, when, name_of(entry), charge, float(epsilon), float(delta),
+        rows.append((entry.statement_id, when, name_of(entry), entry.charge(accountant), float(epsilon), float(delta),
                      entry.outcome, entry.text, entry.reason))  # fmt: skip
     return names, rows
 
@@ -132,8 +207,16 @@ def list_budget(state: BudgetState) -> tuple[tuple[str, ...], list[tuple[_Value,
             s.left_delta,
         )
         used = None if s.rule_used is None else float(s.rule_used)
-        whose = s.analyst or "whole"
-        rows.append((whose, s.accountant, *map(float, amounts), s.about, float(s.mechanism_delta), used))
+        rows.append(
+            (
+                s.analyst or "whole",
+                s.accountant,
+                *map(float, amounts),
+                s.about,
+                float(s.mechanism_delta),
+                used,
+            )
+        )
     return names, rows
 
 
@@ -143,11 +226,10 @@ def write_budget_text(ledger: Ledger, last: int = 20) -> str:
     lines = [_bar_line(s) for s in _states(state)]
     if ledger.path is None:
         lines.append("this budget lasts for this process only")
-    table = _latest(entries, last, state, _CELL_WIDTH)
-    if table.rows:
-        lines.append(table.text())
-    if len(entries) > len(table.rows):
-        lines.append(f"{len(entries) - len(table.rows)} earlier: SHOW LEDGER")
+    if entries and last:
+        lines.append(_latest(entries, last, state, _CELL_WIDTH).text())
+    if len(entries) > last:
+        lines.append(f"{len(entries) - last} earlier: SHOW LEDGER")
     return "\n".join([*lines, *(f"note: {notice}" for notice in ledger.notices)])
 
 
@@ -161,11 +243,10 @@ def write_budget_html(ledger: Ledger, last: int = 20) -> str:
         parts.append(tag("p", quote(_title(s)) + Html(" ") + meter + Html(" ") + quote(_amounts(s))))
     if ledger.path is None:
         parts.append(tag("p", "This budget lasts for this process only."))
-    table = _latest(entries, last, state, 200)
-    if table.rows:
-        parts.append(table.html(caption_side="bottom"))
-    if len(entries) > len(table.rows):
-        parts.append(tag("p", f"{len(entries) - len(table.rows)} earlier: SHOW LEDGER"))
+    if entries and last:
+        parts.append(replace(_latest(entries, last, state, 200), caption=(state.sentence,)).html())
+    if len(entries) > last:
+        parts.append(tag("p", f"{len(entries) - last} earlier: SHOW LEDGER"))
     parts += [tag("p", f"Note: {notice}") for notice in ledger.notices]
     return tag("div", join(parts), class_="dpsql-budget")
 
@@ -181,13 +262,12 @@ def clip_text(text: str, width: int) -> str:
     return flat if len(flat) <= width else flat[: width - 3].rstrip() + "..."
 
 
-def _latest(entries: list[Entry], last: int, state: BudgetState, width: int) -> Table:
-    rows = []
-    for entry in entries[-last:] if last else []:
-        event = entry.charged(state.accountant)
-        charge = "0" if event is None else event.sentence()
-        rows.append((entry.when_text, charge, entry.outcome, clip_text(entry.text, width)))
-    return Table(("when", "charge", "outcome", "cell"), tuple(rows), state.sentence)
+def _latest(entries: list[Entry], last: int, state: BudgetState, width: int) -> Sheet:
+    rows = [
+        (entry.when_text, entry.charge(state.accountant), entry.outcome, clip_text(entry.text, width))
+        for entry in entries[-last:]
+    ]
+    return Sheet.of(("when", "charge", "outcome", "cell"), rows)
 
 
 def _states(state: BudgetState) -> list[BudgetState]:
