@@ -10,6 +10,7 @@ charged, so commit and rollback do nothing. Parameters are ``?`` with a sequence
 from __future__ import annotations
 
 import datetime
+import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -285,10 +286,9 @@ def _named(
     """Replace ``?`` marks by ``$p1, $p2, ...``; strings and comments stay as they are."""
     if parameters is None or isinstance(parameters, Mapping):
         return operation, None if parameters is None else dict(parameters)
-    marks = [found.start() for found in _MARK.finditer(operation) if found[0] == "?"]
-    if len(marks) != len(parameters):
-        raise errors.BindError(f"there are {len(marks)} ? marks, but {len(parameters)} parameters.")
-    params = {f"p{i}": value for i, value in enumerate(parameters, 1)}
-    for i, at in reversed(list(enumerate(marks, 1))):
-        operation = f"{operation[:at]}$p{i}{operation[at + 1 :]}"
-    return operation, params
+    number = itertools.count(1)
+    text = _MARK.sub(lambda found: f"$p{next(number)}" if found[0] == "?" else found[0], operation)
+    marks = next(number) - 1
+    if marks != len(parameters):
+        raise errors.BindError(f"there are {marks} ? marks, but {len(parameters)} parameters.")
+    return text, {f"p{i}": value for i, value in enumerate(parameters, 1)}

@@ -32,16 +32,20 @@ class Error(Exception):
         span: the characters of the text that the sentence speaks of.
         hint: what to write instead.
         text: the whole text that ``span`` points into; usually added later by :meth:`located`.
+        keys: of a policy, the keys that the sentence speaks of, outermost first.
     """
 
     def __init__(
-        self, message: str, *, span: Span | None = None, hint: str | None = None, text: str | None = None
+        self,
+        message: str,
+        *,
+        span: Span | None = None,
+        hint: str | None = None,
+        text: str | None = None,
+        keys: tuple[str, ...] = (),
     ) -> None:
         super().__init__(message)
-        self.message = message
-        self.span = span
-        self.hint = hint
-        self.text = text
+        self.message, self.span, self.hint, self.text, self.keys = message, span, hint, text, keys
         self.answered: tuple[object, ...] = ()
         """Results of the statements before it in the cell: they were paid for, and are not lost."""
 
@@ -107,22 +111,7 @@ class BudgetExceeded(Error):
 
 
 class PolicyError(Error):
-    """The policy is wrong: an unknown key, reversed bounds, a table without privacy unit.
-
-    ``keys`` are the keys of the policy that the sentence speaks of, outermost first.
-    """
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        span: Span | None = None,
-        hint: str | None = None,
-        text: str | None = None,
-        keys: tuple[str, ...] = (),
-    ) -> None:
-        super().__init__(message, span=span, hint=hint, text=text)
-        self.keys = keys
+    """The policy is wrong: an unknown key, reversed bounds, a table without privacy unit."""
 
 
 class LedgerError(Error):

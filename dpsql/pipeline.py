@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import pyarrow as pa
 
@@ -36,7 +36,7 @@ from dpsql.session_state import KeptResults, OpenThresholds
 from dpsql.sql.bind import Plans
 from dpsql.sql.exact.gate import Gate
 from dpsql.sql.parse.options import parse_epsilon
-from dpsql.sql.parse.statements import Statement, parse
+from dpsql.sql.parse.statements import Statement
 from dpsql.sql.relations.catalog import Catalog
 from dpsql.sql.selection.thresholds import Declaration, bind_declare
 from dpsql.stored_blocks import PreparedPlan, RequestedBlock, StoredBlocks
@@ -88,10 +88,6 @@ class Pipeline:
         )
 
     # -- nothing is spent ---------------------------------------------------------------------------------------
-
-    def parse(self, text: str, params: Mapping[str, Any] | None = None) -> list[Statement]:
-        """Read the statements of a cell, with ``$name`` parameters bound as values."""
-        return parse(text, params)
 
     def open_cell(self, epsilon: str | Fraction | None = None) -> CellNames:
         """Return the names that a cell begins with.

@@ -10,7 +10,8 @@ import contextlib
 import datetime
 import importlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,6 +31,7 @@ Ends = tuple[pa.ChunkedArray, pa.ChunkedArray]
 """The low and the high ends of a column's intervals, as doubles; NULL where there is none."""
 
 
+@dataclass(frozen=True, init=False, repr=False)
 class Result:
     """The released rows of one statement.
 
@@ -53,27 +55,15 @@ class Result:
     ([(1240,)], {'n': [(1210.0, 1270.0)]}, (1, 1))
     """
 
-    __slots__ = (
-        "_intervals",
-        "confidence",
-        "cost_line",
-        "event",
-        "loss",
-        "notes",
-        "statement_id",
-        "table",
-        "whole",
-    )
-
     table: pa.Table
-    loss: str
-    event: Event | None
-    notes: tuple[str, ...]
-    statement_id: str | None
-    cost_line: str
-    confidence: float
-    whole: bool
     _intervals: tuple[tuple[str, Ends], ...]
+    loss: str = ""
+    event: Event | None = None
+    notes: tuple[str, ...] = ()
+    statement_id: str | None = None
+    cost_line: str = ""
+    confidence: float = 0.95
+    whole: bool = False
 
     def __init__(
         self,
@@ -88,16 +78,17 @@ class Result:
         confidence: float = 0.95,
         whole: bool = False,
     ) -> None:
-        put = object.__setattr__
-        put(self, "table", _whole_numbers(table))
-        put(self, "_intervals", tuple((c, _ends(given)) for c, given in (intervals or {}).items()))
-        put(self, "loss", loss)
-        put(self, "event", event)
-        put(self, "notes", tuple(notes))
-        put(self, "statement_id", None if statement_id is None else str(statement_id))
-        put(self, "cost_line", cost_line)
-        put(self, "confidence", confidence)
-        put(self, "whole", whole)
+        self.__dict__.update(
+            table=_whole_numbers(table),
+            _intervals=tuple((column, _ends(given)) for column, given in (intervals or {}).items()),
+            loss=loss,
+            event=event,
+            notes=tuple(notes),
+            statement_id=None if statement_id is None else str(statement_id),
+            cost_line=cost_line,
+            confidence=confidence,
+            whole=whole,
+        )
 
     @classmethod
     def finished(
@@ -111,23 +102,6 @@ class Result:
         ends = {i.column: _both(table.column(i.low), table.column(i.high)) for i in intervals}
         visible = table.select(list(range(len(columns)))).rename_columns(list(columns))
         return cls(visible, intervals={c: e for c, e in ends.items() if e[0].null_count < len(e[0])}, **rest)
-
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"a Result does not change; {name} can't be set")
-
-    def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"a Result does not change; {name} can't be deleted")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        rest = {name: getattr(self, name) for name in self.__slots__ if name not in ("table", "_intervals")}
-        return _restore, (self.table, {**rest, "intervals": dict(self._intervals)})
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Result):
-            return NotImplemented
-        return self.table.equals(other.table) and all(
-            getattr(self, name) == getattr(other, name) for name in self.__slots__ if name != "table"
-        )
 
     __hash__ = None  # type: ignore[assignment]  # it is a table: compare it, don't use it as a key
 
@@ -259,11 +233,6 @@ class MissingLibrary(Error, ImportError):
             f"{wanted_by} needs {library}, which is not installed.",
             hint=f"pip install {library}{'.  ' + others if others else ''}",
         )
-
-
-def _restore(table: pa.Table, rest: dict[str, Any]) -> Result:
-    """Return a pickled Result, equal to the original."""
-    return Result(table, **rest)
 
 
 def _nullable(kind: pa.DataType) -> Any:

@@ -22,7 +22,7 @@ from dpsql.privacy.events import Event, compose_events
 from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.privacy.pld import declare
 from dpsql.result import Result, import_notebook
-from dpsql.sql.parse.statements import Statement
+from dpsql.sql.parse.statements import Statement, parse
 from dpsql.sql.selection.thresholds import Declaration
 from dpsql.sql.subsample.combiners import registered
 from dpsql.stored_blocks import PreparedPlan, RequestedBlock
@@ -113,7 +113,7 @@ class Session:
         the error's ``answered``.
         """
         line = self._pipeline
-        statements = line.parse(text, params)
+        statements = parse(text, params)
         results: list[Result] = []
         with line.turn:
             cell = line.open_cell(epsilon)
@@ -159,7 +159,7 @@ class Session:
     def explain(self, text: str, params: Mapping[str, Any] | None = None) -> Explanation:
         """Say what statements would do and cost, each and all together. Spends nothing and reads no private data."""
         line = self._pipeline
-        statements = [s for s in line.parse(text, params) if s.kind in ("query", "explain", "declare")]
+        statements = [s for s in parse(text, params) if s.kind in ("query", "explain", "declare")]
         if not statements:
             raise PrivacyError("there is no query to explain.")
         paid: dict[str, RequestedBlock] = {}
@@ -323,7 +323,7 @@ class DeclaredStatements:
             ParseError, BindError, PrivacyError: it can't be planned.
         """
         line = self._pipeline
-        statements = line.parse(text, params)
+        statements = parse(text, params)
         if not statements:
             raise BindError("there is no statement to declare.")
         with line.turn:

@@ -329,56 +329,43 @@ def _read_items(held: bytes) -> dict[str, str]:
 
 def _pack_answer(item: RequestedBlock) -> bytes:
     assert item.release is not None and item.shape is not None
-    relations = {_RELEASE: _call_by_place(item.release.table, item.shape.columns)}
-    if item.release.noisy is not None:
-        relations[_NOISY] = item.release.noisy
-    notes = tuple(_put_places(note, item.shape.columns) for note in item.release.notes)
-    return pack(relations, (*notes, repr(item.confidence)))
+    kept = _call_by_place(item.release, item.shape.columns)
+    relations = {_RELEASE: kept.table, **({} if kept.noisy is None else {_NOISY: kept.noisy})}
+    return pack(relations, (*kept.notes, repr(item.confidence)))
 
 
 def _unpack_answer(item: RequestedBlock, held: bytes) -> Release:
     assert item.shape is not None
     relations, (*notes, confidence) = unpack(held)
-    said = tuple(_put_names(note, item.shape.columns) for note in notes)
-    table = _call_by_name(relations[_RELEASE], item.shape.columns)
-    release = Release(table, item.block.operator.event, said, relations.get(_NOISY))
-    return release if float(confidence) == item.confidence else _show_again(item, release)
+    kept = Release(relations[_RELEASE], item.block.operator.event, tuple(notes), relations.get(_NOISY))
+    return _show_again(item, _call_by_name(kept, item.shape.columns), float(confidence))
 
 
 def _rename(other: RequestedBlock, item: RequestedBlock) -> Release:
     """Return the release of an equal block under this one's names, at this one's confidence."""
     assert other.release is not None and other.shape is not None and item.shape is not None
-    table = _call_by_name(_call_by_place(other.release.table, other.shape.columns), item.shape.columns)
-    notes = (
-        _put_names(_put_places(note, other.shape.columns), item.shape.columns) for note in other.release.notes
-    )
-    release = replace(other.release, table=table, notes=tuple(notes))
-    return release if other.confidence == item.confidence else _show_again(item, release)
+    release = _call_by_name(_call_by_place(other.release, other.shape.columns), item.shape.columns)
+    return _show_again(item, release, other.confidence)
 
 
-def _show_again(item: RequestedBlock, release: Release) -> Release:
+def _show_again(item: RequestedBlock, release: Release, confidence: float) -> Release:
     operator = item.block.operator
-    if operator.can_show_again:
+    if confidence != item.confidence and operator.can_show_again:
         return replace(release, table=operator.show_again(release.table, release.noisy))
     return release
 
 
-def _call_by_place(table: pa.Table, names: Sequence[str]) -> pa.Table:
-    places = {name: f"c{place}" for place, name in enumerate(names)}
-    return table.rename_columns([places.get(name, f"x{name}") for name in table.column_names])
-
-
-def _call_by_name(table: pa.Table, names: Sequence[str]) -> pa.Table:
-    known = {f"c{place}": name for place, name in enumerate(names)}
-    return table.rename_columns([known.get(name, name[1:]) for name in table.column_names])
-
-
-def _put_places(note: str, names: Sequence[str]) -> str:
-    """Replace the names of columns in a note by their places."""
+def _call_by_place(release: Release, names: Sequence[str]) -> Release:
     places = {name: place for place, name in enumerate(names)}
     any_name = "|".join(re.escape(name) for name in sorted(places, key=len, reverse=True))
-    return re.sub(rf"(?<!\w)(?:{any_name})(?!\w)", lambda found: f"\x01{places[found[0]]}\x02", note)
+    mention = re.compile(rf"(?<!\w)(?:{any_name})(?!\w)")
+    notes = (mention.sub(lambda found: f"\x01{places[found[0]]}\x02", note) for note in release.notes)
+    columns = [f"c{places[name]}" if name in places else f"x{name}" for name in release.table.column_names]
+    return replace(release, table=release.table.rename_columns(columns), notes=tuple(notes))
 
 
-def _put_names(note: str, names: Sequence[str]) -> str:
-    return re.sub("\x01(\\d+)\x02", lambda found: names[int(found[1])], note)
+def _call_by_name(release: Release, names: Sequence[str]) -> Release:
+    known = {f"c{place}": name for place, name in enumerate(names)}
+    notes = (re.sub("\x01(\\d+)\x02", lambda found: names[int(found[1])], note) for note in release.notes)
+    columns = [known.get(name, name[1:]) for name in release.table.column_names]
+    return replace(release, table=release.table.rename_columns(columns), notes=tuple(notes))

@@ -20,7 +20,7 @@ import pyarrow as pa
 from dpsql.engine.sandbox import Sandbox, SchemaReplica, TypedColumns, quote_identifier
 from dpsql.engine.spill import make_spill_directory
 from dpsql.errors import EngineError, PolicyError
-from dpsql.ledger.private_files import hash_files
+from dpsql.ledger.state_files import hash_files
 from dpsql.mechanisms.base import OutOfMemory
 from dpsql.policy.model import Policy, Table
 

@@ -31,7 +31,7 @@ from dpsql.engine.frames import clean_array
 from dpsql.engine.sandbox import quote_identifier, quote_literal
 from dpsql.engine.text_sources import copy_text
 from dpsql.errors import PolicyError
-from dpsql.ledger.private_files import make_private_directory, make_state_directory, write_private
+from dpsql.ledger.state_files import make_private_directory, make_state_directory, write_private
 from dpsql.policy.model import Format, Policy, Table, explain_missing_types, fold, list_types
 from dpsql.policy.validate import settle_type
 

@@ -21,7 +21,7 @@ import weakref
 from pathlib import Path
 
 from dpsql.errors import PolicyError
-from dpsql.ledger.private_files import OWNER_ONLY, make_private_directory, make_state_directory
+from dpsql.ledger.state_files import OWNER_ONLY, make_private_directory, make_state_directory
 
 try:
     import fcntl

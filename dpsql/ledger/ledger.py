@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from dpsql.errors import BudgetExceeded, LedgerError, PolicyError, did_you_mean
-from dpsql.ledger import log_file, rollback_detection, store
-from dpsql.ledger import store as replay
+from dpsql.ledger import log_file, state_files, store
 from dpsql.ledger.accounts import OUTCOMES, BudgetState, Entry, explain_exceeded, make_budget_state
 from dpsql.ledger.log_file import START, Row, link_row
+from dpsql.ledger.state_files import Checkpoint
 from dpsql.ledger.store import LedgerStore, StoredRelease, format_now
 from dpsql.ledger.terms import Terms
 from dpsql.policy.model import Policy
@@ -113,7 +113,7 @@ class Ledger:
         if where is None:
             return cls(LedgerStore(None, terms, first=first), policy, analyst)
         if not where.exists():
-            gone = rollback_detection.explain_missing(where)
+            gone = state_files.explain_missing(where)
             if gone and not where.exists():  # not just made by another process
                 raise gone
             log_file.create_ledger_file(where, first)
@@ -173,7 +173,7 @@ class Ledger:
         where = Path(path).expanduser().resolve()
         if fresh and not where.exists():
             with suppress(OSError):
-                rollback_detection.checkpoint_path(where).unlink()
+                state_files.checkpoint_path(where).unlink()
             cls.open(where, policy, dataset).close()
             return ("a new ledger was begun",)
         book = LedgerStore(_existing(where), None)
@@ -183,7 +183,7 @@ class Ledger:
             changes = granted.grants(terms, adopting=True)
             if _replaced(where, book):
                 changes.append("this copy was put in place of a newer or another one")
-                rollback_detection.leave_register(where, account.ledger_id)
+                state_files.leave_register(where, account.ledger_id)
             if changes:
                 body = {"terms": granted.adopting(terms).to_json(), "changes": changes, "user": book.user}
                 with book.writing() as (write, _):
@@ -211,13 +211,13 @@ class Ledger:
             if entry.outcome == "reserved" and entry.progress and store.is_certainly_gone(entry.process):
                 with suppress(LedgerError):
                     self._settle(entry.statement_id, entry.progress, None, "interrupted")
-        mark = rollback_detection.read_checkpoint(path)
+        mark = state_files.read_checkpoint(path)
         if mark is None or mark.ledger != account.ledger_id:
-            first = rollback_detection.Checkpoint(account.ledger_id, 1, str(self._book.hash_at(1)))
+            first = Checkpoint(account.ledger_id, 1, str(self._book.hash_at(1)))
             if mark is None:
-                rollback_detection.write_checkpoint(path, first)
+                state_files.write_checkpoint(path, first)
             mark = first
-        for text in rollback_detection.enter_register(path, terms.dataset, mark):
+        for text in state_files.enter_register(path, terms.dataset, mark):
             if text not in account.notices:
                 self._try_write("notice", {"text": text})
 
@@ -229,7 +229,7 @@ class Ledger:
         Args:
             event: what will happen, at most.
             text: the statement, for the log.
-            key: under which its release will be kept for replay.
+            key: under which its release will be kept for store.
 
         Raises:
             BudgetExceeded: it costs more than is left of the whole, or of the analyst's share. Nothing is
@@ -259,7 +259,7 @@ class Ledger:
         outcome: str,
         kept: KeptReleases | None = None,
     ) -> None:
-        """End a reservation: record what was really used, and keep the release for replay.
+        """End a reservation: record what was really used, and keep the release for store.
 
         Args:
             ticket: what :meth:`reserve` gave.
@@ -300,14 +300,14 @@ class Ledger:
             LedgerError: the stored release was changed.
         """
         with self._book.reading() as connection:
-            found = replay.get_release(connection, key)
+            found = store.get_release(connection, key)
             entries = self._book.account.entries
-        return None if found is None else replay.check_release(entries.get(found[0]), key, found[1])
+        return None if found is None else store.check_release(entries.get(found[0]), key, found[1])
 
     def asked(self, question: str) -> tuple[Entry, bytes] | None:
         """Return the last statement that answered a question, and what :class:`KeptReleases` noted of it then."""
         with self._book.reading() as connection:
-            found = replay.get_question(connection, question)
+            found = store.get_release(connection, store.ASKED + question)
             entries = self._book.account.entries
         entry = entries.get(found[0]) if found is not None else None
         return None if found is None or entry is None else (entry, found[1])
@@ -338,23 +338,23 @@ class Ledger:
             entry = self._book.account.entries[number]
             told = _settled(entry)
             if told is None:
-                if release is not None and len(release) > replay.LARGEST_RELEASE:
+                if release is not None and len(release) > store.LARGEST_RELEASE:
                     release = None
-                kept = None if release is None else replay.hash_release(release)
+                kept = None if release is None else store.hash_release(release)
                 blocks = blocks or KeptReleases()
                 fitting = {
-                    k: held for k, held in blocks.releases.items() if len(held) <= replay.LARGEST_RELEASE
+                    k: held for k, held in blocks.releases.items() if len(held) <= store.LARGEST_RELEASE
                 }
                 body = {"outcome": outcome, "event": event.to_json(), "release": kept}
                 if fitting:
-                    body["blocks"] = {k: replay.hash_release(held) for k, held in fitting.items()}
+                    body["blocks"] = {k: store.hash_release(held) for k, held in fitting.items()}
                 write("settle", number, body)
                 for key, held in fitting.items():
-                    replay.put_release(connection, key, number, held)
+                    store.put_release(connection, key, number, held)
                 for question, items in blocks.questions.items():
-                    replay.put_question(connection, question, number, items)
+                    store.put_release(connection, store.ASKED + question, number, items)
                 if release is not None and entry.key:
-                    replay.put_release(connection, entry.key, number, release)
+                    store.put_release(connection, entry.key, number, release)
         if told is not None:
             raise told
 
@@ -424,13 +424,7 @@ class Ledger:
         """Refuse to show or charge a ledger that was rolled back while it was open: the mark was not."""
         if self.path is None or not self._book.charges:
             return
-        mark = rollback_detection.read_checkpoint(self.path)
-        if mark is None:
-            return
-        there = self._book.hash_at(mark.seq)
-        told = rollback_detection.explain_rollback(
-            self.path, mark, self._book.account.ledger_id, self._book.account.seq, there
-        )
+        told = _explain_rollback(self.path, self._book, state_files.read_checkpoint(self.path))
         if told is not None:
             raise told
 
@@ -463,21 +457,20 @@ def _resolved(path: str | Path | None) -> Path | None:
 def _existing(path: str | Path) -> Path:
     where = Path(path).expanduser().resolve()
     if not where.exists():
-        raise rollback_detection.explain_missing(where) or LedgerError(f"There is no ledger {where}.")
+        raise state_files.explain_missing(where) or LedgerError(f"There is no ledger {where}.")
     return where
 
 
 def _replaced(path: Path, book: LedgerStore) -> LedgerError | None:
     """Return the error for a ledger that does not continue what its mark and the register saw of it."""
-    seen = [
-        rollback_detection.read_checkpoint(path),
-        *rollback_detection.read_register(path, book.account.ledger_id),
-    ]
+    register = state_files.read_register(path, book.account.ledger_id)
+    return _explain_rollback(path, book, state_files.read_checkpoint(path), *register)
+
+
+def _explain_rollback(path: Path, book: LedgerStore, *seen: Checkpoint | None) -> LedgerError | None:
     for mark in filter(None, seen):
         there = book.hash_at(mark.seq)  # read after the mark, so that the ledger is never behind its own mark
-        told = rollback_detection.explain_rollback(
-            path, mark, book.account.ledger_id, book.account.seq, there
-        )
+        told = state_files.explain_rollback(path, mark, book.account.ledger_id, book.account.seq, there)
         if told is not None:
             return told
     return None

@@ -3,7 +3,7 @@
 The log only grows: a reservation, its settlement and a refusal are rows of their own, and nothing is ever
 rewritten. Each row's hash covers the row and the hash before it, so a changed, swapped, inserted or missing
 row shows. The chain has no secret key: it shows accidents and clumsy edits, not the work of somebody who
-recomputes all of it (the witness in :mod:`dpsql.ledger.rollback_detection` makes that harder; the owner's backups settle
+recomputes all of it (the witness in :mod:`dpsql.ledger.state_files` makes that harder; the owner's backups settle
 it).
 
 The SQLite file of a ledger: how it is made, opened and recognised, and what SQLite's errors mean.

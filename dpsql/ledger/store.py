@@ -33,14 +33,15 @@ from pathlib import Path
 from typing import Any
 
 from dpsql.errors import LedgerError
-from dpsql.ledger import log_file, rollback_detection
+from dpsql.ledger import log_file, state_files
 from dpsql.ledger.accounts import Account, Entry, format_local_time
 from dpsql.ledger.log_file import START, Row, damaged_error, link_row, verify_rows
 from dpsql.ledger.terms import Terms
 from dpsql.privacy.events import Event
 
 _PIECE = 1 << 24
-_ASKED = "asked "
+ASKED = "asked "
+"""Before the key of what a question was about: it decides nothing, and only says later what has changed."""
 LARGEST_RELEASE = 999_000_000
 """Bytes of a release that is kept: SQLite has no larger values."""
 
@@ -78,18 +79,6 @@ def get_release(connection: sqlite3.Connection, key: str) -> tuple[int, bytes] |
     """Return the statement and the bytes kept under a key."""
     row = connection.execute("SELECT statement, release FROM replay WHERE key = ?", (key,)).fetchone()
     return None if row is None else (row[0], bytes(row[1]))
-
-
-def put_question(connection: sqlite3.Connection, question: str, statement: int, items: bytes) -> None:
-    """Keep what a question was about. It decides nothing: it only says later what has changed."""
-    connection.execute(
-        "INSERT OR REPLACE INTO replay VALUES (?, ?, ?)", (_ASKED + question, statement, items)
-    )
-
-
-def get_question(connection: sqlite3.Connection, question: str) -> tuple[int, bytes] | None:
-    """Return the statement and the items kept for a question."""
-    return get_release(connection, _ASKED + question)
 
 
 def check_release(entry: Entry | None, key: str, release: bytes) -> StoredRelease:
@@ -260,9 +249,9 @@ class LedgerStore:
             self._check_kept()
             self._fold(rows)
             if durable and rows and self.path is not None:
-                mark = rollback_detection.Checkpoint(self.account.ledger_id, rows[-1].seq, rows[-1].hash)
-                rollback_detection.write_checkpoint(self.path, mark)
-                rollback_detection.update_register(self.path, mark)
+                mark = state_files.Checkpoint(self.account.ledger_id, rows[-1].seq, rows[-1].hash)
+                state_files.write_checkpoint(self.path, mark)
+                state_files.update_register(self.path, mark)
 
     def _check_kept(self) -> None:
         """Check after a commit that the rows are in files that still have their names."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -69,6 +68,13 @@ class Options:
     analyst: str | None = None
     rest: tuple[str, ...] = field(default=())
 
+
+_KEYWORDS = """
+    SELECT WITH DIFFERENTIAL_PRIVACY DP PTR SUBSAMPLE OPTIONS FROM WHERE GROUP BY HAVING ORDER LIMIT
+    JOIN LEFT RIGHT USING ON AS AND OR NOT IN IS NULL CASE WHEN THEN ELSE END OVER FILTER VALUES EXPLAIN
+    SHOW DECLARE CLOSE DISTINCT BETWEEN LIKE"""
+KEYWORDS = tuple(_KEYWORDS.split())
+"""Words of SQL that completion offers."""
 
 _FIELDS = {"-o": "name", "--dry-run": "explain"}
 _TAKEN = re.compile(r"((?:\s|--[^\n]*\n|/\*.*?\*/)*)(([A-Za-z_]\w*)\s*<<(?!<)[^\S\n]*)", re.DOTALL)
@@ -252,7 +258,7 @@ def show_mechanisms() -> Sheet:
     return make_sheet(("mechanism", "what it gives", "for example"), [*lines, *_MODES])
 
 
-def write_help(table: str | None, epsilon: str | None) -> Lines:
+def write_help(table: str | None, default: bool = False) -> Lines:
     """Write short help with an example that runs as it stands, on ``table`` when a session is open."""
     lines = [
         "Ask questions in SQL; every answer is differentially private, and shows its error and its cost.",
@@ -261,15 +267,12 @@ def write_help(table: str | None, epsilon: str | None) -> Lines:
     if table is None:
         lines += [f"  {NO_SESSION}"]
     else:
-        options = "" if epsilon else " WITH DP OPTIONS (epsilon = 0.1)"
+        options = "" if default else " WITH DP OPTIONS (epsilon = 0.1)"
         lines += ["  %%dpsql", f"  SELECT{options} COUNT(*) AS n FROM {table}"]
-    lines += ["", *_described(f"%dpsql {name}" for name in COMMANDS if name not in ("log", "help"))]
+    shown = {f"%dpsql {name}": text for name, text in COMMANDS.items() if name not in ("log", "help")}
+    lines += ["", *(f"  {command:<18} {text}" for command, text in shown.items())]
     lines += ["", "%%dpsql --explain shows the price first. %dpsql? lists every flag."]
     return Lines(tuple(lines))
-
-
-def _described(commands: Iterable[str]) -> list[str]:
-    return [f"  {command:<18} {COMMANDS[command.split()[1]]}" for command in commands]
 
 
 def _flags(flags: tuple[Flag, ...]) -> str:

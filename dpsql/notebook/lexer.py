@@ -12,8 +12,7 @@ from typing import ClassVar
 from pygments.lexer import RegexLexer, bygroups, default, words  # type: ignore[import-untyped]
 from pygments.token import Comment, Keyword, Name, Number, Operator, Punctuation, String, Text  # type: ignore[import-untyped]
 
-from dpsql.notebook.complete import KEYWORDS
-from dpsql.notebook.guide import ARGUMENTS, MORE_OPTIONS, OPTIONS
+from dpsql.notebook.guide import ARGUMENTS, KEYWORDS, MORE_OPTIONS, OPTIONS
 from dpsql.sql.parse.functions import WORDS
 
 _MORE = """

@@ -1,4 +1,4 @@
-"""The magic: ``%%dpsql`` for SQL, ``%dpsql`` for one line or a command."""
+"""The magic: ``%%dpsql`` for SQL, ``%dpsql`` for one line or a command; and completion in its cells and lines."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import json
 import keyword
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from IPython.core.completer import SimpleCompletion
 from IPython.core.magic import Magics, line_cell_magic, magics_class, needs_local_scope, no_var_expand
 from IPython.display import display
 from traitlets import Enum, Int, Unicode, observe
@@ -18,20 +19,21 @@ from dpsql import __version__
 from dpsql.errors import BindError, Error, ParseError, PolicyError, did_you_mean
 from dpsql.notebook import guide, render, sessions
 from dpsql.notebook.guide import Options
-from dpsql.notebook.progress import Progress, draw_in_kernel, draw_in_terminal
 from dpsql.notebook.sessions import Sessions
 from dpsql.report.tables import Sheet
 from dpsql.result import Result
+from dpsql.sql.parse.functions import WORDS
 
 if TYPE_CHECKING:
+    from IPython.core.completer import CompletionContext, SimpleMatcherResult
     from IPython.core.interactiveshell import InteractiveShell
 
-    from dpsql.session import Session
 
 _SQL = ("SELECT", "WITH", "FROM", "VALUES", "EXPLAIN", "SHOW", "DECLARE", "CLOSE")
 _PARAMETER = re.compile(r"\$([A-Za-z_]\w*)")
 _TEMPLATE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
 _KEPT = "_dpsql_sessions"
+_WORD = re.compile(r"(--?|\$)?\w*$")
 
 
 @magics_class
@@ -115,7 +117,7 @@ class DpsqlMagic(Magics):
                 session.check_name(name)  # before anything is paid
             if options.explain:
                 return sessions.show_explanation(session.explain(text, params))
-            results = self._answers(session, text, params, options)
+            results = sessions.ask(session, text, params, options, kernel=hasattr(self.shell, "kernel"))
         except Error as error:
             for answered in error.answered:
                 display(answered)  # type: ignore[no-untyped-call]
@@ -141,11 +143,6 @@ class DpsqlMagic(Magics):
         elif not silent:
             self._cost(results[-1])
         return None
-
-    def _answers(self, session: Session, text: str, params: dict[str, Any], options: Options) -> list[Result]:
-        kernel = hasattr(self.shell, "kernel")
-        with Progress(draw_in_kernel() if kernel else draw_in_terminal):
-            return sessions.ask(session, text, params, options)
 
     def _parameters(self, options: Options, text: str, local: dict[str, Any]) -> dict[str, Any]:
         """Return values of the ``$name``s in the text: the notebook's variables, then ``--params``."""
@@ -207,10 +204,9 @@ class DpsqlMagic(Magics):
     def _help(self, rest: str) -> render.Lines:
         session = self.sessions.get(self.sessions.current)
         if session is None:
-            return guide.write_help(None, None)
-        return guide.write_help(
-            sessions.choose_example_table(session), sessions.format_default_epsilon(session)
-        )
+            return guide.write_help(None)
+        epsilon = session.policy.budget.default_epsilon
+        return guide.write_help(sessions.choose_example_table(session), epsilon is not None)
 
     def _connect(self, rest: str) -> None:
         given = guide.parse_flags(rest, guide.CONNECT_FLAGS)
@@ -299,10 +295,96 @@ def _refuse_templates(text: str) -> None:
         )
 
 
+class Matcher:
+    """A matcher of IPython's completer (its API 2)."""
+
+    matcher_api_version = 2
+    matcher_identifier = "dpsql"
+
+    def __init__(self, shell: InteractiveShell, sessions: Sessions) -> None:
+        self._shell = shell
+        self._sessions = sessions
+        self.__qualname__ = "dpsql"  # IPython asks its matchers for one, functions or not
+
+    def __call__(self, context: CompletionContext) -> SimpleMatcherResult:
+        """Return what may stand at the cursor; nothing outside our cells and lines."""
+        lines = context.full_text.split("\n")
+        before = lines[context.cursor_line][: context.cursor_position]
+        first = re.match(r"\s*%%(\w+)", context.full_text)
+        cell = first is not None and self._ours("cell", first[1])
+        line = re.match(r"(?:\s*[\w.]+\s*=)?\s*%(\w+)\s", before)
+        if not cell and not (line and self._ours("line", line[1])):
+            return {"completions": [], "suppress": False}
+        found = _WORD.search(before)
+        word = found[0] if found else ""
+        sql = "\n".join(lines[1 if cell else 0 :])
+        on_magic_line = not cell or context.cursor_line == 0
+        names = self._names(word, sql, before, on_magic_line)
+        # IPython replaces context.token, which may begin earlier or later than our word
+        head = context.token[: len(context.token) - len(word)] if context.token.endswith(word) else ""
+        cut = len(word) - len(context.token) if word.endswith(context.token) else 0
+        items = [SimpleCompletion(head + name[max(0, cut) :], type=kind) for name, kind in names]
+        return {"completions": items, "suppress": True, "ordered": True}
+
+    def _ours(self, kind: str, name: str) -> bool:
+        """Return whether a magic is ours, by its name or by an alias (``%alias_magic sql dpsql``)."""
+        found = self._shell.magics_manager.magics[kind].get(name)
+        return name == "dpsql" or getattr(found, "magic_name", None) == "dpsql"
+
+    def _names(self, word: str, sql: str, before: str, on_magic_line: bool) -> list[tuple[str, str]]:
+        if word.startswith("-"):
+            flags = (
+                *guide.RUN_FLAGS,
+                *(guide.CONNECT_FLAGS if " connect" in before or " demo" in before else ()),
+            )
+            return _begin(word, ((f.name, "flag") for f in flags)) if on_magic_line else []
+        if on_magic_line and re.search(r"(^|[^%])%\w+\s+\w*$", before):
+            return _begin(word, ((name, "command") for name in guide.COMMANDS))
+        if word.startswith("$"):
+            return []
+        schema = self._schema()
+        mentioned = {
+            t: c for t, c in schema.items() if re.search(rf"\b{re.escape(t)}\b", sql, re.I)
+        } or schema
+        if _options_open(before):
+            return _begin(word, ((name, "option") for name in {**guide.OPTIONS, **guide.MORE_OPTIONS}))
+        columns = [(c, "column") for cs in mentioned.values() for c in cs]
+        tables = [(t, "table") for t in schema]
+        rest = [(a + " => ", "argument") for a in guide.ARGUMENTS]
+        if re.search(r"\b(FROM|JOIN)\s+\w*$", before, re.I):
+            return _begin(word, tables)
+        functions = [(f, "function") for f in WORDS]
+        keywords = [(k, "keyword") for k in guide.KEYWORDS]
+        return _begin(word, [*columns, *tables, *functions, *rest, *keywords])
+
+    def _schema(self) -> dict[str, list[str]]:
+        """List tables and kept results with their columns. No private row is read."""
+        session = self._sessions.get(self._sessions.current)
+        if session is None:
+            return {}
+        return {name: list(session.columns(name)) for name, *_ in session.tables().fetchall()}
+
+
+def _options_open(before: str) -> bool:
+    """Return whether the cursor stands inside ``OPTIONS ( ...``."""
+    at = before.upper().rfind("OPTIONS")
+    return at >= 0 and before.count("(", at) > before.count(")", at)
+
+
+def _begin(word: str, names: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the names that begin with a word; keywords follow the case that is being typed."""
+    lower = word.lower()
+    chosen: dict[str, str] = {}
+    for name, kind in names:
+        if name.lower().startswith(lower):
+            if kind in ("keyword", "function") and word.islower():
+                name = name.lower()
+            chosen.setdefault(name, kind)
+    return list(chosen.items())
+
+
 def load(shell: InteractiveShell) -> None:
     """Register the magic and completion, and print one line. Loading again keeps open opened."""
-    from dpsql.notebook.complete import Matcher
-
     _forget(shell)
     opened = getattr(shell, _KEPT, None)
     if not isinstance(opened, Sessions):
@@ -333,6 +415,6 @@ def unload(shell: InteractiveShell) -> None:
 def _forget(shell: InteractiveShell) -> None:
     """Unregister completion and settings by their names: the classes may have been reloaded since."""
     matchers = shell.Completer.custom_matchers
-    matchers[:] = [m for m in matchers if type(m).__module__ != "dpsql.notebook.complete"]
+    matchers[:] = [m for m in matchers if type(m).__name__ != "Matcher"]
     shell.configurables[:] = [c for c in shell.configurables if type(c).__name__ != "DpsqlMagic"]
     shell.magics_manager.registry.pop("DpsqlMagic", None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dpsql.errors import BindError, did_you_mean
@@ -71,8 +71,7 @@ def draw_bars(result: Result, x: str | None = None, y: str | None = None) -> Axe
     if max((len(format_cell(label)) for label in labels), default=0) * len(labels) > 70:
         drawn.tick_params(axis="x", rotation=60)
     drawn.axhline(0, color="0.4", linewidth=0.8)
-    drawn.set_xlabel(x or "")
-    drawn.set_ylabel(y)
+    drawn.set(xlabel=x or "", ylabel=y)
     drawn.set_title(f"whiskers: {result.confidence * 100:g}% interval of the noise", loc="left", fontsize=9)
     return drawn
 
@@ -89,20 +88,12 @@ def draw_account(account: Ledger, what: str) -> Axes:
         raise BindError(f"there is no picture of {what}.", hint=did_you_mean(what, ("budget", "tradeoff")))
     drawn = make_report(account)["pictures"]
     if what == "budget":
-        return draw_burn_down(drawn["burn_down"])
-    curves = {"whole budget": drawn["tradeoff"]["promise"], "spent so far": drawn["tradeoff"]["spent"]}
-    return draw_tradeoff({name: _between(points) for name, points in curves.items()})
+        return plot_burn_down(drawn["burn_down"])
+    curves = drawn["tradeoff"]
+    return plot_tradeoff({"whole budget": curves["promise"], "spent so far": curves["spent"]})
 
 
-def _between(points: Sequence[tuple[float, float]]) -> Callable[[float], float]:
-    """Return the line through points whose first numbers ascend."""
-    import numpy as np
-
-    xs, ys = zip(*points, strict=True)
-    return lambda x: float(np.interp(x, xs, ys))
-
-
-def draw_burn_down(data: Mapping[str, Any]) -> Axes:
+def plot_burn_down(data: Mapping[str, Any]) -> Axes:
     """Draw how much was left after each charge; hollow marks are refused statements.
 
     ``data`` is the report's: ``limit``, ``steps`` and ``refused``.
@@ -122,33 +113,21 @@ def draw_burn_down(data: Mapping[str, Any]) -> Axes:
     drawn.axhline(limit, color="0.4", linewidth=0.8, linestyle=":")
     drawn.annotate(f"limit ε={limit:g}", (0, limit), xytext=(4, 3), textcoords="offset points", fontsize=8)
     drawn.axhline(0, color="0.4", linewidth=0.8)
-    drawn.set_ylim(min(0.0, *left, *(mark["level"] for mark in data["refused"]), 0.0), limit * 1.15)
-    drawn.set_xlabel("charges")
-    drawn.set_ylabel("ε left")
+    lowest = min(0.0, *left, *(mark["level"] for mark in data["refused"]))
+    drawn.set(xlabel="charges", ylabel="ε left", ylim=(lowest, limit * 1.15))
     return drawn
 
 
-def draw_tradeoff(curves: dict[str, Any], points: int = 201) -> Axes:
-    """Draw trade-off curves: an attacker's type II error for each type I error.
-
-    ``curves`` maps a name to ``f(alpha) -> beta``; the diagonal is perfect privacy.
-    """
+def plot_tradeoff(curves: Mapping[str, Sequence[tuple[float, float]]]) -> Axes:
+    """Draw trade-off curves, by name: an attacker's type II error for each type I error; the diagonal is perfect privacy."""
     drawn = make_axes("trade-off plots", 3.8, 3.6)
-    grid = [i / (points - 1) for i in range(points)]
     drawn.plot([0, 1], [1, 0], color="0.6", linestyle=":", linewidth=1)
     drawn.annotate(
         "perfect privacy", (0.5, 0.5), rotation=-45, fontsize=8, ha="center", va="bottom", color="0.4"
     )
-    for name, curve in curves.items():
-        values = [float(curve(alpha)) for alpha in grid]
-        drawn.plot(grid, values)
-        middle = min(range(points), key=lambda i: abs(grid[i] - values[i]))
-        drawn.annotate(
-            name, (grid[middle], values[middle]), xytext=(4, 4), textcoords="offset points", fontsize=8
-        )
-    drawn.set_xlim(0, 1)
-    drawn.set_ylim(0, 1)
-    drawn.set_aspect("equal")
-    drawn.set_xlabel("type I error")
-    drawn.set_ylabel("type II error")
+    for name, points in curves.items():
+        drawn.plot(*zip(*points, strict=True))
+        middle = min(points, key=lambda point: abs(point[0] - point[1]))
+        drawn.annotate(name, middle, xytext=(4, 4), textcoords="offset points", fontsize=8)
+    drawn.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel="type I error", ylabel="type II error")
     return drawn

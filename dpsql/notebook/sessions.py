@@ -2,25 +2,34 @@
 
 ``[tool.dpsql]`` in pyproject.toml: where the data and the policy are, and how results are shown.
 
-What the magic asks of a session, and how the budget, a plan and the tables are shown.
+What the magic asks of a session, how the budget, a plan and the tables are shown, and a sign of life meanwhile.
 """
 
 from __future__ import annotations
 
-import tomllib
-from dataclasses import dataclass
+import contextvars
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from dpsql import __version__
 from dpsql.errors import BindError, PolicyError, did_you_mean
+from dpsql.mechanisms.base import watch_progress
 from dpsql.notebook import guide
 from dpsql.notebook.guide import Options
 from dpsql.notebook.render import Lines, Panel, make_sheet
-from dpsql.policy.validate import write_bound
+from dpsql.policy.toml import Section, declare_field, parse_toml, read_section
+from dpsql.policy.validate import settle_text, settle_whole, write_bound
 from dpsql.report.tables import Sheet
 
 if TYPE_CHECKING:
+    from dpsql.explain import Explanation
     from dpsql.result import Result
     from dpsql.session import Session
 
@@ -44,20 +53,16 @@ class Sessions(dict[str, "Session"]):
         return self[wanted]
 
 
-_PATHS = ("database", "policy", "ledger")
-_WORDS = ("analyst", "output")
-
-
 @dataclass(frozen=True)
-class Settings:
+class Settings(Section):
     """What a project says for all its notebooks. Paths are relative to the file they stand in."""
 
-    database: str | None = None
-    policy: str | None = None
-    ledger: str | None = None
-    analyst: str | None = None
-    output: str | None = None
-    rows: int | None = None
+    database: str | None = declare_field(settle_text)
+    policy: str | None = declare_field(settle_text)
+    ledger: str | None = declare_field(settle_text)
+    analyst: str | None = declare_field(settle_text)
+    output: str | None = declare_field(settle_text)
+    rows: int | None = declare_field(settle_whole)
 
 
 def read_settings(folder: Path) -> Settings:
@@ -69,37 +74,31 @@ def read_settings(folder: Path) -> Settings:
     for place in (folder, *folder.parents):
         file = place / "pyproject.toml"
         try:
-            content = tomllib.loads(file.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
+            document = parse_toml(file.read_text(encoding="utf-8"), str(file))
+        except (OSError, UnicodeDecodeError, PolicyError):
             continue  # a broken file is other tools' to complain about
-        tool = content.get("tool")
-        section = tool.get("dpsql") if isinstance(tool, dict) else None
-        return _checked(section, file) if isinstance(section, dict) else Settings()
+        tool = document.data.get("tool")
+        if not isinstance(tool, Mapping) or not isinstance(tool.get("dpsql"), Mapping):
+            break
+        said = read_section(document, ("tool", "dpsql"), Settings)
+        written = {key: getattr(said, key) for key in ("database", "policy", "ledger")}
+        paths: dict[str, Any] = {
+            key: str(place / path) for key, path in written.items() if path not in (None, ":memory:")
+        }
+        return replace(said, **paths)
     return Settings()
 
 
-def _checked(section: dict[str, object], file: Path) -> Settings:
-    given: dict[str, object] = {}
-    for key, value in section.items():
-        if key not in Settings.__dataclass_fields__:
-            hint = did_you_mean(key, Settings.__dataclass_fields__)
-            raise PolicyError(f"[tool.dpsql] in {file} has an unknown key {key}.", hint=hint)
-        kind = int if key == "rows" else str
-        if not isinstance(value, kind) or isinstance(value, bool):
-            what = "a whole number" if kind is int else "text"
-            raise PolicyError(f"[tool.dpsql] in {file}: {key} must be {what}.")
-        in_memory = key == "database" and value == ":memory:"
-        given[key] = str(file.parent / str(value)) if key in _PATHS and not in_memory else value
-    return Settings(**given)  # type: ignore[arg-type]  # each value was checked above
-
-
-def ask(session: Session, text: str, params: dict[str, Any], options: Options) -> list[Result]:
-    """Answer a cell's statements under its flags."""
-    if options.plan:
+def ask(
+    session: Session, text: str, params: dict[str, Any], options: Options, *, kernel: bool = False
+) -> list[Result]:
+    """Answer a cell's statements under its flags, with a sign of life in a kernel's cell or a terminal."""
+    with show_progress(draw_in_kernel() if kernel else draw_in_terminal):
+        if not options.plan:
+            return session.run(text, params, fresh=options.fresh, epsilon=options.epsilon)
         with session.plan() as plan:
             plan.sql(text, params, epsilon=options.epsilon)
         return plan.results
-    return session.run(text, params, fresh=options.fresh, epsilon=options.epsilon)
 
 
 def pair_kept_results(text: str, params: dict[str, Any], results: list[Result]) -> list[tuple[str, Result]]:
@@ -111,7 +110,7 @@ def pair_kept_results(text: str, params: dict[str, Any], results: list[Result]) 
     return [(statement.keep, result) for statement, result in pairs if statement.keep]
 
 
-def show_explanation(explained: Any) -> Lines:
+def show_explanation(explained: Explanation) -> Lines:
     """Show a plan in sentences, in fixed width."""
     return Lines(tuple(str(explained).splitlines()))
 
@@ -136,17 +135,6 @@ def choose_example_table(session: Session) -> str | None:
     """Choose a private table to ask about; a public one where there is no other."""
     tables = sorted(session.policy.tables.values(), key=lambda table: table.public)
     return tables[0].name if tables else None
-
-
-def format_default_epsilon(session: Session) -> str | None:
-    """Write the policy's epsilon of a statement that names none; None where it has none."""
-    epsilon = session.policy.budget.default_epsilon
-    return None if epsilon is None else f"{float(epsilon):g}"
-
-
-def list_columns(session: Session) -> dict[str, list[str]]:
-    """List tables and kept results with their columns, for completion. No private row is read."""
-    return {name: list(session.columns(name)) for name, *_ in session.tables().fetchall()}
 
 
 def show_columns(session: Session, name: str) -> Sheet:
@@ -192,3 +180,60 @@ def show_report(session: Session, path: str) -> Lines:
         return Lines(tuple(report_text(session.account, session.policy).splitlines()))
     written = write_report(session.account, session.policy, path)
     return Lines((f"written to {written}",))
+
+
+PATIENCE = 1.0
+"""Seconds before anything is shown of a statement that runs."""
+
+
+@contextmanager
+def show_progress(show: Callable[[str], None], every: float = 1.0) -> Iterator[None]:
+    """Show a line that says how long a statement has been running, from :data:`PATIENCE` seconds on.
+
+    ``show`` draws a line in place of the last one; the empty line wipes it. The stop button (or Ctrl-C) interrupts the
+    engine; what was reserved stays charged.
+    """
+    started, done, steps = time.monotonic(), threading.Event(), [""]
+
+    def note(now: int, total: int) -> None:
+        steps[0] = f", {now:,} of {total:,} steps"
+
+    def tick() -> None:
+        if done.wait(PATIENCE):
+            return
+        while not done.is_set():
+            show(f"running for {time.monotonic() - started:.0f} s{steps[0]}; stopping it keeps the charge")
+            done.wait(every)
+        show("")
+
+    context = contextvars.copy_context()  # a kernel finds the cell to write to in its context
+    thread = threading.Thread(target=context.run, args=(tick,), daemon=True)
+    thread.start()
+    try:
+        with watch_progress(note):
+            yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def draw_in_kernel() -> Callable[[str], None]:
+    """Return a function that draws by updating one display of the running cell."""
+    from IPython.display import display
+
+    identity = uuid4().hex
+    shown = False
+
+    def show(line: str) -> None:
+        nonlocal shown
+        display({"text/plain": line}, raw=True, display_id=identity, update=shown)  # type: ignore[no-untyped-call]
+        shown = True
+
+    return show
+
+
+def draw_in_terminal(line: str) -> None:
+    """Draw over the last line of standard error."""
+    if sys.stderr.isatty():
+        sys.stderr.write("\r\033[2K" + line)
+        sys.stderr.flush()

@@ -28,31 +28,9 @@ from fractions import Fraction
 from pathlib import Path
 
 from dpsql.errors import PolicyError
+from dpsql.policy import validate
 from dpsql.policy.toml import Section, assign, declare_field, parse_toml, read_section, write_toml
-from dpsql.policy.validate import (
-    DateBound,
-    Hop,
-    NameMapping,
-    Value,
-    fold,
-    has_length,
-    parse_path,
-    settle_bounds,
-    settle_choice,
-    settle_flag,
-    settle_letter,
-    settle_name,
-    settle_names,
-    settle_null,
-    settle_pattern,
-    settle_positive,
-    settle_probability,
-    settle_share,
-    settle_text,
-    settle_type,
-    settle_values,
-    settle_whole,
-)
+from dpsql.policy.validate import DateBound, Hop, NameMapping, Value, fold
 from dpsql.privacy.filters import ACCOUNTANTS, MECHANISM_SHARE
 
 __all__ = ["Analyst", "Budget", "Column", "Format", "Hop", "NameMapping", "Policy", "Table", "Value", "fold"]
@@ -79,13 +57,13 @@ class Column(Section):
             a length, a longer value is NULL.
     """
 
-    bounds: tuple[Fraction, Fraction] | None = declare_field(settle_bounds)
-    values: tuple[Value, ...] | None = declare_field(settle_values)
-    type: str | None = declare_field(settle_type)
-    max_length: int | None = declare_field(settle_whole)
+    bounds: tuple[Fraction, Fraction] | None = declare_field(validate.settle_bounds)
+    values: tuple[Value, ...] | None = declare_field(validate.settle_values)
+    type: str | None = declare_field(validate.settle_type)
+    max_length: int | None = declare_field(validate.settle_whole)
 
     def _check_together(self) -> None:
-        if self.max_length is not None and self.type is not None and not has_length(self.type):
+        if self.max_length is not None and self.type is not None and not validate.has_length(self.type):
             raise PolicyError(
                 f"max_length is for texts and lists, not for {self.type}.",
                 keys=("max_length",),
@@ -125,16 +103,16 @@ class Format(Section):
             record ends the file; the check of the policy warns).
     """
 
-    delimiter: str | None = declare_field(settle_letter, only="csv")
-    quote: str = declare_field(settle_letter, '"', only="csv")
-    escape: str | None = declare_field(settle_letter, only="csv")
-    header: bool = declare_field(settle_flag, True, only="csv")
-    encoding: str = declare_field(settle_choice("utf-8", "latin-1", "windows-1252"), "utf-8")
-    null: str = declare_field(settle_null, "", only="csv")
-    date_format: str | None = declare_field(settle_pattern)
-    timestamp_format: str | None = declare_field(settle_pattern)
-    quoted_newlines: bool = declare_field(settle_flag, False, only="csv")
-    records: str = declare_field(settle_choice("lines", "array"), "lines", only="json")
+    delimiter: str | None = declare_field(validate.settle_letter, only="csv")
+    quote: str = declare_field(validate.settle_letter, '"', only="csv")
+    escape: str | None = declare_field(validate.settle_letter, only="csv")
+    header: bool = declare_field(validate.settle_flag, True, only="csv")
+    encoding: str = declare_field(validate.settle_choice("utf-8", "latin-1", "windows-1252"), "utf-8")
+    null: str = declare_field(validate.settle_null, "", only="csv")
+    date_format: str | None = declare_field(validate.settle_pattern)
+    timestamp_format: str | None = declare_field(validate.settle_pattern)
+    quoted_newlines: bool = declare_field(validate.settle_flag, False, only="csv")
+    records: str = declare_field(validate.settle_choice("lines", "array"), "lines", only="json")
 
     def _check_together(self) -> None:
         if self.quote and self.quote == self.delimiter:
@@ -189,17 +167,17 @@ class Table(Section):
             out.
     """
 
-    name: str = declare_field(settle_name, MISSING)
-    public: bool = declare_field(settle_flag, False)
-    source: str | None = declare_field(settle_text)
-    privacy_unit: str | None = declare_field(settle_text, only="private")
-    max_rows: int | None = declare_field(settle_whole, only="private")
-    max_groups: int | None = declare_field(settle_whole, only="private")
-    columns: Mapping[str, Column] = declare_field(settle_names, sections=Column)
+    name: str = declare_field(validate.settle_name, MISSING)
+    public: bool = declare_field(validate.settle_flag, False)
+    source: str | None = declare_field(validate.settle_text)
+    privacy_unit: str | None = declare_field(validate.settle_text, only="private")
+    max_rows: int | None = declare_field(validate.settle_whole, only="private")
+    max_groups: int | None = declare_field(validate.settle_whole, only="private")
+    columns: Mapping[str, Column] = declare_field(validate.settle_names, sections=Column)
     format: Format | None = declare_field(None, section=Format)
-    version: str | None = declare_field(settle_text)
-    max_fan_out: int | None = declare_field(settle_whole, only="private")
-    max_unit_rows: int | None = declare_field(settle_whole, only="private")
+    version: str | None = declare_field(validate.settle_text)
+    max_fan_out: int | None = declare_field(validate.settle_whole, only="private")
+    max_unit_rows: int | None = declare_field(validate.settle_whole, only="private")
 
     def _check_together(self) -> None:
         if self.format is not None:
@@ -232,7 +210,7 @@ class Table(Section):
                 )
             assign(self, "max_rows", 1)
         else:
-            parse_path(self.name, self.privacy_unit)
+            validate.parse_path(self.name, self.privacy_unit)
 
     @property
     def row_level(self) -> bool:
@@ -248,7 +226,7 @@ class Table(Section):
         """
         if self.privacy_unit is None or self.row_level:
             return ()
-        return parse_path(self.name, self.privacy_unit)
+        return validate.parse_path(self.name, self.privacy_unit)
 
     @property
     def unit_domain(self) -> str:
@@ -297,13 +275,15 @@ class Budget(Section):
     Fraction(1, 1000000)
     """
 
-    epsilon: Fraction = declare_field(settle_positive, MISSING, start="epsilon = 1 is a usual start.")
-    delta: Fraction = declare_field(settle_probability, Fraction(0))
-    accountant: str = declare_field(settle_choice(*ACCOUNTANTS), "zcdp")
-    max_epsilon_per_query: Fraction | None = declare_field(settle_positive)
-    default_epsilon: Fraction | None = declare_field(settle_positive)
-    default_delta: Fraction | None = declare_field(settle_probability)
-    mechanism_delta_share: Fraction = declare_field(settle_share, MECHANISM_SHARE)
+    epsilon: Fraction = declare_field(
+        validate.settle_positive, MISSING, start="epsilon = 1 is a usual start."
+    )
+    delta: Fraction = declare_field(validate.settle_probability, Fraction(0))
+    accountant: str = declare_field(validate.settle_choice(*ACCOUNTANTS), "zcdp")
+    max_epsilon_per_query: Fraction | None = declare_field(validate.settle_positive)
+    default_epsilon: Fraction | None = declare_field(validate.settle_positive)
+    default_delta: Fraction | None = declare_field(validate.settle_probability)
+    mechanism_delta_share: Fraction = declare_field(validate.settle_share, MECHANISM_SHARE)
 
     def _check_together(self) -> None:
         for key, limit in (
@@ -329,8 +309,8 @@ class Budget(Section):
 class Analyst(Section):
     """One analyst's share of the budget. Without delta, the whole delta is open to them."""
 
-    epsilon: Fraction = declare_field(settle_positive, MISSING, start="epsilon = 1")
-    delta: Fraction | None = declare_field(settle_probability)
+    epsilon: Fraction = declare_field(validate.settle_positive, MISSING, start="epsilon = 1")
+    delta: Fraction | None = declare_field(validate.settle_probability)
 
 
 @dataclass(frozen=True)
@@ -350,8 +330,8 @@ class Policy(Section):
     budget: Budget = declare_field(
         None, MISSING, section=Budget, start="begin with [budget] and epsilon = 1."
     )
-    tables: Mapping[str, Table] = declare_field(settle_names, sections=Table)
-    analysts: Mapping[str, Analyst] = declare_field(settle_names, sections=Analyst)
+    tables: Mapping[str, Table] = declare_field(validate.settle_names, sections=Table)
+    analysts: Mapping[str, Analyst] = declare_field(validate.settle_names, sections=Analyst)
     base: Path | None = field(default=None, compare=False)
 
     def _check_together(self) -> None:

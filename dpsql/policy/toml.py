@@ -115,7 +115,11 @@ class Section:
         for item in fields(self):
             value, read = getattr(self, item.name), item.metadata.get("read")
             if read is not None and (value is not None or item.default is not None):
-                assign(self, item.name, read(item.name, value))
+                try:
+                    assign(self, item.name, read(item.name, value))
+                except PolicyError as error:
+                    error.keys = error.keys or (item.name,)
+                    raise
         self._check_together()
 
     def _check_together(self) -> None:

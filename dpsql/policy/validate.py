@@ -96,14 +96,14 @@ def settle_name(key: str, value: str) -> str:
 def settle_flag(key: str, value: object) -> bool:
     """Read a boolean."""
     if not isinstance(value, bool):
-        raise PolicyError(f"{key} is true or false.", keys=(key,))
+        raise PolicyError(f"{key} is true or false.")
     return value
 
 
 def settle_text(key: str, value: object) -> str:
     """Read a text that is not blank."""
     if not isinstance(value, str) or not value.strip():
-        raise PolicyError(f"{key} is text in quotes.", keys=(key,))
+        raise PolicyError(f"{key} is text in quotes.")
     return value
 
 
@@ -115,7 +115,7 @@ def settle_choice(*known: str) -> Callable[[str, object], str]:
             return value.lower()
         near = find_nearest(str(value), known)
         hint = f"{f'did you mean {near}? ' if near else ''}it is one of {', '.join(known)}."
-        raise PolicyError(f"there is no {key} {value}.", keys=(key,), hint=hint)
+        raise PolicyError(f"there is no {key} {value}.", hint=hint)
 
     return read
 
@@ -125,23 +125,23 @@ def settle_letter(key: str, value: object) -> str:
     if value == "" and key == "quote":
         return ""
     if not isinstance(value, str) or len(value) != 1 or value in "\r\n\0" or ord(value) > 126:
-        raise PolicyError(f"{key} is one letter of ASCII.", keys=(key,), hint=f"{key} = ';'")
+        raise PolicyError(f"{key} is one letter of ASCII.", hint=f"{key} = ';'")
     return value
 
 
 def settle_null(key: str, value: object) -> str:
     """Read the text that means NULL."""
     if not isinstance(value, str) or "\n" in value or len(value) > 100:
-        raise PolicyError(f"{key} is a short text.", keys=(key,), hint=f'{key} = "NA"')
+        raise PolicyError(f"{key} is a short text.", hint=f'{key} = "NA"')
     return value
 
 
 def settle_pattern(key: str, value: object) -> str:
     """Read a pattern of strptime."""
     if not isinstance(value, str) or not value or "%" not in value:
-        raise PolicyError(f"{key} is a pattern.", keys=(key,), hint=f'{key} = "%d.%m.%Y"')
+        raise PolicyError(f"{key} is a pattern.", hint=f'{key} = "%d.%m.%Y"')
     if "%" in _SPECIFIER.sub("", value) or "\n" in value:
-        raise PolicyError(f"{key} has a % that means nothing here.", keys=(key,), hint="%Y %m %d %H %M %S %f")
+        raise PolicyError(f"{key} has a % that means nothing here.", hint="%Y %m %d %H %M %S %f")
     return value
 
 
@@ -162,14 +162,14 @@ def settle_fraction(key: str, value: object) -> Fraction:
         if isinstance(value, str)
         else "write plain decimal digits, like 0.1 or 1e-6."
     )
-    raise PolicyError(f"{key} is not a number: {said}.", keys=(key,), hint=hint)
+    raise PolicyError(f"{key} is not a number: {said}.", hint=hint)
 
 
 def settle_positive(key: str, value: object) -> Fraction:
     """Read a number above 0."""
     number = settle_fraction(key, value)
     if number <= 0:
-        raise PolicyError(f"{key} must be more than 0.", keys=(key,), hint=f"{key} = 0.1")
+        raise PolicyError(f"{key} must be more than 0.", hint=f"{key} = 0.1")
     return number
 
 
@@ -177,9 +177,7 @@ def settle_share(key: str, value: object, hint: str | None = None) -> Fraction:
     """Read a number that is at least 0 and less than 1."""
     number = settle_fraction(key, value)
     if not 0 <= number < 1:
-        raise PolicyError(
-            f"{key} must be at least 0 and less than 1.", keys=(key,), hint=hint or f"{key} = 0.5"
-        )
+        raise PolicyError(f"{key} must be at least 0 and less than 1.", hint=hint or f"{key} = 0.5")
     return number
 
 
@@ -191,7 +189,7 @@ def settle_probability(key: str, value: object) -> Fraction:
 def settle_whole(key: str, value: object) -> int:
     """Read a whole number of at least 1."""
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**31:
-        raise PolicyError(f"{key} is a whole number, at least 1.", keys=(key,), hint=f"{key} = 1")
+        raise PolicyError(f"{key} is a whole number, at least 1.", hint=f"{key} = 1")
     return value
 
 
@@ -248,9 +246,7 @@ def _read_end(key: str, item: object) -> Fraction:
         return item
     if isinstance(item, datetime.date | datetime.time):
         if getattr(item, "tzinfo", None) is not None:
-            raise PolicyError(
-                "bounds have no time zone.", keys=(key,), hint="bounds = [2020-01-01, 2020-12-31]"
-            )
+            raise PolicyError("bounds have no time zone.", hint="bounds = [2020-01-01, 2020-12-31]")
         return DateBound(item)
     return settle_fraction(key, item)
 
@@ -258,14 +254,13 @@ def _read_end(key: str, item: object) -> Fraction:
 def settle_bounds(key: str, value: object) -> tuple[Fraction, Fraction]:
     """Read a lowest and a highest value: two numbers, two dates or two times."""
     if not isinstance(value, list | tuple) or len(value) != 2:
-        raise PolicyError("bounds are a lowest and a highest number.", keys=(key,), hint="bounds = [0, 100]")
+        raise PolicyError("bounds are a lowest and a highest number.", hint="bounds = [0, 100]")
     low, high = (_read_end(key, item) for item in value)
     if getattr(low, "kind", "number") != getattr(high, "kind", "number"):
-        raise PolicyError("bounds are two numbers, two dates or two times.", keys=(key,))
+        raise PolicyError("bounds are two numbers, two dates or two times.")
     if low > high:
         raise PolicyError(
             "the bounds are reversed: the lowest comes first.",
-            keys=(key,),
             hint="swap the two numbers of bounds.",
         )
     return low, high
@@ -274,19 +269,17 @@ def settle_bounds(key: str, value: object) -> tuple[Fraction, Fraction]:
 def settle_values(key: str, value: object) -> tuple[Value, ...]:
     """Read a list of public values, all of one kind and none twice."""
     if not isinstance(value, list | tuple) or not value:
-        raise PolicyError(
-            f"{key} are a list with at least one value.", keys=(key,), hint='values = ["A", "B"]'
-        )
+        raise PolicyError(f"{key} are a list with at least one value.", hint='values = ["A", "B"]')
     settled: list[Value] = []
     kinds: set[str] = set()
     for item in value:
         kind, plain = _read_value(key, item)
         if plain in settled and kind in kinds:
-            raise PolicyError(f"{key} lists {item} twice.", keys=(key,), hint="list each value once.")
+            raise PolicyError(f"{key} lists {item} twice.", hint="list each value once.")
         kinds.add(kind)
         settled.append(plain)
     if len(kinds) > 1:
-        raise PolicyError(f"{key} mixes {' and '.join(sorted(kinds))}.", keys=(key,))
+        raise PolicyError(f"{key} mixes {' and '.join(sorted(kinds))}.")
     return tuple(settled)
 
 
@@ -303,9 +296,7 @@ def _read_value(key: str, item: object) -> tuple[str, Value]:
         return "text", item
     if isinstance(item, datetime.date):
         return ("times" if isinstance(item, datetime.datetime) else "dates"), item
-    raise PolicyError(
-        f"{key} holds something that is not text, a number, a boolean or a date: {item!r}.", keys=(key,)
-    )
+    raise PolicyError(f"{key} holds something that is not text, a number, a boolean or a date: {item!r}.")
 
 
 def parse_path(table: str, text: str) -> tuple[Hop, ...]:
@@ -368,7 +359,6 @@ def settle_type(key: str, value: object) -> str:
         known = did_you_mean(str(value).upper(), (*_TYPE_NAMES, "DECIMAL", *_SPELLINGS))
         raise PolicyError(
             f"{value!r} is no type of a column.",
-            keys=(key,),
             hint=known or 'type = "INTEGER", "DOUBLE", "VARCHAR", "DATE", "TIMESTAMP" and so on.',
         )
     return found

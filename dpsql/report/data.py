@@ -21,16 +21,17 @@ from dpsql.policy.model import Policy
 from dpsql.policy.validate import DateBound
 from dpsql.privacy.accountants import Accountant, format_percent
 from dpsql.privacy.events import Event
+from dpsql.privacy.tradeoff import from_profile
 from dpsql.report.tables import clip_text, name_of
 
-Profile = Callable[[float], float]
+_Profile = Callable[[float], float]
 """Delta as a function of epsilon: smaller is more private."""
 
 _NORMAL = NormalDist()
 _ORDERS = tuple(1 + 10 ** (k / 16 - 3) for k in range(112))
 
 
-def approximate_profile(epsilon: float, delta: float) -> Profile:
+def approximate_profile(epsilon: float, delta: float) -> _Profile:
     """Return the profile that (epsilon, delta) alone promises.
 
     It is randomised response, and with probability delta everything.
@@ -43,7 +44,7 @@ def approximate_profile(epsilon: float, delta: float) -> Profile:
     return profile
 
 
-def concentrated_profile(rho: float, delta: float = 0.0) -> Profile:
+def concentrated_profile(rho: float, delta: float = 0.0) -> _Profile:
     """Return the profile of rho-zCDP (Canonne, Kamath and Steinke 2020, Prop. 12), plus a delta."""
 
     def profile(x: float) -> float:
@@ -58,7 +59,7 @@ def concentrated_profile(rho: float, delta: float = 0.0) -> Profile:
     return profile
 
 
-def gaussian_profile(mu: float) -> Profile:
+def gaussian_profile(mu: float) -> _Profile:
     """Return the profile of mu-GDP (Dong, Roth and Su 2022, Cor. 1)."""
 
     def profile(x: float) -> float:
@@ -72,7 +73,7 @@ def gaussian_profile(mu: float) -> Profile:
     return profile
 
 
-def spent_profile(events: Iterable[Event]) -> Profile:
+def spent_profile(events: Iterable[Event]) -> _Profile:
     """Return the best of the sums over what was charged: pure, zCDP, Gaussian."""
     charged = list(events)
     epsilon = float(sum((e.basic[0] for e in charged), Fraction(0)))
@@ -85,16 +86,11 @@ def spent_profile(events: Iterable[Event]) -> Profile:
     return lambda x: min(profile(x) for profile in profiles)
 
 
-def compute_tradeoff(profile: Profile, epsilon: float, points: int = 101) -> list[tuple[float, float]]:
+def compute_tradeoff(profile: _Profile, epsilon: float, points: int = 101) -> list[tuple[float, float]]:
     """Compute the least type II error for each type I error: the upper hull of the profile's supporting lines."""
     span = min(max(4 * epsilon, 4.0), 60.0)
-    lines = [(x, profile(x)) for x in (span * (i / 120) ** 2 for i in range(121))]
-    curve = []
-    for i in range(points):
-        alpha = i / (points - 1)
-        beta = max(max(1 - d - math.exp(x) * alpha, math.exp(-x) * (1 - d - alpha)) for x, d in lines)
-        curve.append((alpha, min(1.0, max(0.0, beta))))
-    return curve
+    curve = from_profile(profile, (span * (i / 120) ** 2 for i in range(121)))
+    return [(i / (points - 1), min(1.0, curve(i / (points - 1)))) for i in range(points)]
 
 
 def compute_certainty(epsilon: float) -> float:
@@ -231,7 +227,7 @@ def _entry(entry: Entry, accountant: str) -> dict[str, Any]:
         "when_text": datetime.fromisoformat(entry.when).astimezone().strftime("%Y-%m-%d %H:%M"),
         "who": name_of(entry),
         "text": entry.text,
-        "charge": "0" if event is None else event.sentence(),
+        "charge": entry.charge(accountant),
         "epsilon": float(charged[0]),
         "delta": float(charged[1]),
         "asked": None if entry.asked is None else entry.asked.sentence(),

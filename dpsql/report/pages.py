@@ -13,7 +13,7 @@ from typing import Any
 
 from dpsql.errors import Error
 from dpsql.ledger.ledger import Ledger
-from dpsql.ledger.private_files import write_private
+from dpsql.ledger.state_files import write_private
 from dpsql.policy.model import Policy
 from dpsql.report.charts import draw_charts
 from dpsql.report.data import make_report

@@ -12,8 +12,7 @@ import re
 import sys
 from pathlib import Path
 
-from dpsql.notebook.complete import KEYWORDS
-from dpsql.notebook.guide import ARGUMENTS, MORE_OPTIONS, OPTIONS
+from dpsql.notebook.guide import ARGUMENTS, KEYWORDS, MORE_OPTIONS, OPTIONS
 from dpsql.notebook.lexer import MORE
 from dpsql.sql.parse.functions import WORDS
 

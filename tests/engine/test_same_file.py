@@ -13,7 +13,7 @@ import pytest
 import dpsql
 from dpsql.engine.duckdb import DuckDBEngine
 from dpsql.errors import PolicyError
-from dpsql.ledger import private_files
+from dpsql.ledger import state_files
 from dpsql.policy.model import Policy
 from tests.support import inside
 
@@ -211,9 +211,9 @@ def test_a_session_reads_each_file_once_and_outside_of_statements(
     folder: Path, connect: Callable[..., dpsql.Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
-    digest = private_files._Digests.digest
+    digest = state_files._Digests.digest
     monkeypatch.setattr(
-        private_files._Digests, "digest", lambda self, path: read.append(path) or digest(self, path)
+        state_files._Digests, "digest", lambda self, path: read.append(path) or digest(self, path)
     )
     with connect("other.toml") as session:
         assert sorted(read) == sorted(
@@ -231,12 +231,12 @@ def test_a_digest_is_kept_for_the_next_session(folder: Path, monkeypatch: pytest
     read: list[object] = []
     real = hashlib.file_digest
     monkeypatch.setattr(
-        private_files.hashlib, "file_digest", lambda file, name: read.append(file.name) or real(file, name)
+        state_files.hashlib, "file_digest", lambda file, name: read.append(file.name) or real(file, name)
     )
     first = version(folder)
     assert version(folder) == first, "files of this second are not trusted"
     assert len(read) == 2, "files of this second are not trusted"
-    monkeypatch.setattr(private_files, "_SETTLED", -(10**18))
+    monkeypatch.setattr(state_files, "_SETTLED", -(10**18))
     assert version(folder) == first
     assert len(read) == 3
     assert version(folder) == first

@@ -137,7 +137,7 @@ def test_refusals_are_logged_at_no_cost(ledger: Ledger, reopen: Reopen) -> None:
     ledger.refuse("SELECT * FROM visits", "rows can't be released")
     ledger.refuse("SELECT SUM(x) FROM visits", "too dear", PureDP(Fraction(7)))
     first, second = reopen().entries()
-    assert (first.outcome, first.event, first.asked, first.loss) == ("refused", None, None, "0")
+    assert (first.outcome, first.event, first.asked, first.charge("basic")) == ("refused", None, None, "0")
     assert second.asked == PureDP(Fraction(7))
     assert second.reason == "too dear"
     assert reopen().state().spent_epsilon == 0

@@ -13,7 +13,7 @@ import pytest
 
 from dpsql.cli import main
 from dpsql.errors import LedgerError
-from dpsql.ledger import private_files
+from dpsql.ledger import state_files
 from dpsql.ledger.ledger import Ledger
 from dpsql.privacy.events import PureDP
 from dpsql.report.data import make_report
@@ -185,7 +185,7 @@ def test_a_ledger_that_its_owner_shares_has_a_mark_that_they_share(
 
 def test_a_report_may_go_to_a_pipe(ledger: Ledger, tmp_path: Path) -> None:
     reading, writing = os.pipe()
-    private_files.write_private(Path(f"/dev/fd/{writing}"), "a page")
+    state_files.write_private(Path(f"/dev/fd/{writing}"), "a page")
     os.close(writing)
     with open(reading) as pipe:
         assert pipe.read() == "a page"

@@ -8,7 +8,7 @@ import pytest
 from IPython.core.completer import provisionalcompleter
 from IPython.core.interactiveshell import InteractiveShell
 
-from dpsql.notebook import complete
+from dpsql.notebook.magic import Matcher
 
 
 @pytest.fixture(scope="module")
@@ -22,8 +22,8 @@ def shell() -> Iterator[InteractiveShell]:
 @pytest.fixture(autouse=True)
 def schema(monkeypatch: pytest.MonkeyPatch, shell: InteractiveShell) -> None:
     tables = {"visits": ["plan", "doctor_visits", "year"], "wards": ["beds"]}
-    monkeypatch.setattr(complete, "list_columns", lambda session: tables)
-    matcher = next(m for m in shell.Completer.custom_matchers if isinstance(m, complete.Matcher))
+    monkeypatch.setattr(Matcher, "_schema", lambda self: tables)
+    matcher = next(m for m in shell.Completer.custom_matchers if isinstance(m, Matcher))
     monkeypatch.setitem(matcher._sessions, "main", object())
 
 

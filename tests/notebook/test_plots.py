@@ -56,9 +56,9 @@ def test_the_owners_pictures_draw() -> None:
     from dpsql.notebook import plots
 
     steps = [{"charges": i, "left": left, "text": ""} for i, left in enumerate((1.0, 0.9, 0.7))]
-    axes = plots.draw_burn_down({"limit": 1.0, "steps": steps, "refused": [{"charges": 2, "level": -0.2}]})
+    axes = plots.plot_burn_down({"limit": 1.0, "steps": steps, "refused": [{"charges": 2, "level": -0.2}]})
     assert list(axes.lines[0].get_ydata()) == pytest.approx([1.0, 0.9, 0.7])
-    axes = plots.draw_tradeoff({"nothing learned": lambda alpha: 1 - alpha})
+    axes = plots.plot_tradeoff({"nothing learned": [(0.0, 1.0), (1.0, 0.0)]})
     assert axes.get_xlabel() == "type I error"
     assert len(axes.lines) == 2
 

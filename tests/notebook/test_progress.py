@@ -6,22 +6,22 @@ import time
 
 import pytest
 
-from dpsql.notebook import progress
-from dpsql.notebook.progress import Progress
+from dpsql.notebook import sessions
+from dpsql.notebook.sessions import show_progress
 
 
 def test_quick_work_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "PATIENCE", 60)  # the machine may be busy
+    monkeypatch.setattr(sessions, "PATIENCE", 60)  # the machine may be busy
     shown: list[str] = []
-    with Progress(shown.append):
+    with show_progress(shown.append):
         time.sleep(0.05)
     assert shown == []
 
 
 def test_slow_work_shows_a_line_and_wipes_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "PATIENCE", 0.02)
+    monkeypatch.setattr(sessions, "PATIENCE", 0.02)
     shown: list[str] = []
-    with pytest.raises(ZeroDivisionError), Progress(shown.append, every=0.02):
+    with pytest.raises(ZeroDivisionError), show_progress(shown.append, every=0.02):
         end = time.monotonic() + 60
         while len(shown) < 2 and time.monotonic() < end:
             time.sleep(0.02)
@@ -36,5 +36,5 @@ def test_slow_work_shows_a_line_and_wipes_it(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_log_file_gets_no_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
-    progress.draw_in_terminal("running")
+    sessions.draw_in_terminal("running")
     assert capsys.readouterr().err == ""

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from dpsql.notebook import render
+from dpsql.report.tables import measure_width
 from dpsql.result import Result
 
 
@@ -88,7 +89,7 @@ def test_no_value_can_forge_a_row_or_move_the_cursor() -> None:
 
 def test_wide_characters_line_up() -> None:
     rows = repr(Result(pa.table({"city": ["東京", "Ulm"], "n": [1, 2]}))).splitlines()
-    assert len({render.measure_width(row) for row in rows[:3]}) == 1
+    assert len({measure_width(row) for row in rows[:3]}) == 1
 
 
 def test_special_numbers() -> None:

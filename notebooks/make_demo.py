@@ -1,7 +1,7 @@
 """Make the demo's two tables from the file that statsmodels carries; PROVENANCE.md says what and why.
 
 pip install statsmodels
-python -m dpsql.demo.make            # writes visits.parquet and plans.parquet beside this file
+python notebooks/make_demo.py            # writes visits.parquet and plans.parquet into dpsql/demo
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import importlib.util
 from pathlib import Path
 
 import pyarrow as pa
+
+FOLDER = Path(__file__).parents[1] / "dpsql" / "demo"
 
 PLANS = {
     "free": ("care is free", 0),
@@ -81,7 +83,7 @@ def write_tables() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("csv", nargs="?", type=Path, help="randhie.csv; default: the one of statsmodels")
-    parser.add_argument("--into", type=Path, default=Path(__file__).parent, help="folder to write to")
+    parser.add_argument("--into", type=Path, default=FOLDER, help="folder to write to")
     given = parser.parse_args()
     tables = {"visits": make_visits(given.csv or find_source()), "plans": make_plans()}
     for name, table in tables.items():
