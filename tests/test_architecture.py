@@ -70,7 +70,6 @@ KNOWN_CIRCLES: set[tuple[str, ...]] = set()
 KNOWN_HOMONYMS: set[str] = {
     "Columns",
     "Mode",
-    "Options",
     "bind_parameters",
 }
 """Public names that two modules have."""

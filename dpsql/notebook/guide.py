@@ -49,7 +49,7 @@ CONNECT_FLAGS = (
 
 
 @dataclass(frozen=True)
-class Options:
+class CellOptions:
     """The flags of one cell. ``name`` takes the result; ``silent`` when it was written ``name <<``."""
 
     name: str | None = None
@@ -81,7 +81,7 @@ _TAKEN = re.compile(r"((?:\s|--[^\n]*\n|/\*.*?\*/)*)(([A-Za-z_]\w*)\s*<<(?!<)[^\
 _WORD = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|\S)+)""")
 
 
-def parse_cell_line(line: str) -> Options:
+def parse_cell_line(line: str) -> CellOptions:
     """Parse the line of ``%%dpsql``: flags in any order, and at most one name, with or without ``<<``.
 
     >>> parse_cell_line("--fresh out <<").name, parse_cell_line("out").silent
@@ -105,7 +105,7 @@ def parse_cell_line(line: str) -> Options:
     return replace(options, name=rest[0], rest=())
 
 
-def parse_statement_line(line: str) -> tuple[Options, str]:
+def parse_statement_line(line: str) -> tuple[CellOptions, str]:
     """Parse the line of ``%dpsql``: flags first, then the SQL, which stays as it is."""
     at = 0
     while found := _WORD.match(line, at):
@@ -131,7 +131,7 @@ def split_name(text: str) -> tuple[str | None, str]:
     return found[3], found[1] + blanks + text[found.end() :]
 
 
-def parse_flags(line: str, flags: tuple[Flag, ...]) -> Options:
+def parse_flags(line: str, flags: tuple[Flag, ...]) -> CellOptions:
     """Parse the flags and words of a line.
 
     Raises:
@@ -158,7 +158,7 @@ def parse_flags(line: str, flags: tuple[Flag, ...]) -> Options:
         if not value:
             raise ParseError(f"{name} needs a value.", hint=f"{name} {flag.value}: {flag.help}")
         given[_field(name)] = value
-    return Options(**given, rest=tuple(rest))
+    return CellOptions(**given, rest=tuple(rest))
 
 
 def _field(name: str) -> str:

@@ -18,7 +18,7 @@ from traitlets import Enum, Int, Unicode, observe
 from dpsql import __version__
 from dpsql.errors import BindError, Error, ParseError, PolicyError, did_you_mean
 from dpsql.notebook import guide, render, sessions
-from dpsql.notebook.guide import Options
+from dpsql.notebook.guide import CellOptions
 from dpsql.notebook.sessions import Sessions
 from dpsql.report.tables import Sheet
 from dpsql.result import Result
@@ -95,7 +95,7 @@ class DpsqlMagic(Magics):
 
     # -- statements
 
-    def _run(self, options: Options, text: str, local: dict[str, Any]) -> Any:
+    def _run(self, options: CellOptions, text: str, local: dict[str, Any]) -> Any:
         if options.file:
             try:
                 text = Path(options.file).expanduser().read_text(encoding="utf-8")
@@ -144,7 +144,7 @@ class DpsqlMagic(Magics):
             self._cost(results[-1])
         return None
 
-    def _parameters(self, options: Options, text: str, local: dict[str, Any]) -> dict[str, Any]:
+    def _parameters(self, options: CellOptions, text: str, local: dict[str, Any]) -> dict[str, Any]:
         """Return values of the ``$name``s in the text: the notebook's variables, then ``--params``."""
         space: dict[str, Any] = {**self.shell.user_ns, **local}  # type: ignore[union-attr]
         params = {name: space[name] for name in _PARAMETER.findall(text) if name in space}

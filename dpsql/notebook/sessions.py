@@ -22,7 +22,7 @@ from dpsql import __version__
 from dpsql.errors import BindError, PolicyError, did_you_mean
 from dpsql.mechanisms.base import watch_progress
 from dpsql.notebook import guide
-from dpsql.notebook.guide import Options
+from dpsql.notebook.guide import CellOptions
 from dpsql.notebook.render import Lines, Panel, make_sheet
 from dpsql.policy.toml import Section, declare_field, parse_toml, read_section
 from dpsql.policy.validate import settle_text, settle_whole, write_bound
@@ -90,7 +90,7 @@ def read_settings(folder: Path) -> Settings:
 
 
 def ask(
-    session: Session, text: str, params: dict[str, Any], options: Options, *, kernel: bool = False
+    session: Session, text: str, params: dict[str, Any], options: CellOptions, *, kernel: bool = False
 ) -> list[Result]:
     """Answer a cell's statements under its flags, with a sign of life in a kernel's cell or a terminal."""
     with show_progress(draw_in_kernel() if kernel else draw_in_terminal):
