@@ -7,16 +7,18 @@ To add an engine, write one module with a subclass of :class:`Engine`; its packa
 from __future__ import annotations
 
 import abc
+import contextlib
 import glob
 import hashlib
 import os
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 
+from dpsql.engine.interruptible import FATAL_ERRORS, run_interruptibly
 from dpsql.engine.sandbox import Sandbox, SchemaReplica, TypedColumns, quote_identifier
 from dpsql.engine.spill import make_spill_directory
 from dpsql.errors import EngineError, PolicyError
@@ -185,6 +187,41 @@ class Engine(abc.ABC):
             EngineError, KeyboardInterrupt: as for :meth:`execute`.
         """
         yield self.execute(sql, lent)
+
+    def _run_parts(self, parts: Generator[pa.Table], interrupt: Callable[[], object]) -> Iterator[pa.Table]:
+        """Yield the parts of a query, one query at a time, each part made in a thread that the stop button ends.
+
+        Args:
+            parts: a generator that takes back what it lent when it is closed; its errors die here.
+            interrupt: asks the engine to end what runs.
+
+        Raises:
+            EngineError, KeyboardInterrupt: as for :meth:`execute`.
+        """
+        with self._lock:
+            self._stop.clear()
+            try:
+                state, part = self._step(lambda: next(parts, None), interrupt)
+                while part is not None:
+                    yield part
+                    state, part = self._step(lambda: next(parts, None), interrupt)
+            finally:
+                with contextlib.suppress(Exception):
+                    parts.close()
+        raise_unless_done(state)
+
+    def _step(
+        self, work: Callable[[], pa.Table | None], interrupt: Callable[[], object]
+    ) -> tuple[str, pa.Table | None]:
+        """Return the end of a step and its rows; the engine's message dies with this frame."""
+        outcome = run_interruptibly(work, interrupt, self._stop, self._time_limit)
+        if outcome.failure is not None and issubclass(outcome.failure, FATAL_ERRORS):
+            self._reopen()
+        return outcome.state, outcome.table
+
+    def _reopen(self) -> None:
+        """Open a new instance after an internal error of DuckDB, which invalidates the old one."""
+        return
 
     def interrupt(self) -> None:
         """Stop the running query, from any thread."""

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
-from dpsql.engine.base import Engine, find_files, hash_lines, raise_unless_done
+from dpsql.engine.base import Engine, find_files, hash_lines
 from dpsql.engine.frames import list_object_columns, to_arrow
-from dpsql.engine.interruptible import FATAL_ERRORS, bind_query, configure, fetch_settings, run_interruptibly
+from dpsql.engine.interruptible import bind_query, configure, fetch_settings
 from dpsql.engine.sandbox import CONFIG, SETTINGS, lock_down, quote_identifier, quote_literal
 from dpsql.engine.sources import name_view, open_again, open_files, open_frame, open_table
 from dpsql.errors import PolicyError, did_you_mean
@@ -279,10 +279,7 @@ class DuckDBEngine(Engine):
             EngineError: it failed; DuckDB's message, which may hold values, is dropped.
             KeyboardInterrupt: the user stopped it.
         """
-        with self._lending(lent or {}):
-            state, table = self._step(lambda: bind_query(self._con, sql, lent or {}).to_arrow_table())
-        raise_unless_done(state)
-        assert table is not None
+        (table,) = self._run_parts(self._answer(sql, lent or {}, None), self._con.interrupt)
         return table
 
     def batches(self, sql: str, lent: Mapping[str, pa.Table] | None = None) -> Iterator[pa.Table]:
@@ -291,39 +288,24 @@ class DuckDBEngine(Engine):
         Raises:
             EngineError, KeyboardInterrupt: as for :meth:`execute`.
         """
-        box: list[pa.RecordBatchReader] = []
-        with self._lending(lent or {}):
-            state, rows = self._step(lambda: self._begin(sql, lent or {}, box))
-            while rows is not None:
-                yield rows
-                state, rows = self._step(lambda: _read_batch(box[0]))
-        raise_unless_done(state)
+        return self._run_parts(self._answer(sql, lent or {}, _BATCH_ROWS), self._con.interrupt)
 
-    @contextlib.contextmanager
-    def _lending(self, lent: Mapping[str, pa.Table]) -> Iterator[None]:
-        """Run one query at a time, and take back what was lent to it however it ends."""
-        with self._lock:
-            self._stop.clear()
-            try:
-                yield
-            finally:
-                for name in lent:
-                    with contextlib.suppress(duckdb.Error):
-                        self._con.unregister(name)
-
-    def _step(self, work: Callable[[], pa.Table | None]) -> tuple[str, pa.Table | None]:
-        """Return the end of a step and its rows; DuckDB's message dies with this frame."""
-        outcome = run_interruptibly(work, self._con.interrupt, self._stop, self._time_limit)
-        if outcome.failure is not None and issubclass(outcome.failure, FATAL_ERRORS):
-            self._reopen()
-        return outcome.state, outcome.table
-
-    def _begin(self, sql: str, lent: Mapping[str, pa.Table], box: list[pa.RecordBatchReader]) -> pa.Table:
-        box.append(bind_query(self._con, sql, lent).to_arrow_reader(_BATCH_ROWS))
-        return _read_batch(box[0]) or box[0].schema.empty_table()
+    def _answer(self, sql: str, lent: Mapping[str, pa.Table], rows: int | None) -> Generator[pa.Table]:
+        con = self._con
+        try:
+            found = bind_query(con, sql, lent)
+            if rows is None:
+                yield found.to_arrow_table()
+                return
+            reader = found.to_arrow_reader(rows)
+            parts = (pa.Table.from_batches([batch]) for batch in reader)
+            yield next(parts, None) or reader.schema.empty_table()
+            yield from parts
+        finally:
+            for name in lent:
+                con.unregister(name)
 
     def _reopen(self) -> None:
-        """Open a new instance after an internal error, which invalidates the old one."""
         if self._attached:
             return
         with contextlib.suppress(duckdb.Error):
@@ -367,13 +349,6 @@ def _attach(con: duckdb.DuckDBPyConnection, path: str) -> bool:
             con.execute(f"USE {quote_identifier(rows[0][0])}")
             return True
     return False
-
-
-def _read_batch(reader: pa.RecordBatchReader) -> pa.Table | None:
-    try:
-        return pa.Table.from_batches([reader.read_next_batch()])
-    except StopIteration:
-        return None
 
 
 def _read_seconds(text: str | None) -> float | None:

@@ -201,6 +201,12 @@ class SchemaReplica:
         self._lend(lent)
         return self._con.sql(f"SELECT * FROM ({sql}) AS dpsql_shape LIMIT 0").to_arrow_table().schema
 
+    def describe(self, table: pa.Table) -> list[tuple[str, str]]:
+        """Return names and SQL types of an Arrow table's columns, as DuckDB reads them."""
+        with self._con.cursor() as con:
+            con.register("dpsql_described", table.slice(0, 0))
+            return [(row[0], row[1]) for row in con.execute("DESCRIBE FROM dpsql_described").fetchall()]
+
     def _lend(self, lent: Mapping[str, TypedColumns]) -> None:
         for name, columns in lent.items():
             self._con.execute(

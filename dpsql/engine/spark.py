@@ -16,16 +16,14 @@ import importlib.util
 import os
 import socket
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pyarrow as pa
 
-from dpsql.engine.base import Engine, find_files, hash_lines, raise_unless_done
-from dpsql.engine.interruptible import run_interruptibly
+from dpsql.engine.base import Engine, find_files, hash_lines
 from dpsql.engine.sandbox import TypedColumns, write_empty_query
 from dpsql.engine.sources import name_view
 from dpsql.errors import BindError, PolicyError
@@ -187,21 +185,20 @@ class SparkEngine(Engine):
         return text
 
     def check_lent(self, table: pa.Table) -> None:
-        """Check that no whole number has more than 38 digits, which is what Spark has.
+        """Check that Spark has the types of all columns, and that no whole number has more than 38 digits.
 
         Raises:
             BindError: one has.
         """
-        fits = False
+        self._list_columns(table)
         with contextlib.suppress(pa.ArrowInvalid):
-            _to_spark_types(table).validate(full=True)
-            fits = True
-        if not fits:
-            raise BindError("a whole number of more than 38 digits has no equal on Spark.")
+            table.validate(full=True)
+            return
+        raise BindError("a whole number of more than 38 digits has no equal on Spark.")
 
     def translate(self, sql: str, lent: Mapping[str, pa.Table]) -> str:
         """Return Spark's text of an exact query: the one that is proved is the one that runs."""
-        columns = {name: _list_columns(table) for name, table in lent.items()}
+        columns = {name: self._list_columns(table) for name, table in lent.items()}
         key = (sql, *((name, *listed) for name, listed in sorted(columns.items())))
         found = self._translations.get(key)
         if found is None:
@@ -219,7 +216,7 @@ class SparkEngine(Engine):
             EngineError: it failed; Spark's message, which may hold values, is dropped.
             KeyboardInterrupt: the user stopped it.
         """
-        (table,) = self._read(sql, lent or {}, None)
+        (table,) = self._run_parts(self._answer(sql, lent or {}, None), self._session.interruptAll)
         return table
 
     def batches(self, sql: str, lent: Mapping[str, pa.Table] | None = None) -> Iterator[pa.Table]:
@@ -228,60 +225,40 @@ class SparkEngine(Engine):
         Raises:
             EngineError, KeyboardInterrupt: as for :meth:`execute`.
         """
-        return self._read(sql, lent or {}, ROWS_PER_BATCH)
+        return self._run_parts(self._answer(sql, lent or {}, ROWS_PER_BATCH), self._session.interruptAll)
 
-    def _read(self, sql: str, lent: Mapping[str, pa.Table], rows: int | None) -> Iterator[pa.Table]:
-        made: list[Any] = []
-        with self._lock:
-            self._stop.clear()
-            try:
-                state, _ = self._step(lambda: self._prepare(sql, lent, rows, made))
-                for i in range(made[2] if state == "done" else 0):
-                    state, part = self._step(partial(self._slice, made, i))
-                    if part is None:
-                        break
-                    yield part
-            finally:
-                self._step(lambda: self._done(made, lent))
-        raise_unless_done(state)
+    def _answer(self, sql: str, lent: Mapping[str, pa.Table], rows: int | None) -> Generator[pa.Table]:
+        """Yield the rows of a query in the types that DuckDB would have given, so many or all at once."""
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._forget, lent)
+            text = self.translate(sql, lent)
+            shape = self.replica.shape(sql, {name: self._list_columns(table) for name, table in lent.items()})
+            for name, table in lent.items():
+                self._lend(name, table)
+            frame, parts = self._session.sql(text), 1
+            if rows is not None:
+                stack.callback(frame.persist().unpersist)
+                parts = max(1, -(-frame.count() // rows))
+            names = ", ".join(map(backquote, frame.columns))
+            for i in range(parts):
+                part = frame if parts == 1 else frame.where(f"pmod(xxhash64({names}), {parts}L) = {i}L")
+                yield cast_to_schema(part.toArrow(), shape)
 
-    def _step(self, work: Callable[[], pa.Table | None]) -> tuple[str, pa.Table | None]:
-        """Return the end of a step and its rows; Spark's message dies with this frame."""
-        outcome = run_interruptibly(work, self._session.interruptAll, self._stop, self._time_limit)
-        return outcome.state, outcome.table
-
-    def _prepare(self, sql: str, lent: Mapping[str, pa.Table], rows: int | None, made: list[Any]) -> pa.Table:
-        """Put the frame, the columns' types as DuckDB has them, and the number of parts into `made`."""
-        text = self.translate(sql, lent)
-        shape = self.replica.shape(sql, {name: _list_columns(table) for name, table in lent.items()})
-        for name, table in lent.items():
-            self._lend(name, table)
-        frame = self._session.sql(text)
-        slices = 1
-        if rows is not None:
-            frame = frame.persist()
-            slices = max(1, -(-frame.count() // rows))
-        made += [frame, shape, slices]
-        return shape.empty_table()
-
-    def _slice(self, made: list[Any], i: int) -> pa.Table:
-        frame, shape, slices = made
-        if slices > 1:
-            names = ", ".join(backquote(name) for name in frame.columns)
-            frame = frame.where(f"pmod(xxhash64({names}), {slices}L) = {i}L")
-        return cast_to_schema(frame.toArrow(), shape)
-
-    def _done(self, made: list[Any], lent: Mapping[str, Any]) -> pa.Table:
-        if made:
-            made[0].unpersist()
-        self._forget(lent)
-        return pa.table({})
+    def _list_columns(self, table: pa.Table) -> list[tuple[str, str]]:
+        """List names and DuckDB types of an Arrow table's columns, all of which Spark has."""
+        columns = self.replica.describe(table)
+        for _, kind in columns:
+            with contextlib.suppress(BindError):
+                spark_type(Type.parse(kind))
+                continue
+            raise BindError(f"a relation with {kind} can't be lent to Spark.")
+        return [(name, kind.replace("DECIMAL(38,0)", "HUGEINT")) for name, kind in columns]
 
     def _lend(self, name: str, table: pa.Table) -> None:
-        listed = ", ".join(
-            f"{backquote(n)} {spark_type(Type.parse(kind))}" for n, kind in _list_columns(table)
-        )
-        self._session.createDataFrame(_to_spark_types(table), listed).createOrReplaceTempView(name)
+        columns = self._list_columns(table)
+        listed = ", ".join(f"{backquote(column)} {spark_type(Type.parse(kind))}" for column, kind in columns)
+        rows = table if table.num_rows else table.schema.empty_table()
+        self._session.createDataFrame(rows, listed).createOrReplaceTempView(name)
 
     def _forget(self, names: Iterable[str]) -> None:
         for name in names:
@@ -351,65 +328,6 @@ def _to_duckdb_type(kind: Any) -> str:
     if name == "array":
         return f"{_to_duckdb_type(kind.elementType)}[]"
     return "VARCHAR" if name in ("char", "varchar") else _TYPES.get(name, "BLOB")
-
-
-def _list_columns(table: pa.Table) -> list[tuple[str, str]]:
-    """List names and DuckDB types of an Arrow table's columns."""
-    return [(field.name, _name_arrow_type(field.type)) for field in table.schema]
-
-
-_ARROW = {
-    "bool": "BOOLEAN", "int8": "TINYINT", "int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT",
-    "uint8": "UTINYINT", "uint16": "USMALLINT", "uint32": "UINTEGER", "uint64": "UBIGINT", "float": "FLOAT",
-    "double": "DOUBLE", "string": "VARCHAR", "large_string": "VARCHAR", "string_view": "VARCHAR",
-    "date32[day]": "DATE", "timestamp[us]": "TIMESTAMP", "null": '"NULL"',
-}  # fmt: skip
-
-
-def _name_arrow_type(kind: pa.DataType) -> str:
-    if pa.types.is_decimal(kind):
-        return (
-            "HUGEINT"
-            if (kind.precision, kind.scale) == (38, 0)
-            else f"DECIMAL({kind.precision},{kind.scale})"
-        )
-    if pa.types.is_dictionary(kind):
-        return _name_arrow_type(kind.value_type)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        return f"{_name_arrow_type(kind.value_type)}[]"
-    name = _ARROW.get(str(kind))
-    if name is None:
-        raise BindError(f"a relation with {kind} can't be lent to Spark.")
-    return name
-
-
-_SIMPLE = {
-    "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INTEGER": pa.int32(), "BIGINT": pa.int64(), "UTINYINT": pa.int16(),
-    "USMALLINT": pa.int32(), "UINTEGER": pa.int64(), "UBIGINT": pa.decimal128(38, 0),
-    "HUGEINT": pa.decimal128(38, 0), "UHUGEINT": pa.decimal128(38, 0), "FLOAT": pa.float32(), "DOUBLE": pa.float64(),
-    "VARCHAR": pa.string(), "DATE": pa.date32(), "TIMESTAMP": pa.timestamp("us"), "BOOLEAN": pa.bool_(),
-    "NULL": pa.string(),
-}  # fmt: skip
-
-
-def _to_arrow_type(kind: str) -> pa.DataType:
-    """Return the Arrow type in which Spark takes a column of one of DuckDB's types."""
-    typed = Type.parse(kind)
-    spark_type(typed)
-    if typed.kind == "DECIMAL":
-        return pa.decimal128(sum(typed.digits), typed.digits[1])
-    if typed.element is not None:
-        return pa.list_(_to_arrow_type(typed.element.sql))
-    return _SIMPLE[typed.sql]
-
-
-def _to_spark_types(table: pa.Table) -> pa.Table:
-    """Cast rows to types that Spark takes."""
-    columns = {}
-    for field in table.schema:
-        column = table.column(field.name).cast(_to_arrow_type(_name_arrow_type(field.type)))
-        columns[field.name] = column if column.num_chunks else pa.array([], column.type)
-    return pa.table(columns)
 
 
 def cast_to_schema(table: pa.Table, shape: pa.Schema) -> pa.Table:
