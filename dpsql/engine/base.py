@@ -18,8 +18,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from dpsql.engine.interruptible import FATAL_ERRORS, run_interruptibly
-from dpsql.engine.sandbox import Sandbox, SchemaReplica, TypedColumns, quote_identifier
+from dpsql.engine.sandbox import (
+    FATAL_ERRORS,
+    Sandbox,
+    SchemaReplica,
+    TypedColumns,
+    quote_identifier,
+    run_interruptibly,
+)
 from dpsql.engine.spill import make_spill_directory
 from dpsql.errors import EngineError, PolicyError
 from dpsql.ledger.state_files import hash_files

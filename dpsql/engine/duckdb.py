@@ -13,8 +13,16 @@ import pyarrow as pa
 
 from dpsql.engine.base import Engine, find_files, hash_lines
 from dpsql.engine.frames import list_object_columns, to_arrow
-from dpsql.engine.interruptible import bind_query, configure, fetch_settings
-from dpsql.engine.sandbox import CONFIG, SETTINGS, lock_down, quote_identifier, quote_literal
+from dpsql.engine.sandbox import (
+    CONFIG,
+    SETTINGS,
+    bind_query,
+    configure,
+    fetch_settings,
+    lock_down,
+    quote_identifier,
+    quote_literal,
+)
 from dpsql.engine.sources import name_view, open_again, open_files, open_frame, open_table
 from dpsql.errors import PolicyError, did_you_mean
 from dpsql.policy.model import FILE_ENDINGS, NameMapping, Policy, Table

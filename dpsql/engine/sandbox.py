@@ -1,4 +1,6 @@
-"""In-memory DuckDB databases that hold nothing private: a sandbox, a parser, and an empty copy of the schema.
+"""Queries that the stop button always ends, and databases that hold nothing private.
+
+These are a sandbox, a parser, and an empty copy of the schema.
 
 The query of a subsample block is the analyst's, and may make DuckDB give up its whole instance. On the private
 connection every later block and statement would see that, so one unit's row would speak for all of them. In a sandbox
@@ -7,6 +9,9 @@ depends on how work is cut, which rows of other blocks may decide.
 
 Exact queries are bound against an empty copy of the schema, since planning them on the data would read these:
 DuckDB's planner looks at the least and the greatest value of a column, and may fail over them.
+
+A query runs in a thread of its own, while the caller waits and, once stopped, asks until it has ended: DuckDB drops an
+interrupt that arrives between two of its steps, and its Python client reports one in different ways.
 """
 
 from __future__ import annotations
@@ -14,13 +19,144 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 
-from dpsql.engine.interruptible import FATAL_ERRORS, Outcome, configure, run_query
 from dpsql.errors import BindError
+
+FATAL_ERRORS = (duckdb.FatalException, duckdb.InternalException)
+"""Errors that invalidate DuckDB's whole instance; the next query needs a new one."""
+_POLL_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The end of a query: a table, a stop, or a failure with its class and DuckDB's own words."""
+
+    table: pa.Table | None = None
+    stopped: bool = False
+    failure: type[BaseException] | None = None
+    message: str = ""
+
+    @property
+    def state(self) -> str:
+        """The end in a word: ``done``, ``stopped``, ``full`` (for want of memory) or ``failed``."""
+        if self.stopped or self.failure is None:
+            return "stopped" if self.stopped else "done"
+        return "full" if issubclass(self.failure, duckdb.OutOfMemoryException) else "failed"
+
+
+def fetch_settings(con: duckdb.DuckDBPyConnection, *names: str) -> tuple[Any, ...]:
+    """Read settings of a connection."""
+    asked = ", ".join(f"current_setting('{name}')" for name in names)
+    return con.execute(f"SELECT {asked}").fetchall()[0]
+
+
+def configure(con: duckdb.DuckDBPyConnection, settings: Mapping[str, str]) -> None:
+    """Make settings; one that this version of DuckDB does not know is left out."""
+    for setting, value in settings.items():
+        with contextlib.suppress(duckdb.Error):
+            con.execute(f"SET {setting} = {value}")
+
+
+def bind_query(
+    con: duckdb.DuckDBPyConnection, sql: str, lent: Mapping[str, pa.Table]
+) -> duckdb.DuckDBPyRelation:
+    """Bind a query, with relations lent to it under their names."""
+    for name, rows in lent.items():
+        con.register(name, rows)
+    return con.sql(sql)
+
+
+def run_query(
+    con: duckdb.DuckDBPyConnection, sql: str, lent: Mapping[str, pa.Table], stop: threading.Event,
+    limit: float | None = None,
+) -> Outcome:  # fmt: skip
+    """Run a query, and return its end; never raises.
+
+    The end of a query over private data may quote values, so it stays inside the engine.
+
+    Args:
+        con: where it runs.
+        sql: the query.
+        lent: relations that it reads besides the connection's.
+        stop: the wish of another thread to end it; the stop button is seen here.
+        limit: seconds after which it fails, like any other.
+    """
+    return run_interruptibly(lambda: bind_query(con, sql, lent).to_arrow_table(), con.interrupt, stop, limit)
+
+
+def run_interruptibly(
+    work: Callable[[], pa.Table | None], interrupt: Callable[[], object], stop: threading.Event,
+    limit: float | None = None,
+) -> Outcome:  # fmt: skip
+    """Do work that gives a table in a thread of its own, as :func:`run_query`; `interrupt` asks it to end."""
+    box: list[Outcome] = []
+    done = threading.Event()
+    stopped = late = sent = False
+
+    def task() -> None:
+        box.append(Outcome(stopped=True) if stopped else _do(work))
+
+    worker: _Worker | None = None
+    end = None if limit is None else time.monotonic() + limit
+    while True:
+        try:
+            if not sent:
+                worker = worker or (_IDLE.pop() if _IDLE else _Worker())
+                worker.jobs.put((task, done))
+                sent = True
+            while not done.is_set():
+                stopped = stopped or stop.is_set()
+                late = late or (end is not None and time.monotonic() > end)
+                if stopped or late:
+                    interrupt()
+                done.wait(_POLL_SECONDS)
+            if stopped:
+                return Outcome(stopped=True)
+            return Outcome(failure=TimeoutError) if late else box[0]
+        except KeyboardInterrupt:  # wherever in here the button finds us, the query is ours to end
+            stopped = True
+
+
+def _do(work: Callable[[], pa.Table | None]) -> Outcome:
+    try:
+        return Outcome(work())
+    except BaseException as error:
+        return Outcome(failure=type(error), message=str(error))
+
+
+class _Worker:
+    """A thread that does one job after another, since DuckDB takes a third longer in a new thread."""
+
+    def __init__(self) -> None:
+        self.jobs: SimpleQueue[tuple[Callable[[], None], threading.Event]] = SimpleQueue()
+        threading.Thread(target=self._run, daemon=True, name="dpsql-query").start()
+
+    def _run(self) -> None:
+        while True:
+            task, done = self.jobs.get()
+            if done.is_set():
+                continue  # the stop button came between two lines: it was sent twice
+            task()
+            del task  # nothing of a query is held while there is none
+            kept = len(_IDLE) < _MAX_IDLE
+            if kept:
+                _IDLE.append(self)
+            done.set()
+            if not kept:
+                return
+
+
+_MAX_IDLE = 4
+_IDLE: list[_Worker] = []
+
 
 CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
@@ -74,7 +210,7 @@ class Sandbox:
     def run(
         self, sql: str, lent: Mapping[str, pa.Table], stop: threading.Event, limit: float | None
     ) -> Outcome:
-        """Run one query, as :func:`dpsql.engine.interruptible.run_query`; after a failure the next starts anew."""
+        """Run one query, as :func:`run_query`; after a failure the next starts anew."""
         if self._con is None:
             self._con = duckdb.connect(":memory:", config=self._config)
             configure(self._con, SETTINGS)
@@ -234,7 +370,8 @@ class SchemaReplica:
 
 
 def _forget_replicas() -> None:
-    """Leave the copies open in a forked process, where closing one would wait for threads that are gone."""
+    """Leave the copies open in a forked process, where threads are gone and closing one would wait for them."""
+    _IDLE.clear()
     _LEFT.append(dict(_SPARE))
     _SPARE.clear()
 

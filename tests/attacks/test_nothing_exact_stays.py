@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import dpsql
-from dpsql.engine.interruptible import Outcome
+from dpsql.engine.sandbox import Outcome
 from tests.support.neighbours import CANARY, open_neighbours
 
 

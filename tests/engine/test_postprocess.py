@@ -13,9 +13,14 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from dpsql.engine.interruptible import run_interruptibly, run_query
 from dpsql.engine.postprocess import Finisher
-from dpsql.engine.sandbox import SchemaReplica, quote_identifier, write_empty_query
+from dpsql.engine.sandbox import (
+    SchemaReplica,
+    quote_identifier,
+    run_interruptibly,
+    run_query,
+    write_empty_query,
+)
 from dpsql.errors import BindError
 from dpsql.policy.model import Budget, Policy, Table
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import dpsql
-from dpsql.engine.public_sql import PUBLIC_FUNCTIONS, SESSION_NAMES, TABLE_FUNCTIONS, check_public
+from dpsql.engine.postprocess import PUBLIC_FUNCTIONS, SESSION_NAMES, TABLE_FUNCTIONS, check_public
 from dpsql.errors import BindError
 from dpsql.policy.model import Policy
 
@@ -107,7 +107,7 @@ def test_every_function_of_duckdb_is_listed_or_refused(con: duckdb.DuckDBPyConne
     refused = set()
     for name in names:
         try:
-            check_public(con, f'SELECT "{name}"(1)', (), ())
+            check_public(f'SELECT "{name}"(1)', (), ())
         except BindError as error:
             refused.add(name)
             assert error.name == name
@@ -124,7 +124,7 @@ def test_every_name_that_is_a_call_without_parentheses_is_known(con: duckdb.Duck
             continue
         if name not in PUBLIC_FUNCTIONS:
             with pytest.raises(BindError):
-                check_public(con, f"SELECT {name}", (), ())
+                check_public(f"SELECT {name}", (), ())
 
 
 # -- the shapes ----------------------------------------------------------------------------------------------------------
@@ -187,12 +187,12 @@ RIGHT = {
 @pytest.mark.parametrize("name", WRONG)
 def test_what_does_more_than_compute_is_refused(con: duckdb.DuckDBPyConnection, name: str) -> None:
     with pytest.raises(BindError):
-        check_public(con, WRONG[name], ("plans",), ("plan",))
+        check_public(WRONG[name], ("plans",), ("plan",))
 
 
 @pytest.mark.parametrize("name", RIGHT)
 def test_what_computes_is_not(con: duckdb.DuckDBPyConnection, name: str) -> None:
-    check_public(con, RIGHT[name], ("plans",), ("plan",))
+    check_public(RIGHT[name], ("plans",), ("plan",))
     con.execute("CREATE OR REPLACE TEMP TABLE plans AS SELECT 'free' AS plan")
     con.execute(RIGHT[name])
 

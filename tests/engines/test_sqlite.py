@@ -27,8 +27,7 @@ import sqlglot
 from sqlglot import exp
 
 from dpsql.engine.base import Engine, hash_lines, raise_unless_done
-from dpsql.engine.interruptible import run_interruptibly
-from dpsql.engine.sandbox import TypedColumns, quote_identifier, write_empty_query
+from dpsql.engine.sandbox import TypedColumns, quote_identifier, run_interruptibly, write_empty_query
 from dpsql.engine.sources import name_view
 from dpsql.errors import BindError, PolicyError
 from dpsql.policy.model import Policy, Table
