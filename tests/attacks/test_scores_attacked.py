@@ -526,8 +526,11 @@ class Loose(statistic.Factor):
         return self.read
 
 
+held_factor_of = statistic.factor_of
+
+
 def loose(typed: Typed, span: tuple[int, int] | None) -> statistic.Factor:
-    held = statistic.factor_of(typed, span)
+    held = held_factor_of(typed, span)
     return Loose(typed, held.scale, -(10**9), 10**9, held.top)
 
 

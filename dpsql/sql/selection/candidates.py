@@ -10,8 +10,7 @@ or argument may name the candidate's columns in one of these shapes, and then al
 
 each together with any condition that does not name the candidate. What does not name it at all is one number.
 
-Besides the queries of whole statistics there are those of a sweep: histograms of the private rows, and the candidates
-beside them, from which a mechanism adds the same scores up.
+A sweep has queries of its own: histograms of the private rows, and the candidates, from which the same scores add up.
 """
 
 from __future__ import annotations
