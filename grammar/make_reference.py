@@ -21,7 +21,6 @@ from dpsql.policy import model
 from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.sql.dp import aggregates
 from dpsql.sql.expressions import functions
-from dpsql.sql.parse.functions import AGGREGATES
 from dpsql.sql.parse.options import COMMON_OPTIONS
 from dpsql.sql.ptr import block as ptr
 from dpsql.sql.selection import block as selection
@@ -47,9 +46,9 @@ def reference() -> str:
         _options(),
         "## Named arguments\n\nWritten `name => value` inside a call:",
         _arguments(),
-        "## Aggregates and mechanisms\n\nNames with the mode SUBSAMPLE may stand inside `WITH SUBSAMPLE`; CHOICE is "
-        "a choice among candidates, `OVER` a relation.",
-        _aggregates(),
+        "## Aggregates and mechanisms\n\nThe catalogue of names is [functions.py](../dpsql/sql/parse/functions.py): each row "
+        "says what a name gives, in which modes it may stand, its other spellings and an example; `%dpsql mechanisms` shows it. "
+        "Names with the mode SUBSAMPLE may stand inside `WITH SUBSAMPLE`; CHOICE is one among candidates, `OVER` a relation.",
         "## Functions of rows\n\nWhat may be computed from private rows before they are aggregated: a function is here "
         "when it gives a value whatever the data are. Over released numbers, every function of DuckDB may be used.",
         *(f"* {group.why} {_words(group.functions)}" for group in functions.FUNCTION_CLASSES),
@@ -104,19 +103,6 @@ def _options() -> str:
         for name in names
     )
     return _table(("option", "what it says", "modes"), rows)
-
-
-def _aggregates() -> str:
-    rows = (
-        (
-            ", ".join(f"`{name}`" for name in (row.name, *row.aliases)),
-            row.help,
-            ", ".join(row.modes),
-            f"`{row.example}`" if row.example else "",
-        )
-        for row in AGGREGATES
-    )
-    return _table(("name", "what it gives", "modes", "for example"), rows)
 
 
 def _arguments() -> str:

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from dpsql.notebook.guide import ARGUMENTS, KEYWORDS, MORE_OPTIONS, OPTIONS
 from dpsql.notebook.lexer import MORE
-from dpsql.sql.parse.functions import WORDS
 
 SOURCE = Path(__file__).resolve().parent / "src" / "tokens.js"
 
@@ -23,7 +22,6 @@ def words() -> str:
     """The block between the two marks."""
     sets = {
         "KEYWORDS": sorted({*KEYWORDS, *MORE}),
-        "FUNCTIONS": sorted(WORDS),
         "NAMED": sorted({*OPTIONS, *MORE_OPTIONS, *ARGUMENTS}),
     }
     return "".join(f"const {name} = new Set({json.dumps(found)});\n" for name, found in sets.items())

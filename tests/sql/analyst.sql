@@ -367,9 +367,9 @@ SELECT bool_and(urgent), bool_or(urgent) FROM visits
 -- hint: SELECT WITH SUBSAMPLE takes any aggregate, on blocks of privacy units.
 SELECT product(cost) FROM visits
 
--- refused: GEOMEAN has no noisy form.
+-- refused: MAD has no noisy form.
 -- hint: SELECT WITH SUBSAMPLE takes any aggregate, on blocks of privacy units.
-SELECT geomean(cost) FROM visits
+SELECT mad(cost) FROM visits
 
 -- refused: SUM(DISTINCT ...) has no bounded sensitivity here.
 -- hint: write SUM without DISTINCT, or COUNT(DISTINCT ...).

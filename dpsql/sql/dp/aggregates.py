@@ -16,9 +16,9 @@ from dpsql.sql.dp.block import AggregatingBlock, BlockOutput
 from dpsql.sql.dp.budget_split import require_rows
 from dpsql.sql.exact.exact_query import Exact, Partial, Weighing
 from dpsql.sql.expressions import fixed_point as grids
-from dpsql.sql.expressions.fixed_point import Line, moment_of, place_on_line
+from dpsql.sql.expressions.fixed_point import Back, Line, moment_of, place_on_line
 from dpsql.sql.expressions.types import Typed
-from dpsql.sql.parse.dialect import bind_error, expression_of, privacy_error, to_sql
+from dpsql.sql.parse.dialect import bind_error, privacy_error, to_sql
 from dpsql.sql.parse.options import Call, Readers, read_bounds, read_epsilon, read_one_of, read_pair
 from dpsql.sql.relations.intervals import write_json_report
 from dpsql.sql.relations.relation import column
@@ -32,6 +32,10 @@ NAMED_ARGUMENTS: Readers = {
     "contribution_bounds_per_group": read_pair,
     "report_format": read_one_of("JSON"),
 }
+
+
+OnLine = Callable[[Typed, Fraction, Fraction], Line]
+"""Places a value and its bounds on a line of numbers."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,7 @@ class Aggregate(BlockOutput):
     part: Callable[[Fraction], Part] | None = None
     """Set where the aggregate has an exact query of its own."""
     report: str | None = None
-    shown: Callable[[str], str] | None = None
+    shown: Back | None = None
     """What the finished statement makes of the released column, where that is more than a cast to ``type``."""
 
     def express(self, confidence: float) -> exp.Expr:
@@ -66,7 +70,7 @@ class Aggregate(BlockOutput):
         if self.report == "JSON":
             return write_json_report(self.name, confidence)
         if self.shown is not None:
-            return expression_of(self.shown(to_sql(column(self.name))))
+            return self.shown(column(self.name))
         return column(self.name) if self.type == "BIGINT" else super().express(confidence)
 
 
@@ -111,7 +115,7 @@ class Bounded:
         return f"held to [{float(low):g}, {float(high):g}] ({self.origin})"
 
     @property
-    def shown(self) -> Callable[[str], str] | None:
+    def shown(self) -> Back | None:
         """What makes a date, a time or an interval of a released number again."""
         return None if self.line is None else self.line.between
 
@@ -131,7 +135,7 @@ class AggregateCall:
     def make(
         self, kind: str, said: str, build: Callable[[NoiseOf], moments.Output] | None = None, *,
         part: Callable[[Fraction], Part] | None = None, quantile: QuantileRequest | None = None,
-        shown: Callable[[str], str] | None = None, intervals: bool | None = None,
+        shown: Back | None = None, intervals: bool | None = None,
     ) -> Aggregate:  # fmt: skip
         """Return the aggregate: its SQL type, its sentence, and how it is released."""
         bars = (build or part) is not None if intervals is None else intervals
@@ -232,18 +236,22 @@ class AggregateCall:
             f"LEAST(GREATEST({source}, 0), 100), or ask the data owner for bounds.",
         )
 
-    def bounded(self, typed: Typed, kinds: Sequence[str] = (), multiplied: bool = False) -> Bounded:
+    def bounded(
+        self, typed: Typed, kinds: Sequence[str] = (), multiplied: bool = False, on: OnLine = place_on_line
+    ) -> Bounded:
         """Return the argument on a grid chosen from its bounds.
 
         Args:
             typed: the argument.
             kinds: what it may be where else it must be a number.
             multiplied: whether products of two such values are added, which a coarser grid leaves room for.
+            on: places the argument and its bounds on a line of numbers.
         """
         low, high, origin = self.bounds(typed, kinds=kinds)
-        place = place_on_line(typed, low, high)
+        place = on(typed, low, high)
         if place.between is not None and self.options.get("report_format"):
-            raise bind_error(self.call.node, f"{typed.type.sql} has no JSON report.")
+            what = self.call.name if typed.type.numeric else typed.type.sql
+            raise bind_error(self.call.node, f"{what} has no JSON report.")
         grid = grids.choose_grid(place.typed.type, place.low, place.high)
         if multiplied:
             grid = grids.coarsen_for_products(grid, place.low, place.high)

@@ -14,6 +14,7 @@ from dpsql.numerics.exact_numbers import write_number
 from dpsql.policy.model import Budget
 from dpsql.privacy.accountants import suggest_delta
 from dpsql.sql.parse.dialect import privacy_error, span_of, to_sql
+from dpsql.sql.parse.functions import NO_NOISY_FORM
 from dpsql.sql.parse.options import Options
 from dpsql.sql.relations.relation import From
 
@@ -185,7 +186,6 @@ _INSTEAD = {
     "MODE": "SELECT WITH PTR OPTIONS (delta = 1e-6) MODE({x}) gives the most common value, if it is stable.",
     "IQR": "SELECT WITH PTR OPTIONS (delta = 1e-6) IQR({x}), or QUANTILE_CONT({x}, 0.75) - QUANTILE_CONT({x}, 0.25).",
 }
-_OTHERS = ("PRODUCT", "ENTROPY", "MAD", "GEOMEAN", "GEOMETRIC_MEAN", "SUM_NO_OVERFLOW", "QUANTILE")
 
 
 def refuse_elsewhere(node: exp.Expr) -> None:
@@ -198,7 +198,9 @@ def refuse_elsewhere(node: exp.Expr) -> None:
         node = node.this
     if isinstance(node, exp.AggFunc):
         name = _NAMES.get(type(node), node.sql_name())
-    elif isinstance(node, exp.Anonymous) and (node.name.upper() in _INSTEAD or node.name.upper() in _OTHERS):
+    elif isinstance(node, exp.Anonymous) and (
+        node.name.upper() in _INSTEAD or node.name.upper() in NO_NOISY_FORM
+    ):
         name = node.name.upper()
     else:
         return

@@ -143,7 +143,10 @@ def _avg(asked: AggregateCall) -> Aggregate:
     typed = asked.argument()
     if asked.options.get("contribution_bounds_per_row") == "AUTO":
         return bind_auto_bounds(asked, typed, "avg")
-    item = asked.bounded(typed, kinds=MOMENT_KINDS)
+    return _mean(asked, asked.bounded(typed, kinds=MOMENT_KINDS))
+
+
+def _mean(asked: AggregateCall, item: Bounded, what: str = "average") -> Aggregate:
     low, high, centre, finer = item.grid.low, item.grid.high, item.centre, 1
     weighing = None
     if item.per_group:  # the mean of the units' own means, which are no whole steps: so they get finer ones
@@ -166,8 +169,8 @@ def _avg(asked: AggregateCall) -> Aggregate:
             asked.name, noise(total, 2), noise(count, 2), steps, Fraction(centre) / steps, ends, _parts_of_a_row(weighing)
         )  # fmt: skip
 
-    unit = "" if item.line is None or item.line.between is None else f", in {item.line.unit}"
-    said = f"average {asked.source()}, {item.said}, as a noisy sum over a noisy count{unit}{asked.say_weighing(weighing)}"
+    unit = f", in {item.line.unit}" if item.line is not None and item.line.unit else ""
+    said = f"{what} {asked.source()}, {item.said}, as a noisy sum over a noisy count{unit}{asked.say_weighing(weighing)}"
     return asked.make("DOUBLE", said, build, shown=item.shown)
 
 

@@ -26,6 +26,7 @@ from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.sql.dp.aggregates import Aggregate, AggregateCall, QuantileRequest
 from dpsql.sql.exact.exact_query import Exact, write_group_by
 from dpsql.sql.expressions import fixed_point as grids
+from dpsql.sql.expressions.coercion import make_cast
 from dpsql.sql.expressions.fixed_point import MOMENT_KINDS, place_on_line
 from dpsql.sql.expressions.types import BOOLEAN, DOUBLE, Bounds, Type, Typed
 from dpsql.sql.parse.dialect import bind_error, privacy_error, span_of, to_sql
@@ -78,7 +79,8 @@ def _histogram(asked: AggregateCall) -> Aggregate:
     typed = block.expression(call.args[0])
     others = None
     if len(call.args) == 2:
-        kind, bins, others = _given_bins(asked, typed)
+        kind, bins = _given_bins(asked, typed)
+        others = _key_of_others(kind)
     else:
         kind, bins = typed.type, _declared_bins(asked, typed)
     if len(bins) > _MAX_BINS:
@@ -86,10 +88,10 @@ def _histogram(asked: AggregateCall) -> Aggregate:
     sql = to_sql(typed.node)
     value = f"CAST({sql} AS {kind.sql})" if kind != typed.type else f"({sql})"
     meets = "<=" if others is not None and call.name == "HISTOGRAM" else "="
-    cases = " ".join(f"WHEN v {meets} {end} THEN {i}" for i, end in enumerate(bins))
+    cases = " ".join(f"WHEN v {meets} {_write_bin(end, kind)} THEN {i}" for i, end in enumerate(bins))
     rest = f" ELSE {len(bins)}" if others is not None else ""
     place = f"CASE WHEN v IS NULL THEN NULL {cases}{rest} END"
-    shown = [*bins, *([others] if others is not None else [])]
+    shown = bins if others is None else [*bins, others]
 
     def part(epsilon: Fraction) -> Histogram:
         keys, groups = _keys(asked)
@@ -104,16 +106,20 @@ def _histogram(asked: AggregateCall) -> Aggregate:
     said = f"count the rows with {asked.source()} in {len(shown)} bins ({'given' if others is not None else origin})"
     return asked.make(
         "BIGINT[]", f"{said}; all of them are shown", part=part, intervals=False,
-        shown=lambda column: f"MAP([{', '.join(shown)}], {column})",
+        shown=lambda column: exp.Map(keys=exp.Array(expressions=shown).copy(), values=column),
     )  # fmt: skip
 
 
-def _declared_bins(asked: AggregateCall, typed: Typed) -> list[str]:
-    """Return the column's public values, in SQL."""
+def _write_bin(bin_: exp.Expr, kind: Type) -> str:
+    return f"CAST({to_sql(bin_.this)} AS {kind.sql})" if isinstance(bin_, exp.Cast) else to_sql(bin_)
+
+
+def _declared_bins(asked: AggregateCall, typed: Typed) -> list[exp.Expr]:
+    """Return the column's public values."""
     if typed.values is not None and isinstance(typed.node, exp.Column):
-        return [f"CAST({to_sql(make_literal(value))} AS {typed.type.sql})" for value in typed.values]
+        return [make_cast(make_literal(value), typed.type) for value in typed.values]
     if typed.type.kind == "BOOLEAN":
-        return ["FALSE", "TRUE"]
+        return [exp.false(), exp.true()]
     source = asked.source()
     raise privacy_error(
         asked.call.node,
@@ -122,8 +128,8 @@ def _declared_bins(asked: AggregateCall, typed: Typed) -> list[str]:
     )
 
 
-def _given_bins(asked: AggregateCall, typed: Typed) -> tuple[Type, list[str], str]:
-    """Return the type in which values are compared, the bins in ascending order, and the key of the others."""
+def _given_bins(asked: AggregateCall, typed: Typed) -> tuple[Type, list[exp.Expr]]:
+    """Return the type in which values are compared, and the bins in ascending order."""
     call, place, kind = asked.call, asked.call.args[1], typed.type
     if not isinstance(place, exp.Array) or not place.expressions:
         span = span_of(place) or span_of(call.node)
@@ -150,7 +156,7 @@ def _given_bins(asked: AggregateCall, typed: Typed) -> tuple[Type, list[str], st
         numbers = [b.bounds.low for b in bins if b.bounds is not None and b.bounds.low is not None]
         if any(a >= b for a, b in pairwise(numbers)):
             raise bind_error(place, "bins go up.", "write [0, 10, 20].")
-    return kind, [f"CAST({to_sql(bin_.node)} AS {kind.sql})" for bin_ in bins], _key_of_others(kind)
+    return kind, [make_cast(bin_.node, kind) for bin_ in bins]
 
 
 def _is_held(kind: Type, bin_: Typed) -> bool:
@@ -162,21 +168,18 @@ def _is_held(kind: Type, bin_: Typed) -> bool:
     )  # fmt: skip
 
 
-def _key_of_others(kind: Type) -> str:
+def _key_of_others(kind: Type) -> exp.Expr:
     """Return the key under which values in no bin are counted: as DuckDB has it, the greatest of the type."""
     if kind.kind == "TEXT":
-        return "''"
+        return exp.Literal.string("")
     if kind.kind in ("UUID", "BOOLEAN"):
-        return f"CAST(NULL AS {kind.sql})"
+        return make_cast(exp.null(), kind)
     greatest = "infinity"
     if kind.kind == "INTEGER" and kind.reach is not None and kind.reach.high is not None:
         greatest = str(int(kind.reach.high))
-    elif kind.kind in (
-        "DATE",
-        "TIMESTAMP",
-    ):  # infinity is no date to Python; DuckDB's client shows this for it
-        greatest = "9999-12-31"
-    return f"CAST('{greatest}' AS {kind.sql})"
+    elif kind.kind in ("DATE", "TIMESTAMP"):
+        greatest = "9999-12-31"  # infinity is no date to Python; DuckDB's client shows this for it
+    return make_cast(exp.Literal.string(greatest), kind)
 
 
 # -- quantiles --------------------------------------------------------------------------------------------------

@@ -29,7 +29,18 @@ from dpsql.errors import BindError, PolicyError
 from dpsql.policy.validate import DateBound
 from dpsql.sql.expressions.coercion import make_call, make_cast, make_try
 from dpsql.sql.expressions.temporal import interval_seconds, write_epoch
-from dpsql.sql.expressions.types import BIGINT, DATE, DOUBLE, INTEGER, Bounds, Type, Typed
+from dpsql.sql.expressions.types import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INTEGER,
+    TIME,
+    TIMESTAMP,
+    Bounds,
+    Type,
+    Typed,
+)
 from dpsql.sql.parse.dialect import expression_of, privacy_error, to_sql
 
 DAY = 86_400
@@ -37,8 +48,8 @@ MOMENT_KINDS = ("DATE", "TIMESTAMP", "TIME", "INTERVAL")
 _CALENDAR = ("DATE", "TIMESTAMP")
 _NOON = datetime.datetime(1970, 1, 1)
 
-Back = Callable[[str], str]
-"""From SQL of a released number to SQL of what is shown."""
+Back = Callable[[exp.Expr], exp.Expr]
+"""From a released number to what is shown."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +63,8 @@ class Line:
     own: Back | None = None
     shown: tuple[str, str] = ("", "")
     """The bounds for the eye."""
-
-    @property
-    def unit(self) -> str:
-        """The unit that the line counts in, for people."""
-        return "days" if self.typed.type.kind == "INTEGER" else "seconds"
+    unit: str = ""
+    """What the line counts in, for people."""
 
 
 def place_on_line(typed: Typed, low: Fraction, high: Fraction) -> Line:
@@ -64,7 +72,7 @@ def place_on_line(typed: Typed, low: Fraction, high: Fraction) -> Line:
     kind = typed.type.kind
     if kind == "BOOLEAN":
         made = Typed(make_cast(typed.node, INTEGER), INTEGER, typed.bounds, nullable=typed.nullable)
-        return Line(made, low, high, None, lambda text: f"CAST(CAST(ROUND({text}) AS INTEGER) AS BOOLEAN)")
+        return Line(made, low, high, None, lambda node: make_cast(_round(node, INTEGER), BOOLEAN))
     if kind not in MOMENT_KINDS:
         return Line(typed, low, high)
     start = Fraction((int(low) + int(high)) // 2 // DAY * DAY) if kind in _CALENDAR else Fraction(0)
@@ -75,23 +83,22 @@ def place_on_line(typed: Typed, low: Fraction, high: Fraction) -> Line:
         made = Typed(make_try(make_call("date_diff", exp.Literal.string("day"), since, typed.node)), BIGINT)
         return Line(
             made, (low - start) / DAY, (high - start) / DAY,
-            lambda text: f"(CAST('{stamp}' AS TIMESTAMP) + {_length(text, DAY)})",
-            lambda text: f"(CAST('{stamp[:10]}' AS DATE) + CAST(ROUND({text}) AS INTEGER))",
-            told,
+            lambda node: _after(stamp, TIMESTAMP, _length(node, DAY)),
+            lambda node: _after(stamp[:10], DATE, _round(node, INTEGER)),
+            told, "days",
         )  # fmt: skip
     node = write_epoch(typed)
     if start:
         node = exp.Sub(this=node, expression=make_cast(exp.Literal.number(int(start)), DOUBLE))
     back: Back
     if kind == "TIMESTAMP":
-        back = lambda text: f"(CAST('{stamp}' AS TIMESTAMP) + {_length(text)})"  # noqa: E731
+        back = lambda node: _after(stamp, TIMESTAMP, _length(node))  # noqa: E731
     elif kind == "TIME":
-        last = DAY - 1e-6  # the time after it is midnight again
-        held = "CASE WHEN {0} > {1} THEN {1} ELSE {0} END"  # LEAST would make a time of NULL
-        back = lambda text: f"(CAST('00:00:00' AS TIME) + {_length(held.format(text, last))})"  # noqa: E731
+        last = exp.Literal.number(DAY - 1e-6)  # the time after it is midnight again
+        back = lambda node: _after("00:00:00", TIME, _length(_at_most(node, last)))  # noqa: E731
     else:
         back = _length
-    return Line(Typed(node, DOUBLE), low - start, high - start, back, back, told)
+    return Line(Typed(node, DOUBLE), low - start, high - start, back, back, told, "seconds")
 
 
 def _shown(kind: str, end: Fraction) -> str:
@@ -103,8 +110,23 @@ def _shown(kind: str, end: Fraction) -> str:
     return moment.isoformat(" ") if kind == "TIMESTAMP" else moment.time().isoformat()
 
 
-def _length(text: str, unit: int = 1) -> str:
-    return f"TO_MICROSECONDS(CAST(ROUND(CAST({text} AS DOUBLE) * {unit * 1_000_000}) AS BIGINT))"
+def _round(node: exp.Expr, kind: Type) -> exp.Expr:
+    return make_cast(exp.Round(this=node), kind)
+
+
+def _at_most(node: exp.Expr, last: exp.Expr) -> exp.Expr:
+    """Return the smaller number: LEAST would make one of NULL."""
+    beyond = exp.If(this=exp.GT(this=node.copy(), expression=last.copy()), true=last.copy())
+    return exp.Case(ifs=[beyond], default=node)
+
+
+def _after(start: str, kind: Type, length: exp.Expr) -> exp.Expr:
+    return exp.paren(exp.Add(this=make_cast(exp.Literal.string(start), kind), expression=length), copy=False)
+
+
+def _length(node: exp.Expr, unit: int = 1) -> exp.Expr:
+    microseconds = exp.Mul(this=make_cast(node, DOUBLE), expression=exp.Literal.number(unit * 1_000_000))
+    return make_call("TO_MICROSECONDS", _round(microseconds, BIGINT))
 
 
 def read_declared_bounds(kind: str, bounds: tuple[Fraction, Fraction] | None, where: str) -> Bounds | None:

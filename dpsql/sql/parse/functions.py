@@ -129,6 +129,8 @@ ROW_NAMES: tuple[SqlName, ...] = (
 )  # fmt: skip
 """Row functions that sqlglot has a class for, or that have several spellings."""
 
+NO_NOISY_FORM = ("PRODUCT", "ENTROPY", "MAD", "GEOMEAN", "GEOMETRIC_MEAN", "SUM_NO_OVERFLOW", "QUANTILE")
+"""Further aggregates of DuckDB, which only SUBSAMPLE takes."""
 MECHANISMS: frozenset[str] = frozenset(row.name for row in AGGREGATES if "CHOICE" in row.modes)
 """Mechanisms that choose among candidates."""
 PRIVATE_CALLS: frozenset[str] = frozenset(

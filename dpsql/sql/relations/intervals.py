@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from dpsql.sql.parse.dialect import expression_of, table_named, to_sql
+from dpsql.sql.parse.dialect import table_named
 from dpsql.sql.relations.relation import column, fold
 
 _DOUBLE = exp.DataType.build("DOUBLE", dialect="duckdb")
@@ -43,7 +43,7 @@ def ends_of(node: exp.Expr, low: exp.Expr, high: exp.Expr) -> tuple[exp.Expr, ex
 def _monotone(node: exp.Expr) -> bool:
     if isinstance(node, exp.Column):
         return True
-    if isinstance(node, exp.Paren | exp.Cast | exp.Round):
+    if isinstance(node, exp.Paren | exp.Cast | exp.Round | exp.Exp):
         return _monotone(node.this)
     if isinstance(node, (exp.Add, exp.Greatest | exp.Least)):
         rest = [c for c in node.iter_expressions() if not isinstance(c, exp.Literal)]
@@ -55,12 +55,16 @@ def _monotone(node: exp.Expr) -> bool:
 
 def write_json_report(name: str, confidence: float) -> exp.Expr:
     """Write GoogleSQL's JSON report of a value and its interval."""
-    value, low, high = (to_sql(column(f"{name}{end}")) for end in ("", "__low", "__high"))
-    text = (
-        f"to_json({{'result': {{'value': {value}, 'noise_confidence_interval': {{'lower_bound': {low}, "
-        f"'upper_bound': {high}, 'confidence_level': {confidence}}}}}}})"
-    )
-    return expression_of(text)
+    value, low, high = (column(f"{name}{end}") for end in ("", "__low", "__high"))
+    level = exp.Literal.number(confidence)
+    interval = _struct(lower_bound=low, upper_bound=high, confidence_level=level)
+    result = _struct(value=value, noise_confidence_interval=interval)
+    return exp.Anonymous(this="to_json", expressions=[_struct(result=result)])
+
+
+def _struct(**fields: exp.Expr) -> exp.Expr:
+    pairs = (exp.PropertyEQ(this=exp.to_identifier(key), expression=value) for key, value in fields.items())
+    return exp.Struct(expressions=list(pairs))
 
 
 IntervalEnds = tuple[str, exp.Expr, exp.Expr]

@@ -5,7 +5,6 @@ const LONGEST = 100000; // characters: a longer cell keeps Python's colours
 
 // @words: written by make_words.py
 const KEYWORDS = new Set(["ALL", "AND", "ANY", "AS", "ASC", "BETWEEN", "BUDGET", "BY", "CASE", "CAST", "CLOSE", "CROSS", "CUBE", "DECLARE", "DESC", "DIFFERENTIAL_PRIVACY", "DISTINCT", "DP", "ELSE", "END", "EXCEPT", "EXISTS", "EXPLAIN", "FALSE", "FILTER", "FROM", "FULL", "GROUP", "GROUPING", "HAVING", "IN", "INNER", "INTERSECT", "INTERVAL", "IS", "JOIN", "LEDGER", "LEFT", "LIKE", "LIMIT", "NATURAL", "NOT", "NULL", "OFFSET", "ON", "OPTIONS", "OR", "ORDER", "OUTER", "OVER", "PARTITION", "POLICY", "PTR", "QUALIFY", "RECURSIVE", "RIGHT", "ROLLUP", "SELECT", "SETS", "SHOW", "SUBSAMPLE", "TABLES", "THEN", "TRADEOFF", "TRUE", "UNION", "USING", "VALUES", "WHEN", "WHERE", "WINDOW", "WITH"]);
-const FUNCTIONS = new Set(["ABOVE_THRESHOLD", "APPROX_COUNT_DISTINCT", "APPROX_QUANTILE", "ARG_MAX", "AVG", "CORR", "COUNT", "COUNT_IF", "COVAR_POP", "COVAR_SAMP", "EXPMECH", "HISTOGRAM", "HISTOGRAM_EXACT", "IQR", "MAX", "MEAN", "MEDIAN", "MIN", "MODE", "PERCENTILE_CONT", "PERCENTILE_DISC", "QUANTILE", "QUANTILE_CONT", "QUANTILE_DISC", "REGR_INTERCEPT", "REGR_R2", "REGR_SLOPE", "STDDEV", "STDDEV_POP", "STDDEV_SAMP", "SUM", "VARIANCE", "VAR_POP", "VAR_SAMP"]);
 const NAMED = new Set(["answer", "blocks", "bounds", "candidates", "combine", "confidence", "consistent", "contribution_bounds_per_group", "contribution_bounds_per_row", "delta", "epsilon", "gap", "group_selection_strategy", "local_sensitivity", "max_groups_contributed", "max_hits", "max_rows_contributed", "method", "min_privacy_units_per_group", "most", "noise", "privacy_unit_column", "refresh", "report_format", "rounds", "sampling", "top", "trim", "units"]);
 // @end
 
@@ -31,8 +30,8 @@ export function tokens(text) {
     const kind = comment ? 'comment' : string ? 'string' : name ? 'plain' : variable ? 'variable' : number ? 'number'
       : operator ? 'operator' : !word ? 'plain'
       : NAMED.has(word.toLowerCase()) && /^\s*=/.test(after) ? 'named'
-      : FUNCTIONS.has(word.toUpperCase()) && /^\s*\(/.test(after) ? 'call'
-      : KEYWORDS.has(word.toUpperCase()) ? 'keyword' : 'plain';
+      : KEYWORDS.has(word.toUpperCase()) ? 'keyword'
+      : /^\s*\(/.test(after) ? 'call' : 'plain';
     if (whole.trim()) {
       found.push([m.index, m.index + whole.length, kind]);
     }
