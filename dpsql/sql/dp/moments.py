@@ -20,9 +20,11 @@ from dpsql.sql.dp.block import AggregatingBlock
 from dpsql.sql.dp.own_queries import bind_auto_bounds, bind_distinct
 from dpsql.sql.exact.exact_query import Partial, Weighing
 from dpsql.sql.expressions import fixed_point as grids
-from dpsql.sql.expressions.fixed_point import MOMENT_KINDS
-from dpsql.sql.parse.dialect import NAMED, bind_error, to_sql
+from dpsql.sql.expressions.fixed_point import MOMENT_KINDS, Line
+from dpsql.sql.expressions.types import Typed
+from dpsql.sql.parse.dialect import NAMED, bind_error, privacy_error, to_sql
 from dpsql.sql.parse.options import Call, call_of, read_epsilon
+from dpsql.sql.parse.statements import make_literal
 
 _OWN_STEPS = 1 << 20
 """About so many steps between the bounds of a unit's own mean."""
@@ -174,6 +176,42 @@ def _mean(asked: AggregateCall, item: Bounded, what: str = "average") -> Aggrega
     return asked.make("DOUBLE", said, build, shown=item.shown)
 
 
+_GEOMEAN_BOUNDS = (Fraction(1, 10**300), Fraction(10**300))
+
+
+def _geometric_mean(asked: AggregateCall) -> Aggregate:
+    """Bind ``GEOMEAN(x)``: EXP of the noisy mean of logarithms, with the interval's ends likewise.
+
+    A value is held to its bounds, which are above 0, before its logarithm is taken: what is 0 or negative counts as the
+    lower bound. NULL is left out, as in every mean. A unit moves the sum of logarithms by the bounds' logarithms alone.
+    """
+    asked.refuse_group_bounds()
+    if asked.options.get("report_format"):
+        raise bind_error(asked.call.node, "GEOMEAN has no JSON report.")
+    return _mean(
+        asked,
+        asked.bounded(asked.argument(), on=lambda *at: _place_logarithm(asked, *at)),
+        "geometric mean of",
+    )
+
+
+def _place_logarithm(asked: AggregateCall, typed: Typed, low: Fraction, high: Fraction) -> Line:
+    least, most = _GEOMEAN_BOUNDS
+    if not least <= low <= high <= most:
+        what = f"GEOMEAN needs bounds above 0, and those of {asked.source()} are {float(low):g} and {float(high):g}."
+        hint = f"write GEOMEAN({asked.source()}, contribution_bounds_per_row => (1, 100)): lower values count as 1."
+        raise privacy_error(asked.call.node, what, hint)
+    value, end = asked.call.args[0], make_literal(float(low))
+    below = exp.If(this=exp.LT(this=exp.paren(value.copy()), expression=end), true=end.copy())
+    held = exp.Case(
+        ifs=[below], default=exp.cast(value.copy(), "DOUBLE", dialect="duckdb")
+    )  # NULL stays NULL
+    ends = (Fraction(math.log(low)), Fraction(math.log(high)))
+    shown = (f"{float(low):g}", f"{float(high):g}")
+    logarithm = asked.block.expression(exp.Ln(this=held))
+    return Line(logarithm, *ends, lambda node: exp.Exp(this=node), shown=shown, unit="logarithms")
+
+
 def _spread(kind: str) -> Callable[[AggregateCall], Aggregate]:
     def bind(asked: AggregateCall) -> Aggregate:
         typed = asked.argument()
@@ -274,6 +312,7 @@ MOMENTS: dict[str, Callable[[AggregateCall], Aggregate]] = {
     "COUNT_IF": _count_if,
     "SUM": _sum,
     "AVG": _avg,
+    "GEOMEAN": _geometric_mean,
     "VARIANCE": _spread("var_samp"),
     "VAR_POP": _spread("var_pop"),
     "STDDEV": _spread("stddev_samp"),

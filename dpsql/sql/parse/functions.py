@@ -58,6 +58,8 @@ AGGREGATES: tuple[SqlName, ...] = (
     SqlName("SUM", _BOTH, classes=(exp.Sum,), help="a noisy sum, each value held to bounds",
             example="SUM(x, contribution_bounds_per_row => (0, 10))"),
     SqlName("AVG", _BOTH, classes=(exp.Avg,), aliases=("MEAN",), help="a noisy mean", example="AVG(x, epsilon => 0.1)"),
+    SqlName("GEOMEAN", ("DP",), aliases=("GEOMETRIC_MEAN",), help="a noisy geometric mean of values above 0",
+            example="GEOMEAN(x, contribution_bounds_per_row => (1, 100))"),
     SqlName("STDDEV", _BOTH, classes=(exp.Stddev,), help=_SPREAD, example="STDDEV(x)"),
     SqlName("STDDEV_SAMP", _BOTH, classes=(exp.StddevSamp,), help=_SPREAD),
     SqlName("STDDEV_POP", _BOTH, classes=(exp.StddevPop,), help=_SPREAD),
@@ -129,7 +131,7 @@ ROW_NAMES: tuple[SqlName, ...] = (
 )  # fmt: skip
 """Row functions that sqlglot has a class for, or that have several spellings."""
 
-NO_NOISY_FORM = ("PRODUCT", "ENTROPY", "MAD", "GEOMEAN", "GEOMETRIC_MEAN", "SUM_NO_OVERFLOW", "QUANTILE")
+NO_NOISY_FORM = ("PRODUCT", "ENTROPY", "MAD", "SUM_NO_OVERFLOW", "QUANTILE")
 """Further aggregates of DuckDB, which only SUBSAMPLE takes."""
 MECHANISMS: frozenset[str] = frozenset(row.name for row in AGGREGATES if "CHOICE" in row.modes)
 """Mechanisms that choose among candidates."""

@@ -285,3 +285,11 @@ cost: ε=1
 block: Aggregation {"count": 3, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}
 block: Aggregation {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}
 note: the cells of COUNT and SUM were made to add up
+====
+-- case: a geometric mean is two statistics, its sum in logarithms
+SELECT WITH DP OPTIONS (epsilon = 1) GEOMEAN(amount, contribution_bounds_per_row => (1, 100)) AS m FROM visits
+----
+columns: m
+cost: ε=1
+block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 3164654796800}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10485760}], "kind": "composed"}
+note: a privacy unit with more than 10 rows in all counts as 10 in averages and other moments: its rows weigh less
