@@ -229,8 +229,7 @@ def explain_plan(
     elif event is None:
         price = f"Would cost nothing more: it was reserved at DECLARE; {ledger.state().sentence}. No private data were read."
     else:
-        state = ledger.state()
-        price = f"Would cost {_charge(event, state)}; {state.sentence}. {_NOTHING_SPENT}"
+        price = _say_price("Would cost", event, ledger)
     queries = tuple(dict.fromkeys(written(block, q) for block in plan.blocks for q in block.operator.queries))
     return Explanation(
         tuple(dict.fromkeys(sentences)),
@@ -245,9 +244,8 @@ def explain_plan(
 
 def explain_declaration(declared: Declaration, ledger: Ledger, as_json: bool = False) -> Explanation:
     """Explain what DECLARE would reserve, and how its questions would be answered."""
-    event, state = declared.event, ledger.state()
-    price = f"Would reserve {_charge(event, state)}; {state.sentence}. {_NOTHING_SPENT}"
-    return Explanation(declared.sentences(), price, (), "", as_json, event=event)
+    price = _say_price("Would reserve", declared.event, ledger)
+    return Explanation(declared.sentences(), price, (), "", as_json, event=declared.event)
 
 
 def explain_all(parts: list[Explanation], ledger: Ledger) -> Explanation:
@@ -259,7 +257,7 @@ def explain_all(parts: list[Explanation], ledger: Ledger) -> Explanation:
         price = f"Together they would cost nothing; {ledger.state().sentence}. No private data were read."
     else:
         before, after = ledger.state(), ledger.state(events)
-        fits = ledger.would_admit(events)
+        fits = ledger.find_excess(*events) is None
         left = f"then {after.sentence}" if fits else f"that is more than there is: {before.sentence}"
         price = (
             f"Together they would cost {_charge(compose_events(events), before)}; {left}. {_NOTHING_SPENT}"
@@ -267,6 +265,14 @@ def explain_all(parts: list[Explanation], ledger: Ledger) -> Explanation:
     sentences = tuple(sentence for part in parts for sentence in part.sentences)
     queries = tuple(dict.fromkeys(query for part in parts for query in part.sql))
     return Explanation(sentences, price, queries, "", any(p.as_json for p in parts), parts=tuple(parts))
+
+
+def _say_price(verb: str, event: Event, ledger: Ledger) -> str:
+    """Say what an event would be charged and what is left, or in the ledger's words why there is not enough for it."""
+    state, excess = ledger.state(), ledger.find_excess(event)
+    if excess is None:
+        return f"{verb} {_charge(event, state)}; {state.sentence}.{ledger.say_rule(event)} {_NOTHING_SPENT}"
+    return f"It would be refused. {excess.message} {_NOTHING_SPENT}"
 
 
 def _charge(event: Event, state: BudgetState) -> str:

@@ -186,16 +186,15 @@ class Account:
         """Return the filters of both terms."""
         return [*self.filters(analyst), *self.granted_filters(analyst)]
 
-    def would_admit(self, analyst: str | None, events: Iterable[Event]) -> bool:
-        """Decide whether all filters would admit these events, one after another."""
-        asked = tuple(events)
+    def find_excess(self, analyst: str | None, *events: Event) -> BudgetExceeded | None:
+        """Return the error for the first event that a filter does not admit after those before it; None if all fit."""
         for state in self.all_filters(analyst):
             spent = state.spent
-            for event in asked:
+            for event in events:
                 if not state.filter.admits(spent, event):
-                    return False
+                    return explain_exceeded(state, event)
                 spent = state.filter.add(spent, event)
-        return True
+        return None
 
     def _forget(self) -> None:
         self._filters = self._granted_filters = None
@@ -439,6 +438,8 @@ def explain_exceeded(state: FilterState, event: Event) -> BudgetExceeded:
         left = write_short(room.delta_left, DOWN)
         message = f"δ={left} of {whose}δ={write_short(held.mechanism_delta)} is left for it."
         fits = f"delta = {left} would fit." if room.delta_left else "a statement without delta may still fit."
+        if held.mechanism_delta < held.delta:
+            fits += f" The rest of δ={write_short(held.delta)} converts the {held.name} rule."
     elif event.epsilon is None and epsilon and state.admits(PureDP(epsilon)):
         # Gaussian noise has no largest loss, so the plain sum can't hold it: the rule must
         message = (

@@ -18,12 +18,13 @@ from typing import Any, Self
 
 from dpsql.errors import BudgetExceeded, LedgerError, PolicyError, did_you_mean
 from dpsql.ledger import log_file, state_files, store
-from dpsql.ledger.accounts import OUTCOMES, BudgetState, Entry, explain_exceeded, make_budget_state
+from dpsql.ledger.accounts import OUTCOMES, BudgetState, Entry, make_budget_state
 from dpsql.ledger.log_file import START, Row, link_row
 from dpsql.ledger.state_files import Checkpoint
 from dpsql.ledger.store import LedgerStore, StoredRelease, format_now
 from dpsql.ledger.terms import Terms
 from dpsql.policy.model import Policy
+from dpsql.privacy.accountants import format_percent
 from dpsql.privacy.events import Event
 from dpsql.privacy.filters import ACCOUNTANTS
 
@@ -237,14 +238,11 @@ class Ledger:
             LedgerError: the charge could not be made durable. The data must not be touched.
         """
         self._check_continued()
-        refusal: BudgetExceeded | None = None
         with self._book.writing() as (write, _):
             account = self._book.account
             number = len(account.entries) + 1
-            refusing = next((f for f in account.all_filters(self.analyst) if not f.admits(event)), None)
-            if refusing is not None:
-                refusal = explain_exceeded(refusing, event)
-            else:
+            refusal = account.find_excess(self.analyst, event)
+            if refusal is None:
                 body = {"process": self._book.process, "key": key, "event": event.to_json()}
                 write("reserve", number, self._who(text) | body)
         if refusal is not None:
@@ -371,13 +369,18 @@ class Ledger:
         """
         self._check_continued()
         with self._book.reading():
-            account = self._book.account
-            return make_budget_state(account, self.policy, self.analyst, after)
+            return make_budget_state(self._book.account, self.policy, self.analyst, after)
 
-    def would_admit(self, events: Iterable[Event]) -> bool:
-        """Decide whether events would be admitted one after another, as the budget is now. Charges nothing."""
+    def find_excess(self, *events: Event) -> BudgetExceeded | None:
+        """Return the error that reserving these events one after another would raise now; None if all fit."""
         with self._book.reading():
-            return self._book.account.would_admit(self.analyst, events)
+            return self._book.account.find_excess(self.analyst, *events)
+
+    def say_rule(self, event: Event) -> str:
+        """Say which part of the accountant's rule an event uses; empty without a rule."""
+        held = self._book.account.filters(None)[0].filter
+        used = held.used_by(event)
+        return "" if used is None else f" It uses {format_percent(used)} of the {held.name} rule."
 
     def entries(self) -> list[Entry]:
         """Return every charge and refusal, in order.

@@ -182,7 +182,7 @@ class Accountant:
         """Return what an event adds to :meth:`spent_delta`."""
         return event.basic[1]
 
-    def part(self, event: Event) -> Fraction | None:
+    def used_by(self, event: Event) -> Fraction | None:
         """Return the part of the rule's limit that an event uses; None without a rule."""
         return None
 
@@ -311,7 +311,7 @@ class RuleAccountant(Accountant):
     def own_delta(self, event: Event) -> Fraction:
         return event.delta
 
-    def part(self, event: Event) -> Fraction | None:
+    def used_by(self, event: Event) -> Fraction | None:
         return min(map(Fraction.__truediv__, self.rule_costs(event), self.limits), default=None)
 
     def used(self, spent: Spent) -> Fraction | None:

@@ -101,7 +101,7 @@ class Basic(Accountant):
 
 @dataclass(frozen=True)
 class Zcdp(RuleAccountant):
-    """The plain sum, or the sum of rho.
+    """The plain sum, or the Renyi divergences of one order (never more than order times rho), or rho itself.
 
     Args:
         order: the Renyi order whose divergences are summed, up to ``order * limit``; None for the sum of rho itself.

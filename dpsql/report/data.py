@@ -214,7 +214,7 @@ def _price(rule: Accountant, event: Event | None) -> str:
     """Return the charge, or the part of the rule's limit that it uses."""
     if event is None:
         return ""
-    part = rule.part(event)
+    part = rule.used_by(event)
     return event.sentence() if part is None else f"{format_percent(part)} of the rule"
 
 

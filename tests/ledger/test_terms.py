@@ -304,8 +304,8 @@ def test_what_only_the_granted_terms_refuse_is_refused(path: Path) -> None:
         assert ledger.state().left_epsilon == Fraction(1, 2)
         with pytest.raises(BudgetExceeded, match=r"ε=0\.5 of ε=1 is left"):
             ledger.reserve(PureDP(Fraction(1)), "within its own terms")
-        assert not ledger.would_admit([PureDP(Fraction(1, 4))] * 3)
-        assert ledger.would_admit([PureDP(Fraction(1, 4))] * 2)
+        assert ledger.find_excess(*[PureDP(Fraction(1, 4))] * 3) is not None
+        assert ledger.find_excess(*[PureDP(Fraction(1, 4))] * 2) is None
 
 
 def test_a_share_of_delta_that_makes_no_sense() -> None:

@@ -186,14 +186,14 @@ def test_what_is_left_is_said_by_the_arm_that_admits() -> None:
     assert held.room(few).sentence == "ε=0.8 of ε=1 left"
     room = held.room(many)
     assert room.rule is not None
-    assert room.rule == held.used(many) == 300 * held.part(CENT)
+    assert room.rule == held.used(many) == 300 * held.used_by(CENT)
     assert (
         room.sentence
         == f"ε={float(room.epsilon_left):.4g} of ε=1 left for one more, {format_percent(room.rule)} of the rule used"
     )
     assert "65% of the rule" in held.sentence(many)
     basic = open_filter("basic", ONE, TINY)
-    assert basic.part(CENT) is basic.used(basic.start) is basic.room(basic.start).rule is None
+    assert basic.used_by(CENT) is basic.used(basic.start) is basic.room(basic.start).rule is None
 
 
 def test_sums_of_another_filter_are_not_taken() -> None:

@@ -125,7 +125,7 @@ class AccountantContract:
 
     def test_the_rule_is_a_part_of_its_limit(self) -> None:
         held, cent = self.open(), PureDP(Fraction("0.01"))
-        assert (held.part(cent) is not None) == (held.used(held.start) is not None) == held.has_rule
+        assert (held.used_by(cent) is not None) == (held.used(held.start) is not None) == held.has_rule
         if held.has_rule:
             used = [held.used(held.fold([cent] * n)) for n in (0, 1, 100)]
             assert used[0] == 0

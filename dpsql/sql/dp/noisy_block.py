@@ -216,7 +216,7 @@ class NoisyBlock(AggregatingBlock):
         return make
 
     def sentences(self, said: tuple[str, ...]) -> tuple[str, ...]:
-        """Return what EXPLAIN says: who is describe_protection, which groups there are, and what each aggregate computes."""
+        """Return what EXPLAIN says: who is protected, which groups there are, and what each aggregate computes."""
         return (
             *describe_protection(self.bound, self.exact.max_rows, self.exact.row_budget),
             *self._grouping(),
