@@ -1,7 +1,8 @@
 """Noise on each group's integers, and the private choice of the groups that may be shown.
 
-Both kinds of noise are independent for every group. Sensitivities are in grid steps, under ADD_REMOVE: how far one privacy
-unit's presence moves the statistic of any one group, while it touches at most ``groups`` groups.
+Both kinds of noise are independent for every group. Sensitivities are in the statistic's own integers (grid steps, or 2^-20
+of one where rows are weighed), under ADD_REMOVE: how far one privacy unit's presence moves the statistic of any one group,
+while it touches at most ``groups`` groups.
 
 :class:`GroupSelector` decides which keys of a GROUP BY may be shown whose values nobody declared public.
 """
