@@ -117,7 +117,7 @@ def combine(name: str, args: Sequence[Value], exprs: Sequence[Expr], symbol: Sym
     if name == "case":
         return _case(args, exprs, made)
     rule = _RULES.get(name)
-    return Value(symbol, nullable=name not in _SURE) if rule is None else rule(args, made)
+    return rule(args, made) if rule and args else Value(symbol, nullable=name not in _SURE)
 
 
 def _plus(args: Sequence[Value], made: Value) -> Value:
