@@ -76,14 +76,9 @@ class Checker(Sources):
         env, conditions = self._rows(select, outer)
         self._link_outward(env, conditions)
         self._budgeted(env, conditions)
-        if (
-            select.groups
-            or select.having is not None
-            or any(tree.aggregated(item) for _, item in select.items)
-        ):
-            made = self._grouped(select, env)
-        else:
-            made = self._projected(select, env)
+        added = any(tree.aggregated(item) for _, item in select.items)
+        grouped = added or select.groups or select.having is not None
+        made = self._grouped(select, env) if grouped else self._projected(select, env)
         if env.reads:
             read = [facts for relation in env.reads for facts in relation.many]
             made = replace(made.cells(), sources=[*made.many, *read])
@@ -163,11 +158,10 @@ class Checker(Sources):
             if cap.decides is not None:
                 kept = cap.decides if kept is None else kept & cap.decides
             facts, more = env.relation.facts, ((cap.columns, cap.most),)
-            facts = (
-                replace(facts, groups=facts.groups + more)
-                if cap.groups
-                else replace(facts, rows=facts.rows + more)
-            )
+            if cap.groups:
+                facts = replace(facts, groups=facts.groups + more)
+            else:
+                facts = replace(facts, rows=facts.rows + more)
             env.relation = replace(env.relation, facts=facts)
         before = len(env.parted)
         for node in rest:
@@ -249,9 +243,8 @@ class Checker(Sources):
         if relation.private and keys & facts.units.keys():
             total = facts.rows_of((), self.symbols.made)
             rows = ((keys.difference(facts.units), 1), *(() if total is None else ((frozenset(), total),)))
-            return replace(
-                made, facts=replace(facts, rows=rows, budgets={}), followed=dict(relation.followed)
-            )
+            facts = replace(facts, rows=rows, budgets={})
+            return replace(made, facts=facts, followed=dict(relation.followed))
         cells = relation.cells(keys)
         whole = len(cells.key) == len(keys)
         made = replace(made, kind=Kind.CELLS, key=cells.key, single=whole, sources=cells.sources)
@@ -309,7 +302,7 @@ def _present(env: Env, conditions: list[Expr]) -> Relation:
 
 
 def _numbers(node: Expr) -> bool:
-    """Whether a column numbers the rows: ``row_number() OVER (ORDER BY ...)``, with an integer added or taken off."""
+    """Return whether a column numbers the rows: ``row_number() OVER (ORDER BY ...)``, with an integer added or taken off."""
     match node:
         case Window("row_number", partition=()) | Call(
             "+" | "-", (Window("row_number", partition=()), Literal())

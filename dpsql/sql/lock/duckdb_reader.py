@@ -152,23 +152,13 @@ def _modifiers(node: Node) -> tuple[bool, tuple[tree.Order, ...], int | None]:
 
 
 def _orders(items: Iterable[Node]) -> tuple[tree.Order, ...]:
-    return tuple(
-        tree.Order(_expr(item["expression"]), f"{item['type']} {item.get('null_order', '')}")
-        for item in items
-    )
+    ways = [(item["expression"], f"{item['type']} {item.get('null_order', '')}") for item in items]
+    return tuple(tree.Order(_expr(by), how) for by, how in ways)
 
 
 # -- FROM -------------------------------------------------------------------------------------------------------
 
-_JOINS = {
-    "INNER": "INNER",
-    "LEFT": "LEFT",
-    "RIGHT": "RIGHT",
-    "OUTER": "OUTER",
-    "FULL": "OUTER",
-    "SEMI": "SEMI",
-    "ANTI": "ANTI",
-}
+_JOINS = {kind: kind for kind in ("INNER", "LEFT", "RIGHT", "OUTER", "SEMI", "ANTI")} | {"FULL": "OUTER"}
 
 
 def _source(node: Node) -> tree.Source | None:
@@ -432,11 +422,8 @@ def _type(node: Node) -> tuple[str, str]:
         name, rest = node["id"], node.get("type_info", {})
         if "alias" in rest:
             refuse("a type with a name of its own")
-        inner = (
-            [rest["child_type"]]
-            if "child_type" in rest
-            else [c["second"] for c in rest.get("child_types", ())]
-        )
+        inner = [part["second"] for part in rest.get("child_types", ())]
+        inner += [rest["child_type"]] if "child_type" in rest else []
     else:
         if node["class"] != "TYPE":
             refuse("a type that is computed")

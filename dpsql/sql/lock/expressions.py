@@ -111,9 +111,8 @@ class Expressions:
             case tree.Cast(part, kind, attempt, detail):
                 child = inner(part, env)
                 word = "try cast" if attempt else "cast"
-                return ranges.cast(
-                    child, self.symbols.call(word, (child.symbol,), (kind, detail)), kind, attempt
-                )
+                symbol = self.symbols.call(word, (child.symbol,), (kind, detail))
+                return ranges.cast(child, symbol, kind, attempt)
             case Call():
                 return self._call(node, env, lambda part: inner(part, env))
         refuse("an expression of another kind")
@@ -239,6 +238,6 @@ class Expressions:
 
 
 def _strict(node: Expr) -> bool:
-    """Whether an expression is missing where one of its parts is."""
+    """Return whether an expression is missing where one of its parts is."""
     arithmetic = isinstance(node, Call) and node.name in ("+", "-", "*", "//", "abs")
     return arithmetic or isinstance(node, Ref | tree.Literal | tree.Cast)

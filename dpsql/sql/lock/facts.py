@@ -95,7 +95,7 @@ class Symbols:
         return self.covers.get(symbol, _NONE) | {symbol}
 
     def decided(self, symbol: Symbol, by: Set) -> bool:
-        """Whether a value is a function of those: of the columns that it is made of, or of what it is computed from."""
+        """Return whether a value is a function of those: of the columns that it is made of, or of what it is computed from."""
         if symbol in by:
             return True
         made = self.made.get(symbol)

@@ -156,9 +156,8 @@ class Joins:
                     refuse("private rows meet without an equality of their units in the join itself")
                 facts = replace(mine.facts, rows=(), groups=mine.facts.groups + other.facts.groups)
                 weak = {**mine.weak, **other.weak, **other.facts.units}
-                return Relation(
-                    Kind.PRIVATE, columns, facts, weak, mine.orphans, mine.pending | other.pending
-                )
+                pending = mine.pending | other.pending
+                return Relation(Kind.PRIVATE, columns, facts, weak, mine.orphans, pending)
             case Kind.PRIVATE, Kind.PUBLIC:
                 facts = mine.facts if once else replace(mine.facts, rows=(), budgets={})
                 return replace(mine, columns=columns, facts=facts, unique=mine.unique if once else [])
@@ -220,10 +219,8 @@ class Joins:
             return replace(made, kind=_public_kind(left, right))
         mine = first if first.private else second
         if {left.kind, right.kind} == {Kind.PRIVATE, Kind.PUBLIC} and mine.owner:
-            weak = {**mine.weak, **mine.facts.units}
-            return replace(
-                made, facts=Facts(groups=mine.facts.groups), weak=weak, orphans=True, pending=mine.pending
-            )
+            facts, weak = Facts(groups=mine.facts.groups), {**mine.weak, **mine.facts.units}
+            return replace(made, facts=facts, weak=weak, orphans=True, pending=mine.pending)
         if not (left.private and right.private and left.owner and right.owner):
             refuse(f"{left.kind} and {right.kind} rows are kept beside one another")
         if not self._link(left, right) or left.orphans or right.orphans:
@@ -233,9 +230,8 @@ class Joins:
             for x, kind in first.facts.units.items() for pair in both_ways((x, y) for y in second.facts.units)
         }  # fmt: skip
         weak = {**first.weak, **second.weak, **first.facts.units, **second.facts.units}
-        return replace(
-            made, facts=Facts(groups=first.facts.groups + second.facts.groups, units=units), weak=weak
-        )
+        facts = Facts(groups=first.facts.groups + second.facts.groups, units=units)
+        return replace(made, facts=facts, weak=weak)
 
 
 def both_ways(pairs: Iterable[tuple[Symbol, Symbol]]) -> Iterator[tuple[Symbol, Symbol]]:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
 from dpsql.errors import PolicyError
-from dpsql.mechanisms.base import Claim, ClaimedText, LentTotals, RouteClaim
+from dpsql.mechanisms.base import ClaimedText, LentTotals, RouteClaim
 from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_PLACE
 from dpsql.policy.model import Table, fold
 from dpsql.sql.lock.check import Serialise, check, check_tree
 from dpsql.sql.lock.spark_reader import read_spark
-from dpsql.sql.lock.tree import Base, Hop, Known, Lent, Query, Unproved, refuse
+from dpsql.sql.lock.tree import Base, Hop, Known, Lent, Unproved, refuse
 from dpsql.sql.relations.catalog import Catalog
 
 MAX_PROVED = 2000
@@ -39,35 +39,23 @@ class Lock:
     _tables: dict[tuple[str, ...], Base] | None = None
 
     def prove(self, claimed: ClaimedText, lent: Columns) -> None:
-        """Proves a text in normal form, once.
+        """Prove a text in normal form, once.
 
         Raises:
             Unproved: it may do more than its operator charges for.
         """
-        key = (claimed.text, claimed.claim, tuple(sorted(claimed.lent)))
-        if key in self._proved:
-            return
-        check(claimed, self._known(lent), self.serialise)
-        self._remember(key)
+        key = (claimed.text, *_key(claimed))
+        if key not in self._proved:
+            check(claimed, self._known(lent), self.serialise)
+            self._remember(key)
 
     def prove_late(self, text: str, claims: Sequence[ClaimedText], lent: Columns) -> None:
-        """Proves a text that an operator made as it ran, with numbers that it had read: under one of its claims.
+        """Prove a text that an operator made as it ran, with numbers that it had read: under one of its claims.
 
         Raises:
             Unproved: under none of them.
         """
-        tried: set[tuple[Claim, tuple[str, ...]]] = set()
-        for claimed in claims:
-            key = (claimed.claim, tuple(sorted(claimed.lent)))
-            if isinstance(claimed.claim, RouteClaim) or key in tried:
-                continue
-            tried.add(key)
-            try:
-                self.prove(replace(claimed, text=text), lent)
-                return
-            except Unproved:
-                continue
-        refuse("a text that no claim is made for")
+        _prove_under_one(claims, lambda claimed: self.prove(replace(claimed, text=text), lent))
 
     def prove_written(
         self,
@@ -83,17 +71,16 @@ class Lock:
             Unproved: it may do more.
         """
         known = self._known(lent)
-        key = (text, tuple((c.claim, tuple(sorted(c.lent))) for c in mine))
+        key = (text, *map(_key, mine))
         if mine and key in self._proved:
             return
-        assert self._tables is not None
-        tree = read_spark(text, {path[-1]: path for path in self._tables}, salt)
+        query = read_spark(text, {path[-1]: path for path in known.tables}, salt)
         for claimed in mine:
-            check_tree(tree, claimed, known)
+            check_tree(query, claimed, known)
         if mine:
             self._remember(key)
-        elif not any(_within(tree, claimed, known) for claimed in claims):
-            refuse("a text that no claim is made for")
+        else:
+            _prove_under_one(claims, lambda claimed: check_tree(query, claimed, known))
 
     def _remember(self, key: tuple[object, ...]) -> None:
         if len(self._proved) >= MAX_PROVED:
@@ -106,16 +93,13 @@ class Lock:
         if self._tables is None:
             self._tables = {}
             for table in self.catalog.policy.tables.values():
-                with contextlib.suppress(
-                    PolicyError, Unproved
-                ):  # a table that is not there is read by nobody
+                with contextlib.suppress(PolicyError, Unproved):  # nobody reads a table that is not there
                     self._tables[self._path(table)] = self._base(table)
         relations = {
             name: Lent(frozenset(columns), unique=CANDIDATE_PLACE if CANDIDATE_PLACE in columns else None)
             for name, columns in lent.items()
         }
-        macros = self.catalog.engine.macros
-        return Known(self._tables, relations, macros=macros)
+        return Known(self._tables, relations, macros=self.catalog.engine.macros)
 
     def _path(self, table: Table) -> tuple[str, ...]:
         engine = self.catalog.engine
@@ -145,15 +129,18 @@ class Lock:
         return found
 
 
-def _within(tree: Query, claimed: ClaimedText, known: Known) -> bool:
-    """Return whether a query that was made late is proved under a claim that says what it may do."""
-    if isinstance(claimed.claim, RouteClaim):
-        return False
-    try:
-        check_tree(tree, claimed, known)
-    except Unproved:
-        return False
-    return True
+def _key(claimed: ClaimedText) -> tuple[object, ...]:
+    return claimed.claim, tuple(sorted(claimed.lent))
+
+
+def _prove_under_one(claims: Sequence[ClaimedText], prove: Callable[[ClaimedText], None]) -> None:
+    """Prove a text that was made late, under one of the claims that say what it may do."""
+    different = {_key(claimed): claimed for claimed in claims if not isinstance(claimed.claim, RouteClaim)}
+    for claimed in different.values():
+        with contextlib.suppress(Unproved):
+            prove(claimed)
+            return
+    refuse("a text that no claim is made for")
 
 
 def columns_of(claimed: ClaimedText) -> dict[str, tuple[str, ...]]:

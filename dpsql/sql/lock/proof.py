@@ -1,4 +1,4 @@
-"""Whether what was derived of a text is within what its operator charges.
+"""Return whether what was derived of a text is within what its operator charges.
 
 Rows that come as one integer each are read out of its bits: the unit, the groups and the values. What is not SQL there is
 checked here: that the topmost bits are the unit's, whole and of no other row's making; that each value is held to what its
@@ -71,9 +71,7 @@ def _sums(relation: Relation, claim: base.SumsClaim, symbols: Symbols) -> None:
     if not all(symbols.decided(_column(relation, name).symbol, by) for name in claim.keys):
         refuse("a group that others' rows decide about")
     if not claim.selected and not relation.fixed and (claim.keys or relation.key):
-        refuse(
-            "which groups there are is private" if claim.keys else "more groups than the operator knows of"
-        )
+        refuse("which groups there are is private" if claim.keys else "more groups than are known")
     keys = list(dict.fromkeys(source for (source,) in relation.key.values()))
     facts = relation.sources[0]
     groups = least(facts.groups_of(keys, symbols.made), relation.count)
@@ -83,7 +81,7 @@ def _sums(relation: Relation, claim: base.SumsClaim, symbols: Symbols) -> None:
 
 
 def _compare(value: Value, rows: Number, groups: Number, charged: base.SensitivityClaim) -> None:
-    """Whether one unit moves a sum by no more than is charged, in L1 and in L2.
+    """Return whether one unit moves a sum by no more than is charged, in L1 and in L2.
 
     Raises:
         Unproved: it may.
@@ -121,7 +119,7 @@ def _rows(relation: Relation, claim: base.RowsClaim, symbols: Symbols) -> None:
 
 
 def _each(relation: Relation, claim: base.RowsClaim, symbols: Symbols) -> bool:
-    """Whether so many rows of a unit count for each public candidate, of which there may be many."""
+    """Return whether so many rows of a unit count for each public candidate, of which there may be many."""
     if claim.each is None or claim.keys:
         return False
     found = [facts.rows_of(keys, symbols.made) for facts, keys in _keys(relation, (claim.each,))]
@@ -214,7 +212,7 @@ def _fixed(node: Expr) -> bool:
 
 
 def _apart(values: list[int], codes: list[int], top: int, limits: Sequence[int]) -> None:
-    """Whether each part has bits of its own, where the text itself says which."""
+    """Return whether each part has bits of its own, where the text itself says which."""
     end = 1
     for at, most in zip(values, limits, strict=False):
         if at != end:

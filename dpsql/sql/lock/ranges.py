@@ -13,20 +13,8 @@ from fractions import Fraction
 from dpsql.sql.lock.facts import Number, Symbol, Value, add, times
 from dpsql.sql.lock.tree import Call, Expr, Literal
 
-WHOLE = frozenset(
-    [
-        "TINYINT",
-        "SMALLINT",
-        "INTEGER",
-        "BIGINT",
-        "HUGEINT",
-        "UTINYINT",
-        "USMALLINT",
-        "UINTEGER",
-        "UBIGINT",
-        "UHUGEINT",
-    ]
-)
+_BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64, "HUGEINT": 128}
+WHOLE = frozenset({*_BITS, *(f"U{name}" for name in _BITS)})
 _EVEN: frozenset[object] = frozenset()
 _ODD: frozenset[object] = frozenset({"one"})
 _SURE = frozenset(
@@ -66,14 +54,13 @@ def cast(value: Value, symbol: Symbol, kind: str, attempt: bool) -> Value:
         low, high = (value.low, value.high) if keeps else (None, None)
         return Value(symbol, low, high, value.nullable or attempt, kind in WHOLE)
     fails = attempt and not _holds(kind, value)
-    return replace(
-        value, symbol=symbol, nullable=value.nullable or fails, there=None if fails else value.there
-    )
+    there = None if fails else value.there
+    return replace(value, symbol=symbol, nullable=value.nullable or fails, there=there)
 
 
 def _holds(kind: str, value: Value) -> bool:
-    """Whether every value between the bounds has a place in a type of integers."""
-    bits = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64, "HUGEINT": 128}[kind.removeprefix("U")]
+    """Return whether every value between the bounds has a place in a type of integers."""
+    bits = _BITS[kind.removeprefix("U")]
     low, high = (0, 2**bits - 1) if kind[0] == "U" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
     return value.low is not None and value.high is not None and low <= value.low <= value.high <= high
 
@@ -196,10 +183,8 @@ def _shared(one: Value, other: Value) -> tuple[int, int] | None:
     """Of what is so many times a column, times a share of a constant by that column."""
     if one.times is None or other.share is None or one.times[0] != other.share[0]:
         return None
-    _, low, high = one.times
-    return (
-        None if low is None or high is None else (min(low, 0) * other.share[1], max(high, 0) * other.share[1])
-    )
+    (_, low, high), most = one.times, other.share[1]
+    return None if low is None or high is None else (min(low, 0) * most, max(high, 0) * most)
 
 
 def _quotient(args: Sequence[Value], made: Value) -> Value:
@@ -324,8 +309,5 @@ _RULES = {
     "/": _divided,
     "power": _power,
     "pow": _power,
-    "round": _rounded,
-    "round_even": _rounded,
-    "ceil": _rounded,
-    "floor": _rounded,
+    **dict.fromkeys(("round", "round_even", "ceil", "floor"), _rounded),
 }

@@ -88,7 +88,7 @@ def _term(node: Expr, leaves: Mapping[str, Relation]) -> tuple[Expr | None, Ref]
 
 
 def _public(node: Expr, leaves: Mapping[str, Relation]) -> bool:
-    """Whether an expression looks at public relations alone."""
+    """Return whether an expression looks at public relations alone."""
     if tree.has(node, lambda n: isinstance(n, tree.Subquery | tree.Window | tree.Parameter)):
         return False
     return all(ref.table in leaves and leaves[ref.table].kind == Kind.PUBLIC for ref in tree.refs(node))

@@ -68,7 +68,7 @@ class Sources:
         return env.relation
 
     def _sideways(self, leaf: tree.Source, leaves: list[tree.Source]) -> bool:
-        """Whether a part of FROM looks at those beside it."""
+        """Return whether a part of FROM looks at those beside it."""
         match leaf:
             case tree.Made(args=args):
                 return any(tree.has(arg, lambda n: isinstance(n, Ref)) for arg in args)
@@ -284,7 +284,7 @@ def _aliases(source: tree.Source) -> set[str]:
 
 
 def _different(row: Sequence[Expr]) -> bool:
-    """Whether constants are certain to differ: integers, texts or truths, all cast to one such type or to none; NULL once."""
+    """Return whether constants are certain to differ: integers, texts or truths, all cast to one such type or to none; NULL once."""
     kinds, values = set(), set()
     for node in row:
         kind = ""

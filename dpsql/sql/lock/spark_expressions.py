@@ -392,7 +392,7 @@ class SparkExpressions:
 
 
 def _is_part(node: exp.Expr) -> bool:
-    """Whether something may be a part of a sum: ``CAST(sum(...) AS DECIMAL(20,0))``, and a multiple."""
+    """Return whether something may be a part of a sum: ``CAST(sum(...) AS DECIMAL(20,0))``, and a multiple."""
     inner = node.this if isinstance(node, exp.Mul) else node
     if not isinstance(inner, exp.TryCast | exp.Cast) or inner.args.get("safe"):
         return False

@@ -268,7 +268,7 @@ def nearest_of(join: Join) -> Join | None:
 
 
 def _names(node: Expr, alias: str) -> bool:
-    """Whether an expression looks at a relation, or may do so out of sight."""
+    """Return whether an expression looks at a relation, or may do so out of sight."""
     return tree.looks_beyond(node) or any(ref.table == alias for ref in tree.refs(node))
 
 

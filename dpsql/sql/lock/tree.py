@@ -109,7 +109,7 @@ class Window:
     ends: tuple[Expr | None, Expr | None]
     where: Expr | None = None
     plain: bool = True
-    """Whether there is neither DISTINCT, IGNORE NULLS nor EXCLUDE."""
+    """Return whether there is neither DISTINCT, IGNORE NULLS nor EXCLUDE."""
 
 
 @dataclass(slots=True)
