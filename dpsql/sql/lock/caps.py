@@ -64,7 +64,7 @@ def cap_of(node: Expr, relation: Relation, symbols: Symbols, value: Evaluate) ->
 
 
 def _looks_back(node: Expr) -> tuple[Window, Expr] | None:
-    """``lag(c, n) OVER (ORDER BY ...) IS DISTINCT FROM c``, and the like with ``first_value``."""
+    """Read ``lag(c, n) OVER (ORDER BY ...) IS DISTINCT FROM c``, and the like with ``first_value``."""
     match node:
         case Call(
             "is distinct from",
@@ -75,7 +75,7 @@ def _looks_back(node: Expr) -> tuple[Window, Expr] | None:
 
 
 def _told(order: Sequence[Symbol], symbols: Symbols) -> Set:
-    """What is known of rows whose places in an order are."""
+    """Return the columns that are known where the place in an order is."""
     return frozenset().union(*map(symbols.told, order))
 
 
@@ -101,7 +101,7 @@ def _decides(order: Sequence[Symbol], relation: Relation, symbols: Symbols) -> S
 
 
 def _numbered(node: Expr, relation: Relation, symbols: Symbols, value: Evaluate) -> Cap | None:
-    """``row_number() OVER (PARTITION BY unit, ... ORDER BY ...) <= n``; ``dense_rank()`` of groups that an order tells apart."""
+    """Read ``row_number() OVER (PARTITION BY unit, ... ORDER BY ...) <= n``, or ``dense_rank()`` of groups."""
     match node:
         case Call(
             "<=" | "<" | "=" as comparison,
@@ -128,7 +128,7 @@ def _numbered(node: Expr, relation: Relation, symbols: Symbols, value: Evaluate)
 def budget_of(
     node: Call, args: Sequence[Value], relation: Relation, symbols: Symbols, value: Evaluate
 ) -> int | None:
-    """``LEAST(n, GREATEST(b - COALESCE(SUM(n) OVER (those before), 0), 0))``: over a unit's rows it adds up to b at most."""
+    """Read ``LEAST(n, GREATEST(b - COALESCE(SUM(n) OVER (those before), 0), 0))``, which adds up to b at most per unit."""
     match node.args:
         case (
             _,

@@ -40,7 +40,7 @@ def check(claimed: ClaimedText, known: tree.Known, serialise: Serialise) -> None
 
 
 def check_tree(query: tree.Query, claimed: ClaimedText, known: tree.Known) -> None:
-    """The same for a tree, whichever parser read it."""
+    """Prove the same of a tree, whichever parser read it."""
     checker, claim = Checker(known, claimed.lent), claimed.claim
     if isinstance(claim, PackingClaim):
         checker.prove_packing(query, claim)
@@ -59,7 +59,7 @@ class Checker(Sources):
     """The FROM that was read last: that around all others."""
 
     def query(self, query: tree.Query, outer: Env | None) -> Relation:
-        """What a query gives."""
+        """Derive what a query gives."""
         before = dict(self.ctes)
         for name, inner in query.ctes:
             if outer is not None:
@@ -112,7 +112,7 @@ class Checker(Sources):
         refuse("packed rows of another shape")
 
     def _rows(self, select: tree.Select, outer: Env | None) -> tuple[Env, list[Expr]]:
-        """The rows that are left of FROM and WHERE, and the conditions of both."""
+        """Return the rows that FROM and WHERE leave, and the conditions of WHERE."""
         conditions = conjuncts(select.where)
         env = Env(self._from(select.source, conditions, outer), outer)
         env.relation = _present(env, conditions)
@@ -121,7 +121,7 @@ class Checker(Sources):
         return env, conditions
 
     def _link_outward(self, env: Env, conditions: list[Expr]) -> None:
-        """A subquery over private rows may look at those of the row around it."""
+        """Accept private rows of a subquery as those of the same unit as the row around."""
         relation = env.relation
         joins = self._joins(conditions, (relation,), env.outer)
         mine = {**relation.weak, **relation.facts.units}
@@ -132,7 +132,7 @@ class Checker(Sources):
             env.relation = replace(relation, kind=Kind.OWN, count=None)
 
     def _budgeted(self, env: Env, conditions: list[Expr]) -> None:
-        """``counted > 0``: where counts add up to at most so many, so many rows have one."""
+        """Read ``counted > 0``: where counts add up to at most so many, so many rows have one."""
         for node in conditions:
             match node:
                 case Call(">", (Ref() as counted, Literal(integer=0))):
@@ -190,7 +190,7 @@ class Checker(Sources):
         return made
 
     def _first_of(self, node: Expr, env: Env) -> list[Set]:
-        """What ``row_number() OVER (PARTITION BY ...) = 1`` keeps one row of each of."""
+        """Return the columns of which ``row_number() OVER (PARTITION BY ...) = 1`` keeps one row each."""
         match node:
             case Call("=", (Window("row_number", partition=by), Literal(integer=1))):
                 return [frozenset(self.expressions.row(part, env).symbol for part in by)]
@@ -253,7 +253,7 @@ class Checker(Sources):
     # -- set operations ------------------------------------------------------------------------------------------
 
     def _union(self, union: tree.Union, outer: Env | None) -> Relation:
-        """Column by column: a column is the unit where it is in all parts."""
+        """Join parts column by column: a column is the unit where it is in all parts."""
         if union.limit is not None:
             refuse("a set operation that is cut")
         parts = [self.query(part, outer) for part in union.parts]
@@ -290,7 +290,7 @@ class Checker(Sources):
 
 
 def _present(env: Env, conditions: list[Expr]) -> Relation:
-    """Units that WHERE says are there: the rows of nobody are left out."""
+    """Return rows without those of nobody, where WHERE says that the unit is there."""
     relation = env.relation
     present = {env.find(ref).symbol for ref in map(tree.present, conditions) if isinstance(ref, Ref)}
     found = {s: t for s, t in relation.weak.items() if s in present}

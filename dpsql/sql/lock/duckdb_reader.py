@@ -215,7 +215,7 @@ def _join(node: Node) -> tree.Join:
 
 
 def _values(node: Node) -> tuple[tuple[Expr, ...], ...]:
-    """The rows of VALUES, which the parser writes as ``SELECT * FROM`` of a list."""
+    """Read the rows of VALUES, which the parser writes as ``SELECT * FROM`` of a list."""
     _only(node, ("select_list", "from_table", "aggregate_handling"))
     _only(node["from_table"], ("alias", "values"))
     if [item["class"] for item in node["select_list"]] != ["STAR"]:
@@ -335,7 +335,7 @@ def _function(node: Node) -> Expr:
 
 
 def _arguments(node: Node) -> tuple[tuple[Expr, ...], tuple[str, ...]]:
-    """The arguments, and their names."""
+    """Read the arguments and their names."""
     pairs = [(item["expression"], item.get("name", "")) for item in node.get("arguments", ())]
     pairs = pairs or [(item, item.get("alias", "")) for item in node.get("children", ())]
     return _exprs(item for item, _ in pairs), tuple(name for _, name in pairs)
@@ -417,7 +417,7 @@ _OTHER_NAMES = {
 
 
 def _type(node: Node) -> tuple[str, str]:
-    """A type's first word, and its digits, elements and fields: types that differ in them keep other values apart."""
+    """Read a type's first word, and its digits, elements and fields, which keep other values apart."""
     if "id" in node:  # of version 1.5; in 2.0 a type is an expression
         name, rest = node["id"], node.get("type_info", {})
         if "alias" in rest:

@@ -72,7 +72,7 @@ class Expressions:
     """How much of one row each sum over private rows adds at most."""
 
     def row(self, node: Expr, env: Env) -> Value:
-        """An expression over the rows of a FROM."""
+        """Derive an expression over the rows of a FROM."""
         if isinstance(node, Ref):
             value = env.find(node)
             inside = env.kept is not None and node in env.relation.columns
@@ -86,7 +86,7 @@ class Expressions:
         return self._made(node, env, self.row)
 
     def above(self, node: Expr, env: Env) -> Value:
-        """An expression over groups: keys, and aggregates of their rows."""
+        """Derive an expression over groups: of keys, and of aggregates of their rows."""
         assert env.groups is not None
         if isinstance(node, Call) and node.name in AGGREGATES:
             return self._aggregate(node, env, env.groups)
@@ -197,7 +197,7 @@ class Expressions:
                     made.total = times(relation.facts.budgets.get(symbol), max(abs(low), abs(high)))
 
     def _count(self, value: Value, env: Env) -> Symbol:
-        """The symbol of how many rows of a group have a value."""
+        """Return the symbol of the number of rows of a group that have a value."""
         return env.counts.setdefault(value.there or value.symbol, self.symbols.fresh())
 
     # -- windows and subqueries ------------------------------------------------------------------------------------

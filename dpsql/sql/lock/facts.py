@@ -61,19 +61,19 @@ class Symbols:
         self._args: dict[Symbol, tuple[Symbol, ...]] = {}
 
     def fresh(self) -> Symbol:
-        """A value that nothing else is."""
+        """Return the symbol of a value that nothing else is."""
         self._next += 1
         return Symbol(self._next)
 
     def constant(self, key: tuple[object, ...], secret: bool = False) -> Symbol:
-        """A literal or a parameter."""
+        """Return the symbol of a literal or a parameter."""
         symbol = self._of(key, _NONE)
         if secret:
             self.secret.add(symbol)
         return symbol
 
     def call(self, name: str, args: Iterable[Symbol], more: object = None) -> Symbol:
-        """A function of values, which is decided by them."""
+        """Return the symbol of a function of values, which decide it."""
         given = tuple(args)
         made = _NONE.union(*(self.made.get(arg, {arg}) for arg in given))
         symbol = self._of((name, more, *given), made)
@@ -91,11 +91,11 @@ class Symbols:
         self.covers[symbol] = frozenset().union(*(self.told(arg) for arg in told))
 
     def told(self, symbol: Symbol) -> Set:
-        """What is known where a value is known: a hash tells its arguments."""
+        """Return the values that are known where one is: a hash tells its arguments."""
         return self.covers.get(symbol, _NONE) | {symbol}
 
     def decided(self, symbol: Symbol, by: Set) -> bool:
-        """Return whether a value is a function of those: of the columns that it is made of, or of what it is computed from."""
+        """Return whether a value is a function of those, through columns or through what it is computed from."""
         if symbol in by:
             return True
         made = self.made.get(symbol)
@@ -165,7 +165,7 @@ class Value:
 
     @property
     def most(self) -> Number:
-        """How far from zero it can be."""
+        """Return how far from zero it can be."""
         return None if self.low is None or self.high is None else max(abs(self.low), abs(self.high))
 
     def plain(self) -> Value:

@@ -31,7 +31,7 @@ class Joins:
     """Columns that are equal, or both missing."""
 
     def inner(self, parts: list[Relation]) -> Relation:
-        """All parts together, under conditions that hold for every row that is left."""
+        """Join all parts, under conditions that hold for every row that is left."""
         parts = [self._follow_all(part, parts) for part in parts]
         private = [p for p in parts if p.private]
         while len(private) > 1:
@@ -53,7 +53,7 @@ class Joins:
         )
 
     def _follow_all(self, part: Relation, parts: list[Relation]) -> Relation:
-        """A path to the unit, followed to the table that the next column stands in."""
+        """Follow a path to the unit, from table to table."""
         others = [other for other in parts if other is not part]
         while part.pending:
             steps = (step for pair in both_ways(self.pairs) if (step := self._follow(part, *pair)))
@@ -79,7 +79,7 @@ class Joins:
         return replace(led, pending={}, weak=weak)
 
     def _own_rows(self, left: Relation, right: Relation) -> Relation:
-        """Rows of one unit beside rows of the same."""
+        """Join rows of one unit with rows of the same."""
         if not (left.owner and right.owner):
             refuse("rows that are units meet private rows")
         units = {**left.facts.units, **right.facts.units}
@@ -99,7 +99,7 @@ class Joins:
         )  # fmt: skip
 
     def _closed(self, units: Mapping[Symbol, str]) -> list[tuple[Symbol, Symbol]]:
-        """Pairs of units, also those that the unit of the row around equals."""
+        """Return equal units, also those that the unit of the row around equals."""
         found = [pair for pair in self.pairs if pair[0] in units and pair[1] in units]
         for middle, kind in self.around.items():
             ends = [y if x == middle else x for x, y in self.pairs if middle in (x, y)]
@@ -110,7 +110,7 @@ class Joins:
     # -- others --------------------------------------------------------------------------------------------------
 
     def _beside(self, left: Relation, right: Relation) -> Relation:
-        """Neither part's rows are another unit's: one of them is public, or both are of cells."""
+        """Join public rows with others, or cells with cells."""
         kinds = {left.kind, right.kind}
         columns = left.columns | right.columns
         if left.foreseen and right.foreseen:
@@ -141,7 +141,7 @@ class Joins:
     # -- outer joins ---------------------------------------------------------------------------------------------
 
     def left(self, mine: Relation, given: Relation, plain: bool, asof: bool) -> Relation:
-        """The rows of the one, with those of the other that meet them, or nothing beside them.
+        """Join the rows of one with those of the other that meet them, or with nothing.
 
         ``plain``: the condition is equalities and nothing else.
         """
@@ -174,7 +174,7 @@ class Joins:
         refuse(f"{mine.kind} rows are kept beside {other.kind} rows")
 
     def _orphans(self, mine: Relation, other: Relation, asof: bool) -> Relation:
-        """Public rows are kept where nobody's row meets them: they are nobody's, and everybody decides about them."""
+        """Keep public rows that no private row meets: they are nobody's, and everybody decides about them."""
         if asof:
             refuse("the nearest private row of a public one")
         if not other.owner:
@@ -186,7 +186,7 @@ class Joins:
         return Relation(Kind.PRIVATE, mine.columns | other.columns, facts, weak, True, other.pending)
 
     def _looked_up(self, mine: Relation, cells: Relation, plain: bool, made: Relation) -> Relation:
-        """Public rows, each with the cell of its key."""
+        """Look up the cell of each public row by its key."""
         key: dict[Symbol, tuple[Symbol, ...]] = {}
         for x, y in (*self.pairs, *self.cast, *self.same):
             here, there = (x, y) if y in cells.key else (y, x)
@@ -203,7 +203,7 @@ class Joins:
         )  # fmt: skip
 
     def semi(self, left: Relation, right: Relation) -> Relation:
-        """The rows of the one that meet some row of the other, or none of them."""
+        """Keep the rows of one that meet some row of the other, or none."""
         if right.foreseen:
             return left.plain() if left.kind == Kind.CELLS else left
         if left.private and right.private and left.owner and right.owner and self._link(left, right):
@@ -211,7 +211,7 @@ class Joins:
         refuse("private rows meet without an equality of their units in the join itself")
 
     def full(self, left: Relation, right: Relation) -> Relation:
-        """The rows of both, side by side where they meet."""
+        """Keep the rows of both, side by side where they meet."""
         fresh = self.symbols.renaming()
         first, second = left.renamed(fresh, missing=True), right.renamed(fresh, missing=True)
         made = Relation(Kind.PRIVATE, first.columns | second.columns)
@@ -242,14 +242,14 @@ def both_ways(pairs: Iterable[tuple[Symbol, Symbol]]) -> Iterator[tuple[Symbol, 
 
 
 def _led(relation: Relation, here: Symbol, hops: tuple[Hop, ...], reached: Symbol) -> Relation:
-    """Where paths have led to, once a hop from a column has been followed."""
+    """Follow a hop from a column."""
     before = {s: (way, reached if u == here else u) for s, (way, u) in relation.followed.items()}
     pending = {s: h for s, h in relation.pending.items() if s != here}
     return replace(relation, pending=pending, followed={**before, here: (hops, reached)})
 
 
 def _followed(relation: Relation, others: list[Relation]) -> Relation | None:
-    """A path that goes on from a column whose row has been led to its unit already, in a query below."""
+    """Follow a path from a column whose row was led to its unit in a query below."""
     for here, hops in relation.pending.items():
         for other in others:
             way, unit = other.followed.get(here, ((), here))
@@ -265,26 +265,26 @@ def same_type(a: str, b: str) -> bool:
 
 
 def _crossed(a: Relation, b: Relation) -> list[frozenset[Symbol]]:
-    """What tells pairs of rows apart."""
+    """Return the columns that tell pairs of rows apart."""
     return [x | y for x in a.unique for y in b.unique]
 
 
 def _repeated(facts: Facts, other: Relation) -> Facts:
-    """Rows that stand beside many public ones: as many as before beside each of them, which its key tells apart."""
+    """Repeat rows beside many public ones: as many as before beside each, which its key tells apart."""
     more = tuple((s | key, n) for s, n in facts.rows for key in other.unique)
     counted = () if other.count is None else tuple((s, n * max(1, other.count)) for s, n in facts.rows)
     return replace(facts, rows=more + counted, budgets={})
 
 
 def _sources(relation: Relation) -> list[Facts]:
-    """What cells are made of; private rows among them are no longer anybody's."""
+    """Return the sources of cells; private rows among them are no longer anybody's."""
     if relation.private and relation.orphans:
         refuse("rows of nobody meet cells")
     return relation.many
 
 
 def _of_many(a: Relation, b: Relation, pairs: Pairs) -> Relation:
-    """Cells of two sources: made of what agrees in columns that are equal. A private row agrees with itself in all."""
+    """Join cells of two sources, by columns that are equal. A private row agrees with itself in all."""
     key: dict[Symbol, tuple[Symbol, ...]] = {}
     for here, there in both_ways(pairs):
         ours = (here,) if a.private else a.key.get(here)
@@ -295,12 +295,12 @@ def _of_many(a: Relation, b: Relation, pairs: Pairs) -> Relation:
 
 
 def _public_kind(a: Relation, b: Relation) -> Kind:
-    """Public rows beside rows of one unit are that unit's."""
+    """Return the kind of public rows together; beside rows of one unit they are that unit's."""
     return Kind.OWN if Kind.OWN in (a.kind, b.kind) else Kind.PUBLIC
 
 
 def _public(a: Relation, b: Relation, once: bool, back: bool) -> Relation:
-    """Rows that no other unit's are among; ``once``, ``back``: one row at most meets each of the first, or of the second."""
+    """Join rows without other units'; ``once``, ``back``: one row at most meets each of the first, or of the second."""
     count = a.count if once else b.count if back else times(a.count, b.count)
     unique = a.unique if once else b.unique if back else _crossed(a, b)
     facts = Facts(sizes={**a.facts.sizes, **b.facts.sizes})

@@ -50,7 +50,7 @@ class Lock:
             self._remember(key)
 
     def prove_late(self, text: str, claims: Sequence[ClaimedText], lent: Columns) -> None:
-        """Prove a text that an operator made as it ran, with numbers that it had read: under one of its claims.
+        """Prove a text that an operator made as it ran, under one of its claims.
 
         Raises:
             Unproved: under none of them.
@@ -65,7 +65,7 @@ class Lock:
         lent: Columns,
         salt: int | None,
     ) -> None:
-        """Prove a text in Spark's SQL: under each claim that is made for it, or under one of all where none is.
+        """Prove a text in Spark's SQL under each claim made for it, or under any claim where none is.
 
         Raises:
             Unproved: it may do more.
@@ -144,7 +144,7 @@ def _prove_under_one(claims: Sequence[ClaimedText], prove: Callable[[ClaimedText
 
 
 def columns_of(claimed: ClaimedText) -> dict[str, tuple[str, ...]]:
-    """The columns of what an operator lends to a text of its own."""
+    """Return the columns of what an operator lends to a text of its own."""
     return {
         name: given.names if isinstance(given, LentTotals) else tuple(given)
         for name, given in claimed.lent.items()

@@ -50,7 +50,7 @@ def _column(relation: Relation, name: str) -> Value:
 
 
 def _keys(relation: Relation, names: Iterable[str]) -> list[tuple[Facts, list[Symbol]]]:
-    """The columns of each source by which the operator takes groups apart."""
+    """Return the columns of each source by which the operator takes groups apart."""
     symbols = [_column(relation, name).symbol for name in names]
     if relation.kind != Kind.CELLS:
         return [(relation.facts, symbols)]
@@ -177,7 +177,7 @@ def prove_packing(item: Expr, value: Evaluate, relation: Relation, claim: base.P
 
 
 def _term(node: Expr) -> tuple[Expr, int]:
-    """A value and what it is multiplied by; 0 where that is filled in at release."""
+    """Return a value and its multiplier, 0 where that is filled in at release."""
     match node:
         case Call("*", (inner, tree.Parameter() | Cast(tree.Parameter()))):
             return inner, 0
@@ -187,7 +187,7 @@ def _term(node: Expr) -> tuple[Expr, int]:
 
 
 def _is_unit(node: Expr, value: Evaluate, relation: Relation) -> bool:
-    """``CAST(unit AS BIGINT) - least``."""
+    """Return whether it is ``CAST(unit AS BIGINT) - least``."""
     match node:
         case Call("-", (Cast(Ref() as unit, "BIGINT") | (Ref() as unit), first)) if _fixed(first):
             found = value(unit)
@@ -196,7 +196,7 @@ def _is_unit(node: Expr, value: Evaluate, relation: Relation) -> bool:
 
 
 def _is_code(node: Expr) -> bool:
-    """``COALESCE(CAST(key AS BIGINT) - least + 1, 0)``: 0 stands for NULL."""
+    """Return whether it is ``COALESCE(CAST(key AS BIGINT) - least + 1, 0)``, where 0 stands for NULL."""
     match node:
         case Call(
             "coalesce",

@@ -43,12 +43,12 @@ def any_of(values: Sequence[Value], symbol: Symbol) -> Value:
 
 
 def constant(value: Value) -> Number:
-    """The integer that a value always is."""
+    """Return the integer that a value always is."""
     return value.low if value.low is not None and value.low == value.high and not value.nullable else None
 
 
 def cast(value: Value, symbol: Symbol, kind: str, attempt: bool) -> Value:
-    """A cast: to an integer it keeps the bounds, which are integers."""
+    """Return what is known of a cast; one to an integer keeps the bounds, which are integers."""
     if kind not in WHOLE or not value.whole:
         keeps = kind in ("DOUBLE", "DECIMAL", "FLOAT") or kind in WHOLE
         low, high = (value.low, value.high) if keeps else (None, None)
@@ -126,7 +126,7 @@ def _plus(args: Sequence[Value], made: Value) -> Value:
 
 
 def _halves(a: Value, b: Value) -> Number:
-    """What one unit moves a total in two columns by, where they are put together as they were taken apart."""
+    """Return how far one unit moves a total whose two columns are put together again."""
     if a.half is None or b.half is None or a.half[0] != b.half[0]:
         return None
     (_, here, steps, most), (_, there, none, _) = a.half, b.half
@@ -138,14 +138,14 @@ def _minus(args: Sequence[Value], made: Value) -> Value:
 
 
 def _negative(value: Value) -> Value:
-    """What is known of the number with the other sign."""
+    """Return what is known of the number with the other sign."""
     low, high = _scaled(value.low, value.high, -1)
     count = None if value.times is None else (value.times[0], *_scaled(*value.times[1:], -1))
     return replace(value, low=low, high=high, times=count, share=None, half=None, budget=None)
 
 
 def _scaled(low: Number, high: Number, by: int) -> tuple[Number, Number]:
-    """Bounds of so many times a value."""
+    """Return bounds of so many times a value."""
     ends = times(low, by), times(high, by)
     return ends if by >= 0 else ends[::-1]
 
@@ -180,7 +180,7 @@ def _multiple(value: Value, by: int, made: Value) -> Value:
 
 
 def _shared(one: Value, other: Value) -> tuple[int, int] | None:
-    """Of what is so many times a column, times a share of a constant by that column."""
+    """Bound so many times a column, times the share of a constant by that column."""
     if one.times is None or other.share is None or one.times[0] != other.share[0]:
         return None
     (_, low, high), most = one.times, other.share[1]
@@ -203,7 +203,7 @@ def _quotient(args: Sequence[Value], made: Value) -> Value:
 
 
 def _cut(value: int, by: int) -> int:
-    """Integer division as SQL has it: towards zero."""
+    """Divide integers as SQL does, towards zero."""
     return value // by if value >= 0 else -(-value // by)
 
 
@@ -221,7 +221,7 @@ def _absolute(args: Sequence[Value], made: Value) -> Value:
 
 
 def _greatest(args: Sequence[Value], made: Value) -> Value:
-    """Bounds by integers, and by so many times a column that is not negative: of several, the last that bounds both ends."""
+    """Bound by integers, and by so many times a column: of several, the last that bounds both ends."""
     low, high = _most([(a.low, a.high, a.nullable) for a in args])
     found = []
     for symbol in dict.fromkeys(a.times[0] for a in reversed(args) if a.times is not None):
@@ -233,13 +233,13 @@ def _greatest(args: Sequence[Value], made: Value) -> Value:
 
 
 def _most(bounds: Sequence[tuple[Number, Number, bool]]) -> tuple[Number, Number]:
-    """Bounds of the greatest, which passes over what is missing: so what is surely there lifts it, and any may be it."""
+    """Bound the greatest, which passes over what is missing: what is surely there lifts it, and any may be it."""
     sure = [low for low, _, nullable in bounds if low is not None and not nullable]
     return max(sure) if sure else lower(low for low, _, _ in bounds), upper(high for _, high, _ in bounds)
 
 
 def _counted(value: Value, symbol: Symbol) -> tuple[Number, Number, bool]:
-    """Bounds by so many times a column, which is not negative."""
+    """Return bounds by so many times a column, which is not negative."""
     low, high = value.times[1:] if value.times is not None and value.times[0] == symbol else (None, None)
     low = 0 if low is None and value.low is not None and value.low >= 0 else low
     high = 0 if high is None and value.high is not None and value.high <= 0 else high
@@ -272,7 +272,7 @@ def _case(args: Sequence[Value], exprs: Sequence[Expr], made: Value) -> Value:
 
 
 def _divided(args: Sequence[Value], made: Value) -> Value:
-    """Only its sign."""
+    """Bound only the sign."""
     a, b = args
     positive = a.low is not None and b.low is not None and a.low >= 0 and b.low >= 0
     return Value(made.symbol, low=0 if positive else None)
@@ -284,7 +284,7 @@ def _power(args: Sequence[Value], made: Value) -> Value:
 
 
 def _rounded(args: Sequence[Value], made: Value) -> Value:
-    """To a whole number: the bounds are whole."""
+    """Keep bounds where a number is rounded to a whole one, as they are."""
     a = args[0]
     return Value(made.symbol, a.low, a.high, a.nullable) if len(args) == 1 else Value(made.symbol)
 

@@ -65,7 +65,7 @@ def prove_scores(
 
 
 def _row(ref: Ref, leaves: Mapping[str, Relation], place: int, claim: ScoresClaim) -> Number:
-    """How far one row moves a statistic."""
+    """Return how far one row moves a statistic."""
     value = leaves[ref.table].columns.get(ref) if ref.table in leaves else None
     weight = None if value is None or value.halved else value.weight
     said = None if claim.terms is None else claim.terms[place]
@@ -75,7 +75,7 @@ def _row(ref: Ref, leaves: Mapping[str, Relation], place: int, claim: ScoresClai
 
 
 def _term(node: Expr, leaves: Mapping[str, Relation]) -> tuple[Expr | None, Ref]:
-    """The factor and the statistic of a term."""
+    """Return the factor and the statistic of a term."""
     factor: Expr | None = None
     if isinstance(node, Call) and node.name == "*" and len(node.args) == 2:
         factor, node = node.args
@@ -98,7 +98,7 @@ def _public(node: Expr, leaves: Mapping[str, Relation]) -> bool:
 
 
 def _own(select: tree.Select, node: Expr, sizes: list[tuple[Expr | None, int]], rows: int) -> None:
-    """``GREATEST(ABS(factor) * row + ..., 1) * rows``, of the same factors and of rows that move it as far."""
+    """Prove ``GREATEST(ABS(factor) * row + ..., 1) * rows``, of the same factors and rows that move it as far."""
     trail = Trail(select)
     held, times = _multiple(trail.follow(node))
     if times < rows:
@@ -121,7 +121,7 @@ def _own(select: tree.Select, node: Expr, sizes: list[tuple[Expr | None, int]], 
 
 
 def _multiple(node: Expr) -> tuple[Expr, int]:
-    """An expression, and the integer that it is multiplied by."""
+    """Return an expression, and the integer that it is multiplied by."""
     match widened(node):
         case Call("*", (inner, times)) if (found := integer(widened(times))) is not None:
             return widened(inner), found

@@ -32,13 +32,13 @@ class Sources:
         self.expressions = Expressions(self.symbols, self.query, self.known.salt, self.known.macros)
 
     def distinct_names(self) -> None:
-        """An alias that is a column's name too could be read as that column, with a field."""
+        """Refuse an alias that is a column's name too: it could be read as that column, with a field."""
         if not self.aliases.isdisjoint(self.names):
             refuse("an alias that is a column")
 
     @abstractmethod
     def query(self, node: tree.Query, outer: Env | None) -> Relation:
-        """What a query gives."""
+        """Derive what a query gives."""
 
     def _alias(self, name: str) -> None:
         folded = name.lower()
@@ -49,7 +49,7 @@ class Sources:
     # -- FROM ----------------------------------------------------------------------------------------------------
 
     def _from(self, source: tree.Source | None, conditions: list[Expr], outer: Env | None) -> Relation:
-        """The rows of a FROM; ``conditions`` hold for every row that is left of it."""
+        """Derive the rows of a FROM; ``conditions`` hold for every row that is left of it."""
         if source is None:
             return Relation(Kind.PUBLIC, {}, count=1)
         leaves: list[tree.Source] = []
@@ -78,7 +78,7 @@ class Sources:
         return False
 
     def _beside(self, leaf: tree.Source, whole: Relation | None, outer: Env | None) -> Relation:
-        """What a row's own list holds, or a subquery that looks at the row."""
+        """Join the elements of a row's own list, or a subquery that looks at the row."""
         if whole is None or not isinstance(leaf, tree.Made | tree.Derived):
             refuse("a part of FROM that looks at what is not there")
         self._alias(leaf.alias)
@@ -109,7 +109,7 @@ class Sources:
                 leaves.append(source)
 
     def _joins(self, conditions: list[Expr], parts: Iterable[Relation], outer: Env | None) -> Joins:
-        """What joins parts of FROM under conditions."""
+        """Return the joins of parts of FROM under conditions."""
         columns = {ref: value for part in parts for ref, value in part.columns.items()}
         env = Env(Relation(Kind.PUBLIC, columns), outer)
         around: dict[Symbol, str] = {}
@@ -142,7 +142,7 @@ class Sources:
         self.names.update(ref.name.lower() for ref in columns)
 
     def _outer(self, join: tree.Join, conditions: list[Expr], outer: Env | None) -> Relation:
-        """An outer join, or one that takes the nearest row."""
+        """Derive an outer join, or one that takes the nearest row."""
         swapped = join.kind == "RIGHT"
         left, right = (join.right, join.left) if swapped else (join.left, join.right)
         kept = conditions if join.kind in ("LEFT", "RIGHT", "SEMI", "ANTI") and not join.asof else []
@@ -201,7 +201,7 @@ class Sources:
         return Relation(Kind.PUBLIC, _output(columns), count=lent.count, unique=unique)
 
     def _totals(self, given: LentTotals | Sequence[str]) -> Relation:
-        """A relation of the operator's own: totals that are held to bounds, or rows of one block."""
+        """Derive a relation of the operator's own: totals that are held to bounds, or rows of one block."""
         if not isinstance(given, LentTotals):
             return Relation(Kind.OWN, {Ref("", name): Value(self.symbols.fresh()) for name in given})
         columns = {name: Value(self.symbols.fresh(), whole=True) for name in given.keys}
@@ -233,7 +233,7 @@ class Sources:
         return made
 
     def _made(self, node: tree.Made) -> Relation:
-        """range, which is public; unnest of a constant list."""
+        """Derive range, which is public, or unnest of a constant list."""
         if node.name not in tree.TABLES or node.name in self.known.macros or len(node.columns) != 1:
             refuse("a table function")
         for item in node.args:
@@ -251,7 +251,7 @@ class Sources:
         return made
 
     def _condition(self, node: Expr, env: Env) -> None:
-        """A filter of rows: of cells it may be by their key only, if sums are to stay what they were."""
+        """Filter rows; a filter of cells by more than their key leaves nothing known of their sums."""
         self.expressions.row(node, env)
         relation = env.relation
         if relation.kind == Kind.CELLS:
@@ -261,12 +261,12 @@ class Sources:
 
 
 def _output(columns: Mapping[str, Value]) -> dict[Ref, Value]:
-    """Columns of no alias."""
+    """Return columns without an alias."""
     return {Ref("", name): value for name, value in columns.items()}
 
 
 def _pairs(conditions: list[Expr], name: str, column: Callable[[Expr], Value | None]) -> Pairs:
-    """Columns that conditions make equal at the top level."""
+    """Return the columns that conditions make equal at the top level."""
     pairs = []
     for node in conditions:
         if isinstance(node, tree.Call) and node.name == name and len(node.args) == 2:
@@ -277,14 +277,14 @@ def _pairs(conditions: list[Expr], name: str, column: Callable[[Expr], Value | N
 
 
 def _aliases(source: tree.Source) -> set[str]:
-    """The aliases of a part of FROM."""
+    """Return the aliases of a part of FROM."""
     if isinstance(source, tree.Join):
         return _aliases(source.left) | _aliases(source.right)
     return {source.alias}
 
 
 def _different(row: Sequence[Expr]) -> bool:
-    """Return whether constants are certain to differ: integers, texts or truths, all cast to one such type or to none; NULL once."""
+    """Return whether constants are certain to differ: integers, texts or truths of one type; NULL once."""
     kinds, values = set(), set()
     for node in row:
         kind = ""

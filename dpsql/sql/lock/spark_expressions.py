@@ -159,7 +159,7 @@ class SparkExpressions:
         return Call("try", (made,)) if isinstance(node, _ATTEMPTS) else made
 
     def _called(self, node: exp.Expr, shape: Shape) -> Call:
-        """A function of its arguments, or an aggregate, with DISTINCT or without."""
+        """Read a function of its arguments, or an aggregate, with DISTINCT or without."""
         name, parts, unsaid = shape
         refuse_other_parts(node, *parts, *unsaid)
         distinct = len(parts) == 1 and isinstance(node.this, exp.Distinct)
@@ -246,7 +246,7 @@ class SparkExpressions:
     # -- functions --------------------------------------------------------------------------------------------------
 
     def _function(self, node: exp.Expr) -> Expr:
-        """A function of its arguments: by what Spark calls it, and with everything that it was written with."""
+        """Read a function of its arguments, by its name in Spark and with all that it was written with."""
         if isinstance(node, exp.Anonymous):
             name = str(node.this).lower()
             refuse_other_parts(node, "this", "expressions")
@@ -295,7 +295,7 @@ class SparkExpressions:
         return Call("-", (inner,))
 
     def _hash(self, node: exp.Anonymous) -> Expr:
-        """Of values; or, with the salt, of a hash of them."""
+        """Read a hash of values, or of their hash and the salt."""
         given = node.expressions
         inner = given[0].unnest()
         if len(given) == 1 and isinstance(inner, exp.BitwiseXor):
@@ -308,7 +308,7 @@ class SparkExpressions:
     # -- casts ------------------------------------------------------------------------------------------------------
 
     def cast(self, node: exp.Expr) -> Expr:
-        """A cast, or a number whose type is written so."""
+        """Read a cast, or a number whose type is written so."""
         to, inner, attempt = node.args["to"], node.this, bool(node.args.get("safe"))
         refuse_other_parts(node, "this", "to", "safe")
         kind = to.this.name if isinstance(to.this, exp.DType) else ""
@@ -341,7 +341,7 @@ class SparkExpressions:
         return made if integer(made) is not None else Cast(made, "HUGEINT", attempt)
 
     def _total(self, node: exp.Expr) -> Expr | None:
-        """A sum in three parts, or half of a number: what stands in a cast to 38 digits."""
+        """Read what stands in a cast to 38 digits: a sum in three parts, or half of a number."""
         if isinstance(node, exp.Sum | exp.Filter):
             return self.of(node)
         parts = _flat(node)
@@ -382,7 +382,7 @@ class SparkExpressions:
         return Call("sum", (self._bits(inner.this),), False, where), times
 
     def _bits(self, node: exp.Expr) -> Expr:
-        """Shifts and masks, which stand nowhere but in the parts of a sum."""
+        """Read shifts and masks, which stand nowhere but in the parts of a sum."""
         if isinstance(node, exp.BitwiseAnd):
             return Call("&", (self._bits(node.this), self.of(node.expression)))
         if isinstance(node, exp.BitwiseRightShift):
@@ -410,7 +410,7 @@ def _low_bits(node: Expr, mask: int) -> Expr:
 
 
 def _lambda(node: exp.Lambda) -> str:
-    """The text of a function of its own arguments; it looks at nothing else.
+    """Return the text of a function of its own arguments; it looks at nothing else.
 
     Raises:
         Unproved: it names a column, or holds a query or a function that is not known.
@@ -436,7 +436,7 @@ _ZERO, _BELOW = Cast(Literal(0), "DOUBLE", False), Cast(Literal(-1), "DOUBLE", F
 
 
 def _quotient(args: tuple[Expr, ...]) -> Expr | None:
-    """Division, where Spark raises an error or wraps around: the least number over -1, and anything over zero."""
+    """Read a division that is written for where Spark fails: the least number over -1, and anything over zero."""
     match args:
         case (Call("=", (b, by)), there, Call("//" | "/" as name, (a, below)) as divided) if b == below:
             if name == "//" and by == Literal(-1) and there == Call("try", (Call("-", (Literal(0), a)),)):
@@ -447,7 +447,7 @@ def _quotient(args: tuple[Expr, ...]) -> Expr | None:
 
 
 def _over_zero(a: Expr, b: Expr) -> Iterator[Expr]:
-    """What IEEE has for a number over zero, however the sign of -1 is read."""
+    """Yield the IEEE results of a number over zero, for each way to read the sign of -1."""
     words = [Cast(Literal(text), "DOUBLE", False) for text in ("NaN", "-Infinity", "Infinity")]
     for below in (_BELOW, Literal(-1)):
         sign = Call("<", (Call("atan2", (b, below)), _ZERO))

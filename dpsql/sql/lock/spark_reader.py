@@ -124,7 +124,7 @@ class _Reader(SparkExpressions):
         return None if clause is None else self.of(clause.this)
 
     def chosen(self, node: exp.Select) -> Select | None:
-        """``SELECT names FROM (SELECT ..., choice AS dpsql_chosen FROM ...) AS q WHERE dpsql_chosen``."""
+        """Read ``SELECT names FROM (SELECT ..., choice AS dpsql_chosen FROM ...) AS q WHERE dpsql_chosen``."""
         where = node.args.get("where")
         if where is None or not isinstance(where.this, exp.Column) or where.this.table:
             return None
@@ -213,7 +213,7 @@ class _Reader(SparkExpressions):
 
 
 def _placed(order: Order, items: Sequence[tuple[str, Expr]]) -> Order:
-    """Spark's writer says by its place what a query is ordered by."""
+    """Resolve a place in ORDER BY, which is how Spark's writer orders."""
     place = integer(order.by)
     if place is None:
         return order
@@ -229,7 +229,7 @@ _FOLLOWED = {"lead": {">=": "<", ">": "<="}, "lag": {"<=": ">", "<": ">="}}
 
 
 def nearest_of(join: Join) -> Join | None:
-    """A join with the nearest row, which Spark has not: ``x >= t AND (next IS NULL OR x < next)``, where the column next is
+    """Read a join with the nearest row, which Spark has not: ``x >= t AND (next IS NULL OR x < next)``, where the column next is
     the t that comes next among the rows whose other columns are equal. So one row at most meets each.
     """
     match join.right:
@@ -273,7 +273,7 @@ def _names(node: Expr, alias: str) -> bool:
 
 
 def _moved(node: Expr, old: str, new: str) -> Expr:
-    """An expression with columns of one relation taken from another."""
+    """Return an expression with columns of one relation taken from another."""
     match node:
         case Ref(table, name):
             return Ref(new, name) if table == old else refuse("a key of something else")

@@ -34,7 +34,7 @@ class Unproved(PrivacyError):
 
 
 def refuse(why: str) -> NoReturn:
-    """Raises Unproved."""
+    """Raise Unproved."""
     raise Unproved(why)
 
 
@@ -54,7 +54,7 @@ class Literal:
 
     @property
     def integer(self) -> int | None:
-        """The integer that it is; a truth is none."""
+        """Return the integer that it is; a truth is none."""
         return self.value if isinstance(self.value, int) and not isinstance(self.value, bool) else None
 
 
@@ -109,7 +109,7 @@ class Window:
     ends: tuple[Expr | None, Expr | None]
     where: Expr | None = None
     plain: bool = True
-    """Return whether there is neither DISTINCT, IGNORE NULLS nor EXCLUDE."""
+    """Whether there is neither DISTINCT, IGNORE NULLS nor EXCLUDE."""
 
 
 @dataclass(slots=True)
