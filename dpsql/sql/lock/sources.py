@@ -72,7 +72,7 @@ class Sources:
         match leaf:
             case tree.Made(args=args):
                 return any(tree.has(arg, lambda n: isinstance(n, Ref)) for arg in args)
-            case tree.Derived(query):
+            case tree.Derived(query) if len(leaves) > 1:
                 named = {alias for other in leaves if other is not leaf for alias in _aliases(other)}
                 return not named.isdisjoint(tree.tables_of(query))
         return False
