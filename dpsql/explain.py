@@ -37,12 +37,10 @@ def show(policy: Policy, ledger: Ledger, what: str, kept: Iterable[str] = ()) ->
 
 
 def _tables(policy: Policy, ledger: Ledger) -> dict[str, list[Any]]:
-    rows = []
-    for table in policy.tables.values():
-        unit = "" if table.public else str(table.privacy_unit)
-        rows.append(
-            (table.name, "public" if table.public else "private", unit, table.max_rows, table.max_groups)
-        )
+    rows = [
+        (t.name, "public" if t.public else "private", t.privacy_unit or "", t.max_rows, t.max_groups)
+        for t in policy.tables.values()
+    ]
     names = ("table", "kind", "privacy_unit", "max_rows", "max_groups")
     return _columns(names, rows)
 
@@ -53,20 +51,11 @@ def _policy(policy: Policy, ledger: Ledger) -> dict[str, list[Any]]:
     for table in policy.tables.values():
         for name, column in table.columns.items():
             if column.bounds is not None:
-                rows.append(
-                    (table.name, name, f"bounds {_text(column.bounds[0])} to {_text(column.bounds[1])}")
-                )
+                low, high = map(_text, column.bounds)
+                rows.append((table.name, name, f"bounds {low} to {high}"))
             if column.values is not None:
                 rows.append((table.name, name, "values " + ", ".join(map(str, column.values))))
     return _columns(("where", "name", "declared"), rows)
-
-
-def _budget(policy: Policy, ledger: Ledger) -> dict[str, list[Any]]:
-    return _columns(*list_budget(ledger.state()))
-
-
-def _ledger(policy: Policy, ledger: Ledger) -> dict[str, list[Any]]:
-    return _columns(*list_entries(ledger.entries(), ledger.terms.accountant))
 
 
 def _tradeoff(policy: Policy, ledger: Ledger) -> dict[str, list[Any]]:
@@ -90,8 +79,8 @@ def _text(value: Any) -> str:
 _SHOWN: dict[str, Callable[[Policy, Ledger], dict[str, list[Any]]]] = {
     "TABLES": _tables,
     "POLICY": _policy,
-    "BUDGET": _budget,
-    "LEDGER": _ledger,
+    "BUDGET": lambda policy, ledger: _columns(*list_budget(ledger.state())),
+    "LEDGER": lambda policy, ledger: _columns(*list_entries(ledger.entries(), ledger.terms.accountant)),
     "TRADEOFF": _tradeoff,
 }
 
@@ -222,24 +211,18 @@ def explain_plan(
     if not plan.blocks:
         price = "It reads nothing private and costs nothing."
         sentences = ["This statement reads public data only."]
-    elif event is None and prepared.stored:
-        price = f"Would cost nothing: it is stored since {prepared.since}; {ledger.state().sentence}. No private data were read."
-    elif event is None and any(item.same is not None for item in prepared.asked):
-        price = f"Would cost nothing: the same is asked before; {ledger.state().sentence}. No private data were read."
-    elif event is None:
-        price = f"Would cost nothing more: it was reserved at DECLARE; {ledger.state().sentence}. No private data were read."
-    else:
+    elif event is not None:
         price = _say_price("Would cost", event, ledger)
+    else:
+        why = "nothing more: it was reserved at DECLARE"
+        if prepared.stored:
+            why = f"nothing: it is stored since {prepared.since}"
+        elif any(item.same is not None for item in prepared.asked):
+            why = "nothing: the same is asked before"
+        price = f"Would cost {why}; {ledger.state().sentence}. No private data were read."
     queries = tuple(dict.fromkeys(written(block, q) for block in plan.blocks for q in block.operator.queries))
-    return Explanation(
-        tuple(dict.fromkeys(sentences)),
-        price,
-        queries,
-        plan.finish,
-        as_json,
-        expect_errors(plan, budget),
-        event,
-    )
+    errors = expect_errors(plan, budget)
+    return Explanation(tuple(dict.fromkeys(sentences)), price, queries, plan.finish, as_json, errors, event)
 
 
 def explain_declaration(declared: Declaration, ledger: Ledger, as_json: bool = False) -> Explanation:

@@ -29,10 +29,9 @@ import sqlite3
 import stat
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 from dpsql.errors import LedgerError
 
@@ -134,32 +133,37 @@ def hash_files(paths: Iterable[str]) -> dict[str, str]:
     return found
 
 
+@contextmanager
+def _open_database(name: str, table: str) -> Iterator[sqlite3.Connection]:
+    """Open a small database of the state directory, with one table.
+
+    Raises:
+        OSError, sqlite3.Error: it can't be opened, or is none.
+    """
+    file = make_state_directory() / name
+    with suppress(OSError):  # made by somebody else: SQLite says whether it can be used
+        make_private_file(file)
+    with closing(sqlite3.connect(file, timeout=1.0, isolation_level=None)) as known:
+        known.execute("PRAGMA synchronous = OFF")
+        known.execute(f"CREATE TABLE IF NOT EXISTS {table}")
+        yield known
+
+
 _KEPT = 10_000
 """Digests of files that are kept; the oldest are forgotten."""
+_DIGESTS = "digests (path TEXT PRIMARY KEY, stamp TEXT NOT NULL, digest TEXT NOT NULL)"
 _SETTLED = 2 * 10**9
 """Nanoseconds after which the time of a change is trusted to tell it from the next one."""
 
 
-class _Digests:
+class _Digests(ExitStack):
     """The digests of files that were read before. Best effort: what can't be kept is computed again."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._known: sqlite3.Connection | None = None
-
-    def __enter__(self) -> Self:
         with suppress(OSError, sqlite3.Error):
-            file = make_state_directory() / "files.sqlite"
-            make_private_file(file)
-            self._known = sqlite3.connect(file, timeout=1.0, isolation_level=None)
-            self._known.execute("PRAGMA synchronous = OFF")
-            self._known.execute(
-                "CREATE TABLE IF NOT EXISTS digests (path TEXT PRIMARY KEY, stamp TEXT NOT NULL, digest TEXT NOT NULL)"
-            )
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        if self._known is not None:
-            self._known.close()
+            self._known = self.enter_context(_open_database("files.sqlite", _DIGESTS))
 
     def digest(self, path: str) -> str:
         """Return the digest of a file.
@@ -191,7 +195,10 @@ def _stamp(stat: os.stat_result) -> str:
 
 
 _KEEP = 2000
-_REGISTER = "ledgers.sqlite"
+_REGISTER = (
+    "ledgers.sqlite",
+    "ledgers (ledger TEXT, path TEXT, dataset TEXT, seq INTEGER, hash TEXT, seen INTEGER, PRIMARY KEY (ledger, path))",
+)
 
 
 @dataclass(frozen=True)
@@ -281,14 +288,14 @@ def enter_register(path: Path, dataset: str, mark: Checkpoint) -> list[str]:
         dataset: the data that it is for.
         mark: the last row that is certainly on the disk; a later one may be lost in a power cut.
     """
-    with suppress(OSError, sqlite3.Error), _opened() as known:
+    with suppress(OSError, sqlite3.Error), _open_database(*_REGISTER) as known:
         return _register(known, str(path), dataset, mark)
     return []
 
 
 def update_register(path: Path, mark: Checkpoint) -> None:
     """Note in the register how far a ledger has come. As with the mark, failures are ignored."""
-    with suppress(OSError, sqlite3.Error), _opened() as known:
+    with suppress(OSError, sqlite3.Error), _open_database(*_REGISTER) as known:
         known.execute(
             "UPDATE ledgers SET seq = ?, hash = ? WHERE ledger = ? AND path = ? AND seq < ?",
             (mark.seq, mark.hash, mark.ledger, str(path), mark.seq),
@@ -297,16 +304,16 @@ def update_register(path: Path, mark: Checkpoint) -> None:
 
 def leave_register(path: Path, ledger: str) -> None:
     """Take a ledger out of the register, by the owner's word: what was seen of it does not hold any more."""
-    with suppress(OSError, sqlite3.Error), _opened() as known:
+    with suppress(OSError, sqlite3.Error), _open_database(*_REGISTER) as known:
         for where, _ in _continued(known, str(path), ledger):
             known.execute("DELETE FROM ledgers WHERE ledger = ? AND path = ?", (ledger, where))
 
 
 def read_register(path: Path, ledger: str) -> list[Checkpoint]:
     """Return what the register saw of a ledger, at this path and at paths that are gone."""
-    if not (find_state_directory() / _REGISTER).exists():
+    if not (find_state_directory() / _REGISTER[0]).exists():
         return []  # reading makes nothing
-    with suppress(OSError, sqlite3.Error), _opened() as known:
+    with suppress(OSError, sqlite3.Error), _open_database(*_REGISTER) as known:
         return [mark for _, mark in _continued(known, str(path), ledger)]
     return []
 
@@ -318,26 +325,6 @@ def _continued(known: sqlite3.Connection, path: str, ledger: str) -> list[tuple[
         for where, seq, digest in rows
         if where == path or not Path(where).exists()
     ]
-
-
-@contextmanager
-def _opened() -> Iterator[sqlite3.Connection]:
-    """Open the register.
-
-    Raises:
-        OSError, sqlite3.Error: it can't be opened, or is none.
-    """
-    file = make_state_directory() / _REGISTER
-    with suppress(OSError):  # made by somebody else: SQLite says whether it can be used
-        make_private_file(file)
-    with closing(sqlite3.connect(file, timeout=1.0, isolation_level=None)) as known:
-        known.execute("PRAGMA synchronous = OFF")
-        known.execute(
-            "CREATE TABLE IF NOT EXISTS ledgers "
-            "(ledger TEXT, path TEXT, dataset TEXT, seq INTEGER, hash TEXT, seen INTEGER, "
-            "PRIMARY KEY (ledger, path))"
-        )
-        yield known
 
 
 def _register(known: sqlite3.Connection, path: str, dataset: str, mark: Checkpoint) -> list[str]:

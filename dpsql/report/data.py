@@ -17,7 +17,7 @@ from dpsql.ledger.accounts import BudgetState, Entry
 from dpsql.ledger.ledger import Ledger
 from dpsql.ledger.store import format_now
 from dpsql.numerics.exact_numbers import write_pair, write_short
-from dpsql.policy.model import Policy
+from dpsql.policy.model import Column, Policy
 from dpsql.policy.validate import DateBound
 from dpsql.privacy.accountants import Accountant, format_percent
 from dpsql.privacy.events import Event
@@ -298,22 +298,12 @@ def _assumptions(policy: Policy | None) -> dict[str, Any]:
             sentences.append(f"{table.name} is public: nothing in it is protected.")
             continue
         rows = 1 if table.row_level else table.max_rows
-        limits = [
-            "one row each"
-            if rows == 1
-            else f"at most {rows} rows of each count in a group"
-            if rows
-            else "any number of rows",
-            _groups(table.max_groups),
-        ]
-        what = _unit_words(table.privacy_unit)
-        sentences.append(f"{table.name} protects {what}: {', '.join(filter(None, limits))}.")
+        limits = filter(None, (_rows(rows), _groups(table.max_groups)))
+        sentences.append(f"{table.name} protects {_unit_words(table.privacy_unit)}: {', '.join(limits)}.")
         columns = [
             {
                 "name": name,
-                "bounds": None
-                if column.bounds is None
-                else [str(b) if isinstance(b, DateBound) else float(b) for b in column.bounds],
+                "bounds": _bounds(column),
                 "values": None if column.values is None else list(column.values),
             }
             for name, column in table.columns.items()
@@ -381,6 +371,17 @@ def _burn_down(ledger: Ledger, entries: list[Entry]) -> dict[str, Any]:
             level = float(left - entry.asked.basic[0])
             refused.append({"charges": count, "level": level, "text": clip_text(entry.text, 90)})
     return {"limit": float(rule.epsilon), "charges": charges, "steps": steps, "refused": refused}
+
+
+def _bounds(column: Column) -> list[str | float] | None:
+    ends = column.bounds
+    return None if ends is None else [str(end) if isinstance(end, DateBound) else float(end) for end in ends]
+
+
+def _rows(count: int | None) -> str:
+    if count is None:
+        return "any number of rows"
+    return "one row each" if count == 1 else f"at most {count} rows of each count in a group"
 
 
 def _groups(count: int | None) -> str:
