@@ -58,15 +58,13 @@ def open_session(
         PolicyError: the policy is wrong, or does not fit the data.
         LedgerError: the ledger can't be trusted or written.
     """
-    path = None if isinstance(policy, Policy) else Path(policy)
-    if path is not None:
-        policy = Policy.load(path)
-    assert isinstance(policy, Policy)
-    where = (
-        ledger if ledger is not None else path.with_name(path.name + ".ledger") if path is not None else None
-    )
-    engine = open_engine(database, policy, path.parent if path is not None else Path.cwd(), resources)
-    opened = Ledger.open(where, policy, engine.dataset, analyst)
+    folder = Path.cwd()
+    if not isinstance(policy, Policy):
+        path = Path(policy)
+        policy, folder = Policy.load(path), path.parent
+        ledger = path.with_name(path.name + ".ledger") if ledger is None else ledger
+    engine = open_engine(database, policy, folder, resources)
+    opened = Ledger.open(ledger, policy, engine.dataset, analyst)
     return Session(policy, engine, opened)
 
 
@@ -284,10 +282,6 @@ class DeclaredStatement:
             raise BindError("this statement is declared, not run yet.", hint="leave the with block first.")
         return self._result
 
-    def take(self, result: Result) -> None:
-        """Hold the answer."""
-        self._result = result
-
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
@@ -392,7 +386,7 @@ class DeclaredStatements:
             line.release(prepared, ticket)
             line.settle(ticket, event, prepared)
             for declared, one in zip(self._declared, prepared, strict=True):
-                declared.take(line.finish(one, ticket, ("one of a declared plan",)))
+                declared._result = line.finish(one, ticket, ("one of a declared plan",))
         return self.results
 
     def __enter__(self) -> DeclaredStatements:

@@ -211,11 +211,7 @@ class Account:
             try:
                 getattr(self, f"_on_{row.kind}")(row, body)
             except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError):
-                what: str | None = f"row {row.seq} can't be read"
-            else:
-                what = None
-            if what:
-                raise damaged_error(what)
+                raise damaged_error(f"row {row.seq} can't be read") from None
             if row.at < self._last:
                 self.notices.append(f"the clock went back before row {row.seq}: {self._last} to {row.at}")
             self.seq, self.head, self._last = row.seq, row.hash, row.at

@@ -109,7 +109,7 @@ class Ledger:
                 f"The policy gives no share to {analyst!r}.", hint=did_you_mean(analyst, policy.analysts)
             )
         terms = Terms.of(policy, dataset)
-        where = _resolved(path)
+        where = None if path is None else Path(path).expanduser().resolve()
         first = _first(terms)
         if where is None:
             return cls(LedgerStore(None, terms, first=first), policy, analyst)
@@ -451,10 +451,6 @@ def _policy_kept(text: str) -> Policy | None:
         return Policy.loads(text)
     except PolicyError:
         return None
-
-
-def _resolved(path: str | Path | None) -> Path | None:
-    return None if path is None else Path(path).expanduser().resolve()
 
 
 def _existing(path: str | Path) -> Path:

@@ -79,10 +79,9 @@ def verify_rows(rows: Iterable[tuple[object, ...]], seq: int = 0, head: str = ST
 
 def read_body(row: Row) -> dict[str, Any]:
     """Return the body of a row as a dictionary. NaN and infinities are not JSON and are refused."""
-    try:
+    body = None
+    with suppress(ValueError, RecursionError):
         body = json.loads(row.body, parse_constant=_no_constant)
-    except (ValueError, RecursionError):
-        body = None
     if not isinstance(body, dict):
         raise damaged_error(f"row {row.seq} can't be read")
     return body

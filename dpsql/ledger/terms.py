@@ -117,8 +117,7 @@ class Terms:
                 delta_share=_share(body.get("mechanism_delta_share")),
             )
         except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError):
-            pass
-        raise damaged_error("the terms it was opened for can't be read")
+            raise damaged_error("the terms it was opened for can't be read") from None
 
     def grants(self, asked: Terms, *, adopting: bool = False) -> list[str]:
         """List what ``asked`` wants beyond these granted terms; empty when a session may run under it.
@@ -133,16 +132,11 @@ class Terms:
             wants.append(f"the accountant was {self.accountant} and is now {asked.accountant}")
         left_alone = self.delta_share is None and asked.mechanism_share == MECHANISM_SHARE and not adopting
         if asked.mechanism_share != self.mechanism_share and self._splits and not left_alone:
-            was, now = (write_short(terms.mechanism_share) for terms in (self, asked))
-            wants.append(f"the share of delta for mechanisms was {was} and is now {now}")
-        if asked.epsilon > self.epsilon:
-            wants.append(
-                f"the budget was ε={write_short(self.epsilon)} and is now ε={write_short(asked.epsilon)}"
-            )
-        if asked.delta > self.delta:
-            wants.append(
-                f"the budget was δ={write_short(self.delta)} and is now δ={write_short(asked.delta)}"
-            )
+            shares = [write_short(terms.mechanism_share) for terms in (self, asked)]
+            wants.append("the share of delta for mechanisms was {} and is now {}".format(*shares))
+        for sign, was, now in (("ε", self.epsilon, asked.epsilon), ("δ", self.delta, asked.delta)):
+            if now > was:
+                wants.append(f"the budget was {sign}={write_short(was)} and is now {sign}={write_short(now)}")
         for name, unit in asked.units.items():
             if name not in self.units:
                 wants.append(f"the private table {name} was added")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dpsql.errors import ParseError, did_you_mean
-from dpsql.notebook.render import Lines, make_sheet
+from dpsql.notebook.render import Panel, make_sheet
 from dpsql.report.tables import Sheet
 from dpsql.sql.parse.functions import AGGREGATES, SqlName
 
@@ -258,7 +258,7 @@ def show_mechanisms() -> Sheet:
     return make_sheet(("mechanism", "what it gives", "for example"), [*lines, *_MODES])
 
 
-def write_help(table: str | None, default: bool = False) -> Lines:
+def write_help(table: str | None, default: bool = False) -> Panel:
     """Write short help with an example that runs as it stands, on ``table`` when a session is open."""
     lines = [
         "Ask questions in SQL; every answer is differentially private, and shows its error and its cost.",
@@ -272,7 +272,7 @@ def write_help(table: str | None, default: bool = False) -> Lines:
     shown = {f"%dpsql {name}": text for name, text in COMMANDS.items() if name not in ("log", "help")}
     lines += ["", *(f"  {command:<18} {text}" for command, text in shown.items())]
     lines += ["", "%%dpsql --explain shows the price first. %dpsql? lists every flag."]
-    return Lines(tuple(lines))
+    return Panel("\n".join(lines))
 
 
 def _flags(flags: tuple[Flag, ...]) -> str:

@@ -65,7 +65,7 @@ class DpsqlMagic(Magics):
             return self._line(line, local_ns or {})
         options = guide.parse_cell_line(line)
         if options.help:
-            return render.Lines(tuple(guide.USAGE.splitlines()))
+            return render.Panel(guide.USAGE.rstrip())
         return self._run(options, cell, local_ns or {})
 
     dpsql.__doc__ = guide.USAGE
@@ -81,7 +81,7 @@ class DpsqlMagic(Magics):
             return command(rest.strip())
         options, text = guide.parse_statement_line(line)
         if options.help:
-            return render.Lines(tuple(guide.USAGE.splitlines()))
+            return render.Panel(guide.USAGE.rstrip())
         name, _ = guide.split_name(text)
         if (
             not options.file
@@ -201,7 +201,7 @@ class DpsqlMagic(Magics):
     def _show(self, what: str) -> Callable[[str], Any]:
         return lambda rest: self.sessions.get_open(rest or None).sql(f"SHOW {what.upper()}")
 
-    def _help(self, rest: str) -> render.Lines:
+    def _help(self, rest: str) -> render.Panel:
         session = self.sessions.get(self.sessions.current)
         if session is None:
             return guide.write_help(None)

@@ -32,42 +32,27 @@ _PRE = "white-space: pre-wrap; word-break: normal; overflow-wrap: anywhere"
 
 
 @dataclass(frozen=True, repr=False)
-class Lines(Display):
-    """Text that is displayed as it stands, in fixed width: help, a plan in sentences, one line of cost."""
-
-    lines: tuple[str, ...]
-
-    def text(self) -> str:
-        """Return the lines as one text."""
-        return "\n".join(self.lines)
-
-    def html(self) -> str:
-        """Return the text in fixed width."""
-        return tag("pre", self.text(), style=_PRE)
-
-
-@dataclass(frozen=True, repr=False)
 class Panel(Display):
-    """Text and HTML that say the same, written elsewhere."""
+    """Text that is displayed as it stands, in fixed width; or in a notebook as HTML that says the same."""
 
     plain: str
-    markup: str
+    markup: str = ""
 
     def text(self) -> str:
-        """Return the plain text."""
+        """Return the text."""
         return self.plain
 
     def html(self) -> str:
-        """Return the HTML."""
-        return self.markup
+        """Return the HTML, or the text in fixed width."""
+        return self.markup or tag("pre", self.plain, style=_PRE)
 
 
-def show_result(result: Result) -> Sheet | Lines:
+def show_result(result: Result) -> Sheet | Panel:
     """Return a result's display: a table, or the text as it stands where it is text to read."""
     if not result.whole:
         return make_result_sheet(result)
     lines = [_one_line(line) for value in result.table.column(0).to_pylist() for line in value.split("\n")]
-    return Lines((*lines, "", result.cost_line))
+    return Panel("\n".join([*lines, "", result.cost_line]))
 
 
 def make_result_sheet(result: Result, rows: int | None = None) -> Sheet:

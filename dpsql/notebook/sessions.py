@@ -23,7 +23,7 @@ from dpsql.errors import BindError, PolicyError, did_you_mean
 from dpsql.mechanisms.base import watch_progress
 from dpsql.notebook import guide
 from dpsql.notebook.guide import CellOptions
-from dpsql.notebook.render import Lines, Panel, make_sheet
+from dpsql.notebook.render import Panel, make_sheet
 from dpsql.policy.toml import Section, declare_field, parse_toml, read_section
 from dpsql.policy.validate import settle_text, settle_whole, write_bound
 from dpsql.report.tables import Sheet
@@ -110,9 +110,9 @@ def pair_kept_results(text: str, params: dict[str, Any], results: list[Result]) 
     return [(statement.keep, result) for statement, result in pairs if statement.keep]
 
 
-def show_explanation(explained: Explanation) -> Lines:
+def show_explanation(explained: Explanation) -> Panel:
     """Show a plan in sentences, in fixed width."""
-    return Lines(tuple(str(explained).splitlines()))
+    return Panel(str(explained))
 
 
 def summarise_session(session: Session) -> str:
@@ -172,14 +172,14 @@ def show_columns(session: Session, name: str) -> Sheet:
     return make_sheet(("column", "type", "declared"), rows, (f"{table.name}: {len(rows)} columns",))
 
 
-def show_report(session: Session, path: str) -> Lines:
+def show_report(session: Session, path: str) -> Panel:
     """Return the owner's report as text, or write it to a file; the ending .html, .csv or .json says how."""
     from dpsql.report.pages import report_text, write_report
 
     if not path:
-        return Lines(tuple(report_text(session.account, session.policy).splitlines()))
+        return Panel(report_text(session.account, session.policy).rstrip("\n"))
     written = write_report(session.account, session.policy, path)
-    return Lines((f"written to {written}",))
+    return Panel(f"written to {written}")
 
 
 PATIENCE = 1.0

@@ -384,11 +384,9 @@ class Policy(Section):
         try:
             text = path.read_bytes().decode("utf-8")
         except OSError:
-            text = None
+            raise PolicyError(f"the policy file {path} can't be read.", hint="is the path right?") from None
         except UnicodeDecodeError:
             raise PolicyError(f"{path.name}: the file is not UTF-8 text.") from None
-        if text is None:
-            raise PolicyError(f"the policy file {path} can't be read.", hint="is the path right?")
         return cls.loads(text, base=path.absolute().parent, name=path.name)
 
     @classmethod

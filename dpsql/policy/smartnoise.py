@@ -101,7 +101,6 @@ def import_smartnoise(
 
 
 def _read(text: str) -> Mapping[str, Any]:
-    wrong = None
     try:
         root = json.loads(text)
     except json.JSONDecodeError:
@@ -113,10 +112,8 @@ def _read(text: str) -> Mapping[str, Any]:
             root = yaml.safe_load(text)
         except yaml.YAMLError as error:
             mark = getattr(error, "problem_mark", None)
-            wrong = f" (line {mark.line + 1})" if mark is not None else ""
-            root = None
-    if wrong is not None:
-        raise PolicyError(f"the metadata are not YAML{wrong}.")
+            where = f" (line {mark.line + 1})" if mark is not None else ""
+            raise PolicyError(f"the metadata are not YAML{where}.") from None
     if not isinstance(root, Mapping):
         raise _make_refusal()
     return root

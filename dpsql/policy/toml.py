@@ -200,8 +200,7 @@ def read_section(document: Document, keys: Keys, kind: type[S], **extra: Any) ->
     try:
         return kind(**extra)
     except PolicyError as error:
-        refused = error
-    raise document.error((*keys, *refused.keys), refused.message, refused.hint)
+        raise document.error((*keys, *error.keys), error.message, error.hint) from None
 
 
 def _read_part(document: Document, keys: Keys, about: Mapping[str, Any], value: Any) -> Any:

@@ -23,7 +23,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 72, 18, 18, 48
 
 
 @dataclass(frozen=True)
-class ChartAxis:
+class Scale:
     """A range of values, its ticks, and what it shows. ``ticks`` are (value, label)."""
 
     label: str
@@ -33,7 +33,7 @@ class ChartAxis:
     log: bool = False
 
     @classmethod
-    def linear(cls, label: str, low: float, high: float, unit: str = "") -> ChartAxis:
+    def linear(cls, label: str, low: float, high: float, unit: str = "") -> Scale:
         """Make an axis with about five ticks at round numbers; ``unit`` ``"%"`` shows fractions as percent."""
         high = high if high > low else low + 1
         step = _round_step((high - low) / 5)
@@ -42,13 +42,13 @@ class ChartAxis:
         return cls(label, low, high, tuple((v, f"{v:.0%}" if unit == "%" else f"{v:.6g}") for v in values))
 
     @classmethod
-    def counts(cls, label: str, high: int) -> ChartAxis:
+    def counts(cls, label: str, high: int) -> Scale:
         """Make an axis from 0 to ``high``, with ticks at whole numbers only."""
         step = max(1, round(_round_step(high / 6)))
         return cls(label, 0, high, tuple((float(v), str(v)) for v in range(0, high + 1, step)))
 
     @classmethod
-    def powers(cls, label: str, low: float, high: float) -> ChartAxis:
+    def powers(cls, label: str, low: float, high: float) -> Scale:
         """Make a logarithmic axis with ticks at powers of ten."""
         first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
         every = max(1, (last - first) // 4)
@@ -71,8 +71,8 @@ class Picture:
 
     title: str
     text: str
-    x: ChartAxis
-    y: ChartAxis
+    x: Scale
+    y: Scale
     width: int = 470
     height: int = 300
     shapes: list[Html] = field(default_factory=list)
@@ -200,8 +200,8 @@ def draw_burn_down(data: dict[str, Any]) -> Picture:
         "Budget left after each charge",
         "The largest ε that one more statement could have had. Each step is a charge, each hollow mark a "
         "refused statement at the level it asked for.",
-        ChartAxis.counts("charges", charges),
-        ChartAxis.linear("ε left", lowest, limit * 1.08),
+        Scale.counts("charges", charges),
+        Scale.linear("ε left", lowest, limit * 1.08),
         width=980,
         height=320,
     )
@@ -230,7 +230,7 @@ def draw_privacy_profile(data: dict[str, Any], left: dict[str, Any]) -> Picture:
         "How likely (δ, logarithmic) the loss of one unit may exceed each ε: for the whole budget, and "
         "for what was charged so far. Lower is more private."
     )
-    x, y = ChartAxis.linear("ε", 0, data["epsilon"][-1]), ChartAxis.powers("δ", _FLOOR, 1)
+    x, y = Scale.linear("ε", 0, data["epsilon"][-1]), Scale.powers("δ", _FLOOR, 1)
     picture = Picture("Privacy profile", text, x, y)
     for name, kind in (("promise", "second"), ("spent", "first")):
         points = [(e, max(d, _FLOOR)) for e, d in zip(data["epsilon"], data[name], strict=True)]
@@ -252,8 +252,8 @@ def draw_tradeoff(data: dict[str, Any]) -> Picture:
     picture = Picture(
         "Trade-off",
         text,
-        ChartAxis.linear("false alarms", 0, 1, "%"),
-        ChartAxis.linear("misses, at least", 0, 1, "%"),
+        Scale.linear("false alarms", 0, 1, "%"),
+        Scale.linear("misses, at least", 0, 1, "%"),
     )
     picture.line([(0, 1), (1, 0)], "quiet", "3 4")
     for name, kind in (("promise", "second"), ("spent", "first")):
@@ -273,8 +273,8 @@ def draw_certainty(data: dict[str, Any]) -> Picture:
     picture = Picture(
         "Attacker's certainty",
         text,
-        ChartAxis.linear("ε", 0, curve[-1][0]),
-        ChartAxis.linear("certainty", 0.5, 1, "%"),
+        Scale.linear("ε", 0, curve[-1][0]),
+        Scale.linear("certainty", 0.5, 1, "%"),
     )
     picture.area(curve)
     picture.line(curve, "first")
@@ -294,8 +294,8 @@ def draw_groups(data: list[tuple[int, float, float, float]]) -> Picture:
         if data[0][2]
         else ""
     )
-    x = ChartAxis("units together", 0.4, 5.6, tuple((float(k), str(k)) for k, *_ in data))
-    picture = Picture("Group privacy", text, x, ChartAxis.linear("certainty", 0.5, 1.0, "%"))
+    x = Scale("units together", 0.4, 5.6, tuple((float(k), str(k)) for k, *_ in data))
+    picture = Picture("Group privacy", text, x, Scale.linear("certainty", 0.5, 1.0, "%"))
     for k, epsilon, _, sure in data:
         picture.bar(k, sure, 0.62)
         told = certainty_text(sure).replace("over ", ">")

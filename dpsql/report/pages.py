@@ -148,13 +148,11 @@ def write_report(
     """
     path = Path(path)
     text = _write_as(path.suffix.lower(), ledger, policy, accountant)
-    told = None
     try:
         write_private(path, text)
     except OSError as error:
-        told = Error(f"The report {path} can't be written: {error.strerror}.", hint="give another file name.")
-    if told is not None:
-        raise told
+        what = f"The report {path} can't be written: {error.strerror}."
+        raise Error(what, hint="give another file name.") from None
     return path
 
 

@@ -98,7 +98,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
             sessions.show_columns(session, "visits"),
             sessions.make_report(session, ""),
             guide.show_mechanisms(),
-            render.Lines(tuple(guide.USAGE.splitlines())),
+            render.Panel(guide.USAGE.rstrip()),
         ]
         yield [item._repr_mimebundle_()["text/html"] for item in shown]
 
