@@ -1,4 +1,4 @@
-"""What makes two private blocks the same: the key under which a block's answer is kept.
+"""The keys under which answers of private blocks are kept: equal blocks have equal keys.
 
 Equal blocks ask the same of the same data under the same rules, however they are written and wherever they stand. The key
 holds the operator with its caps, epsilon, delta and noise; its exact texts in normal form, with the values of parameters in
@@ -58,7 +58,7 @@ Lent = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True)
 class BlockShape:
-    """What is known of a block before any public relation is looked at.
+    """The form of a block before any public relation is looked at.
 
     ``text`` is the operator, canonically; ``items`` say by name what it rests on: rules of the policy, versions of the data.
     ``columns`` are the names of its output columns, in order. ``again`` says whether confidence is left out.
@@ -74,7 +74,7 @@ class BlockShape:
 
 @dataclass
 class BlockKeys:
-    """Makes the keys of a session's blocks."""
+    """The maker of keys for a session's blocks."""
 
     policy: Policy
     engine: Engine
@@ -166,7 +166,7 @@ class BlockKeys:
         return items
 
     def public_content(self, table: Table) -> str:
-        """Return the version of a public table, or a digest of its rows where no file and no declared version tell."""
+        """Return the version of a public table, or a digest of its rows where it has no version."""
         if table.name not in self._contents:
             version = self.engine.versions[table.name]
             if version.startswith(IN_NO_FILE):
@@ -179,7 +179,7 @@ class BlockKeys:
 
 @dataclass
 class _Writer:
-    """Writes an operator canonically, and notes which tables and columns its texts read."""
+    """The canonical form of an operator, and the tables and columns that its texts read."""
 
     keys: BlockKeys
     lent: Lent

@@ -87,7 +87,7 @@ def _translated() -> Iterator[None]:
 
 
 class TypeObject:
-    """Equal to the type codes of a kind, as PEP 249 asks."""
+    """A value that equals the type codes of its kind, as PEP 249 asks."""
 
     def __init__(self, *tests: Callable[[pa.DataType], bool]) -> None:
         self._tests = tests
@@ -118,7 +118,7 @@ def TimeFromTicks(ticks: float) -> datetime.time:  # noqa: N802 - the name is PE
 
 
 class Cursor:
-    """Runs one statement at a time and holds its rows. It is an iterator over them."""
+    """A cursor that runs one statement at a time, and an iterator over its rows."""
 
     arraysize = 1
 

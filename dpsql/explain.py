@@ -251,7 +251,7 @@ def explain_all(parts: list[Explanation], ledger: Ledger) -> Explanation:
 
 
 def _say_price(verb: str, event: Event, ledger: Ledger) -> str:
-    """Say what an event would be charged and what is left, or in the ledger's words why there is not enough for it."""
+    """Say the charge of an event and what is left, or why there is not enough for it."""
     state, excess = ledger.state(), ledger.find_excess(event)
     if excess is None:
         return f"{verb} {_charge(event, state)}; {state.sentence}.{ledger.say_rule(event)} {_NOTHING_SPENT}"

@@ -53,7 +53,7 @@ Bound = Plan | Declaration | None
 
 @dataclass
 class CellNames:
-    """What a cell's statements are bound under: names as they were when it began, and those that it adds itself."""
+    """The names that a cell's statements are bound under: those before it, and those that it adds."""
 
     catalog: Catalog
     thresholds: dict[str, Declaration]

@@ -44,7 +44,7 @@ class PrivateBlock:
 
     @property
     def prepaid(self) -> bool:
-        """Whether it was paid before: a question to a threshold that DECLARE reserved."""
+        """True where it was paid before: a question to a threshold that DECLARE reserved."""
         return self.operator.prepaid
 
     def explain(self) -> tuple[str, ...]:
@@ -54,7 +54,7 @@ class PrivateBlock:
 
 @dataclass(frozen=True)
 class IntervalColumns:
-    """Where the interval of an output column stands in the finished relation (dropped before display)."""
+    """The columns of the finished relation that hold an output column's interval (dropped before display)."""
 
     column: str
     low: str

@@ -21,6 +21,7 @@ from dpsql.errors import Error
 if TYPE_CHECKING:
     import pandas
     import polars
+    from matplotlib.axes import Axes
 
     from dpsql.plan import IntervalColumns
     from dpsql.privacy.events import Event
@@ -208,13 +209,14 @@ class Result:
         assert isinstance(frame, polars.DataFrame)
         return frame
 
-    def plot(self, x: str | None = None, y: str | None = None) -> Any:
+    def plot(self, x: str | None = None, y: str | None = None) -> Axes:
         """Draw bars with whiskers (never bars alone) of column ``y`` by ``x``, as a matplotlib Axes.
 
         Raises:
             MissingLibrary: matplotlib is not installed.
         """
-        return import_notebook("plots").draw_bars(self, x, y)
+        drawn: Axes = import_notebook("plots").draw_bars(self, x, y)
+        return drawn
 
     def __repr__(self) -> str:
         return repr(import_notebook("render").show_result(self))

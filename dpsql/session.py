@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -26,6 +26,9 @@ from dpsql.sql.parse.statements import Statement, parse
 from dpsql.sql.selection.thresholds import Declaration
 from dpsql.sql.subsample.combiners import registered
 from dpsql.stored_blocks import PreparedPlan, RequestedBlock
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 def open_session(
@@ -192,7 +195,7 @@ class Session:
             kept = line.kept.schema(table)
             return kept if kept is not None else line.catalog.schema(line.catalog.find(table, None))
 
-    def plot(self, what: str = "budget") -> Any:
+    def plot(self, what: str = "budget") -> Axes:
         """Draw the ledger as a matplotlib Axes.
 
         Args:
@@ -202,13 +205,14 @@ class Session:
         Raises:
             MissingLibrary: matplotlib is not installed.
         """
-        return import_notebook("plots").draw_account(self._ledger, what)
+        drawn: Axes = import_notebook("plots").draw_account(self._ledger, what)
+        return drawn
 
     def tables(self) -> Result:
         """Return the tables that the policy names, and the results that are kept."""
         return show(self.policy, self._ledger, "TABLES", self._pipeline.kept.names)
 
-    def keep(self, name: str, result: Any) -> None:
+    def keep(self, name: str, result: object) -> None:
         """Keep a result as a public relation of later statements, as ``name << SELECT ...`` does; another is replaced.
 
         Args:
@@ -221,7 +225,7 @@ class Session:
         self._pipeline.kept.keep(name, result)
 
     def check_name(self, name: str) -> None:
-        """Refuse a name that no result can be kept by, with a BindError: no word, or the name of a private table."""
+        """Refuse a name that no result can take: no word, or the name of a private table."""
         self._pipeline.kept.check(name)
 
     def register(

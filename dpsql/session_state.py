@@ -9,7 +9,6 @@ import hashlib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
@@ -72,7 +71,7 @@ class KeptResults:
         except BindError as error:
             raise error.located(statement.text) from None
 
-    def keep(self, name: str, result: Any) -> None:
+    def keep(self, name: str, result: object) -> None:
         """Make a result, or a table of the analyst's own, a relation of later statements.
 
         Raises:

@@ -100,7 +100,7 @@ class RequestedBlock:
 
     @property
     def free(self) -> bool:
-        """Whether it costs nothing: it is stored, or paid with another, or was paid before."""
+        """True where it costs nothing: it is stored, or paid with another, or was paid before."""
         return self.stored is not None or self.same is not None or self.block.prepaid
 
 

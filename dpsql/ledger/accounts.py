@@ -1,4 +1,4 @@
-"""What the log says: the statements and their charges, and the running sums that a filter decides on.
+"""The statements and charges of a log, and the running sums that a filter decides on.
 
 An :class:`Account` is the fold of the log's rows, one by one, in order. It knows nothing of files. The same
 rows folded under another accountant say what they would have cost there.
@@ -187,7 +187,7 @@ class Account:
         return [*self.filters(analyst), *self.granted_filters(analyst)]
 
     def find_excess(self, analyst: str | None, *events: Event) -> BudgetExceeded | None:
-        """Return the error for the first event that a filter does not admit after those before it; None if all fit."""
+        """Return the error for the first event that a filter does not admit; None if all fit."""
         for state in self.all_filters(analyst):
             spent = state.spent
             for event in events:

@@ -303,7 +303,7 @@ def update_register(path: Path, mark: Checkpoint) -> None:
 
 
 def leave_register(path: Path, ledger: str) -> None:
-    """Take a ledger out of the register, by the owner's word: what was seen of it does not hold any more."""
+    """Take a ledger out of the register, as its owner decided."""
     with suppress(OSError, sqlite3.Error), _open_database(*_REGISTER) as known:
         for where, _ in _continued(known, str(path), ledger):
             known.execute("DELETE FROM ledgers WHERE ledger = ? AND path = ?", (ledger, where))

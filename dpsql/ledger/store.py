@@ -194,11 +194,11 @@ class LedgerStore:
 
     @property
     def charges(self) -> bool:
-        """Whether something can be charged here: not to a copy, nor to what is only read."""
+        """True where something can be charged: not to a copy, nor to what is only read."""
         return self.path is not None and not self._read_only
 
     def copy(self, terms: Terms) -> LedgerStore:
-        """Copy the rows as they are now into memory, to be read under other terms. Nothing can be charged to it."""
+        """Copy the rows into memory, to be read under other terms and never charged."""
         memory = log_file.connect_to_ledger(None)
         with self.reading() as connection:
             connection.backup(memory)

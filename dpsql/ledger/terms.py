@@ -1,4 +1,4 @@
-"""What a ledger was opened for: the budget granted, whose presence is protected, the data set, the shares.
+"""The terms of a ledger: the budget granted, whose presence is protected, the data set, the shares.
 
 A ledger keeps the terms that its owner granted. A session may always run under *tighter* terms: a smaller
 budget, a smaller share, fewer tables, other bounds (bounds do not enter what was promised; they enter each

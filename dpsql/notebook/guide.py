@@ -1,4 +1,4 @@
-"""What stands on the magic's own line: flags, a name for the result, and for the line magic the SQL itself.
+"""The magic's own line: flags, a name for the result, and in a line magic the SQL.
 
 One table of flags; the parser, the help text and completion all read it.
 

@@ -1,4 +1,4 @@
-"""Which sessions a notebook has open, and which of them its cells mean.
+"""The sessions that a notebook has open, and the one that its cells mean.
 
 ``[tool.dpsql]`` in pyproject.toml: where the data and the policy are, and how results are shown.
 
@@ -55,7 +55,7 @@ class Sessions(dict[str, "Session"]):
 
 @dataclass(frozen=True)
 class Settings(Section):
-    """What a project says for all its notebooks. Paths are relative to the file they stand in."""
+    """The settings of a project for all its notebooks; paths are relative to their file."""
 
     database: str | None = declare_field(settle_text)
     policy: str | None = declare_field(settle_text)

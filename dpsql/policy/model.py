@@ -1,4 +1,4 @@
-"""What the data owner declares: tables, privacy unit, bounds, public values, budget.
+"""The data owner's declarations: tables, privacy unit, bounds, public values, budget.
 
 A policy is a TOML file or the same in Python (frozen values). It is read when a session opens and never changed
 by SQL; a table that it does not name does not exist. Everything it says is public: it must come from how the
@@ -45,7 +45,7 @@ FILE_ENDINGS = (".parquet", *TEXT_KINDS)
 
 @dataclass(frozen=True)
 class Column(Section):
-    """What the owner says of one column: its type, its range, the list of its public values.
+    """The owner's word on one column: its type, its range, the list of its public values.
 
     Args:
         type: DuckDB's type of it. A value that does not fit is NULL. Sources whose types would be inferred from rows
@@ -87,7 +87,7 @@ _TYPES_OF_VALUES = {
 
 @dataclass(frozen=True)
 class Format(Section):
-    """How a text source is written. What is left out has one fixed meaning: nothing is guessed from the file.
+    """The format of a text source. What is left out has one fixed meaning: nothing is guessed.
 
     Args:
         delimiter: one letter between two fields; a comma, of TSV a tab.
@@ -258,7 +258,7 @@ class Table(Section):
 
 @dataclass(frozen=True)
 class Budget(Section):
-    """What may be lost in all, and by one statement.
+    """The privacy that may be lost in all, and by one statement.
 
     Args:
         epsilon, delta: the whole.

@@ -1,4 +1,4 @@
-"""The owner's report as plain data: how much is left, who asked what at what cost, and what it all means.
+"""The owner's report as plain data: what is left, who asked what at what cost, what it means.
 
 The page and the text are two ways to write it down. The figures are floats on purpose, for people to look at: a
 charge is decided by the filters, in exact fractions.
