@@ -12,10 +12,9 @@ from dpsql.errors import BindError, Error
 from dpsql.plan import IntervalColumns, Plan
 from dpsql.sql.binder import StatementBinder
 from dpsql.sql.expressions.lengths import one_statement
-from dpsql.sql.normalize import Cte
+from dpsql.sql.normalize import Cte, Finish, public_columns, renamed
 from dpsql.sql.parse.dialect import MODE, bind_error, span_of_word, to_sql
 from dpsql.sql.parse.statements import Statement
-from dpsql.sql.public_side import Finish, public_columns, renamed
 from dpsql.sql.relations.catalog import Catalog
 from dpsql.sql.relations.intervals import (
     NamedResult,

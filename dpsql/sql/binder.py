@@ -20,12 +20,22 @@ from dpsql.plan import Input, PrivateBlock
 from dpsql.sql.dp.grouping_sets import bind_sets, has_sets
 from dpsql.sql.dp.noisy_block import NoisyBlock
 from dpsql.sql.expressions.types import Typed
-from dpsql.sql.normalize import Cte, Env, add_ctes, flatten_joins, inner_queries, outer_queries
+from dpsql.sql.normalize import (
+    Cte,
+    Env,
+    Finish,
+    Released,
+    add_ctes,
+    flatten_joins,
+    from_items,
+    inner_queries,
+    outer_queries,
+    public_columns,
+)
 from dpsql.sql.parse.dialect import bind_error, privacy_error, remove_modes, span_of, to_sql
 from dpsql.sql.parse.options import COMMON_OPTIONS, Options, Readers, is_private_call, mode_of, take_mode
 from dpsql.sql.parse.statements import PIVOT_HINT
 from dpsql.sql.ptr import block as ptr
-from dpsql.sql.public_side import Finish, Released, public_columns
 from dpsql.sql.relations.catalog import Catalog
 from dpsql.sql.relations.fan_out import count_rows_per_key
 from dpsql.sql.relations.group_by_unit import aggregate_per_unit, group_distinct, groups_by_unit
@@ -141,7 +151,7 @@ class StatementBinder:
             if with_.args.get("recursive"):
                 env[fold(alias)] = Cte(alias, tree=cte)
             relation = self.query(body, env, inner=True)
-            names = [item.name for item in (cte.args["alias"].args.get("columns") or [])]
+            names = cte.alias_column_names
             if relation is None:
                 env[fold(alias)] = Cte(alias, tree=cte)
                 continue
@@ -181,16 +191,11 @@ class StatementBinder:
         flatten_joins(select)
         if inner and options is None and not _aggregates(select):
             move_unnest(select, self.name("unnest"))
-        from_ = select.args.get("from_")
-        bound = None
-        if from_ is not None:
-            sources = [from_.this, *(join.this for join in select.args.get("joins") or [])]
-            relations = {id(node): self.source(node, env) for node in sources}
-            if any(relation is not None for relation in relations.values()):
-                bound = self.from_of(select, relations, env)
-        if bound is None:
-            self._public_select(select, env, options)
+        relations = {id(node): self.source(node, env) for node in from_items(select)}
+        if all(relation is None for relation in relations.values()):
+            self._public_select(select, env)
             return None
+        bound = self.from_of(select, relations, env)
         refuse_row_choice(select)
         if options is None and inner:
             if not _aggregates(select):
@@ -219,7 +224,7 @@ class StatementBinder:
         """Return the options of a mode or of a declared threshold; None when there is no such mode."""
         return PROBE_OPTIONS if mode.lower() in self.thresholds else OPTIONS_OF_MODE.get(mode.upper())
 
-    def _public_select(self, select: exp.Select, env: Env, options: Options | None) -> None:
+    def _public_select(self, select: exp.Select, env: Env) -> None:
         """Nothing private in FROM: plain SQL, with whatever private blocks its subqueries hold."""
         for join in select.args.get("joins") or []:
             if isinstance(join.this, exp.Lateral) and self.query(join.this.this, env, inner=True) is not None:
@@ -245,11 +250,9 @@ class StatementBinder:
 
     def _refuse_existence(self, query: exp.Select, env: Env) -> None:
         """EXISTS over rows that are private, beside public rows only."""
-        from_ = query.args.get("from_")
-        if from_ is None or query.args.get("with_") or _aggregates(query):
+        if query.args.get("with_") or _aggregates(query):
             return
-        items = [from_.this, *(join.this for join in query.args.get("joins") or [])]
-        if any(self.source(item, env) is not None for item in items):
+        if any(self.source(item, env) is not None for item in from_items(query)):
             raise privacy_error(
                 query,
                 "EXISTS over private rows would tell exactly whether there are any.",
@@ -274,13 +277,11 @@ class StatementBinder:
             if relation is None:
                 return None
             alias = node.alias or self.name("derived")
-            names = (
-                [item.name for item in (node.args["alias"].args.get("columns") or [])] if node.alias else []
-            )
             refuse_samples(node)
             refuse_cuts(node)
-            named = rename_columns(relation, names, node) if names else relation
-            return named.renamed(alias, self.name("derived"))
+            if node.alias and node.alias_column_names:
+                relation = rename_columns(relation, node.alias_column_names, node)
+            return relation.renamed(alias, self.name("derived"))
         if isinstance(node, exp.Values | exp.Unnest):
             self._inside(node, env)
             return None
@@ -295,15 +296,15 @@ class StatementBinder:
 
     def _table(self, node: exp.Table, env: Env) -> Relation | None:
         if not isinstance(node.this, exp.Identifier):
-            name = (
-                node.this.name or node.this.sql_name() if isinstance(node.this, exp.Func) else str(node.this)
-            )
-            if isinstance(node.this, exp.Anonymous):
-                name = node.this.name
-            elif isinstance(node.this, exp.GenerateSeries):
+            function = node.this
+            if isinstance(function, exp.GenerateSeries):
                 name = "range"
+            else:
+                name = (
+                    function.name or function.sql_name() if isinstance(function, exp.Func) else str(function)
+                )
             if name.lower() in _PUBLIC_FUNCTIONS:
-                self._inside(node.this, env)
+                self._inside(function, env)
                 return None
             raise bind_error(
                 node,
@@ -340,11 +341,7 @@ class StatementBinder:
 
     def private_from(self, select: exp.Select, env: Env) -> From:
         """Return the FROM of a SELECT that must read private rows."""
-        from_ = select.args.get("from_")
-        sources = (
-            [from_.this, *(join.this for join in select.args.get("joins") or [])] if from_ is not None else []
-        )
-        relations = {id(node): self.source(node, env) for node in sources}
+        relations = {id(node): self.source(node, env) for node in from_items(select)}
         if not any(relation is not None for relation in relations.values()):
             raise privacy_error(
                 select.expressions[0] if select.expressions else select,
@@ -369,20 +366,17 @@ class StatementBinder:
             return relation if relation is not None else self.lend(node, env)
 
         def condition(node: exp.Expr, names: Names) -> exp.Expr:
-            typed, _ = self.expression(node, names, env)
-            return typed.node
+            return self.expression(node, names, env)[0].node
 
-        def public_rows(node: exp.Expr, relation: Relation) -> str:
-            inputs = relation.inputs
-            return (
-                inputs[0].sql
-                if inputs
-                else f"SELECT * FROM {to_sql(exp.to_identifier(node.name, quoted=True))}"
-            )
+        def read(node: exp.Expr, relation: Relation, keys: list[Field]) -> tuple[str, list[str]]:
+            if relation.inputs:
+                return relation.inputs[0].sql, [key.typed.node.name for key in keys]
+            return f"SELECT * FROM {to_sql(exp.to_identifier(node.name, quoted=True))}", [
+                key.name for key in keys
+            ]
 
         def unique(node: exp.Expr, relation: Relation, keys: list[Field]) -> bool:
-            found = public_rows(node, relation)
-            names = [key.typed.node.name if relation.inputs else key.name for key in keys]
+            found, names = read(node, relation, keys)
             if self._unreleased(found):
                 return False  # its rows are not known before it is released
             by = ", ".join(to_sql(column(name)) for name in names)
@@ -394,10 +388,9 @@ class StatementBinder:
             return bind_lateral(self, node, bound, env) if looks_beside(node) else None
 
         def most(node: exp.Expr, relation: Relation, keys: list[Field]) -> int | None:
-            found = public_rows(node, relation)
+            found, names = read(node, relation, keys)
             if any(block.name in found for block in self.blocks):
                 return None  # its rows are not known before it is released
-            names = [key.typed.node.name if relation.inputs else key.name for key in keys]
             return count_rows_per_key(self.finish, self.public, found, names)
 
         meeting = meeting_of(select, outer, env, self.catalog, self.held, _aggregates(select))
@@ -407,11 +400,8 @@ class StatementBinder:
 
     def lend(self, node: exp.Expr, env: Env) -> Relation:
         """Return a public FROM item as an exact query reads it."""
-        if (
-            isinstance(node, exp.Table)
-            and isinstance(node.this, exp.Identifier)
-            and fold(node.name) not in env
-        ):
+        named = isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier)
+        if named and fold(node.name) not in env:
             table = self.catalog.find(node.name, span_of(node))
             return self.catalog.relation(table, node.alias_or_name, self.name("table"))
         alias = node.alias_or_name or self.name("public")
@@ -441,9 +431,11 @@ class StatementBinder:
         """Return the rows of a public relation; None where they are not released yet."""
         if self._unreleased(found.sql):
             return None
-        if steady:
-            return self.finish.keep(found.sql, self.public)
-        return self.finish.finish(found.sql, {}, self.public)
+        return (
+            self.finish.keep(found.sql, self.public)
+            if steady
+            else self.finish.finish(found.sql, {}, self.public)
+        )
 
     # -- rows ---------------------------------------------------------------------------------------------------
 
@@ -457,7 +449,6 @@ def _aggregates(select: exp.Select) -> bool:
     if select.args.get("group") or select.args.get("having"):
         return True
     for item in select.expressions:
-        for node in item.walk(prune=lambda n: isinstance(n, exp.Query)):
-            if is_private_call(node):
-                return True
+        if any(is_private_call(node) for node in item.walk(prune=lambda n: isinstance(n, exp.Query))):
+            return True
     return False

@@ -101,6 +101,11 @@ class Bounded:
         return Fraction(steps) / Fraction(self.grid.steps)
 
     @property
+    def ends(self) -> tuple[Fraction, Fraction]:
+        """The bounds, in units of the argument."""
+        return self.units(self.grid.low), self.units(self.grid.high)
+
+    @property
     def deviation(self) -> str:
         """The clamped value less the centre, in SQL; products of two of them fit its type."""
         value = grids.write_clamped(self.y, self.grid)
@@ -111,7 +116,7 @@ class Bounded:
         """What the argument is held to, and who says so."""
         if self.line is not None and self.line.between is not None:
             return f"held to [{self.line.shown[0]}, {self.line.shown[1]}] ({self.origin})"
-        low, high = self.units(self.grid.low), self.units(self.grid.high)
+        low, high = self.ends
         return f"held to [{float(low):g}, {float(high):g}] ({self.origin})"
 
     @property

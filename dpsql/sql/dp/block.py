@@ -17,10 +17,10 @@ from dpsql.sql import normalize
 from dpsql.sql.dp.budget_split import refuse_elsewhere
 from dpsql.sql.exact.exact_query import GroupKey, PublicGroups
 from dpsql.sql.expressions.types import Typed
+from dpsql.sql.normalize import Released, install
 from dpsql.sql.parse.dialect import bind_error, privacy_error, table_named, to_sql
 from dpsql.sql.parse.functions import names_of
 from dpsql.sql.parse.options import Call, Options, call_of
-from dpsql.sql.public_side import Released, install
 from dpsql.sql.relations import relation
 from dpsql.sql.relations.catalog import Binder
 from dpsql.sql.relations.fan_out import split_conjuncts

@@ -24,10 +24,9 @@ from dpsql.mechanisms.consistency import CONSISTENCY_SENTENCE, AddingColumn, Con
 from dpsql.mechanisms.moments import Count, Sum
 from dpsql.sql.dp.budget_split import within_limit
 from dpsql.sql.dp.noisy_block import NOISY_AGGREGATES, NoisyBlock
-from dpsql.sql.normalize import label_of_item, make_unique
+from dpsql.sql.normalize import install, label_of_item, make_unique, resolve_key
 from dpsql.sql.parse.dialect import bind_error, remove_modes, to_sql
 from dpsql.sql.parse.options import NONNEGATIVE, Options, call_of
-from dpsql.sql.public_side import install
 from dpsql.sql.relations.relation import Names, column, fold
 from dpsql.sql.relations.windows import refuse_row_choice
 
@@ -47,7 +46,7 @@ def spell_alike(select: exp.Select, names: Names) -> None:
     aliases = {fold(item.alias) for item in select.expressions if isinstance(item, exp.Alias)}
     spelled: dict[str, exp.Column] = {}
     clauses = (select.args.get(key) for key in ("having", "order", "qualify"))
-    for clause in (group, *select.expressions, *(node for node in clauses if node is not None)):
+    for clause in (group, *select.expressions, *filter(None, clauses)):
         for found in list(clause.find_all(exp.Column)):
             if not found.table and fold(found.name) in aliases:
                 continue
@@ -161,19 +160,17 @@ def _elements(group: exp.Expr) -> list[exp.Expr]:
 
 
 def _members(node: exp.Expr) -> tuple[exp.Expr, ...]:
-    if isinstance(node, exp.Tuple):
-        return tuple(node.expressions)
-    return _members(node.this) if isinstance(node, exp.Paren) else (node,)
+    inner = node.unnest()
+    return tuple(inner.expressions) if isinstance(inner, exp.Tuple) else (inner,)
 
 
 def _sets_of(node: exp.Expr) -> Iterator[tuple[exp.Expr, ...]]:
-    if isinstance(node, exp.Rollup):
+    if isinstance(node, exp.Rollup | exp.Cube):
         for i in range(len(node.expressions), -1, -1):
-            yield tuple(m for item in node.expressions[:i] for m in _members(item))
-    elif isinstance(node, exp.Cube):
-        for i in range(len(node.expressions), -1, -1):
-            for chosen in combinations(node.expressions, i):
-                yield tuple(m for item in chosen for m in _members(item))
+            whole = (
+                [node.expressions[:i]] if isinstance(node, exp.Rollup) else combinations(node.expressions, i)
+            )
+            yield from (tuple(m for item in chosen for m in _members(item)) for chosen in whole)
     elif isinstance(node, exp.GroupingSets):
         for item in node.expressions:
             yield from _sets_of(item) if isinstance(item, _KINDS) else (_members(item),)
@@ -201,13 +198,10 @@ def _find_key(node: exp.Expr, select: exp.Select, names: Names, places: bool = T
     """Return what a node stands for; ``places`` are items by number. A column of the rows goes before an item's name."""
     items = select.expressions
     if places and isinstance(node, exp.Literal) and node.name.isdigit() and not node.is_string:
-        if 0 < int(node.name) <= len(items):
-            return Key(items[int(node.name) - 1].unalias().copy(), int(node.name) - 1)
-        raise bind_error(node, "GROUP BY counts the columns of the SELECT from 1.")
+        return Key(resolve_key(node, select).copy(), int(node.name) - 1)
     if isinstance(node, exp.Column) and not node.table and names.known(node) is None:
         named = {fold(item.alias): i for i, item in enumerate(items) if isinstance(item, exp.Alias)}
-        place = named.get(fold(node.name))
-        if place is not None:
+        if (place := named.get(fold(node.name))) is not None:
             return Key(items[place].unalias().copy(), place)
     return Key(node)
 
@@ -298,7 +292,7 @@ def _adding(binder: Binder, block: NoisyBlock) -> tuple[AddingColumn, ...]:
 def _shares(binder: Binder, options: Options, count: int, select: exp.Select) -> Options:
     budget = binder.catalog.policy.budget
     for node in select.walk():
-        call = call_of(node) if isinstance(node, exp.Expr) else None
+        call = call_of(node)
         if call is not None and "epsilon" in call.named:
             raise bind_error(
                 node, "shares can't be named beside grouping sets.", "write OPTIONS (epsilon = ...)."

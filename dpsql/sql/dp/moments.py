@@ -20,8 +20,9 @@ from dpsql.sql.dp.block import AggregatingBlock
 from dpsql.sql.dp.own_queries import bind_auto_bounds, bind_distinct
 from dpsql.sql.exact.exact_query import Partial, Weighing
 from dpsql.sql.expressions import fixed_point as grids
+from dpsql.sql.expressions.coercion import make_cast
 from dpsql.sql.expressions.fixed_point import MOMENT_KINDS, Line
-from dpsql.sql.expressions.types import Typed
+from dpsql.sql.expressions.types import DOUBLE, Typed
 from dpsql.sql.parse.dialect import NAMED, bind_error, privacy_error, to_sql
 from dpsql.sql.parse.options import Call, call_of, read_epsilon
 from dpsql.sql.parse.statements import make_literal
@@ -163,12 +164,11 @@ def _mean(asked: AggregateCall, item: Bounded, what: str = "average") -> Aggrega
         weighing = asked.exact.weighing(item.y, item.most)
         total = total_about(asked, item, centre, weighing)
     count = asked.exact.add(Partial(f"COUNT({item.y})", 0, 1, fixed=item.per_group, weighing=weighing))
-    ends = (item.units(item.grid.low), item.units(item.grid.high))
 
     def build(noise: NoiseOf) -> Output:
         steps = Fraction(item.grid.steps) * finer
         return Mean(
-            asked.name, noise(total, 2), noise(count, 2), steps, Fraction(centre) / steps, ends, _parts_of_a_row(weighing)
+            asked.name, noise(total, 2), noise(count, 2), steps, Fraction(centre) / steps, item.ends, _parts_of_a_row(weighing)
         )  # fmt: skip
 
     unit = f", in {item.line.unit}" if item.line is not None and item.line.unit else ""
@@ -203,9 +203,7 @@ def _place_logarithm(asked: AggregateCall, typed: Typed, low: Fraction, high: Fr
         raise privacy_error(asked.call.node, what, hint)
     value, end = asked.call.args[0], make_literal(float(low))
     below = exp.If(this=exp.LT(this=exp.paren(value.copy()), expression=end), true=end.copy())
-    held = exp.Case(
-        ifs=[below], default=exp.cast(value.copy(), "DOUBLE", dialect="duckdb")
-    )  # NULL stays NULL
+    held = exp.Case(ifs=[below], default=make_cast(value.copy(), DOUBLE))  # NULL stays NULL
     ends = (Fraction(math.log(low)), Fraction(math.log(high)))
     shown = (f"{float(low):g}", f"{float(high):g}")
     logarithm = asked.block.expression(exp.Ln(this=held))
@@ -222,12 +220,11 @@ def _spread(kind: str) -> Callable[[AggregateCall], Aggregate]:
         total = total_about(asked, item, item.centre, weighing)
         squares = _squares(asked, item, weighing)
         count = asked.exact.add(Partial(f"COUNT({item.y})", 0, 1, weighing=weighing))
-        ends = (item.units(item.grid.low), item.units(item.grid.high))
 
         def build(noise: NoiseOf) -> Output:
             return Variance(
                 asked.name, noise(squares, 3), noise(total, 3), noise(count, 3), Fraction(item.grid.steps),
-                item.units(item.centre), ends, kind, whole=_parts_of_a_row(weighing),
+                item.units(item.centre), item.ends, kind, whole=_parts_of_a_row(weighing),
             )  # fmt: skip
 
         called = f"{asked.call.name} of {asked.source()}"
@@ -241,10 +238,8 @@ def _spread(kind: str) -> Callable[[AggregateCall], Aggregate]:
 # -- two columns ------------------------------------------------------------------------------------------------
 
 _SQUARES = {
-    "corr": (True, True),
-    "regr_r2": (True, True),
-    "regr_slope": (False, True),
-    "regr_intercept": (False, True),
+    **dict.fromkeys(("corr", "regr_r2"), (True, True)),
+    **dict.fromkeys(("regr_slope", "regr_intercept"), (False, True)),
 }
 """Which of y and x need a sum of squares."""
 
@@ -268,7 +263,7 @@ def _pair(kind: str) -> Callable[[AggregateCall], Aggregate]:
         def build(noise: NoiseOf) -> Output:
             first, second = (
                 Axis(
-                    item.grid.steps, item.units(item.centre), (item.units(item.grid.low), item.units(item.grid.high)),
+                    item.grid.steps, item.units(item.centre), item.ends,
                     noise(total, parts), None if square is None else noise(square, parts),
                 )
                 for item, total, square in zip(both, totals, squares, strict=True)
@@ -363,33 +358,27 @@ def read_as_mean(block: AggregatingBlock, node: exp.Expr) -> exp.Expr | None:
     return made
 
 
-def _unwrap(node: exp.Expr) -> exp.Expr:
-    while isinstance(node, exp.Paren):
-        node = node.this
-    return node
-
-
 def _find_sum(node: exp.Expr) -> exp.Expr:
     """Return the call that is made a DOUBLE before it is divided: a quotient of numbers is one anyway."""
-    node = _unwrap(node)
+    node = node.unnest()
     if isinstance(node, exp.Cast) and node.to.this == exp.DataType.Type.DOUBLE:
-        return _unwrap(node.this)
-    if isinstance(node, exp.Mul):
+        node = node.this
+    elif isinstance(node, exp.Mul):
         for one, other in ((node.this, node.expression), (node.expression, node.this)):
             if isinstance(other, exp.Literal) and not other.is_string and float(other.name) == 1:
-                return _unwrap(one)
-    return node
+                node = one
+    return node.unnest()
 
 
 def _find_count(node: exp.Expr) -> exp.Expr:
-    node = _unwrap(node)
+    node = node.unnest()
     if (
         isinstance(node, exp.Nullif)
         and isinstance(node.expression, exp.Literal)
         and node.expression.name == "0"
     ):
-        return _unwrap(node.this)
-    return node
+        node = node.this
+    return node.unnest()
 
 
 def _have_same_rows(block: AggregatingBlock, total: Call, count: Call) -> bool:

@@ -26,7 +26,7 @@ from dpsql.sql.dp.block import AggregatingBlock
 from dpsql.sql.exact.exact_query import GroupKey, PublicGroups
 from dpsql.sql.expressions.fixed_point import DAY
 from dpsql.sql.expressions.types import Typed
-from dpsql.sql.parse.dialect import to_sql
+from dpsql.sql.parse.dialect import join_word, to_sql
 from dpsql.sql.parse.statements import make_literal
 from dpsql.sql.relations.fan_out import split_conjuncts
 from dpsql.sql.relations.relation import Relation, column
@@ -264,24 +264,24 @@ class _Known:
 def _met(block: AggregatingBlock) -> tuple[dict[str, exp.Expr], list[exp.Expr]]:
     """Return the public tables that every counted row has met, by alias, and the conditions of these joins."""
     bound = block.bound
-    sides = [str(join.args.get("side") or "").upper() for join in bound.joins]
-    if any(side not in ("", "LEFT") for side in sides) or any(r.public_preserved for r in bound.relations):
+    other = any(join_word(join, "side") not in ("", "LEFT") for join in bound.joins)
+    if other or any(relation.public_preserved for relation in bound.relations):
         return {}, []
     private = {r.source.alias_or_name for r in bound.relations if r.private}
-    shown = {r.source.alias_or_name: r for r in bound.relations if not r.private}
-    tables: dict[str, exp.Expr] = {}
-    conditions: list[exp.Expr] = []
-    for source, join in [(bound.source, None), *((join.this, join) for join in bound.joins)]:
-        kind = str(join.args.get("kind") or "").upper() if join is not None else ""
-        if join is not None and (join.args.get("side") or kind not in ("", "INNER", "CROSS", "SEMI")):
-            continue
-        conditions += split_conjuncts(join.args.get("on")) if join is not None else []
-        alias = source.alias_or_name
-        relation = shown.get(alias)
-        public = relation is not None and all(item.public for item in relation.fields)
-        if isinstance(source, exp.Table | exp.Subquery) and alias not in private and public:
-            tables[alias] = source
-    return tables, conditions
+    public = {
+        r.source.alias_or_name
+        for r in bound.relations
+        if not r.private and all(item.public for item in r.fields)
+    }
+    kinds = ("", "INNER", "CROSS", "SEMI")
+    inner = [j for j in bound.joins if not j.args.get("side") and join_word(j, "kind") in kinds]
+    sources = [bound.source, *(join.this for join in inner)]
+    tables: dict[str, exp.Expr] = {
+        source.alias_or_name: source
+        for source in sources
+        if isinstance(source, exp.Table | exp.Subquery) and source.alias_or_name in public - private
+    }
+    return tables, [node for join in inner for node in split_conjuncts(join.args.get("on"))]
 
 
 def _query(part: KeyGroup) -> str:
@@ -395,19 +395,8 @@ def _days(name: str, typed: Typed, columns: list[exp.Column]) -> Values | None:
 
 
 _LONG = (
-    "day",
-    "week",
-    "month",
-    "quarter",
-    "year",
-    "decade",
-    "century",
-    "millennium",
-    "doy",
-    "dow",
-    "isodow",
-    "isoyear",
-)
+    "day", "week", "month", "quarter", "year", "decade", "century", "millennium", "doy", "dow", "isodow", "isoyear",
+)  # fmt: skip
 
 
 def _by_day(column: exp.Column) -> bool:

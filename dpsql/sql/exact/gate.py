@@ -1,20 +1,26 @@
-"""Exact texts as they are compared: equal for queries that ask the same, however a statement is written.
+"""Exact texts as they are run, compared and shown.
 
-It is the normal form, with one order for conditions and for the sides of comparisons, and without the names of public
-relations: for these stand their places among a block's inputs, or their content. It is read by nobody but whoever compares.
+Run: every exact query passes the gate on its way to the engine, where its normal form is written and proved safe.
 
-What every exact query passes on its way to the engine: its normal form is written, and it is proved safe.
+Compared: texts are equal for queries that ask the same, however a statement is written. It is the normal form, with one order
+for conditions and for the sides of comparisons, and without the names of public relations: for these stand their places among
+a block's inputs, or their content. It is read by nobody but whoever compares.
+
+Shown: indented, without needless quotes and parentheses. What is shown means what is run; only the spelling differs.
 """
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Protocol
 
 import pyarrow as pa
 from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import SqlglotError
 
 from dpsql.mechanisms.base import ClaimedText, Operator, list_claims
@@ -27,7 +33,8 @@ from dpsql.sql.relations.catalog import Catalog
 from dpsql.sql.relations.relation import UNIT
 
 Prove = Callable[[str, str, Mapping[str, pa.Table], Mapping[str, int]], None]
-_KEPT = 1000
+MAX_KEPT = 1000
+"""Texts, but for their values, whose normal forms are remembered."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +67,6 @@ class Forms:
     source: TableNames
     content: Callable[[Table], str]
     _made: dict[tuple[str, tuple[str, ...]], Form] = field(default_factory=dict)
-    _tables: dict[tuple[str, ...], Table] = field(default_factory=dict)
 
     def of(self, sql: str, lent: Mapping[str, Sequence[str]], inputs: tuple[str, ...]) -> Form:
         """Return the form of a text. Texts that differ in values alone are looked at once.
@@ -81,9 +87,8 @@ class Forms:
         return Form(text, form.tables, form.columns)
 
     def _form(self, text: str, inputs: tuple[str, ...]) -> Form:
-        known = self._made.get((text, inputs))
-        if known is not None:
-            return known
+        if (text, inputs) in self._made:
+            return self._made[text, inputs]
         tree = parse_fragment(text)
         tables = []
         for node in list(tree.find_all(exp.Table)):
@@ -91,8 +96,7 @@ class Forms:
             if len(parts) == 1 and parts[0] in inputs:
                 node.set("this", exp.to_identifier(f"input {inputs.index(parts[0])}", quoted=True))
                 continue
-            table = self._table(parts)
-            if table is None:
+            if (table := self._tables.get(parts)) is None:
                 continue
             tables.append(table.name)
             if table.public:
@@ -100,34 +104,33 @@ class Forms:
                 node.replace(exp.Table(this=content, alias=node.args.get("alias")))
         columns = frozenset(fold(column.name) for column in tree.find_all(exp.Column))
         made = Form(to_sql(_in_order(tree)), tuple(tables), columns)
-        if len(self._made) >= _KEPT:
+        if len(self._made) >= MAX_KEPT:
             self._made.clear()
         self._made[text, inputs] = made
         return made
 
-    def _table(self, parts: tuple[str, ...]) -> Table | None:
-        """Return the policy's table that an exact text calls so."""
-        if not self._tables:
-            for table in self.policy.tables.values():
-                node = exp.maybe_parse(
-                    self.source.relation(table), into=exp.Table, dialect=self.source.dialect
-                )
-                self._tables[tuple(part.name for part in node.parts)] = table
-        return self._tables.get(parts)
+    @cached_property
+    def _tables(self) -> dict[tuple[str, ...], Table]:
+        """The policy's tables, by what exact texts call them."""
+        read = partial(exp.maybe_parse, into=exp.Table, dialect=self.source.dialect)
+        tables = self.policy.tables.values()
+        return {
+            tuple(part.name for part in read(self.source.relation(table)).parts): table for table in tables
+        }
 
 
 _TURNED = {exp.LT: exp.GT, exp.LTE: exp.GTE}
 
 
 def _in_order(tree: exp.Expr) -> exp.Expr:
-    """Return the tree with one order for conditions and for the sides of comparisons: what is equal whatever the data are. It is
-    read by nobody but the key.
-    """
-    for node in reversed(
-        list(tree.find_all(exp.And, exp.Or, exp.EQ, exp.NEQ, exp.LT, exp.LTE))
-    ):  # the inner ones first
+    """Return the tree with one order for conditions and for the sides of comparisons: what is equal whatever the data are."""
+    found = list(tree.find_all(exp.And, exp.Or, exp.EQ, exp.NEQ, exp.LT, exp.LTE))
+    for node in reversed(found):  # the inner ones first
         if isinstance(node, exp.And | exp.Or):
-            if not isinstance(_around(node), type(node)):
+            around = node.parent
+            while isinstance(around, exp.Paren):
+                around = around.parent
+            if not isinstance(around, type(node)):
                 parts = sorted(_conditions(node, type(node)), key=to_sql)
                 node.replace(exp.Anonymous(this=f"all of {node.key}", expressions=parts))
             continue
@@ -140,24 +143,11 @@ def _in_order(tree: exp.Expr) -> exp.Expr:
     return tree
 
 
-def _around(node: exp.Expr) -> exp.Expr | None:
-    parent = node.parent
-    while isinstance(parent, exp.Paren):
-        parent = parent.parent
-    return parent
-
-
 def _conditions(node: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:
-    inner = node
-    while isinstance(inner, exp.Paren):
-        inner = inner.this
+    inner: exp.Expr = node.unnest()
     if isinstance(inner, kind):
         return [*_conditions(inner.this, kind), *_conditions(inner.expression, kind)]
     return [inner]
-
-
-MAX_KEPT = 1000
-"""Texts, but for their values, whose normal forms are remembered."""
 
 
 class Gate:
@@ -295,3 +285,101 @@ class Gate:
             return lent.get(parts[0]) if len(parts) == 1 else None
 
         return write_normal_form(sql, columns, self._catalog.names | taken, unit)
+
+
+# -- as people read them ----------------------------------------------------------------------------------------------
+
+MAX_LINE_WIDTH = 100
+"""Characters of a line."""
+
+_DUCKDB = DuckDB()
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_WORDS = """
+    all analyse analyze and anti any array as asc asof asymmetric at authorization between bigint binary bit
+    boolean both by case cast char character check coalesce collate collation column columns concurrently
+    constraint create cross dec decimal default deferrable desc describe distinct do else end except exists
+    extract false fetch float for foreign freeze from full generated glob group grouping grouping_id having
+    ilike in initially inner inout int integer intersect interval into is isnull join lambda lateral leading
+    left like limit map national natural nchar none not notnull null nullif numeric offset on only or order
+    out outer overlaps overlay pivot pivot_longer pivot_wider placing position positional precision primary
+    qualify real references returning right row select semi setof show similar smallint some struct
+    substring summarize symmetric table tablesample then time timestamp to trailing treat trim true try_cast
+    tuple union unique unpack unpivot using values varchar variadic verbose when where window with
+    xmlattributes xmlconcat xmlelement xmlexists xmlforest xmlnamespaces xmlparse xmlpi xmlroot xmlserialize
+    xmltable"""
+_RESERVED = frozenset(_WORDS.split())
+_ATOMS = (exp.Column, exp.Literal, exp.Func, exp.Paren, exp.Boolean, exp.Null)
+_LOOSE = (exp.Alias, exp.Where, exp.Paren, exp.Having, exp.Qualify, exp.Tuple, exp.Func)
+
+
+def format_sql(sql: str) -> str:
+    """Return the same query, laid out on lines.
+
+    >>> print(format_sql('SELECT ("u"."x") AS x FROM (SELECT "b".x FROM "t" AS "b") AS "u"'))
+    SELECT u.x AS x
+    FROM (SELECT b.x FROM t AS b) AS u
+    """
+    try:
+        trees = _DUCKDB.parse(sql)
+    except SqlglotError:  # a shape that only the engine knows
+        return sql
+    if len(trees) != 1 or trees[0] is None:
+        return sql
+    tree = trees[0]
+    for paren in list(tree.find_all(exp.Paren)):
+        if _stands_alone(paren.this) or (isinstance(paren.parent, _LOOSE) and _holds_apart(paren.parent)):
+            paren.replace(paren.this)
+    for name in tree.find_all(exp.Identifier):
+        if name.args.get("quoted") and _PLAIN.fullmatch(name.name) and name.name.lower() not in _RESERVED:
+            name.set("quoted", False)
+    laid = tree.sql(
+        dialect="duckdb",
+        pretty=True,
+        comments=False,
+        normalize_functions=False,
+        max_text_width=MAX_LINE_WIDTH,
+    )
+    if any("\n" in text.name for text in tree.find_all(exp.Literal)):
+        return laid  # a line of this one may be the inside of a string
+    return "\n".join(_folded(laid.split("\n")))
+
+
+def _stands_alone(node: exp.Expr) -> bool:
+    return isinstance(node, _ATOMS) and _holds_apart(node)
+
+
+def _holds_apart(node: exp.Expr) -> bool:
+    """Return whether a node is no operator: sqlglot counts AND and OR among the functions."""
+    return not isinstance(node, exp.Binary | exp.Unary) or isinstance(node, exp.Paren)
+
+
+def _folded(lines: list[str]) -> list[str]:
+    """Join what fits on a line: a clause and its items, a parenthesis and what it holds."""
+    out: list[str] = []
+    lines = list(lines)
+    while lines:
+        head = lines.pop(0)
+        inside: list[str] = []
+        while lines and _depth(lines[0]) > _depth(head):
+            inside.append(lines.pop(0))
+        inside = _folded(inside)
+        opens = head.endswith("(")
+        closes = opens and bool(lines) and lines[0].lstrip().startswith(")")
+        joined = head + ("" if opens else " ") + " ".join(line.strip() for line in inside)
+        joined += lines[0].lstrip() if closes else ""
+        if (
+            not inside
+            or opens != closes
+            or len(joined) > MAX_LINE_WIDTH
+            or any(line.endswith("(") for line in inside)
+        ):
+            out += [head, *inside]
+        elif closes:
+            lines[0] = joined  # it may open something again
+        else:
+            out.append(joined)
+    return out
+
+
+def _depth(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))

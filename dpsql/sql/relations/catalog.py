@@ -26,9 +26,8 @@ from dpsql.policy.validate import Hop
 from dpsql.sql.expressions.fixed_point import read_declared_bounds as declared_bounds
 from dpsql.sql.expressions.lengths import column_length
 from dpsql.sql.expressions.types import Bounds, Type, Typed
-from dpsql.sql.normalize import Env
+from dpsql.sql.normalize import Env, Finish, Released
 from dpsql.sql.parse.dialect import is_not_null
-from dpsql.sql.public_side import Finish, Released
 from dpsql.sql.relations.intervals import KeptResult
 from dpsql.sql.relations.relation import (
     UNIT,

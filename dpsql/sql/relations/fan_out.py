@@ -17,8 +17,8 @@ from dpsql.policy.model import Table
 from dpsql.sql.expressions import total_expressions
 from dpsql.sql.expressions.lengths import check_length, length_of
 from dpsql.sql.expressions.types import Typed
+from dpsql.sql.normalize import Finish
 from dpsql.sql.parse.dialect import join_word, parse_select, privacy_error, to_sql
-from dpsql.sql.public_side import Finish
 from dpsql.sql.relations.relation import UNIT, Field, From, Names, Relation, column, fold, meets_exactly
 
 DEFAULT_MAX_FAN_OUT = 10_000

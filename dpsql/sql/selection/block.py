@@ -18,11 +18,10 @@ from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.sql.dp.budget_split import deal, require_rows
 from dpsql.sql.exact.exact_query import write_bounded_rows
 from dpsql.sql.expressions import total_expressions
-from dpsql.sql.normalize import make_unique, spell
+from dpsql.sql.normalize import Released, install, make_unique, spell
 from dpsql.sql.parse import options as opt
 from dpsql.sql.parse.dialect import bind_error, privacy_error, span_of, table_named, to_sql
 from dpsql.sql.parse.functions import MECHANISMS
-from dpsql.sql.public_side import Released, install
 from dpsql.sql.relations.fan_out import refuse_fan_out
 from dpsql.sql.relations.intervals import kept_cte_name
 from dpsql.sql.relations.relation import Field, From, Relation, column, fold

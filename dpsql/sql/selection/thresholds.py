@@ -15,10 +15,10 @@ from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_PLACE
 from dpsql.mechanisms.selection.above_threshold import Probe, ThresholdNoise, split_epsilon
 from dpsql.privacy.events import SparseVector
 from dpsql.sql.dp.budget_split import require_rows, within_limit
+from dpsql.sql.normalize import Released, install
 from dpsql.sql.parse import options as opt
 from dpsql.sql.parse.dialect import bind_error, privacy_error, table_named
 from dpsql.sql.parse.statements import Statement
-from dpsql.sql.public_side import Released, install
 from dpsql.sql.relations.catalog import Catalog
 from dpsql.sql.relations.relation import From, column
 from dpsql.sql.relations.unit_rows import describe_protection

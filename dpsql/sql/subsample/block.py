@@ -17,10 +17,9 @@ from dpsql.sql.dp.budget_split import deal
 from dpsql.sql.expressions import total_expressions
 from dpsql.sql.expressions.fixed_point import unify_zeros
 from dpsql.sql.expressions.types import DOUBLE, TEXT, Typed
-from dpsql.sql.normalize import Env
+from dpsql.sql.normalize import Env, Released, install
 from dpsql.sql.parse.dialect import bind_error, privacy_error, table_named, to_sql
 from dpsql.sql.parse.options import Options
-from dpsql.sql.public_side import Released, install
 from dpsql.sql.relations.catalog import Binder
 from dpsql.sql.relations.relation import Field, From, Names, Relation, column
 from dpsql.sql.relations.unit_rows import check_unit, find_unit_holder, has_whole_unit

@@ -20,11 +20,10 @@ from dpsql.sql.expressions import total_expressions
 from dpsql.sql.expressions.fixed_point import unify_zeros
 from dpsql.sql.expressions.functions import DATE_PART_FUNCTIONS, NOT_LISTED, ROW_FUNCTIONS
 from dpsql.sql.expressions.types import Type, Typed
-from dpsql.sql.normalize import label_of, make_unique
+from dpsql.sql.normalize import Schema, label_of, make_unique, schemas
 from dpsql.sql.parse.dialect import bind_error, parse_fragment, privacy_error, remove_modes, span_of, to_sql
 from dpsql.sql.parse.functions import ROW_ALIASES, ROW_NAMES
 from dpsql.sql.parse.options import call_of
-from dpsql.sql.public_side import Schema, schemas
 from dpsql.sql.relations.fan_out import floor_root, max_unit_rows
 from dpsql.sql.relations.joins import lend_relation
 from dpsql.sql.relations.relation import Field, Relation, column, column_name, fold

@@ -13,7 +13,7 @@ import pytest
 
 import dpsql
 from dpsql.mechanisms.aggregation import Aggregation
-from dpsql.sql.public_side import schemas
+from dpsql.sql.normalize import schemas
 from tests.support import inside
 from tests.support.moves import read, violations
 
