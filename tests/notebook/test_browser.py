@@ -96,7 +96,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
             sessions.show_explanation(session.explain(asked)),
             sessions.show_budget(session),
             sessions.show_columns(session, "visits"),
-            sessions.make_report(session, ""),
+            sessions.show_report(session, ""),
             guide.show_mechanisms(),
             render.Panel(guide.USAGE.rstrip()),
         ]
