@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dpsql.errors import ParseError, did_you_mean
+from dpsql.mechanisms.selection.exponential import CHOICE_METHODS
 from dpsql.notebook.render import Panel, make_sheet
 from dpsql.report.tables import Sheet
 from dpsql.sql.parse.functions import AGGREGATES, SqlName
@@ -239,7 +240,7 @@ ARGUMENTS = {
     "answer": "TRUE: also a fresh noisy value of each choice",
     "gap": "TRUE: also the noisy gap above the threshold",
     "refresh": "TRUE: a fresh threshold for each round",
-    "method": "EXPMECH: 'exponential', 'permute_and_flip', 'noisy_max'",
+    "method": "EXPMECH: " + ", ".join(map(repr, CHOICE_METHODS)),
     "top": "EXPMECH: this many distinct winners",
     "local_sensitivity": "PTR's MEDIAN: how far one unit may move it; tested",
 }

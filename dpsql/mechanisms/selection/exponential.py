@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -40,7 +40,35 @@ from dpsql.noise.selection import CandidateGaps, choose_exponential, choose_nois
 from dpsql.numerics.exact_numbers import Integers
 from dpsql.privacy.events import BoundedRange, Event, PureDP, compose_events
 
-ChoiceMethod = Literal["exponential", "permute_and_flip", "noisy_max"]
+
+def _choose_noisy(scores: Integers | CandidateGaps, rate: Fraction, entropy: Entropy) -> int:
+    assert not isinstance(scores, CandidateGaps)
+    return choose_noisy_max(scores, 1 / rate, entropy)
+
+
+@dataclass(frozen=True)
+class ChoiceMethod:
+    """A way to choose.
+
+    Args:
+        choose: draws one winner by the scores, at this rate for each step.
+        bounded_range: the losses of a winner lie in a range of length epsilon; else it is any mechanism of epsilon.
+        draws_all: noise is drawn for every candidate, so none can be left out.
+        reach: multiple of ``log(candidates / doubt) / epsilon`` that a score of sensitivity 1 may fall short by.
+    """
+
+    choose: Callable[[Integers | CandidateGaps, Fraction, Entropy], int]
+    bounded_range: bool = False
+    draws_all: bool = False
+    reach: int = 2
+
+
+CHOICE_METHODS = {
+    "exponential": ChoiceMethod(choose_exponential, bounded_range=True),
+    "permute_and_flip": ChoiceMethod(permute_and_flip),
+    "noisy_max": ChoiceMethod(_choose_noisy, draws_all=True, reach=4),
+}
+"""The ways to choose, by the names that an analyst writes."""
 
 MARGIN_CONFIDENCE = 0.95
 """The confidence up to which the generalised mechanism's margin helps, and its bound is stated."""
@@ -64,7 +92,7 @@ class ExponentialChoice(Operator):
     sensitivity: int
     epsilon: Fraction
     monotone: bool
-    method: ChoiceMethod
+    method: str
     top: int = 1
     varying: bool = False
     steps: Fraction = Fraction(1)
@@ -74,9 +102,13 @@ class ExponentialChoice(Operator):
     sweep: CandidateScores | None = None
 
     @property
+    def _way(self) -> ChoiceMethod:
+        return CHOICE_METHODS[self.method]
+
+    @property
     def choice(self) -> Event:
         """The event of the choice alone."""
-        if self.method == "exponential":
+        if self._way.bounded_range:
             return BoundedRange(self.epsilon, self.top)
         return compose_events([PureDP(self.epsilon / self.top)] * self.top)
 
@@ -116,7 +148,7 @@ class ExponentialChoice(Operator):
 
     def _prune(self, read: Read, entropy: Entropy) -> PrunedCandidates | None:
         """Score only candidates near the best, where others need no look: to draw noise for each, or to peel, takes all."""
-        if self.sweep is None or self.top > 1 or self.method == "noisy_max":
+        if self.sweep is None or self.top > 1 or self._way.draws_all:
             return None
         reader = add_salt(read, self.sweep.queries, entropy)
         return CandidatePruning(self.sweep, self._rates, self.varying).take(reader, entropy)
@@ -158,17 +190,12 @@ class ExponentialChoice(Operator):
         return winners
 
     def _one(self, scores: Integers | CandidateGaps, rate: Fraction, entropy: Entropy) -> int:
-        if self.method == "exponential":
-            return choose_exponential(scores, rate, entropy)
-        if self.method == "noisy_max":
-            assert not isinstance(scores, CandidateGaps)
-            return choose_noisy_max(scores, 1 / rate, entropy)
-        return permute_and_flip(scores, rate, entropy)
+        return self._way.choose(scores, rate, entropy)
 
     def _one_unequal(
         self, scores: Integers, own: Integers, margin: int, rate: Fraction, entropy: Entropy
     ) -> int:
-        if self.method == "noisy_max":  # every candidate's noise is drawn
+        if self._way.draws_all:
             return self._one(compute_generalised_scores(scores, own, margin), rate, entropy)
         return self._one(compute_generalised_gaps(scores, own, margin, rate), rate, entropy)
 
@@ -202,7 +229,7 @@ class ExponentialChoice(Operator):
     def _reach(self, confidence: float, size: int) -> float:
         """Bound how far a score of sensitivity 1 falls short of the best, without the sharpening of monotone ones."""
         log = math.log(max(size, 1) / (1 - confidence))
-        return (4 if self.method == "noisy_max" else 2) / float(self.epsilon / self.top) * log
+        return self._way.reach / float(self.epsilon / self.top) * log
 
     def behind(self, confidence: float) -> float:
         """Bound how far short of the best the winner falls, in units of the utility."""

@@ -13,7 +13,7 @@ from dpsql.errors import BindError, PrivacyError
 from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_PLACE, CANDIDATE_SENSITIVITY, CandidateScores
 from dpsql.mechanisms.selection.above_threshold import AboveThreshold, ThresholdNoise, split_epsilon
-from dpsql.mechanisms.selection.exponential import ChoiceMethod, ExponentialChoice
+from dpsql.mechanisms.selection.exponential import CHOICE_METHODS, ExponentialChoice
 from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.sql.dp.budget_split import deal, require_rows
 from dpsql.sql.exact.exact_query import write_bounded_rows
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from dpsql.sql.normalize import Env
     from dpsql.sql.relations.catalog import Binder
 
-_METHODS = ("exponential", "permute_and_flip", "noisy_max")
 SELECTION_ARGUMENTS: dict[str, opt.Readers] = {
     "ABOVE_THRESHOLD": {
         "epsilon": opt.read_epsilon,
@@ -42,7 +41,7 @@ SELECTION_ARGUMENTS: dict[str, opt.Readers] = {
     },
     "EXPMECH": {
         "epsilon": opt.read_epsilon,
-        "method": opt.read_one_of(*_METHODS, upper=False),
+        "method": opt.read_one_of(*CHOICE_METHODS, upper=False),
         "top": opt.read_whole,
         "answer": opt.read_truth,
     },
@@ -252,7 +251,7 @@ class Selection:
         self, epsilon: Fraction, answer: tuple[str, Fraction] | None
     ) -> tuple[Operator, list[Released]]:
         sharper = ACCOUNTANTS[self.binder.catalog.accountant].has_rule
-        method: ChoiceMethod = self.given.get("method") or ("exponential" if sharper else "permute_and_flip")
+        method = self.given.get("method") or ("exponential" if sharper else "permute_and_flip")
         top = self.given.get("top", 1)
         if self.count is not None and top > self.count:
             span = span_of(self.call.named["top"][1])

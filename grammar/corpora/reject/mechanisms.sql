@@ -31,12 +31,12 @@ PrivacyError: the sensitivity of this statistic can't be derived.
 Hint: write counts and bounded sums, added or times a candidate's column.
 ====
 -- case: a method that does not exist
-SELECT EXPMECH(COUNT(*) FILTER (WHERE disease = name), method => 'best') OVER diseases FROM visits
+SELECT EXPMECH(COUNT(*) FILTER (WHERE disease = name), method => 'exponent') OVER diseases FROM visits
 ----
-BindError: method can't be best.
-  1 |   SELECT EXPMECH(COUNT(*) FILTER (WHERE disease = name), method => 'best') OVER diseases FROM visits
-                                                                         ^^^^^^
-Hint: there is exponential, permute_and_flip, noisy_max.
+BindError: method can't be exponent.
+  1 |   ILTER (WHERE disease = name), method => 'exponent') OVER diseases FROM visits
+                                                ^^^^^^^^^^
+Hint: did you mean exponential?
 ====
 -- case: no winners
 SELECT EXPMECH(COUNT(*) FILTER (WHERE disease = name), top => 0) OVER diseases FROM visits
