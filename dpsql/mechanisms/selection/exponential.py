@@ -3,10 +3,15 @@
     exponential        Pr[r] proportional to exp(lambda u_r): pure epsilon, and of bounded range (Dong, Durfee, Rogers 2020)
     permute_and_flip   noisy max with one-sided exponential noise; never worse at equal epsilon (McKenna, Sheldon 2020)
     noisy_max          Laplace noise, for parity with the texts
+    gumbel             the k best after Gumbel noise of scale k / lambda, drawn once (Durfee, Rogers 2019)
 
 lambda = epsilon / (2 D), and epsilon / D where adding a unit moves all utilities the same way (ADD_REMOVE only). Adding
 one-sided exponential noise is permute-and-flip, not the exponential mechanism: the claim that they are equal, printed in a
 well-known text, already fails for two candidates, and charging one for the other would be wrong.
+
+Gumbel noise that is drawn once orders the candidates as k exponential mechanisms of epsilon / k each would peel them off, as
+what is left of the noise is Gumbel again. So the sampler peels, exactly, and k choices of bounded range are paid for. The
+scores are those of all candidates together: where sensitivities differ, the other methods measure anew those that are left.
 
 Where candidates differ in sensitivity, the generalised mechanism (Raskhodnikova, Smith 2016) compares utilities less a
 multiple t of their own sensitivities; its score moves by at most 1 whatever t is.
@@ -54,12 +59,14 @@ class ChoiceMethod:
         choose: draws one winner by the scores, at this rate for each step.
         bounded_range: the losses of a winner lie in a range of length epsilon; else it is any mechanism of epsilon.
         draws_all: noise is drawn for every candidate, so none can be left out.
+        at_once: all winners are chosen by the scores of the first choice.
         reach: multiple of ``log(candidates / doubt) / epsilon`` that a score of sensitivity 1 may fall short by.
     """
 
     choose: Callable[[Integers | CandidateGaps, Fraction, Entropy], int]
     bounded_range: bool = False
     draws_all: bool = False
+    at_once: bool = False
     reach: int = 2
 
 
@@ -67,6 +74,7 @@ CHOICE_METHODS = {
     "exponential": ChoiceMethod(choose_exponential, bounded_range=True),
     "permute_and_flip": ChoiceMethod(permute_and_flip),
     "noisy_max": ChoiceMethod(_choose_noisy, draws_all=True, reach=4),
+    "gumbel": ChoiceMethod(choose_exponential, bounded_range=True, at_once=True),
 }
 """The ways to choose, by the names that an analyst writes."""
 
@@ -176,6 +184,10 @@ class ExponentialChoice(Operator):
     def choose(self, scores: Integers, own: Integers | None, entropy: Entropy) -> list[int]:
         """Choose the winners, best first: peeled off one at a time, each with its part of epsilon."""
         rates = self._rates
+        equal = rates.equal
+        if self._way.at_once and own is not None and bool((own != own[0]).any()):
+            scores, own = compute_generalised_scores(scores, own, rates.margin(len(scores))), None
+            equal = rates.unequal
         left: NDArray[np.intp] | None = None
         winners: list[int] = []
         for _ in range(min(self.top, len(scores))):
@@ -184,7 +196,7 @@ class ExponentialChoice(Operator):
             if moved is not None and bool((moved != moved[0]).any()):
                 won = self._one_unequal(mine, moved, rates.margin(len(scores)), rates.unequal, entropy)
             else:
-                won = self._one(mine, rates.equal, entropy)
+                won = self._one(mine, equal, entropy)
             winners.append(won if left is None else int(left[won]))
             left = np.delete(np.arange(len(scores)) if left is None else left, won)
         return winners
@@ -202,15 +214,17 @@ class ExponentialChoice(Operator):
     def sentences(self, confidence: float) -> tuple[str, ...]:
         """State the utility bounds of Dwork and Roth (theorem 3.11, corollary 3.12), or of :meth:`_ahead` for unequal ones."""
         size = self.candidates or 1
-        best = "the best" if self.top == 1 else f"the {self.top} best, one by one,"
+        how = "at once" if self._way.at_once else "one by one"
+        best = "the best" if self.top == 1 else f"the {self.top} best, {how},"
         said = [
             f"Choose {best} of {size} candidates by {self.method.replace('_', ' ')} (ε={float(self.epsilon):g})."
         ]
         if self.varying:
             confidence = min(confidence, MARGIN_CONFIDENCE)
+            whose = "the first winner" if self._way.at_once and self.top > 1 else "the winner"
             said.append(
                 "Candidates differ in sensitivity, so scores compare them in units of their own (the generalised "
-                f"mechanism): with probability at least {confidence:.4g} the winner is worth at least what any "
+                f"mechanism): with probability at least {confidence:.4g} {whose} is worth at least what any "
                 f"other candidate is, less {self._ahead(confidence):.4g} times what one unit moves that other."
             )
         else:

@@ -33,6 +33,13 @@ columns: name
 cost: ε=1
 block: ExponentialChoice {"count": 2, "epsilon": "1", "kind": "bounded_range"}
 ====
+-- case: two winners by Gumbel noise that is drawn once
+SELECT name, EXPMECH(COUNT(*) FILTER (WHERE disease = name), epsilon => 1, top => 2, method => 'gumbel') OVER diseases FROM visits
+----
+columns: name
+cost: ε=1
+block: ExponentialChoice {"count": 2, "epsilon": "1", "kind": "bounded_range"}
+====
 -- case: a stable spread
 SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) IQR(age) AS spread FROM visits
 ----

@@ -16,15 +16,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_SCORE
-from dpsql.mechanisms.selection.exponential import ExponentialChoice
+from dpsql.mechanisms.selection.exponential import CHOICE_METHODS, ExponentialChoice
 from dpsql.mechanisms.selection.generalised_exponential import (
     SCORE_GRID,
     SCORE_SENSITIVITY,
     compute_generalised_scores,
 )
 from dpsql.noise.entropy import Entropy
-from dpsql.noise.selection import choose_exponential, choose_noisy_max, flip_coins, permute_and_flip
-from dpsql.numerics.exact_numbers import to_integers
+from dpsql.noise.selection import (
+    CandidateGaps,
+    choose_exponential,
+    choose_noisy_max,
+    flip_coins,
+    permute_and_flip,
+)
+from dpsql.numerics.exact_numbers import Integers, to_integers
 from dpsql.privacy.events import BoundedRange, DiscreteLaplace, PureDP, compose_events
 from tests.support.goodness import REFUSED, fixed, p_value
 from tests.support.selection_laws import choice, em, laplace, pf, weights
@@ -326,7 +332,7 @@ def relation(scores: list[int | None], names: list[str | None] | None = None) ->
     )
 
 
-METHODS = ("exponential", "permute_and_flip", "noisy_max")
+METHODS = tuple(CHOICE_METHODS)
 
 
 @pytest.mark.parametrize("monotone", [False, True])
@@ -416,3 +422,88 @@ def test_sentences() -> None:
     unequal = " ".join(choice("exponential", varying=True, candidates=10).sentences(0.99))
     assert "0.95" in unequal
     assert "moves that other" in unequal
+
+
+# -- Gumbel noise that is drawn once -------------------------------------------------------------------------------
+
+
+def ordered_pairs(weights: Sequence[Fraction]) -> list[Fraction]:
+    """The two largest of scores with Gumbel noise: the first by its weight, the second by its weight among the others."""
+    total = sum(weights)
+    return [
+        weights[i] / total * weights[j] / (total - weights[i])
+        for i, j in itertools.permutations(range(len(weights)), 2)
+    ]
+
+
+def pairs_of_coins(weights: Sequence[Fraction]) -> list[Fraction]:
+    """The same by permute-and-flip."""
+    first, size = pf(weights), range(len(weights))
+    seconds = [
+        pf([w / max(rest) for w in rest]) for i in size if (rest := [weights[j] for j in size if j != i])
+    ]
+    return [first[i] * seconds[i][j - (j > i)] for i, j in itertools.permutations(size, 2)]
+
+
+def fits_pairs(sample: np.ndarray, law: Sequence[Fraction]) -> bool:
+    """The most likely pair first, for rare ones are pooled."""
+    order = np.argsort([-float(p) for p in law], kind="stable")
+    return fits(np.argsort(order)[sample], [float(law[i]) for i in order])
+
+
+@pytest.mark.parametrize("monotone", [False, True])
+@pytest.mark.parametrize("n", [4_000, pytest.param(100_000, marks=pytest.mark.stochastic)])
+def test_gumbel_follows_its_law(n: int, monotone: bool) -> None:
+    """Noise of scale 2 k D / epsilon, or k D / epsilon for monotone utilities; k is 2."""
+    scores, op = np.array([0, 1, 3, 4]), choice("gumbel", Fraction(4), monotone, sensitivity=2, top=2)
+    pairs, entropy = list(itertools.permutations(range(4), 2)), fixed(f"gumbel {monotone}")
+    sample = np.array([pairs.index(tuple(op.choose(scores, None, entropy))) for _ in range(n)])
+    x = Fraction(math.exp(-4 / (2 * (1 if monotone else 2) * 2)))
+    assert fits_pairs(sample, ordered_pairs(weights(scores.tolist(), x)))
+    steep = weights(scores.tolist(), x * x)  # of the noise for one winner alone
+    for wrong in (ordered_pairs(steep), pairs_of_coins(steep), pairs_of_coins(weights(scores.tolist(), x))):
+        assert not fits_pairs(sample, wrong)
+
+
+def test_noise_that_is_drawn_once_has_that_law() -> None:
+    n, rate, u = 200_000, 0.5, np.array([0, 1, 3, 4])
+    noisy = u * rate + np.random.default_rng(7).gumbel(size=(n, 4))
+    pairs = list(itertools.permutations(range(4), 2))
+    won = np.argsort(-noisy, axis=1)[:, :2]
+    sample = np.array([pairs.index((int(i), int(j))) for i, j in won])
+    x = Fraction(math.exp(-rate))
+    assert fits_pairs(sample, ordered_pairs(weights(u.tolist(), x)))
+    assert not fits_pairs(sample, pairs_of_coins(weights(u.tolist(), x)))
+
+
+def test_gumbel_loses_one_epsilon_for_all_winners() -> None:
+    """By enumeration: each of two winners loses two steps of the rate, or one where all utilities move one way."""
+    assert X**-4 * Fraction(1, 2) < worst(ordered_pairs, (-1, 0, 1)) <= X**-4
+    assert X**-2 * Fraction(1, 2) < worst(ordered_pairs, (0, 1)) <= X**-2
+
+    def noise_for_one(given: Sequence[Fraction]) -> list[Fraction]:
+        return ordered_pairs([w * w for w in given])
+
+    assert worst(noise_for_one, (-1, 0, 1)) > X**-4, "the scale must grow with the winners"
+    for accepted in (1, 3):
+        assert choice("gumbel", top=accepted).event == BoundedRange(Fraction(1), accepted)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_scores_of_gumbel_are_measured_once(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where sensitivities differ, its second winner is judged by the scores of the first choice; others measure anew."""
+    seen: list[tuple[list[int], Fraction]] = []
+
+    def first(
+        self: ExponentialChoice, scores: Integers | CandidateGaps, rate: Fraction, entropy: Entropy
+    ) -> int:
+        steps = -scores.gaps if isinstance(scores, CandidateGaps) else scores
+        seen.append((steps.tolist(), rate))
+        return len(steps) - 1
+
+    monkeypatch.setattr(ExponentialChoice, "_one", first)
+    op = choice(method, Fraction(3), sensitivity=9, varying=True, top=2)
+    op.choose(np.array([5, 40, 70, 900]), np.array([1, 2, 3, 9]), Entropy())
+    (before, rate), (after, other) = seen
+    assert rate == other == Fraction(3, 2) / (2 * SCORE_SENSITIVITY)
+    assert (after == before[:3]) == (method == "gumbel")
