@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -22,16 +21,12 @@ from dpsql.sql.dp.public_groups import find_public_groups
 from dpsql.sql.exact.exact_query import write_bounded_rows
 from dpsql.sql.expressions import fixed_point as grids
 from dpsql.sql.expressions.types import Typed
-from dpsql.sql.normalize import label_of
+from dpsql.sql.normalize import Env, label_of
 from dpsql.sql.parse import options as opt
 from dpsql.sql.parse.dialect import bind_error, privacy_error, span_of, to_sql
-from dpsql.sql.relations.relation import column
+from dpsql.sql.relations.catalog import Binder
+from dpsql.sql.relations.relation import From, column
 from dpsql.sql.relations.unit_rows import check_unit, describe_protection
-
-if TYPE_CHECKING:
-    from dpsql.sql.normalize import Env
-    from dpsql.sql.relations.catalog import Binder
-    from dpsql.sql.relations.relation import From
 
 PTR_OPTIONS: opt.Readers = {
     name: opt.COMMON_OPTIONS[name]

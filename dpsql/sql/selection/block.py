@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlglot import exp
 
@@ -18,20 +18,17 @@ from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.sql.dp.budget_split import deal, require_rows
 from dpsql.sql.exact.exact_query import write_bounded_rows
 from dpsql.sql.expressions import total_expressions
-from dpsql.sql.normalize import Released, install, make_unique, spell
+from dpsql.sql.normalize import Env, Released, install, make_unique, spell
 from dpsql.sql.parse import options as opt
 from dpsql.sql.parse.dialect import bind_error, privacy_error, span_of, table_named, to_sql
 from dpsql.sql.parse.functions import MECHANISMS
+from dpsql.sql.relations.catalog import Binder
 from dpsql.sql.relations.fan_out import refuse_fan_out
 from dpsql.sql.relations.intervals import kept_cte_name
 from dpsql.sql.relations.relation import Field, From, Relation, column, fold
 from dpsql.sql.relations.unit_rows import check_unit, describe_protection
 from dpsql.sql.selection import candidates
 from dpsql.sql.selection.score import RowNames, bind_statistic, bounded, level_of
-
-if TYPE_CHECKING:
-    from dpsql.sql.normalize import Env
-    from dpsql.sql.relations.catalog import Binder
 
 SELECTION_ARGUMENTS: dict[str, opt.Readers] = {
     "ABOVE_THRESHOLD": {

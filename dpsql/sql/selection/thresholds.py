@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -15,20 +14,16 @@ from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_PLACE
 from dpsql.mechanisms.selection.above_threshold import Probe, ThresholdNoise, split_epsilon
 from dpsql.privacy.events import SparseVector
 from dpsql.sql.dp.budget_split import require_rows, within_limit
-from dpsql.sql.normalize import Released, install
+from dpsql.sql.normalize import Env, Released, install
 from dpsql.sql.parse import options as opt
 from dpsql.sql.parse.dialect import bind_error, privacy_error, table_named
 from dpsql.sql.parse.statements import Statement
-from dpsql.sql.relations.catalog import Catalog
+from dpsql.sql.relations.catalog import Binder, Catalog
 from dpsql.sql.relations.relation import From, column
 from dpsql.sql.relations.unit_rows import describe_protection
 from dpsql.sql.selection.block import rows_of_statistic
 from dpsql.sql.selection.candidates import statistic_sql
 from dpsql.sql.selection.score import RowNames, bind_statistic
-
-if TYPE_CHECKING:
-    from dpsql.sql.normalize import Env
-    from dpsql.sql.relations.catalog import Binder
 
 DECLARE_OPTIONS: opt.Readers = {
     "epsilon": opt.read_epsilon,

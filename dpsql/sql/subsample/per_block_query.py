@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -20,19 +19,16 @@ from dpsql.sql.expressions import total_expressions
 from dpsql.sql.expressions.fixed_point import unify_zeros
 from dpsql.sql.expressions.functions import DATE_PART_FUNCTIONS, NOT_LISTED, ROW_FUNCTIONS
 from dpsql.sql.expressions.types import Type, Typed
-from dpsql.sql.normalize import Schema, label_of, make_unique, schemas
+from dpsql.sql.normalize import Env, Schema, label_of, make_unique, schemas
 from dpsql.sql.parse.dialect import bind_error, parse_fragment, privacy_error, remove_modes, span_of, to_sql
 from dpsql.sql.parse.functions import ROW_ALIASES, ROW_NAMES
 from dpsql.sql.parse.options import call_of
+from dpsql.sql.relations.catalog import Binder
 from dpsql.sql.relations.fan_out import floor_root, max_unit_rows
 from dpsql.sql.relations.joins import lend_relation
 from dpsql.sql.relations.relation import Field, Relation, column, column_name, fold
 from dpsql.sql.relations.unit_rows import SORTED_ROWS, cut_unit_rows, has_whole_unit
 from dpsql.sql.subsample.vectorised_blocks import RowSql, refuse_many_rows
-
-if TYPE_CHECKING:
-    from dpsql.sql.normalize import Env
-    from dpsql.sql.relations.catalog import Binder
 
 _STRUCTURE = (
     "Select", "Subquery", "Union", "Except", "Intersect", "From", "Join", "Where", "Group", "Having", "Qualify", "Order",

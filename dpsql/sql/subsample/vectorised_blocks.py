@@ -9,23 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from dpsql.errors import PrivacyError
 from dpsql.sql.expressions import total_expressions
 from dpsql.sql.expressions.types import Typed
-from dpsql.sql.normalize import label_of, make_unique, resolve_key
+from dpsql.sql.normalize import Env, label_of, make_unique, resolve_key
 from dpsql.sql.parse.dialect import parse_fragment, privacy_error, to_sql
 from dpsql.sql.parse.options import call_of
+from dpsql.sql.relations.catalog import Binder
 from dpsql.sql.relations.group_by_unit import COUNT_CALLS, EXACT_AGGREGATES, Grouped, has_exact_aggregate
 from dpsql.sql.relations.relation import Field, From, Names, Relation, column, column_name, fold
 from dpsql.sql.relations.unit_rows import find_unit_holder
-
-if TYPE_CHECKING:
-    from dpsql.sql.normalize import Env
-    from dpsql.sql.relations.catalog import Binder
 
 BLOCK = "dpsql_block"
 """No column of the analyst's is called so, and no name of a level above may be taken for it: it is always qualified."""
