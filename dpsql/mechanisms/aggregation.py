@@ -26,18 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.base import (
-    ClaimedText,
-    Columns,
-    ExpectedError,
-    Operator,
-    Read,
-    Reader,
-    Release,
-    SensitivityClaim,
-    SumsClaim,
-    add_salt,
-)
+from dpsql.mechanisms import base
 from dpsql.mechanisms.fast import FastRoute
 from dpsql.mechanisms.fast.packed_aggregation import PackedAggregation
 from dpsql.mechanisms.moments import Noisy, Output
@@ -128,7 +117,7 @@ def _make_sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 @dataclass(frozen=True)
-class Aggregation(Operator):
+class Aggregation(base.Operator):
     """One private block of noisy aggregates.
 
     Equal statistics of several outputs are one statistic: released once, charged once.
@@ -173,7 +162,7 @@ class Aggregation(Operator):
         return self.packed.queries if self.packed is not None else ()
 
     @property
-    def provides(self) -> Mapping[str, Columns]:
+    def provides(self) -> Mapping[str, base.Columns]:
         return self.packed.provides if self.packed is not None else {}
 
     @property
@@ -181,18 +170,20 @@ class Aggregation(Operator):
         """Whether it only lists public groups and releases nothing private."""
         return not self.outputs and self.selection is None
 
-    def claims(self) -> Iterator[ClaimedText]:
-        noisy = [(s.column, SensitivityClaim.of(s.noise)) for s in self.statistics]
+    def claims(self) -> Iterator[base.ClaimedText]:
+        noisy = [
+            (s.column, base.SensitivityClaim(s.noise.sensitivity, s.noise.groups)) for s in self.statistics
+        ]
         if self.selection is not None:  # a unit counts once in a group
-            noisy.append((self.selection.column, SensitivityClaim(1, self.selection.groups)))
-        claim = SumsClaim(self.keys, tuple(dict.fromkeys(noisy)), self.selection is not None)
-        yield ClaimedText(self.query, claim)
+            noisy.append((self.selection.column, base.SensitivityClaim(1, self.selection.groups)))
+        claim = base.SumsClaim(self.keys, tuple(dict.fromkeys(noisy)), self.selection is not None)
+        yield base.ClaimedText(self.query, claim)
         if self.packed is not None:
             yield from self.packed.claims(claim)
 
-    def release(self, read: Read, entropy: Entropy) -> Release:
-        table, noisy = self.draw(Reader.over(read), entropy)
-        return Release(table, self.event, (), noisy)
+    def release(self, read: base.Read, entropy: Entropy) -> base.Release:
+        table, noisy = self.draw(base.Reader.over(read), entropy)
+        return base.Release(table, self.event, (), noisy)
 
     @property
     def can_show_again(self) -> bool:
@@ -206,9 +197,12 @@ class Aggregation(Operator):
             found = {s: _unpack_noisy(noisy.column(i)) for i, s in enumerate(self.statistics)}
         return self._show(keys, found)
 
-    def draw(self, read: Reader, entropy: Entropy) -> tuple[pa.Table, pa.Table | None]:
+    def draw(self, read: base.Reader, entropy: Entropy) -> tuple[pa.Table, pa.Table | None]:
         """Return the released columns, and the noisy integers behind them where the columns do not hold these."""
-        table = _concatenate(self._select(part, entropy) for part in self._totals(read, entropy))
+        parts = [self._select(part, entropy) for part in self._totals(read, entropy)]
+        # where an integer of some part takes 128 bits, all hold it so
+        table = pa.concat_tables(parts, promote_options="permissive")
+        del parts
         if self.keys:
             table = sort_by_key(table, self.keys)
         noisy = {s: s.noise.add(self._exact(table, s.column), entropy) for s in self.statistics}
@@ -227,12 +221,12 @@ class Aggregation(Operator):
             columns |= output.show(noisy, self.confidence).columns(output.name)
         return pa.table(columns)
 
-    def _totals(self, read: Reader, entropy: Entropy) -> Iterator[pa.Table]:
+    def _totals(self, read: base.Reader, entropy: Entropy) -> Iterator[pa.Table]:
         """Yield totals in parts under group selection, so that dropped groups are never all in memory."""
         table = self.packed.take(read, entropy) if self.packed is not None else None
         if table is not None:
             return iter((table,))
-        read = add_salt(read, (self.query,), entropy)
+        read = base.add_salt(read, (self.query,), entropy)
         return read.stream_parts(self.query) if self.selection is not None else iter((read(self.query),))
 
     def _select(self, table: pa.Table, entropy: Entropy) -> pa.Table:
@@ -264,7 +258,7 @@ class Aggregation(Operator):
             *route,
         )
 
-    def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[ExpectedError]:
+    def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[base.ExpectedError]:
         for output in self.outputs:
             yield from output.expect_errors(factor, confidence)
 
@@ -286,17 +280,6 @@ def _unpack_noisy(column: pa.ChunkedArray) -> Integers:
     if pa.types.is_string(column.type):
         return to_integers([int(v) for v in column.to_pylist()])
     return read_integers(column)
-
-
-def _concatenate(parts: Iterable[pa.Table]) -> pa.Table:
-    """Concatenate tables; where an integer of some part takes 128 bits, all parts hold it so."""
-    held = list(parts)
-    schema = held[0].schema
-    for part in held:
-        for place, field in enumerate(part.schema):
-            if pa.types.is_decimal(field.type) and pa.types.is_integer(schema.field(place).type):
-                schema = schema.set(place, field)
-    return pa.concat_tables([part.cast(schema) for part in held]) if len(held) > 1 else held[0]
 
 
 # -- further parts ----------------------------------------------------------------------------------------------------
@@ -325,7 +308,7 @@ class Part(ABC):
         """What is reserved for it."""
 
     @abstractmethod
-    def claims(self) -> Iterable[ClaimedText]:
+    def claims(self) -> Iterable[base.ClaimedText]:
         """Yield every text that it may read, with its claim."""
 
     @property
@@ -354,7 +337,7 @@ class Part(ABC):
     def sentences(self, confidence: float) -> tuple[str, ...]:
         """Describe noise, scale and expected error for EXPLAIN, from public quantities only."""
 
-    def expect_errors(self, factor: Fraction, confidence: float) -> Iterable[ExpectedError]:
+    def expect_errors(self, factor: Fraction, confidence: float) -> Iterable[base.ExpectedError]:
         """Yield the errors to expect if its epsilon were ``factor`` times what it is."""
         return ()
 
@@ -364,7 +347,7 @@ class Part(ABC):
 
 
 @dataclass(frozen=True)
-class Together(Operator):
+class Together(base.Operator):
     """A block of an aggregation, or none, and further parts.
 
     ``aggregation`` may be None only where nothing is grouped; with keys it says which groups there are, with or
@@ -386,14 +369,14 @@ class Together(Operator):
         columns = (text for route in routes for text in route.queries)
         return (*first, *dict.fromkeys([*(part.query for part in self.parts), *columns]))
 
-    def claims(self) -> Iterator[ClaimedText]:
+    def claims(self) -> Iterator[base.ClaimedText]:
         if self.aggregation is not None:
             yield from replace(self.aggregation, packed=None).claims()  # the packed route is not taken here
         for part in self.parts:
             yield from part.claims()
 
-    def release(self, read: Read, entropy: Entropy) -> Release:
-        reader = add_salt(read, self.queries, entropy)
+    def release(self, read: base.Read, entropy: Entropy) -> base.Release:
+        reader = base.add_salt(read, self.queries, entropy)
         columns: dict[str, Any] = {}
         answers: list[Answered] = []
         events: list[Event] = []
@@ -421,7 +404,7 @@ class Together(Operator):
             columns |= answered.columns
         notes = dict.fromkeys(note for answered in answers for note in answered.notes)
         event = compose_events([*events, *(answered.event for answered in answers)])
-        return Release(pa.table(columns), event, tuple(notes), noisy)
+        return base.Release(pa.table(columns), event, tuple(notes), noisy)
 
     @property
     def can_show_again(self) -> bool:
@@ -440,7 +423,7 @@ class Together(Operator):
         first = () if self.aggregation is None else self.aggregation.sentences(confidence)
         return (*first, *(line for part in self.parts for line in part.sentences(confidence)))
 
-    def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[ExpectedError]:
+    def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[base.ExpectedError]:
         if self.aggregation is not None:
             yield from self.aggregation.expect_errors(factor, confidence)
         for part in self.parts:

@@ -48,7 +48,7 @@ from numpy.typing import NDArray
 
 from dpsql.mechanisms.aggregation import Answered, Group, Part, index_groups
 from dpsql.mechanisms.base import ClaimedText, RowsClaim
-from dpsql.mechanisms.moments import Mean, Sum
+from dpsql.mechanisms.moments import Estimate, Mean, Sum
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
 from dpsql.mechanisms.selection.above_threshold import split_epsilon
 from dpsql.noise.entropy import Entropy
@@ -316,12 +316,8 @@ class AutoBounded(Part):
     @property
     def event(self) -> Event:
         noisy = [self.total] if self.kind == "sum" else [self.total, self.count]
-        return compose_events(
-            [
-                SparseVector(*split_epsilon(self.epsilon / 3, 1, monotone=True), 1),
-                *(s.noise.event for s in noisy),
-            ]
-        )
+        search = SparseVector(*split_epsilon(self.epsilon / 3, 1, monotone=True), 1)
+        return compose_events([search, *(s.noise.event for s in noisy)])
 
     def claims(self) -> Iterator[ClaimedText]:
         moves = ((RUNG_ROWS, 1), (RUNG_TOTAL, 1 << PLACES))
@@ -329,10 +325,8 @@ class AutoBounded(Part):
 
     def answer(self, table: pa.Table, groups: list[Group], entropy: Entropy) -> Answered:
         sign, rung = (read_integers(table.column(c)).astype(np.int64) for c in (SIGN, RUNG))
-        n, total = (
-            read_integers(table.column(RUNG_ROWS)).astype(np.int64),
-            read_integers(table.column(RUNG_TOTAL)),
-        )
+        n = read_integers(table.column(RUNG_ROWS)).astype(np.int64)
+        total = read_integers(table.column(RUNG_TOTAL))
         bounds = []
         for side, ladder in zip((-1, 1), self.ladders, strict=True):
             if ladder is None:
@@ -364,9 +358,7 @@ class AutoBounded(Part):
             f"(AUTO needs {self._rows} of one sign here); a larger epsilon needs fewer, and bounds that are given need none"
         )
         empty = pa.nulls(groups, pa.float64())
-        return Answered(
-            {self.name: empty, f"{self.name}__low": empty, f"{self.name}__high": empty}, self.event, (note,)
-        )
+        return Answered(Estimate(empty, empty, empty).columns(self.name), self.event, (note,))
 
     @property
     def _rows(self) -> str:

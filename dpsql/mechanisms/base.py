@@ -184,20 +184,6 @@ def add_salt(read: Read, texts: Iterable[str], entropy: Entropy) -> Reader:
 # -- claims -----------------------------------------------------------------------------------------------------------
 
 
-class CalibratedNoise(Protocol):
-    """Noise of one statistic, with the sensitivity that it is made for."""
-
-    @property
-    def sensitivity(self) -> int:
-        """How far one privacy unit may move the statistic in a group, in grid steps."""
-        ...
-
-    @property
-    def groups(self) -> int:
-        """In how many groups it may do so."""
-        ...
-
-
 @dataclass(frozen=True)
 class SensitivityClaim:
     """The claim that one privacy unit moves a number by at most ``steps`` in each of at most ``groups`` groups.
@@ -208,11 +194,6 @@ class SensitivityClaim:
 
     steps: int
     groups: int = 1
-
-    @classmethod
-    def of(cls, noise: CalibratedNoise) -> SensitivityClaim:
-        """Return the claim that a noise is made for."""
-        return cls(noise.sensitivity, noise.groups)
 
 
 @dataclass(frozen=True)
@@ -378,7 +359,31 @@ class ExpectedError:
     error: float
 
 
-class Operator(ABC):
+class TextReader(ABC):
+    """The texts of something that reads exact relations, and the relations that it lends to them."""
+
+    @property
+    @abstractmethod
+    def queries(self) -> tuple[str, ...]:
+        """The exact SQL of the plain way, for EXPLAIN."""
+
+    @property
+    def checked(self) -> tuple[str, ...]:
+        """Every text that it may read: the queries, and those of quicker routes to the same numbers."""
+        return self.queries
+
+    @property
+    def apart(self) -> tuple[str, ...]:
+        """Those of its texts that run away from the private data, over relations that it provides itself."""
+        return ()
+
+    @property
+    def provides(self) -> Mapping[str, Columns]:
+        """Relations that it lends to its own texts."""
+        return {}
+
+
+class Operator(TextReader):
     """A mechanism applied to exact relations: printable, comparable, storable.
 
     What an operator must say is abstract; every other member has the default that suits the simplest mechanism.
@@ -396,29 +401,9 @@ class Operator(ABC):
         """What is reserved before the data are touched."""
 
     @property
-    @abstractmethod
-    def queries(self) -> tuple[str, ...]:
-        """The exact SQL of the plain way, for EXPLAIN."""
-
-    @property
-    def checked(self) -> tuple[str, ...]:
-        """Every text that ``release`` may read: the queries, and those of quicker routes to the same numbers."""
-        return self.queries
-
-    @property
-    def apart(self) -> tuple[str, ...]:
-        """Those of its texts that run away from the private data, over relations that it provides itself."""
-        return ()
-
-    @property
     def local(self) -> tuple[str, ...]:
         """Those of its texts that are read only where rows may come beside us; an engine elsewhere never runs them."""
         return ()
-
-    @property
-    def provides(self) -> Mapping[str, Columns]:
-        """Relations that the operator itself lends to its texts."""
-        return {}
 
     @property
     def threshold_name(self) -> str:

@@ -43,17 +43,11 @@ _MEAN_ROWS = 1000
 # -- columns ----------------------------------------------------------------------------------------------------------
 
 
-def _clamp_longs(values: Integers) -> pa.Array:
-    if values.dtype == object:
-        values = np.array([min(max(int(v), INT64_MIN), INT64_MAX) for v in values], dtype=np.int64)
-    return make_longs(values)
-
-
 def _make_whole(values: Integers) -> pa.Array:
     """Make a column of int64 where every value fits, else of decimal128(38, 0)."""
     if values.dtype == np.int64 or all(INT64_MIN <= int(v) <= INT64_MAX for v in values):
         return make_longs(values)
-    clamped = [str(min(max(int(v), -_DIGITS), _DIGITS)) for v in values]
+    clamped = [str(v) for v in np.clip(values, -_DIGITS, _DIGITS)]
     return pa.array(clamped, type=pa.string()).cast(pa.decimal128(38, 0))
 
 
@@ -149,7 +143,8 @@ class Count(Output):
 
     def show(self, noisy: Noisy, confidence: float) -> Estimate:
         span = self._spans(noisy, confidence)[self.statistic]
-        return Estimate(_clamp_longs(noisy[self.statistic]), make_doubles(span.low), make_doubles(span.high))
+        shown = make_longs(np.clip(noisy[self.statistic], INT64_MIN, INT64_MAX))
+        return Estimate(shown, make_doubles(span.low), make_doubles(span.high))
 
     def expect_errors(self, factor: Fraction, confidence: float) -> Iterable[ExpectedError]:
         yield ExpectedError(self.name, _scale_width(self.statistic, factor, confidence))

@@ -162,8 +162,7 @@ def _window_query(values: str, keys: Sequence[str], centres: Sequence[Fraction],
         f"ABS({p.denominator} * i - {p.numerator} * n) <= {p.denominator * (reach + 2)}" for p in centres
     )
     return (
-        f"SELECT {names}, n, i, v FROM (SELECT {names}, v, ROW_NUMBER() OVER (PARTITION BY {names} ORDER "
-        f"BY v) AS i, "
+        f"SELECT {names}, n, i, v FROM (SELECT {names}, v, ROW_NUMBER() OVER (PARTITION BY {names} ORDER BY v) AS i, "
         f"COUNT(*) OVER (PARTITION BY {names}) AS n FROM ({values}) AS found) AS numbered "
         f"WHERE {near} ORDER BY {names}, i"
     )
@@ -201,8 +200,7 @@ def _narrow(
             break
         scale = min(_BINS / (high / 2 - low / 2), 1e300) if high / 2 > low / 2 else 1e300
         bins = read(
-            f"SELECT CAST(FLOOR((v / 2 - {_number(low / 2)}) * {_number(scale)}) AS BIGINT) AS bin, "
-            f"COUNT(*) AS n, "
+            f"SELECT CAST(FLOOR((v / 2 - {_number(low / 2)}) * {_number(scale)}) AS BIGINT) AS bin, COUNT(*) AS n, "
             f"MIN(v) AS low, MAX(v) AS high FROM ({values}) AS found "
             f"WHERE v BETWEEN {_number(low)} AND {_number(high)} GROUP BY bin ORDER BY bin"
         )

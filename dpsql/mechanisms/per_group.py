@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -311,11 +312,7 @@ class GroupSelector:
         high = 1
         while self.probability(high) < p:
             high *= 2
-        low = high // 2
-        while low + 1 < high:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self.probability(middle) >= p else (middle, high)
-        return high
+        return bisect_left(range(high), True, high // 2 + 1, key=lambda n: self.probability(n) >= p)
 
     def _table(self) -> tuple[int, ...] | None:
         return compute_keep_probabilities(*self.per_key) if self.strategy == "optimal" else None

@@ -76,24 +76,17 @@ class Entropy:
         if bound < 1:
             raise ValueError("bound must be positive")
         bits = (bound - 1).bit_length()
-        out: NDArray[Any]
-        if bound <= 1 << 63:
-            mask = np.uint64((1 << bits) - 1)
-            out = (self.words(n) & mask).astype(np.int64)
-            over = np.flatnonzero(out >= bound)
-            while len(over):  # masked rejection: fewer than half of the draws are thrown away
-                out[over] = (self.words(len(over)) & mask).astype(np.int64)
-                over = over[out[over] >= bound]
-            return out
-        out = self._wide(bits, n)
+        out = self._bits(bits, n, narrow=bound <= 1 << 63)
         over = np.flatnonzero(out >= bound)
-        while len(over):
-            out[over] = self._wide(bits, len(over))
+        while len(over):  # rejection: fewer than half of the draws are thrown away
+            out[over] = self._bits(bits, len(over), narrow=bound <= 1 << 63)
             over = over[out[over] >= bound]
         return out
 
-    def _wide(self, bits: int, n: int) -> NDArray[Any]:
-        """Draw ``n`` Python integers of ``bits`` uniform bits."""
+    def _bits(self, bits: int, n: int, narrow: bool) -> NDArray[Any]:
+        """Draw ``n`` integers of ``bits`` uniform bits: int64 where they are ``narrow``, else Python integers."""
+        if narrow:
+            return (self.words(n) & np.uint64((1 << bits) - 1)).astype(np.int64)
         width = -(-bits // 64)
         raw = self.words(n * width).tobytes()
         step, mask = width * 8, (1 << bits) - 1

@@ -17,6 +17,7 @@ mechanism, so it has that mechanism's guarantee whole. (The discrete Gaussian, w
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
@@ -202,20 +203,31 @@ def _half_normal_floor(
 
         def count(reached: Callable[[Interval], bool]) -> int:
             """Count the j >= 1 with ``U < Pr[sigma * |Z| + shift >= j]``: true up to some j, then false."""
-            low, high = 0, most
-            while low < high:
-                middle = (low + high + 1) // 2
-                at = ia.rational((middle - shift) / sigma, bits)
-                if reached(ia.tail(at, bits)):
-                    low = middle
-                else:
-                    high = middle - 1
-            return low
+
+            def passed(j: int) -> bool:
+                return not reached(ia.tail(ia.rational((j - shift) / sigma, bits), bits))
+
+            return bisect_left(range(1, most + 1), True, key=passed)
 
         half = ia.shift(u[0], -1), ia.shift(u[1], -1)
         return count(lambda t: ia.is_at_most(half[1], t[0])), count(lambda t: ia.is_at_most(half[0], t[1]))
 
     return draw_floor(n, entropy, estimate, exact)
+
+
+def _draw_low_digits(
+    bound: int,
+    n: int,
+    entropy: Entropy,
+    accept: Callable[[NDArray[Any], NDArray[np.intp]], NDArray[np.bool_]],
+) -> NDArray[Any]:
+    """Draw uniform integers below ``bound`` until all are accepted; ``accept`` gets some of them, and their places."""
+    out = entropy.below(bound, n)
+    pending = np.flatnonzero(~accept(out, np.arange(n)))
+    while len(pending):
+        out[pending] = entropy.below(bound, len(pending))
+        pending = pending[~accept(out[pending], pending)]
+    return out
 
 
 def _draw_wide_gaussian(sigma: Fraction, n: int, entropy: Entropy) -> NDArray[Any]:
@@ -229,11 +241,7 @@ def _draw_wide_gaussian(sigma: Fraction, n: int, entropy: Entropy) -> NDArray[An
     s = sigma / (1 << shift)
     width = max(63, shift + 1)  # bits of t drawn at once; further ones only settle a close decision
     cell, sign = _half_normal_floor(s, Fraction(0), n, entropy)
-    t = entropy.below(1 << width, n)
-    pending = np.flatnonzero(~_accepted(cell, t, width, s, entropy))
-    while len(pending):
-        t[pending] = entropy.below(1 << width, len(pending))
-        pending = pending[~_accepted(cell[pending], t[pending], width, s, entropy)]
+    t = _draw_low_digits(1 << width, n, entropy, lambda t, i: _accepted(cell[i], t, width, s, entropy))
     inner = ((t >> (width - shift - 1)) + 1) >> 1  # round(t * 2**shift)
     if inner.dtype == object or cell.dtype == object or int(cell.max(initial=0)) + 1 >= INT64 >> shift:
         size: NDArray[Any] = cell.astype(object) * (1 << shift) + inner.astype(object)
@@ -311,27 +319,18 @@ def _tied(rest: Fraction, entropy: Entropy) -> bool:
     return False
 
 
-def draw_bernoulli_exp(
-    gamma_numerators: NDArray[Any], gamma_denominator: int, entropy: Entropy
-) -> NDArray[np.bool_]:
-    """Draw independent booleans, TRUE with probability ``exp(-numerator / denominator)``.
+def draw_bernoulli_exp(values: NDArray[Any], rate: Fraction, entropy: Entropy) -> NDArray[np.bool_]:
+    """Draw independent booleans, TRUE with probability ``exp(-value * rate)``.
 
     Args:
-        gamma_numerators: non-negative integers (int64, or object holding Python ints), shape ``(n,)``.
-        gamma_denominator: a positive integer.
+        values: non-negative integers (int64, or object holding Python ints), shape ``(n,)``.
+        rate: a positive number.
 
-    >>> draw_bernoulli_exp(np.array([0, 0]), 7, Entropy()).tolist()
+    >>> draw_bernoulli_exp(np.array([0, 0]), Fraction(1, 7), Entropy()).tolist()
     [True, True]
     """
-    if gamma_denominator < 1:
-        raise ValueError("the denominator must be positive")
-    if len(gamma_numerators) and gamma_numerators.min() < 0:
-        raise ValueError("an exponent must not be negative")
-    return _decays(gamma_numerators, Fraction(1, gamma_denominator), entropy)
-
-
-def _decays(values: NDArray[Any], rate: Fraction, entropy: Entropy) -> NDArray[np.bool_]:
-    """Draw booleans, TRUE with probability ``exp(-value * rate)``."""
+    if rate <= 0 or (len(values) and values.min() < 0):
+        raise ValueError("an exponent must not be negative, and its rate must be positive")
 
     def exact(i: int, u: Uniform) -> bool:
         gamma = int(values[i]) * rate
@@ -441,11 +440,7 @@ def _draw_slow_geometric(rate: Fraction, n: int, entropy: Entropy) -> NDArray[An
     """
     shift = max(0, math.ceil(1 / rate).bit_length() - 10)
     high = draw_geometric(rate * (1 << shift), n, entropy)
-    low = entropy.below(1 << shift, n)
-    pending = np.flatnonzero(~_decays(low, rate, entropy))
-    while len(pending):
-        low[pending] = entropy.below(1 << shift, len(pending))
-        pending = pending[~_decays(low[pending], rate, entropy)]
+    low = _draw_low_digits(1 << shift, n, entropy, lambda low, _: draw_bernoulli_exp(low, rate, entropy))
     fits = low.dtype == high.dtype == np.int64 and int(high.max(initial=0)) + 1 < INT64 >> shift
     out: NDArray[Any] = high << shift if fits else high.astype(object) * (1 << shift)
     out = out + low

@@ -9,6 +9,7 @@ no state, so threads may share them.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -168,16 +169,14 @@ def find_gaussian_threshold(sigma: Fraction, delta: Fraction) -> int:
         raise ValueError("delta must lie between 0 and 1")
     bits = 160 + 2 * delta.denominator.bit_length()
     most = rational(delta, bits)[0]
-    low, high = -1, 1
-    while not is_at_most(tail(rational(high / sigma, bits), bits)[1], most):
-        low, high = high, 2 * high
-    while low + 1 < high:
-        middle = (low + high) // 2
-        if is_at_most(tail(rational(middle / sigma, bits), bits)[1], most):
-            high = middle
-        else:
-            low = middle
-    return high
+
+    def holds(threshold: int) -> bool:
+        return is_at_most(tail(rational(threshold / sigma, bits), bits)[1], most)
+
+    high = 1
+    while not holds(high):
+        high *= 2
+    return bisect_left(range(high), True, key=holds)
 
 
 # -- many at once -----------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ where the plain sum of epsilon may go on beside it, and one row of :data:`dpsql.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -241,6 +242,16 @@ class RuleAccountant(Accountant):
     limit: Fraction = _NOTHING
     aside: Fraction = _NOTHING
 
+    @classmethod
+    def open(cls, epsilon: Fraction, delta: Fraction, share: Fraction) -> Self:
+        aside = cls.split(delta, share)
+        return cls.solve(epsilon, aside, delta - aside) if delta else cls(epsilon, delta)
+
+    @classmethod
+    def solve(cls, epsilon: Fraction, aside: Fraction, rest: Fraction) -> Self:
+        """Solve the rule's limits; delta, which is above 0, is ``aside`` for mechanisms and the ``rest`` for the rule."""
+        raise NotImplementedError
+
     @property
     def orders(self) -> tuple[Fraction, ...]:
         """The Renyi orders whose divergences are summed."""
@@ -258,15 +269,19 @@ class RuleAccountant(Accountant):
 
     def rule_costs(self, event: Event) -> tuple[Fraction, ...]:
         """Return what an event adds to each of the rule's sums."""
-        raise NotImplementedError
+        return tuple(event.renyi(order) for order in self.orders)
 
     def rule_sums(self, spent: Spent) -> tuple[Fraction, ...]:
         """Return the rule's sums."""
-        raise NotImplementedError
+        return spent.renyi
 
     def guess_costs(self, epsilon: float) -> tuple[float, ...]:
         """Estimate what a pure epsilon costs by the rule. Decides nothing."""
-        raise NotImplementedError
+        rho, guesses = epsilon * math.tanh(epsilon / 2), []
+        for order in map(float, self.orders):
+            lost = math.log1p(math.exp(-epsilon)) - math.log1p(math.exp(-(2 * order - 1) * epsilon))
+            guesses.append(min(order * rho, epsilon - lost / (order - 1)))
+        return tuple(guesses)
 
     @property
     def start(self) -> Spent:

@@ -35,15 +35,16 @@ from functools import cache, lru_cache, wraps
 from statistics import NormalDist
 from typing import ParamSpec, TypeVar
 
+from mpmath import libmp
+
 from dpsql.numerics.exact_numbers import DIGITS, EXACT, GRID, compute_root, round_down, round_up, to_decimal
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
-_PI = Decimal(
-    "3.141592653589793238462643383279502884197169399375105820974944592307816406286208998628034825342117067982148086513"
-    "2823066470938446"
-)
+_BITS = 512
+"""Enough for :data:`DIGITS` digits of a tail."""
+_PI = Decimal(libmp.to_str(libmp.mpf_pi(_BITS, "n"), DIGITS + 10))
 
 
 def _exactly(function: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -166,34 +167,12 @@ def _density(x: Decimal) -> Decimal:
 
 
 @lru_cache(maxsize=4096)
-@_exactly
 def normal_tail(x: Decimal) -> Decimal:
-    """Compute ``Phi(-x)`` to at least 50 digits after the point, and as many significant ones up to 15.
-
-    The series ``Phi(x) = 1/2 + phi(x) (x + x^3/3 + x^5/15 + ...)`` has positive terms only, so nothing
-    cancels until the last subtraction; beyond 15 a continued fraction is used.
-    """
-    if x < 0:
-        return 1 - normal_tail(-x)
-    if x > 15:
-        return _far_tail(x)
-    term = total = x
-    k = 1
-    stop = Decimal(10) ** -(DIGITS + 5)
-    while term > stop:
-        k += 2
-        term = term * (x * x) / k
-        total += term
-    return Decimal("0.5") - _density(x) * total
-
-
-@_exactly
-def _far_tail(x: Decimal) -> Decimal:
-    """Evaluate Laplace's continued fraction: beyond 15, 300 levels give far more than 60 digits."""
-    fraction = x
-    for k in range(300, 0, -1):
-        fraction = x + k / fraction
-    return _density(x) / fraction
+    """Compute ``Phi(-x)`` to :data:`DIGITS` significant digits."""
+    at = libmp.mpf_div(
+        libmp.from_str(str(x), _BITS, "n"), libmp.mpf_sqrt(libmp.from_int(2), _BITS, "n"), _BITS, "n"
+    )
+    return Decimal(libmp.to_str(libmp.mpf_shift(libmp.mpf_erfc(at, _BITS, "n"), -1), DIGITS))
 
 
 @lru_cache(maxsize=4096)

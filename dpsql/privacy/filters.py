@@ -113,12 +113,9 @@ class Zcdp(RuleAccountant):
     order: Fraction | None = None
 
     @classmethod
-    def open(cls, epsilon: Fraction, delta: Fraction, share: Fraction) -> Self:
-        if delta == 0:
-            return cls(epsilon, delta)
-        aside = cls.split(delta, share)
-        order = conversions.find_best_order(epsilon, delta - aside)
-        return cls(epsilon, delta, conversions.find_largest_rho(epsilon, delta - aside), aside, order)
+    def solve(cls, epsilon: Fraction, aside: Fraction, rest: Fraction) -> Self:
+        order = conversions.find_best_order(epsilon, rest)
+        return cls(epsilon, aside + rest, conversions.find_largest_rho(epsilon, rest), aside, order)
 
     @property
     def orders(self) -> tuple[Fraction, ...]:
@@ -136,13 +133,13 @@ class Zcdp(RuleAccountant):
         return f"Rényi divergence of order {write_number(self.order)}, {limit} in all"
 
     def rule_costs(self, event: Event) -> tuple[Fraction, ...]:
-        return tuple(event.renyi(order) for order in self.orders) or (event.rho,)
+        return super().rule_costs(event) or (event.rho,)
 
     def rule_sums(self, spent: Spent) -> tuple[Fraction, ...]:
-        return spent.renyi or (spent.rho,)
+        return super().rule_sums(spent) or (spent.rho,)
 
     def guess_costs(self, epsilon: float) -> tuple[float, ...]:
-        return guess_renyi(epsilon, self.orders) or (epsilon * math.tanh(epsilon / 2),)
+        return super().guess_costs(epsilon) or (epsilon * math.tanh(epsilon / 2),)
 
 
 @dataclass(frozen=True)
@@ -154,11 +151,8 @@ class Gdp(RuleAccountant):
     favours_gaussian = True
 
     @classmethod
-    def open(cls, epsilon: Fraction, delta: Fraction, share: Fraction) -> Self:
-        if delta == 0:
-            return cls(epsilon, delta)
-        aside = cls.split(delta, share)
-        return cls(epsilon, delta, conversions.gaussian_mu(epsilon, delta - aside) ** 2, aside)
+    def solve(cls, epsilon: Fraction, aside: Fraction, rest: Fraction) -> Self:
+        return cls(epsilon, aside + rest, conversions.gaussian_mu(epsilon, rest) ** 2, aside)
 
     @property
     def rule_text(self) -> str:
@@ -205,13 +199,13 @@ class Rdp(RuleAccountant):
     curve: tuple[tuple[Fraction, Fraction], ...] = ()
 
     @classmethod
-    def open(cls, epsilon: Fraction, delta: Fraction, share: Fraction) -> Self:
-        if delta == 0:
-            return cls(epsilon, delta)
-        aside = cls.split(delta, share)
-        deltas = cls.deal(epsilon, delta - aside)
-        limits = {a: conversions.find_renyi_limit(a, epsilon, own) for a, own in deltas.items()}
-        return cls(epsilon, delta, aside=aside, curve=tuple((a, b) for a, b in limits.items() if b > 0))
+    def solve(cls, epsilon: Fraction, aside: Fraction, rest: Fraction) -> Self:
+        limits = {
+            a: conversions.find_renyi_limit(a, epsilon, own) for a, own in cls.deal(epsilon, rest).items()
+        }
+        return cls(
+            epsilon, aside + rest, aside=aside, curve=tuple((a, b) for a, b in limits.items() if b > 0)
+        )
 
     @staticmethod
     def deal(epsilon: Fraction, rest: Fraction) -> dict[Fraction, Fraction]:
@@ -231,25 +225,6 @@ class Rdp(RuleAccountant):
     @property
     def rule_text(self) -> str:
         return f"the least used of {len(self.curve)} Rényi orders"
-
-    def rule_costs(self, event: Event) -> tuple[Fraction, ...]:
-        return tuple(event.renyi(order) for order in self.orders)
-
-    def rule_sums(self, spent: Spent) -> tuple[Fraction, ...]:
-        return spent.renyi
-
-    def guess_costs(self, epsilon: float) -> tuple[float, ...]:
-        return guess_renyi(epsilon, self.orders)
-
-
-def guess_renyi(epsilon: float, orders: tuple[Fraction, ...]) -> tuple[float, ...]:
-    """Estimate the Renyi divergences that a pure epsilon is charged. Decides nothing."""
-    rho = epsilon * math.tanh(epsilon / 2)
-    guesses = []
-    for order in map(float, orders):
-        lost = math.log1p(math.exp(-epsilon)) - math.log1p(math.exp(-(2 * order - 1) * epsilon))
-        guesses.append(min(order * rho, epsilon - lost / (order - 1)))
-    return tuple(guesses)
 
 
 _KINDS: tuple[type[Accountant], ...] = (Zcdp, Basic, Gdp, Rdp)

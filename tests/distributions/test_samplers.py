@@ -120,10 +120,12 @@ def _proportion(hits: int, n: int, p: float) -> float:
 
 
 def test_bernoullis() -> None:
-    hits = int(draw_bernoulli_exp(np.full(N, 5), 4, fixed("bernoulli_exp")).sum())
+    hits = int(draw_bernoulli_exp(np.full(N, 5), Fraction(1, 4), fixed("bernoulli_exp")).sum())
     assert _proportion(hits, N, np.exp(-1.25)) < 5
     assert _proportion(hits, N, np.exp(-1.20)) > 5, "the control must fail"
-    mixed = draw_bernoulli_exp(np.tile([0, 1, 50], N), 10, fixed("mixed")).reshape(-1, 3).sum(axis=0)
+    mixed = (
+        draw_bernoulli_exp(np.tile([0, 1, 50], N), Fraction(1, 10), fixed("mixed")).reshape(-1, 3).sum(axis=0)
+    )
     assert mixed[0] == N
     assert _proportion(int(mixed[1]), N, np.exp(-0.1)) < 5
     assert _proportion(int(mixed[2]), N, np.exp(-5)) < 5

@@ -17,6 +17,7 @@ from dpsql.mechanisms.moments import Count, Mean, Output, Sum, Variance
 from dpsql.mechanisms.per_group import GaussianNoise, GroupSelector, LaplaceNoise, Statistic
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import compose_events
+from tests.support.operator_contract import OperatorContract
 
 STILL = LaplaceNoise(Fraction(10**6), 1)
 NOISY = LaplaceNoise(Fraction(1, 10), 1)
@@ -356,3 +357,11 @@ class TestParts:
             pa.table({"k": [2], "n": [60], "s": pa.array([Decimal(9)], kind)}),
         ]
         assert self.released([parts[i] for i in order]).column("s").to_pylist() == [2**70, 9]
+
+
+class TestAggregation(OperatorContract):
+    count = Statistic("n", NOISY)
+    operator = Aggregation("SELECT k, n", ("k",), (Count("n", count), Sum("s", Statistic("s", NOISY))))
+
+    def exact(self, text: str) -> pa.Table:
+        return pa.table({"k": ["b", "a"], "n": [3, 5], "s": [30, -50]})

@@ -22,6 +22,7 @@ from dpsql.mechanisms.per_group import GroupSelector, LaplaceNoise, Statistic
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import BoundedRange, compose_events
 from tests.support.goodness import REFUSED, fixed, p_value
+from tests.support.operator_contract import OperatorContract
 
 VECTORS = json.loads(
     (Path(__file__).parents[1] / "published" / "vectors" / "vectors_partition_quantile.json").read_text()
@@ -337,3 +338,12 @@ def test_no_number_of_rows_holds_the_ends() -> None:
     part = Quantiles("q", (), ("m",), (WantedRank(Fraction(1)),), 0, 1000, Fraction(1))
     assert part.count_needed(part.ranks[0]) is None
     assert "anywhere between the bounds" in part.sentences(0.95)[-1]
+
+
+class TestQuantiles(OperatorContract):
+    operator = Quantiles(
+        "SELECT value", (), ("m",), (WantedRank(Fraction(1, 2)),), 0, 100, Fraction(1, 2)
+    ).alone()
+
+    def exact(self, text: str) -> pa.Table:
+        return pa.table({"value": [1, 7, 50], "count": [4, 9, 2]})

@@ -127,21 +127,23 @@ def test_gaussian_decides_a_boundary_by_further_bits(sigma: Fraction, k: int) ->
 def test_bernoulli_exp_decides_a_boundary_by_further_bits() -> None:
     p = mpmath.exp(mpmath.mpf(-5) / 4)
     gamma = np.array([5])
-    assert draw_bernoulli_exp(gamma, 4, scripted([cell(p)], ZEROS)).tolist() == [True]
-    assert draw_bernoulli_exp(gamma, 4, scripted([cell(p)], ONES)).tolist() == [False]
+    assert draw_bernoulli_exp(gamma, Fraction(1, 4), scripted([cell(p)], ZEROS)).tolist() == [True]
+    assert draw_bernoulli_exp(gamma, Fraction(1, 4), scripted([cell(p)], ONES)).tolist() == [False]
 
 
 @pytest.mark.parametrize("gamma", [10**6, 10**12, 10**40])
 def test_bernoulli_exp_of_a_huge_exponent_ends(gamma: int) -> None:
     """Sixty-four zero bits are not enough to be below exp(-1e6): the decision waits for the first one bit."""
-    assert draw_bernoulli_exp(np.array([gamma], dtype=object), 1, scripted([0, 0, 0], ONES)).tolist() == [
-        False
-    ]
-    assert not draw_bernoulli_exp(np.array([gamma] * 100, dtype=object), 1, Entropy()).any()
+    assert draw_bernoulli_exp(
+        np.array([gamma], dtype=object), Fraction(1, 1), scripted([0, 0, 0], ONES)
+    ).tolist() == [False]
+    assert not draw_bernoulli_exp(np.array([gamma] * 100, dtype=object), Fraction(1, 1), Entropy()).any()
 
 
 def test_bernoulli_exp_of_zero_is_certain() -> None:
-    assert draw_bernoulli_exp(np.zeros(1000, dtype=np.int64), 3, Entropy(lambda n: b"\xff" * n)).all()
+    assert draw_bernoulli_exp(
+        np.zeros(1000, dtype=np.int64), Fraction(1, 3), Entropy(lambda n: b"\xff" * n)
+    ).all()
 
 
 def test_bernoulli_compares_every_bit() -> None:
@@ -204,9 +206,9 @@ def test_bad_parameters_are_refused() -> None:
     with pytest.raises(ValueError, match="probability"):
         draw_bernoulli([Fraction(3, 2)], Entropy())
     with pytest.raises(ValueError, match="negative"):
-        draw_bernoulli_exp(np.array([-1]), 2, Entropy())
-    with pytest.raises(ValueError, match="denominator"):
-        draw_bernoulli_exp(np.array([1]), 0, Entropy())
+        draw_bernoulli_exp(np.array([-1]), Fraction(1, 2), Entropy())
+    with pytest.raises(ValueError, match="rate"):
+        draw_bernoulli_exp(np.array([1]), Fraction(0), Entropy())
 
 
 @pytest.mark.parametrize("sigma", [Fraction(5, 7), Fraction(1 << 20)])

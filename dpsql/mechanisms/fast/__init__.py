@@ -6,28 +6,18 @@ by public numbers and by exact ones that stay inside the operator, and both ways
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from abc import abstractmethod
+from collections.abc import Iterable
 from typing import Generic, TypeVar
 
-from dpsql.mechanisms.base import Claim, ClaimedText, Columns, Reader
+from dpsql.mechanisms.base import Claim, ClaimedText, Reader, TextReader
 from dpsql.noise.entropy import Entropy
 
 Found = TypeVar("Found", covariant=True)
 
 
-class FastRoute(ABC, Generic[Found]):
+class FastRoute(TextReader, Generic[Found]):
     """A quicker way to what an operator's plain queries give."""
-
-    @property
-    @abstractmethod
-    def queries(self) -> tuple[str, ...]:
-        """Every text that it may read."""
-
-    @property
-    def provides(self) -> Mapping[str, Columns]:
-        """Relations that it lends to its own texts."""
-        return {}
 
     @abstractmethod
     def claims(self, plain: Claim) -> Iterable[ClaimedText]:

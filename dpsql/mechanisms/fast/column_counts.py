@@ -427,26 +427,18 @@ class BinnedIntegers(BinnedColumn):
         if self._fine is not None:
             inside = self._fine[start:stop]
         else:
-            least = self.low + start if first else None
-            most = self.low + stop - 1 if stop < self.size else None
-            inside = count_arrays(self._within(least, most), self.low + start, self.low + stop - 1)
+            # what lies beyond the cells is in those at the ends
+            least = self.low + start if first else -INT64_MAX - 1
+            most = self.low + stop - 1 if stop < self.size else INT64_MAX
+            blocks = chain.from_iterable(map(_cut_blocks, self._held))
+            within = (part[(part >= least) & (part <= most)] for part in blocks)
+            inside = count_arrays(within, self.low + start, self.low + stop - 1)
         return PrefixSums.dense(self._surround(first, last, inside), self.low + start - 1, self._digits)
 
     def _number(self, part: NDArray[Any]) -> NDArray[np.int64]:
         numbers = self._places[: len(part)]
         clip_to_places(part, self.low, self.low + self.size - 1, numbers)
         return np.right_shift(numbers, self.shift, out=numbers)
-
-    def _within(self, least: int | None, most: int | None) -> Iterable[NDArray[Any]]:
-        """Yield the rows from ``least`` to ``most``. None: without an end."""
-        if least is None and most is None:
-            return self._held
-        blocks = chain.from_iterable(map(_cut_blocks, self._held))
-        if least is None:
-            return (part[part <= most] for part in blocks)
-        if most is None:
-            return (part[part >= least] for part in blocks)
-        return (part[(part >= least) & (part <= most)] for part in blocks)
 
 
 class BinnedDoubles(BinnedColumn):

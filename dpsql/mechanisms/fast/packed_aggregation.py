@@ -22,16 +22,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.base import (
-    Claim,
-    ClaimedText,
-    Columns,
-    LentTotals,
-    PackingClaim,
-    Reader,
-    RouteClaim,
-    SumsClaim,
-)
+from dpsql.mechanisms import base
 from dpsql.mechanisms.fast import FastRoute
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import IntegerArray, choose_groups, find_runs
@@ -144,26 +135,26 @@ class PackedAggregation(FastRoute[pa.Table]):
         return tuple(found)
 
     @property
-    def provides(self) -> Mapping[str, Columns]:
+    def provides(self) -> Mapping[str, base.Columns]:
         keys = dict.fromkeys(key for route in self.routes for key in route.keys)
         names = [*keys, *(c for t in self.tallies for c in t.columns), self.units]
         return {PACKED_TOTALS: [(name, "BIGINT") for name in names]} if keys else {}
 
-    def claims(self, plain: Claim) -> Iterator[ClaimedText]:
-        assert isinstance(plain, SumsClaim)
+    def claims(self, plain: base.Claim) -> Iterator[base.ClaimedText]:
+        assert isinstance(plain, base.SumsClaim)
         ranges, *texts = self.queries
-        yield ClaimedText(ranges, RouteClaim())
+        yield base.ClaimedText(ranges, base.RouteClaim())
         tallies = (*((t.name, t.far) for t in self.tallies), (self.units, 1))
         halves = {t.name: (t.columns[1], t.scale) for t in self.tallies if len(t.columns) > 1}
         most = tuple(v.most for v in self.values)
         for route in self.routes:
-            packing = PackingClaim(len(route.keys), most, tallies, plain.columns, self.groups)
-            yield ClaimedText(texts.pop(0), packing)
+            packing = base.PackingClaim(len(route.keys), most, tallies, plain.columns, self.groups)
+            yield base.ClaimedText(texts.pop(0), packing)
             if route.keys:
-                lent = {PACKED_TOTALS: LentTotals(route.keys, dict(tallies), self.groups, halves)}
-                yield ClaimedText(texts.pop(0), plain, lent)
+                lent = {PACKED_TOTALS: base.LentTotals(route.keys, dict(tallies), self.groups, halves)}
+                yield base.ClaimedText(texts.pop(0), plain, lent)
 
-    def take(self, read: Reader, entropy: Entropy) -> pa.Table | None:
+    def take(self, read: base.Reader, entropy: Entropy) -> pa.Table | None:
         """Return the rows that the query would give, or None where the data do not fit."""
         if not read.room:
             return None
@@ -189,7 +180,7 @@ class PackedAggregation(FastRoute[pa.Table]):
 
     # -- packing ------------------------------------------------------------------------------------------------
 
-    def _layout(self, read: Reader) -> _Layout | None:
+    def _layout(self, read: base.Reader) -> _Layout | None:
         row = read(self.ranges).to_pylist()[0]
         n, low, high = row["n"], row["u_low"], row["u_high"]
         if not n or n > read.room or low is None:
@@ -361,8 +352,7 @@ def _sort_pairs(table: pa.Table, layout: _Layout) -> tuple[IntegerArray, Integer
 def _count_units(table: pa.Table, layout: _Layout) -> tuple[IntegerArray, IntegerArray, list[IntegerArray]]:
     """Total by unit alone, without sorting: an array of all units is counted into.
 
-    Sums are taken in doubles, which is exact: all the values together are below 2**53. Counting is adding one, so rows and
-    the first value are added up together, in two fields of a number, where that turns out to fit.
+    Sums are taken in doubles, which is exact: all the values together are below 2**53.
     """
     n, shift = table.num_rows, sum(layout.value_bits)
     unit = np.empty(n, dtype=np.int64)
@@ -381,35 +371,14 @@ def _count_units(table: pa.Table, layout: _Layout) -> tuple[IntegerArray, Intege
     def total(weights: NDArray[np.float64] | None = None) -> IntegerArray:
         return np.bincount(unit, weights=weights, minlength=layout.units).astype(np.int64, copy=False)
 
-    rows, first = _both(unit, values[0], layout) if values else (total(), None)
+    rows = total()
     units = np.flatnonzero(rows)
     counts = rows[units]
     sums: list[IntegerArray] = []
-    for i, (value, everywhere) in enumerate(zip(values, full, strict=True)):
-        own = counts if everywhere else total((value > 0).astype(np.float64))[units]
-        added = first if i == 0 and first is not None else total(value)
-        sums += [own, added[units]]
+    for value, everywhere in zip(values, full, strict=True):
+        sums.append(counts if everywhere else total((value > 0).astype(np.float64))[units])
+        sums.append(total(value)[units])
     return units, counts, sums
-
-
-def _both(
-    unit: IntegerArray, value: NDArray[np.float64], layout: _Layout
-) -> tuple[IntegerArray, IntegerArray | None]:
-    """Return each unit's rows and the sum of its values; None for the sums where they did not fit beside.
-
-    What is added is never negative. So a total below 2**53 was exact all along; and no sum has run over into the rows
-    beside it if these come to as many as there are.
-    """
-    field = (_EXACT.bit_length() - 1 + layout.value_bits[0]) // 2
-    value += 1 << field
-    both = np.bincount(unit, weights=value, minlength=layout.units)
-    value -= 1 << field
-    if both.max() < _EXACT:
-        whole = both.astype(np.int64)
-        rows = whole >> field
-        if int(rows.sum()) == len(unit):
-            return rows, whole & ((1 << field) - 1)
-    return np.bincount(unit, minlength=layout.units), None
 
 
 def sum_by_code(codes: IntegerArray, values: IntegerArray, size: int) -> IntegerArray:

@@ -38,21 +38,7 @@ from dpsql.mechanisms.order_statistics import (
     write_order_queries,
 )
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise
-from dpsql.mechanisms.ptr.stability_radius import (
-    LOG_GRID,
-    Ordered,
-    bound_reach,
-    compute_iqr,
-    convert_to_units,
-    find_rank,
-    from_log_steps,
-    measure_argmax_radius,
-    measure_gap_radius,
-    measure_mode_radius,
-    measure_quantile_radius,
-    measure_scale_radius,
-    to_log_steps,
-)
+from dpsql.mechanisms.ptr import stability_radius
 from dpsql.mechanisms.ptr.stability_test import Measured, StabilityTest, StableItem
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import Event, compose_events
@@ -99,7 +85,7 @@ class _NoisyItem(StableItem):
         found = read_order_statistics(reader, self.values, keys, centres, reach)
         measured = {key: self._measure(data, self.largest_radius) for key, data in found.items()}
         return pa.float64(), {
-            key: Measured(convert_to_units(radius, self.rows), exact)
+            key: Measured(stability_radius.convert_to_units(radius, self.rows), exact)
             for key, (radius, exact) in measured.items()
         }
 
@@ -108,7 +94,7 @@ class _NoisyItem(StableItem):
         """Return the quantiles around which order statistics are read, and how far."""
 
     @abstractmethod
-    def _measure(self, data: Ordered, cap: int) -> tuple[int, Any]:
+    def _measure(self, data: stability_radius.Ordered, cap: int) -> tuple[int, Any]:
         """Return the radius in rows, and the exact answer."""
 
     @abstractmethod
@@ -151,18 +137,18 @@ class Iqr(_NoisyItem):
     widest: Fraction | None = None
 
     def _window(self, cap: int) -> tuple[tuple[Fraction, ...], int]:
-        return (Fraction(1, 4), Fraction(3, 4)), bound_reach(cap + 1)
+        return (Fraction(1, 4), Fraction(3, 4)), stability_radius.bound_reach(cap + 1)
 
-    def _measure(self, data: Ordered, cap: int) -> tuple[int, Any]:
-        return measure_scale_radius(data, cap), compute_iqr(data)
+    def _measure(self, data: stability_radius.Ordered, cap: int) -> tuple[int, Any]:
+        return stability_radius.measure_scale_radius(data, cap), stability_radius.compute_iqr(data)
 
     def _to_steps(self, exact: Any) -> int:
-        return to_log_steps(exact)
+        return stability_radius.to_log_steps(exact)
 
     def _from_steps(self, exact: Any, step: int) -> float:
         if exact == 0:
             return 0.0
-        spread = from_log_steps(step)
+        spread = stability_radius.from_log_steps(step)
         return spread if self.widest is None or spread <= self.widest else float(self.widest)
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
@@ -171,7 +157,7 @@ class Iqr(_NoisyItem):
             if self.widest is None
             else f"It is held to {float(self.widest):g}, the width of the declared bounds."
         )
-        factor = 2 ** (self.noise.half_width(confidence) / LOG_GRID)
+        factor = 2 ** (self.noise.half_width(confidence) / stability_radius.LOG_GRID)
         return (
             f"{self.name}: proposed is that one unit changes the interquartile range by less than a factor "
             f"of 2; {self.test.sentence()}.",
@@ -182,7 +168,7 @@ class Iqr(_NoisyItem):
 
 def iqr_sensitivity() -> int:
     """Return the grid steps between the logarithms of near pairs: the sensitivity of :class:`Iqr`'s noise."""
-    return LOG_GRID + 1
+    return stability_radius.LOG_GRID + 1
 
 
 @dataclass(frozen=True)
@@ -216,14 +202,14 @@ class ProposedMedian(_NoisyItem):
     def _window(self, cap: int) -> tuple[tuple[Fraction, ...], int]:
         return (_MIDDLE,), cap + 3
 
-    def _measure(self, data: Ordered, cap: int) -> tuple[int, Any]:
+    def _measure(self, data: stability_radius.Ordered, cap: int) -> tuple[int, Any]:
         n = data.n
         first, last = max(1, n // 2 - cap - 2), min(n, n // 2 + cap + 3)
         # held within 2**60 steps (monotone too), so that noisy values fit 64 bits
         places = (round(Fraction(float(v)) / self.step) for v in data.slice(first, last))
         near = [min(max(s, -_FARTHEST), _FARTHEST) for s in places]
-        radius = measure_gap_radius(n, first, near, self.bound // self.rows, cap)
-        return radius, near[find_rank(n, _MIDDLE) - first]
+        radius = stability_radius.measure_gap_radius(n, first, near, self.bound // self.rows, cap)
+        return radius, near[stability_radius.find_rank(n, _MIDDLE) - first]
 
     def _to_steps(self, exact: Any) -> int:
         return int(exact)
@@ -313,7 +299,7 @@ class Quantile(StableItem):
             table = reader(self._text(keys))
         else:
             n = int(reader(self._counted).column("n")[0].as_py())
-            wanted = find_rank(n, self.probability)
+            wanted = stability_radius.find_rank(n, self.probability)
             # half a rank below the wanted one: no rounding of the engine's can move it to another
             at = (wanted - 0.5) / n if n else 0.5
             table = reader(self._placed(at, wanted - 1 if 0 < 2 * reader.room < n else None))
@@ -321,10 +307,10 @@ class Quantile(StableItem):
         columns = (table.column(name).to_pylist() for name in ("n", "below", "upto"))
         found = {}
         for key, v, n, below, upto in zip(list_groups(table, keys), table.column("v"), *columns, strict=True):
-            radius = measure_quantile_radius(
+            radius = stability_radius.measure_quantile_radius(
                 int(n), int(below), int(upto), self.probability, cap=self.largest_radius
             )
-            found[key] = Measured(convert_to_units(radius, self.rows), v)
+            found[key] = Measured(stability_radius.convert_to_units(radius, self.rows), v)
         return table.schema.field("v").type, found
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
@@ -361,7 +347,7 @@ class _LeadingItem(StableItem):
         found = {}
         for key, places in leading.items():
             radius = self._radius(places[1][1], places[2][1] if 2 in places else None)
-            found[key] = Measured(convert_to_units(radius, self.rows), places[1][0])
+            found[key] = Measured(stability_radius.convert_to_units(radius, self.rows), places[1][0])
         return table.schema.field("v").type, found
 
 
@@ -378,18 +364,14 @@ class Mode(_LeadingItem):
     _numbers = ("c", "size")
 
     def _text(self, keys: Sequence[str]) -> str:
-        kept, listed, part = (
-            _select_present(self.values, keys, self.floating),
-            list_identifiers(keys),
-            _partition_by(keys),
-        )
+        kept, listed = _select_present(self.values, keys, self.floating), list_identifiers(keys)
+        part = _partition_by(keys)
         counted = f"SELECT {listed}v, COUNT(*) AS c FROM ({kept}) AS found GROUP BY {listed}v"
         if not keys:
             leading = f"SELECT v, c FROM ({counted}) AS counted ORDER BY c DESC, v LIMIT 2"
         else:
             leading = (
-                f"SELECT {listed}v, c FROM (SELECT {listed}v, c, ROW_NUMBER() OVER "
-                f"({part}ORDER BY c DESC, v) "
+                f"SELECT {listed}v, c FROM (SELECT {listed}v, c, ROW_NUMBER() OVER ({part}ORDER BY c DESC, v) "
                 f"AS place FROM ({counted}) AS counted) AS placed WHERE place <= 2"
             )
         return (
@@ -398,7 +380,9 @@ class Mode(_LeadingItem):
         )
 
     def _radius(self, first: tuple[int, ...], second: tuple[int, ...] | None) -> int:
-        return measure_mode_radius(first[0], second[0] if second else 0, second is not None and first[1] == 1)
+        return stability_radius.measure_mode_radius(
+            first[0], second[0] if second else 0, second is not None and first[1] == 1
+        )
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
         return self._sentences("the most frequent value, exact, released if it leads by enough")
@@ -438,7 +422,7 @@ class ArgMax(_LeadingItem):
         yield ClaimedText(self.values, RowsClaim(self.rows, self.test.groups, keys, within=within))
 
     def _radius(self, first: tuple[int, ...], second: tuple[int, ...] | None) -> int:
-        return measure_argmax_radius(first[0], second[0] if second else 0, self.bound)
+        return stability_radius.measure_argmax_radius(first[0], second[0] if second else 0, self.bound)
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
         return self._sentences("the group with the largest sum, exact, released if it leads by enough")

@@ -32,6 +32,7 @@ often).
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -97,18 +98,12 @@ def measure_quantile_radius(
         radius = min(r - first, last - r)
         return radius if cap is None else min(radius, cap)
 
-    def stable(k: int) -> bool:
+    def moves(k: int) -> bool:
         fewer, more = find_rank(n - k, probability), find_rank(n + k, probability)
-        return min(fewer, more - k) >= first and max(fewer + k, more) <= last
+        return min(fewer, more - k) < first or max(fewer + k, more) > last
 
-    low, high = 0, n - 1 if cap is None else min(n - 1, cap)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if stable(middle):
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    most = n - 1 if cap is None else min(n - 1, cap)
+    return bisect_left(range(1, most + 1), True, key=moves)
 
 
 def measure_mode_radius(

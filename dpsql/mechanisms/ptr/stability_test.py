@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -120,11 +121,7 @@ class OptimalTest(StabilityTest):
         return [bool(kept) for kept in self.share.keep(held, entropy)]
 
     def needed(self, probability: float) -> int:
-        low, high = 0, self.cap
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self.probability(middle) >= probability else (middle + 1, high)
-        return low
+        return bisect_left(range(self.cap), True, key=lambda r: self.probability(r) >= probability)
 
     def sentence(self) -> str:
         return (
@@ -179,10 +176,8 @@ class ThresholdTest(StabilityTest):
     def sentence(self) -> str:
         return (
             f"the test compares the noisy distance (Gaussian noise, σ = {float(self.sigma):.3g}) with "
-            f"{self.threshold / _FINE:.3g}; it passes in 99 of 100 runs from {self.needed(0.99)} rows or "
-            f"units away "
-            f"from another answer, and with probability at most {float(self.delta):.3g} where the answer "
-            f"is not stable"
+            f"{self.threshold / _FINE:.3g}; it passes in 99 of 100 runs from {self.needed(0.99)} rows or units away "
+            f"from another answer, and with probability at most {float(self.delta):.3g} where the answer is not stable"
         )
 
 

@@ -31,17 +31,7 @@ from typing import Any, NoReturn
 import numpy as np
 import pyarrow as pa
 
-from dpsql.mechanisms.base import (
-    ClaimedText,
-    ExpectedError,
-    Operator,
-    Read,
-    Release,
-    RowsClaim,
-    ScoresClaim,
-    add_salt,
-    report_progress,
-)
+from dpsql.mechanisms import base
 from dpsql.mechanisms.fast.candidate_scores import (
     CANDIDATE_PLACE,
     CANDIDATE_SCORE,
@@ -50,8 +40,8 @@ from dpsql.mechanisms.fast.candidate_scores import (
     CandidateScores,
     ScoredCandidates,
 )
-from dpsql.mechanisms.moments import Estimate
-from dpsql.mechanisms.per_group import LaplaceNoise
+from dpsql.mechanisms.moments import Sum
+from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.samplers import draw_geometric
 from dpsql.noise.selection import flip_coins
@@ -73,11 +63,6 @@ def split_epsilon(epsilon: Fraction, max_hits: int, monotone: bool) -> tuple[Fra
     ratio = Fraction(round(1000 * ((1 if monotone else 2) * max_hits) ** (2 / 3)), 1000)
     first = epsilon / (1 + ratio)
     return first, epsilon - first
-
-
-def _centre(b1: float, b2: float) -> int:
-    """Return the public, so free, shift that makes a statistic at the threshold a hit half the time."""
-    return max(0, round(b2 * math.log(2 * b2 / (b1 + b2))))
 
 
 @dataclass(frozen=True)
@@ -107,7 +92,9 @@ class ThresholdNoise:
 
     @property
     def centre(self) -> int:
-        return _centre(float(1 / self.threshold_rate), float(1 / self.query_rate))
+        """The public, so free, shift that makes a statistic at the threshold a hit half the time."""
+        b1, b2 = float(1 / self.threshold_rate), float(1 / self.query_rate)
+        return max(0, round(b2 * math.log(2 * b2 / (b1 + b2))))
 
     def reach(self, confidence: float, queries: int) -> float:
         """Bound the grid steps beyond which all of ``queries`` comparisons are right, at this confidence."""
@@ -118,7 +105,7 @@ class ThresholdNoise:
 
 
 @dataclass(frozen=True)
-class AboveThreshold(Operator):
+class AboveThreshold(base.Operator):
     """``ABOVE_THRESHOLD(statistic, threshold, ...)`` over candidates, asked in their order.
 
     Args:
@@ -160,10 +147,10 @@ class AboveThreshold(Operator):
     def queries(self) -> tuple[str, ...]:
         return self.batches[:1] if self.sweep is None else self.sweep.queries
 
-    def claims(self) -> Iterator[ClaimedText]:
+    def claims(self) -> Iterator[base.ClaimedText]:
         yield from claim_scores(self.batches, self.sweep, self.noise.sensitivity)
 
-    def release(self, read: Read, entropy: Entropy) -> Release:
+    def release(self, read: base.Read, entropy: Entropy) -> base.Release:
         hits: list[tuple[pa.Table, int, int, int]] = []
         seen: list[pa.Schema] = []
         for table, row, score, gap in self._hits(read, entropy, seen):
@@ -173,15 +160,15 @@ class AboveThreshold(Operator):
         n = self.noise
         used: list[Event] = [SparseVector(n.epsilon1, n.epsilon2, n.max_hits, len(hits), n.refresh)]
         if self.flag is not None:
-            return Release(pa.table({self.flag: pa.array([bool(hits)])}), used[0])
+            return base.Release(pa.table({self.flag: pa.array([bool(hits)])}), used[0])
         columns: dict[str, Any] = {}
         for name in self.columns:
             values = [table.column(name)[row].as_py() for table, row, _, _ in hits]
             columns[name] = pa.array(values, seen[0].field(name).type if seen else pa.null())
         if self.answer is not None:
             fresh = LaplaceNoise(self.answer[1], n.sensitivity, max(1, len(hits)))
-            noisy = fresh.add([score for _, _, score, _ in hits], entropy)
-            columns |= make_answers(self.answer[0], noisy, fresh.half_width(self.confidence), self.steps)
+            exact = [score for _, _, score, _ in hits]
+            columns |= make_answers(self.answer[0], exact, fresh, self.steps, entropy, self.confidence)
             # The hits share the whole of it, however many there are; what was reserved for them is used up.
             used.append(LaplaceNoise(self.answer[1], n.sensitivity).event)
         if self.gap is not None:
@@ -193,10 +180,10 @@ class AboveThreshold(Operator):
             else "no candidate was found above the threshold"
         )
         note = f"{found}: noisy comparisons; near the threshold they can be wrong either way"
-        return Release(pa.table(columns), compose_events(used), (note,))
+        return base.Release(pa.table(columns), compose_events(used), (note,))
 
     def _hits(
-        self, read: Read, entropy: Entropy, seen: list[pa.Schema]
+        self, read: base.Read, entropy: Entropy, seen: list[pa.Schema]
     ) -> Iterator[tuple[pa.Table, int, int, int]]:
         """Yield hits in order: table and row of the candidate, its exact score, and the gap. Schemas go to ``seen``."""
         noisy = _NoisyThreshold(self.noise, entropy)
@@ -248,16 +235,16 @@ class AboveThreshold(Operator):
             said.append(f"Each hit is answered afresh, from a share of ε={float(self.answer[1]):g}.")
         return tuple(said)
 
-    def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[ExpectedError]:
+    def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[base.ExpectedError]:
         noise = self.noise
         other = replace(noise, epsilon1=noise.epsilon1 * factor, epsilon2=noise.epsilon2 * factor)
         reach = other.reach(confidence, self.candidates or 1) / float(self.steps)
-        yield ExpectedError("compared with the threshold", reach)
+        yield base.ExpectedError("compared with the threshold", reach)
 
 
 def claim_scores(
     batches: tuple[str, ...], sweep: CandidateScores | None, sensitivity: int, varying: bool = False
-) -> Iterator[ClaimedText]:
+) -> Iterator[base.ClaimedText]:
     """Yield the texts that give candidates their scores, with their claims.
 
     Args:
@@ -267,14 +254,14 @@ def claim_scores(
         varying: whether candidates have sensitivities of their own.
     """
     rows = sensitivity if sweep is None else sweep.rows
-    scores = ScoresClaim(CANDIDATE_SCORE, sensitivity, 1, own=CANDIDATE_SENSITIVITY if varying else None)
+    scores = base.ScoresClaim(CANDIDATE_SCORE, sensitivity, 1, own=CANDIDATE_SENSITIVITY if varying else None)
     if sweep is not None:
         terms = tuple(term.row for term in sweep.terms)
         clipped = any(term.clip is not None for term in sweep.terms)
         scores = replace(scores, rows=rows, terms=terms, clipped=clipped)
-    claim = RowsClaim(rows, each=CANDIDATE_PLACE, scores=scores)
+    claim = base.RowsClaim(rows, each=CANDIDATE_PLACE, scores=scores)
     for text in batches:
-        yield ClaimedText(text, claim)
+        yield base.ClaimedText(text, claim)
     if sweep is not None:
         yield from sweep.claims(claim)
 
@@ -301,18 +288,18 @@ class _NoisyThreshold:
 def read_scores(
     batches: tuple[str, ...],
     sweep: CandidateScores | None,
-    read: Read,
+    read: base.Read,
     entropy: Entropy,
     varying: bool = False,
 ) -> Iterator[ScoredCandidates]:
     """Yield the candidates with their scores (``varying``: and sensitivities), by the quick route or batch by batch."""
-    reader = add_salt(read, (*batches, *(() if sweep is None else sweep.queries)), entropy)
+    reader = base.add_salt(read, (*batches, *(() if sweep is None else sweep.queries)), entropy)
     swept = None if sweep is None else sweep.take(reader, entropy, varying)
     if swept is not None:
         yield swept
         return
     for i, text in enumerate(batches):
-        report_progress(i, len(batches))
+        base.report_progress(i, len(batches))
         table = reader(text)
         own = read_integers(table.column(CANDIDATE_SENSITIVITY)) if varying else None
         yield ScoredCandidates(
@@ -321,19 +308,15 @@ def read_scores(
             read_integers(table.column(CANDIDATE_SCORE)),
             own,
         )
-    report_progress(len(batches), len(batches))
+    base.report_progress(len(batches), len(batches))
 
 
-def make_answers(name: str, noisy: Integers, width: float, steps: Fraction) -> dict[str, pa.Array]:
+def make_answers(
+    name: str, exact: list[int], noise: LaplaceNoise, steps: Fraction, entropy: Entropy, confidence: float
+) -> dict[str, pa.Array]:
     """Make the columns of fresh answers, with their intervals."""
-    values = [Fraction(int(v)) / steps for v in noisy]
-    reach = Fraction(math.ceil(width)) / steps
-    if steps == 1:
-        shown = pa.array([int(v) for v in values], pa.int64())
-    else:
-        shown = pa.array([float(v) for v in values], pa.float64())
-    ends = (pa.array([float(v + side) for v in values], pa.float64()) for side in (-reach, reach))
-    return Estimate(shown, *ends).columns(name)
+    fresh = Sum(name, Statistic(name, noise), steps)
+    return fresh.show({fresh.statistic: noise.add(exact, entropy)}, confidence).columns(name)
 
 
 class InteractiveThreshold:
@@ -388,7 +371,7 @@ class InteractiveThreshold:
 
 
 @dataclass(frozen=True)
-class Probe(Operator):
+class Probe(base.Operator):
     """``SELECT WITH alarm COUNT(*) ...``: one question to a declared threshold. It was paid for at DECLARE.
 
     Args:
@@ -417,20 +400,20 @@ class Probe(Operator):
     def threshold_name(self) -> str:
         return self.name
 
-    def claims(self) -> Iterator[ClaimedText]:
-        yield ClaimedText(self.query, RowsClaim(self.sensitivity, each=CANDIDATE_PLACE))
+    def claims(self) -> Iterator[base.ClaimedText]:
+        yield base.ClaimedText(self.query, base.RowsClaim(self.sensitivity, each=CANDIDATE_PLACE))
 
     @property
     def queries(self) -> tuple[str, ...]:
         return (self.query,)
 
-    def release(self, read: Read, entropy: Entropy) -> Release:
+    def release(self, read: base.Read, entropy: Entropy) -> base.Release:
         score = int(
-            read_integers(add_salt(read, self.queries, entropy)(self.query).column(CANDIDATE_SCORE))[0]
+            read_integers(base.add_salt(read, self.queries, entropy)(self.query).column(CANDIDATE_SCORE))[0]
         )
         above = self.ask(score, self.threshold, self.sensitivity)
         note = "a noisy comparison: near the threshold it can be wrong either way"
-        return Release(pa.table({"above": pa.array([above])}), self.event, (note,))
+        return base.Release(pa.table({"above": pa.array([above])}), self.event, (note,))
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
         return (f"Ask the declared threshold {self.name}; its whole cost was reserved when it was declared.",)

@@ -168,8 +168,8 @@ class ExponentialChoice(Operator):
         columns: dict[str, Any] = {name: won.column(name) for name in self.columns}
         fresh = self._answers
         if fresh is not None and self.answer is not None:
-            noisy = fresh.add([utility(i) for i in winners], entropy)
-            columns |= make_answers(self.answer[0], noisy, fresh.half_width(self.confidence), self.steps)
+            exact = [utility(i) for i in winners]
+            columns |= make_answers(self.answer[0], exact, fresh, self.steps, entropy, self.confidence)
         return Release(pa.table(columns), self.event, ("a private choice: the best, or one near it",))
 
     @property

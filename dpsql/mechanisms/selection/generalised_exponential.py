@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,6 @@ to at most 2**24 units, or 2**40 steps.
 """
 
 _FLOOR = -float(1 << 24)
-_FAR = 1 << 39
 _PASSES = 60
 _WHOLE = 1 << 53
 _BLOCK = 1 << 14  # candidates per pass: what stays in the cache of one core
@@ -87,25 +87,13 @@ def compute_generalised_gaps(
     a_b - a_s <= c (D_b - D_s), and then s is near itself. So the hull of the near ones is enough for their scores.
     """
     c = compute_spread(rate)
-    if (
-        c is not None
-        and utilities.dtype == np.int64
-        and sensitivities.dtype == np.int64
-        and len(utilities) >= FEW_CANDIDATES
-    ):
-        own = np.maximum(sensitivities, 1)
-        if abs(t) < _FAR and find_largest(utilities) + 2 * (abs(t) + c) * int(own.max()) < 1 << 61:
-            near = find_near(utilities, own, t, c)
-            if len(near) < len(utilities):
-                gaps = measure_gaps(compute_generalised_scores(utilities[near], own[near], t))
-
-                def gap_of(i: int) -> int:
-                    return -int(compute_generalised_scores(utilities, own, t)[i])
-
-                return CandidateGaps(len(utilities), gaps, near, compute_reach(rate), gap_of)
-    return CandidateGaps(
-        len(utilities), measure_gaps(compute_generalised_scores(utilities, sensitivities, t))
-    )
+    if c is None or len(utilities) < FEW_CANDIDATES:
+        gaps = measure_gaps(compute_generalised_scores(utilities, sensitivities, t))
+        return CandidateGaps(len(utilities), gaps)
+    nearness, own = UnequalNearness(rate, t, c), np.maximum(sensitivities, 1)
+    near, gaps = nearness.measure(utilities, own)
+    gap_of = partial(nearness.gap, top=0, utilities=utilities, own=own)
+    return CandidateGaps(len(utilities), gaps, near, nearness.reach, gap_of)
 
 
 def compute_spread(rate: Fraction) -> int | None:

@@ -18,7 +18,7 @@ import io
 import numbers
 import types
 import warnings
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -27,18 +27,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpsql.errors import EngineError
-from dpsql.mechanisms.base import (
-    SALT,
-    BlocksClaim,
-    ClaimedText,
-    Columns,
-    OutOfMemory,
-    Read,
-    Reader,
-    add_salt,
-    bind_parameters,
-    report_progress,
-)
+from dpsql.mechanisms import base
 from dpsql.mechanisms.order_statistics import read_cells
 from dpsql.noise.entropy import Entropy
 
@@ -129,10 +118,10 @@ def write_block_number(
     'CAST(hash(xor(hash(u), $salt)) % 1000 AS INTEGER)'
     """
     if whole:
-        key = SALT if turn is None else f"CAST(hash(xor(hash({turn}), {SALT})) >> 1 AS BIGINT)"
+        key = base.SALT if turn is None else f"CAST(hash(xor(hash({turn}), {base.SALT})) >> 1 AS BIGINT)"
         mixed = f"hash(xor(CAST({unit} AS BIGINT), {key}))"
     else:
-        key = SALT if turn is None else f"hash(xor(hash({turn}), {SALT}))"
+        key = base.SALT if turn is None else f"hash(xor(hash({turn}), {base.SALT}))"
         mixed = f"hash(xor({unit if hashed else f'hash({unit})'}, {key}))"
     bits = blocks.bit_length() - 1
     if blocks == 1 << bits and 1 <= bits <= 8:
@@ -150,37 +139,17 @@ class BlockResults:
     types: dict[str, pa.DataType]
 
 
-class BlockSource(ABC):
+class BlockSource(base.TextReader):
     """Gives one result per block and output column."""
 
     blocks: int
 
-    @property
     @abstractmethod
-    def queries(self) -> tuple[str, ...]:
-        """The exact SQL of the plain way, for EXPLAIN."""
-
-    @property
-    def checked(self) -> tuple[str, ...]:
-        """Every text that it may read."""
-        return self.queries
-
-    @property
-    def apart(self) -> tuple[str, ...]:
-        """Those of its texts that run over the rows of one block, which are here by then."""
-        return ()
-
-    @property
-    def provides(self) -> Mapping[str, Columns]:
-        """Relations that it lends to its own texts."""
-        return {}
-
-    @abstractmethod
-    def claims(self, most: int | None) -> Iterator[ClaimedText]:
+    def claims(self, most: int | None) -> Iterator[base.ClaimedText]:
         """Yield every text that may be read, but for those that run apart, of a unit in at most ``most`` blocks."""
 
     @abstractmethod
-    def results(self, read: Read, entropy: Entropy) -> BlockResults:
+    def results(self, read: base.Read, entropy: Entropy) -> BlockResults:
         """Run the analysis on every block."""
 
     @abstractmethod
@@ -188,13 +157,32 @@ class BlockSource(ABC):
         """Describe it for EXPLAIN."""
 
 
+@dataclass(frozen=True)
+class BlockOperator(base.Operator):
+    """An operator over the results of blocks: it reads what their source reads."""
+
+    source: BlockSource
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        return self.source.queries
+
+    @property
+    def provides(self) -> Mapping[str, base.Columns]:
+        return self.source.provides
+
+    @property
+    def apart(self) -> tuple[str, ...]:
+        return self.source.apart
+
+
 RUNS_RELATION = "range($first, $last) AS runs(turn)"
 """The numbers of independent runs, as a relation in SQL."""
 
 
-def _all_runs(read: Read, total: int) -> Reader:
+def _all_runs(read: base.Read, total: int) -> base.Reader:
     """Return a reader that fills in all runs for :data:`RUNS_RELATION`."""
-    return bind_parameters(read, {"first": 0, "last": total})
+    return base.bind_parameters(read, {"first": 0, "last": total})
 
 
 _FEWER = 4
@@ -222,50 +210,31 @@ class LiftedBlocks(BlockSource):
     def queries(self) -> tuple[str, ...]:
         return (self.query,)
 
-    def claims(self, most: int | None) -> Iterator[ClaimedText]:
-        yield ClaimedText(self.query, BlocksClaim("dpsql_block", most))
+    def claims(self, most: int | None) -> Iterator[base.ClaimedText]:
+        yield base.ClaimedText(self.query, base.BlocksClaim("dpsql_block", most))
 
-    def results(self, read: Read, entropy: Entropy) -> BlockResults:
-        read, query = add_salt(read, (self.query,), entropy), self.query
-        read = _all_runs(read, self.blocks)
+    def results(self, read: base.Read, entropy: Entropy) -> BlockResults:
+        reader = base.add_salt(read, (self.query,), entropy)
         found = BlockResults({name: [None] * self.blocks for name in self.columns}, {})
-        if self.together is None or self.together >= self.blocks:
-            with contextlib.suppress(OutOfMemory):
-                return self._placed(read(query), 0, self.blocks, found)
-            return self._in_turn(read, query, found)
-        starts = range(0, self.blocks, self.together)
-        for step, first in enumerate(starts):
-            report_progress(step, len(starts))
-            last = min(first + self.together, self.blocks)
-            cut = bind_parameters(read, {"first": first, "last": last})
-            found = self._placed(self._some(cut, query, first, last), first, last, found)
-        report_progress(len(starts), len(starts))
-        return found
-
-    def _in_turn(self, read: Read, query: str, found: BlockResults) -> BlockResults:
-        """Run some blocks and then others, where an aggregate that holds its values has no memory for all at once.
-
-        Raises:
-            EngineError: few of them are too much as well.
-        """
-        first, many = 0, -(-self.blocks // _FEWER)
+        first, many = 0, min(self.together or self.blocks, self.blocks)
         while first < self.blocks:
-            report_progress(first, self.blocks)
-            last = min(first + many, self.blocks)
+            last, text = min(first + many, self.blocks), self.query
+            if many < self.blocks:  # the engine skips the rows of others as it reads them
+                base.report_progress(first, self.blocks)
+                text = f"SELECT * FROM ({text}) AS part WHERE part.dpsql_block BETWEEN {first} AND {last - 1}"
             try:
-                found = self._placed(self._some(read, query, first, last), first, last, found)
-                first = last
-            except OutOfMemory:
+                table = base.bind_parameters(reader, {"first": first, "last": last})(text)
+            except (
+                base.OutOfMemory
+            ):  # an aggregate that holds its values has no memory for so many blocks at once
                 if many <= max(1, self.blocks // _FEWER**3):
                     raise
                 many = -(-many // _FEWER)
-        report_progress(self.blocks, self.blocks)
+                continue
+            found, first = self._placed(table, first, last, found), last
+        if many < self.blocks:
+            base.report_progress(self.blocks, self.blocks)
         return found
-
-    @staticmethod
-    def _some(read: Read, query: str, first: int, last: int) -> pa.Table:
-        """Return the results of blocks first..last-1. The engine skips the rows of others as it reads them."""
-        return read(f"SELECT * FROM ({query}) AS part WHERE part.dpsql_block BETWEEN {first} AND {last - 1}")
 
     def _placed(self, table: pa.Table, first: int, last: int, found: BlockResults) -> BlockResults:
         """Put the results of blocks first..last-1 in their places."""
@@ -372,20 +341,20 @@ class BlockQueries(BlockSource):
         return (self.query,)
 
     @property
-    def provides(self) -> Mapping[str, Columns]:
+    def provides(self) -> Mapping[str, base.Columns]:
         return {rows.name: rows.columns for rows in self.rows}
 
-    def claims(self, most: int | None) -> Iterator[ClaimedText]:
+    def claims(self, most: int | None) -> Iterator[base.ClaimedText]:
         for rows in self.rows:
-            yield ClaimedText(rows.ordered, BlocksClaim("block", most))
+            yield base.ClaimedText(rows.ordered, base.BlocksClaim("block", most))
 
-    def results(self, read: Read, entropy: Entropy) -> BlockResults:
-        read = _all_runs(add_salt(read, (rows.ordered for rows in self.rows), entropy), self.blocks)
+    def results(self, read: base.Read, entropy: Entropy) -> BlockResults:
+        read = _all_runs(base.add_salt(read, (rows.ordered for rows in self.rows), entropy), self.blocks)
         parts = {r.name: r.parted(read(r.ordered), self.blocks) for r in self.rows}
         columns: dict[str, list[Any]] = {name: [None] * self.blocks for name in self.columns}
         types = self._types(read, {name: part.table.slice(0, 0) for name, part in parts.items()})
         for number in range(self.blocks):
-            report_progress(number, self.blocks)
+            base.report_progress(number, self.blocks)
             try:
                 table = read.read_apart(self.query, {name: part.rows(number) for name, part in parts.items()})
             except EngineError:
@@ -393,10 +362,10 @@ class BlockQueries(BlockSource):
             if table.num_rows == 1:
                 for place, name in enumerate(self.columns):
                     columns[name][number] = read_cells(table.column(place))[0]
-        report_progress(self.blocks, self.blocks)
+        base.report_progress(self.blocks, self.blocks)
         return BlockResults(columns, types)
 
-    def _types(self, read: Reader, nothing: dict[str, pa.Table]) -> dict[str, pa.DataType]:
+    def _types(self, read: base.Reader, nothing: dict[str, pa.Table]) -> dict[str, pa.DataType]:
         """Find the types of the outputs from no rows: taken from a block that succeeds, they would say that one did."""
         try:
             schema = read.read_apart(f"SELECT * FROM ({self.query}) AS shape LIMIT 0", nothing).schema
@@ -440,20 +409,20 @@ class PythonBlocks(BlockSource):
     def queries(self) -> tuple[str, ...]:
         return (_by_block(self.query, self.arguments, self.as_text),)
 
-    def claims(self, most: int | None) -> Iterator[ClaimedText]:
+    def claims(self, most: int | None) -> Iterator[base.ClaimedText]:
         for text in self.queries:
-            yield ClaimedText(text, BlocksClaim("block", most))
+            yield base.ClaimedText(text, base.BlocksClaim("block", most))
 
-    def results(self, read: Read, entropy: Entropy) -> BlockResults:
+    def results(self, read: base.Read, entropy: Entropy) -> BlockResults:
         (query,) = self.queries
-        read = _all_runs(add_salt(read, (query,), entropy), self.blocks)
+        read = _all_runs(base.add_salt(read, (query,), entropy), self.blocks)
         parts = _Parts.of(read(query), self.blocks)
         results: list[Any] = [None] * self.blocks
         for number in range(self.blocks):
-            report_progress(number, self.blocks)
+            base.report_progress(number, self.blocks)
             if parts.size(number):
                 results[number] = self._call(parts.rows(number))
-        report_progress(self.blocks, self.blocks)
+        base.report_progress(self.blocks, self.blocks)
         if self.returns is None:
             return BlockResults({self.column: results}, {})
         return BlockResults(

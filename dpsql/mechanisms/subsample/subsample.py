@@ -15,7 +15,7 @@ Sources: Nissim, Raskhodnikova and Smith (2007); Smith (2011); Dwork and Roth (2
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -23,18 +23,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dpsql.mechanisms.base import (
-    ClaimedText,
-    Columns,
-    Operator,
-    ParticipationClaim,
-    Read,
-    Release,
-    add_salt,
-    bind_parameters,
-)
+from dpsql.mechanisms import base
+from dpsql.mechanisms.histograms import WantedRank, cut_segments
+from dpsql.mechanisms.moments import Estimate
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise
-from dpsql.mechanisms.subsample.blocks import BlockSource
+from dpsql.mechanisms.subsample.blocks import BlockOperator
 from dpsql.mechanisms.subsample.votes import Combined, Combiner, Participation, StableMode
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import choose_exponential
@@ -89,33 +82,14 @@ def choose_grid_quantile(
     weights exp(epsilon u / 2). Pure epsilon, of range at most epsilon. Points between two places share their
     utility, so the work is O(k log k).
     """
-    k = len(places)
     values, counts = np.unique(np.asarray(places, dtype=np.int64), return_counts=True)
-    below = np.concatenate([[0], np.cumsum(counts)])
-    p, q = probability.numerator, probability.denominator
-    starts, sizes, scores = [], [], []
-
-    def segment(first: int, last: int, less: int, equal: int) -> None:
-        if first <= last:
-            starts.append(first)
-            sizes.append(last - first + 1)
-            scores.append(-max(0, q * less - p * k, p * k - q * (less + equal)))
-
-    previous = -1
-    for i, v in enumerate(values):
-        segment(previous + 1, int(v) - 1, int(below[i]), 0)
-        segment(int(v), int(v), int(below[i]), int(counts[i]))
-        previous = int(v)
-    segment(previous + 1, points, k, 0)
-    chosen = choose_exponential(
-        np.array(scores, dtype=np.int64), epsilon / (2 * q), entropy, np.array(sizes, dtype=np.int64)
-    )
-    return starts[chosen] + int(entropy.below(sizes[chosen], 1)[0])
+    starts, sizes, scores = cut_segments(values, counts, 0, points, WantedRank(probability))
+    chosen = choose_exponential(scores, epsilon / (2 * probability.denominator), entropy, sizes)
+    return int(starts[chosen]) + int(entropy.below(int(sizes[chosen]), 1)[0])
 
 
 def _with_interval(name: str, value: float, low: float, high: float) -> Combined:
-    columns = {name: value, f"{name}__low": low, f"{name}__high": high}
-    return {column: pa.array([number], pa.float64()) for column, number in columns.items()}, ()
+    return Estimate(*(pa.array([number], pa.float64()) for number in (value, low, high))).columns(name), ()
 
 
 @dataclass(frozen=True)
@@ -157,8 +131,7 @@ class BlockMean(Combiner):
         width = self.noise.half_width(confidence) * float(self.bounds.step) / (blocks - 2 * self.trim)
         kind = f"mean without the {self.trim} smallest and largest" if self.trim else "mean"
         return (
-            f"{self.name}: the {kind} of {blocks:,} block results held to {_shown(self.bounds)}, with "
-            f"noise within "
+            f"{self.name}: the {kind} of {blocks:,} block results held to {_shown(self.bounds)}, with noise within "
             f"±{width:.4g} at {confidence:.0%}.",
         )
 
@@ -186,8 +159,7 @@ class BlockMedian(Combiner):
     def sentences(self, confidence: float, blocks: int) -> tuple[str, ...]:
         error = 2 / float(self.epsilon) * (math.log(self.bounds.points + 1) - math.log(1 - confidence))
         return (
-            f"{self.name}: the median of {blocks:,} block results held to {_shown(self.bounds)}, by the "
-            f"exponential "
+            f"{self.name}: the median of {blocks:,} block results held to {_shown(self.bounds)}, by the exponential "
             f"mechanism; off by at most {error:.1f} ranks of {blocks:,} at {confidence:.0%}.",
         )
 
@@ -243,11 +215,8 @@ class WinsorizedMean(Combiner):
         if self.trim is not None:
             limits = f"the {float(self.trim):.4g} and {float(1 - self.trim):.4g} quantiles"
         return (
-            f"{self.name}: the mean of {blocks:,} block results held to private limits inside "
-            f"{_shown(self.bounds)}: "
-            f"{limits}, found with ε/2; the "
-            f"noise uses "
-            f"the other half and fits those limits.",
+            f"{self.name}: the mean of {blocks:,} block results held to private limits inside {_shown(self.bounds)}: "
+            f"{limits}, found with ε/2; the noise uses the other half and fits those limits.",
         )
 
 
@@ -289,7 +258,7 @@ def _shown(bounds: ResultRange) -> str:
 
 
 @dataclass(frozen=True)
-class SubsampleAggregate(Operator):
+class SubsampleAggregate(BlockOperator):
     """``SELECT WITH SUBSAMPLE``: one row, one released value per combiner.
 
     Args:
@@ -300,7 +269,6 @@ class SubsampleAggregate(Operator):
             NULL.
     """
 
-    source: BlockSource
     combiners: tuple[Combiner, ...]
     confidence: float = 0.95
     participation: Participation | None = None
@@ -320,32 +288,24 @@ class SubsampleAggregate(Operator):
         return compose_events([combiner.event for combiner in self.combiners])
 
     @property
-    def provides(self) -> Mapping[str, Columns]:
-        return self.source.provides
-
-    @property
-    def apart(self) -> tuple[str, ...]:
-        return self.source.apart
-
-    @property
     def queries(self) -> tuple[str, ...]:
         check = (self.participation.query,) if self.participation else ()
-        return (*check, *self.source.queries)
+        return (*check, *super().queries)
 
-    def claims(self) -> Iterator[ClaimedText]:
+    def claims(self) -> Iterator[base.ClaimedText]:
         if self.participation is not None:
-            yield ClaimedText(self.participation.query, ParticipationClaim())
+            yield base.ClaimedText(self.participation.query, base.ParticipationClaim())
             yield from self.source.claims(None)
             return
         rounds = [c.rounds for c in self.combiners if isinstance(c, StableMode)]
         yield from self.source.claims(min(rounds) if len(rounds) == len(self.combiners) else 1)
 
-    def release(self, read: Read, entropy: Entropy) -> Release:
+    def release(self, read: base.Read, entropy: Entropy) -> base.Release:
         fits = True
         if self.participation:
             # one salt for all texts: the check must count the very subsamples that are run
-            read = add_salt(read, self.queries, entropy)
-            every = bind_parameters(read, {"first": 0, "last": self.participation.runs})
+            read = base.add_salt(read, self.queries, entropy)
+            every = base.bind_parameters(read, {"first": 0, "last": self.participation.runs})
             fits = self.participation.holds(every, self.participation.query)
         results = self.source.results(read, entropy)
         columns: dict[str, pa.Array] = {}
@@ -355,15 +315,14 @@ class SubsampleAggregate(Operator):
             made, said = combiner.combine(values, results.types.get(combiner.name), entropy, self.confidence)
             columns |= made
             notes.extend(said)
-        return Release(pa.table(columns), self.event, tuple(notes))
+        return base.Release(pa.table(columns), self.event, tuple(notes))
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
         said = [self.source.sentence()]
         if self.participation:
             q, runs = float(self.participation.q), self.participation.runs
             said.append(
-                f"each unit joins each of {runs:,} runs with probability {q:.3g}; NULL if one is in more "
-                f"than "
+                f"each unit joins each of {runs:,} runs with probability {q:.3g}; NULL if one is in more than "
                 f"{self.participation.cap:,} of them. 'rounds' needs far fewer runs."
             )
         for combiner in self.combiners:

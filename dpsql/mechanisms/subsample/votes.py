@@ -24,18 +24,18 @@ import mpmath
 import numpy as np
 import pyarrow as pa
 
-from dpsql.mechanisms.base import ClaimedText, Operator, Read, Release
-from dpsql.mechanisms.base import Columns as RelationColumns
+from dpsql.mechanisms.base import ClaimedText, Read, Release
+from dpsql.mechanisms.moments import Estimate
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise
 from dpsql.mechanisms.ptr.stability_radius import measure_votes_radius
 from dpsql.mechanisms.ptr.stability_test import NOT_STABLE, OptimalTest, StabilityTest
-from dpsql.mechanisms.subsample.blocks import BlockSource
+from dpsql.mechanisms.subsample.blocks import BlockOperator
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import choose_exponential, permute_and_flip
 from dpsql.privacy.events import BoundedRange, Event, PureDP, compose_events
 
-Columns = Mapping[str, pa.Array]
-Combined = tuple[Columns, tuple[str, ...]]
+Combined = tuple[Mapping[str, pa.Array], tuple[str, ...]]
+"""Released columns, and notes."""
 
 
 class Combiner(ABC):
@@ -125,7 +125,7 @@ def _tried(value: Any) -> tuple[str, Any] | None:
         return None
 
 
-def _column(name: str, value: Any, type: pa.DataType | None) -> Columns:
+def _column(name: str, value: Any, type: pa.DataType | None) -> Mapping[str, pa.Array]:
     if isinstance(value, tuple):
         value = list(value)
     try:
@@ -199,15 +199,13 @@ class NoisyMode(Combiner):
             size = max(len(self.candidates), 1)
             behind = 2 / float(self.epsilon) * (math.log(size) - math.log(1 - confidence))
             return (
-                f"{self.name}: a vote among {size} public candidates by {how}, ε = "
-                f"{float(self.epsilon):.4g}; the winner "
+                f"{self.name}: a vote among {size} public candidates by {how}, ε = {float(self.epsilon):.4g}; the winner "
                 f"has at most {behind:.1f} of {blocks:,} votes fewer than the best, at {confidence:.0%}.",
             )
         assert self.selection is not None
         return (
             f"{self.name}: a vote; results are named if enough blocks agree (surely from "
-            f"{self.selection.cap + 1} of {blocks:,} votes, rarely below "
-            f"{self.selection.needed(0.5) + 1}), then {how} "
+            f"{self.selection.cap + 1} of {blocks:,} votes, rarely below {self.selection.needed(0.5) + 1}), then {how} "
             f"chooses among them with ε = {float(self.epsilon):.4g}.",
         )
 
@@ -316,7 +314,7 @@ def _named(result: Any, features: Mapping[str, int]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class FeatureVotes(Operator):
+class FeatureVotes(BlockOperator):
     """Lists of features by block, released as votes per feature (one row each), or as the most voted ones.
 
     Args:
@@ -329,7 +327,6 @@ class FeatureVotes(Operator):
             each, best first. Each choice sees counts that move by at most 1, so ``most`` does not matter.
     """
 
-    source: BlockSource
     column: str
     name: str
     features: tuple[str, ...]
@@ -356,18 +353,6 @@ class FeatureVotes(Operator):
         assert self.top is not None and self.epsilon is not None
         return BoundedRange(self.epsilon, self.top)
 
-    @property
-    def queries(self) -> tuple[str, ...]:
-        return self.source.queries
-
-    @property
-    def provides(self) -> Mapping[str, RelationColumns]:
-        return self.source.provides
-
-    @property
-    def apart(self) -> tuple[str, ...]:
-        return self.source.apart
-
     def claims(self) -> Iterator[ClaimedText]:
         yield from self.source.claims(1)
 
@@ -389,15 +374,9 @@ class FeatureVotes(Operator):
         if self.noise is not None:
             votes = [int(v) for v in self.noise.add(counts, entropy)]
             width = self.noise.half_width(self.confidence)
-            table = pa.table(
-                {
-                    self.name: pa.array(self.features, pa.string()),
-                    "votes": pa.array(votes, pa.int64()),
-                    "votes__low": pa.array([v - width for v in votes], pa.float64()),
-                    "votes__high": pa.array([v + width for v in votes], pa.float64()),
-                }
-            )
-            return Release(table, self.event)
+            ends = (pa.array([v + side for v in votes], pa.float64()) for side in (-width, width))
+            counted = Estimate(pa.array(votes, pa.int64()), *ends).columns("votes")
+            return Release(pa.table({self.name: pa.array(self.features, pa.string()), **counted}), self.event)
         assert self.top is not None and self.epsilon is not None
         left = list(range(len(self.features)))
         winners = []

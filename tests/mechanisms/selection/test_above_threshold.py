@@ -27,6 +27,7 @@ from dpsql.noise.entropy import Entropy
 from dpsql.noise.samplers import draw_geometric
 from dpsql.privacy.events import DiscreteLaplace, SparseVector, compose_events
 from tests.support.goodness import REFUSED, fixed, p_value
+from tests.support.operator_contract import OperatorContract
 from tests.support.svt_law import Answers, gapped, neighbours, paths, probability, refreshed
 
 VECTORS = json.loads((Path(__file__).parents[2] / "published" / "vectors" / "vectors_svt.json").read_text())
@@ -510,3 +511,11 @@ def test_how_rarely_an_interactive_threshold_is_passed_from_below() -> None:
     assert (
         abs(far / near - math.exp(-1)) < 0.08
     )  # 6 standard deviations; without the factor 2 it would be 0.14
+
+
+class TestAboveThreshold(OperatorContract):
+    noise = ThresholdNoise(1, *split_epsilon(Fraction(1, 2), 2, monotone=True), 2, True)
+    operator = AboveThreshold(("SELECT k",), ("k",), 3, noise, answer=("n", Fraction(1, 4)), gap="gap")
+
+    def exact(self, text: str) -> pa.Table:
+        return pa.table({"k": range(6), "dpsql_ord": range(6), CANDIDATE_SCORE: [0, 1, 3, 4, 2, 9]})

@@ -33,6 +33,7 @@ from dpsql.noise.selection import (
 from dpsql.numerics.exact_numbers import Integers, to_integers
 from dpsql.privacy.events import BoundedRange, DiscreteLaplace, PureDP, compose_events
 from tests.support.goodness import REFUSED, fixed, p_value
+from tests.support.operator_contract import OperatorContract
 from tests.support.selection_laws import choice, em, laplace, pf, weights
 
 VECTORS = json.loads((Path(__file__).parents[2] / "published" / "vectors" / "vectors_em.json").read_text())
@@ -507,3 +508,12 @@ def test_scores_of_gumbel_are_measured_once(method: str, monkeypatch: pytest.Mon
     (before, rate), (after, other) = seen
     assert rate == other == Fraction(3, 2) / (2 * SCORE_SENSITIVITY)
     assert (after == before[:3]) == (method == "gumbel")
+
+
+class TestExponentialChoice(OperatorContract):
+    operator = ExponentialChoice(
+        ("SELECT k",), ("k",), 1, Fraction(1), True, "exponential", top=2, answer=("votes", Fraction(1, 2))
+    )
+
+    def exact(self, text: str) -> pa.Table:
+        return pa.table({"k": list("abcd"), "dpsql_ord": range(4), CANDIDATE_SCORE: [3, 1, 4, 1]})
