@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Generator, Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
+from dpsql.engine import sources
 from dpsql.engine.base import Engine, find_files, hash_lines
 from dpsql.engine.frames import list_object_columns, to_arrow
 from dpsql.engine.sandbox import (
@@ -23,7 +25,6 @@ from dpsql.engine.sandbox import (
     quote_identifier,
     quote_literal,
 )
-from dpsql.engine.sources import name_view, open_again, open_files, open_frame, open_table
 from dpsql.errors import PolicyError, did_you_mean
 from dpsql.policy.model import FILE_ENDINGS, NameMapping, Policy, Table
 
@@ -69,21 +70,16 @@ class DuckDBEngine(Engine):
         self._attached = isinstance(database, duckdb.DuckDBPyConnection)
         for name in given:
             if name not in RESOURCES:
-                raise PolicyError(
-                    f"{name} is no resource that is set here.",
-                    hint=did_you_mean(name, (*RESOURCES, TIME_LIMIT)),
-                )
+                hint = did_you_mean(name, (*RESOURCES, TIME_LIMIT))
+                raise PolicyError(f"{name} is no resource that is set here.", hint=hint)
             if self._attached:
-                raise PolicyError(
-                    "an open connection has its own resources.", hint=f"SET {name} on the connection itself."
-                )
+                hint = f"SET {name} on the connection itself."
+                raise PolicyError("an open connection has its own resources.", hint=hint)
         self._frames: dict[str, pa.Table] = {}
         if isinstance(database, Mapping):
             self._frames = {str(name): to_arrow(str(name), frame) for name, frame in database.items()}
         self._database = ":memory:" if isinstance(database, Mapping) else database
         self._zone = ""
-        self._room: int | None = None
-        self._macros: frozenset[str] | None = None
         self._sources = {
             t.name: _find_source(t, base) for t in policy.tables.values() if t.source is not None
         }
@@ -111,7 +107,7 @@ class DuckDBEngine(Engine):
             place = self._find_place(table)
             # Two tables of one source may have two privacy units, so each has its own name.
             if place in self._places.values():
-                place = open_again(self._con, table, ".".join(map(quote_identifier, place)))
+                place = sources.open_again(self._con, table, ".".join(map(quote_identifier, place)))
             self._places[table.name] = place
         if not self._attached:
             self._harden()
@@ -127,9 +123,8 @@ class DuckDBEngine(Engine):
             config = {**CONFIG, **self._resources, "temp_directory": self._spill.subdirectory("data")}
             con = duckdb.connect(":memory:", config=config)
         if con is None:
-            raise PolicyError(
-                f"DuckDB can't be opened with {self._resources}.", hint='resources={"memory_limit": "1GiB"}'
-            )
+            hint = 'resources={"memory_limit": "1GiB"}'
+            raise PolicyError(f"DuckDB can't be opened with {self._resources}.", hint=hint)
         if path is None or _attach(con, path):
             return con
         con.close()
@@ -163,33 +158,28 @@ class DuckDBEngine(Engine):
         """Make a table readable; return the catalog, schema and name under which exact queries find it."""
         files = self._sources.get(table.name)
         if files is not None:
-            open_files(self._con, self.policy, table, files)
-            return ("temp", "main", name_view(table))
+            sources.open_files(self._con, self.policy, table, files)
+            return ("temp", "main", sources.name_view(table))
         name = table.source or table.name
         parts = name.split(".")
         catalog, schema, last = (*self._home[: max(0, 3 - len(parts))], *parts[-3:])
-        place = (
-            ("temp", "main", name) if _exists(self._con, name, temporary=True) else (catalog, schema, last)
-        )
+        temporary = _exists(self._con, name, temporary=True)
+        place = ("temp", "main", name) if temporary else (catalog, schema, last)
         body = ".".join(map(quote_identifier, place))
-        described = None
-        with contextlib.suppress(duckdb.Error):
-            described = self._con.execute(f"DESCRIBE SELECT * FROM {body}").fetchall()
-        if described is None:
-            raise PolicyError(
-                f"the policy names {name}, which the database does not have.",
-                hint=did_you_mean(name, self._list_relations()),
-            )
-        columns = {row[0]: row[1] for row in described}
+        columns = sources.describe_relation(self._con, body)
+        if columns is None:
+            known = self._con.execute("SELECT table_name FROM information_schema.tables").fetchall()
+            hint = did_you_mean(name, [row[0] for row in known])
+            raise PolicyError(f"the policy names {name}, which the database does not have.", hint=hint)
         # Texts are compared as they are: where a collation makes two equal, one row would say how all are shown.
         texts = [column for column, kind in columns.items() if kind == "VARCHAR"]
         collated = [column for column in texts if self._is_collated(body, column)]
         frame = NameMapping(self._frames).get(name)
         if frame is not None or self._is_pandas(place):
-            open_frame(self._con, self.policy, table, body, columns, list_object_columns(frame))
-            return ("temp", "main", name_view(table))
-        made = open_table(self._con, table, body, columns, collated, not self._attached)
-        return ("temp", "main", name_view(table)) if made else place
+            sources.open_frame(self._con, self.policy, table, body, columns, list_object_columns(frame))
+            return ("temp", "main", sources.name_view(table))
+        made = sources.open_table(self._con, table, body, columns, collated, not self._attached)
+        return ("temp", "main", sources.name_view(table)) if made else place
 
     def _is_pandas(self, place: tuple[str, str, str]) -> bool:
         """Tell whether a relation is a registered pandas frame, whose types DuckDB infers from some of its rows."""
@@ -203,27 +193,19 @@ class DuckDBEngine(Engine):
         ours = "SELECT UNNEST(['a', 'A', 'e', '\u00e9', 'e\u0301', '\u00df', 'ss'])"
         query = f"SELECT {quote_identifier(name)} AS v FROM {body} WHERE FALSE UNION ALL {ours}"
         # GROUP BY, for COUNT(DISTINCT) does not look at collations in every version.
-        rows = self._con.execute(
-            f"SELECT COUNT(*) FROM (SELECT v FROM ({query}) AS t GROUP BY v) AS texts"
-        ).fetchall()
-        return bool(rows[0][0] < 7)
+        return len(self._con.execute(f"SELECT v FROM ({query}) AS t GROUP BY v").fetchall()) < 7
 
-    def _limit_threads(self) -> None:
-        """Run no more threads than the memory limit has room for."""
-        threads, limit = fetch_settings(self._con, "threads", "memory_limit")
-        most = max(1, _read_bytes(limit) // MEMORY_PER_THREAD)
-        if most < threads:
-            self._con.execute(f"SET threads = {most}")
-
-    def _list_relations(self) -> list[str]:
-        return [
-            row[0] for row in self._con.execute("SELECT table_name FROM information_schema.tables").fetchall()
-        ]
+    def _fetch_memory_limit(self) -> int:
+        query = "SELECT parse_formatted_bytes(current_setting('memory_limit'))"
+        return int(self._con.execute(query).fetchall()[0][0])
 
     def _harden(self) -> None:
         configure(self._con, SETTINGS)
         if "threads" not in self._resources:
-            self._limit_threads()
+            # No more threads than the memory limit has room for.
+            most = max(1, self._fetch_memory_limit() // MEMORY_PER_THREAD)
+            if most < fetch_settings(self._con, "threads")[0]:
+                self._con.execute(f"SET threads = {most}")
         allowed = [path for files in self._sources.values() for path in files or []]
         if allowed:
             self._con.execute(f"SET allowed_paths = [{', '.join(map(quote_literal, allowed))}]")
@@ -241,23 +223,18 @@ class DuckDBEngine(Engine):
         """Return the catalog, schema and name under which exact queries find a table."""
         return self._places[table.name]
 
-    @property
+    @cached_property
     def room(self) -> int:
         """A sixteenth of DuckDB's memory limit, in rows of eight bytes."""
-        if self._room is None:
-            self._room = _read_bytes(fetch_settings(self._con, "memory_limit")[0]) // (16 * 8)
-        return self._room
+        return self._fetch_memory_limit() // (16 * 8)
 
-    @property
+    @cached_property
     def macros(self) -> frozenset[str]:
         """Functions of the file or the attached database, which DuckDB would call in place of its own."""
-        if self._macros is None:
-            rows: list[tuple[str]] = []
-            if self._attached or self._path is not None:  # slow, and nobody else defines any
-                query = "SELECT DISTINCT lower(function_name) FROM duckdb_functions() WHERE NOT internal"
-                rows = self._con.execute(query).fetchall()
-            self._macros = frozenset(row[0] for row in rows)
-        return self._macros
+        if not self._attached and self._path is None:
+            return frozenset()  # the query is slow, and nobody else defines any
+        query = "SELECT DISTINCT lower(function_name) FROM duckdb_functions() WHERE NOT internal"
+        return frozenset(row[0] for row in self._con.execute(query).fetchall())
 
     @property
     def time_zone(self) -> str:
@@ -351,9 +328,8 @@ def _attach(con: duckdb.DuckDBPyConnection, path: str) -> bool:
     for alias in ("", " AS dpsql_database"):
         with contextlib.suppress(duckdb.Error):
             con.execute(f"ATTACH {quote_literal(path)}{alias} (READ_ONLY)")
-            rows = con.execute(
-                "SELECT database_name FROM duckdb_databases() WHERE path IS NOT NULL"
-            ).fetchall()
+            query = "SELECT database_name FROM duckdb_databases() WHERE path IS NOT NULL"
+            rows = con.execute(query).fetchall()
             con.execute(f"USE {quote_identifier(rows[0][0])}")
             return True
     return False
@@ -367,18 +343,6 @@ def _read_seconds(text: str | None) -> float | None:
         if 0 < float(text) < float("inf"):
             return float(text)
     raise PolicyError(f"{text} is no time limit.", hint='resources={"time_limit": 60} is a minute.')
-
-
-_SIZES = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
-
-
-def _read_bytes(text: str) -> int:
-    """Read ``19.2 GiB`` as bytes; return 0 for what is not understood."""
-    number, _, unit = text.partition(" ")
-    try:
-        return int(float(number) * _SIZES.get(unit, 0))
-    except ValueError:
-        return 0
 
 
 def _exists(con: duckdb.DuckDBPyConnection, name: str, temporary: bool = False) -> bool:

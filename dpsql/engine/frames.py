@@ -36,8 +36,7 @@ _TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 def clean_table(table: pa.Table) -> pa.Table:
     """Replace values that DuckDB can't take by NULL; other columns are passed on."""
     for index, field in enumerate(table.schema):
-        column = table.column(index)
-        held = column.chunks
+        held = table.column(index).chunks
         chunks = [clean_array(chunk) for chunk in held]
         if any(new is not old for new, old in zip(chunks, held, strict=True)):
             table = table.set_column(index, field.with_nullable(True), pa.chunked_array(chunks, field.type))
@@ -145,12 +144,10 @@ def _clean_decimal(array: pa.Array) -> pa.Array:
     held = array.buffers()[1]
     most = 10**array.type.precision
     good = np.zeros(len(array), bool)
-    if held is not None:
-        for index in range(len(array)):
-            place = (array.offset + index) * size
-            good[index] = (
-                abs(int.from_bytes(held[place : place + size].to_pybytes(), "little", signed=True)) < most
-            )
+    for index in range(len(array) if held is not None else 0):
+        place = (array.offset + index) * size
+        value = int.from_bytes(held[place : place + size].to_pybytes(), "little", signed=True)
+        good[index] = abs(value) < most
     return pc.if_else(pa.array(good), array, pa.scalar(None, array.type))
 
 
@@ -168,22 +165,18 @@ def to_arrow(name: str, frame: Any) -> pa.Table:
     module = type(frame).__module__.partition(".")[0]
     wrong = None
     try:
-        if isinstance(frame, pa.RecordBatchReader):
-            return clean_table(frame.read_all())
-        if type(frame).__module__ == "pyarrow._dataset":
-            return clean_table(frame.to_table())
-        if isinstance(frame, pa.Table | pa.RecordBatch):
-            return clean_table(frame if isinstance(frame, pa.Table) else pa.Table.from_batches([frame]))
         if module == "pandas":
             return clean_table(_convert_pandas(frame))
         if module == "polars":
             return clean_table(_convert_polars(frame.collect() if hasattr(frame, "collect") else frame))
+        if type(frame).__module__ == "pyarrow._dataset":
+            return clean_table(frame.to_table())
+        if hasattr(frame, "__arrow_c_stream__") or hasattr(frame, "__arrow_c_array__"):
+            return clean_table(frame if isinstance(frame, pa.Table) else pa.table(frame))
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
         wrong = "a column of it is of a type that Arrow has not"
     if wrong is not None:
         raise PolicyError(f"the table {name} can't be read: {wrong}.", hint="give each column one type.")
-    if hasattr(frame, "__arrow_c_stream__"):
-        return clean_table(pa.table(frame))
     raise PolicyError(
         f"the table {name} is a {type(frame).__name__}, and that is no table.",
         hint="give a pandas, polars or Arrow table.",
@@ -202,13 +195,12 @@ def _convert_pandas(frame: Any) -> pa.Table:
     for place, name in enumerate(frame.columns):
         column = frame.iloc[:, place]
         kinds = (column.dtype, getattr(getattr(column.dtype, "categories", None), "dtype", None))
-        if any(kind == np.dtype(object) for kind in kinds if isinstance(kind, np.dtype)):
+        objects = any(kind == np.dtype(object) for kind in kinds if isinstance(kind, np.dtype))
+        if objects:
             columns.append(_write_all(column.astype(object)))
-            fields.append(pa.field(str(name), pa.large_string(), metadata={_OBJECTS: b"1"}))
         else:
-            array = pa.Table.from_pandas(column.to_frame(), preserve_index=False).column(0)
-            columns.append(array)
-            fields.append(pa.field(str(name), array.type))
+            columns.append(pa.Table.from_pandas(column.to_frame(), preserve_index=False).column(0))
+        fields.append(_make_field(str(name), columns[-1].type, objects))
     return pa.table(columns, pa.schema(fields))
 
 
@@ -216,10 +208,13 @@ def _convert_polars(frame: Any) -> pa.Table:
     fields, columns = [], []
     for column in frame.get_columns():
         objects = str(column.dtype) == "Object"
-        array = _write_all(column.to_list()) if objects else column.to_arrow()
-        columns.append(array)
-        fields.append(pa.field(column.name, array.type, metadata={_OBJECTS: b"1"} if objects else None))
+        columns.append(_write_all(column.to_list()) if objects else column.to_arrow())
+        fields.append(_make_field(column.name, columns[-1].type, objects))
     return pa.table(columns, pa.schema(fields))
+
+
+def _make_field(name: str, kind: pa.DataType, objects: bool) -> pa.Field:
+    return pa.field(name, kind, metadata={_OBJECTS: b"1"} if objects else None)
 
 
 def _write_all(values: Any) -> pa.Array:

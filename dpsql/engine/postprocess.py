@@ -57,7 +57,6 @@ class Finisher:
         self._tables = {table.name: table for table in policy.tables.values() if table.public}
         self._lock = threading.RLock()
         self._opened: _Connections | None = None
-        self._bound: set[str] = set()
         self._loaded: set[str] = set()
         self._described: dict[str, list[tuple[str, str]]] = {}
         self._checked: set[tuple[str, ...]] = set()
@@ -88,15 +87,11 @@ class Finisher:
             public = tuple(public)
             self._check(sql, {name: [c for c, _ in columns] for name, columns in relations.items()}, public)
             for name in public:
-                if name not in self._bound:
-                    con.execute(
-                        f"CREATE TEMP TABLE {quote_identifier(name)} AS {write_empty_query(self._columns(name))}"
-                    )
-                    self._bound.add(name)
+                empty = write_empty_query(self._columns(name))
+                con.execute(f"CREATE TEMP TABLE IF NOT EXISTS {quote_identifier(name)} AS {empty}")
             for name, given in relations.items():
-                con.execute(
-                    f"CREATE OR REPLACE TEMP VIEW {quote_identifier(name)} AS {write_empty_query(given)}"
-                )
+                empty = write_empty_query(given)
+                con.execute(f"CREATE OR REPLACE TEMP VIEW {quote_identifier(name)} AS {empty}")
             message = ""
             try:
                 rows = con.execute(f"DESCRIBE {sql}").fetchall()
@@ -202,7 +197,6 @@ class Finisher:
         """Give the next statement a new instance, after what invalidates the whole old one."""
         if failure is not None and issubclass(failure, sandbox.FATAL_ERRORS):
             self._close_connections()
-            self._bound.clear()
             self._loaded.clear()
 
     def _load(self, public: Iterable[str]) -> None:

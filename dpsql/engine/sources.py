@@ -13,7 +13,6 @@ Types proposed from the rows of a source are for the data owner's eyes only, sin
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
@@ -63,18 +62,21 @@ def write_scan(*paths: str, options: str = "") -> str:
     return f"read_parquet([{', '.join(map(quote_literal, paths))}], hive_partitioning = false{options})"
 
 
-def describe_file(con: duckdb.DuckDBPyConnection, path: str) -> dict[str, str] | None:
-    """Read names and types of a file's columns; None where it can't be read."""
+def describe_relation(con: duckdb.DuckDBPyConnection, body: str) -> dict[str, str] | None:
+    """Read names and types of a relation's columns; None where it can't be read."""
     with suppress(duckdb.Error):
-        rows = con.execute(f"DESCRIBE SELECT * FROM {write_scan(path)}").fetchall()
-        return {row[0]: row[1] for row in rows}
+        return {row[0]: row[1] for row in con.execute(f"DESCRIBE SELECT * FROM {body}").fetchall()}
     return None
+
+
+def _open_memory() -> duckdb.DuckDBPyConnection:
+    return duckdb.connect(":memory:", config={"temp_directory": ""})
 
 
 def describe_parquet(path: str) -> dict[str, str]:
     """Read names and types of a file's columns without a session."""
-    with duckdb.connect(":memory:", config={"temp_directory": ""}) as con:
-        return describe_file(con, path) or {}
+    with _open_memory() as con:
+        return describe_relation(con, write_scan(path)) or {}
 
 
 def find_bad_columns(path: str, columns: Mapping[str, str]) -> list[str]:
@@ -103,11 +105,8 @@ def _make_stamp(path: str) -> list[object]:
 
 
 def _search(path: str, columns: Mapping[str, str]) -> list[str]:
-    tests = {
-        name: _write_test(quote_identifier(name), kind)
-        for name, kind in columns.items()
-        if kind not in _SAFE_TYPES
-    }
+    risky = {name: kind for name, kind in columns.items() if kind not in _SAFE_TYPES}
+    tests = {name: _write_test(quote_identifier(name), kind) for name, kind in risky.items()}
     counts = _count(path, list(tests.values()))
     if counts is not None:
         found = {name for name, count in zip(tests, counts, strict=True) if count}
@@ -153,7 +152,7 @@ def _count(path: str, tests: list[str]) -> list[int] | None:
     """Run tests in a database of their own, which a bad value may bring down; None where it does."""
     if not tests:
         return []
-    with suppress(duckdb.Error), duckdb.connect(":memory:", config={"temp_directory": ""}) as con:
+    with suppress(duckdb.Error), _open_memory() as con:
         rows = con.execute(f"SELECT {', '.join(tests)} FROM {write_scan(path)}").fetchall()
         return [int(count) for _, count in rows[0]]
     return None
@@ -167,10 +166,8 @@ def _open(path: str) -> ParquetFile:
 
 def _is_clean(path: str, place: int) -> bool:
     with suppress(pa.ArrowException, OSError, KeyError), _open(path) as file:
-        name = file.schema_arrow.names[place]
-        return all(
-            (column := batch.column(0)) is clean_array(column) for batch in file.iter_batches(columns=[name])
-        )
+        columns = (batch.column(0) for batch in file.iter_batches(columns=[file.schema_arrow.names[place]]))
+        return all(column is clean_array(column) for column in columns)
     return False
 
 
@@ -205,10 +202,8 @@ def copy_cleaned(
 
 def _read_clean(file: ParquetFile, places: list[int]) -> pa.RecordBatchReader:
     names = [file.schema_arrow.names[place] for place in places]
-    fields = [
-        pa.field(f"c{index}", file.schema_arrow.field(place).type) for index, place in enumerate(places)
-    ]
-    schema = pa.schema([pa.field("n", pa.int64()), *fields])
+    kinds = [(f"c{index}", file.schema_arrow.types[place]) for index, place in enumerate(places)]
+    schema = pa.schema([("n", pa.int64()), *kinds])
 
     def parts() -> Iterator[pa.RecordBatch]:
         row = 0
@@ -235,14 +230,12 @@ def propose_types(table: Table, files: list[str]) -> dict[str, str]:
             f"delim = {quote_literal(text.delimiter or ',')}, {quotes}, header = {text.header}, "
             f"nullstr = {quote_literal(text.null)})"
         )
-    with contextlib.suppress(duckdb.Error), duckdb.connect(":memory:", config={"temp_directory": ""}) as con:
-        rows = con.execute(f"DESCRIBE SELECT * FROM {body}").fetchall()
-        return {row[0]: _fold_type(row[1]) for row in rows}
-    return {}
+    with _open_memory() as con:
+        return {name: _fold_type(kind) for name, kind in (describe_relation(con, body) or {}).items()}
 
 
 def _fold_type(kind: str) -> str:
-    with contextlib.suppress(PolicyError):
+    with suppress(PolicyError):
         return settle_type("type", kind)
     return "VARCHAR"
 
@@ -291,12 +284,11 @@ def open_files(con: duckdb.DuckDBPyConnection, policy: Policy, table: Table, fil
     together: dict[tuple[str, ...], list[str]] = {}
     queries = []
     for index, path in enumerate(files):
-        found = describe_file(con, path)
+        found = describe_relation(con, write_scan(path))
         if found is None:
             raise PolicyError(f"the source {table.source} of {table.name} can't be read as parquet.")
         items = _write_items(table, path, found, columns)
-        bad = find_bad_columns(path, found)
-        if bad:
+        if bad := find_bad_columns(path, found):
             copy_cleaned(con, f"{name}_{index}", path, found, bad)
             queries.append(f"SELECT {items} FROM temp.main.{quote_identifier(f'{name}_{index}')}")
         else:
@@ -317,9 +309,8 @@ def _write_items(table: Table, path: str, found: Mapping[str, str], columns: Map
         }
     else:
         there = {fold(name): (name, kind) for name, kind in reversed(list(found.items()))}
-        folders = {
-            fold(unquote(key)): unquote(value) for key, value in _PARTITION.findall(os.path.dirname(path))
-        }
+        parts = _PARTITION.findall(os.path.dirname(path))
+        folders = {fold(unquote(key)): unquote(value) for key, value in parts}
         read = {}
         for name, wanted in columns.items():
             if fold(name) in there:
@@ -375,7 +366,7 @@ def open_table(
 
 def _all_inside(con: duckdb.DuckDBPyConnection, body: str, kept: str) -> bool:
     """Tell whether a table holds only values that a test keeps."""
-    with contextlib.suppress(duckdb.Error):
+    with suppress(duckdb.Error):
         return con.execute(f"SELECT 1 FROM {body} WHERE NOT {kept} LIMIT 1").fetchone() is None
     return False
 
@@ -438,11 +429,11 @@ def _copy_registered(
     types: Mapping[str, str],
 ) -> None:
     there = {fold(name): name for name in columns}
-    items = [
-        f"TRY_CAST({f'CAST({quote_identifier(there[fold(name)])} AS VARCHAR)' if fold(name) in there else 'NULL'} AS {kind}) "
-        f"AS {quote_identifier(name)}"
-        for name, kind in types.items()
-    ]
+    items = []
+    for name, kind in types.items():
+        column = there.get(fold(name))
+        text = f"CAST({quote_identifier(column)} AS VARCHAR)" if column is not None else "NULL"
+        items.append(f"TRY_CAST({text} AS {kind}) AS {quote_identifier(name)}")
     row = con.execute("SELECT current_setting('pandas_analyze_sample')").fetchone()
     con.execute("SET pandas_analyze_sample = 0")  # objects are texts, whatever they are
     try:
@@ -459,7 +450,7 @@ def open_again(con: duckdb.DuckDBPyConnection, table: Table, body: str) -> tuple
 
 def _create(con: duckdb.DuckDBPyConnection, table: Table, kind: str, query: str) -> None:
     made = False
-    with contextlib.suppress(duckdb.Error):
+    with suppress(duckdb.Error):
         con.execute(f"CREATE OR REPLACE TEMP {kind} {quote_identifier(name_view(table))} AS {query}")
         made = True
     if not made:

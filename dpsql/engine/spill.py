@@ -94,7 +94,7 @@ def _make(parent: Path) -> Path:
         path = parent / f"{SPILL_PREFIX}{secrets.token_hex(8)}"
         lock = _lock_path(path)
         descriptor = os.open(lock, _FLAGS | os.O_CREAT | os.O_EXCL, OWNER_ONLY)
-        if _is_held_elsewhere(descriptor) or not _is_same(descriptor, lock):
+        if _take_lock(descriptor) is False or not _is_same(descriptor, lock):
             os.close(descriptor)  # another process sweeps the file between the two steps
             continue
         try:
@@ -126,28 +126,21 @@ def _sweep_one(path: Path, lock: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
         return
     descriptor = os.open(lock, _FLAGS)
-    if _is_locked(descriptor) and _is_same(descriptor, lock):
+    if _take_lock(descriptor) and _is_same(descriptor, lock):
         _remove(path, descriptor, os.getpid())
     else:
         os.close(descriptor)
 
 
-def _is_locked(descriptor: int) -> bool:
-    """Tell whether this process holds the lock now; without locks it does not, and nothing is swept."""
-    return not _is_held_elsewhere(descriptor, unknown=True)
-
-
-def _is_held_elsewhere(descriptor: int, unknown: bool = False) -> bool:
-    """Take the lock, or tell that another process has it; ``unknown`` where there are no locks."""
+def _take_lock(descriptor: int) -> bool | None:
+    """Take the lock; False where another process has it, None where there are no locks."""
     if fcntl is None:
-        return False
+        return None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return unknown
-    return False
+    except OSError as error:
+        return False if isinstance(error, BlockingIOError) else None
+    return True
 
 
 def _is_same(descriptor: int, lock: Path) -> bool:

@@ -7,6 +7,7 @@ fails over no value: a field that does not fit its column is NULL, a record that
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gzip
 import io
@@ -54,9 +55,8 @@ def _blocks(file: IO[bytes]) -> Iterator[bytes | None]:
             block, first = block.removeprefix(_BOM), False
         cut = block.rfind(b"\n") + 1
         if cut == 0:
-            rest, lost = (
-                (b"", True) if lost or len(rest) + len(block) > MAX_RECORD_BYTES else (rest + block, False)
-            )
+            lost = lost or len(rest) + len(block) > MAX_RECORD_BYTES
+            rest = b"" if lost else rest + block
             continue
         whole = rest + block[:cut]
         if lost:
@@ -110,9 +110,9 @@ def read_records(path: str, text: Format, skip: bool) -> pa.RecordBatchReader:
         left = skip
         with _open(path) as file:
             for block in _blocks(file):
-                lines = (
-                    pa.nulls(1, pa.large_string()) if block is None else _split_lines(block, text.encoding)
-                )
+                lines = pa.nulls(1, pa.large_string())
+                if block is not None:
+                    lines = _split_lines(block, text.encoding)
                 if left and len(lines):
                     lines, left = lines.slice(1), False
                 yield pa.record_batch([lines], LINE_SCHEMA)
@@ -135,9 +135,7 @@ def read_first_record(path: str, text: Format) -> str | None:
 def read_heading(path: str, text: Format) -> list[str]:
     """Read the names of a file's columns from its first record."""
     line = read_first_record(path, text)
-    if line is None:
-        return []
-    return next(_read_csv(iter([line]), text), [])
+    return next(_read_csv(iter([line]), text), []) if line is not None else []
 
 
 def _read_csv(lines: Iterator[str], text: Format) -> Any:
@@ -156,12 +154,8 @@ def read_quoted_records(path: str, text: Format, skip: bool) -> pa.RecordBatchRe
     """Read records whose quoted fields may go on in the next line, as a column `fields` of lists of texts."""
 
     def rows() -> Iterator[list[str] | None]:
-        with io.TextIOWrapper(
-            _open(path),
-            _CODECS.get(text.encoding, text.encoding),
-            "surrogateescape",
-            newline="",
-        ) as file:
+        encoding = _CODECS.get(text.encoding, text.encoding)
+        with io.TextIOWrapper(_open(path), encoding, "surrogateescape", newline="") as file:
             lines = _read_csv(file, text)
             while True:
                 try:
@@ -243,16 +237,13 @@ def copy_text(
     listed = ", ".join(f"{quote_identifier(column)} {kind}" for column, kind in columns.items())
     con.execute(f"CREATE OR REPLACE TEMP TABLE {quote_identifier(name)} ({listed})")
     read = False
-    try:
+    with contextlib.suppress(duckdb.Error, *READ_ERRORS):
         for path in files:
             con.register(_LENT, _read_source(path, table, text))
-            con.execute(
-                f"INSERT INTO temp.main.{quote_identifier(name)} {_write_query(path, table, text, columns)}"
-            )
+            rows = _write_query(path, table, text, columns)
+            con.execute(f"INSERT INTO temp.main.{quote_identifier(name)} {rows}")
             con.unregister(_LENT)
         read = True
-    except (duckdb.Error, *READ_ERRORS):
-        pass
     if not read:
         raise PolicyError(f"the source {table.source} of {table.name} can't be read.")
 
@@ -267,9 +258,7 @@ def _read_source(path: str, table: Table, text: Format) -> pa.RecordBatchReader:
 def _write_query(path: str, table: Table, text: Format, columns: Mapping[str, str]) -> str:
     if table.text == "json":
         return _write_objects(columns, text)
-    names = (
-        [fold(name) for name in read_heading(path, text)] if text.header else [fold(name) for name in columns]
-    )
+    names = [fold(name) for name in (read_heading(path, text) if text.header else columns)]
     places = {name: index for index, name in reversed(list(enumerate(names, start=1)))}
     items = [
         write_typed_field(_write_unquoted(f"f[{places[fold(name)]}]", text), kind, text)
@@ -294,9 +283,7 @@ def _write_fields(text: Format) -> str:
     plain = f"string_split(line, {comma})"
     if not text.quote:
         return plain
-    d, q, e = (
-        _write_class(letter) for letter in (text.delimiter or ",", text.quote, text.escape or text.quote)
-    )
+    d, q, e = map(_write_class, (text.delimiter or ",", text.quote, text.escape or text.quote))
     inside = f"(?:[^{q}]|[{q}][{q}])" if e == q else f"(?:[^{q}{e}]|[{e}].)"
     pattern = f"(?s)[{d}]([{q}]{inside}*[{q}]|[^{d}{q}][^{d}]*|)"
     matched = f"regexp_extract_all(concat({comma}, line), {quote_literal(pattern)}, 1)"

@@ -174,7 +174,36 @@ def write_quotient(a: str, b: str) -> str:
     return f"(CASE WHEN {b} = 0D THEN {zero} ELSE try_divide({a}, {b}) END)"
 
 
-# -- casts ------------------------------------------------------------------------------------------------------
+def write_long_division(a: str, b: str) -> str:
+    """Divide 38 digits by 19, toward zero: first the upper 20 of them, then what is left with the lower 18, for no quotient of
+    Spark's has both so many digits and none after the point. A value that is needed again is the argument of a lambda.
+    """
+    radix = f"1{'0' * 18}BD"
+    upper = f"CAST((s.a - s.a % {radix}) * 0.{'0' * 17}1BD AS DECIMAL(20,0))"
+    split = f"transform(array(named_struct('a', {a}, 'b', {b})), s -> named_struct('h', {upper}, 'l', s.a % {radix}, 'b', s.b))"
+    left = f"transform({split}, s -> named_struct('h', s.h, 'x', s.h % s.b * {radix} + s.l, 'b', s.b))"
+    high, low = (f"CAST(({v} - {v} % s.b) / s.b AS DECIMAL(20,0))" for v in ("s.h", "s.x"))
+    return f"element_at(transform({left}, s -> CAST({high} * {radix} + {low} AS DECIMAL(38,0))), 1)"
+
+
+# -- literals and casts ------------------------------------------------------------------------------------------
+
+
+def translate_literal(node: exp.Expr) -> SparkValue:
+    """Return a literal, with the value of a whole number."""
+    text = node.name
+    if node.args.get("is_string"):
+        return SparkValue(quote_text(text), types.TEXT)
+    if text.isdigit():
+        n = int(text)
+        if n > MAX_LONG:
+            return SparkValue(f"CAST({n}BD AS DECIMAL(38,0))", HUGEINT, n, n)
+        return SparkValue(f"{n}L", LONG, n, n)
+    if "e" in text.lower():
+        return SparkValue(f"{float(text)!r}D", DOUBLE)
+    before, _dot, after = text.partition(".")
+    kind = types.decimal(max(1, len(before) + len(after)), len(after))
+    return SparkValue(f"{before or '0'}.{after}BD" if after else f"{before}BD", kind)
 
 
 def translate_constant(text: str, kind: Type) -> SparkValue:

@@ -3,7 +3,7 @@
 Plans are written once, in DuckDB's SQL, by this package; nobody else's text comes here. So the translation is a walk
 over the few shapes that plans have, with a type for every expression, and closed by default: a node without a rewrite
 is refused by its name, before anything is paid. The rewrites, each with its reason, are in the tables of
-:mod:`dpsql.sql.spark.values` (operators and casts) and :mod:`dpsql.sql.spark.calls` (functions and aggregates); here
+:mod:`dpsql.sql.spark.values` (operators and casts) and :mod:`dpsql.sql.spark.calls` (functions); here
 are the clauses.
 
 What is written supposes Spark's ANSI mode, in which nothing wraps around: what may not fit is a ``try_`` function,
@@ -22,10 +22,9 @@ from sqlglot import exp
 from dpsql.errors import BindError
 from dpsql.sql.expressions.types import Type
 from dpsql.sql.normalize import resolve_key
-from dpsql.sql.parse.dialect import parse_fragment
+from dpsql.sql.parse.dialect import parse_fragment, parse_select, to_sql
 from dpsql.sql.relations.relation import fold
-from dpsql.sql.spark.aggregates import number_within_units, rewrite_quantile, write_direction
-from dpsql.sql.spark.expressions import compare, translate
+from dpsql.sql.spark.expressions import compare, translate, write_direction
 from dpsql.sql.spark.values import LONG, Columns, SparkValue, backquote, find_common_type, refusal, write_cast
 
 ColumnTypes = Sequence[tuple[str, str]]
@@ -217,7 +216,7 @@ class _Scope:
 
     def _select(self, node: exp.Select) -> SparkQuery:
         _only(node, "SELECT", *_SELECT_PARTS)
-        head, node = self._with(node.args.get("with_")), rewrite_quantile(node)
+        head, node = self._with(node.args.get("with_")), _rewrite_quantile(node)
         from_, distinct, qualify, limit = (
             node.args.get(key) for key in ("from_", "distinct", "qualify", "limit")
         )
@@ -239,7 +238,7 @@ class _Scope:
             raise refusal("DISTINCT ON")
         if qualify is not None:
             # Spark learns QUALIFY only late: the choice becomes a column, and a condition above it.
-            shown.append(f"{self.of(number_within_units(qualify.this)).sql} AS `dpsql_chosen`")
+            shown.append(f"{self.of(_number_within_units(qualify.this)).sql} AS `dpsql_chosen`")
         text = f"SELECT {'DISTINCT ' if distinct else ''}{', '.join(shown)}{text}"
         if qualify is not None:
             text = f"SELECT {_list_names(columns)} FROM ({text}) AS `q` WHERE `dpsql_chosen`"
@@ -389,3 +388,90 @@ def _rename(columns: Columns, alias: exp.Expr | None) -> Columns:
     """Return columns under the names that an alias gives them, the first of them."""
     names = [column.name for column in alias.args.get("columns") or []] if alias is not None else []
     return tuple((new, kind) for new, (_, kind) in zip(names, columns, strict=False)) + columns[len(names) :]
+
+
+# -- shapes that Spark had better have otherwise ----------------------------------------------------------------
+
+
+def _number_within_units(node: exp.Expr) -> exp.Expr:
+    """Look back in one long sort, which plans are written with, as numbers within each unit.
+
+    DuckDB is quick at one long sort; Spark would do it in one task, where every unit can be sorted by itself. That the row
+    n places before is of another u means that fewer than n rows of its u come first; that the first row n groups of
+    peers before is of another u, that fewer than n such groups do. Several columns are another where one of them is;
+    what stands between them in the order is a hash of them.
+    """
+    node = node.unnest()
+    if isinstance(node, exp.And):
+        return exp.And(this=_number_within_units(node.this), expression=_number_within_units(node.expression))
+    looks = [_look(part) for part in (node.flatten() if isinstance(node, exp.Or) else [node])]
+    columns = [look.column for look in looks if look is not None]
+    first = looks[0]
+    if first is None or any(look is None or look[:3] != first[:3] for look in looks):
+        return node
+    sorts = first.order.expressions
+    rest = [item for item in sorts if item.this not in columns]
+    if not rest or len(rest) + len(columns) != len(sorts) or sorts[0].this not in columns:
+        return node
+    own = exp.Window(
+        this=exp.DenseRank() if first.ranks else exp.RowNumber(), partition_by=[column.copy() for column in columns],
+        order=exp.Order(expressions=[item.copy() for item in rest]), over="OVER",
+    )  # fmt: skip
+    return exp.LTE(this=own, expression=exp.Literal.number(first.places))
+
+
+class _Look(NamedTuple):
+    """A look back: whether it counts groups of peers, how far it goes, in which order, and for which column."""
+
+    ranks: bool
+    places: str
+    order: exp.Order
+    column: exp.Expr
+
+
+def _look(node: exp.Expr) -> _Look | None:
+    if not isinstance(node, exp.NullSafeNEQ) or not isinstance(node.this, exp.Window):
+        return None
+    window, column = node.this, node.expression
+    order, spec = window.args.get("order"), window.args.get("spec")
+    if window.args.get("partition_by") or order is None or window.this.this != column:
+        return None
+    if isinstance(window.this, exp.Lag) and spec is None:
+        return _Look(False, window.this.args["offset"].name, order, column)
+    if not isinstance(window.this, exp.FirstValue) or spec is None:
+        return None
+    start, end = to_sql(spec.args["start"]), to_sql(spec.args["end"])
+    same = spec.sql() == f"GROUPS BETWEEN {start} PRECEDING AND {start} PRECEDING"
+    return _Look(True, start, order, column) if same and start == end else None
+
+
+def _rewrite_quantile(node: exp.Select) -> exp.Select:
+    """Rewrite ``SELECT PERCENTILE_DISC(p) WITHIN GROUP (ORDER BY v) AS q FROM ...``: the first value that p of the rows reach.
+
+    Spark knows it for doubles only, and would hold all values in one task's memory; sums over the distinct values may
+    spill, and take any type.
+    """
+    asked = _quantile_of(node.expressions[0].unalias()) if len(node.expressions) == 1 else None
+    from_ = node.args.get("from_")
+    others = ("group", "joins", "with_", "qualify", "order", "limit", "distinct")
+    if asked is None or from_ is None or any(node.args.get(key) for key in others):
+        return node
+    value, at = map(to_sql, asked)
+    where = f" AND ({to_sql(node.args['where'].this)})" if node.args.get("where") is not None else ""
+    counted = f"SELECT {value} AS v, COUNT(*) AS c FROM {to_sql(from_.this)} WHERE ({value}) IS NOT NULL{where} GROUP BY 1"
+    summed = f"SELECT v, SUM(c) OVER (ORDER BY v) AS upto, SUM(c) OVER () AS n FROM ({counted}) AS counted"
+    reached = f"CAST(upto AS DOUBLE) >= CAST({at} AS DOUBLE) * CAST(n AS DOUBLE)"
+    name = node.expressions[0].alias_or_name or "q"
+    return parse_select(f"SELECT MIN(v) AS {name} FROM ({summed}) AS summed WHERE {reached}")
+
+
+def _quantile_of(item: exp.Expr) -> tuple[exp.Expr, exp.Expr] | None:
+    """Return the value and the share: as plans have it, and ``QUANTILE_DISC(v, p ORDER BY v)``, as it is in normal form."""
+    if isinstance(item, exp.WithinGroup) and isinstance(item.this, exp.PercentileDisc):
+        return item.expression.expressions[0].this, item.this.this
+    if not isinstance(item, exp.PercentileDisc) or not isinstance(item.expression, exp.Order):
+        return None
+    (by, *more) = item.expression.expressions
+    if more or by.args.get("desc") or by.this != item.this:
+        return None
+    return item.this, item.expression.this
