@@ -80,9 +80,8 @@ class DuckDBEngine(Engine):
             self._frames = {str(name): to_arrow(str(name), frame) for name, frame in database.items()}
         self._database = ":memory:" if isinstance(database, Mapping) else database
         self._zone = ""
-        self._sources = {
-            t.name: _find_source(t, base) for t in policy.tables.values() if t.source is not None
-        }
+        given_sources = (table for table in policy.tables.values() if table.source is not None)
+        self._sources = {table.name: _find_source(table, base) for table in given_sources}
         super().__init__(policy, base, given, limit)
         self._open()
 
@@ -115,9 +114,8 @@ class DuckDBEngine(Engine):
     def _connect(self) -> duckdb.DuckDBPyConnection:
         path = self._path
         if path is not None and not Path(path).is_file():
-            raise PolicyError(
-                f"there is no database {self._database}.", hint="give the path of a DuckDB file."
-            )
+            hint = "give the path of a DuckDB file."
+            raise PolicyError(f"there is no database {self._database}.", hint=hint)
         con: duckdb.DuckDBPyConnection | None = None
         with contextlib.suppress(duckdb.Error):
             config = {**CONFIG, **self._resources, "temp_directory": self._spill.subdirectory("data")}
@@ -128,10 +126,8 @@ class DuckDBEngine(Engine):
         if path is None or _attach(con, path):
             return con
         con.close()
-        raise PolicyError(
-            f"{self._database} can't be opened as a DuckDB database.",
-            hint="where it is open in this process already, pass that connection instead of the path.",
-        )
+        hint = "where it is open in this process already, pass that connection instead of the path."
+        raise PolicyError(f"{self._database} can't be opened as a DuckDB database.", hint=hint)
 
     def _open_cursor(self, given: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
         """Return a cursor with settings of its own, or the connection itself where it alone sees the tables."""

@@ -294,17 +294,15 @@ class SchemaReplica:
         configure(con, {"enable_progress_bar": "false"})
         attached = {"memory", "temp"}
         for (catalog, schema, name), columns in self._tables:
+            home = f"{quote_identifier(catalog)}.{quote_identifier(schema)}"
             if catalog not in attached:
                 con.execute(f"ATTACH ':memory:' AS {quote_identifier(catalog)}")
                 attached.add(catalog)
             if catalog != "temp" and schema != "main":
-                con.execute(
-                    f"CREATE SCHEMA IF NOT EXISTS {quote_identifier(catalog)}.{quote_identifier(schema)}"
-                )
-            where = ".".join(map(quote_identifier, (catalog, schema, name)))
+                con.execute(f"CREATE SCHEMA IF NOT EXISTS {home}")
             listed = ", ".join(f"{quote_identifier(column)} {kind}" for column, kind in columns)
             kind = "TEMP TABLE" if catalog == "temp" else "TABLE"
-            con.execute(f"CREATE {kind} IF NOT EXISTS {where} ({listed})")
+            con.execute(f"CREATE {kind} IF NOT EXISTS {home}.{quote_identifier(name)} ({listed})")
         lock_down(con)
         return con
 
@@ -345,9 +343,8 @@ class SchemaReplica:
 
     def _lend(self, lent: Mapping[str, TypedColumns]) -> None:
         for name, columns in lent.items():
-            self._con.execute(
-                f"CREATE OR REPLACE TEMP VIEW {quote_identifier(name)} AS {write_empty_query(columns)}"
-            )
+            empty = write_empty_query(columns)
+            self._con.execute(f"CREATE OR REPLACE TEMP VIEW {quote_identifier(name)} AS {empty}")
             self._lent.add(name)
 
     def put_away(self) -> None:

@@ -183,14 +183,11 @@ def copy_cleaned(
     made = False
     with suppress(duckdb.Error, pa.ArrowException, OSError, KeyError), _open(path) as file:
         con.register(_LENT_COLUMNS, _read_clean(file, [places[column] for column in bad]))
-        items = [
-            f"TRY_CAST(c.c{bad.index(column)} AS {kind}) AS {quote_identifier(column)}"
-            if column in bad
-            else f"f.{quote_identifier(column)}"
-            for column, kind in columns.items()
-        ]
+        items = {column: f"f.{quote_identifier(column)}" for column in columns}
+        for index, column in enumerate(bad):
+            items[column] = f"TRY_CAST(c.c{index} AS {columns[column]}) AS {quote_identifier(column)}"
         con.execute(
-            f"CREATE OR REPLACE TEMP TABLE {quote_identifier(name)} AS SELECT {', '.join(items)} "
+            f"CREATE OR REPLACE TEMP TABLE {quote_identifier(name)} AS SELECT {', '.join(items.values())} "
             f"FROM {write_scan(path, options=', file_row_number = true')} AS f "
             f"JOIN {_LENT_COLUMNS} AS c ON f.file_row_number = c.n"
         )

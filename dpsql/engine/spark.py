@@ -17,6 +17,7 @@ import os
 import socket
 import warnings
 from collections.abc import Generator, Iterable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -75,7 +76,6 @@ class SparkEngine(Engine):
             for setting, value in _SETTINGS.items():
                 self._session.conf.set(setting, value)
         self._lent_globally: list[str] = []
-        self._translations: dict[tuple[object, ...], str] = {}
         self._sources = {t.name: _find_source(t, base) for t in policy.tables.values() if t.file}
         super().__init__(policy, base)
         self._schemas = {table.name: self._open(table) for table in policy.tables.values()}
@@ -167,10 +167,8 @@ class SparkEngine(Engine):
             if apart:
                 return None
             # In the types that Arrow will give the lent relations, which are not those of the text.
-            empty = {
-                name: self.replica.shape(write_empty_query(columns), {}).empty_table()
-                for name, columns in lent.items()
-            }
+            shapes = {name: self.replica.shape(write_empty_query(given), {}) for name, given in lent.items()}
+            empty = {name: shape.empty_table() for name, shape in shapes.items()}
             text = self.translate(sql, empty)
             message = ""
             for name, table in empty.items():
@@ -198,16 +196,9 @@ class SparkEngine(Engine):
 
     def translate(self, sql: str, lent: Mapping[str, pa.Table]) -> str:
         """Return Spark's text of an exact query: the one that is proved is the one that runs."""
-        columns = {name: self._list_columns(table) for name, table in lent.items()}
-        key = (sql, *((name, *listed) for name, listed in sorted(columns.items())))
-        found = self._translations.get(key)
-        if found is None:
-            tables = {name_view(t): list(self._schemas[t.name].items()) for t in self.policy.tables.values()}
-            found = spark_sql(sql, {**columns, **tables})
-            if len(self._translations) >= MAX_TRANSLATIONS:
-                self._translations.clear()
-            self._translations[key] = found
-        return found
+        known = {name: self._list_columns(table) for name, table in lent.items()}
+        known |= {name_view(t): list(self._schemas[t.name].items()) for t in self.policy.tables.values()}
+        return _translate(sql, tuple((name, tuple(columns)) for name, columns in known.items()))
 
     def execute(self, sql: str, lent: Mapping[str, pa.Table] | None = None) -> pa.Table:
         """Run one exact query, with public relations lent to it under their names.
@@ -276,6 +267,11 @@ class SparkEngine(Engine):
             for session in {id(s): s for s in (self._session, self._given)}.values():
                 with contextlib.suppress(Exception):
                     session.stop()
+
+
+@lru_cache(MAX_TRANSLATIONS)
+def _translate(sql: str, relations: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]) -> str:
+    return spark_sql(sql, dict(relations))
 
 
 def _resolve(frame: DataFrame) -> DataFrame:

@@ -260,12 +260,11 @@ def _write_query(path: str, table: Table, text: Format, columns: Mapping[str, st
         return _write_objects(columns, text)
     names = [fold(name) for name in (read_heading(path, text) if text.header else columns)]
     places = {name: index for index, name in reversed(list(enumerate(names, start=1)))}
-    items = [
-        write_typed_field(_write_unquoted(f"f[{places[fold(name)]}]", text), kind, text)
-        if fold(name) in places
-        else f"NULL::{kind}"
-        for name, kind in columns.items()
-    ]
+    items = [f"NULL::{kind}" for kind in columns.values()]
+    for index, (name, kind) in enumerate(columns.items()):
+        if fold(name) in places:
+            field = _write_unquoted(f"f[{places[fold(name)]}]", text)
+            items[index] = write_typed_field(field, kind, text)
     fitting = [f"len(f) = {len(names)}"] if text.header else []
     if text.quoted_newlines:
         fields = f"SELECT fields AS f FROM {_LENT}"
