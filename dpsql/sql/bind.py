@@ -13,7 +13,7 @@ from dpsql.plan import IntervalColumns, Plan
 from dpsql.sql.binder import StatementBinder
 from dpsql.sql.expressions.lengths import one_statement
 from dpsql.sql.normalize import Cte, Finish, public_columns, renamed
-from dpsql.sql.parse.dialect import MODE, bind_error, span_of_word, to_sql
+from dpsql.sql.parse.dialect import span_of_word, spell_statement, to_sql
 from dpsql.sql.parse.statements import Statement
 from dpsql.sql.relations.catalog import Catalog
 from dpsql.sql.relations.intervals import (
@@ -38,7 +38,7 @@ def bind(
     assert statement.tree is not None
     tree = statement.tree.copy()
     binder = StatementBinder(catalog, finish, thresholds or {}, held=find_held_columns(tree))
-    text = to_sql(tree)
+    text = spell_statement(tree)
     kept = name_kept_results(tree, catalog.kept)
     binder.public.update((item.kept.table, None) for item in kept)
     env = {fold(item.cte.alias): Cte(item.cte.alias, tree=item.cte) for item in kept}
@@ -71,13 +71,6 @@ def _plan(binder: StatementBinder, tree: exp.Expr, text: str, kept: list[NamedRe
             for key, node in zip(keys, (low, high), strict=True):
                 tree.select(exp.alias_(node, key, quoted=True), copy=False)
             intervals.append(IntervalColumns(name, *keys))
-    left = next((node for node in tree.find_all(exp.Anonymous) if node.name == MODE), None)
-    if left is not None:
-        raise bind_error(
-            left,
-            "a private SELECT can't stand here.",
-            "write it in a CTE: WITH r AS (SELECT WITH DP ...), and use r.",
-        )
     finish = to_sql(tree)
     direct = renamed(tree, binder.blocks) if not binder.adjustments else None
     if direct is not None:

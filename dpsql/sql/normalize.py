@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from dpsql.plan import PrivateBlock, Renamed
 from dpsql.sql.expressions.types import Type
-from dpsql.sql.parse.dialect import bind_error, join_word, remove_modes, table_named
+from dpsql.sql.parse.dialect import bind_error, join_word, table_named
 from dpsql.sql.parse.functions import MECHANISMS
 from dpsql.sql.parse.options import Call, call_of
 from dpsql.sql.relations.relation import Relation, fold
@@ -114,7 +114,7 @@ _TYPES = {"INT": "INTEGER", "TEXT": "VARCHAR"}
 
 def spell(node: exp.Expr) -> str:
     """Return an expression in the words that DuckDB would name its column by."""
-    text = remove_modes(node).sql(dialect="duckdb", comments=False, normalize_functions="lower")
+    text = node.sql(dialect="duckdb", comments=False, normalize_functions="lower")
     text = re.sub(r"\bAS (INT|TEXT)\)", lambda found: f"AS {_TYPES[found[1]]})", text)
     return text.replace("count(*)", "count_star()")
 

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.sql.parse.dialect import to_sql
+from dpsql.sql.parse.dialect import mode_clauses, remove_modes, to_sql
 from dpsql.sql.parse.statements import parse
 from tests.support import inside
 from tests.support.case_files import Case
@@ -54,8 +54,10 @@ def spent(session: dpsql.Session) -> str:
 def test_parse(case: Case) -> None:
     rows = []
     for statement in parse(case.text, case.params):
-        said = to_sql(statement.tree) if statement.tree is not None else ""
+        said = to_sql(remove_modes(statement.tree)) if statement.tree is not None else ""
         rows.append(" ".join(filter(None, (statement.kind, statement.name, "json" * statement.json, said))))
+        for clause in mode_clauses(statement.tree) if statement.tree is not None else ():
+            rows.append(f"  with {clause.name} ({', '.join(to_sql(option) for option in clause.options)})")
     compare(case, "\n".join(rows) or "(no statement)")
 
 

@@ -16,7 +16,8 @@ from dpsql.sql.dp.block import AggregatingBlock, BlockOutput
 from dpsql.sql.dp.budget_split import require_rows
 from dpsql.sql.exact.exact_query import Exact, Partial, Weighing
 from dpsql.sql.expressions import fixed_point as grids
-from dpsql.sql.expressions.fixed_point import Back, Line, moment_of, place_on_line
+from dpsql.sql.expressions.coercion import moment_of
+from dpsql.sql.expressions.fixed_point import Back, Line, place_on_line
 from dpsql.sql.expressions.types import Typed
 from dpsql.sql.parse.dialect import bind_error, privacy_error, to_sql
 from dpsql.sql.parse.options import Call, Readers, read_bounds, read_epsilon, read_one_of, read_pair

@@ -25,7 +25,7 @@ from dpsql.mechanisms.moments import Count, Sum
 from dpsql.sql.dp.budget_split import within_limit
 from dpsql.sql.dp.noisy_block import NOISY_AGGREGATES, NoisyBlock
 from dpsql.sql.normalize import install, label_of_item, make_unique, resolve_key
-from dpsql.sql.parse.dialect import bind_error, remove_modes, to_sql
+from dpsql.sql.parse.dialect import bind_error, to_sql
 from dpsql.sql.parse.options import NONNEGATIVE, Options, call_of
 from dpsql.sql.relations.relation import Names, column, fold
 from dpsql.sql.relations.windows import refuse_row_choice
@@ -213,7 +213,7 @@ def bind_sets(binder: Binder, select: exp.Select, options: Options | None, env: 
         BindError: too many sets, or shares of their own beside them. BudgetExceeded: over the policy's limit per query.
     """
     options = options or Options("DP", {}, {})
-    written = [label_of_item(item) or remove_modes(item).sql() for item in select.expressions]
+    written = [label_of_item(item) or item.sql() for item in select.expressions]
     spell_alike(select, names)
     group = select.args["group"]
     sets = [

@@ -1,29 +1,35 @@
-"""Coercion of types: values that may meet, the type that they get, and whether that can fail.
+"""Coercion of types: values that may meet, the type that they get, and whether that can fail; constants and casts.
 
 DuckDB casts implicitly, row by row: text that meets a number is read as one, and raises on the first row that is none.
 Here only types of one family meet. The rules for the result are DuckDB's own, so that values and types come out the
-same; where its implicit casts may overflow, a TRY_CAST stands in their place.
+same; where its implicit casts may overflow, a TRY_CAST stands in their place. Constants are read at plan time, and
+casts that may fail give NULL. What is inside of columns has its type changed on the way out: fields of structs, elements
+of lists.
 """
 
 from __future__ import annotations
 
 import datetime
+import math
 import re
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache, reduce
+from functools import reduce
 
 from sqlglot import exp
 
-from dpsql.errors import BindError
+from dpsql.errors import BindError, did_you_mean
+from dpsql.policy.validate import DateBound
+from dpsql.sql.expressions.lengths import length_of, mark_length
 from dpsql.sql.expressions.types import (
     BOOLEAN,
     DATE,
     DOUBLE,
     FLOAT,
     NULL,
+    TEXT,
     TIME,
     TIMESTAMP,
     UUID,
@@ -31,74 +37,38 @@ from dpsql.sql.expressions.types import (
     Type,
     Typed,
     decimal,
+    make_call,
+    make_cast,
+    make_try,
+    parenthesise,
 )
-from dpsql.sql.parse.dialect import bind_error, span_of
+from dpsql.sql.parse.dialect import bind_error, privacy_error, to_sql
 
 Bind = Callable[[exp.Expr], Typed]
 """Makes a part of an expression total, in the scope at hand."""
-ORDERED_KINDS = (
-    "INTEGER",
-    "DECIMAL",
-    "DOUBLE",
-    "TEXT",
-    "DATE",
-    "TIME",
-    "TIMESTAMP",
-    "BOOLEAN",
-    "INTERVAL",
-    "UUID",
-)
+NUMBER_KINDS = ("INTEGER", "DECIMAL", "DOUBLE")
+ORDERED_KINDS = (*NUMBER_KINDS, "TEXT", "DATE", "TIME", "TIMESTAMP", "BOOLEAN", "INTERVAL", "UUID")
 """Kinds that can be compared, and written as text."""
-PlacedValue = tuple[Typed, exp.Expr]
-"""A bound value, and the analyst's node that it came from (for carets)."""
+MAX_LITERAL_COUNT = 1_000_000
+"""Largest absolute value of a literal count or place."""
 
 
 # -- building nodes ---------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=512)
-def _data_type(sql: str) -> exp.DataType:
-    return exp.DataType.build(sql, dialect="duckdb")
-
-
-def make_cast(node: exp.Expr, kind: Type, trying: bool = False) -> exp.Expr:
-    """Return a cast that the types prove total, or one that gives NULL where it fails."""
-    made = exp.TryCast if trying else exp.Cast
-    return made(this=node, to=_data_type(kind.sql).copy())
-
-
-def make_try(node: exp.Expr) -> exp.Expr:
-    """TRY(...): NULL where the engine would raise."""
-    return node if isinstance(node, exp.Try) else exp.Try(this=node)
-
-
-_ATOMS = (
-    exp.Column,
-    exp.Literal,
-    exp.Paren,
-    exp.Func,
-    exp.Cast,
-    exp.Boolean,
-    exp.Null,
-    exp.Bracket,
-    exp.Case,
-)
-
-
-def parenthesise(node: exp.Expr) -> exp.Expr:
-    """Return the node in parentheses unless it may stand beside an operator."""
-    connector = isinstance(node, exp.Binary)  # AND, OR and some operators are functions to sqlglot
-    return node if isinstance(node, _ATOMS) and not connector else exp.Paren(this=node)
-
-
-def make_call(name: str, *arguments: exp.Expr) -> exp.Expr:
-    """Return a call by DuckDB's own name, in its order of arguments: nothing is left to be translated."""
-    return exp.Anonymous(this=name, expressions=list(arguments))
-
-
 def cast_to_double(typed: Typed) -> exp.Expr:
     """Return the value's node as a DOUBLE."""
     return typed.node if typed.type.sql == "DOUBLE" else make_cast(typed.node, DOUBLE)
+
+
+def cast_fitting(typed: Typed, kind: Type) -> exp.Expr:
+    """Return the value's node cast to a type: NULL where it does not fit."""
+    return make_cast(typed.node, kind, trying=typed.type != NULL and not fits(typed, kind))
+
+
+def let_meet(typed: Typed, kind: Type) -> exp.Expr:
+    """Return the value's node for DuckDB to cast to a type itself, or NULL where that could fail."""
+    return typed.node if typed.type == NULL or fits(typed, kind) else make_cast(typed.node, kind, trying=True)
 
 
 def refuse_rest(node: exp.Expr, *known: str) -> None:
@@ -126,7 +96,7 @@ class CommonType:
     safe: bool = True
 
 
-def unify(given: Sequence[PlacedValue], what: str) -> tuple[list[exp.Expr], Type]:
+def unify(given: Sequence[Typed], what: str) -> tuple[list[exp.Expr], Type]:
     """Return the nodes brought to one type explicitly, and that type; see :func:`meet`.
 
     Raises:
@@ -139,11 +109,11 @@ def unify(given: Sequence[PlacedValue], what: str) -> tuple[list[exp.Expr], Type
         make_cast(node, met.type)
         if typed.type.numeric and typed.type != met.type and fits(typed, met.type)
         else node
-        for node, (typed, _) in zip(met.nodes, given, strict=True)
+        for node, typed in zip(met.nodes, given, strict=True)
     ], met.type
 
 
-def meet(given: Sequence[PlacedValue], what: str, compared: bool = False) -> CommonType:
+def meet(given: Sequence[Typed], what: str, compared: bool = False) -> CommonType:
     """Bring values of one family together.
 
     Decimals that are compared keep all their digits after the point, where others give room to those before.
@@ -151,42 +121,35 @@ def meet(given: Sequence[PlacedValue], what: str, compared: bool = False) -> Com
     Raises:
         BindError: types that would only meet by reading text as something else.
     """
-    nodes = [typed.node for typed, _ in given]
-    known = [(typed, place) for typed, place in given if typed.type.kind != "NULL"]
-    kinds = {typed.type.kind for typed, _ in known}
+    nodes = [typed.node for typed in given]
+    known = [typed for typed in given if typed.type.kind != "NULL"]
+    kinds = {typed.type.kind for typed in known}
     if not known:
         return CommonType(nodes, NULL, NULL)
-    if kinds <= {"INTEGER", "DECIMAL", "DOUBLE"}:
-        values = [typed for typed, _ in known]
-        if _unclear(values):
+    if kinds <= {*NUMBER_KINDS}:
+        if _unclear(known):
             raise bind_error(
-                given[0][1],
+                given[0].place,
                 f"{what} meets UHUGEINT with signed integers, and no type holds both.",
                 "write TRY_CAST(... AS HUGEINT).",
-                around=given[-1][1],
+                around=given[-1].place,
             )
-        kind, plain = find_common_number(values), find_common_number(values, shown=True)
+        kind, plain = find_common_number(known), find_common_number(known, shown=True)
         if compared and kind.kind == "DECIMAL":
-            scale = max(typed.type.digits[1] for typed in values)
+            scale = max(typed.type.digits[1] for typed in known)
             kind = kind if kind.digits[1] == scale else decimal(38, scale)
-        safe = all(fits(typed, kind) for typed in values)
-        nodes = [
-            typed.node
-            if typed.type.kind == "NULL" or fits(typed, kind)
-            else make_cast(typed.node, kind, trying=True)
-            for typed, _ in given
-        ]
-        return CommonType(nodes, kind, plain, safe)
+        safe = all(fits(typed, kind) for typed in known)
+        return CommonType([let_meet(typed, kind) for typed in given], kind, plain, safe)
     moments = kinds & {"DATE", "TIME", "TIMESTAMP", "UUID"}
     if moments and kinds <= moments | {"TEXT"} and (len(moments) == 1 or moments == {"DATE", "TIMESTAMP"}):
         wanted = (
             TIMESTAMP if "TIMESTAMP" in moments else {"DATE": DATE, "TIME": TIME, "UUID": UUID}[min(moments)]
         )
-        return CommonType([_as(typed, place, wanted, what) for typed, place in given], wanted, wanted)
-    first = known[0][0].type
-    if len(kinds) == 1 and (first.kind not in ("LIST", "STRUCT") or all(t.type == first for t, _ in known)):
+        return CommonType([_as(typed, wanted, what) for typed in given], wanted, wanted)
+    first = known[0].type
+    if len(kinds) == 1 and (first.kind not in ("LIST", "STRUCT") or all(t.type == first for t in known)):
         return CommonType(nodes, first, first)
-    raise _mismatch(given, what)
+    raise _mismatch(known, what)
 
 
 def find_common_number(values: Sequence[Typed], shown: bool = False) -> Type:
@@ -265,15 +228,14 @@ def fits(value: Typed, into: Type) -> bool:
     return kind.kind == "INTEGER" and into.reach is not None and span is not None and into.reach.holds(span)
 
 
-def _as(typed: Typed, place: exp.Expr, wanted: Type, what: str) -> exp.Expr:
+def _as(typed: Typed, wanted: Type, what: str) -> exp.Expr:
     if typed.type.kind in ("NULL", wanted.kind):
         return typed.node
     if typed.type.kind == "TEXT":
         if not isinstance(typed.node, exp.Literal):
-            raise bind_error(
-                place, f"{what} meets text with a {wanted.sql}.", f"write TRY_CAST(... AS {wanted.sql})."
-            )
-        return read_moment(typed.node, wanted, place)
+            message, hint = f"{what} meets text with a {wanted.sql}.", f"write TRY_CAST(... AS {wanted.sql})."
+            raise bind_error(typed.place, message, hint)
+        return _read_moment(typed.node, wanted, typed.place)
     # A date at the end of the calendar is no timestamp.
     return make_cast(typed.node, wanted, trying=True)
 
@@ -284,7 +246,7 @@ _EXAMPLES = {
 }  # fmt: skip
 
 
-def read_moment(text: exp.Expr, wanted: Type, place: exp.Expr) -> exp.Expr:
+def _read_moment(text: exp.Expr, wanted: Type, place: exp.Expr | None) -> exp.Expr:
     """Return a text literal that stands for a date, a time or a UUID, read at plan time: the engine would raise on a bad one.
 
     Raises:
@@ -320,21 +282,52 @@ def _uuid(text: str) -> str:
     return str(uuid.UUID(text))
 
 
-_READERS: dict[str, Callable[[str], str]] = {
-    "DATE": _date,
-    "TIME": _time,
-    "TIMESTAMP": _timestamp,
-    "UUID": _uuid,
-}
+_READERS = {"DATE": _date, "TIME": _time, "TIMESTAMP": _timestamp, "UUID": _uuid}
 
 
-def _mismatch(given: Sequence[PlacedValue], what: str) -> BindError:
-    known = [(typed, place) for typed, place in given if typed.type.kind != "NULL"]
-    first = known[0][0].type
-    other, place = next(((t.type, p) for t, p in known if t.type.kind != first.kind), (first, known[-1][1]))
+_SECONDS = {
+    "MICROSECOND": Fraction(1, 10**6), "MILLISECOND": Fraction(1, 1000), "SECOND": Fraction(1), "MINUTE": Fraction(60),
+    "HOUR": Fraction(3600), "DAY": Fraction(86_400), "WEEK": Fraction(7 * 86_400), "MONTH": Fraction(30 * 86_400),
+}  # fmt: skip
+
+
+def interval_seconds(node: exp.Interval) -> Fraction | None:
+    """Return the seconds of an INTERVAL literal, with months of 30 days; None where its unit has no one length."""
+    unit = node.args.get("unit")
+    name = str(unit.name).upper() if unit is not None else ""
+    per = _SECONDS.get(name) or _SECONDS.get(name.removesuffix("S"))
+    amount = node.this.name if isinstance(node.this, exp.Literal) else ""
+    whole = amount.removeprefix("-")
+    return int(amount) * per if per is not None and whole.isdigit() and len(whole) <= 7 else None
+
+
+def moment_of(node: exp.Expr) -> tuple[str, Fraction] | None:
+    """Return the kind and the seconds of a literal DATE, TIMESTAMP, TIME or INTERVAL; None for anything else."""
+    if isinstance(node, exp.Interval):
+        length = interval_seconds(node)
+        return None if length is None else ("INTERVAL", length)
+    if not isinstance(node, exp.Cast) or not isinstance(node.this, exp.Literal):
+        return None
+    kind, text = to_sql(node.args["to"]), node.this.name.strip()
+    try:
+        if kind == "DATE":
+            return kind, DateBound(datetime.date.fromisoformat(text))
+        if kind == "TIMESTAMP":
+            return kind, DateBound(datetime.datetime.fromisoformat(text))
+        if kind == "TIME":
+            return kind, DateBound(datetime.time.fromisoformat(text))
+    except ValueError:
+        pass
+    return None
+
+
+def _mismatch(known: Sequence[Typed], what: str) -> BindError:
+    first = known[0].type
+    differs = next((t for t in known if t.type.kind != first.kind), None)
+    other, place = (first, known[-1].place) if differs is None else (differs.type, differs.place)
     both = {first.kind, other.kind}
     if "TEXT" in both and any(t.numeric for t in (first, other)):
-        words = [p for t, p in known if t.type.kind == "TEXT"]
+        words = [t.place for t in known if t.type.kind == "TEXT"]
         hint = "text and numbers are not compared: write '5' for text, or TRY_CAST(... AS INTEGER)."
         if all(isinstance(p, exp.Literal) for p in words):
             hint = "text and numbers are not compared: write the number without quotes."
@@ -342,20 +335,163 @@ def _mismatch(given: Sequence[PlacedValue], what: str) -> BindError:
         hint = "compare with TRUE or FALSE, or write CASE WHEN ... THEN 1 ELSE 0 END."
     else:
         hint = "cast one of the two."
-    parent = place.parent
-    span = span_of(parent) if isinstance(parent, exp.Expr) else None
-    return BindError(f"{what} meets {first.sql} with {other.sql}.", span=span or span_of(place), hint=hint)
+    parent = None if place is None else place.parent
+    return bind_error(parent, f"{what} meets {first.sql} with {other.sql}.", hint, around=place)
 
 
 def make_boolean(node: exp.Expr, parts: Sequence[Typed], nullable: bool | None = None) -> Typed:
     """Return a truth value made of parts."""
-    missing = any(part.nullable for part in parts) if nullable is None else nullable
-    return Typed(node, BOOLEAN, None, all(part.constant for part in parts), nullable=missing)
+    return Typed.made_of(node, BOOLEAN, parts, nullable=nullable)
 
 
-def require_kind(
-    typed: Typed, place: exp.Expr, kinds: Sequence[str], message: str, hint: str | None = None
-) -> None:
-    """Raise BindError unless the value is of one of the kinds, or NULL."""
+def require_kind(typed: Typed, kinds: Sequence[str], message: str, hint: str | None = None) -> Typed:
+    """Return the value. Raise BindError unless it is of one of the kinds, or NULL."""
     if typed.type.kind not in kinds and typed.type.kind != "NULL":
-        raise bind_error(place, f"{message}, and this is {typed.type.sql}.", hint)
+        raise bind_error(typed.place, f"{message}, and this is {typed.type.sql}.", hint)
+    return typed
+
+
+# -- literals and casts -------------------------------------------------------------------------------------------
+
+_SIMPLE = ("BOOLEAN", "INTEGER", "DECIMAL", "DOUBLE")
+_SOURCES: dict[str, tuple[str, ...]] = {
+    "INTEGER": (*_SIMPLE, "TEXT"), "DECIMAL": (*_SIMPLE, "TEXT"), "DOUBLE": (*_SIMPLE, "TEXT"),
+    "BOOLEAN": (*_SIMPLE, "TEXT"),
+    "TEXT": (*_SIMPLE, "TEXT", "DATE", "TIME", "TIMESTAMP", "INTERVAL", "UUID"),
+    "DATE": ("DATE", "TIMESTAMP", "TEXT"), "TIMESTAMP": ("DATE", "TIMESTAMP", "TEXT"),
+    "TIME": ("TIME", "TIMESTAMP", "TEXT"), "UUID": ("UUID", "TEXT"), "INTERVAL": ("INTERVAL",),
+}  # fmt: skip
+"""Kinds that may be cast to each kind. Text to INTERVAL is left out: no reader of ours agrees with DuckDB's."""
+
+
+def bind_text(value: str, node: exp.Expr) -> Typed:
+    """Bind a text constant, which has no NUL in it."""
+    if "\x00" in value:
+        raise bind_error(node, "a text has no NUL in it.")
+    return Typed(exp.Literal.string(value), TEXT, None, True, nullable=False, length=len(value))
+
+
+def bind_cast(node: exp.Expr, bind: Bind) -> Typed:
+    """CAST, TRY_CAST and ``::``."""
+    inner = bind(node.this)
+    written = node.args["to"].sql(dialect="duckdb")
+    kind = Type.parse(written)
+    if kind.kind == "OTHER" or kind.sql.startswith("TIMESTAMP_") or written.upper().startswith("ENUM"):
+        raise privacy_error(
+            node,
+            f"a cast to {written} is not known here.",
+            "cast to BIGINT, DOUBLE, DECIMAL(18,2), VARCHAR, BOOLEAN, DATE, TIME, TIMESTAMP or UUID.",
+        )
+    if inner.type.kind == "NULL":
+        return Typed(make_cast(exp.Null(), kind), kind, None, True, length=0)
+    if inner.type.kind not in _SOURCES.get(kind.kind, ()):
+        raise bind_error(node, f"there is no cast from {inner.type.sql} to {kind.sql}.")
+    if isinstance(inner.node, exp.Literal) and inner.type.kind == "TEXT":
+        return read_constant(inner.node, kind, node)
+    return convert(inner, kind)
+
+
+def convert(inner: Typed, kind: Type) -> Typed:
+    """Return a cast between kinds that may be cast."""
+    if inner.type == kind:
+        return inner
+    if kind.kind == "TEXT":
+        return replace(Typed.made_of(_write_as_text(inner), TEXT, (inner,)), length=length_of(inner))
+    bounds, reach = inner.bounds, inner.reach
+    if inner.type.kind == "BOOLEAN" and kind.numeric:
+        bounds = reach = Bounds(Fraction(0), Fraction(1))
+    elif kind.kind == "INTEGER":
+        bounds = None if bounds is None else bounds.rounded()
+        reach = reach if inner.type.kind == "INTEGER" else None
+    elif kind.kind == "DECIMAL" and bounds is not None:
+        steps = 10 ** kind.digits[1]
+        bounds = (bounds * Bounds.point(steps)).rounded() * Bounds.point(Fraction(1, steps))
+    elif bounds is not None and kind.kind in _DAYS and inner.type.kind in _DAYS:
+        bounds = bounds if kind.kind == "TIMESTAMP" else _whole_days(bounds)
+    elif not kind.numeric:
+        bounds = None
+    if kind.kind != "INTEGER":
+        reach = None
+    safe = inner.type.kind == "BOOLEAN" and kind.kind in ("INTEGER", "DOUBLE")
+    safe = safe or (inner.type.numeric and kind.numeric and fits(inner, kind))
+    if reach is not None and kind.reach is not None and not kind.reach.holds(reach):
+        reach = None
+    made = make_cast(inner.node, kind, not safe)
+    if kind.kind == "TIME":  # of an infinite timestamp: an error that the cast alone does not catch
+        made = make_try(made)
+    return Typed(made, kind, bounds, inner.constant, None, reach, inner.nullable or not safe)
+
+
+_DAYS = ("DATE", "TIMESTAMP")
+
+
+def _whole_days(bounds: Bounds) -> Bounds:
+    """Round seconds down to days, as a timestamp's date does."""
+    ends = (None if end is None else end // 86_400 * Fraction(86_400) for end in (bounds.low, bounds.high))
+    return Bounds(*ends)
+
+
+_SHOWABLE = {"TIMESTAMP": ("-infinity", "infinity"), "TIME": ("00:00:00", "24:00:00")}
+"""Files can hold times and timestamps out of these ranges; to show one ends the engine's process."""
+
+
+def _write_as_text(inner: Typed) -> exp.Expr:
+    """Return what DuckDB writes for a value."""
+    if inner.type == TEXT:
+        return inner.node
+    if inner.type.kind not in _SHOWABLE or inner.constant:
+        return make_cast(inner.node, TEXT)
+    # Inside the cast, for the engine may cast a dictionary's values before it looks at which are wanted.
+    low, high = (make_cast(exp.Literal.string(end), inner.type) for end in _SHOWABLE[inner.type.kind])
+    sane = exp.Between(this=parenthesise(inner.node), low=low, high=high)
+    return make_cast(exp.Case(ifs=[exp.If(this=sane, true=inner.node.copy())]), TEXT)
+
+
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+
+
+def read_constant(place: exp.Literal, kind: Type, node: exp.Expr) -> Typed:
+    """Read a text constant as a value of a type: one that can't be read would fail on each row that comes to it."""
+    written = place.name.strip()
+    if kind.kind == "TEXT":
+        return bind_text(place.name, node)
+    if kind.kind in ("DATE", "TIME", "TIMESTAMP", "UUID"):
+        made = _read_moment(place, kind, node)
+        moment = moment_of(made)
+        bounds = None if moment is None else Bounds.point(Fraction(moment[1]))
+        return Typed(made, kind, bounds, True, nullable=False)
+    if kind.kind == "BOOLEAN":
+        if written.lower() not in ("true", "false", "t", "f", "1", "0", "yes", "no", "y", "n"):
+            raise bind_error(node, f"'{place.name}' is not a BOOLEAN.", "write TRUE or FALSE.")
+        return Typed(make_cast(place.copy(), kind, True), kind, None, True)
+    known = kind.numeric and len(written) <= 60 and _NUMBER.fullmatch(written)
+    if known and math.isfinite(float(written)):
+        near = Fraction(float(written)) if kind.kind == "DOUBLE" else Fraction(written.rstrip("."))
+        bounds = convert(Typed(place, decimal(38, 19), Bounds.point(near)), kind).bounds
+        if kind.reach is None or (bounds is not None and kind.reach.holds(bounds)):
+            return Typed(make_cast(place.copy(), kind, True), kind, bounds, True, nullable=True)
+    raise bind_error(node, f"'{place.name}' is no {kind.sql}.")
+
+
+def take_value(typed: Typed, node: exp.Expr) -> Typed:
+    """Return a value that is read from a column, a list or a struct, in a type that expressions take."""
+    kind = typed.type
+    if kind.kind == "OTHER":
+        written = node.sql(dialect="duckdb")
+        raise privacy_error(node, f"{written} is of type {kind.sql}, whose values can't be used.")
+    made = typed.node.copy()
+    if kind.sql == "ENUM":
+        return mark_length(Typed(make_cast(made, TEXT), TEXT, None, typed.constant, typed.values))
+    if kind.kind == "TIMESTAMP" and kind != TIMESTAMP:  # to microseconds; far ones of another unit don't fit
+        return Typed(make_cast(made, TIMESTAMP, trying=True), TIMESTAMP, typed.bounds, typed.constant)
+    return mark_length(replace(typed, node=made))
+
+
+def take_field(typed: Typed, name: str, node: exp.Expr) -> Typed:
+    """Return a field of a struct."""
+    for known, kind in typed.type.fields:
+        if known.lower() == name.lower():
+            made = make_call("struct_extract", typed.node.copy(), exp.Literal.string(known))
+            return take_value(Typed(made, kind), node)
+    hint = did_you_mean(name, [known for known, _ in typed.type.fields])
+    raise bind_error(node, f"the struct has no field {name}.", hint)

@@ -27,8 +27,7 @@ from sqlglot import exp
 
 from dpsql.errors import BindError, PolicyError
 from dpsql.policy.validate import DateBound
-from dpsql.sql.expressions.coercion import make_call, make_cast, make_try
-from dpsql.sql.expressions.temporal import interval_seconds, write_epoch
+from dpsql.sql.expressions.temporal import write_epoch
 from dpsql.sql.expressions.types import (
     BIGINT,
     BOOLEAN,
@@ -40,6 +39,9 @@ from dpsql.sql.expressions.types import (
     Bounds,
     Type,
     Typed,
+    make_call,
+    make_cast,
+    make_try,
 )
 from dpsql.sql.parse.dialect import expression_of, privacy_error, to_sql
 
@@ -146,26 +148,6 @@ def read_declared_bounds(kind: str, bounds: tuple[Fraction, Fraction] | None, wh
             hint=f"bounds = {example[wanted]}",
         )
     return Bounds(Fraction(bounds[0]), Fraction(bounds[1]))
-
-
-def moment_of(node: exp.Expr) -> tuple[str, Fraction] | None:
-    """Return the kind and the seconds of a literal DATE, TIMESTAMP, TIME or INTERVAL; None for anything else."""
-    if isinstance(node, exp.Interval):
-        length = interval_seconds(node)
-        return None if length is None else ("INTERVAL", length)
-    if not isinstance(node, exp.Cast) or not isinstance(node.this, exp.Literal):
-        return None
-    kind, text = to_sql(node.args["to"]), node.this.name.strip()
-    try:
-        if kind == "DATE":
-            return kind, DateBound(datetime.date.fromisoformat(text))
-        if kind == "TIMESTAMP":
-            return kind, DateBound(datetime.datetime.fromisoformat(text))
-        if kind == "TIME":
-            return kind, DateBound(datetime.time.fromisoformat(text))
-    except ValueError:
-        pass
-    return None
 
 
 FINE_BITS = 20

@@ -14,16 +14,9 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from dpsql.sql.expressions.coercion import (
-    Bind,
-    make_boolean,
-    make_call,
-    parenthesise,
-    refuse_rest,
-    require_kind,
-)
+from dpsql.sql.expressions.coercion import Bind, make_boolean, refuse_rest, require_kind
 from dpsql.sql.expressions.lengths import count_kept, count_written, hold, length_of, limit_steps
-from dpsql.sql.expressions.types import TEXT, Typed
+from dpsql.sql.expressions.types import TEXT, Typed, make_call, parenthesise
 from dpsql.sql.parse.dialect import bind_error, privacy_error
 
 MAX_PATTERN_LENGTH = 1000
@@ -53,9 +46,7 @@ def _literal(place: exp.Expr | None, what: str, node: exp.Expr) -> str:
 
 
 def _text(place: exp.Expr, bind: Bind) -> Typed:
-    typed = bind(place)
-    require_kind(typed, place, ("TEXT",), "a pattern is matched with text", "cast it to VARCHAR.")
-    return typed
+    return require_kind(bind(place), ("TEXT",), "a pattern is matched with text", "cast it to VARCHAR.")
 
 
 def bind_like(node: exp.Expr, bind: Bind) -> Typed:
@@ -75,9 +66,11 @@ def bind_like(node: exp.Expr, bind: Bind) -> Typed:
         if not (plain and kind is exp.Like):
             left = _tried(left, text, star, node)
         made = kind(this=parenthesise(left.node), expression=pattern)
-    if node.args.get("negate"):
-        made = exp.Not(this=exp.Paren(this=made))
-    return make_boolean(made, (left,))
+    return _answer(made, node, left)
+
+
+def _answer(made: exp.Expr, node: exp.Expr, left: Typed) -> Typed:
+    return make_boolean(exp.Not(this=exp.Paren(this=made)) if node.args.get("negate") else made, (left,))
 
 
 def _wildcards(pattern: str, star: str) -> int:
@@ -114,19 +107,13 @@ def bind_escape(node: exp.Expr, bind: Bind) -> Typed:
     pattern = _literal(inner.expression, "a pattern", inner)
     if len(mark) != 1 or not mark.isascii() or mark in "%_":
         raise bind_error(node.expression, "the escape character is one character.", "write ESCAPE '$'.")
-    if (
-        re.fullmatch(rf"(?s)(?:[^{re.escape(mark)}]|{re.escape(mark)}[%_{re.escape(mark)}])*", pattern)
-        is None
-    ):
-        raise bind_error(
-            inner.expression, "the escape character stands before %, _ or itself.", f"write '{mark}%'."
-        )
+    sign = re.escape(mark)
+    if re.fullmatch(rf"(?s)(?:[^{sign}]|{sign}[%_{sign}])*", pattern) is None:
+        message = "the escape character stands before %, _ or itself."
+        raise bind_error(inner.expression, message, f"write '{mark}%'.")
     left = _tried(_text(inner.this, bind), pattern, "%", inner)
     shape = type(inner)(this=parenthesise(left.node), expression=exp.Literal.string(pattern))
-    made: exp.Expr = exp.Escape(this=shape, expression=exp.Literal.string(mark))
-    if inner.args.get("negate"):
-        made = exp.Not(this=exp.Paren(this=made))
-    return make_boolean(made, (left,))
+    return _answer(exp.Escape(this=shape, expression=exp.Literal.string(mark)), inner, left)
 
 
 def bind_regexp(node: exp.Expr, bind: Bind) -> Typed:
@@ -151,16 +138,13 @@ def bind_regexp_extract(node: exp.Expr, bind: Bind) -> Typed:
     left = _text(node.this, bind)
     pattern = _expression(node.expression, node)
     group = node.args.get("group")
-    number = (
-        int(group.name)
-        if isinstance(group, exp.Literal) and group.name.isdigit() and len(group.name) < 3
-        else -1
-    )
-    if group is not None and not 0 <= number <= _groups(pattern.name):
+    written = group.name if isinstance(group, exp.Literal) else ""
+    known = re.fullmatch("[0-9]{1,2}", written) is not None and int(written) <= _groups(pattern.name)
+    if group is not None and not known:
         raise bind_error(group, f"the pattern has {_groups(pattern.name)} groups.", around=node)
     left = _searched("regexp_extract", left, pattern.name, node)
     length = count_written("regexp_extract", length_of(left), node)
-    arguments = [left.node, pattern, *([exp.Literal.number(number)] if group is not None else [])]
+    arguments = [left.node, pattern, *([exp.Literal.number(int(written))] if group is not None else [])]
     made = make_call("regexp_extract", *arguments)
     return Typed(made, TEXT, None, left.constant, nullable=left.nullable, length=length)
 
@@ -261,9 +245,8 @@ def _size(pattern: str) -> int:
             last = stack.pop()
             stack[-1] += last
         elif piece not in "|^$":
-            last = (
-                5 if piece == "." or piece.startswith("[^") or not piece.isascii() or piece in _NEGATED else 1
-            )
+            many = piece == "." or piece.startswith("[^") or not piece.isascii() or piece in _NEGATED
+            last = 5 if many else 1
             stack[-1] += last
     return max(1, sum(stack))
 

@@ -12,16 +12,27 @@ from sqlglot import exp
 from dpsql.errors import did_you_mean
 from dpsql.sql.expressions.coercion import (
     Bind,
-    fits,
-    make_call,
-    make_cast,
-    make_try,
+    cast_fitting,
+    interval_seconds,
     meet,
     refuse_rest,
     require_kind,
 )
 from dpsql.sql.expressions.lengths import count_written
-from dpsql.sql.expressions.types import BIGINT, DATE, DOUBLE, INTERVAL, TEXT, TIMESTAMP, Bounds, Typed
+from dpsql.sql.expressions.types import (
+    BIGINT,
+    DATE,
+    DOUBLE,
+    INTERVAL,
+    NULL,
+    TEXT,
+    TIMESTAMP,
+    Bounds,
+    Typed,
+    make_call,
+    make_cast,
+    make_try,
+)
 from dpsql.sql.parse.dialect import bind_error, privacy_error
 
 _YEARS = (-6_000_000, 6_000_000)
@@ -60,27 +71,16 @@ def _unit(place: exp.Expr | None, known: tuple[str, ...], node: exp.Expr) -> str
     for candidate in (name, name.removesuffix("S")):
         if candidate in known:
             return candidate
-    raise privacy_error(
-        place,
-        f"{place.name.lower()} is not a unit here.",
-        did_you_mean(place.name.lower(), [u.lower() for u in known]),
-        around=node,
-    )
+    written = place.name.lower()
+    hint = did_you_mean(written, [unit.lower() for unit in known])
+    raise privacy_error(place, f"{written} is not a unit here.", hint, around=node)
 
 
 def bind_part(node: exp.Expr, unit: str, place: exp.Expr, bind: Bind) -> Typed:
     """year(d), date_part('year', d), EXTRACT(year FROM d)."""
-    inner = bind(place)
-    kinds = ("DATE", "TIMESTAMP", "TIME") if unit in CLOCK_PARTS else ("DATE", "TIMESTAMP")
-    require_kind(
-        inner,
-        place,
-        kinds,
-        "a date is needed",
-        "write TRY_CAST(... AS DATE)." if inner.type.kind == "TEXT" else None,
-    )
+    inner = _moment(place, bind, ("TIME",) if unit in CLOCK_PARTS else ())
     reach = Bounds(*(Fraction(end) for end in DATE_PART_RANGES[unit]))
-    source = _settled(inner).node
+    source = inner.node
     # Weeks of the far ends of the calendar are in years that it does not have. (For the inner TRY see truncate.)
     weeks = unit in ("WEEK", "YEARWEEK", "ISOYEAR")
     made = make_call("date_part", exp.Literal.string(unit.lower()), make_try(source) if weeks else source)
@@ -100,9 +100,7 @@ def _years(inner: Typed) -> Bounds | None:
 
 def _settled(typed: Typed) -> Typed:
     """Return NULL as a timestamp: the engine can't choose among its functions for a bare one."""
-    return (
-        Typed(make_cast(exp.Null(), TIMESTAMP), TIMESTAMP, None, True) if typed.type.kind == "NULL" else typed
-    )
+    return Typed(make_cast(exp.Null(), TIMESTAMP), TIMESTAMP, None, True) if typed.type == NULL else typed
 
 
 def bind_extract(node: exp.Expr, bind: Bind) -> Typed:
@@ -118,10 +116,8 @@ def bind_epoch(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def _epoch(place: exp.Expr, bind: Bind) -> Typed:
-    inner = bind(place)
-    require_kind(
-        inner, place, ("DATE", "TIMESTAMP", "TIME", "INTERVAL"), "a date, a time or an interval is needed"
-    )
+    kinds = ("DATE", "TIMESTAMP", "TIME", "INTERVAL")
+    inner = require_kind(bind(place), kinds, "a date, a time or an interval is needed")
     return Typed(write_epoch(_settled(inner)), DOUBLE, inner.bounds, inner.constant)
 
 
@@ -130,13 +126,10 @@ def write_epoch(inner: Typed) -> exp.Expr:
     return make_try(make_call("epoch", inner.node))
 
 
-def _moment(place: exp.Expr, bind: Bind) -> Typed:
+def _moment(place: exp.Expr, bind: Bind, more: tuple[str, ...] = ()) -> Typed:
     inner = bind(place)
-    require_kind(
-        inner, place, ("DATE", "TIMESTAMP"), "a date is needed",
-        "write TRY_CAST(... AS DATE)." if inner.type.kind == "TEXT" else None,
-    )  # fmt: skip
-    return _settled(inner)
+    hint = "write TRY_CAST(... AS DATE)." if inner.type.kind == "TEXT" else None
+    return _settled(require_kind(inner, ("DATE", "TIMESTAMP", *more), "a date is needed", hint))
 
 
 def bind_truncation(node: exp.Expr, bind: Bind) -> Typed:
@@ -166,17 +159,14 @@ def bind_last_day(node: exp.Expr, bind: Bind) -> Typed:
 
 
 def bind_date_diff(node: exp.Expr, bind: Bind) -> Typed:
-    # sqlglot reads date_diff(unit, start, end) with the end first.
-    """Bind date_diff."""
-    return bind_dates_apart(
-        "date_diff", _unit(node.args.get("unit"), DATE_UNITS, node), node.expression, node.this, bind
-    )
+    """Bind date_diff(unit, start, end), which sqlglot reads with the end first."""
+    unit = _unit(node.args.get("unit"), DATE_UNITS, node)
+    return _dates_apart("date_diff", unit, node.expression, node.this, bind)
 
 
-def bind_dates_apart(name: str, unit: str, start: exp.Expr, end: exp.Expr, bind: Bind) -> Typed:
+def _dates_apart(name: str, unit: str, start: exp.Expr, end: exp.Expr, bind: Bind) -> Typed:
     """date_diff counts the borders crossed, date_sub the whole units elapsed."""
-    values = [bind(start), bind(end)]
-    met = meet([(values[0], start), (values[1], end)], name)
+    met = meet([bind(start), bind(end)], name)
     if met.type.kind not in ("DATE", "TIMESTAMP", "NULL"):
         raise bind_error(start, f"{name} takes dates, and this is {met.type.sql}.")
     if met.type.kind == "NULL":
@@ -188,9 +178,8 @@ def bind_date_sub(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Type
     """date_sub('month', a, b), which sqlglot leaves as it is."""
     if len(arguments) != 3:
         raise bind_error(node, "date_sub takes a unit and two dates.")
-    return bind_dates_apart(
-        "date_sub", _unit(arguments[0], DATE_UNITS, node), arguments[1], arguments[2], bind
-    )
+    unit, start, end = arguments
+    return _dates_apart("date_sub", _unit(unit, DATE_UNITS, node), start, end, bind)
 
 
 def bind_date_part(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Typed:
@@ -211,22 +200,6 @@ def bind_time_bucket(node: exp.Expr, bind: Bind) -> Typed:
     return Typed(made, inner.type, None, inner.constant)
 
 
-_SECONDS = {
-    "MICROSECOND": Fraction(1, 10**6), "MILLISECOND": Fraction(1, 1000), "SECOND": Fraction(1), "MINUTE": Fraction(60),
-    "HOUR": Fraction(3600), "DAY": Fraction(86_400), "WEEK": Fraction(7 * 86_400), "MONTH": Fraction(30 * 86_400),
-}  # fmt: skip
-
-
-def interval_seconds(node: exp.Interval) -> Fraction | None:
-    """Return the seconds of an INTERVAL literal, with months of 30 days; None where its unit has no one length."""
-    unit = node.args.get("unit")
-    name = str(unit.name).upper() if unit is not None else ""
-    per = _SECONDS.get(name) or _SECONDS.get(name.removesuffix("S"))
-    amount = node.this.name if isinstance(node.this, exp.Literal) else ""
-    whole = amount.removeprefix("-")
-    return int(amount) * per if per is not None and whole.isdigit() and len(whole) <= 7 else None
-
-
 def bind_interval(node: exp.Expr, bind: Bind) -> Typed:
     """Bind an INTERVAL literal of whole units."""
     if not isinstance(node, exp.Interval):
@@ -245,10 +218,9 @@ def bind_interval(node: exp.Expr, bind: Bind) -> Typed:
 def bind_date_add(node: exp.Expr, bind: Bind) -> Typed:
     """date_add(d, INTERVAL 1 DAY)."""
     inner, step = _moment(node.this, bind), bind(node.expression)
-    require_kind(step, node.expression, ("INTERVAL",), "an interval is needed", "write INTERVAL 3 DAY.")
-    return Typed(
-        make_try(exp.Add(this=exp.Paren(this=inner.node), expression=exp.Paren(this=step.node))), TIMESTAMP
-    )
+    require_kind(step, ("INTERVAL",), "an interval is needed", "write INTERVAL 3 DAY.")
+    made = exp.Add(this=exp.Paren(this=inner.node), expression=exp.Paren(this=step.node))
+    return Typed(make_try(made), TIMESTAMP)
 
 
 def _format(place: exp.Expr | None, node: exp.Expr) -> exp.Expr:
@@ -278,14 +250,9 @@ def bind_strptime(node: exp.Expr, arguments: list[exp.Expr], bind: Bind) -> Type
     """try_strptime(text, format)."""
     if len(arguments) != 2:
         raise bind_error(node, "try_strptime takes a text and a format.")
-    inner = bind(arguments[0])
-    require_kind(inner, arguments[0], ("TEXT",), "a text is needed")
-    return Typed(
-        make_try(make_call("try_strptime", inner.node, _format(arguments[1], node))),
-        TIMESTAMP,
-        None,
-        inner.constant,
-    )
+    inner = require_kind(bind(arguments[0]), ("TEXT",), "a text is needed")
+    made = make_call("try_strptime", inner.node, _format(arguments[1], node))
+    return Typed(make_try(made), TIMESTAMP, None, inner.constant)
 
 
 def bind_make_date(node: exp.Expr, bind: Bind) -> Typed:
@@ -295,9 +262,6 @@ def bind_make_date(node: exp.Expr, bind: Bind) -> Typed:
         place = node.args.get(key)
         if place is None:
             raise bind_error(node, "make_date takes a year, a month and a day.")
-        typed = bind(place)
-        require_kind(typed, place, ("INTEGER",), "a whole number is needed")
-        made.append(
-            make_cast(typed.node, BIGINT, not fits(typed, BIGINT) if typed.type.kind != "NULL" else False)
-        )
+        typed = require_kind(bind(place), ("INTEGER",), "a whole number is needed")
+        made.append(cast_fitting(typed, BIGINT))
     return Typed(make_try(make_call("make_date", *made)), DATE)

@@ -10,26 +10,47 @@ Where plain DuckDB gives a value, the rewritten expression gives the same one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any, Protocol
 
 from sqlglot import exp
 
 from dpsql.errors import BindError, PrivacyError
-from dpsql.sql.expressions import calls, casts, lengths, operators, patterns, temporal
+from dpsql.sql.expressions import functions, lengths, operators, patterns, temporal
 from dpsql.sql.expressions.coercion import (
+    MAX_LITERAL_COUNT,
     ORDERED_KINDS,
     Bind,
+    CommonType,
+    bind_cast,
+    bind_text,
+    convert,
+    fits,
     make_boolean,
-    make_call,
     meet,
-    parenthesise,
     refuse_rest,
     require_kind,
+    take_field,
+    take_value,
 )
 from dpsql.sql.expressions.fixed_point import MOMENT_KINDS
-from dpsql.sql.expressions.types import BOOLEAN, NULL, Bounds, Type, Typed
+from dpsql.sql.expressions.types import (
+    BIGINT,
+    BOOLEAN,
+    DOUBLE,
+    INTEGER,
+    NULL,
+    Bounds,
+    Typed,
+    decimal,
+    make_call,
+    make_cast,
+    make_try,
+    parenthesise,
+)
 from dpsql.sql.parse.dialect import bind_error, privacy_error
 
 MAX_EXPRESSION_DEPTH = 100
@@ -67,7 +88,7 @@ class _Walk:
             raise bind_error(node, "this expression is nested too deeply.", "compute it in steps, in CTEs.")
         self.depth += 1
         try:
-            return _bind(node, self.bind, self.scope)
+            return replace(_bind(node, self.bind, self.scope), place=node)
         finally:
             self.depth -= 1
 
@@ -97,7 +118,7 @@ def _bind(node: exp.Expr, bind: Bind, scope: ColumnScope) -> Typed:
             refuse_rest(node, *parts.split())
         return handler(node, bind)
     if isinstance(node, exp.Func) and not isinstance(node, exp.AggFunc | exp.Exists):
-        return calls.bind_function(node, bind)
+        return functions.bind_function(node, bind)
     raise _refusal(node)
 
 
@@ -131,11 +152,9 @@ def _refusal(node: exp.Expr) -> PrivacyError:
             f"{node.sql_name()} can't stand here.",
             "aggregates stand in the SELECT list or in HAVING, not inside one another.",
         )
-    hint = (
-        "release what is needed first, in a CTE with aggregates."
-        if isinstance(node, exp.Query)
-        else _HINTS.get(node.key)
-    )
+    hint = _HINTS.get(node.key)
+    if isinstance(node, exp.Query):
+        hint = "release what is needed first, in a CTE with aggregates."
     what = _WORDS.get(node.key, node.key.upper())
     return privacy_error(node, f"{what} can't be used on private rows.", hint)
 
@@ -148,7 +167,7 @@ def _column(node: exp.Column, scope: ColumnScope) -> Typed:
         raise privacy_error(node, "rows can't be released.", "name the columns that are needed.")
     unknown: BindError | None = None
     try:
-        return casts.take_value(scope.column(node), node)
+        return take_value(scope.column(node), node)
     except BindError as error:
         unknown = error
     inside = _field_of_column(node, scope)
@@ -167,13 +186,68 @@ def _field_of_column(node: exp.Column, scope: ColumnScope) -> Typed | None:
         typed = scope.column(outer)
     except BindError:
         return None
-    return casts.take_field(typed, node.name, node) if typed.type.kind == "STRUCT" else None
+    return take_field(typed, node.name, node) if typed.type.kind == "STRUCT" else None
+
+
+def _literal(node: exp.Expr) -> Typed:
+    """Return a number or a text, with DuckDB's own type of it.
+
+    Raises:
+        BindError: it does not fit 64 bits, or is not finite.
+    """
+    if node.args.get("is_string"):
+        return bind_text(node.name, node)
+    written = node.name
+    if re.fullmatch(r"[0-9]+", written):
+        value = int(written)
+        if value >= 2**63:
+            raise bind_error(node, "this number does not fit 64 bits.")
+        point = Bounds.point(value)
+        return Typed(node.copy(), INTEGER if value < 2**31 else BIGINT, point, True, None, point, False)
+    if not re.fullmatch(r"([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?", written):
+        raise bind_error(node, "this is not a number that SQL knows.")
+    before, _, after = written.partition(".")
+    if "e" not in written.lower() and len(before) + len(after) <= 38:
+        width = len(before) + len(after)
+        point = Bounds.point(Fraction(written + ("0" if not after else "")))
+        return Typed(node.copy(), decimal(max(width, 1), len(after)), point, True, nullable=False)
+    near = float(written)
+    if not abs(near) < float("inf"):
+        raise bind_error(node, "this number is too large.")
+    return Typed(make_cast(node.copy(), DOUBLE), DOUBLE, Bounds.point(Fraction(near)), True, nullable=False)
+
+
+def _field(node: exp.Dot, bind: Bind) -> Typed:
+    """Bind ``struct.field``."""
+    inner = require_kind(bind(node.this), ("STRUCT",), "only a struct has fields")
+    if not isinstance(node.expression, exp.Identifier) or inner.type.kind == "NULL":
+        raise bind_error(node, "this is no field.")
+    return take_field(inner, node.expression.name, node)
+
+
+def _element(node: exp.Bracket, bind: Bind) -> Typed:
+    """``list[3]``, where a place without an element gives NULL; ``struct['field']``."""
+    inner, keys = bind(node.this), node.expressions
+    key = keys[0] if len(keys) == 1 else None
+    negative = isinstance(key, exp.Neg) and isinstance(key.this, exp.Literal)
+    if inner.type.kind == "STRUCT" and isinstance(key, exp.Literal) and key.is_string:
+        return take_field(inner, key.name, node)
+    require_kind(inner, ("LIST",), "only lists and structs have elements")
+    if key is None or not (isinstance(key, exp.Literal) or negative) or inner.type.element is None:
+        raise privacy_error(node, "an element's place must be a literal.", "write list[1].")
+    digits = (key.this if negative else key).name
+    if not digits.isdigit() or int(digits) > MAX_LITERAL_COUNT or (not negative and key.is_string):
+        raise bind_error(node, "an element's place is a whole number.", "write list[1].")
+    # sqlglot counts from zero, one less than DuckDB.
+    place = (-int(digits) if negative else int(digits)) + 1
+    made = make_call("list_extract", inner.node, exp.Literal.number(place))
+    return take_value(Typed(made, inner.type.element), node)
 
 
 def _try(node: exp.Expr, bind: Bind) -> Typed:
     """TRY: NULL where DuckDB's own type would have overflowed."""
     inner = bind(node.this)
-    return inner if inner.plain is None else casts.convert(inner, inner.plain)
+    return inner if inner.plain is None else convert(inner, inner.plain)
 
 
 # -- logic ------------------------------------------------------------------------------------------------------
@@ -219,18 +293,29 @@ def _is(node: exp.Expr, bind: Bind) -> Typed:
         raise bind_error(node, "IS takes NULL, TRUE or FALSE.", "write IS NOT DISTINCT FROM.")
     if isinstance(node.expression, exp.Boolean) and left.type.kind not in ("BOOLEAN", "NULL"):
         raise bind_error(node.this, f"a condition is needed, and this is {left.type.sql}.")
-    return make_boolean(
-        exp.Is(this=parenthesise(left.node), expression=node.expression.copy()), (left,), False
-    )
+    made = exp.Is(this=parenthesise(left.node), expression=node.expression.copy())
+    return make_boolean(made, (left,), False)
+
+
+def _contains(node: exp.Expr, bind: Bind) -> Typed:
+    """list_contains(list, literal)."""
+    inner, sought = bind(node.this), bind(node.expression)
+    element = require_kind(inner, ("LIST",), "a list is needed").type.element
+    if element is None:
+        return Typed(make_cast(exp.Null(), BOOLEAN), BOOLEAN)
+    held = take_value(Typed(exp.Null(), element), node.this)
+    meet((replace(held, place=node.this), sought), "list_contains")
+    if sought.type.numeric and (element.sql == "ENUM" or not fits(sought, element)):
+        raise bind_error(node.expression, "the list holds values of another type.")
+    return make_boolean(make_try(make_call("list_contains", inner.node, sought.node)), (inner, sought), True)
 
 
 def _held(value: exp.Expr, held: exp.Expr, bind: Bind) -> Typed:
     """Return whether a list has a value: one that is written out, or one of the row's."""
     if isinstance(held, exp.Array):
-        return operators.bind_in(
-            exp.In(this=value.copy(), expressions=[e.copy() for e in held.expressions]), bind
-        )
-    return calls.bind_contains(exp.ArrayContains(this=held.copy(), expression=value.copy()), bind)
+        written = exp.In(this=value.copy(), expressions=[item.copy() for item in held.expressions])
+        return operators.bind_in(written, bind)
+    return _contains(exp.ArrayContains(this=held.copy(), expression=value.copy()), bind)
 
 
 def _in(node: exp.Expr, bind: Bind) -> Typed:
@@ -263,38 +348,39 @@ def _case(node: exp.Expr, bind: Bind) -> Typed:
         tests = [_truth(branch.this, bind) for branch in branches]
     places = [branch.args["true"] for branch in branches] + ([otherwise] if otherwise is not None else [])
     values = [bind(place) for place in places]
-    met = meet(list(zip(values, places, strict=True)), "CASE")
+    met = meet(values, "CASE")
     nodes = met.nodes if otherwise is not None else [*met.nodes, None]
-    made = exp.Case(
-        ifs=[exp.If(this=test.node, true=value) for test, value in zip(tests, nodes, strict=False)],
-        default=nodes[-1],
-    )
-    known = [v.bounds for v in values if v.type.kind != "NULL"]
-    missing = otherwise is None or any(v.nullable for v in values) or not met.safe
-    constant = all(v.constant for v in (*tests, *values))
-    return _chosen(
-        made, met.type, met.plain, values, Bounds.around(known) if known else None, missing, constant
-    )
+    branches = [exp.If(this=test.node, true=value) for test, value in zip(tests, nodes, strict=False)]
+    made = exp.Case(ifs=branches, default=nodes[-1])
+    missing = otherwise is None or any(v.nullable for v in values)
+    return _chosen(made, met, values, Bounds.around, missing, all(test.constant for test in tests))
+
+
+_BoundsOf = Callable[[Sequence[tuple[Bounds | None, bool]]], Bounds]
 
 
 def _chosen(
     made: exp.Expr,
-    kind: Type,
-    plain: Type,
+    met: CommonType,
     values: list[Typed],
-    bounds: Bounds | None,
+    bounds_of: _BoundsOf,
     missing: bool,
-    constant: bool,
+    constant: bool = True,
 ) -> Typed:
-    reach = None
+    """Return a value that is one of several."""
+    kind, known = met.type, [value for value in values if value.type != NULL]
+    bounds = reach = None
+    if known and (kind.numeric or kind.kind in MOMENT_KINDS):
+        bounds = bounds_of([(value.bounds, value.nullable) for value in known])
     if kind.kind == "INTEGER":
-        reach = Bounds.around(v.span for v in values if v.type.kind != "NULL")
-    shown = plain if plain != kind else None
-    kept = bounds if kind.numeric or kind.kind in MOMENT_KINDS else None
+        reach = Bounds.around([(value.span, value.nullable) for value in known])
+    chosen = Typed.made_of(
+        made, kind, values, bounds, nullable=missing or not met.safe, reach=reach, plain=met.plain
+    )
     length, unchecked = None, False
     if kind.kind in ("TEXT", "LIST"):
-        length, unchecked = max(lengths.length_of(v) for v in values), any(v.unchecked for v in values)
-    return Typed(made, kind, kept, constant, None, reach, missing, shown, length, unchecked)
+        length, unchecked = max(map(lengths.length_of, values)), any(value.unchecked for value in values)
+    return replace(chosen, constant=chosen.constant and constant, length=length, unchecked=unchecked)
 
 
 def _if(node: exp.Expr, bind: Bind) -> Typed:
@@ -303,27 +389,24 @@ def _if(node: exp.Expr, bind: Bind) -> Typed:
     return _case(exp.Case(ifs=[branch], default=otherwise.copy() if otherwise is not None else None), bind)
 
 
-def _several(name: str) -> Callable[[exp.Expr, Bind], Typed]:
+def _several(name: str, bounds_of: _BoundsOf) -> Callable[[exp.Expr, Bind], Typed]:
     def handle(node: exp.Expr, bind: Bind) -> Typed:
         places = [node.this, *node.expressions] if node.this is not None else list(node.expressions)
         values = [bind(place) for place in places]
-        met = meet(list(zip(values, places, strict=True)), name.upper())
-        known = [(v.bounds, v.nullable) for v in values if v.type.kind != "NULL"]
-        if name == "coalesce":
-            bounds = Bounds.around(b for b, _ in known) if known else None
-        else:
-            require_kind(Typed(node, met.type), node, ORDERED_KINDS, f"{name} takes values with an order")
-            bounds = (Bounds.greatest if name == "greatest" else Bounds.least)(known) if known else None
-        missing = all(v.nullable for v in values) or not met.safe
-        constant = all(v.constant for v in values)
-        return _chosen(make_call(name, *met.nodes), met.type, met.plain, values, bounds, missing, constant)
+        met = meet(values, name.upper())
+        if name != "coalesce":
+            require_kind(
+                Typed(node, met.type, place=node), ORDERED_KINDS, f"{name} takes values with an order"
+            )
+        missing = all(value.nullable for value in values)
+        return _chosen(make_call(name, *met.nodes), met, values, bounds_of, missing)
 
     return handle
 
 
 def _nullif(node: exp.Expr, bind: Bind) -> Typed:
     left, right = bind(node.this), bind(node.expression)
-    met = meet([(left, node.this), (right, node.expression)], "NULLIF", compared=True)
+    met = meet((left, right), "NULLIF", compared=True)
     # Written out, so that the value keeps its own type in every version.
     same = exp.EQ(this=parenthesise(met.nodes[0].copy()), expression=parenthesise(met.nodes[1]))
     made = exp.Case(ifs=[exp.If(this=same, true=exp.Null())], default=left.node)
@@ -333,14 +416,14 @@ def _nullif(node: exp.Expr, bind: Bind) -> Typed:
 
 Handler = Callable[[Any, Bind], Typed]
 _TABLE: tuple[tuple[Handler, str | None, tuple[type[exp.Expr], ...]], ...] = (
-    (lambda node, bind: casts.bind_literal(node), None, (exp.Literal,)),
-    (lambda node, bind: casts.bind_text(node.name, node), None, (exp.RawString,)),
+    (lambda node, bind: _literal(node), None, (exp.Literal,)),
+    (lambda node, bind: bind_text(node.name, node), None, (exp.RawString,)),
     (lambda node, bind: Typed(node.copy(), BOOLEAN, None, True, nullable=False), None, (exp.Boolean,)),
     (lambda node, bind: Typed(exp.Null(), NULL, None, True), None, (exp.Null,)),
     (lambda node, bind: bind(node.this), None, (exp.Paren,)),
     (_try, None, (exp.Try,)),
-    (casts.bind_field, None, (exp.Dot,)),
-    (casts.bind_element, "this expressions offset safe", (exp.Bracket,)),
+    (_field, None, (exp.Dot,)),
+    (_element, "this expressions offset safe", (exp.Bracket,)),
     (_connect, None, (exp.And, exp.Or)),
     (_not, None, (exp.Not,)),
     (_is, "this expression", (exp.Is,)),
@@ -363,11 +446,11 @@ _TABLE: tuple[tuple[Handler, str | None, tuple[type[exp.Expr], ...]], ...] = (
     (patterns.bind_regexp, "this expression flag options", (exp.RegexpLike, exp.RegexpFullMatch, exp.SimilarTo)),
     (patterns.bind_regexp_extract, "this expression group null_if_pos_overflow", (exp.RegexpExtract,)),
     (patterns.bind_regexp_replace, "this expression replacement modifiers single_replace", (exp.RegexpReplace,)),
-    (calls.bind_concat_operator, "this expression safe", (exp.DPipe,)),
-    (calls.make_concat_binder("concat"), "expressions safe coalesce", (exp.Concat,)),
-    (calls.make_concat_binder("concat_ws"), "expressions safe coalesce", (exp.ConcatWs,)),
-    (calls.bind_trim, "this expression position", (exp.Trim,)),
-    (casts.bind_cast, "this to safe", (exp.Cast, exp.TryCast)),
+    (functions.bind_concat_operator, "this expression safe", (exp.DPipe,)),
+    (functions.make_concat_binder("concat"), "expressions safe coalesce", (exp.Concat,)),
+    (functions.make_concat_binder("concat_ws"), "expressions safe coalesce", (exp.ConcatWs,)),
+    (functions.bind_trim, "this expression position", (exp.Trim,)),
+    (bind_cast, "this to safe", (exp.Cast, exp.TryCast)),
     (temporal.bind_extract, "this expression", (exp.Extract,)),
     (temporal.bind_epoch, "this", (exp.TimeToUnix,)),
     (temporal.bind_truncation, "this unit input_type_preserved", (exp.TimestampTrunc, exp.DateTrunc)),
@@ -380,18 +463,18 @@ _TABLE: tuple[tuple[Handler, str | None, tuple[type[exp.Expr], ...]], ...] = (
     (temporal.bind_make_date, "year month day", (exp.DateFromParts,)),
     (temporal.bind_calendar_name("dayname"), "this abbreviated", (exp.Dayname,)),
     (temporal.bind_calendar_name("monthname"), "this abbreviated", (exp.Monthname,)),
-    (calls.make_rounding_binder("floor"), "this decimals", (exp.Floor,)),
-    (calls.make_rounding_binder("ceil"), "this decimals", (exp.Ceil,)),
-    (calls.make_rounding_binder("round"), "this decimals", (exp.Round,)),
-    (calls.make_rounding_binder("trunc"), "this decimals", (exp.Trunc,)),
-    (calls.bind_sign, "this", (exp.Sign,)),
-    (calls.bind_log, "this expression", (exp.Log,)),
-    (calls.bind_length, "this", (exp.Length,)),
-    (calls.bind_contains, "this expression ensure_variant check_null", (exp.ArrayContains,)),
-    (calls.bind_sha, "this length", (exp.SHA2,)),
-    (_several("coalesce"), "this expressions ignore_nulls is_nvl is_null", (exp.Coalesce,)),
-    (_several("greatest"), "this expressions ignore_nulls is_nvl is_null", (exp.Greatest,)),
-    (_several("least"), "this expressions ignore_nulls is_nvl is_null", (exp.Least,)),
+    (functions.make_rounding_binder("floor"), "this decimals", (exp.Floor,)),
+    (functions.make_rounding_binder("ceil"), "this decimals", (exp.Ceil,)),
+    (functions.make_rounding_binder("round"), "this decimals", (exp.Round,)),
+    (functions.make_rounding_binder("trunc"), "this decimals", (exp.Trunc,)),
+    (functions.bind_sign, "this", (exp.Sign,)),
+    (functions.bind_log, "this expression", (exp.Log,)),
+    (functions.bind_length, "this", (exp.Length,)),
+    (_contains, "this expression ensure_variant check_null", (exp.ArrayContains,)),
+    (functions.bind_sha, "this length", (exp.SHA2,)),
+    (_several("coalesce", Bounds.around), "this expressions ignore_nulls is_nvl is_null", (exp.Coalesce,)),
+    (_several("greatest", Bounds.greatest), "this expressions ignore_nulls is_nvl is_null", (exp.Greatest,)),
+    (_several("least", Bounds.least), "this expressions ignore_nulls is_nvl is_null", (exp.Least,)),
 )  # fmt: skip
 """What binds a node, the parts of it that this looks at (None: it checks them itself), and the classes of such nodes."""
 _HANDLERS = {kind: (handler, parts) for handler, parts, kinds in _TABLE for kind in kinds}

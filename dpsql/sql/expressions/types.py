@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Literal
 
 from sqlglot import exp
@@ -125,9 +125,9 @@ class Bounds:
         return Bounds(low, high)
 
     @classmethod
-    def around(cls, intervals: Iterable[Bounds | None]) -> Bounds:
-        """Return the smallest interval around all; unknown when one of them is."""
-        return reduce(cls.union, [i or UNKNOWN for i in intervals])
+    def around(cls, items: Iterable[tuple[Bounds | None, bool]]) -> Bounds:
+        """Return the smallest interval around all, each with whether its value may be missing; unknown when one of them is."""
+        return reduce(cls.union, [i or UNKNOWN for i, _ in items])
 
     @classmethod
     def greatest(cls, items: Iterable[tuple[Bounds | None, bool]]) -> Bounds:
@@ -346,6 +346,25 @@ class Typed:
     """The longest text or list that counts; see :mod:`dpsql.sql.expressions.lengths`."""
     unchecked: bool = False
     """True where the engine may hold a longer value: ``lengths.hold`` makes it NULL."""
+    place: exp.Expr | None = field(default=None, compare=False, repr=False)
+    """The analyst's own node, for carets."""
+
+    @classmethod
+    def made_of(
+        cls,
+        node: exp.Expr,
+        kind: Type,
+        parts: Sequence[Typed],
+        bounds: Bounds | None = None,
+        *,
+        nullable: bool | None = None,
+        reach: Bounds | None = None,
+        plain: Type | None = None,
+    ) -> Typed:
+        """Return a value made of parts: constant where all are, and missing where one may be unless that is given."""
+        missing = any(part.nullable for part in parts) if nullable is None else nullable
+        constant = all(part.constant for part in parts)
+        return cls(node, kind, bounds, constant, None, reach, missing, None if plain == kind else plain)
 
     @property
     def span(self) -> Bounds | None:
@@ -356,3 +375,36 @@ class Typed:
     def shown(self) -> Type:
         """The type that the analyst's expression has in DuckDB."""
         return self.plain if self.plain is not None else self.type
+
+
+# -- nodes of an expression -------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=512)
+def _data_type(sql: str) -> exp.DataType:
+    return exp.DataType.build(sql, dialect="duckdb")
+
+
+def make_cast(node: exp.Expr, kind: Type, trying: bool = False) -> exp.Expr:
+    """Return a cast that the types prove total, or one that gives NULL where it fails."""
+    made = exp.TryCast if trying else exp.Cast
+    return made(this=node, to=_data_type(kind.sql).copy())
+
+
+def make_try(node: exp.Expr) -> exp.Expr:
+    """TRY(...): NULL where the engine would raise."""
+    return node if isinstance(node, exp.Try) else exp.Try(this=node)
+
+
+_ATOMS = (exp.Column, exp.Literal, exp.Paren, exp.Func, exp.Boolean, exp.Null, exp.Bracket)
+
+
+def parenthesise(node: exp.Expr) -> exp.Expr:
+    """Return the node in parentheses unless it may stand beside an operator."""
+    connector = isinstance(node, exp.Binary)  # AND, OR and some operators are functions to sqlglot
+    return node if isinstance(node, _ATOMS) and not connector else exp.Paren(this=node)
+
+
+def make_call(name: str, *arguments: exp.Expr) -> exp.Expr:
+    """Return a call by DuckDB's own name, in its order of arguments: nothing is left to be translated."""
+    return exp.Anonymous(this=name, expressions=list(arguments))

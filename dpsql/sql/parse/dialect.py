@@ -3,8 +3,8 @@
 Nothing of sqlglot's Parser, Generator or Expression is subclassed: with its compiled extension that fails at run
 time. The language is instead rewritten on the token stream into SQL that DuckDB's own grammar knows:
 
-* ``SELECT WITH DP OPTIONS (epsilon = 1) x`` becomes ``SELECT dpsql__mode(DP, epsilon = 1), x``; the binder takes
-  the call off again. Should one ever leak into an engine, it fails there: no such function exists.
+* ``SELECT WITH DP OPTIONS (epsilon = 1) x`` is read with a call in place of the mode, which comes off the tree at once:
+  the SELECT holds it as its :class:`ModeClause`. No tree that has one is ever written as SQL.
 * ``AVG(x, epsilon => 1)`` becomes ``dpsql__avg(x, epsilon => 1)``, for calls with named arguments only.
 
 Positions survive, so every error can draw its caret.
@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from sqlglot import exp
@@ -24,27 +26,50 @@ from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 from dpsql.errors import BindError, ParseError, PrivacyError, Span
 from dpsql.sql.parse.functions import ONE_ARGUMENT
 from dpsql.sql.parse.tokens import (
-    CLOSING,
-    OPENING,
     find_closing,
     is_open,
     is_word,
+    outer_tokens,
     replace_token,
+    split_arguments,
+    token_error,
     token_span,
     tokenize,
     translate_googlesql,
 )
 
-MODE = "dpsql__mode"
 NAMED = "dpsql__"
-DISTINCT = "dpsql__distinct"
+_MODE = "dpsql__mode"
+_DISTINCT = "dpsql__distinct"
 
 _DUCKDB = DuckDB()
 _LOG = logging.getLogger("sqlglot")
 
 
-def _rewrite_modes(tokens: list[Token]) -> list[Token]:
+@dataclass(frozen=True, eq=False)
+class ModeClause:
+    """The mode of a SELECT and its options as written, beside the tree: copies of the SELECT share it."""
+
+    mode: exp.Expr
+    options: list[exp.Expr]
+
+    @property
+    def name(self) -> str:
+        """The mode's name."""
+        return self.mode.name
+
+
+def mode_clauses(tree: exp.Expr) -> Iterator[ModeClause]:
+    """Yield the modes of all SELECTs in a tree."""
+    for select in tree.find_all(exp.Select):
+        if "mode" in select.args:
+            yield select.args["mode"]
+
+
+def _rewrite_modes(tokens: list[Token]) -> tuple[list[Token], set[int]]:
+    """Return tokens in which a call stands for each mode, and where these begin."""
     out: list[Token] = []
+    starts: set[int] = set()
     i = 0
     while i < len(tokens):
         token = tokens[i]
@@ -54,19 +79,20 @@ def _rewrite_modes(tokens: list[Token]) -> list[Token]:
             continue
         clause, i = tokens[i], i + 1
         if i >= len(tokens) or not is_word(tokens[i]):
-            raise ParseError(
+            raise token_error(
+                clause,
                 "SELECT WITH needs a mode.",
-                span=token_span(clause),
-                hint="write SELECT WITH DP, WITH PTR, WITH SUBSAMPLE or the name of a declared threshold.",
+                "write SELECT WITH DP, WITH PTR, WITH SUBSAMPLE or the name of a declared threshold.",
             )
         mode, i = tokens[i], i + 1
-        out += [replace_token(mode, TokenType.VAR, MODE), replace_token(mode, TokenType.L_PAREN, "(")]
+        starts.add(mode.start)
+        out += [replace_token(mode, TokenType.VAR, _MODE), replace_token(mode, TokenType.L_PAREN, "(")]
         out.append(replace_token(mode, TokenType.STRING, mode.text))
         if is_open(tokens, i) and i + 2 < len(tokens) and tokens[i + 1].text.upper() in ("EPSILON", "DELTA"):
-            raise ParseError(
+            raise token_error(
+                tokens[i],
                 "the options stand after the word OPTIONS.",
-                span=token_span(tokens[i]),
-                hint=f"write SELECT WITH {mode.text} OPTIONS (epsilon = 0.1) ...",
+                f"write SELECT WITH {mode.text} OPTIONS (epsilon = 0.1) ...",
             )
         if i < len(tokens) and tokens[i].text.upper() == "OPTIONS" and is_open(tokens, i + 1):
             end = find_closing(tokens, i + 1)
@@ -75,17 +101,23 @@ def _rewrite_modes(tokens: list[Token]) -> list[Token]:
             out += [replace_token(mode, TokenType.COMMA, ","), *inside] if inside else []
             i = end + 1
         out += [replace_token(mode, TokenType.R_PAREN, ")"), replace_token(mode, TokenType.COMMA, ",")]
-    return out
+    return out, starts
+
+
+def _take_modes(tree: exp.Expr, starts: Collection[int]) -> None:
+    """Move each mode from a SELECT's items to an argument of its own; what an analyst wrote like it is left."""
+    for select in tree.find_all(exp.Select):
+        call = select.expressions[0] if select.expressions else None
+        if isinstance(call, exp.Anonymous) and call.name == _MODE and call.meta.get("start") in starts:
+            mode, *options = call.expressions
+            select.set("mode", ModeClause(mode, options))
+            select.set("expressions", select.expressions[1:])
 
 
 def _equals(options: list[Token]) -> None:
     for token in options:
         if token.token_type in (TokenType.FARROW, TokenType.COLON):
-            raise ParseError(
-                "options are written name = value.",
-                span=token_span(token),
-                hint="write OPTIONS (epsilon = 0.1).",
-            )
+            raise token_error(token, "options are written name = value.", "write OPTIONS (epsilon = 0.1).")
 
 
 def _rename_named_calls(tokens: list[Token]) -> list[Token]:
@@ -94,43 +126,24 @@ def _rename_named_calls(tokens: list[Token]) -> list[Token]:
     for i, token in enumerate(tokens):
         if not (is_word(token) and is_open(tokens, i + 1)) or token.token_type == TokenType.STRING:
             continue
-        end = find_closing(tokens, i + 1)
-        depth = 0
-        aggregate = token.text.upper() in ONE_ARGUMENT
-        for at, inner in enumerate(tokens[i + 1 : end], i + 1):
-            depth += inner.token_type in OPENING
-            depth -= inner.token_type in CLOSING
-            # SUM(x, epsilon = 1) would not even parse; renamed, the binder says what to write
-            equals = (
-                aggregate
-                and inner.token_type == TokenType.EQ
-                and tokens[at - 2].token_type == TokenType.COMMA
-            )
-            if depth == 1 and (inner.token_type == TokenType.FARROW or equals):
-                out[i] = replace_token(token, TokenType.VAR, NAMED + token.text.lower())
-                if tokens[i + 2].token_type == TokenType.DISTINCT:
-                    distinct.append((i + 2, _argument_end(tokens, i + 2, end)))
-                break
+        inside = tokens[i + 2 : find_closing(tokens, i + 1)]
+        arguments = split_arguments(inside)
+        # SUM(x, epsilon = 1) would not even parse; renamed, the binder says what to write
+        signs = [item[1].token_type for item in arguments[1:] if len(item) > 1]
+        equals = token.text.upper() in ONE_ARGUMENT and TokenType.EQ in signs
+        if equals or any(inner.token_type == TokenType.FARROW for _, inner in outer_tokens(inside)):
+            out[i] = replace_token(token, TokenType.VAR, NAMED + token.text.lower())
+            if tokens[i + 2].token_type == TokenType.DISTINCT:
+                distinct.append((i + 2, i + 2 + len(arguments[0])))
     # f(DISTINCT x, epsilon => e): sqlglot's DISTINCT takes all that follows, so it becomes a call around its x.
     for first, last in reversed(distinct):
         out.insert(last, replace_token(tokens[last], TokenType.R_PAREN, ")"))
         mark = tokens[first]
         out[first : first + 1] = [
-            replace_token(mark, TokenType.VAR, DISTINCT),
+            replace_token(mark, TokenType.VAR, _DISTINCT),
             replace_token(mark, TokenType.L_PAREN, "("),
         ]
     return out
-
-
-def _argument_end(tokens: list[Token], start: int, end: int) -> int:
-    """Return the index of the comma that ends the argument beginning at ``start``, or of the call's end."""
-    depth = 0
-    for i in range(start, end):
-        depth += tokens[i].token_type in OPENING
-        depth -= tokens[i].token_type in CLOSING
-        if depth == 0 and tokens[i].token_type == TokenType.COMMA:
-            return i
-    return end
 
 
 def parse_tokens(tokens: list[Token], text: str) -> exp.Expr:
@@ -139,7 +152,8 @@ def parse_tokens(tokens: list[Token], text: str) -> exp.Expr:
     Raises:
         ParseError: it is not DuckDB SQL with our additions.
     """
-    rewritten = _rename_named_calls(_rewrite_modes(translate_googlesql(tokens)))
+    moded, starts = _rewrite_modes(translate_googlesql(tokens))
+    rewritten = _rename_named_calls(moded)
     try:
         # Its parser logs a warning, with the statement in it, before it gives up on some; we raise instead.
         _LOG.disabled = True
@@ -154,7 +168,7 @@ def parse_tokens(tokens: list[Token], text: str) -> exp.Expr:
         raise ParseError("one statement is expected here.")
     tree: exp.Expr = trees[0]
     for call in list(tree.find_all(exp.Anonymous)):
-        if call.name == DISTINCT:
+        if call.name == _DISTINCT:
             call.replace(exp.Distinct(expressions=call.expressions))
     for place in list(tree.find_all(exp.In)):
         held = place.args.get("unnest")  # GoogleSQL's x IN UNNEST(list)
@@ -164,6 +178,7 @@ def parse_tokens(tokens: list[Token], text: str) -> exp.Expr:
             place.set("unnest", None)
             place.set(*("expressions", written.expressions) if written is not None else ("field", lists[0]))
     _mark_calls(tree, tokens)
+    _take_modes(tree, starts)
     return tree
 
 
@@ -260,13 +275,23 @@ def _mark_calls(tree: exp.Expr, tokens: list[Token]) -> None:
 
 def remove_modes(node: exp.Expr) -> exp.Expr:
     """Return the expression as DuckDB would know it: a copy without the modes of the queries inside it."""
-    if node.find(exp.Query) is None:
+    if next(mode_clauses(node), None) is None:
         return node
     node = node.copy()
-    for call in list(node.find_all(exp.Anonymous)):
-        if call.name == MODE and isinstance(call.parent, exp.Select):
-            call.pop()
+    for select in node.find_all(exp.Select):
+        select.args.pop("mode", None)
     return node
+
+
+def spell_statement(tree: exp.Expr) -> str:
+    """Write a statement with its modes as calls: the text that stored answers are found by, which no engine reads."""
+    tree = tree.copy()
+    for select in tree.find_all(exp.Select):
+        clause = select.args.pop("mode", None)
+        if clause is not None:
+            parts = [part.copy() for part in (clause.mode, *clause.options)]
+            select.set("expressions", [exp.Anonymous(this=_MODE, expressions=parts), *select.expressions])
+    return to_sql(tree)
 
 
 def span_of(node: exp.Expr | None) -> Span | None:
@@ -303,7 +328,11 @@ def span_of_word(text: str, word: str) -> Span | None:
 
 
 def to_sql(tree: exp.Expr) -> str:
-    """Write a tree in DuckDB's SQL, without positions and comments."""
+    """Write a tree in DuckDB's SQL, without positions and comments.
+
+    Raises:
+        BindError: a SELECT with a mode is in it, which would be answered exactly.
+    """
     return _DUCKDB.generate(_bare(tree), copy=False, comments=False, normalize_functions=False)
 
 
@@ -326,6 +355,12 @@ def _bare(tree: exp.Expr) -> exp.Expr:
                         child = held[i] = item.__class__()
                         child.parent, child.arg_key, child.index = copy, key, i
                         stack.append((item, child))
+            elif type(value) is ModeClause:
+                raise bind_error(
+                    value.mode,
+                    "a private SELECT can't stand here.",
+                    "write it in a CTE: WITH r AS (SELECT WITH DP ...), and use r.",
+                )
             else:
                 copy.args[key] = value
     return root

@@ -11,8 +11,8 @@ from typing import Any
 from sqlglot import exp
 
 from dpsql.errors import BindError, Error, did_you_mean
-from dpsql.sql.expressions.fixed_point import moment_of
-from dpsql.sql.parse.dialect import MODE, NAMED, bind_error, span_of
+from dpsql.sql.expressions.coercion import moment_of
+from dpsql.sql.parse.dialect import NAMED, ModeClause, bind_error, span_of
 from dpsql.sql.parse.functions import ALIASES, NAME_OF_CLASS, PRIVATE_CALLS
 
 _NUMBER = re.compile(
@@ -231,50 +231,39 @@ _UNSET = ("max_groups_contributed", "max_rows_contributed", "min_privacy_units_p
 
 
 def mode_of(select: exp.Select) -> str | None:
-    """Return the mode of a SELECT in capitals, not taken off."""
-    call = select.expressions[0] if select.expressions else None
-    return (
-        str(call.expressions[0].name).upper()
-        if isinstance(call, exp.Anonymous) and call.name == MODE
-        else None
-    )
+    """Return the mode of a SELECT in capitals."""
+    clause: ModeClause | None = select.args.get("mode")
+    return None if clause is None else clause.name.upper()
 
 
 def take_mode(select: exp.Select, readers_of: Callable[[str], Readers | None]) -> Options | None:
-    """Take the mode call off a SELECT's projections; None when the SELECT has no mode.
+    """Take the mode off a SELECT and read its options; None when the SELECT has no mode.
 
     ``readers_of`` gives the options of a mode, or None when there is no such mode.
     """
-    if not select.expressions:
+    clause: ModeClause | None = select.args.pop("mode", None)
+    if clause is None:
         return None
-    call = select.expressions[0]
-    if not (isinstance(call, exp.Anonymous) and call.name == MODE):
-        return None
-    mode = call.expressions[0].name
-    readers = readers_of(mode)
+    readers = readers_of(clause.name)
     if readers is None:
-        known = ["DP", "DIFFERENTIAL_PRIVACY", "PTR", "SUBSAMPLE"]
-        hint = did_you_mean(mode, known)
-        if mode.upper() == "ANONYMIZATION":
+        hint = did_you_mean(clause.name, ["DP", "DIFFERENTIAL_PRIVACY", "PTR", "SUBSAMPLE"])
+        if clause.name.upper() == "ANONYMIZATION":
             hint = "write SELECT WITH DIFFERENTIAL_PRIVACY: ANON_COUNT is COUNT there, kappa is max_groups_contributed."
-        raise bind_error(call.expressions[0], f"there is no mode {mode}.", hint)
+        raise bind_error(clause.mode, f"there is no mode {clause.name}.", hint)
+    example = "write OPTIONS (epsilon = 0.1)"
     triples: list[tuple[str, exp.Expr, exp.Expr]] = []
-    for item in call.expressions[1:]:
+    for item in clause.options:
         if not isinstance(item, exp.EQ) or not isinstance(item.this, exp.Column):
-            raise bind_error(item, "options are name = value.", "write OPTIONS (epsilon = 0.1).", around=call)
+            raise bind_error(item, "options are name = value.", f"{example}.", around=clause.mode)
         if item.this.table:
             raise bind_error(
-                item.this,
-                "an option has a plain name.",
-                "write OPTIONS (epsilon = 0.1), without a table.",
-                around=item,
+                item.this, "an option has a plain name.", f"{example}, without a table.", around=item
             )
         if isinstance(item.expression, exp.Null) and item.this.name.lower() in _UNSET:
             continue  # as if it were not written
         triples.append((item.this.name, item.expression, item))
     values, nodes = read_options(triples, readers, "OPTIONS")
-    select.set("expressions", select.expressions[1:])
-    return Options(mode, values, nodes, call.expressions[0])
+    return Options(clause.name, values, nodes, clause.mode)
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,15 @@ import decimal
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any, Literal
 
 from sqlglot import exp
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from dpsql.errors import BindError, Error, ParseError, Span, did_you_mean
-from dpsql.sql.parse.dialect import parse_tokens, span_of
-from dpsql.sql.parse.tokens import CLOSING, OPENING, replace_token, token_span, tokenize
+from dpsql.sql.parse.dialect import mode_clauses, parse_tokens, span_of
+from dpsql.sql.parse.tokens import CLOSING, OPENING, replace_token, token_error, tokenize
 
 StatementKind = Literal["query", "explain", "show", "declare", "close"]
 SHOW_WORDS = ("BUDGET", "LEDGER", "POLICY", "TABLES", "TRADEOFF")
@@ -52,26 +53,16 @@ def parse(text: str, params: Mapping[str, Any] | None = None) -> list[Statement]
         BindError: a parameter has no value, or one that SQL can't hold.
     """
     try:
-        return _statements(tokenize(text), text, params or {})
+        parts = groupby(tokenize(text), lambda token: token.token_type == TokenType.SEMICOLON)
+        return [_statement(list(part), text, params or {}) for ends, part in parts if not ends]
     except Error as error:
         raise error.located(text) from None
-
-
-def _statements(tokens: list[Token], text: str, params: Mapping[str, Any]) -> list[Statement]:
-    statements: list[Statement] = []
-    start = 0
-    for i in range(len(tokens) + 1):
-        if i == len(tokens) or tokens[i].token_type == TokenType.SEMICOLON:
-            if i > start:
-                statements.append(_statement(tokens[start:i], text, params))
-            start = i + 1
-    return statements
 
 
 def _statement(tokens: list[Token], text: str, params: Mapping[str, Any]) -> Statement:
     if _is_kept(tokens):
         if len(tokens) == 3:
-            raise ParseError("a statement follows <<.", span=(tokens[0].start, tokens[2].end + 1), hint=_KEPT)
+            raise token_error(tokens[0], "a statement follows <<.", _KEPT, last=tokens[2])
         return replace(_statement(tokens[3:], text, params), keep=tokens[0].text)
     span = (tokens[0].start, tokens[-1].end + 1)
     word = tokens[0].text.upper()
@@ -86,20 +77,19 @@ def _statement(tokens: list[Token], text: str, params: Mapping[str, Any]) -> Sta
         _nothing_after(tokens, 2)
         return Statement("close", text, span, name=name)
     if word not in _STATEMENTS and tokens[0].token_type != TokenType.L_PAREN:
-        raise ParseError(
+        raise token_error(
+            tokens[0],
             f"{tokens[0].text} is not a statement of dpsql.",
-            span=token_span(tokens[0]),
-            hint=did_you_mean(word, _STATEMENTS) if word not in _REFUSED else _REFUSED[word],
+            did_you_mean(word, _STATEMENTS) if word not in _REFUSED else _REFUSED[word],
         )
     return Statement("query", text, span, tree=_query(tokens, text, params))
 
 
 def _is_kept(tokens: list[Token]) -> bool:
     """Return whether a statement is written ``name << ...``."""
-    shift = (
-        len(tokens) > 2 and tokens[1].text == tokens[2].text == "<" and tokens[2].start == tokens[1].end + 1
-    )
-    return shift and (tokens[0].text.isidentifier() or tokens[0].token_type == TokenType.IDENTIFIER)
+    if len(tokens) < 3 or not tokens[1].text == tokens[2].text == "<" or tokens[2].start != tokens[1].end + 1:
+        return False
+    return tokens[0].text.isidentifier() or tokens[0].token_type == TokenType.IDENTIFIER
 
 
 PIVOT_HINT = "aggregate first: SELECT * FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) PIVOT (SUM(n) FOR k IN ('a', 'b'))."
@@ -114,14 +104,9 @@ _REFUSED = dict.fromkeys(_WRITING.split(), _READ_ONLY) | {
     "TABLE": "write SELECT COUNT(*) FROM the table.",
     **dict.fromkeys(("PREPARE", "EXECUTE"), "write $name in the SELECT and give its value."),
     **dict.fromkeys(("CREATE", "INSERT"), _KEPT),
-    **dict.fromkeys(
-        ("COPY", "EXPORT"), "keep the answer, out << SELECT ..., and write out.df() or out.arrow() to a file."
-    ),
-    **dict.fromkeys(
-        ("DESCRIBE", "SUMMARIZE", "DESC"),
-        "SHOW TABLES lists the tables, SHOW POLICY what is known of columns.",
-    ),
-}
+    **dict.fromkeys(("COPY", "EXPORT"), "keep the answer, out << SELECT ..., and write out.df() or out.arrow() to a file."),
+    **dict.fromkeys(("DESCRIBE", "SUMMARIZE", "DESC"), "SHOW TABLES lists the tables, SHOW POLICY what is known of columns."),
+}  # fmt: skip
 
 
 def _query(tokens: list[Token], text: str, params: Mapping[str, Any]) -> exp.Expr:
@@ -141,26 +126,19 @@ def _query(tokens: list[Token], text: str, params: Mapping[str, Any]) -> exp.Exp
 
 def _explain(tokens: list[Token], text: str, params: Mapping[str, Any], span: Span) -> Statement:
     rest, json = tokens[1:], False
-    if (
-        rest
-        and rest[0].token_type == TokenType.L_PAREN
-        and len(rest) > 3
-        and rest[1].text.upper() == "FORMAT"
-    ):
+    if len(rest) > 3 and rest[0].token_type == TokenType.L_PAREN and rest[1].text.upper() == "FORMAT":
         style = rest[2].text.upper()
         if style not in ("TEXT", "JSON"):
-            raise ParseError(
+            raise token_error(
+                rest[2],
                 f"EXPLAIN has no format {rest[2].text}.",
-                span=token_span(rest[2]),
-                hint="write EXPLAIN (FORMAT TEXT) or EXPLAIN (FORMAT JSON).",
+                "write EXPLAIN (FORMAT TEXT) or EXPLAIN (FORMAT JSON).",
             )
         rest, json = rest[4:], style == "JSON"
     if not rest:
-        raise ParseError("EXPLAIN needs a statement.", span=token_span(tokens[0]))
+        raise token_error(tokens[0], "EXPLAIN needs a statement.")
     if rest[0].text.upper() == "ANALYZE":
-        raise ParseError(
-            "EXPLAIN ANALYZE would run the statement.", span=token_span(rest[0]), hint="write EXPLAIN."
-        )
+        raise token_error(rest[0], "EXPLAIN ANALYZE would run the statement.", "write EXPLAIN.")
     inner = _statement(rest, text, params)
     if inner.kind not in ("query", "declare"):
         raise ParseError("EXPLAIN is for queries.", span=inner.span)
@@ -170,11 +148,7 @@ def _explain(tokens: list[Token], text: str, params: Mapping[str, Any], span: Sp
 def _show(tokens: list[Token], text: str, span: Span) -> Statement:
     name = _word(tokens, 1, "SHOW needs a word.", hint=f"write SHOW {', SHOW '.join(SHOW_WORDS)}.").upper()
     if name not in SHOW_WORDS:
-        raise ParseError(
-            f"there is no SHOW {tokens[1].text}.",
-            span=token_span(tokens[1]),
-            hint=did_you_mean(name, SHOW_WORDS),
-        )
+        raise token_error(tokens[1], f"there is no SHOW {tokens[1].text}.", did_you_mean(name, SHOW_WORDS))
     _nothing_after(tokens, 2)
     return Statement("show", text, span, name=name)
 
@@ -184,42 +158,35 @@ def _declare(tokens: list[Token], text: str, params: Mapping[str, Any], span: Sp
     name = _word(tokens, 1, "DECLARE needs a name.", hint=usage)
     if len(tokens) < 4 or tokens[2].text.upper() != "ABOVE_THRESHOLD":
         at = tokens[min(2, len(tokens) - 1)]
-        raise ParseError("only ABOVE_THRESHOLD can be declared.", span=token_span(at), hint=usage)
+        raise token_error(at, "only ABOVE_THRESHOLD can be declared.", usage)
     options = next((i for i, token in enumerate(tokens) if token.text.upper() == "OPTIONS"), len(tokens))
     head = tokens[2]
-    clause = [replace_token(head, TokenType.SELECT, "SELECT"), *tokens[3:options]]
+    clause = [replace_token(head, TokenType.SELECT, "SELECT")]
     if options < len(tokens):  # reuse the mode clause: SELECT WITH ABOVE_THRESHOLD OPTIONS (...) threshold
-        clause = [
-            clause[0],
-            replace_token(head, TokenType.WITH, "WITH"),
-            head,
-            *tokens[options:],
-            *tokens[3:options],
-        ]
+        clause += [replace_token(head, TokenType.WITH, "WITH"), head, *tokens[options:]]
+    clause += tokens[3:options]
     tree = bind_parameters(parse_tokens(clause, text), params, text)
-    given = {key for key, value in tree.args.items() if value}
+    given = {key for key, value in tree.args.items() if value and key != "mode"}
     if not isinstance(tree, exp.Select) or given != {"expressions"}:  # arguments in parentheses, or a clause
-        place = (tokens[3].start, tokens[-1].end + 1)
-        raise ParseError("DECLARE takes one threshold, and OPTIONS.", span=place, hint=usage, text=text)
+        raise token_error(tokens[3], "DECLARE takes one threshold, and OPTIONS.", usage, last=tokens[-1])
     return Statement("declare", text, span, tree=tree, name=name)
 
 
 def _word(tokens: list[Token], i: int, message: str, hint: str | None = None) -> str:
     if i >= len(tokens) or not tokens[i].text.replace("_", "a").isalnum():
-        raise ParseError(message, span=token_span(tokens[min(i, len(tokens) - 1)]), hint=hint)
+        raise token_error(tokens[min(i, len(tokens) - 1)], message, hint)
     return str(tokens[i].text)
 
 
 def _nothing_after(tokens: list[Token], i: int) -> None:
     if len(tokens) > i:
-        raise ParseError(
-            f"nothing may follow here, but there is {tokens[i].text}.", span=token_span(tokens[i])
-        )
+        raise token_error(tokens[i], f"nothing may follow here, but there is {tokens[i].text}.")
 
 
 def bind_parameters(tree: exp.Expr, params: Mapping[str, Any], text: str) -> exp.Expr:
     """Replace each ``$name`` by a literal of its value: it is data to the language, never text."""
-    for node in list(tree.find_all(exp.Placeholder, exp.Parameter)):
+    places = [tree, *(option for clause in mode_clauses(tree) for option in clause.options)]
+    for node in [found for place in places for found in place.find_all(exp.Placeholder, exp.Parameter)]:
         name = node.name if isinstance(node, exp.Placeholder) else node.this.name
         span = span_of(node) or _find_parameter(text, name)
         if name not in params:
@@ -280,16 +247,14 @@ _RANKS |= {"TABLESAMPLE": _RANKS["JOIN"], "OFFSET": _RANKS["LIMIT"], "FETCH": _R
 _REPEATED = ("JOIN", "TABLESAMPLE")
 _SETS = ("UNION", "INTERSECT", "EXCEPT")
 _WORDS = {
-    TokenType.SELECT: "SELECT", TokenType.FROM: "FROM", TokenType.WHERE: "WHERE", TokenType.GROUP_BY: "GROUP BY",
-    TokenType.HAVING: "HAVING", TokenType.WINDOW: "WINDOW", TokenType.QUALIFY: "QUALIFY", TokenType.ORDER_BY: "ORDER BY",
-    TokenType.LIMIT: "LIMIT", TokenType.OFFSET: "OFFSET", TokenType.FETCH: "FETCH", TokenType.JOIN: "JOIN",
-    TokenType.TABLE_SAMPLE: "TABLESAMPLE", TokenType.UNION: "UNION",
-    TokenType.INTERSECT: "INTERSECT", TokenType.EXCEPT: "EXCEPT", TokenType.USING: "USING SAMPLE",
-}  # fmt: skip
-
+    TokenType[word.replace(" ", "_")]: word for word in {*_RANKS, *_SETS} - {"TABLESAMPLE", "USING SAMPLE"}
+}
+_WORDS |= {TokenType.TABLE_SAMPLE: "TABLESAMPLE", TokenType.USING: "USING SAMPLE"}
+_OTHERWISE_AFTER = {"FROM": TokenType.DISTINCT, "OFFSET": TokenType.WITH, "EXCEPT": TokenType.STAR}
+"""IS DISTINCT FROM, UNNEST(x) WITH OFFSET and * EXCEPT (k) begin no clause."""
 _KNOWN = {
     "with_", "expressions", "distinct", "from_", "joins", "where", "group", "having", "qualify", "windows",
-    "order", "limit", "offset", "sample", "into",
+    "order", "limit", "offset", "sample", "into", "mode",
 }  # fmt: skip
 """What a SELECT may hold; INTO is refused elsewhere, with what to write instead."""
 _FOREIGN = {
@@ -324,46 +289,31 @@ def check_clause_order(tokens: list[Token]) -> None:
 def _clause(tokens: list[Token], i: int) -> str | None:
     """Return the clause or the set operation that a token begins."""
     word = _WORDS.get(tokens[i].token_type)
-    before = tokens[i - 1] if i else None
-    after = tokens[i + 1] if i + 1 < len(tokens) else None
-    if word == "FROM" and before is not None and before.token_type == TokenType.DISTINCT:
-        return None  # IS DISTINCT FROM
-    if word == "OFFSET" and before is not None and before.token_type == TokenType.WITH:
-        return None  # UNNEST(x) WITH OFFSET
-    if word == "USING SAMPLE" and (after is None or after.text.upper() != "SAMPLE"):
-        return None  # USING (k)
-    if word == "EXCEPT" and before is not None and before.token_type == TokenType.STAR:
-        return None  # * EXCEPT (k)
-    return word
+    if word is not None and i and tokens[i - 1].token_type == _OTHERWISE_AFTER.get(word):
+        return None
+    if word == "USING SAMPLE" and tokens[i + 1 : i + 2] and tokens[i + 1].text.upper() == "SAMPLE":
+        return word
+    return None if word == "USING SAMPLE" else word  # USING (k)
 
 
 def _place(word: str, token: Token, seen: dict[str, Token]) -> None:
     """Note a clause of one SELECT, where it may follow those before it."""
-    span = (token.start, token.end + 1)
     if word in _SETS:
         last = next((name for name in ("ORDER BY", "LIMIT", "OFFSET", "FETCH") if name in seen), None)
         if last is not None:
-            raise ParseError(
-                f"{last} can't stand before {word}.", span=_span(seen[last]),
-                hint=f"write it after the last SELECT, or put the SELECT before {word} in parentheses."
-            )  # fmt: skip
+            hint = f"write it after the last SELECT, or put the SELECT before {word} in parentheses."
+            raise token_error(seen[last], f"{last} can't stand before {word}.", hint)
         seen.clear()
         return
     if word in seen and word not in _REPEATED:
-        raise ParseError(f"there are two {word} clauses.", span=span, hint="join them into one.")
+        raise token_error(token, f"there are two {word} clauses.", "join them into one.")
     if word in _REPEATED and "SELECT" in seen and ("FROM" not in seen or next(iter(seen)) == "FROM"):
-        raise ParseError(f"{word} stands apart from FROM.", span=span, hint="write it after FROM.")
+        raise token_error(token, f"{word} stands apart from FROM.", "write it after FROM.")
     from_first = word == "SELECT" and next(iter(seen), "") == "FROM" and {*seen} <= {"FROM", *_REPEATED}
     later = [name for name in seen if _RANKS[name] > _RANKS[word]]
     if later and not from_first:
-        raise ParseError(
-            f"{word} can't stand after {later[0]}.", span=span, hint=f"write {word} before {later[0]}."
-        )
+        raise token_error(token, f"{word} can't stand after {later[0]}.", f"write {word} before {later[0]}.")
     seen[word] = token
-
-
-def _span(token: Token) -> Span:
-    return (token.start, token.end + 1)
 
 
 def check_clauses(tree: exp.Expr) -> None:

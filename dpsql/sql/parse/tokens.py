@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import TokenError
@@ -18,35 +19,21 @@ from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 from dpsql.errors import ParseError, Span
 
 MAX_LENGTH = 64 * 1024
-
-
 MAX_DEPTH = 40
-
-
 OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}
-
-
 CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
-
-
 # What may stand before a prefix colon that is meant as a parameter (`WHERE city = :city`).
 _BEFORE_OPERAND = {
     TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.LTE, TokenType.GT, TokenType.GTE, TokenType.L_PAREN,
     TokenType.COMMA, TokenType.PLUS, TokenType.DASH, TokenType.STAR, TokenType.SLASH, TokenType.AND,
     TokenType.OR, TokenType.BETWEEN, TokenType.LIKE, TokenType.LIMIT, TokenType.FARROW,
 }  # fmt: skip
-
-
 # What opens and what closes a stretch of text that is not read as words.
 _PAIRS = (("'", "'"), ('"', '"'), ("--", "\n"), ("/*", "*/"), ("$$", "$$"), ("`", "`"))
-
-
+_CLAUSES = (TokenType.GROUP_BY, TokenType.ORDER_BY, TokenType.WHERE, TokenType.HAVING)
+_ENDS = (TokenType.R_PAREN, TokenType.SEMICOLON)
 _TEMPLATE = re.compile(r"\{\{\s*(\w+).*\}\}", re.DOTALL)
-
-
 _WRITES = {"INSERT", "UPDATE", "DELETE", "MERGE", "COPY", "CREATE", "DROP", "ALTER"}
-
-
 _DUCKDB = DuckDB()
 
 
@@ -118,7 +105,7 @@ def _check(tokens: list[Token], text: str) -> None:
         if token.token_type in OPENING:
             depth += 1
             if depth > MAX_DEPTH:
-                raise ParseError("the statement is nested too deeply.", span=token_span(token))
+                raise token_error(token, "the statement is nested too deeply.")
         elif token.token_type in CLOSING:
             depth -= 1
         if token.token_type == TokenType.L_BRACE and after and after.token_type == TokenType.L_BRACE:
@@ -127,30 +114,16 @@ def _check(tokens: list[Token], text: str) -> None:
         template = _TEMPLATE.search(token.text) if token.token_type == TokenType.STRING else None
         if template is not None:
             raise _template(template[1], token_span(token), text)
-        ends = after is None or after.token_type in (TokenType.R_PAREN, TokenType.SEMICOLON)
-        if (
-            token.token_type in (TokenType.GROUP_BY, TokenType.ORDER_BY, TokenType.WHERE, TokenType.HAVING)
-            and ends
-        ):
-            raise ParseError(
-                f"nothing follows {token.text.upper()}.",
-                span=token_span(token),
-                hint="finish it, or leave it out.",
-            )
+        if token.token_type in _CLAUSES and (after is None or after.token_type in _ENDS):
+            raise token_error(token, f"nothing follows {token.text.upper()}.", "finish it, or leave it out.")
         _reads(token, before, after, text)
         if token.token_type == TokenType.PLACEHOLDER:
-            raise ParseError("parameters have names here.", span=token_span(token), hint="write $name.")
+            raise token_error(token, "parameters have names here.", "write $name.")
         prefix = before is None or before.token_type in _BEFORE_OPERAND
-        if (
-            token.token_type == TokenType.COLON
-            and prefix
-            and after is not None
-            and after.start == token.end + 1
-        ):
-            raise ParseError(
-                f":{after.text} is not a parameter here.",
-                span=(token.start, after.end + 1),
-                hint=f"write ${after.text}.",
+        joined = after is not None and after.start == token.end + 1
+        if token.token_type == TokenType.COLON and prefix and after is not None and joined:
+            raise token_error(
+                token, f":{after.text} is not a parameter here.", f"write ${after.text}.", last=after
             )
 
 
@@ -166,23 +139,16 @@ def _reads(token: Token, before: Token | None, after: Token | None, text: str) -
     """Refuse the corners of a query that write: INTO, FOR UPDATE, and a CTE that is no query."""
     word, next_word = token.text.upper(), after.text.upper() if after is not None else ""
     if token.token_type == TokenType.INTO and not (after is not None and next_word == "NAME"):
-        raise ParseError(
-            "an answer is not written into a table.",
-            span=token_span(token),
-            hint="out << SELECT ... keeps it in the notebook.",
+        raise token_error(
+            token, "an answer is not written into a table.", "out << SELECT ... keeps it in the notebook."
         )
     if after is not None and token.token_type == TokenType.FOR and next_word in ("UPDATE", "SHARE"):
-        raise ParseError(
-            f"FOR {next_word} locks rows, and nothing is written here.",
-            span=(token.start, after.end + 1),
-            hint="leave it out.",
-        )
+        message = f"FOR {next_word} locks rows, and nothing is written here."
+        raise token_error(token, message, "leave it out.", last=after)
     opens_cte = before is not None and before.token_type == TokenType.L_PAREN
     if opens_cte and word in _WRITES and after is not None and is_word(after):
-        raise ParseError(
-            f"{word} is not a statement of dpsql.",
-            span=token_span(token),
-            hint="dpsql only answers questions: write a SELECT.",
+        raise token_error(
+            token, f"{word} is not a statement of dpsql.", "dpsql only answers questions: write a SELECT."
         )
 
 
@@ -198,11 +164,15 @@ def token_span(token: Token) -> Span:
     return (token.start, token.end + 1)
 
 
+def token_error(token: Token, message: str, hint: str | None = None, last: Token | None = None) -> ParseError:
+    """Return a ParseError that points at a token, or from it to a last one."""
+    return ParseError(message, span=(token.start, (last or token).end + 1), hint=hint)
+
+
 def replace_token(token: Token, token_type: TokenType, text: str) -> Token:
     """Return a token that stands where another stands."""
-    return Token(
-        token_type, text, line=token.line, col=token.col, start=token.start, end=token.end, comments=[]
-    )
+    place = {"line": token.line, "col": token.col, "start": token.start, "end": token.end}
+    return Token(token_type, text, **place, comments=[])
 
 
 def find_closing(tokens: list[Token], opening: int) -> int:
@@ -253,7 +223,9 @@ def translate_googlesql(tokens: list[Token]) -> list[Token]:
         elif word == "FLOAT64":
             out.append(replace_token(token, TokenType.DOUBLE, "DOUBLE"))
         elif word in _CALLS and called:
-            end, arguments = _arguments(tokens, i + 1)
+            end = find_closing(tokens, i + 1)
+            closed = tokens[end].token_type in CLOSING
+            arguments = split_arguments(tokens[i + 2 : end if closed else end + 1])
             inner = [translate_googlesql(argument) for argument in arguments]
             out += _call(token, word, tokens[i + 1], inner, tokens[end])
             i = end
@@ -263,21 +235,20 @@ def translate_googlesql(tokens: list[Token]) -> list[Token]:
     return out
 
 
-def _arguments(tokens: list[Token], opening: int) -> tuple[int, list[list[Token]]]:
-    """Return the place of the closing parenthesis (the last token where none does), and the arguments."""
-    arguments: list[list[Token]] = [[]]
+def outer_tokens(tokens: list[Token]) -> Iterator[tuple[int, Token]]:
+    """Yield the tokens outside of parentheses, with their places."""
     depth = 0
-    for i in range(opening, len(tokens)):
-        token = tokens[i]
+    for i, token in enumerate(tokens):
         depth += token.token_type in OPENING
         depth -= token.token_type in CLOSING
         if depth == 0:
-            return i, arguments
-        if depth == 1 and token.token_type == TokenType.COMMA:
-            arguments.append([])
-        elif i > opening:
-            arguments[-1].append(token)
-    return len(tokens) - 1, arguments
+            yield i, token
+
+
+def split_arguments(tokens: list[Token]) -> list[list[Token]]:
+    """Return the tokens between the commas of a list; there is one argument at least, which may be empty."""
+    commas = [i for i, token in outer_tokens(tokens) if token.token_type == TokenType.COMMA]
+    return [tokens[start + 1 : end] for start, end in pairwise((-1, *commas, len(tokens)))]
 
 
 def _call(
@@ -288,13 +259,9 @@ def _call(
     if unit and all(arguments) and arguments[0][0].token_type != TokenType.STRING:
         place = last[0]
         named = replace_token(place, TokenType.STRING, _SPELLED.get(place.text.upper(), place.text.upper()))
-        if word in _TRUNC and len(arguments) == 2:
-            return _written(
-                replace_token(name, TokenType.VAR, "DATE_TRUNC"), opening, [[named], arguments[0]], closing
-            )
-        if word in _DIFF and len(arguments) == 3:
-            parts = [[named], arguments[1], arguments[0]]
-            return _written(replace_token(name, TokenType.VAR, "DATE_DIFF"), opening, parts, closing)
+        if (word in _TRUNC and len(arguments) == 2) or (word in _DIFF and len(arguments) == 3):
+            name = replace_token(name, TokenType.VAR, "DATE_TRUNC" if word in _TRUNC else "DATE_DIFF")
+            return _written(name, opening, [[named], *reversed(arguments[:-1])], closing)
     moved = len(arguments) == 2 and all(arguments) and last[0].token_type == TokenType.INTERVAL
     if word in (*_TAKEN_OFF, *_ADDED) and moved:
         sign, text = (TokenType.DASH, "-") if word in _TAKEN_OFF else (TokenType.PLUS, "+")

@@ -219,7 +219,7 @@ class _Step:
         on: list[exp.Expr] = [safe(part, self.names) for part in self.parts]
         for name, here, there in self.using:
             # The types must meet by our rules: DuckDB would read text as numbers, row by row, and raise on some.
-            sides = [(replace(f.typed, node=f.typed.node.copy()), f.typed.node) for f in (here, there)]
+            sides = [replace(f.typed, node=f.typed.node.copy(), place=f.typed.node) for f in (here, there)]
             nodes, _ = unify(sides, f"USING ({name})")
             on.append(exp.EQ(this=nodes[0], expression=nodes[1]))
             chosen = there if side == "RIGHT" else here

@@ -62,7 +62,7 @@ def keep_rows(binder: Binder, select: exp.Select, bound: rel.From, env: Env) -> 
     if qualify is not None:
         inner, scope = windows.read(substitute_aliases(qualify, aliases, bound.names))
         typed = binder.expression(inner, scope, env)[0]
-        require_kind(typed, qualify, ("BOOLEAN",), "a condition is needed")
+        require_kind(typed, ("BOOLEAN",), "a condition is needed")
         kept = typed.node
     query = windows.below(query, kept)
     unit = None if bound.unit is None else rel.column(rel.UNIT, alias)

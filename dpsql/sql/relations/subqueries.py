@@ -284,7 +284,7 @@ def _equal(
             bind_expression(binder, side, names, env)[0],
             bind_expression(binder, item, inside, env)[0],
         )
-        nodes, _ = unify([(left, side), (right, item)], "IN")
+        nodes, _ = unify((left, right), "IN")
         conditions.append(exp.EQ(this=exp.paren(nodes[0].copy()), expression=exp.paren(nodes[1].copy())))
         here, there = inside.known(item), names.known(side)
         pairs.append(None if here is None or there is None else (here, there))
@@ -470,7 +470,7 @@ def _unnested(binder: Binder, node: exp.Unnest, bound: From, env: Env) -> Relati
         raise privacy_error(node, "UNNEST takes one list of a private row.", "write UNNEST(x) AS u(y).")
     argument = node.expressions[0]
     typed = binder.expression(argument, bound.names, env)[0]
-    require_kind(typed, argument, ("LIST",), "UNNEST takes a list")
+    require_kind(typed, ("LIST",), "UNNEST takes a list")
     held = typed.type.element
     if held is None:
         raise bind_error(argument, "UNNEST takes a list.")

@@ -189,7 +189,7 @@ def _own(binder: Binder, window: exp.Window, bound: From, env: Env) -> Typed:
     text, typed = _call(binder, function, name, bound, env)
     if where is not None:
         condition = binder.expression(where, bound.names, env)[0]
-        require_kind(condition, where, ("BOOLEAN",), "a condition is needed")
+        require_kind(condition, ("BOOLEAN",), "a condition is needed")
         text += f" FILTER (WHERE {to_sql(condition.node)})"
     text += f" OVER ({_over(binder, window, function, bound, env)})"
     return replace(typed, node=expression_of(f"CAST({text} AS DOUBLE)" if name == "sum" else text))
@@ -211,7 +211,7 @@ def _call(binder: Binder, function: exp.Expr, name: str, bound: From, env: Env) 
     own = to_sql(inner.node)
     if name == "count":
         return f"count({own})", counted
-    require_kind(inner, argument, ORDERED_KINDS, f"{name} takes a value with an order")
+    require_kind(inner, ORDERED_KINDS, f"{name} takes a value with an order")
     if type(function) in _TAKEN:
         return _neighbour(function, name, own, inner)
     if name in ("min", "max"):
@@ -260,7 +260,7 @@ def _over(binder: Binder, window: exp.Window, function: exp.Expr, bound: From, e
     order = []
     for item in window.args["order"].expressions if window.args.get("order") is not None else ():
         typed = binder.expression(item.this, bound.names, env)[0]
-        require_kind(typed, item.this, ORDERED_KINDS, "rows are ordered by values with an order")
+        require_kind(typed, ORDERED_KINDS, "rows are ordered by values with an order")
         nulls = "FIRST" if item.args.get("nulls_first") else "LAST"
         order.append(f"{to_sql(typed.node)} {'DESC' if item.args.get('desc') else 'ASC'} NULLS {nulls}")
     frame = _frame(window)

@@ -1,17 +1,20 @@
 -- case: a mode with options
 SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6) COUNT(*) FROM visits
 ----
-query SELECT dpsql__mode('DP', epsilon = 1, delta = 1e-6), COUNT(*) FROM visits
+query SELECT COUNT(*) FROM visits
+  with DP (epsilon = 1, delta = 1e-6)
 ====
 -- case: the mode's long name
 select with differential_privacy options(epsilon=0.10) count( * ) from visits;
 ----
-query SELECT dpsql__mode('differential_privacy', epsilon = 0.10), COUNT(*) FROM visits
+query SELECT COUNT(*) FROM visits
+  with differential_privacy (epsilon = 0.10)
 ====
 -- case: a mode without options
 SELECT WITH DP COUNT(*) FROM visits
 ----
-query SELECT dpsql__mode('DP'), COUNT(*) FROM visits
+query SELECT COUNT(*) FROM visits
+  with DP ()
 ====
 -- case: no mode
 SELECT COUNT(*) FROM visits
@@ -26,7 +29,9 @@ query WITH dp AS (SELECT 1 AS a) SELECT a FROM dp
 -- case: two modes, at two depths
 WITH s AS (SELECT WITH DP OPTIONS (epsilon = 1) ward, COUNT(*) AS n FROM visits GROUP BY ward) SELECT s.n, (SELECT WITH DP OPTIONS (epsilon = 0.5) COUNT(*) FROM visits) AS total FROM s
 ----
-query WITH s AS (SELECT dpsql__mode('DP', epsilon = 1), ward, COUNT(*) AS n FROM visits GROUP BY ward) SELECT s.n, (SELECT dpsql__mode('DP', epsilon = 0.5), COUNT(*) FROM visits) AS total FROM s
+query WITH s AS (SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward) SELECT s.n, (SELECT COUNT(*) FROM visits) AS total FROM s
+  with DP (epsilon = 0.5)
+  with DP (epsilon = 1)
 ====
 -- case: named arguments
 SELECT AVG(amount, contribution_bounds_per_row => (0, 100), epsilon => 0.5) FROM visits
@@ -56,20 +61,24 @@ query WITH prices(p) AS (SELECT * FROM (VALUES (1.00), (3.00), (3.01)) AS _value
 -- case: propose, test, release
 SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) IQR(age) AS spread FROM visits
 ----
-query SELECT dpsql__mode('PTR', epsilon = 1, delta = 1e-6), IQR(age) AS spread FROM visits
+query SELECT IQR(age) AS spread FROM visits
+  with PTR (epsilon = 1, delta = 1e-6)
 ====
 -- case: subsample and aggregate
 SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, blocks = 100, combine = 'winsorized_mean', bounds = (-1, 1)) CORR(age, amount) AS r FROM visits
 ----
-query SELECT dpsql__mode('SUBSAMPLE', epsilon = 1, blocks = 100, combine = 'winsorized_mean', bounds = (-1, 1)), CORR(age, amount) AS r FROM visits
+query SELECT CORR(age, amount) AS r FROM visits
+  with SUBSAMPLE (epsilon = 1, blocks = 100, combine = 'winsorized_mean', bounds = (-1, 1))
 ====
 -- case: declare, probe, close
 DECLARE alarm ABOVE_THRESHOLD 100 OPTIONS (epsilon = 1, max_hits = 3);
 SELECT WITH alarm COUNT(*) FROM visits WHERE week = 12;
 CLOSE alarm;
 ----
-declare alarm SELECT dpsql__mode('ABOVE_THRESHOLD', epsilon = 1, max_hits = 3), 100
-query SELECT dpsql__mode('alarm'), COUNT(*) FROM visits WHERE week = 12
+declare alarm SELECT 100
+  with ABOVE_THRESHOLD (epsilon = 1, max_hits = 3)
+query SELECT COUNT(*) FROM visits WHERE week = 12
+  with alarm ()
 close alarm
 ====
 -- case: explain
@@ -128,7 +137,8 @@ query SELECT ward FROM wards
 -- case: numbers keep their digits
 SELECT WITH DP OPTIONS (epsilon = 0.10000000000000000000001) COUNT(*) FROM visits
 ----
-query SELECT dpsql__mode('DP', epsilon = 0.10000000000000000000001), COUNT(*) FROM visits
+query SELECT COUNT(*) FROM visits
+  with DP (epsilon = 0.10000000000000000000001)
 ====
 -- case: a table named like a mode
 SELECT dp.ward FROM wards AS dp

@@ -10,7 +10,8 @@ import pytest
 from sqlglot import exp
 
 import dpsql
-from dpsql.sql.parse.dialect import MODE, parse_tokens, span_of, to_sql
+from dpsql.errors import BindError
+from dpsql.sql.parse.dialect import mode_clauses, parse_tokens, span_of, to_sql
 from dpsql.sql.parse.statements import parse
 from dpsql.sql.parse.tokens import tokenize
 
@@ -19,12 +20,21 @@ def read(text: str) -> exp.Expression:
     return parse_tokens(tokenize(text), text)
 
 
-def test_a_mode_is_a_call_that_no_engine_knows() -> None:
+def test_a_select_with_a_mode_is_never_written_for_an_engine() -> None:
     tree = read("SELECT WITH DP OPTIONS (epsilon = 0.5) COUNT(*) FROM t")
-    call = tree.expressions[0]
-    assert isinstance(call, exp.Anonymous)
-    assert call.name == MODE
-    with pytest.raises(duckdb.Error, match=MODE):
+    (clause,) = mode_clauses(tree)
+    assert clause.name == "DP"
+    assert [option.sql() for option in clause.options] == ["epsilon = 0.5"]
+    assert [item.sql() for item in tree.expressions] == ["COUNT(*)"]
+    for query in (tree, tree.copy(), exp.select("*").from_(tree.copy().subquery("s"))):
+        with pytest.raises(BindError, match="private SELECT"):
+            to_sql(query)
+
+
+def test_what_looks_like_our_own_words_is_no_mode() -> None:
+    tree = read("SELECT dpsql__mode('DP', epsilon = 0.5), COUNT(*) FROM t")
+    assert not list(mode_clauses(tree))
+    with pytest.raises(duckdb.Error, match="dpsql__mode"):
         duckdb.sql(to_sql(tree).replace("FROM t", "FROM range(3) AS t"))
 
 
@@ -39,9 +49,7 @@ def test_a_mode_is_a_call_that_no_engine_knows() -> None:
     ],
 )
 def test_modes_stand_at_any_depth(text: str) -> None:
-    assert sum(1 for call in read(text).find_all(exp.Anonymous) if call.name == MODE) == text.count(
-        "SELECT WITH"
-    )
+    assert len(list(mode_clauses(read(text)))) == text.count("SELECT WITH")
 
 
 def test_named_arguments_survive_known_functions() -> None:
@@ -55,7 +63,7 @@ def test_named_arguments_survive_known_functions() -> None:
 @pytest.mark.parametrize("part", ["AVG(x)", "SUM(a, epsilon => 0.1)", "COUNT(DISTINCT unit)", "vislts"])
 def test_spans_cover_whole_calls(part: str) -> None:
     text = f"SELECT WITH DP OPTIONS (epsilon = 1)\n  1,\n  {part} -- the part\nFROM t"
-    item = read(text).expressions[2]
+    item = read(text).expressions[1]
     span = span_of(item)
     assert span is not None
     assert text[slice(*span)] == part
