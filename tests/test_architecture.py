@@ -69,8 +69,6 @@ KNOWN_CIRCLES: set[tuple[str, ...]] = set()
 """Circles of files that types and late imports close."""
 KNOWN_HOMONYMS: set[str] = {
     "Columns",
-    "Mode",
-    "bind_parameters",
 }
 """Public names that two modules have."""
 

@@ -26,9 +26,8 @@ from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.sql.dp.aggregates import Aggregate, AggregateCall, QuantileRequest
 from dpsql.sql.exact.exact_query import Exact, write_group_by
 from dpsql.sql.expressions import fixed_point as grids
-from dpsql.sql.expressions.coercion import make_cast
 from dpsql.sql.expressions.fixed_point import MOMENT_KINDS, place_on_line
-from dpsql.sql.expressions.types import BOOLEAN, DOUBLE, Bounds, Type, Typed
+from dpsql.sql.expressions.types import BOOLEAN, DOUBLE, Bounds, Type, Typed, make_cast
 from dpsql.sql.parse.dialect import bind_error, privacy_error, span_of, to_sql
 from dpsql.sql.parse.options import Call, call_of, read_number
 from dpsql.sql.parse.statements import make_literal

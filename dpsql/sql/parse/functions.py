@@ -13,7 +13,7 @@ from typing import Literal
 
 from sqlglot import exp
 
-Mode = Literal["DP", "CHOICE", "PTR", "SUBSAMPLE", "ROWS"]
+_Mode = Literal["DP", "CHOICE", "PTR", "SUBSAMPLE", "ROWS"]
 """Where a name may stand: a noisy aggregate, a choice among candidates, PTR, inside SUBSAMPLE, or over a row's values."""
 
 
@@ -32,7 +32,7 @@ class SqlName:
     """
 
     name: str
-    modes: tuple[Mode, ...]
+    modes: tuple[_Mode, ...]
     arguments: tuple[int, int] = (1, 1)
     classes: tuple[type[exp.Expr], ...] = ()
     aliases: tuple[str, ...] = ()
@@ -41,8 +41,8 @@ class SqlName:
     example: str = ""
 
 
-_BOTH: tuple[Mode, ...] = ("DP", "SUBSAMPLE")
-_BLOCK: tuple[Mode, ...] = ("SUBSAMPLE",)
+_BOTH: tuple[_Mode, ...] = ("DP", "SUBSAMPLE")
+_BLOCK: tuple[_Mode, ...] = ("SUBSAMPLE",)
 _SPREAD = "a noisy spread"
 _NEAR = "a value near the quantile"
 _EXTREME = "a value near the end of the range"
@@ -157,6 +157,6 @@ ONE_ARGUMENT: frozenset[str] = frozenset(
 """Noisy aggregates of one value: anything after a comma is meant as a named argument."""
 
 
-def names_of(mode: Mode) -> frozenset[str]:
+def names_of(mode: _Mode) -> frozenset[str]:
     """Return the aggregates that a mode knows."""
     return frozenset(row.name for row in AGGREGATES if mode in row.modes)

@@ -121,7 +121,7 @@ def _query(tokens: list[Token], text: str, params: Mapping[str, Any]) -> exp.Exp
         tree = open_parentheses(tree)
     if not isinstance(tree, exp.Query) or isinstance(tree, exp.Table):
         raise ParseError("only queries are answered here.", span=span_of(tree), hint=_READ_ONLY)
-    return bind_parameters(tree, params, text)
+    return _fill_parameters(tree, params, text)
 
 
 def _explain(tokens: list[Token], text: str, params: Mapping[str, Any], span: Span) -> Statement:
@@ -165,7 +165,7 @@ def _declare(tokens: list[Token], text: str, params: Mapping[str, Any], span: Sp
     if options < len(tokens):  # reuse the mode clause: SELECT WITH ABOVE_THRESHOLD OPTIONS (...) threshold
         clause += [replace_token(head, TokenType.WITH, "WITH"), head, *tokens[options:]]
     clause += tokens[3:options]
-    tree = bind_parameters(parse_tokens(clause, text), params, text)
+    tree = _fill_parameters(parse_tokens(clause, text), params, text)
     given = {key for key, value in tree.args.items() if value and key != "mode"}
     if not isinstance(tree, exp.Select) or given != {"expressions"}:  # arguments in parentheses, or a clause
         raise token_error(tokens[3], "DECLARE takes one threshold, and OPTIONS.", usage, last=tokens[-1])
@@ -183,7 +183,7 @@ def _nothing_after(tokens: list[Token], i: int) -> None:
         raise token_error(tokens[i], f"nothing may follow here, but there is {tokens[i].text}.")
 
 
-def bind_parameters(tree: exp.Expr, params: Mapping[str, Any], text: str) -> exp.Expr:
+def _fill_parameters(tree: exp.Expr, params: Mapping[str, Any], text: str) -> exp.Expr:
     """Replace each ``$name`` by a literal of its value: it is data to the language, never text."""
     places = [tree, *(option for clause in mode_clauses(tree) for option in clause.options)]
     for node in [found for place in places for found in place.find_all(exp.Placeholder, exp.Parameter)]:
