@@ -155,16 +155,11 @@ TypeKind = Literal[
     "STRUCT", "OTHER",
 ]  # fmt: skip
 
-_RANGES = {
-    "TINYINT": (-(2**7), 2**7 - 1), "SMALLINT": (-(2**15), 2**15 - 1), "INTEGER": (-(2**31), 2**31 - 1),
-    "BIGINT": (-(2**63), 2**63 - 1), "HUGEINT": (-(2**127), 2**127 - 1), "UTINYINT": (0, 2**8 - 1),
-    "USMALLINT": (0, 2**16 - 1), "UINTEGER": (0, 2**32 - 1), "UBIGINT": (0, 2**64 - 1), "UHUGEINT": (0, 2**128 - 1),
-}  # fmt: skip
+_BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64, "HUGEINT": 128}
+_RANGES = {name: (-(2**bits) // 2, 2**bits // 2 - 1) for name, bits in _BITS.items()}
+_RANGES |= {f"U{name}": (0, 2**bits - 1) for name, bits in _BITS.items()}
 # Digits that DuckDB gives an integer type where it meets decimals.
-_DIGITS = {
-    "TINYINT": 3, "SMALLINT": 5, "INTEGER": 10, "BIGINT": 19, "HUGEINT": 38, "UTINYINT": 3, "USMALLINT": 5,
-    "UINTEGER": 10, "UBIGINT": 20, "UHUGEINT": 39,
-}  # fmt: skip
+_DIGITS = {name: len(str(high)) for name, (_, high) in _RANGES.items()} | {"HUGEINT": 38}
 _KINDS: dict[str, TypeKind] = {
     **dict.fromkeys(_RANGES, "INTEGER"), "BOOLEAN": "BOOLEAN", "FLOAT": "DOUBLE", "DOUBLE": "DOUBLE",
     "VARCHAR": "TEXT", "DATE": "DATE", "TIME": "TIME", "TIMESTAMP": "TIMESTAMP", "TIMESTAMP_S": "TIMESTAMP",

@@ -72,4 +72,4 @@ def test_intervals_are_tight_and_unknown_stays_unknown() -> None:
     assert one_two * minus == Bounds(Fraction(-2), Fraction(6))
     assert one_two / minus == Bounds()
     assert Bounds(Fraction(1), None) * Bounds.point(-2) == Bounds(None, Fraction(-2))
-    assert Bounds.around([one_two, None]) == Bounds()
+    assert Bounds.around([(one_two, False), (None, False)]) == Bounds()
