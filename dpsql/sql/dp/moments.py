@@ -20,9 +20,8 @@ from dpsql.sql.dp.block import AggregatingBlock
 from dpsql.sql.dp.own_queries import bind_auto_bounds, bind_distinct
 from dpsql.sql.exact.exact_query import Partial, Weighing
 from dpsql.sql.expressions import fixed_point as grids
-from dpsql.sql.expressions.coercion import make_cast
 from dpsql.sql.expressions.fixed_point import MOMENT_KINDS, Line
-from dpsql.sql.expressions.types import DOUBLE, Typed
+from dpsql.sql.expressions.types import DOUBLE, Typed, make_cast
 from dpsql.sql.parse.dialect import NAMED, bind_error, privacy_error, to_sql
 from dpsql.sql.parse.options import Call, call_of, read_epsilon
 from dpsql.sql.parse.statements import make_literal
