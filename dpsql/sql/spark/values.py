@@ -69,7 +69,7 @@ class SparkValue:
         return self.low if self.low == self.high else None
 
 
-TypedColumns = tuple[tuple[str, Type], ...]
+SparkColumns = tuple[tuple[str, Type], ...]
 
 
 class Walk(Protocol):
@@ -81,7 +81,7 @@ class Walk(Protocol):
     def column(self, node: exp.Column) -> SparkValue:
         """Return what a column means."""
 
-    def nested(self, node: exp.Expr) -> tuple[str, TypedColumns]:
+    def nested(self, node: exp.Expr) -> tuple[str, SparkColumns]:
         """Return a subquery for Spark, and its columns."""
 
 

@@ -28,7 +28,7 @@ from dpsql.sql.spark.expressions import compare, translate, write_direction
 from dpsql.sql.spark.values import (
     LONG,
     SparkValue,
-    TypedColumns,
+    SparkColumns,
     backquote,
     find_common_type,
     refusal,
@@ -69,14 +69,14 @@ class SparkQuery(NamedTuple):
     """Spark SQL, and the columns that it gives."""
 
     sql: str
-    columns: TypedColumns
+    columns: SparkColumns
 
 
 class _Source(NamedTuple):
     """A relation in FROM: its alias and columns."""
 
     alias: str
-    columns: TypedColumns
+    columns: SparkColumns
 
     def values(self) -> Iterator[tuple[str, SparkValue]]:
         """Yield its columns by their names."""
@@ -345,7 +345,7 @@ class _Scope:
         inner = f"(SELECT {', '.join(listed)} FROM {text}) AS {name}"
         return f" {side + ' ' if side else ''}JOIN {inner} ON {' AND '.join(tests)}"
 
-    def _order(self, node: exp.Select, columns: TypedColumns) -> str:
+    def _order(self, node: exp.Select, columns: SparkColumns) -> str:
         order, names, parts = node.args.get("order"), [fold(name) for name, _ in columns], []
         for item in order.expressions if order is not None else ():
             place = item.this
@@ -388,11 +388,11 @@ def _exchange_alias(node: exp.Expr, alias: str) -> exp.Expr:
     return exp.column(node.name, alias, quoted=True) if isinstance(node, exp.Column) else node
 
 
-def _list_names(columns: TypedColumns) -> str:
+def _list_names(columns: SparkColumns) -> str:
     return ", ".join(backquote(name) for name, _ in columns)
 
 
-def _rename(columns: TypedColumns, alias: exp.Expr | None) -> TypedColumns:
+def _rename(columns: SparkColumns, alias: exp.Expr | None) -> SparkColumns:
     """Return columns under the names that an alias gives them, the first of them."""
     names = [column.name for column in alias.args.get("columns") or []] if alias is not None else []
     return tuple((new, kind) for new, (_, kind) in zip(names, columns, strict=False)) + columns[len(names) :]
