@@ -27,8 +27,8 @@ from dpsql.sql.relations.relation import fold
 from dpsql.sql.spark.expressions import compare, translate, write_direction
 from dpsql.sql.spark.values import (
     LONG,
-    SparkValue,
     SparkColumns,
+    SparkValue,
     backquote,
     find_common_type,
     refusal,
