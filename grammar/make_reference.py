@@ -16,6 +16,7 @@ from pathlib import Path
 
 import dpsql
 from dpsql import cli, errors
+from dpsql.mechanisms.selection.exponential import CHOICE_METHODS
 from dpsql.notebook import guide
 from dpsql.policy import model
 from dpsql.privacy.filters import ACCOUNTANTS
@@ -112,10 +113,11 @@ def _arguments() -> str:
         **selection.SELECTION_ARGUMENTS,
     }
     names = list(dict.fromkeys(name for readers in calls.values() for name in readers))
+    choices = {"method": ": " + ", ".join(map(repr, CHOICE_METHODS))}
     rows = (
         (
             f"`{name}`",
-            guide.ARGUMENTS[name],
+            guide.ARGUMENTS[name] + choices.get(name, ""),
             ", ".join(call for call, readers in calls.items() if name in readers),
         )
         for name in names

@@ -59,10 +59,13 @@ def test_every_error_is_an_error() -> None:
 
 
 def test_importing_costs_nothing() -> None:
-    """``import dpsql`` loads no engine, parser or table library; a session loads no plots."""
+    """``import dpsql`` loads no engine, parser or table library, the lexer a parser alone; a session loads no plots."""
     check = (
         "import sys, dpsql\n"
         "heavy = {'duckdb', 'sqlglot', 'pyarrow', 'numpy', 'pandas', 'IPython', 'matplotlib', 'polars'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
+        "import dpsql.notebook.lexer\n"
+        "heavy -= {'sqlglot'}\n"
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
         "from dpsql import connect\n"
         "heavy = {'pandas', 'matplotlib', 'polars', 'scipy', 'IPython', 'pyarrow.parquet'}\n"

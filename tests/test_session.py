@@ -333,7 +333,8 @@ def test_a_statement_of_several_blocks_is_one_charge(session: dpsql.Session) -> 
     query = "SELECT a.n, b.n FROM (SELECT COUNT(*) AS n FROM visits) a, (SELECT AVG(age) AS n FROM visits) b"
     session.sql(query)
     assert spent(session) == Fraction(2, 10)
-    assert len(session.ledger()) == 1
+    (entry,) = session.ledger()
+    assert entry.loss == "ε=0.2"
 
 
 def test_refusals_are_logged_for_the_owner(session: dpsql.Session) -> None:
@@ -343,6 +344,7 @@ def test_refusals_are_logged_for_the_owner(session: dpsql.Session) -> None:
     assert entry.outcome == "refused"
     assert "bounds" in entry.reason
     assert entry.event is None
+    assert entry.loss == "0"
 
 
 def test_show(session: dpsql.Session) -> None:

@@ -64,6 +64,11 @@ class Entry:
             return None
         return self.blocks.get(key) or (self.release if key == self.key else None)
 
+    @property
+    def loss(self) -> str:
+        """The loss as people read it; ``"0"`` for what was refused."""
+        return "0" if self.event is None else self.event.sentence()
+
     def charge(self, accountant: str) -> str:
         """Return the charge of an accountant as people read it; ``"0"`` for what was refused."""
         event = self.charged(accountant)

@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpsql.errors import ParseError, did_you_mean
-from dpsql.mechanisms.selection.exponential import CHOICE_METHODS
-from dpsql.notebook.render import Panel, make_sheet
-from dpsql.report.tables import Sheet
 from dpsql.sql.parse.functions import AGGREGATES, SqlName
+
+if TYPE_CHECKING:  # editors colour by these tables alone: no table library is loaded for them
+    from dpsql.notebook.render import Panel
+    from dpsql.report.tables import Sheet
 
 
 @dataclass(frozen=True)
@@ -240,7 +241,7 @@ ARGUMENTS = {
     "answer": "TRUE: also a fresh noisy value of each choice",
     "gap": "TRUE: also the noisy gap above the threshold",
     "refresh": "TRUE: a fresh threshold for each round",
-    "method": "EXPMECH: " + ", ".join(map(repr, CHOICE_METHODS)),
+    "method": "EXPMECH: its way to choose",
     "top": "EXPMECH: this many distinct winners",
     "local_sensitivity": "PTR's MEDIAN: how far one unit may move it; tested",
 }
@@ -251,6 +252,8 @@ NO_SESSION = "%dpsql connect data.duckdb --policy policy.toml   (or %dpsql demo,
 
 def show_mechanisms() -> Sheet:
     """List every way to get an answer; names that give the same share a line."""
+    from dpsql.notebook.render import make_sheet
+
     same: dict[str, list[SqlName]] = {}
     for row in AGGREGATES:
         if row.help:
@@ -261,6 +264,8 @@ def show_mechanisms() -> Sheet:
 
 def write_help(table: str | None, default: bool = False) -> Panel:
     """Write short help with an example that runs as it stands, on ``table`` when a session is open."""
+    from dpsql.notebook.render import Panel
+
     lines = [
         "Ask questions in SQL; every answer is differentially private, and shows its error and its cost.",
         "",

@@ -16,10 +16,10 @@ from importlib.resources import files
 from string import Template
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dpsql.ledger.accounts import BudgetState, Entry
 from dpsql.numerics.exact_numbers import write_short
 
 if TYPE_CHECKING:
+    from dpsql.ledger.accounts import BudgetState, Entry
     from dpsql.ledger.ledger import Ledger
 
 _Value = str | int | float | None
