@@ -7,44 +7,30 @@ mechanisms release, and what stands above it is ordinary SQL.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any
-
-import pyarrow as pa
 from sqlglot import exp
 
-from dpsql.mechanisms.base import Operator
-from dpsql.mechanisms.consistency import Consistent
-from dpsql.plan import Input, PrivateBlock
 from dpsql.sql.dp.grouping_sets import bind_sets, has_sets
 from dpsql.sql.dp.noisy_block import NoisyBlock
 from dpsql.sql.expressions.types import Typed
 from dpsql.sql.normalize import (
     Cte,
     Env,
-    Finish,
-    Released,
-    add_ctes,
     flatten_joins,
     from_items,
     inner_queries,
     outer_queries,
-    public_columns,
 )
 from dpsql.sql.parse.dialect import bind_error, privacy_error, remove_modes, span_of, to_sql
 from dpsql.sql.parse.options import COMMON_OPTIONS, Options, Readers, is_private_call, mode_of, take_mode
 from dpsql.sql.parse.statements import PIVOT_HINT
 from dpsql.sql.ptr import block as ptr
-from dpsql.sql.relations.catalog import Catalog
-from dpsql.sql.relations.fan_out import count_rows_per_key
+from dpsql.sql.relations.catalog import Binder
 from dpsql.sql.relations.group_by_unit import aggregate_per_unit, group_distinct, groups_by_unit
-from dpsql.sql.relations.intervals import FORETOLD, ShownEnds
-from dpsql.sql.relations.joins import bind_from, lend_relation
+from dpsql.sql.relations.joins import bind_from
 from dpsql.sql.relations.projections import bind_union_all, keep_rows, rename_columns
-from dpsql.sql.relations.relation import Field, From, Names, Relation, column, column_name, fold
-from dpsql.sql.relations.subqueries import ONCE, bind_expression, bind_lateral, looks_beside, move_unnest
-from dpsql.sql.relations.unit_rows import meeting_of
+from dpsql.sql.relations.relation import From, Names, Relation, fold
+from dpsql.sql.relations.subqueries import ONCE, bind_expression, move_unnest
+from dpsql.sql.relations.unit_rows import aggregates
 from dpsql.sql.relations.windows import refuse_cuts, refuse_row_choice, refuse_samples
 from dpsql.sql.selection.block import mechanism_of, selection_block
 from dpsql.sql.selection.thresholds import PROBE_OPTIONS, probe_block
@@ -64,31 +50,8 @@ OPTIONS_OF_MODE: dict[str, Readers] = {
 """The modes of SELECT WITH, and the options that each knows."""
 
 
-@dataclass
-class StatementBinder:
-    """Binds one statement, as :class:`dpsql.sql.relations.catalog.Binder` says."""
-
-    catalog: Catalog
-    finish: Finish
-    thresholds: dict[str, Any] = field(default_factory=dict)
-    blocks: list[PrivateBlock] = field(default_factory=list)
-    public: dict[str, None] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    limits: list[str] = field(default_factory=list)
-    adjustments: list[Consistent] = field(default_factory=list)
-    intervals: dict[str, ShownEnds] = field(default_factory=dict)
-    """Columns with intervals, by the name of the release."""
-    sources: list[Relation | None] = field(default_factory=list)
-    """What FROM items were found to be; the items bear their places here."""
-    once: dict[str, Relation] = field(default_factory=dict)
-    lent_inputs: dict[Input, None] = field(default_factory=dict)
-    held: frozenset[str] | None = frozenset({"*"})  # of rows that have met
-    _count: int = 0
-
-    def name(self, kind: str) -> str:
-        """Return a name that nothing else in the statement has."""
-        self._count += 1
-        return f"dpsql_{kind}_{self._count}"
+class StatementBinder(Binder):
+    """Binds one statement: its queries, their FROM items, and the private blocks among them."""
 
     # -- queries ------------------------------------------------------------------------------------------------
 
@@ -126,22 +89,6 @@ class StatementBinder:
                 tree, "only SELECT can stand here.", "dpsql only answers questions: write a SELECT."
             )
         return self._select(tree, env, inner)
-
-    def public_query(self, tree: exp.Expr, env: Env) -> None:
-        """Bind, in place, a query that stands where no private rows may."""
-        if self.query(tree, env, inner=False) is not None:
-            raise privacy_error(tree, "private rows can't stand here.")
-
-    def add_block(
-        self, name: str, operator: Operator, released: Iterable[Released], inputs: Iterable[Input],
-        sentences: tuple[str, ...], confidence: float = 0.95,
-    ) -> None:  # fmt: skip
-        """Add a block to the plan."""
-        released = list(released)
-        columns = tuple(part for item in released for part in item.columns)
-        self.intervals[name] = {item.name: (item.low, item.high) for item in released if item.interval}
-        read = tuple(dict.fromkeys((*inputs, *self.lent_inputs)))
-        self.blocks.append(PrivateBlock(name, operator, columns, read, sentences, confidence))
 
     def _ctes(self, with_: exp.Expr, env: Env) -> None:
         for cte in list(with_.expressions):
@@ -189,7 +136,7 @@ class StatementBinder:
         options = take_mode(select, self._readers_of)
         sets = has_sets(select)
         flatten_joins(select)
-        if inner and options is None and not _aggregates(select):
+        if inner and options is None and not aggregates(select):
             move_unnest(select, self.name("unnest"))
         relations = {id(node): self.source(node, env) for node in from_items(select)}
         if all(relation is None for relation in relations.values()):
@@ -198,9 +145,9 @@ class StatementBinder:
         bound = self.from_of(select, relations, env)
         refuse_row_choice(select)
         if options is None and inner:
-            if not _aggregates(select):
+            if not aggregates(select):
                 group_distinct(select, bound)
-            if not _aggregates(select):
+            if not aggregates(select):
                 return keep_rows(self, select, bound, env)
             if groups_by_unit(select, bound):
                 return aggregate_per_unit(self, select, bound, env)
@@ -250,7 +197,7 @@ class StatementBinder:
 
     def _refuse_existence(self, query: exp.Select, env: Env) -> None:
         """EXISTS over rows that are private, beside public rows only."""
-        if query.args.get("with_") or _aggregates(query):
+        if query.args.get("with_") or aggregates(query):
             return
         if any(self.source(item, env) is not None for item in from_items(query)):
             raise privacy_error(
@@ -339,116 +286,12 @@ class StatementBinder:
             )
         return self.catalog.relation(table, node.alias_or_name, self.name("table"))
 
-    def private_from(self, select: exp.Select, env: Env) -> From:
-        """Return the FROM of a SELECT that must read private rows."""
-        relations = {id(node): self.source(node, env) for node in from_items(select)}
-        if not any(relation is not None for relation in relations.values()):
-            raise privacy_error(
-                select.expressions[0] if select.expressions else select,
-                "this needs private rows, and its FROM has none.",
-                "public tables can be read exactly, with plain SQL.",
-            )
-        return self.from_of(select, relations, env)
-
     def from_of(
         self, select: exp.Select, relations: dict[int, Relation | None], env: Env, outer: Names | None = None
     ) -> From:
         """Return the FROM of a SELECT whose items were found to be these relations."""
-        if select.args.get("laterals"):
-            raise privacy_error(
-                select.args["laterals"][0],
-                "LATERAL VIEW is not known here.",
-                "write FROM t, UNNEST(x) AS u(y).",
-            )
+        return bind_from(self, select, relations, env, outer)
 
-        def resolve(node: exp.Expr) -> Relation:
-            relation = relations[id(node)]
-            return relation if relation is not None else self.lend(node, env)
-
-        def condition(node: exp.Expr, names: Names) -> exp.Expr:
-            return self.expression(node, names, env)[0].node
-
-        def read(node: exp.Expr, relation: Relation, keys: list[Field]) -> tuple[str, list[str]]:
-            if relation.inputs:
-                return relation.inputs[0].sql, [key.typed.node.name for key in keys]
-            return f"SELECT * FROM {to_sql(exp.to_identifier(node.name, quoted=True))}", [
-                key.name for key in keys
-            ]
-
-        def unique(node: exp.Expr, relation: Relation, keys: list[Field]) -> bool:
-            found, names = read(node, relation, keys)
-            if self._unreleased(found):
-                return False  # its rows are not known before it is released
-            by = ", ".join(to_sql(column(name)) for name in names)
-            known = " AND ".join(f"{to_sql(column(name))} IS NOT NULL" for name in names)
-            text = f"SELECT 1 FROM ({found}) AS t WHERE {known} GROUP BY {by} HAVING COUNT(*) > 1 LIMIT 1"
-            return int(self.finish.finish(text, {}, self.public).num_rows) == 0
-
-        def beside(node: exp.Expr, bound: From) -> Relation | None:
-            return bind_lateral(self, node, bound, env) if looks_beside(node) else None
-
-        def most(node: exp.Expr, relation: Relation, keys: list[Field]) -> int | None:
-            found, names = read(node, relation, keys)
-            if any(block.name in found for block in self.blocks):
-                return None  # its rows are not known before it is released
-            return count_rows_per_key(self.finish, self.public, found, names)
-
-        meeting = meeting_of(select, outer, env, self.catalog, self.held, _aggregates(select))
-        bound = bind_from(select, resolve, condition, unique, most, beside, outer, meeting)
-        self.limits += bound.notes
-        return bound
-
-    def lend(self, node: exp.Expr, env: Env) -> Relation:
-        """Return a public FROM item as an exact query reads it."""
-        named = isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier)
-        if named and fold(node.name) not in env:
-            table = self.catalog.find(node.name, span_of(node))
-            return self.catalog.relation(table, node.alias_or_name, self.name("table"))
-        alias = node.alias_or_name or self.name("public")
-        source = node.copy()
-        if isinstance(source, exp.Subquery):
-            source.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
-        query = exp.Select(expressions=[exp.Star()]).from_(source)
-        return lend_relation(self.public_relation(query, env, self.name("lent")), alias)
-
-    def public_relation(self, query: exp.Expr, env: Env, name: str) -> Relation:
-        """Return a public query as a relation of its own."""
-        sql = to_sql(add_ctes(query, env))
-        columns = public_columns(self.finish, sql, self.blocks, self.public)
-        listed = ", ".join(column_name(place) for place in range(len(columns)))
-        found = Input(self.name("input"), f"SELECT * FROM ({sql}) AS given({listed})")
-        fields = tuple(
-            Field(label, Typed(column(column_name(place), name), kind, None, False, None), public=True)
-            for place, (label, kind) in enumerate(columns)
-        )
-        return Relation(name, name, fields, exp.to_table(found.name), private=False, inputs=(found,))
-
-    def _unreleased(self, sql: str) -> bool:
-        """Whether a public query reads what is not known before something is released."""
-        return FORETOLD in sql or any(block.name in sql for block in self.blocks)
-
-    def known(self, found: Input, steady: bool = False) -> pa.Table | None:
-        """Return the rows of a public relation; None where they are not released yet."""
-        if self._unreleased(found.sql):
-            return None
-        return (
-            self.finish.keep(found.sql, self.public)
-            if steady
-            else self.finish.finish(found.sql, {}, self.public)
-        )
-
-    # -- rows ---------------------------------------------------------------------------------------------------
-
-    def expression(self, node: exp.Expr, names: Names, env: Env) -> tuple[Typed, tuple[Input, ...]]:
-        """Return a row expression that can't fail, with the relations that it is lent."""
+    def expression(self, node: exp.Expr, names: Names, env: Env) -> Typed:
+        """Return a row expression that can't fail."""
         return bind_expression(self, node, names, env)
-
-
-def _aggregates(select: exp.Select) -> bool:
-    """Whether a SELECT aggregates: by GROUP BY, or by an aggregate or mechanism in its projections."""
-    if select.args.get("group") or select.args.get("having"):
-        return True
-    for item in select.expressions:
-        if any(is_private_call(node) for node in item.walk(prune=lambda n: isinstance(n, exp.Query))):
-            return True
-    return False

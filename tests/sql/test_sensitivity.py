@@ -330,11 +330,11 @@ def test_the_check_notices_a_join_that_mixes_units(
 ) -> None:
     with monkeypatch.context() as patch:
         if doctored == "units meet by their keys":
-            patch.setattr(joins, "_same_unit", lambda *given: None)
+            patch.setattr(joins._Step, "_same_unit", lambda *given: None)
         elif doctored == "subqueries see all units":
             patch.setattr(subqueries, "_linked", lambda *given: exp.true())
         else:
-            patch.setattr(joins, "_at_most_one", lambda bound, right, *given: right)
+            patch.setattr(joins._Step, "hold_public", lambda *given: None)
         seen = next((n for n in range(DATABASES) if check_in(databases, text, n, UNITS)), None)
         _PLANS.pop(text)
     assert seen is not None, "the doctored query passed"

@@ -85,7 +85,7 @@ class AggregatingBlock(ABC):
             call = call_of(inner)
             if call is not None and call.name in _AGGREGATES:
                 raise self._misplaced(call, inner)
-        return self.binder.expression(node, self.names, self.env)[0]
+        return self.binder.expression(node, self.names, self.env)
 
     def _misplaced(self, call: Call, node: exp.Expr) -> PrivacyError:
         where, hint = "stands inside another aggregate", "aggregate in a subquery first."

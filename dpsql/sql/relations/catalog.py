@@ -1,16 +1,17 @@
 """The catalog of the policy's tables, typed as the engine reports them, and the binder as the rooms below it see it.
 
-A block holds queries that hold blocks, so its room needs the binder that called it. The protocol here says what for, and
-:mod:`dpsql.sql.bind` does it: so the rooms stand below the binder, and not in a circle with it.
+A block holds queries that hold blocks, so its room needs the binder that called it. The base class here says what for, and
+:mod:`dpsql.sql.binder` does it: so the rooms stand below the binder, and not in a circle with it.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 from sqlglot import exp
@@ -26,9 +27,9 @@ from dpsql.policy.validate import Hop
 from dpsql.sql.expressions.fixed_point import read_declared_bounds as declared_bounds
 from dpsql.sql.expressions.lengths import column_length
 from dpsql.sql.expressions.types import Bounds, Type, Typed
-from dpsql.sql.normalize import Env, Finish, Released
-from dpsql.sql.parse.dialect import is_not_null
-from dpsql.sql.relations.intervals import KeptResult
+from dpsql.sql.normalize import Env, Finish, Released, add_ctes, from_items, public_columns
+from dpsql.sql.parse.dialect import is_not_null, privacy_error, span_of, to_sql
+from dpsql.sql.relations.intervals import FORETOLD, KeptResult, ShownEnds
 from dpsql.sql.relations.relation import (
     UNIT,
     Field,
@@ -254,34 +255,43 @@ def _unit_column(table: Table) -> str | None:
     return path[0].column
 
 
-class Binder(Protocol):
+@dataclass
+class Binder(ABC):
     """Binds one statement. Holds what the plan will hold, and nothing of the data."""
 
     catalog: Catalog
     finish: Finish
-    thresholds: dict[str, Any]
+    thresholds: dict[str, Any] = field(default_factory=dict)
     """Declared interactive thresholds, by folded name."""
-    blocks: list[PrivateBlock]
-    public: dict[str, None]
-    notes: list[str]
-    limits: list[str]
+    blocks: list[PrivateBlock] = field(default_factory=list)
+    public: dict[str, None] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    limits: list[str] = field(default_factory=list)
     """Sentences of EXPLAIN on what of a unit's rows counts."""
-    adjustments: list[Consistent]
-    lent_inputs: dict[Input, None]
-    """Public relations that the exact queries are lent."""
-    once: dict[str, Relation]
+    adjustments: list[Consistent] = field(default_factory=list)
+    intervals: dict[str, ShownEnds] = field(default_factory=dict)
+    """Columns with intervals, by the name of the release."""
+    sources: list[Relation | None] = field(default_factory=list)
+    """What FROM items were found to be; the items bear their places here."""
+    once: dict[str, Relation] = field(default_factory=dict)
     """Public subqueries that stand in several copies of one SELECT."""
+    lent_inputs: dict[Input, None] = field(default_factory=dict)
+    """Public relations that the exact queries are lent."""
+    held: frozenset[str] | None = frozenset({"*"})
+    """What :func:`dpsql.sql.relations.unit_rows.find_held_columns` says of the statement."""
+    _count: int = 0
 
     def name(self, kind: str) -> str:
         """Return a name that nothing else in the statement has."""
-        ...
+        self._count += 1
+        return f"dpsql_{kind}_{self._count}"
 
+    @abstractmethod
     def query(self, tree: exp.Expr, env: Env, inner: bool) -> Relation | None:
         """Bind a query in place. Gives the private relation that it keeps, or None when it is public from here on.
 
         ``inner`` says that the query stands in FROM or a CTE, where private rows may pass through.
         """
-        ...
 
     def public_query(self, tree: exp.Expr, env: Env) -> None:
         """Bind, in place, a query that stands where no private rows may.
@@ -289,48 +299,87 @@ class Binder(Protocol):
         Raises:
             PrivacyError: it keeps private rows.
         """
-        ...
+        if self.query(tree, env, inner=False) is not None:
+            raise privacy_error(tree, "private rows can't stand here.")
 
     def add_block(
         self, name: str, operator: Operator, released: Iterable[Released], inputs: Iterable[Input],
         sentences: tuple[str, ...], confidence: float = 0.95,
     ) -> None:  # fmt: skip
         """Add a block to the plan, whose exact queries read ``inputs`` besides what they were lent."""
-        ...
+        released = list(released)
+        columns = tuple(part for item in released for part in item.columns)
+        self.intervals[name] = {item.name: (item.low, item.high) for item in released if item.interval}
+        read = tuple(dict.fromkeys((*inputs, *self.lent_inputs)))
+        self.blocks.append(PrivateBlock(name, operator, columns, read, sentences, confidence))
 
+    @abstractmethod
     def source(self, node: exp.Expr, env: Env) -> Relation | None:
         """Return the private relation that a FROM item is, or None when it is public.
 
         It is bound once, in place; copies of it, as one for each of several grouping sets, mean the same.
         """
-        ...
 
     def private_from(self, select: exp.Select, env: Env) -> From:
         """Return the FROM of a SELECT that must read private rows."""
-        ...
+        relations = {id(node): self.source(node, env) for node in from_items(select)}
+        if not any(relation is not None for relation in relations.values()):
+            raise privacy_error(
+                select.expressions[0] if select.expressions else select,
+                "this needs private rows, and its FROM has none.",
+                "public tables can be read exactly, with plain SQL.",
+            )
+        return self.from_of(select, relations, env)
 
+    @abstractmethod
     def from_of(
         self, select: exp.Select, relations: dict[int, Relation | None], env: Env, outer: Names | None = None
     ) -> From:
         """Return the FROM of a SELECT whose items have been found to be these, beside a row of ``outer`` if there is one."""
-        ...
+
+    @abstractmethod
+    def expression(self, node: exp.Expr, names: Names, env: Env) -> Typed:
+        """Return a row expression that can't fail; the public relations that its subqueries read are lent to the block."""
+
+    # -- public relations ---------------------------------------------------------------------------------------
 
     def lend(self, node: exp.Expr, env: Env) -> Relation:
         """Return a public FROM item as an exact query reads it: a policy table as it is, all else evaluated and lent."""
-        ...
+        named = isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier)
+        if named and fold(node.name) not in env:
+            table = self.catalog.find(node.name, span_of(node))
+            return self.catalog.relation(table, node.alias_or_name, self.name("table"))
+        alias = node.alias_or_name or self.name("public")
+        source = node.copy()
+        if isinstance(source, exp.Subquery):
+            source.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
+        query = exp.Select(expressions=[exp.Star()]).from_(source)
+        return replace(self.public_relation(query, env, self.name("lent")), alias=alias)
 
     def public_relation(self, query: exp.Expr, env: Env, name: str) -> Relation:
-        """A public query, as a relation of its own: with the CTEs it needs, and columns typed by the finisher. Its columns are
-        lent under names of ours.
-        """
-        ...
+        """Return a public query, with the CTEs it needs, as a relation that is lent; the finisher says its columns' types."""
+        sql = to_sql(add_ctes(query, env))
+        columns = public_columns(self.finish, sql, self.blocks, self.public)
+        listed = ", ".join(column_name(place) for place in range(len(columns)))
+        found = Input(self.name("input"), f"SELECT * FROM ({sql}) AS given({listed})")
+        fields = tuple(
+            Field(label, Typed(column(column_name(place), name), kind), public=True)
+            for place, (label, kind) in enumerate(columns)
+        )
+        source = exp.alias_(exp.to_table(found.name), name, table=True)
+        return Relation(name, name, fields, source, private=False, inputs=(found,))
+
+    def is_unreleased(self, sql: str) -> bool:
+        """Say whether a public query reads what is not known before something is released."""
+        return FORETOLD in sql or any(block.name in sql for block in self.blocks)
 
     def known(self, found: Input, steady: bool = False) -> pa.Table | None:
-        """Return the rows of a public relation; None when it depends on what is not released yet. ``steady``: they are always the
-        same.
-        """
-        ...
+        """Return the rows of a public relation; None when it depends on what is not released yet.
 
-    def expression(self, node: exp.Expr, names: Names, env: Env) -> tuple[Typed, tuple[Input, ...]]:
-        """Return a row expression that can't fail, with the public relations that its subqueries are lent."""
-        ...
+        ``steady``: they are always the same.
+        """
+        if self.is_unreleased(found.sql):
+            return None
+        if steady:
+            return self.finish.keep(found.sql, self.public)
+        return self.finish.finish(found.sql, {}, self.public)

@@ -17,8 +17,8 @@ from dpsql.policy.model import Table
 from dpsql.sql.expressions import total_expressions
 from dpsql.sql.expressions.lengths import check_length, length_of
 from dpsql.sql.expressions.types import Typed
-from dpsql.sql.normalize import Finish
 from dpsql.sql.parse.dialect import join_word, parse_select, privacy_error, to_sql
+from dpsql.sql.relations.catalog import Binder
 from dpsql.sql.relations.relation import UNIT, Field, From, Names, Relation, column, fold, meets_exactly
 
 DEFAULT_MAX_FAN_OUT = 10_000
@@ -29,9 +29,6 @@ DEFAULT_MAX_UNIT_ROWS = 1_000_000
 
 _MOST_COUNTED = 10**8
 """Rows of a public relation that are counted where it has no key: more are too many in any case."""
-
-CountPerKey = Callable[[exp.Expr, Relation, list[Field]], "int | None"]
-"""The greatest number of rows of a public FROM item with the same values of these columns; None where nobody knows yet."""
 
 
 def _least(tables: Iterable[Table], key: str, default: int) -> int:
@@ -77,11 +74,11 @@ Condition = tuple[exp.Expr, "str | None"]
 
 
 def count_fan_out(
+    binder: Binder,
     public: Sequence[tuple[MetRelation, exp.Expr]],
     reached: set[str],
     conditions: Sequence[Condition],
     names: Names,
-    most: CountPerKey,
 ) -> tuple[int, list[tuple[Relation, list[Field]]]]:
     """Return the greatest number of public rows that one private row meets, and the items (with their keys) for which
     nobody knows it yet.
@@ -100,7 +97,7 @@ def count_fan_out(
         met, item, keys = next((found for found in keyed if found[2]), keyed[0])
         waiting.remove((met, item))
         reached.add(fold(met.relation.alias))
-        count = most(item, met.relation, keys)
+        count = count_rows_per_key(binder, item, met.relation, keys)
         if count is None:
             unknown.append((met.relation, keys))
         else:
@@ -200,7 +197,7 @@ def floor_root(total: int, sides: int) -> int:
 
 
 def limit_public(
-    bound: From, public: list[MetRelation], joins: list[exp.Join], where: list[exp.Expr], most: CountPerKey, place: exp.Expr,
+    binder: Binder, bound: From, public: list[MetRelation], joins: list[exp.Join], where: list[exp.Expr], place: exp.Expr,
     outer: Names | None,
 ) -> None:  # fmt: skip
     """Count the public rows that a private row meets; where nobody can know yet, hold the public side to the limit."""
@@ -220,7 +217,7 @@ def limit_public(
     names = replace(bound.names, outer=outer)
     reached = {fold(r.alias) for r in private} | {""}
     meeting = [(m, place if m.join is None else m.join.this) for m in public if not _adds_no_rows(m.join)]
-    count, unknown = count_fan_out(meeting, reached, conditions, names, most)
+    count, unknown = count_fan_out(binder, meeting, reached, conditions, names)
     around = outer.fan_out if outer is not None else 1
     bound.fan_out = math.prod([bound.fan_out * count, *(r.fan_out for r in private)])
     tables = [table for r in private for table in r.tables]
@@ -254,14 +251,27 @@ def replace_source(bound: From, relation: Relation, make: Callable[[exp.Expr], e
             join.set("this", make(join.this))
 
 
-def count_rows_per_key(finish: Finish, public: Iterable[str], rows: str, keys: list[str]) -> int:
-    """Return the greatest number of rows of a public query with the same keys; without keys, that of all rows."""
-    count = f"SELECT COUNT(*)::BIGINT AS n FROM (SELECT 1 FROM ({rows}) AS t LIMIT {_MOST_COUNTED}) AS t"
-    total = int(finish.keep(count, public).column(0)[0].as_py())
+def count_rows_per_key(binder: Binder, item: exp.Expr, relation: Relation, keys: list[Field]) -> int | None:
+    """Return the greatest number of rows of a public FROM item with the same keys; without keys, that of all rows.
+
+    None where nobody knows it before something is released.
+    """
+    if relation.inputs:
+        rows, names = relation.inputs[0].sql, [key.typed.node.name for key in keys]
+    else:
+        rows, names = f"SELECT * FROM {to_sql(column(item.name))}", [key.name for key in keys]
+    if binder.is_unreleased(rows):
+        return None
+
+    def first(sql: str) -> int:
+        return int(binder.finish.keep(sql, binder.public).column(0)[0].as_py())
+
+    total = first(
+        f"SELECT COUNT(*)::BIGINT AS n FROM (SELECT 1 FROM ({rows}) AS t LIMIT {_MOST_COUNTED}) AS t"
+    )
     if not keys or total <= 1:
         return total
-    columns = ", ".join(to_sql(column(key)) for key in keys)
-    known = " AND ".join(f"{to_sql(column(key))} IS NOT NULL" for key in keys)
-    each = f"SELECT COUNT(*) AS n FROM ({rows}) AS t WHERE {known} GROUP BY {columns}"
-    text = f"SELECT COALESCE(MAX(n), 0)::BIGINT AS n FROM ({each}) AS g"
-    return int(finish.keep(text, public).column(0)[0].as_py())
+    by = [to_sql(column(name)) for name in names]
+    known = " AND ".join(f"{name} IS NOT NULL" for name in by)
+    each = f"SELECT COUNT(*) AS n FROM ({rows}) AS t WHERE {known} GROUP BY {', '.join(by)}"
+    return first(f"SELECT COALESCE(MAX(n), 0)::BIGINT AS n FROM ({each}) AS g")

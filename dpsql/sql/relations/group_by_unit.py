@@ -238,7 +238,7 @@ def aggregate_per_unit(binder: Binder, select: exp.Select, bound: rel.From, env:
     unit = to_sql(bound.unit)
     source = f"{bound.sql} WHERE {unit} IS NOT NULL"
     if where is not None:
-        source += f" AND ({to_sql(binder.expression(where.this, bound.names, env)[0].node)})"
+        source += f" AND ({to_sql(binder.expression(where.this, bound.names, env).node)})"
     alias = binder.name("rows")
     shown = [f"{to_sql(typed.node)} AS {rel.column_name(place)}" for place, typed in enumerate(outputs)]
     inner = grouped.inner(unit, rel.UNIT, source)

@@ -10,14 +10,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from dpsql.sql.expressions.coercion import unify
+from dpsql.sql.normalize import Env
 from dpsql.sql.parse.dialect import bind_error, join_word, parse_select, privacy_error, to_sql
-from dpsql.sql.relations.fan_out import CountPerKey, MetRelation, limit_public, split_conjuncts
+from dpsql.sql.relations.catalog import Binder
+from dpsql.sql.relations.fan_out import MetRelation, count_rows_per_key, limit_public, split_conjuncts
 from dpsql.sql.relations.relation import (
     Field,
     From,
@@ -28,33 +30,37 @@ from dpsql.sql.relations.relation import (
     fold,
     meets_exactly,
 )
-from dpsql.sql.relations.unit_rows import UnitMeeting, limit_own
+from dpsql.sql.relations.subqueries import bind_lateral, looks_beside
+from dpsql.sql.relations.unit_rows import limit_own, meeting_of
 
 _OUTER = ("LEFT", "RIGHT", "FULL")
 _INEQUALITIES = (exp.GT, exp.GTE, exp.LT, exp.LTE)
 _ASOF_HINT = "write ASOF JOIN t ON a.day >= t.day, and equalities after AND."
-Resolve = Callable[[exp.Expr], Relation]
-Safe = Callable[[exp.Expr, Names], exp.Expr]
-Unique = Callable[[exp.Expr, Relation, list[Field]], bool]
-"""Says whether a public FROM item has at most one row for each value of these columns."""
-Beside = Callable[[exp.Expr, "From"], Relation | None]
-"""A FROM item that looks at the row beside it (UNNEST, LATERAL); None for all others."""
 
 
 def bind_from(
-    select: exp.Select, resolve: Resolve, safe: Safe, unique: Unique, most: CountPerKey, beside: Beside | None = None,
-    outer: Names | None = None, meeting: UnitMeeting | None = None,
-) -> From:  # fmt: skip
+    binder: Binder,
+    select: exp.Select,
+    relations: Mapping[int, Relation | None],
+    env: Env,
+    outer: Names | None,
+) -> From:
     """Bind the FROM of a SELECT that reads private data.
 
     Args:
+        relations: the private relations that its items are, by the items' ids; None for public items.
         outer: the scope of the row that this SELECT stands beside, where it stands beside one.
-        meeting: what it does with rows of one unit that meet.
 
     Raises:
         BindError: names or join conditions that don't fit.
         PrivacyError: a join that would let one unit's rows depend on another's, or in which one row meets too many.
     """
+
+    def resolve(node: exp.Expr) -> Relation:
+        return relations[id(node)] or binder.lend(node, env)
+
+    if views := select.args.get("laterals"):
+        raise privacy_error(views[0], "LATERAL VIEW is not known here.", "write FROM t, UNNEST(x) AS u(y).")
     from_ = select.args["from_"]
     first = resolve(from_.this)
     bound = From([first], first.source, unit=first.unit, row_level=first.row_level, unmatched=first.unmatched)
@@ -63,15 +69,15 @@ def bind_from(
     bound.sides = (first,) if first.private else ()
     public = [] if first.private else [MetRelation(first)]
     for join in joins:
-        lateral = beside(join.this, bound) if beside is not None else None
-        if lateral is not None:
-            _add_beside(bound, join, lateral, safe)
+        if looks_beside(join.this):
+            lateral = bind_lateral(binder, join.this, bound, env)
+            _add_beside(binder, bound, join, lateral, env)
             bound.fan_out *= lateral.fan_out
             continue
         right = resolve(join.this)
-        step = _Step(bound, join, right, where)
+        step = _Step(binder, env, bound, join, right, where)
         if bound.row_level or right.row_level:
-            step.hold_public(join.this if not right.private else from_.this, unique)
+            step.hold_public(join.this if not right.private else from_.this)
         ties = step.ties()
         if not right.private and step.method != "ASOF":  # which finds one row
             public.append(MetRelation(step.right, join, ties))
@@ -81,14 +87,15 @@ def bind_from(
                 replace(m, ties=(*m.ties, *((n, r) for n, r, o in back if o == fold(m.relation.alias))))
                 for m in public
             ]
-        step.add(safe)
+        step.add()
         bound.sides += (right,) if right.private else ()
-    limit_public(bound, public, joins, where, most, from_.this, outer)
-    limit_own(bound, meeting or UnitMeeting())
+    limit_public(binder, bound, public, joins, where, from_.this, outer)
+    limit_own(bound, meeting_of(select, outer, env, binder.catalog, binder.held))
+    binder.limits += bound.notes
     return bound
 
 
-def _add_beside(bound: From, join: exp.Join, right: Relation, safe: Safe) -> None:
+def _add_beside(binder: Binder, bound: From, join: exp.Join, right: Relation, env: Env) -> None:
     side, kind = (join_word(join, key) for key in ("side", "kind"))
     if side not in ("", "LEFT") or kind not in ("", "INNER", "CROSS", "OUTER") or join.args.get("using"):
         what = "what looks at the row beside it is joined by CROSS JOIN or LEFT JOIN ... ON TRUE."
@@ -98,7 +105,7 @@ def _add_beside(bound: From, join: exp.Join, right: Relation, safe: Safe) -> Non
         raise privacy_error(join, what, "put the private table first.")
     _one_alias(bound, right, join)
     names = Names((*bound.relations, right), dict(bound.merged))
-    on = [safe(part, names) for part in split_conjuncts(join.args.get("on"))]
+    on = [binder.expression(part, names, env).node for part in split_conjuncts(join.args.get("on"))]
     if side == "LEFT" and not on:
         on = [exp.true()]
     bound.joins.append(_join(right.source, side, "", on))
@@ -114,6 +121,8 @@ def _one_alias(bound: From, right: Relation, join: exp.Join) -> None:
 class _Step:
     """One join, and the rows bound so far that it adds to."""
 
+    binder: Binder
+    env: Env
     bound: From
     join: exp.Join
     right: Relation
@@ -170,7 +179,7 @@ class _Step:
                 ties.append((name, owners[0]))
         return tuple(ties)
 
-    def hold_public(self, item: exp.Expr, unique: Unique) -> None:
+    def hold_public(self, item: exp.Expr) -> None:
         """Hold the public side of a join with rows that are their own unit to one row for each value it is joined on.
 
         Each may meet one public row at most, or it would count several times.
@@ -191,7 +200,7 @@ class _Step:
             for here, there in pairs
             if meets_exactly(here.typed.type, there.typed.type)
         ]
-        if not keys or not unique(item, public, keys):
+        if not keys or count_rows_per_key(self.binder, item, public, keys) not in (0, 1):
             what = f"with rows as the privacy unit, each may meet one row of {public.alias}, and here it may meet several."
             hint = "join on columns that are unique there, or ask the owner for a privacy unit column."
             raise privacy_error(self.place, what, hint)
@@ -202,7 +211,7 @@ class _Step:
         else:
             self.right = held
 
-    def add(self, safe: Safe) -> None:
+    def add(self) -> None:
         """Add the right side to the FROM."""
         bound, right, side, kind = self.bound, self.right, self.side, self.kind
         if self.method == "ASOF":
@@ -216,7 +225,7 @@ class _Step:
         if kind in ("SEMI", "ANTI") and not left_private and right.private:
             what = f"a {kind} join would let private rows decide which public rows stay."
             raise privacy_error(self.join, what, "start from the private table, and group by the public key.")
-        on: list[exp.Expr] = [safe(part, self.names) for part in self.parts]
+        on = [self.binder.expression(part, self.names, self.env).node for part in self.parts]
         for name, here, there in self.using:
             # The types must meet by our rules: DuckDB would read text as numbers, row by row, and raise on some.
             sides = [replace(f.typed, node=f.typed.node.copy(), place=f.typed.node) for f in (here, there)]
@@ -371,10 +380,3 @@ def _first_of_each(public: Relation, by: list[str], order: list[str]) -> Relatio
     chosen = f"row_number() OVER (PARTITION BY {', '.join(by)} ORDER BY {', '.join(order)}) = 1"
     query = parse_select(f"SELECT * FROM {to_sql(public.source)} QUALIFY {chosen}")
     return replace(public, source=query.subquery(exp.to_identifier(public.name), copy=False))
-
-
-def lend_relation(relation: Relation, alias: str) -> Relation:
-    """Return a public relation as it stands in an exact query: read from the engine under a lent name."""
-    fields = tuple(replace(f, public=True) for f in relation.fields)
-    source = exp.alias_(exp.to_table(relation.inputs[0].name, dialect="duckdb"), relation.name, table=True)
-    return replace(relation, alias=alias, fields=fields, source=source)

@@ -55,13 +55,13 @@ def keep_rows(binder: Binder, select: exp.Select, bound: rel.From, env: Env) -> 
     if select.args.get("where"):
         inner = substitute_aliases(select.args["where"].this, aliases, bound.names)
         _no_window(inner)
-        holds = binder.expression(inner, bound.names, env)[0].node
+        holds = binder.expression(inner, bound.names, env).node
         conditions += split_conjuncts(holds)
         query = query.where(holds, copy=False)
     kept = None
     if qualify is not None:
         inner, scope = windows.read(substitute_aliases(qualify, aliases, bound.names))
-        typed = binder.expression(inner, scope, env)[0]
+        typed = binder.expression(inner, scope, env)
         require_kind(typed, ("BOOLEAN",), "a condition is needed")
         kept = typed.node
     query = windows.below(query, kept)
@@ -153,9 +153,7 @@ def _items(windows: Windows, select: exp.Select, aliases: dict[str, exp.Expr]) -
         inner = substitute_aliases(item.unalias(), aliases, bound.names)
         same = bound.names.known(inner)
         node, scope = windows.read(inner)
-        items.append(
-            (item.alias_or_name or binder.name("column"), binder.expression(node, scope, env)[0], same)
-        )
+        items.append((item.alias_or_name or binder.name("column"), binder.expression(node, scope, env), same))
         if isinstance(item, exp.Alias):
             aliases[rel.fold(item.alias)] = inner
     return items
@@ -193,7 +191,7 @@ def expand_star(item: exp.Expr, bound: rel.From, binder: Binder, env: Env) -> li
             continue
         if key in changes["replace"]:
             node = changes["replace"][key].unalias()
-            typed, same = binder.expression(node, bound.names, env)[0], bound.names.known(node)
+            typed, same = binder.expression(node, bound.names, env), bound.names.known(node)
         renamed = changes["rename"].get(key)
         found.append((renamed.alias if renamed is not None else name, typed, same))
     return found

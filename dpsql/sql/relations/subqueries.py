@@ -32,11 +32,10 @@ from dpsql.sql.parse.dialect import (
     span_of,
     to_sql,
 )
-from dpsql.sql.parse.options import is_private_call, mode_of
+from dpsql.sql.parse.options import mode_of
 from dpsql.sql.relations.catalog import Binder
 from dpsql.sql.relations.fan_out import bound_list_length, split_conjuncts
 from dpsql.sql.relations.group_by_unit import Grouped, bound_unit_aggregate
-from dpsql.sql.relations.joins import lend_relation
 from dpsql.sql.relations.relation import (
     Field,
     From,
@@ -47,6 +46,7 @@ from dpsql.sql.relations.relation import (
     fold,
     meets_exactly,
 )
+from dpsql.sql.relations.unit_rows import aggregates
 
 ONCE = "dpsql_once"
 """Marks a query whose copies are to be bound once."""
@@ -69,10 +69,8 @@ class CorrelatedQuery:
         return parse_select(f"SELECT {items} FROM {self.bound.sql}{where}")
 
 
-def bind_expression(
-    binder: Binder, node: exp.Expr, names: Names, env: Env
-) -> tuple[Typed, tuple[Input, ...]]:
-    """Return a row expression that can't fail, with the public relations that its subqueries are lent.
+def bind_expression(binder: Binder, node: exp.Expr, names: Names, env: Env) -> Typed:
+    """Return a row expression that can't fail; the public relations that its subqueries read are lent to the block.
 
     Raises:
         BindError, PrivacyError: as :func:`dpsql.sql.expressions.total_expressions.total`; a subquery that tells of other units.
@@ -96,7 +94,7 @@ def bind_expression(
     scope = Names(names.relations, names.merged, extra, unit=names.unit, outer=names.outer)
     typed = total_expressions.make_total(node, scope)
     binder.lent_inputs.update(dict.fromkeys(inputs))
-    return typed, tuple(inputs)
+    return typed
 
 
 def _subquery(binder: Binder, query: exp.Expr, names: Names, env: Env) -> tuple[exp.Expr, Typed, list[Input]]:
@@ -150,21 +148,16 @@ def bind_correlated(binder: Binder, query: exp.Expr, names: Names, env: Env) -> 
         fresh[id(item)] = relation.renamed(relation.alias, binder.name("inner"))
     scope = Names(tuple(r for r in fresh.values() if r is not None), outer=names)
     looks_out = _looks_out(select, scope)
-    if looks_out if _aggregated(select) else private or looks_out:
+    if looks_out if aggregates(select) else private or looks_out:
         bound = binder.from_of(select, fresh, env, names)
         inside = replace(bound.names, outer=names)
         where = select.args.get("where")
-        conditions = (bind_expression(binder, where.this, inside, env)[0].node,) if where is not None else ()
+        conditions = (bind_expression(binder, where.this, inside, env).node,) if where is not None else ()
         return CorrelatedQuery(select, bound, inside, conditions)
     del binder.blocks[before[0] :], binder.notes[before[2] :]
     binder.public.clear()
     binder.public.update(before[1])
     return None
-
-
-def _aggregated(select: exp.Select) -> bool:
-    nodes = (n for item in select.expressions for n in item.walk(prune=lambda n: isinstance(n, exp.Query)))
-    return any(is_private_call(node) for node in nodes)
 
 
 def _looks_out(select: exp.Select, scope: Names) -> bool:
@@ -197,7 +190,7 @@ def _in_place(binder: Binder, inner: CorrelatedQuery, place: exp.Expr, names: Na
     if inner.bound.private:
         more = (*more, _linked(inner.bound.unit, inner.bound.relations, names, pairs, inner.select))
     if isinstance(place, exp.Exists | exp.In):
-        if _aggregated(inner.select):
+        if aggregates(inner.select):
             raise privacy_error(inner.select.expressions[0], "an aggregate always has a row.")
         return _exists(inner.sql("1", more), place, names, env, binder)
     return _scalar(inner, more)
@@ -207,7 +200,7 @@ def _scalar(inner: CorrelatedQuery, more: tuple[exp.Expr, ...]) -> Typed:
     """Return one aggregate over the rows that belong to the row around; it has a value whatever the data."""
     _same_width(1, inner.select.expressions, inner.select)
     item = inner.select.expressions[0].unalias()
-    if not _aggregated(inner.select):
+    if not aggregates(inner.select):
         hint = f"aggregate them, as in MAX({to_sql(item) if isinstance(item, exp.Column) else 'x'})."
         raise privacy_error(item, "this subquery may find several rows.", hint)
     grouped = Grouped(inner.names)
@@ -240,7 +233,7 @@ def _apart(relation: Relation, place: exp.Expr, names: Names) -> tuple[Typed, li
     """Return a public subquery, evaluated before the exact query runs, and lent to it."""
     found, items = relation.inputs[0], [item.typed.node.copy() for item in relation.fields]
     named = [exp.alias_(item, column_name(place)) for place, item in enumerate(items)]
-    inner = exp.Select(expressions=named).from_(lend_relation(relation, relation.alias).source)
+    inner = exp.Select(expressions=named).from_(relation.source.copy())
     if not isinstance(place, exp.In):
         _same_width(1, items, place)
         return Typed(inner.limit(1).subquery(), relation.fields[0].typed.type, None, False, None), [found]
@@ -281,8 +274,8 @@ def _equal(
     conditions = []
     for side, item in zip(sides, items, strict=True):
         left, right = (
-            bind_expression(binder, side, names, env)[0],
-            bind_expression(binder, item, inside, env)[0],
+            bind_expression(binder, side, names, env),
+            bind_expression(binder, item, inside, env),
         )
         nodes, _ = unify((left, right), "IN")
         conditions.append(exp.EQ(this=exp.paren(nodes[0].copy()), expression=exp.paren(nodes[1].copy())))
@@ -360,7 +353,7 @@ def _exists(query: exp.Expr, place: exp.Expr, names: Names, env: Env, binder: Bi
     """EXISTS; IN where the left side is missing is missing itself, which matters only below NOT."""
     found: exp.Expr = exp.Exists(this=query)
     if isinstance(place, exp.In) and isinstance(place.parent, exp.Not | exp.Paren):
-        given = [bind_expression(binder, side, names, env)[0].node for side in _sides(place)]
+        given = [bind_expression(binder, side, names, env).node for side in _sides(place)]
         known = [is_not_null(exp.paren(n.copy())) for n in given]
         found = exp.Case(ifs=[exp.If(this=exp.and_(*known, copy=False), true=found)])
     return Typed(exp.paren(found), BOOLEAN, None, False, None)
@@ -414,11 +407,11 @@ def bind_lateral(binder: Binder, node: exp.Expr, bound: From, env: Env) -> Relat
         raise privacy_error(node, "LATERAL takes a SELECT here.", "for a list, write UNNEST(x) AS u(y).")
     if inner.args.get("from_") is None:
         values = [
-            (label_of_item(item), binder.expression(item.unalias(), bound.names, env)[0])
+            (label_of_item(item), binder.expression(item.unalias(), bound.names, env))
             for item in inner.expressions
         ]
         where = inner.args.get("where")
-        condition = binder.expression(where.this, bound.names, env)[0].node if where is not None else None
+        condition = binder.expression(where.this, bound.names, env).node if where is not None else None
         if any(inner.args.get(key) for key in ("group", "having", "qualify", "limit", "offset", "distinct")):
             raise privacy_error(node, "LATERAL takes columns and WHERE here.")
         query = exp.Select()
@@ -435,7 +428,7 @@ def bind_lateral(binder: Binder, node: exp.Expr, bound: From, env: Env) -> Relat
     if any(item.is_star for item in inner.expressions):
         raise bind_error(node, "name the columns of a LATERAL.", "write SELECT a, b FROM ...")
     values = [
-        (label_of_item(item), binder.expression(item.unalias(), found.names, env)[0])
+        (label_of_item(item), binder.expression(item.unalias(), found.names, env))
         for item in inner.expressions
     ]
     rows = found.sql("1")
@@ -469,7 +462,7 @@ def _unnested(binder: Binder, node: exp.Unnest, bound: From, env: Env) -> Relati
     if len(node.expressions) != 1 or node.args.get("offset"):
         raise privacy_error(node, "UNNEST takes one list of a private row.", "write UNNEST(x) AS u(y).")
     argument = node.expressions[0]
-    typed = binder.expression(argument, bound.names, env)[0]
+    typed = binder.expression(argument, bound.names, env)
     require_kind(typed, ("LIST",), "UNNEST takes a list")
     held = typed.type.element
     if held is None:

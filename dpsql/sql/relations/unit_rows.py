@@ -101,17 +101,23 @@ def _sorts(tree: exp.Expr) -> bool:
     return any(call is None or call.name not in _COUNTS or call.distinct for call in calls)
 
 
+def aggregates(select: exp.Select) -> bool:
+    """Say whether a SELECT aggregates: by GROUP BY, or by an aggregate or mechanism in its projections."""
+    items = (n for item in select.expressions for n in item.walk(prune=lambda n: isinstance(n, exp.Query)))
+    return bool(select.args.get("group") or select.args.get("having")) or any(map(is_private_call, items))
+
+
 def meeting_of(
-    select: exp.Select, outer: Names | None, env: Env, catalog: Catalog, held: frozenset[str] | None, aggregates: bool
+    select: exp.Select, outer: Names | None, env: Env, catalog: Catalog, held: frozenset[str] | None
 ) -> UnitMeeting:  # fmt: skip
-    """Return what a SELECT does with rows that meet in it.
+    """Return what a SELECT does with rows that meet in it; where it aggregates, its windows are over what is released.
 
     Args:
         outer: the scope of the row that it stands beside, where it stands beside one.
-        held: what :func:`held_columns` says of the statement.
-        aggregates: whether it aggregates: its windows, if any, are then over what is released.
+        held: what :func:`find_held_columns` says of the statement.
     """
-    return UnitMeeting(levels_of(select, outer, env, catalog), () if aggregates else frames_of(select), held)
+    frames = () if aggregates(select) else frames_of(select)
+    return UnitMeeting(levels_of(select, outer, env, catalog), frames, held)
 
 
 SORTED_ROWS = 50_000

@@ -188,7 +188,7 @@ def _own(binder: Binder, window: exp.Window, bound: From, env: Env) -> Typed:
         raise privacy_error(window, what, f"those of one unit take {WINDOW_FUNCTIONS}.")
     text, typed = _call(binder, function, name, bound, env)
     if where is not None:
-        condition = binder.expression(where, bound.names, env)[0]
+        condition = binder.expression(where, bound.names, env)
         require_kind(condition, ("BOOLEAN",), "a condition is needed")
         text += f" FILTER (WHERE {to_sql(condition.node)})"
     text += f" OVER ({_over(binder, window, function, bound, env)})"
@@ -207,7 +207,7 @@ def _call(binder: Binder, function: exp.Expr, name: str, bound: From, env: Env) 
         return "count(*)", counted
     if not isinstance(argument, exp.Expr) or isinstance(argument, exp.Distinct) or function.expressions:
         raise privacy_error(function, f"{name} takes one value here.")
-    inner = binder.expression(argument, bound.names, env)[0]
+    inner = binder.expression(argument, bound.names, env)
     own = to_sql(inner.node)
     if name == "count":
         return f"count({own})", counted
@@ -254,12 +254,12 @@ def _over(binder: Binder, window: exp.Window, function: exp.Expr, bound: From, e
     assert bound.unit is not None
     by = [to_sql(bound.unit)]
     by += [
-        to_sql(binder.expression(node, bound.names, env)[0].node)
+        to_sql(binder.expression(node, bound.names, env).node)
         for node in window.args.get("partition_by") or []
     ]
     order = []
     for item in window.args["order"].expressions if window.args.get("order") is not None else ():
-        typed = binder.expression(item.this, bound.names, env)[0]
+        typed = binder.expression(item.this, bound.names, env)
         require_kind(typed, ORDERED_KINDS, "rows are ordered by values with an order")
         nulls = "FIRST" if item.args.get("nulls_first") else "LAST"
         order.append(f"{to_sql(typed.node)} {'DESC' if item.args.get('desc') else 'ASC'} NULLS {nulls}")

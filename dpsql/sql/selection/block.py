@@ -335,7 +335,7 @@ def rows_of_statistic(
 ) -> str:
     """Return the query of the private rows that a statistic looks at, at most ``rows`` of one unit."""
     where = select.args.get("where")
-    condition = to_sql(binder.expression(where.this, bound.names, env)[0].node) if where is not None else None
+    condition = to_sql(binder.expression(where.this, bound.names, env).node) if where is not None else None
     return write_bounded_rows(bound, condition, (), dict(names.values) or {"one": "1"}, rows, None)
 
 

@@ -25,7 +25,6 @@ from dpsql.sql.parse.functions import ROW_ALIASES, ROW_NAMES
 from dpsql.sql.parse.options import call_of
 from dpsql.sql.relations.catalog import Binder
 from dpsql.sql.relations.fan_out import floor_root, max_unit_rows
-from dpsql.sql.relations.joins import lend_relation
 from dpsql.sql.relations.relation import Field, Relation, column, column_name, fold
 from dpsql.sql.relations.unit_rows import SORTED_ROWS, cut_unit_rows, has_whole_unit
 from dpsql.sql.subsample.vectorised_blocks import RowSql, refuse_many_rows
@@ -240,7 +239,7 @@ class PerBlockQuery:
         relation = self.binder.public_relation(query, self.env, self.binder.name("public"))
         self.binder.lent_inputs.update(dict.fromkeys(relation.inputs))
         listed = [exp.alias_(f.typed.node.copy(), f.name, quoted=True) for f in relation.fields]
-        inner = exp.Select(expressions=listed).from_(lend_relation(relation, relation.alias).source)
+        inner = exp.Select(expressions=listed).from_(relation.source)
         return exp.Subquery(this=inner, alias=alias.copy())
 
     def _block(self, relation: Relation, alias: exp.Expr) -> exp.Expr:
