@@ -5,7 +5,6 @@ from __future__ import annotations
 import decimal
 import os
 import signal
-import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -288,22 +287,9 @@ class TestAnswers:
             "signal": lambda: os.kill(os.getpid(), signal.SIGINT),
             "interrupt": engine.interrupt,
         }
-        stopped = threading.Event()
-
-        def press() -> None:
-            """Stop it, again and again where the query may not have begun."""
-            while not stopped.wait(0.3):
-                act[stop]()
-                if stop == "signal":
-                    break
-
-        button = threading.Thread(target=press)
-        button.start()
         begun = time.monotonic()
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt), pressed(act[stop], times=1 if stop == "signal" else None):
             engine.execute("SELECT SUM(a.range * b.range % 7) FROM range(300000) a, range(300000) b")
-        stopped.set()
-        button.join()
         assert time.monotonic() - begun < 20
         assert count(engine) == 3
         engine.close()

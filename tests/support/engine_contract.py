@@ -14,7 +14,6 @@ before anything is paid.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar
@@ -29,6 +28,7 @@ from dpsql.errors import BindError, EngineError
 from dpsql.policy.model import Policy
 from tests.support import inside
 from tests.support.both import Both, assert_same, plan_of, released
+from tests.support.stop_button import pressed
 
 OpenEngine = Callable[[Mapping[str, pa.Table], Policy], Engine]
 
@@ -169,8 +169,7 @@ class EngineContract:
         names = [f"v{i}" for i in range(12)]
         total = " + ".join(f"COALESCE({name}.person, 0)" for name in names)
         text = f"SELECT COUNT(*) AS n FROM {', '.join(f'{where} AS {name}' for name in names)} WHERE {total} = 83"
-        threading.Timer(0.5, engine.interrupt).start()
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt), pressed(engine.interrupt, every=0.5):
             engine.execute(text)
         assert engine.execute(f"SELECT COUNT(*) AS n FROM {where} AS v").to_pylist() == [{"n": 10}]
 
