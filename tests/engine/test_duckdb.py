@@ -19,6 +19,7 @@ from dpsql.engine.base import WITHHELD
 from dpsql.engine.duckdb import DuckDBEngine
 from dpsql.errors import BindError, EngineError, PolicyError, PrivacyError
 from dpsql.policy.model import Budget, Column, Policy, Table
+from tests.support.stop_button import pressed
 
 SECRET = "not-a-number-4711"
 
