@@ -38,7 +38,7 @@ from dpsql.sql.exact.gate import Gate
 from dpsql.sql.parse.options import parse_epsilon
 from dpsql.sql.parse.statements import Statement
 from dpsql.sql.relations.catalog import Catalog
-from dpsql.sql.selection.thresholds import Declaration, bind_declare
+from dpsql.sql.selection.block import Declaration, bind_declare
 from dpsql.stored_blocks import PreparedPlan, RequestedBlock, StoredBlocks
 
 _FREE = "no charge"

@@ -25,7 +25,7 @@ from dpsql.sql.normalize import make_unique
 from dpsql.sql.parse.statements import Statement
 from dpsql.sql.relations.intervals import FORETOLD, KeptResult
 from dpsql.sql.relations.relation import fold
-from dpsql.sql.selection.thresholds import Declaration
+from dpsql.sql.selection.block import Declaration
 
 
 class KeptResults:

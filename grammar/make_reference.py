@@ -25,7 +25,6 @@ from dpsql.sql.expressions import functions
 from dpsql.sql.parse.options import COMMON_OPTIONS
 from dpsql.sql.ptr import block as ptr
 from dpsql.sql.selection import block as selection
-from dpsql.sql.selection import thresholds
 from dpsql.sql.subsample.combiners import SUBSAMPLE_OPTIONS
 
 HERE = Path(__file__).resolve().parent
@@ -95,7 +94,7 @@ def _options() -> str:
         "DP": COMMON_OPTIONS,
         "PTR": ptr.PTR_OPTIONS,
         "SUBSAMPLE": SUBSAMPLE_OPTIONS,
-        "DECLARE": thresholds.DECLARE_OPTIONS,
+        "DECLARE": selection.DECLARE_OPTIONS,
     }
     names = list(dict.fromkeys(name for readers in modes.values() for name in readers))
     said = {**guide.OPTIONS, **guide.MORE_OPTIONS}

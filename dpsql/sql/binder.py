@@ -25,15 +25,19 @@ from dpsql.sql.parse.options import COMMON_OPTIONS, Options, Readers, is_private
 from dpsql.sql.parse.statements import PIVOT_HINT
 from dpsql.sql.ptr import block as ptr
 from dpsql.sql.relations.catalog import Binder
-from dpsql.sql.relations.group_by_unit import aggregate_per_unit, group_distinct, groups_by_unit
-from dpsql.sql.relations.joins import bind_from
-from dpsql.sql.relations.projections import bind_union_all, keep_rows, rename_columns
+from dpsql.sql.relations.joins import bind_from, bind_union_all
+from dpsql.sql.relations.projections import (
+    aggregate_per_unit,
+    group_distinct,
+    groups_by_unit,
+    keep_rows,
+    rename_columns,
+)
 from dpsql.sql.relations.relation import From, Names, Relation, fold
 from dpsql.sql.relations.subqueries import ONCE, bind_expression, move_unnest
 from dpsql.sql.relations.unit_rows import aggregates
 from dpsql.sql.relations.windows import refuse_cuts, refuse_row_choice, refuse_samples
-from dpsql.sql.selection.block import mechanism_of, selection_block
-from dpsql.sql.selection.thresholds import PROBE_OPTIONS, probe_block
+from dpsql.sql.selection.block import PROBE_OPTIONS, mechanism_of, probe_block, selection_block
 from dpsql.sql.subsample import block as subsample
 from dpsql.sql.subsample.combiners import SUBSAMPLE_OPTIONS
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dpsql.sql.exact.gate import Gate
-from dpsql.sql.relations import projections, relation
+from dpsql.sql.relations import relation
 from tests.support import inside
 from tests.support.hostile import FORMS, NAMES, Neighbours, every_pair, written
 
@@ -108,7 +108,7 @@ FORGED = [written(form, "dpsql_unit", "w9") for form in FORMS]
 
 def _deceived(monkeypatch: pytest.MonkeyPatch) -> Neighbours:
     """A binder that calls a derived column what the analyst calls it: the hidden unit is taken from one of that name."""
-    monkeypatch.setattr(projections, "column_name", lambda place: "dpsql_unit" if place == 0 else f"c{place}")
+    monkeypatch.setattr(relation, "column_name", lambda place: "dpsql_unit" if place == 0 else f"c{place}")
     return Neighbours.open()
 
 

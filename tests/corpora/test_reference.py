@@ -40,10 +40,9 @@ def test_what_is_documented_is_what_is_completed() -> None:
     from dpsql.sql.parse.options import COMMON_OPTIONS
     from dpsql.sql.ptr import block as ptr
     from dpsql.sql.selection import block as selection
-    from dpsql.sql.selection import thresholds
     from dpsql.sql.subsample.combiners import SUBSAMPLE_OPTIONS
 
-    readers = (COMMON_OPTIONS, ptr.PTR_OPTIONS, SUBSAMPLE_OPTIONS, thresholds.DECLARE_OPTIONS)
+    readers = (COMMON_OPTIONS, ptr.PTR_OPTIONS, SUBSAMPLE_OPTIONS, selection.DECLARE_OPTIONS)
     assert {name for r in readers for name in r} == {*guide.OPTIONS, *guide.MORE_OPTIONS}
     calls = (aggregates.NAMED_ARGUMENTS, ptr.PTR_ARGUMENTS, *selection.SELECTION_ARGUMENTS.values())
     assert {name for r in calls for name in r} == set(guide.ARGUMENTS)
@@ -55,12 +54,12 @@ def test_the_catalogue_names_what_the_rooms_bind() -> None:
     from dpsql.sql.dp.noisy_block import NOISY_AGGREGATES
     from dpsql.sql.expressions.functions import DATE_PART_FUNCTIONS, ROW_FUNCTIONS
     from dpsql.sql.ptr import block as ptr
-    from dpsql.sql.relations import group_by_unit
+    from dpsql.sql.relations import projections
 
     assert names_of("DP") == set(NOISY_AGGREGATES)
     assert names_of("PTR") == set(ptr.PTR_FUNCTIONS)
     assert names_of("SUBSAMPLE") == {
-        *group_by_unit._NUMERIC, *group_by_unit._ANY, "COUNT", "COUNT_IF",
+        *projections._NUMERIC, *projections._ANY, "COUNT", "COUNT_IF",
     }  # fmt: skip
     own = {"dayname", "monthname"}  # bound by handlers of their own
     assert {row.name for row in ROW_NAMES} - own <= {*ROW_FUNCTIONS, *DATE_PART_FUNCTIONS}

@@ -1,28 +1,176 @@
-"""Queries that keep private rows: filters, projections, UNION ALL. The unit is carried along, unseen."""
+"""Queries that keep private rows, with the unit carried along unseen: filters, projections, and GROUP BY the privacy unit.
+
+    SELECT AVG(n) FROM (SELECT patient_id, COUNT(*) AS n FROM visits GROUP BY patient_id)
+
+What a unit's rows add up to is a function of that unit alone, so the rows of such a query belong to units like the rows
+of a table do. Grouped by the unit only, there is one row per unit. The same exact aggregates serve a subsample block.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 
 from sqlglot import exp
 
 from dpsql.errors import BindError, did_you_mean
 from dpsql.sql.expressions.coercion import require_kind
-from dpsql.sql.expressions.lengths import length_of
-from dpsql.sql.expressions.types import Typed
-from dpsql.sql.normalize import Env
-from dpsql.sql.parse.dialect import bind_error, privacy_error, span_of
+from dpsql.sql.expressions.fixed_point import (
+    unify_zeros,
+    write_canonical,
+    write_group_keys,
+    write_order_independent,
+)
+from dpsql.sql.expressions.total_expressions import make_condition, make_total
+from dpsql.sql.expressions.types import BIGINT, DOUBLE, Bounds, Type, Typed
+from dpsql.sql.normalize import Env, label_of_item, make_unique, resolve_key
+from dpsql.sql.parse.dialect import bind_error, parse_select, privacy_error, span_of, to_sql
+from dpsql.sql.parse.functions import names_of
+from dpsql.sql.parse.options import Call, call_of
 from dpsql.sql.relations import relation as rel
+from dpsql.sql.relations import windows as own
 from dpsql.sql.relations.catalog import Binder
 from dpsql.sql.relations.fan_out import split_conjuncts
-from dpsql.sql.relations.windows import (
-    Windows,
-    find_unit_column,
-    is_partitioned_by_unit,
-    keeps_first_of_each_unit,
-    refuse_clauses,
-)
+
+EXACT_AGGREGATES = names_of("SUBSAMPLE")
+_KEPT = ("MIN", "MAX", "AVG", "MEDIAN", "MODE", "QUANTILE_CONT", "QUANTILE_DISC")
+_LARGEST = "1e70"
+"""Numbers beyond this count as missing: their squares would make some aggregates raise."""
+
+# How an aggregate is written: number of arguments, and its result (a double, or the type of the first).
+_NUMERIC = {
+    "AVG": 1, "SUM": 1, "STDDEV": 1, "STDDEV_SAMP": 1, "STDDEV_POP": 1, "VARIANCE": 1, "VAR_POP": 1, "MEDIAN": 1,
+    "QUANTILE_CONT": 2, "QUANTILE_DISC": 2, "CORR": 2, "COVAR_POP": 2, "COVAR_SAMP": 2, "REGR_SLOPE": 2,
+    "REGR_INTERCEPT": 2, "REGR_R2": 2, "REGR_COUNT": 2, "REGR_AVGX": 2, "REGR_AVGY": 2,
+}  # fmt: skip
+_ANY = {"MIN": 1, "MAX": 1, "MODE": 1, "ARG_MAX": 2, "ARG_MIN": 2}
+COUNT_CALLS = ("COUNT(", "REGR_COUNT(")
+"""Begin the SQL of aggregates that are 0 of no rows."""
+_ABOVE = "dpsql_above"
+
+
+def _exact_call(node: exp.Expr) -> Call | None:
+    """Return a call of an exact aggregate; None of anything else."""
+    call = call_of(node)
+    return call if call is not None and call.name in EXACT_AGGREGATES else None
+
+
+def has_exact_aggregate(item: exp.Expr) -> bool:
+    """Say whether an exact aggregate stands in an expression."""
+    return any(_exact_call(node) for node in item.walk())
+
+
+@dataclass
+class Grouped:
+    """The scope above an exact aggregation: its keys and aggregates are columns of ``g``.
+
+    ``made`` collects the aggregates: their spelling, to SQL and what they are above.
+    """
+
+    names: rel.Names
+    keys: list[tuple[str, Typed, exp.Expr]] = field(default_factory=list)
+    made: dict[str, tuple[str, Typed]] = field(default_factory=dict)
+
+    @classmethod
+    def by(cls, nodes: Iterable[exp.Expr], names: rel.Names) -> Grouped:
+        """Return the scope above an aggregation that groups by these expressions."""
+        return cls(names, [(f"k{i}", unify_zeros(make_total(n, names)), n) for i, n in enumerate(nodes)])
+
+    def inner(self, owner: str, name: str, source: str) -> str:
+        """Return the aggregation in SQL, for each owner of rows (called ``name``) and each key."""
+        items = [f"{owner} AS {name}", *(f"{to_sql(t.node)} AS {n}" for n, t, _ in self.keys)]
+        items += [f"{sql} AS {typed.node.name}" for sql, typed in self.made.values()]
+        by = [owner, *(sql for _, t, _ in self.keys for sql in write_group_keys(t))]
+        return f"SELECT {', '.join(items)} FROM {source} GROUP BY {', '.join(by)}"
+
+    def column(self, node: exp.Column) -> Typed:
+        """Return what a column of the aggregation holds.
+
+        Raises:
+            BindError: it is none of its columns.
+        """
+        if node.meta.get(_ABOVE):
+            known = {name: replace(typed, constant=False) for name, typed, _ in self.keys}
+            known |= {typed.node.name: typed for _, typed in self.made.values()}
+            if (found := known.get(node.name)) is not None:
+                return replace(found, node=node.copy())
+        hint = f"write AVG({node.name})."
+        raise bind_error(node, f"{node.name} must be a group or stand inside an aggregate.", hint)
+
+    def total(self, node: exp.Expr) -> Typed:
+        """Return an expression above the aggregation, which can't fail."""
+        return make_total(self._rewrite(node.copy()), self)
+
+    def condition(self, node: exp.Expr) -> str:
+        """Return a condition above the aggregation, in SQL."""
+        return to_sql(make_condition(self._rewrite(node.copy()), self).node)
+
+    def _rewrite(self, node: exp.Expr) -> exp.Expr:
+        """Return an expression with keys and aggregates as columns of the aggregation."""
+        for name, _, key in self.keys:
+            if node == key:
+                return _above(name)
+        call = _exact_call(node)
+        if call is not None:
+            text = to_sql(call.node)
+            if text not in self.made:
+                sql, kind = write_exact_aggregate(call, self.names)
+                self.made[text] = (sql, Typed(_above(f"a{len(self.made)}"), kind))
+            return self.made[text][1].node.copy()
+        for child in list(node.iter_expressions()):
+            new = self._rewrite(child)
+            if new is not child:
+                child.replace(new)
+        return node
+
+
+def _above(name: str) -> exp.Column:
+    """Return a column of the aggregation, with a mark by which it is told from an analyst's ``g``."""
+    made = rel.column(name, "g")
+    made.meta[_ABOVE] = True
+    return made
+
+
+def write_exact_aggregate(call: Call, names: rel.Names) -> tuple[str, Type]:
+    """Write an aggregate that can't fail: of numbers as doubles within reason, of all else as it is.
+
+    Raises:
+        BindError: wrong arguments.
+    """
+    where = (
+        f" FILTER (WHERE {to_sql(make_condition(call.where, names).node)})" if call.where is not None else ""
+    )
+    if call.named:
+        raise bind_error(call.node, "aggregates inside SUBSAMPLE are exact: they take no options.")
+    distinct = "DISTINCT " if call.distinct else ""
+    if call.name == "COUNT" and (not call.args or call.args[0].is_star):
+        return f"COUNT({distinct}*){where}", BIGINT
+    if call.name == "COUNT_IF":
+        return f"COUNT(*) FILTER (WHERE {to_sql(make_condition(call.args[0], names).node)})", BIGINT
+    if call.name == "COUNT":
+        return f"COUNT({distinct}{to_sql(make_total(call.args[0], names).node)}){where}", BIGINT
+    name = {"VARIANCE": "VAR_SAMP", "STDDEV": "STDDEV_SAMP"}.get(call.name, call.name)
+    call.require(_NUMERIC.get(call.name) or _ANY[call.name])
+    typed = [make_total(argument, names) for argument in call.args]
+    if call.name in _ANY:
+        given = [write_canonical(t, place) for t, place in zip(typed, call.args, strict=True)]
+        # Among equals DuckDB takes the first that it meets, which other blocks' rows may decide: so the smallest.
+        first = f" ORDER BY {given[0]}" if call.name in ("MODE", "ARG_MAX", "ARG_MIN") else ""
+        return f"{name}({', '.join(given)}{first}){where}", typed[0].type
+    for t, place in zip(typed, call.args, strict=True):
+        if not t.type.numeric:
+            raise bind_error(place, f"{call.name} needs a number, and this is {t.type.sql}.")
+    doubles = [f"CAST({to_sql(t.node)} AS DOUBLE)" for t in typed]
+    values = [f"CASE WHEN ABS({double}) < {_LARGEST} THEN {double} END" for double in doubles]
+    if call.name.startswith("QUANTILE"):
+        if not typed[1].constant:
+            raise bind_error(call.args[1], "the quantile must be a literal.")
+        values[1] = to_sql(typed[1].node)
+    return write_order_independent(name, typed, values, distinct, where), DOUBLE
+
+
+# -- filters and projections ------------------------------------------------------------------------------------
 
 
 def keep_rows(binder: Binder, select: exp.Select, bound: rel.From, env: Env) -> rel.Relation:
@@ -37,7 +185,7 @@ def keep_rows(binder: Binder, select: exp.Select, bound: rel.From, env: Env) -> 
     query = exp.Select()
     fields: list[rel.Field] = []
     aliases: dict[str, exp.Expr] = {}
-    windows = Windows(binder, bound, env)
+    windows = own.Windows(binder, bound, env)
     pairs: list[tuple[exp.Expr, exp.Expr]] = []
     conditions = [*bound.conditions]
     for place, (name, typed, same) in enumerate(_items(windows, select, aliases)):
@@ -69,7 +217,7 @@ def keep_rows(binder: Binder, select: exp.Select, bound: rel.From, env: Env) -> 
     relation = rel.Relation(
         alias, alias, tuple(fields), query.subquery(exp.to_identifier(alias), copy=False), True, unit, bound.tables,
         bound.inputs, bound.row_level, None if bound.row_level else bound.max_rows, unit_type=bound.unit_type,
-        per_unit=qualify is not None and keeps_first_of_each_unit(qualify, bound), fan_out=bound.fan_out,
+        per_unit=qualify is not None and own.keeps_first_of_each_unit(qualify, bound), fan_out=bound.fan_out,
         conditions=rel.restate_conditions(conditions, pairs),
     )  # fmt: skip
     values = [value for value, _ in pairs]
@@ -82,9 +230,9 @@ def _choice(select: exp.Select, bound: rel.From) -> exp.Expr | None:
     """Return the condition that QUALIFY or DISTINCT ON make, where they choose among the rows of one unit."""
     distinct, qualify = select.args.get("distinct"), select.args.get("qualify")
     on = distinct.args.get("on") if distinct is not None else None
-    refuse_clauses(select, "LIMIT", "OFFSET")
+    own.refuse_clauses(select, "LIMIT", "OFFSET")
     if distinct is not None and on is None:
-        unit = find_unit_column(bound)
+        unit = own.find_unit_column(bound)
         raise privacy_error(
             distinct,
             "DISTINCT below the aggregation would make one row of several people's.",
@@ -103,8 +251,8 @@ def _choice(select: exp.Select, bound: rel.From) -> exp.Expr | None:
             this=exp.RowNumber(), partition_by=[exp_key.copy() for exp_key in keys],
             order=order.copy() if order is not None else None, over="OVER",
         )  # fmt: skip
-        if not is_partitioned_by_unit(window, bound):
-            unit = find_unit_column(bound)
+        if not own.is_partitioned_by_unit(window, bound):
+            unit = own.find_unit_column(bound)
             raise privacy_error(
                 on,
                 "DISTINCT ON below the aggregation would choose rows by other people's rows.",
@@ -117,8 +265,8 @@ def _choice(select: exp.Select, bound: rel.From) -> exp.Expr | None:
 
 
 def _no_window(node: exp.Expr) -> None:
-    own = (n for n in node.walk(prune=lambda n: isinstance(n, exp.Query)) if isinstance(n, exp.Window))
-    window = next(own, None)
+    inside = (n for n in node.walk(prune=lambda n: isinstance(n, exp.Query)) if isinstance(n, exp.Window))
+    window = next(inside, None)
     if window is not None:
         raise bind_error(window, "a window function can't stand in WHERE.", "write QUALIFY.")
 
@@ -142,7 +290,7 @@ OutputColumn = tuple[str, Typed, "rel.Field | None"]
 """A column of the SELECT list: its name, its value, and the column that it is, if it is one."""
 
 
-def _items(windows: Windows, select: exp.Select, aliases: dict[str, exp.Expr]) -> list[OutputColumn]:
+def _items(windows: own.Windows, select: exp.Select, aliases: dict[str, exp.Expr]) -> list[OutputColumn]:
     """Return the SELECT list; ``aliases`` is filled with what it calls by a name."""
     binder, bound, env = windows.binder, windows.bound, windows.env
     items: list[OutputColumn] = []
@@ -215,51 +363,111 @@ def rename_columns(relation: rel.Relation, names: list[str], place: exp.Expr) ->
     return replace(relation, fields=fields)
 
 
-def bind_union_all(left: rel.Relation, right: rel.Relation, tree: exp.Expr, alias: str) -> rel.Relation:
-    """Return UNION ALL of two private relations of the same units."""
-    if left.row_level or right.row_level or left.unit is None or right.unit is None:
-        raise privacy_error(tree, "rows that are their own unit can't be put together.")
-    kinds = (left.unit_type, right.unit_type)
-    alike = kinds[0] is not None and kinds[1] is not None and rel.meets_exactly(kinds[0], kinds[1])
-    if not alike or {rel.name_unit_domain(t) for t in left.tables} != {
-        rel.name_unit_domain(t) for t in right.tables
-    }:
-        raise privacy_error(tree, "the two sides have different privacy units.")
-    if len(left.fields) != len(right.fields):
-        raise bind_error(tree, "the two sides of UNION ALL have different numbers of columns.")
-    fields, halves = [], [exp.Select(), exp.Select()]
-    for place, (mine, other) in enumerate(zip(left.fields, right.fields, strict=True)):
-        if mine.typed.type.kind != other.typed.type.kind or mine.is_unit != other.is_unit:
-            what = f"{mine.name} is not the same kind of column on both sides."
-            raise privacy_error(tree, what, "put the same columns, and the privacy unit, in the same places.")
-        bounds = None
-        if mine.typed.bounds is not None and other.typed.bounds is not None:
-            bounds = mine.typed.bounds.union(other.typed.bounds)
-        typed = replace(
-            mine.typed, node=rel.column(rel.column_name(place), alias), bounds=bounds, values=None
-        )
-        if mine.typed.type.kind in ("TEXT", "LIST"):
-            sides = (mine.typed, other.typed)
-            longest = max(length_of(side) for side in sides)
-            sure = all(side.length is not None and not side.unchecked for side in sides)
-            typed = replace(typed, length=longest, unchecked=not sure)
-        anchors, optional = mine.anchors & other.anchors, mine.optional or other.optional
-        lost = all(f.lost or side.unmatched is None for f, side in ((mine, left), (other, right)))
-        fields.append(replace(mine, typed=typed, anchors=anchors, key=False, optional=optional, lost=lost))
-        for half, f in zip(halves, (mine, other), strict=True):
-            half.select(exp.alias_(f.typed.node.copy(), rel.column_name(place)), copy=False)
-    for half, side in zip(halves, (left, right), strict=True):
-        assert side.unit is not None
-        half.select(exp.alias_(side.unit.copy(), rel.UNIT), copy=False)
-        half.from_(side.source.copy(), copy=False)
-    source = exp.union(halves[0], halves[1], distinct=False, copy=False).subquery(
-        exp.to_identifier(alias), copy=False
-    )
-    tables = tuple(dict.fromkeys((*left.tables, *right.tables)))
-    inputs = tuple(dict.fromkeys((*left.inputs, *right.inputs)))
-    known = [side.max_rows for side in (left, right)]
-    rows = None if None in known else sum(r for r in known if r is not None)
+# -- each unit's own --------------------------------------------------------------------------------------------
+
+
+def groups_by_unit(select: exp.Select, bound: rel.From) -> bool:
+    """Return whether a SELECT groups by the privacy unit (and perhaps more)."""
+    group = select.args.get("group")
+    if group is None or bound.unit is None:
+        return False
+    if any(group.args.get(key) for key in ("rollup", "cube", "grouping_sets")):
+        return False
+    return any(f is not None and f.tells_unit for f in _grouped_fields(_grouped_by(select), bound))
+
+
+def group_distinct(select: exp.Select, bound: rel.From) -> None:
+    """``SELECT DISTINCT unit, ...`` as GROUP BY ALL, in place: each unit's own different rows."""
+    distinct = select.args.get("distinct")
+    if distinct is None or distinct.args.get("on") is not None or bound.unit is None:
+        return
+    if any(item.find(exp.Window) for item in select.expressions):
+        return
+    items: list[exp.Expr] = []
+    for item in select.expressions:
+        table = rel.fold(item.table) if isinstance(item, exp.Column) else ""
+        star = item.this if isinstance(item, exp.Column) else item
+        if not isinstance(star, exp.Star):
+            items.append(item)
+            continue
+        if any(star.args.values()):
+            return
+        items += [exp.column(name) for name in bound.merged if not table]
+        items += [
+            rel.column(f.name, alias)
+            for alias, f in bound.names.fields()
+            if (rel.fold(alias) == table if table else rel.fold(f.name) not in bound.merged)
+        ]
+    if any(f is not None and f.tells_unit for f in _grouped_fields([i.unalias() for i in items], bound)):
+        select.set("expressions", items)
+        select.set("distinct", None)
+        select.set("group", exp.Group(all=True))
+
+
+def _grouped_by(select: exp.Select) -> list[exp.Expr]:
+    """Return the grouping expressions; GROUP BY ALL means the columns that hold no aggregate."""
+    group = select.args["group"]
+    if not group.args.get("all"):
+        return [resolve_key(node, select) for node in group.expressions]
+    items = [item.unalias() for item in select.expressions]
+    return [resolve_key(item, select) for item in items if not has_exact_aggregate(item)]
+
+
+def _grouped_fields(nodes: list[exp.Expr], bound: rel.From) -> list[rel.Field | None]:
+    return [bound.names.known(node) for node in nodes]
+
+
+def aggregate_per_unit(binder: Binder, select: exp.Select, bound: rel.From, env: Env) -> rel.Relation:
+    """Return the SELECT as a private relation whose unit is carried along.
+
+    Raises:
+        PrivacyError: a clause that would choose among units. BindError: names or types.
+    """
+    own.refuse_clauses(select, "LIMIT", "OFFSET", "QUALIFY", "DISTINCT")
+    assert bound.unit is not None
+    nodes = _grouped_by(select)
+    grouped = Grouped.by(nodes, bound.names)
+    known = dict(zip((name for name, _, _ in grouped.keys), _grouped_fields(nodes, bound), strict=True))
+    outputs = [grouped.total(item.unalias()) for item in select.expressions]
+    having, where = (select.args.get(key) for key in ("having", "where"))
+    kept = f" WHERE {grouped.condition(having.this)}" if having is not None else ""
+    unit = to_sql(bound.unit)
+    source = f"{bound.sql} WHERE {unit} IS NOT NULL"
+    if where is not None:
+        source += f" AND ({to_sql(binder.expression(where.this, bound.names, env).node)})"
+    alias = binder.name("rows")
+    shown = [f"{to_sql(typed.node)} AS {rel.column_name(place)}" for place, typed in enumerate(outputs)]
+    inner = grouped.inner(unit, rel.UNIT, source)
+    text = f"SELECT {', '.join([*shown, f'g.{rel.UNIT} AS {rel.UNIT}'])} FROM ({inner}) AS g{kept}"
+    fields = []
+    labels = make_unique(label_of_item(item) for item in select.expressions)
+    for place, (name, typed, item) in enumerate(zip(labels, outputs, select.expressions, strict=True)):
+        same = known.get(typed.node.name) if isinstance(typed.node, exp.Column) else None
+        bounds = typed.bounds or bound_unit_aggregate(item.unalias(), grouped, bound)
+        node = rel.column(rel.column_name(place), alias)
+        there = replace(typed, node=node, bounds=bounds, constant=False)
+        fields.append(rel.carry_field(name, there, same, len(nodes) == 1))
+    subquery = parse_select(text).subquery(exp.to_identifier(alias), copy=False)
+    alone = all(f is not None and f.is_unit for f in known.values())
     return rel.Relation(
-        alias, alias, tuple(fields), source, True, rel.column(rel.UNIT, alias), tables, inputs, rows_bound=rows,
-        unit_type=left.unit_type, fan_out=max(left.fan_out, right.fan_out), unmatched=left.unmatched or right.unmatched,
+        alias, alias, tuple(fields), subquery, True, rel.column(rel.UNIT, alias), bound.tables, bound.inputs, False,
+        bound.max_rows, alone, unit_type=bound.unit_type, fan_out=1 if alone else bound.fan_out,
     )  # fmt: skip
+
+
+def bound_unit_aggregate(node: exp.Expr, grouped: Grouped, bound: rel.From) -> Bounds | None:
+    """Return what is public about a unit's own aggregate: a count is at most its rows, an average lies within its column."""
+    call = call_of(node)
+    if call is None:
+        return None
+    rows = None if bound.max_rows is None else Bounds(Fraction(0), Fraction(bound.max_rows))
+    if call.name in ("COUNT", "COUNT_IF") and rows is not None:
+        return rows
+    if not call.args or call.args[0].is_star:
+        return None
+    inner = make_total(call.args[0], grouped.names).bounds
+    if inner is None or not inner.bounded:
+        return None
+    if call.name in _KEPT:
+        return inner
+    return inner * rows if call.name == "SUM" and rows is not None else None

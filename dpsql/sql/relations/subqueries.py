@@ -35,7 +35,7 @@ from dpsql.sql.parse.dialect import (
 from dpsql.sql.parse.options import mode_of
 from dpsql.sql.relations.catalog import Binder
 from dpsql.sql.relations.fan_out import bound_list_length, split_conjuncts
-from dpsql.sql.relations.group_by_unit import Grouped, bound_unit_aggregate
+from dpsql.sql.relations.projections import Grouped, bound_unit_aggregate
 from dpsql.sql.relations.relation import (
     Field,
     From,

@@ -19,7 +19,7 @@ from dpsql.sql.normalize import Env, label_of, make_unique, resolve_key
 from dpsql.sql.parse.dialect import parse_fragment, privacy_error, to_sql
 from dpsql.sql.parse.options import call_of
 from dpsql.sql.relations.catalog import Binder
-from dpsql.sql.relations.group_by_unit import COUNT_CALLS, EXACT_AGGREGATES, Grouped, has_exact_aggregate
+from dpsql.sql.relations.projections import COUNT_CALLS, EXACT_AGGREGATES, Grouped, has_exact_aggregate
 from dpsql.sql.relations.relation import Field, From, Names, Relation, column, column_name, fold
 from dpsql.sql.relations.unit_rows import find_unit_holder
 
