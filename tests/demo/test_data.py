@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
-from dpsql.demo import POLICY, make
+from dpsql.demo import POLICY
 from dpsql.policy.model import Policy
 
 HERE = POLICY.parent
+MAKE: dict[str, Any] = runpy.run_path(str(Path(__file__).parents[2] / "notebooks" / "make_demo.py"))
 
 
 def test_what_is_shipped() -> None:
@@ -43,6 +46,6 @@ def test_the_policy_is_true_of_the_data() -> None:
 
 def test_it_can_be_made_again(tmp_path: Path) -> None:
     pytest.importorskip("statsmodels")
-    made = make.make_visits(make.find_source())
+    made = MAKE["make_visits"](MAKE["find_source"]())
     assert made.equals(pq.read_table(HERE / "visits.parquet"))
-    assert make.make_plans().equals(pq.read_table(HERE / "plans.parquet"))
+    assert MAKE["make_plans"]().equals(pq.read_table(HERE / "plans.parquet"))
