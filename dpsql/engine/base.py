@@ -18,14 +18,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from dpsql.engine.sandbox import (
-    FATAL_ERRORS,
-    Sandbox,
-    SchemaReplica,
-    TypedColumns,
-    quote_identifier,
-    run_interruptibly,
-)
+from dpsql.engine import sandbox
 from dpsql.engine.spill import make_spill_directory
 from dpsql.errors import EngineError, PolicyError
 from dpsql.ledger.state_files import hash_files
@@ -70,8 +63,8 @@ class Engine(abc.ABC):
         self._stop = threading.Event()
         self._token = uuid.uuid4().hex
         self._spill = make_spill_directory(self._resources.pop("temp_directory", None))
-        self._sandbox = Sandbox(self._spill.subdirectory("apart"), self._resources)
-        self._replica: SchemaReplica | None = None
+        self._sandbox = sandbox.Sandbox(self._spill.subdirectory("apart"), self._resources)
+        self._replica: sandbox.SchemaReplica | None = None
         self.versions, self._version = fingerprint_data(policy.tables.values(), self.files, self._token)
 
     @property
@@ -121,7 +114,7 @@ class Engine(abc.ABC):
 
     def relation(self, table: Table) -> str:
         """Return SQL text that names a table in a FROM clause, fully qualified."""
-        return ".".join(map(quote_identifier, self.place(table)))
+        return ".".join(map(sandbox.quote_identifier, self.place(table)))
 
     def public(self, table: Table) -> pa.Table:
         """Return all rows of a public table, for the SQL that runs over releases."""
@@ -132,7 +125,7 @@ class Engine(abc.ABC):
         """Return a text that changes with any table's content or declared version; fixed when the session begins."""
         return self._version
 
-    def check(self, sql: str, lent: Mapping[str, TypedColumns], apart: bool = False) -> str | None:
+    def check(self, sql: str, lent: Mapping[str, sandbox.TypedColumns], apart: bool = False) -> str | None:
         """Bind an exact query against an empty copy of the schema, before anything is paid.
 
         Args:
@@ -151,11 +144,13 @@ class Engine(abc.ABC):
         return None
 
     @property
-    def replica(self) -> SchemaReplica:
+    def replica(self) -> sandbox.SchemaReplica:
         """The empty copy of the schema, opened when it is first needed."""
         if self._replica is None:
             tables = self.policy.tables.values()
-            self._replica = SchemaReplica.of((self.place(t), list(self.schema(t).items())) for t in tables)
+            self._replica = sandbox.SchemaReplica.of(
+                (self.place(t), list(self.schema(t).items())) for t in tables
+            )
         return self._replica
 
     def check_lent(self, table: pa.Table) -> None:
@@ -220,8 +215,8 @@ class Engine(abc.ABC):
         self, work: Callable[[], pa.Table | None], interrupt: Callable[[], object]
     ) -> tuple[str, pa.Table | None]:
         """Return the end of a step and its rows; the engine's message dies with this frame."""
-        outcome = run_interruptibly(work, interrupt, self._stop, self._time_limit)
-        if outcome.failure is not None and issubclass(outcome.failure, FATAL_ERRORS):
+        outcome = sandbox.run_interruptibly(work, interrupt, self._stop, self._time_limit)
+        if outcome.failure is not None and issubclass(outcome.failure, sandbox.FATAL_ERRORS):
             self._reopen()
         return outcome.state, outcome.table
 

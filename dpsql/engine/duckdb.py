@@ -12,19 +12,9 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from dpsql.engine import sources
+from dpsql.engine import sandbox, sources
 from dpsql.engine.base import Engine, find_files, hash_lines
 from dpsql.engine.frames import list_object_columns, to_arrow
-from dpsql.engine.sandbox import (
-    CONFIG,
-    SETTINGS,
-    bind_query,
-    configure,
-    fetch_settings,
-    lock_down,
-    quote_identifier,
-    quote_literal,
-)
 from dpsql.errors import PolicyError, did_you_mean
 from dpsql.policy.model import FILE_ENDINGS, NameMapping, Policy, Table
 
@@ -106,7 +96,7 @@ class DuckDBEngine(Engine):
             place = self._find_place(table)
             # Two tables of one source may have two privacy units, so each has its own name.
             if place in self._places.values():
-                place = sources.open_again(self._con, table, ".".join(map(quote_identifier, place)))
+                place = sources.open_again(self._con, table, ".".join(map(sandbox.quote_identifier, place)))
             self._places[table.name] = place
         if not self._attached:
             self._harden()
@@ -118,7 +108,7 @@ class DuckDBEngine(Engine):
             raise PolicyError(f"there is no database {self._database}.", hint=hint)
         con: duckdb.DuckDBPyConnection | None = None
         with contextlib.suppress(duckdb.Error):
-            config = {**CONFIG, **self._resources, "temp_directory": self._spill.subdirectory("data")}
+            config = {**sandbox.CONFIG, **self._resources, "temp_directory": self._spill.subdirectory("data")}
             con = duckdb.connect(":memory:", config=config)
         if con is None:
             hint = 'resources={"memory_limit": "1GiB"}'
@@ -132,7 +122,7 @@ class DuckDBEngine(Engine):
     def _open_cursor(self, given: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
         """Return a cursor with settings of its own, or the connection itself where it alone sees the tables."""
         cursor = given.cursor()
-        for setting, value in {**SETTINGS, **_MEANING}.items():
+        for setting, value in {**sandbox.SETTINGS, **_MEANING}.items():
             with contextlib.suppress(duckdb.Error):
                 cursor.execute(f"SET SESSION {setting} = '{value}'")
         tables = self.policy.tables.values()
@@ -161,7 +151,7 @@ class DuckDBEngine(Engine):
         catalog, schema, last = (*self._home[: max(0, 3 - len(parts))], *parts[-3:])
         temporary = _exists(self._con, name, temporary=True)
         place = ("temp", "main", name) if temporary else (catalog, schema, last)
-        body = ".".join(map(quote_identifier, place))
+        body = ".".join(map(sandbox.quote_identifier, place))
         columns = sources.describe_relation(self._con, body)
         if columns is None:
             known = self._con.execute("SELECT table_name FROM information_schema.tables").fetchall()
@@ -187,7 +177,7 @@ class DuckDBEngine(Engine):
     def _is_collated(self, body: str, name: str) -> bool:
         """Tell whether different texts are equal in a column, from texts of ours in its type; reads no row."""
         ours = "SELECT UNNEST(['a', 'A', 'e', '\u00e9', 'e\u0301', '\u00df', 'ss'])"
-        query = f"SELECT {quote_identifier(name)} AS v FROM {body} WHERE FALSE UNION ALL {ours}"
+        query = f"SELECT {sandbox.quote_identifier(name)} AS v FROM {body} WHERE FALSE UNION ALL {ours}"
         # GROUP BY, for COUNT(DISTINCT) does not look at collations in every version.
         return len(self._con.execute(f"SELECT v FROM ({query}) AS t GROUP BY v").fetchall()) < 7
 
@@ -196,17 +186,17 @@ class DuckDBEngine(Engine):
         return int(self._con.execute(query).fetchall()[0][0])
 
     def _harden(self) -> None:
-        configure(self._con, SETTINGS)
+        sandbox.configure(self._con, sandbox.SETTINGS)
         if "threads" not in self._resources:
             # No more threads than the memory limit has room for.
             most = max(1, self._fetch_memory_limit() // MEMORY_PER_THREAD)
-            if most < fetch_settings(self._con, "threads")[0]:
+            if most < sandbox.fetch_settings(self._con, "threads")[0]:
                 self._con.execute(f"SET threads = {most}")
         allowed = [path for files in self._sources.values() for path in files or []]
         if allowed:
-            self._con.execute(f"SET allowed_paths = [{', '.join(map(quote_literal, allowed))}]")
-        lock_down(self._con)
-        self._zone = fetch_settings(self._con, "TimeZone")[0]
+            self._con.execute(f"SET allowed_paths = [{', '.join(map(sandbox.quote_literal, allowed))}]")
+        sandbox.lock_down(self._con)
+        self._zone = sandbox.fetch_settings(self._con, "TimeZone")[0]
 
     # -- the engine -------------------------------------------------------------------------------------------
 
@@ -235,7 +225,7 @@ class DuckDBEngine(Engine):
     @property
     def time_zone(self) -> str:
         """The time zone of the connection; that of an attached one may change at any time."""
-        return self._zone or str(fetch_settings(self._con, "TimeZone")[0])
+        return self._zone or str(sandbox.fetch_settings(self._con, "TimeZone")[0])
 
     @property
     def dataset(self) -> str:
@@ -274,7 +264,7 @@ class DuckDBEngine(Engine):
     def _answer(self, sql: str, lent: Mapping[str, pa.Table], rows: int | None) -> Generator[pa.Table]:
         con = self._con
         try:
-            found = bind_query(con, sql, lent)
+            found = sandbox.bind_query(con, sql, lent)
             if rows is None:
                 yield found.to_arrow_table()
                 return
@@ -323,10 +313,10 @@ def _attach(con: duckdb.DuckDBPyConnection, path: str) -> bool:
     # The second where the file is called like a database of DuckDB's own.
     for alias in ("", " AS dpsql_database"):
         with contextlib.suppress(duckdb.Error):
-            con.execute(f"ATTACH {quote_literal(path)}{alias} (READ_ONLY)")
+            con.execute(f"ATTACH {sandbox.quote_literal(path)}{alias} (READ_ONLY)")
             query = "SELECT database_name FROM duckdb_databases() WHERE path IS NOT NULL"
             rows = con.execute(query).fetchall()
-            con.execute(f"USE {quote_identifier(rows[0][0])}")
+            con.execute(f"USE {sandbox.quote_identifier(rows[0][0])}")
             return True
     return False
 

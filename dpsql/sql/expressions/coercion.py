@@ -22,29 +22,11 @@ from sqlglot import exp
 
 from dpsql.errors import BindError, did_you_mean
 from dpsql.policy.validate import DateBound
+from dpsql.sql.expressions import types
 from dpsql.sql.expressions.lengths import length_of, mark_length
-from dpsql.sql.expressions.types import (
-    BOOLEAN,
-    DATE,
-    DOUBLE,
-    FLOAT,
-    NULL,
-    TEXT,
-    TIME,
-    TIMESTAMP,
-    UUID,
-    Bounds,
-    Type,
-    Typed,
-    decimal,
-    make_call,
-    make_cast,
-    make_try,
-    parenthesise,
-)
 from dpsql.sql.parse.dialect import bind_error, privacy_error, to_sql
 
-Bind = Callable[[exp.Expr], Typed]
+Bind = Callable[[exp.Expr], types.Typed]
 """Makes a part of an expression total, in the scope at hand."""
 NUMBER_KINDS = ("INTEGER", "DECIMAL", "DOUBLE")
 ORDERED_KINDS = (*NUMBER_KINDS, "TEXT", "DATE", "TIME", "TIMESTAMP", "BOOLEAN", "INTERVAL", "UUID")
@@ -56,19 +38,23 @@ MAX_LITERAL_COUNT = 1_000_000
 # -- building nodes ---------------------------------------------------------------------------------------------
 
 
-def cast_to_double(typed: Typed) -> exp.Expr:
+def cast_to_double(typed: types.Typed) -> exp.Expr:
     """Return the value's node as a DOUBLE."""
-    return typed.node if typed.type.sql == "DOUBLE" else make_cast(typed.node, DOUBLE)
+    return typed.node if typed.type.sql == "DOUBLE" else types.make_cast(typed.node, types.DOUBLE)
 
 
-def cast_fitting(typed: Typed, kind: Type) -> exp.Expr:
+def cast_fitting(typed: types.Typed, kind: types.Type) -> exp.Expr:
     """Return the value's node cast to a type: NULL where it does not fit."""
-    return make_cast(typed.node, kind, trying=typed.type != NULL and not fits(typed, kind))
+    return types.make_cast(typed.node, kind, trying=typed.type != types.NULL and not fits(typed, kind))
 
 
-def let_meet(typed: Typed, kind: Type) -> exp.Expr:
+def let_meet(typed: types.Typed, kind: types.Type) -> exp.Expr:
     """Return the value's node for DuckDB to cast to a type itself, or NULL where that could fail."""
-    return typed.node if typed.type == NULL or fits(typed, kind) else make_cast(typed.node, kind, trying=True)
+    return (
+        typed.node
+        if typed.type == types.NULL or fits(typed, kind)
+        else types.make_cast(typed.node, kind, trying=True)
+    )
 
 
 def refuse_rest(node: exp.Expr, *known: str) -> None:
@@ -91,12 +77,12 @@ class CommonType:
     """
 
     nodes: list[exp.Expr]
-    type: Type
-    plain: Type
+    type: types.Type
+    plain: types.Type
     safe: bool = True
 
 
-def unify(given: Sequence[Typed], what: str) -> tuple[list[exp.Expr], Type]:
+def unify(given: Sequence[types.Typed], what: str) -> tuple[list[exp.Expr], types.Type]:
     """Return the nodes brought to one type explicitly, and that type; see :func:`meet`.
 
     Raises:
@@ -106,14 +92,14 @@ def unify(given: Sequence[Typed], what: str) -> tuple[list[exp.Expr], Type]:
     if met.type.kind == "NULL":
         return met.nodes, met.type
     return [
-        make_cast(node, met.type)
+        types.make_cast(node, met.type)
         if typed.type.numeric and typed.type != met.type and fits(typed, met.type)
         else node
         for node, typed in zip(met.nodes, given, strict=True)
     ], met.type
 
 
-def meet(given: Sequence[Typed], what: str, compared: bool = False) -> CommonType:
+def meet(given: Sequence[types.Typed], what: str, compared: bool = False) -> CommonType:
     """Bring values of one family together.
 
     Decimals that are compared keep all their digits after the point, where others give room to those before.
@@ -125,7 +111,7 @@ def meet(given: Sequence[Typed], what: str, compared: bool = False) -> CommonTyp
     known = [typed for typed in given if typed.type.kind != "NULL"]
     kinds = {typed.type.kind for typed in known}
     if not known:
-        return CommonType(nodes, NULL, NULL)
+        return CommonType(nodes, types.NULL, types.NULL)
     if kinds <= {*NUMBER_KINDS}:
         if _unclear(known):
             raise bind_error(
@@ -137,13 +123,15 @@ def meet(given: Sequence[Typed], what: str, compared: bool = False) -> CommonTyp
         kind, plain = find_common_number(known), find_common_number(known, shown=True)
         if compared and kind.kind == "DECIMAL":
             scale = max(typed.type.digits[1] for typed in known)
-            kind = kind if kind.digits[1] == scale else decimal(38, scale)
+            kind = kind if kind.digits[1] == scale else types.decimal(38, scale)
         safe = all(fits(typed, kind) for typed in known)
         return CommonType([let_meet(typed, kind) for typed in given], kind, plain, safe)
     moments = kinds & {"DATE", "TIME", "TIMESTAMP", "UUID"}
     if moments and kinds <= moments | {"TEXT"} and (len(moments) == 1 or moments == {"DATE", "TIMESTAMP"}):
         wanted = (
-            TIMESTAMP if "TIMESTAMP" in moments else {"DATE": DATE, "TIME": TIME, "UUID": UUID}[min(moments)]
+            types.TIMESTAMP
+            if "TIMESTAMP" in moments
+            else {"DATE": types.DATE, "TIME": types.TIME, "UUID": types.UUID}[min(moments)]
         )
         return CommonType([_as(typed, wanted, what) for typed in given], wanted, wanted)
     first = known[0].type
@@ -152,7 +140,7 @@ def meet(given: Sequence[Typed], what: str, compared: bool = False) -> CommonTyp
     raise _mismatch(known, what)
 
 
-def find_common_number(values: Sequence[Typed], shown: bool = False) -> Type:
+def find_common_number(values: Sequence[types.Typed], shown: bool = False) -> types.Type:
     """Return DuckDB's common type of numbers; an integer literal takes the other's type where it fits."""
     fixed = [v.shown if shown else v.type for v in values if not _literal(v)]
     literals = [v for v in values if _literal(v)]
@@ -165,40 +153,40 @@ def find_common_number(values: Sequence[Typed], shown: bool = False) -> Type:
     return kind
 
 
-def _literal(value: Typed) -> bool:
+def _literal(value: types.Typed) -> bool:
     return value.type.kind == "INTEGER" and isinstance(value.node, exp.Literal | exp.Neg)
 
 
-def _unclear(values: Sequence[Typed]) -> bool:
+def _unclear(values: Sequence[types.Typed]) -> bool:
     """Return whether UHUGEINT meets signed integers, for which no type holds both."""
     sqls = {v.type.sql for v in values}
     return "UHUGEINT" in sqls and any(v.type.sql in _SIGNED and not fits(v, _UHUGEINT) for v in values)
 
 
-def _common(a: Type, b: Type) -> Type:
+def _common(a: types.Type, b: types.Type) -> types.Type:
     """Return the type that DuckDB brings two numbers to."""
     if a == b:
         return a
     if "DOUBLE" in (a.sql, b.sql):
-        return DOUBLE
+        return types.DOUBLE
     if "FLOAT" in (a.sql, b.sql):
-        return FLOAT
+        return types.FLOAT
     if "DECIMAL" in (a.kind, b.kind):
         (before, after), (more, further) = a.digits, b.digits
         scale = max(after, further)
         width = max(before, more) + scale
         if width <= 38:
-            return decimal(width, scale)
-        return decimal(38, scale if "INTEGER" in (a.kind, b.kind) else 38 - max(before, more))
+            return types.decimal(width, scale)
+        return types.decimal(38, scale if "INTEGER" in (a.kind, b.kind) else 38 - max(before, more))
     return _common_integer(a, b)
 
 
 _SIGNED = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
 _UNSIGNED = ("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT")
-_UHUGEINT = Type("INTEGER", "UHUGEINT")
+_UHUGEINT = types.Type("INTEGER", "UHUGEINT")
 
 
-def _common_integer(a: Type, b: Type) -> Type:
+def _common_integer(a: types.Type, b: types.Type) -> types.Type:
     for family in (_SIGNED, _UNSIGNED):
         if a.sql in family and b.sql in family:
             return a if family.index(a.sql) > family.index(b.sql) else b
@@ -206,10 +194,10 @@ def _common_integer(a: Type, b: Type) -> Type:
     if unsigned.sql == "UHUGEINT":
         return unsigned
     wider = _SIGNED[_UNSIGNED.index(unsigned.sql) + 1]
-    return Type("INTEGER", wider if _SIGNED.index(wider) > _SIGNED.index(signed.sql) else signed.sql)
+    return types.Type("INTEGER", wider if _SIGNED.index(wider) > _SIGNED.index(signed.sql) else signed.sql)
 
 
-def fits(value: Typed, into: Type) -> bool:
+def fits(value: types.Typed, into: types.Type) -> bool:
     """Return whether every value of a number casts to another type without an error."""
     kind = value.type
     if kind == into or into.sql == "DOUBLE":
@@ -222,13 +210,13 @@ def fits(value: Typed, into: Type) -> bool:
         (before, after), (room, behind) = kind.digits, into.digits
         if kind.kind == "DECIMAL":
             return before <= room and after <= behind
-        most = Bounds(Fraction(1 - 10**room), Fraction(10**room - 1))
+        most = types.Bounds(Fraction(1 - 10**room), Fraction(10**room - 1))
         return value.span is not None and most.holds(value.span)
     span = value.span
     return kind.kind == "INTEGER" and into.reach is not None and span is not None and into.reach.holds(span)
 
 
-def _as(typed: Typed, wanted: Type, what: str) -> exp.Expr:
+def _as(typed: types.Typed, wanted: types.Type, what: str) -> exp.Expr:
     if typed.type.kind in ("NULL", wanted.kind):
         return typed.node
     if typed.type.kind == "TEXT":
@@ -237,7 +225,7 @@ def _as(typed: Typed, wanted: Type, what: str) -> exp.Expr:
             raise bind_error(typed.place, message, hint)
         return _read_moment(typed.node, wanted, typed.place)
     # A date at the end of the calendar is no timestamp.
-    return make_cast(typed.node, wanted, trying=True)
+    return types.make_cast(typed.node, wanted, trying=True)
 
 
 _EXAMPLES = {
@@ -246,14 +234,14 @@ _EXAMPLES = {
 }  # fmt: skip
 
 
-def _read_moment(text: exp.Expr, wanted: Type, place: exp.Expr | None) -> exp.Expr:
+def _read_moment(text: exp.Expr, wanted: types.Type, place: exp.Expr | None) -> exp.Expr:
     """Return a text literal that stands for a date, a time or a UUID, read at plan time: the engine would raise on a bad one.
 
     Raises:
         BindError: it is none.
     """
     try:
-        return make_cast(exp.Literal.string(_READERS[wanted.kind](text.name.strip())), wanted)
+        return types.make_cast(exp.Literal.string(_READERS[wanted.kind](text.name.strip())), wanted)
     except ValueError:
         hint = _EXAMPLES.get(wanted.kind)
     raise bind_error(place, f"'{text.name}' is no {wanted.sql}.", hint)
@@ -321,7 +309,7 @@ def moment_of(node: exp.Expr) -> tuple[str, Fraction] | None:
     return None
 
 
-def _mismatch(known: Sequence[Typed], what: str) -> BindError:
+def _mismatch(known: Sequence[types.Typed], what: str) -> BindError:
     first = known[0].type
     differs = next((t for t in known if t.type.kind != first.kind), None)
     other, place = (first, known[-1].place) if differs is None else (differs.type, differs.place)
@@ -339,12 +327,14 @@ def _mismatch(known: Sequence[Typed], what: str) -> BindError:
     return bind_error(parent, f"{what} meets {first.sql} with {other.sql}.", hint, around=place)
 
 
-def make_boolean(node: exp.Expr, parts: Sequence[Typed], nullable: bool | None = None) -> Typed:
+def make_boolean(node: exp.Expr, parts: Sequence[types.Typed], nullable: bool | None = None) -> types.Typed:
     """Return a truth value made of parts."""
-    return Typed.made_of(node, BOOLEAN, parts, nullable=nullable)
+    return types.Typed.made_of(node, types.BOOLEAN, parts, nullable=nullable)
 
 
-def require_kind(typed: Typed, kinds: Sequence[str], message: str, hint: str | None = None) -> Typed:
+def require_kind(
+    typed: types.Typed, kinds: Sequence[str], message: str, hint: str | None = None
+) -> types.Typed:
     """Return the value. Raise BindError unless it is of one of the kinds, or NULL."""
     if typed.type.kind not in kinds and typed.type.kind != "NULL":
         raise bind_error(typed.place, f"{message}, and this is {typed.type.sql}.", hint)
@@ -364,18 +354,18 @@ _SOURCES: dict[str, tuple[str, ...]] = {
 """Kinds that may be cast to each kind. Text to INTERVAL is left out: no reader of ours agrees with DuckDB's."""
 
 
-def bind_text(value: str, node: exp.Expr) -> Typed:
+def bind_text(value: str, node: exp.Expr) -> types.Typed:
     """Bind a text constant, which has no NUL in it."""
     if "\x00" in value:
         raise bind_error(node, "a text has no NUL in it.")
-    return Typed(exp.Literal.string(value), TEXT, None, True, nullable=False, length=len(value))
+    return types.Typed(exp.Literal.string(value), types.TEXT, None, True, nullable=False, length=len(value))
 
 
-def bind_cast(node: exp.Expr, bind: Bind) -> Typed:
+def bind_cast(node: exp.Expr, bind: Bind) -> types.Typed:
     """CAST, TRY_CAST and ``::``."""
     inner = bind(node.this)
     written = node.args["to"].sql(dialect="duckdb")
-    kind = Type.parse(written)
+    kind = types.Type.parse(written)
     if kind.kind == "OTHER" or kind.sql.startswith("TIMESTAMP_") or written.upper().startswith("ENUM"):
         raise privacy_error(
             node,
@@ -383,7 +373,7 @@ def bind_cast(node: exp.Expr, bind: Bind) -> Typed:
             "cast to BIGINT, DOUBLE, DECIMAL(18,2), VARCHAR, BOOLEAN, DATE, TIME, TIMESTAMP or UUID.",
         )
     if inner.type.kind == "NULL":
-        return Typed(make_cast(exp.Null(), kind), kind, None, True, length=0)
+        return types.Typed(types.make_cast(exp.Null(), kind), kind, None, True, length=0)
     if inner.type.kind not in _SOURCES.get(kind.kind, ()):
         raise bind_error(node, f"there is no cast from {inner.type.sql} to {kind.sql}.")
     if isinstance(inner.node, exp.Literal) and inner.type.kind == "TEXT":
@@ -391,21 +381,23 @@ def bind_cast(node: exp.Expr, bind: Bind) -> Typed:
     return convert(inner, kind)
 
 
-def convert(inner: Typed, kind: Type) -> Typed:
+def convert(inner: types.Typed, kind: types.Type) -> types.Typed:
     """Return a cast between kinds that may be cast."""
     if inner.type == kind:
         return inner
     if kind.kind == "TEXT":
-        return replace(Typed.made_of(_write_as_text(inner), TEXT, (inner,)), length=length_of(inner))
+        return replace(
+            types.Typed.made_of(_write_as_text(inner), types.TEXT, (inner,)), length=length_of(inner)
+        )
     bounds, reach = inner.bounds, inner.reach
     if inner.type.kind == "BOOLEAN" and kind.numeric:
-        bounds = reach = Bounds(Fraction(0), Fraction(1))
+        bounds = reach = types.Bounds(Fraction(0), Fraction(1))
     elif kind.kind == "INTEGER":
         bounds = None if bounds is None else bounds.rounded()
         reach = reach if inner.type.kind == "INTEGER" else None
     elif kind.kind == "DECIMAL" and bounds is not None:
         steps = 10 ** kind.digits[1]
-        bounds = (bounds * Bounds.point(steps)).rounded() * Bounds.point(Fraction(1, steps))
+        bounds = (bounds * types.Bounds.point(steps)).rounded() * types.Bounds.point(Fraction(1, steps))
     elif bounds is not None and kind.kind in _DAYS and inner.type.kind in _DAYS:
         bounds = bounds if kind.kind == "TIMESTAMP" else _whole_days(bounds)
     elif not kind.numeric:
@@ -416,41 +408,41 @@ def convert(inner: Typed, kind: Type) -> Typed:
     safe = safe or (inner.type.numeric and kind.numeric and fits(inner, kind))
     if reach is not None and kind.reach is not None and not kind.reach.holds(reach):
         reach = None
-    made = make_cast(inner.node, kind, not safe)
+    made = types.make_cast(inner.node, kind, not safe)
     if kind.kind == "TIME":  # of an infinite timestamp: an error that the cast alone does not catch
-        made = make_try(made)
-    return Typed(made, kind, bounds, inner.constant, None, reach, inner.nullable or not safe)
+        made = types.make_try(made)
+    return types.Typed(made, kind, bounds, inner.constant, None, reach, inner.nullable or not safe)
 
 
 _DAYS = ("DATE", "TIMESTAMP")
 
 
-def _whole_days(bounds: Bounds) -> Bounds:
+def _whole_days(bounds: types.Bounds) -> types.Bounds:
     """Round seconds down to days, as a timestamp's date does."""
     ends = (None if end is None else end // 86_400 * Fraction(86_400) for end in (bounds.low, bounds.high))
-    return Bounds(*ends)
+    return types.Bounds(*ends)
 
 
 _SHOWABLE = {"TIMESTAMP": ("-infinity", "infinity"), "TIME": ("00:00:00", "24:00:00")}
 """Files can hold times and timestamps out of these ranges; to show one ends the engine's process."""
 
 
-def _write_as_text(inner: Typed) -> exp.Expr:
+def _write_as_text(inner: types.Typed) -> exp.Expr:
     """Return what DuckDB writes for a value."""
-    if inner.type == TEXT:
+    if inner.type == types.TEXT:
         return inner.node
     if inner.type.kind not in _SHOWABLE or inner.constant:
-        return make_cast(inner.node, TEXT)
+        return types.make_cast(inner.node, types.TEXT)
     # Inside the cast, for the engine may cast a dictionary's values before it looks at which are wanted.
-    low, high = (make_cast(exp.Literal.string(end), inner.type) for end in _SHOWABLE[inner.type.kind])
-    sane = exp.Between(this=parenthesise(inner.node), low=low, high=high)
-    return make_cast(exp.Case(ifs=[exp.If(this=sane, true=inner.node.copy())]), TEXT)
+    low, high = (types.make_cast(exp.Literal.string(end), inner.type) for end in _SHOWABLE[inner.type.kind])
+    sane = exp.Between(this=types.parenthesise(inner.node), low=low, high=high)
+    return types.make_cast(exp.Case(ifs=[exp.If(this=sane, true=inner.node.copy())]), types.TEXT)
 
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
-def read_constant(place: exp.Literal, kind: Type, node: exp.Expr) -> Typed:
+def read_constant(place: exp.Literal, kind: types.Type, node: exp.Expr) -> types.Typed:
     """Read a text constant as a value of a type: one that can't be read would fail on each row that comes to it."""
     written = place.name.strip()
     if kind.kind == "TEXT":
@@ -458,22 +450,22 @@ def read_constant(place: exp.Literal, kind: Type, node: exp.Expr) -> Typed:
     if kind.kind in ("DATE", "TIME", "TIMESTAMP", "UUID"):
         made = _read_moment(place, kind, node)
         moment = moment_of(made)
-        bounds = None if moment is None else Bounds.point(Fraction(moment[1]))
-        return Typed(made, kind, bounds, True, nullable=False)
+        bounds = None if moment is None else types.Bounds.point(Fraction(moment[1]))
+        return types.Typed(made, kind, bounds, True, nullable=False)
     if kind.kind == "BOOLEAN":
         if written.lower() not in ("true", "false", "t", "f", "1", "0", "yes", "no", "y", "n"):
             raise bind_error(node, f"'{place.name}' is not a BOOLEAN.", "write TRUE or FALSE.")
-        return Typed(make_cast(place.copy(), kind, True), kind, None, True)
+        return types.Typed(types.make_cast(place.copy(), kind, True), kind, None, True)
     known = kind.numeric and len(written) <= 60 and _NUMBER.fullmatch(written)
     if known and math.isfinite(float(written)):
         near = Fraction(float(written)) if kind.kind == "DOUBLE" else Fraction(written.rstrip("."))
-        bounds = convert(Typed(place, decimal(38, 19), Bounds.point(near)), kind).bounds
+        bounds = convert(types.Typed(place, types.decimal(38, 19), types.Bounds.point(near)), kind).bounds
         if kind.reach is None or (bounds is not None and kind.reach.holds(bounds)):
-            return Typed(make_cast(place.copy(), kind, True), kind, bounds, True, nullable=True)
+            return types.Typed(types.make_cast(place.copy(), kind, True), kind, bounds, True, nullable=True)
     raise bind_error(node, f"'{place.name}' is no {kind.sql}.")
 
 
-def take_value(typed: Typed, node: exp.Expr) -> Typed:
+def take_value(typed: types.Typed, node: exp.Expr) -> types.Typed:
     """Return a value that is read from a column, a list or a struct, in a type that expressions take."""
     kind = typed.type
     if kind.kind == "OTHER":
@@ -481,17 +473,23 @@ def take_value(typed: Typed, node: exp.Expr) -> Typed:
         raise privacy_error(node, f"{written} is of type {kind.sql}, whose values can't be used.")
     made = typed.node.copy()
     if kind.sql == "ENUM":
-        return mark_length(Typed(make_cast(made, TEXT), TEXT, None, typed.constant, typed.values))
-    if kind.kind == "TIMESTAMP" and kind != TIMESTAMP:  # to microseconds; far ones of another unit don't fit
-        return Typed(make_cast(made, TIMESTAMP, trying=True), TIMESTAMP, typed.bounds, typed.constant)
+        return mark_length(
+            types.Typed(types.make_cast(made, types.TEXT), types.TEXT, None, typed.constant, typed.values)
+        )
+    if (
+        kind.kind == "TIMESTAMP" and kind != types.TIMESTAMP
+    ):  # to microseconds; far ones of another unit don't fit
+        return types.Typed(
+            types.make_cast(made, types.TIMESTAMP, trying=True), types.TIMESTAMP, typed.bounds, typed.constant
+        )
     return mark_length(replace(typed, node=made))
 
 
-def take_field(typed: Typed, name: str, node: exp.Expr) -> Typed:
+def take_field(typed: types.Typed, name: str, node: exp.Expr) -> types.Typed:
     """Return a field of a struct."""
     for known, kind in typed.type.fields:
         if known.lower() == name.lower():
-            made = make_call("struct_extract", typed.node.copy(), exp.Literal.string(known))
-            return take_value(Typed(made, kind), node)
+            made = types.make_call("struct_extract", typed.node.copy(), exp.Literal.string(known))
+            return take_value(types.Typed(made, kind), node)
     hint = did_you_mean(name, [known for known, _ in typed.type.fields])
     raise bind_error(node, f"the struct has no field {name}.", hint)

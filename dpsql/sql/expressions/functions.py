@@ -15,59 +15,28 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpsql.errors import PrivacyError, did_you_mean
-from dpsql.sql.expressions import temporal
-from dpsql.sql.expressions.coercion import (
-    MAX_LITERAL_COUNT,
-    NUMBER_KINDS,
-    ORDERED_KINDS,
-    Bind,
-    cast_fitting,
-    cast_to_double,
-    convert,
-    fits,
-    refuse_rest,
-    require_kind,
-)
+from dpsql.sql.expressions import coercion, temporal, types
 from dpsql.sql.expressions.lengths import count_written, hold, length_of, limit_steps
 from dpsql.sql.expressions.temporal import DATE_PART_RANGES
-from dpsql.sql.expressions.types import (
-    BIGINT,
-    BOOLEAN,
-    DOUBLE,
-    HUGEINT,
-    INTEGER,
-    NULL,
-    TEXT,
-    TINYINT,
-    Bounds,
-    Type,
-    Typed,
-    TypeKind,
-    decimal,
-    make_call,
-    make_cast,
-    make_try,
-    parenthesise,
-)
 from dpsql.sql.parse.dialect import NAMED, bind_error, privacy_error
 from dpsql.sql.parse.functions import NAME_OF_CLASS, ROW_ALIASES
 
-NUM: tuple[TypeKind, ...] = ("INTEGER", "DECIMAL", "DOUBLE")
-STR: tuple[TypeKind, ...] = ("TEXT",)
-INT: tuple[TypeKind, ...] = ("INTEGER",)
-LIST: tuple[TypeKind, ...] = ("LIST",)
+NUM: tuple[types.TypeKind, ...] = ("INTEGER", "DECIMAL", "DOUBLE")
+STR: tuple[types.TypeKind, ...] = ("TEXT",)
+INT: tuple[types.TypeKind, ...] = ("INTEGER",)
+LIST: tuple[types.TypeKind, ...] = ("LIST",)
 
-BoundsOf = Callable[[Sequence[Typed]], Bounds | None]
-CountOf = Callable[[Sequence[Typed]], int]
-CutOf = Callable[[Sequence[Typed]], int | None]
+BoundsOf = Callable[[Sequence[types.Typed]], types.Bounds | None]
+CountOf = Callable[[Sequence[types.Typed]], int]
+CutOf = Callable[[Sequence[types.Typed]], int | None]
 
 
 @dataclass(frozen=True)
 class RowFunction:
     """A listed function. ``literal`` are the places of arguments that must be constants."""
 
-    arguments: tuple[tuple[TypeKind, ...], ...]
-    result: Type
+    arguments: tuple[tuple[types.TypeKind, ...], ...]
+    result: types.Type
     optional: int = 0
     literal: tuple[int, ...] = ()
     double: bool = False
@@ -75,7 +44,7 @@ class RowFunction:
     trying: bool = False
     """The call stands in TRY."""
     bounds: BoundsOf | None = None
-    reach: Bounds | None = None
+    reach: types.Bounds | None = None
     """Integers that the result can't leave."""
     widens: bool = False
     """The result is HUGEINT where an argument may not fit BIGINT."""
@@ -98,11 +67,11 @@ class FunctionClass:
 
 
 def _fixed(low: int, high: int | None) -> BoundsOf:
-    return lambda given: Bounds(Fraction(low), None if high is None else Fraction(high))
+    return lambda given: types.Bounds(Fraction(low), None if high is None else Fraction(high))
 
 
 def _real(result: BoundsOf | None = None, count: int = 1) -> RowFunction:
-    return RowFunction((NUM,) * count, DOUBLE, double=True, trying=True, bounds=result)
+    return RowFunction((NUM,) * count, types.DOUBLE, double=True, trying=True, bounds=result)
 
 
 def _times(weight: int, share: int = 1) -> CountOf:
@@ -110,24 +79,24 @@ def _times(weight: int, share: int = 1) -> CountOf:
     return lambda given: weight * length_of(given[0]) * length_of(given[1]) // share
 
 
-def _whole(typed: Typed) -> int | None:
+def _whole(typed: types.Typed) -> int | None:
     """Return a literal whole number."""
     point = typed.bounds
     return None if point is None or point.low is None or point.low != point.high else int(point.low)
 
 
-def _first(given: Sequence[Typed]) -> int | None:
+def _first(given: Sequence[types.Typed]) -> int | None:
     """Return what left and right keep; where the number is negative, all but so many."""
     kept = _whole(given[1])
     return kept if kept is not None and kept >= 0 else None
 
 
-def _middle(given: Sequence[Typed]) -> int | None:
+def _middle(given: Sequence[types.Typed]) -> int | None:
     kept = _whole(given[2]) if len(given) > 2 else None
     return None if kept is None else abs(kept)
 
 
-def _replaced(given: Sequence[Typed]) -> int:
+def _replaced(given: Sequence[types.Typed]) -> int:
     """Return the longest text that REPLACE makes; an empty text occurs nowhere."""
     text, sought, by = (length_of(item) for item in given)
     return text if sought == 0 else text + text // sought * max(0, by - sought)
@@ -137,16 +106,16 @@ def _digest(size: int) -> CutOf:
     return lambda given: size
 
 
-_SAME = RowFunction((STR,), TEXT)
-_COMPOSED = RowFunction((STR,), TEXT, length=lambda given: 3 * length_of(given[0]))
+_SAME = RowFunction((STR,), types.TEXT)
+_COMPOSED = RowFunction((STR,), types.TEXT, length=lambda given: 3 * length_of(given[0]))
 """A composed text: at most three code points come of one."""
-_ASK = RowFunction((STR, STR), BOOLEAN)
-_COUNTED = Bounds(Fraction(0), Fraction(2**40))
-_LENGTH = RowFunction((STR,), BIGINT, bounds=_fixed(0, None), reach=_COUNTED)
-_NEAR = RowFunction((STR, STR), DOUBLE, literal=(1,), bounds=_fixed(0, 1), steps=_times(1, 16))
-_STRIP = RowFunction((STR, STR), TEXT, optional=1, literal=(1,))
-_CUT = RowFunction((STR, INT), TEXT, literal=(1,), cut=_first)
-_FLOATS = RowFunction((("DOUBLE",),), BOOLEAN)
+_ASK = RowFunction((STR, STR), types.BOOLEAN)
+_COUNTED = types.Bounds(Fraction(0), Fraction(2**40))
+_LENGTH = RowFunction((STR,), types.BIGINT, bounds=_fixed(0, None), reach=_COUNTED)
+_NEAR = RowFunction((STR, STR), types.DOUBLE, literal=(1,), bounds=_fixed(0, 1), steps=_times(1, 16))
+_STRIP = RowFunction((STR, STR), types.TEXT, optional=1, literal=(1,))
+_CUT = RowFunction((STR, INT), types.TEXT, literal=(1,), cut=_first)
+_FLOATS = RowFunction((("DOUBLE",),), types.BOOLEAN)
 
 FUNCTION_CLASSES: tuple[FunctionClass, ...] = (
     FunctionClass(
@@ -162,7 +131,7 @@ FUNCTION_CLASSES: tuple[FunctionClass, ...] = (
             **{name: _real(_fixed(0, None)) for name in ("sqrt", "exp")},
             "acos": _real(_fixed(0, 4)), "cosh": _real(_fixed(1, None)), "even": _real(),
             "atan2": _real(_fixed(-4, 4), 2), "pow": _real(None, 2), "log": _real(None, 2),
-            "pi": RowFunction((), DOUBLE, bounds=_fixed(3, 4)),
+            "pi": RowFunction((), types.DOUBLE, bounds=_fixed(3, 4)),
         },
     ),
     FunctionClass(
@@ -172,9 +141,9 @@ FUNCTION_CLASSES: tuple[FunctionClass, ...] = (
     FunctionClass(
         "Whole numbers: TRY, for the answer may not fit.",
         {
-            "gcd": RowFunction((INT, INT), BIGINT, trying=True, widens=True),
-            "lcm": RowFunction((INT, INT), BIGINT, trying=True, widens=True),
-            "bit_count": RowFunction((INT,), TINYINT, trying=True, bounds=_fixed(0, 128)),
+            "gcd": RowFunction((INT, INT), types.BIGINT, trying=True, widens=True),
+            "lcm": RowFunction((INT, INT), types.BIGINT, trying=True, widens=True),
+            "bit_count": RowFunction((INT,), types.TINYINT, trying=True, bounds=_fixed(0, 128)),
         },
     ),
     FunctionClass(
@@ -186,14 +155,15 @@ FUNCTION_CLASSES: tuple[FunctionClass, ...] = (
             "nfc_normalize": replace(_COMPOSED, steps=lambda given: 2 * length_of(given[0]) ** 2),
             "trim": _STRIP, "ltrim": _STRIP, "rtrim": _STRIP, "length": _LENGTH,
             "strlen": _LENGTH, "bit_length": _LENGTH,
-            "substring": RowFunction((STR, INT, INT), TEXT, optional=1, literal=(1, 2), cut=_middle), "left": _CUT, "right": _CUT,
-            "replace": RowFunction((STR, STR, STR), TEXT, literal=(1, 2), length=_replaced, steps=_times(1, 64)),
-            "translate": RowFunction((STR, STR, STR), TEXT, literal=(1, 2)),
-            "split_part": RowFunction((STR, STR, INT), TEXT, literal=(1, 2), weight=5),
-            "strpos": RowFunction((STR, STR), BIGINT, bounds=_fixed(0, None), reach=_COUNTED, steps=_times(1, 64)),
-            "ascii": RowFunction((STR,), INTEGER, bounds=_fixed(-1, 0x10FFFF)),
-            "unicode": RowFunction((STR,), INTEGER, bounds=_fixed(-1, 0x10FFFF)),
-            "ord": RowFunction((STR,), INTEGER, bounds=_fixed(-1, 0x10FFFF)),
+            "substring": RowFunction((STR, INT, INT), types.TEXT, optional=1, literal=(1, 2), cut=_middle),
+            "left": _CUT, "right": _CUT,
+            "replace": RowFunction((STR, STR, STR), types.TEXT, literal=(1, 2), length=_replaced, steps=_times(1, 64)),
+            "translate": RowFunction((STR, STR, STR), types.TEXT, literal=(1, 2)),
+            "split_part": RowFunction((STR, STR, INT), types.TEXT, literal=(1, 2), weight=5),
+            "strpos": RowFunction((STR, STR), types.BIGINT, bounds=_fixed(0, None), reach=_COUNTED, steps=_times(1, 64)),
+            "ascii": RowFunction((STR,), types.INTEGER, bounds=_fixed(-1, 0x10FFFF)),
+            "unicode": RowFunction((STR,), types.INTEGER, bounds=_fixed(-1, 0x10FFFF)),
+            "ord": RowFunction((STR,), types.INTEGER, bounds=_fixed(-1, 0x10FFFF)),
         },
     ),
     FunctionClass(
@@ -207,7 +177,7 @@ FUNCTION_CLASSES: tuple[FunctionClass, ...] = (
         "Likeness to a literal: the cost is bounded by the literal's length times the text's.",
         {
             "levenshtein": RowFunction(
-                (STR, STR), BIGINT, literal=(1,), bounds=_fixed(0, None), reach=_COUNTED, steps=_times(2)
+                (STR, STR), types.BIGINT, literal=(1,), bounds=_fixed(0, None), reach=_COUNTED, steps=_times(2)
             ),
             "jaro_similarity": _NEAR, "jaro_winkler_similarity": _NEAR,
         },
@@ -216,7 +186,7 @@ FUNCTION_CLASSES: tuple[FunctionClass, ...] = (
         "Digests of a text: of fixed size. (Never of the privacy unit, which is no value here.)",
         {name: replace(_SAME, cut=_digest(size)) for name, size in (("md5", 32), ("sha1", 40), ("sha256", 64))},
     ),
-    FunctionClass("Lists: their length.", {"len": RowFunction((LIST,), BIGINT, bounds=_fixed(0, None), reach=_COUNTED)}),
+    FunctionClass("Lists: their length.", {"len": RowFunction((LIST,), types.BIGINT, bounds=_fixed(0, None), reach=_COUNTED)}),
 )  # fmt: skip
 
 ROW_FUNCTIONS: dict[str, RowFunction] = {
@@ -260,36 +230,41 @@ NOT_LISTED: dict[str, str] = {name: why for why, names in (
 # -- text -------------------------------------------------------------------------------------------------------
 
 
-def bind_concat_operator(node: exp.Expr, bind: Bind) -> Typed:
+def bind_concat_operator(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
     """``||``, which is NULL where a part is."""
     typed = [_written(bind(place)) for place in (node.this, node.expression)]
     length = count_written("||", sum(map(length_of, typed)), node)
-    made = exp.DPipe(this=parenthesise(typed[0].node), expression=parenthesise(typed[1].node))
-    return replace(Typed.made_of(made, TEXT, typed), length=length)
+    made = exp.DPipe(this=types.parenthesise(typed[0].node), expression=types.parenthesise(typed[1].node))
+    return replace(types.Typed.made_of(made, types.TEXT, typed), length=length)
 
 
-def _written(typed: Typed) -> Typed:
-    if typed.type == NULL:
-        return Typed(make_cast(exp.Null(), TEXT), TEXT, length=0)
-    return hold(convert(require_kind(typed, ORDERED_KINDS, "only plain values are joined as text"), TEXT))
+def _written(typed: types.Typed) -> types.Typed:
+    if typed.type == types.NULL:
+        return types.Typed(types.make_cast(exp.Null(), types.TEXT), types.TEXT, length=0)
+    return hold(
+        coercion.convert(
+            coercion.require_kind(typed, coercion.ORDERED_KINDS, "only plain values are joined as text"),
+            types.TEXT,
+        )
+    )
 
 
-def make_concat_binder(name: str) -> Callable[[exp.Expr, Bind], Typed]:
+def make_concat_binder(name: str) -> Callable[[exp.Expr, coercion.Bind], types.Typed]:
     """Return the binder of CONCAT or CONCAT_WS."""
 
-    def handle(node: exp.Expr, bind: Bind) -> Typed:
+    def handle(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
         typed = [_written(bind(place)) for place in node.expressions]
         written = sum(map(length_of, typed))
         if name == "concat_ws" and typed:  # the first stands between all others
             written += length_of(typed[0]) * max(0, len(typed) - 3)
         length = count_written(name, written, node)
-        made = make_call(name, *(t.node for t in typed))
-        return replace(Typed.made_of(made, TEXT, typed, nullable=True), length=length)
+        made = types.make_call(name, *(t.node for t in typed))
+        return replace(types.Typed.made_of(made, types.TEXT, typed, nullable=True), length=length)
 
     return handle
 
 
-def bind_trim(node: exp.Expr, bind: Bind) -> Typed:
+def bind_trim(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
     """Bind TRIM, by its position as LTRIM or RTRIM."""
     name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position")), "trim")
     arguments = [place for place in (node.this, node.args.get("expression")) if place is not None]
@@ -299,25 +274,25 @@ def bind_trim(node: exp.Expr, bind: Bind) -> Typed:
 # -- numbers ----------------------------------------------------------------------------------------------------
 
 
-def make_rounding_binder(name: str) -> Callable[[exp.Expr, Bind], Typed]:
+def make_rounding_binder(name: str) -> Callable[[exp.Expr, coercion.Bind], types.Typed]:
     """floor, ceil, round and trunc keep decimals and floats, and leave integers as DuckDB does."""
 
-    def handle(node: exp.Expr, bind: Bind) -> Typed:
+    def handle(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
         inner, digits = bind(node.this), _digits(node)
-        require_kind(inner, NUMBER_KINDS, "a number is needed")
-        if inner.type == NULL:
-            return Typed(make_cast(exp.Null(), DOUBLE), DOUBLE)
+        coercion.require_kind(inner, coercion.NUMBER_KINDS, "a number is needed")
+        if inner.type == types.NULL:
+            return types.Typed(types.make_cast(exp.Null(), types.DOUBLE), types.DOUBLE)
         if digits is not None and name in ("floor", "ceil"):
             raise bind_error(node, f"{name} takes one argument.")
         steps = Fraction(10) ** (digits or 0)
         bounds = inner.bounds
         if bounds is not None:
-            bounds = (bounds * Bounds.point(steps)).rounded() * Bounds.point(1 / steps)
+            bounds = (bounds * types.Bounds.point(steps)).rounded() * types.Bounds.point(1 / steps)
         kind, source = _rounded_type(name, inner, digits), inner.node
-        if kind == DOUBLE or (inner.type.kind == "INTEGER" and kind != inner.type):
-            source = cast_fitting(inner, kind)
+        if kind == types.DOUBLE or (inner.type.kind == "INTEGER" and kind != inner.type):
+            source = coercion.cast_fitting(inner, kind)
         arguments = [source] if digits is None else [source, exp.Literal.number(digits)]
-        return Typed(make_try(make_call(name, *arguments)), kind, bounds, inner.constant)
+        return types.Typed(types.make_try(types.make_call(name, *arguments)), kind, bounds, inner.constant)
 
     return handle
 
@@ -332,29 +307,29 @@ def _digits(node: exp.Expr) -> int | None:
     return -int(inner.name) if isinstance(place, exp.Neg) else int(inner.name)
 
 
-def _rounded_type(name: str, inner: Typed, digits: int | None) -> Type:
+def _rounded_type(name: str, inner: types.Typed, digits: int | None) -> types.Type:
     kind = inner.type
     if kind.kind == "INTEGER":
         if name in ("floor", "ceil"):
-            return DOUBLE
+            return types.DOUBLE
         if digits is None or not kind.sql.startswith("U"):
             return kind
         # To tens and hundreds, unsigned integers are rounded as the signed ones that hold them.
-        return BIGINT if fits(inner, BIGINT) else HUGEINT
+        return types.BIGINT if coercion.fits(inner, types.BIGINT) else types.HUGEINT
     if kind.kind == "DOUBLE":
         return kind
     before, after = kind.digits
-    return decimal(before + after, max(0, min(after, digits or 0)))
+    return types.decimal(before + after, max(0, min(after, digits or 0)))
 
 
-def bind_sign(node: exp.Expr, bind: Bind) -> Typed:
+def bind_sign(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
     """Bind SIGN."""
-    inner = require_kind(bind(node.this), NUMBER_KINDS, "a number is needed")
-    made = make_try(make_call("sign", inner.node))
-    return Typed(made, TINYINT, Bounds(Fraction(-1), Fraction(1)), inner.constant)
+    inner = coercion.require_kind(bind(node.this), coercion.NUMBER_KINDS, "a number is needed")
+    made = types.make_try(types.make_call("sign", inner.node))
+    return types.Typed(made, types.TINYINT, types.Bounds(Fraction(-1), Fraction(1)), inner.constant)
 
 
-def bind_log(node: exp.Expr, bind: Bind) -> Typed:
+def bind_log(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
     """LOG(x) is to base ten; sqlglot reads LOG2 and LOG10 as LOG with a base."""
     if node.args.get("expression") is None:
         return _listed(node, "log10", [node.this], bind)
@@ -366,7 +341,7 @@ def bind_log(node: exp.Expr, bind: Bind) -> Typed:
 # -- functions by name ------------------------------------------------------------------------------------------
 
 
-def bind_function(node: exp.Expr, bind: Bind) -> Typed:
+def bind_function(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
     """Return a call of a function on the allow-list."""
     if isinstance(node, exp.Anonymous):
         name = str(node.this).lower().removeprefix(NAMED)
@@ -376,7 +351,7 @@ def bind_function(node: exp.Expr, bind: Bind) -> Typed:
             raise bind_error(kwarg, f"{name} takes no named arguments.", around=node)
     elif (row := NAME_OF_CLASS.get(type(node))) is not None and "ROWS" in row.modes:
         name, keys = row.name, row.parts
-        refuse_rest(node, *keys)
+        coercion.refuse_rest(node, *keys)
         arguments = [node.args[key] for key in keys if node.args.get(key) is not None]
     else:
         named = node.sql_name().lower() if isinstance(node, exp.Func) else node.key
@@ -391,7 +366,7 @@ def bind_function(node: exp.Expr, bind: Bind) -> Typed:
     return _listed(node, name, arguments, bind)
 
 
-def _listed(node: exp.Expr, name: str, arguments: list[exp.Expr], bind: Bind) -> Typed:
+def _listed(node: exp.Expr, name: str, arguments: list[exp.Expr], bind: coercion.Bind) -> types.Typed:
     known = ROW_FUNCTIONS.get(name)
     if known is None:
         raise _unknown(node, name)
@@ -401,25 +376,30 @@ def _listed(node: exp.Expr, name: str, arguments: list[exp.Expr], bind: Bind) ->
         raise bind_error(node, f"{name} takes {count} argument{'s' if count != '1' else ''}.")
     typed = [_argument(known, i, place, node, name, bind) for i, place in enumerate(arguments)]
     typed, length = _sized(name, known, typed, node)
-    result = HUGEINT if known.widens and not all(fits(t, BIGINT) for t in typed) else known.result
-    nodes = [cast_to_double(t) if known.double else t.node for t in typed]
+    result = (
+        types.HUGEINT
+        if known.widens and not all(coercion.fits(t, types.BIGINT) for t in typed)
+        else known.result
+    )
+    nodes = [coercion.cast_to_double(t) if known.double else t.node for t in typed]
     if known.widens:
-        nodes = [cast_fitting(t, result) for t in typed]
-    made = make_call(name, *nodes)
+        nodes = [coercion.cast_fitting(t, result) for t in typed]
+    made = types.make_call(name, *nodes)
     bounds = known.bounds(typed) if known.bounds is not None else None
     reach = known.reach or (bounds if bounds is not None and bounds.bounded else None)
     if not known.trying:
-        return replace(Typed.made_of(made, result, typed, bounds, reach=reach), length=length)
+        return replace(types.Typed.made_of(made, result, typed, bounds, reach=reach), length=length)
     return replace(
-        Typed.made_of(make_try(made), result, typed, bounds, nullable=True, reach=reach), length=length
+        types.Typed.made_of(types.make_try(made), result, typed, bounds, nullable=True, reach=reach),
+        length=length,
     )
 
 
 def _sized(
-    name: str, known: RowFunction, typed: list[Typed], node: exp.Expr
-) -> tuple[list[Typed], int | None]:
+    name: str, known: RowFunction, typed: list[types.Typed], node: exp.Expr
+) -> tuple[list[types.Typed], int | None]:
     """Return the arguments, within their public lengths where the call needs that, and the length of its answer."""
-    text = known.result == TEXT
+    text = known.result == types.TEXT
     most = known.cut(typed) if known.cut is not None else None
     if (text and most is None) or known.steps is not None:
         typed = [hold(t) for t in typed]
@@ -432,20 +412,24 @@ def _sized(
     return typed, count_written(name, most, node, known.weight)
 
 
-def _argument(known: RowFunction, i: int, place: exp.Expr, node: exp.Expr, name: str, bind: Bind) -> Typed:
+def _argument(
+    known: RowFunction, i: int, place: exp.Expr, node: exp.Expr, name: str, bind: coercion.Bind
+) -> types.Typed:
     kinds = known.arguments[i]
-    typed = require_kind(
+    typed = coercion.require_kind(
         bind(place), kinds, f"{name} needs {' or '.join(_KIND_WORDS[kind] for kind in kinds)} here"
     )
     if typed.type.kind == "NULL":
-        kind = {"TEXT": TEXT, "INTEGER": BIGINT, "LIST": NULL}.get(kinds[0], DOUBLE)
-        return Typed(typed.node if kind == NULL else make_cast(typed.node, kind), kind, length=0)
+        kind = {"TEXT": types.TEXT, "INTEGER": types.BIGINT, "LIST": types.NULL}.get(kinds[0], types.DOUBLE)
+        return types.Typed(
+            typed.node if kind == types.NULL else types.make_cast(typed.node, kind), kind, length=0
+        )
     if i in known.literal:
         if not typed.constant or not isinstance(typed.node, exp.Literal | exp.Neg):
             raise privacy_error(place, f"{name} needs a literal here.", around=node)
         far = typed.bounds.absolute().high if typed.bounds is not None else None
-        if far is not None and far > MAX_LITERAL_COUNT:
-            raise bind_error(place, f"this is at most {MAX_LITERAL_COUNT}.")
+        if far is not None and far > coercion.MAX_LITERAL_COUNT:
+            raise bind_error(place, f"this is at most {coercion.MAX_LITERAL_COUNT}.")
     return typed
 
 
@@ -454,20 +438,20 @@ _KIND_WORDS = {
 }  # fmt: skip
 
 
-def bind_length(node: exp.Expr, bind: Bind) -> Typed:
+def bind_length(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
     """Bind the length of a text in characters, or of a list in elements."""
     inner = bind(node.this)
     return _listed(node, "len" if inner.type.kind == "LIST" else "length", [node.this], bind)
 
 
-def bind_sha(node: exp.Expr, bind: Bind) -> Typed:
+def bind_sha(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
     """Bind SHA2 with 256 bits; others are refused."""
     if node.args.get("length") is None or node.args["length"].name != "256":
         raise _unknown(node, "sha2")
     return _listed(node, "sha256", [node.this], bind)
 
 
-_Special = Callable[[exp.Expr, list[exp.Expr], Bind], Typed]
+_Special = Callable[[exp.Expr, list[exp.Expr], coercion.Bind], types.Typed]
 _SPECIAL: dict[str, _Special] = {
     "date_sub": temporal.bind_date_sub, "datesub": temporal.bind_date_sub, "date_part": temporal.bind_date_part,
     "datepart": temporal.bind_date_part, "try_strptime": temporal.bind_strptime,

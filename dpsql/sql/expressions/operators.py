@@ -15,68 +15,41 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpsql.errors import BindError
-from dpsql.sql.expressions.coercion import (
-    NUMBER_KINDS,
-    Bind,
-    cast_fitting,
-    cast_to_double,
-    find_common_number,
-    fits,
-    let_meet,
-    make_boolean,
-    meet,
-    read_constant,
-    require_kind,
-)
-from dpsql.sql.expressions.types import (
-    BIGINT,
-    DATE,
-    DOUBLE,
-    FLOAT,
-    HUGEINT,
-    INTEGER,
-    INTERVAL,
-    NULL,
-    TIMESTAMP,
-    UNKNOWN,
-    Bounds,
-    Type,
-    Typed,
-    decimal,
-    make_cast,
-    make_try,
-    parenthesise,
-)
+from dpsql.sql.expressions import coercion, types
 from dpsql.sql.parse.dialect import bind_error
 
 _MOMENTS = {"DATE", "TIMESTAMP", "INTERVAL", "TIME"}
 
 
-def bind_comparison(node: exp.Expr, bind: Bind) -> Typed:
+def bind_comparison(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
     """Bind a comparison of two values of one family."""
     parts = _read_numbers([bind(node.this), bind(node.expression)])
-    met = meet(parts, "the comparison", compared=True)
+    met = coercion.meet(parts, "the comparison", compared=True)
     never = isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ) and met.safe
-    return make_boolean(_apply(node, *met.nodes), parts, False if never else None if met.safe else True)
+    return coercion.make_boolean(
+        _apply(node, *met.nodes), parts, False if never else None if met.safe else True
+    )
 
 
-def bind_between(node: exp.Expr, bind: Bind) -> Typed:
+def bind_between(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
     """Bind BETWEEN."""
     parts = _read_numbers([bind(place) for place in (node.this, node.args["low"], node.args["high"])])
-    met = meet(parts, "BETWEEN", compared=True)
-    value, low, high = (parenthesise(part) for part in met.nodes)
-    return make_boolean(exp.Between(this=value, low=low, high=high), parts, None if met.safe else True)
+    met = coercion.meet(parts, "BETWEEN", compared=True)
+    value, low, high = (types.parenthesise(part) for part in met.nodes)
+    return coercion.make_boolean(
+        exp.Between(this=value, low=low, high=high), parts, None if met.safe else True
+    )
 
 
-def bind_in(node: exp.Expr, bind: Bind) -> Typed:
+def bind_in(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
     """Bind IN with a list of values."""
     parts = _read_numbers([bind(place) for place in (node.this, *node.expressions)])
-    met = meet(parts, "IN", compared=True)
-    made = exp.In(this=parenthesise(met.nodes[0]), expressions=met.nodes[1:])
-    return make_boolean(made, parts, None if met.safe else True)
+    met = coercion.meet(parts, "IN", compared=True)
+    made = exp.In(this=types.parenthesise(met.nodes[0]), expressions=met.nodes[1:])
+    return coercion.make_boolean(made, parts, None if met.safe else True)
 
 
-def _read_numbers(parts: list[Typed]) -> list[Typed]:
+def _read_numbers(parts: list[types.Typed]) -> list[types.Typed]:
     """Return the values, with numbers in quotes read as DuckDB reads them beside one value that is no constant: of its type.
 
     They are read here, once, so that no row can fail. What is no number of that type stays text, and is refused later.
@@ -88,7 +61,7 @@ def _read_numbers(parts: list[Typed]) -> list[Typed]:
     for part in parts:
         if part.constant and part.type.kind == "TEXT" and isinstance(part.node, exp.Literal):
             with contextlib.suppress(BindError):
-                read = read_constant(part.node, asked[0].shown, part.place or part.node)
+                read = coercion.read_constant(part.node, asked[0].shown, part.place or part.node)
                 part = replace(read, place=part.place)
         out.append(part)
     return out
@@ -96,19 +69,19 @@ def _read_numbers(parts: list[Typed]) -> list[Typed]:
 
 def _apply(node: exp.Expr, left: exp.Expr, right: exp.Expr) -> exp.Expr:
     """Return the operator of a node over other operands."""
-    return type(node)(this=parenthesise(left), expression=parenthesise(right))
+    return type(node)(this=types.parenthesise(left), expression=types.parenthesise(right))
 
 
-def _numbers(node: exp.Expr, bind: Bind) -> tuple[Typed, Typed]:
+def _numbers(node: exp.Expr, bind: coercion.Bind) -> tuple[types.Typed, types.Typed]:
     left, right = bind(node.this), bind(node.expression)
     _require_numbers(left, right)
     return left, right
 
 
-def _require_numbers(*operands: Typed) -> None:
+def _require_numbers(*operands: types.Typed) -> None:
     for typed in operands:
-        require_kind(
-            typed, NUMBER_KINDS, "arithmetic needs numbers",
+        coercion.require_kind(
+            typed, coercion.NUMBER_KINDS, "arithmetic needs numbers",
             "write TRY_CAST(... AS DOUBLE)." if typed.type.kind == "TEXT" else
             "write CASE WHEN ... THEN 1 ELSE 0 END." if typed.type.kind == "BOOLEAN" else None,
         )  # fmt: skip
@@ -116,7 +89,7 @@ def _require_numbers(*operands: Typed) -> None:
 
 # -- plus, minus, times -----------------------------------------------------------------------------------------
 
-_Op = Callable[[Bounds, Bounds], Bounds]
+_Op = Callable[[types.Bounds, types.Bounds], types.Bounds]
 _BOUNDS: dict[type[exp.Expr], _Op] = {
     exp.Add: lambda a, b: a + b,
     exp.Sub: lambda a, b: a - b,
@@ -124,7 +97,7 @@ _BOUNDS: dict[type[exp.Expr], _Op] = {
 }
 
 
-def bind_arithmetic(node: exp.Expr, bind: Bind) -> Typed:
+def bind_arithmetic(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
     """Bind ``+``, ``-`` and ``*`` of numbers and moments."""
     left, right = bind(node.this), bind(node.expression)
     if left.type.kind in _MOMENTS or right.type.kind in _MOMENTS:
@@ -132,75 +105,82 @@ def bind_arithmetic(node: exp.Expr, bind: Bind) -> Typed:
     both = (left, right)
     _require_numbers(*both)
     kinds = {left.type.kind, right.type.kind}
-    bounds = _BOUNDS[type(node)](left.bounds or UNKNOWN, right.bounds or UNKNOWN)
+    bounds = _BOUNDS[type(node)](left.bounds or types.UNKNOWN, right.bounds or types.UNKNOWN)
     if "NULL" in kinds:
         known = left.type if right.type.kind == "NULL" else right.type
-        known = INTEGER if known == NULL else known
-        return Typed(make_cast(exp.Null(), known), known)
+        known = types.INTEGER if known == types.NULL else known
+        return types.Typed(types.make_cast(exp.Null(), known), known)
     if kinds == {"INTEGER"}:
         return _integers(node, left, right, bounds)
     if "DOUBLE" in kinds:
-        met = meet(both, "the arithmetic")
-        return Typed.made_of(
+        met = coercion.meet(both, "the arithmetic")
+        return types.Typed.made_of(
             _apply(node, *met.nodes), met.type, both, bounds, nullable=None if met.safe else True
         )
     wanted = decimal_result(node, left.type, right.type)
     if wanted is None:  # more digits after the point than a decimal has
-        made = _apply(node, cast_to_double(left), cast_to_double(right))
-        return Typed.made_of(made, DOUBLE, both, bounds)
+        made = _apply(node, coercion.cast_to_double(left), coercion.cast_to_double(right))
+        return types.Typed.made_of(made, types.DOUBLE, both, bounds)
     plain = decimal_result(node, left.shown, right.shown)
     if not isinstance(node, exp.Mul) and sum(wanted.digits) > 18 >= max(sum(v.type.digits) for v in both):
         # One version of DuckDB keeps such sums in 18 digits, where they may not fit.
-        left = replace(left, node=make_cast(left.node, wanted), type=wanted)
+        left = replace(left, node=types.make_cast(left.node, wanted), type=wanted)
         wanted = decimal_result(node, left.type, right.type)
         assert wanted is not None
-    made = make_try(_apply(node, _as_decimal(node, left, wanted), _as_decimal(node, right, wanted)))
-    return Typed.made_of(made, wanted, both, bounds, nullable=True, plain=plain)
+    made = types.make_try(_apply(node, _as_decimal(node, left, wanted), _as_decimal(node, right, wanted)))
+    return types.Typed.made_of(made, wanted, both, bounds, nullable=True, plain=plain)
 
 
-def _as_decimal(node: exp.Expr, value: Typed, kind: Type) -> exp.Expr:
+def _as_decimal(node: exp.Expr, value: types.Typed, kind: types.Type) -> exp.Expr:
     """Return an operand whose own cast can't fail.
 
     TRY does not keep what is inside of it: where a part stands in two places of a query, DuckDB takes it out and
     computes it once, before and outside of either TRY. So each TRY holds one operation that may fail, and no cast.
     """
     if isinstance(node, exp.Mul):
-        kind = decimal(38, 0) if value.type.kind == "INTEGER" else value.type
-    return let_meet(value, kind)
+        kind = types.decimal(38, 0) if value.type.kind == "INTEGER" else value.type
+    return coercion.let_meet(value, kind)
 
 
-def _integers(node: exp.Expr, left: Typed, right: Typed, bounds: Bounds) -> Typed:
+def _integers(node: exp.Expr, left: types.Typed, right: types.Typed, bounds: types.Bounds) -> types.Typed:
     both = (left, right)
-    plain = find_common_number(both, shown=True)
+    plain = coercion.find_common_number(both, shown=True)
     if plain.sql == "UHUGEINT":
-        kind = meet(both, "the arithmetic").type
-        return Typed.made_of(make_try(_apply(node, left.node, right.node)), kind, both, bounds, nullable=True)
-    reach = _BOUNDS[type(node)](left.span or UNKNOWN, right.span or UNKNOWN)
-    own = find_common_number(both)
+        kind = coercion.meet(both, "the arithmetic").type
+        return types.Typed.made_of(
+            types.make_try(_apply(node, left.node, right.node)), kind, both, bounds, nullable=True
+        )
+    reach = _BOUNDS[type(node)](left.span or types.UNKNOWN, right.span or types.UNKNOWN)
+    own = coercion.find_common_number(both)
     wide = _hold(reach, own, left, right)
     if wide is None:
-        made = type(node)(this=make_cast(left.node, HUGEINT), expression=make_cast(right.node, HUGEINT))
-        return Typed.made_of(make_try(made), HUGEINT, both, bounds, nullable=True, plain=plain)
+        made = type(node)(
+            this=types.make_cast(left.node, types.HUGEINT),
+            expression=types.make_cast(right.node, types.HUGEINT),
+        )
+        return types.Typed.made_of(
+            types.make_try(made), types.HUGEINT, both, bounds, nullable=True, plain=plain
+        )
     nodes = [left.node, right.node]
     if wide != own:  # the other operand follows: DuckDB widens to the wider
         place = 0 if right.constant else 1
-        nodes[place] = make_cast(nodes[place], wide)
-    return Typed.made_of(_apply(node, *nodes), wide, both, bounds, reach=reach, plain=plain)
+        nodes[place] = types.make_cast(nodes[place], wide)
+    return types.Typed.made_of(_apply(node, *nodes), wide, both, bounds, reach=reach, plain=plain)
 
 
-def _hold(reach: Bounds, own: Type, *operands: Typed) -> Type | None:
+def _hold(reach: types.Bounds, own: types.Type, *operands: types.Typed) -> types.Type | None:
     """Return the narrowest integer type from an operation's own that holds its results and operands."""
-    for kind in (own, BIGINT, HUGEINT):
+    for kind in (own, types.BIGINT, types.HUGEINT):
         if (
             kind.reach is not None
             and kind.reach.holds(reach)
-            and all(fits(typed, kind) for typed in operands)
+            and all(coercion.fits(typed, kind) for typed in operands)
         ):
             return kind
     return None
 
 
-def decimal_result(node: exp.Expr, left: Type, right: Type) -> Type | None:
+def decimal_result(node: exp.Expr, left: types.Type, right: types.Type) -> types.Type | None:
     """Return DuckDB's own type of + - * on decimals and integers; None where it has none."""
     (a, s), (b, t) = left.digits, right.digits
     if isinstance(node, exp.Mul):
@@ -212,34 +192,38 @@ def decimal_result(node: exp.Expr, left: Type, right: Type) -> Type | None:
         return None
     if isinstance(node, exp.Mul) and width > 18 and max(a + s, b + t) <= 18 and scale < 18:
         width = 18
-    return decimal(min(width, 38), scale)
+    return types.decimal(min(width, 38), scale)
 
 
-def _moments(node: exp.Expr, left: Typed, right: Typed) -> Typed:
+def _moments(node: exp.Expr, left: types.Typed, right: types.Typed) -> types.Typed:
     """Dates may leave the calendar: all of it stands in TRY."""
     kinds = (left.type.kind, right.type.kind)
-    nodes = [parenthesise(left.node), parenthesise(right.node)]
+    nodes = [types.parenthesise(left.node), types.parenthesise(right.node)]
     if set(kinds) == {"DATE", "TIMESTAMP"}:
         at = kinds.index("DATE")
-        nodes[at] = make_cast((left, right)[at].node, TIMESTAMP, trying=True)
-    made = make_try(type(node)(this=nodes[0], expression=nodes[1]))
+        nodes[at] = types.make_cast((left, right)[at].node, types.TIMESTAMP, trying=True)
+    made = types.make_try(type(node)(this=nodes[0], expression=nodes[1]))
     apart = None if left.bounds is None or right.bounds is None else left.bounds - right.bounds
     if isinstance(node, exp.Sub) and kinds == ("DATE", "DATE"):
-        return Typed(made, BIGINT, None if apart is None else apart * Bounds.point(Fraction(1, 86_400)))
+        return types.Typed(
+            made, types.BIGINT, None if apart is None else apart * types.Bounds.point(Fraction(1, 86_400))
+        )
     if isinstance(node, exp.Sub) and set(kinds) <= {"DATE", "TIMESTAMP"}:
-        return Typed(made, INTERVAL, apart)
+        return types.Typed(made, types.INTERVAL, apart)
     if isinstance(node, exp.Add | exp.Sub) and kinds[0] in ("DATE", "TIMESTAMP") and kinds[1] == "INTERVAL":
-        return Typed(made, TIMESTAMP)
+        return types.Typed(made, types.TIMESTAMP)
     if isinstance(node, exp.Add) and kinds[0] == "INTERVAL" and kinds[1] in ("DATE", "TIMESTAMP"):
-        return Typed(made, TIMESTAMP)
+        return types.Typed(made, types.TIMESTAMP)
     if isinstance(node, exp.Add | exp.Sub) and kinds == ("INTERVAL", "INTERVAL"):
-        return Typed(made, INTERVAL)
+        return types.Typed(made, types.INTERVAL)
     if isinstance(node, exp.Mul) and set(kinds) == {"INTERVAL", "INTEGER"}:
         amount, place = (right, 1) if kinds[1] == "INTEGER" else (left, 0)
-        nodes[place] = cast_fitting(amount, BIGINT)
-        return Typed(make_try(exp.Mul(this=nodes[0], expression=nodes[1])), INTERVAL)
+        nodes[place] = coercion.cast_fitting(amount, types.BIGINT)
+        return types.Typed(types.make_try(exp.Mul(this=nodes[0], expression=nodes[1])), types.INTERVAL)
     if isinstance(node, exp.Add | exp.Sub) and kinds == ("DATE", "INTEGER"):
-        return Typed(make_try(_apply(node, left.node, cast_fitting(right, INTEGER))), DATE)
+        return types.Typed(
+            types.make_try(_apply(node, left.node, coercion.cast_fitting(right, types.INTEGER))), types.DATE
+        )
     message = f"{left.type.sql} and {right.type.sql} don't add up."
     raise bind_error(node, message, "use date_diff('day', a, b), or add INTERVAL 3 DAY.")
 
@@ -247,103 +231,109 @@ def _moments(node: exp.Expr, left: Typed, right: Typed) -> Typed:
 # -- division ---------------------------------------------------------------------------------------------------
 
 
-def bind_division(node: exp.Expr, bind: Bind) -> Typed:
+def bind_division(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
     """``/`` is division of DOUBLEs (of FLOATs, where FLOAT meets nothing finer): infinite or NaN at zero."""
     both = left, right = _numbers(node, bind)
-    bounds = (left.bounds or UNKNOWN) / (right.bounds or UNKNOWN)
-    kind = DOUBLE
-    if NULL not in (left.type, right.type) and find_common_number(both) == FLOAT:
-        kind = FLOAT
-    nodes = [parenthesise(v.node if v.type == kind else cast_fitting(v, kind)) for v in both]
+    bounds = (left.bounds or types.UNKNOWN) / (right.bounds or types.UNKNOWN)
+    kind = types.DOUBLE
+    if types.NULL not in (left.type, right.type) and coercion.find_common_number(both) == types.FLOAT:
+        kind = types.FLOAT
+    nodes = [types.parenthesise(v.node if v.type == kind else coercion.cast_fitting(v, kind)) for v in both]
     made = exp.Div(this=nodes[0], expression=nodes[1], typed=False, safe=False)
-    return Typed.made_of(make_try(made), kind, both, bounds, nullable=True)
+    return types.Typed.made_of(types.make_try(made), kind, both, bounds, nullable=True)
 
 
-def bind_whole_division(node: exp.Expr, bind: Bind) -> Typed:
+def bind_whole_division(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
     """``//`` and ``%``: NULL at zero."""
     both = left, right = _numbers(node, bind)
     remainder = isinstance(node, exp.Mod)
-    met = meet(both, "the division")
+    met = coercion.meet(both, "the division")
     kind, plain = met.type, met.plain
     if kind.kind == "DECIMAL":
         # DuckDB divides decimals as doubles, and takes their remainder as decimals where 38 digits hold both.
         digits = [t.type.digits for t in both if t.type.kind != "NULL"]
         wide = max(d[0] for d in digits) + max(d[1] for d in digits) > 38
-        kind = plain = DOUBLE if not remainder or wide else kind
+        kind = plain = types.DOUBLE if not remainder or wide else kind
     if kind.kind == "NULL":
-        kind = plain = INTEGER
+        kind = plain = types.INTEGER
     if remainder:
-        bounds = (left.bounds or UNKNOWN).remainder(right.bounds or UNKNOWN)
+        bounds = (left.bounds or types.UNKNOWN).remainder(right.bounds or types.UNKNOWN)
     else:
-        bounds = (left.bounds or UNKNOWN) / (right.bounds or UNKNOWN)
+        bounds = (left.bounds or types.UNKNOWN) / (right.bounds or types.UNKNOWN)
         bounds = bounds.rounded() if kind.kind == "INTEGER" else bounds
     dividend, divisor = met.nodes if kind.kind in ("INTEGER", "DECIMAL") else (left.node, right.node)
-    sure = isinstance(right.node, exp.Literal) and right.bounds != Bounds.point(0)
+    sure = isinstance(right.node, exp.Literal) and right.bounds != types.Bounds.point(0)
     if not sure and not (remainder and kind.kind == "DOUBLE"):
         divisor = exp.Nullif(this=divisor, expression=exp.Literal.number(0))
     made = _apply(node, dividend, divisor)
     safe = sure and met.safe and kind.kind == "INTEGER"
     missing = left.nullable or not safe
-    return Typed.made_of(made if safe else make_try(made), kind, both, bounds, nullable=missing, plain=plain)
+    return types.Typed.made_of(
+        made if safe else types.make_try(made), kind, both, bounds, nullable=missing, plain=plain
+    )
 
 
 # -- signs and bits ---------------------------------------------------------------------------------------------
 
 
-def bind_negation(node: exp.Expr, bind: Bind) -> Typed:
+def bind_negation(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
     """Bind the minus sign of a number or an interval."""
     inner = _least_integer(node.this) or bind(node.this)
     if inner.type.kind == "INTERVAL":
-        return Typed(make_try(exp.Neg(this=parenthesise(inner.node))), INTERVAL)
-    require_kind(inner, NUMBER_KINDS, "a number is needed")
+        return types.Typed(types.make_try(exp.Neg(this=types.parenthesise(inner.node))), types.INTERVAL)
+    coercion.require_kind(inner, coercion.NUMBER_KINDS, "a number is needed")
     bounds = None if inner.bounds is None else -inner.bounds
     if isinstance(inner.node, exp.Literal):
         reach = None if inner.reach is None else -inner.reach
-        return Typed(exp.Neg(this=inner.node), inner.type, bounds, True, None, reach, False)
+        return types.Typed(exp.Neg(this=inner.node), inner.type, bounds, True, None, reach, False)
     if inner.type.kind == "INTEGER":
-        reach = -(inner.span or UNKNOWN)
+        reach = -(inner.span or types.UNKNOWN)
         kind = _hold(reach, inner.type)
         if kind is None:
-            made = exp.Neg(this=make_cast(inner.node, HUGEINT, trying=True))
-            return Typed.made_of(make_try(made), HUGEINT, (inner,), bounds, nullable=True, plain=inner.shown)
-        made = exp.Neg(this=parenthesise(inner.node) if kind == inner.type else make_cast(inner.node, kind))
-        return Typed.made_of(made, kind, (inner,), bounds, reach=reach, plain=inner.shown)
+            made = exp.Neg(this=types.make_cast(inner.node, types.HUGEINT, trying=True))
+            return types.Typed.made_of(
+                types.make_try(made), types.HUGEINT, (inner,), bounds, nullable=True, plain=inner.shown
+            )
+        made = exp.Neg(
+            this=types.parenthesise(inner.node) if kind == inner.type else types.make_cast(inner.node, kind)
+        )
+        return types.Typed.made_of(made, kind, (inner,), bounds, reach=reach, plain=inner.shown)
     if inner.type.kind == "NULL":
         return inner
-    made = exp.Neg(this=parenthesise(inner.node))
+    made = exp.Neg(this=types.parenthesise(inner.node))
     if inner.type.kind == "DOUBLE":
-        return Typed.made_of(made, inner.type, (inner,), bounds)
-    return Typed.made_of(make_try(made), inner.type, (inner,), bounds, nullable=True)
+        return types.Typed.made_of(made, inner.type, (inner,), bounds)
+    return types.Typed.made_of(types.make_try(made), inner.type, (inner,), bounds, nullable=True)
 
 
-def _least_integer(place: exp.Expr) -> Typed | None:
+def _least_integer(place: exp.Expr) -> types.Typed | None:
     """9223372036854775808 is no BIGINT, but its negation is."""
     if isinstance(place, exp.Literal) and not place.is_string and place.name == str(2**63):
-        point = Bounds.point(2**63)
-        return Typed(place.copy(), BIGINT, point, True, None, point, False)
+        point = types.Bounds.point(2**63)
+        return types.Typed(place.copy(), types.BIGINT, point, True, None, point, False)
     return None
 
 
-def bind_absolute(node: exp.Expr, bind: Bind) -> Typed:
+def bind_absolute(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
     """Bind ABS."""
-    inner = require_kind(bind(node.this), NUMBER_KINDS, "a number is needed")
+    inner = coercion.require_kind(bind(node.this), coercion.NUMBER_KINDS, "a number is needed")
     bounds = None if inner.bounds is None else inner.bounds.absolute()
     if inner.type.kind == "INTEGER":
-        reach = (inner.span or UNKNOWN).absolute()
+        reach = (inner.span or types.UNKNOWN).absolute()
         kind = _hold(reach, inner.type, inner)
         if kind is not None:
-            made = exp.Abs(this=inner.node if kind == inner.type else make_cast(inner.node, kind))
-            return Typed.made_of(made, kind, (inner,), bounds, reach=reach, plain=inner.shown)
-    return Typed(make_try(exp.Abs(this=inner.node)), inner.type, bounds, inner.constant)
+            made = exp.Abs(this=inner.node if kind == inner.type else types.make_cast(inner.node, kind))
+            return types.Typed.made_of(made, kind, (inner,), bounds, reach=reach, plain=inner.shown)
+    return types.Typed(types.make_try(exp.Abs(this=inner.node)), inner.type, bounds, inner.constant)
 
 
-def bind_bitwise(node: exp.Expr, bind: Bind) -> Typed:
+def bind_bitwise(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
     """``& | xor`` are total on integers of one type; shifts may leave the type, and stand in TRY."""
     both = [bind(node.this), bind(node.expression)]
     for typed in both:
-        require_kind(typed, ("INTEGER",), "bits are those of an integer")
-    met = meet(both, "the operator")
-    kind = met.type if met.type != NULL else INTEGER
-    nodes = [v.node if v.type == kind else cast_fitting(v, kind) for v in both]
-    plain = met.plain if met.plain != NULL else None
-    return Typed.made_of(make_try(_apply(node, *nodes)), kind, both, nullable=True, plain=plain)
+        coercion.require_kind(typed, ("INTEGER",), "bits are those of an integer")
+    met = coercion.meet(both, "the operator")
+    kind = met.type if met.type != types.NULL else types.INTEGER
+    nodes = [v.node if v.type == kind else coercion.cast_fitting(v, kind) for v in both]
+    plain = met.plain if met.plain != types.NULL else None
+    return types.Typed.made_of(types.make_try(_apply(node, *nodes)), kind, both, nullable=True, plain=plain)

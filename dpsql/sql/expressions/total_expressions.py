@@ -19,38 +19,8 @@ from typing import Any, Protocol
 from sqlglot import exp
 
 from dpsql.errors import BindError, PrivacyError
-from dpsql.sql.expressions import functions, lengths, operators, patterns, temporal
-from dpsql.sql.expressions.coercion import (
-    MAX_LITERAL_COUNT,
-    ORDERED_KINDS,
-    Bind,
-    CommonType,
-    bind_cast,
-    bind_text,
-    convert,
-    fits,
-    make_boolean,
-    meet,
-    refuse_rest,
-    require_kind,
-    take_field,
-    take_value,
-)
+from dpsql.sql.expressions import coercion, functions, lengths, operators, patterns, temporal, types
 from dpsql.sql.expressions.fixed_point import MOMENT_KINDS
-from dpsql.sql.expressions.types import (
-    BIGINT,
-    BOOLEAN,
-    DOUBLE,
-    INTEGER,
-    NULL,
-    Bounds,
-    Typed,
-    decimal,
-    make_call,
-    make_cast,
-    make_try,
-    parenthesise,
-)
 from dpsql.sql.parse.dialect import bind_error, privacy_error
 
 MAX_EXPRESSION_DEPTH = 100
@@ -60,12 +30,12 @@ MAX_EXPRESSION_DEPTH = 100
 class ColumnScope(Protocol):
     """The meaning of column names."""
 
-    def column(self, node: exp.Column) -> Typed:
+    def column(self, node: exp.Column) -> types.Typed:
         """Return the column as it stands in the exact query. Raises BindError for an unknown or ambiguous name."""
         ...
 
 
-def make_total(node: exp.Expr, scope: ColumnScope) -> Typed:
+def make_total(node: exp.Expr, scope: ColumnScope) -> types.Typed:
     """Return the expression, rewritten so that it can't fail in any supported DuckDB, whatever the data.
 
     Raises:
@@ -83,7 +53,7 @@ class _Walk:
         self.scope = scope
         self.depth = 0
 
-    def bind(self, node: exp.Expr) -> Typed:
+    def bind(self, node: exp.Expr) -> types.Typed:
         if self.depth > MAX_EXPRESSION_DEPTH:
             raise bind_error(node, "this expression is nested too deeply.", "compute it in steps, in CTEs.")
         self.depth += 1
@@ -93,7 +63,7 @@ class _Walk:
             self.depth -= 1
 
 
-def make_condition(node: exp.Expr, scope: ColumnScope) -> Typed:
+def make_condition(node: exp.Expr, scope: ColumnScope) -> types.Typed:
     """Return a total truth value.
 
     Raises:
@@ -103,7 +73,7 @@ def make_condition(node: exp.Expr, scope: ColumnScope) -> Typed:
         return _truth(node, _Walk(scope).bind)
 
 
-def _bind(node: exp.Expr, bind: Bind, scope: ColumnScope) -> Typed:
+def _bind(node: exp.Expr, bind: coercion.Bind, scope: ColumnScope) -> types.Typed:
     if node is None:
         raise BindError("an operator has nothing to work on.", hint="write the missing operand.")
     if isinstance(node, exp.Column):
@@ -115,7 +85,7 @@ def _bind(node: exp.Expr, bind: Bind, scope: ColumnScope) -> Typed:
     if type(node) in _HANDLERS:
         handler, parts = _HANDLERS[type(node)]
         if parts is not None:
-            refuse_rest(node, *parts.split())
+            coercion.refuse_rest(node, *parts.split())
         return handler(node, bind)
     if isinstance(node, exp.Func) and not isinstance(node, exp.AggFunc | exp.Exists):
         return functions.bind_function(node, bind)
@@ -162,12 +132,12 @@ def _refusal(node: exp.Expr) -> PrivacyError:
 # -- leaves -----------------------------------------------------------------------------------------------------
 
 
-def _column(node: exp.Column, scope: ColumnScope) -> Typed:
+def _column(node: exp.Column, scope: ColumnScope) -> types.Typed:
     if isinstance(node.this, exp.Star):
         raise privacy_error(node, "rows can't be released.", "name the columns that are needed.")
     unknown: BindError | None = None
     try:
-        return take_value(scope.column(node), node)
+        return coercion.take_value(scope.column(node), node)
     except BindError as error:
         unknown = error
     inside = _field_of_column(node, scope)
@@ -176,7 +146,7 @@ def _column(node: exp.Column, scope: ColumnScope) -> Typed:
     return inside
 
 
-def _field_of_column(node: exp.Column, scope: ColumnScope) -> Typed | None:
+def _field_of_column(node: exp.Column, scope: ColumnScope) -> types.Typed | None:
     """``s.a`` reads like column a of table s; where there is none, it is field a of column s."""
     table, db = node.args.get("table"), node.args.get("db")
     if table is None:
@@ -186,74 +156,82 @@ def _field_of_column(node: exp.Column, scope: ColumnScope) -> Typed | None:
         typed = scope.column(outer)
     except BindError:
         return None
-    return take_field(typed, node.name, node) if typed.type.kind == "STRUCT" else None
+    return coercion.take_field(typed, node.name, node) if typed.type.kind == "STRUCT" else None
 
 
-def _literal(node: exp.Expr) -> Typed:
+def _literal(node: exp.Expr) -> types.Typed:
     """Return a number or a text, with DuckDB's own type of it.
 
     Raises:
         BindError: it does not fit 64 bits, or is not finite.
     """
     if node.args.get("is_string"):
-        return bind_text(node.name, node)
+        return coercion.bind_text(node.name, node)
     written = node.name
     if re.fullmatch(r"[0-9]+", written):
         value = int(written)
         if value >= 2**63:
             raise bind_error(node, "this number does not fit 64 bits.")
-        point = Bounds.point(value)
-        return Typed(node.copy(), INTEGER if value < 2**31 else BIGINT, point, True, None, point, False)
+        point = types.Bounds.point(value)
+        return types.Typed(
+            node.copy(), types.INTEGER if value < 2**31 else types.BIGINT, point, True, None, point, False
+        )
     if not re.fullmatch(r"([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?", written):
         raise bind_error(node, "this is not a number that SQL knows.")
     before, _, after = written.partition(".")
     if "e" not in written.lower() and len(before) + len(after) <= 38:
         width = len(before) + len(after)
-        point = Bounds.point(Fraction(written + ("0" if not after else "")))
-        return Typed(node.copy(), decimal(max(width, 1), len(after)), point, True, nullable=False)
+        point = types.Bounds.point(Fraction(written + ("0" if not after else "")))
+        return types.Typed(node.copy(), types.decimal(max(width, 1), len(after)), point, True, nullable=False)
     near = float(written)
     if not abs(near) < float("inf"):
         raise bind_error(node, "this number is too large.")
-    return Typed(make_cast(node.copy(), DOUBLE), DOUBLE, Bounds.point(Fraction(near)), True, nullable=False)
+    return types.Typed(
+        types.make_cast(node.copy(), types.DOUBLE),
+        types.DOUBLE,
+        types.Bounds.point(Fraction(near)),
+        True,
+        nullable=False,
+    )
 
 
-def _field(node: exp.Dot, bind: Bind) -> Typed:
+def _field(node: exp.Dot, bind: coercion.Bind) -> types.Typed:
     """Bind ``struct.field``."""
-    inner = require_kind(bind(node.this), ("STRUCT",), "only a struct has fields")
+    inner = coercion.require_kind(bind(node.this), ("STRUCT",), "only a struct has fields")
     if not isinstance(node.expression, exp.Identifier) or inner.type.kind == "NULL":
         raise bind_error(node, "this is no field.")
-    return take_field(inner, node.expression.name, node)
+    return coercion.take_field(inner, node.expression.name, node)
 
 
-def _element(node: exp.Bracket, bind: Bind) -> Typed:
+def _element(node: exp.Bracket, bind: coercion.Bind) -> types.Typed:
     """``list[3]``, where a place without an element gives NULL; ``struct['field']``."""
     inner, keys = bind(node.this), node.expressions
     key = keys[0] if len(keys) == 1 else None
     negative = isinstance(key, exp.Neg) and isinstance(key.this, exp.Literal)
     if inner.type.kind == "STRUCT" and isinstance(key, exp.Literal) and key.is_string:
-        return take_field(inner, key.name, node)
-    require_kind(inner, ("LIST",), "only lists and structs have elements")
+        return coercion.take_field(inner, key.name, node)
+    coercion.require_kind(inner, ("LIST",), "only lists and structs have elements")
     if key is None or not (isinstance(key, exp.Literal) or negative) or inner.type.element is None:
         raise privacy_error(node, "an element's place must be a literal.", "write list[1].")
     digits = (key.this if negative else key).name
-    if not digits.isdigit() or int(digits) > MAX_LITERAL_COUNT or (not negative and key.is_string):
+    if not digits.isdigit() or int(digits) > coercion.MAX_LITERAL_COUNT or (not negative and key.is_string):
         raise bind_error(node, "an element's place is a whole number.", "write list[1].")
     # sqlglot counts from zero, one less than DuckDB.
     place = (-int(digits) if negative else int(digits)) + 1
-    made = make_call("list_extract", inner.node, exp.Literal.number(place))
-    return take_value(Typed(made, inner.type.element), node)
+    made = types.make_call("list_extract", inner.node, exp.Literal.number(place))
+    return coercion.take_value(types.Typed(made, inner.type.element), node)
 
 
-def _try(node: exp.Expr, bind: Bind) -> Typed:
+def _try(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
     """TRY: NULL where DuckDB's own type would have overflowed."""
     inner = bind(node.this)
-    return inner if inner.plain is None else convert(inner, inner.plain)
+    return inner if inner.plain is None else coercion.convert(inner, inner.plain)
 
 
 # -- logic ------------------------------------------------------------------------------------------------------
 
 
-def _truth(node: exp.Expr, bind: Bind) -> Typed:
+def _truth(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
     typed = bind(node)
     if typed.type.kind not in ("BOOLEAN", "NULL"):
         hint = "write x <> 0." if typed.type.numeric else None
@@ -261,7 +239,7 @@ def _truth(node: exp.Expr, bind: Bind) -> Typed:
     return typed
 
 
-def _connect(node: exp.Expr, bind: Bind) -> Typed:
+def _connect(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
     """AND and OR. Long chains are made flat, then even: neither we nor the engine go deep for them."""
     parts: list[exp.Expr] = []
     stack: list[exp.Expr] = [node]
@@ -279,38 +257,40 @@ def _connect(node: exp.Expr, bind: Bind) -> Typed:
             pair[0] if len(pair) == 1 else exp.Paren(this=type(node)(this=pair[0], expression=pair[1]))
             for pair in pairs
         ]
-    return make_boolean(level[0], typed)
+    return coercion.make_boolean(level[0], typed)
 
 
-def _not(node: exp.Expr, bind: Bind) -> Typed:
+def _not(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
     inner = _truth(node.this, bind)
-    return make_boolean(exp.Not(this=exp.Paren(this=inner.node)), (inner,))
+    return coercion.make_boolean(exp.Not(this=exp.Paren(this=inner.node)), (inner,))
 
 
-def _is(node: exp.Expr, bind: Bind) -> Typed:
+def _is(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
     left = bind(node.this)
     if not isinstance(node.expression, exp.Null | exp.Boolean):
         raise bind_error(node, "IS takes NULL, TRUE or FALSE.", "write IS NOT DISTINCT FROM.")
     if isinstance(node.expression, exp.Boolean) and left.type.kind not in ("BOOLEAN", "NULL"):
         raise bind_error(node.this, f"a condition is needed, and this is {left.type.sql}.")
-    made = exp.Is(this=parenthesise(left.node), expression=node.expression.copy())
-    return make_boolean(made, (left,), False)
+    made = exp.Is(this=types.parenthesise(left.node), expression=node.expression.copy())
+    return coercion.make_boolean(made, (left,), False)
 
 
-def _contains(node: exp.Expr, bind: Bind) -> Typed:
+def _contains(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
     """list_contains(list, literal)."""
     inner, sought = bind(node.this), bind(node.expression)
-    element = require_kind(inner, ("LIST",), "a list is needed").type.element
+    element = coercion.require_kind(inner, ("LIST",), "a list is needed").type.element
     if element is None:
-        return Typed(make_cast(exp.Null(), BOOLEAN), BOOLEAN)
-    held = take_value(Typed(exp.Null(), element), node.this)
-    meet((replace(held, place=node.this), sought), "list_contains")
-    if sought.type.numeric and (element.sql == "ENUM" or not fits(sought, element)):
+        return types.Typed(types.make_cast(exp.Null(), types.BOOLEAN), types.BOOLEAN)
+    held = coercion.take_value(types.Typed(exp.Null(), element), node.this)
+    coercion.meet((replace(held, place=node.this), sought), "list_contains")
+    if sought.type.numeric and (element.sql == "ENUM" or not coercion.fits(sought, element)):
         raise bind_error(node.expression, "the list holds values of another type.")
-    return make_boolean(make_try(make_call("list_contains", inner.node, sought.node)), (inner, sought), True)
+    return coercion.make_boolean(
+        types.make_try(types.make_call("list_contains", inner.node, sought.node)), (inner, sought), True
+    )
 
 
-def _held(value: exp.Expr, held: exp.Expr, bind: Bind) -> Typed:
+def _held(value: exp.Expr, held: exp.Expr, bind: coercion.Bind) -> types.Typed:
     """Return whether a list has a value: one that is written out, or one of the row's."""
     if isinstance(held, exp.Array):
         written = exp.In(this=value.copy(), expressions=[item.copy() for item in held.expressions])
@@ -318,17 +298,17 @@ def _held(value: exp.Expr, held: exp.Expr, bind: Bind) -> Typed:
     return _contains(exp.ArrayContains(this=held.copy(), expression=value.copy()), bind)
 
 
-def _in(node: exp.Expr, bind: Bind) -> Typed:
+def _in(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
     held = node.args.get("field")
     if held is not None and not any(node.args.get(key) for key in ("query", "unnest", "expressions")):
         return _held(node.this, held, bind)
     if not node.expressions or any(node.args.get(key) for key in ("query", "unnest", "field")):
         raise privacy_error(node, "IN takes a list of values here.", "write x IN (1, 2, 3).")
-    refuse_rest(node, "this", "expressions")
+    coercion.refuse_rest(node, "this", "expressions")
     return operators.bind_in(node, bind)
 
 
-def _safe_divide(node: exp.Expr, bind: Bind) -> Typed:
+def _safe_divide(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
     """GoogleSQL's SAFE_DIVIDE: NULL where the divisor is zero."""
     divisor = exp.Nullif(this=exp.paren(node.expression.copy()), expression=exp.Literal.number(0))
     return bind(exp.Div(this=exp.paren(node.this.copy()), expression=divisor))
@@ -337,7 +317,7 @@ def _safe_divide(node: exp.Expr, bind: Bind) -> Typed:
 # -- choices ----------------------------------------------------------------------------------------------------
 
 
-def _case(node: exp.Expr, bind: Bind) -> Typed:
+def _case(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
     branches, otherwise = node.args["ifs"], node.args.get("default")
     if node.this is not None:
         tests = [
@@ -348,33 +328,33 @@ def _case(node: exp.Expr, bind: Bind) -> Typed:
         tests = [_truth(branch.this, bind) for branch in branches]
     places = [branch.args["true"] for branch in branches] + ([otherwise] if otherwise is not None else [])
     values = [bind(place) for place in places]
-    met = meet(values, "CASE")
+    met = coercion.meet(values, "CASE")
     nodes = met.nodes if otherwise is not None else [*met.nodes, None]
     branches = [exp.If(this=test.node, true=value) for test, value in zip(tests, nodes, strict=False)]
     made = exp.Case(ifs=branches, default=nodes[-1])
     missing = otherwise is None or any(v.nullable for v in values)
-    return _chosen(made, met, values, Bounds.around, missing, all(test.constant for test in tests))
+    return _chosen(made, met, values, types.Bounds.around, missing, all(test.constant for test in tests))
 
 
-_BoundsOf = Callable[[Sequence[tuple[Bounds | None, bool]]], Bounds]
+_BoundsOf = Callable[[Sequence[tuple[types.Bounds | None, bool]]], types.Bounds]
 
 
 def _chosen(
     made: exp.Expr,
-    met: CommonType,
-    values: list[Typed],
+    met: coercion.CommonType,
+    values: list[types.Typed],
     bounds_of: _BoundsOf,
     missing: bool,
     constant: bool = True,
-) -> Typed:
+) -> types.Typed:
     """Return a value that is one of several."""
-    kind, known = met.type, [value for value in values if value.type != NULL]
+    kind, known = met.type, [value for value in values if value.type != types.NULL]
     bounds = reach = None
     if known and (kind.numeric or kind.kind in MOMENT_KINDS):
         bounds = bounds_of([(value.bounds, value.nullable) for value in known])
     if kind.kind == "INTEGER":
-        reach = Bounds.around([(value.span, value.nullable) for value in known])
-    chosen = Typed.made_of(
+        reach = types.Bounds.around([(value.span, value.nullable) for value in known])
+    chosen = types.Typed.made_of(
         made, kind, values, bounds, nullable=missing or not met.safe, reach=reach, plain=met.plain
     )
     length, unchecked = None, False
@@ -383,43 +363,45 @@ def _chosen(
     return replace(chosen, constant=chosen.constant and constant, length=length, unchecked=unchecked)
 
 
-def _if(node: exp.Expr, bind: Bind) -> Typed:
+def _if(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
     branch = exp.If(this=node.this.copy(), true=node.args["true"].copy())
     otherwise = node.args.get("false")
     return _case(exp.Case(ifs=[branch], default=otherwise.copy() if otherwise is not None else None), bind)
 
 
-def _several(name: str, bounds_of: _BoundsOf) -> Callable[[exp.Expr, Bind], Typed]:
-    def handle(node: exp.Expr, bind: Bind) -> Typed:
+def _several(name: str, bounds_of: _BoundsOf) -> Callable[[exp.Expr, coercion.Bind], types.Typed]:
+    def handle(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
         places = [node.this, *node.expressions] if node.this is not None else list(node.expressions)
         values = [bind(place) for place in places]
-        met = meet(values, name.upper())
+        met = coercion.meet(values, name.upper())
         if name != "coalesce":
-            require_kind(
-                Typed(node, met.type, place=node), ORDERED_KINDS, f"{name} takes values with an order"
+            coercion.require_kind(
+                types.Typed(node, met.type, place=node),
+                coercion.ORDERED_KINDS,
+                f"{name} takes values with an order",
             )
         missing = all(value.nullable for value in values)
-        return _chosen(make_call(name, *met.nodes), met, values, bounds_of, missing)
+        return _chosen(types.make_call(name, *met.nodes), met, values, bounds_of, missing)
 
     return handle
 
 
-def _nullif(node: exp.Expr, bind: Bind) -> Typed:
+def _nullif(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
     left, right = bind(node.this), bind(node.expression)
-    met = meet((left, right), "NULLIF", compared=True)
+    met = coercion.meet((left, right), "NULLIF", compared=True)
     # Written out, so that the value keeps its own type in every version.
-    same = exp.EQ(this=parenthesise(met.nodes[0].copy()), expression=parenthesise(met.nodes[1]))
+    same = exp.EQ(this=types.parenthesise(met.nodes[0].copy()), expression=types.parenthesise(met.nodes[1]))
     made = exp.Case(ifs=[exp.If(this=same, true=exp.Null())], default=left.node)
     constant = left.constant and right.constant
     return replace(left, node=made, constant=constant, values=None, nullable=True)
 
 
-Handler = Callable[[Any, Bind], Typed]
+Handler = Callable[[Any, coercion.Bind], types.Typed]
 _TABLE: tuple[tuple[Handler, str | None, tuple[type[exp.Expr], ...]], ...] = (
     (lambda node, bind: _literal(node), None, (exp.Literal,)),
-    (lambda node, bind: bind_text(node.name, node), None, (exp.RawString,)),
-    (lambda node, bind: Typed(node.copy(), BOOLEAN, None, True, nullable=False), None, (exp.Boolean,)),
-    (lambda node, bind: Typed(exp.Null(), NULL, None, True), None, (exp.Null,)),
+    (lambda node, bind: coercion.bind_text(node.name, node), None, (exp.RawString,)),
+    (lambda node, bind: types.Typed(node.copy(), types.BOOLEAN, None, True, nullable=False), None, (exp.Boolean,)),
+    (lambda node, bind: types.Typed(exp.Null(), types.NULL, None, True), None, (exp.Null,)),
     (lambda node, bind: bind(node.this), None, (exp.Paren,)),
     (_try, None, (exp.Try,)),
     (_field, None, (exp.Dot,)),
@@ -450,7 +432,7 @@ _TABLE: tuple[tuple[Handler, str | None, tuple[type[exp.Expr], ...]], ...] = (
     (functions.make_concat_binder("concat"), "expressions safe coalesce", (exp.Concat,)),
     (functions.make_concat_binder("concat_ws"), "expressions safe coalesce", (exp.ConcatWs,)),
     (functions.bind_trim, "this expression position", (exp.Trim,)),
-    (bind_cast, "this to safe", (exp.Cast, exp.TryCast)),
+    (coercion.bind_cast, "this to safe", (exp.Cast, exp.TryCast)),
     (temporal.bind_extract, "this expression", (exp.Extract,)),
     (temporal.bind_epoch, "this", (exp.TimeToUnix,)),
     (temporal.bind_truncation, "this unit input_type_preserved", (exp.TimestampTrunc, exp.DateTrunc)),
@@ -472,9 +454,9 @@ _TABLE: tuple[tuple[Handler, str | None, tuple[type[exp.Expr], ...]], ...] = (
     (functions.bind_length, "this", (exp.Length,)),
     (_contains, "this expression ensure_variant check_null", (exp.ArrayContains,)),
     (functions.bind_sha, "this length", (exp.SHA2,)),
-    (_several("coalesce", Bounds.around), "this expressions ignore_nulls is_nvl is_null", (exp.Coalesce,)),
-    (_several("greatest", Bounds.greatest), "this expressions ignore_nulls is_nvl is_null", (exp.Greatest,)),
-    (_several("least", Bounds.least), "this expressions ignore_nulls is_nvl is_null", (exp.Least,)),
+    (_several("coalesce", types.Bounds.around), "this expressions ignore_nulls is_nvl is_null", (exp.Coalesce,)),
+    (_several("greatest", types.Bounds.greatest), "this expressions ignore_nulls is_nvl is_null", (exp.Greatest,)),
+    (_several("least", types.Bounds.least), "this expressions ignore_nulls is_nvl is_null", (exp.Least,)),
 )  # fmt: skip
 """What binds a node, the parts of it that this looks at (None: it checks them itself), and the classes of such nodes."""
 _HANDLERS = {kind: (handler, parts) for handler, parts, kinds in _TABLE for kind in kinds}
