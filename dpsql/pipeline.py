@@ -250,7 +250,7 @@ class Pipeline:
         """Charge what was really used, and store the releases."""
         if ticket is not None:
             assert used is not None
-            self.ledger.settle(ticket, used, None, "released", self._blocks.pack_drawn(prepared))
+            self.ledger.settle(ticket, used, self._blocks.pack_drawn(prepared), "released")
 
     # -- free again ---------------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ import pytest
 import dpsql
 from dpsql import block_keys
 from dpsql.block_keys import digest_content
+from dpsql.ledger.ledger import KeptReleases
 from dpsql.mechanisms.base import Release
 from dpsql.stored_blocks import pack
 from tests.support import inside
@@ -614,10 +615,9 @@ def test_an_answer_that_was_kept_by_statement_is_shown_again(folder: Path) -> No
         plan: Any = inside.planned(session, query)
         (block,) = plan.blocks
         released: Release = block.operator.release(inside.reader(session), inside.entropy(session))
-        ticket = session.account.reserve(
-            plan.event, query, plan.key(session.policy.fingerprint, inside.engine(session).version())
-        )
-        held = pack({block.name: released.table}, ("as it was",))
+        ticket = session.account.reserve(plan.event, query)
+        key = plan.key(session.policy.fingerprint, inside.engine(session).version())
+        held = KeptReleases({key: pack({block.name: released.table}, ("as it was",))})
         session.account.settle(ticket, released.event, held, "released")
         result = session.sql(query)
         assert result.loss == "no charge"

@@ -111,10 +111,6 @@ class FilterState:
         """Return what would count with further events."""
         return self._add(self.spent, events)
 
-    def admits(self, event: Event) -> bool:
-        """Decide whether an event may run now."""
-        return bool(self.filter.admits(self.spent, event))
-
     def _add(self, spent: Spent, events: Iterable[Event]) -> Spent:
         for event in events:
             spent = self.filter.add(spent, event)
@@ -157,7 +153,6 @@ class Account:
         self._asked = terms
         self._last = ""
         self._filters: list[FilterState] | None = None
-        self._granted_filters: list[FilterState] | None = None
 
     @property
     def terms(self) -> Terms:
@@ -168,41 +163,33 @@ class Account:
         return terms if self.granted is None else terms.under(self.granted)
 
     def filters(self, analyst: str | None) -> list[FilterState]:
-        """Return the filters that must all admit: the whole's first, then the analyst's own where there is a share."""
-        if self._filters is None:
-            self._filters = self._open_filters(self.terms)
-        return [state for state in self._filters if state.whose in (None, analyst)]
+        """Return the filters that must all admit: the whole's first, then the analyst's own where there is a share.
 
-    def granted_filters(self, analyst: str | None) -> list[FilterState]:
-        """Return the filters of the granted terms, which must admit as well, where a session runs under others.
-
-        A filter of a smaller budget looks at another order, so what it admits is not sure to be what the granted one
-        would. Both together stop no later than either. (Empty where they count alike, and for another accountant's
-        reading.)
+        Where a session runs under other terms, the filters of the granted ones come after them. A filter of a smaller
+        budget looks at another order, so what it admits is not sure to be what the granted one would. Both together stop
+        no later than either. (Another accountant's reading has its own filters alone.)
         """
-        granted, terms = self.granted, self.terms
-        if granted is None or granted.accountant != terms.accountant or granted.limits() == terms.limits():
-            return []
-        if self._granted_filters is None:
-            self._granted_filters = self._open_filters(granted)
-        return [state for state in self._granted_filters if state.whose in (None, analyst)]
-
-    def all_filters(self, analyst: str | None) -> list[FilterState]:
-        """Return the filters of both terms."""
-        return [*self.filters(analyst), *self.granted_filters(analyst)]
+        if self._filters is None:
+            granted, terms = self.granted, self.terms
+            rules = [terms]
+            if (
+                granted is not None
+                and granted.accountant == terms.accountant
+                and granted.limits() != terms.limits()
+            ):
+                rules.append(granted)
+            self._filters = [state for rule in rules for state in self._open_filters(rule)]
+        return [state for state in self._filters if state.whose in (None, analyst)]
 
     def find_excess(self, analyst: str | None, *events: Event) -> BudgetExceeded | None:
         """Return the error for the first event that a filter does not admit; None if all fit."""
-        for state in self.all_filters(analyst):
+        for state in self.filters(analyst):
             spent = state.spent
             for event in events:
                 if not state.filter.admits(spent, event):
                     return explain_exceeded(state, event)
                 spent = state.filter.add(spent, event)
         return None
-
-    def _forget(self) -> None:
-        self._filters = self._granted_filters = None
 
     def apply(self, rows: Iterable[Row]) -> None:
         """Fold further rows in.
@@ -234,7 +221,7 @@ class Account:
         self.granted = Terms.from_json(body["terms"])
         self.policy = self.granted.policy
         self.notices.append(f"{row.at[:10]} the owner changed the terms: {'; '.join(body['changes'])}")
-        self._forget()
+        self._filters = None
 
     def _on_policy(self, row: Row, body: Mapping[str, Any]) -> None:
         self.policy = str(body["policy"])
@@ -245,7 +232,7 @@ class Account:
     def _on_reserve(self, row: Row, body: Mapping[str, Any]) -> None:
         event = read_event(body["event"])
         entry = self._entry(row, body, "reserved", event, event)
-        for state in self.all_filters(entry.analyst):
+        for state in self.filters(entry.analyst):
             state.reserve(row.statement, event)
         self.entries[row.statement] = entry
 
@@ -264,12 +251,12 @@ class Account:
             raise ValueError(outcome)
         if not all(isinstance(text, str) for pair in blocks.items() for text in pair):
             raise TypeError("text expected")
-        states = self.all_filters(entry.analyst)
+        states = self.filters(entry.analyst)
         self.entries[row.statement] = replace(
             entry, event=event, outcome=outcome, release=release, blocks=dict(blocks)
         )
         if not all(state.settle(row.statement, event) for state in states):
-            self._forget()
+            self._filters = None
 
     def _on_refuse(self, row: Row, body: Mapping[str, Any]) -> None:
         asked = None if body["event"] is None else read_event(body["event"])
@@ -422,7 +409,7 @@ def make_budget_state(
         after: further events, counted as if they had been charged.
     """
     default = policy.budget.default_epsilon if policy is not None else None
-    states, events = account.all_filters(analyst), tuple(after)
+    states, events = account.filters(analyst), tuple(after)
     whole = _state([state for state in states if state.whose is None], default, None, events)
     own = [state for state in states if state.whose is not None]
     return _state(own, default, whole, events) if own else whole
@@ -441,7 +428,7 @@ def explain_exceeded(state: FilterState, event: Event) -> BudgetExceeded:
         fits = f"delta = {left} would fit." if room.delta_left else "a statement without delta may still fit."
         if held.mechanism_delta < held.delta:
             fits += f" The rest of δ={write_short(held.delta)} converts the {held.name} rule."
-    elif event.epsilon is None and epsilon and state.admits(PureDP(epsilon)):
+    elif event.epsilon is None and epsilon and held.admits(state.spent, PureDP(epsilon)):
         # Gaussian noise has no largest loss, so the plain sum can't hold it: the rule must
         message = (
             f"Laplace noise of that epsilon would fit, Gaussian noise does not fit the {held.name} rule."

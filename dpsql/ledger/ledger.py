@@ -39,7 +39,6 @@ class Ticket:
 
     statement_id: int
     event: Event
-    key: str
     ledger_id: str
     _ledger: Ledger = field(repr=False, compare=False)
 
@@ -211,7 +210,7 @@ class Ledger:
         for entry in list(account.entries.values()):
             if entry.outcome == "reserved" and entry.progress and store.is_certainly_gone(entry.process):
                 with suppress(LedgerError):
-                    self._settle(entry.statement_id, entry.progress, None, "interrupted")
+                    self._settle(entry.statement_id, entry.progress, KeptReleases(), "interrupted")
         mark = state_files.read_checkpoint(path)
         if mark is None or mark.ledger != account.ledger_id:
             first = Checkpoint(account.ledger_id, 1, str(self._book.hash_at(1)))
@@ -224,13 +223,12 @@ class Ledger:
 
     # -- the three steps --------------------------------------------------------------------------
 
-    def reserve(self, event: Event, text: str, key: str = "") -> Ticket:
+    def reserve(self, event: Event, text: str) -> Ticket:
         """Charge an event before the data are touched. The charge is on the disk when this returns.
 
         Args:
             event: what will happen, at most.
             text: the statement, for the log.
-            key: under which its release will be kept for store.
 
         Raises:
             BudgetExceeded: it costs more than is left of the whole, or of the analyst's share. Nothing is
@@ -243,29 +241,21 @@ class Ledger:
             number = len(account.entries) + 1
             refusal = account.find_excess(self.analyst, event)
             if refusal is None:
-                body = {"process": self._book.process, "key": key, "event": event.to_json()}
+                body = {"process": self._book.process, "key": "", "event": event.to_json()}
                 write("reserve", number, self._who(text) | body)
         if refusal is not None:
             raise refusal
-        return Ticket(number, event, key, account.ledger_id, self)
+        return Ticket(number, event, account.ledger_id, self)
 
-    def settle(
-        self,
-        ticket: Ticket,
-        event: Event,
-        release: bytes | None,
-        outcome: str,
-        kept: KeptReleases | None = None,
-    ) -> None:
-        """End a reservation: record what was really used, and keep the release for store.
+    def settle(self, ticket: Ticket, event: Event, kept: KeptReleases | None, outcome: str) -> None:
+        """End a reservation: record what was really used, and keep the releases of its private blocks.
 
         Args:
             ticket: what :meth:`reserve` gave.
             event: the reserved event, or a cheaper one as the mechanism says. Counts only with ``released``.
-            release: the released values as an Arrow stream, never anything exact. None, and more than SQLite can
-                hold (a gigabyte), is not kept: then asking again is a new answer, which is charged.
+            kept: released values, never anything exact. What is more than SQLite can hold (a gigabyte) is not kept: then
+                asking again is a new answer, which is charged.
             outcome: ``released``, ``failed`` or ``interrupted``.
-            kept: the releases of the statement's private blocks, each to be found under a key of its own.
 
         Raises:
             LedgerError: settled before, more used than reserved, or not written: what was reserved stays
@@ -278,8 +268,8 @@ class Ledger:
         if not event.is_within(ticket.event):
             raise _more()
         if outcome != "released":
-            event, release, kept = ticket.event, None, None
-        self._settle(ticket.statement_id, event, release, outcome, kept or KeptReleases())
+            event, kept = ticket.event, None
+        self._settle(ticket.statement_id, event, kept or KeptReleases(), outcome)
 
     def refuse(self, text: str, reason: str, event: Event | None = None) -> None:
         """Log a refused statement, at no cost: the owner's best sign that a bound is missing.
@@ -311,50 +301,26 @@ class Ledger:
         return None if found is None or entry is None else (entry, found[1])
 
     def _progress(self, ticket: Ticket, event: Event) -> None:
-        told: LedgerError | None
         with self._book.writing() as (write, _):
             entry = self._book.account.entries[ticket.statement_id]
-            told = _settled(entry)
-            if told is None and not event.is_within(ticket.event):
-                told = _more()
-            if told is None and entry.progress is not None and event.basic[0] < entry.progress.basic[0]:
-                told = LedgerError("An interactive threshold can't take back what it has told.")
-            if told is None:
-                write("progress", ticket.statement_id, {"event": event.to_json()})
-        if told is not None:
-            raise told
+            _check_open(entry)
+            if not event.is_within(ticket.event):
+                raise _more()
+            if entry.progress is not None and event.basic[0] < entry.progress.basic[0]:
+                raise LedgerError("An interactive threshold can't take back what it has told.")
+            write("progress", ticket.statement_id, {"event": event.to_json()})
 
-    def _settle(
-        self,
-        number: int,
-        event: Event,
-        release: bytes | None,
-        outcome: str,
-        blocks: KeptReleases | None = None,
-    ) -> None:
+    def _settle(self, number: int, event: Event, kept: KeptReleases, outcome: str) -> None:
+        held = {key: r for key, r in kept.releases.items() if len(r) <= store.LARGEST_RELEASE}
+        body: dict[str, Any] = {"outcome": outcome, "event": event.to_json(), "release": None}
+        if held:
+            body["blocks"] = {key: store.hash_release(release) for key, release in held.items()}
         with self._book.writing(durable=False) as (write, connection):
-            entry = self._book.account.entries[number]
-            told = _settled(entry)
-            if told is None:
-                if release is not None and len(release) > store.LARGEST_RELEASE:
-                    release = None
-                kept = None if release is None else store.hash_release(release)
-                blocks = blocks or KeptReleases()
-                fitting = {
-                    k: held for k, held in blocks.releases.items() if len(held) <= store.LARGEST_RELEASE
-                }
-                body = {"outcome": outcome, "event": event.to_json(), "release": kept}
-                if fitting:
-                    body["blocks"] = {k: store.hash_release(held) for k, held in fitting.items()}
-                write("settle", number, body)
-                for key, held in fitting.items():
-                    store.put_release(connection, key, number, held)
-                for question, items in blocks.questions.items():
-                    store.put_release(connection, store.ASKED + question, number, items)
-                if release is not None and entry.key:
-                    store.put_release(connection, entry.key, number, release)
-        if told is not None:
-            raise told
+            _check_open(self._book.account.entries[number])
+            write("settle", number, body)
+            asked = {store.ASKED + question: items for question, items in kept.questions.items()}
+            for key, release in {**held, **asked}.items():
+                store.put_release(connection, key, number, release)
 
     # -- reading ----------------------------------------------------------------------------------
 
@@ -475,10 +441,9 @@ def _explain_rollback(path: Path, book: LedgerStore, *seen: Checkpoint | None) -
     return None
 
 
-def _settled(entry: Entry) -> LedgerError | None:
-    if entry.outcome == "reserved":
-        return None
-    return LedgerError(f"Statement {entry.statement_id} was settled already ({entry.outcome}).")
+def _check_open(entry: Entry) -> None:
+    if entry.outcome != "reserved":
+        raise LedgerError(f"Statement {entry.statement_id} was settled already ({entry.outcome}).")
 
 
 def _more() -> LedgerError:

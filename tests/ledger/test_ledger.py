@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dpsql.errors import BudgetExceeded, LedgerError
-from dpsql.ledger.ledger import Ledger
+from dpsql.ledger.ledger import KeptReleases, Ledger
 from dpsql.privacy import conversions
 from dpsql.privacy.events import (
     Composed,
@@ -32,8 +32,8 @@ SPARSE = SparseVector(Fraction(1, 10), Fraction(3, 10), 3)
 def ask(
     ledger: Ledger, event: object = TENTH, text: str = "SELECT COUNT(*) FROM visits", key: str = ""
 ) -> None:
-    ticket = ledger.reserve(event, text, key)  # type: ignore[arg-type]
-    ledger.settle(ticket, ticket.event, b"released", "released")
+    ticket = ledger.reserve(event, text)  # type: ignore[arg-type]
+    ledger.settle(ticket, ticket.event, KeptReleases({key: b"released"} if key else {}), "released")
 
 
 def test_ten_tenths_make_one(ledger: Ledger) -> None:
@@ -79,8 +79,9 @@ def test_a_reservation_counts_in_full_until_settled(ledger: Ledger, reopen: Reop
 
 @pytest.mark.parametrize("outcome", ["failed", "interrupted"])
 def test_failure_keeps_the_whole_charge(ledger: Ledger, reopen: Reopen, outcome: str) -> None:
-    ticket = ledger.reserve(SPARSE, "SELECT ABOVE_THRESHOLD(...)", "k")
-    ledger.settle(ticket, SparseVector(Fraction(1, 10), Fraction(3, 10), 3, 0), b"exact", outcome)
+    ticket = ledger.reserve(SPARSE, "SELECT ABOVE_THRESHOLD(...)")
+    kept = KeptReleases({"k": b"exact"}, {"k": b"exact"})
+    ledger.settle(ticket, SparseVector(Fraction(1, 10), Fraction(3, 10), 3, 0), kept, outcome)
     again = reopen()
     assert again.state().spent_epsilon == Fraction(4, 10)
     assert again.entries()[0].outcome == outcome
@@ -110,15 +111,15 @@ def test_hits_are_not_given_back_where_that_is_not_proved(path: Path, accountant
 
 
 def test_a_settlement_can_only_be_cheaper_by_the_rule(ledger: Ledger) -> None:
-    ticket = ledger.reserve(TENTH, "q", "k")
+    ticket = ledger.reserve(TENTH, "q")
     for event in (PureDP(Fraction(1, 5)), PureDP(Fraction(1, 20)), SPARSE, Composed((TENTH,))):
         with pytest.raises(LedgerError, match="More was used"):
-            ledger.settle(ticket, event, b"never", "released")
+            ledger.settle(ticket, event, KeptReleases({"k": b"never"}), "released")
     assert ledger.replay("k") is None
     assert ledger.state().spent_epsilon == Fraction(1, 10)
-    ledger.settle(ticket, TENTH, b"yes", "released")
+    ledger.settle(ticket, TENTH, KeptReleases({"k": b"yes"}), "released")
     with pytest.raises(LedgerError, match="settled already"):
-        ledger.settle(ticket, TENTH, b"again", "released")
+        ledger.settle(ticket, TENTH, KeptReleases({"k": b"again"}), "released")
     with pytest.raises(ValueError, match="outcome"):
         ledger.settle(ticket, TENTH, None, "refunded")
 
@@ -165,9 +166,9 @@ def test_every_kind_of_event_survives(path: Path) -> None:
 
 
 def test_an_answer_is_replayed_after_a_restart(ledger: Ledger, reopen: Reopen) -> None:
-    ticket = ledger.reserve(TENTH, "q", "key")
+    ticket = ledger.reserve(TENTH, "q")
     assert ledger.replay("key") is None
-    ledger.settle(ticket, TENTH, b"\x00arrow\xff", "released")
+    ledger.settle(ticket, TENTH, KeptReleases({"key": b"\x00arrow\xff"}), "released")
     again = reopen()
     stored = again.replay("key")
     assert stored is not None
@@ -184,7 +185,7 @@ def test_a_large_answer_is_written_piece_by_piece(
     monkeypatch.setattr("dpsql.ledger.store._PIECE", 1000)
     for turn in range(2):  # the second takes the place of the first
         release = bytes((7 * i + turn) % 251 for i in range(size))
-        ledger.settle(ledger.reserve(TENTH, "q", "key"), TENTH, release, "released")
+        ledger.settle(ledger.reserve(TENTH, "q"), TENTH, KeptReleases({"key": release}), "released")
     stored = reopen().replay("key")
     assert stored is not None
     assert stored.release == release
@@ -194,9 +195,9 @@ def test_what_the_store_can_not_hold_is_answered_all_the_same(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dpsql.ledger.store.LARGEST_RELEASE", 10)
-    ledger.settle(ledger.reserve(TENTH, "q", "key"), TENTH, b"0123456789", "released")
+    ledger.settle(ledger.reserve(TENTH, "q"), TENTH, KeptReleases({"key": b"0123456789"}), "released")
     assert ledger.replay("key") is not None
-    ledger.settle(ledger.reserve(TENTH, "q", "more"), TENTH, b"0123456789a", "released")
+    ledger.settle(ledger.reserve(TENTH, "q"), TENTH, KeptReleases({"more": b"0123456789a"}), "released")
     assert ledger.replay("more") is None
     assert ledger.state().spent_epsilon == Fraction(2, 10)
     assert [entry.outcome for entry in ledger.entries()] == ["released", "released"]
@@ -204,7 +205,7 @@ def test_what_the_store_can_not_hold_is_answered_all_the_same(
 
 def test_a_fresh_answer_takes_the_place_of_the_old(ledger: Ledger) -> None:
     for release in (b"first", b"second"):
-        ledger.settle(ledger.reserve(TENTH, "q", "key"), TENTH, release, "released")
+        ledger.settle(ledger.reserve(TENTH, "q"), TENTH, KeptReleases({"key": release}), "released")
     stored = ledger.replay("key")
     assert stored is not None
     assert (stored.release, stored.statement_id) == (b"second", 2)

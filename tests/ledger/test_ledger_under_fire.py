@@ -18,7 +18,7 @@ import pytest
 
 from dpsql.errors import BudgetExceeded, LedgerError
 from dpsql.ledger import store
-from dpsql.ledger.ledger import Ledger
+from dpsql.ledger.ledger import KeptReleases, Ledger
 from dpsql.ledger.log_file import START, hash_row
 from dpsql.privacy.events import PureDP
 from tests.support.ledgers import policy_of
@@ -30,7 +30,7 @@ TENTH = PureDP(Fraction(1, 10))
 @pytest.fixture
 def spent(ledger: Ledger, path: Path) -> Path:
     """A closed ledger with two statements, the first with a stored release, and no mark beside it."""
-    ledger.settle(ledger.reserve(TENTH, "first", "key"), TENTH, b"released", "released")
+    ledger.settle(ledger.reserve(TENTH, "first"), TENTH, KeptReleases({"key": b"released"}), "released")
     ledger.settle(ledger.reserve(TENTH, "second"), TENTH, None, "failed")
     ledger.close()
     path.with_name(path.name + "-id").unlink()
@@ -304,7 +304,7 @@ def test_a_read_only_ledger(spent: Path, tmp_path: Path) -> None:
         "import os, sys\n"
         "from fractions import Fraction\n"
         "from dpsql.errors import LedgerError\n"
-        "from dpsql.ledger.ledger import Ledger\n"
+        "from dpsql.ledger.ledger import KeptReleases, Ledger\n"
         "from dpsql.privacy.events import PureDP\n"
         "from tests.support.ledgers import policy_of\n"
         "os.environ['DPSQL_STATE'] = '/nonexistent'\n"
@@ -385,9 +385,9 @@ def _interrupt(ledger: Ledger, at: int) -> bool:
     old = sys.gettrace()
     sys.settrace(trace)  # type: ignore[arg-type]
     try:
-        ticket = ledger.reserve(TENTH, "q", "key")
+        ticket = ledger.reserve(TENTH, "q")
         paid = True
-        ledger.settle(ticket, TENTH, b"released", "released")
+        ledger.settle(ticket, TENTH, KeptReleases({"key": b"released"}), "released")
     except KeyboardInterrupt:
         seen = at
     finally:
